@@ -1,0 +1,260 @@
+"""Every exception of etcdfix.
+
+A broken object is data and becomes a finding; an exception means that *we* could not do our part. The
+exceptions below :class:`TransformError` and :class:`DecodeError` are the two that become findings: the
+pipeline catches them, in one place, and nowhere else::
+
+    EtcdfixError
+    ├── ConfigurationError          EncryptionConfiguration or options make no sense        exit 2
+    ├── SourceError                                                                         exit 5
+    │   ├── SourceUnreachable       nobody answered, TLS failed, time-out
+    │   ├── SourceDenied            wrong user, password or permission
+    │   ├── SourceLocked            a running etcd holds the file
+    │   ├── NotASnapshot            the file is no bbolt database
+    │   ├── SnapshotTruncated       the file ends before its own high-water mark
+    │   ├── PageCorrupt             a page contradicts itself or the file
+    │   ├── RevisionCompacted       the revision asked for is gone
+    │   └── ClusterMismatch         endpoints answer for different clusters
+    ├── TransformError              stored bytes do not become plaintext
+    │   └── KMSError
+    │       ├── KMSUnreachable      cannot now
+    │       └── KMSRefused          the plugin answered no
+    └── DecodeError                 plaintext does not become an object
+        ├── UnknownEncoding
+        ├── ProtobufMalformed
+        ├── JSONMalformed
+        ├── CBORMalformed
+        └── KindUnknown
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class EtcdfixError(Exception):
+    """Base of everything raised on purpose; facts are attributes, never only text.
+
+    Attributes:
+        code: Stable kebab-case name of the error, unique in the package.
+        exit_code: What a command returns when this error ends it.
+        hint: The one next step to take, or an empty string.
+    """
+
+    code: ClassVar[str] = "error"
+    exit_code: ClassVar[int] = 2
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class ConfigurationError(EtcdfixError):
+    """Raised when the EncryptionConfiguration or our own options do not make sense."""
+
+    code = "configuration-invalid"
+    exit_code = 2
+
+
+class SourceError(EtcdfixError):
+    """Raised when the place where the data lives cannot be read."""
+
+    code = "source-unreadable"
+    exit_code = 5
+
+
+class SourceUnreachable(SourceError):
+    """Raised when no endpoint answered: nobody listening, TLS refused, or a time-out."""
+
+    code = "source-unreachable"
+
+
+class SourceDenied(SourceError):
+    """Raised when etcd refuses the user, the password or the permission."""
+
+    code = "source-denied"
+
+
+class SourceLocked(SourceError):
+    """Raised when a running etcd holds the database file."""
+
+    code = "source-locked"
+
+
+class NotASnapshot(SourceError):
+    """Raised when a file is no bbolt database: missing, empty, text, or without a valid meta page."""
+
+    code = "not-a-snapshot"
+
+
+class SnapshotTruncated(SourceError):
+    """Raised when a file ends before the pages that it says it has.
+
+    Attributes:
+        size: File size found, bytes.
+        expected_size: Smallest size that the meta page promises, bytes.
+    """
+
+    code = "snapshot-truncated"
+
+    def __init__(self, message: str, *, size: int, expected_size: int, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.size = size
+        self.expected_size = expected_size
+
+
+class PageCorrupt(SourceError):
+    """Raised when a bbolt page contradicts itself or the file around it.
+
+    Attributes:
+        page_id: Page that was being read.
+        file_offset: Byte in the file where the contradiction stands.
+    """
+
+    code = "page-corrupt"
+
+    def __init__(self, message: str, *, page_id: int, file_offset: int, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.page_id = page_id
+        self.file_offset = file_offset
+
+
+class RevisionCompacted(SourceError):
+    """Raised when the revision asked for was compacted, or does not exist yet.
+
+    Attributes:
+        revision: Revision asked for.
+        compacted: Oldest revision that can still be read, 0 where unknown.
+        current: Newest revision, 0 where unknown.
+    """
+
+    code = "revision-compacted"
+
+    def __init__(
+        self, message: str, *, revision: int, compacted: int = 0, current: int = 0, hint: str = ""
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.revision = revision
+        self.compacted = compacted
+        self.current = current
+
+
+class ClusterMismatch(SourceError):
+    """Raised when the endpoints answer for more than one cluster.
+
+    Attributes:
+        cluster_ids: Endpoint to cluster id, lower-case hex.
+    """
+
+    code = "cluster-mismatch"
+
+    def __init__(self, message: str, *, cluster_ids: dict[str, str], hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.cluster_ids = cluster_ids
+
+
+class TransformError(EtcdfixError):
+    """Raised when stored bytes do not become plaintext.
+
+    ``message`` is the API server's own wording, aggregated as the server aggregates it.
+    """
+
+    code = "transform-failed"
+    exit_code = 1
+
+
+class KMSError(TransformError):
+    """Raised when a value needs a KMS plugin and the plugin did not give its DEK."""
+
+    code = "kms-failed"
+
+
+class KMSUnreachable(KMSError):
+    """Raised when the plugin could not be asked: a statement about now, not about the value."""
+
+    code = "kms-unreachable"
+
+
+class KMSRefused(KMSError):
+    """Raised when the plugin answered, and the answer was no."""
+
+    code = "kms-refused"
+
+
+class DecodeError(EtcdfixError):
+    """Raised when plaintext does not become an object.
+
+    ``message`` is the API server's own wording; data that the server would echo is replaced by
+    ``<N bytes withheld>``.
+
+    Attributes:
+        offset: Byte in the plaintext where the decoder gave up, or None where that has no meaning.
+        field_path: Path of field names down to the damage (``metadata.ownerReferences[2].uid``), or "".
+    """
+
+    code = "decode-failed"
+    exit_code = 1
+
+    def __init__(
+        self, message: str, *, offset: int | None = None, field_path: str = "", hint: str = ""
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.offset = offset
+        self.field_path = field_path
+
+
+class UnknownEncoding(DecodeError):
+    """Raised when no serializer recognises the bytes."""
+
+    code = "encoding-unknown"
+
+
+class ProtobufMalformed(DecodeError):
+    """Raised when a protobuf body or its envelope breaks the rules of the generated decoders."""
+
+    code = "protobuf-malformed"
+
+
+class JSONMalformed(DecodeError):
+    """Raised when JSON (or YAML turned into JSON) does not parse or has the wrong types."""
+
+    code = "json-malformed"
+
+
+class CBORMalformed(DecodeError):
+    """Raised when CBOR does not parse or breaks the Kubernetes profile."""
+
+    code = "cbor-malformed"
+
+
+class KindUnknown(DecodeError):
+    """Raised when the value's kind is missing, not registered, or does not convert to the key's kind.
+
+    Attributes:
+        group_version: apiVersion found in the value, as stored.
+        kind: Kind found in the value, as stored.
+        reason: ``not-registered``, ``version-removed``, ``missing`` or ``wrong-kind``.
+        readable_until: Last Kubernetes minor version that reads it (``1.35``), or "".
+    """
+
+    code = "kind-unknown"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        group_version: str,
+        kind: str,
+        reason: str,
+        readable_until: str = "",
+        hint: str = "",
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.group_version = group_version
+        self.kind = kind
+        self.reason = reason
+        self.readable_until = readable_until

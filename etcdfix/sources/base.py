@@ -1,0 +1,95 @@
+"""Where stored values come from: a protocol with read verbs only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Protocol, Self
+
+import msgspec
+
+from etcdfix.model import KeptRevision, StoredValue
+
+
+class Segment(msgspec.Struct, frozen=True):
+    """From ``from_key`` on (inclusive, display text), values were read at ``revision``."""
+
+    from_key: str
+    revision: int
+
+
+class SourceDescription(msgspec.Struct, frozen=True):
+    """What a report says about where its data came from (product contract, section 5).
+
+    Attributes:
+        type: ``snapshot`` or ``etcd``.
+        path: File path as given, for a snapshot.
+        endpoints: Endpoints as given, for a live etcd.
+        revision: Revision at which values were read (the last one, where there were several).
+        single_revision: False when a compaction forced a newer revision midway.
+        segments: One per revision read at, in key order.
+        cluster_id: Lower-case hex; None for a file, which does not hold it.
+        sha256: ``sha256:<hex>`` of the database bytes (the file without its trailer); None for a live etcd.
+        etcd_version: As told by the server or the file; None where unknown.
+        integrity: One sentence about the trailer: verified, wrong, or absent; "" for a live etcd.
+    """
+
+    type: str
+    path: str | None
+    endpoints: tuple[str, ...] | None
+    revision: int
+    single_revision: bool
+    segments: tuple[Segment, ...]
+    cluster_id: str | None
+    sha256: str | None
+    etcd_version: str | None
+    integrity: str = ""
+
+
+class Source(Protocol):
+    """Something that holds Kubernetes' keys. It cannot write: there is no verb for it.
+
+    Opening happens in the constructor and raises :class:`~etcdfix.errors.SourceError`.
+    """
+
+    def describe(self) -> SourceDescription:
+        """Say where the data comes from; segments grow while :meth:`current` runs."""
+        ...
+
+    def current(self, prefix: bytes) -> Iterator[StoredValue]:
+        """Yield the current value of every key that starts with ``prefix``, in byte order of the keys.
+
+        "Current" means: at the revision that the source is pinned to. Damage that hides part of the data
+        does not raise; it is added to :attr:`problems` and what can be reached goes on.
+
+        Raises:
+            SourceError: Nothing more can be read at all.
+        """
+        ...
+
+    def get(self, key: bytes) -> StoredValue | None:
+        """Return one key's current value, or None."""
+        ...
+
+    def history(self, key: bytes) -> Iterator[KeptRevision]:
+        """Yield every revision of ``key`` that is still kept, oldest first."""
+        ...
+
+    def estimate(self) -> int:
+        """Return about how many keys there are, for a progress display; 0 when unknown."""
+        ...
+
+    @property
+    def problems(self) -> list[str]:
+        """Reasons why what was yielded is not everything: one sentence each; empty when complete."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the file or the connection."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None: ...

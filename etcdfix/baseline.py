@@ -1,0 +1,95 @@
+"""An earlier report as a baseline: what was known then does not count towards the exit code now."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from pathlib import Path
+
+import msgspec
+
+from etcdfix.errors import ConfigurationError
+from etcdfix.model import Outcome
+from etcdfix.verdicts.examination import Examination
+
+
+class _Known(msgspec.Struct):
+    key: str
+    outcome: str
+    cause: str | None = None
+    key_base64: str | None = None
+
+
+class _Report(msgspec.Struct):
+    kind: str
+    findings: list[_Known] = []
+
+
+class _Line(msgspec.Struct):
+    kind: str
+    key: str = ""
+    outcome: str = ""
+    cause: str | None = None
+    key_base64: str | None = None
+
+
+class Baseline:
+    """The findings of an earlier report, by key, outcome and cause.
+
+    Held as 16-byte digests, so that a report of a hundred thousand findings costs a few megabytes.
+    """
+
+    def __init__(self, known: set[bytes]) -> None:
+        self._known = known
+
+    def knows(self, found: Examination) -> bool:
+        """Say whether the earlier report had this key with this outcome and cause."""
+        verdict = found.verdict
+        if verdict.outcome is Outcome.READABLE:
+            return False
+        return _digest(found.stored.key, verdict.outcome.value, verdict.cause) in self._known
+
+
+def load_baseline(path: Path) -> Baseline:
+    """Read a report written with ``-o json`` or ``-o jsonl``.
+
+    Raises:
+        ConfigurationError: The file cannot be read or is no scan report.
+    """
+    try:
+        raw = path.read_bytes()
+    except OSError as exc:
+        raise ConfigurationError(f"baseline {path}: {exc.strerror}") from exc
+    try:
+        return Baseline({_known_digest(item) for item in _findings(raw)})
+    except msgspec.MsgspecError as exc:
+        raise ConfigurationError(
+            f"baseline {path} is not a report of etcdfix: {exc}",
+            hint="write one with: etcdfix scan -o json --output-file FILE",
+        ) from exc
+
+
+def _findings(raw: bytes) -> list[_Known]:
+    first_line = raw.split(b"\n", 1)[0]
+    if first_line.rstrip().endswith(b"}"):
+        lines = [msgspec.json.decode(line, type=_Line) for line in raw.splitlines() if line.strip()]
+        if lines and lines[0].kind == "ScanHeader":
+            return [
+                _Known(line.key, line.outcome, line.cause, line.key_base64)
+                for line in lines
+                if line.kind == "Finding"
+            ]
+    report = msgspec.json.decode(raw, type=_Report)
+    if report.kind != "ScanReport":
+        raise msgspec.ValidationError(f"its kind is {report.kind}, expected ScanReport")
+    return report.findings
+
+
+def _known_digest(item: _Known) -> bytes:
+    key = base64.b64decode(item.key_base64) if item.key_base64 else item.key.encode()
+    return _digest(key, item.outcome, item.cause)
+
+
+def _digest(key: bytes, outcome: str, cause: str | None) -> bytes:
+    text = b"\x00".join((key, outcome.encode(), (cause or "").encode()))
+    return hashlib.blake2b(text, digest_size=16).digest()

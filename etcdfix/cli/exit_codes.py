@@ -1,0 +1,41 @@
+"""One table of exit codes; an unknown code means failure."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from etcdfix.scan import ScanResult
+
+
+class ExitCode(IntEnum):
+    """What a reader's exit code says."""
+
+    NOTHING_WRONG = 0
+    FINDINGS = 1
+    USAGE = 2
+    INCOMPLETE = 3
+    SOURCE = 5
+    INTERRUPTED = 130
+
+
+MEANINGS: dict[ExitCode, str] = {
+    ExitCode.NOTHING_WRONG: "nothing wrong",
+    ExitCode.FINDINGS: "findings: decrypt-failure, decode-failure or inconsistent",
+    ExitCode.USAGE: "usage or configuration error",
+    ExitCode.INCOMPLETE: "incomplete: something is undetermined, or was lost midway (wins over 1)",
+    ExitCode.SOURCE: "source unreachable or unreadable: nothing was examined",
+    ExitCode.INTERRUPTED: "interrupted",
+}
+
+
+def scan_exit_code(result: ScanResult) -> ExitCode:
+    """Map the result of a scan to its exit code. An incomplete scan is never 0 or 1."""
+    if result.interrupted:
+        return ExitCode.INTERRUPTED
+    if not result.below_prefix:
+        return ExitCode.INCOMPLETE if result.lost else ExitCode.SOURCE
+    if result.lost or result.new_undetermined:
+        return ExitCode.INCOMPLETE
+    if result.new_findings:
+        return ExitCode.FINDINGS
+    return ExitCode.NOTHING_WRONG

@@ -1,0 +1,226 @@
+"""Options that several commands share: where the data is, and how to read it.
+
+Each has an ``ETCDFIX_*`` variable; those that etcdctl has too also listen to ``ETCDCTL_*`` (handled where the
+connection is built, so that a flag wins over both).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from etcdfix.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from etcdfix.encryption.config import EncryptionConfiguration
+    from etcdfix.manifest import Manifest
+    from etcdfix.sources.base import Source
+
+FIRST_MINOR, LAST_MINOR = 17, 37
+
+_Command = Callable[..., Any]
+
+
+def _option(*names: str, **settings: Any) -> Callable[[_Command], _Command]:
+    long = next(n for n in names if n.startswith("--"))
+    variable = "ETCDFIX_" + long.removeprefix("--").split("/")[0].replace("-", "_").upper()
+    return click.option(*names, envvar=variable, show_envvar=False, **settings)
+
+
+_FILE = click.Path(path_type=Path)
+
+_SOURCE_OPTIONS = (
+    _option("--snapshot", type=_FILE, metavar="FILE",
+            help="Read a snapshot (etcdctl snapshot save) or a copied member/snap/db; gzip is fine."),
+    _option("--endpoints", metavar="LIST", help="Comma list of etcd endpoints.  [default: 127.0.0.1:2379]"),
+    _option("--cacert", metavar="FILE", help="CA that signed etcd's server certificate."),
+    _option("--cert", metavar="FILE", help="Client certificate."),
+    _option("--key", "key_file", metavar="FILE", help="Key of the client certificate."),
+    _option("--user", metavar="NAME[:PASSWORD]", help="etcd user."),
+    _option("--password", metavar="PASSWORD", help="Password; better given by ETCDCTL_PASSWORD."),
+    _option("--insecure-skip-tls-verify", is_flag=True, default=None,
+            help="Do not check who the server is."),
+    _option("--dial-timeout", metavar="DURATION", help="Time to reach an endpoint.  [default: 2s]"),
+    _option("--command-timeout", metavar="DURATION", help="Time for one request.  [default: 5s]"),
+    _option("--manifest", type=_FILE, metavar="FILE",
+            help="Take endpoints, certificates, prefix, configuration and version from a kube-apiserver "
+                 "static-pod manifest; flags win."),
+    _option("--etcd-prefix", metavar="PREFIX", help="The API server's --etcd-prefix.  [default: /registry]"),
+    _option("--revision", type=click.IntRange(min=0), default=0, metavar="N",
+            help="Read at this revision instead of the newest."),
+)  # fmt: skip
+
+_READING_OPTIONS = (
+    _option("--encryption-config", "--encryption-provider-config", "encryption_config", type=_FILE,
+            metavar="FILE", help="The EncryptionConfiguration of the API servers."),
+    _option("--kubernetes-version", metavar="X.Y",
+            help="Only kinds that this release registers count as known.  [default: every known release]"),
+)  # fmt: skip
+
+
+def source_options(command: _Command) -> _Command:
+    """Add the options that say where the data is."""
+    for option in reversed(_SOURCE_OPTIONS):
+        command = option(command)
+    return command
+
+
+def reading_options(command: _Command) -> _Command:
+    """Add the options that say how values are to be read."""
+    for option in reversed(_READING_OPTIONS):
+        command = option(command)
+    return command
+
+
+class Inputs(msgspec.Struct, frozen=True):
+    """The shared options after the manifest has filled in what flags left open.
+
+    Attributes:
+        snapshot: Snapshot file, or None for a live etcd.
+        connection: Keyword arguments for a connection to a live etcd, as given.
+        etcd_prefix: Storage prefix.
+        revision: 0 for the newest.
+        encryption_config: File, or None.
+        kubernetes_minor: Release assumed, or None.
+        notices: Sentences to say on standard error before work begins.
+    """
+
+    snapshot: Path | None
+    connection: dict[str, Any]
+    etcd_prefix: str
+    revision: int
+    encryption_config: Path | None
+    kubernetes_minor: int | None
+    notices: tuple[str, ...] = ()
+
+
+_CONNECTION = (
+    "endpoints", "cacert", "cert", "key_file", "user", "password", "insecure_skip_tls_verify", "dial_timeout",
+    "command_timeout",
+)  # fmt: skip
+
+
+def gather_inputs(options: dict[str, Any], *, resources: tuple[str, ...] = ()) -> Inputs:
+    """Combine flags, variables and the manifest.
+
+    Args:
+        options: What click collected for :func:`source_options` and :func:`reading_options`.
+        resources: Resources in scope, to pick an etcd of their own where the manifest has one for them.
+
+    Raises:
+        ConfigurationError: Options contradict each other or make no sense.
+    """
+    connection = {name: options.get(name) for name in _CONNECTION}
+    snapshot: Path | None = options.get("snapshot")
+    if snapshot is not None:
+        _refuse_two_sources()
+    prefix, config = options.get("etcd_prefix"), options.get("encryption_config")
+    version: str | None = options.get("kubernetes_version")
+    notices: list[str] = []
+    if options.get("manifest") is not None:
+        from etcdfix.manifest import load_manifest  # noqa: PLC0415 - needs YAML, only here
+
+        manifest = load_manifest(options["manifest"])
+        _fill_connection(connection, manifest, resources, notices, live=snapshot is None)
+        prefix = prefix or manifest.etcd_prefix
+        config = config or manifest.encryption_config
+        version = version or manifest.kubernetes_version
+    return Inputs(
+        snapshot=snapshot,
+        connection=connection,
+        etcd_prefix=prefix if prefix is not None else "/registry",
+        revision=options.get("revision") or 0,
+        encryption_config=config,
+        kubernetes_minor=parse_kubernetes_version(version),
+        notices=tuple(notices),
+    )
+
+
+def _refuse_two_sources() -> None:
+    context = click.get_current_context()
+    for name in ("endpoints", "cacert", "cert", "key_file", "user"):
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            raise ConfigurationError(
+                f"--snapshot and --{name.removesuffix('_file')} name two different sources",
+                hint="leave one of them out",
+            )
+
+
+def _fill_connection(
+    connection: dict[str, Any],
+    manifest: Manifest,
+    resources: tuple[str, ...],
+    notices: list[str],
+    *,
+    live: bool,
+) -> None:
+    endpoints = manifest.endpoints
+    overridden = {r: urls for r, urls in manifest.overrides.items() if urls}
+    if live and not connection["endpoints"] and overridden:
+        if len(resources) == 1 and resources[0] in overridden:
+            endpoints = overridden[resources[0]]
+        else:
+            for resource, urls in overridden.items():
+                notices.append(
+                    f"{resource} live in an etcd of their own ({', '.join(urls)}), which this scan does not read; "
+                    f"scan them by: etcdfix scan {resource} --manifest FILE"
+                )
+    connection["endpoints"] = connection["endpoints"] or ",".join(endpoints) or None
+    connection["cacert"] = connection["cacert"] or manifest.cacert
+    connection["cert"] = connection["cert"] or manifest.cert
+    connection["key_file"] = connection["key_file"] or manifest.key
+
+
+def parse_kubernetes_version(text: str | None) -> int | None:
+    """Return the minor of ``1.36`` (``v1.36.2`` is fine too), None for none.
+
+    Raises:
+        ConfigurationError: Not a version, or one outside the tables.
+    """
+    if text is None:
+        return None
+    match = re.fullmatch(r"v?1\.(\d{1,3})(?:[.+-].*)?", text.strip())
+    if match is None:
+        raise ConfigurationError(f"--kubernetes-version {text!r} is not a version", hint="write it as 1.36")
+    minor = int(match.group(1))
+    if not FIRST_MINOR <= minor <= LAST_MINOR:
+        raise ConfigurationError(
+            f"--kubernetes-version 1.{minor} is outside what this version knows, 1.{FIRST_MINOR} to 1.{LAST_MINOR}",
+            hint="leave the option out to accept every known release",
+        )
+    return minor
+
+
+def open_source(inputs: Inputs, *, say: Callable[[str], None]) -> Source:
+    """Open the snapshot or connect to etcd.
+
+    Raises:
+        SourceError: It cannot be read.
+        ConfigurationError: The connection options make no sense.
+    """
+    if inputs.snapshot is not None:
+        from etcdfix.sources.snapshot import SnapshotSource  # noqa: PLC0415 - either source, never both
+
+        return SnapshotSource(inputs.snapshot, revision=inputs.revision)
+    from etcdfix.sources.connection import connection_from_options  # noqa: PLC0415 - grpc is slow to import
+    from etcdfix.sources.live import LiveSource  # noqa: PLC0415
+
+    return LiveSource(connection_from_options(**inputs.connection), revision=inputs.revision, on_notice=say)
+
+
+def load_encryption(inputs: Inputs) -> EncryptionConfiguration | None:
+    """Read the EncryptionConfiguration, if one was named.
+
+    Raises:
+        ConfigurationError: It breaks one of the API server's rules.
+    """
+    if inputs.encryption_config is None:
+        return None
+    from etcdfix.encryption.config import load_configuration  # noqa: PLC0415 - needs YAML and ciphers
+
+    return load_configuration(inputs.encryption_config)

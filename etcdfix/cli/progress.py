@@ -1,0 +1,48 @@
+"""Progress on standard error: only at a terminal, only once something takes longer than a second."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_EVERY = 512
+_AFTER_SECONDS = 1.0
+
+
+def with_progress(items: Iterable[T], *, estimate: int, label: str) -> Iterator[T]:
+    """Yield the items, showing a bar on standard error when it is a terminal and the work is long.
+
+    Args:
+        items: What is worked on.
+        estimate: About how many there are, 0 when unknown.
+        label: What they are, for the bar.
+    """
+    if not sys.stderr.isatty():
+        yield from items
+        return
+    import click  # noqa: PLC0415 - imported by then in any case
+
+    started = time.monotonic()
+    pending = 0
+    seen = 0
+    iterator = iter(items)
+    for item in iterator:
+        yield item
+        seen += 1
+        if seen % _EVERY == 0 and time.monotonic() - started > _AFTER_SECONDS:
+            break
+    else:
+        return
+    with click.progressbar(length=max(estimate, seen), label=label, file=sys.stderr) as bar:
+        bar.update(seen)
+        for item in iterator:
+            yield item
+            pending += 1
+            if pending == _EVERY:
+                bar.update(pending)
+                pending = 0
+        bar.update(pending)

@@ -1,0 +1,93 @@
+"""The command group. Commands are imported when they are called, so that ``--help`` stays quick."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any, NoReturn
+
+import click
+
+from etcdfix import __version__
+from etcdfix.errors import EtcdfixError
+from etcdfix.reports.safetext import safe_text
+
+# Command to module and one-line help, in the order of the help page.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "scan": ("etcdfix.cli.scan", "Examine everything in scope, and report what cannot be read and why."),
+    "schema": ("etcdfix.cli.schema", "Print the JSON Schema of a report or of a finding."),
+}
+
+
+class _LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - same
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        command = importlib.import_module(entry[0]).command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - same
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_module, text) in COMMANDS.items()])
+
+
+@click.group(
+    cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
+@click.version_option(__version__, prog_name="etcdfix")
+def cli() -> None:
+    """Find, explain and safely remove Kubernetes objects in etcd that cannot be read.
+
+    Works on a live etcd or on a snapshot file; no API server is needed. Every command so far only reads.
+    """
+
+
+def main() -> NoReturn:
+    """Run the command line; every end has an exit code of the table, and none a traceback."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and return its exit code; errors become one line on standard error, and a hint."""
+    try:
+        result: Any = cli.main(arguments, prog_name="etcdfix", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Abort:
+        click.echo("interrupted", err=True)
+        return 130
+    except KeyboardInterrupt:
+        click.echo("interrupted", err=True)
+        return 130
+    except click.ClickException as exc:
+        exc.show()
+        return exc.exit_code
+    except EtcdfixError as exc:
+        _say_error(safe_text(exc.message), exc.hint)
+        return exc.exit_code
+    except BrokenPipeError:
+        # Whoever read our output has gone; keep Python's own shutdown from failing on the same pipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 3
+    except Exception as exc:
+        if os.environ.get("ETCDFIX_DEBUG") == "1":
+            raise
+        kind = type(exc).__name__
+        _say_error(
+            f"internal error ({kind}); nothing was changed",
+            "please report it with the output of the same command run with ETCDFIX_DEBUG=1; read that output "
+            "first, it may name objects of your cluster",
+        )
+        return 3
+    return result if isinstance(result, int) else 0
+
+
+def _say_error(message: str, hint: str) -> None:
+    click.echo(f"etcdfix: {message}", err=True)
+    if hint:
+        click.echo(f"  next: {safe_text(hint)}", err=True)

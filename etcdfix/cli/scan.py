@@ -1,0 +1,163 @@
+"""``etcdfix scan``: the main job."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import click
+
+from etcdfix.baseline import load_baseline
+from etcdfix.cli.exit_codes import MEANINGS, scan_exit_code
+from etcdfix.cli.options import gather_inputs, load_encryption, open_source, reading_options, source_options
+from etcdfix.cli.progress import with_progress
+from etcdfix.errors import ConfigurationError
+from etcdfix.model import StoredValue
+from etcdfix.reports import FORMATS
+from etcdfix.reports.safetext import safe_text
+from etcdfix.scan import ScanRequest, ScanResult, run_scan
+from etcdfix.scope import ScopeRequest
+from etcdfix.storagekey import StorageLayout
+
+_EPILOG = "\b\nExit codes:\n" + "\n".join(f"  {code.value:>3}  {text}" for code, text in MEANINGS.items())
+
+
+@click.command("scan", epilog=_EPILOG)
+@click.argument("scope", nargs=-1, metavar="[RESOURCE|KEY-PREFIX]...")
+@click.option(
+    "-n",
+    "--namespace",
+    "namespaces",
+    multiple=True,
+    metavar="NAMESPACE",
+    envvar="ETCDFIX_NAMESPACE",
+    help="Only this namespace (may be repeated).",
+)
+@click.option(
+    "--key-base64",
+    "keys",
+    multiple=True,
+    metavar="BASE64",
+    help="One key, for keys that cannot be typed (may be repeated).",
+)
+@source_options
+@reading_options
+@click.option(
+    "-o",
+    "--output",
+    "output",
+    type=click.Choice(list(FORMATS)),
+    default="table",
+    show_default=True,
+    envvar="ETCDFIX_OUTPUT",
+    help="Form of the report.",
+)
+@click.option(
+    "--output-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    envvar="ETCDFIX_OUTPUT_FILE",
+    help="Write the report here instead of standard output.",
+)
+@click.option(
+    "--max-causes",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    metavar="N",
+    envvar="ETCDFIX_MAX_CAUSES",
+    help="Rows of the table and causes of each Status; counts are never capped.",
+)
+@click.option(
+    "--baseline",
+    type=click.Path(path_type=Path),
+    metavar="REPORT",
+    envvar="ETCDFIX_BASELINE",
+    help="An earlier json or jsonl report: what it knows does not count towards the exit code.",
+)
+def command(
+    *,
+    scope: tuple[str, ...],
+    namespaces: tuple[str, ...],
+    keys: tuple[str, ...],
+    output: str,
+    output_file: Path | None,
+    max_causes: int,
+    baseline: Path | None,
+    **options: Any,
+) -> int:
+    """Examine everything in scope, and report what cannot be read and why. Reads only.
+
+    Name resources (secrets, deployments.apps), key prefixes (they start with / and match whole path segments),
+    or nothing for everything. Without --snapshot a live etcd is read; ETCDCTL_* variables are understood, and
+    each option has an ETCDFIX_* variable of its own.
+    """  # fmt: skip
+    wanted = ScopeRequest(scope, tuple(_key(text) for text in keys), namespaces)
+    inputs = gather_inputs(options, resources=tuple(wanted.resources))
+    for notice in inputs.notices:
+        _say(notice)
+    request = ScanRequest(
+        layout=StorageLayout(inputs.etcd_prefix),
+        scope=wanted,
+        configuration=load_encryption(inputs),
+        kubernetes_minor=inputs.kubernetes_minor,
+        max_causes=max_causes,
+        baseline=load_baseline(baseline) if baseline is not None else None,
+    )
+    with open_source(inputs, say=_say) as source, _destination(output_file) as stream:
+
+        def watched(values: Iterator[StoredValue]) -> Iterator[StoredValue]:
+            return with_progress(
+                values, estimate=source.estimate() if sys.stderr.isatty() else 0, label="keys"
+            )
+
+        result = run_scan(source, request, FORMATS[output](stream, max_causes), on_progress=watched)
+        stream.flush()
+        problems = source.problems
+    _last_words(result, request, problems)
+    return int(scan_exit_code(result))
+
+
+def _last_words(result: ScanResult, request: ScanRequest, problems: list[str]) -> None:
+    for problem in problems:
+        _say(f"incomplete: {problem}")
+    summary = result.summary
+    prefix = request.layout.prefix
+    if not result.below_prefix:
+        _say(f"NOTHING WAS EXAMINED: no key starts with {prefix}")
+        places = " or ".join(safe_text(p) for p in result.suggested_prefixes[:3])
+        if places:
+            _say(f"  next: Kubernetes keys seem to be under {places}; give it with --etcd-prefix")
+        else:
+            _say("  next: check --etcd-prefix and that this is the etcd that the API servers use")
+    elif summary.keys == 0:
+        _say("no key is in this scope (the storage prefix itself holds keys)")
+
+
+def _key(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error as exc:
+        raise ConfigurationError(f"--key-base64: not base64 ({exc})") from exc
+
+
+@contextmanager
+def _destination(path: Path | None) -> Iterator[BinaryIO]:
+    if path is None:
+        yield sys.stdout.buffer
+        return
+    try:
+        stream = path.open("wb")
+    except OSError as exc:
+        raise ConfigurationError(f"--output-file {path}: {exc.strerror}") from exc
+    with stream:
+        yield stream
+
+
+def _say(text: str) -> None:
+    click.echo(f"etcdfix: {safe_text(text)}", err=True)

@@ -1,0 +1,69 @@
+"""Whether a Quantity string parses, decided as the API server decides it.
+
+Format: ``apimachinery/pkg/api/resource/quantity.go`` (``ParseQuantity``, ``parseQuantityString``),
+``suffix.go`` (``interpret``), and for the last of the three errors ``gopkg.in/inf.v0`` (``Dec.SetString``).
+A sign, digits with at most one dot, and a suffix: nothing, one of ``n u m k M G T P E Ki Mi Gi Ti Pi Ei``,
+or ``e``/``E`` with a signed integer.
+"""
+
+from __future__ import annotations
+
+import re
+
+FORMAT_WRONG = (
+    "quantities must match the regular expression "
+    "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+)
+NUMERIC_WRONG = "unable to parse numeric part of quantity"
+SUFFIX_WRONG = "unable to parse quantity's suffix"
+
+# Not the regular expression that the message shows: what upstream's hand-written scanner accepts.
+_SCANNED = re.compile(
+    rb"(?P<number>[+-]?(?P<digits>[0-9]*)(?:\.(?P<decimals>[0-9]*))?)(?P<suffix>[eEinumkKMGTP]*[-+]?[0-9]*)",
+)
+_DECIMAL_EXPONENTS = {
+    b"n": -9, b"u": -6, b"m": -3, b"": 0, b"k": 3, b"M": 6, b"G": 9, b"T": 12, b"P": 15, b"E": 18,
+}  # fmt: skip
+_BINARY_EXPONENTS = {b"Ki": 10, b"Mi": 20, b"Gi": 30, b"Ti": 40, b"Pi": 50, b"Ei": 60}
+_EXPONENT = re.compile(rb"[eE]([+-]?[0-9]+)")
+
+# Below this power of ten, and from this power of two on, upstream leaves its int64 path and hands the number
+# to inf.Dec, which, unlike the int64 path, insists on a digit.
+_SMALLEST_INT64_SCALE = -9
+_FIRST_BIG_BINARY = 50
+
+
+def quantity_error(value: bytes) -> str:
+    """Return the API server's error for a Quantity string, "" when it parses.
+
+    Any bytes may be given; the answer is one of the three messages of this module.
+    """
+    if not value:
+        return FORMAT_WRONG
+    scanned = _SCANNED.fullmatch(value)
+    if scanned is None:
+        return FORMAT_WRONG
+    suffix = scanned["suffix"]
+    has_digits = bool(scanned["digits"] or scanned["decimals"])
+    if suffix in _DECIMAL_EXPONENTS:
+        return ""  # none is small enough to leave the int64 path without digits
+    binary = _BINARY_EXPONENTS.get(suffix)
+    if binary is not None:
+        return "" if has_digits or binary < _FIRST_BIG_BINARY else NUMERIC_WRONG
+    exponent = _EXPONENT.fullmatch(suffix)
+    if exponent is None:
+        return SUFFIX_WRONG
+    power = _parse_int64(exponent[1])
+    if power is None:
+        return SUFFIX_WRONG
+    power = (power + 0x80000000 & 0xFFFFFFFF) - 0x80000000  # int32(parsed)
+    return "" if has_digits or power >= _SMALLEST_INT64_SCALE else NUMERIC_WRONG
+
+
+def _parse_int64(digits: bytes) -> int | None:
+    """Parse like ``strconv.ParseInt(…, 10, 64)``; None where that fails."""
+    # More digits than any int64 has: do not let a hostile exponent cost quadratic time.
+    if len(digits.lstrip(b"+-").lstrip(b"0")) > len(str(1 << 63)):
+        return None
+    number = int(digits)
+    return number if -(1 << 63) <= number < 1 << 63 else None

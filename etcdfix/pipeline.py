@@ -1,0 +1,321 @@
+"""The spine on one screen: sources -> encryption -> decoding -> verdicts.
+
+``examine`` is the road that every key takes, in a scan of a million as in a look at one. Exceptions of the
+encryption and decoding packages are caught here, and only here, and become observations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from etcdfix.decoding.customresource import CustomResourceInfo
+from etcdfix.decoding.stacks import Decoder
+from etcdfix.encryption.envelope import parse_envelope, transformer_name
+from etcdfix.encryption.transformer import ResourceTransformers, Transformers, TransformFailed
+from etcdfix.errors import DecodeError, TransformError
+from etcdfix.model import Confidence, DecodedObject, Outcome, ServerBehaviour, StoredValue
+from etcdfix.sources.base import Source
+from etcdfix.storagekey import CRD_PATH, Directory, Stack, StorageLayout
+from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.judge import Verdict, judge
+from etcdfix.verdicts.observation import Covered, Observation, TransformAttempt, TransformFailure
+from etcdfix.verdicts.plaintext import describe_failure, shape_of
+
+_ENCRYPTED = b"k8s:enc:"
+_KNOWN_ENVELOPES = frozenset(
+    {("aescbc", "v1"), ("aesgcm", "v1"), ("secretbox", "v1"), ("kms", "v1"), ("kms", "v2")}
+)
+_READABLE = Verdict(Outcome.READABLE, None, Confidence.CERTAIN, ServerBehaviour.SERVES, "readable")
+
+Decode = Callable[[bytes], DecodedObject]
+
+
+class _Reader:
+    """How the keys of one directory are read: resolved once, used for each of them."""
+
+    __slots__ = (
+        "covered", "decode", "directory", "match", "namespaced", "owner_known", "shared", "transformers",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        directory: Directory,
+        shared: bytes,
+        *,
+        single_key: bool,
+        namespaced: bool | None,
+        covered: Covered,
+        transformers: ResourceTransformers | None,
+        decode: Decode,
+        owner_known: bool,
+    ) -> None:
+        self.directory = directory
+        self.shared = shared
+        # What the next key must start with to be read the same way; nothing starts with ().
+        self.match: bytes | tuple[()] = () if single_key else shared
+        self.namespaced = namespaced
+        self.covered = covered
+        self.transformers = transformers
+        self.decode = decode
+        self.owner_known = owner_known
+
+
+class Examiner:
+    """Turns stored values into verdicts, given a configuration and the CRDs of the cluster.
+
+    Args:
+        layout: Storage prefix and paths.
+        transformers: From the encryption configuration; None when none was given.
+        decoder: For the release assumed.
+        custom_resources: ``(group, plural)`` to the CRD that claims it; only readable CRDs count.
+        tables_may_be_older: No release was named, so a kind we do not know may be newer than our tables.
+    """
+
+    def __init__(
+        self,
+        layout: StorageLayout,
+        transformers: Transformers | None,
+        decoder: Decoder,
+        *,
+        tables_may_be_older: bool = True,
+    ) -> None:
+        self.layout = layout
+        self.transformers = transformers
+        self.decoder = decoder
+        self.tables_may_be_older = tables_may_be_older
+        self.custom_resources: dict[tuple[str, str], CustomResourceInfo] = {}
+        self._reader: _Reader | None = None
+        self._readers: dict[bytes, _Reader] = {}
+
+    def learn_custom_resources(self, source: Source) -> None:
+        """Read every CRD, in scope or not: only a readable CRD makes its objects custom resources."""
+        prefix = self.layout.prefix_bytes + CRD_PATH.encode() + b"/"
+        for stored in source.current(prefix):
+            plaintext = self._plaintext_of(stored)
+            if plaintext is None:
+                continue
+            try:
+                crd = self.decoder.crd(plaintext)
+            except DecodeError:
+                continue
+            if stored.key[len(prefix) :] == f"{crd.plural}.{crd.group}".encode():
+                self.custom_resources[crd.group, crd.plural] = crd
+        self._readers.clear()
+        self._reader = None
+
+    def kube_system_uid(self, source: Source) -> str | None:
+        """Return the uid of namespace kube-system, which names the cluster; None when it cannot be read."""
+        stored = source.get(self.layout.prefix_bytes + b"namespaces/kube-system")
+        if stored is None:
+            return None
+        examination = self.examine(stored)
+        if examination.verdict.outcome is not Outcome.READABLE or examination.decoded is None:
+            return None
+        uid = examination.decoded.uid
+        return uid.decode("utf-8", "replace") if uid else None
+
+    def examine(self, stored: StoredValue) -> Examination:
+        """Decrypt, decode and judge one stored value."""
+        key = stored.key
+        reader = self._reader
+        if reader is None or not key.startswith(reader.match):
+            reader = self._reader = self._reader_for(key)
+            if reader.directory.stack is Stack.NOT_AN_OBJECT:
+                return self._judge_closely(reader, stored, None)
+        data = stored.value
+        try:
+            if reader.transformers is not None:
+                plain = reader.transformers.from_storage(data, key)
+                data, transformer, stale = plain.data, plain.transformer, plain.stale
+            elif data.startswith(_ENCRYPTED) and reader.covered is Covered.NO_CONFIGURATION:
+                return self._judge_closely(reader, stored, None)
+            else:
+                transformer, stale = "identity", False
+            decoded = reader.decode(data)
+        except (TransformError, DecodeError) as problem:
+            return self._judge_closely(reader, stored, problem)
+        namespace, name = decoded.namespace, decoded.name
+        rest = key[len(reader.shared) :]
+        same = (namespace + b"/" + name if namespace else name) == rest if name else False
+        if (
+            same
+            and reader.owner_known
+            and not (decoded.inconsistencies or decoded.notes or decoded.empty or decoded.readable_until)
+            and (reader.namespaced is None or reader.namespaced == bool(namespace))
+        ):
+            return Examination(
+                stored,
+                reader.directory,
+                namespace.decode() if namespace else "",
+                name.decode() if name else "",
+                transformer,
+                True,
+                stale,
+                _READABLE,
+                decoded,
+            )
+        return self._judge_closely(reader, stored, None, data, decoded, transformer, stale=stale)
+
+    def _judge_closely(
+        self,
+        reader: _Reader,
+        stored: StoredValue,
+        problem: TransformError | DecodeError | None,
+        data: bytes | None = None,
+        decoded: DecodedObject | None = None,
+        transformer: str = "",
+        *,
+        stale: bool = False,
+    ) -> Examination:
+        """Collect everything a verdict needs about a value that is not plainly readable."""
+        where = self.layout.split(stored.key, reader.directory, reader.shared, namespaced=reader.namespaced)
+        enveloped = stored.value.startswith(_ENCRYPTED)
+        envelope = parse_envelope(stored.value) if enveloped else None
+        known = envelope is not None and (envelope.provider, envelope.version) in _KNOWN_ENVELOPES
+        written_under = (
+            transformer_name(envelope.provider, envelope.version, envelope.name) if envelope and known else ""
+        )
+        failure = decode_failure = shape = None
+        if isinstance(problem, TransformError):
+            failure = _transform_failure(problem)
+        elif isinstance(problem, DecodeError):
+            data, transformer, stale = self._opened(reader, stored)
+            decode_failure = describe_failure(problem)
+        if data is not None and (decode_failure is not None or (decoded is not None and decoded.empty)):
+            shape = shape_of(data, reader.decode, by_text=decode_failure is not None)
+        seen = Observation(
+            stack=reader.directory.stack,
+            owner_known=reader.owner_known,
+            well_formed_key=where.well_formed,
+            covered=reader.covered,
+            enveloped=enveloped,
+            envelope_known=known,
+            envelope_transformer=written_under,
+            resource=str(reader.directory.group_resource) or reader.directory.path,
+            namespace=where.namespace,
+            name=where.name,
+            transformer=transformer,
+            stale=stale,
+            transform_failure=failure,
+            decoded=decoded,
+            decode_failure=decode_failure,
+            shape=shape,
+            identity_mismatch=_identity_mismatch(
+                reader, where.namespace, where.name, where.well_formed, decoded
+            ),
+            tables_may_be_older=self.tables_may_be_older,
+        )
+        return Examination(
+            stored,
+            reader.directory,
+            where.namespace,
+            where.name,
+            transformer or written_under or ("" if enveloped else "identity"),
+            bool(transformer),
+            stale,
+            judge(seen),
+            decoded,
+            failure.kms_key_id_sha256 if failure is not None else "",
+        )
+
+    def _opened(self, reader: _Reader, stored: StoredValue) -> tuple[bytes, str, bool]:
+        if reader.transformers is None:
+            return stored.value, "identity", False
+        plain = reader.transformers.from_storage(stored.value, stored.key)
+        return plain.data, plain.transformer, plain.stale
+
+    def _plaintext_of(self, stored: StoredValue) -> bytes | None:
+        reader = self._reader_for(stored.key)
+        if reader.transformers is None:
+            return stored.value
+        try:
+            return reader.transformers.from_storage(stored.value, stored.key).data
+        except TransformError:
+            return None
+
+    def _reader_for(self, key: bytes) -> _Reader:
+        directory, shared = self.layout.locate(key)
+        reader = self._readers.get(shared) if shared != key else None
+        if reader is None:
+            reader = self._make_reader(directory, shared, single_key=shared == key)
+            if shared != key:
+                self._readers[shared] = reader
+        return reader
+
+    def _make_reader(self, directory: Directory, shared: bytes, *, single_key: bool) -> _Reader:
+        decoder, group, kind = self.decoder, directory.group, directory.kind
+        namespaced = directory.namespaced
+        owner_known = True
+        never_encrypted = directory.stack in {Stack.ALLOCATOR, Stack.NOT_AN_OBJECT}
+        decode: Decode
+        match directory.stack:
+            case Stack.BUILTIN | Stack.ALLOCATOR:
+                decode = lambda data: decoder.builtin(data, group, kind)  # noqa: E731
+            case Stack.JSON_BUILTIN:
+                decode = lambda data: decoder.json_builtin(data, group, kind)  # noqa: E731
+            case Stack.CUSTOM_RESOURCE | Stack.UNKNOWN:
+                crd = self.custom_resources.get((group, directory.resource))
+                owner_known = crd is not None
+                if crd is not None:
+                    namespaced = crd.scope == "Namespaced"
+                    decode = lambda data, crd=crd: decoder.custom_resource(data, crd)  # type: ignore[misc]  # noqa: E731
+                else:
+                    decode = decoder.parses
+            case _:
+                decode = decoder.parses
+        transformers = None
+        if never_encrypted:
+            covered = Covered.NEVER_ENCRYPTED
+        elif self.transformers is None:
+            covered = Covered.NO_CONFIGURATION
+        else:
+            transformers = self.transformers.for_resource(directory.group_resource)
+            covered = Covered.COVERED if transformers.rule is not None else Covered.NOT_COVERED
+        return _Reader(
+            directory,
+            shared,
+            single_key=single_key,
+            namespaced=namespaced,
+            covered=covered,
+            transformers=transformers,
+            decode=decode,
+            owner_known=owner_known,
+        )
+
+
+def examine(values: Iterable[StoredValue], examiner: Examiner) -> Iterator[Examination]:
+    """Yield the examination of every value, in the order given."""
+    step = examiner.examine
+    for stored in values:
+        yield step(stored)
+
+
+def _transform_failure(problem: TransformError) -> TransformFailure:
+    if not isinstance(problem, TransformFailed):
+        return TransformFailure(reason=problem.code, message=problem.message, attempts=())
+    return TransformFailure(
+        reason=str(problem.reason),
+        message=problem.message,
+        attempts=tuple(
+            TransformAttempt(a.transformer, a.key_fingerprint, str(a.reason), a.error)
+            for a in problem.attempts
+        ),
+        needs_kms=problem.needs_kms,
+    )
+
+
+def _identity_mismatch(
+    reader: _Reader, namespace: str, name: str, well_formed: bool, decoded: DecodedObject | None
+) -> str:
+    """Say in which way an object contradicts its key; "" when it does not, or has no identity to compare."""
+    if decoded is None or decoded.empty or reader.directory.stack is Stack.ALLOCATOR:
+        return ""
+    if not well_formed:
+        return "the key has more or fewer path segments than its resource"
+    if (decoded.name or b"") != name.encode("utf-8", "surrogateescape"):
+        return "metadata.name differs from the key" if decoded.name else "metadata.name is missing"
+    if reader.namespaced is None and decoded.namespace is None:
+        return ""
+    if (decoded.namespace or b"") != namespace.encode("utf-8", "surrogateescape"):
+        return "metadata.namespace differs from the key"
+    return ""

@@ -1,0 +1,80 @@
+"""From an examination to the finding that a report shows."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+
+from etcdfix.model import Outcome, ServerBehaviour
+from etcdfix.reports.model import Finding, FindingEvidence, StatusCause, ValueKind
+from etcdfix.reports.remedies import remedies_for
+from etcdfix.reports.safetext import is_plain
+from etcdfix.storagekey import display
+from etcdfix.verdicts.examination import Examination
+
+
+def is_finding(found: Examination) -> bool:
+    """Say whether there is anything to say: plainly readable keys and bookkeeping make no finding."""
+    verdict = found.verdict
+    if verdict.outcome is Outcome.READABLE:
+        return bool(verdict.cause or verdict.evidence or verdict.readable_until)
+    return verdict.outcome is not Outcome.NOT_AN_OBJECT
+
+
+def finding_from(found: Examination, *, baseline: bool = False) -> Finding:
+    """Return the published form of an examination. Digests and sizes are of the stored bytes."""
+    stored, verdict = found.stored, found.verdict
+    gvk = found.gvk
+    return Finding(
+        key=display(stored.key),
+        key_base64=None if is_plain(stored.key) else base64.b64encode(stored.key).decode(),
+        group=found.directory.group,
+        resource=found.directory.resource,
+        namespace=found.namespace,
+        name=found.name,
+        outcome=verdict.outcome.value,
+        cause=verdict.cause.value if verdict.cause is not None else None,
+        confidence=verdict.confidence.value,
+        transient=verdict.transient,
+        breaks_responses=verdict.breaks_responses,
+        apiserver=verdict.apiserver.value,
+        message=verdict.message,
+        upstream_message=verdict.upstream_message,
+        transformer=found.transformer,
+        kms_key_id_sha256=found.kms_key_id_sha256 or None,
+        group_version_kind=ValueKind(*gvk) if gvk is not None else None,
+        readable_until=verdict.readable_until or None,
+        mod_revision=stored.mod_revision,
+        create_revision=stored.create_revision,
+        version=stored.version,
+        lease=f"{stored.lease & 0xFFFFFFFFFFFFFFFF:x}" if stored.lease else None,
+        value_size=len(stored.value),
+        value_sha256="sha256:" + hashlib.sha256(stored.value).hexdigest(),
+        evidence=[FindingEvidence(e.check, e.result, e.detail) for e in verdict.evidence],
+        remedies=remedies_for(found),
+        baseline=baseline,
+    )
+
+
+def status_cause(found: Examination) -> StatusCause | None:
+    """Return the cause that the API server's LIST would show for a key, None where it would show none.
+
+    Wording: ``apiserver/pkg/storage/errors.go`` and ``storage/etcd3/corrupt_obj_deleter.go``; the revision
+    is 0 for transformer errors and the mod_revision for decoder errors.
+    """
+    verdict = found.verdict
+    if verdict.apiserver is not ServerBehaviour.CORRUPT:
+        return None
+    if verdict.outcome is Outcome.DECRYPT_FAILURE:
+        inner = "data from the storage is not transformable revision=0"
+    else:
+        inner = f"object not decodable revision={found.stored.mod_revision}"
+    key = display(found.stored.key)
+    return StatusCause(
+        reason="UnexpectedServerResponse",
+        message=(
+            f"StorageError: corrupt object, Code: 7, Key: {key}, ResourceVersion: 0, "
+            f"AdditionalErrorMsg: {inner}: {verdict.upstream_message}"
+        ),
+        field=key,
+    )

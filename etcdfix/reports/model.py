@@ -1,0 +1,241 @@
+"""The published shape of a report (``etcdfix/v1alpha1``), field by field and in order.
+
+The order is part of the contract: everything known before the first key comes first, everything that must
+be counted comes last, so that a report can be written as a stream.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from etcdfix.sources.base import Segment
+
+API_VERSION = "etcdfix/v1alpha1"
+
+
+class Tool(msgspec.Struct, frozen=True):
+    """Who wrote the report."""
+
+    name: str
+    version: str
+
+
+class ReportSource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where the data came from. ``path`` for a snapshot, ``endpoints`` for a live etcd."""
+
+    type: str
+    path: str | None = None
+    endpoints: list[str] | None = None
+    revision: int
+    single_revision: bool
+    segments: list[Segment]
+    cluster_id: str | None
+    kube_system_uid: str | None
+    sha256: str | None
+    etcd_version: str | None
+    integrity: str = ""
+
+
+class ReportConfiguration(msgspec.Struct, frozen=True):
+    """The EncryptionConfiguration used: its path and the digest of the raw file."""
+
+    path: str
+    sha256: str
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """What was asked for; empty lists mean everything."""
+
+    etcd_prefix: str
+    prefixes: list[str]
+    resources: list[str]
+    namespaces: list[str]
+    kubernetes_version: str | None
+
+
+class ValueKind(msgspec.Struct, frozen=True):
+    """Group, version and kind that a value itself states."""
+
+    group: str
+    version: str
+    kind: str
+
+
+class FindingEvidence(msgspec.Struct, frozen=True):
+    """A check that was made and what it showed."""
+
+    check: str
+    result: str
+    detail: str
+
+
+class Remedy(msgspec.Struct, frozen=True):
+    """One way out: what to do, the command to paste ("" where there is none), and what to know first."""
+
+    action: str
+    command: str
+    note: str
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One key that there is something to say about.
+
+    ``key_base64`` is present when the key is not plain text, and is authoritative then. ``lease`` is
+    lower-case hex, null for none. ``baseline`` is present and true when ``--baseline`` knew the finding.
+    """
+
+    key: str
+    key_base64: str | None = None
+    group: str
+    resource: str
+    namespace: str
+    name: str
+    outcome: str
+    cause: str | None
+    confidence: str
+    transient: bool
+    breaks_responses: bool
+    apiserver: str
+    message: str
+    upstream_message: str
+    transformer: str
+    kms_key_id_sha256: str | None
+    group_version_kind: ValueKind | None
+    readable_until: str | None
+    mod_revision: int
+    create_revision: int
+    version: int
+    lease: str | None
+    value_size: int
+    value_sha256: str
+    evidence: list[FindingEvidence]
+    remedies: list[Remedy]
+    baseline: bool = False
+
+
+class StatusCause(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One cause of a Kubernetes Status."""
+
+    reason: str
+    message: str
+    field: str = ""
+
+
+class StatusDetails(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Details of a Kubernetes Status; ``kind`` is the plural resource, ``name`` the etcd prefix listed."""
+
+    name: str
+    kind: str
+    causes: list[StatusCause]
+    group: str = ""
+
+
+class Status(msgspec.Struct, frozen=True, rename="camel"):
+    """The Status that KEP-3926 gives to a LIST of a resource with unreadable objects."""
+
+    kind: str
+    api_version: str
+    metadata: dict[str, Any]
+    status: str
+    message: str
+    reason: str
+    details: StatusDetails
+    code: int
+
+
+class Counts(msgspec.Struct, kw_only=True):
+    """How many keys had which outcome. ``stale`` keys are readable ones too."""
+
+    keys: int = 0
+    readable: int = 0
+    stale: int = 0
+    decrypt_failures: int = 0
+    decode_failures: int = 0
+    inconsistent: int = 0
+    undetermined: int = 0
+
+
+class ResourceSummary(msgspec.Struct, kw_only=True):
+    """Counts of one resource."""
+
+    group: str
+    resource: str
+    keys: int = 0
+    readable: int = 0
+    stale: int = 0
+    decrypt_failures: int = 0
+    decode_failures: int = 0
+    inconsistent: int = 0
+    undetermined: int = 0
+
+
+class CauseSummary(msgspec.Struct):
+    """How often a cause was found, with the first key as an example."""
+
+    cause: str
+    outcome: str
+    count: int
+    example: str
+
+
+class TransformerSummary(msgspec.Struct):
+    """How many keys were written under a transformer and how many of them failed to open."""
+
+    transformer: str
+    keys: int
+    failures: int
+    stale: int
+    first_mod_revision: int
+    last_mod_revision: int
+
+
+class Summary(Counts, kw_only=True):
+    """Counts of everything examined, never capped. ``known_findings``: how many of them a baseline knew."""
+
+    not_objects: int = 0
+    by_resource: list[ResourceSummary] = msgspec.field(default_factory=list)
+    by_cause: list[CauseSummary] = msgspec.field(default_factory=list)
+    by_transformer: list[TransformerSummary] = msgspec.field(default_factory=list)
+    known_findings: int = 0
+
+
+class Header(msgspec.Struct, frozen=True):
+    """What is known before the first key."""
+
+    tool: Tool
+    generated_at: str
+    source: ReportSource
+    encryption_config: ReportConfiguration | None
+    scope: Scope
+
+
+class Conclusion(msgspec.Struct, frozen=True):
+    """What is known after the last key. ``source`` again, because a compaction can have split the scan."""
+
+    source: ReportSource
+    statuses: list[Status]
+    summary: Summary
+    complete: bool
+    incomplete_reasons: list[str]
+    finished_at: str
+    interrupted: bool = False
+
+
+class ScanReport(msgspec.Struct, frozen=True, rename={"api_version": "apiVersion"}):
+    """The whole document of ``-o json``."""
+
+    api_version: str
+    kind: str
+    tool: Tool
+    generated_at: str
+    source: ReportSource
+    encryption_config: ReportConfiguration | None
+    scope: Scope
+    findings: list[Finding]
+    statuses: list[Status]
+    summary: Summary
+    complete: bool
+    incomplete_reasons: list[str]
+    finished_at: str

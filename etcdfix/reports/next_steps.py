@@ -1,0 +1,65 @@
+"""What a tired person should do next, from the counts alone: said once, not ten thousand times."""
+
+from __future__ import annotations
+
+from etcdfix.reports.model import Summary, TransformerSummary
+from etcdfix.verdicts.causes import CATALOGUE, Cause
+
+# From the deletion rules: under one transformer none opens and at least 2 fail, or at least half and 10 fail.
+_ALL_FAIL = 2
+_MANY_FAIL = 10
+
+
+def looks_like_configuration(entry: TransformerSummary) -> bool:
+    """Say whether the failures under one transformer point at the configuration, not at single objects."""
+    if entry.failures == entry.keys:
+        return entry.failures >= _ALL_FAIL
+    return entry.failures >= _MANY_FAIL and entry.failures * 2 >= entry.keys
+
+
+def next_steps(summary: Summary) -> list[str]:
+    """Return sentences in the order in which they should be acted upon; empty when nothing is wrong."""
+    steps: list[str] = []
+    causes = {c.cause for c in summary.by_cause}
+    undetermined = {c.cause for c in summary.by_cause if c.outcome == "undetermined"}
+    patterns = [
+        entry
+        for entry in summary.by_transformer
+        if looks_like_configuration(entry)
+        and not (entry.transformer.startswith("kms/") and Cause.KMS_UNREACHABLE in undetermined)
+    ]
+    if Cause.NO_CONFIGURATION in undetermined:
+        steps.append(
+            "Encrypted values were not examined: scan again with --encryption-config and the API servers' "
+            "EncryptionConfiguration."
+        )
+        patterns = []
+    steps += [
+        f"{entry.failures} of {entry.keys} values under {entry.transformer} do not open: that is the "
+        "configuration, not the objects. Do not delete any of them; find the key."
+        for entry in patterns
+    ]
+    if patterns:
+        steps.append("Do not restart the API servers: their caches may still hold the objects.")
+    if Cause.KMS_UNREACHABLE in undetermined:
+        steps.append(
+            "Values under a KMS provider were not examined; nothing is known against them. Delete none of them."
+        )
+    if Cause.OWNER_UNKNOWN in undetermined:
+        steps.append(
+            "Some keys have no known owner: mend unreadable CustomResourceDefinitions first, then scan again."
+        )
+    if Cause.RAW_JSON_INVALID in causes or Cause.INT_OR_STRING_INVALID in causes:
+        steps.append(
+            "Objects marked breaks-list spoil whole LIST answers while the server reports success: heal these first."
+        )
+    curable = [c for c in summary.by_cause if CATALOGUE[Cause(c.cause)].curable_by_configuration]
+    if curable and not patterns:
+        number = sum(c.count for c in curable)
+        steps.append(
+            f"{number} findings can be cured by the configuration alone: change it before anything else."
+        )
+    if summary.decrypt_failures or summary.decode_failures or summary.inconsistent:
+        steps.append("Take a snapshot of etcd before you change anything: etcdctl snapshot save FILE.")
+        steps.append("See evidence and remedies for each key: run the same scan with -o yaml, or -o json.")
+    return steps

@@ -1,0 +1,205 @@
+"""What to do about a finding: ordered, least destructive first, each with a command to paste."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from etcdfix.model import Outcome
+from etcdfix.reports.model import Remedy
+from etcdfix.reports.safetext import is_plain, key_arguments, quote_command
+from etcdfix.verdicts.causes import CATALOGUE, Cause
+from etcdfix.verdicts.examination import Examination
+
+_LOST_KEY = frozenset(
+    {
+        Cause.RESOURCE_NOT_CONFIGURED,
+        Cause.PROVIDER_MISSING,
+        Cause.KEY_NAME_MISSING,
+        Cause.AUTHENTICATION_FAILED,
+        Cause.PADDING_INVALID,
+        Cause.WRONG_KEY,
+        Cause.UNKNOWN_ENVELOPE,
+    }
+)
+
+_CONFIGURATION_TEXT: dict[Cause, tuple[str, str]] = {
+    Cause.RESOURCE_NOT_CONFIGURED: (
+        "Give the resource an entry in the EncryptionConfiguration again, with the provider that wrote it",
+        "Add it before any wildcard that would mask it, keep identity in the list, and reload every API server.",
+    ),
+    Cause.PROVIDER_MISSING: (
+        "Add the missing provider back to the resource's list, after the one that writes today",
+        "For a KMS provider its name must be the one in the value; the plugin must be reachable.",
+    ),
+    Cause.KEY_NAME_MISSING: (
+        "Add the missing key back, under its old name, after the key that writes today",
+        "The key must have its old bytes; look for it in backups of the configuration file and of the nodes.",
+    ),
+    Cause.PLAINTEXT_NOT_ALLOWED: (
+        "Add identity as the last provider of the resource, then rewrite the objects",
+        "Rewriting encrypts them with today's write key; identity can go afterwards.",
+    ),
+    Cause.AUTHENTICATION_FAILED: (
+        "Compare the configured key with the one in a backup of the configuration file",
+        (
+            "If other values under the same key open (see the summary by transformer), the key is right and "
+            "this value is damaged or was moved."
+        ),
+    ),
+    Cause.PADDING_INVALID: (
+        "Compare the configured key with the one in a backup of the configuration file",
+        (
+            "If other values under the same key open (see the summary by transformer), the key is right and "
+            "this value is damaged."
+        ),
+    ),
+    Cause.WRONG_KEY: (
+        "Compare the configured key with the one in a backup of the configuration file",
+        "The key name matches; its bytes may not.",
+    ),
+}
+
+
+def remedies_for(found: Examination) -> list[Remedy]:
+    """Return the ways out for one examined key; empty for what needs none."""
+    verdict = found.verdict
+    cause = verdict.cause
+    if cause is None or verdict.outcome in {Outcome.READABLE, Outcome.NOT_AN_OBJECT}:
+        return []
+    key = found.stored.key
+    if verdict.outcome is Outcome.UNDETERMINED:
+        return _undetermined(cause, key)
+    if verdict.outcome is Outcome.INCONSISTENT:
+        return _inconsistent(found, cause)
+    remedies: list[Remedy] = []
+    if cause in _LOST_KEY:
+        remedies.append(_rescue_from_cache(found))
+    text = _CONFIGURATION_TEXT.get(cause)
+    if text is not None:
+        remedies.append(
+            Remedy(text[0], _scan_command(["--encryption-config", "FILE", *key_arguments(key)]), text[1])
+        )
+    if cause is Cause.VERSION_REMOVED:
+        until = verdict.readable_until or "an earlier release"
+        remedies.append(
+            Remedy(
+                f"Start an API server that still reads it ({until}) and let it rewrite the object",
+                "",
+                "A storage version migration of the resource rewrites all of its objects.",
+            )
+        )
+    if cause is Cause.ALLOCATOR_DAMAGED:
+        remedies.append(
+            Remedy(
+                "Put back the value of this key from a snapshot that was taken before the damage",
+                "",
+                "Never delete it: API servers rebuild what they can from Services at start-up, but only with a "
+                "readable record.",
+            )
+        )
+        return remedies
+    remedies.append(
+        Remedy(
+            "Take the object from a backup: a snapshot of etcd, a manifest, or the controller that made it",
+            "",
+            "Look at older snapshots with: etcdfix scan --snapshot FILE followed by the same key.",
+        )
+    )
+    if verdict.deletable and not CATALOGUE[cause].curable_by_configuration:
+        remedies.append(_unsafe_delete(found))
+    return remedies
+
+
+def _rescue_from_cache(found: Examination) -> Remedy:
+    path = found.directory.api_path(found.namespace, found.name) if is_plain(found.stored.key) else ""
+    command = quote_command(["kubectl", "get", "--raw", f"{path}?resourceVersion=0"]) if path else ""
+    return Remedy(
+        "Do not restart the API servers: read the object from the watch cache of each, save it, re-create it",
+        command,
+        "An API server that was running before the key was lost may still hold the object in memory; ask each "
+        "one by its own address. A restart throws that copy away.",
+    )
+
+
+def _unsafe_delete(found: Examination) -> Remedy:
+    path = found.directory.api_path(found.namespace, found.name) if is_plain(found.stored.key) else ""
+    query = "ignoreStoreReadErrorWithClusterBreakingPotential=true"
+    command = quote_command(["kubectl", "delete", "--raw", f"{path}?{query}"]) if path else ""
+    return Remedy(
+        "Last: delete it through the API server's own unsafe deletion, after a snapshot of etcd",
+        command,
+        "Skips finalizers and graceful termination, and the garbage collector then deletes what it owned. Needs "
+        "the feature gate AllowUnsafeMalformedObjectDeletion and the verb unsafe-delete-ignore-read-errors.",
+    )
+
+
+def _undetermined(cause: Cause, key: bytes) -> list[Remedy]:
+    if cause is Cause.NO_CONFIGURATION:
+        return [
+            Remedy(
+                "Scan again with the EncryptionConfiguration of the API servers",
+                _scan_command(["--encryption-config", "FILE", *key_arguments(key)]),
+                "The path stands in the API server's flag --encryption-provider-config.",
+            )
+        ]
+    if cause is Cause.KMS_UNREACHABLE:
+        return [
+            Remedy(
+                "Do not delete anything: the value is most likely in order. Ask through an API server",
+                "",
+                "This version of etcdfix parses KMS envelopes but does not ask plugins. While the plugin is down, "
+                "API servers that are running may still hold data keys and objects in memory: do not restart them.",
+            )
+        ]
+    return [
+        Remedy(
+            "Find out what writes under this path before anything else",
+            "",
+            "Where its CustomResourceDefinition is itself unreadable, mend that first; this key may then be in order.",
+        )
+    ]
+
+
+def _inconsistent(found: Examination, cause: Cause) -> list[Remedy]:
+    path = found.directory.api_path(found.namespace, found.name) if is_plain(found.stored.key) else ""
+    remedies = []
+    if found.verdict.breaks_responses:
+        remedies.append(
+            Remedy(
+                "Heal it through the API: read it as protobuf, drop metadata.managedFields, and PUT it back whole",
+                quote_command(
+                    ["curl", "-H", "Accept: application/vnd.kubernetes.protobuf", f"https://APISERVER{path}"]
+                )
+                if path
+                else "",
+                "Nothing is lost by a PUT without managedFields; kubectl apply and PATCH fail on it.",
+            )
+        )
+    elif cause is Cause.IDENTITY_MISMATCH:
+        remedies.append(
+            Remedy(
+                "Compare it with the object that its contents name, and re-create the right one under this key",
+                quote_command(["kubectl", "get", "--raw", path]) if path else "",
+                "The API server serves it under the wrong name; an ordinary update through the API is refused.",
+            )
+        )
+    else:
+        remedies.append(
+            Remedy(
+                "Read it through the API, correct the field, and replace it",
+                quote_command(["kubectl", "get", "--raw", path]) if path else "",
+                "The API server accepts it, so no unsafe deletion is needed or possible.",
+            )
+        )
+    remedies.append(
+        Remedy(
+            "If it cannot be healed: delete it through the API in the ordinary way",
+            quote_command(["kubectl", "delete", "--raw", path]) if path else "",
+            "Finalizers and owner references work as usual.",
+        )
+    )
+    return remedies
+
+
+def _scan_command(words: Sequence[str]) -> str:
+    return quote_command(["etcdfix", "scan", *words])

@@ -1,0 +1,39 @@
+"""JSON Schemas of what etcdfix writes, generated from the types that write it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from etcdfix.model import Confidence, Outcome, ServerBehaviour
+from etcdfix.reports.model import API_VERSION, Finding, ScanReport
+from etcdfix.verdicts.causes import Cause
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def report_schema() -> dict[str, Any]:
+    """Return the schema of the document that ``-o json`` writes."""
+    return _schema(ScanReport, f"ScanReport of {API_VERSION}")
+
+
+def finding_schema() -> dict[str, Any]:
+    """Return the schema of one finding."""
+    return _schema(Finding, f"Finding of {API_VERSION}")
+
+
+def _schema(of: Any, title: str) -> dict[str, Any]:
+    schema = msgspec.json.schema(of)
+    finding = schema["$defs"]["Finding"]["properties"]
+    # Closed catalogues: the types are plain text so that a reader of a newer report does not fail on them.
+    finding["outcome"] = {"enum": [o.value for o in Outcome if o is not Outcome.NOT_AN_OBJECT]}
+    finding["cause"] = {"enum": [*(c.value for c in Cause), None]}
+    finding["confidence"] = {"enum": [c.value for c in Confidence]}
+    finding["apiserver"] = {"enum": [b.value for b in ServerBehaviour]}
+    for name in ("value_sha256",):
+        finding[name] = {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"}
+    return {"$schema": DIALECT, "title": title, **schema}
+
+
+SCHEMAS = {"report": report_schema, "finding": finding_schema}

@@ -1,0 +1,187 @@
+"""``-o table`` and ``-o wide``: for a person at a terminal, at an hour when nobody reads twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import BinaryIO
+
+from etcdfix.reports.base import Output
+from etcdfix.reports.model import Conclusion, Finding, Header, ReportSource, Summary
+from etcdfix.reports.next_steps import next_steps
+from etcdfix.reports.safetext import safe_text
+
+_COLUMNS = ("OUTCOME", "CAUSE", "KEY", "WHAT IS WRONG")
+_WIDE_COLUMNS = ("OUTCOME", "CAUSE", "KEY", "TRANSFORMER", "MOD REVISION", "BYTES", "API SERVER", "WHAT IS WRONG",
+                 "API SERVER'S WORDS")  # fmt: skip
+
+
+class TableReporter:
+    """Writes findings as a table, then counts by resource, cause and transformer, then what to do next.
+
+    Rows stop at ``max_rows`` as the API server's list does at 100; counts never stop.
+
+    Args:
+        stream: Binary output.
+        wide: Add transformer, mod_revision, size, and the API server's behaviour and wording.
+        max_rows: The cap.
+    """
+
+    def __init__(self, stream: BinaryIO, *, wide: bool, max_rows: int) -> None:
+        self._output = Output(stream)
+        self._wide = wide
+        self._max_rows = max_rows
+        self._rows: list[tuple[str, ...]] = []
+        self._count = 0
+        self._remarks = 0
+        self._header: Header | None = None
+
+    def begin(self, header: Header) -> None:
+        """Keep the header; it is printed with the source's last word."""
+        self._header = header
+
+    def finding(self, finding: Finding) -> None:
+        """Keep one row, up to the cap."""
+        if finding.outcome == "readable":
+            self._remarks += 1
+            return
+        self._count += 1
+        if len(self._rows) >= self._max_rows:
+            return
+        key = safe_text(finding.key)
+        row = [finding.outcome, finding.cause or "", key]
+        if self._wide:
+            row += [
+                finding.transformer, str(finding.mod_revision), str(finding.value_size), finding.apiserver,
+            ]  # fmt: skip
+        row.append(safe_text(finding.message) + (" (known)" if finding.baseline else ""))
+        if self._wide:
+            row.append(safe_text(finding.upstream_message))
+        self._rows.append(tuple(safe_text(cell) for cell in row))
+
+    def end(self, conclusion: Conclusion) -> None:
+        """Print everything."""
+        assert self._header is not None  # begin() comes first
+        line = self._output.line
+        for text in _introduction(self._header, conclusion.source):
+            line(text)
+        line()
+        if self._rows:
+            self._table(_WIDE_COLUMNS if self._wide else _COLUMNS, self._rows)
+            if self._count > len(self._rows):
+                line("too many errors, the list is truncated")
+                line(
+                    f"{self._count - len(self._rows)} more of {self._count} findings are not shown; see them all "
+                    f"with -o json, or --max-causes {self._count}"
+                )
+            line()
+        self._counts(conclusion.summary)
+        for text in _result(conclusion, self._count, self._remarks):
+            line(text)
+        steps = next_steps(conclusion.summary)
+        if steps:
+            line()
+            line("What to do next")
+            for number, step in enumerate(steps, start=1):
+                line(f"  {number}. {safe_text(step)}")
+
+    def _counts(self, summary: Summary) -> None:
+        if summary.by_resource:
+            self._table(
+                ("RESOURCE", "KEYS", "READABLE", "STALE", "DECRYPT-FAILURE", "DECODE-FAILURE", "INCONSISTENT",
+                 "UNDETERMINED"),
+                [
+                    (
+                        safe_text(f"{r.resource}.{r.group}" if r.group else r.resource),
+                        *(_number(n) for n in (
+                            r.keys, r.readable, r.stale, r.decrypt_failures, r.decode_failures, r.inconsistent,
+                            r.undetermined,
+                        )),
+                    )
+                    for r in summary.by_resource
+                    if self._wide or r.keys != r.readable or r.stale
+                ],
+            )  # fmt: skip
+            healthy = [r for r in summary.by_resource if r.keys == r.readable and not r.stale]
+            if healthy and not self._wide:
+                keys = sum(r.keys for r in healthy)
+                self._output.line(
+                    f"and {len(healthy)} more resources with {keys} keys, all readable (-o wide lists them)"
+                )
+            self._output.line()
+        if summary.by_cause:
+            self._table(
+                ("CAUSE", "OUTCOME", "COUNT", "EXAMPLE"),
+                [(c.cause, c.outcome, str(c.count), safe_text(c.example)) for c in summary.by_cause],
+            )
+            self._output.line()
+        if summary.by_transformer:
+            self._table(
+                ("TRANSFORMER", "KEYS", "DO NOT OPEN", "STALE", "FIRST MOD REVISION", "LAST"),
+                [
+                    (
+                        safe_text(t.transformer), str(t.keys), _number(t.failures), _number(t.stale),
+                        str(t.first_mod_revision), str(t.last_mod_revision),
+                    )
+                    for t in summary.by_transformer
+                ],
+            )  # fmt: skip
+            self._output.line()
+
+    def _table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        from tabulate import tabulate  # noqa: PLC0415 - 20 ms that other formats need not pay
+
+        if rows:
+            text = tabulate(rows, headers=columns, tablefmt="plain", disable_numparse=True)
+            self._output.stream.write("".join(f"{row.rstrip()}\n" for row in text.splitlines()).encode())
+
+
+def _number(value: int) -> str:
+    return str(value) if value else "-"
+
+
+def _introduction(header: Header, source: ReportSource) -> list[str]:
+    where = source.path if source.path is not None else ", ".join(source.endpoints or [])
+    first = [
+        f"etcdfix {header.tool.version}",
+        f"{source.type} {safe_text(where)}",
+        f"revision {source.revision}",
+    ]
+    if source.etcd_version:
+        first.append(f"etcd {safe_text(source.etcd_version)}")
+    lines = [" · ".join(first)]
+    if source.sha256:
+        lines.append(f"  {source.sha256}" + (f" ({safe_text(source.integrity)})" if source.integrity else ""))
+    cluster = f"cluster {source.cluster_id} · " if source.cluster_id else ""
+    uid = safe_text(source.kube_system_uid) if source.kube_system_uid else "unknown"
+    lines.append(f"  {cluster}kube-system uid {uid}")
+    if header.encryption_config:
+        config = header.encryption_config
+        lines.append(f"  encryption configuration {safe_text(config.path)} ({config.sha256})")
+    else:
+        lines.append("  no encryption configuration given")
+    if not source.single_revision:
+        steps = "; ".join(
+            f"from {safe_text(s.from_key) or 'the start'} at {s.revision}" for s in source.segments
+        )
+        lines.append(f"  not one revision: etcd compacted during the scan ({steps})")
+    return lines
+
+
+def _result(conclusion: Conclusion, findings: int, remarks: int) -> list[str]:
+    summary = conclusion.summary
+    bad = summary.decrypt_failures + summary.decode_failures + summary.inconsistent
+    parts = [f"{summary.keys} keys examined", f"{summary.readable} readable"]
+    if summary.stale:
+        parts.append(f"{summary.stale} of them stale")
+    parts += [f"{bad} unreadable or inconsistent", f"{summary.undetermined} undetermined"]
+    lines = [", ".join(parts) + f", {summary.not_objects} bookkeeping."]
+    if summary.known_findings:
+        lines.append(f"{summary.known_findings} of {findings} findings are known from the baseline.")
+    if remarks:
+        lines.append(f"{remarks} readable objects have a remark (-o json or -o yaml shows it).")
+    if conclusion.interrupted:
+        lines.append("INTERRUPTED: keys after the last one shown were not examined.")
+    if not conclusion.complete:
+        lines.append("INCOMPLETE: this scan did not see or could not decide everything.")
+        lines += [f"  - {safe_text(reason)}" for reason in conclusion.incomplete_reasons]
+    return lines

@@ -1,0 +1,168 @@
+"""Counting: summaries by resource, cause and transformer, and the capped Status of each resource."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from etcdfix.model import GroupResource, Outcome
+from etcdfix.reports.finding import status_cause
+from etcdfix.reports.model import (
+    CauseSummary,
+    Counts,
+    ResourceSummary,
+    Status,
+    StatusCause,
+    StatusDetails,
+    Summary,
+    TransformerSummary,
+)
+from etcdfix.storagekey import Directory, display
+from etcdfix.verdicts.examination import Examination
+
+CAP = 100
+"""KEP-3926: so many unreadable objects are shown; the next entry says that there are more."""
+
+_TRUNCATED = StatusCause(reason="FieldValueTooMany", message="too many errors, the list is truncated")
+
+
+class _Listed(msgspec.Struct):
+    """Causes collected for one resource, at most the cap, and whether there were more."""
+
+    prefix: str
+    causes: list[StatusCause]
+    more: bool = False
+
+
+class Tally:
+    """Counts examinations as they pass. Memory depends on resources, causes and keys in use, not on keys.
+
+    Args:
+        max_causes: The cap of each Status; 100 in the KEP.
+        list_prefix: Gives the etcd prefix that a LIST of a directory reads, as display text.
+    """
+
+    def __init__(self, *, max_causes: int, list_prefix: Callable[[Directory], str]) -> None:
+        self.max_causes = max_causes
+        self.list_prefix = list_prefix
+        self.total = Counts()
+        self.not_objects = 0
+        self.known_findings = 0
+        self._resources: dict[tuple[str, str], ResourceSummary] = {}
+        self._transformers: dict[str, TransformerSummary] = {}
+        self._causes: dict[tuple[str, str], CauseSummary] = {}
+        self._listed: dict[GroupResource, _Listed] = {}
+        self._last_directory: Directory | None = None
+        self._last_resource = ResourceSummary(group="", resource="")
+
+    def add(self, found: Examination) -> None:
+        """Count one examination."""
+        verdict = found.verdict
+        outcome = verdict.outcome
+        if outcome is Outcome.NOT_AN_OBJECT:
+            self.not_objects += 1
+            return
+        directory = found.directory
+        if directory is not self._last_directory:
+            self._last_directory = directory
+            place = (directory.group, directory.resource)
+            self._last_resource = self._resources.setdefault(
+                place, ResourceSummary(group=directory.group, resource=directory.resource)
+            )
+        resource = self._last_resource
+        resource.keys += 1
+        if found.transformer:
+            self._count_transformer(found)
+        if found.stale:
+            resource.stale += outcome is Outcome.READABLE
+        if outcome is Outcome.READABLE:
+            resource.readable += 1
+            if verdict.cause is None:
+                return
+        elif outcome is Outcome.DECRYPT_FAILURE:
+            resource.decrypt_failures += 1
+        elif outcome is Outcome.DECODE_FAILURE:
+            resource.decode_failures += 1
+        elif outcome is Outcome.INCONSISTENT:
+            resource.inconsistent += 1
+        else:
+            resource.undetermined += 1
+        self._count_cause(found)
+
+    def _count_transformer(self, found: Examination) -> None:
+        revision = found.stored.mod_revision
+        entry = self._transformers.get(found.transformer)
+        if entry is None:
+            entry = self._transformers[found.transformer] = TransformerSummary(
+                found.transformer, 0, 0, 0, revision, revision
+            )
+        entry.keys += 1
+        if not found.opened:
+            entry.failures += 1
+        if found.stale:
+            entry.stale += 1
+        if revision < entry.first_mod_revision:
+            entry.first_mod_revision = revision
+        elif revision > entry.last_mod_revision:
+            entry.last_mod_revision = revision
+
+    def _count_cause(self, found: Examination) -> None:
+        cause = found.verdict.cause
+        if cause is not None:
+            place = (cause.value, found.verdict.outcome.value)
+            entry = self._causes.get(place)
+            if entry is None:
+                self._causes[place] = CauseSummary(*place, 1, display(found.stored.key))
+            else:
+                entry.count += 1
+        shown = status_cause(found)
+        if shown is None:
+            return
+        listed = self._listed.get(found.directory.group_resource)
+        if listed is None:
+            listed = self._listed[found.directory.group_resource] = _Listed(
+                self.list_prefix(found.directory), []
+            )
+        if len(listed.causes) < self.max_causes:
+            listed.causes.append(shown)
+        else:
+            listed.more = True
+
+    def statuses(self) -> list[Status]:
+        """Return one Status per resource that has objects which the API server itself calls corrupt."""
+        result = []
+        for resource, listed in self._listed.items():
+            causes = [*listed.causes, _TRUNCATED] if listed.more else listed.causes
+            result.append(
+                Status(
+                    kind="Status",
+                    api_version="v1",
+                    metadata={},
+                    status="Failure",
+                    message=f"failed to read one or more {resource} from the storage",
+                    reason="StorageReadError",
+                    details=StatusDetails(
+                        name=listed.prefix, group=resource.group, kind=resource.resource, causes=causes
+                    ),
+                    code=500,
+                )
+            )
+        return result
+
+    def summary(self) -> Summary:
+        """Return all counts; resources by name, causes and transformers most frequent first."""
+        total = Summary(not_objects=self.not_objects, known_findings=self.known_findings)
+        for resource in self._resources.values():
+            total.keys += resource.keys
+            total.readable += resource.readable
+            total.stale += resource.stale
+            total.decrypt_failures += resource.decrypt_failures
+            total.decode_failures += resource.decode_failures
+            total.inconsistent += resource.inconsistent
+            total.undetermined += resource.undetermined
+        total.keys += self.not_objects
+        total.by_resource = [self._resources[place] for place in sorted(self._resources)]
+        total.by_cause = sorted(self._causes.values(), key=lambda c: (-c.count, c.cause, c.outcome))
+        total.by_transformer = sorted(self._transformers.values(), key=lambda t: (-t.keys, t.transformer))
+        return total

@@ -1,0 +1,246 @@
+"""The main job: examine everything in scope and report it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+
+import msgspec
+
+from etcdfix import __version__
+from etcdfix.baseline import Baseline
+from etcdfix.decoding.stacks import Decoder
+from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.encryption.transformer import Transformers
+from etcdfix.model import Outcome, StoredValue
+from etcdfix.pipeline import Examiner, examine
+from etcdfix.reports.base import Reporter
+from etcdfix.reports.finding import finding_from, is_finding
+from etcdfix.reports.model import (
+    Conclusion,
+    Header,
+    ReportConfiguration,
+    ReportSource,
+    Scope,
+    Summary,
+    Tool,
+)
+from etcdfix.reports.tally import CAP, Tally
+from etcdfix.scope import KeyRange, ScopeRequest, resolve_scope
+from etcdfix.sources.base import Source, SourceDescription
+from etcdfix.storagekey import Directory, StorageLayout, custom_directory, display, likely_prefixes
+
+_UNHEALTHY = (Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE, Outcome.INCONSISTENT)
+_SAMPLE = 200
+
+
+class ScanRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that decides what a scan looks at and how.
+
+    Attributes:
+        layout: Storage prefix.
+        scope: Resources, prefixes, namespaces.
+        configuration: The EncryptionConfiguration, None when none was given.
+        kubernetes_minor: Release whose kinds count as registered; None for every release known.
+        max_causes: Cap of each Status.
+        baseline: Findings that are known already.
+    """
+
+    layout: StorageLayout
+    scope: ScopeRequest = msgspec.field(default_factory=ScopeRequest)
+    configuration: EncryptionConfiguration | None = None
+    kubernetes_minor: int | None = None
+    max_causes: int = CAP
+    baseline: Baseline | None = None
+
+
+class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a scan came to.
+
+    Attributes:
+        summary: All counts.
+        complete: Everything in scope was seen and decided.
+        new_findings: Unhealthy keys that the baseline does not know.
+        new_undetermined: Undetermined keys that the baseline does not know.
+        lost: The source could not show everything.
+        below_prefix: Whether any key at all lies below the storage prefix.
+        suggested_prefixes: Where Kubernetes' keys seem to be instead, when none lies below the prefix.
+        interrupted: The person stopped it.
+    """
+
+    summary: Summary
+    complete: bool
+    new_findings: int
+    new_undetermined: int
+    lost: bool
+    below_prefix: bool
+    suggested_prefixes: list[str]
+    interrupted: bool
+
+
+def run_scan(
+    source: Source,
+    request: ScanRequest,
+    reporter: Reporter,
+    *,
+    on_progress: Callable[[Iterator[StoredValue]], Iterator[StoredValue]] | None = None,
+) -> ScanResult:
+    """Examine everything in scope and hand it to the reporter.
+
+    Args:
+        source: Where the values are.
+        request: What to look at.
+        reporter: Where the results go.
+        on_progress: Wraps the values to count them for a display.
+
+    Raises:
+        ConfigurationError: The scope names something that does not exist.
+        SourceError: Nothing could be read.
+    """
+    minor = request.kubernetes_minor
+    transformers = Transformers.from_configuration(request.configuration) if request.configuration else None
+    examiner = Examiner(request.layout, transformers, Decoder(minor), tables_may_be_older=minor is None)
+    examiner.learn_custom_resources(source)
+    ranges = resolve_scope(request.scope, request.layout, _custom_directories(examiner))
+    cluster = examiner.kube_system_uid(source)
+    reporter.begin(_header(source, request, cluster))
+    namespace = request.scope.namespaces[0] if len(request.scope.namespaces) == 1 else ""
+    tally = Tally(max_causes=request.max_causes, list_prefix=_list_prefix(request.layout, namespace))
+    values = _values(source, ranges)
+    if on_progress is not None:
+        values = on_progress(values)
+    strangers: list[bytes] = []
+    new = dict.fromkeys((*_UNHEALTHY, Outcome.UNDETERMINED), 0)
+    interrupted = False
+    try:
+        for found in examine(values, examiner):
+            tally.add(found)
+            outcome = found.verdict.outcome
+            if outcome is Outcome.READABLE and found.verdict.cause is None and not found.verdict.evidence:
+                if not found.verdict.readable_until:
+                    continue
+            elif outcome is Outcome.NOT_AN_OBJECT:
+                if len(strangers) < _SAMPLE:
+                    strangers.append(found.stored.key)
+                continue
+            if not is_finding(found):
+                continue
+            known = request.baseline is not None and request.baseline.knows(found)
+            if known:
+                tally.known_findings += 1
+            elif outcome in new:
+                new[outcome] += 1
+            reporter.finding(finding_from(found, baseline=known))
+    except KeyboardInterrupt:
+        interrupted = True
+    summary = tally.summary()
+    reasons = list(source.problems)
+    if interrupted:
+        reasons.append("interrupted before the end")
+    if summary.undetermined:
+        reasons.append(f"{summary.undetermined} keys are undetermined")
+    description = source.describe()
+    reporter.end(
+        Conclusion(
+            source=_report_source(description, cluster),
+            statuses=tally.statuses(),
+            summary=summary,
+            complete=not reasons,
+            incomplete_reasons=reasons,
+            finished_at=_now(),
+            interrupted=interrupted,
+        )
+    )
+    below = summary.keys > summary.not_objects or _anything_below(source, request, strangers)
+    return ScanResult(
+        summary=summary,
+        complete=not reasons,
+        new_findings=sum(new[outcome] for outcome in _UNHEALTHY),
+        new_undetermined=new[Outcome.UNDETERMINED],
+        lost=bool(source.problems),
+        below_prefix=below,
+        suggested_prefixes=[] if below else likely_prefixes(strangers),
+        interrupted=interrupted,
+    )
+
+
+def _anything_below(source: Source, request: ScanRequest, strangers: list[bytes]) -> bool:
+    """Look whether the storage prefix holds anything; if not, gather keys that may tell the right one."""
+    prefix = request.layout.prefix_bytes
+    if any(key.startswith(prefix) for key in strangers):
+        return True
+    if next(iter(source.current(prefix)), None) is not None:
+        return True
+    if not strangers:
+        for stored in source.current(b""):
+            strangers.append(stored.key)
+            if len(strangers) >= _SAMPLE:
+                break
+    return False
+
+
+def _values(source: Source, ranges: list[KeyRange]) -> Iterator[StoredValue]:
+    for wanted in ranges:
+        if wanted.exact:
+            stored = source.get(wanted.prefix)
+            if stored is not None:
+                yield stored
+        else:
+            yield from source.current(wanted.prefix)
+
+
+def _custom_directories(examiner: Examiner) -> list[Directory]:
+    return [
+        msgspec.structs.replace(
+            custom_directory(group, plural), kind=crd.kind, namespaced=crd.scope == "Namespaced"
+        )
+        for (group, plural), crd in examiner.custom_resources.items()
+    ]
+
+
+def _list_prefix(layout: StorageLayout, namespace: str) -> Callable[[Directory], str]:
+    def prefix(directory: Directory) -> str:
+        base = display(layout.directory_prefix(directory))
+        return f"{base}{namespace}/" if namespace and directory.namespaced is not False else base
+
+    return prefix
+
+
+def _header(source: Source, request: ScanRequest, cluster: str | None) -> Header:
+    configuration = request.configuration
+    minor = request.kubernetes_minor
+    return Header(
+        tool=Tool("etcdfix", __version__),
+        generated_at=_now(),
+        source=_report_source(source.describe(), cluster),
+        encryption_config=ReportConfiguration(configuration.path, configuration.sha256)
+        if configuration
+        else None,
+        scope=Scope(
+            etcd_prefix=request.layout.prefix.rstrip("/") or "/",
+            prefixes=request.scope.prefixes + [display(key) for key in request.scope.keys],
+            resources=request.scope.resources,
+            namespaces=list(request.scope.namespaces),
+            kubernetes_version=f"1.{minor}" if minor is not None else None,
+        ),
+    )
+
+
+def _report_source(description: SourceDescription, cluster: str | None) -> ReportSource:
+    return ReportSource(
+        type=description.type,
+        path=description.path,
+        endpoints=list(description.endpoints) if description.endpoints is not None else None,
+        revision=description.revision,
+        single_revision=description.single_revision,
+        segments=list(description.segments),
+        cluster_id=description.cluster_id,
+        kube_system_uid=cluster,
+        sha256=description.sha256,
+        etcd_version=description.etcd_version,
+        integrity=description.integrity,
+    )
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

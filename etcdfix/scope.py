@@ -1,0 +1,130 @@
+"""What a person asked to look at, turned into the key ranges to read."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from etcdfix.errors import ConfigurationError
+from etcdfix.storagekey import Directory, StorageLayout, builtin_directories, find_resources
+
+
+class KeyRange(msgspec.Struct, frozen=True):
+    """Keys to read: everything that starts with ``prefix``, or the single key where ``exact``."""
+
+    prefix: bytes
+    exact: bool = False
+
+    def covers(self, other: KeyRange) -> bool:
+        """Say whether everything in ``other`` is read by this range already."""
+        return other == self or (not self.exact and other.prefix.startswith(self.prefix))
+
+
+class ScopeRequest(msgspec.Struct, frozen=True):
+    """The words of a command line: resources or key prefixes (these start with a slash), and namespaces."""
+
+    arguments: tuple[str, ...] = ()
+    keys: tuple[bytes, ...] = ()
+    namespaces: tuple[str, ...] = ()
+
+    @property
+    def everything(self) -> bool:
+        """True when nothing was named: the whole etcd is read, other programs' keys included."""
+        return not self.arguments and not self.keys and not self.namespaces
+
+    @property
+    def prefixes(self) -> list[str]:
+        """Arguments that are key prefixes."""
+        return [a for a in self.arguments if a.startswith("/")]
+
+    @property
+    def resources(self) -> list[str]:
+        """Arguments that are resources."""
+        return [a for a in self.arguments if not a.startswith("/")]
+
+
+def resolve_scope(
+    request: ScopeRequest, layout: StorageLayout, custom: Iterable[Directory]
+) -> list[KeyRange]:
+    """Return the ranges to read, in key order, none inside another.
+
+    Args:
+        request: What was asked for.
+        layout: Storage prefix.
+        custom: Directories of custom resources that have a readable CRD, with ``namespaced`` filled in.
+
+    Raises:
+        ConfigurationError: An unknown resource, or words that do not go together.
+    """
+    if request.everything:
+        return [KeyRange(b"")]
+    if request.namespaces and (request.prefixes or request.keys):
+        raise ConfigurationError(
+            "-n/--namespace goes with resources, not with key prefixes",
+            hint="put the namespace into the prefix, for example /registry/secrets/shop",
+        )
+    known = [*builtin_directories(), *custom]
+    ranges = [KeyRange(key, exact=True) for key in request.keys]
+    for text in request.prefixes:
+        ranges += _segments(text)
+    directories = _named(request.resources, known)
+    if request.namespaces and not request.resources:
+        directories = [d for d in known if d.namespaced]
+    for directory in directories:
+        base = layout.directory_prefix(directory)
+        if not request.namespaces:
+            ranges.append(KeyRange(base))
+        elif directory.namespaced:
+            ranges += [KeyRange(base + namespace.encode() + b"/") for namespace in request.namespaces]
+        else:
+            raise ConfigurationError(
+                f"{directory.group_resource} are not namespaced, so -n/--namespace selects none of them",
+                hint=f"etcdfix scan {directory.resource}",
+            )
+    return _without_overlap(ranges)
+
+
+def _segments(text: str) -> list[KeyRange]:
+    """A prefix matches whole path segments: /registry/secrets/shop is not /registry/secrets/shop2."""
+    prefix = text.encode("utf-8", "surrogateescape")
+    if prefix.endswith(b"/"):
+        return [KeyRange(prefix)]
+    return [KeyRange(prefix, exact=True), KeyRange(prefix + b"/")]
+
+
+def _named(names: Sequence[str], known: Sequence[Directory]) -> list[Directory]:
+    result = []
+    for name in names:
+        found = find_resources(name, known)
+        if not found:
+            raise ConfigurationError(f"unknown resource {name!r}", hint=_suggestion(name, known))
+        if len(found) > 1:
+            choices = ", ".join(sorted(str(d.group_resource) for d in found))
+            raise ConfigurationError(f"resource {name!r} is ambiguous", hint=f"name one of: {choices}")
+        result.append(found[0])
+    return result
+
+
+def _suggestion(name: str, known: Sequence[Directory]) -> str:
+    words = {d.resource: str(d.group_resource) for d in known} | {
+        d.kind.lower(): str(d.group_resource) for d in known
+    }
+    words |= {str(d.group_resource): str(d.group_resource) for d in known}
+    words.pop("", None)
+    close = difflib.get_close_matches(name.lower(), words, n=3)
+    if close:
+        return "did you mean " + " or ".join(dict.fromkeys(words[word] for word in close)) + "?"
+    return (
+        "resources are lower-case plurals like secrets or deployments.apps; a custom resource counts when its "
+        "CustomResourceDefinition is readable in this etcd; any key prefix works too: /registry/…"
+    )
+
+
+def _without_overlap(ranges: list[KeyRange]) -> list[KeyRange]:
+    result: list[KeyRange] = []
+    for candidate in sorted(ranges, key=lambda r: (r.prefix, r.exact)):
+        if not any(other.covers(candidate) for other in result):
+            result.append(candidate)
+    return result

@@ -1,0 +1,397 @@
+"""A bounded walk over bbolt's B+trees that survives what it finds.
+
+Nothing in the file is believed before it is checked: a page is read only inside the file and below the
+high-water mark, under its own id, once per walk and not below :data:`MAX_DEPTH`; an element only inside its
+page. So a walk ends after at most as many steps as the file has pages, whatever the file says. Damage below
+one child is handed to a callback as an exception *value*, that subtree is skipped, and the walk goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeAlias
+
+from etcdfix.errors import PageCorrupt, SnapshotTruncated
+from etcdfix.sources.bbolt.page import (
+    BRANCH_ELEMENT,
+    BRANCH_PAGE,
+    BUCKET_ELEMENT,
+    BUCKET_VALUE,
+    ELEMENT_SIZE,
+    HEADER_SIZE,
+    LEAF_ELEMENT,
+    LEAF_PAGE,
+    PAGE_HEADER,
+    Image,
+    Meta,
+    PageHeader,
+    parse_page_header,
+)
+
+Damage: TypeAlias = PageCorrupt | SnapshotTruncated
+
+MAX_DEPTH = 64
+"""bbolt keeps at least two keys per branch page, so 2**64 leaves would be needed to get this deep."""
+
+
+class Page(NamedTuple):
+    """A branch or leaf page whose header was checked.
+
+    Attributes:
+        page_id: Its id; for an inline page, the id of the leaf page that holds it.
+        offset: Byte in the file at which its 16-byte header starts.
+        end: Byte just past its last one, overflow pages included, but never past the end of the file.
+        count: Number of elements.
+        is_leaf: Leaf or branch.
+        overflow: Number of further pages that belong to it.
+    """
+
+    page_id: int
+    offset: int
+    end: int
+    count: int
+    is_leaf: bool
+    overflow: int
+
+
+class Entry(NamedTuple):
+    """One checked element of a leaf page, as places in the file.
+
+    Attributes:
+        flags: 1 for a nested bucket.
+        offset: Where the 16-byte element stands.
+        key_start: First byte of the key.
+        value_start: First byte of the value, just past the key.
+        value_end: Just past the value.
+    """
+
+    flags: int
+    offset: int
+    key_start: int
+    value_start: int
+    value_end: int
+
+
+class Bucket(NamedTuple):
+    """Where a bucket's tree starts: at page ``root``, or at an inline page."""
+
+    name: bytes
+    root: int
+    inline: Page | None
+
+
+class Tree:
+    """The pages of one database at one transaction.
+
+    Args:
+        image: The file, mapped or in memory.
+        size: How many of its bytes are database pages (a snapshot's trailer is not).
+        meta: The meta page to believe.
+        on_damage: Called with each contradiction that was met and walked around.
+    """
+
+    def __init__(self, image: Image, *, size: int, meta: Meta, on_damage: Callable[[Damage], None]) -> None:
+        self.image = image
+        self.size = size
+        self.meta = meta
+        self.page_size = meta.page_size
+        self._on_damage = on_damage
+        # A hostile high-water mark must not size anything: the file itself bounds the page ids.
+        self._page_limit = min(meta.high_water, -(-size // meta.page_size))
+        self.root = Bucket(b"", meta.root, None)
+
+    def page(self, page_id: int) -> Page:
+        """Check a page's header and say where the page lies.
+
+        Raises:
+            PageCorrupt: Id out of range, another page stands there, wrong type, or impossible overflow or count.
+            SnapshotTruncated: The file ends before the page begins.
+        """
+        offset = page_id * self.page_size
+        if page_id < 2 or page_id >= self.meta.high_water:  # noqa: PLR2004 - pages 0 and 1 are metas
+            raise PageCorrupt(
+                f"page {page_id}: referenced, but the pages of this database are 2 to {self.meta.high_water - 1}",
+                page_id=page_id,
+                file_offset=min(offset, self.size),
+            )
+        if offset + HEADER_SIZE > self.size:
+            raise SnapshotTruncated(
+                f"page {page_id}: starts at byte {offset}, the file's pages end at byte {self.size}",
+                size=self.size,
+                expected_size=offset + self.page_size,
+            )
+        header = parse_page_header(self.image, offset=offset, page_id=page_id)
+        if header.flags not in (BRANCH_PAGE, LEAF_PAGE):
+            raise PageCorrupt(
+                f"page {page_id}: flags {header.flags:#06x} at byte {offset + 8}, expected a branch (1) or leaf (2)",
+                page_id=page_id,
+                file_offset=offset + 8,
+            )
+        if page_id + header.overflow >= self.meta.high_water:
+            raise PageCorrupt(
+                f"page {page_id}: {header.overflow} overflow pages reach past the high-water mark"
+                f" {self.meta.high_water}",
+                page_id=page_id,
+                file_offset=offset + 12,
+            )
+        end = offset + (header.overflow + 1) * self.page_size
+        if end > self.size:
+            self._on_damage(
+                SnapshotTruncated(
+                    f"page {page_id}: reaches to byte {end}, the file's pages end at byte {self.size};"
+                    " what is there is read",
+                    size=self.size,
+                    expected_size=end,
+                )
+            )
+            end = self.size
+        return self._page(header, page_id=page_id, offset=offset, end=end)
+
+    def _page(self, header: PageHeader, *, page_id: int, offset: int, end: int) -> Page:
+        table_end = offset + HEADER_SIZE + header.count * ELEMENT_SIZE
+        if table_end > end:
+            raise PageCorrupt(
+                f"page {page_id}: its table of {header.count} elements ends at byte {table_end}, past {end}",
+                page_id=page_id,
+                file_offset=offset + 10,
+            )
+        return Page(page_id, offset, end, header.count, header.flags == LEAF_PAGE, header.overflow)
+
+    def child(self, branch: Page, index: int) -> tuple[int, int, int]:
+        """Return an element of a branch page: child page id, and where its key starts and ends in the file."""
+        at = branch.offset + HEADER_SIZE + index * ELEMENT_SIZE
+        pos, key_size, child_id = BRANCH_ELEMENT.unpack_from(self.image, at)
+        return child_id, at + pos, at + pos + key_size
+
+    def branch_key_fits(self, branch: Page, index: int) -> PageCorrupt | None:
+        """Return what is wrong with the place of a branch element's key, if anything."""
+        _, start, end = self.child(branch, index)
+        table_end = branch.offset + HEADER_SIZE + branch.count * ELEMENT_SIZE
+        if start >= table_end and end <= branch.end:
+            return None
+        return PageCorrupt(
+            f"page {branch.page_id}: the key of branch element {index} lies at bytes {start} to {end},"
+            f" expected inside {table_end} to {branch.end}",
+            page_id=branch.page_id,
+            file_offset=branch.offset + HEADER_SIZE + index * ELEMENT_SIZE,
+        )
+
+    def leaves(self, bucket: Bucket, *, backwards: bool = False) -> Iterator[Page]:
+        """Yield the leaf pages of a bucket in key order, or in reverse.
+
+        A page that is reached a second time (a cycle, or two parents) is reported and skipped.
+        """
+        if bucket.inline is not None:
+            yield bucket.inline
+            return
+        # One byte per page of the file: a set of ids would be twenty times larger for a big database.
+        seen = bytearray(self._page_limit)
+        stack: list[tuple[Page, Iterator[int]]] = []
+        page_id: int | None = bucket.root
+        while True:
+            if page_id is not None:
+                page = self._visit(page_id, seen)
+                if page is not None and page.is_leaf:
+                    yield page
+                elif page is not None and len(stack) >= MAX_DEPTH:
+                    self._on_damage(
+                        PageCorrupt(
+                            f"page {page_id}: a branch page {MAX_DEPTH} levels below the root of its bucket",
+                            page_id=page_id,
+                            file_offset=page.offset,
+                        )
+                    )
+                elif page is not None:
+                    order = range(page.count - 1, -1, -1) if backwards else range(page.count)
+                    stack.append((page, iter(order)))
+            page_id = None
+            if not stack:
+                return
+            branch, indexes = stack[-1]
+            for index in indexes:
+                misplaced = self.branch_key_fits(branch, index)
+                if misplaced is not None:
+                    self._on_damage(misplaced)
+                page_id = self.child(branch, index)[0]
+                break
+            else:
+                stack.pop()
+
+    def _visit(self, page_id: int, seen: bytearray) -> Page | None:
+        """Check a page and mark it as seen; None, and a report, if it cannot be used."""
+        try:
+            page = self.page(page_id)
+            self.mark(page, seen)
+            if not page.is_leaf and not page.count:
+                raise PageCorrupt(
+                    f"page {page_id}: a branch page without elements",
+                    page_id=page_id,
+                    file_offset=page.offset + 10,
+                )
+        except (PageCorrupt, SnapshotTruncated) as damage:
+            self._on_damage(damage)
+            return None
+        return page
+
+    def mark(self, page: Page, seen: bytearray) -> None:
+        """Mark a page and its overflow pages in ``seen``, one byte per page.
+
+        Raises:
+            PageCorrupt: One of them was marked already.
+        """
+        first, last = page.page_id, page.page_id + page.overflow
+        again = seen.find(1, first, last + 1)
+        if again >= 0:
+            raise PageCorrupt(
+                f"page {page.page_id}: reached twice in one tree"
+                + (f" (its overflow page {again})" if again != first else ""),
+                page_id=page.page_id,
+                file_offset=page.offset,
+            )
+        # The slice is cut to the map: a page may be promised by the high-water mark and missing in the file.
+        stop = min(last + 1, len(seen))
+        seen[first:stop] = b"\x01" * (stop - first)
+
+    def entry(self, leaf: Page, index: int) -> Entry:
+        """Check one element of a leaf page.
+
+        Raises:
+            PageCorrupt: Key or value lie outside the page, or on top of its element table.
+        """
+        at = leaf.offset + HEADER_SIZE + index * ELEMENT_SIZE
+        flags, pos, key_size, value_size = LEAF_ELEMENT.unpack_from(self.image, at)
+        start = at + pos
+        end = start + key_size + value_size
+        table_end = leaf.offset + HEADER_SIZE + leaf.count * ELEMENT_SIZE
+        if start < table_end or end > leaf.end:
+            raise PageCorrupt(
+                f"page {leaf.page_id}: leaf element {index} lies at bytes {start} to {end},"
+                f" expected inside {table_end} to {leaf.end}",
+                page_id=leaf.page_id,
+                file_offset=at,
+            )
+        return Entry(flags, at, start, start + key_size, end)
+
+    def entries(self, leaf: Page) -> Iterator[Entry]:
+        """Yield the elements of a leaf page that lie inside it; the others are reported.
+
+        bbolt writes keys and values side by side. Elements that together claim more bytes than the page has
+        must overlap; there the page is left, so that no page yields more bytes than it holds.
+        """
+        left = leaf.end - leaf.offset - HEADER_SIZE - leaf.count * ELEMENT_SIZE
+        for index in range(leaf.count):
+            try:
+                entry = self.entry(leaf, index)
+            except PageCorrupt as damage:
+                self._on_damage(damage)
+                continue
+            left -= entry.value_end - entry.key_start
+            if left < 0:
+                self._on_damage(
+                    PageCorrupt(
+                        f"page {leaf.page_id}: up to leaf element {index} keys and values claim {-left} bytes"
+                        " more than the page has, so they overlap; the rest of the page is skipped",
+                        page_id=leaf.page_id,
+                        file_offset=entry.offset,
+                    )
+                )
+                return
+            yield entry
+
+    def find(self, bucket: Bucket, key: bytes) -> tuple[Page, Entry] | None:
+        """Look a key up by descending the tree, as bbolt's cursor does (``cursor.go``, ``seek``).
+
+        Raises:
+            PageCorrupt: A page on the way cannot be used.
+            SnapshotTruncated: A page on the way lies behind the end of the file.
+        """
+        page = bucket.inline if bucket.inline is not None else self.page(bucket.root)
+        for _ in range(MAX_DEPTH):
+            if page.is_leaf:
+                for entry in self.entries(page):
+                    if self.image[entry.key_start : entry.value_start] == key:
+                        return page, entry
+                return None
+            page = self.page(self._child_for(page, key))
+        raise PageCorrupt(
+            f"page {page.page_id}: still a branch page {MAX_DEPTH} levels below the root of its bucket",
+            page_id=page.page_id,
+            file_offset=page.offset,
+        )
+
+    def _child_for(self, branch: Page, key: bytes) -> int:
+        """Return the last child whose first key is not greater than ``key``; the first child otherwise."""
+        chosen = None
+        for index in range(branch.count):
+            misplaced = self.branch_key_fits(branch, index)
+            if misplaced is not None:
+                raise misplaced
+            child_id, start, end = self.child(branch, index)
+            if chosen is not None and self.image[start:end] > key:
+                break
+            chosen = child_id
+        if chosen is None:
+            raise PageCorrupt(
+                f"page {branch.page_id}: a branch page without elements",
+                page_id=branch.page_id,
+                file_offset=branch.offset + 10,
+            )
+        return chosen
+
+    def bucket(self, name: bytes, *, parent: Bucket | None = None) -> Bucket | None:
+        """Return a bucket of the root bucket, or of ``parent``; None where there is none of that name.
+
+        Raises:
+            PageCorrupt: Its place cannot be found, or it has no usable root.
+            SnapshotTruncated: Its place lies behind the end of the file.
+        """
+        found = self.find(self.root if parent is None else parent, name)
+        if found is None:
+            return None
+        leaf, entry = found
+        if not entry.flags & BUCKET_ELEMENT:
+            return None
+        return self.load_bucket(leaf, entry)
+
+    def load_bucket(self, leaf: Page, entry: Entry) -> Bucket:
+        """Read a bucket's value: its root page, or the page that lies inline behind the value's 16 bytes.
+
+        Raises:
+            PageCorrupt: Too short, or the inline page is none.
+
+        Format:
+            bbolt v1.4, ``bucket.go``, ``openBucket``, and ``internal/common/bucket.go``.
+        """
+        name = self.image[entry.key_start : entry.value_start]
+
+        def corrupt(what: str, offset: int) -> PageCorrupt:
+            return PageCorrupt(
+                f"page {leaf.page_id}: bucket at byte {entry.offset}: {what}",
+                page_id=leaf.page_id,
+                file_offset=offset,
+            )
+
+        if entry.value_end - entry.value_start < BUCKET_VALUE.size:
+            size = entry.value_end - entry.value_start
+            raise corrupt(f"its value has {size} bytes, expected at least 16", entry.value_start)
+        root, _ = BUCKET_VALUE.unpack_from(self.image, entry.value_start)
+        if root:
+            return Bucket(name, root, None)
+        offset = entry.value_start + BUCKET_VALUE.size
+        if entry.value_end - offset < HEADER_SIZE:
+            raise corrupt(f"its inline page has {entry.value_end - offset} bytes, expected at least 16", offset)
+        header = PageHeader(*PAGE_HEADER.unpack_from(self.image, offset))
+        if header.flags != LEAF_PAGE:
+            raise corrupt(f"its inline page has flags {header.flags:#06x}, expected a leaf (2)", offset + 8)
+        return Bucket(name, 0, self._page(header, page_id=leaf.page_id, offset=offset, end=entry.value_end))
+
+    def bucket_names(self, limit: int = 16) -> list[bytes]:
+        """Return the names of up to ``limit`` buckets of the root bucket that can be reached."""
+        names: list[bytes] = []
+        for leaf in self.leaves(self.root):
+            for entry in self.entries(leaf):
+                if entry.flags & BUCKET_ELEMENT:
+                    names.append(self.image[entry.key_start : entry.value_start])
+                    if len(names) >= limit:
+                        return names
+        return names

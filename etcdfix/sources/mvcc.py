@@ -1,0 +1,423 @@
+"""etcd's MVCC layout on top of bbolt: revision keys, key-value records, and the fold to "current".
+
+The bucket ``key`` holds one record for each kept change, under its revision; which change is the last one of
+which key is nowhere written down. etcd reads the whole bucket at start and builds an index in memory
+(``server/storage/mvcc/kvstore.go``, ``restore``). We do the same in flat memory: one walk collects, for each
+record, key + revision + place in the file as one byte string, these are sorted (:mod:`.sortedruns`), and every
+question is a range of the sorted list.
+
+Format:
+    etcd v3.6 ``server/storage/mvcc/revision.go`` (bucket key), ``api/mvccpb/kv.proto`` (value),
+    ``server/storage/schema/schema.go`` (buckets). The same since etcd 3.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from etcdfix.errors import PageCorrupt
+from etcdfix.model import KeptRevision, Revision, StoredValue
+from etcdfix.sources.bbolt.page import ELEMENT_SIZE, HEADER_SIZE, LEAF_ELEMENT, Image
+from etcdfix.sources.bbolt.tree import Bucket, Damage, Page, Tree
+from etcdfix.sources.sortedruns import SortedRecords
+
+REVISION_KEY_SIZE: Final = 17
+TOMBSTONE_KEY_SIZE: Final = 18
+
+# An index record is: escaped etcd key, two zero bytes, revision key (17 bytes), place of the leaf element in the
+# file (8 bytes). A zero byte inside an etcd key becomes 00 ff, so that records sort as (key, main, sub).
+_TERMINATOR: Final = b"\x00\x00"
+_TAIL: Final = REVISION_KEY_SIZE + 8
+
+_MAX_VARINT_BYTES: Final = 10
+_I64_SIGN: Final = 1 << 63
+_U64: Final = 1 << 64
+
+
+def escape_key(key: bytes) -> bytes:
+    """Return ``key`` in a form whose order survives a terminator of two zero bytes."""
+    return key.replace(b"\x00", b"\x00\xff") if b"\x00" in key else key
+
+
+def parse_revision_key(raw: bytes) -> tuple[Revision, bool] | None:
+    """Read a key of the bucket ``key``: revision, and whether it marks a deletion; None if it is neither.
+
+    Args:
+        raw: 8 bytes main (big-endian), ``_``, 8 bytes sub, and ``t`` for a tombstone.
+
+    Format:
+        etcd v3.6 ``server/storage/mvcc/revision.go``, ``BytesToBucketKey`` and ``isTombstone``.
+    """
+    if len(raw) not in (REVISION_KEY_SIZE, TOMBSTONE_KEY_SIZE) or raw[8] != 0x5F:
+        return None
+    tombstone = len(raw) == TOMBSTONE_KEY_SIZE
+    if tombstone and raw[17] != 0x74:
+        return None
+    return Revision(int.from_bytes(raw[:8], "big"), int.from_bytes(raw[9:17], "big")), tombstone
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """Read a varint; return it and the place behind it.
+
+    Raises:
+        ValueError: Cut, longer than ten bytes, or more than 64 bits.
+    """
+    value = 0
+    for index in range(_MAX_VARINT_BYTES):
+        if at >= len(data):
+            raise ValueError("cut inside a varint")
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            if value >= _U64:
+                raise ValueError("a varint of more than 64 bits")
+            return value, at
+    raise ValueError("a varint of more than ten bytes")
+
+
+def parse_key_value(data: bytes) -> StoredValue:
+    """Read an ``mvccpb.KeyValue``, fields in any order, as strictly as etcd's generated decoder.
+
+    Args:
+        data: Exactly the record's bytes. Unknown fields are skipped; of repeated ones the last counts.
+
+    Raises:
+        ValueError: Not such a message; the text says what was found at which byte, never the contents.
+
+    Format:
+        etcd v3.6 ``api/mvccpb/kv.proto``: key = 1, create_revision = 2, mod_revision = 3, version = 4,
+        value = 5, lease = 6.
+    """
+    key = value = b""
+    numbers = [0, 0, 0, 0, 0, 0, 0]
+    at = 0
+    while at < len(data):
+        start = at
+        tag, at = _varint(data, at)
+        field, wire_type = tag >> 3, tag & 7
+        if not field:
+            raise ValueError(f"illegal tag {tag} at byte {start}")
+        expected = 2 if field in (1, 5) else 0
+        if field <= 6 and wire_type != expected:
+            raise ValueError(f"wire type {wire_type} for field {field} at byte {start}, expected {expected}")
+        if wire_type == 0:
+            number, at = _varint(data, at)
+            if field <= 6:
+                numbers[field] = number - _U64 if number >= _I64_SIGN else number
+        elif wire_type in (1, 2, 5):
+            length = 8 if wire_type == 1 else 4
+            if wire_type == 2:
+                length, at = _varint(data, at)
+            if at + length > len(data):
+                raise ValueError(f"field {field} at byte {start} needs {length} bytes, {len(data) - at} are left")
+            if field == 1:
+                key = data[at : at + length]
+            elif field == 5:
+                value = data[at : at + length]
+            at += length
+        else:
+            raise ValueError(f"wire type {wire_type} for field {field} at byte {start}")
+    return StoredValue(
+        key=key,
+        value=value,
+        mod_revision=numbers[3],
+        create_revision=numbers[2],
+        version=numbers[4],
+        lease=numbers[6],
+    )
+
+
+def show_key(key: bytes) -> str:
+    """Return an etcd key for a sentence: printable ASCII, everything else escaped, at most 200 characters."""
+    text = repr(key[:201])[2:-1]
+    return text if len(text) <= 200 else text[:200] + "…"
+
+
+class RevisionIndex:
+    """Every kept revision of every key, found again by key.
+
+    Args:
+        tree: The database.
+        bucket: Its bucket ``key``.
+        on_damage: Called with each record or page that could not be used.
+    """
+
+    def __init__(self, tree: Tree, bucket: Bucket, on_damage: Callable[[Damage], None]) -> None:
+        self._tree = tree
+        self._bucket = bucket
+        self._image: Image = tree.image
+        self._on_damage = on_damage
+        self._records = SortedRecords()
+        self._last = bytes(REVISION_KEY_SIZE)
+        self._built = False
+
+    def newest_main(self) -> int:
+        """Return the highest main revision that is cheap to find: the last one in the last readable leaf."""
+        for leaf in self._tree.leaves(self._bucket, backwards=True):
+            newest = 0
+            for entry in self._tree.entries(leaf):
+                parsed = parse_revision_key(self._image[entry.key_start : entry.value_start])
+                if parsed is not None:
+                    newest = max(newest, parsed[0].main)
+            if newest:
+                return newest
+        return 0
+
+    def build(self) -> None:
+        """Walk the bucket once and sort what was found; later calls do nothing.
+
+        Raises:
+            SourceError: The temporary file for sorting cannot be written.
+        """
+        if self._built:
+            return
+        for leaf in self._tree.leaves(self._bucket):
+            records = self._regular_leaf(leaf)
+            self._records.extend(self._irregular_leaf(leaf) if records is None else records)
+        self._records.finish()
+        self._built = True
+
+    def _regular_leaf(self, leaf: Page) -> list[bytes] | None:
+        """Return the index records of a leaf page as etcd writes it; None at the first thing out of the ordinary.
+
+        This loop runs once per kept revision and decides the speed of a scan, hence one pass without calls.
+        bbolt writes keys and values of a page side by side in the order of the elements
+        (``internal/common/inode.go``, ``WriteInodeToPage``), which checks all bounds with one comparison.
+        """
+        image = self._image
+        at = leaf.offset + HEADER_SIZE
+        end = leaf.end
+        expected = at + leaf.count * ELEMENT_SIZE
+        last = self._last
+        records: list[bytes] = []
+        append = records.append
+        for flags, pos, key_size, value_size in LEAF_ELEMENT.iter_unpack(image[at:expected]):
+            start = at + pos
+            if start != expected or flags:
+                return None
+            value = start + key_size
+            expected = value + value_size
+            if expected > end:
+                return None
+            revision = image[start : start + 17]
+            # 0x5f is "_", 0x74 is "t", 0x0a the tag of the record's key.
+            if revision <= last or revision[8] != 0x5F or value_size < 3 or image[value] != 0x0A:
+                return None
+            if key_size != 17 and (key_size != 18 or image[start + 17] != 0x74):
+                return None
+            length = image[value + 1]
+            value += 2
+            if length > 0x7F:
+                length += (image[value] << 7) - 0x80
+                if length > 0x3FFF:
+                    return None
+                value += 1
+            key = image[value : value + length]
+            if value + length > expected or not key or b"\x00" in key:
+                return None
+            append(key + _TERMINATOR + revision + at.to_bytes(8, "big"))
+            last = revision
+            at += 16
+        if last[0] > 0x7F:
+            return None
+        self._last = last
+        return records
+
+    def _irregular_leaf(self, leaf: Page) -> list[bytes]:
+        """Return the index records of any leaf page, reporting what cannot be used."""
+        image = self._image
+        records: list[bytes] = []
+        for entry in self._tree.entries(leaf):
+            raw = image[entry.key_start : entry.value_start]
+            parsed = parse_revision_key(raw) if not entry.flags else None
+            if parsed is None:
+                self._report(leaf.page_id, entry.key_start, f"a key of {len(raw)} bytes is no revision")
+                continue
+            (main, sub), tombstone = parsed
+            revision = raw[:REVISION_KEY_SIZE]
+            if revision <= self._last:
+                self._report(leaf.page_id, entry.key_start, f"revision {main}_{sub} is not above the one before it")
+            self._last = revision
+            if entry.value_end == entry.value_start:
+                # What `etcdutl snapshot restore --bump-revision` writes: it moves the revision, and is no key.
+                continue
+            data = image[entry.value_start : entry.value_end]
+            try:
+                key, mod = _key_and_mod(data)
+            except ValueError as error:
+                what = f"the record of revision {main}_{sub} is malformed: {error}"
+                self._report(leaf.page_id, entry.value_start, what)
+                continue
+            if not tombstone and 0 < mod != main:
+                # A bit of the revision key flipped, more likely than not: the record knows when it was written.
+                what = f"the record of revision {main}_{sub} of key {show_key(key)} says mod_revision {mod}"
+                self._report(leaf.page_id, entry.value_start, what)
+                revision = mod.to_bytes(8, "big") + revision[8:]
+            records.append(escape_key(key) + _TERMINATOR + revision + entry.offset.to_bytes(8, "big"))
+        return records
+
+    def _report(self, page_id: int, offset: int, what: str) -> None:
+        self._on_damage(
+            PageCorrupt(f"page {page_id}: byte {offset}: {what}", page_id=page_id, file_offset=offset)
+        )
+
+    def current(self, prefix: bytes, *, at_revision: int | None = None) -> Iterator[StoredValue]:
+        """Yield the value that every key under ``prefix`` had at a main revision (None: the newest).
+
+        Keys come in byte order. A record that cannot be read is reported, and its key is left out: an older
+        revision of it would not be its current value.
+        """
+        self.build()
+        lower = escape_key(prefix)
+        return self._decode(fold(self._records.blocks(lower, successor(lower)), at_revision=at_revision))
+
+    def get(self, key: bytes, *, at_revision: int | None = None) -> StoredValue | None:
+        """Return the value that one key had at a main revision (None: the newest), or None."""
+        self.build()
+        return next(self._decode(fold(self._kept(key), at_revision=at_revision)), None)
+
+    def history(self, key: bytes) -> Iterator[KeptRevision]:
+        """Yield every kept revision of one key, oldest first; a tombstone has no value."""
+        self.build()
+        for block in self._kept(key):
+            for record in block:
+                parsed = parse_revision_key(record[-_TAIL:-8])
+                assert parsed is not None
+                if self._is_tombstone(record):
+                    yield KeptRevision(parsed[0], None)
+                    continue
+                for stored in self._decode([record]):
+                    yield KeptRevision(parsed[0], stored)
+
+    def _kept(self, key: bytes) -> Iterator[list[bytes]]:
+        lower = escape_key(key) + _TERMINATOR
+        return self._records.blocks(lower, successor(lower))
+
+    def _is_tombstone(self, record: bytes) -> bool:
+        at = int.from_bytes(record[-8:], "big")
+        key_size: int = LEAF_ELEMENT.unpack_from(self._image, at)[2]
+        return key_size == TOMBSTONE_KEY_SIZE
+
+    def _decode(self, records: Iterable[bytes]) -> Iterator[StoredValue]:
+        """Read the key-value record behind each index record, tombstones left out.
+
+        The loop reads the field order that etcd writes; everything else goes to :func:`parse_key_value`.
+        """
+        image = self._image
+        unpack_element = LEAF_ELEMENT.unpack_from
+        from_bytes = int.from_bytes
+        for record in records:
+            at = from_bytes(record[-8:], "big")
+            _, pos, key_size, value_size = unpack_element(image, at)
+            if key_size == 18:
+                continue
+            start = at + pos + key_size
+            data = image[start : start + value_size]
+            # An IndexError, ours or a real one, means: not the common shape, take the careful road.
+            try:
+                where = data[1] + 2
+                if where > 0x81:
+                    where += (data[2] << 7) - 0x7F
+                key = data[where - len(record) + _KEY_OVERHEAD : where]
+                numbers = []
+                for tag in _COMMON_TAGS:
+                    if data[where] != tag:
+                        raise IndexError
+                    number = data[where + 1]
+                    where += 2
+                    if number > 0x7F:
+                        number &= 0x7F
+                        shift = 7
+                        while (byte := data[where]) > 0x7F and shift < 63:
+                            number |= (byte & 0x7F) << shift
+                            shift += 7
+                            where += 1
+                        number |= byte << shift
+                        where += 1
+                    numbers.append(number)
+                create, mod, version, length = numbers
+                value_end = where + length
+                lease = 0
+                if value_end != value_size:
+                    if data[value_end] != 0x30:
+                        raise IndexError
+            main = from_bytes(record[-_TAIL : 8 - _TAIL], "big")
+            if mod != main:
+                self._report_record(record, start, f"says mod_revision {mod}")
+            yield stored
+
+    def _report_record(self, record: bytes, offset: int, what: str) -> None:
+        page_id = offset // self._tree.page_size
+        key = record[: -_TAIL - 2].replace(b"\x00\xff", b"\x00")
+        main = int.from_bytes(record[-_TAIL : 8 - _TAIL], "big")
+        sub = int.from_bytes(record[-16:-8], "big")
+        self._report(page_id, offset, f"the record of revision {main}_{sub} of key {show_key(key)} {what}")
+
+    def estimate(self) -> int:
+        """Return about how many keys there are, from a sample of the index."""
+        self.build()
+        sampled = keys = 0
+        for block in self._records.blocks(b"", None):
+            part = block[:_ESTIMATE_SAMPLE]
+            sampled += len(part)
+            keys += len({record[:-_TAIL] for record in part})
+            if sampled >= _ESTIMATE_SAMPLE:
+                break
+        return round(len(self._records) * keys / sampled) if sampled else 0
+
+    def close(self) -> None:
+        """Drop the index and its temporary file."""
+        self._records.close()
+
+
+_ESTIMATE_SAMPLE: Final = 50_000
+
+
+def fold(blocks: Iterable[list[bytes]], *, at_revision: int | None) -> Iterator[bytes]:
+    """Reduce sorted index records to the last one of each key, not newer than a main revision.
+
+    Tombstones win like any other revision and are dropped by the reader, which sees them in the file.
+    """
+    limit = None if at_revision is None else at_revision.to_bytes(8, "big")
+    held: bytes | None = None
+    held_key = b""
+    for block in blocks:
+        for record in block:
+            key = record[:-25]
+            if key != held_key:
+                if held is not None:
+                    yield held
+                held = None
+                held_key = key
+            if limit is None or record[-25:-17] <= limit:
+                held = record
+    if held is not None:
+        yield held
+
+
+def successor(prefix: bytes) -> bytes | None:
+    """Return the smallest byte string above everything that starts with ``prefix``; None where there is none."""
+    stripped = prefix.rstrip(b"\xff")
+    return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None
+
+
+def _record_key(data: bytes) -> bytes:
+    """Return the key of a record of any shape; a record that does not parse may still begin with its key.
+
+    Raises:
+        ValueError: No key can be read.
+    """
+    try:
+        key = parse_key_value(data).key
+    except ValueError:
+        if data[:1] != b"\x0a":
+            raise
+        length, at = _varint(data, 1)
+        if at + length > len(data):
+            raise
+        key = data[at : at + length]
+    if not key:
+        raise ValueError("it has no key")
+    return key

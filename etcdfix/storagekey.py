@@ -1,0 +1,309 @@
+"""Storage prefix and path <-> group, resource, namespace, name: the only place that knows etcd's layout.
+
+Source of the layout: kube-apiserver 1.36, ``pkg/kubeapiserver/default_storage_factory_builder.go``,
+``apiserver/pkg/server/storage/storage_factory.go`` and ``test/integration/etcd/data.go``. Built-in types
+live under their lower-case plural *without* the API group, with five exceptions; custom resources, CRDs and
+APIServices live under ``<group>/<plural>``. So a first path segment with a dot is an API group, and one
+without is a built-in directory.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from functools import cache
+from typing import NamedTuple
+from urllib.parse import quote
+
+import msgspec
+
+from etcdfix.model import GroupResource
+
+DEFAULT_PREFIX = "/registry"
+
+
+class Stack(StrEnum):
+    """Which decoder stack of the API server reads a directory."""
+
+    BUILTIN = "builtin"
+    JSON_BUILTIN = "json-builtin"
+    CUSTOM_RESOURCE = "custom-resource"
+    ALLOCATOR = "allocator"
+    NOT_AN_OBJECT = "not-an-object"
+    UNKNOWN = "unknown"
+
+
+class Directory(msgspec.Struct, frozen=True):
+    """A directory below the storage prefix and what the API server keeps in it.
+
+    Attributes:
+        path: Relative to the storage prefix, no slashes at the ends (``services/specs``).
+        group: API group used for look-ups in the encryption configuration; "" is the core group.
+        resource: Plural resource.
+        kind: Kind that a value here must convert to; "" where only a CRD can tell.
+        namespaced: None where only a CRD can tell.
+        stack: Who decodes it.
+        version: API version to name in a request for this resource, "" where only a CRD can tell.
+    """
+
+    path: str
+    group: str
+    resource: str
+    kind: str
+    namespaced: bool | None
+    stack: Stack = Stack.BUILTIN
+    version: str = ""
+
+    @property
+    def group_resource(self) -> GroupResource:
+        """Group and plural resource, as in the encryption configuration."""
+        return GroupResource(self.group, self.resource)
+
+    def api_path(self, namespace: str, name: str) -> str:
+        """Return the path of one object in the Kubernetes API, or "" where the version is not known."""
+        if not self.version:
+            return ""
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        middle = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
+        return f"{root}{middle}/{self.resource}/{quote(name, safe=':')}"
+
+
+class StorageKey(NamedTuple):
+    """A key taken apart. ``well_formed`` is False when the number of segments does not fit the resource."""
+
+    directory: Directory
+    namespace: str
+    name: str
+    well_formed: bool = True
+
+
+# group: "resource Kind [version]"; a leading "-" marks a cluster-scoped resource, "path=" an odd directory.
+# The version is the one that 1.36 stores by default, v1 unless given.
+_BUILTINS: dict[str, str] = {
+    "": """configmaps ConfigMap, services/endpoints=endpoints Endpoints, events Event, limitranges LimitRange,
+        -namespaces Namespace, -minions=nodes Node, persistentvolumeclaims PersistentVolumeClaim,
+        -persistentvolumes PersistentVolume, pods Pod, podtemplates PodTemplate,
+        controllers=replicationcontrollers ReplicationController, resourcequotas ResourceQuota,
+        secrets Secret, serviceaccounts ServiceAccount, services/specs=services Service""",
+    "admissionregistration.k8s.io": """-mutatingadmissionpolicies MutatingAdmissionPolicy v1beta1,
+        -mutatingadmissionpolicybindings MutatingAdmissionPolicyBinding v1beta1,
+        -mutatingwebhookconfigurations MutatingWebhookConfiguration,
+        -validatingadmissionpolicies ValidatingAdmissionPolicy,
+        -validatingadmissionpolicybindings ValidatingAdmissionPolicyBinding,
+        -validatingwebhookconfigurations ValidatingWebhookConfiguration""",
+    "apps": """controllerrevisions ControllerRevision, daemonsets DaemonSet, deployments Deployment,
+        replicasets ReplicaSet, statefulsets StatefulSet""",
+    "autoscaling": "horizontalpodautoscalers HorizontalPodAutoscaler v2",
+    "batch": "cronjobs CronJob, jobs Job",
+    "certificates.k8s.io": """-certificatesigningrequests CertificateSigningRequest,
+        -clustertrustbundles ClusterTrustBundle v1beta1,
+        podcertificaterequests PodCertificateRequest v1beta1""",
+    "coordination.k8s.io": "leasecandidates LeaseCandidate v1beta1, leases Lease",
+    "discovery.k8s.io": "endpointslices EndpointSlice",
+    "flowcontrol.apiserver.k8s.io": """-flowschemas FlowSchema,
+        -prioritylevelconfigurations PriorityLevelConfiguration""",
+    "internal.apiserver.k8s.io": "-storageversions StorageVersion v1alpha1",
+    "networking.k8s.io": """-ingressclasses IngressClass, ingress=ingresses Ingress,
+        -ipaddresses IPAddress, networkpolicies NetworkPolicy, -servicecidrs ServiceCIDR""",
+    "node.k8s.io": "-runtimeclasses RuntimeClass",
+    "policy": "poddisruptionbudgets PodDisruptionBudget",
+    "rbac.authorization.k8s.io": """-clusterrolebindings ClusterRoleBinding, -clusterroles ClusterRole,
+        rolebindings RoleBinding, roles Role""",
+    "resource.k8s.io": """-deviceclasses DeviceClass, -devicetaintrules DeviceTaintRule v1alpha3,
+        resourceclaims ResourceClaim, resourceclaimtemplates ResourceClaimTemplate,
+        -resourcepoolstatusrequests ResourcePoolStatusRequest v1alpha3, -resourceslices ResourceSlice""",
+    "scheduling.k8s.io": "podgroups PodGroup v1alpha2, -priorityclasses PriorityClass, workloads Workload v1alpha2",
+    "storage.k8s.io": """-csidrivers CSIDriver, -csinodes CSINode, csistoragecapacities CSIStorageCapacity,
+        -storageclasses StorageClass, -volumeattachments VolumeAttachment,
+        -volumeattributesclasses VolumeAttributesClass""",
+    "storagemigration.k8s.io": "-storageversionmigrations StorageVersionMigration v1beta1",
+}
+
+# Typed by the API server, yet under <group>/<plural> and written as JSON.
+_JSON_BUILTINS = (
+    ("apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition"),
+    ("apiregistration.k8s.io", "apiservices", "APIService"),
+)
+
+CRD_PATH = "apiextensions.k8s.io/customresourcedefinitions"
+
+# Single keys, never encrypted: the raw storage factory that opens them has no transformer.
+_ALLOCATORS = {
+    "ranges/serviceips": "serviceipallocations",
+    "ranges/secondaryserviceips": "serviceipallocations",
+    "ranges/servicenodeports": "servicenodeportallocations",
+}
+
+# Bookkeeping of the API servers, not objects of the API.
+_BOOKKEEPING = {
+    "masterleases": "apiServerIPInfo",
+    "peerserverleases": "apiServerPeerIPInfo",
+    "health": "health",
+}
+
+_COMPACT_REV_KEY = b"compact_rev_key"
+
+
+def _builtin_directories() -> Iterator[Directory]:
+    for group, text in _BUILTINS.items():
+        for item in text.split(","):
+            word, kind, *version = item.split()
+            path, _, resource = word.lstrip("-").rpartition("=")
+            yield Directory(
+                path=path or resource,
+                group=group,
+                resource=resource,
+                kind=kind,
+                namespaced=not word.startswith("-"),
+                version=version[0] if version else "v1",
+            )
+    for group, resource, kind in _JSON_BUILTINS:
+        yield Directory(
+            path=f"{group}/{resource}",
+            group=group,
+            resource=resource,
+            kind=kind,
+            namespaced=False,
+            stack=Stack.JSON_BUILTIN,
+            version="v1",
+        )
+
+
+@cache
+def builtin_directories() -> tuple[Directory, ...]:
+    """Return every directory that a kube-apiserver of a known release uses for its own types."""
+    return tuple(_builtin_directories())
+
+
+@cache
+def _by_path() -> dict[str, Directory]:
+    return {directory.path: directory for directory in builtin_directories()}
+
+
+NOT_AN_OBJECT = Directory(path="", group="", resource="", kind="", namespaced=None, stack=Stack.NOT_AN_OBJECT)
+
+
+def clean_prefix(etcd_prefix: str) -> str:
+    """Return the storage prefix as the API server builds it: one leading slash, one trailing slash.
+
+    ``registry``, ``/registry`` and ``//registry/`` all give ``/registry/``; ``/`` and "" give ``/``.
+    """
+    cleaned = posixpath.normpath("/" + etcd_prefix.strip("/"))
+    return cleaned.replace("//", "/").rstrip("/") + "/"
+
+
+def custom_directory(group: str, plural: str) -> Directory:
+    """Return the directory of a custom resource (or of an aggregated API server's type)."""
+    return Directory(
+        path=f"{group}/{plural}",
+        group=group,
+        resource=plural,
+        kind="",
+        namespaced=None,
+        stack=Stack.CUSTOM_RESOURCE,
+    )
+
+
+class StorageLayout:
+    """Takes keys apart below one storage prefix."""
+
+    def __init__(self, etcd_prefix: str = DEFAULT_PREFIX) -> None:
+        self.prefix = clean_prefix(etcd_prefix)
+        self.prefix_bytes = self.prefix.encode()
+
+    def directory_prefix(self, directory: Directory) -> bytes:
+        """Return the bytes that every key of a directory starts with, trailing slash included."""
+        return self.prefix_bytes + directory.path.encode() + b"/"
+
+    def locate(self, key: bytes) -> tuple[Directory, bytes]:
+        """Return a key's directory and the bytes that keys of that directory share.
+
+        The second value ends in a slash, or is the complete key for a single key that is no directory.
+        Keys with the same shared bytes have the same directory, which makes a sorted scan cheap.
+        """
+        if key == _COMPACT_REV_KEY or not key.startswith(self.prefix_bytes):
+            return NOT_AN_OBJECT, key
+        segments = key[len(self.prefix_bytes) :].decode("utf-8", "surrogateescape").split("/", 2)
+        first = segments[0]
+        if first in _BOOKKEEPING:
+            return NOT_AN_OBJECT, key
+        path = "/".join(segments[:2])
+        if first == "ranges":
+            return self._allocator(path), key
+        for candidate in (first, path):
+            directory = _by_path().get(candidate)
+            if directory is not None and len(key) > len(self.prefix_bytes) + len(candidate):
+                return directory, self.directory_prefix(directory)
+        if "." in first and len(segments) > 2:
+            directory = custom_directory(first, segments[1])
+            shared = self.prefix_bytes + path.encode("utf-8", "surrogateescape") + b"/"
+            return directory, shared
+        return Directory(
+            path=first, group="", resource=first, kind="", namespaced=None, stack=Stack.UNKNOWN
+        ), key
+
+    @staticmethod
+    def _allocator(path: str) -> Directory:
+        resource = _ALLOCATORS.get(path)
+        if resource is None:
+            return Directory(
+                path=path, group="", resource="ranges", kind="", namespaced=None, stack=Stack.UNKNOWN
+            )
+        return Directory(
+            path=path,
+            group="",
+            resource=resource,
+            kind="RangeAllocation",
+            namespaced=False,
+            stack=Stack.ALLOCATOR,
+        )
+
+    def split(
+        self, key: bytes, directory: Directory, shared: bytes, *, namespaced: bool | None
+    ) -> StorageKey:
+        """Return namespace and name of a key, given what :meth:`locate` said.
+
+        ``namespaced`` is the directory's own word or the CRD's; None (nobody knows) reads two segments as
+        namespace and name.
+        """
+        if directory.stack is Stack.NOT_AN_OBJECT:
+            return StorageKey(directory, "", display(key))
+        if shared == key:
+            return StorageKey(directory, "", display(key.rpartition(b"/")[2]))
+        rest = key[len(shared) :]
+        namespace, slash, name = rest.partition(b"/")
+        if namespaced is False or not slash:
+            well_formed = namespaced is not True and b"/" not in rest and rest != b""
+            return StorageKey(directory, "", display(rest), well_formed)
+        well_formed = b"/" not in name and name != b"" and namespace != b""
+        return StorageKey(directory, display(namespace), display(name), well_formed)
+
+
+def display(text: bytes) -> str:
+    r"""Return bytes as text for reports; what is not UTF-8 becomes ``\xNN``. Not safe for a terminal yet."""
+    return text.decode("utf-8", "backslashreplace")
+
+
+def find_resources(name: str, known: Iterable[Directory]) -> list[Directory]:
+    """Return the directories that ``resource`` or ``resource.group`` names (several, where it is ambiguous)."""
+    resource, _, group = name.partition(".")
+    matches = [d for d in known if d.resource == resource]
+    if group:
+        return [d for d in matches if d.group == group]
+    core = [d for d in matches if not d.group]
+    return core or matches
+
+
+def likely_prefixes(keys: Iterable[bytes]) -> list[str]:
+    """Return storage prefixes under which the given keys would make sense, most frequent first."""
+    counts: dict[str, int] = {}
+    known = {d.path.split("/")[0] for d in builtin_directories()}
+    for key in keys:
+        segments = key.decode("utf-8", "replace").split("/")
+        for index, segment in enumerate(segments[1:], start=1):
+            if segment in known and "." not in segment:
+                prefix = "/".join(segments[:index]) or "/"
+                counts[prefix] = counts.get(prefix, 0) + 1
+                break
+    return sorted(counts, key=lambda prefix: (-counts[prefix], prefix))

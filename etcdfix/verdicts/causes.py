@@ -1,0 +1,338 @@
+"""The closed catalogue of causes: what each means, and what proves it.
+
+The reference page of causes is generated from here, and a test fails when a code is used twice or a cause
+lacks its text.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from etcdfix.model import Outcome
+
+
+class Cause(StrEnum):
+    """Why a key is not plainly readable."""
+
+    NO_CONFIGURATION = "no-configuration"
+    RESOURCE_NOT_CONFIGURED = "resource-not-configured"
+    PROVIDER_MISSING = "provider-missing"
+    KEY_NAME_MISSING = "key-name-missing"
+    PLAINTEXT_NOT_ALLOWED = "plaintext-not-allowed"
+    UNKNOWN_ENVELOPE = "unknown-envelope"
+    AUTHENTICATION_FAILED = "authentication-failed"
+    PADDING_INVALID = "padding-invalid"
+    VALUE_TRUNCATED = "value-truncated"
+    KMS_UNREACHABLE = "kms-unreachable"
+    WRONG_KEY = "wrong-key"
+    IV_DAMAGED = "iv-damaged"
+    DOUBLE_ENCRYPTED = "double-encrypted"
+    EMPTY_VALUE = "empty-value"
+    EMPTY_OBJECT = "empty-object"
+    ZEROED_VALUE = "zeroed-value"
+    MAGIC_DAMAGED = "magic-damaged"
+    PROTOBUF_DAMAGED = "protobuf-damaged"
+    JSON_DAMAGED = "json-damaged"
+    CBOR_DAMAGED = "cbor-damaged"
+    UNKNOWN_ENCODING = "unknown-encoding"
+    TEXT_MODE_DAMAGE = "text-mode-damage"
+    KIND_MISSING = "kind-missing"
+    KIND_NOT_REGISTERED = "kind-not-registered"
+    VERSION_REMOVED = "version-removed"
+    WRONG_KIND_FOR_KEY = "wrong-kind-for-key"
+    ALLOCATOR_DAMAGED = "allocator-damaged"
+    OWNER_UNKNOWN = "owner-unknown"
+    IDENTITY_MISMATCH = "identity-mismatch"
+    INVALID_UTF8 = "invalid-utf8"
+    RAW_JSON_INVALID = "raw-json-invalid"
+    INT_OR_STRING_INVALID = "int-or-string-invalid"
+
+
+class CauseInfo(msgspec.Struct, frozen=True):
+    """What the catalogue says of one cause.
+
+    Attributes:
+        cause: Its code.
+        outcomes: Outcomes it can come with.
+        title: A few words for a table.
+        meaning: What happened, for a person who has never seen it.
+        proof: What the tool checked before it said so.
+        curable_by_configuration: Changing the configuration makes the object readable again; deletion of
+            such an object is refused.
+    """
+
+    cause: Cause
+    outcomes: tuple[Outcome, ...]
+    title: str
+    meaning: str
+    proof: str
+    curable_by_configuration: bool = False
+
+
+_DECRYPT = (Outcome.DECRYPT_FAILURE,)
+_DECODE = (Outcome.DECODE_FAILURE,)
+_INCONSISTENT = (Outcome.INCONSISTENT,)
+
+_CATALOGUE = (
+    CauseInfo(
+        Cause.NO_CONFIGURATION,
+        (Outcome.UNDETERMINED,),
+        "no encryption configuration given",
+        "The value is encrypted, and nothing was given to decrypt it with. It may be in perfect order.",
+        "The value starts with k8s:enc: and neither --encryption-config nor --manifest was given.",
+    ),
+    CauseInfo(
+        Cause.RESOURCE_NOT_CONFIGURED,
+        _DECRYPT,
+        "resource not in the configuration",
+        "The value is encrypted, but the configuration has no entry for its resource: the API server reads "
+        "it as plaintext and refuses.",
+        "No exact entry, group wildcard or *.* of the configuration matches the resource.",
+        curable_by_configuration=True,
+    ),
+    CauseInfo(
+        Cause.PROVIDER_MISSING,
+        _DECRYPT,
+        "no such provider in the configuration",
+        "The resource is configured, but not with the provider (or the KMS provider name) that wrote the "
+        "value.",
+        "No provider of the resource's entry has the prefix that the value starts with.",
+        curable_by_configuration=True,
+    ),
+    CauseInfo(
+        Cause.KEY_NAME_MISSING,
+        _DECRYPT,
+        "no key of that name",
+        "The right kind of provider is configured, but the key name that the value was written under is not "
+        "in its list: the key was removed or renamed.",
+        "The provider's prefix matches; no key name does.",
+        curable_by_configuration=True,
+    ),
+    CauseInfo(
+        Cause.PLAINTEXT_NOT_ALLOWED,
+        _DECRYPT,
+        "plaintext, but identity is not configured",
+        "The value is not encrypted, and the resource's provider list lacks identity, so the API server "
+        "refuses to read it. The bytes themselves may be in order.",
+        "The value has no k8s:enc: prefix and the list has no identity provider.",
+        curable_by_configuration=True,
+    ),
+    CauseInfo(
+        Cause.UNKNOWN_ENVELOPE,
+        _DECRYPT,
+        "an envelope that no API server writes",
+        "The value starts with k8s:enc: and goes on with a provider or version that no known release "
+        "writes: the prefix was damaged, or something else wrote it.",
+        "The words after k8s:enc: were compared with all known providers and versions.",
+    ),
+    CauseInfo(
+        Cause.AUTHENTICATION_FAILED,
+        _DECRYPT,
+        "authentication failed: wrong key, damaged or moved",
+        "A key of the right name is configured, and the value does not authenticate under it. Either the "
+        "key has other bytes now, or the value was damaged, or it was copied from another etcd key. The "
+        "authentication alone cannot tell these apart.",
+        "Decryption was tried with every configured key that matches; each failed its authentication tag.",
+    ),
+    CauseInfo(
+        Cause.PADDING_INVALID,
+        _DECRYPT,
+        "bad padding: wrong key or damaged",
+        "A key of the right name is configured, and the decrypted value does not end in valid padding. "
+        "Either the key has other bytes now, or the end of the value was damaged. AES-CBC has no "
+        "authentication, so the padding is all there is to check.",
+        "Decryption was tried with every configured key that matches; the padding was wrong each time.",
+    ),
+    CauseInfo(
+        Cause.VALUE_TRUNCATED,
+        (Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE),
+        "value cut short",
+        "Bytes are missing at the end of the value.",
+        "The body is shorter than its format allows or no whole number of cipher blocks, or a protobuf "
+        "length runs past the end of the value.",
+    ),
+    CauseInfo(
+        Cause.KMS_UNREACHABLE,
+        (Outcome.UNDETERMINED,),
+        "KMS plugin not asked or not reachable",
+        "The value needs a KMS plugin for its data key, and the plugin could not be asked. This says "
+        "nothing about the value.",
+        "The value's envelope belongs to a configured KMS provider, and no answer came from its plugin.",
+    ),
+    CauseInfo(
+        Cause.WRONG_KEY,
+        (Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE),
+        "decrypted with a wrong key",
+        "The padding happened to be valid, but what came out is noise: about one AES-CBC value in 256 "
+        "passes the padding check under a wrong key.",
+        "AES-CBC gave plaintext that neither starts nor ends like anything Kubernetes writes.",
+    ),
+    CauseInfo(
+        Cause.IV_DAMAGED,
+        _DECODE,
+        "initialisation vector damaged",
+        "Only the first 16 bytes of the plaintext are garbled, which is what a damaged initialisation "
+        "vector does to AES-CBC. The key is right; the rest of the object is there.",
+        "The plaintext ends as an intact object ends, while its beginning is no known encoding.",
+    ),
+    CauseInfo(
+        Cause.DOUBLE_ENCRYPTED,
+        _DECODE,
+        "encrypted twice",
+        "What came out of decryption is encrypted again: an encrypted value was written through another "
+        "encrypting layer, or restored by hand.",
+        "The plaintext starts with k8s:enc:.",
+    ),
+    CauseInfo(
+        Cause.EMPTY_VALUE,
+        _DECODE,
+        "value of 0 bytes",
+        "The key exists and holds nothing. For built-in types the API server shows an empty object without "
+        "a name instead of an error.",
+        "The plaintext has 0 bytes.",
+    ),
+    CauseInfo(
+        Cause.EMPTY_OBJECT,
+        _DECODE,
+        "nothing of an object in it",
+        "The value parses, but no field of the object comes out of it. For built-in types the API server "
+        "shows an empty object without a name instead of an error.",
+        "The value was decoded as the API server decodes it, and every field was empty.",
+    ),
+    CauseInfo(
+        Cause.ZEROED_VALUE,
+        _DECODE,
+        "nothing but zero bytes",
+        "The length is there, the contents were replaced by zeros: typical of a disk or file system that "
+        "lost blocks.",
+        "Every byte of the plaintext is zero.",
+    ),
+    CauseInfo(
+        Cause.MAGIC_DAMAGED,
+        _DECODE,
+        "first bytes damaged",
+        "The value looks like a protobuf object whose first four bytes were changed, so that no decoder "
+        "recognises it.",
+        "The first four bytes differ in a few bits from the magic, or the value ends as a protobuf "
+        "envelope ends.",
+    ),
+    CauseInfo(
+        Cause.PROTOBUF_DAMAGED,
+        _DECODE,
+        "protobuf damaged",
+        "The value is a protobuf object whose inside breaks the wire format or a typed field.",
+        "The bytes were walked as the API server's generated decoders walk them; they stop at the byte and "
+        "field path given.",
+    ),
+    CauseInfo(
+        Cause.JSON_DAMAGED,
+        _DECODE,
+        "JSON damaged",
+        "The value is JSON that does not parse, or in which a field has a type that it must not have.",
+        "The bytes were parsed by the rules of the API server's JSON decoder.",
+    ),
+    CauseInfo(
+        Cause.CBOR_DAMAGED,
+        _DECODE,
+        "CBOR damaged",
+        "The value is CBOR that does not parse, or breaks the rules that Kubernetes adds.",
+        "The bytes were parsed by the rules of the API server's CBOR decoder.",
+    ),
+    CauseInfo(
+        Cause.UNKNOWN_ENCODING,
+        _DECODE,
+        "no known encoding",
+        "The value is neither protobuf nor JSON, YAML, CBOR or base64 of any of these.",
+        "Every serializer that the API server would try was tried.",
+    ),
+    CauseInfo(
+        Cause.TEXT_MODE_DAMAGE,
+        _DECODE,
+        "line feeds rewritten",
+        "The value went through something that treats bytes as text and wrote CR LF for every LF.",
+        "The value decodes once every CR LF is turned back into LF.",
+    ),
+    CauseInfo(
+        Cause.KIND_MISSING,
+        (Outcome.DECODE_FAILURE, Outcome.INCONSISTENT),
+        "kind or apiVersion missing",
+        "The value does not say what it is. A protobuf value without kind is still served on GET and LIST, "
+        "while every watch on it fails.",
+        "The type information of the value was read as the API server reads it.",
+    ),
+    CauseInfo(
+        Cause.KIND_NOT_REGISTERED,
+        _DECODE,
+        "kind or version unknown",
+        "The value says that it is of a kind and version that no known release has: the words were "
+        "damaged, or the object was written by something newer than this tool.",
+        "Kind and version were looked up among all known releases (or those of --kubernetes-version).",
+    ),
+    CauseInfo(
+        Cause.VERSION_REMOVED,
+        _DECODE,
+        "written in a version that was removed",
+        "The value is of a kind and version that the assumed release no longer reads. An older API server "
+        "still does.",
+        "Kind and version are known in an earlier release and not in --kubernetes-version.",
+    ),
+    CauseInfo(
+        Cause.WRONG_KIND_FOR_KEY,
+        _DECODE,
+        "another kind than the key says",
+        "The value is a whole object, but of a kind that does not belong under this key.",
+        "The kind in the value does not convert to the kind that the path promises.",
+    ),
+    CauseInfo(
+        Cause.ALLOCATOR_DAMAGED,
+        _DECODE,
+        "allocation bitmap damaged",
+        "The record of used ClusterIPs or NodePorts does not decode. API servers need it at start-up; it "
+        "is never to be deleted with this tool.",
+        "The value under ranges/ was decoded as a RangeAllocation.",
+    ),
+    CauseInfo(
+        Cause.OWNER_UNKNOWN,
+        (Outcome.UNDETERMINED, Outcome.READABLE),
+        "type's owner unknown",
+        "No readable CustomResourceDefinition claims this path: it may belong to an aggregated API server "
+        "or another program, so nobody here can say what a valid value looks like.",
+        "The CRD was looked up in the same etcd, even where it was not in scope.",
+    ),
+    CauseInfo(
+        Cause.IDENTITY_MISMATCH,
+        _INCONSISTENT,
+        "contradicts its own key",
+        "Name, namespace or kind inside the object differ from the key it is stored under: the value was "
+        "moved or copied, or the field was damaged. The API server does not compare them when reading.",
+        "metadata.name, metadata.namespace and kind were compared with the key.",
+    ),
+    CauseInfo(
+        Cause.INVALID_UTF8,
+        _INCONSISTENT,
+        "text that is not UTF-8",
+        "A text field holds bytes that are not UTF-8; the API server shows replacement characters.",
+        "Every text field was checked.",
+    ),
+    CauseInfo(
+        Cause.RAW_JSON_INVALID,
+        _INCONSISTENT,
+        "embedded JSON broken",
+        "A field that is copied verbatim into answers (managedFields, an embedded object) is not valid "
+        "JSON. Every answer that contains the object is malformed, whole LISTs too, while the server "
+        "reports success.",
+        "Every embedded JSON field was parsed by the rules of the API server's encoder.",
+    ),
+    CauseInfo(
+        Cause.INT_OR_STRING_INVALID,
+        _INCONSISTENT,
+        "impossible IntOrString",
+        "A field that is either a number or a text says that it is neither. The object decodes, and every "
+        "answer that contains it fails.",
+        "The type of every IntOrString was compared with 0 and 1.",
+    ),
+)
+
+CATALOGUE: dict[Cause, CauseInfo] = {info.cause: info for info in _CATALOGUE}

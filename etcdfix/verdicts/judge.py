@@ -1,0 +1,352 @@
+"""From what was seen to what it means: one pure function, no input but its argument."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+import msgspec
+
+from etcdfix.model import Confidence, DecodedObject, Evidence, Inconsistency, Outcome, ServerBehaviour
+from etcdfix.storagekey import Stack
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.observation import (
+    Covered,
+    DecodeFailure,
+    DecodeFailureKind,
+    Observation,
+    PlaintextShape,
+    TransformFailure,
+)
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What one key is, why, and how sure that is.
+
+    Attributes:
+        outcome: Exactly one per key.
+        cause: None for a plainly readable object.
+        confidence: In the cause; the outcome itself is proven.
+        apiserver: What the API server does with the value.
+        message: One sentence of ours.
+        upstream_message: The API server's wording, "" where it has none.
+        transient: The same scan may say something else once an outage is over.
+        breaks_responses: Answers that contain the object are malformed.
+        deletable: The outcome and cause let a deletion be considered at all.
+        readable_until: Last Kubernetes minor that reads it, "" where none dropped it.
+        evidence: Checks made and what they showed.
+    """
+
+    outcome: Outcome
+    cause: Cause | None
+    confidence: Confidence
+    apiserver: ServerBehaviour
+    message: str
+    upstream_message: str = ""
+    transient: bool = False
+    breaks_responses: bool = False
+    deletable: bool = False
+    readable_until: str = ""
+    evidence: tuple[Evidence, ...] = ()
+
+
+# Magic damage up to this many flipped bits of 32 is recognised by the magic alone.
+_MAGIC_BITS = 8
+
+
+def judge(seen: Observation) -> Verdict:
+    """Return the verdict on one key."""
+    if seen.stack is Stack.NOT_AN_OBJECT:
+        return Verdict(
+            Outcome.NOT_AN_OBJECT,
+            None,
+            Confidence.CERTAIN,
+            ServerBehaviour.NOT_ASKED,
+            "bookkeeping, or a key outside the storage prefix",
+        )
+    if seen.enveloped and seen.covered is Covered.NO_CONFIGURATION:
+        return _undetermined(
+            seen,
+            Cause.NO_CONFIGURATION,
+            f"encrypted under {seen.envelope_transformer or 'an unknown envelope'}; no encryption "
+            "configuration was given to read it with",
+        )
+    if seen.transform_failure is not None:
+        return _judge_transform(seen, seen.transform_failure)
+    if seen.decode_failure is not None:
+        return _judge_decode(seen, seen.decode_failure)
+    assert seen.decoded is not None  # one of the three always holds
+    return _judge_object(seen, seen.decoded)
+
+
+def _undetermined(seen: Observation, cause: Cause, message: str, *, transient: bool = False) -> Verdict:
+    failure = seen.transform_failure or seen.decode_failure
+    return Verdict(
+        Outcome.UNDETERMINED,
+        cause,
+        Confidence.CERTAIN,
+        ServerBehaviour.NOT_ASKED,
+        message,
+        upstream_message=failure.message if failure and not transient else "",
+        transient=transient,
+        evidence=seen.evidence,
+    )
+
+
+def _owner_unknown(seen: Observation) -> Verdict:
+    return _undetermined(
+        seen,
+        Cause.OWNER_UNKNOWN,
+        f"no readable CustomResourceDefinition claims {seen.resource}, and the value cannot be read "
+        "without knowing its owner",
+    )
+
+
+def _judge_transform(seen: Observation, failure: TransformFailure) -> Verdict:
+    if failure.needs_kms:
+        return _undetermined(
+            seen,
+            Cause.KMS_UNREACHABLE,
+            f"needs the plugin of {seen.envelope_transformer}, which was not asked; nothing is known "
+            "about the value",
+            transient=True,
+        )
+    if not seen.owner_known:
+        return _owner_unknown(seen)
+    cause, confidence, message = _transform_cause(seen, failure)
+    attempts = tuple(
+        Evidence(
+            f"decrypt with {a.transformer}" + (f" (key {a.key_fingerprint})" if a.key_fingerprint else ""),
+            "failed",
+            a.error,
+        )
+        for a in failure.attempts
+    )
+    return Verdict(
+        Outcome.DECRYPT_FAILURE,
+        cause,
+        confidence,
+        ServerBehaviour.CORRUPT,
+        message,
+        upstream_message=failure.message,
+        deletable=True,
+        evidence=seen.evidence + attempts,
+    )
+
+
+def _transform_cause(seen: Observation, failure: TransformFailure) -> tuple[Cause, Confidence, str]:
+    certain = Confidence.CERTAIN
+    written = seen.envelope_transformer
+    if seen.enveloped and not seen.envelope_known:
+        return Cause.UNKNOWN_ENVELOPE, certain, "starts with k8s:enc: but with no envelope that is known"
+    if seen.covered is Covered.NOT_COVERED:
+        message = f"written under {written}, and the configuration has no entry for {seen.resource}"
+        return Cause.RESOURCE_NOT_CONFIGURED, certain, message
+    if not seen.enveloped:
+        message = f"stored as plaintext, and the providers of {seen.resource} lack identity"
+        return Cause.PLAINTEXT_NOT_ALLOWED, certain, message
+    reasons = {a.reason for a in failure.attempts} or {failure.reason}
+    if "authentication-failed" in reasons:
+        message = f"does not authenticate under {written}: wrong key bytes, damaged, or moved"
+        return Cause.AUTHENTICATION_FAILED, certain, message
+    if "padding-invalid" in reasons:
+        message = f"decrypts under {written} to something without valid padding: wrong key bytes or damaged"
+        return Cause.PADDING_INVALID, certain, message
+    if "too-short" in reasons:
+        return Cause.VALUE_TRUNCATED, certain, f"too short to have been written under {written}"
+    if "not-block-multiple" in reasons:
+        message = f"{written} writes whole blocks of 16 bytes, and this value ends inside one"
+        return Cause.VALUE_TRUNCATED, Confidence.LIKELY, message
+    if "no-key-matched" in reasons:
+        return Cause.KEY_NAME_MISSING, certain, f"written under {written}; no key of that name is configured"
+    message = f"written under {written}; {seen.resource} has no such provider in the configuration"
+    return Cause.PROVIDER_MISSING, certain, message
+
+
+def _judge_decode(seen: Observation, failure: DecodeFailure) -> Verdict:
+    if not seen.owner_known:
+        return _owner_unknown(seen)
+    if seen.stack is Stack.ALLOCATOR:
+        return Verdict(
+            Outcome.DECODE_FAILURE,
+            Cause.ALLOCATOR_DAMAGED,
+            Confidence.CERTAIN,
+            ServerBehaviour.NOT_ASKED,
+            "the allocation bitmap does not decode; API servers need it at start-up",
+            upstream_message=failure.message,
+            evidence=seen.evidence + _damage_evidence(failure),
+        )
+    cause, confidence, message = _decode_cause(seen, failure)
+    maybe_newer = seen.tables_may_be_older and cause is Cause.KIND_NOT_REGISTERED
+    return Verdict(
+        Outcome.DECODE_FAILURE,
+        cause,
+        confidence,
+        ServerBehaviour.CORRUPT,
+        message,
+        upstream_message=failure.message,
+        deletable=not maybe_newer,
+        readable_until=failure.readable_until,
+        evidence=seen.evidence + _damage_evidence(failure),
+    )
+
+
+def _damage_evidence(failure: DecodeFailure) -> tuple[Evidence, ...]:
+    where = []
+    if failure.offset is not None:
+        where.append(f"at byte {failure.offset} of the plaintext")
+    if failure.field_path:
+        where.append(f"in {failure.field_path}")
+    return (Evidence("decode as the API server does", "failed", " ".join(where) or failure.message),)
+
+
+def _decode_cause(seen: Observation, failure: DecodeFailure) -> tuple[Cause, Confidence, str]:
+    certain = Confidence.CERTAIN
+    shape = seen.shape
+    if shape is not None:
+        shaped = _shape_cause(seen, failure, shape)
+        if shaped is not None:
+            return shaped
+    where = f" at byte {failure.offset}" if failure.offset is not None else ""
+    path = f", in {failure.field_path}" if failure.field_path else ""
+    value_kind = f"{failure.group_version or '(no apiVersion)'} {failure.value_kind or '(no kind)'}"
+    match failure.kind:
+        case DecodeFailureKind.PROTOBUF:
+            return Cause.PROTOBUF_DAMAGED, certain, f"the protobuf body breaks{where}{path}"
+        case DecodeFailureKind.JSON:
+            return Cause.JSON_DAMAGED, certain, f"the JSON body breaks{where}{path}"
+        case DecodeFailureKind.CBOR:
+            return Cause.CBOR_DAMAGED, certain, f"the CBOR body breaks{where}{path}"
+        case DecodeFailureKind.NOT_REGISTERED:
+            return Cause.KIND_NOT_REGISTERED, certain, f"says it is {value_kind}, which no known release has"
+        case DecodeFailureKind.VERSION_REMOVED:
+            until = failure.readable_until or "an earlier release"
+            return Cause.VERSION_REMOVED, certain, f"written as {value_kind}; the last to read it is {until}"
+        case DecodeFailureKind.KIND_MISSING:
+            return Cause.KIND_MISSING, certain, "does not say what kind of object it is"
+        case DecodeFailureKind.WRONG_KIND:
+            return (
+                Cause.WRONG_KIND_FOR_KEY,
+                certain,
+                f"is a {value_kind}, which does not belong under this key",
+            )
+        case DecodeFailureKind.UNKNOWN_ENCODING:
+            return Cause.UNKNOWN_ENCODING, certain, "no serializer of the API server recognises the bytes"
+        case _:
+            assert_never(failure.kind)
+
+
+def _shape_cause(
+    seen: Observation, failure: DecodeFailure, shape: PlaintextShape
+) -> tuple[Cause, Confidence, str] | None:
+    certain, likely = Confidence.CERTAIN, Confidence.LIKELY
+    if shape.size == 0:
+        return Cause.EMPTY_VALUE, certain, "the value has 0 bytes"
+    if shape.zeroed:
+        return Cause.ZEROED_VALUE, certain, f"all {shape.size} bytes are zero"
+    if shape.starts_encrypted:
+        return (
+            Cause.DOUBLE_ENCRYPTED,
+            certain,
+            f"decrypts under {seen.transformer} to another encrypted value",
+        )
+    if shape.heals_as_text:
+        return Cause.TEXT_MODE_DAMAGE, certain, "decodes once every CR LF is turned back into LF"
+    if failure.kind is DecodeFailureKind.UNKNOWN_ENCODING:
+        if seen.transformer.startswith("aescbc/"):
+            if shape.ends_whole:
+                return Cause.IV_DAMAGED, likely, "only the first cipher block is garbled; the end is intact"
+            return Cause.WRONG_KEY, likely, f"decrypts under {seen.transformer} to noise"
+        if shape.magic_bits_off <= _MAGIC_BITS:
+            return (
+                Cause.MAGIC_DAMAGED,
+                certain,
+                f"{shape.magic_bits_off} bits of the protobuf magic are flipped",
+            )
+        if shape.ends_whole:
+            return Cause.MAGIC_DAMAGED, likely, "ends like a protobuf object, but does not start like one"
+    cut = failure.kind is DecodeFailureKind.PROTOBUF and not shape.ends_whole
+    if cut and failure.message in {"unexpected EOF", "empty body"}:
+        return (
+            Cause.VALUE_TRUNCATED,
+            likely,
+            "a length in the protobuf body runs past the end of the value",
+        )
+    if failure.kind is DecodeFailureKind.JSON and failure.message.endswith("unexpected end of JSON input"):
+        return Cause.VALUE_TRUNCATED, likely, "the JSON body stops before it is complete"
+    return None
+
+
+# Worst first: what breaks other people's answers, then what contradicts the key, then the rest.
+_SEVERITY = (
+    Cause.RAW_JSON_INVALID,
+    Cause.INT_OR_STRING_INVALID,
+    Cause.IDENTITY_MISMATCH,
+    Cause.KIND_MISSING,
+    Cause.INVALID_UTF8,
+)
+
+
+def _judge_object(seen: Observation, decoded: DecodedObject) -> Verdict:
+    if decoded.empty and seen.owner_known:
+        return _judge_empty(seen)
+    found = [*decoded.inconsistencies]
+    if seen.identity_mismatch and seen.owner_known:
+        found.append(Inconsistency(Cause.IDENTITY_MISMATCH, "metadata", seen.identity_mismatch))
+    notes = seen.evidence + decoded.notes
+    if found and seen.owner_known:
+        return _judge_inconsistent(decoded, found, notes)
+    if not seen.owner_known:
+        cause: Cause | None = Cause.OWNER_UNKNOWN
+        message = f"parses; no readable CustomResourceDefinition claims {seen.resource}"
+    else:
+        cause = None
+        message = "readable"
+        if decoded.readable_until:
+            message = f"readable, by API servers up to {decoded.readable_until}"
+        elif notes:
+            message = f"readable, with remarks: {', '.join(dict.fromkeys(n.check for n in notes))}"
+    return Verdict(
+        Outcome.READABLE,
+        cause,
+        Confidence.CERTAIN,
+        ServerBehaviour.NOT_ASKED if cause else ServerBehaviour.SERVES,
+        message,
+        readable_until=decoded.readable_until,
+        evidence=notes,
+    )
+
+
+def _judge_empty(seen: Observation) -> Verdict:
+    size = seen.shape.size if seen.shape is not None else -1
+    cause = Cause.EMPTY_VALUE if size == 0 else Cause.EMPTY_OBJECT
+    allocator = seen.stack is Stack.ALLOCATOR
+    return Verdict(
+        Outcome.DECODE_FAILURE,
+        Cause.ALLOCATOR_DAMAGED if allocator else cause,
+        Confidence.CERTAIN,
+        ServerBehaviour.NOT_ASKED if allocator else ServerBehaviour.SERVES_EMPTY,
+        "the value has 0 bytes; the API server shows an empty object"
+        if size == 0
+        else "no field of an object comes out; the API server shows an empty object",
+        deletable=not allocator,
+        evidence=seen.evidence,
+    )
+
+
+def _judge_inconsistent(
+    decoded: DecodedObject, found: list[Inconsistency], notes: tuple[Evidence, ...]
+) -> Verdict:
+    found.sort(key=lambda item: _SEVERITY.index(Cause(item.cause)))
+    worst = found[0]
+    breaks = any(item.breaks_responses for item in found)
+    return Verdict(
+        Outcome.INCONSISTENT,
+        Cause(worst.cause),
+        Confidence.CERTAIN,
+        ServerBehaviour.BREAKS_LIST if breaks else ServerBehaviour.SERVES,
+        f"{worst.field_path}: {worst.detail}" if worst.field_path else worst.detail,
+        breaks_responses=breaks,
+        readable_until=decoded.readable_until,
+        evidence=tuple(Evidence(item.cause, item.field_path or "object", item.detail) for item in found)
+        + notes,
+    )

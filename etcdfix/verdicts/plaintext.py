@@ -1,0 +1,66 @@
+"""What can be said about plaintext that does not decode, without showing any of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from etcdfix.errors import CBORMalformed, DecodeError, JSONMalformed, KindUnknown, ProtobufMalformed
+from etcdfix.model import DecodedObject
+from etcdfix.verdicts.observation import DecodeFailure, DecodeFailureKind, PlaintextShape
+
+PROTOBUF_MAGIC = b"k8s\x00"
+# An intact envelope ends with contentEncoding and contentType, both present and empty.
+_ENVELOPE_END = b"\x1a\x00\x22\x00"
+
+
+def describe_failure(problem: DecodeError) -> DecodeFailure:
+    """Return a decoder's exception as the plain value that a verdict is made from."""
+    if isinstance(problem, KindUnknown):
+        return DecodeFailure(
+            kind=DecodeFailureKind(problem.reason),
+            message=problem.message,
+            group_version=problem.group_version,
+            value_kind=problem.kind,
+            readable_until=problem.readable_until,
+        )
+    kind = DecodeFailureKind.UNKNOWN_ENCODING
+    for error_type, candidate in (
+        (ProtobufMalformed, DecodeFailureKind.PROTOBUF),
+        (JSONMalformed, DecodeFailureKind.JSON),
+        (CBORMalformed, DecodeFailureKind.CBOR),
+    ):
+        if isinstance(problem, error_type):
+            kind = candidate
+    return DecodeFailure(
+        kind=kind, message=problem.message, offset=problem.offset, field_path=problem.field_path
+    )
+
+
+def shape_of(data: bytes, decode: Callable[[bytes], DecodedObject], *, by_text: bool) -> PlaintextShape:
+    """Measure plaintext: is it blank, zeroed, encrypted again, whole at its end, nearly a protobuf magic?
+
+    Args:
+        data: Plaintext, any length.
+        decode: The decoder that refused it, asked again after undoing CR LF when ``by_text``.
+        by_text: Whether to try that.
+    """
+    heals = False
+    if by_text and b"\r\n" in data:
+        try:
+            heals = not decode(data.replace(b"\r\n", b"\n")).empty
+        except DecodeError:
+            heals = False
+    return PlaintextShape(
+        size=len(data),
+        blank=not data.strip(),
+        zeroed=bool(data) and not data.strip(b"\x00"),
+        starts_encrypted=data.startswith(b"k8s:enc:"),
+        magic_bits_off=_bits_off(data[:4]),
+        ends_whole=data.endswith(_ENVELOPE_END) or data.rstrip().endswith(b"}"),
+        heals_as_text=heals,
+    )
+
+
+def _bits_off(start: bytes) -> int:
+    padded = int.from_bytes(start.ljust(4, b"\xff"))
+    return (padded ^ int.from_bytes(PROTOBUF_MAGIC)).bit_count()

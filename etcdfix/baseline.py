@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 from pathlib import Path
 
@@ -17,7 +16,7 @@ class _Known(msgspec.Struct):
     key: str
     outcome: str
     cause: str | None = None
-    key_base64: str | None = None
+    key_base64: bytes | None = None  # msgspec undoes the base64
 
 
 class _Report(msgspec.Struct):
@@ -30,7 +29,7 @@ class _Line(msgspec.Struct):
     key: str = ""
     outcome: str = ""
     cause: str | None = None
-    key_base64: str | None = None
+    key_base64: bytes | None = None  # msgspec undoes the base64
 
 
 class Baseline:
@@ -86,7 +85,7 @@ def _findings(raw: bytes) -> list[_Known]:
 
 
 def _known_digest(item: _Known) -> bytes:
-    key = base64.b64decode(item.key_base64) if item.key_base64 else item.key.encode()
+    key = item.key_base64 if item.key_base64 is not None else item.key.encode()
     return _digest(key, item.outcome, item.cause)
 
 

@@ -24,7 +24,8 @@ pipeline catches them, in one place, and nowhere else::
         ├── ProtobufMalformed
         ├── JSONMalformed
         ├── CBORMalformed
-        └── KindUnknown
+        ├── KindUnknown
+        └── ConversionFailed
 """
 
 from __future__ import annotations
@@ -258,3 +259,9 @@ class KindUnknown(DecodeError):
         self.kind = kind
         self.reason = reason
         self.readable_until = readable_until
+
+
+class ConversionFailed(DecodeError):
+    """Raised when a well-formed object does not convert to the type that the server works with."""
+
+    code = "conversion-failed"

@@ -50,7 +50,7 @@ def load_manifest(path: Path) -> Manifest:
         document = yaml.safe_load(path.read_bytes())
     except OSError as exc:
         raise ConfigurationError(f"manifest {path}: {exc.strerror}") from exc
-    except (yaml.YAMLError, UnicodeDecodeError) as exc:
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as exc:
         raise ConfigurationError(f"manifest {path} is not YAML") from exc
     for image, words in _containers(document):
         if (
@@ -69,8 +69,9 @@ def _containers(document: object) -> Iterator[tuple[str, list[str]]]:
     containers = spec.get("containers") if isinstance(spec, dict) else None
     for container in containers if isinstance(containers, list) else []:
         if isinstance(container, dict):
-            words = [*(container.get("command") or []), *(container.get("args") or [])]
-            yield str(container.get("image", "")), [str(word) for word in words]
+            parts = [container.get("command"), container.get("args")]
+            words = [str(word) for part in parts if isinstance(part, list) for word in part]
+            yield str(container.get("image", "")), words
 
 
 def _flags(words: list[str]) -> Iterator[tuple[str, str]]:

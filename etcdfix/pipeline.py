@@ -82,6 +82,7 @@ class Examiner:
         self.layout = layout
         self.transformers = transformers
         self.decoder = decoder
+        self._names = transformers.names if transformers is not None else frozenset[str]()
         self.tables_may_be_older = tables_may_be_older
         self.custom_resources: dict[tuple[str, str], CustomResourceInfo] = {}
         self._reader: _Reader | None = None
@@ -170,7 +171,7 @@ class Examiner:
         """Collect everything a verdict needs about a value that is not plainly readable."""
         where = self.layout.split(stored.key, reader.directory, reader.shared, namespaced=reader.namespaced)
         enveloped = stored.value.startswith(_ENCRYPTED)
-        envelope = parse_envelope(stored.value) if enveloped else None
+        envelope = parse_envelope(stored.value, self._names) if enveloped else None
         known = envelope is not None and (envelope.provider, envelope.version) in _KNOWN_ENVELOPES
         written_under = (
             transformer_name(envelope.provider, envelope.version, envelope.name) if envelope and known else ""
@@ -295,12 +296,13 @@ def _transform_failure(problem: TransformError) -> TransformFailure:
         return TransformFailure(reason=problem.code, message=problem.message, attempts=())
     return TransformFailure(
         reason=str(problem.reason),
-        message=problem.message,
+        message=problem.upstream_message,
         attempts=tuple(
             TransformAttempt(a.transformer, a.key_fingerprint, str(a.reason), a.error)
             for a in problem.attempts
         ),
         needs_kms=problem.needs_kms,
+        kms_key_id_sha256=problem.kms_key_id_sha256,
     )
 
 

@@ -77,11 +77,14 @@ def resolve_scope(
         if not request.namespaces:
             ranges.append(KeyRange(base))
         elif directory.namespaced:
-            ranges += [KeyRange(base + namespace.encode() + b"/") for namespace in request.namespaces]
+            ranges += [
+                KeyRange(base + namespace.encode("utf-8", "surrogateescape") + b"/")
+                for namespace in request.namespaces
+            ]
         else:
             raise ConfigurationError(
                 f"{directory.group_resource} are not namespaced, so -n/--namespace selects none of them",
-                hint=f"etcdfix scan {directory.resource}",
+                hint=f"etcdfix scan {directory.group_resource}",
             )
     return _without_overlap(ranges)
 
@@ -108,12 +111,13 @@ def _named(names: Sequence[str], known: Sequence[Directory]) -> list[Directory]:
 
 
 def _suggestion(name: str, known: Sequence[Directory]) -> str:
-    words = {d.resource: str(d.group_resource) for d in known} | {
-        d.kind.lower(): str(d.group_resource) for d in known
-    }
-    words |= {str(d.group_resource): str(d.group_resource) for d in known}
+    words: dict[str, str] = {}
+    for directory in known:  # built-ins come first and keep their words
+        for word in (directory.resource, directory.kind.lower(), str(directory.group_resource)):
+            words.setdefault(word, str(directory.group_resource))
     words.pop("", None)
-    close = difflib.get_close_matches(name.lower(), words, n=3)
+    exact = name.lower()
+    close = [exact] if exact in words else difflib.get_close_matches(exact, words, n=3)
     if close:
         return "did you mean " + " or ".join(dict.fromkeys(words[word] for word in close)) + "?"
     return (

@@ -224,21 +224,20 @@ class StorageLayout:
         """
         if key == _COMPACT_REV_KEY or not key.startswith(self.prefix_bytes):
             return NOT_AN_OBJECT, key
-        segments = key[len(self.prefix_bytes) :].decode("utf-8", "surrogateescape").split("/", 2)
-        first = segments[0]
+        segments = key[len(self.prefix_bytes) :].split(b"/", 2)
+        first = display(segments[0])
         if first in _BOOKKEEPING:
             return NOT_AN_OBJECT, key
-        path = "/".join(segments[:2])
+        path = display(b"/".join(segments[:2]))
         if first == "ranges":
-            return self._allocator(path), key
+            return self._allocator(display(b"/".join(segments))), key
         for candidate in (first, path):
             directory = _by_path().get(candidate)
             if directory is not None and len(key) > len(self.prefix_bytes) + len(candidate):
                 return directory, self.directory_prefix(directory)
         if "." in first and len(segments) > 2:
-            directory = custom_directory(first, segments[1])
-            shared = self.prefix_bytes + path.encode("utf-8", "surrogateescape") + b"/"
-            return directory, shared
+            shared = self.prefix_bytes + b"/".join(segments[:2]) + b"/"
+            return custom_directory(first, display(segments[1])), shared
         return Directory(
             path=first, group="", resource=first, kind="", namespaced=None, stack=Stack.UNKNOWN
         ), key
@@ -269,7 +268,7 @@ class StorageLayout:
         """
         if directory.stack is Stack.NOT_AN_OBJECT:
             return StorageKey(directory, "", display(key))
-        if shared == key:
+        if shared == key and not key.endswith(b"/"):
             return StorageKey(directory, "", display(key.rpartition(b"/")[2]))
         rest = key[len(shared) :]
         namespace, slash, name = rest.partition(b"/")
@@ -300,6 +299,8 @@ def likely_prefixes(keys: Iterable[bytes]) -> list[str]:
     counts: dict[str, int] = {}
     known = {d.path.split("/")[0] for d in builtin_directories()}
     for key in keys:
+        if not key.startswith(b"/"):
+            continue  # every storage prefix starts with a slash, whatever was configured
         segments = key.decode("utf-8", "replace").split("/")
         for index, segment in enumerate(segments[1:], start=1):
             if segment in known and "." not in segment:

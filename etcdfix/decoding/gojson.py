@@ -191,10 +191,8 @@ def _scan(data: bytes) -> GoJSONError | None:
         else:
             return _invalid(data, index, context)
         # A value just ended; what may follow depends on what holds it.
-        if not containers:
-            context = _AFTER_DOCUMENT
-        else:
-            context = _AFTER_PAIR if containers[-1] == 0x7B else _AFTER_ELEMENT
+        holder = containers[-1] if containers else 0
+        context = _AFTER.get(holder, _AFTER_DOCUMENT)
 
 
 _WANTS_VALUE_OR_END = "looking for beginning of value, or ]"
@@ -204,6 +202,7 @@ _AFTER_KEY = "after object key"
 _AFTER_PAIR = "after object key:value pair"
 _AFTER_ELEMENT = "after array element"
 _AFTER_DOCUMENT = "after top-level value"
+_AFTER = {0x7B: _AFTER_PAIR, 0x5B: _AFTER_ELEMENT}
 _WANTS_VALUE = frozenset(["looking for beginning of value", _WANTS_VALUE_OR_END])
 _WANTS_KEY = frozenset([_WANTS_NEXT_KEY, _WANTS_KEY_OR_END])
 

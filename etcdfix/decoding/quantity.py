@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import re
 
-FORMAT_WRONG = (
-    "quantities must match the regular expression "
-    "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-)
+FORMAT_WRONG = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 NUMERIC_WRONG = "unable to parse numeric part of quantity"
 SUFFIX_WRONG = "unable to parse quantity's suffix"
 
-# Not the regular expression that the message shows: what upstream's hand-written scanner accepts.
+# Not the regular expression that the message shows: what upstream's hand-written scanner accepts. Possessive,
+# because a megabyte of digits must not be tried in all its divisions.
 _SCANNED = re.compile(
-    rb"(?P<number>[+-]?(?P<digits>[0-9]*)(?:\.(?P<decimals>[0-9]*))?)(?P<suffix>[eEinumkKMGTP]*[-+]?[0-9]*)",
+    rb"[+-]?+(?P<digits>[0-9]*+)(?:\.(?P<decimals>[0-9]*+))?+(?P<suffix>[eEinumkKMGTP]*+[-+]?+[0-9]*+)"
 )
 _DECIMAL_EXPONENTS = {
     b"n": -9, b"u": -6, b"m": -3, b"": 0, b"k": 3, b"M": 6, b"G": 9, b"T": 12, b"P": 15, b"E": 18,
@@ -31,6 +29,8 @@ _EXPONENT = re.compile(rb"[eE]([+-]?[0-9]+)")
 # to inf.Dec, which, unlike the int64 path, insists on a digit.
 _SMALLEST_INT64_SCALE = -9
 _FIRST_BIG_BINARY = 50
+
+_INT64_DIGITS = 19
 
 
 def quantity_error(value: bytes) -> str:
@@ -53,17 +53,17 @@ def quantity_error(value: bytes) -> str:
     exponent = _EXPONENT.fullmatch(suffix)
     if exponent is None:
         return SUFFIX_WRONG
-    power = _parse_int64(exponent[1])
+    power = parse_int64(exponent[1])
     if power is None:
         return SUFFIX_WRONG
     power = (power + 0x80000000 & 0xFFFFFFFF) - 0x80000000  # int32(parsed)
     return "" if has_digits or power >= _SMALLEST_INT64_SCALE else NUMERIC_WRONG
 
 
-def _parse_int64(digits: bytes) -> int | None:
-    """Parse like ``strconv.ParseInt(…, 10, 64)``; None where that fails."""
-    # More digits than any int64 has: do not let a hostile exponent cost quadratic time.
-    if len(digits.lstrip(b"+-").lstrip(b"0")) > len(str(1 << 63)):
+def parse_int64(text: bytes) -> int | None:
+    """Return the value of an optional sign and digits, None where it does not fit an int64 (``strconv.ParseInt``)."""
+    digits = text.lstrip(b"+-").lstrip(b"0")
+    if len(digits) > _INT64_DIGITS:  # Python would be slow at these, and refuses the longest
         return None
-    number = int(digits)
+    number = int(digits or b"0") * (-1 if text.startswith(b"-") else 1)
     return number if -(1 << 63) <= number < 1 << 63 else None

@@ -1,7 +1,7 @@
-"""Which serializer wrote a value: decided by its first bytes, as the API server decides.
+r"""Which serializer wrote a value: decided by its first bytes, as the API server decides.
 
 Format:
-    Kubernetes ``apimachinery/pkg/runtime/serializer``: ``protobuf/protobuf.go`` (``k8s\\0``),
+    Kubernetes ``apimachinery/pkg/runtime/serializer``: ``protobuf/protobuf.go`` (``k8s\0``),
     ``util/yaml/decoder.go`` (``IsJSONBuffer``), ``cbor/cbor.go`` (self-described tag 55799);
     ``apiserver/pkg/storage/value/encrypt`` for the prefix of values still encrypted.
 """

@@ -1,10 +1,10 @@
 """Which kinds an API server's scheme knows, under which Go type, and into what they convert.
 
-An API server decodes every *registered* version, served or not. What is known exactly, and what is not:
+An API server decodes every *registered* version, served or not. What is known, and how well:
 
-* Kubernetes 1.36: the versions were checked against a running server's scheme.
-* Other releases: a kind counts as registered while the API repository contains it. Schemes sometimes keep
-  a version longer; no case is known for a stored kind.
+* Kubernetes 1.36: the group versions are those of a running server's scheme.
+* Other releases: a kind counts as registered while ``k8s.io/api`` contains it. That is close and not exact: a
+  scheme may drop a version earlier, keep it longer, or never have it.
 """
 
 from __future__ import annotations
@@ -183,6 +183,10 @@ class Registry:
             loose = self._rows.every_version.get(kind)
         return None if loose is None else _registered(gvk, *loose)
 
+    def group_versions(self) -> frozenset[tuple[str, str]]:
+        """Return group and version of everything that is registered, lists and reviews included."""
+        return frozenset(key for key in self._rows.versions if self._has_kinds(key))
+
     def internal_type(self, group: str, kind: str) -> str:
         """Return the Go type that a key of ``group`` and ``kind`` is decoded into: ``core.Secret``."""
         moved = _MOVED.get((group, kind))
@@ -235,6 +239,8 @@ class Registry:
         # metav1.AddToGroupVersion is called for "v1" in every scheme, and once per registered version.
         if (group, version) == ("", "v1"):
             return True
-        return any(
-            self._registers(one.since, one.until) for one in self._rows.versions.get((group, version), ())
-        )
+        return self._has_kinds((group, version))
+
+    def _has_kinds(self, group_version: tuple[str, str]) -> bool:
+        kinds = self._rows.versions.get(group_version, ())
+        return any(self._registers(one.since, one.until) for one in kinds)

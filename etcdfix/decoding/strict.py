@@ -5,23 +5,469 @@ implementation in what they accept and in what they say when they do not. This w
 hundred times slower than the protobuf library and runs only where that library and the API server might
 disagree.
 
-Format: the generated ``generated.pb.go`` files of ``k8s.io/api`` and ``k8s.io/apimachinery`` (methods
-``Unmarshal`` and ``skipGenerated``); ``apimachinery/pkg/apis/meta/v1/time_proto.go`` and ``micro_time_proto.go``
-(a Time is decoded as a message called Timestamp); ``apimachinery/pkg/api/resource/quantity_proto.go`` (a
-Quantity's string is parsed while decoding).
+Format: the ``generated.pb.go`` files of ``k8s.io/api`` and ``k8s.io/apimachinery`` (methods ``Unmarshal``,
+function ``skipGenerated``); ``apimachinery/pkg/apis/meta/v1/time_proto.go`` and ``micro_time_proto.go`` (a Time
+is decoded as a message called Timestamp); ``apimachinery/pkg/api/resource/quantity_proto.go`` (a Quantity's
+string is parsed while decoding).
 """
 
 from __future__ import annotations
 
-from enum import IntEnum
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from functools import cached_property
 from struct import unpack_from
-from typing import NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from etcdfix.decoding.quantity import quantity_error
 from etcdfix.decoding.schema import Field, MessageType, Schema
 from etcdfix.errors import ProtobufMalformed
 
-# A decoded message: field number to value. A value is an int (varints; 0 or 1 for bool), a float, bytes
-# (strings too), another Node, a list of those for repeated fields, or a dict from key bytes for maps.
-Value = "int | float | bytes | Node | list[Value] | dict[bytes, Value]"
-Node = dict[int, "int | float | bytes | Node | list[Value] | dict[bytes, Value]"]
+Node: TypeAlias = dict[int, Any]
+"""A decoded message: field number to value.
+
+A value is an int (bool too), a float, bytes (strings too), a Node, a list of these for a repeated field, or a
+dict from key bytes to value for a map. Fields that were not on the wire are not in it.
+"""
+
+Step: TypeAlias = tuple[Field, int]
+"""A field on the way down, and the index of the element in a list or map, -1 for neither."""
+
+UNEXPECTED_EOF: Final = "unexpected EOF"
+OVERFLOW: Final = "proto: integer overflow"
+NEGATIVE_LENGTH: Final = "proto: negative length found during unmarshaling"
+UNEXPECTED_END_GROUP: Final = "proto: unexpected end of group"
+
+MAX_FIELD_NUMBER: Final = (1 << 29) - 1
+
+_UINT64: Final = (1 << 64) - 1
+_INT64_LIMIT: Final = 1 << 63
+_MAX_UNKNOWN: Final = 8
+_MAX_STEPS: Final = 40
+
+# How a field is read; see _MessageFrame.run.
+_BYTES: Final = 0
+_MESSAGE: Final = 1
+_VARINT: Final = 2
+_MAP: Final = 3
+_QUANTITY: Final = 4
+_DOUBLE: Final = 5
+
+
+class UnknownField(NamedTuple):
+    """A field that the schema does not have, skipped as the API server skips it.
+
+    Attributes:
+        path: Of the message that holds it.
+        number: Field number.
+        offset: Byte where its tag starts.
+    """
+
+    path: str
+    number: int
+    offset: int
+
+
+class Decoded(NamedTuple):
+    """What came out of a message.
+
+    Attributes:
+        node: The values.
+        unknown: The first few fields that the schema does not have.
+        unknown_count: How many there are in all.
+    """
+
+    node: Node
+    unknown: tuple[UnknownField, ...]
+    unknown_count: int
+
+
+class Refused(Exception):
+    """Raised with the API server's sentence; :class:`StrictDecoder` adds offset and path."""
+
+
+class _MessagePlan:
+    """How one message type is read."""
+
+    def __init__(self, message: MessageType, plans: _Plans) -> None:
+        self._message = message
+        self._plans = plans
+        # A Time takes its value from a fresh Timestamp each time it occurs, so it does not merge.
+        self.replaces = message.special in {"time", "microtime"}
+        self.opaque = bool(message.special)
+        self.go_name = "Timestamp" if self.replaces else message.go_name
+
+    @cached_property
+    def fields(self) -> dict[int, _FieldPlan]:
+        return {field.number: _FieldPlan(field, self._message, self._plans) for field in self._message.fields}
+
+
+class _FieldPlan:
+    """How one field is read."""
+
+    __slots__ = ("field", "how", "message", "narrow", "number", "repeated", "wire_type", "zero")
+
+    def __init__(self, field: Field, owner: MessageType, plans: _Plans) -> None:
+        self.field = field
+        self.number = field.number
+        self.repeated = field.label == "repeated"
+        self.message: _MessagePlan | None = None
+        self.narrow = ""
+        self.wire_type = 2
+        self.zero: Any = None
+        if field.label == "map":
+            self.how = _MAP
+            self.zero = b""
+            if field.value_type not in {"string", "bytes"}:
+                self.message = plans[field.value_type]
+        elif field.type in {"string", "bytes"}:
+            self.how = _QUANTITY if owner.special == "quantity" else _BYTES
+        elif field.type in {"int32", "int64", "bool"}:
+            self.how, self.wire_type, self.narrow = _VARINT, 0, field.type
+        elif field.type == "double":
+            self.how, self.wire_type = _DOUBLE, 1
+        else:
+            self.how = _MESSAGE
+            self.message = plans[field.type]
+
+
+class _Plans(dict[str, _MessagePlan]):
+    """Plans by message name, made when asked for."""
+
+    def __init__(self, schema: Schema) -> None:
+        super().__init__()
+        self._schema = schema
+
+    def __missing__(self, name: str) -> _MessagePlan:
+        plan = self[name] = _MessagePlan(self._schema.message(name), self)
+        return plan
+
+
+class _Frame(ABC):
+    """One open message or map entry; the stack of these replaces recursion, which has no limit upstream."""
+
+    __slots__ = ("at", "end", "index", "inside", "pos", "start", "step")
+
+    opaque = False  # whether JSON shows the message without its fields' names
+
+    def __init__(self, pos: int, start: int, end: int, step: Field | None, index: int) -> None:
+        self.pos = pos
+        self.start = start
+        self.end = end
+        self.step = step  # the field of the parent that led here
+        self.index = index  # of the element in a list or map, else -1
+        self.at = pos  # start of the field being read
+        self.inside: _FieldPlan | None = None  # that field, once known
+
+    @abstractmethod
+    def run(self, walk: _Walk) -> _Frame | None:
+        """Read on; return what opens inside, or None at the end."""
+
+    def index_inside(self) -> int:
+        """Return the index that the field being read would have in its list or map, -1 for neither."""
+        return -1
+
+
+class _MessageFrame(_Frame):
+    __slots__ = ("node", "opaque", "plan")
+
+    def __init__(
+        self, plan: _MessagePlan, node: Node, pos: int, end: int, step: Field | None, index: int
+    ) -> None:
+        super().__init__(pos, pos, end, step, index)
+        self.plan = plan
+        self.node = node
+        self.opaque = plan.opaque
+
+    def index_inside(self) -> int:
+        inside = self.inside
+        if inside is None or not (inside.repeated or inside.how == _MAP):
+            return -1
+        return len(self.node.get(inside.number, ()))
+
+    def run(self, walk: _Walk) -> _Frame | None:
+        data, pos, end, node = walk.data, self.pos, self.end, self.node
+        fields = self.plan.fields
+        while pos < end:
+            self.at = at = pos
+            self.inside = None
+            tag, pos = read_varint(data, pos, end)
+            wire_type = tag & 7
+            number = _int32(tag >> 3)
+            if wire_type == 4:
+                raise Refused(f"proto: {self.plan.go_name}: wiretype end group for non-group")
+            if number <= 0:
+                raise Refused(f"proto: {self.plan.go_name}: illegal tag {number} (wire type {tag})")
+            plan = fields.get(number)
+            if plan is None:
+                pos = skip_field(data, at, end, end)
+                walk.skipped(number, at)
+                continue
+            self.inside = plan
+            how = plan.how
+            if wire_type != plan.wire_type and not (how == _VARINT and plan.repeated and wire_type == 2):
+                raise Refused(f"proto: wrong wireType = {wire_type} for field {plan.field.go_name}")
+            if how == _BYTES:
+                pos, post = _bounds(data, pos, self.start, end)
+                if plan.repeated:
+                    node.setdefault(number, []).append(data[pos:post])
+                else:
+                    node[number] = data[pos:post]
+                pos = post
+            elif how == _MESSAGE:
+                pos, post = _bounds(data, pos, self.start, end)
+                self.pos = post
+                return self._open(plan, pos, post)
+            elif how == _VARINT:
+                if wire_type == 0:
+                    value, pos = read_varint(data, pos, end)
+                    if plan.repeated:
+                        node.setdefault(number, []).append(_narrow(value, plan.narrow))
+                    else:
+                        node[number] = _narrow(value, plan.narrow)
+                else:
+                    pos = self._packed(plan, data, pos)
+            elif how == _MAP:
+                pos, post = _bounds(data, pos, self.start, end)
+                self.pos = post  # upstream goes back here even when key or value ran past it
+                entries = node.setdefault(number, {})
+                return _EntryFrame(plan, entries, pos, post, self.start, end)
+            elif how == _QUANTITY:
+                pos, post = _bounds(data, pos, self.start, end)
+                node[number] = data[pos:post]
+                error = quantity_error(node[number])
+                if error:
+                    raise Refused(error)
+                pos = post
+            else:
+                if pos + 8 > end:
+                    raise Refused(UNEXPECTED_EOF)
+                node[number] = unpack_from("<d", data, pos)[0]
+                pos += 8
+        return None
+
+    def _open(self, plan: _FieldPlan, pos: int, post: int) -> _MessageFrame:
+        assert plan.message is not None
+        child: Node
+        if plan.repeated:
+            child = {}
+            siblings = self.node.setdefault(plan.number, [])
+            frame = _MessageFrame(plan.message, child, pos, post, plan.field, len(siblings))
+            siblings.append(child)
+            return frame
+        if plan.message.replaces:
+            child = self.node[plan.number] = {}
+        else:
+            child = self.node.setdefault(plan.number, {})
+        return _MessageFrame(plan.message, child, pos, post, plan.field, -1)
+
+    def _packed(self, plan: _FieldPlan, data: bytes, pos: int) -> int:
+        # Elements are bounded by the message, not by the packed run, and may carry the position past it.
+        pos, post = _bounds(data, pos, self.start, self.end)
+        values = self.node.setdefault(plan.number, [])
+        while pos < post:
+            value, pos = read_varint(data, pos, self.end)
+            values.append(_narrow(value, plan.narrow))
+        return pos
+
+
+class _EntryFrame(_Frame):
+    """A map entry: key is field 1, value field 2, and upstream checks less than in a message.
+
+    The wire type of both is ignored, and lengths are bounded by the message that holds the map. Only the
+    fields that are skipped must end within the entry.
+    """
+
+    __slots__ = ("entries", "key", "post", "value", "values")
+
+    def __init__(
+        self, plan: _FieldPlan, entries: dict[bytes, Any], pos: int, post: int, start: int, end: int
+    ) -> None:
+        super().__init__(pos, start, end, plan.field, len(entries))
+        self.entries = entries
+        self.post = post
+        self.values = plan.message
+        self.key = b""
+        self.value: Any = b"" if plan.message is None else {}
+
+    def run(self, walk: _Walk) -> _Frame | None:
+        data, pos, end = walk.data, self.pos, self.end
+        while pos < self.post:
+            self.at = at = pos
+            tag, pos = read_varint(data, pos, end)
+            number = _int32(tag >> 3)
+            if number == 1:
+                pos, post = _bounds(data, pos, self.start, end)
+                self.key = data[pos:post]
+                pos = post
+            elif number == 2:
+                pos, post = _bounds(data, pos, self.start, end)
+                if self.values is not None:
+                    self.value = {}
+                    self.pos = post
+                    return _MessageFrame(self.values, self.value, pos, post, None, -1)
+                self.value = data[pos:post]
+                pos = post
+            else:
+                pos = skip_field(data, at, end, self.post)
+                walk.skipped(number, at)
+        self.entries[self.key] = self.value
+        return None
+
+
+class _Walk:
+    """One decoding: the data, the open frames, and what was skipped."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.frames: list[_Frame] = []
+        self.unknown: list[UnknownField] = []
+        self.unknown_count = 0
+
+    def skipped(self, number: int, offset: int) -> None:
+        self.unknown_count += 1
+        if len(self.unknown) < _MAX_UNKNOWN:
+            self.unknown.append(UnknownField(self.path(), number, offset))
+
+    def path(self) -> str:
+        return render_path(self._steps())
+
+    def refuse(self, message: str) -> ProtobufMalformed:
+        frame = self.frames[-1]
+        steps = self._steps()
+        if frame.inside is not None and not frame.opaque:
+            steps.append((frame.inside.field, frame.index_inside()))
+        return ProtobufMalformed(message, offset=frame.at, field_path=render_path(steps))
+
+    def _steps(self) -> list[Step]:
+        return [(frame.step, frame.index) for frame in self.frames if frame.step is not None]
+
+
+class StrictDecoder:
+    """Decodes messages of one schema as the API server does."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._plans = _Plans(schema)
+
+    def decode(self, message: str, data: bytes, start: int = 0, end: int | None = None) -> Decoded:
+        """Decode ``data[start:end]`` as ``message`` (full name).
+
+        Raises:
+            ProtobufMalformed: With the API server's message. The offset is that of the field at fault, from
+                the start of ``data``; list indices in the path count from 0, and an entry of a map is given
+                by its place on the wire (``data[3]``), since keys may be confidential.
+            KeyError: The schema has no such message.
+        """
+        walk = _Walk(data)
+        node: Node = {}
+        stack = walk.frames
+        stack.append(
+            _MessageFrame(self._plans[message], node, start, len(data) if end is None else end, None, -1)
+        )
+        try:
+            while stack:
+                opened = stack[-1].run(walk)
+                if opened is None:
+                    stack.pop()
+                else:
+                    stack.append(opened)
+        except Refused as exc:
+            raise walk.refuse(str(exc)) from exc
+        return Decoded(node, tuple(walk.unknown), walk.unknown_count)
+
+
+def render_path(steps: Iterable[Step]) -> str:
+    """Write a path of JSON field names (``metadata.ownerReferences[2].uid``).
+
+    Fields that JSON does not show as fields add nothing; the middle of a very long path is left out.
+    """
+    names = [
+        field.json_name if index < 0 else f"{field.json_name}[{index}]"
+        for field, index in steps
+        if not field.json_name.startswith("<")
+    ]
+    if len(names) > _MAX_STEPS:
+        names[_MAX_STEPS // 2 : -_MAX_STEPS // 2] = ["…"]
+    return ".".join(names)
+
+
+def _int32(number: int) -> int:
+    """Truncate like Go's ``int32(x)``."""
+    if number < 0x80000000:
+        return number
+    number &= 0xFFFFFFFF
+    return number - 0x100000000 if number >= 0x80000000 else number
+
+
+def _narrow(value: int, type_: str) -> int:
+    """Turn an unsigned 64-bit varint into what its field keeps of it."""
+    if type_ == "int32":
+        return _int32(value)
+    if type_ == "bool":
+        return int(value != 0)
+    return value - (1 << 64) if value >= _INT64_LIMIT else value
+
+
+def read_varint(data: bytes, pos: int, end: int) -> tuple[int, int]:
+    """Read an unsigned varint; at most ten bytes, bits above the 64th are lost."""
+    if pos < end and data[pos] < 0x80:
+        return data[pos], pos + 1
+    value = shift = 0
+    while True:
+        if shift >= 64:
+            raise Refused(OVERFLOW)
+        if pos >= end:
+            raise Refused(UNEXPECTED_EOF)
+        byte = data[pos]
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & _UINT64, pos
+        shift += 7
+
+
+def _bounds(data: bytes, pos: int, start: int, end: int) -> tuple[int, int]:
+    """Read a length; return where the value starts and ends."""
+    length, pos = read_varint(data, pos, end)
+    # Both the length and the index after it are int64 upstream; the index counts from the message's start.
+    if length >= _INT64_LIMIT or pos - start + length >= _INT64_LIMIT:
+        raise Refused(NEGATIVE_LENGTH)
+    if pos + length > end:
+        raise Refused(UNEXPECTED_EOF)
+    return pos, pos + length
+
+
+def skip_field(data: bytes, at: int, end: int, limit: int) -> int:
+    """Skip the unknown field whose tag starts at ``at`` (``skipGenerated``), groups included.
+
+    ``end`` is the end of the message, ``limit`` where the skipped field must end.
+    """
+    pos = at
+    depth = 0
+    while pos < end:
+        tag, pos = read_varint(data, pos, end)
+        wire_type = tag & 7
+        if wire_type == 0:
+            _, pos = read_varint(data, pos, end)
+        elif wire_type == 1:
+            pos += 8
+        elif wire_type == 2:
+            length, pos = read_varint(data, pos, end)
+            if length >= _INT64_LIMIT or pos - at + length >= _INT64_LIMIT:
+                raise Refused(NEGATIVE_LENGTH)
+            pos += length
+        elif wire_type == 3:
+            depth += 1
+        elif wire_type == 4:
+            if depth == 0:
+                raise Refused(UNEXPECTED_END_GROUP)
+            depth -= 1
+        elif wire_type == 5:
+            pos += 4
+        else:
+            raise Refused(f"proto: illegal wireType {wire_type}")
+        if depth == 0:
+            if pos > limit:
+                raise Refused(UNEXPECTED_EOF)
+            return pos
+    raise Refused(UNEXPECTED_EOF)

@@ -10,7 +10,7 @@ import base64
 import re
 from typing import NamedTuple
 
-from etcdfix.encryption.wording import shown
+from etcdfix.encryption.wording import shown, withheld
 
 NANOSECONDS = 1_000_000_000
 _UNITS = {
@@ -24,7 +24,7 @@ _UNITS = {
     "h": 3600 * NANOSECONDS,
 }
 _NUMBER = re.compile(r"([0-9]*)(?:\.([0-9]*))?")
-_UNIT = re.compile(r"[^0-9.]*")
+_NUMBER_START = re.compile(r"[0-9.]")
 _MAX_DURATION = (1 << 63) - 1
 
 
@@ -53,7 +53,7 @@ def parse_duration(text: str) -> int:
         if not whole and not fraction:
             raise invalid
         rest = rest[number.end() :]
-        unit = rest[: _end_of_unit(rest)]
+        unit = _NUMBER_START.split(rest, maxsplit=1)[0]
         if not unit:
             raise ValueError(f"time: missing unit in duration {shown(text)}")
         if unit not in _UNITS:
@@ -67,12 +67,6 @@ def parse_duration(text: str) -> int:
         if total > _MAX_DURATION:
             raise invalid
     return -total if negative else total
-
-
-def _end_of_unit(text: str) -> int:
-    unit = _UNIT.match(text)
-    assert unit is not None  # the pattern matches the empty string
-    return unit.end()
 
 
 def format_duration(nanoseconds: int) -> str:
@@ -128,7 +122,14 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}")
 _PORT = re.compile(r":[0-9]*")
 _USERINFO = re.compile(r"[A-Za-z0-9._~:!$&'()*+,;=%@-]*")
-_BAD_IN_HOST = re.compile(r"[\x00-\x20\x7f<>\"\\^`{}|]")
+_BAD_IN_HOST = re.compile(r'[\x00-\x20\x7f<>"\\^`{}|]')
+
+
+class _Parts(NamedTuple):
+    scheme: str
+    authority: str
+    path: str
+    fragment: str
 
 
 def parse_endpoint(text: str) -> Endpoint:
@@ -138,56 +139,47 @@ def parse_endpoint(text: str) -> Endpoint:
         ValueError: Not a URL; Go's wording.
 
     Format:
-        Go ``net/url.Parse``, as far as it decides about a KMS endpoint; then
-        ``envelope/kmsv2`` and ``k8s.io/kms/pkg/util.ParseEndpoint`` for the socket path.
+        Go ``net/url.Parse``, as far as it decides about a KMS endpoint; the socket path follows
+        ``ParseEndpoint`` of ``k8s.io/kms/pkg/util``.
     """
-    problem = _url_problem(text)
+    parts = _split_url(text)
+    problem = _url_problem(text, parts)
     if problem:
-        raise ValueError(f"parse {_shown_url(text)}: {problem}")
-    rest = text.partition("#")[0]
-    scheme = _SCHEME.match(rest)
-    if scheme is not None:
-        rest = rest[scheme.end() :]
-    rest = rest.partition("?")[0]
-    if rest.startswith("//"):
-        rest = rest[2:]
-        slash = rest.find("/")
-        rest = "" if slash < 0 else rest[slash:]
-    elif scheme is not None and not rest.startswith("/"):
-        rest = ""  # opaque (unix:run/kms.sock): such a URL has no path
-    return Endpoint(scheme.group(1).lower() if scheme else "", _unescape(rest))
-
-
-def _shown_url(text: str) -> str:
-    # user:password@host has no place in a unix endpoint, and a password none in a message.
-    authority = text.partition("//")[2].partition("/")[0]
-    return shown(text) if "@" not in authority else f"<{len(text.encode(errors='replace'))} bytes withheld>"
+        raise ValueError(f"parse {shown_endpoint(text)}: {problem}")
+    return Endpoint(parts.scheme.lower(), _unescape(parts.path))
 
 
 def shown_endpoint(text: str) -> str:
-    """Return an endpoint quoted like Go, or its size alone where it holds a user name or may hold a key."""
-    return _shown_url(text)
+    """Return an endpoint quoted like Go, or its size alone where it names a user or could hold a key."""
+    # user:password@host has no place in a unix endpoint, and a password none in a message.
+    authority = text.partition("//")[2].partition("/")[0]
+    return withheld(len(text.encode(errors="replace"))) if "@" in authority else shown(text)
 
 
-def _url_problem(text: str) -> str:
+def _split_url(text: str) -> _Parts:
+    rest, _, fragment = text.partition("#")
+    match = _SCHEME.match(rest)
+    scheme = match.group(1) if match is not None else ""
+    rest = rest[match.end() :] if match is not None else rest
+    rest = rest.partition("?")[0]
+    if scheme and not rest.startswith("/"):
+        return _Parts(scheme, "", "", fragment)  # opaque (unix:run/kms.sock): such a URL has no path
+    if rest.startswith("//") and (scheme or not rest.startswith("///")):
+        authority, slash, path = rest[2:].partition("/")
+        return _Parts(scheme, authority, slash + path, fragment)
+    return _Parts(scheme, "", rest, fragment)
+
+
+def _url_problem(text: str, parts: _Parts) -> str:
     if _CONTROL.search(text):
         return "net/url: invalid control character in URL"
     if text.startswith(":"):
         return "missing protocol scheme"
-    rest, _, fragment = text.partition("#")
-    scheme = _SCHEME.match(rest)
-    if scheme is not None:
-        rest = rest[scheme.end() :]
-    rest = rest.partition("?")[0]
-    if scheme is None and not rest.startswith("/") and ":" in rest.partition("/")[0]:
+    if not parts.scheme and not parts.authority and ":" in parts.path.partition("/")[0]:
         return "first path segment in URL cannot contain colon"
-    if scheme is not None and not rest.startswith("/"):
-        rest = ""  # opaque: not looked into
-    authority = ""
-    if rest.startswith("//") and (scheme is not None or not rest.startswith("///")):
-        authority, slash, path = rest[2:].partition("/")
-        rest = slash + path
-    return _authority_problem(authority) or _escape_problem(rest) or _escape_problem(fragment)
+    return (
+        _authority_problem(parts.authority) or _escape_problem(parts.path) or _escape_problem(parts.fragment)
+    )
 
 
 def _authority_problem(authority: str) -> str:
@@ -197,10 +189,10 @@ def _authority_problem(authority: str) -> str:
     bad = _BAD_IN_HOST.search(host)
     if bad is not None:
         return f"invalid character {shown(bad.group())} in host name"
-    name, colon, port = host.rpartition(":")
+    _, colon, port = host.rpartition(":")
     if colon and not host.startswith("[") and not _PORT.fullmatch(colon + port):
         return f"invalid port {shown(colon + port)} after host"
-    return _escape_problem(name or host)
+    return _escape_problem(host)
 
 
 def _escape_problem(text: str) -> str:

@@ -1,9 +1,9 @@
-"""Key material that cannot print itself.
+r"""Key material that cannot print itself.
 
 A key is needed in exactly one place, the constructor of a cipher. Everywhere else it is named by its
 fingerprint.
 
-Fingerprint: ``fp:`` and the first 16 hex digits of ``SHA-256("etcdfix key fingerprint v1\\0" + key)``. The
+Fingerprint: ``fp:`` and the first 16 hex digits of ``SHA-256("etcdfix key fingerprint v1\0" + key)``. The
 same bytes give the same fingerprint under every provider and name, so a key that was merely renamed is
 recognised. The label in front keeps the value different from a plain digest of the key that another tool
 may have logged. Showing it is safe for the keys that belong into an EncryptionConfiguration, 128 to 256

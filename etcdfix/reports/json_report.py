@@ -7,14 +7,45 @@ memory stays flat whatever the number of findings.
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import msgspec
 
 from etcdfix.reports.model import API_VERSION, Conclusion, Finding, Header
+from etcdfix.reports.safetext import safe_json
+
+
+class _Encoder:
+    """JSON on one line, in which nothing acts upon a terminal."""
+
+    def __init__(self) -> None:
+        self._encoder = msgspec.json.Encoder()
+
+    def __call__(self, value: Any) -> bytes:
+        return safe_json(self._encoder.encode(value))
+
+
+class _Spool:
+    """Encoded findings, one per line, in an unlinked temporary file that is made when the first one comes."""
+
+    def __init__(self) -> None:
+        self._file: IO[bytes] | None = None
+
+    def append(self, line: bytes) -> None:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115 - lives until take()
+        self._file.write(line + b"\n")
+
+    def take(self) -> Iterator[bytes]:
+        """Yield every line, without its end, and let go of the file."""
+        if self._file is None:
+            return
+        with self._file as file:
+            file.seek(0)
+            for line in file:
+                yield line[:-1]
 
 
 class JSONReporter:
@@ -26,9 +57,8 @@ class JSONReporter:
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
-        self._encoder = msgspec.json.Encoder()
-        self._spool = tempfile.TemporaryFile()  # noqa: SIM115 - lives until end()
-        self._count = 0
+        self._encode = _Encoder()
+        self._spool = _Spool()
         self._header: Header | None = None
 
     def begin(self, header: Header) -> None:
@@ -37,14 +67,12 @@ class JSONReporter:
 
     def finding(self, finding: Finding) -> None:
         """Encode one finding into the temporary file."""
-        self._spool.write(b",\n    " if self._count else b"\n    ")
-        self._spool.write(self._encoder.encode(finding))
-        self._count += 1
+        self._spool.append(self._encode(finding))
 
     def end(self, conclusion: Conclusion) -> None:
         """Write the document."""
         assert self._header is not None  # begin() comes first
-        write, encode = self._stream.write, self._encoder.encode
+        write, encode = self._stream.write, self._encode
         header = self._header
         write(b"{\n")
         for name, value in (
@@ -57,25 +85,23 @@ class JSONReporter:
             ("scope", header.scope),
         ):
             write(b'  "%s": %s,\n' % (name.encode(), encode(value)))
-        write(b'  "findings": [')
-        with self._spool:
-            self._spool.seek(0)
-            shutil.copyfileobj(self._spool, self._stream)
-        write(b"\n  ],\n" if self._count else b"],\n")
-        write(b'  "statuses": %s,\n' % _one_per_line(conclusion.statuses, encode))
-        write(
-            b'  "summary": %s,\n'
-            % msgspec.json.format(encode(conclusion.summary), indent=2).replace(b"\n", b"\n  ")
-        )
+        self._list("findings", self._spool.take())
+        self._list("statuses", (encode(status) for status in conclusion.statuses))
+        summary = msgspec.json.format(encode(conclusion.summary), indent=2)
+        write(b'  "summary": %s,\n' % summary.replace(b"\n", b"\n  "))
         write(b'  "complete": %s,\n' % encode(conclusion.complete))
         write(b'  "incomplete_reasons": %s,\n' % encode(conclusion.incomplete_reasons))
         write(b'  "finished_at": %s\n}\n' % encode(conclusion.finished_at))
 
-
-def _one_per_line(items: list[Any], encode: Any) -> bytes:
-    if not items:
-        return b"[]"
-    return b"[\n    " + b",\n    ".join(encode(item) for item in items) + b"\n  ]"
+    def _list(self, name: str, items: Iterator[bytes]) -> None:
+        write = self._stream.write
+        write(b'  "%s": [' % name.encode())
+        before = b"\n    "
+        for item in items:
+            write(before)
+            write(item)
+            before = b",\n    "
+        write(b"\n  ],\n" if before.startswith(b",") else b"],\n")
 
 
 class JSONLinesReporter:
@@ -89,12 +115,11 @@ class JSONLinesReporter:
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
-        self._encoder = msgspec.json.Encoder()
+        self._encode = _Encoder()
 
     def _line(self, kind: str, value: Any) -> None:
-        body = self._encoder.encode(value)
         head = b'{"apiVersion":"%s","kind":"%s",' % (API_VERSION.encode(), kind.encode())
-        self._stream.write(head + body[1:] + b"\n")
+        self._stream.write(head + self._encode(value)[1:] + b"\n")
 
     def begin(self, header: Header) -> None:
         """Write the ScanHeader line."""
@@ -107,7 +132,7 @@ class JSONLinesReporter:
     def end(self, conclusion: Conclusion) -> None:
         """Write the Status lines, which are Kubernetes' own objects, and the ScanSummary."""
         for status in conclusion.statuses:
-            self._stream.write(self._encoder.encode(status) + b"\n")
+            self._stream.write(self._encode(status) + b"\n")
         self._line(
             "ScanSummary",
             {
@@ -129,9 +154,8 @@ class YAMLReporter:
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
-        self._encoder = msgspec.json.Encoder()
-        self._spool = tempfile.TemporaryFile()  # noqa: SIM115 - lives until end()
-        self._count = 0
+        self._encode = _Encoder()
+        self._spool = _Spool()
         self._header: Header | None = None
 
     def begin(self, header: Header) -> None:
@@ -140,8 +164,7 @@ class YAMLReporter:
 
     def finding(self, finding: Finding) -> None:
         """Keep one finding in the temporary file."""
-        self._spool.write(self._encoder.encode(finding) + b"\n")
-        self._count += 1
+        self._spool.append(self._encode(finding))
 
     def end(self, conclusion: Conclusion) -> None:
         """Write the document, one finding at a time."""
@@ -158,9 +181,12 @@ class YAMLReporter:
                 "scope": header.scope,
             }
         )
-        self._stream.write(b"findings:\n" if self._count else b"findings: []\n")
-        for finding in self._findings():
-            self._dump([finding])
+        name = b"findings:\n"
+        for line in self._spool.take():
+            self._stream.write(name)
+            name = b""
+            self._dump([msgspec.json.decode(line)])
+        self._stream.write(b"findings: []\n" if name else b"")
         self._dump(
             {
                 "statuses": conclusion.statuses,
@@ -171,16 +197,10 @@ class YAMLReporter:
             }
         )
 
-    def _findings(self) -> Iterator[Any]:
-        with self._spool:
-            self._spool.seek(0)
-            for line in self._spool:
-                yield msgspec.json.decode(line)
-
     def _dump(self, value: Any) -> None:
         import yaml  # noqa: PLC0415 - only this format pays for it
 
-        plain = msgspec.json.decode(self._encoder.encode(value))
+        plain = msgspec.json.decode(self._encode(value))
         dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
         text = yaml.dump(plain, Dumper=dumper, sort_keys=False, width=2**31 - 1, default_flow_style=False)
         self._stream.write(text.encode())

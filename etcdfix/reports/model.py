@@ -123,13 +123,13 @@ class StatusCause(msgspec.Struct, frozen=True, omit_defaults=True):
     field: str = ""
 
 
-class StatusDetails(msgspec.Struct, frozen=True, omit_defaults=True):
+class StatusDetails(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Details of a Kubernetes Status; ``kind`` is the plural resource, ``name`` the etcd prefix listed."""
 
     name: str
+    group: str = ""
     kind: str
     causes: list[StatusCause]
-    group: str = ""
 
 
 class Status(msgspec.Struct, frozen=True, rename="camel"):

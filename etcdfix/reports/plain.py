@@ -8,6 +8,7 @@ import msgspec
 
 from etcdfix.reports.base import Output
 from etcdfix.reports.model import Conclusion, Finding, Header
+from etcdfix.reports.safetext import safe_json
 
 
 class NameReporter:
@@ -52,4 +53,4 @@ class StatusReporter:
         """Write the statuses; nothing at all where nothing is corrupt."""
         encoder = msgspec.json.Encoder()
         for status in conclusion.statuses:
-            self._stream.write(encoder.encode(status) + b"\n")
+            self._stream.write(safe_json(encoder.encode(status)) + b"\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from etcdfix.model import Outcome
+from etcdfix.model import Outcome, ServerBehaviour
 from etcdfix.reports.model import Remedy
 from etcdfix.reports.safetext import is_plain, key_arguments, quote_command
 from etcdfix.verdicts.causes import CATALOGUE, Cause
@@ -98,15 +98,24 @@ def remedies_for(found: Examination) -> list[Remedy]:
             )
         )
         return remedies
+    if cause is Cause.KIND_NOT_REGISTERED and not verdict.deletable:
+        remedies.append(
+            Remedy(
+                "Name the release of the API servers, so that it is certain which kinds they know",
+                _scan_command(["--kubernetes-version", "X.Y", *key_arguments(key)]),
+                "Without it, a kind that is newer than this etcdfix looks like a damaged one; deletion is not offered.",
+            )
+        )
     remedies.append(
         Remedy(
             "Take the object from a backup: a snapshot of etcd, a manifest, or the controller that made it",
-            "",
-            "Look at older snapshots with: etcdfix scan --snapshot FILE followed by the same key.",
+            _scan_command(["--snapshot", "FILE", *key_arguments(key)]),
+            "The command tells whether an older snapshot still holds it in order.",
         )
     )
     if verdict.deletable and not CATALOGUE[cause].curable_by_configuration:
-        remedies.append(_unsafe_delete(found))
+        served = verdict.apiserver is ServerBehaviour.SERVES_EMPTY
+        remedies.append(_ordinary_delete(found) if served else _unsafe_delete(found))
     return remedies
 
 
@@ -130,6 +139,15 @@ def _unsafe_delete(found: Examination) -> Remedy:
         command,
         "Skips finalizers and graceful termination, and the garbage collector then deletes what it owned. Needs "
         "the feature gate AllowUnsafeMalformedObjectDeletion and the verb unsafe-delete-ignore-read-errors.",
+    )
+
+
+def _ordinary_delete(found: Examination) -> Remedy:
+    path = found.directory.api_path(found.namespace, found.name) if is_plain(found.stored.key) else ""
+    return Remedy(
+        "Last: delete it through the API in the ordinary way, after a snapshot of etcd",
+        quote_command(["kubectl", "delete", "--raw", path]) if path else "",
+        "The API server takes it for an empty object that it can read, so it refuses the unsafe deletion.",
     )
 
 

@@ -22,6 +22,25 @@ def safe_text(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def safe_json(encoded: bytes) -> bytes:
+    r"""Return encoded JSON in which every character that a terminal could act upon is ``\uNNNN``.
+
+    The document means the same: JSON encoders escape only the C0 controls, and terminals also obey DEL, the C1
+    controls and bidirectional marks.
+
+    Args:
+        encoded: One JSON value on one line, UTF-8.
+    """
+    if encoded.isascii() and b"\x7f" not in encoded:
+        return encoded
+    return "".join(c if c.isprintable() else _json_escape(c) for c in encoded.decode()).encode()
+
+
+def _json_escape(character: str) -> str:
+    units = character.encode("utf-16-be")
+    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
+
+
 def is_plain(key: bytes) -> bool:
     """Say whether a key can be shown and pasted as it is: valid UTF-8, nothing invisible in it."""
     try:
@@ -32,7 +51,8 @@ def is_plain(key: bytes) -> bool:
 
 def key_arguments(key: bytes) -> list[str]:
     """Return the command-line words that name a key: itself, or ``--key-base64`` where it is not plain."""
-    if is_plain(key) and not key.startswith(b"-"):
+    # Anything else would be read as a resource, as an option, or as a prefix of more than this key.
+    if is_plain(key) and key.startswith(b"/") and not key.endswith(b"/"):
         return [key.decode()]
     return ["--key-base64", base64.b64encode(key).decode()]
 

@@ -13,6 +13,7 @@ Format:
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
@@ -29,8 +30,13 @@ TOMBSTONE_KEY_SIZE: Final = 18
 # file (8 bytes). A zero byte inside an etcd key becomes 00 ff, so that records sort as (key, main, sub).
 _TERMINATOR: Final = b"\x00\x00"
 _TAIL: Final = REVISION_KEY_SIZE + 8
+_KEY: Final = slice(None, -_TAIL)
+_REVISION: Final = slice(-_TAIL, -8)
+_MAIN: Final = slice(-_TAIL, -_TAIL + 8)
+_PLACE: Final = slice(-8, None)
 
 _MAX_VARINT_BYTES: Final = 10
+_BATCH: Final = 4096
 _I64_SIGN: Final = 1 << 63
 _U64: Final = 1 << 64
 
@@ -111,7 +117,9 @@ def parse_key_value(data: bytes) -> StoredValue:
             if wire_type == 2:
                 length, at = _varint(data, at)
             if at + length > len(data):
-                raise ValueError(f"field {field} at byte {start} needs {length} bytes, {len(data) - at} are left")
+                raise ValueError(
+                    f"field {field} at byte {start} needs {length} bytes, {len(data) - at} are left"
+                )
             if field == 1:
                 key = data[at : at + length]
             elif field == 5:
@@ -127,6 +135,132 @@ def parse_key_value(data: bytes) -> StoredValue:
         version=numbers[4],
         lease=numbers[6],
     )
+
+
+def _parse_as_written(image: Image, start: int, end: int) -> StoredValue | None:
+    """Read an ``mvccpb.KeyValue`` in the shape in which etcd writes nearly all; None sends it the careful way.
+
+    Key of at most 16383 bytes, then create_revision, mod_revision, version (each below 2**28), value, perhaps a
+    lease. This runs once per key: the varints are unrolled and read in place, since a loop or a call for each
+    number and a copy of the record made it twice as slow.
+    """
+    try:
+        length = image[start + 1]
+        at = start + 2
+        if length > 0x7F:
+            length += (image[at] << 7) - 0x80
+            if length > 0x3FFF:
+                return None
+            at += 1
+        key = image[at : at + length]
+        at += length
+        if image[start] != 0x0A or image[at] != 0x10:
+            return None
+        create = image[at + 1]
+        at += 2
+        if create > 0x7F:
+            byte = image[at]
+            at += 1
+            create += (byte << 7) - 0x80
+            if byte > 0x7F:
+                byte = image[at]
+                at += 1
+                create += (byte << 14) - 0x4000
+                if byte > 0x7F:
+                    byte = image[at]
+                    at += 1
+                    create += (byte << 21) - 0x20_0000
+                    if byte > 0x7F:
+                        return None
+        if image[at] != 0x18:
+            return None
+        mod = image[at + 1]
+        at += 2
+        if mod > 0x7F:
+            byte = image[at]
+            at += 1
+            mod += (byte << 7) - 0x80
+            if byte > 0x7F:
+                byte = image[at]
+                at += 1
+                mod += (byte << 14) - 0x4000
+                if byte > 0x7F:
+                    byte = image[at]
+                    at += 1
+                    mod += (byte << 21) - 0x20_0000
+                    if byte > 0x7F:
+                        return None
+        if image[at] != 0x20:
+            return None
+        version = image[at + 1]
+        at += 2
+        if version > 0x7F:
+            byte = image[at]
+            at += 1
+            version += (byte << 7) - 0x80
+            if byte > 0x7F:
+                byte = image[at]
+                at += 1
+                version += (byte << 14) - 0x4000
+                if byte > 0x7F:
+                    return None
+        if image[at] != 0x2A:
+            return None
+        length = image[at + 1]
+        at += 2
+        if length > 0x7F:
+            byte = image[at]
+            at += 1
+            length += (byte << 7) - 0x80
+            if byte > 0x7F:
+                byte = image[at]
+                at += 1
+                length += (byte << 14) - 0x4000
+                if byte > 0x7F:
+                    return None
+    except IndexError:
+        return None
+    value_end = at + length
+    if value_end == end:
+        return StoredValue(key, image[at:end], mod, create, version, 0)
+    # One comparison for all the reads above: they only ever went forward.
+    if value_end > end:
+        return None
+    lease = _lease_field(image[value_end:end])
+    return StoredValue(key, image[at:value_end], mod, create, version, lease) if lease is not None else None
+
+
+@functools.lru_cache(maxsize=256)
+def _lease_field(tail: bytes) -> int | None:
+    """Read what follows the value, if it is exactly a lease: events share few of them."""
+    if len(tail) > 10 or tail[0] != 0x30:
+        return None
+    try:
+        lease, stop = _varint(tail, 1)
+    except ValueError:
+        return None
+    return lease if stop == len(tail) and lease < _I64_SIGN else None
+
+
+def _key_and_mod(data: bytes) -> tuple[bytes, int]:
+    """Return key and mod_revision of a record; where only its beginning parses, the key and 0.
+
+    Raises:
+        ValueError: No key can be read.
+    """
+    try:
+        stored = parse_key_value(data)
+        key, mod = stored.key, stored.mod_revision
+    except ValueError:
+        if data[:1] != b"\x0a":
+            raise
+        length, at = _varint(data, 1)
+        if at + length > len(data):
+            raise
+        key, mod = data[at : at + length], 0
+    if not key:
+        raise ValueError("it has no key")
+    return key, mod
 
 
 def show_key(key: bytes) -> str:
@@ -151,7 +285,7 @@ class RevisionIndex:
         self._on_damage = on_damage
         self._records = SortedRecords()
         self._last = bytes(REVISION_KEY_SIZE)
-        self._built = False
+        self.built = False
 
     def newest_main(self) -> int:
         """Return the highest main revision that is cheap to find: the last one in the last readable leaf."""
@@ -171,16 +305,23 @@ class RevisionIndex:
         Raises:
             SourceError: The temporary file for sorting cannot be written.
         """
-        if self._built:
+        if self.built:
             return
+        records: list[bytes] = []
         for leaf in self._tree.leaves(self._bucket):
-            records = self._regular_leaf(leaf)
-            self._records.extend(self._irregular_leaf(leaf) if records is None else records)
+            mark = len(records)
+            if not self._add_regular_leaf(leaf, records.append):
+                del records[mark:]
+                records += self._irregular_leaf(leaf)
+            if mark > _BATCH:
+                self._records.extend(records)
+                records.clear()
+        self._records.extend(records)
         self._records.finish()
-        self._built = True
+        self.built = True
 
-    def _regular_leaf(self, leaf: Page) -> list[bytes] | None:
-        """Return the index records of a leaf page as etcd writes it; None at the first thing out of the ordinary.
+    def _add_regular_leaf(self, leaf: Page, append: Callable[[bytes], None]) -> bool:
+        """Add the index records of a leaf page as etcd writes it; False at the first thing out of the ordinary.
 
         This loop runs once per kept revision and decides the speed of a scan, hence one pass without calls.
         bbolt writes keys and values of a page side by side in the order of the elements
@@ -191,39 +332,37 @@ class RevisionIndex:
         end = leaf.end
         expected = at + leaf.count * ELEMENT_SIZE
         last = self._last
-        records: list[bytes] = []
-        append = records.append
         for flags, pos, key_size, value_size in LEAF_ELEMENT.iter_unpack(image[at:expected]):
             start = at + pos
             if start != expected or flags:
-                return None
+                return False
             value = start + key_size
             expected = value + value_size
             if expected > end:
-                return None
+                return False
             revision = image[start : start + 17]
             # 0x5f is "_", 0x74 is "t", 0x0a the tag of the record's key.
             if revision <= last or revision[8] != 0x5F or value_size < 3 or image[value] != 0x0A:
-                return None
+                return False
             if key_size != 17 and (key_size != 18 or image[start + 17] != 0x74):
-                return None
+                return False
             length = image[value + 1]
             value += 2
             if length > 0x7F:
                 length += (image[value] << 7) - 0x80
                 if length > 0x3FFF:
-                    return None
+                    return False
                 value += 1
             key = image[value : value + length]
             if value + length > expected or not key or b"\x00" in key:
-                return None
+                return False
             append(key + _TERMINATOR + revision + at.to_bytes(8, "big"))
             last = revision
             at += 16
         if last[0] > 0x7F:
-            return None
+            return False
         self._last = last
-        return records
+        return True
 
     def _irregular_leaf(self, leaf: Page) -> list[bytes]:
         """Return the index records of any leaf page, reporting what cannot be used."""
@@ -238,7 +377,9 @@ class RevisionIndex:
             (main, sub), tombstone = parsed
             revision = raw[:REVISION_KEY_SIZE]
             if revision <= self._last:
-                self._report(leaf.page_id, entry.key_start, f"revision {main}_{sub} is not above the one before it")
+                self._report(
+                    leaf.page_id, entry.key_start, f"revision {main}_{sub} is not above the one before it"
+                )
             self._last = revision
             if entry.value_end == entry.value_start:
                 # What `etcdutl snapshot restore --bump-revision` writes: it moves the revision, and is no key.
@@ -283,12 +424,12 @@ class RevisionIndex:
         self.build()
         for block in self._kept(key):
             for record in block:
-                parsed = parse_revision_key(record[-_TAIL:-8])
+                parsed = parse_revision_key(record[_REVISION])
                 assert parsed is not None
                 if self._is_tombstone(record):
                     yield KeptRevision(parsed[0], None)
                     continue
-                for stored in self._decode([record]):
+                for stored in self._decode([[record]]):
                     yield KeptRevision(parsed[0], stored)
 
     def _kept(self, key: bytes) -> Iterator[list[bytes]]:
@@ -296,75 +437,48 @@ class RevisionIndex:
         return self._records.blocks(lower, successor(lower))
 
     def _is_tombstone(self, record: bytes) -> bool:
-        at = int.from_bytes(record[-8:], "big")
+        at = int.from_bytes(record[_PLACE], "big")
         key_size: int = LEAF_ELEMENT.unpack_from(self._image, at)[2]
         return key_size == TOMBSTONE_KEY_SIZE
 
-    def _decode(self, records: Iterable[bytes]) -> Iterator[StoredValue]:
-        """Read the key-value record behind each index record, tombstones left out.
-
-        The loop reads the field order that etcd writes; everything else goes to :func:`parse_key_value`.
-        """
+    def _decode(self, batches: Iterable[Iterable[bytes]]) -> Iterator[StoredValue]:
+        """Read the key-value record behind each index record, tombstones left out."""
         image = self._image
         unpack_element = LEAF_ELEMENT.unpack_from
         from_bytes = int.from_bytes
-        for record in records:
-            at = from_bytes(record[-8:], "big")
-            _, pos, key_size, value_size = unpack_element(image, at)
-            if key_size == 18:
-                continue
-            start = at + pos + key_size
-            data = image[start : start + value_size]
-            # An IndexError, ours or a real one, means: not the common shape, take the careful road.
-            try:
-                where = data[1] + 2
-                if where > 0x81:
-                    where += (data[2] << 7) - 0x7F
-                key = data[where - len(record) + _KEY_OVERHEAD : where]
-                numbers = []
-                for tag in _COMMON_TAGS:
-                    if data[where] != tag:
-                        raise IndexError
-                    number = data[where + 1]
-                    where += 2
-                    if number > 0x7F:
-                        number &= 0x7F
-                        shift = 7
-                        while (byte := data[where]) > 0x7F and shift < 63:
-                            number |= (byte & 0x7F) << shift
-                            shift += 7
-                            where += 1
-                        number |= byte << shift
-                        where += 1
-                    numbers.append(number)
-                create, mod, version, length = numbers
-                value_end = where + length
-                lease = 0
-                if value_end != value_size:
-                    if data[value_end] != 0x30:
-                        raise IndexError
-            main = from_bytes(record[-_TAIL : 8 - _TAIL], "big")
-            if mod != main:
-                self._report_record(record, start, f"says mod_revision {mod}")
-            yield stored
+        for batch in batches:
+            for record in batch:
+                at = from_bytes(record[_PLACE], "big")
+                _, pos, key_size, value_size = unpack_element(image, at)
+                if key_size == 18:  # a tombstone
+                    continue
+                start = at + pos + key_size
+                end = start + value_size
+                stored = _parse_as_written(image, start, end)
+                if stored is None:
+                    try:
+                        stored = parse_key_value(image[start:end])
+                    except ValueError as error:
+                        self._report_record(record, start, f"is malformed: {error}")
+                        continue
+                if stored.mod_revision != from_bytes(record[_MAIN], "big"):
+                    self._report_record(record, start, f"says mod_revision {stored.mod_revision}")
+                yield stored
 
     def _report_record(self, record: bytes, offset: int, what: str) -> None:
         page_id = offset // self._tree.page_size
-        key = record[: -_TAIL - 2].replace(b"\x00\xff", b"\x00")
-        main = int.from_bytes(record[-_TAIL : 8 - _TAIL], "big")
-        sub = int.from_bytes(record[-16:-8], "big")
+        key = record[_KEY][: -len(_TERMINATOR)].replace(b"\x00\xff", b"\x00")
+        revision = record[_REVISION]
+        main, sub = int.from_bytes(revision[:8], "big"), int.from_bytes(revision[9:], "big")
         self._report(page_id, offset, f"the record of revision {main}_{sub} of key {show_key(key)} {what}")
 
     def estimate(self) -> int:
         """Return about how many keys there are, from a sample of the index."""
         self.build()
         sampled = keys = 0
-        for block in self._records.blocks(b"", None):
-            part = block[:_ESTIMATE_SAMPLE]
-            sampled += len(part)
-            keys += len({record[:-_TAIL] for record in part})
-            if sampled >= _ESTIMATE_SAMPLE:
-                break
+        for block in self._records.sample():
+            sampled += len(block)
+            keys += len({record[_KEY] for record in block})
         return round(len(self._records) * keys / sampled) if sampled else 0
 
     def close(self) -> None:
@@ -372,52 +486,31 @@ class RevisionIndex:
         self._records.close()
 
 
-_ESTIMATE_SAMPLE: Final = 50_000
-
-
-def fold(blocks: Iterable[list[bytes]], *, at_revision: int | None) -> Iterator[bytes]:
+def fold(blocks: Iterable[list[bytes]], *, at_revision: int | None) -> Iterator[Iterable[bytes]]:
     """Reduce sorted index records to the last one of each key, not newer than a main revision.
 
-    Tombstones win like any other revision and are dropped by the reader, which sees them in the file.
+    Tombstones win like any other revision and are dropped by the reader, which sees them in the file. A dict
+    keeps the last of equal keys and the order of the first, which folds a block without a loop of our own.
     """
     limit = None if at_revision is None else at_revision.to_bytes(8, "big")
-    held: bytes | None = None
-    held_key = b""
+    held: tuple[bytes, bytes] | None = None
     for block in blocks:
-        for record in block:
-            key = record[:-25]
-            if key != held_key:
-                if held is not None:
-                    yield held
-                held = None
-                held_key = key
-            if limit is None or record[-25:-17] <= limit:
-                held = record
+        if limit is None:
+            newest = {record[_KEY]: record for record in block}
+        else:
+            newest = {record[_KEY]: record for record in block if record[_MAIN] <= limit}
+        if not newest:
+            continue
+        # The last key of a block may go on in the next one.
+        if held is not None and held[0] not in newest:
+            yield (held[1],)
+        held = newest.popitem()
+        yield newest.values()
     if held is not None:
-        yield held
+        yield (held[1],)
 
 
 def successor(prefix: bytes) -> bytes | None:
     """Return the smallest byte string above everything that starts with ``prefix``; None where there is none."""
     stripped = prefix.rstrip(b"\xff")
     return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None
-
-
-def _record_key(data: bytes) -> bytes:
-    """Return the key of a record of any shape; a record that does not parse may still begin with its key.
-
-    Raises:
-        ValueError: No key can be read.
-    """
-    try:
-        key = parse_key_value(data).key
-    except ValueError:
-        if data[:1] != b"\x0a":
-            raise
-        length, at = _varint(data, 1)
-        if at + length > len(data):
-            raise
-        key = data[at : at + length]
-    if not key:
-        raise ValueError("it has no key")
-    return key

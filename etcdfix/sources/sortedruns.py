@@ -1,30 +1,32 @@
 """Sort more records than fit in memory: sorted runs in an unlinked temporary file, merged once.
 
-The records of a small source stay in one list. Beyond a limit each full list is sorted and written to a
-temporary file as one run; the runs are then merged, a block of each at a time, into a second file. What stays
-in memory is the first record of every block, so any range can be found again without reading the rest.
+Records collect in a list. When it is full it is sorted and written to a temporary file as one run, in blocks; at
+the end the runs are merged, a block of each at a time, into a second file. If the list never fills, the one run
+stays in memory, in the same blocks. What is always in memory is the first record of every block, so any range
+can be found again without reading the rest.
 """
 
 from __future__ import annotations
 
+import io
 import tempfile
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
-from typing import IO, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import IO, Final, NamedTuple
 
 import msgspec
 
 from etcdfix.errors import SourceError
 
-MAX_RECORDS = 150_000
-MAX_BYTES = 20 << 20
+MAX_RECORDS: Final = 250_000
+MAX_BYTES: Final = 28 << 20
 """Limits of the list in memory. A ``bytes`` object costs 33 bytes and a pointer on top of its contents, so
-both together mean about 35 MB."""
+both together mean about 40 MB."""
 
-_RUN_BLOCK_BYTES = 32 << 10
-_MERGED_BLOCK_BYTES = 128 << 10
-_MERGED_BATCH = 1000
+_BLOCK_BYTES: Final = 64 << 10
 
+# A list of byte strings, read back as new objects side by side in memory: a scan in key order then touches them
+# in the order in which they lie, which is measurably faster than the sorted list itself.
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[bytes]).decode
 
@@ -38,7 +40,7 @@ class _Block(NamedTuple):
 class SortedRecords:
     """Byte strings in order, in flat memory; duplicates are kept.
 
-    Fill it with :meth:`extend`, call :meth:`finish` once, then read ranges with :meth:`blocks` any number of times.
+    Fill it with :meth:`extend`, call :meth:`finish` once, then read with :meth:`blocks` any number of times.
     """
 
     def __init__(self, *, max_records: int = MAX_RECORDS, max_bytes: int = MAX_BYTES) -> None:
@@ -47,9 +49,10 @@ class SortedRecords:
         self._records: list[bytes] = []
         self._bytes = 0
         self._count = 0
-        self._file: IO[bytes] | None = None
         self._runs: list[list[_Block]] = []
-        self._index: list[_Block] = []
+        self._run_file: IO[bytes] | None = None
+        self._file: IO[bytes] = io.BytesIO()
+        self._blocks: list[_Block] = []
 
     def __len__(self) -> int:
         return self._count
@@ -66,93 +69,87 @@ class SortedRecords:
         if len(self._records) >= self._max_records or self._bytes >= self._max_bytes:
             self._spill()
 
+    def _spill(self) -> None:
+        self._records.sort()
+        try:
+            self._run_file = self._run_file or _temporary_file()
+            self._runs.append(_write(self._run_file, self._records))
+        except OSError as error:
+            raise _unwritable(error) from error
+        self._records = []
+        self._bytes = 0
+
     def finish(self) -> None:
         """Sort what was added; after this nothing more can be.
 
         Raises:
             SourceError: The temporary file cannot be written.
         """
-        if not self._runs:
+        if self._run_file is None:
             self._records.sort()
+            self._blocks = _write(self._file, self._records)
+            self._records = []
             return
         self._spill()
-        runs, self._runs = self._runs, []
-        source = self._file
-        assert source is not None
-        self._file = _temporary_file()
         try:
-            pending: list[bytes] = []
-            for batch in _merge(source, runs):
-                pending += batch
-                if len(pending) >= _MERGED_BATCH:
-                    self._index += _write_blocks(self._file, pending, _MERGED_BLOCK_BYTES)
-                    pending = []
-            self._index += _write_blocks(self._file, pending, _MERGED_BLOCK_BYTES)
+            self._file = _temporary_file()
+            for batch in _merge(self._run_file, self._runs):
+                self._blocks += _write(self._file, batch)
             self._file.flush()
         except OSError as error:
-            raise _no_space(error) from error
+            raise _unwritable(error) from error
         finally:
-            source.close()
-
-    def _spill(self) -> None:
-        if not self._records:
-            return
-        self._records.sort()
-        if self._file is None:
-            self._file = _temporary_file()
-        try:
-            self._runs.append(_write_blocks(self._file, self._records, _RUN_BLOCK_BYTES))
-        except OSError as error:
-            raise _no_space(error) from error
-        self._records = []
-        self._bytes = 0
+            self._run_file.close()
+            self._runs = []
 
     def blocks(self, lower: bytes, upper: bytes | None) -> Iterator[list[bytes]]:
         """Yield the records from ``lower`` on and below ``upper`` (None: to the end), in order, in lists."""
-        if self._file is None:
-            stop = len(self._records) if upper is None else bisect_left(self._records, upper)
-            yield self._records[bisect_left(self._records, lower) : stop]
-            return
-        firsts = self._index
-        # The block before the first one that starts at or above the bound may still end inside the range.
-        at = max(bisect_left(firsts, lower, key=lambda block: block.first) - 1, 0)
-        for block in firsts[at:]:
-            if upper is not None and block.first >= upper:
-                return
-            records = _read_block(self._file, block)
+        # The last block that starts below the bound may end inside the range.
+        begin = max(bisect_left(self._blocks, lower, key=_first) - 1, 0)
+        end = len(self._blocks) if upper is None else bisect_left(self._blocks, upper, key=_first)
+        for block in self._blocks[begin:end]:
+            records = self._read(block)
             start = bisect_left(records, lower)
             stop = len(records) if upper is None else bisect_left(records, upper)
             if start < stop:
                 yield records[start:stop]
 
+    def sample(self) -> Iterator[list[bytes]]:
+        """Yield up to about sixty blocks of neighbouring records from all over the range."""
+        for block in self._blocks[:: len(self._blocks) // 60 + 1]:
+            yield self._read(block)
+
+    def _read(self, block: _Block) -> list[bytes]:
+        return _read(self._file, block)
+
     def close(self) -> None:
         """Let go of memory and of the temporary file, which has no name and vanishes with it."""
         self._records = []
-        self._index = []
-        self._runs = []
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        self._blocks = []
+        self._file.close()
+        if self._run_file is not None:
+            self._run_file.close()
 
 
 def _temporary_file() -> IO[bytes]:
-    try:
-        return tempfile.TemporaryFile(prefix="etcdfix-")  # noqa: SIM115 - lives as long as its owner
-    except OSError as error:
-        raise _no_space(error) from error
+    return tempfile.TemporaryFile(prefix="etcdfix-")
 
 
-def _no_space(error: OSError) -> SourceError:
+def _first(block: _Block) -> bytes:
+    return block.first
+
+
+def _unwritable(error: OSError) -> SourceError:
     return SourceError(
-        f"temporary file for sorting in {tempfile.gettempdir()}: {error.strerror or error}",
+        f"temporary file for sorting keys, in {tempfile.gettempdir()}: {error.strerror or error}",
         hint="point TMPDIR at a directory with more room",
     )
 
 
-def _write_blocks(file: IO[bytes], records: list[bytes], size: int) -> list[_Block]:
-    """Write a sorted list in blocks of about ``size`` bytes each."""
+def _write(file: IO[bytes], records: list[bytes]) -> list[_Block]:
+    """Write a sorted list in blocks of about the same number of bytes."""
     blocks: list[_Block] = []
-    step = max(1, len(records) * size // max(1, sum(map(len, records))))
+    step = max(1, len(records) * _BLOCK_BYTES // max(1, sum(map(len, records))))
     for start in range(0, len(records), step):
         part = records[start : start + step]
         raw = _encode(part)
@@ -161,22 +158,19 @@ def _write_blocks(file: IO[bytes], records: list[bytes], size: int) -> list[_Blo
     return blocks
 
 
-def _read_block(file: IO[bytes], block: _Block) -> list[bytes]:
+def _read(file: IO[bytes], block: _Block) -> list[bytes]:
     file.seek(block.offset)
     return _decode(file.read(block.size))
 
 
-def _merge(file: IO[bytes], runs: list[list[_Block]]) -> Iterator[list[bytes]]:
+def _merge(file: IO[bytes], runs: Iterable[list[_Block]]) -> Iterator[list[bytes]]:
     """Merge sorted runs, yielding sorted lists.
 
     Everything up to the smallest of the runs' last loaded records is complete in memory, so it can be cut off
-    each run and sorted together: list.sort finds the runs again and merges them in C, about twice as fast as
-    ``heapq.merge`` hands records through one by one.
+    each run and sorted together: list.sort finds the runs again and merges them in C, half as long as
+    ``heapq.merge`` takes to hand the records through one by one.
     """
-    active: list[tuple[Iterator[_Block], list[bytes]]] = []
-    for run in runs:
-        blocks = iter(run)
-        active.append((blocks, _read_block(file, next(blocks))))
+    active = [(iter(run[1:]), _read(file, run[0])) for run in runs if run]
     while active:
         bound = min(records[-1] for _, records in active)
         batch: list[bytes] = []
@@ -184,13 +178,13 @@ def _merge(file: IO[bytes], runs: list[list[_Block]]) -> Iterator[list[bytes]]:
         for blocks, records in active:
             cut = bisect_right(records, bound)
             batch += records[:cut]
-            records = records[cut:]
-            if not records:
+            rest = records[cut:]
+            if not rest:
                 following = next(blocks, None)
                 if following is None:
                     continue
-                records = _read_block(file, following)
-            remaining.append((blocks, records))
+                rest = _read(file, following)
+            remaining.append((blocks, rest))
         active = remaining
         batch.sort()
         yield batch

@@ -42,6 +42,7 @@ class Cause(StrEnum):
     KIND_NOT_REGISTERED = "kind-not-registered"
     VERSION_REMOVED = "version-removed"
     WRONG_KIND_FOR_KEY = "wrong-kind-for-key"
+    CONVERSION_FAILED = "conversion-failed"
     ALLOCATOR_DAMAGED = "allocator-damaged"
     OWNER_UNKNOWN = "owner-unknown"
     IDENTITY_MISMATCH = "identity-mismatch"
@@ -284,6 +285,14 @@ _CATALOGUE = (
         "another kind than the key says",
         "The value is a whole object, but of a kind that does not belong under this key.",
         "The kind in the value does not convert to the kind that the path promises.",
+    ),
+    CauseInfo(
+        Cause.CONVERSION_FAILED,
+        _DECODE,
+        "does not convert to the current version",
+        "The object is whole, but a field of an old version does not translate into the form that the API "
+        "server works with.",
+        "The rules by which the API server converts this kind were applied to it.",
     ),
     CauseInfo(
         Cause.ALLOCATOR_DAMAGED,

@@ -229,6 +229,8 @@ def _decode_cause(seen: Observation, failure: DecodeFailure) -> tuple[Cause, Con
                 certain,
                 f"is a {value_kind}, which does not belong under this key",
             )
+        case DecodeFailureKind.CONVERSION:
+            return Cause.CONVERSION_FAILED, certain, f"decodes, but does not convert{path}"
         case DecodeFailureKind.UNKNOWN_ENCODING:
             return Cause.UNKNOWN_ENCODING, certain, "no serializer of the API server recognises the bytes"
         case _:

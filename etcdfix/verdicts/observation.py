@@ -64,6 +64,7 @@ class DecodeFailureKind(StrEnum):
     VERSION_REMOVED = "version-removed"
     KIND_MISSING = "missing"
     WRONG_KIND = "wrong-kind"
+    CONVERSION = "conversion"
 
 
 class DecodeFailure(msgspec.Struct, frozen=True):

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from etcdfix.errors import CBORMalformed, DecodeError, JSONMalformed, KindUnknown, ProtobufMalformed
+from etcdfix.errors import (
+    CBORMalformed,
+    ConversionFailed,
+    DecodeError,
+    JSONMalformed,
+    KindUnknown,
+    ProtobufMalformed,
+)
 from etcdfix.model import DecodedObject
 from etcdfix.verdicts.observation import DecodeFailure, DecodeFailureKind, PlaintextShape
 
@@ -28,6 +35,7 @@ def describe_failure(problem: DecodeError) -> DecodeFailure:
         (ProtobufMalformed, DecodeFailureKind.PROTOBUF),
         (JSONMalformed, DecodeFailureKind.JSON),
         (CBORMalformed, DecodeFailureKind.CBOR),
+        (ConversionFailed, DecodeFailureKind.CONVERSION),
     ):
         if isinstance(problem, error_type):
             kind = candidate

@@ -27,6 +27,11 @@ _SCALARS = {
     "uint32": _FieldProto.TYPE_UINT32,
     "uint64": _FieldProto.TYPE_UINT64,
 }
+_ENUM_NAME = "ZeroOrOne"
+
+
+ZERO_OR_ONE = "zero_or_one"
+"""Type of a varint that is 0 or 1; with any other value the field counts as unknown to the message."""
 
 
 class WireField(NamedTuple):
@@ -36,8 +41,8 @@ class WireField(NamedTuple):
         number: Field number.
         name: Field name, which becomes the attribute's name.
         label: ``optional``, ``repeated`` or ``map``.
-        type: A scalar type of protobuf (``string``, ``int64`` …) or a message's name; of a map, the type of
-            its values.
+        type: A scalar type of protobuf (``string``, ``int64`` …), :data:`ZERO_OR_ONE`, or a message's name; of
+            a map, the type of its values.
         key_type: Scalar type of a map's keys, else "".
     """
 
@@ -46,6 +51,9 @@ class WireField(NamedTuple):
     label: str
     type: str
     key_type: str = ""
+
+
+_LEAVES = frozenset({*_SCALARS, ZERO_OR_ONE})
 
 
 class MessageClasses:
@@ -96,6 +104,7 @@ class MessageClasses:
         features.field_presence = _Features.EXPLICIT
         features.repeated_field_encoding = _Features.EXPANDED
         features.utf8_validation = _Features.VERIFY
+        features.enum_type = _Features.CLOSED
         new: dict[str, Sequence[WireField]] = {}
         imports = set()
         waiting = [name]
@@ -107,7 +116,7 @@ class MessageClasses:
                 imports.add(self._file_of[current])
                 continue
             fields = new[current] = self._fields_of(current)
-            waiting += [field.type for field in fields if field.type not in _SCALARS]
+            waiting += [field.type for field in fields if field.type not in _LEAVES]
         for message, fields in new.items():
             self._describe(file.message_type.add(), message, fields)
         file.dependency.extend(sorted(imports))
@@ -116,6 +125,10 @@ class MessageClasses:
 
     def _describe(self, target: _Descriptor, message: str, fields: Sequence[WireField]) -> None:
         target.name = _flat(message)
+        if any(field.type == ZERO_OR_ONE for field in fields):
+            enum = target.enum_type.add(name=_ENUM_NAME)
+            enum.value.add(name="ZERO", number=0)
+            enum.value.add(name="ONE", number=1)
         for field in fields:
             proto = target.field.add(name=field.name, number=field.number, label=_FieldProto.LABEL_OPTIONAL)
             if field.label != "optional":
@@ -123,12 +136,19 @@ class MessageClasses:
             if field.label == "map":
                 entry = target.nested_type.add(name=_entry_name(field.name))
                 entry.options.map_entry = True
-                self._set_type(entry.field.add(name="key", number=1, label=proto.LABEL_OPTIONAL), field.key_type)
-                self._set_type(entry.field.add(name="value", number=2, label=proto.LABEL_OPTIONAL), field.type)
+                self._set_type(
+                    entry.field.add(name="key", number=1, label=proto.LABEL_OPTIONAL), field.key_type
+                )
+                self._set_type(
+                    entry.field.add(name="value", number=2, label=proto.LABEL_OPTIONAL), field.type
+                )
                 proto.type = _FieldProto.TYPE_MESSAGE
                 proto.type_name = f".{self._qualified(message)}.{entry.name}"
             else:
                 self._set_type(proto, field.type)
+                if field.type == ZERO_OR_ONE:
+                    proto.type = _FieldProto.TYPE_ENUM
+                    proto.type_name = f".{self._qualified(message)}.{_ENUM_NAME}"
 
     def _set_type(self, proto: _FieldProto, type_: str) -> None:
         scalar = _SCALARS.get(type_)

@@ -142,7 +142,9 @@ def parse_meta(image: Image, *, offset: int, page_id: int) -> Meta:
     raw = image[at : at + META.size]
 
     def corrupt(what: str) -> PageCorrupt:
-        return PageCorrupt(f"meta page {page_id} at byte {offset}: {what}", page_id=page_id, file_offset=offset)
+        return PageCorrupt(
+            f"meta page {page_id} at byte {offset}: {what}", page_id=page_id, file_offset=offset
+        )
 
     if len(raw) < META.size:
         raise corrupt(f"{len(raw)} of {META.size} bytes are there")
@@ -157,7 +159,9 @@ def parse_meta(image: Image, *, offset: int, page_id: int) -> Meta:
     if version != VERSION:
         raise corrupt(f"format version {version}, expected {VERSION}")
     if not MIN_PAGE_SIZE <= page_size <= MAX_PAGE_SIZE or page_size & (page_size - 1):
-        raise corrupt(f"page size {page_size}, expected a power of two from {MIN_PAGE_SIZE} to {MAX_PAGE_SIZE}")
+        raise corrupt(
+            f"page size {page_size}, expected a power of two from {MIN_PAGE_SIZE} to {MAX_PAGE_SIZE}"
+        )
     if not root < high_water:
         raise corrupt(f"root page {root} is not below the high-water mark {high_water}")
     return Meta(page_id, page_size, root, freelist, high_water, txid)

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeAlias
 
+import msgspec
+
 from etcdfix.errors import PageCorrupt, SnapshotTruncated
 from etcdfix.sources.bbolt.page import (
     BRANCH_ELEMENT,
@@ -34,7 +36,7 @@ MAX_DEPTH = 64
 """bbolt keeps at least two keys per branch page, so 2**64 leaves would be needed to get this deep."""
 
 
-class Page(NamedTuple):
+class Page(msgspec.Struct, frozen=True, gc=False):
     """A branch or leaf page whose header was checked.
 
     Attributes:
@@ -108,7 +110,7 @@ class Tree:
             SnapshotTruncated: The file ends before the page begins.
         """
         offset = page_id * self.page_size
-        if page_id < 2 or page_id >= self.meta.high_water:  # noqa: PLR2004 - pages 0 and 1 are metas
+        if page_id < 2 or page_id >= self.meta.high_water:
             raise PageCorrupt(
                 f"page {page_id}: referenced, but the pages of this database are 2 to {self.meta.high_water - 1}",
                 page_id=page_id,
@@ -148,6 +150,11 @@ class Tree:
         return self._page(header, page_id=page_id, offset=offset, end=end)
 
     def _page(self, header: PageHeader, *, page_id: int, offset: int, end: int) -> Page:
+        is_leaf = header.flags == LEAF_PAGE
+        if not is_leaf and not header.count:
+            raise PageCorrupt(
+                f"page {page_id}: a branch page without elements", page_id=page_id, file_offset=offset + 10
+            )
         table_end = offset + HEADER_SIZE + header.count * ELEMENT_SIZE
         if table_end > end:
             raise PageCorrupt(
@@ -155,7 +162,7 @@ class Tree:
                 page_id=page_id,
                 file_offset=offset + 10,
             )
-        return Page(page_id, offset, end, header.count, header.flags == LEAF_PAGE, header.overflow)
+        return Page(page_id, offset, end, header.count, is_leaf, header.overflow)
 
     def child(self, branch: Page, index: int) -> tuple[int, int, int]:
         """Return an element of a branch page: child page id, and where its key starts and ends in the file."""
@@ -163,9 +170,8 @@ class Tree:
         pos, key_size, child_id = BRANCH_ELEMENT.unpack_from(self.image, at)
         return child_id, at + pos, at + pos + key_size
 
-    def branch_key_fits(self, branch: Page, index: int) -> PageCorrupt | None:
+    def misplaced_key(self, branch: Page, index: int, start: int, end: int) -> PageCorrupt | None:
         """Return what is wrong with the place of a branch element's key, if anything."""
-        _, start, end = self.child(branch, index)
         table_end = branch.offset + HEADER_SIZE + branch.count * ELEMENT_SIZE
         if start >= table_end and end <= branch.end:
             return None
@@ -184,16 +190,47 @@ class Tree:
         if bucket.inline is not None:
             yield bucket.inline
             return
+        image, page_size = self.image, self.page_size
+        whole_pages = min(self.meta.high_water, self.size // page_size)
         # One byte per page of the file: a set of ids would be twenty times larger for a big database.
         seen = bytearray(self._page_limit)
-        stack: list[tuple[Page, Iterator[int]]] = []
-        page_id: int | None = bucket.root
-        while True:
-            if page_id is not None:
+        root = self._visit(bucket.root, seen)
+        if root is None or root.is_leaf:
+            if root is not None:
+                yield root
+            return
+        stack = [self._children(root, backwards=backwards)]
+        while stack:
+            for page_id in stack[-1]:
+                # Most children are ordinary leaf pages. They are checked here, once and without calls: a scan
+                # visits one for every two or three keys. Whatever is unusual takes the careful way.
+                if 2 <= page_id < whole_pages:
+                    offset = page_id * page_size
+                    stored_id, flags, count, overflow = PAGE_HEADER.unpack_from(image, offset)
+                    stop = page_id + overflow + 1
+                    end = stop * page_size
+                    if (
+                        stored_id == page_id
+                        and flags == LEAF_PAGE
+                        and stop <= whole_pages
+                        and offset + HEADER_SIZE + count * ELEMENT_SIZE <= end
+                        and seen.find(1, page_id, stop) < 0
+                    ):
+                        if overflow:
+                            seen[page_id:stop] = b"\x01" * (overflow + 1)
+                        else:
+                            seen[page_id] = 1
+                        yield Page(page_id, offset, end, count, True, overflow)
+                        continue
                 page = self._visit(page_id, seen)
-                if page is not None and page.is_leaf:
+                if page is None:
+                    continue
+                if page.is_leaf:
                     yield page
-                elif page is not None and len(stack) >= MAX_DEPTH:
+                elif len(stack) < MAX_DEPTH:
+                    stack.append(self._children(page, backwards=backwards))
+                    break
+                else:
                     self._on_damage(
                         PageCorrupt(
                             f"page {page_id}: a branch page {MAX_DEPTH} levels below the root of its bucket",
@@ -201,33 +238,24 @@ class Tree:
                             file_offset=page.offset,
                         )
                     )
-                elif page is not None:
-                    order = range(page.count - 1, -1, -1) if backwards else range(page.count)
-                    stack.append((page, iter(order)))
-            page_id = None
-            if not stack:
-                return
-            branch, indexes = stack[-1]
-            for index in indexes:
-                misplaced = self.branch_key_fits(branch, index)
-                if misplaced is not None:
-                    self._on_damage(misplaced)
-                page_id = self.child(branch, index)[0]
-                break
             else:
                 stack.pop()
+
+    def _children(self, branch: Page, *, backwards: bool) -> Iterator[int]:
+        """Yield the child page ids of a branch page; a misplaced key is reported, its child is used."""
+        indexes = range(branch.count)
+        for index in reversed(indexes) if backwards else indexes:
+            child_id, start, end = self.child(branch, index)
+            misplaced = self.misplaced_key(branch, index, start, end)
+            if misplaced is not None:
+                self._on_damage(misplaced)
+            yield child_id
 
     def _visit(self, page_id: int, seen: bytearray) -> Page | None:
         """Check a page and mark it as seen; None, and a report, if it cannot be used."""
         try:
             page = self.page(page_id)
             self.mark(page, seen)
-            if not page.is_leaf and not page.count:
-                raise PageCorrupt(
-                    f"page {page_id}: a branch page without elements",
-                    page_id=page_id,
-                    file_offset=page.offset + 10,
-                )
         except (PageCorrupt, SnapshotTruncated) as damage:
             self._on_damage(damage)
             return None
@@ -321,21 +349,15 @@ class Tree:
 
     def _child_for(self, branch: Page, key: bytes) -> int:
         """Return the last child whose first key is not greater than ``key``; the first child otherwise."""
-        chosen = None
+        chosen = self.child(branch, 0)[0]
         for index in range(branch.count):
-            misplaced = self.branch_key_fits(branch, index)
+            child_id, start, end = self.child(branch, index)
+            misplaced = self.misplaced_key(branch, index, start, end)
             if misplaced is not None:
                 raise misplaced
-            child_id, start, end = self.child(branch, index)
-            if chosen is not None and self.image[start:end] > key:
+            if self.image[start:end] > key:
                 break
             chosen = child_id
-        if chosen is None:
-            raise PageCorrupt(
-                f"page {branch.page_id}: a branch page without elements",
-                page_id=branch.page_id,
-                file_offset=branch.offset + 10,
-            )
         return chosen
 
     def bucket(self, name: bytes, *, parent: Bucket | None = None) -> Bucket | None:
@@ -379,7 +401,9 @@ class Tree:
             return Bucket(name, root, None)
         offset = entry.value_start + BUCKET_VALUE.size
         if entry.value_end - offset < HEADER_SIZE:
-            raise corrupt(f"its inline page has {entry.value_end - offset} bytes, expected at least 16", offset)
+            raise corrupt(
+                f"its inline page has {entry.value_end - offset} bytes, expected at least 16", offset
+            )
         header = PageHeader(*PAGE_HEADER.unpack_from(self.image, offset))
         if header.flags != LEAF_PAGE:
             raise corrupt(f"its inline page has flags {header.flags:#06x}, expected a leaf (2)", offset + 8)

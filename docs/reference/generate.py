@@ -1,0 +1,59 @@
+"""Make the reference pages from the code: called by cog inside each page, so that lint can tell a stale one."""
+
+from __future__ import annotations
+
+import inspect
+
+import click
+
+from etcdfix import errors
+from etcdfix.cli.exit_codes import MEANINGS
+from etcdfix.cli.root import COMMANDS, cli
+from etcdfix.verdicts.causes import CATALOGUE
+
+
+def commands() -> str:
+    """Return the help page of every command."""
+    pages = [("etcdfix", cli)]
+    context = click.Context(cli, info_name="etcdfix")
+    for name in COMMANDS:
+        command = cli.get_command(context, name)
+        assert command is not None
+        pages.append((f"etcdfix {name}", command))
+    parts = []
+    for title, command in pages:
+        parent = None if command is cli else context
+        settings = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "terminal_width": 100}
+        with click.Context(command, info_name=title.rsplit(" ", 1)[-1], parent=parent, **settings) as page:
+            parts.append(f"## `{title}`\n\n```\n{command.get_help(page)}\n```\n")
+    return "\n".join(parts)
+
+
+def causes() -> str:
+    """Return the catalogue of causes."""
+    parts = []
+    for info in CATALOGUE.values():
+        outcomes = ", ".join(f"`{outcome.value}`" for outcome in info.outcomes)
+        curable = " Curable by configuration alone." if info.curable_by_configuration else ""
+        parts.append(
+            f"## `{info.cause.value}`\n\n*{info.title}* · {outcomes}\n\n{info.meaning}{curable}\n\n"
+            f"**How it is proven:** {info.proof}\n"
+        )
+    return "\n".join(parts)
+
+
+def error_table() -> str:
+    """Return every error with its exit code."""
+    rows = ["| error | code | exit code | raised when |", "|---|---|---|---|"]
+    for name, item in inspect.getmembers(errors, inspect.isclass):
+        if issubclass(item, errors.EtcdfixError) and item is not errors.EtcdfixError:
+            first = (inspect.getdoc(item) or "").split("\n\n")[0].replace("\n", " ")
+            rows.append(f"| `{name}` | `{item.code}` | {item.exit_code} | {first.removeprefix('Raised when ')} |")
+    return "\n".join(rows)
+
+
+def exit_codes() -> str:
+    """Return the table of exit codes."""
+    rows = ["| code | meaning |", "|---|---|"]
+    rows += [f"| {code.value} | {text} |" for code, text in MEANINGS.items()]
+    return "\n".join(rows)

@@ -1,0 +1,387 @@
+"""What is wrong in an object that the API server accepts all the same.
+
+Three things that decode and yet are damage: text that is not UTF-8 (served as U+FFFD), raw JSON that is none
+(copied into answers unread, which makes them malformed), and an IntOrString that is neither (cannot be
+rendered). They are looked for twice: :class:`QuickCheck` gives a yes or no for an object parsed by the protobuf
+library, :func:`inconsistencies` names each one in an object decoded by the strict walker.
+
+Sources: ``apimachinery/pkg/apis/meta/v1/fields_proto.go`` and ``helpers.go`` (FieldsV1), ``pkg/runtime/extension.go``
+(RawExtension), ``pkg/util/intstr/intstr.go``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from etcdfix.decoding.gojson import check_json
+from etcdfix.decoding.quantity import parse_int64, quantity_error
+from etcdfix.decoding.schema import Field, MessageType, Schema
+from etcdfix.decoding.strict import Node, Step, render_path
+from etcdfix.model import Inconsistency
+from etcdfix.wire.descriptors import ZERO_OR_ONE, MessageClasses, WireField
+
+MAX_INCONSISTENCIES: Final = 20
+"""How many are named for one object; a hostile one could hold a million."""
+
+ROLLBACK_ANNOTATION: Final = "deprecated.deployment.rollback.to"
+
+# How many values of a kind are remembered as good, and up to which size: equal ones are frequent
+# (managedFields of replicas, "100m"). Emptied when full, so that memory does not grow with the cluster.
+_MAX_REMEMBERED: Final = 2048
+_MAX_REMEMBERED_BYTES: Final = 2048
+
+_INT_OR_STRING_TYPES: Final = frozenset({0, 1})
+_APIEXTENSIONS: Final = "k8s.io.apiextensions_apiserver."
+
+Check = Callable[[Any], bool]
+
+
+class _Remembered(set[Any]):
+    def remember(self, item: bytes | str) -> None:
+        if len(item) <= _MAX_REMEMBERED_BYTES:
+            if len(self) >= _MAX_REMEMBERED:
+                self.clear()
+            self.add(item)
+
+
+_good_quantities = _Remembered()
+_json_skimmer = msgspec.json.Decoder(msgspec.Raw)
+
+
+def raw_json_fault(raw: bytes) -> str:
+    """Say why bytes that stand verbatim in JSON answers are no JSON; "" when they are, or are empty."""
+    if not raw:
+        return ""
+    error = check_json(raw)
+    if error is not None:
+        return f"{error.message} (byte {error.offset} of {len(raw)})"
+    return utf8_fault(raw)
+
+
+def utf8_fault(text: bytes) -> str:
+    """Say where text stops being UTF-8; "" when it does not."""
+    try:
+        text.decode()
+    except UnicodeDecodeError as exc:
+        return f"byte {exc.start} of {len(text)} is not UTF-8"
+    return ""
+
+
+def rollback_annotation_error(value: bytes) -> str:
+    """Return the API server's error for a Deployment's rollback annotation, "" when it has none.
+
+    The annotation's contents are withheld. It matters in apps/v1 and apps/v1beta2 only
+    (``pkg/apis/apps/v1/conversion.go``, ``Convert_v1_Deployment_To_apps_Deployment``).
+    """
+    if not value:
+        return ""
+    if re.fullmatch(rb"[+-]?[0-9]+", value) is None:
+        cause = "invalid syntax"
+    elif parse_int64(value) is None:
+        cause = "value out of range"
+    else:
+        return ""
+    withheld = f"<{len(value)} bytes withheld>"
+    return (
+        f"failed to parse annotation[{ROLLBACK_ANNOTATION}]={withheld} as int64: "
+        f"strconv.ParseInt: parsing {withheld}: {cause}"
+    )
+
+
+def inconsistencies(schema: Schema, message: str, node: Node) -> list[Inconsistency]:
+    """Name what is wrong in a decoded message, at most :data:`MAX_INCONSISTENCIES`, in field order."""
+    found: list[Inconsistency] = []
+    for place in _messages(schema, message, node):
+        fault = _own_fault(place)
+        if fault is not None:
+            found.append(fault)
+        for step, text, what in _texts(place):
+            fault_text = "" if text.isascii() else utf8_fault(text)
+            if fault_text:
+                found.append(Inconsistency("invalid-utf8", place.path(step), what + fault_text))
+        if len(found) >= MAX_INCONSISTENCIES:
+            break
+    return found[:MAX_INCONSISTENCIES]
+
+
+def broken_json(schema: Schema, message: str, node: Node) -> tuple[str, str]:
+    """Return the first syntax error of a CRD's JSON (defaults, examples, enums) and its path, "" for none.
+
+    These are parsed when a CustomResourceDefinition is converted, so the server refuses the object
+    (``apiextensions-apiserver/pkg/apis/apiextensions/v1/conversion.go``, ``Convert_v1_JSON_To_apiextensions_JSON``).
+    """
+    for place in _messages(schema, message, node):
+        if place.type.full_name.startswith(_APIEXTENSIONS) and place.type.special == "raw-json":
+            raw = place.node.get(1, b"")
+            error = check_json(raw) if raw else None
+            if error is not None:
+                return error.message, place.path()
+    return "", ""
+
+
+class _Place(NamedTuple):
+    """A message somewhere in an object."""
+
+    type: MessageType
+    node: Node
+    step: Step | None
+    parent: _Place | None
+
+    def path(self, last: Step | None = None) -> str:
+        steps = [] if last is None else [last]
+        place: _Place | None = self
+        while place is not None:
+            if place.step is not None:
+                steps.append(place.step)
+            place = place.parent
+        return render_path(reversed(steps))
+
+
+def _messages(schema: Schema, message: str, node: Node) -> Iterator[_Place]:
+    """Yield a message and all messages in it, in field order; a stack of our own: nesting has no limit."""
+    waiting = [_Place(schema.message(message), node, None, None)]
+    while waiting:
+        place = waiting.pop()
+        yield place
+        inner = []
+        for field in place.type.fields:
+            type_ = field.value_type or field.type
+            value = place.node.get(field.number)
+            if value is None or type_ not in schema:
+                continue
+            items = _items(field, value)
+            inner += [_Place(schema.message(type_), item, (field, index), place) for index, item in items]
+        waiting.extend(reversed(inner))
+
+
+def _items(field: Field, value: Any) -> Iterable[tuple[int, Any]]:
+    if field.label == "repeated":
+        return enumerate(value)
+    if field.label == "map":
+        return enumerate(value.values())
+    return ((-1, value),)
+
+
+def _texts(place: _Place) -> Iterator[tuple[Step, bytes, str]]:
+    """Yield the strings that stand directly in a message, map keys included, each with what it is."""
+    for field in place.type.fields:
+        value = place.node.get(field.number)
+        if value is None:
+            continue
+        if field.label == "map":
+            for index, key in enumerate(value):
+                yield (field, index), key, "key: "
+        if (field.value_type or field.type) == "string":
+            for index, text in _items(field, value):
+                yield (field, index), text, ""
+
+
+def _own_fault(place: _Place) -> Inconsistency | None:
+    if place.type.special == "int-or-string":
+        kind = place.node.get(1, 0)
+        if kind not in _INT_OR_STRING_TYPES:
+            return Inconsistency("int-or-string-invalid", place.path(), f"type {kind}", breaks_responses=True)
+    elif place.type.special == "raw-json":
+        fault = raw_json_fault(place.node.get(1, b""))
+        if fault:
+            return Inconsistency("raw-json-invalid", place.path(), fault, breaks_responses=True)
+    return None
+
+
+def wire_fields(schema: Schema, message: str) -> list[WireField]:
+    """Describe a message for :class:`~etcdfix.wire.descriptors.MessageClasses`.
+
+    The type of an IntOrString is narrowed to what can be rendered, so that the protobuf library sets any
+    other value aside as unknown.
+    """
+    type_ = schema.message(message)
+    fields = []
+    for field in type_.fields:
+        wire_type = field.value_type or field.type
+        if type_.special == "int-or-string" and field.name == "type":
+            wire_type = ZERO_OR_ONE
+        fields.append(WireField(field.number, field.name, field.label, wire_type, field.key_type))
+    return fields
+
+
+class QuickChecks:
+    """Makes the :class:`QuickCheck` of each kind; shares between kinds what they have in common."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._compiler = _Compiler(schema)
+        self._extracts = MessageClasses(self._extract_fields, "extract")
+
+    def make(self, message: str) -> QuickCheck | None:
+        """Make the check of a kind's message; None for one that contains itself.
+
+        The message must have an ObjectMeta in a field called ``metadata``.
+        """
+        try:
+            body = self._compiler.check_body(message)
+        except _Recursive:
+            return None
+        extract = self._extracts[_BODY + message].FromString if body else None
+        return QuickCheck(body, extract)
+
+    def _extract_fields(self, message: str) -> list[WireField]:
+        body = message.startswith(_BODY)
+        message = message.removeprefix(_BODY)
+        if self._schema.message(message).special in _CHECKED:
+            return wire_fields(self._schema, message)
+        return [
+            field
+            for field in wire_fields(self._schema, message)
+            if self._compiler.matters(field.type) and not (body and field.name == _METADATA)
+        ]
+
+
+class QuickCheck:
+    """Tells whether a parsed object is free of bad Quantities and raw JSON.
+
+    It says nothing about UTF-8 and IntOrString, which parsing has proven (:func:`wire_fields`).
+
+    To look into every container of every Pod takes ten times longer than to parse it, and nearly all Pods are
+    copies of a few templates. So the values in question are drawn out of the bytes by parsing them once
+    more, as a message that has no other fields, and only an extract not seen before is looked into.
+    """
+
+    def __init__(self, body: Check | None, extract: Callable[[bytes], Any] | None) -> None:
+        self._body = body
+        self._extract = extract
+        self._good = _Remembered()
+
+    def __call__(self, message: Any, metadata: Any, raw: bytes) -> bool:
+        """Check a message parsed from ``raw``, the bytes it serializes to, and its ``metadata``."""
+        for entry in metadata.managedFields:
+            if not _is_json(entry.fieldsV1.Raw):
+                return False
+        if self._extract is None or self._body is None:
+            return True
+        extract = self._extract(raw)
+        extract.DiscardUnknownFields()
+        values = extract.SerializeToString(deterministic=True)
+        if values in self._good:
+            return True
+        if not self._body(message):
+            return False
+        self._good.remember(values)
+        return True
+
+
+_BODY: Final = "body."
+_METADATA: Final = "metadata"
+_CHECKED: Final = frozenset({"quantity", "raw-json"})
+
+
+class _Recursive(Exception):
+    """A message type contains itself."""
+
+
+class _Compiler:
+    """Makes functions that look where Quantities and raw JSON can be, and nowhere else."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._open: set[str] = set()
+        self._done: dict[str, Check | None] = {}
+
+    def check_body(self, message: str) -> Check | None:
+        """Return the check of everything but a kind's own metadata; None where nothing needs one."""
+        fields = [field for field in self._schema.message(message).fields if field.name != _METADATA]
+        return self._check_fields(fields)
+
+    def matters(self, type_: str) -> bool:
+        """Tell whether a field of this type can hold what is to be checked."""
+        return type_ in self._schema and self._check(type_) is not None
+
+    def _check(self, name: str) -> Check | None:
+        if name in self._done:
+            return self._done[name]
+        if name in self._open:
+            raise _Recursive
+        self._open.add(name)
+        type_ = self._schema.message(name)
+        if type_.special == "quantity":
+            made: Check | None = _quantity_is_good
+        elif type_.special == "raw-json":
+            made = _raw_json_check(type_.fields[0].name)
+        else:
+            made = self._check_fields(type_.fields)
+        self._open.remove(name)
+        self._done[name] = made
+        return made
+
+    def _check_fields(self, fields: Iterable[Field]) -> Check | None:
+        checks = []
+        for field in fields:
+            type_ = field.value_type or field.type
+            inner = self._check(type_) if type_ in self._schema else None
+            if inner is not None:
+                checks.append(_field_check(field, inner))
+        if not checks:
+            return None
+        return checks[0] if len(checks) == 1 else _all_of(tuple(checks))
+
+
+def _field_check(field: Field, inner: Check) -> Check:
+    name = field.name
+    if field.label == "repeated":
+
+        def check_elements(message: Any) -> bool:
+            return all(map(inner, getattr(message, name)))
+
+        return check_elements
+    if field.label == "map":
+
+        def check_values(message: Any) -> bool:
+            return all(map(inner, getattr(message, name).values()))
+
+        return check_values
+
+    def check_message(message: Any) -> bool:
+        return not message.HasField(name) or inner(getattr(message, name))
+
+    return check_message
+
+
+def _all_of(checks: tuple[Check, ...]) -> Check:
+    def check_all(message: Any) -> bool:
+        return all(check(message) for check in checks)
+
+    return check_all
+
+
+def _quantity_is_good(quantity: Any) -> bool:
+    text = quantity.string
+    if text in _good_quantities:
+        return True
+    if not text:
+        # An empty message is zero, an empty string is an error.
+        return not quantity.HasField("string")
+    if quantity_error(text.encode()):
+        return False
+    _good_quantities.remember(text)
+    return True
+
+
+def _raw_json_check(name: str) -> Check:
+    def raw_json_is_good(message: Any) -> bool:
+        return _is_json(getattr(message, name))
+
+    return raw_json_is_good
+
+
+def _is_json(raw: bytes) -> bool:
+    # msgspec accepts less than Go (lone surrogates) and, apart from UTF-8, nothing more.
+    if not raw:
+        return True
+    try:
+        _json_skimmer.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return raw.isascii() or not utf8_fault(raw)

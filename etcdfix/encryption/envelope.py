@@ -1,0 +1,104 @@
+"""The ``k8s:enc:`` prefix of a stored value, parsed without any key.
+
+Format:
+    ``k8s:enc:<provider>:<version>:<key or KMS provider name>:<body>``, ASCII but for the name
+    (kube-apiserver ``encryptionconfig/config.go``; the name is any string of the configuration file).
+    A name may contain colons, so where it ends is known only to the configuration; without one, the
+    first colon ends it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+import msgspec
+
+ENCRYPTED_PREFIX = b"k8s:enc:"
+KNOWN_PROVIDERS = frozenset(
+    {("aescbc", "v1"), ("aesgcm", "v1"), ("secretbox", "v1"), ("kms", "v1"), ("kms", "v2")}
+)
+_HEADER = re.compile(rb"k8s:enc:([a-z0-9]{1,32}):(?:([a-z0-9]{1,32}):)?")
+# A name ends somewhere near: past this, the colon found belongs to the ciphertext.
+_LONGEST_NAME = 1024
+
+
+class Envelope(msgspec.Struct, frozen=True):
+    """What the prefix of a value says about how to open it.
+
+    Attributes:
+        provider: ``aescbc``, ``kms``…, or whatever stands there; "" where nothing readable does.
+        version: ``v1``, ``v2``…; "" where the prefix breaks off before it.
+        name: Key name or KMS provider name; "" where the prefix breaks off. Bytes that are not UTF-8 are
+            surrogate escapes.
+        body_offset: Byte at which the body begins, or the part of the prefix that cannot be read.
+    """
+
+    provider: str
+    version: str
+    name: str
+    body_offset: int
+
+    @property
+    def known(self) -> bool:
+        """Whether some API server writes such an envelope, and its name is whole."""
+        return (self.provider, self.version) in KNOWN_PROVIDERS and bool(self.name)
+
+    @property
+    def transformer(self) -> str:
+        """See :func:`transformer_name`."""
+        return transformer_name(self.provider, self.version, self.name)
+
+
+def parse_envelope(data: bytes, known_names: Collection[str] = ()) -> Envelope | None:
+    """Read the envelope of a stored value.
+
+    Args:
+        data: The stored value.
+        known_names: Configured key and provider names; the longest that fits wins over the first colon.
+
+    Returns:
+        None for a value that is not encrypted. A damaged prefix gives an envelope with empty parts.
+    """
+    if not data.startswith(ENCRYPTED_PREFIX):
+        return None
+    header = _HEADER.match(data)
+    if header is None:
+        return Envelope("", "", "", len(ENCRYPTED_PREFIX))
+    provider = header.group(1).decode()
+    if header.group(2) is None:
+        return Envelope(provider, "", "", header.end())
+    version = header.group(2).decode()
+    start = header.end()
+    fitting = [
+        name for name in (known.encode() for known in known_names) if data.startswith(name + b":", start)
+    ]
+    end = start + len(max(fitting, key=len)) if fitting else data.find(b":", start, start + _LONGEST_NAME + 1)
+    if end <= start:
+        return Envelope(provider, version, "", start)
+    return Envelope(provider, version, data[start:end].decode("utf-8", "surrogateescape"), end + 1)
+
+
+def transformer_name(provider: str, version: str, name: str) -> str:
+    """Return the name by which reports and flags call a transformer.
+
+    ``aescbc/v1/key1``, ``kms/v2/prov``, ``identity``. In the last part ``/``, ``%``, everything invisible
+    and every byte that is not UTF-8 is percent-encoded, so the whole can be split, pasted and printed.
+    Missing parts are left away; ``unknown`` when there is none.
+    """
+    parts = [part for part in (provider, version, percent_encode(name)) if part]
+    return "/".join(parts) or "unknown"
+
+
+def percent_encode(name: str) -> str:
+    """Return a key name with ``/``, ``%`` and what does not print replaced by ``%XX`` per byte."""
+    if name.isprintable() and "/" not in name and "%" not in name:
+        return name
+    return "".join(
+        character if character.isprintable() and character not in "/%" else _percent(character)
+        for character in name
+    )
+
+
+def _percent(character: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in character.encode("utf-8", "surrogateescape"))

@@ -1,0 +1,51 @@
+"""Why one key does not open one value: a value, not an exception."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class FailureReason(StrEnum):
+    """Why bytes did not become plaintext, one word per situation that a verdict tells apart."""
+
+    NO_PROVIDER_MATCHED = "no-provider-matched"
+    """No provider of that type, version or KMS name; or plaintext, and no identity in the list."""
+    NO_KEY_MATCHED = "no-key-matched"
+    """A provider of that type is there, a key of that name is not."""
+    IDENTITY_REFUSED = "identity-refused"
+    """Encrypted, and the resource has no entry in the configuration."""
+    AUTHENTICATION_FAILED = "authentication-failed"
+    """Wrong key bytes, changed data, or (aesgcm, KMS) another etcd key: the cipher cannot tell."""
+    PADDING_INVALID = "padding-invalid"
+    """aescbc decrypted to something that has no PKCS#7 padding."""
+    NOT_BLOCK_MULTIPLE = "not-block-multiple"
+    """An aescbc body that ends inside a block."""
+    TOO_SHORT = "too-short"
+    """Shorter than nonce, tag or initialisation vector require."""
+    KMS_UNREACHABLE = "kms-unreachable"
+    """The plugin was not or could not be asked: nothing is proven."""
+    KMS_REFUSED = "kms-refused"
+    """The plugin answered no."""
+    KMS_ENVELOPE_INVALID = "kms-envelope-invalid"
+    """The API server fails before it asks the plugin."""
+    KMS_KEY_INVALID = "kms-key-invalid"
+    """What the plugin gave is no key."""
+
+
+TOO_SHORT_ERROR = "the stored data was shorter than the required size"
+
+
+class Fault(NamedTuple):
+    """One failed reading.
+
+    Attributes:
+        reason: For a verdict.
+        errors: The API server's messages; several where it tries several ciphers, none where it would
+            have asked a plugin that we did not ask.
+        kms_key_id_sha256: ``sha256:<hex>`` of the KMS key id in the value, "" where there is none.
+    """
+
+    reason: FailureReason
+    errors: tuple[str, ...]
+    kms_key_id_sha256: str = ""

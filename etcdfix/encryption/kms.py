@@ -1,0 +1,319 @@
+"""What a KMS-encrypted value says before anybody asks a plugin: pure parsers, no keys, no network.
+
+Formats:
+    v1 body: ``length(2, big endian) || encrypted DEK || data``
+    (``k8s.io/apiserver/pkg/storage/value/encrypt/envelope/envelope.go``).
+    v2 body: protobuf ``v2.EncryptedObject`` (``…/envelope/kmsv2/v2/api.proto``), validated as in
+    ``…/envelope/kmsv2/envelope.go``; the wire format is read as Go's ``google.golang.org/protobuf`` does.
+
+The plugin client is not here. Whatever implements :class:`KMSPlugin` can be given to
+:meth:`~etcdfix.encryption.transformer.Transformers.from_configuration`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import struct
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Protocol
+
+import msgspec
+
+from etcdfix.encryption.wording import aggregate, withheld
+from etcdfix.errors import KMSError
+
+KEY_ID_MAX_SIZE = 1024
+DEK_SOURCE_MAX_SIZE = 1024
+ANNOTATIONS_MAX_SIZE = 32 * 1024
+
+_LENGTH = struct.Struct(">H")
+_MAX_FIELD_NUMBER = (1 << 29) - 1
+_MAX_GROUP_DEPTH = 10_000
+_VARINT, _FIXED64, _BYTES, _START_GROUP, _END_GROUP, _FIXED32 = range(6)
+# Go puts a plain or a no-break space after "proto:", by build; searches should use \s.
+_MALFORMED = "proto: cannot parse invalid wire-format data"
+_NOT_UTF8 = "string field contains invalid UTF-8"
+
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+_IS_LABEL = re.compile(_LABEL)
+_IS_SUBDOMAIN = re.compile(_SUBDOMAIN)
+_LABEL_MAX_SIZE = 63
+_SUBDOMAIN_MAX_SIZE = 253
+
+
+class KMSEnvelopeInvalid(KMSError):
+    """Raised when the API server would reject the value before asking the plugin; ``message`` is its own."""
+
+    code = "kms-envelope-invalid"
+
+
+class DEKSourceType(IntEnum):
+    """``EncryptedDEKSourceType``: what the plugin's answer is."""
+
+    AES_GCM_KEY = 0
+    HKDF_SHA256_XNONCE_AES_GCM_SEED = 1
+
+
+class WrappedKey(msgspec.Struct, frozen=True):
+    """What a plugin needs to give back a DEK or DEK seed; equal ones have equal answers, so it can be a cache key.
+
+    Attributes:
+        api_version: ``v1`` or ``v2``.
+        ciphertext: Encrypted DEK or DEK seed, bytes for the plugin alone.
+        source_type: See :class:`DEKSourceType`; 0 for v1.
+        key_id: Names the KEK to a v2 plugin; "" for v1.
+        annotations: For a v2 plugin, sorted by name; must go back unchanged.
+    """
+
+    api_version: str
+    ciphertext: bytes
+    source_type: int = 0
+    key_id: str = ""
+    annotations: tuple[tuple[str, bytes], ...] = ()
+
+
+class KMSPlugin(Protocol):
+    """The seam where a plugin client goes in. None exists yet: KMS values are undetermined without one."""
+
+    @property
+    def write_key_id(self) -> str:
+        """Key id that a v2 plugin writes with today, from its Status; "" while unknown, and for v1."""
+        ...
+
+    def unwrap(self, wrapped: WrappedKey) -> bytes:
+        """Return the DEK or DEK seed.
+
+        Raises:
+            KMSUnreachable: The plugin could not be asked; nothing is known about the value.
+            KMSRefused: The plugin answered no; ``message`` is the gRPC status as Go prints it.
+        """
+        ...
+
+
+class EncryptedObject(msgspec.Struct, frozen=True):
+    """A KMS v2 body taken apart, not yet validated. Field names as in ``api.proto``."""
+
+    encrypted_data: bytes = b""
+    key_id: str = ""
+    encrypted_dek_source: bytes = b""
+    annotations: tuple[tuple[str, bytes], ...] = ()
+    encrypted_dek_source_type: int = 0
+
+    @property
+    def wrapped_key(self) -> WrappedKey:
+        """The part that goes to the plugin."""
+        return WrappedKey(
+            "v2",
+            self.encrypted_dek_source,
+            self.encrypted_dek_source_type,
+            self.key_id,
+            self.annotations,
+        )
+
+
+def key_id_digest(key_id: str) -> str:
+    """Return ``sha256:<hex>`` of a key id, as the API server's metrics and logs name it; "" for none."""
+    return f"sha256:{hashlib.sha256(key_id.encode()).hexdigest()}" if key_id else ""
+
+
+def parse_v1_body(body: bytes) -> tuple[WrappedKey, bytes]:
+    """Split the body of a KMS v1 value into the wrapped DEK and the encrypted data.
+
+    A DEK of zero bytes is well formed: the API server hands it to the plugin.
+
+    Raises:
+        KMSEnvelopeInvalid: The length runs past the end.
+    """
+    if len(body) >= _LENGTH.size:
+        end = _LENGTH.size + _LENGTH.unpack_from(body)[0]
+        if end <= len(body):
+            return WrappedKey("v1", body[_LENGTH.size : end]), body[end:]
+    raise KMSEnvelopeInvalid(
+        "invalid data encountered by envelope transformer: failed to read uint16 length prefixed data"
+    )
+
+
+def parse_encrypted_object(body: bytes) -> EncryptedObject:
+    """Decode the protobuf of a KMS v2 value.
+
+    As in Go, unknown fields and known fields of another wire type are skipped, and the last one wins.
+
+    Raises:
+        KMSEnvelopeInvalid: Not protobuf, or text that is not UTF-8.
+    """
+    data = dek_source = b""
+    key_id = ""
+    source_type = 0
+    annotations: dict[str, bytes] = {}
+    for number, value in _fields(body):
+        match number, value:
+            case 1, bytes():
+                data = value
+            case 2, bytes():
+                key_id = _utf8(value)
+            case 3, bytes():
+                dek_source = value
+            case 4, bytes():
+                name, annotation = _annotation(value)
+                annotations[name] = annotation
+            case 5, int():
+                # An enum is an int32: the upper half of the varint is dropped.
+                source_type = ((value & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000
+    return EncryptedObject(data, key_id, dek_source, tuple(sorted(annotations.items())), source_type)
+
+
+def validate_encrypted_object(encrypted: EncryptedObject) -> None:
+    """Check a decoded KMS v2 value as the API server does on read, in its order.
+
+    Raises:
+        KMSEnvelopeInvalid: The first check that fails; annotation names are withheld.
+    """
+    problem = _object_problem(encrypted)
+    if problem:
+        raise KMSEnvelopeInvalid(problem)
+
+
+def _object_problem(encrypted: EncryptedObject) -> str:
+    if encrypted.encrypted_dek_source_type not in set(DEKSourceType):
+        return f"unknown encryptedDEKSourceType: {encrypted.encrypted_dek_source_type}"
+    if not encrypted.encrypted_data:
+        return "encrypted data is empty"
+    size = len(encrypted.encrypted_dek_source)
+    if not 0 < size <= DEK_SOURCE_MAX_SIZE:
+        return f"failed to validate encrypted DEK source: encrypted DEK source is {_size(size, DEK_SOURCE_MAX_SIZE)}"
+    size = len(encrypted.key_id.encode())
+    if not 0 < size <= KEY_ID_MAX_SIZE:
+        return f"failed to validate key id: keyID is {_size(size, KEY_ID_MAX_SIZE)}"
+    problems = [_annotation_problem(name) for name, _ in encrypted.annotations]
+    problems = [problem for problem in problems if problem]
+    total = sum(len(name.encode()) + len(value) for name, value in encrypted.annotations)
+    if total > ANNOTATIONS_MAX_SIZE:
+        problems.append(
+            f"total size of annotations is {total}, which exceeds the max size of {ANNOTATIONS_MAX_SIZE}"
+        )
+    return f"failed to validate annotations: {aggregate(problems)}" if problems else ""
+
+
+def _size(size: int, limit: int) -> str:
+    return f"{size} bytes, which exceeds the max size of {limit}" if size else "empty"
+
+
+def _annotation_problem(name: str) -> str:
+    """Return what ``IsFullyQualifiedDomainName`` says about an annotation's name, "" when it is one."""
+    if not name:
+        return "annotations: Required value"
+    name = name.removesuffix(".")
+    labels = name.split(".")
+    problem = _dns_problem(name, _IS_SUBDOMAIN, _SUBDOMAIN_MAX_SIZE)
+    part = name
+    if not problem and len(labels) == 1:
+        problem = "should be a domain with at least two segments separated by dots"
+    if not problem:
+        # The subdomain has passed, so length is all that a label can still break.
+        part = next((label for label in labels if len(label) > _LABEL_MAX_SIZE), "")
+        problem = _dns_problem(part, _IS_LABEL, _LABEL_MAX_SIZE) if part else ""
+    size = len(part.encode())
+    return f"annotations: Invalid value: {withheld(size)}: {problem}" if problem else ""
+
+
+def _dns_problem(name: str, pattern: re.Pattern[str], max_size: int) -> str:
+    problems = []
+    if len(name.encode()) > max_size:
+        problems.append(f"must be no more than {max_size} bytes")
+    if not pattern.fullmatch(name):
+        problems.append(
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
+            "and must start and end with an alphanumeric character "
+            f"(e.g. 'example.com', regex used for validation is '{_SUBDOMAIN}')"
+        )
+    return ",".join(problems)
+
+
+def _utf8(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        raise KMSEnvelopeInvalid(_NOT_UTF8) from error
+
+
+def _annotation(entry: bytes) -> tuple[str, bytes]:
+    name, annotation = "", b""
+    for number, value in _fields(entry):
+        match number, value:
+            case 1, bytes():
+                name = _utf8(value)
+            case 2, bytes():
+                annotation = value
+    return name, annotation
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Yield varint and length-delimited fields of one message; the others are checked and skipped."""
+    offset = 0
+    while offset < len(data):
+        tag, offset = _varint(data, offset)
+        number, wire_type = tag >> 3, tag & 7
+        if not 0 < number <= _MAX_FIELD_NUMBER:
+            raise KMSEnvelopeInvalid(_MALFORMED)
+        if wire_type == _VARINT:
+            value, offset = _varint(data, offset)
+            yield number, value
+        elif wire_type == _BYTES:
+            start, offset = _delimited(data, offset)
+            yield number, data[start:offset]
+        else:
+            offset = _skip(data, offset, number, wire_type)
+
+
+def _varint(data: bytes, offset: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        if offset >= len(data):
+            break
+        byte = data[offset]
+        offset += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value >= 1 << 64:
+                break
+            return value, offset
+    raise KMSEnvelopeInvalid(_MALFORMED)
+
+
+def _delimited(data: bytes, offset: int) -> tuple[int, int]:
+    size, start = _varint(data, offset)
+    if size > len(data) - start:
+        raise KMSEnvelopeInvalid(_MALFORMED)
+    return start, start + size
+
+
+def _skip(data: bytes, offset: int, number: int, wire_type: int) -> int:
+    """Return the offset after a fixed-size field or a group with everything in it."""
+    open_groups: list[int] = []
+    while True:
+        match wire_type:
+            case 0:
+                _, offset = _varint(data, offset)
+            case 1:
+                offset += 8
+            case 2:
+                _, offset = _delimited(data, offset)
+            case 3 if len(open_groups) < _MAX_GROUP_DEPTH:
+                open_groups.append(number)
+            case 4 if open_groups and open_groups[-1] == number:
+                open_groups.pop()
+            case 5:
+                offset += 4
+            case _:
+                raise KMSEnvelopeInvalid(_MALFORMED)
+        if offset > len(data):
+            raise KMSEnvelopeInvalid(_MALFORMED)
+        if not open_groups:
+            return offset
+        tag, offset = _varint(data, offset)
+        number, wire_type = tag >> 3, tag & 7
+        if not 0 < number <= _MAX_FIELD_NUMBER:
+            raise KMSEnvelopeInvalid(_MALFORMED)

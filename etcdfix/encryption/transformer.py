@@ -1,0 +1,407 @@
+"""From stored bytes to plaintext, tried in the API server's order.
+
+Two roads, one result. The fast road walks a flat list of (complete prefix, opener) and returns the first
+plaintext. Where nothing opens, the exact road walks providers and keys as the API server nests them and
+collects what each one said. The exact road alone would do; the tests hold the fast one against it.
+
+Sources: ``k8s.io/apiserver/pkg/storage/value/transformer.go`` (order, aggregation, stale) and
+``…/server/options/encryptionconfig/config.go`` (prefixes, look-up per resource).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Protocol, Self, assert_never
+
+import msgspec
+
+from etcdfix.encryption.aescbc import AESCBCTransformer
+from etcdfix.encryption.aesgcm import AESGCMTransformer
+from etcdfix.encryption.config import (
+    EncryptionConfiguration,
+    IdentityProvider,
+    KeyedProvider,
+    KMSProvider,
+    NamedKey,
+    Provider,
+    ProviderType,
+)
+from etcdfix.encryption.config_validation import EVERYTHING, parse_group_resource, rule_name
+from etcdfix.encryption.envelope import ENCRYPTED_PREFIX, transformer_name
+from etcdfix.encryption.fault import FailureReason, Fault
+from etcdfix.encryption.identity import IDENTITY, REFUSED_ERROR, IdentityTransformer
+from etcdfix.encryption.kms import KMSPlugin
+from etcdfix.encryption.kms_transformer import KMSv1Transformer, KMSv2Transformer
+from etcdfix.encryption.wording import aggregate
+from etcdfix.errors import TransformError
+from etcdfix.model import GroupResource
+
+__all__ = [
+    "Attempt",
+    "ConfiguredKey",
+    "FailureReason",
+    "Plaintext",
+    "ResourceTransformers",
+    "TransformFailed",
+    "Transformers",
+]
+
+_NO_PREFIX_ERROR = "no matching prefix found"
+_NO_KEY_ERRORS = {
+    ProviderType.AESCBC: "no matching key was found for the provided AES transformer",
+    ProviderType.AESGCM: "no matching key was found for the provided AES transformer",
+    ProviderType.SECRETBOX: "no matching key was found for the provided Secretbox transformer",
+}
+_NOT_ASKED = "the KMS plugin that this value needs was not asked"
+
+PluginFor = Callable[[KMSProvider], KMSPlugin | None]
+_Opener = Callable[[bytes, bytes], bytes | None]
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """One configured provider or key whose prefix matched, and why it did not open the value.
+
+    Attributes:
+        transformer: ``aescbc/v1/key1``, ``kms/v2/prov``; ``aescbc/v1`` where no key name matched.
+        key_fingerprint: Of the key that was tried, "" where there is none.
+        reason: For a verdict.
+        error: The API server's message; "" where it would have asked a plugin that was not asked here.
+        kms_key_id_sha256: ``sha256:<hex>`` of the KMS key id in the value, "" where there is none.
+    """
+
+    transformer: str
+    key_fingerprint: str
+    reason: FailureReason
+    error: str
+    kms_key_id_sha256: str = ""
+
+
+class Plaintext(msgspec.Struct, frozen=True, gc=False):
+    """A value opened.
+
+    Attributes:
+        data: Plaintext.
+        transformer: What opened it.
+        stale: Not what the API server would write today: not provider 0, not key 0, or an old KMS form.
+    """
+
+    data: bytes
+    transformer: str
+    stale: bool
+
+
+class ConfiguredKey(msgspec.Struct, frozen=True):
+    """A key, KMS provider or identity that serves a resource; only keys have a fingerprint."""
+
+    transformer: str
+    key_fingerprint: str = ""
+
+
+class TransformFailed(TransformError):
+    """Raised when no configured provider opens a value.
+
+    Attributes:
+        attempts: Every provider and key whose prefix matched, in the API server's order. Identity is not
+            among them: its error is dropped upstream.
+        reason: The one that matters most.
+        needs_kms: A configured KMS provider matches and could not be asked, so nothing is proven.
+        upstream_message: The API server's aggregated message; "" where only its plugin could tell. Then
+            ``message`` is a sentence of ours.
+    """
+
+    def __init__(self, attempts: tuple[Attempt, ...], reason: FailureReason, upstream_message: str) -> None:
+        super().__init__(upstream_message or _NOT_ASKED)
+        self.attempts = attempts
+        self.reason = reason
+        self.needs_kms = reason is FailureReason.KMS_UNREACHABLE
+        self.upstream_message = upstream_message
+
+    @property
+    def kms_key_id_sha256(self) -> str:
+        """Digest of the KMS key id, from the first attempt that found one, or ""."""
+        return next((a.kms_key_id_sha256 for a in self.attempts if a.kms_key_id_sha256), "")
+
+
+class Cipher(Protocol):
+    """What a keyed provider does with one key: the seam for a further local cipher.
+
+    ``read`` and ``opener`` agree: a :class:`Fault` from the one is None from the other.
+    """
+
+    def read(self, body: bytes, etcd_key: bytes) -> bytes | Fault:
+        """Return the plaintext of ``body``, or why there is none."""
+        ...
+
+    def opener(self, skip: int) -> _Opener:
+        """Return a quick function from (value, etcd key) to plaintext or None, for bodies at ``skip``."""
+        ...
+
+
+def no_plugin(_provider: KMSProvider) -> None:
+    """Return no plugin: values of KMS providers are then undetermined."""
+
+
+class _Success(msgspec.Struct, frozen=True):
+    data: bytes
+    transformer: str
+    stale: bool
+
+
+# A failed reading, with the single messages that the API server would aggregate.
+_Failures = list[tuple[Attempt, tuple[str, ...]]]
+
+
+class _Key:
+    __slots__ = ("cipher", "fingerprint", "prefix", "transformer")
+
+    def __init__(self, provider: ProviderType, key: NamedKey) -> None:
+        self.cipher = _cipher(provider, key.material.expose())
+        self.fingerprint = key.material.fingerprint
+        self.prefix = key.name.encode() + b":"
+        self.transformer = transformer_name(provider, "v1", key.name)
+
+
+class _Keyed:
+    """An aescbc, aesgcm or secretbox element: the API server's search, one level down, over its keys."""
+
+    def __init__(self, provider: KeyedProvider) -> None:
+        self.type = provider.type
+        self.prefix = f"k8s:enc:{provider.type}:v1:".encode()
+        self.keys = [_Key(provider.type, key) for key in provider.keys]
+
+    def listing(self) -> list[ConfiguredKey]:
+        return [ConfiguredKey(key.transformer, key.fingerprint) for key in self.keys]
+
+    def candidates(self) -> Iterator[tuple[bytes, _Opener | None, str, bool]]:
+        for index, key in enumerate(self.keys):
+            prefix = self.prefix + key.prefix
+            yield prefix, key.cipher.opener(len(prefix)), key.transformer, index != 0
+
+    def read(self, body: bytes, etcd_key: bytes) -> _Success | _Failures:
+        failures: _Failures = []
+        for index, key in enumerate(self.keys):
+            if not body.startswith(key.prefix):
+                continue
+            result = key.cipher.read(body[len(key.prefix) :], etcd_key)
+            if not isinstance(result, Fault):
+                return _Success(result, key.transformer, index != 0)
+            failures.append(_failure(key.transformer, key.fingerprint, result))
+        if not failures:
+            fault = Fault(FailureReason.NO_KEY_MATCHED, (_NO_KEY_ERRORS[self.type],))
+            failures.append(_failure(transformer_name(self.type, "v1", ""), "", fault))
+        return failures
+
+
+class _KMS:
+    """A kms element. There is no fast road: what it costs is the plugin."""
+
+    def __init__(self, provider: KMSProvider, plugin: KMSPlugin | None) -> None:
+        self.prefix = f"k8s:enc:kms:{provider.api_version}:{provider.name}:".encode()
+        self.transformer = transformer_name(ProviderType.KMS, provider.api_version, provider.name)
+        opener = KMSv1Transformer if provider.api_version == "v1" else KMSv2Transformer
+        self._read = opener(plugin).read
+
+    def listing(self) -> list[ConfiguredKey]:
+        return [ConfiguredKey(self.transformer)]
+
+    def candidates(self) -> Iterator[tuple[bytes, _Opener | None, str, bool]]:
+        yield self.prefix, None, self.transformer, False
+
+    def read(self, body: bytes, etcd_key: bytes) -> _Success | _Failures:
+        result = self._read(body, etcd_key)
+        if isinstance(result, Fault):
+            return [_failure(self.transformer, "", result)]
+        data, stale = result
+        return _Success(data, self.transformer, stale)
+
+
+class _Identity:
+    """An identity element: its prefix is empty, so it is asked about every value."""
+
+    prefix = b""
+
+    def __init__(self) -> None:
+        self._read = IdentityTransformer().read
+
+    def listing(self) -> list[ConfiguredKey]:
+        return [ConfiguredKey(IDENTITY)]
+
+    def candidates(self) -> Iterator[tuple[bytes, _Opener | None, str, bool]]:
+        return iter(())  # plaintext never gets as far as the candidates
+
+    def read(self, body: bytes, etcd_key: bytes) -> _Success | _Failures:
+        result = self._read(body, etcd_key)
+        return [] if isinstance(result, Fault) else _Success(result, IDENTITY, stale=False)
+
+
+_Provider = _Keyed | _KMS | _Identity
+
+
+class ResourceTransformers:
+    """The providers that serve one resource.
+
+    Attributes:
+        rule: The entry of the configuration that applies (``secrets``, ``*.apps``, ``*.``, ``*.*``); None
+            for a resource that the configuration does not cover.
+        has_identity: Plaintext is allowed.
+        keys: Everything that is tried, in order; the first one writes.
+    """
+
+    __slots__ = ("_candidates", "_identity_stale", "_providers", "has_identity", "keys", "rule")
+
+    def __init__(self, rule: str | None, providers: Sequence[_Provider]) -> None:
+        self.rule = rule
+        self.keys = tuple(key for provider in providers for key in provider.listing())
+        self._providers = tuple(providers)
+        self._candidates = tuple(
+            (prefix, opener, transformer, stale or index != 0)
+            for index, provider in enumerate(providers)
+            for prefix, opener, transformer, stale in provider.candidates()
+        )
+        identities = [index for index, provider in enumerate(providers) if isinstance(provider, _Identity)]
+        self.has_identity = bool(identities)
+        self._identity_stale = bool(identities) and identities[0] != 0
+
+    def from_storage(self, data: bytes, key: bytes) -> Plaintext:
+        """Turn a stored value into plaintext.
+
+        Args:
+            data: The value as etcd has it.
+            key: The complete etcd key; it is the associated data of aesgcm and KMS values.
+
+        Raises:
+            TransformFailed: No configured provider opens the value.
+        """
+        if data.startswith(ENCRYPTED_PREFIX):
+            for prefix, opener, transformer, stale in self._candidates:
+                if data.startswith(prefix):
+                    if opener is None:
+                        break
+                    plaintext = opener(data, key)
+                    if plaintext is not None:
+                        return Plaintext(plaintext, transformer, stale)
+        elif self.has_identity:
+            return Plaintext(data, IDENTITY, self._identity_stale)
+        return self.search(data, key)
+
+    def search(self, data: bytes, key: bytes) -> Plaintext:
+        """Do what :meth:`from_storage` does, step by step as the API server does it.
+
+        Raises:
+            TransformFailed: No configured provider opens the value.
+        """
+        failures: _Failures = []
+        for index, provider in enumerate(self._providers):
+            if not data.startswith(provider.prefix):
+                continue
+            result = provider.read(data[len(provider.prefix) :], key)
+            if isinstance(result, _Success):
+                return Plaintext(result.data, result.transformer, result.stale or index != 0)
+            failures += result
+        if not failures:
+            if self.rule is None:
+                raise TransformFailed((), FailureReason.IDENTITY_REFUSED, REFUSED_ERROR)
+            raise TransformFailed((), FailureReason.NO_PROVIDER_MATCHED, _NO_PREFIX_ERROR)
+        attempts = tuple(attempt for attempt, _ in failures)
+        known = all(errors for _, errors in failures)
+        message = aggregate(error for _, errors in failures for error in errors) if known else ""
+        raise TransformFailed(attempts, _overall(attempts), message)
+
+
+class Transformers:
+    """Which transformers serve which resource.
+
+    Attributes:
+        names: Every configured key and KMS provider name, for
+            :func:`~etcdfix.encryption.envelope.parse_envelope`.
+    """
+
+    def __init__(self, rules: Mapping[GroupResource, ResourceTransformers], names: frozenset[str]) -> None:
+        self.names = names
+        self._rules = dict(rules)
+        self._not_covered = ResourceTransformers(None, [_Identity()])
+        self._found: dict[GroupResource, ResourceTransformers] = {}
+
+    @classmethod
+    def from_configuration(
+        cls, configuration: EncryptionConfiguration, plugin_for: PluginFor = no_plugin
+    ) -> Self:
+        """Build the transformers of a configuration.
+
+        The same resource in two rules has the providers of both, in file order, as upstream.
+
+        Args:
+            configuration: What the API server would read.
+            plugin_for: Returns the plugin of a KMS provider, or None where there is none to ask.
+        """
+        gathered: dict[GroupResource, list[_Provider]] = {}
+        names = set()
+        for rule in configuration.rules:
+            providers = [_provider(provider, plugin_for) for provider in rule.providers]
+            for provider in rule.providers:
+                if isinstance(provider, KMSProvider):
+                    names.add(provider.name)
+                elif isinstance(provider, KeyedProvider):
+                    names.update(key.name for key in provider.keys)
+            for entry in filter(None, rule.resources):  # the empty entry is valid, and no resource
+                gathered.setdefault(parse_group_resource(entry), []).extend(providers)
+        return cls(
+            {name: ResourceTransformers(rule_name(name), found) for name, found in gathered.items()},
+            frozenset(names),
+        )
+
+    def for_resource(self, resource: GroupResource) -> ResourceTransformers:
+        """Return the transformers of a resource: its own entry, else its group's, else ``*.*``.
+
+        Without any, what remains is a bare identity with an error message of its own (``rule`` is None).
+        """
+        found = self._found.get(resource)
+        if found is None:
+            found = self._found[resource] = self._look_up(resource)
+        return found
+
+    def _look_up(self, resource: GroupResource) -> ResourceTransformers:
+        for name in (resource, GroupResource(resource.group, "*"), EVERYTHING):
+            found = self._rules.get(name)
+            if found is not None:
+                return found
+        return self._not_covered
+
+
+def _provider(provider: Provider, plugin_for: PluginFor) -> _Provider:
+    match provider:
+        case KeyedProvider():
+            return _Keyed(provider)
+        case KMSProvider():
+            return _KMS(provider, plugin_for(provider))
+        case IdentityProvider():
+            return _Identity()
+        case _:
+            assert_never(provider)
+
+
+def _cipher(provider: ProviderType, key: bytes) -> Cipher:
+    match provider:
+        case ProviderType.AESCBC:
+            return AESCBCTransformer(key)
+        case ProviderType.AESGCM:
+            return AESGCMTransformer(key)
+        case _:
+            # PyNaCl loads a library of its own: only those who use secretbox wait for it.
+            from etcdfix.encryption.secretbox import SecretboxTransformer  # noqa: PLC0415
+
+            return SecretboxTransformer(key)
+
+
+def _failure(transformer: str, key_fingerprint: str, fault: Fault) -> tuple[Attempt, tuple[str, ...]]:
+    error = aggregate(fault.errors) if fault.errors else ""
+    attempt = Attempt(transformer, key_fingerprint, fault.reason, error, fault.kms_key_id_sha256)
+    return attempt, fault.errors
+
+
+def _overall(attempts: tuple[Attempt, ...]) -> FailureReason:
+    """Return the reason to go by: nothing proven before all, then what a matching key said."""
+    reasons = [attempt.reason for attempt in attempts]
+    if FailureReason.KMS_UNREACHABLE in reasons:
+        return FailureReason.KMS_UNREACHABLE
+    return next((r for r in reasons if r is not FailureReason.NO_KEY_MATCHED), reasons[0])

@@ -1,0 +1,204 @@
+"""How to reach a live etcd: a value, and how it is built from flags and ``ETCDCTL_*`` variables.
+
+Nothing here touches the network or a file; grpc is not imported.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from etcdfix.errors import ConfigurationError
+
+DEFAULT_ENDPOINT = "127.0.0.1:2379"
+DEFAULT_DIAL_TIMEOUT_SECONDS = 2.0
+DEFAULT_COMMAND_TIMEOUT_SECONDS = 5.0
+
+_LONGEST_TIMEOUT_SECONDS = 24 * 3600.0
+
+_UNIT_SECONDS = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "µs": 1e-6,  # U+00B5, the micro sign
+    "μs": 1e-6,  # U+03BC, the Greek letter: Go takes both
+    "ms": 1e-3,
+    "s": 1.0,
+    "m": 60.0,
+    "h": 3600.0,
+}
+_DURATION_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
+
+# strconv.ParseBool
+_TRUE = {"1", "t", "T", "true", "TRUE", "True"}
+_FALSE = {"0", "f", "F", "false", "FALSE", "False"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EtcdConnection:
+    """Everything needed to reach a live etcd; its ``repr`` leaves the password out.
+
+    Attributes:
+        endpoints: As given: ``host:port``, ``http://``, ``https://``, ``unix://`` or ``unixs://``.
+        cacert: File with the CA certificates that vouch for the server, or None for the system's.
+        cert: File with the client certificate, or None.
+        key: File with its private key, or None.
+        user: etcd user, or None.
+        password: The user's password, or None.
+        insecure_skip_tls_verify: Take whatever certificate the server shows.
+        dial_timeout_seconds: Longest wait for an endpoint to come into reach.
+        command_timeout_seconds: Longest wait for one small answer; pages of a scan get more, by their size.
+    """
+
+    endpoints: tuple[str, ...] = (DEFAULT_ENDPOINT,)
+    cacert: str | None = None
+    cert: str | None = None
+    key: str | None = None
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    insecure_skip_tls_verify: bool = False
+    dial_timeout_seconds: float = DEFAULT_DIAL_TIMEOUT_SECONDS
+    command_timeout_seconds: float = DEFAULT_COMMAND_TIMEOUT_SECONDS
+
+
+def connection_from_options(
+    *,
+    endpoints: str | Sequence[str] | None = None,
+    cacert: str | None = None,
+    cert: str | None = None,
+    key_file: str | None = None,
+    user: str | None = None,
+    password: str | None = None,
+    insecure_skip_tls_verify: bool | None = None,
+    dial_timeout: str | None = None,
+    command_timeout: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> EtcdConnection:
+    """Combine flags with the variables that etcdctl reads; a flag that was given wins.
+
+    An empty variable counts as unset; ``ETCDCTL_API`` is not looked at.
+
+    Args:
+        endpoints: A comma list or a sequence; None when the flag was not given, and so on for the others.
+        cacert: ``--cacert``, else ``ETCDCTL_CACERT``.
+        cert: ``--cert``, else ``ETCDCTL_CERT``.
+        key_file: ``--key``, else ``ETCDCTL_KEY``.
+        user: ``NAME`` or ``NAME:PASSWORD``, split at the first colon unless a password is given apart.
+        password: ``--password``, else ``ETCDCTL_PASSWORD``.
+        insecure_skip_tls_verify: ``--insecure-skip-tls-verify``, else its variable.
+        dial_timeout: A duration in Go's syntax (``5s``, ``1m30s``).
+        command_timeout: Same.
+        environ: Where the variables are; the process' environment by default.
+
+    Raises:
+        ConfigurationError: A value makes no sense, or two contradict each other.
+    """
+    variables = os.environ if environ is None else environ
+
+    def choose(given: str | None, variable: str) -> str | None:
+        return given if given is not None else variables.get(variable) or None
+
+    if endpoints is not None and not isinstance(endpoints, str):
+        endpoints = ",".join(endpoints)
+    listed = choose(endpoints, "ETCDCTL_ENDPOINTS")
+    cert = choose(cert, "ETCDCTL_CERT")
+    key_file = choose(key_file, "ETCDCTL_KEY")
+    if (cert is None) is not (key_file is None):
+        present, absent = ("--cert", "--key") if key_file is None else ("--key", "--cert")
+        raise ConfigurationError(
+            f"{present} is given without {absent}", hint="a client certificate needs both"
+        )
+    if insecure_skip_tls_verify is None:
+        insecure_skip_tls_verify = _parse_bool(
+            variables.get("ETCDCTL_INSECURE_SKIP_TLS_VERIFY") or "false", "ETCDCTL_INSECURE_SKIP_TLS_VERIFY"
+        )
+    name, secret = _user_and_password(user, password, variables)
+    return EtcdConnection(
+        endpoints=_split_endpoints(listed) if listed is not None else (DEFAULT_ENDPOINT,),
+        cacert=choose(cacert, "ETCDCTL_CACERT"),
+        cert=cert,
+        key=key_file,
+        user=name,
+        password=secret,
+        insecure_skip_tls_verify=insecure_skip_tls_verify,
+        dial_timeout_seconds=_timeout(
+            choose(dial_timeout, "ETCDCTL_DIAL_TIMEOUT"), "--dial-timeout", DEFAULT_DIAL_TIMEOUT_SECONDS
+        ),
+        command_timeout_seconds=_timeout(
+            choose(command_timeout, "ETCDCTL_COMMAND_TIMEOUT"),
+            "--command-timeout",
+            DEFAULT_COMMAND_TIMEOUT_SECONDS,
+        ),
+    )
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds that a duration in Go's syntax means (``300ms``, ``1.5h``, ``1m30s``, ``0``).
+
+    Raises:
+        ValueError: Not such a duration; a sign is not taken either.
+
+    Format:
+        Go, ``time.ParseDuration``.
+    """
+    if text == "0":
+        return 0.0
+    seconds, position = 0.0, 0
+    while part := _DURATION_PART.match(text, position):
+        seconds += float(part[1]) * _UNIT_SECONDS[part[2]]
+        position = part.end()
+    if not text or position != len(text):
+        raise ValueError(f"{text!r} is not a duration")
+    return seconds
+
+
+def _split_endpoints(text: str) -> tuple[str, ...]:
+    # dict keeps the order and drops doubles: asking the same member twice is no failover.
+    found = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    if not found:
+        raise ConfigurationError("--endpoints is empty", hint=f"for example --endpoints {DEFAULT_ENDPOINT}")
+    return found
+
+
+def _user_and_password(
+    user: str | None, password: str | None, variables: Mapping[str, str]
+) -> tuple[str | None, str | None]:
+    if user is None and password is not None and not variables.get("ETCDCTL_USER"):
+        raise ConfigurationError("--password is given without --user", hint="add --user NAME")
+    secret = password
+    if user is None:
+        user = variables.get("ETCDCTL_USER") or None
+        secret = secret or variables.get("ETCDCTL_PASSWORD") or None
+    if user is None:
+        return None, None
+    if secret is None:
+        user, colon, rest = user.partition(":")
+        secret = rest if colon else variables.get("ETCDCTL_PASSWORD") or None
+    if not user:
+        raise ConfigurationError("--user has no name", hint="--user NAME[:PASSWORD]")
+    if secret is None:
+        raise ConfigurationError(
+            f"there is no password for etcd user {user!r}", hint="set ETCDCTL_PASSWORD, or use --password"
+        )
+    return user, secret
+
+
+def _parse_bool(text: str, name: str) -> bool:
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise ConfigurationError(f"{name} is {text!r}, not true or false")
+
+
+def _timeout(text: str | None, flag: str, default: float) -> float:
+    if text is None:
+        return default
+    try:
+        seconds = parse_duration(text)
+    except ValueError as exc:
+        raise ConfigurationError(f"{flag} {text!r} is not a duration", hint=f"for example {flag} 5s") from exc
+    if not 0 < seconds <= _LONGEST_TIMEOUT_SECONDS:
+        raise ConfigurationError(f"{flag} {text!r} is not between 0 and 24h", hint=f"for example {flag} 5s")
+    return seconds

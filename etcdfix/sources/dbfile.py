@@ -1,0 +1,431 @@
+"""Open a database file: what kind of file it is, unpacking, locking, mapping, and its integrity trailer."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import mmap
+import os
+import stat
+import tempfile
+import threading
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Final, NamedTuple
+
+from etcdfix.errors import NotASnapshot, SourceError, SourceLocked
+from etcdfix.sources.bbolt.page import MAX_PAGE_SIZE, Meta, read_metas
+
+TRAILER_SIZE: Final = 32
+"""``etcdctl snapshot save`` appends the SHA-256 of the database (etcd ``client/v3/snapshot/v3_snapshot.go``)."""
+
+SECTOR_SIZE: Final = 512
+"""Pages are whole sectors, so ``size % 512 == 32`` tells a trailer (etcd ``hasChecksum``)."""
+
+FREE_SPACE_SHARE: Final = 2
+"""At most 1/2 of the temporary directory's free space is used to unpack a file."""
+
+UNPACK_SLACK: Final = 64 << 20
+"""How much longer than its own page count a database file may be: bbolt grows files ahead of need, by 16 MiB
+(``common.DefaultAllocSize``), so anything far beyond that is no database but a bomb."""
+
+_BLOCK: Final = 1 << 20
+_MAPPED_BLOCK: Final = 128 << 20
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+_OTHER_MAGICS: Final = (
+    (b"\x28\xb5\x2f\xfd", "zstd-compressed data"),
+    (b"\xfd7zXZ\x00", "xz-compressed data"),
+    (b"BZh", "bzip2-compressed data"),
+    (b"\x04\x22\x4d\x18", "lz4-compressed data"),
+    (b"PK\x03\x04", "a ZIP archive"),
+)
+_MADV_POPULATE_READ: Final = 22  # linux/mman.h; the mmap module does not name it
+_CONTROLS: Final = bytes(byte for byte in (*range(0x20), 0x7F) if byte not in b"\t\n\f\r\x1b")
+
+
+class Integrity(NamedTuple):
+    """What the file's trailer says about its bytes.
+
+    Attributes:
+        sha256: Hex digest of the database bytes, or None where they could not be read.
+        sentence: For the report.
+        problem: Why the data cannot be trusted to be complete, or "".
+        readable: Whether the operating system could read every byte.
+    """
+
+    sha256: str | None
+    sentence: str
+    problem: str
+    readable: bool
+
+
+class DatabaseFile:
+    """A database file that was opened, locked against a starting etcd, and mapped.
+
+    Attributes:
+        image: All bytes of the file (of the unpacked one).
+        size: Number of bytes that belong to the database: all but a trailer.
+        metas: Valid meta pages, newest first; at least one.
+        problems: What opening found that means that the file is not whole.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open ``path``.
+
+        Raises:
+            NotASnapshot: No such file, not a regular file, empty, or without a valid meta page.
+            SourceLocked: A running etcd holds it.
+            SourceError: Not permitted, unreadable, or not to be unpacked.
+        """
+        self.path = path
+        self.problems: list[str] = []
+        self._integrity: Integrity | None = None
+        self._hasher: threading.Thread | None = None
+        self._closing = False
+        self._touched = False
+        self._file: IO[bytes] = _open_regular(path)
+        try:
+            self._lock()
+            start = self._file.read(len(_GZIP_MAGIC))
+            self.compressed = start == _GZIP_MAGIC
+            if self.compressed:
+                self._unpack()
+            self._map()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _lock(self) -> None:
+        # bbolt holds flock(LOCK_EX) while it writes (bolt_unix.go). Our shared lock stays until close: an etcd that
+        # starts meanwhile waits, instead of changing pages under the map.
+        try:
+            fcntl.flock(self._file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise SourceLocked(
+                f"{self.path}: locked by a running etcd",
+                hint="take a copy with `etcdctl snapshot save FILE`, or scan the etcd itself with --endpoints",
+            ) from error
+        except OSError:
+            # File systems without locks (some network ones) cannot tell; no etcd runs on them either.
+            return
+
+    def _unpack(self) -> None:
+        """Put the unpacked bytes in an unlinked temporary file in place of the gzip file.
+
+        Raises:
+            NotASnapshot: What is inside is no database.
+            SourceError: Larger than allowed, or the temporary file cannot be written.
+        """
+        packed = self._file
+        packed.seek(0)
+        directory = tempfile.gettempdir()
+        try:
+            status = os.statvfs(directory)
+            unpacked: IO[bytes] = tempfile.TemporaryFile(prefix="etcdfix-")  # noqa: SIM115 - kept open
+        except OSError as error:
+            raise _no_temporary_file(self.path, directory, error) from error
+        limit = status.f_bavail * status.f_frsize // FREE_SPACE_SHARE
+        reason = f"half of the free space in {directory}"
+        total = 0
+        promised = False
+        looked = bytearray()
+        try:
+            stream = _Gunzip(packed)
+            while block := stream.read():
+                total += len(block)
+                if not promised:
+                    looked += block
+                    if len(looked) >= 2 * MAX_PAGE_SIZE:
+                        promised = True
+                        size = max(meta.page_size * meta.high_water for meta in self._metas(bytes(looked)))
+                        if size + UNPACK_SLACK < limit:
+                            limit = size + UNPACK_SLACK
+                            reason = f"the {size} bytes that its meta page promises, and {UNPACK_SLACK} more"
+                        looked.clear()
+                if total > limit:
+                    break
+                unpacked.write(block)
+            unpacked.flush()
+        except OSError as error:
+            unpacked.close()
+            raise _no_temporary_file(self.path, directory, error) from error
+        except BaseException:
+            unpacked.close()
+            raise
+        if total > limit:
+            unpacked.close()
+            raise SourceError(
+                f"{self.path}: unpacks to more than {limit} bytes ({reason}): no snapshot, or no room for it",
+                hint="unpack it yourself with gunzip, or point TMPDIR at a directory with more room",
+            )
+        if stream.problem:
+            self.problems.append(f"{self.path.name}: {stream.problem}")
+        packed.close()
+        self._file = unpacked
+
+    def _map(self) -> None:
+        total = os.fstat(self._file.fileno()).st_size
+        if not total:
+            raise NotASnapshot(f"{self.path}: an empty file" + (" inside gzip" if self.compressed else ""))
+        try:
+            self.image = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
+        except OSError as error:
+            raise SourceError(f"{self.path}: cannot be mapped: {error.strerror or error}") from error
+        try:
+            self.has_trailer = total % SECTOR_SIZE == TRAILER_SIZE
+            self.size = total - TRAILER_SIZE if self.has_trailer else total
+            self.metas = self._metas(self.image)
+            self._check_size()
+        except BaseException:
+            self.image.close()
+            raise
+
+    def _metas(self, image: mmap.mmap | bytes) -> list[Meta]:
+        metas, damages = read_metas(image)
+        if not metas:
+            raise _not_a_database(self.path, bytes(image[:4096]), damages[0].message)
+        if damages and damages[0].message not in self.problems:
+            self.problems.append(
+                f"{damages[0].message}; read from meta page {metas[0].page_id}, transaction {metas[0].txid}:"
+                " in a copied database the last commit may be missing"
+            )
+        return metas
+
+    def _check_size(self) -> None:
+        meta = self.metas[0]
+        promised = meta.high_water * meta.page_size
+        if self.size < promised:
+            page_id, inside = divmod(self.size, meta.page_size)
+            self.problems.append(
+                f"the file ends at byte {self.size}, {inside} bytes into page {page_id};"
+                f" its meta page promises {meta.high_water} pages, {promised} bytes"
+            )
+        elif self.size % meta.page_size:
+            self.problems.append(
+                f"{self.size % meta.page_size} bytes follow the last whole page, at byte"
+                f" {self.size - self.size % meta.page_size}: neither a page nor a SHA-256 trailer"
+            )
+
+    @property
+    def hashed(self) -> bool:
+        """Whether :meth:`integrity` has its answer already."""
+        return self._integrity is not None
+
+    def _read_blocks(self) -> Iterator[memoryview]:
+        """Yield the database bytes through ``read``: an unreadable sector is an error there, not a signal."""
+        buffer = memoryview(bytearray(_BLOCK))
+        at = 0
+        while at < self.size:
+            count = os.preadv(self._file.fileno(), [buffer[: self.size - at]], at)
+            if not count:
+                return
+            yield buffer[:count]
+            at += count
+
+    def _mapped_blocks(self) -> Iterator[memoryview]:
+        """Yield the database bytes in large pieces of the map.
+
+        hashlib lets go of the interpreter lock for as long as one piece takes, and waits up to 5 ms to have it
+        back: with small pieces a hashing thread beside a busy one would hardly move.
+        """
+        for at in range(0, self.size, _MAPPED_BLOCK):
+            yield memoryview(self.image)[at : min(at + _MAPPED_BLOCK, self.size)]
+
+    def start_hashing(self) -> None:
+        """Begin the work of :meth:`integrity` in a thread."""
+        if self._hasher is None and self._integrity is None:
+            self._hasher = threading.Thread(target=self._keep_hash, name="etcdfix-hash", daemon=True)
+            self._hasher.start()
+
+    def _keep_hash(self) -> None:
+        integrity = self._hash()
+        if not self._closing:
+            self._integrity = integrity
+
+    def integrity(self) -> Integrity:
+        """Hash the database bytes and compare with the trailer; done once, at about 2 GB/s."""
+        if self._hasher is not None:
+            self._hasher.join()
+        if self._integrity is None:
+            self._integrity = self._hash()
+        return self._integrity
+
+    def touch(self) -> bool:
+        """Have the kernel load and map every page now; False if it cannot.
+
+        Each page is going to be read, and a page fault for each costs more than one request for all. The second
+        use: where a sector is unreadable this fails, while touching it through the map ends the process with
+        SIGBUS. A file larger than half the memory is left alone.
+        """
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if self.size > memory // 2:
+            return False
+        try:
+            self.image.madvise(_MADV_POPULATE_READ)
+        except OSError:  # unreadable, or a kernel before Linux 5.14
+            return False
+        self._touched = True
+        return True
+
+    def _hash(self) -> Integrity:
+        digest = hashlib.sha256()
+        at = 0
+        try:
+            for block in self._mapped_blocks() if self._touched else self._read_blocks():
+                digest.update(block)
+                at += len(block)
+                block.release()
+                if self._closing:
+                    break
+        except OSError as error:
+            what = f"byte {at} and following cannot be read: {error.strerror or error}"
+            return Integrity(None, what, what, readable=False)
+        if at < self.size:
+            what = f"the file shrank to {at} bytes while it was open"
+            return Integrity(None, what, what, readable=False)
+        found = digest.hexdigest()
+        if self.has_trailer:
+            expected = self.image[self.size : self.size + TRAILER_SIZE].hex()
+            if found == expected:
+                return Integrity(found, "SHA-256 trailer verified", "", readable=True)
+            what = f"SHA-256 trailer is wrong: it says {expected}, the database bytes give {found}"
+            return Integrity(found, what, what, readable=True)
+        if self.size % self.metas[0].page_size:
+            return Integrity(found, "no SHA-256 trailer, and not whole pages either", "", readable=True)
+        sentence = (
+            "no SHA-256 trailer: whole pages, so a copied database file (member/snap/db); only page checks"
+        )
+        return Integrity(found, sentence, "", readable=True)
+
+    def close(self) -> None:
+        """Unmap, unlock, close; a temporary file vanishes."""
+        self._closing = True
+        if self._hasher is not None:
+            self._hasher.join()
+        self.image.close()
+        self._file.close()
+
+
+class _Gunzip:
+    """Unpack gzip block by block and keep what came out before the damage, unlike :mod:`gzip`.
+
+    Attributes:
+        problem: Why there is no more, if the stream is cut or damaged; else "".
+    """
+
+    def __init__(self, packed: IO[bytes]) -> None:
+        self._packed = packed
+        self._inflater = zlib.decompressobj(wbits=31)
+        self._input = b""
+        self.problem = ""
+
+    def read(self) -> bytes:
+        """Return the next block, at most 1 MiB; empty at the end, and then :attr:`problem` is set if need be."""
+        while not self.problem:
+            try:
+                self._input = self._input or self._packed.read(_BLOCK)
+            except OSError as error:
+                self.problem = f"the gzip data cannot be read further: {error.strerror or error}"
+                return b""
+            at_end = not self._input
+            if self._inflater.eof:
+                # gzip files may consist of several members, and be padded with zeros (RFC 1952, gzip(1)).
+                self._input = self._input.lstrip(b"\x00")
+                if at_end:
+                    return b""
+                if not _GZIP_MAGIC.startswith(self._input[:2]):
+                    self.problem = "what follows the end of the gzip data is no gzip data and was ignored"
+                    return b""
+                if self._input:
+                    self._inflater = zlib.decompressobj(wbits=31)
+                continue
+            block = self._inflate()
+            if block:
+                return block
+            if at_end and not self._inflater.eof:
+                self.problem = f"the gzip data is cut: it ends after {self._packed.tell()} bytes, mid-stream"
+        return b""
+
+    def _inflate(self) -> bytes:
+        before = self._inflater.copy()
+        data = self._input
+        try:
+            # Empty input is right, too: output may be pending that did not fit into the last block.
+            block = self._inflater.decompress(data, _BLOCK)
+        except zlib.error as error:
+            self.problem = f"the gzip data is damaged: {str(error).rpartition(': ')[2]}"
+        else:
+            self._input = self._inflater.unused_data if self._inflater.eof else self._inflater.unconsumed_tail
+            return block
+        # zlib drops what the failing call made before the damage: feed it again byte by byte.
+        blocks: list[bytes] = []
+        for index in range(len(data)):
+            try:
+                blocks.append(before.decompress(data[index : index + 1]))
+            except zlib.error:
+                break
+        return b"".join(blocks)
+
+
+def _open_regular(path: Path) -> IO[bytes]:
+    try:
+        # O_NONBLOCK: opening a pipe would wait for a writer for ever.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        raise NotASnapshot(f"{path}: no such file") from error
+    except PermissionError as error:
+        raise SourceError(
+            f"{path}: permission denied", hint="etcd's files belong to root as a rule"
+        ) from error
+    except (OSError, ValueError) as error:
+        raise SourceError(f"{path}: cannot be opened: {getattr(error, 'strerror', None) or error}") from error
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        inside = next((name for name in ("member/snap/db", "snap/db", "db") if (path / name).is_file()), "")
+        raise NotASnapshot(
+            f"{path}: a directory, expected a snapshot or database file",
+            hint=f"the database is {path / inside}" if inside else "",
+        )
+    raise NotASnapshot(f"{path}: not a regular file", hint="save a pipe's contents to a file first")
+
+
+def _not_a_database(path: Path, start: bytes, reason: str) -> NotASnapshot:
+    """Say what the file looks like instead."""
+    for magic, what in _OTHER_MAGICS:
+        if start.startswith(magic):
+            return NotASnapshot(
+                f"{path}: {what}, not an etcd database", hint="unpack it first; gzip is read as it is"
+            )
+    text = start.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if _is_text(start):
+        what = "JSON" if text[:1] in (b"{", b"[") else "text"
+        return NotASnapshot(
+            f"{path}: starts like {what}, not an etcd database",
+            hint="a snapshot is the file that `etcdctl snapshot save FILE` writes",
+        )
+    if start and not start.strip(b"\x00"):
+        return NotASnapshot(f"{path}: not an etcd database: its first {len(start)} bytes are zero")
+    return NotASnapshot(f"{path}: not an etcd database: {reason}")
+
+
+def _is_text(start: bytes) -> bool:
+    if not start or len(start.translate(None, _CONTROLS)) != len(start):
+        return False
+    try:
+        start.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return error.start > len(start) - 4  # the block may cut a character
+    return True
+
+
+def _no_temporary_file(path: Path, directory: str, error: OSError) -> SourceError:
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    return SourceError(
+        f"{path}: cannot be unpacked in {directory}: {error.strerror or error}",
+        hint="point TMPDIR at a directory with more room" if full else "",
+    )

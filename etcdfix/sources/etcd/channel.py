@@ -1,0 +1,121 @@
+"""One gRPC connection to one endpoint, through which only read methods can be called."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from etcdfix.sources.connection import EtcdConnection
+from etcdfix.sources.etcd.endpoints import Endpoint
+from etcdfix.sources.etcd.tls import TLSMaterial, channel_credentials
+from etcdfix.wire.etcd import READ_METHODS, ReadMethod, message
+
+# gRPC reads these when it is imported. Its log lines would repeat on stderr what we say in our own words,
+# and its fork handlers cost time in every child process.
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
+import grpc  # noqa: E402 - after the variables that it reads
+
+MAX_ANSWER_BYTES = 512 << 20
+
+RpcError = grpc.RpcError
+FutureCancelledError = grpc.FutureCancelledError
+
+
+class ReadOnlyChannel:
+    """Wraps a gRPC channel so that nothing but :data:`~etcdfix.wire.etcd.READ_METHODS` goes through it."""
+
+    def __init__(self, channel: Any) -> None:
+        self._channel = channel
+        self._calls: dict[str, Any] = {}
+
+    def start(
+        self,
+        method: ReadMethod,
+        request: Any,
+        *,
+        timeout_seconds: float,
+        metadata: tuple[tuple[str, str], ...] = (),
+    ) -> Any:
+        """Send a request and return gRPC's future of ``(answer, size of the answer in bytes)`` at once.
+
+        Raises:
+            ValueError: The method is not on the list of read methods.
+        """
+        call = self._calls.get(method.path)
+        if call is None:
+            _refuse_writes(method)
+            call = self._calls[method.path] = self._channel.unary_unary(
+                method.path,
+                request_serializer=message(method.request).SerializeToString,
+                response_deserializer=_Sized(message(method.response).FromString),
+            )
+        return call.future(request, timeout=timeout_seconds, metadata=metadata)
+
+    def stream(
+        self,
+        method: ReadMethod,
+        requests: Iterator[Any],
+        *,
+        timeout_seconds: float,
+        metadata: tuple[tuple[str, str], ...] = (),
+    ) -> Any:
+        """Open a two-way stream and return gRPC's iterator of answers; ``requests`` is drawn in a thread.
+
+        Raises:
+            ValueError: The method is not on the list of read methods.
+        """
+        _refuse_writes(method)
+        call = self._channel.stream_stream(
+            method.path,
+            request_serializer=message(method.request).SerializeToString,
+            response_deserializer=message(method.response).FromString,
+        )
+        return call(requests, timeout=timeout_seconds, metadata=metadata)
+
+    def close(self) -> None:
+        """End the connection; requests under way are cancelled."""
+        self._channel.close()
+
+
+def open_channel(endpoint: Endpoint, material: TLSMaterial, connection: EtcdConnection) -> ReadOnlyChannel:
+    """Prepare a channel; the connection itself is made by the first request.
+
+    Raises:
+        CallFailed: With ``insecure_skip_tls_verify``, the server's certificate could not be fetched.
+    """
+    dial_timeout_ms = max(1, int(connection.dial_timeout_seconds * 1000))
+    options: list[tuple[str, Any]] = [
+        ("grpc.max_receive_message_length", MAX_ANSWER_BYTES),
+        # Despite its name this is also the longest that one attempt to connect may take.
+        ("grpc.min_reconnect_backoff_ms", dial_timeout_ms),
+        ("grpc.initial_reconnect_backoff_ms", 200),
+        ("grpc.max_reconnect_backoff_ms", 1000),
+        # We decide what is asked again, and of whom.
+        ("grpc.enable_retries", 0),
+        # etcdctl dials directly too; a proxy variable for the outside world must not catch etcd.
+        ("grpc.enable_http_proxy", 0),
+        ("grpc.service_config_disable_resolution", 1),
+        ("grpc.use_local_subchannel_pool", 1),
+    ]
+    if not endpoint.tls:
+        return ReadOnlyChannel(grpc.insecure_channel(endpoint.target, options))
+    credentials, more = channel_credentials(grpc, endpoint, material, connection)
+    return ReadOnlyChannel(grpc.secure_channel(endpoint.target, credentials, [*options, *more]))
+
+
+class _Sized:
+    """Parses an answer and keeps its size, which sizes the next page without counting it again."""
+
+    def __init__(self, parse: Any) -> None:
+        self._parse = parse
+
+    def __call__(self, raw: bytes) -> tuple[Any, int]:
+        return self._parse(raw), len(raw)
+
+
+def _refuse_writes(method: ReadMethod) -> None:
+    if READ_METHODS.get(method.path) != method:
+        raise ValueError(f"{method.path} is not a read method of etcd")

@@ -1,0 +1,416 @@
+"""Several members of one etcd cluster, asked as one.
+
+A request goes to one member; when that fails for a reason that lies in the member or on the way there, the
+next one is asked. Every answer's ``cluster_id`` must be the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from etcdfix.errors import ClusterMismatch
+from etcdfix.sources.connection import EtcdConnection
+from etcdfix.sources.etcd.channel import FutureCancelledError, ReadOnlyChannel, RpcError, open_channel
+from etcdfix.sources.etcd.endpoints import Endpoint, parse_endpoint
+from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind, classify
+from etcdfix.sources.etcd.tls import TLSMaterial, load_tls_material
+from etcdfix.wire.etcd import AUTHENTICATE, MEMBER_LIST, STATUS, WATCH, ReadMethod, message
+
+_FIRST_PAUSE_SECONDS = 0.1
+_LONGEST_PAUSE_SECONDS = 1.0
+
+# These do not depend on who is asked.
+_FINAL = {
+    FailureKind.DENIED,
+    FailureKind.AUTH_DISABLED,
+    FailureKind.COMPACTED,
+    FailureKind.TOO_LARGE,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberStatus:
+    """What one member says about itself (``Maintenance/Status``).
+
+    Attributes:
+        endpoint: Address as given.
+        cluster_id: Of the cluster it belongs to.
+        member_id: Its own.
+        version: etcd's version.
+        revision: Newest revision that this member has applied.
+        leader: Member id of the leader, 0 when it knows none.
+        is_learner: Whether it only follows, and cannot be read from.
+        db_size_bytes: Size of its database file.
+        errors: Alarms and complaints, in etcd's words.
+    """
+
+    endpoint: str
+    cluster_id: int
+    member_id: int
+    version: str
+    revision: int
+    leader: int
+    is_learner: bool
+    db_size_bytes: int
+    errors: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterMember:
+    """One entry of the member list (``Cluster/MemberList``).
+
+    Attributes:
+        member_id: Its id.
+        name: Empty while it has not started.
+        client_urls: Where it says that clients reach it.
+        is_learner: Whether it has no vote.
+    """
+
+    member_id: int
+    name: str
+    client_urls: tuple[str, ...]
+    is_learner: bool
+
+
+class _Member:
+    """One endpoint as we know it so far."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.channel: ReadOnlyChannel | None = None
+        self.failure: Failure | None = None
+        self.status: MemberStatus | None = None
+        self.complained = False
+
+
+@dataclass(slots=True)
+class Pending:
+    """A request on its way. ``attempts``, ``logged_in`` and ``give_up_at`` remember what was tried already."""
+
+    method: ReadMethod
+    request: Any
+    timeout_seconds: float
+    member: _Member
+    future: Any
+    token: str | None
+    attempts: int = 0
+    logged_in: bool = False
+    give_up_at: float = 0.0
+
+    def cancel(self) -> None:
+        """Stop waiting; the answer is not wanted any more."""
+        self.future.cancel()
+
+
+class EtcdClient:
+    """Reads from one cluster through its endpoints.
+
+    Attributes:
+        cluster_id: Of the cluster, 0 while no answer has told it.
+    """
+
+    def __init__(self, connection: EtcdConnection, *, on_notice: Callable[[str], None]) -> None:
+        """Connect, ask every endpoint for its status, and log in where a user is named.
+
+        Raises:
+            ConfigurationError: An endpoint or a TLS file makes no sense.
+            SourceUnreachable: No endpoint answered.
+            SourceDenied: User or password are wrong.
+            ClusterMismatch: The endpoints belong to different clusters.
+        """
+        self._connection = connection
+        self._on_notice = on_notice
+        self._token: str | None = None
+        self.cluster_id = 0
+        self._material = load_tls_material(connection)
+        has_material = self._material.given or connection.insecure_skip_tls_verify
+        self._members = [
+            _Member(parse_endpoint(text, has_tls_material=has_material)) for text in connection.endpoints
+        ]
+        self._current = self._members[0]
+        try:
+            self._open()
+        except CallFailed as failed:
+            self.close()
+            raise failed.failure.as_error() from failed
+        except BaseException:
+            self.close()
+            raise
+
+    def ask(self, method: ReadMethod, request: Any, *, timeout_seconds: float) -> Pending:
+        """Send a request to the current member and return without waiting."""
+        member = self._current
+        future = self._start(member, method, request, timeout_seconds)
+        return Pending(method, request, timeout_seconds, member, future, self._token)
+
+    def answer(self, pending: Pending) -> tuple[Any, int]:
+        """Wait for an answer, asking other members where one fails.
+
+        Returns:
+            The message and its size in bytes.
+
+        Raises:
+            CallFailed: Nobody could answer, or the answer is no.
+            ClusterMismatch: The answer comes from another cluster.
+        """
+        while True:
+            try:
+                found, size = pending.future.result()
+            except RpcError as exc:
+                pending = self._again(pending, self._classify(exc, pending.member, pending.timeout_seconds))
+            except FutureCancelledError as exc:
+                raise CallFailed(Failure(FailureKind.UNREACHABLE, "the connection was closed")) from exc
+            else:
+                self._check_cluster(pending.member, found.header.cluster_id)
+                return found, size
+
+    def call(self, method: ReadMethod, request: Any, *, timeout_seconds: float | None = None) -> Any:
+        """Ask and wait; without a time-out of its own, the command time-out counts.
+
+        Raises:
+            CallFailed: Nobody could answer, or the answer is no.
+            ClusterMismatch: The answer comes from another cluster.
+        """
+        limit = self._connection.command_timeout_seconds if timeout_seconds is None else timeout_seconds
+        found, _size = self.answer(self.ask(method, request, timeout_seconds=limit))
+        return found
+
+    def watch(self, requests: Iterator[Any], *, timeout_seconds: float) -> Iterator[Any]:
+        """Open a watch stream at the current member and yield its answers until it ends.
+
+        Raises:
+            CallFailed: The stream broke; the next call goes to another member.
+            ClusterMismatch: An answer comes from another cluster.
+        """
+        member = self._current
+        stream = self._channel(member).stream(
+            WATCH, requests, timeout_seconds=timeout_seconds, metadata=self._metadata()
+        )
+        try:
+            for found in stream:
+                self._check_cluster(member, found.header.cluster_id)
+                yield found
+        except RpcError as exc:
+            failure = self._classify(exc, member, timeout_seconds)
+            if failure.kind is FailureKind.TOKEN_REFUSED:
+                self.log_in()
+            elif failure.kind is not FailureKind.TIMED_OUT:
+                self._current = self._after(member)
+            raise CallFailed(failure) from exc
+        finally:
+            stream.cancel()
+
+    def log_in(self) -> None:
+        """Get a token for the user, if there is one; simple tokens expire after some minutes unused.
+
+        Raises:
+            CallFailed: User or password are wrong, or nobody answers.
+        """
+        user, password = self._connection.user, self._connection.password
+        if user is None:
+            return
+        self._token = None
+        request = message("AuthenticateRequest")(name=user, password=password or "")
+        try:
+            self._token = self.call(AUTHENTICATE, request).token
+        except CallFailed as failed:
+            if failed.failure.kind is not FailureKind.AUTH_DISABLED:
+                raise
+            self._on_notice(f"etcd has no authentication enabled: user {user!r} is not used")
+
+    def statuses(self) -> tuple[MemberStatus, ...]:
+        """Return what the reachable members said about themselves when the connection was opened."""
+        return tuple(member.status for member in self._members if member.status is not None)
+
+    def current_version(self) -> str:
+        """Return the version of the member that is being asked, "" where it did not say."""
+        status = self._current.status
+        return status.version if status is not None else ""
+
+    def members(self) -> tuple[ClusterMember, ...]:
+        """Return the cluster's member list.
+
+        Raises:
+            CallFailed: Nobody could answer, or the answer is no.
+        """
+        found = self.call(MEMBER_LIST, message("MemberListRequest")(linearizable=True))
+        return tuple(
+            ClusterMember(
+                member_id=member.ID,
+                name=member.name,
+                client_urls=tuple(member.clientURLs),
+                is_learner=member.isLearner,
+            )
+            for member in found.members
+        )
+
+    def close(self) -> None:
+        """End all connections."""
+        for member in self._members:
+            if member.channel is not None:
+                member.channel.close()
+
+    def _open(self) -> None:
+        # In parallel, so that dead endpoints cost one dial time-out together, not one each.
+        with ThreadPoolExecutor(max_workers=len(self._members)) as pool:
+            list(pool.map(self._prepare, self._members))
+        self._ask_statuses(self._members)
+        reachable = [member for member in self._members if member.failure is None]
+        if not reachable:
+            self._nobody_answered()
+        self._current = min(reachable, key=_is_learner)
+        if self._connection.user is not None:
+            self.log_in()
+            self._ask_statuses([member for member in reachable if member.status is None])
+        for member in self._members:
+            if member.failure is not None:
+                self._complain(member, member.failure, "it is left aside")
+            elif member.status is not None:
+                for error in member.status.errors:
+                    self._on_notice(f"{member.endpoint.text}: etcd complains: {error}")
+
+    def _prepare(self, member: _Member) -> None:
+        try:
+            member.channel = open_channel(member.endpoint, self._material, self._connection)
+        except CallFailed as failed:
+            member.failure = failed.failure
+
+    def _ask_statuses(self, members: list[_Member]) -> None:
+        limit = self._connection.dial_timeout_seconds
+        request = message("StatusRequest")()
+        started = [
+            (member, self._start(member, STATUS, request, limit)) for member in members if member.failure is None
+        ]
+        for member, future in started:
+            try:
+                found, _size = future.result()
+            except RpcError as exc:
+                failure = self._classify(exc, member, limit)
+                # Newer servers may want a login first; then the member is there all the same.
+                if failure.kind not in {FailureKind.DENIED, FailureKind.TOKEN_REFUSED}:
+                    member.failure = failure
+            else:
+                member.status = _member_status(member.endpoint, found)
+        for member in members:
+            if member.status is not None:
+                self._check_cluster(member, member.status.cluster_id)
+
+    def _nobody_answered(self) -> NoReturn:
+        failures = [member.failure for member in self._members if member.failure is not None]
+        if len(failures) == 1:
+            raise CallFailed(failures[0])
+        text = "; ".join(failure.message for failure in failures)
+        raise CallFailed(
+            Failure(FailureKind.UNREACHABLE, f"no endpoint answered: {text}", failures[0].hint)
+        )
+
+    def _start(self, member: _Member, method: ReadMethod, request: Any, timeout_seconds: float) -> Any:
+        return self._channel(member).start(
+            method, request, timeout_seconds=timeout_seconds, metadata=self._metadata()
+        )
+
+    def _channel(self, member: _Member) -> ReadOnlyChannel:
+        if member.channel is None:
+            member.channel = open_channel(member.endpoint, self._material, self._connection)
+        return member.channel
+
+    def _metadata(self) -> tuple[tuple[str, str], ...]:
+        return () if self._token is None else (("token", self._token),)
+
+    def _classify(self, error: Any, member: _Member, timeout_seconds: float) -> Failure:
+        return classify(
+            error.code().name,
+            error.details() or "",
+            member.endpoint,
+            timeout_seconds=timeout_seconds,
+            has_client_certificate=self._material.certificate is not None,
+        )
+
+    def _again(self, pending: Pending, failure: Failure) -> Pending:
+        """Decide where a failed request goes next, wait if need be, and send it."""
+        if failure.kind in _FINAL:
+            raise CallFailed(failure)
+        if failure.kind is FailureKind.TOKEN_REFUSED:
+            if pending.logged_in or self._connection.user is None:
+                raise CallFailed(failure)
+            if pending.token == self._token:
+                self.log_in()
+            pending.logged_in = True
+            return self._send_again(pending, pending.member, failure)
+        now = time.monotonic()
+        if not pending.attempts:
+            patience = self._connection.dial_timeout_seconds + self._connection.command_timeout_seconds
+            pending.give_up_at = now + patience
+        pending.attempts += 1
+        rounds, rest = divmod(pending.attempts, len(self._members))
+        if not rest:
+            # Everyone had a turn. Asking for less helps against time-outs, waiting does not.
+            if failure.kind is FailureKind.TIMED_OUT or now >= pending.give_up_at:
+                raise CallFailed(failure)
+            time.sleep(min(_FIRST_PAUSE_SECONDS * 2**rounds, _LONGEST_PAUSE_SECONDS))
+        following = self._after(pending.member)
+        if following is not pending.member:
+            self._complain(pending.member, failure, f"asking {following.endpoint.text} instead")
+            self._current = following
+        return self._send_again(pending, following, failure)
+
+    def _send_again(self, pending: Pending, member: _Member, failure: Failure) -> Pending:
+        try:
+            pending.future = self._start(member, pending.method, pending.request, pending.timeout_seconds)
+        except CallFailed as failed:
+            # Its certificate could not be fetched: as good as any other failure of that member.
+            pending.member = member
+            return self._again(pending, failed.failure)
+        del failure
+        pending.member, pending.token = member, self._token
+        return pending
+
+    def _after(self, member: _Member) -> _Member:
+        return self._members[(self._members.index(member) + 1) % len(self._members)]
+
+    def _complain(self, member: _Member, failure: Failure, consequence: str) -> None:
+        if not member.complained:
+            member.complained = True
+            self._on_notice(f"{failure.message}; {consequence}")
+
+    def _check_cluster(self, member: _Member, cluster_id: int) -> None:
+        if self.cluster_id in {0, cluster_id}:
+            self.cluster_id = cluster_id
+            return
+        ids = {
+            known.endpoint.text: f"{known.status.cluster_id:x}"
+            for known in self._members
+            if known.status is not None
+        }
+        ids[member.endpoint.text] = f"{cluster_id:x}"
+        listed = ", ".join(f"{endpoint} is {value}" for endpoint, value in ids.items())
+        raise ClusterMismatch(
+            f"the endpoints belong to different clusters: {listed}",
+            cluster_ids=ids,
+            hint="name the endpoints of one cluster only",
+        )
+
+
+def _is_learner(member: _Member) -> bool:
+    return member.status is not None and member.status.is_learner
+
+
+def _member_status(endpoint: Endpoint, found: Any) -> MemberStatus:
+    return MemberStatus(
+        endpoint=endpoint.text,
+        cluster_id=found.header.cluster_id,
+        member_id=found.header.member_id,
+        version=found.version,
+        revision=found.header.revision,
+        leader=found.leader,
+        is_learner=found.isLearner,
+        db_size_bytes=found.dbSize,
+        errors=tuple(found.errors),
+    )
+
+
+__all__ = ["ClusterMember", "EtcdClient", "MemberStatus", "Pending", "TLSMaterial"]

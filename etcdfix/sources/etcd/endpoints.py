@@ -1,0 +1,86 @@
+"""Endpoints as etcdctl takes them.
+
+Source of the rules: etcd 3.6, ``client/v3/internal/endpoint/endpoint.go``: ``https`` and ``unixs`` need TLS,
+``http`` drops it, and an endpoint without a scheme, or ``unix``, uses TLS when there is TLS material.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from etcdfix.errors import ConfigurationError
+
+_SCHEMES = ("http", "https", "unix", "unixs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """One address of etcd.
+
+    Attributes:
+        text: As given, for messages.
+        target: The same in gRPC's naming (``dns:///``, ``ipv4:``, ``ipv6:``, ``unix:``).
+        host: Host name, IP address without brackets, or path of a Unix socket.
+        port: TCP port, 0 for a Unix socket.
+        tls: Whether TLS is spoken.
+    """
+
+    text: str
+    target: str
+    host: str
+    port: int
+    tls: bool
+
+
+def parse_endpoint(text: str, *, has_tls_material: bool) -> Endpoint:
+    """Read one endpoint.
+
+    Raises:
+        ConfigurationError: It has another scheme, no port, or parts that an endpoint cannot have.
+    """
+    scheme, separator, rest = text.partition("://")
+    if not separator:
+        scheme, separator, rest = text.partition(":")
+        if scheme not in {"unix", "unixs"} or not separator:
+            scheme, rest = "", text
+    if scheme and scheme not in _SCHEMES:
+        raise ConfigurationError(
+            f"endpoint {text!r} has the scheme {scheme!r}", hint="http, https, unix, unixs or just host:port"
+        )
+    tls = scheme in {"https", "unixs"} or (has_tls_material and scheme != "http")
+    if scheme in {"unix", "unixs"}:
+        if not rest:
+            raise ConfigurationError(f"endpoint {text!r} names no socket")
+        return Endpoint(text=text, target=f"unix:{rest}", host=rest, port=0, tls=tls)
+    host, port = _split_host_port(rest.rstrip("/"), text)
+    return Endpoint(text=text, target=_target(host, port), host=host, port=port, tls=tls)
+
+
+def _split_host_port(address: str, text: str) -> tuple[str, int]:
+    if any(sign in address for sign in "/?#@ "):
+        raise ConfigurationError(f"endpoint {text!r} is more than a host and a port", hint="https://HOST:2379")
+    host, colon, port = address.rpartition(":")
+    if not colon or address.endswith("]"):
+        raise ConfigurationError(f"endpoint {text!r} has no port", hint=f"{text.rstrip('/')}:2379")
+    if host.startswith("[") and host.endswith("]"):
+        host = unquote(host[1:-1])
+    elif ":" in host:
+        raise ConfigurationError(
+            f"endpoint {text!r}: an IPv6 address stands in brackets", hint="for example [::1]:2379"
+        )
+    if not host:
+        raise ConfigurationError(f"endpoint {text!r} has no host")
+    if not (port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
+        raise ConfigurationError(f"endpoint {text!r} has no valid port")
+    return host, int(port)
+
+
+def _target(host: str, port: int) -> str:
+    try:
+        version = ipaddress.ip_address(host).version
+    except ValueError:
+        return f"dns:///{host}:{port}"
+    # gRPC reads its targets as URIs: the zone of fe80::1%eth0 must be escaped.
+    return f"ipv4:{host}:{port}" if version == 4 else f"ipv6:[{host.replace('%', '%25')}]:{port}"

@@ -1,0 +1,219 @@
+"""What can go wrong with one request, sorted by what to do about it.
+
+gRPC hands over a status code and a text. etcd's own errors are recognised by the texts of
+``api/v3rpc/rpctypes/error.go`` (3.4 to 3.6), because several of them share a code. When no connection comes
+about, the code is always UNAVAILABLE and the reason stands only in gRPC's text (grpcio 1.66 to 1.85 were
+looked at); what we do not recognise there is passed on as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from etcdfix.errors import SourceDenied, SourceError, SourceUnreachable
+from etcdfix.sources.etcd.endpoints import Endpoint
+
+
+class FailureKind(StrEnum):
+    """What a failed request means for the next step."""
+
+    UNREACHABLE = "unreachable"  # ask another member, or this one later
+    TIMED_OUT = "timed-out"  # ask another member, then ask for less
+    TOO_LARGE = "too-large"  # ask for less
+    TOKEN_REFUSED = "token-refused"  # noqa: S105 - log in again
+    DENIED = "denied"  # final
+    AUTH_DISABLED = "auth-disabled"  # go on without a user
+    COMPACTED = "compacted"  # the revision is gone
+    FUTURE_REVISION = "future-revision"  # this member does not have the revision yet
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One failed request.
+
+    Attributes:
+        kind: What to do about it.
+        message: One sentence without its full stop, endpoint included.
+        hint: The next step for a person, or "".
+    """
+
+    kind: FailureKind
+    message: str
+    hint: str = ""
+
+    def as_error(self) -> SourceError:
+        """Return the exception that ends a command with this failure."""
+        if self.kind in {FailureKind.DENIED, FailureKind.TOKEN_REFUSED}:
+            return SourceDenied(self.message, hint=self.hint)
+        return SourceUnreachable(self.message, hint=self.hint)
+
+
+class CallFailed(Exception):
+    """Carries a failure from the client to its callers inside this package; never leaves a source."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+_QUORUM_HINT = (
+    "a cluster without a leader cannot answer: see etcdctl endpoint status; a copy of member/snap/db can be "
+    "scanned with --snapshot"
+)
+_USER_HINT = "name a user with --user NAME and ETCDCTL_PASSWORD"
+
+# etcd's own texts, without "etcdserver: ".
+_ETCD_ERRORS = {
+    "mvcc: required revision has been compacted": (FailureKind.COMPACTED, ""),
+    "mvcc: required revision is a future revision": (FailureKind.FUTURE_REVISION, ""),
+    "invalid auth token": (FailureKind.TOKEN_REFUSED, _USER_HINT),
+    "revision of auth store is old": (FailureKind.TOKEN_REFUSED, ""),
+    "authentication is not enabled": (FailureKind.AUTH_DISABLED, ""),
+    "authentication failed, invalid user ID or password": (FailureKind.DENIED, "check --user and the password"),
+    "permission denied": (FailureKind.DENIED, "etcdctl role grant-permission ROLE read --prefix=true PREFIX"),
+    "user name is empty": (FailureKind.DENIED, _USER_HINT),
+    "user name not found": (FailureKind.DENIED, "check --user"),
+    "no leader": (FailureKind.UNREACHABLE, _QUORUM_HINT),
+    "request timed out": (FailureKind.UNREACHABLE, _QUORUM_HINT),
+}
+
+_CA_HINT = "give etcd's CA with --cacert (kubeadm: /etc/kubernetes/pki/etcd/ca.crt)"
+_CLIENT_CERTIFICATE_HINT = (
+    "give --cert and --key (kubeadm: /etc/kubernetes/pki/apiserver-etcd-client.crt and .key)"
+)
+_EXPIRED_HINT = (
+    "renew it (kubeadm certs renew etcd-server); until then etcdctl --insecure-skip-tls-verify snapshot save "
+    "gives a file to scan with --snapshot"
+)
+
+# Parts of gRPC's text, in upper case, looked for in this order: message, hint.
+_CONNECT_ERRORS = (
+    ("CONNECTION REFUSED", "nobody listens there (connection refused)", "is etcd running, and is it this port"),
+    ("NO SUCH FILE OR DIRECTORY", "there is no such socket", ""),
+    ("PERMISSION DENIED", "may not be opened by this OS user", ""),
+    ("NO ROUTE TO HOST", "no route to that host", ""),
+    ("NETWORK IS UNREACHABLE", "the network is unreachable", ""),
+    ("DOMAIN NAME NOT FOUND", "that host name is not known", ""),
+    ("DNS RESOLUTION FAILED", "that host name is not known", ""),
+    ("ERRORS RESOLVING", "that host name is not known", ""),
+)
+_TLS_ERRORS = (
+    ("HAS EXPIRED", "the server's certificate has expired", _EXPIRED_HINT),
+    ("NOT YET VALID", "the server's certificate is not valid yet", "compare the clocks"),
+    ("CERTIFICATE_VERIFY_FAILED", "the server's certificate is not signed by a CA that is trusted here", _CA_HINT),
+    (
+        "HOSTNAME VERIFICATION",
+        "the server's certificate does not name this host",
+        "use a name or address that stands in the certificate",
+    ),
+    (
+        "NOT IN PEER CERTIFICATE",
+        "the server's certificate does not name this host",
+        "use a name or address that stands in the certificate",
+    ),
+    ("WRONG_VERSION_NUMBER", "that port does not speak TLS", "use http://"),
+    ("SECURITY HANDSHAKER", "the TLS files cannot be used", "check --cacert, --cert and --key"),
+)
+# How a server says no to a client certificate, or to its absence: TLS 1.2 and 1.3 alerts.
+_CLIENT_CERTIFICATE_ALERTS = (
+    "ALERT_BAD_CERTIFICATE",
+    "ALERT_CERTIFICATE_REQUIRED",
+    "ALERT_CERTIFICATE_EXPIRED",
+    "ALERT_CERTIFICATE_UNKNOWN",
+    "ALERT_UNKNOWN_CA",
+    "ALERT_HANDSHAKE_FAILURE",
+)
+# What a peer that speaks something else looks like: it closes, or answers in another language.
+_SPEAKS_SOMETHING_ELSE = (
+    "SOCKET CLOSED",
+    "CONNECTION RESET",
+    "BROKEN PIPE",
+    "EXPECTED SETTINGS FRAME",
+    "HANDSHAKE READ FAILED",
+    "HANDSHAKER SHUTDOWN",
+    "STREAM REMOVED",
+)
+
+
+def classify(
+    code: str, details: str, endpoint: Endpoint, *, timeout_seconds: float, has_client_certificate: bool = False
+) -> Failure:
+    """Sort a gRPC error.
+
+    Args:
+        code: Name of the status code (``UNAVAILABLE``).
+        details: gRPC's text, which may be etcd's.
+        endpoint: Who was asked.
+        timeout_seconds: How long we were ready to wait.
+        has_client_certificate: Whether we showed one.
+    """
+    where = endpoint.text
+    if details.startswith("etcdserver: "):
+        return _from_etcd(details.removeprefix("etcdserver: "), where)
+    if code == "DEADLINE_EXCEEDED":
+        return Failure(
+            FailureKind.TIMED_OUT, f"{where}: no answer within {timeout_seconds:g} s", _QUORUM_HINT
+        )
+    if code == "RESOURCE_EXHAUSTED" and "larger than max" in details:
+        return Failure(FailureKind.TOO_LARGE, f"{where}: the answer is larger than we take")
+    if code == "UNAUTHENTICATED":
+        return Failure(FailureKind.TOKEN_REFUSED, f"{where}: etcd refuses our login token", _USER_HINT)
+    if code == "PERMISSION_DENIED":
+        return Failure(FailureKind.DENIED, f"{where}: permission denied")
+    if code == "UNAVAILABLE":
+        return _from_connecting(details, endpoint, has_client_certificate=has_client_certificate)
+    if code in {"UNIMPLEMENTED", "NOT_FOUND"}:
+        return Failure(
+            FailureKind.UNREACHABLE,
+            f"{where}: something answers there, but not etcd v3 ({_shorten(details)})",
+            "etcd's client port is 2379 as a rule",
+        )
+    return Failure(FailureKind.UNREACHABLE, f"{where}: {code}: {_shorten(details)}")
+
+
+def _from_etcd(text: str, where: str) -> Failure:
+    for start, (kind, hint) in _ETCD_ERRORS.items():
+        if text.startswith(start):
+            return Failure(kind, f"{where}: etcd says: {text}", hint)
+    return Failure(FailureKind.UNREACHABLE, f"{where}: etcd says: {text}")
+
+
+def _from_connecting(details: str, endpoint: Endpoint, *, has_client_certificate: bool) -> Failure:
+    where, text = endpoint.text, details.upper()
+
+    def unreachable(message: str, hint: str = "") -> Failure:
+        return Failure(FailureKind.UNREACHABLE, f"{where}: {message}", hint)
+
+    for sign, message, hint in _CONNECT_ERRORS:
+        if sign in text:
+            return unreachable(message, hint)
+    if "TIMED OUT" in text or "ENDPOINT CLOSING" in text:
+        return unreachable("no connection in time", "raise --dial-timeout if the way there is slow")
+    if endpoint.tls:
+        for sign, message, hint in _TLS_ERRORS:
+            if sign in text:
+                return unreachable(message, hint)
+        if any(sign in text for sign in _CLIENT_CERTIFICATE_ALERTS):
+            if has_client_certificate:
+                return unreachable(
+                    "etcd does not accept our client certificate", "check who signed --cert, and its dates"
+                )
+            return unreachable("etcd wants a client certificate", _CLIENT_CERTIFICATE_HINT)
+    if any(sign in text for sign in _SPEAKS_SOMETHING_ELSE):
+        if endpoint.tls:
+            return unreachable(
+                "the TLS handshake was cut off",
+                "if that port speaks plain HTTP, use http://; if it wants a client certificate, give --cert and --key",
+            )
+        return unreachable(
+            "the connection was closed at once: that port may speak TLS", f"use https://, and {_CA_HINT}"
+        )
+    return unreachable(_shorten(details))
+
+
+def _shorten(details: str) -> str:
+    """Keep the part of gRPC's text that says something, on one line."""
+    last = details.rsplit("last error: ", 1)[-1]
+    line = " ".join(last.split())
+    return line if len(line) <= 200 else line[:200] + "…"

@@ -1,0 +1,257 @@
+"""A saved snapshot, or a copied database file, as a source of stored values.
+
+What is damaged is walked around and told in :attr:`SnapshotSource.problems`; only a file out of which nothing
+can be read raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from etcdfix.errors import NotASnapshot, PageCorrupt, RevisionCompacted, SnapshotTruncated, SourceError
+from etcdfix.model import KeptRevision, StoredValue
+from etcdfix.sources.base import Segment, SourceDescription
+from etcdfix.sources.bbolt.page import Meta
+from etcdfix.sources.bbolt.tree import Bucket, Damage, Tree
+from etcdfix.sources.dbfile import DatabaseFile
+from etcdfix.sources.mvcc import RevisionIndex, parse_revision_key, show_key
+
+MAX_PROBLEMS: Final = 100
+"""Problems told one by one; beyond that they are counted."""
+
+_MAX_COUNTED: Final = 100_000
+_MAX_VERSION_SIZE: Final = 64
+
+
+class SnapshotSource:
+    """The keys of one database file at one revision; implements :class:`etcdfix.sources.base.Source`.
+
+    Args:
+        path: From ``etcdctl snapshot save``, or a copy of ``member/snap/db``; gzip is unpacked.
+        revision: Main revision to read at; 0 for the newest.
+
+    Raises:
+        NotASnapshot: No such file, no file, empty, text, without a valid meta page, or not etcd's.
+        SourceLocked: A running etcd holds the file.
+        RevisionCompacted: ``revision`` was compacted, or does not exist yet.
+        SnapshotTruncated: The file ends before the page that leads to all others.
+        PageCorrupt: The page that leads to all others is damaged.
+        SourceError: The file cannot be opened or unpacked.
+    """
+
+    def __init__(self, path: Path, *, revision: int = 0) -> None:
+        self._path = path
+        self._problems = _ProblemList()
+        self._last_damage: Damage | None = None
+        self._closed = False
+        self._file = DatabaseFile(path)
+        try:
+            for problem in self._file.problems:
+                self._problems.add(problem)
+            self._tree, bucket = self._open_key_bucket()
+            self._index = RevisionIndex(self._tree, bucket, self._on_damage)
+            self._pin(revision)
+            self._etcd_version = self._read_version()
+        except (PageCorrupt, SnapshotTruncated) as damage:
+            self._file.close()
+            damage.message = f"{path}: nothing can be read: {damage.message}"
+            raise
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _on_damage(self, damage: Damage) -> None:
+        self._last_damage = damage
+        self._problems.add(damage.message)
+
+    def _open_key_bucket(self) -> tuple[Tree, Bucket]:
+        """Find the bucket ``key``, from the older meta page where the newer one leads nowhere.
+
+        A transaction never overwrites pages of the one before it, so the older tree is whole: it lacks only
+        the last commit.
+        """
+        metas = self._file.metas
+        for meta in metas[:-1]:
+            try:
+                return self._key_bucket(meta)
+            except (PageCorrupt, SnapshotTruncated) as damage:
+                self._problems.add(
+                    f"{damage.message}; transaction {meta.txid} cannot be read, trying the one before it"
+                )
+        return self._key_bucket(metas[-1])
+
+    def _key_bucket(self, meta: Meta) -> tuple[Tree, Bucket]:
+        tree = Tree(self._file.image, size=self._file.size, meta=meta, on_damage=self._on_damage)
+        self._last_damage = None
+        bucket = tree.bucket(b"key")
+        if bucket is None:
+            if self._last_damage is not None:
+                raise self._last_damage
+            names = ", ".join(show_key(name) for name in tree.bucket_names()) or "none"
+            raise NotASnapshot(
+                f"{self._path}: a bbolt database, but not etcd's: it has no bucket `key` (buckets: {names})"
+            )
+        if bucket.inline is None:
+            tree.page(bucket.root)
+        return tree, bucket
+
+    def _meta_revision(self, name: bytes) -> int:
+        """Return the main revision that stands in the bucket ``meta`` under ``name``, or 0."""
+        parsed = parse_revision_key(self._lookup(b"meta", name)[:17])
+        return parsed[0].main if parsed is not None else 0
+
+    def _lookup(self, bucket_name: bytes, key: bytes) -> bytes:
+        """Return a small value, cut at some size; empty when it is not there or cannot be reached."""
+        try:
+            bucket = self._tree.bucket(bucket_name)
+            found = self._tree.find(bucket, key) if bucket is not None else None
+        except (PageCorrupt, SnapshotTruncated) as damage:
+            self._on_damage(damage)
+            return b""
+        if found is None:
+            return b""
+        entry = found[1]
+        return self._tree.image[
+            entry.value_start : min(entry.value_end, entry.value_start + _MAX_VERSION_SIZE)
+        ]
+
+    def _pin(self, revision: int) -> None:
+        """Work out the bounds of what can be read, and the revision to read at.
+
+        Format:
+            etcd v3.6 ``server/storage/mvcc/kvstore.go``, ``restore``: the current revision is the last one in
+            the bucket, 1 in an empty store, and never below the finished or scheduled compaction. A scheduled
+            compaction may have removed part of what lies below it, so it bounds like a finished one.
+        """
+        finished = self._meta_revision(b"finishedCompactRev")
+        scheduled = self._meta_revision(b"scheduledCompactRev")
+        compacted = max(finished, scheduled)
+        current = max(1, self._index.newest_main(), compacted)
+        if revision and not compacted <= revision <= current:
+            what = "was compacted" if revision < compacted else "does not exist yet"
+            raise RevisionCompacted(
+                f"{self._path}: revision {revision} {what}: the file holds revisions {max(compacted, 1)} to {current}",
+                revision=revision,
+                compacted=compacted,
+                current=current,
+                hint="leave --revision out to read the newest",
+            )
+        self._revision = revision or current
+        self._at_revision = revision if revision and revision < current else None
+
+    def _read_version(self) -> str | None:
+        """Return etcd's version: of the storage (3.6 and later), or of the cluster (``major.minor.0``)."""
+        raw = self._lookup(b"meta", b"storageVersion") or self._lookup(b"cluster", b"clusterVersion")
+        text = raw.decode("ascii", "replace")
+        return text if text and text.replace(".", "").isalnum() and text.isascii() else None
+
+    def describe(self) -> SourceDescription:
+        """Say where the data comes from.
+
+        Needs the file's hash, about 0.5 s for each GB; the first :meth:`current` computes it on the side.
+        """
+        integrity = self._file.integrity()
+        sentence = integrity.sentence + (" (of the unpacked file)" if self._file.compressed else "")
+        return SourceDescription(
+            type="snapshot",
+            path=str(self._path),
+            endpoints=None,
+            revision=self._revision,
+            single_revision=True,
+            segments=(Segment(from_key="", revision=self._revision),),
+            cluster_id=None,
+            sha256=f"sha256:{integrity.sha256}" if integrity.sha256 is not None else None,
+            etcd_version=self._etcd_version,
+            integrity=sentence,
+        )
+
+    def current(self, prefix: bytes) -> Iterator[StoredValue]:
+        """Yield the current value of every key that starts with ``prefix``, in byte order of the keys.
+
+        Raises:
+            SourceError: The file cannot be read to its end, or there is no room to sort its keys.
+        """
+        self._prepare()
+        self._file.start_hashing()
+        return self._index.current(prefix, at_revision=self._at_revision)
+
+    def _prepare(self) -> None:
+        """Before the first walk, find an unreadable sector by asking: the map would find it by SIGBUS.
+
+        Raises:
+            SourceError: There is one, or the source was closed.
+        """
+        if self._closed:
+            raise SourceError(f"{self._path}: already closed")
+        if self._index.built or self._file.touch():
+            return
+        integrity = self._file.integrity()
+        if not integrity.readable:
+            raise SourceError(
+                f"{self._path}: {integrity.problem}",
+                hint="copy what can be read to a new file (ddrescue), and scan that",
+            )
+
+    def get(self, key: bytes) -> StoredValue | None:
+        """Return one key's current value, or None."""
+        self._prepare()
+        return self._index.get(key, at_revision=self._at_revision)
+
+    def history(self, key: bytes) -> Iterator[KeptRevision]:
+        """Yield every revision of ``key`` that is still kept, oldest first, newer than the pinned one included."""
+        self._prepare()
+        return self._index.history(key)
+
+    def estimate(self) -> int:
+        """Return about how many keys there are, deleted ones that still leave a trace included."""
+        self._prepare()
+        return self._index.estimate()
+
+    @property
+    def problems(self) -> list[str]:
+        """Reasons why what was yielded is not everything; complete once everything was yielded."""
+        problem = self._file.integrity().problem if self._file.hashed or not self._closed else ""
+        return [*([problem] if problem else []), *self._problems.sentences()]
+
+    def close(self) -> None:
+        """Let go of the file, its lock, and temporary files."""
+        if not self._closed:
+            self._closed = True
+            self._index.close()
+            self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _ProblemList:
+    """Distinct problems: the first hundred as they are, the rest as a number."""
+
+    def __init__(self) -> None:
+        self._sentences: dict[str, None] = {}
+        self._further: set[int] = set()
+
+    def add(self, sentence: str) -> None:
+        """Add one, unless it is there: several walks meet the same damage."""
+        if sentence in self._sentences:
+            return
+        if len(self._sentences) < MAX_PROBLEMS:
+            self._sentences[sentence] = None
+        elif len(self._further) < _MAX_COUNTED:
+            self._further.add(hash(sentence))
+
+    def sentences(self) -> list[str]:
+        """Return what was added, in order, and how many more there were."""
+        further = len(self._further)
+        if not further:
+            return list(self._sentences)
+        count = f"at least {further}" if further >= _MAX_COUNTED else str(further)
+        return [*self._sentences, f"{count} more problems like these were found"]

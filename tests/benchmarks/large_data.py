@@ -1,0 +1,123 @@
+"""Large, realistic data for benchmarks: Secrets under aesgcm and aescbc, plain Pods, as a server writes them.
+
+The templates are values that a real kube-apiserver wrote (the healthy ones of ``fixtures/snapshots/alpha``);
+each copy gets a name of its own, of the same length, so that every protobuf length stays true.
+
+By hand: ``python -m tests.benchmarks.large_data --keys 200000 FOLDER`` writes ``large.db`` and ``config.yaml``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+from cryptography.hazmat.primitives import padding
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from etcdfix.sources.snapshot import SnapshotSource
+from tests.support.bbolt_writer import BoltWriter, put
+
+ALPHA = Path(__file__).parents[2] / "fixtures" / "snapshots" / "alpha" / "snapshot.db.gz"
+GCM_KEY = bytes(range(32))
+CBC_KEY = bytes(range(32, 64))
+
+CONFIG = f"""apiVersion: apiserver.config.k8s.io/v1
+kind: EncryptionConfiguration
+resources:
+- resources: [secrets]
+  providers:
+  - aesgcm: {{keys: [{{name: gcm, secret: {base64.b64encode(GCM_KEY).decode()}}}]}}
+  - aescbc: {{keys: [{{name: cbc, secret: {base64.b64encode(CBC_KEY).decode()}}}]}}
+  - identity: {{}}
+"""
+
+
+def templates() -> tuple[list[tuple[bytes, bytes]], list[tuple[bytes, bytes]]]:
+    """Healthy (key, plaintext) pairs of Secrets and Pods."""
+    with SnapshotSource(ALPHA) as source:
+        secrets = [
+            (value.key, value.value)
+            for value in source.current(b"/registry/secrets/")
+            if value.key in {b"/registry/secrets/pay/db-plain-0", b"/registry/secrets/infra/registry-plain-4"}
+        ]
+        pods = [
+            (value.key, value.value)
+            for value in source.current(b"/registry/pods/pay/")
+            if value.key.endswith((b"dep-2-abc-0", b"dep-2-abc-1", b"dep-3-abc-0"))
+        ]
+    assert len(secrets) == 2
+    assert len(pods) == 3
+    return secrets, pods
+
+
+def renamed(template: tuple[bytes, bytes], number: int) -> tuple[bytes, bytes]:
+    """A copy of an object under a name of the same length."""
+    key, value = template
+    name = key.rpartition(b"/")[2]
+    new = (b"%x" % number).rjust(len(name), b"n")
+    return key[: -len(name)] + new, value.replace(b"\n" + bytes([len(name)]) + name, b"\n" + bytes([len(name)]) + new)
+
+
+def gcm(key: bytes, plaintext: bytes) -> bytes:
+    nonce = os.urandom(12)
+    return b"k8s:enc:aesgcm:v1:gcm:" + nonce + AESGCM(GCM_KEY).encrypt(nonce, plaintext, key)
+
+
+def cbc(_key: bytes, plaintext: bytes) -> bytes:
+    iv = os.urandom(16)
+    padder = padding.PKCS7(128).padder()
+    padded = padder.update(plaintext) + padder.finalize()
+    encryptor = Cipher(algorithms.AES(CBC_KEY), modes.CBC(iv)).encryptor()
+    return b"k8s:enc:aescbc:v1:cbc:" + iv + encryptor.update(padded) + encryptor.finalize()
+
+
+def objects(count: int, *, broken: bool = False) -> Iterator[tuple[bytes, bytes]]:
+    """Yield ``count`` (etcd key, stored value) pairs in no order: 40 % gcm, 30 % cbc Secrets, 30 % Pods.
+
+    ``broken`` flips the last byte of every value.
+    """
+    secrets, pods = templates()
+    numbers = list(range(count))
+    random.Random(7).shuffle(numbers)  # noqa: S311 - the same data each time, that is all
+    for number in numbers:
+        kind = number % 10
+        if kind < 7:  # noqa: PLR2004
+            key, plaintext = renamed(secrets[number % len(secrets)], number)
+            value = (gcm if kind < 4 else cbc)(key, plaintext)  # noqa: PLR2004
+        else:
+            key, value = renamed(pods[number % len(pods)], number)
+        if broken:
+            value = value[:-1] + bytes([value[-1] ^ 0xFF])
+        yield key, value
+
+
+def write_database(folder: Path, count: int, *, broken: bool = False) -> tuple[Path, Path]:
+    """Write ``large.db`` and ``config.yaml``; return their paths."""
+    database, config = folder / "large.db", folder / "config.yaml"
+    config.write_text(CONFIG)
+    with database.open("w+b") as file:
+        writer = BoltWriter(file)
+        pairs = enumerate(objects(count, broken=broken), start=2)
+        writer.bucket(b"key", (put(revision, key, value) for revision, (key, value) in pairs))
+        writer.bucket(b"meta", [(b"storageVersion", b"3.6.0")], inline=True)
+        writer.finish(trailer=True)
+    return database, config
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--keys", type=int, default=200_000)
+    parser.add_argument("--broken", action="store_true")
+    arguments = parser.parse_args()
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    print(*write_database(arguments.folder, arguments.keys, broken=arguments.broken))
+
+
+if __name__ == "__main__":
+    main()

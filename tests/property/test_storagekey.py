@@ -1,0 +1,94 @@
+"""Storage keys: what is put together comes apart again, and no bytes upset the parser."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from etcdfix.storagekey import (
+    Directory,
+    Stack,
+    StorageLayout,
+    builtin_directories,
+    clean_prefix,
+    custom_directory,
+    likely_prefixes,
+)
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+# What Kubernetes allows as a path segment of a name: anything but these (path.IsValidPathSegmentName).
+SEGMENTS = st.text(
+    st.characters(exclude_categories=("Cs",), exclude_characters="/%"), min_size=1, max_size=20
+).filter(lambda text: text not in {".", ".."})
+GROUPS = st.from_regex(r"[a-z]{1,6}(\.[a-z]{1,6}){1,3}", fullmatch=True)
+PLURALS = st.from_regex(r"[a-z]{1,12}", fullmatch=True)
+PREFIXES = st.sampled_from(["/registry", "/", "/kubernetes.io", "a/b", ""])
+BUILTINS = st.sampled_from(builtin_directories())
+CUSTOM = st.builds(custom_directory, GROUPS, PLURALS).filter(
+    lambda d: d.path not in {b.path for b in builtin_directories()}
+)
+
+
+@given(PREFIXES, st.one_of(BUILTINS, CUSTOM), SEGMENTS, SEGMENTS, st.booleans())
+def test_round_trip(prefix: str, directory: Directory, namespace: str, name: str, scoped: bool) -> None:
+    layout = StorageLayout(prefix)
+    namespaced = directory.namespaced if directory.namespaced is not None else scoped
+    rest = f"{namespace}/{name}" if namespaced else name
+    key = layout.directory_prefix(directory) + rest.encode()
+
+    found, shared = layout.locate(key)
+    where = layout.split(key, found, shared, namespaced=namespaced)
+
+    assert found == directory
+    assert shared == layout.directory_prefix(directory)
+    assert (where.namespace, where.name, where.well_formed) == (namespace if namespaced else "", name, True)
+
+
+@given(PREFIXES, st.binary(max_size=60), st.sampled_from([None, True, False]))
+def test_any_key_is_taken_apart(prefix: str, tail: bytes, namespaced: bool | None) -> None:
+    layout = StorageLayout(prefix)
+    for key in (tail, layout.prefix_bytes + tail):
+        directory, shared = layout.locate(key)
+        where = layout.split(key, directory, shared, namespaced=namespaced)
+        assert key.startswith(shared)
+        assert shared == key or shared.endswith(b"/")
+        for text in (directory.group, directory.resource, directory.path, where.namespace, where.name):
+            text.encode()  # no lone surrogates: reports are UTF-8
+
+
+@given(PREFIXES, st.lists(st.binary(max_size=12), min_size=1, max_size=4), st.binary(max_size=12))
+def test_keys_that_share_the_prefix_share_the_directory(
+    prefix: str, segments: list[bytes], other: bytes
+) -> None:
+    layout = StorageLayout(prefix)
+    key = layout.prefix_bytes + b"/".join(segments)
+    directory, shared = layout.locate(key)
+    if shared != key and other:
+        assert layout.locate(shared + other) == (directory, shared)
+
+
+@given(st.text(st.sampled_from("/ab."), max_size=12))
+def test_cleaned_prefix_is_clean(prefix: str) -> None:
+    cleaned = clean_prefix(prefix)
+    assert cleaned.startswith("/")
+    assert cleaned.endswith("/")
+    assert "//" not in cleaned
+    assert clean_prefix(cleaned) == cleaned
+
+
+@given(st.lists(st.lists(st.sampled_from([b"", b"x", b"\xff", b"pods", b"secrets"]), max_size=5), max_size=8))
+def test_likely_prefixes_hold_keys(keys: list[list[bytes]]) -> None:
+    joined = [b"/".join(segments) for segments in keys]
+    shown = [key.decode("utf-8", "replace") for key in joined]
+    for prefix in likely_prefixes(joined):
+        assert prefix.startswith("/")
+        assert any(key.startswith(prefix) for key in shown)
+
+
+@given(PREFIXES, BUILTINS.filter(lambda d: d.stack is Stack.BUILTIN), SEGMENTS)
+def test_the_right_prefix_is_suggested(prefix: str, directory: Directory, name: str) -> None:
+    layout = StorageLayout(prefix)
+    key = layout.directory_prefix(directory) + name.encode()
+    assert likely_prefixes([key]) == [layout.prefix.rstrip("/") or "/"]

@@ -1,0 +1,80 @@
+"""Examinations and verdicts made by hand, for everything that only reads results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from etcdfix.model import Confidence, Outcome, ServerBehaviour
+from etcdfix.storagekey import StorageLayout
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.judge import Verdict
+from tests.support.memory_source import stored
+
+LAYOUT = StorageLayout()
+# What a damaged value looks like: long enough to have a size, and text that must never reach a report.
+SECRET_BYTES = b"k8s:enc:aescbc:v1:key2:" + b"never-to-be-shown-" * 4
+
+
+def examination(
+    key: bytes | str = "/registry/secrets/shop/web",
+    *,
+    outcome: Outcome = Outcome.DECRYPT_FAILURE,
+    cause: Cause | None = Cause.KEY_NAME_MISSING,
+    apiserver: ServerBehaviour = ServerBehaviour.CORRUPT,
+    transformer: str = "aescbc/v1/key2",
+    opened: bool = False,
+    stale: bool = False,
+    value: bytes = SECRET_BYTES,
+    mod_revision: int = 7,
+    lease: int = 0,
+    namespaced: bool | None = None,
+    **verdict: Any,
+) -> Examination:
+    """Return an examination; by default a Secret whose key was lost. ``verdict`` overrides its fields."""
+    record = stored(key, value, mod_revision=mod_revision, lease=lease)
+    directory, shared = LAYOUT.locate(record.key)
+    where = LAYOUT.split(
+        record.key,
+        directory,
+        shared,
+        namespaced=directory.namespaced if directory.namespaced is not None else namespaced,
+    )
+    fields: dict[str, Any] = {
+        "confidence": Confidence.CERTAIN,
+        "message": "written under aescbc/v1/key2; no key of that name is configured",
+        "upstream_message": "no matching key was found for the provided AES transformer",
+        "deletable": outcome in {Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE},
+        **verdict,
+    }
+    return Examination(
+        record,
+        directory,
+        where.namespace,
+        where.name,
+        transformer,
+        opened,
+        stale,
+        Verdict(outcome=outcome, cause=cause, apiserver=apiserver, **fields),
+    )
+
+
+def readable(key: bytes | str = "/registry/secrets/shop/good", **settings: Any) -> Examination:
+    """Return an examination with nothing to say about it."""
+    defaults: dict[str, Any] = {
+        "outcome": Outcome.READABLE,
+        "cause": None,
+        "apiserver": ServerBehaviour.SERVES,
+        "transformer": "identity",
+        "opened": True,
+        "message": "readable",
+        "upstream_message": "",
+    }
+    return examination(key, **(defaults | settings))
+
+
+def with_verdict(found: Examination, **changes: Any) -> Examination:
+    """Return the same examination with some fields of its verdict changed."""
+    return msgspec.structs.replace(found, verdict=msgspec.structs.replace(found.verdict, **changes))

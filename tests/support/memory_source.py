@@ -1,0 +1,110 @@
+"""The simplest source there is: a dictionary of keys. A worked example of the seam in ``sources/base.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Self
+
+from etcdfix.errors import SourceError
+from etcdfix.model import KeptRevision, Revision, StoredValue
+from etcdfix.sources.base import Segment, SourceDescription
+
+REVISION = 1000
+
+
+def stored(
+    key: bytes | str,
+    value: bytes = b"",
+    *,
+    mod_revision: int = 7,
+    create_revision: int = 5,
+    version: int = 2,
+    lease: int = 0,
+) -> StoredValue:
+    """Return one record, with revisions that a test can recognise."""
+    raw = key.encode() if isinstance(key, str) else key
+    return StoredValue(raw, value, mod_revision, create_revision, version, lease)
+
+
+class MemorySource:
+    """Holds its keys in a dictionary; shows how little a source has to do.
+
+    Args:
+        records: What it holds: records, or a mapping of keys to values (mod_revisions count up from 10).
+        problems: Sentences about what it could not show.
+        fails_after: Raise ``failure`` once so many records were yielded by one ``current()`` of everything.
+        failure: What to raise then.
+    """
+
+    def __init__(
+        self,
+        records: Iterable[StoredValue] | Mapping[str, bytes] = (),
+        *,
+        problems: Iterable[str] = (),
+        fails_after: int | None = None,
+        failure: BaseException | None = None,
+    ) -> None:
+        if isinstance(records, Mapping):
+            records = [stored(k, v, mod_revision=n) for n, (k, v) in enumerate(records.items(), start=10)]
+        self._records = {record.key: record for record in records}
+        self._problems = list(problems)
+        self._fails_after = fails_after
+        self._failure = failure or SourceError("the connection was lost")
+        self.closed = False
+
+    def describe(self) -> SourceDescription:
+        """Describe a snapshot that is nowhere."""
+        return SourceDescription(
+            type="snapshot",
+            path="memory",
+            endpoints=None,
+            revision=REVISION,
+            single_revision=True,
+            segments=(Segment("", REVISION),),
+            cluster_id=None,
+            sha256="sha256:" + "0" * 64,
+            etcd_version=None,
+            integrity="verified",
+        )
+
+    def current(self, prefix: bytes) -> Iterator[StoredValue]:
+        """Yield the records below a prefix in byte order of the keys."""
+        yielded = 0
+        for key in sorted(self._records):
+            if key.startswith(prefix):
+                if prefix == b"" and yielded == self._fails_after:
+                    raise self._failure
+                yielded += 1
+                yield self._records[key]
+
+    def get(self, key: bytes) -> StoredValue | None:
+        """Return one record."""
+        return self._records.get(key)
+
+    def history(self, key: bytes) -> Iterator[KeptRevision]:
+        """Yield the only revision there is."""
+        record = self._records.get(key)
+        if record is not None:
+            yield KeptRevision(Revision(record.mod_revision, 0), record)
+
+    def estimate(self) -> int:
+        """Return the exact number."""
+        return len(self._records)
+
+    @property
+    def problems(self) -> list[str]:
+        """What the constructor was told."""
+        return list(self._problems)
+
+    def close(self) -> None:
+        """Remember that it was closed."""
+        self.closed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,98 @@
+"""A header and a conclusion for reporters under test, and one call that runs a reporter."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable
+from typing import BinaryIO
+
+from etcdfix.reports import FORMATS
+from etcdfix.reports.base import Reporter
+from etcdfix.reports.finding import finding_from, is_finding
+from etcdfix.reports.model import (
+    Conclusion,
+    Header,
+    ReportConfiguration,
+    ReportSource,
+    Scope,
+    Status,
+    Summary,
+    Tool,
+)
+from etcdfix.reports.tally import CAP, Tally
+from etcdfix.sources.base import Segment
+from etcdfix.storagekey import display
+from etcdfix.verdicts.examination import Examination
+from tests.support.examinations import LAYOUT
+
+CLUSTER = "11111111-2222-3333-4444-555555555555"
+
+
+def source(**changes: object) -> ReportSource:
+    """Return the description of a snapshot."""
+    fields: dict[str, object] = {
+        "type": "snapshot",
+        "path": "snapshot.db",
+        "revision": 1000,
+        "single_revision": True,
+        "segments": [Segment("", 1000)],
+        "cluster_id": None,
+        "kube_system_uid": CLUSTER,
+        "sha256": "sha256:" + "0" * 64,
+        "etcd_version": "3.6.8",
+        "integrity": "verified",
+    }
+    return ReportSource(**(fields | changes))  # type: ignore[arg-type]
+
+
+def header(**changes: object) -> Header:
+    """Return a header of a scan of everything."""
+    fields: dict[str, object] = {
+        "tool": Tool("etcdfix", "1.2.3"),
+        "generated_at": "2026-01-02T03:04:05Z",
+        "source": source(),
+        "encryption_config": ReportConfiguration("config.yaml", "sha256:" + "1" * 64),
+        "scope": Scope("/registry", [], [], [], None),
+    }
+    return Header(**(fields | changes))  # type: ignore[arg-type]
+
+
+def conclusion(
+    summary: Summary | None = None, statuses: Iterable[Status] = (), **changes: object
+) -> Conclusion:
+    """Return the end of a complete scan."""
+    fields: dict[str, object] = {
+        "source": source(),
+        "statuses": list(statuses),
+        "summary": summary or Summary(),
+        "complete": True,
+        "incomplete_reasons": [],
+        "finished_at": "2026-01-02T03:04:06Z",
+    }
+    return Conclusion(**(fields | changes))  # type: ignore[arg-type]
+
+
+def new_tally(*, max_causes: int = CAP) -> Tally:
+    """Return an empty tally for the default storage prefix."""
+    return Tally(max_causes=max_causes, list_prefix=lambda d: display(LAYOUT.directory_prefix(d)))
+
+
+def write(
+    output: str | Callable[[BinaryIO], Reporter],
+    found: Iterable[Examination],
+    *,
+    max_causes: int = CAP,
+    head: Header | None = None,
+    **end: object,
+) -> bytes:
+    """Run examinations through a tally and a reporter, as a scan does; return what was written."""
+    stream = io.BytesIO()
+    reporter = FORMATS[output](stream, max_causes) if isinstance(output, str) else output(stream)
+    tally = new_tally(max_causes=max_causes)
+    reporter.begin(head or header())
+    for one in found:
+        tally.add(one)
+        if is_finding(one):
+            reporter.finding(finding_from(one))
+    reporter.end(conclusion(tally.summary(), tally.statuses(), **end))
+    return stream.getvalue()

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from etcdfix.decoding.quantity import FORMAT_WRONG, NUMERIC_WRONG, SUFFIX_WRONG, quantity_error
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "0", "1", "+1", "-1m", "100m", "128Mi", "1.5", "1.5Gi", ".5", "5.", ".", "+", "-", "+.", "1k", "1n", "1u",
+        "1M", "1G", "1T", "1P", "1E", "1Ki", "1Ti", "1Pi", "1Ei", "1e3", "1E3", "1e+3", "1e-3", "1E-99", "1e99",
+        "12345678901234567890123", "00012", "0.000", ".Ti", "k", "Ki", "e5", ".e-9", "1e4294967295",
+    ],
+)  # fmt: skip
+def test_parses(value: str) -> None:
+    assert not quantity_error(value.encode())
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"", b"abc", b"1 Gi", b" 1", b"1\n", b"1Zi", b"0x1", b"1.2.3", b"--1x", b"1e3e", b"1\xff", b"1e+-3"],
+)
+def test_wrong_format(value: bytes) -> None:
+    assert quantity_error(value) == FORMAT_WRONG
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["1K", "1e", "1ee3", "1ki", "1mi", "1e-", "1+5", "1-", "--1", "1e9223372036854775808", "1e" + "9" * 40],
+)
+def test_wrong_suffix(value: str) -> None:
+    assert quantity_error(value.encode()) == SUFFIX_WRONG
+
+
+@pytest.mark.parametrize("value", [".Pi", "Ei", "+Ei", ".e-10", "e-10", ".e4294967286"])
+def test_no_digits_where_upstream_wants_one(value: str) -> None:
+    """The int64 path takes "." for zero; numbers too small or too big for it go to inf.Dec, which does not."""
+    assert quantity_error(value.encode()) == NUMERIC_WRONG
+
+
+def test_a_digit_is_enough_for_the_big_path() -> None:
+    assert not quantity_error(b"0Ei")
+    assert not quantity_error(b"0e-10")
+    assert not quantity_error(b".0Pi")
+
+
+@pytest.mark.parametrize("value", [b"1" * 500_000 + b"x", b"E" * 500_000, b"1e" + b"0" * 500_000 + b"1"])
+def test_long_strings_cost_little(value: bytes) -> None:
+    start = time.perf_counter()
+    quantity_error(value)
+    assert time.perf_counter() - start < 1

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import pytest
+
+from etcdfix.decoding.registry import Registry, SchemeName
+from etcdfix.model import GroupVersionKind
+
+# A running 1.36 kube-apiserver's scheme, without the kinds that live in schemes of their own.
+REGISTERED_1_36 = {
+    "": "v1",
+    "admission.k8s.io": "v1 v1beta1",
+    "admissionregistration.k8s.io": "v1 v1beta1 v1alpha1",
+    "apps": "v1 v1beta2 v1beta1",
+    "authentication.k8s.io": "v1 v1beta1 v1alpha1",
+    "authorization.k8s.io": "v1 v1beta1",
+    "autoscaling": "v2 v1",
+    "batch": "v1 v1beta1",
+    "certificates.k8s.io": "v1 v1beta1 v1alpha1",
+    "coordination.k8s.io": "v1 v1beta1 v1alpha2",
+    "discovery.k8s.io": "v1 v1beta1",
+    "events.k8s.io": "v1 v1beta1",
+    "extensions": "v1beta1",
+    "flowcontrol.apiserver.k8s.io": "v1 v1beta3 v1beta2 v1beta1",
+    "imagepolicy.k8s.io": "v1alpha1",
+    "internal.apiserver.k8s.io": "v1alpha1",
+    "networking.k8s.io": "v1 v1beta1",
+    "node.k8s.io": "v1 v1beta1 v1alpha1",
+    "policy": "v1 v1beta1",
+    "rbac.authorization.k8s.io": "v1 v1beta1 v1alpha1",
+    "resource.k8s.io": "v1 v1beta2 v1beta1 v1alpha3",
+    "scheduling.k8s.io": "v1 v1beta1 v1alpha2",
+    "storage.k8s.io": "v1 v1beta1 v1alpha1",
+    "storagemigration.k8s.io": "v1beta1",
+}
+
+
+def test_group_versions_of_1_36() -> None:
+    expected = {
+        (group, version) for group, versions in REGISTERED_1_36.items() for version in versions.split()
+    }
+    assert Registry(36).group_versions() == expected
+
+
+def test_group_versions_of_the_other_schemes() -> None:
+    for scheme, group in (
+        (SchemeName.APIEXTENSIONS, "apiextensions.k8s.io"),
+        (SchemeName.AGGREGATOR, "apiregistration.k8s.io"),
+    ):
+        registry = Registry(36, scheme)
+        assert registry.group_versions() == {(group, "v1"), (group, "v1beta1")}
+        assert registry.lookup("", "v1", "Secret") is None
+        status = registry.lookup("", "v1", "Status")
+        assert status is not None
+        assert registry.lookup("", "v1", "GetOptions") is not None
+
+
+def test_a_stored_kind() -> None:
+    found = Registry(36).lookup("", "v1", "Secret")
+
+    assert found is not None
+    assert found.gvk == GroupVersionKind("", "v1", "Secret")
+    assert (found.message, found.go_type) == ("k8s.io.api.core.v1.Secret", "v1.Secret")
+    assert (found.since, found.until, found.stored) == (17, 37, True)
+
+
+def test_kinds_that_are_registered_but_not_stored() -> None:
+    registry = Registry(36)
+
+    for group, version, kind, go_type in (
+        ("", "v1", "SecretList", "v1.SecretList"),
+        ("", "v1", "PodLogOptions", "v1.PodLogOptions"),
+        ("authentication.k8s.io", "v1", "TokenReview", "v1.TokenReview"),
+        ("apps", "v1beta1", "DeleteOptions", "v1.DeleteOptions"),
+        ("", "v1", "Status", "v1.Status"),
+        ("no.such.group", "v9", "Status", "v1.Status"),
+    ):
+        found = registry.lookup(group, version, kind)
+        assert found is not None, kind
+        assert (found.go_type, found.stored) == (go_type, False)
+    assert registry.lookup("no.such.group", "v9", "DeleteOptions") is None
+    review = registry.lookup("admission.k8s.io", "v1", "AdmissionReview")
+    assert review is not None
+    assert (review.message, review.go_type) == ("", "v1.AdmissionReview")
+
+
+def test_what_other_releases_register() -> None:
+    kind = ("autoscaling", "v2beta2", "HorizontalPodAutoscaler")
+
+    assert Registry(35).lookup(*kind) is not None
+    assert Registry(36).lookup(*kind) is None
+    assert Registry().lookup(*kind) is not None
+    for registry in (Registry(35), Registry(36), Registry()):
+        assert registry.readable_until(*kind) == "1.35"
+    assert Registry(36).reason_unregistered(*kind) == "version-removed"
+    assert Registry(20).reason_unregistered(*kind) == "not-registered"
+    # options kinds go with their group version
+    assert Registry(35).lookup("autoscaling", "v2beta2", "ListOptions") is not None
+    assert Registry(36).lookup("autoscaling", "v2beta2", "ListOptions") is None
+
+
+def test_a_kind_newer_than_the_release_is_not_registered_rather_than_removed() -> None:
+    kind = ("storagemigration.k8s.io", "v1", "StorageVersionMigration")
+
+    assert Registry(36).lookup(*kind) is None
+    assert Registry(36).reason_unregistered(*kind) == "not-registered"
+    assert Registry(36).readable_until(*kind) == ""
+
+
+def test_a_kind_that_nobody_knows() -> None:
+    registry = Registry(36)
+    assert registry.lookup("", "v1", "Sekret") is None
+    assert registry.reason_unregistered("", "v1", "Sekret") == "not-registered"
+    assert Registry().reason_unregistered("", "v1", "Sekret") == "not-registered"
+    assert registry.readable_until("", "v1", "Sekret") == ""
+    assert registry.readable_until("", "v1", "Secret") == ""
+
+
+@pytest.mark.parametrize(
+    ("group", "kind", "go_type"),
+    [
+        ("", "Secret", "core.Secret"),
+        ("apps", "Deployment", "apps.Deployment"),
+        ("events.k8s.io", "Event", "core.Event"),
+        ("extensions", "Ingress", "networking.Ingress"),
+        ("internal.apiserver.k8s.io", "StorageVersion", "apiserverinternal.StorageVersion"),
+        ("rbac.authorization.k8s.io", "Role", "rbac.Role"),
+        ("flowcontrol.apiserver.k8s.io", "FlowSchema", "flowcontrol.FlowSchema"),
+        ("apiextensions.k8s.io", "CustomResourceDefinition", "apiextensions.CustomResourceDefinition"),
+    ],
+)
+def test_internal_types(group: str, kind: str, go_type: str) -> None:
+    assert Registry().internal_type(group, kind) == go_type
+
+
+def test_internal_versions() -> None:
+    registry = Registry(36)
+    assert registry.has_internal("", "ConfigMap")
+    assert registry.has_internal("extensions", "Deployment")
+    assert not registry.has_internal("", "Deployment")
+    assert not registry.has_internal("scheduling.k8s.io", "CompositePodGroup")
+    assert Registry().has_internal("scheduling.k8s.io", "CompositePodGroup")
+    assert registry.first_group("networking.k8s.io", "Ingress") == "extensions"
+    assert registry.first_group("", "Secret") == ""
+
+
+@pytest.mark.parametrize(
+    ("found", "group", "kind", "converts"),
+    [
+        (("", "v1", "Secret"), "", "Secret", True),
+        (("", "v1", "ConfigMap"), "", "Secret", False),
+        (("", "v1", "SecretList"), "", "Secret", False),
+        (("extensions", "v1beta1", "Deployment"), "apps", "Deployment", True),
+        (("extensions", "v1beta1", "Ingress"), "networking.k8s.io", "Ingress", True),
+        (("", "v1", "Event"), "events.k8s.io", "Event", True),
+        (("apps", "v1beta1", "StatefulSet"), "apps", "StatefulSet", True),
+        (("", "v1", "ReplicationController"), "apps", "ReplicaSet", True),
+        (("apps", "v1", "ReplicaSet"), "", "ReplicationController", False),
+        (("batch", "v1", "CronJob"), "batch", "Job", False),
+        (("foo", "v1", "Status"), "", "Status", False),
+    ],
+)
+def test_conversions(found: tuple[str, str, str], group: str, kind: str, converts: bool) -> None:
+    assert Registry(36).convertible(GroupVersionKind(*found), group, kind) is converts
+
+
+def test_minors_outside_the_tables_mean_the_nearest_release() -> None:
+    assert Registry(99).kubernetes_minor == 37
+    assert Registry(3).kubernetes_minor == 17
+    assert Registry().kubernetes_minor is None

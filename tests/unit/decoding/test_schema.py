@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import runpy
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+
+from etcdfix.decoding import schema as schema_module
+from etcdfix.decoding.schema import Field, clamp_minor, kind_rows, known_minors, load_schema
+
+GENERATOR = Path(__file__).parents[3] / "fixtures" / "generate" / "schema.py"
+
+
+def test_a_message_with_plain_fields_and_a_map() -> None:
+    secret = load_schema().message("k8s.io.api.core.v1.Secret")
+
+    assert (secret.full_name, secret.go_name, secret.package, secret.special) == (
+        "k8s.io.api.core.v1.Secret",
+        "Secret",
+        "v1",
+        "",
+    )
+    assert [field.number for field in secret.fields] == [1, 2, 3, 4, 5]
+    assert secret.by_number[2] == Field(
+        number=2,
+        name="data",
+        json_name="data",
+        label="map",
+        type="map",
+        key_type="string",
+        value_type="bytes",
+        go_name="Data",
+        emit="",
+        since=17,
+        until=37,
+    )
+    assert secret.by_number[1].type == "k8s.io.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+    assert secret.by_number[1].go_name == "ObjectMeta"
+    assert secret.by_json["type"] is secret.by_number[3]
+    assert repr(secret) == "MessageType('k8s.io.api.core.v1.Secret')"
+
+
+def test_names_that_differ_between_proto_json_and_go() -> None:
+    schema = load_schema()
+
+    webhooks = schema.message("k8s.io.api.admissionregistration.v1.MutatingWebhookConfiguration").by_number[2]
+    assert (webhooks.name, webhooks.json_name, webhooks.label) == ("Webhooks", "webhooks", "repeated")
+    volume = schema.message("k8s.io.api.core.v1.Volume")
+    assert volume.by_number[2].json_name == "<inline>"
+    assert "<inline>" not in volume.by_json
+    quantity = schema.message("k8s.io.apimachinery.pkg.api.resource.Quantity")
+    assert quantity.special == "quantity"
+    assert quantity.by_number[1].go_name == "String_"
+
+
+def test_fields_of_one_release_only() -> None:
+    name = "k8s.io.api.autoscaling.v2.HPAScalingRules"
+
+    assert "tolerance" in load_schema(36).message(name).by_json
+    assert "tolerance" not in load_schema(32).message(name).by_json
+    assert "tolerance" in load_schema().message(name).by_json
+
+
+def test_a_message_without_fields() -> None:
+    assert load_schema().message("k8s.io.api.apiserverinternal.v1alpha1.StorageVersionSpec").fields == ()
+
+
+def test_every_message_unpacks_and_refers_to_messages_that_exist() -> None:
+    schema = load_schema()
+    names = list(schema)
+
+    assert len(names) == 1610
+    for name in names:
+        for field in schema.message(name).fields:
+            type_ = field.value_type or field.type
+            assert type_ in schema_module.SCALAR_TYPES or type_ in schema, (name, field.name)
+
+
+def test_loading_is_shared_and_lazy() -> None:
+    assert load_schema(36) is load_schema(36)
+    assert load_schema(36) is not load_schema(35)
+    fresh = schema_module.Schema(36)
+    assert fresh.message("k8s.io.api.core.v1.Secret") is fresh.message("k8s.io.api.core.v1.Secret")
+    assert len(fresh._unpacked) == 1
+
+
+def test_minors_outside_the_tables() -> None:
+    assert known_minors() == (17, 37)
+    assert [clamp_minor(minor) for minor in (5, 17, 30, 37, 99)] == [17, 17, 30, 37, 37]
+    assert load_schema(99).kubernetes_minor == 37
+    assert load_schema().kubernetes_minor is None
+
+
+def test_an_unknown_message() -> None:
+    with pytest.raises(KeyError, match="NoSuch"):
+        load_schema().message("k8s.io.api.core.v1.NoSuch")
+    assert "k8s.io.api.core.v1.NoSuch" not in load_schema()
+
+
+def test_kind_rows() -> None:
+    rows = {(row.group, row.version, row.kind): row for row in kind_rows()}
+
+    assert rows["apps", "v1", "Deployment"].role == "stored"
+    assert rows["apps", "v1", "DeploymentList"].role == "transient"
+    assert rows["authentication.k8s.io", "v1", "TokenReview"].role == "transient"
+    assert rows["*", "", "DeleteOptions"].role == "every-version"
+    assert rows["*", "", "Status"].role == "unversioned"
+    assert rows["autoscaling", "v2beta2", "HorizontalPodAutoscaler"].until == 35
+
+
+META = "k8s.io.apimachinery.pkg.apis.meta.v1"
+CORE = "k8s.io.api.core.v1"
+WIRE_FIELDS = f"""\
+message number field json label type emit since until go
+{CORE}.Pod 1 metadata metadata optional {META}.ObjectMeta always 1.17 1.37 ObjectMeta
+{CORE}.PodList 1 items items repeated {CORE}.Pod always 1.17 1.37 Items
+{CORE}.Limits 1 max max map string,int32  1.20 1.21 Max
+{CORE}.Empty -      1.17 1.37
+k8s.io.apimachinery.pkg.api.resource.Quantity 1 string <special> optional string  1.17 1.37 String
+"""
+# Messages that the generator wants to find in any tables.
+EXPECTED_MESSAGES = [
+    *(f"{META}.{name}" for name in ("ObjectMeta", "Status", "APIGroup", "APIGroupList", "APIResourceList")),
+    *(
+        f"{META}.{name}"
+        for name in ("APIVersions", "CreateOptions", "DeleteOptions", "GetOptions", "ListOptions")
+    ),
+    *(f"{META}.{name}" for name in ("PatchOptions", "UpdateOptions", "WatchEvent")),
+    *(
+        f"{CORE}.{name}"
+        for name in ("NodeProxyOptions", "PodAttachOptions", "PodExecOptions", "PodLogOptions")
+    ),
+    *(f"{CORE}.{name}" for name in ("PodPortForwardOptions", "PodProxyOptions", "ServiceProxyOptions")),
+]
+
+
+def write_tables(folder: Path) -> None:
+    lines = WIRE_FIELDS + "".join(
+        f"{name} 1 name name optional string always 1.18 1.37 Name\n" for name in EXPECTED_MESSAGES
+    )
+    (folder / "wire-fields.tsv").write_text(lines.replace(" ", "\t"), encoding="utf-8")
+    (folder / "wire-special.tsv").write_text(
+        "message\trendering\nk8s.io.apimachinery.pkg.api.resource.Quantity\tquantity\n", encoding="utf-8"
+    )
+    (folder / "kinds.tsv").write_text(
+        "group\tversion\tkind\tmessage\tsince\tuntil\n\tv1\tPod\tk8s.io.api.core.v1.Pod\t1.17\t1.37\n"
+        "meta.k8s.io\tv1\tStatus\tk8s.io.apimachinery.pkg.apis.meta.v1.Status\t1.17\t1.37\n",
+        encoding="utf-8",
+    )
+
+
+def generate(monkeypatch: pytest.MonkeyPatch, folder: Path, output: Path) -> bytes:
+    monkeypatch.setattr(sys, "argv", [str(GENERATOR), str(folder), str(output)])
+    runpy.run_path(str(GENERATOR), run_name="__main__")
+    return output.read_bytes()
+
+
+def test_the_generator_writes_what_the_reader_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_tables(tmp_path)
+    first = generate(monkeypatch, tmp_path, tmp_path / "one.z")
+    second = generate(monkeypatch, tmp_path, tmp_path / "two.z")
+    assert first == second
+    assert "one.z" in capsys.readouterr().out
+
+    monkeypatch.setattr("pkgutil.get_data", lambda package, name: first)
+    tables = schema_module._Tables()
+
+    assert (tables.oldest_minor, tables.newest_minor) == (17, 37)
+    assert "k8s.io.api.core.v1.Empty\t" in tables.messages["k8s.io.api.core.v1.Empty"]
+    assert {row.kind for row in tables.kinds if row.group == ""} >= {"Pod", "PodList", "PodLogOptions"}
+    assert [row.role for row in tables.kinds if row.kind == "Status"] == ["unversioned"]
+    limits = tables.messages["k8s.io.api.core.v1.Limits"].split("\t")[2]
+    assert schema_module._unpack_field(limits) == Field(
+        1, "max", "max", "map", "map", "string", "int32", "Max", "", 20, 21
+    )
+
+
+def test_the_shipped_file_is_a_zlib_stream_of_its_own_version() -> None:
+    path = Path(schema_module.__file__).parent / "data" / "kubernetes-api.z"
+    assert zlib.decompress(path.read_bytes()).startswith(b"kubernetes-api 1 17 37\n")

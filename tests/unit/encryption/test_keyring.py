@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import copy
+import hashlib
+import pickle
+
+import msgspec
+import pytest
+
+from etcdfix.encryption.keyring import KeyMaterial, fingerprint
+
+KEY = bytes(range(32))
+
+
+def test_fingerprint_is_pinned() -> None:
+    # Fingerprints stand in saved reports and are compared with them: the form must not change.
+    digest = hashlib.sha256(b"etcdfix key fingerprint v1\x00" + KEY).hexdigest()
+    assert fingerprint(KEY) == f"fp:{digest[:16]}" == "fp:5f0f05922f5c7613"
+
+
+def test_same_bytes_same_fingerprint_and_no_equality() -> None:
+    one, other = KeyMaterial(KEY), KeyMaterial(bytes(range(32)))
+    assert one.fingerprint == other.fingerprint != KeyMaterial(KEY[:31]).fingerprint
+    assert one != other
+    assert one.size == 32
+    assert one.expose() == KEY
+
+
+def test_fingerprint_differs_from_a_plain_digest() -> None:
+    assert hashlib.sha256(KEY).hexdigest()[:16] not in fingerprint(KEY)
+
+
+@pytest.mark.parametrize("show", [repr, str, "{}".format, lambda key: f"{key!r:>80}", lambda key: repr([key])])
+def test_it_shows_its_fingerprint_alone(show: object) -> None:
+    assert callable(show)
+    text = show(KeyMaterial(KEY))
+    assert fingerprint(KEY) in text
+    assert repr(KEY) not in text
+    assert "\\x01" not in text
+
+
+@pytest.mark.parametrize(
+    "leave",
+    [pickle.dumps, copy.copy, copy.deepcopy, lambda key: key.__getstate__(), lambda key: key.__reduce__()],
+)
+def test_it_is_not_serialised(leave: object) -> None:
+    assert callable(leave)
+    with pytest.raises(TypeError) as caught:
+        leave(KeyMaterial(KEY))
+    assert "\\x01" not in str(caught.value)
+
+
+def test_it_has_no_dict_and_no_json() -> None:
+    with pytest.raises(TypeError):
+        vars(KeyMaterial(KEY))
+    with pytest.raises(TypeError):
+        msgspec.json.encode(KeyMaterial(KEY))

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import base64
+import hashlib
+
+import pytest
+
+from etcdfix.encryption.wording import aggregate, go_quote, may_hold_key, shown, shown_list, withheld
+
+
+@pytest.mark.parametrize(
+    ("text", "quoted"),
+    [
+        ("plain", '"plain"'),
+        ('a "b" \\', '"a \\"b\\" \\\\"'),
+        ("\a\b\f\n\r\t\v", '"\\a\\b\\f\\n\\r\\t\\v"'),
+        ("\x00\x7f", '"\\x00\\x7f"'),
+        ("\u00e4\u4e2d", '"\u00e4\u4e2d"'),
+        ("\u202e", '"\\u202e"'),
+        ("\U000e0001", '"\\U000e0001"'),
+    ],
+)
+def test_go_quote(text: str, quoted: str) -> None:
+    assert go_quote(text) == quoted
+
+
+def test_withheld() -> None:
+    assert withheld(7) == "<7 bytes withheld>"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "secrets",
+        "customresourcedefinitions.apiextensions.k8s.io",
+        "apiserver.config.k8s.io/v1beta1",
+        "EncryptionConfigurations",
+        "customResourceDefinitions.apiextensions.k8s.io",
+        "unix:///run/kms/kms1.sock",
+        "ALL-CAPITALS-WITH-DASHES-AND-LENGTH",
+        "",
+    ],
+)
+def test_what_people_write_is_shown(text: str) -> None:
+    assert not may_hold_key(text)
+    assert shown(text) == go_quote(text)
+    assert shown_list([text]) == f"[{go_quote(text)}]"
+
+
+KEYS = [hashlib.sha256(bytes([n])).digest()[:size] for n in range(8) for size in (16, 24, 32)]
+
+
+@pytest.mark.parametrize("key", KEYS, ids=lambda key: key[:4].hex())
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda key: base64.b64encode(key).decode(),
+        lambda key: base64.b64encode(key).decode().rstrip("="),
+        lambda key: base64.urlsafe_b64encode(key).decode(),
+        lambda key: key.hex(),
+        lambda key: key.hex().upper(),
+        lambda key: f"name: {base64.b64encode(key).decode()}",
+        lambda key: base64.b64encode(key).decode()[:9] + " " + base64.b64encode(key).decode()[9:],
+    ],
+)
+def test_what_could_be_a_key_is_withheld(key: bytes, write: object) -> None:
+    assert callable(write)
+    text = write(key)
+    assert may_hold_key(text)
+    assert shown(text) == withheld(len(text))
+    assert shown_list(["secrets", text]) == withheld(len(f'["secrets","{text}"]'))
+
+
+def test_lists_look_like_go_json() -> None:
+    assert shown_list(["a", 'b"', "<&>", "\u2028"]) == '["a","b\\"","\\u003c\\u0026\\u003e","\\u2028"]'
+
+
+@pytest.mark.parametrize(
+    ("messages", "joined"),
+    [(["a"], "a"), (["a", "a"], "a"), (["a", "b"], "[a, b]"), (["a", "b", "a"], "[a, b]")],
+)
+def test_aggregate(messages: list[str], joined: str) -> None:
+    assert aggregate(messages) == joined

@@ -1,0 +1,66 @@
+"""The error tree: unique codes, exit codes of the contract, facts as attributes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from etcdfix import errors
+from etcdfix.errors import EtcdfixError
+
+# Own facts that a constructor asks for, beyond the message.
+FACTS: dict[str, dict[str, object]] = {
+    "SnapshotTruncated": {"size": 1, "expected_size": 2},
+    "PageCorrupt": {"page_id": 3, "file_offset": 12288},
+    "RevisionCompacted": {"revision": 4, "compacted": 5, "current": 6},
+    "ClusterMismatch": {"cluster_ids": {"a:2379": "1f"}},
+    "DecodeError": {"offset": 7, "field_path": "spec.x"},
+    "KindUnknown": {"group_version": "v7", "kind": "Pod", "reason": "not-registered", "readable_until": ""},
+}
+
+
+def descendants(base: type[EtcdfixError]) -> Iterator[type[EtcdfixError]]:
+    """Yield the classes of errors.py itself: other packages refine them where they are raised."""
+    yield base
+    for child in base.__subclasses__():
+        if child.__module__ == errors.__name__:
+            yield from descendants(child)
+
+
+TREE = list(descendants(EtcdfixError))
+
+
+def test_tree_in_the_docstring_names_every_error() -> None:
+    drawn = re.findall(r"[├└]── (\w+)", errors.__doc__ or "")
+    assert sorted(drawn) == sorted(e.__name__ for e in TREE if e is not EtcdfixError)
+
+
+def test_codes_are_unique_and_kebab_case() -> None:
+    codes = [e.code for e in TREE]
+    assert len(set(codes)) == len(codes)
+    assert all(re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", code) for code in codes)
+
+
+@pytest.mark.parametrize("error", TREE, ids=lambda e: e.__name__)
+def test_every_error_says_when_it_is_raised(error: type[EtcdfixError]) -> None:
+    assert error is EtcdfixError or (error.__doc__ or "").startswith("Raised when")
+
+
+@pytest.mark.parametrize("error", TREE, ids=lambda e: e.__name__)
+def test_facts_are_attributes(error: type[EtcdfixError]) -> None:
+    facts = FACTS.get(error.__name__, {})
+    problem = error("what happened", hint="etcdfix scan", **facts)
+    assert str(problem) == problem.message == "what happened"
+    assert problem.hint == "etcdfix scan"
+    for name, value in facts.items():
+        assert getattr(problem, name) == value
+
+
+@pytest.mark.parametrize(
+    ("base", "exit_code"),
+    [(errors.ConfigurationError, 2), (errors.SourceError, 5), (errors.TransformError, 1), (errors.DecodeError, 1)],
+)
+def test_exit_codes(base: type[EtcdfixError], exit_code: int) -> None:
+    assert {e.exit_code for e in descendants(base)} == {exit_code}

@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from etcdfix.errors import ConfigurationError
+from etcdfix.scope import KeyRange, ScopeRequest, resolve_scope
+from etcdfix.storagekey import Directory, StorageLayout, builtin_directories, custom_directory
+
+LAYOUT = StorageLayout()
+
+
+def crd_directory(group: str, plural: str, *, namespaced: bool) -> Directory:
+    kind = plural.removesuffix("s").title()
+    return msgspec.structs.replace(custom_directory(group, plural), kind=kind, namespaced=namespaced)
+
+
+CUSTOM = [
+    crd_directory("example.com", "widgets", namespaced=True),
+    crd_directory("example.com", "planets", namespaced=False),
+    crd_directory("other.example", "planets", namespaced=False),
+    crd_directory("serving.knative.dev", "services", namespaced=True),
+]
+
+
+def ranges(*arguments: str, keys: tuple[bytes, ...] = (), namespaces: tuple[str, ...] = ()) -> list[KeyRange]:
+    return resolve_scope(ScopeRequest(arguments, keys, namespaces), LAYOUT, CUSTOM)
+
+
+def below(*prefixes: str) -> list[KeyRange]:
+    return [KeyRange(p.encode()) for p in prefixes]
+
+
+def test_nothing_named_means_everything_and_not_only_the_storage_prefix() -> None:
+    assert ranges() == [KeyRange(b"")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["secrets"], ["/registry/secrets/"]),
+        (["deployments.apps"], ["/registry/deployments/"]),
+        (["ingresses"], ["/registry/ingress/"]),
+        (["services"], ["/registry/services/specs/"]),
+        (["services.serving.knative.dev"], ["/registry/serving.knative.dev/services/"]),
+        (["nodes"], ["/registry/minions/"]),
+        (["widgets"], ["/registry/example.com/widgets/"]),
+        (["planets.other.example"], ["/registry/other.example/planets/"]),
+        (["secrets", "pods", "secrets"], ["/registry/pods/", "/registry/secrets/"]),
+    ],
+)
+def test_resources(arguments: list[str], expected: list[str]) -> None:
+    assert ranges(*arguments) == below(*expected)
+
+
+def test_a_key_prefix_matches_whole_segments() -> None:
+    found = ranges("/registry/secrets/shop")
+    assert found == [
+        KeyRange(b"/registry/secrets/shop", exact=True),
+        KeyRange(b"/registry/secrets/shop/"),
+    ]
+    neighbour = b"/registry/secrets/shop2/web"
+    assert not any(neighbour.startswith(r.prefix) for r in found if not r.exact)
+
+
+def test_a_prefix_with_its_slash_is_taken_as_it_is() -> None:
+    assert ranges("/registry/secrets/shop/") == below("/registry/secrets/shop/")
+    assert ranges("/") == below("/")
+
+
+def test_a_prefix_that_is_not_utf8_reaches_etcd_unchanged() -> None:
+    argument = b"/registry/secrets/\xff".decode("utf-8", "surrogateescape")
+    assert ranges(argument)[0] == KeyRange(b"/registry/secrets/\xff", exact=True)
+
+
+def test_namespaces_narrow_resources() -> None:
+    assert ranges("secrets", "pods", namespaces=("shop", "pay")) == below(
+        "/registry/pods/pay/", "/registry/pods/shop/", "/registry/secrets/pay/", "/registry/secrets/shop/"
+    )
+    assert ranges("widgets", namespaces=("shop",)) == below("/registry/example.com/widgets/shop/")
+
+
+def test_a_namespace_alone_means_every_namespaced_resource() -> None:
+    found = ranges(namespaces=("shop",))
+    expected = {
+        LAYOUT.directory_prefix(d) + b"shop/" for d in [*builtin_directories(), *CUSTOM] if d.namespaced
+    }
+    assert {r.prefix for r in found} == expected
+    assert b"/registry/minions/shop/" not in expected
+    assert b"/registry/example.com/widgets/shop/" in expected
+
+
+def test_a_namespace_that_is_not_utf8_selects_by_its_bytes() -> None:
+    name = b"\xff".decode("utf-8", "surrogateescape")
+    assert ranges("secrets", namespaces=(name,)) == [KeyRange(b"/registry/secrets/\xff/")]
+
+
+def test_keys_are_exact() -> None:
+    assert ranges(keys=(b"/registry/secrets/\x00",)) == [KeyRange(b"/registry/secrets/\x00", exact=True)]
+
+
+def test_ranges_inside_others_are_read_once() -> None:
+    assert ranges("secrets", "/registry/secrets/shop/", "/registry/secrets/shop/web") == below(
+        "/registry/secrets/"
+    )
+    assert ranges("/registry", "pods", keys=(b"/registry/pods/a/b",)) == [
+        KeyRange(b"/registry", exact=True),
+        KeyRange(b"/registry/"),
+    ]
+
+
+def test_ranges_come_in_key_order() -> None:
+    found = ranges("secrets", "/registry/configmaps/a", "pods", "nodes")
+    assert [r.prefix for r in found] == sorted(r.prefix for r in found)
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow", "covered"),
+    [
+        (KeyRange(b"/a/"), KeyRange(b"/a/b"), True),
+        (KeyRange(b"/a/"), KeyRange(b"/a/", exact=True), True),
+        (KeyRange(b"/a/"), KeyRange(b"/a"), False),
+        (KeyRange(b"/a", exact=True), KeyRange(b"/a", exact=True), True),
+        (KeyRange(b"/a", exact=True), KeyRange(b"/a"), False),
+        (KeyRange(b"/a", exact=True), KeyRange(b"/a/b", exact=True), False),
+    ],
+)
+def test_covers(wide: KeyRange, narrow: KeyRange, covered: bool) -> None:
+    assert wide.covers(narrow) is covered
+
+
+@pytest.mark.parametrize(
+    ("arguments", "namespaces", "message", "hint"),
+    [
+        (["secret"], [], "unknown resource 'secret'", "did you mean secrets?"),
+        (["Service"], [], "unknown resource 'Service'", "did you mean services?"),
+        (["SECRETS"], [], "unknown resource 'SECRETS'", "did you mean secrets?"),
+        (["secrts"], [], "unknown resource 'secrts'", "did you mean secrets?"),
+        (["Deployment"], [], "unknown resource 'Deployment'", "did you mean deployments.apps?"),
+        (["deployments.extensions"], [], "unknown resource", "did you mean deployments.apps?"),
+        (["widgts"], [], "unknown resource 'widgts'", "did you mean widgets.example.com"),
+        (["zzzzzzzz"], [], "unknown resource 'zzzzzzzz'", "CustomResourceDefinition is readable"),
+        (["planets"], [], "resource 'planets' is ambiguous", "planets.example.com, planets.other.example"),
+        (["nodes"], ["shop"], "nodes are not namespaced", "etcdfix scan nodes"),
+        (["secrets", "nodes"], ["shop"], "nodes are not namespaced", "etcdfix scan nodes"),
+        (["planets.example.com"], ["shop"], "are not namespaced", "etcdfix scan planets.example.com"),
+        (["/registry/secrets"], ["shop"], "goes with resources", "/registry/secrets/shop"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    arguments: list[str], namespaces: list[str], message: str, hint: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        ranges(*arguments, namespaces=tuple(namespaces))
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+    assert caught.value.exit_code == 2
+
+
+def test_a_namespace_does_not_go_with_a_single_key_either() -> None:
+    with pytest.raises(ConfigurationError, match="key prefixes"):
+        ranges(keys=(b"/registry/secrets/shop/web",), namespaces=("shop",))
+
+
+def test_request_sorts_its_words() -> None:
+    request = ScopeRequest(("secrets", "/registry/pods", "nodes"))
+    assert request.resources == ["secrets", "nodes"]
+    assert request.prefixes == ["/registry/pods"]
+    assert not request.everything
+    assert ScopeRequest().everything
+    assert not ScopeRequest(keys=(b"x",)).everything
+    assert not ScopeRequest(namespaces=("shop",)).everything

@@ -1,0 +1,415 @@
+"""Keys of etcd against the layout of kube-apiserver 1.36.
+
+The expected table below was written down apart from the package's own: it follows the path expectations of
+upstream's ``test/integration/etcd/data.go``, a line per directory.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from etcdfix.model import GroupResource
+from etcdfix.storagekey import (
+    DEFAULT_PREFIX,
+    Directory,
+    Stack,
+    StorageLayout,
+    builtin_directories,
+    clean_prefix,
+    custom_directory,
+    display,
+    find_resources,
+    likely_prefixes,
+)
+
+# directory | group | resource | kind | scope | version that 1.36 writes
+LAYOUT = """
+configmaps                      | | configmaps             | ConfigMap             | ns | v1
+services/endpoints              | | endpoints              | Endpoints             | ns | v1
+events                          | | events                 | Event                 | ns | v1
+limitranges                     | | limitranges            | LimitRange            | ns | v1
+namespaces                      | | namespaces             | Namespace             |    | v1
+minions                         | | nodes                  | Node                  |    | v1
+persistentvolumeclaims          | | persistentvolumeclaims | PersistentVolumeClaim | ns | v1
+persistentvolumes               | | persistentvolumes      | PersistentVolume      |    | v1
+pods                            | | pods                   | Pod                   | ns | v1
+podtemplates                    | | podtemplates           | PodTemplate           | ns | v1
+controllers                     | | replicationcontrollers | ReplicationController | ns | v1
+resourcequotas                  | | resourcequotas         | ResourceQuota         | ns | v1
+secrets                         | | secrets                | Secret                | ns | v1
+serviceaccounts                 | | serviceaccounts        | ServiceAccount        | ns | v1
+services/specs                  | | services               | Service               | ns | v1
+mutatingadmissionpolicies       | admissionregistration.k8s.io | mutatingadmissionpolicies | MutatingAdmissionPolicy | | v1beta1
+mutatingadmissionpolicybindings | admissionregistration.k8s.io | mutatingadmissionpolicybindings | MutatingAdmissionPolicyBinding | | v1beta1
+mutatingwebhookconfigurations   | admissionregistration.k8s.io | mutatingwebhookconfigurations | MutatingWebhookConfiguration | | v1
+validatingadmissionpolicies     | admissionregistration.k8s.io | validatingadmissionpolicies | ValidatingAdmissionPolicy | | v1
+validatingadmissionpolicybindings | admissionregistration.k8s.io | validatingadmissionpolicybindings | ValidatingAdmissionPolicyBinding | | v1
+validatingwebhookconfigurations | admissionregistration.k8s.io | validatingwebhookconfigurations | ValidatingWebhookConfiguration | | v1
+controllerrevisions | apps | controllerrevisions | ControllerRevision | ns | v1
+daemonsets          | apps | daemonsets          | DaemonSet          | ns | v1
+deployments         | apps | deployments         | Deployment         | ns | v1
+replicasets         | apps | replicasets         | ReplicaSet         | ns | v1
+statefulsets        | apps | statefulsets        | StatefulSet        | ns | v1
+horizontalpodautoscalers | autoscaling | horizontalpodautoscalers | HorizontalPodAutoscaler | ns | v2
+cronjobs | batch | cronjobs | CronJob | ns | v1
+jobs     | batch | jobs     | Job     | ns | v1
+certificatesigningrequests | certificates.k8s.io | certificatesigningrequests | CertificateSigningRequest | | v1
+clustertrustbundles        | certificates.k8s.io | clustertrustbundles        | ClusterTrustBundle        | | v1beta1
+podcertificaterequests     | certificates.k8s.io | podcertificaterequests | PodCertificateRequest | ns | v1beta1
+leasecandidates | coordination.k8s.io | leasecandidates | LeaseCandidate | ns | v1beta1
+leases          | coordination.k8s.io | leases          | Lease          | ns | v1
+endpointslices  | discovery.k8s.io | endpointslices | EndpointSlice | ns | v1
+flowschemas     | flowcontrol.apiserver.k8s.io | flowschemas | FlowSchema | | v1
+prioritylevelconfigurations | flowcontrol.apiserver.k8s.io | prioritylevelconfigurations | PriorityLevelConfiguration | | v1
+storageversions | internal.apiserver.k8s.io | storageversions | StorageVersion | | v1alpha1
+ingressclasses  | networking.k8s.io | ingressclasses | IngressClass | | v1
+ingress         | networking.k8s.io | ingresses | Ingress | ns | v1
+ipaddresses     | networking.k8s.io | ipaddresses | IPAddress | | v1
+networkpolicies | networking.k8s.io | networkpolicies | NetworkPolicy | ns | v1
+servicecidrs    | networking.k8s.io | servicecidrs | ServiceCIDR | | v1
+runtimeclasses  | node.k8s.io | runtimeclasses | RuntimeClass | | v1
+poddisruptionbudgets | policy | poddisruptionbudgets | PodDisruptionBudget | ns | v1
+clusterrolebindings | rbac.authorization.k8s.io | clusterrolebindings | ClusterRoleBinding | | v1
+clusterroles        | rbac.authorization.k8s.io | clusterroles | ClusterRole | | v1
+rolebindings        | rbac.authorization.k8s.io | rolebindings | RoleBinding | ns | v1
+roles               | rbac.authorization.k8s.io | roles | Role | ns | v1
+deviceclasses          | resource.k8s.io | deviceclasses | DeviceClass | | v1
+devicetaintrules       | resource.k8s.io | devicetaintrules | DeviceTaintRule | | v1alpha3
+resourceclaims         | resource.k8s.io | resourceclaims | ResourceClaim | ns | v1
+resourceclaimtemplates | resource.k8s.io | resourceclaimtemplates | ResourceClaimTemplate | ns | v1
+resourcepoolstatusrequests | resource.k8s.io | resourcepoolstatusrequests | ResourcePoolStatusRequest | | v1alpha3
+resourceslices         | resource.k8s.io | resourceslices | ResourceSlice | | v1
+podgroups       | scheduling.k8s.io | podgroups | PodGroup | ns | v1alpha2
+priorityclasses | scheduling.k8s.io | priorityclasses | PriorityClass | | v1
+workloads       | scheduling.k8s.io | workloads | Workload | ns | v1alpha2
+csidrivers            | storage.k8s.io | csidrivers | CSIDriver | | v1
+csinodes              | storage.k8s.io | csinodes | CSINode | | v1
+csistoragecapacities  | storage.k8s.io | csistoragecapacities | CSIStorageCapacity | ns | v1
+storageclasses        | storage.k8s.io | storageclasses | StorageClass | | v1
+volumeattachments     | storage.k8s.io | volumeattachments | VolumeAttachment | | v1
+volumeattributesclasses | storage.k8s.io | volumeattributesclasses | VolumeAttributesClass | | v1
+storageversionmigrations | storagemigration.k8s.io | storageversionmigrations | StorageVersionMigration | | v1beta1
+apiextensions.k8s.io/customresourcedefinitions | apiextensions.k8s.io | customresourcedefinitions | CustomResourceDefinition | | v1
+apiregistration.k8s.io/apiservices | apiregistration.k8s.io | apiservices | APIService | | v1
+"""
+
+ROWS = [tuple(cell.strip() for cell in line.split("|")) for line in LAYOUT.strip().splitlines()]
+EXPECTED = {
+    path: Directory(
+        path=path,
+        group=group,
+        resource=resource,
+        kind=kind,
+        namespaced=scope == "ns",
+        stack=Stack.JSON_BUILTIN if "/" in path and "." in path else Stack.BUILTIN,
+        version=version,
+    )
+    for path, group, resource, kind, scope, version in ROWS
+}
+PREFIXES = ["/registry", "/kubernetes.io", "/", "/a/b"]
+
+
+def take_apart(layout: StorageLayout, key: bytes, namespaced: bool | None = None) -> tuple[Directory, str, str]:
+    directory, shared = layout.locate(key)
+    where = layout.split(key, directory, shared, namespaced=directory.namespaced or namespaced)
+    assert where.directory is directory
+    return directory, where.namespace, where.name
+
+
+def test_directories_are_those_of_the_layout() -> None:
+    assert {d.path: d for d in builtin_directories()} == EXPECTED
+    assert len(builtin_directories()) == len(ROWS) == 67
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+@pytest.mark.parametrize("path", list(EXPECTED))
+def test_every_builtin_key_is_taken_apart(prefix: str, path: str) -> None:
+    layout = StorageLayout(prefix)
+    directory = EXPECTED[path]
+    base = layout.prefix_bytes + path.encode() + b"/"
+    key = base + (b"shop/web:v1" if directory.namespaced else b"system:web")
+
+    found, shared = layout.locate(key)
+    where = layout.split(key, found, shared, namespaced=found.namespaced)
+
+    assert found == directory
+    assert shared == base == layout.directory_prefix(directory)
+    assert (where.namespace, where.name) == (
+        ("shop", "web:v1") if directory.namespaced else ("", "system:web")
+    )
+    assert where.well_formed
+
+
+@pytest.mark.parametrize(
+    ("key", "path"),
+    [
+        (b"/registry/ingress/shop/web", "ingress"),
+        (b"/registry/ingressclasses/nginx", "ingressclasses"),
+        (b"/registry/services/specs/shop/web", "services/specs"),
+        (b"/registry/services/endpoints/shop/web", "services/endpoints"),
+        (b"/registry/pods/shop/web", "pods"),
+        (b"/registry/podtemplates/shop/web", "podtemplates"),
+        (b"/registry/roles/shop/r", "roles"),
+        (b"/registry/rolebindings/shop/r", "rolebindings"),
+    ],
+)
+def test_directories_whose_names_begin_alike_stay_apart(key: bytes, path: str) -> None:
+    assert StorageLayout().locate(key)[0].path == path
+
+
+@pytest.mark.parametrize(
+    ("last", "resource"),
+    [
+        ("serviceips", "serviceipallocations"),
+        ("secondaryserviceips", "serviceipallocations"),
+        ("servicenodeports", "servicenodeportallocations"),
+    ],
+)
+def test_allocators_are_single_keys(last: str, resource: str) -> None:
+    layout = StorageLayout()
+    key = f"/registry/ranges/{last}".encode()
+    directory, shared = layout.locate(key)
+    assert (directory.stack, directory.kind, directory.resource) == (
+        Stack.ALLOCATOR,
+        "RangeAllocation",
+        resource,
+    )
+    assert shared == key
+    assert layout.split(key, directory, shared, namespaced=False).name == last
+
+
+@pytest.mark.parametrize(
+    "key", [b"/registry/ranges", b"/registry/ranges/other", b"/registry/ranges/serviceips/more"]
+)
+def test_other_keys_below_ranges_belong_to_nobody_known(key: bytes) -> None:
+    assert StorageLayout().locate(key)[0].stack is Stack.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        b"compact_rev_key",
+        b"/registry/masterleases/10.0.0.1",
+        b"/registry/peerserverleases/apiserver-abc",
+        b"/registry/health",
+        b"/registrysecrets/shop/web",
+        b"/registry",
+        b"/openshift.io/routes/shop/web",
+        b"cilium/state/x",
+        b"",
+        b"\xff\xfe",
+    ],
+)
+def test_bookkeeping_and_strangers_are_not_objects(key: bytes) -> None:
+    layout = StorageLayout()
+    directory, shared = layout.locate(key)
+    assert directory.stack is Stack.NOT_AN_OBJECT
+    assert shared == key
+    where = layout.split(key, directory, shared, namespaced=None)
+    assert (where.namespace, where.name) == ("", display(key))
+
+
+def test_compact_rev_key_is_bookkeeping_under_prefix_slash_too() -> None:
+    layout = StorageLayout("/")
+    assert layout.locate(b"compact_rev_key")[0].stack is Stack.NOT_AN_OBJECT
+    assert layout.locate(b"/masterleases/10.0.0.1")[0].stack is Stack.NOT_AN_OBJECT
+    assert take_apart(layout, b"/secrets/shop/web")[1:] == ("shop", "web")
+
+
+@pytest.mark.parametrize(
+    ("key", "group", "resource", "namespace", "name", "namespaced"),
+    [
+        (b"/registry/example.com/widgets/shop/w-0", "example.com", "widgets", "shop", "w-0", True),
+        (b"/registry/example.com/widgets/w-0", "example.com", "widgets", "", "w-0", False),
+        (b"/registry/example.com/widgets/shop/w-0", "example.com", "widgets", "shop", "w-0", None),
+        (b"/registry/example.com/widgets/w-0", "example.com", "widgets", "", "w-0", None),
+    ],
+)
+def test_a_dotted_first_segment_is_an_api_group(
+    key: bytes, group: str, resource: str, namespace: str, name: str, namespaced: bool | None
+) -> None:
+    layout = StorageLayout()
+    directory, shared = layout.locate(key)
+    assert directory == custom_directory(group, resource)
+    assert directory.stack is Stack.CUSTOM_RESOURCE
+    assert shared == f"/registry/{group}/{resource}/".encode()
+    where = layout.split(key, directory, shared, namespaced=namespaced)
+    assert (where.namespace, where.name, where.well_formed) == (namespace, name, True)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        b"/registry/unheardof/shop/web",
+        b"/registry/podsecuritypolicy/restricted",
+        b"/registry/services/other/shop/web",
+        b"/registry/services",
+        b"/registry/pods",
+        b"/registry/example.com",
+        b"/registry/example.com/widgets",
+        b"/registry/",
+        b"/registry//secrets/shop/web",
+    ],
+)
+def test_unknown_directories_are_kept_as_such(key: bytes) -> None:
+    layout = StorageLayout()
+    directory, shared = layout.locate(key)
+    assert directory.stack is Stack.UNKNOWN
+    assert directory.namespaced is None
+    assert shared == key
+
+
+@pytest.mark.parametrize(
+    ("key", "namespaced", "namespace", "name"),
+    [
+        (b"/registry/secrets/web", True, "", "web"),
+        (b"/registry/secrets/", True, "", ""),
+        (b"/registry/secrets/shop/", True, "shop", ""),
+        (b"/registry/secrets//web", True, "", "web"),
+        (b"/registry/secrets/shop/web/more", True, "shop", "web/more"),
+        (b"/registry/minions/", False, "", ""),
+        (b"/registry/minions/a/b", False, "", "a/b"),
+        (b"/registry/example.com/widgets/", None, "", ""),
+        (b"/registry/example.com/widgets/a/b/c", None, "a", "b/c"),
+    ],
+)
+def test_wrong_number_of_segments_is_a_malformed_key(
+    key: bytes, namespaced: bool | None, namespace: str, name: str
+) -> None:
+    layout = StorageLayout()
+    directory, shared = layout.locate(key)
+    where = layout.split(key, directory, shared, namespaced=namespaced)
+    assert (where.namespace, where.name, where.well_formed) == (namespace, name, False)
+
+
+@pytest.mark.parametrize(
+    ("given", "cleaned"),
+    [
+        ("/registry", "/registry/"),
+        ("registry", "/registry/"),
+        ("/registry/", "/registry/"),
+        ("//registry", "/registry/"),
+        ("/registry//a/", "/registry/a/"),
+        ("/registry/../other", "/other/"),
+        ("kubernetes.io", "/kubernetes.io/"),
+        ("/", "/"),
+        ("", "/"),
+        ("//", "/"),
+    ],
+)
+def test_prefix_is_cleaned_like_path_join(given: str, cleaned: str) -> None:
+    assert clean_prefix(given) == cleaned
+    assert StorageLayout(given).prefix_bytes == cleaned.encode()
+
+
+def test_openshift_tree_beside_the_kubernetes_one() -> None:
+    layout = StorageLayout("kubernetes.io")
+    assert take_apart(layout, b"/kubernetes.io/secrets/shop/web")[1:] == ("shop", "web")
+    assert layout.locate(b"/openshift.io/oauth/clients/console")[0].stack is Stack.NOT_AN_OBJECT
+    assert layout.locate(b"/registry/secrets/shop/web")[0].stack is Stack.NOT_AN_OBJECT
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        b"/registry/secrets/sh\xffop/we\xfeb",
+        b"/registry/\xff\xfe/x",
+        b"/registry/exa\xffmple.com/wid\xfegets/shop/w",
+        b"/registry/ranges/\xff",
+    ],
+)
+def test_names_that_are_not_utf8_can_be_written_into_a_report(key: bytes) -> None:
+    layout = StorageLayout()
+    directory, shared = layout.locate(key)
+    where = layout.split(key, directory, shared, namespaced=directory.namespaced)
+    assert key.startswith(shared)
+    for text in (directory.path, directory.group, directory.resource, where.namespace, where.name):
+        text.encode("utf-8")  # a lone surrogate would raise here, and in every JSON encoder
+
+
+def test_display_spells_out_what_is_not_utf8() -> None:
+    assert display(b"/registry/secrets/caf\xc3\xa9/\xff") == "/registry/secrets/café/\\xff"
+
+
+@pytest.mark.parametrize(
+    ("path", "namespace", "name", "expected"),
+    [
+        ("secrets", "shop", "web", "/api/v1/namespaces/shop/secrets/web"),
+        ("minions", "", "node-1", "/api/v1/nodes/node-1"),
+        ("ingress", "shop", "web", "/apis/networking.k8s.io/v1/namespaces/shop/ingresses/web"),
+        ("clusterroles", "", "system:node", "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:node"),
+        ("leasecandidates", "a", "b", "/apis/coordination.k8s.io/v1beta1/namespaces/a/leasecandidates/b"),
+        (
+            "apiextensions.k8s.io/customresourcedefinitions",
+            "",
+            "w.example.com",
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/w.example.com",
+        ),
+        ("secrets", "a b", "x?y=/z", "/api/v1/namespaces/a%20b/secrets/x%3Fy%3D%2Fz"),
+    ],
+)
+def test_api_path(path: str, namespace: str, name: str, expected: str) -> None:
+    assert EXPECTED[path].api_path(namespace, name) == expected
+
+
+def test_no_api_path_where_only_the_crd_knows_the_version() -> None:
+    assert custom_directory("example.com", "widgets").api_path("shop", "w") == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("secrets", [""]),
+        ("deployments", ["apps"]),
+        ("deployments.apps", ["apps"]),
+        ("deployments.extensions", []),
+        ("ingresses.networking.k8s.io", ["networking.k8s.io"]),
+        ("ingress", []),
+        ("nodes", [""]),
+        ("minions", []),
+        ("services", ["", ]),
+        ("services.serving.knative.dev", ["serving.knative.dev"]),
+        ("widgets", ["a.example", "b.example"]),
+        ("widgets.a.example", ["a.example"]),
+        ("Secret", []),
+        ("", []),
+    ],
+)  # fmt: skip
+def test_resources_are_found_by_plural_and_group(name: str, found: list[str]) -> None:
+    known = [
+        *builtin_directories(),
+        custom_directory("a.example", "widgets"),
+        custom_directory("b.example", "widgets"),
+        custom_directory("serving.knative.dev", "services"),
+    ]
+    assert [d.group for d in find_resources(name, known)] == found
+
+
+def test_group_resource_prints_like_kubernetes() -> None:
+    assert str(EXPECTED["deployments"].group_resource) == "deployments.apps"
+    assert str(EXPECTED["secrets"].group_resource) == "secrets"
+    assert EXPECTED["secrets"].group_resource == GroupResource("", "secrets")
+
+
+@pytest.mark.parametrize(
+    ("keys", "prefixes"),
+    [
+        ([], []),
+        ([b"compact_rev_key", b"cilium/state"], []),
+        ([b"/kubernetes.io/secrets/shop/web"], ["/kubernetes.io"]),
+        ([b"/secrets/shop/web", b"/pods/shop/web"], ["/"]),
+        (
+            [b"/a/b/secrets/x/y", b"/kubernetes.io/pods/x/y", b"/kubernetes.io/minions/n"],
+            ["/kubernetes.io", "/a/b"],
+        ),
+        ([b"/b/pods/x/y", b"/a/pods/x/y"], ["/a", "/b"]),
+        ([b"/x/services/specs/a/b"], ["/x"]),
+        ([b"/\xff/secrets/a/b"], ["/\ufffd"]),
+    ],
+)
+def test_likely_prefixes(keys: list[bytes], prefixes: list[str]) -> None:
+    assert likely_prefixes(keys) == prefixes
+
+
+def test_default_prefix() -> None:
+    assert StorageLayout().prefix == DEFAULT_PREFIX + "/"

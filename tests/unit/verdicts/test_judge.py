@@ -1,0 +1,518 @@
+"""Every branch from what was seen to what it means, one row each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from etcdfix.model import (
+    Confidence,
+    DecodedObject,
+    Evidence,
+    GroupVersionKind,
+    Inconsistency,
+    Outcome,
+    ServerBehaviour,
+)
+from etcdfix.storagekey import Stack
+from etcdfix.verdicts.causes import CATALOGUE, Cause
+from etcdfix.verdicts.judge import Verdict, judge
+from etcdfix.verdicts.observation import (
+    Covered,
+    DecodeFailure,
+    DecodeFailureKind,
+    Observation,
+    PlaintextShape,
+    TransformAttempt,
+    TransformFailure,
+)
+
+CERTAIN, LIKELY = Confidence.CERTAIN, Confidence.LIKELY
+SECRET = GroupVersionKind("", "v1", "Secret")
+
+
+def seen(**changes: Any) -> Observation:
+    """Return an observation of a Secret under a configuration that covers it."""
+    fields: dict[str, Any] = {
+        "stack": Stack.BUILTIN,
+        "owner_known": True,
+        "well_formed_key": True,
+        "covered": Covered.COVERED,
+        "enveloped": False,
+        "envelope_known": False,
+        "envelope_transformer": "",
+        "resource": "secrets",
+        "namespace": "shop",
+        "name": "web",
+    }
+    return Observation(**(fields | changes))
+
+
+def enveloped(transformer: str = "aesgcm/v1/key2", **changes: Any) -> Observation:
+    """Return an observation of a value with an envelope of a known kind."""
+    fields = {"enveloped": True, "envelope_known": True, "envelope_transformer": transformer}
+    return seen(**(fields | changes))
+
+
+def failed(*reasons: str, overall: str = "", **changes: Any) -> TransformFailure:
+    attempts = tuple(TransformAttempt("aesgcm/v1/key2", "0a1b2c3d", r, f"error: {r}") for r in reasons)
+    return TransformFailure(
+        reason=overall or (reasons[0] if reasons else "no-provider-matched"),
+        message="as the server says it",
+        attempts=attempts,
+        **changes,
+    )
+
+
+def unopened(*reasons: str, overall: str = "", **changes: Any) -> Observation:
+    """Return an observation of an enveloped value that nothing opened, for these reasons."""
+    return enveloped(transform_failure=failed(*reasons, overall=overall), **changes)
+
+
+def shape(**changes: Any) -> PlaintextShape:
+    """Return the shape of plaintext about which nothing is remarkable."""
+    fields: dict[str, Any] = {
+        "size": 200,
+        "blank": False,
+        "zeroed": False,
+        "starts_encrypted": False,
+        "magic_bits_off": 16,
+        "ends_whole": False,
+        "heals_as_text": False,
+    }
+    return PlaintextShape(**(fields | changes))
+
+
+def undecoded(
+    kind: DecodeFailureKind = DecodeFailureKind.UNKNOWN_ENCODING,
+    message: str = "as the decoder says it",
+    *,
+    plaintext: PlaintextShape | None = None,
+    transformer: str = "identity",
+    failure: dict[str, Any] | None = None,
+    **changes: Any,
+) -> Observation:
+    """Return an observation of plaintext from which no object came out."""
+    return seen(
+        decode_failure=DecodeFailure(kind=kind, message=message, **(failure or {})),
+        shape=plaintext,
+        transformer=transformer,
+        **changes,
+    )
+
+
+def decoded(*inconsistencies: Inconsistency, **changes: Any) -> DecodedObject:
+    fields: dict[str, Any] = {
+        "gvk": SECRET,
+        "name": b"web",
+        "namespace": b"shop",
+        "uid": b"u",
+        "encoding": "protobuf",
+    }
+    return DecodedObject(**(fields | changes), inconsistencies=inconsistencies)
+
+
+# name: observation, outcome, cause, confidence, what the server does, deletable
+BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, ServerBehaviour, bool]] = {
+    "bookkeeping": (
+        seen(stack=Stack.NOT_AN_OBJECT),
+        Outcome.NOT_AN_OBJECT, None, CERTAIN, ServerBehaviour.NOT_ASKED, False,
+    ),
+    "no configuration": (
+        enveloped(covered=Covered.NO_CONFIGURATION),
+        Outcome.UNDETERMINED, Cause.NO_CONFIGURATION, CERTAIN, ServerBehaviour.NOT_ASKED, False,
+    ),
+    "no configuration and a strange envelope": (
+        seen(enveloped=True, covered=Covered.NO_CONFIGURATION),
+        Outcome.UNDETERMINED, Cause.NO_CONFIGURATION, CERTAIN, ServerBehaviour.NOT_ASKED, False,
+    ),
+    "plugin not asked": (
+        enveloped("kms/v2/prov", transform_failure=failed("kms-unreachable", needs_kms=True)),
+        Outcome.UNDETERMINED, Cause.KMS_UNREACHABLE, CERTAIN, ServerBehaviour.NOT_ASKED, False,
+    ),
+    "not opened and nobody's": (
+        unopened("authentication-failed", owner_known=False, stack=Stack.UNKNOWN),
+        Outcome.UNDETERMINED, Cause.OWNER_UNKNOWN, CERTAIN, ServerBehaviour.NOT_ASKED, False,
+    ),
+    "strange envelope": (
+        unopened(overall="no-provider-matched", envelope_known=False, envelope_transformer=""),
+        Outcome.DECRYPT_FAILURE, Cause.UNKNOWN_ENVELOPE, CERTAIN, ServerBehaviour.CORRUPT, True,
+    ),
+    "strange envelope of a resource without entry": (
+        unopened(overall="identity-refused", envelope_known=False, covered=Covered.NOT_COVERED),
+        Outcome.DECRYPT_FAILURE, Cause.UNKNOWN_ENVELOPE, CERTAIN, ServerBehaviour.CORRUPT, True,
+    ),
+    "resource without entry": (
+        unopened(overall="identity-refused", covered=Covered.NOT_COVERED),
+        Outcome.DECRYPT_FAILURE, Cause.RESOURCE_NOT_CONFIGURED, CERTAIN, ServerBehaviour.CORRUPT, True,
+    ),
+    "plaintext without identity": (
+        seen(transform_failure=failed()),
+        Outcome.DECRYPT_FAILURE, Cause.PLAINTEXT_NOT_ALLOWED, CERTAIN, ServerBehaviour.CORRUPT, True,
+    ),
+    "no such provider": (
+        unopened(overall="no-provider-matched"),
+        Outcome.DECRYPT_FAILURE, Cause.PROVIDER_MISSING, CERTAIN, ServerBehaviour.CORRUPT, True,
+    ),
+    "no such key": (
+        unopened("no-key-matched"),
+        Outcome.DECRYPT_FAILURE, Cause.KEY_NAME_MISSING, CERTAIN, ServerBehaviour.CORRUPT, True,
+    ),
+    "does not authenticate": (
+        unopened("authentication-failed"),
+        Outcome.DECRYPT_FAILURE, Cause.AUTHENTICATION_FAILED, CERTAIN, ServerBehaviour.CORRUPT, True,
+    ),
+    "one key fails, another list lacks it": (
+        unopened("no-key-matched", "authentication-failed"),
+        Outcome.DECRYPT_FAILURE, Cause.AUTHENTICATION_FAILED, CERTAIN, ServerBehaviour.CORRUPT, True,
+    ),
+    "padding": (
+        unopened("padding-invalid", envelope_transformer="aescbc/v1/key1"),
+        Outcome.DECRYPT_FAILURE, Cause.PADDING_INVALID, CERTAIN, ServerBehaviour.CORRUPT, True,
+    ),
+    "too short": (
+        unopened("too-short"),
+        Outcome.DECRYPT_FAILURE, Cause.VALUE_TRUNCATED, CERTAIN, ServerBehaviour.CORRUPT, True,
+    ),
+    "ends inside a block": (
+        unopened("not-block-multiple", envelope_transformer="aescbc/v1/key1"),
+        Outcome.DECRYPT_FAILURE, Cause.VALUE_TRUNCATED, LIKELY, ServerBehaviour.CORRUPT, True,
+    ),
+    "undecodable and nobody's": (
+        undecoded(owner_known=False, stack=Stack.CUSTOM_RESOURCE),
+        Outcome.UNDETERMINED, Cause.OWNER_UNKNOWN, CERTAIN, ServerBehaviour.NOT_ASKED, False,
+    ),
+    "allocator": (
+        undecoded(DecodeFailureKind.PROTOBUF, stack=Stack.ALLOCATOR, plaintext=shape()),
+        Outcome.DECODE_FAILURE, Cause.ALLOCATOR_DAMAGED, CERTAIN, ServerBehaviour.NOT_ASKED, False,
+    ),
+    "0 bytes": (
+        undecoded(plaintext=shape(size=0)),
+        Outcome.DECODE_FAILURE, Cause.EMPTY_VALUE, CERTAIN, ServerBehaviour.CORRUPT, True,
+    ),
+    "zeroed": (
+        undecoded(plaintext=shape(zeroed=True)),
+        Outcome.DECODE_FAILURE, Cause.ZEROED_VALUE, CERTAIN, ServerBehaviour.CORRUPT, True,
+    ),
+    "encrypted twice": (
+        undecoded(plaintext=shape(starts_encrypted=True), transformer="aescbc/v1/key1"),
+        Outcome.DECODE_FAILURE, Cause.DOUBLE_ENCRYPTED, CERTAIN, ServerBehaviour.CORRUPT, True,
+    ),
+    "text mode": (
+        undecoded(DecodeFailureKind.PROTOBUF, plaintext=shape(heals_as_text=True)),
+        Outcome.DECODE_FAILURE, Cause.TEXT_MODE_DAMAGE, CERTAIN, ServerBehaviour.CORRUPT, True,
+    ),
+    "iv": (
+        undecoded(plaintext=shape(ends_whole=True), transformer="aescbc/v1/key1"),
+        Outcome.DECODE_FAILURE, Cause.IV_DAMAGED, LIKELY, ServerBehaviour.CORRUPT, True,
+    ),
+    "noise under aescbc": (
+        undecoded(plaintext=shape(), transformer="aescbc/v1/key1"),
+        Outcome.DECODE_FAILURE, Cause.WRONG_KEY, LIKELY, ServerBehaviour.CORRUPT, True,
+    ),
+    "magic nearly right": (
+        undecoded(plaintext=shape(magic_bits_off=8)),
+        Outcome.DECODE_FAILURE, Cause.MAGIC_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, True,
+    ),
+    "magic lost, end whole": (
+        undecoded(plaintext=shape(magic_bits_off=9, ends_whole=True)),
+        Outcome.DECODE_FAILURE, Cause.MAGIC_DAMAGED, LIKELY, ServerBehaviour.CORRUPT, True,
+    ),
+    "nothing known": (
+        undecoded(plaintext=shape(magic_bits_off=9)),
+        Outcome.DECODE_FAILURE, Cause.UNKNOWN_ENCODING, CERTAIN, ServerBehaviour.CORRUPT, True,
+    ),
+    "nothing known and not looked at": (
+        undecoded(),
+        Outcome.DECODE_FAILURE, Cause.UNKNOWN_ENCODING, CERTAIN, ServerBehaviour.CORRUPT, True,
+    ),
+    "protobuf cut": (
+        undecoded(DecodeFailureKind.PROTOBUF, "unexpected EOF", plaintext=shape()),
+        Outcome.DECODE_FAILURE, Cause.VALUE_TRUNCATED, LIKELY, ServerBehaviour.CORRUPT, True,
+    ),
+    "protobuf cut after the magic": (
+        undecoded(DecodeFailureKind.PROTOBUF, "empty body", plaintext=shape(size=4, magic_bits_off=0)),
+        Outcome.DECODE_FAILURE, Cause.VALUE_TRUNCATED, LIKELY, ServerBehaviour.CORRUPT, True,
+    ),
+    "length damaged, end whole": (
+        undecoded(DecodeFailureKind.PROTOBUF, "unexpected EOF", plaintext=shape(ends_whole=True)),
+        Outcome.DECODE_FAILURE, Cause.PROTOBUF_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, True,
+    ),
+    "protobuf broken": (
+        undecoded(DecodeFailureKind.PROTOBUF, "proto: illegal wireType 7", plaintext=shape()),
+        Outcome.DECODE_FAILURE, Cause.PROTOBUF_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, True,
+    ),
+    "json cut": (
+        undecoded(DecodeFailureKind.JSON, "couldn't get version/kind; json parse error: unexpected end of JSON input",
+                  plaintext=shape()),
+        Outcome.DECODE_FAILURE, Cause.VALUE_TRUNCATED, LIKELY, ServerBehaviour.CORRUPT, True,
+    ),
+    "json broken": (
+        undecoded(DecodeFailureKind.JSON, "invalid character", plaintext=shape(ends_whole=True)),
+        Outcome.DECODE_FAILURE, Cause.JSON_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, True,
+    ),
+    "cbor broken": (
+        undecoded(DecodeFailureKind.CBOR, plaintext=shape()),
+        Outcome.DECODE_FAILURE, Cause.CBOR_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, True,
+    ),
+    "kind unknown, release named": (
+        undecoded(DecodeFailureKind.NOT_REGISTERED, plaintext=shape(ends_whole=True)),
+        Outcome.DECODE_FAILURE, Cause.KIND_NOT_REGISTERED, CERTAIN, ServerBehaviour.CORRUPT, True,
+    ),
+    "kind unknown, maybe newer than the tables": (
+        undecoded(DecodeFailureKind.NOT_REGISTERED, plaintext=shape(), tables_may_be_older=True),
+        Outcome.DECODE_FAILURE, Cause.KIND_NOT_REGISTERED, CERTAIN, ServerBehaviour.CORRUPT, False,
+    ),
+    "damage is no matter of newer tables": (
+        undecoded(DecodeFailureKind.PROTOBUF, plaintext=shape(), tables_may_be_older=True),
+        Outcome.DECODE_FAILURE, Cause.PROTOBUF_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, True,
+    ),
+    "version removed": (
+        undecoded(DecodeFailureKind.VERSION_REMOVED, failure={"readable_until": "1.24"}),
+        Outcome.DECODE_FAILURE, Cause.VERSION_REMOVED, CERTAIN, ServerBehaviour.CORRUPT, True,
+    ),
+    "kind missing": (
+        undecoded(DecodeFailureKind.KIND_MISSING, stack=Stack.CUSTOM_RESOURCE),
+        Outcome.DECODE_FAILURE, Cause.KIND_MISSING, CERTAIN, ServerBehaviour.CORRUPT, True,
+    ),
+    "another kind": (
+        undecoded(DecodeFailureKind.WRONG_KIND),
+        Outcome.DECODE_FAILURE, Cause.WRONG_KIND_FOR_KEY, CERTAIN, ServerBehaviour.CORRUPT, True,
+    ),
+    "does not convert": (
+        undecoded(DecodeFailureKind.CONVERSION, plaintext=shape()),
+        Outcome.DECODE_FAILURE, Cause.CONVERSION_FAILED, CERTAIN, ServerBehaviour.CORRUPT, True,
+    ),
+    "served as an empty object, 0 bytes": (
+        seen(decoded=decoded(empty=True), shape=shape(size=0), transformer="identity"),
+        Outcome.DECODE_FAILURE, Cause.EMPTY_VALUE, CERTAIN, ServerBehaviour.SERVES_EMPTY, True,
+    ),
+    "served as an empty object, some bytes": (
+        seen(decoded=decoded(empty=True), shape=shape(size=2), transformer="identity"),
+        Outcome.DECODE_FAILURE, Cause.EMPTY_OBJECT, CERTAIN, ServerBehaviour.SERVES_EMPTY, True,
+    ),
+    "served as an empty object, size unknown": (
+        seen(decoded=decoded(empty=True), transformer="identity"),
+        Outcome.DECODE_FAILURE, Cause.EMPTY_OBJECT, CERTAIN, ServerBehaviour.SERVES_EMPTY, True,
+    ),
+    "empty allocator": (
+        seen(decoded=decoded(empty=True), shape=shape(size=0), stack=Stack.ALLOCATOR),
+        Outcome.DECODE_FAILURE, Cause.ALLOCATOR_DAMAGED, CERTAIN, ServerBehaviour.NOT_ASKED, False,
+    ),
+    "readable": (
+        seen(decoded=decoded()),
+        Outcome.READABLE, None, CERTAIN, ServerBehaviour.SERVES, False,
+    ),
+    "readable, with a remark": (
+        seen(decoded=decoded(notes=(Evidence("unknown fields", "ignored"),))),
+        Outcome.READABLE, None, CERTAIN, ServerBehaviour.SERVES, False,
+    ),
+    "readable until": (
+        seen(decoded=decoded(readable_until="1.35")),
+        Outcome.READABLE, None, CERTAIN, ServerBehaviour.SERVES, False,
+    ),
+    "parses and nobody's": (
+        seen(decoded=decoded(), owner_known=False, stack=Stack.UNKNOWN, identity_mismatch="does not count"),
+        Outcome.READABLE, Cause.OWNER_UNKNOWN, CERTAIN, ServerBehaviour.NOT_ASKED, False,
+    ),
+    "empty and nobody's": (
+        seen(decoded=decoded(empty=True), owner_known=False, stack=Stack.UNKNOWN),
+        Outcome.READABLE, Cause.OWNER_UNKNOWN, CERTAIN, ServerBehaviour.NOT_ASKED, False,
+    ),
+    "contradicts its key": (
+        seen(decoded=decoded(), identity_mismatch="metadata.name differs from the key"),
+        Outcome.INCONSISTENT, Cause.IDENTITY_MISMATCH, CERTAIN, ServerBehaviour.SERVES, False,
+    ),
+    "invalid text": (
+        seen(decoded=decoded(Inconsistency("invalid-utf8", "metadata.labels", "2 bytes"))),
+        Outcome.INCONSISTENT, Cause.INVALID_UTF8, CERTAIN, ServerBehaviour.SERVES, False,
+    ),
+    "kind missing, data kept": (
+        seen(decoded=decoded(Inconsistency("kind-missing", "", "no kind"))),
+        Outcome.INCONSISTENT, Cause.KIND_MISSING, CERTAIN, ServerBehaviour.SERVES, False,
+    ),
+    "raw json": (
+        seen(decoded=decoded(Inconsistency("raw-json-invalid", "a", "b", breaks_responses=True))),
+        Outcome.INCONSISTENT, Cause.RAW_JSON_INVALID, CERTAIN, ServerBehaviour.BREAKS_LIST, False,
+    ),
+    "int or string": (
+        seen(decoded=decoded(Inconsistency("int-or-string-invalid", "a", "b", breaks_responses=True))),
+        Outcome.INCONSISTENT, Cause.INT_OR_STRING_INVALID, CERTAIN, ServerBehaviour.BREAKS_LIST, False,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(BRANCHES))
+def test_verdict(name: str) -> None:
+    observation, outcome, cause, confidence, apiserver, deletable = BRANCHES[name]
+    verdict = judge(observation)
+    assert (verdict.outcome, verdict.cause, verdict.confidence) == (outcome, cause, confidence)
+    assert (verdict.apiserver, verdict.deletable) == (apiserver, deletable)
+    assert verdict.message
+    assert "\n" not in verdict.message
+    assert not verdict.message.endswith(".")
+    assert verdict.breaks_responses is (apiserver is ServerBehaviour.BREAKS_LIST)
+    assert verdict.transient is (cause is Cause.KMS_UNREACHABLE)
+
+
+@pytest.mark.parametrize("name", list(BRANCHES))
+def test_verdict_agrees_with_the_catalogue(name: str) -> None:
+    verdict = judge(BRANCHES[name][0])
+    if verdict.cause is not None:
+        assert verdict.outcome in CATALOGUE[verdict.cause].outcomes
+
+
+def test_every_cause_has_a_branch_that_leads_to_it() -> None:
+    assert {row[2] for row in BRANCHES.values()} - {None} == set(Cause)
+
+
+@pytest.mark.parametrize("name", list(BRANCHES))
+def test_only_proven_failures_may_be_deleted(name: str) -> None:
+    verdict = judge(BRANCHES[name][0])
+    if verdict.deletable:
+        assert verdict.outcome in {Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE}
+        assert verdict.apiserver in {ServerBehaviour.CORRUPT, ServerBehaviour.SERVES_EMPTY}
+
+
+@pytest.mark.parametrize("name", list(BRANCHES))
+def test_the_server_calls_corrupt_what_does_not_open_or_decode(name: str) -> None:
+    observation = BRANCHES[name][0]
+    verdict = judge(observation)
+    if verdict.apiserver is ServerBehaviour.CORRUPT:
+        failure = observation.transform_failure or observation.decode_failure
+        assert failure is not None
+        assert verdict.upstream_message == failure.message
+
+
+def judged(**changes: Any) -> Verdict:
+    return judge(seen(**changes))
+
+
+def test_every_attempt_becomes_evidence_in_order() -> None:
+    failure = TransformFailure(
+        reason="authentication-failed",
+        message="both",
+        attempts=(
+            TransformAttempt("aesgcm/v1/a", "0a1b2c3d", "authentication-failed", "cipher: message authentication failed"),
+            TransformAttempt("kms/v1/prov", "", "kms-refused", "no"),
+        ),
+    )  # fmt: skip
+    before = Evidence("envelope", "aesgcm/v1/a")
+    verdict = judge(enveloped(transform_failure=failure, evidence=(before,)))
+    assert verdict.evidence == (
+        before,
+        Evidence("decrypt with aesgcm/v1/a (key 0a1b2c3d)", "failed", "cipher: message authentication failed"),
+        Evidence("decrypt with kms/v1/prov", "failed", "no"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("facts", "detail"),
+    [
+        ({"offset": 4711, "field_path": "spec.containers[0].name"},
+         "at byte 4711 of the plaintext in spec.containers[0].name"),
+        ({"offset": 0}, "at byte 0 of the plaintext"),
+        ({"field_path": "spec"}, "in spec"),
+        ({}, "proto: wrong wireType"),
+    ],
+)  # fmt: skip
+def test_place_of_the_damage_is_evidence(facts: dict[str, Any], detail: str) -> None:
+    verdict = judge(undecoded(DecodeFailureKind.PROTOBUF, "proto: wrong wireType", failure=facts))
+    assert verdict.evidence == (Evidence("decode as the API server does", "failed", detail),)
+
+
+@pytest.mark.parametrize(
+    ("kind", "facts", "words"),
+    [
+        (DecodeFailureKind.PROTOBUF, {"offset": 9, "field_path": "spec"}, "breaks at byte 9, in spec"),
+        (DecodeFailureKind.JSON, {"offset": 0}, "breaks at byte 0"),
+        (DecodeFailureKind.CBOR, {}, "the CBOR body breaks"),
+        (DecodeFailureKind.NOT_REGISTERED, {"group_version": "v7", "value_kind": "Pod"}, "it is v7 Pod"),
+        (DecodeFailureKind.NOT_REGISTERED, {}, "it is (no apiVersion) (no kind)"),
+        (DecodeFailureKind.VERSION_REMOVED, {"readable_until": "1.24"}, "the last to read it is 1.24"),
+        (DecodeFailureKind.VERSION_REMOVED, {}, "the last to read it is an earlier release"),
+        (DecodeFailureKind.WRONG_KIND, {"group_version": "v1", "value_kind": "Pod"}, "is a v1 Pod"),
+        (DecodeFailureKind.CONVERSION, {"field_path": "spec.x"}, "does not convert, in spec.x"),
+    ],
+)
+def test_words_of_a_decode_failure(kind: DecodeFailureKind, facts: dict[str, Any], words: str) -> None:
+    verdict = judge(undecoded(kind, failure=facts))
+    assert words in verdict.message
+    assert verdict.readable_until == facts.get("readable_until", "")
+
+
+@pytest.mark.parametrize(
+    ("observation", "words"),
+    [
+        (enveloped("aescbc/v1/key2", covered=Covered.NO_CONFIGURATION), "under aescbc/v1/key2"),
+        (seen(enveloped=True, covered=Covered.NO_CONFIGURATION), "under an unknown envelope"),
+        (unopened(overall="identity-refused", covered=Covered.NOT_COVERED), "no entry for secrets"),
+        (unopened("no-key-matched"), "written under aesgcm/v1/key2; no key of that name"),
+        (undecoded(plaintext=shape(zeroed=True, size=512)), "all 512 bytes are zero"),
+        (undecoded(plaintext=shape(magic_bits_off=3)), "3 bits"),
+        (undecoded(owner_known=False, resource="widgets.example.com"), "claims widgets.example.com"),
+        (seen(decoded=decoded(readable_until="1.35")), "readable, by API servers up to 1.35"),
+        (seen(decoded=decoded(notes=(Evidence("base64", "x"), Evidence("base64", "y")))), "remarks: base64"),
+        (seen(decoded=decoded(), evidence=(Evidence("lookup", "x"),)), "remarks: lookup"),
+    ],
+)
+def test_words(observation: Observation, words: str) -> None:
+    assert words in judge(observation).message
+
+
+def test_no_upstream_message_where_the_server_was_not_asked() -> None:
+    unreachable = enveloped("kms/v2/p", transform_failure=failed("kms-unreachable", needs_kms=True))
+    assert judge(unreachable).upstream_message == ""
+    assert judge(enveloped(covered=Covered.NO_CONFIGURATION)).upstream_message == ""
+
+
+def test_what_the_parser_said_is_kept_where_the_owner_is_unknown() -> None:
+    assert judge(undecoded(owner_known=False)).upstream_message == "as the decoder says it"
+
+
+def test_a_remark_is_not_lost_on_the_way() -> None:
+    note, before = Evidence("unknown fields", "ignored"), Evidence("lookup", "found")
+    assert judged(decoded=decoded(notes=(note,)), evidence=(before,)).evidence == (before, note)
+
+
+def test_the_worst_inconsistency_is_the_cause_and_the_rest_are_evidence() -> None:
+    verdict = judged(
+        decoded=decoded(
+            Inconsistency("invalid-utf8", "metadata.labels", "2 bytes"),
+            Inconsistency("kind-missing", "", "no kind"),
+            Inconsistency("int-or-string-invalid", "spec.port", "type 7", breaks_responses=True),
+            Inconsistency("raw-json-invalid", "metadata.managedFields[0].fieldsV1", "byte 9", breaks_responses=True),
+            notes=(Evidence("unknown fields", "ignored"),),
+        ),
+        identity_mismatch="metadata.name differs from the key",
+    )  # fmt: skip
+    assert verdict.cause is Cause.RAW_JSON_INVALID
+    assert verdict.message == "metadata.managedFields[0].fieldsV1: byte 9"
+    assert [e.check for e in verdict.evidence] == [
+        "raw-json-invalid",
+        "int-or-string-invalid",
+        "identity-mismatch",
+        "kind-missing",
+        "invalid-utf8",
+        "unknown fields",
+    ]
+    assert verdict.evidence[3] == Evidence("kind-missing", "object", "no kind")
+
+
+def test_one_broken_response_is_enough_whatever_the_worst_cause() -> None:
+    verdict = judged(
+        decoded=decoded(
+            Inconsistency("raw-json-invalid", "a", "valid UTF-8 after all"),
+            Inconsistency("int-or-string-invalid", "b", "type 7", breaks_responses=True),
+        )
+    )
+    assert verdict.cause is Cause.RAW_JSON_INVALID
+    assert verdict.breaks_responses
+    assert verdict.apiserver is ServerBehaviour.BREAKS_LIST
+
+
+def test_inconsistent_objects_say_how_long_they_are_readable() -> None:
+    verdict = judged(decoded=decoded(readable_until="1.35"), identity_mismatch="metadata.name is missing")
+    assert verdict.readable_until == "1.35"
+    assert verdict.message == "metadata: metadata.name is missing"

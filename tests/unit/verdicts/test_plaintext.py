@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from etcdfix.errors import (
+    CBORMalformed,
+    ConversionFailed,
+    DecodeError,
+    JSONMalformed,
+    KindUnknown,
+    ProtobufMalformed,
+    UnknownEncoding,
+)
+from etcdfix.model import DecodedObject, GroupVersionKind
+from etcdfix.verdicts.observation import DecodeFailure, DecodeFailureKind, PlaintextShape
+from etcdfix.verdicts.plaintext import PROTOBUF_MAGIC, describe_failure, shape_of
+
+# The end of an intact envelope: contentEncoding and contentType, both empty.
+WHOLE = b"\x1a\x00\x22\x00"
+
+
+def refuse(data: bytes) -> DecodedObject:
+    raise UnknownEncoding("nothing recognises it")
+
+
+def accept(data: bytes, *, empty: bool = False) -> DecodedObject:
+    gvk = GroupVersionKind("", "v1", "Secret")
+    return DecodedObject(gvk, b"web", b"shop", None, "protobuf", empty=empty)
+
+
+def shape(data: bytes) -> PlaintextShape:
+    return shape_of(data, refuse, by_text=True)
+
+
+@pytest.mark.parametrize(
+    ("problem", "kind"),
+    [
+        (UnknownEncoding("x"), DecodeFailureKind.UNKNOWN_ENCODING),
+        (ProtobufMalformed("x", offset=3, field_path="spec"), DecodeFailureKind.PROTOBUF),
+        (JSONMalformed("x", offset=4), DecodeFailureKind.JSON),
+        (CBORMalformed("x"), DecodeFailureKind.CBOR),
+        (ConversionFailed("x", field_path="spec.y"), DecodeFailureKind.CONVERSION),
+    ],
+)
+def test_decoders_problems_become_values(problem: DecodeError, kind: DecodeFailureKind) -> None:
+    assert describe_failure(problem) == DecodeFailure(
+        kind=kind, message="x", offset=problem.offset, field_path=problem.field_path
+    )
+
+
+@pytest.mark.parametrize("reason", ["not-registered", "version-removed", "missing", "wrong-kind"])
+def test_kinds_that_are_not_known_keep_their_facts(reason: str) -> None:
+    problem = KindUnknown("x", group_version="apps/v9", kind="Pot", reason=reason, readable_until="1.24")
+    assert describe_failure(problem) == DecodeFailure(
+        kind=DecodeFailureKind(reason),
+        message="x",
+        group_version="apps/v9",
+        value_kind="Pot",
+        readable_until="1.24",
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "facts"),
+    [
+        (b"", {"size": 0, "blank": True, "zeroed": False}),
+        (b" \n\t ", {"size": 4, "blank": True, "zeroed": False}),
+        (b"\x00" * 64, {"size": 64, "blank": False, "zeroed": True}),
+        (b"\x00" * 63 + b"\x01", {"zeroed": False}),
+        (b"k8s:enc:aescbc:v1:key1:xyz", {"starts_encrypted": True}),
+        (b"x k8s:enc:", {"starts_encrypted": False}),
+        (PROTOBUF_MAGIC + b"..." + WHOLE, {"magic_bits_off": 0, "ends_whole": True}),
+        (b"k8s\x01" + b"...", {"magic_bits_off": 1, "ends_whole": False}),
+        (b"\x94\xc7\x8c\xff" + b"...", {"magic_bits_off": 32}),
+        (b'{"kind":"Pod"}\n', {"ends_whole": True}),
+        (b'{"kind":"Pod"', {"ends_whole": False}),
+        (b"k8s", {"magic_bits_off": 8}),
+        (b"k", {"magic_bits_off": 5 + 3 + 8}),
+    ],
+)
+def test_shape(data: bytes, facts: dict[str, Any]) -> None:
+    found = shape(data)
+    assert {name: getattr(found, name) for name in facts} == facts
+
+
+def test_text_mode_damage_is_undone_before_asking_again() -> None:
+    asked = []
+
+    def decode(data: bytes) -> DecodedObject:
+        asked.append(data)
+        return accept(data)
+
+    assert shape_of(b"a\r\nb\nc\r", decode, by_text=True).heals_as_text
+    assert asked == [b"a\nb\nc\r"]
+
+
+@pytest.mark.parametrize("by_text", [True, False])
+def test_nothing_is_decoded_again_without_reason(by_text: bool) -> None:
+    def decode(data: bytes) -> DecodedObject:
+        raise AssertionError("asked again")
+
+    data = b"a\nb" if by_text else b"a\r\nb"
+    assert not shape_of(data, decode, by_text=by_text).heals_as_text
+
+
+def test_what_still_does_not_decode_does_not_heal() -> None:
+    assert not shape_of(b"a\r\nb", refuse, by_text=True).heals_as_text
+
+
+def test_an_empty_object_is_no_cure() -> None:
+    assert not shape_of(b"a\r\nb", lambda data: accept(data, empty=True), by_text=True).heals_as_text

@@ -1,0 +1,152 @@
+"""Every value of the alpha snapshot, opened or refused exactly as the real API server did.
+
+Its two KMS plugins are played by the key files next to the snapshot, so that the KMS formats are held
+against the server's verdict as well.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from etcdfix.encryption.config import KMSProvider, load_configuration
+from etcdfix.encryption.kms import WrappedKey
+from etcdfix.encryption.transformer import TransformFailed, Transformers
+from etcdfix.errors import KMSRefused
+from etcdfix.model import GroupResource
+from etcdfix.sources.snapshot import SnapshotSource
+
+ALPHA = Path(__file__).parents[2] / "fixtures" / "snapshots" / "alpha"
+ORACLE: dict[str, Any] = json.loads((ALPHA / "oracle.json").read_text())
+TODAY = {"lost-key2-and-kmsv1": "config-lost.yaml", "same-name-other-secret": "config-rotated.yaml"}
+RESOURCES = {
+    "deployments": GroupResource("apps", "deployments"),
+    "example.com": GroupResource("example.com", "widgets"),
+    "leases": GroupResource("coordination.k8s.io", "leases"),
+}
+
+
+class PlayedPlugin:
+    """Answers like the plugins that stood beside the real API server (see the README of alpha)."""
+
+    write_key_id = ""
+
+    def __init__(self, key_file: str) -> None:
+        lines = (ALPHA / key_file).read_text().splitlines()
+        self._keys = {name: bytes.fromhex(key) for name, key in (line.split() for line in lines)}
+
+    def unwrap(self, wrapped: WrappedKey) -> bytes:
+        key_id, ciphertext, missing = wrapped.key_id, wrapped.ciphertext, f"key {wrapped.key_id} not found"
+        if wrapped.api_version == "v1":
+            name, _, ciphertext = ciphertext.partition(b":")
+            key_id, missing = name.decode(errors="replace"), "key not found"
+        if key_id not in self._keys:
+            raise KMSRefused(f"rpc error: code = NotFound desc = {missing}")
+        try:
+            return AESGCM(self._keys[key_id]).decrypt(ciphertext[:12], ciphertext[12:], None)
+        except InvalidTag as error:
+            raise KMSRefused("rpc error: code = InvalidArgument desc = ciphertext rejected") from error
+
+
+PLUGINS = {"kmsnew": "kms1.keys", "kmsold": "kms2.keys"}
+
+
+@pytest.fixture(scope="module")
+def values() -> dict[bytes, bytes]:
+    with SnapshotSource(ALPHA / "snapshot.db.gz") as source:
+        return {stored.key: stored.value for stored in source.current(b"/registry/")}
+
+
+def resource_of(key: bytes) -> GroupResource:
+    directory = key.decode().split("/")[2]
+    return RESOURCES.get(directory, GroupResource("", directory))
+
+
+@pytest.mark.parametrize("verdict", TODAY)
+def test_same_values_refused_with_the_same_message(verdict: str, values: dict[bytes, bytes]) -> None:
+    def plugin_for(provider: KMSProvider) -> PlayedPlugin:
+        return PlayedPlugin(PLUGINS[provider.name])
+
+    transformers = Transformers.from_configuration(load_configuration(ALPHA / TODAY[verdict]), plugin_for)
+    refused = {}
+    for key, value in values.items():
+        try:
+            transformers.for_resource(resource_of(key)).from_storage(value, key)
+        except TransformFailed as failure:
+            assert not failure.needs_kms
+            refused[key.decode()] = failure.message
+    class_text = "data from the storage is not transformable revision=0: "
+    by_server = {
+        key: message.partition(class_text)[2]
+        for listed in ORACLE["verdicts"][verdict].values()
+        for key, message in (listed.get("corrupt") or {}).items()
+        if class_text in message
+    }
+    assert len(by_server) >= 39
+    assert refused == by_server
+
+
+@pytest.mark.parametrize("verdict", TODAY)
+def test_without_plugins_only_kms_values_become_undetermined(
+    verdict: str, values: dict[bytes, bytes]
+) -> None:
+    transformers = Transformers.from_configuration(load_configuration(ALPHA / TODAY[verdict]))
+    configured = {"config-lost.yaml": (b"kms:v2:kmsnew:",)}.get(
+        TODAY[verdict], (b"kms:v2:kmsnew:", b"kms:v1:kmsold:")
+    )
+    for key, value in values.items():
+        try:
+            transformers.for_resource(resource_of(key)).from_storage(value, key)
+        except TransformFailed as failure:
+            assert failure.needs_kms == value.startswith(tuple(b"k8s:enc:" + name for name in configured))
+
+
+WRITTEN = {
+    "write-cbc-key1.yaml": ("aescbc/v1/key1", "identity"),
+    "write-cbc-key2.yaml": ("aescbc/v1/key2", "identity"),
+    "write-gcm.yaml": ("aesgcm/v1/gcmA", "identity"),
+    "write-secretbox.yaml": ("secretbox/v1/sbA", "identity"),
+    "write-kmsv1.yaml": ("kms/v1/kmsold", "identity"),
+    "write-kmsv2.yaml": ("kms/v2/kmsnew", "identity"),
+    "write-plain.yaml": ("identity",),
+}
+
+
+def test_every_configuration_is_looked_at() -> None:
+    assert {path.name for path in ALPHA.glob("*.yaml")} == {*WRITTEN, *TODAY.values()}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_write_configurations(name: str) -> None:
+    transformers = Transformers.from_configuration(load_configuration(ALPHA / name))
+    expected = {
+        GroupResource("", "secrets"): ("secrets", WRITTEN[name]),
+        GroupResource("", "configmaps"): ("configmaps", ("aesgcm/v1/gcm1", "identity")),
+        GroupResource("", "serviceaccounts"): ("serviceaccounts", ("secretbox/v1/sb1", "identity")),
+        GroupResource("apps", "deployments"): ("deployments.apps", ("secretbox/v1/sb1", "identity")),
+        GroupResource("example.com", "widgets"): ("widgets.example.com", ("aescbc/v1/crkey", "identity")),
+        GroupResource("coordination.k8s.io", "leases"): ("leases.coordination.k8s.io", ("identity",)),
+        GroupResource("", "pods"): (None, ("identity",)),
+        GroupResource("", "deployments"): (None, ("identity",)),
+    }
+    for resource, (rule, names) in expected.items():
+        found = transformers.for_resource(resource)
+        assert (found.rule, tuple(key.transformer for key in found.keys)) == (rule, names)
+
+
+def test_a_key_is_recognised_across_configurations() -> None:
+    def fingerprints(name: str) -> dict[str, str]:
+        secrets = Transformers.from_configuration(load_configuration(ALPHA / name)).for_resource(
+            GroupResource("", "secrets")
+        )
+        return {key.transformer: key.key_fingerprint for key in secrets.keys}
+
+    written, lost = fingerprints("write-cbc-key1.yaml"), fingerprints("config-lost.yaml")
+    rotated = fingerprints("config-rotated.yaml")
+    assert written["aescbc/v1/key1"] == lost["aescbc/v1/key1"] != rotated["aescbc/v1/key1"]
+    assert written["identity"] == lost["kms/v2/kmsnew"] == ""

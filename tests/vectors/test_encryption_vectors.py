@@ -1,0 +1,199 @@
+"""Golden values of kube-apiserver: opened by our code, and written again by code that shares nothing with it."""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etcdfix.encryption.config import parse_configuration
+from etcdfix.encryption.envelope import parse_envelope
+from etcdfix.encryption.kms import (
+    DEKSourceType,
+    WrappedKey,
+    key_id_digest,
+    parse_encrypted_object,
+    parse_v1_body,
+    validate_encrypted_object,
+)
+from etcdfix.encryption.kms_transformer import derive_key
+from etcdfix.encryption.transformer import (
+    FailureReason,
+    Plaintext,
+    ResourceTransformers,
+    TransformFailed,
+    Transformers,
+)
+from etcdfix.model import GroupResource
+from tests.support import encoders
+
+FOLDER = Path(__file__).parents[2] / "fixtures" / "vectors" / "encryption"
+MANIFEST = tomllib.loads((FOLDER / "MANIFEST.toml").read_text())
+VECTORS: dict[str, dict[str, Any]] = {v["file"].removesuffix(".hex"): v for v in MANIFEST["vector"]}
+PLAINTEXT: bytes = MANIFEST["plaintext"].encode()
+ETCD_KEY: bytes = MANIFEST["etcd_key"].encode()
+LOCAL = ["aescbc", "aesgcm", "secretbox"]
+KMS = ["kms-v1-gcm", "kms-v2-key", "kms-v2-seed"]
+
+CONFIGURATION = b"""
+apiVersion: apiserver.config.k8s.io/v1
+kind: EncryptionConfiguration
+resources:
+- resources: [secrets]
+  providers:
+  - aescbc: {keys: [{name: key1, secret: AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=}]}
+  - aesgcm: {keys: [{name: key1, secret: AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=}]}
+  - secretbox: {keys: [{name: key1, secret: AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=}]}
+"""
+
+
+class RecordedPlugin:
+    """Knows one wrapped key, the one in the manifest."""
+
+    def __init__(self, vector: dict[str, Any], *, write_key_id: str = "key-id-1") -> None:
+        self.asked: list[WrappedKey] = []
+        self.write_key_id = write_key_id
+        self._answer = bytes.fromhex(vector["unwrapped"])
+
+    def unwrap(self, wrapped: WrappedKey) -> bytes:
+        self.asked.append(wrapped)
+        return self._answer
+
+
+def stored(name: str) -> bytes:
+    return bytes.fromhex((FOLDER / f"{name}.hex").read_text())
+
+
+def transformers_for(name: str, plugin: RecordedPlugin | None) -> ResourceTransformers:
+    version = "v1" if name == "kms-v1-gcm" else "v2"
+    configuration = parse_configuration(
+        f"""
+apiVersion: apiserver.config.k8s.io/v1
+kind: EncryptionConfiguration
+resources:
+- resources: [secrets]
+  providers:
+  - kms: {{apiVersion: {version}, name: prov, endpoint: "unix:///run/kms.sock"}}
+""".encode(),
+        path="test",
+    )
+    return Transformers.from_configuration(configuration, lambda _: plugin).for_resource(
+        GroupResource("", "secrets")
+    )
+
+
+def test_every_file_is_in_the_manifest() -> None:
+    assert {path.stem for path in FOLDER.glob("*.hex")} == set(VECTORS)
+    assert set(VECTORS) == {*LOCAL, *KMS}
+    assert len(PLAINTEXT) == 83
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_value_is_unchanged(name: str) -> None:
+    assert hashlib.sha256(stored(name)).hexdigest() == VECTORS[name]["sha256"]
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_envelope(name: str) -> None:
+    envelope = parse_envelope(stored(name))
+    assert envelope is not None
+    assert envelope.known
+    assert envelope.transformer == VECTORS[name]["transformer"]
+    assert stored(name)[envelope.body_offset - 1 : envelope.body_offset] == b":"
+
+
+@pytest.mark.parametrize("name", LOCAL)
+def test_local_ciphers_open_it(name: str) -> None:
+    transformers = Transformers.from_configuration(parse_configuration(CONFIGURATION, path="test"))
+    secrets = transformers.for_resource(GroupResource("", "secrets"))
+    expected = Plaintext(PLAINTEXT, VECTORS[name]["transformer"], stale=name != "aescbc")
+    assert secrets.from_storage(stored(name), ETCD_KEY) == expected
+    assert secrets.search(stored(name), ETCD_KEY) == expected
+
+
+@pytest.mark.parametrize("name", KMS)
+def test_kms_values_open_once_there_is_a_plugin(name: str) -> None:
+    vector = VECTORS[name]
+    plugin = RecordedPlugin(vector)
+    plaintext = transformers_for(name, plugin).from_storage(stored(name), ETCD_KEY)
+    # Servers write seeds since 1.29, so a plain key is an old form.
+    assert plaintext == Plaintext(PLAINTEXT, vector["transformer"], stale=name == "kms-v2-key")
+    (asked,) = plugin.asked
+    assert asked.ciphertext == vector["wrapped_dek"].encode()
+    assert asked.key_id == vector.get("key_id", "")
+    assert dict(asked.annotations) == {k: v.encode() for k, v in vector.get("annotations", {}).items()}
+
+
+@pytest.mark.parametrize("name", KMS)
+def test_kms_values_prove_nothing_without_a_plugin(name: str) -> None:
+    with pytest.raises(TransformFailed) as caught:
+        transformers_for(name, None).from_storage(stored(name), ETCD_KEY)
+    assert caught.value.needs_kms
+    assert caught.value.reason is FailureReason.KMS_UNREACHABLE
+    assert caught.value.upstream_message == ""
+    digest = key_id_digest(VECTORS[name].get("key_id", ""))
+    assert caught.value.kms_key_id_sha256 == digest
+    assert digest == ("" if name == "kms-v1-gcm" else "sha256:" + hashlib.sha256(b"key-id-1").hexdigest())
+
+
+def test_kms_v1_body() -> None:
+    vector = VECTORS["kms-v1-gcm"]
+    wrapped, data = parse_v1_body(stored("kms-v1-gcm").removeprefix(b"k8s:enc:kms:v1:prov:"))
+    assert wrapped == WrappedKey("v1", vector["wrapped_dek"].encode())
+    assert data.startswith(bytes.fromhex(vector["nonce"]))
+
+
+@pytest.mark.parametrize("name", ["kms-v2-key", "kms-v2-seed"])
+def test_kms_v2_body(name: str) -> None:
+    vector = VECTORS[name]
+    encrypted = parse_encrypted_object(stored(name).removeprefix(b"k8s:enc:kms:v2:prov:"))
+    validate_encrypted_object(encrypted)
+    assert encrypted.key_id == vector["key_id"]
+    assert encrypted.encrypted_dek_source == vector["wrapped_dek"].encode()
+    assert encrypted.encrypted_dek_source_type == DEKSourceType(vector["source_type"])
+    assert encrypted.encrypted_data.startswith(bytes.fromhex(vector.get("info", vector["nonce"])))
+
+
+def test_kms_v2_key_derivation() -> None:
+    vector = VECTORS["kms-v2-seed"]
+    key = derive_key(bytes.fromhex(vector["unwrapped"]), bytes.fromhex(vector["info"]))
+    assert key.hex() == vector["derived_key"]
+
+
+def _written_again(name: str, vector: dict[str, Any]) -> bytes:
+    def raw(field: str) -> bytes:
+        return bytes.fromhex(vector[field])
+
+    match name:
+        case "aescbc":
+            return encoders.aescbc_body(PLAINTEXT, raw("key"), raw("iv"))
+        case "aesgcm":
+            return encoders.aesgcm_body(PLAINTEXT, raw("key"), raw("nonce"), ETCD_KEY)
+        case "secretbox":
+            return encoders.secretbox_body(PLAINTEXT, raw("key"), raw("nonce"))
+        case "kms-v1-gcm":
+            data = encoders.aesgcm_body(PLAINTEXT, raw("unwrapped"), raw("nonce"), ETCD_KEY)
+            return encoders.kms_v1_body(vector["wrapped_dek"].encode(), data)
+        case "kms-v2-key":
+            data = encoders.aesgcm_body(PLAINTEXT, raw("unwrapped"), raw("nonce"), ETCD_KEY)
+        case _:
+            data = encoders.kms_v2_seeded_data(
+                PLAINTEXT, raw("unwrapped"), raw("info"), raw("nonce"), ETCD_KEY
+            )
+    return encoders.kms_v2_body(
+        data,
+        key_id=vector["key_id"],
+        dek_source=vector["wrapped_dek"].encode(),
+        annotations={name: value.encode() for name, value in vector["annotations"].items()},
+        source_type=vector["source_type"],
+    )
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_the_independent_encoder_writes_the_same_bytes(name: str) -> None:
+    vector = VECTORS[name]
+    prefix = f"k8s:enc:{vector['transformer'].replace('/', ':')}:".encode()
+    assert prefix + _written_again(name, vector) == stored(name)

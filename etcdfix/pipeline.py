@@ -183,7 +183,7 @@ class Examiner:
             data, transformer, stale = self._opened(reader, stored)
             decode_failure = describe_failure(problem)
         if data is not None and (decode_failure is not None or (decoded is not None and decoded.empty)):
-            shape = shape_of(data, reader.decode, by_text=decode_failure is not None)
+            shape = shape_of(data, reader.decode, heal=decode_failure is not None)
         seen = Observation(
             stack=reader.directory.stack,
             owner_known=reader.owner_known,

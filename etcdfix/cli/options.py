@@ -127,7 +127,7 @@ def gather_inputs(options: dict[str, Any], *, resources: tuple[str, ...] = ()) -
 
         manifest = load_manifest(options["manifest"])
         _fill_connection(connection, manifest, resources, notices, live=snapshot is None)
-        prefix = prefix or manifest.etcd_prefix
+        prefix = prefix if prefix is not None else manifest.etcd_prefix
         config = config or manifest.encryption_config
         version = version or manifest.kubernetes_version
     return Inputs(

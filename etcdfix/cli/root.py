@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
@@ -20,7 +21,17 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
+class _ReaderGone(Exception):
+    """Whoever read our output has gone; under a name of our own, because click exits with 1 on EPIPE."""
+
+
 class _LazyGroup(click.Group):
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as exc:
+            raise _ReaderGone from exc
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(COMMANDS)
 
@@ -70,9 +81,13 @@ def run(arguments: list[str]) -> int:
     except EtcdfixError as exc:
         _say_error(safe_text(exc.message), exc.hint)
         return exc.exit_code
-    except BrokenPipeError:
-        # Whoever read our output has gone; keep Python's own shutdown from failing on the same pipe.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (_ReaderGone, BrokenPipeError):
+        _discard_output()
+        return 3
+    except OSError as exc:
+        _discard_output()
+        what = f"{exc.strerror} ({exc.filename})" if exc.filename else str(exc.strerror or exc)
+        _say_error(safe_text(f"reading or writing failed: {what}"), "nothing was changed; the output is incomplete")
         return 3
     except Exception as exc:
         if os.environ.get("ETCDFIX_DEBUG") == "1":
@@ -85,6 +100,12 @@ def run(arguments: list[str]) -> int:
         )
         return 3
     return result if isinstance(result, int) else 0
+
+
+def _discard_output() -> None:
+    """Keep Python's own shutdown from failing on the same stream once more."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _say_error(message: str, hint: str) -> None:

@@ -77,6 +77,7 @@ class ProtobufDecoder:
     def __init__(self, schema: Schema, registry: Registry) -> None:
         self._schema = schema
         self._registry = registry
+        self._where = f"in scheme {go_quote(registry.scheme.encode())}"
         self._strict = StrictDecoder(schema)
         self._classes = MessageClasses(partial(wire_fields, schema), "kubernetes")
         self._checks = QuickChecks(schema)
@@ -94,8 +95,9 @@ class ProtobufDecoder:
         Raises:
             ProtobufMalformed: Envelope or object break the rules of the server's decoder.
             KindUnknown: The type is missing, not registered, or does not convert to what the key promises.
+            ConversionFailed: A well-formed object whose contents do not convert.
 
-        Both carry the API server's message for a GET. Offsets count from the start of ``data``.
+        All carry the API server's message for a GET. Offsets count from the start of ``data``.
         """
         if len(data) > _MIN_LENGTH:
             start = data[5] + 7
@@ -182,51 +184,56 @@ class ProtobufDecoder:
 
     def _resolve(self, envelope: Envelope, expected_group: str, expected_kind: str) -> RegisteredKind:
         """Find the type that the server decodes into, completing what is missing from the key's type."""
-        registry = self._registry
         group, version, kind = _texts(envelope)
-        raw_group, raw_version = envelope.group_version
-        raw_kind = envelope.kind or expected_kind.encode()
+        if version in {"", INTERNAL_VERSION}:
+            return self._resolve_internal(envelope, expected_group, expected_kind)
         kind = kind or expected_kind
-        if not version:
-            group, version = registry.first_group(expected_group, expected_kind), INTERNAL_VERSION
-            raw_group, raw_version = group.encode(), version.encode()
-        missing = not envelope.group_version[1]
-        if version == INTERNAL_VERSION:
-            own = kind == expected_kind and group in {
-                expected_group,
-                registry.first_group(expected_group, expected_kind),
-            }
-            if own or registry.has_internal(group, kind):
-                go_type = registry.internal_type(*((expected_group, expected_kind) if own else (group, kind)))
-                raise self._unknown(
-                    f"object *{go_type} does not implement the protobuf marshalling interface "
-                    "and cannot be encoded to a protobuf message",
-                    envelope,
-                    "missing" if missing else "not-registered",
-                )
-        registered = registry.lookup(group, version, kind)
+        registered = self._registry.lookup(group, version, kind)
         if registered is not None:
             return registered
-        where = f"in scheme {go_quote(registry.scheme.encode())}"
-        if version == INTERNAL_VERSION:
-            raise self._unknown(
-                f"no kind {go_quote(raw_kind)} is registered for the internal version of group "
-                f"{go_quote(raw_group)} {where}",
-                envelope,
-                "missing" if missing else "not-registered",
-            )
+        raw_group, raw_version = envelope.group_version
         group_version = raw_group + b"/" + raw_version if raw_group else raw_version
+        raw_kind = envelope.kind or expected_kind.encode()
         raise KindUnknown(
-            f"no kind {go_quote(raw_kind)} is registered for version {go_quote(group_version)} {where}",
+            f"no kind {go_quote(raw_kind)} is registered for version {go_quote(group_version)} {self._where}",
             group_version=_text(group_version),
             kind=_text(raw_kind),
-            reason=registry.reason_unregistered(group, version, kind),
-            readable_until=registry.readable_until(group, version, kind),
+            reason=self._registry.reason_unregistered(group, version, kind),
+            readable_until=self._registry.readable_until(group, version, kind),
         )
 
-    def _unknown(self, message: str, envelope: Envelope, reason: str) -> KindUnknown:
-        return KindUnknown(
-            message, group_version=_text(envelope.api_version), kind=_text(envelope.kind), reason=reason
+    def _resolve_internal(
+        self, envelope: Envelope, expected_group: str, expected_kind: str
+    ) -> RegisteredKind:
+        """Resolve a value that names no version, or the internal one: internal types have no protobuf form."""
+        registry = self._registry
+        first_group = registry.first_group(expected_group, expected_kind)
+        group, version, kind = _texts(envelope)
+        raw_group, raw_kind = envelope.group_version[0], envelope.kind or expected_kind.encode()
+        if not version:
+            group, raw_group = first_group, first_group.encode()
+        kind = kind or expected_kind
+        if kind == expected_kind and group in {expected_group, first_group}:
+            go_type = registry.internal_type(expected_group, expected_kind)
+        elif registry.has_internal(group, kind):
+            go_type = registry.internal_type(group, kind)
+        else:
+            go_type = ""
+            unversioned = registry.lookup(group, INTERNAL_VERSION, kind)
+            if unversioned is not None:
+                return unversioned
+        message = (
+            f"object *{go_type} does not implement the protobuf marshalling interface "
+            "and cannot be encoded to a protobuf message"
+            if go_type
+            else f"no kind {go_quote(raw_kind)} is registered for the internal version of group "
+            f"{go_quote(raw_group)} {self._where}"
+        )
+        raise KindUnknown(
+            message,
+            group_version=_text(envelope.api_version),
+            kind=_text(envelope.kind),
+            reason="not-registered" if version else "missing",
         )
 
     def _convert(self, registered: RegisteredKind, node: Node, metadata: Node) -> None:

@@ -25,7 +25,7 @@ class SchemeName(StrEnum):
     """Schemes inside kube-apiserver, by the name that stands in their errors.
 
     The name is the source line that made the scheme (``naming.GetNameFromCallsite``), so it moves between
-    releases and builds. These are 1.36's.
+    releases and builds. The first two are those of 1.36, the third is from an older source.
     """
 
     KUBERNETES = "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"

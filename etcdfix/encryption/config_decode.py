@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from etcdfix.encryption.config_document import Document, Mapping, Node, Number
 from etcdfix.encryption.config_values import NANOSECONDS, parse_duration
-from etcdfix.encryption.wording import shown, withheld
+from etcdfix.encryption.wording import shown, shown_bare, withheld
 from etcdfix.errors import ConfigurationError
 
 _GROUP_VERSION = "apiserver.config.k8s.io/v1"
@@ -33,7 +33,6 @@ _DEFAULT_TIMEOUT = 3 * NANOSECONDS
 _DEFAULT_CACHE_SIZE = 1000
 # As many strict problems as sigs.k8s.io/json collects.
 _MAX_STRICT_PROBLEMS = 100
-_MAX_NODES = 100_000
 _INTEGER = re.compile(r"-?[0-9]+")
 _LONGEST_NUMBER = 20
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -126,7 +125,7 @@ def _check_kind(root: Node, file_size: int) -> None:
     if not kind:
         raise ConfigurationError(f"Object 'Kind' is missing in '{withheld(file_size)}'", hint=_KIND_HINT)
     if api_version.count("/") > 1:
-        message = f"unexpected GroupVersion string: {shown(api_version)[1:-1]}"
+        message = f"unexpected GroupVersion string: {shown_bare(api_version)}"
         raise ConfigurationError(message, hint=_KIND_HINT)
     if not api_version.partition("/")[2] and api_version in {"", "/"}:
         raise ConfigurationError(
@@ -237,13 +236,9 @@ class _Decoder:
         self.strict_problems: list[str] = []
         self._path = ""
         self._struct = ""
-        self._nodes = 0
 
     def value(self, node: Node, type_: _Type, fields: tuple[str, ...]) -> Any:
         """Return the Go value as dicts, lists and scalars; None for null and for what has a wrong type."""
-        self._nodes += 1
-        if self._nodes > _MAX_NODES:  # aliases of a YAML file, expanded
-            raise ConfigurationError("yaml: document contains excessive aliasing", hint=_FIELD_HINT)
         if node is None:
             return None
         if isinstance(type_, _Struct) and isinstance(node, Mapping):

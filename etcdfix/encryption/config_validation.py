@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from etcdfix.encryption.config_decode import RawKey, RawKMS, RawProvider, RawRule
 from etcdfix.encryption.config_values import format_duration, parse_base64, parse_endpoint, shown_endpoint
-from etcdfix.encryption.wording import shown, shown_list, withheld
+from etcdfix.encryption.wording import shown, shown_bare, shown_list, withheld
 from etcdfix.model import GroupResource
 
 AES_KEY_SIZES = (16, 24, 32)
@@ -177,8 +177,7 @@ def _keys(path: str, keys: Sequence[RawKey], sizes: tuple[int, ...]) -> Iterator
 
 
 def _kms(path: str, kms: RawKMS, names: set[str]) -> Iterator[Problem]:
-    name = shown(kms.name)
-    bare = name[1:-1] if name.startswith('"') else name
+    name, bare = shown(kms.name), shown_bare(kms.name)
     if not kms.name:
         yield _required(f"{path}.name", "name is a mandatory field for a provider", _KMS)
     if kms.api_version != "v1" and ":" in kms.name:

@@ -20,7 +20,7 @@ from typing import Any
 import yaml
 
 from etcdfix.encryption.config_document import Document, Mapping, Node, Number
-from etcdfix.encryption.wording import may_hold_key, shown, withheld
+from etcdfix.encryption.wording import shown, shown_bare, withheld
 from etcdfix.errors import ConfigurationError
 
 _MAX_DEPTH = 100
@@ -156,12 +156,12 @@ class _Builder:
         return built
 
     def _alias(self, event: Any) -> _Built:
-        name = withheld(len(event.anchor)) if may_hold_key(event.anchor) else f"'{event.anchor}'"
+        name = shown_bare(event.anchor)
         if event.anchor not in self._anchors:
-            raise ConfigurationError(f"yaml: unknown anchor {name} referenced", hint=_SYNTAX_HINT)
+            raise ConfigurationError(f"yaml: unknown anchor '{name}' referenced", hint=_SYNTAX_HINT)
         built = self._anchors[event.anchor]
         if built is None:
-            raise ConfigurationError(f"yaml: anchor {name} value contains itself", hint=_SYNTAX_HINT)
+            raise ConfigurationError(f"yaml: anchor '{name}' value contains itself", hint=_SYNTAX_HINT)
         return built
 
     def _sequence(self, event: Any, depth: int) -> _Built:

@@ -11,7 +11,7 @@ Sources: ``k8s.io/apiserver/pkg/storage/value/transformer.go`` (order, aggregati
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Protocol, Self, assert_never
+from typing import Protocol, Self
 
 import msgspec
 
@@ -19,7 +19,6 @@ from etcdfix.encryption.aescbc import AESCBCTransformer
 from etcdfix.encryption.aesgcm import AESGCMTransformer
 from etcdfix.encryption.config import (
     EncryptionConfiguration,
-    IdentityProvider,
     KeyedProvider,
     KMSProvider,
     NamedKey,
@@ -369,15 +368,11 @@ class Transformers:
 
 
 def _provider(provider: Provider, plugin_for: PluginFor) -> _Provider:
-    match provider:
-        case KeyedProvider():
-            return _Keyed(provider)
-        case KMSProvider():
-            return _KMS(provider, plugin_for(provider))
-        case IdentityProvider():
-            return _Identity()
-        case _:
-            assert_never(provider)
+    if isinstance(provider, KeyedProvider):
+        return _Keyed(provider)
+    if isinstance(provider, KMSProvider):
+        return _KMS(provider, plugin_for(provider))
+    return _Identity()
 
 
 def _cipher(provider: ProviderType, key: bytes) -> Cipher:

@@ -73,6 +73,11 @@ def shown(text: str) -> str:
     return withheld(len(text.encode(errors="replace"))) if may_hold_key(text) else go_quote(text)
 
 
+def shown_bare(text: str) -> str:
+    """Return ``text`` without quotes, or its size alone where it could hold a key."""
+    return withheld(len(text.encode(errors="replace"))) if may_hold_key(text) else text
+
+
 def shown_list(texts: Sequence[str]) -> str:
     """Return a list of strings as Go's ``encoding/json`` prints it, or its size where one could be a key."""
     rendered = json.dumps(list(texts), ensure_ascii=False, separators=(",", ":"))

@@ -181,11 +181,12 @@ class CauseSummary(msgspec.Struct):
 
 
 class TransformerSummary(msgspec.Struct):
-    """How many keys were written under a transformer and how many of them failed to open."""
+    """How many keys were written under a transformer, how many are proven not to open, how many were not tried."""
 
     transformer: str
     keys: int
     failures: int
+    undetermined: int
     stale: int
     first_mod_revision: int
     last_mod_revision: int

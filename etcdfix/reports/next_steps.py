@@ -12,9 +12,10 @@ _MANY_FAIL = 10
 
 def looks_like_configuration(entry: TransformerSummary) -> bool:
     """Say whether the failures under one transformer point at the configuration, not at single objects."""
-    if entry.failures == entry.keys:
+    tried = entry.keys - entry.undetermined
+    if entry.failures == tried:
         return entry.failures >= _ALL_FAIL
-    return entry.failures >= _MANY_FAIL and entry.failures * 2 >= entry.keys
+    return entry.failures >= _MANY_FAIL and entry.failures * 2 >= tried
 
 
 def next_steps(summary: Summary) -> list[str]:
@@ -22,18 +23,12 @@ def next_steps(summary: Summary) -> list[str]:
     steps: list[str] = []
     causes = {c.cause for c in summary.by_cause}
     undetermined = {c.cause for c in summary.by_cause if c.outcome == "undetermined"}
-    patterns = [
-        entry
-        for entry in summary.by_transformer
-        if looks_like_configuration(entry)
-        and not (entry.transformer.startswith("kms/") and Cause.KMS_UNREACHABLE in undetermined)
-    ]
+    patterns = [entry for entry in summary.by_transformer if looks_like_configuration(entry)]
     if Cause.NO_CONFIGURATION in undetermined:
         steps.append(
             "Encrypted values were not examined: scan again with --encryption-config and the API servers' "
             "EncryptionConfiguration."
         )
-        patterns = []
     steps += [
         f"{entry.failures} of {entry.keys} values under {entry.transformer} do not open: that is the "
         "configuration, not the objects. Do not delete any of them; find the key."

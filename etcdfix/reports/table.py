@@ -116,10 +116,11 @@ class TableReporter:
             self._output.line()
         if summary.by_transformer:
             self._table(
-                ("TRANSFORMER", "KEYS", "DO NOT OPEN", "STALE", "FIRST MOD REVISION", "LAST"),
+                ("TRANSFORMER", "KEYS", "DO NOT OPEN", "NOT TRIED", "STALE", "FIRST MOD REVISION", "LAST"),
                 [
                     (
-                        safe_text(t.transformer), str(t.keys), _number(t.failures), _number(t.stale),
+                        safe_text(t.transformer), str(t.keys), _number(t.failures), _number(t.undetermined),
+                        _number(t.stale),
                         str(t.first_mod_revision), str(t.last_mod_revision),
                     )
                     for t in summary.by_transformer
@@ -178,7 +179,7 @@ def _result(conclusion: Conclusion, findings: int, remarks: int) -> list[str]:
     if summary.known_findings:
         lines.append(f"{summary.known_findings} of {findings} findings are known from the baseline.")
     if remarks:
-        lines.append(f"{remarks} readable objects have a remark (-o json or -o yaml shows it).")
+        lines.append(f"Readable, but with a remark: {remarks} (-o json or -o yaml shows it).")
     if conclusion.interrupted:
         lines.append("INTERRUPTED: keys after the last one shown were not examined.")
     if not conclusion.complete:

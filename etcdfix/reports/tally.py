@@ -95,11 +95,14 @@ class Tally:
         entry = self._transformers.get(found.transformer)
         if entry is None:
             entry = self._transformers[found.transformer] = TransformerSummary(
-                found.transformer, 0, 0, 0, revision, revision
+                found.transformer, 0, 0, 0, 0, revision, revision
             )
         entry.keys += 1
         if not found.opened:
-            entry.failures += 1
+            if found.verdict.outcome is Outcome.DECRYPT_FAILURE:
+                entry.failures += 1
+            else:
+                entry.undetermined += 1
         if found.stale:
             entry.stale += 1
         if revision < entry.first_mod_revision:

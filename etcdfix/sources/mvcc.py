@@ -13,7 +13,6 @@ Format:
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
@@ -21,6 +20,7 @@ from etcdfix.errors import PageCorrupt
 from etcdfix.model import KeptRevision, Revision, StoredValue
 from etcdfix.sources.bbolt.page import ELEMENT_SIZE, HEADER_SIZE, LEAF_ELEMENT, Image
 from etcdfix.sources.bbolt.tree import Bucket, Damage, Page, Tree
+from etcdfix.sources.keyvalue import key_and_mod_revision, parse_as_written, parse_key_value
 from etcdfix.sources.sortedruns import SortedRecords
 
 REVISION_KEY_SIZE: Final = 17
@@ -35,10 +35,7 @@ _REVISION: Final = slice(-_TAIL, -8)
 _MAIN: Final = slice(-_TAIL, -_TAIL + 8)
 _PLACE: Final = slice(-8, None)
 
-_MAX_VARINT_BYTES: Final = 10
 _BATCH: Final = 4096
-_I64_SIGN: Final = 1 << 63
-_U64: Final = 1 << 64
 
 
 def escape_key(key: bytes) -> bytes:
@@ -55,212 +52,12 @@ def parse_revision_key(raw: bytes) -> tuple[Revision, bool] | None:
     Format:
         etcd v3.6 ``server/storage/mvcc/revision.go``, ``BytesToBucketKey`` and ``isTombstone``.
     """
-    if len(raw) not in (REVISION_KEY_SIZE, TOMBSTONE_KEY_SIZE) or raw[8] != 0x5F:
+    if len(raw) not in (REVISION_KEY_SIZE, TOMBSTONE_KEY_SIZE) or raw[8] != 0x5F or raw[0] > 0x7F:
         return None
     tombstone = len(raw) == TOMBSTONE_KEY_SIZE
     if tombstone and raw[17] != 0x74:
         return None
     return Revision(int.from_bytes(raw[:8], "big"), int.from_bytes(raw[9:17], "big")), tombstone
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Read a varint; return it and the place behind it.
-
-    Raises:
-        ValueError: Cut, longer than ten bytes, or more than 64 bits.
-    """
-    value = 0
-    for index in range(_MAX_VARINT_BYTES):
-        if at >= len(data):
-            raise ValueError("cut inside a varint")
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << (7 * index)
-        if byte < 0x80:
-            if value >= _U64:
-                raise ValueError("a varint of more than 64 bits")
-            return value, at
-    raise ValueError("a varint of more than ten bytes")
-
-
-def parse_key_value(data: bytes) -> StoredValue:
-    """Read an ``mvccpb.KeyValue``, fields in any order, as strictly as etcd's generated decoder.
-
-    Args:
-        data: Exactly the record's bytes. Unknown fields are skipped; of repeated ones the last counts.
-
-    Raises:
-        ValueError: Not such a message; the text says what was found at which byte, never the contents.
-
-    Format:
-        etcd v3.6 ``api/mvccpb/kv.proto``: key = 1, create_revision = 2, mod_revision = 3, version = 4,
-        value = 5, lease = 6.
-    """
-    key = value = b""
-    numbers = [0, 0, 0, 0, 0, 0, 0]
-    at = 0
-    while at < len(data):
-        start = at
-        tag, at = _varint(data, at)
-        field, wire_type = tag >> 3, tag & 7
-        if not field:
-            raise ValueError(f"illegal tag {tag} at byte {start}")
-        expected = 2 if field in (1, 5) else 0
-        if field <= 6 and wire_type != expected:
-            raise ValueError(f"wire type {wire_type} for field {field} at byte {start}, expected {expected}")
-        if wire_type == 0:
-            number, at = _varint(data, at)
-            if field <= 6:
-                numbers[field] = number - _U64 if number >= _I64_SIGN else number
-        elif wire_type in (1, 2, 5):
-            length = 8 if wire_type == 1 else 4
-            if wire_type == 2:
-                length, at = _varint(data, at)
-            if at + length > len(data):
-                raise ValueError(
-                    f"field {field} at byte {start} needs {length} bytes, {len(data) - at} are left"
-                )
-            if field == 1:
-                key = data[at : at + length]
-            elif field == 5:
-                value = data[at : at + length]
-            at += length
-        else:
-            raise ValueError(f"wire type {wire_type} for field {field} at byte {start}")
-    return StoredValue(
-        key=key,
-        value=value,
-        mod_revision=numbers[3],
-        create_revision=numbers[2],
-        version=numbers[4],
-        lease=numbers[6],
-    )
-
-
-def _parse_as_written(image: Image, start: int, end: int) -> StoredValue | None:
-    """Read an ``mvccpb.KeyValue`` in the shape in which etcd writes nearly all; None sends it the careful way.
-
-    Key of at most 16383 bytes, then create_revision, mod_revision, version (each below 2**28), value, perhaps a
-    lease. This runs once per key: the varints are unrolled and read in place, since a loop or a call for each
-    number and a copy of the record made it twice as slow.
-    """
-    try:
-        length = image[start + 1]
-        at = start + 2
-        if length > 0x7F:
-            length += (image[at] << 7) - 0x80
-            if length > 0x3FFF:
-                return None
-            at += 1
-        key = image[at : at + length]
-        at += length
-        if image[start] != 0x0A or image[at] != 0x10:
-            return None
-        create = image[at + 1]
-        at += 2
-        if create > 0x7F:
-            byte = image[at]
-            at += 1
-            create += (byte << 7) - 0x80
-            if byte > 0x7F:
-                byte = image[at]
-                at += 1
-                create += (byte << 14) - 0x4000
-                if byte > 0x7F:
-                    byte = image[at]
-                    at += 1
-                    create += (byte << 21) - 0x20_0000
-                    if byte > 0x7F:
-                        return None
-        if image[at] != 0x18:
-            return None
-        mod = image[at + 1]
-        at += 2
-        if mod > 0x7F:
-            byte = image[at]
-            at += 1
-            mod += (byte << 7) - 0x80
-            if byte > 0x7F:
-                byte = image[at]
-                at += 1
-                mod += (byte << 14) - 0x4000
-                if byte > 0x7F:
-                    byte = image[at]
-                    at += 1
-                    mod += (byte << 21) - 0x20_0000
-                    if byte > 0x7F:
-                        return None
-        if image[at] != 0x20:
-            return None
-        version = image[at + 1]
-        at += 2
-        if version > 0x7F:
-            byte = image[at]
-            at += 1
-            version += (byte << 7) - 0x80
-            if byte > 0x7F:
-                byte = image[at]
-                at += 1
-                version += (byte << 14) - 0x4000
-                if byte > 0x7F:
-                    return None
-        if image[at] != 0x2A:
-            return None
-        length = image[at + 1]
-        at += 2
-        if length > 0x7F:
-            byte = image[at]
-            at += 1
-            length += (byte << 7) - 0x80
-            if byte > 0x7F:
-                byte = image[at]
-                at += 1
-                length += (byte << 14) - 0x4000
-                if byte > 0x7F:
-                    return None
-    except IndexError:
-        return None
-    value_end = at + length
-    if value_end == end:
-        return StoredValue(key, image[at:end], mod, create, version, 0)
-    # One comparison for all the reads above: they only ever went forward.
-    if value_end > end:
-        return None
-    lease = _lease_field(image[value_end:end])
-    return StoredValue(key, image[at:value_end], mod, create, version, lease) if lease is not None else None
-
-
-@functools.lru_cache(maxsize=256)
-def _lease_field(tail: bytes) -> int | None:
-    """Read what follows the value, if it is exactly a lease: events share few of them."""
-    if len(tail) > 10 or tail[0] != 0x30:
-        return None
-    try:
-        lease, stop = _varint(tail, 1)
-    except ValueError:
-        return None
-    return lease if stop == len(tail) and lease < _I64_SIGN else None
-
-
-def _key_and_mod(data: bytes) -> tuple[bytes, int]:
-    """Return key and mod_revision of a record; where only its beginning parses, the key and 0.
-
-    Raises:
-        ValueError: No key can be read.
-    """
-    try:
-        stored = parse_key_value(data)
-        key, mod = stored.key, stored.mod_revision
-    except ValueError:
-        if data[:1] != b"\x0a":
-            raise
-        length, at = _varint(data, 1)
-        if at + length > len(data):
-            raise
-        key, mod = data[at : at + length], 0
-    if not key:
-        raise ValueError("it has no key")
-    return key, mod
 
 
 def show_key(key: bytes) -> str:
@@ -307,6 +104,9 @@ class RevisionIndex:
         """
         if self.built:
             return
+        self._records.close()
+        self._records = SortedRecords()
+        self._last = bytes(REVISION_KEY_SIZE)
         records: list[bytes] = []
         for leaf in self._tree.leaves(self._bucket):
             mark = len(records)
@@ -340,11 +140,11 @@ class RevisionIndex:
             expected = value + value_size
             if expected > end:
                 return False
-            revision = image[start : start + 17]
-            # 0x5f is "_", 0x74 is "t", 0x0a the tag of the record's key.
-            if revision <= last or revision[8] != 0x5F or value_size < 3 or image[value] != 0x0A:
-                return False
+            # 0x74 is "t", 0x5f is "_", 0x0a the tag of the record's key.
             if key_size != 17 and (key_size != 18 or image[start + 17] != 0x74):
+                return False
+            revision = image[start : start + 17]
+            if revision <= last or revision[8] != 0x5F or value_size < 3 or image[value] != 0x0A:
                 return False
             length = image[value + 1]
             value += 2
@@ -386,7 +186,7 @@ class RevisionIndex:
                 continue
             data = image[entry.value_start : entry.value_end]
             try:
-                key, mod = _key_and_mod(data)
+                key, mod = key_and_mod_revision(data)
             except ValueError as error:
                 what = f"the record of revision {main}_{sub} is malformed: {error}"
                 self._report(leaf.page_id, entry.value_start, what)
@@ -454,7 +254,7 @@ class RevisionIndex:
                     continue
                 start = at + pos + key_size
                 end = start + value_size
-                stored = _parse_as_written(image, start, end)
+                stored = parse_as_written(image, start, end)
                 if stored is None:
                     try:
                         stored = parse_key_value(image[start:end])

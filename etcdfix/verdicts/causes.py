@@ -43,6 +43,7 @@ class Cause(StrEnum):
     VERSION_REMOVED = "version-removed"
     WRONG_KIND_FOR_KEY = "wrong-kind-for-key"
     CONVERSION_FAILED = "conversion-failed"
+    TRAILING_BYTES = "trailing-bytes"
     ALLOCATOR_DAMAGED = "allocator-damaged"
     OWNER_UNKNOWN = "owner-unknown"
     IDENTITY_MISMATCH = "identity-mismatch"
@@ -285,6 +286,14 @@ _CATALOGUE = (
         "another kind than the key says",
         "The value is a whole object, but of a kind that does not belong under this key.",
         "The kind in the value does not convert to the kind that the path promises.",
+    ),
+    CauseInfo(
+        Cause.TRAILING_BYTES,
+        _DECODE,
+        "whole object with bytes after it",
+        "The object is complete, and something follows it that does not belong there: two writes that ran "
+        "into each other, or a value that was not cut to its length.",
+        "The value decodes once everything after the end of its envelope is left out.",
     ),
     CauseInfo(
         Cause.CONVERSION_FAILED,

@@ -253,6 +253,13 @@ def _shape_cause(
         )
     if shape.heals_as_text:
         return Cause.TEXT_MODE_DAMAGE, certain, "decodes once every CR LF is turned back into LF"
+    if shape.whole_at:
+        extra = shape.size - shape.whole_at
+        return (
+            Cause.TRAILING_BYTES,
+            certain,
+            f"a whole object of {shape.whole_at} bytes, and {extra} bytes after it",
+        )
     if failure.kind is DecodeFailureKind.UNKNOWN_ENCODING:
         if seen.transformer.startswith("aescbc/"):
             if shape.ends_whole:

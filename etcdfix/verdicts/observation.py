@@ -100,6 +100,7 @@ class PlaintextShape(msgspec.Struct, frozen=True):
         magic_bits_off: Bits in which the first four bytes differ from the protobuf magic.
         ends_whole: Ends as an intact protobuf envelope or JSON document ends.
         heals_as_text: Decodes once every CR LF is turned back into LF.
+        whole_at: Decodes once everything from this byte on is left out; 0 where that does not help.
     """
 
     size: int
@@ -109,6 +110,7 @@ class PlaintextShape(msgspec.Struct, frozen=True):
     magic_bits_off: int
     ends_whole: bool
     heals_as_text: bool
+    whole_at: int = 0
 
 
 class Observation(msgspec.Struct, frozen=True):

@@ -44,20 +44,16 @@ def describe_failure(problem: DecodeError) -> DecodeFailure:
     )
 
 
-def shape_of(data: bytes, decode: Callable[[bytes], DecodedObject], *, by_text: bool) -> PlaintextShape:
+def shape_of(data: bytes, decode: Callable[[bytes], DecodedObject], *, heal: bool) -> PlaintextShape:
     """Measure plaintext: is it blank, zeroed, encrypted again, whole at its end, nearly a protobuf magic?
 
     Args:
         data: Plaintext, any length.
-        decode: The decoder that refused it, asked again after undoing CR LF when ``by_text``.
-        by_text: Whether to try that.
+        decode: The decoder that refused it, asked again about healed copies when ``heal``.
+        heal: Whether to try undoing CR LF, and leaving out what follows the object.
     """
-    heals = False
-    if by_text and b"\r\n" in data:
-        try:
-            heals = not decode(data.replace(b"\r\n", b"\n")).empty
-        except DecodeError:
-            heals = False
+    end = data.rfind(_ENVELOPE_END) + len(_ENVELOPE_END)
+    trailing = data.startswith(PROTOBUF_MAGIC) and len(_ENVELOPE_END) <= end < len(data)
     return PlaintextShape(
         size=len(data),
         blank=not data.strip(),
@@ -65,8 +61,16 @@ def shape_of(data: bytes, decode: Callable[[bytes], DecodedObject], *, by_text: 
         starts_encrypted=data.startswith(b"k8s:enc:"),
         magic_bits_off=_bits_off(data[:4]),
         ends_whole=data.endswith(_ENVELOPE_END) or data.rstrip().endswith(b"}"),
-        heals_as_text=heals,
+        heals_as_text=heal and b"\r\n" in data and _decodes(data.replace(b"\r\n", b"\n"), decode),
+        whole_at=end if heal and trailing and _decodes(data[:end], decode) else 0,
     )
+
+
+def _decodes(data: bytes, decode: Callable[[bytes], DecodedObject]) -> bool:
+    try:
+        return not decode(data).empty
+    except DecodeError:
+        return False
 
 
 def _bits_off(start: bytes) -> int:

@@ -60,7 +60,9 @@ def renamed(template: tuple[bytes, bytes], number: int) -> tuple[bytes, bytes]:
     key, value = template
     name = key.rpartition(b"/")[2]
     new = (b"%x" % number).rjust(len(name), b"n")
-    return key[: -len(name)] + new, value.replace(b"\n" + bytes([len(name)]) + name, b"\n" + bytes([len(name)]) + new)
+    return key[: -len(name)] + new, value.replace(
+        b"\n" + bytes([len(name)]) + name, b"\n" + bytes([len(name)]) + new
+    )
 
 
 def gcm(key: bytes, plaintext: bytes) -> bytes:
@@ -83,12 +85,12 @@ def objects(count: int, *, broken: bool = False) -> Iterator[tuple[bytes, bytes]
     """
     secrets, pods = templates()
     numbers = list(range(count))
-    random.Random(7).shuffle(numbers)  # noqa: S311 - the same data each time, that is all
+    random.Random(7).shuffle(numbers)
     for number in numbers:
         kind = number % 10
-        if kind < 7:  # noqa: PLR2004
+        if kind < 7:
             key, plaintext = renamed(secrets[number % len(secrets)], number)
-            value = (gcm if kind < 4 else cbc)(key, plaintext)  # noqa: PLR2004
+            value = (gcm if kind < 4 else cbc)(key, plaintext)
         else:
             key, value = renamed(pods[number % len(pods)], number)
         if broken:

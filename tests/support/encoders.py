@@ -93,9 +93,7 @@ def kms_v1_body(wrapped_dek: bytes, data: bytes) -> bytes:
     return len(wrapped_dek).to_bytes(2, "big") + wrapped_dek + data
 
 
-def kms_v2_seeded_data(
-    plaintext: bytes, seed: bytes, info: bytes, nonce: bytes, etcd_key: bytes
-) -> bytes:
+def kms_v2_seeded_data(plaintext: bytes, seed: bytes, info: bytes, nonce: bytes, etcd_key: bytes) -> bytes:
     key = HKDFExpand(algorithm=hashes.SHA256(), length=32, info=info).derive(seed)
     return info + aesgcm_body(plaintext, key, nonce, etcd_key)
 

@@ -60,7 +60,12 @@ def test_facts_are_attributes(error: type[EtcdfixError]) -> None:
 
 @pytest.mark.parametrize(
     ("base", "exit_code"),
-    [(errors.ConfigurationError, 2), (errors.SourceError, 5), (errors.TransformError, 1), (errors.DecodeError, 1)],
+    [
+        (errors.ConfigurationError, 2),
+        (errors.SourceError, 5),
+        (errors.TransformError, 1),
+        (errors.DecodeError, 1),
+    ],
 )
 def test_exit_codes(base: type[EtcdfixError], exit_code: int) -> None:
     assert {e.exit_code for e in descendants(base)} == {exit_code}

@@ -106,7 +106,9 @@ def test_version_is_that_of_the_image(tmp_path: Path, image: str, version: str |
 
 
 def test_the_apiserver_is_found_by_its_image_behind_a_wrapper(tmp_path: Path) -> None:
-    container = "{name: a, image: 'example.com/kube-apiserver:v1.30.0', command: [/run.sh], args: [--etcd-prefix=/x]}"
+    container = (
+        "{name: a, image: 'example.com/kube-apiserver:v1.30.0', command: [/run.sh], args: [--etcd-prefix=/x]}"
+    )
     assert load(tmp_path, pod(container)).etcd_prefix == "/x"
 
 

@@ -22,83 +22,83 @@ from etcdfix.storagekey import (
     likely_prefixes,
 )
 
-# directory | group | resource | kind | scope | version that 1.36 writes
+# directory, group (-: core), resource (=: last segment of the directory), kind, scope, version that 1.36 writes
 LAYOUT = """
-configmaps                      | | configmaps             | ConfigMap             | ns | v1
-services/endpoints              | | endpoints              | Endpoints             | ns | v1
-events                          | | events                 | Event                 | ns | v1
-limitranges                     | | limitranges            | LimitRange            | ns | v1
-namespaces                      | | namespaces             | Namespace             |    | v1
-minions                         | | nodes                  | Node                  |    | v1
-persistentvolumeclaims          | | persistentvolumeclaims | PersistentVolumeClaim | ns | v1
-persistentvolumes               | | persistentvolumes      | PersistentVolume      |    | v1
-pods                            | | pods                   | Pod                   | ns | v1
-podtemplates                    | | podtemplates           | PodTemplate           | ns | v1
-controllers                     | | replicationcontrollers | ReplicationController | ns | v1
-resourcequotas                  | | resourcequotas         | ResourceQuota         | ns | v1
-secrets                         | | secrets                | Secret                | ns | v1
-serviceaccounts                 | | serviceaccounts        | ServiceAccount        | ns | v1
-services/specs                  | | services               | Service               | ns | v1
-mutatingadmissionpolicies       | admissionregistration.k8s.io | mutatingadmissionpolicies | MutatingAdmissionPolicy | | v1beta1
-mutatingadmissionpolicybindings | admissionregistration.k8s.io | mutatingadmissionpolicybindings | MutatingAdmissionPolicyBinding | | v1beta1
-mutatingwebhookconfigurations   | admissionregistration.k8s.io | mutatingwebhookconfigurations | MutatingWebhookConfiguration | | v1
-validatingadmissionpolicies     | admissionregistration.k8s.io | validatingadmissionpolicies | ValidatingAdmissionPolicy | | v1
-validatingadmissionpolicybindings | admissionregistration.k8s.io | validatingadmissionpolicybindings | ValidatingAdmissionPolicyBinding | | v1
-validatingwebhookconfigurations | admissionregistration.k8s.io | validatingwebhookconfigurations | ValidatingWebhookConfiguration | | v1
-controllerrevisions | apps | controllerrevisions | ControllerRevision | ns | v1
-daemonsets          | apps | daemonsets          | DaemonSet          | ns | v1
-deployments         | apps | deployments         | Deployment         | ns | v1
-replicasets         | apps | replicasets         | ReplicaSet         | ns | v1
-statefulsets        | apps | statefulsets        | StatefulSet        | ns | v1
-horizontalpodautoscalers | autoscaling | horizontalpodautoscalers | HorizontalPodAutoscaler | ns | v2
-cronjobs | batch | cronjobs | CronJob | ns | v1
-jobs     | batch | jobs     | Job     | ns | v1
-certificatesigningrequests | certificates.k8s.io | certificatesigningrequests | CertificateSigningRequest | | v1
-clustertrustbundles        | certificates.k8s.io | clustertrustbundles        | ClusterTrustBundle        | | v1beta1
-podcertificaterequests     | certificates.k8s.io | podcertificaterequests | PodCertificateRequest | ns | v1beta1
-leasecandidates | coordination.k8s.io | leasecandidates | LeaseCandidate | ns | v1beta1
-leases          | coordination.k8s.io | leases          | Lease          | ns | v1
-endpointslices  | discovery.k8s.io | endpointslices | EndpointSlice | ns | v1
-flowschemas     | flowcontrol.apiserver.k8s.io | flowschemas | FlowSchema | | v1
-prioritylevelconfigurations | flowcontrol.apiserver.k8s.io | prioritylevelconfigurations | PriorityLevelConfiguration | | v1
-storageversions | internal.apiserver.k8s.io | storageversions | StorageVersion | | v1alpha1
-ingressclasses  | networking.k8s.io | ingressclasses | IngressClass | | v1
-ingress         | networking.k8s.io | ingresses | Ingress | ns | v1
-ipaddresses     | networking.k8s.io | ipaddresses | IPAddress | | v1
-networkpolicies | networking.k8s.io | networkpolicies | NetworkPolicy | ns | v1
-servicecidrs    | networking.k8s.io | servicecidrs | ServiceCIDR | | v1
-runtimeclasses  | node.k8s.io | runtimeclasses | RuntimeClass | | v1
-poddisruptionbudgets | policy | poddisruptionbudgets | PodDisruptionBudget | ns | v1
-clusterrolebindings | rbac.authorization.k8s.io | clusterrolebindings | ClusterRoleBinding | | v1
-clusterroles        | rbac.authorization.k8s.io | clusterroles | ClusterRole | | v1
-rolebindings        | rbac.authorization.k8s.io | rolebindings | RoleBinding | ns | v1
-roles               | rbac.authorization.k8s.io | roles | Role | ns | v1
-deviceclasses          | resource.k8s.io | deviceclasses | DeviceClass | | v1
-devicetaintrules       | resource.k8s.io | devicetaintrules | DeviceTaintRule | | v1alpha3
-resourceclaims         | resource.k8s.io | resourceclaims | ResourceClaim | ns | v1
-resourceclaimtemplates | resource.k8s.io | resourceclaimtemplates | ResourceClaimTemplate | ns | v1
-resourcepoolstatusrequests | resource.k8s.io | resourcepoolstatusrequests | ResourcePoolStatusRequest | | v1alpha3
-resourceslices         | resource.k8s.io | resourceslices | ResourceSlice | | v1
-podgroups       | scheduling.k8s.io | podgroups | PodGroup | ns | v1alpha2
-priorityclasses | scheduling.k8s.io | priorityclasses | PriorityClass | | v1
-workloads       | scheduling.k8s.io | workloads | Workload | ns | v1alpha2
-csidrivers            | storage.k8s.io | csidrivers | CSIDriver | | v1
-csinodes              | storage.k8s.io | csinodes | CSINode | | v1
-csistoragecapacities  | storage.k8s.io | csistoragecapacities | CSIStorageCapacity | ns | v1
-storageclasses        | storage.k8s.io | storageclasses | StorageClass | | v1
-volumeattachments     | storage.k8s.io | volumeattachments | VolumeAttachment | | v1
-volumeattributesclasses | storage.k8s.io | volumeattributesclasses | VolumeAttributesClass | | v1
-storageversionmigrations | storagemigration.k8s.io | storageversionmigrations | StorageVersionMigration | | v1beta1
-apiextensions.k8s.io/customresourcedefinitions | apiextensions.k8s.io | customresourcedefinitions | CustomResourceDefinition | | v1
-apiregistration.k8s.io/apiservices | apiregistration.k8s.io | apiservices | APIService | | v1
+configmaps - = ConfigMap ns v1
+services/endpoints - = Endpoints ns v1
+events - = Event ns v1
+limitranges - = LimitRange ns v1
+namespaces - = Namespace cluster v1
+minions - nodes Node cluster v1
+persistentvolumeclaims - = PersistentVolumeClaim ns v1
+persistentvolumes - = PersistentVolume cluster v1
+pods - = Pod ns v1
+podtemplates - = PodTemplate ns v1
+controllers - replicationcontrollers ReplicationController ns v1
+resourcequotas - = ResourceQuota ns v1
+secrets - = Secret ns v1
+serviceaccounts - = ServiceAccount ns v1
+services/specs - services Service ns v1
+mutatingadmissionpolicies admissionregistration.k8s.io = MutatingAdmissionPolicy cluster v1beta1
+mutatingadmissionpolicybindings admissionregistration.k8s.io = MutatingAdmissionPolicyBinding cluster v1beta1
+mutatingwebhookconfigurations admissionregistration.k8s.io = MutatingWebhookConfiguration cluster v1
+validatingadmissionpolicies admissionregistration.k8s.io = ValidatingAdmissionPolicy cluster v1
+validatingadmissionpolicybindings admissionregistration.k8s.io = ValidatingAdmissionPolicyBinding cluster v1
+validatingwebhookconfigurations admissionregistration.k8s.io = ValidatingWebhookConfiguration cluster v1
+controllerrevisions apps = ControllerRevision ns v1
+daemonsets apps = DaemonSet ns v1
+deployments apps = Deployment ns v1
+replicasets apps = ReplicaSet ns v1
+statefulsets apps = StatefulSet ns v1
+horizontalpodautoscalers autoscaling = HorizontalPodAutoscaler ns v2
+cronjobs batch = CronJob ns v1
+jobs batch = Job ns v1
+certificatesigningrequests certificates.k8s.io = CertificateSigningRequest cluster v1
+clustertrustbundles certificates.k8s.io = ClusterTrustBundle cluster v1beta1
+podcertificaterequests certificates.k8s.io = PodCertificateRequest ns v1beta1
+leasecandidates coordination.k8s.io = LeaseCandidate ns v1beta1
+leases coordination.k8s.io = Lease ns v1
+endpointslices discovery.k8s.io = EndpointSlice ns v1
+flowschemas flowcontrol.apiserver.k8s.io = FlowSchema cluster v1
+prioritylevelconfigurations flowcontrol.apiserver.k8s.io = PriorityLevelConfiguration cluster v1
+storageversions internal.apiserver.k8s.io = StorageVersion cluster v1alpha1
+ingressclasses networking.k8s.io = IngressClass cluster v1
+ingress networking.k8s.io ingresses Ingress ns v1
+ipaddresses networking.k8s.io = IPAddress cluster v1
+networkpolicies networking.k8s.io = NetworkPolicy ns v1
+servicecidrs networking.k8s.io = ServiceCIDR cluster v1
+runtimeclasses node.k8s.io = RuntimeClass cluster v1
+poddisruptionbudgets policy = PodDisruptionBudget ns v1
+clusterrolebindings rbac.authorization.k8s.io = ClusterRoleBinding cluster v1
+clusterroles rbac.authorization.k8s.io = ClusterRole cluster v1
+rolebindings rbac.authorization.k8s.io = RoleBinding ns v1
+roles rbac.authorization.k8s.io = Role ns v1
+deviceclasses resource.k8s.io = DeviceClass cluster v1
+devicetaintrules resource.k8s.io = DeviceTaintRule cluster v1alpha3
+resourceclaims resource.k8s.io = ResourceClaim ns v1
+resourceclaimtemplates resource.k8s.io = ResourceClaimTemplate ns v1
+resourcepoolstatusrequests resource.k8s.io = ResourcePoolStatusRequest cluster v1alpha3
+resourceslices resource.k8s.io = ResourceSlice cluster v1
+podgroups scheduling.k8s.io = PodGroup ns v1alpha2
+priorityclasses scheduling.k8s.io = PriorityClass cluster v1
+workloads scheduling.k8s.io = Workload ns v1alpha2
+csidrivers storage.k8s.io = CSIDriver cluster v1
+csinodes storage.k8s.io = CSINode cluster v1
+csistoragecapacities storage.k8s.io = CSIStorageCapacity ns v1
+storageclasses storage.k8s.io = StorageClass cluster v1
+volumeattachments storage.k8s.io = VolumeAttachment cluster v1
+volumeattributesclasses storage.k8s.io = VolumeAttributesClass cluster v1
+storageversionmigrations storagemigration.k8s.io = StorageVersionMigration cluster v1beta1
+apiextensions.k8s.io/customresourcedefinitions apiextensions.k8s.io = CustomResourceDefinition cluster v1
+apiregistration.k8s.io/apiservices apiregistration.k8s.io = APIService cluster v1
 """
 
-ROWS = [tuple(cell.strip() for cell in line.split("|")) for line in LAYOUT.strip().splitlines()]
+ROWS = [line.split() for line in LAYOUT.strip().splitlines()]
 EXPECTED = {
     path: Directory(
         path=path,
-        group=group,
-        resource=resource,
+        group=group.strip("-"),
+        resource=path.rpartition("/")[2] if resource == "=" else resource,
         kind=kind,
         namespaced=scope == "ns",
         stack=Stack.JSON_BUILTIN if "/" in path and "." in path else Stack.BUILTIN,
@@ -109,7 +109,9 @@ EXPECTED = {
 PREFIXES = ["/registry", "/kubernetes.io", "/", "/a/b"]
 
 
-def take_apart(layout: StorageLayout, key: bytes, namespaced: bool | None = None) -> tuple[Directory, str, str]:
+def take_apart(
+    layout: StorageLayout, key: bytes, namespaced: bool | None = None
+) -> tuple[Directory, str, str]:
     directory, shared = layout.locate(key)
     where = layout.split(key, directory, shared, namespaced=directory.namespaced or namespaced)
     assert where.directory is directory
@@ -367,7 +369,7 @@ def test_no_api_path_where_only_the_crd_knows_the_version() -> None:
         ("ingress", []),
         ("nodes", [""]),
         ("minions", []),
-        ("services", ["", ]),
+        ("services", [""]),
         ("services.serving.knative.dev", ["serving.knative.dev"]),
         ("widgets", ["a.example", "b.example"]),
         ("widgets.a.example", ["a.example"]),

@@ -24,8 +24,8 @@ from etcdfix.encryption.transformer import (
     FailureReason,
     Plaintext,
     ResourceTransformers,
-    TransformFailed,
     Transformers,
+    TransformFailed,
 )
 from etcdfix.model import GroupResource
 from tests.support import encoders

@@ -74,6 +74,22 @@ class Entry(NamedTuple):
     value_end: int
 
 
+class BranchEntry(NamedTuple):
+    """One element of a branch page: the child, and where its first key lies in the file.
+
+    Attributes:
+        child_id: Page id, not checked yet.
+        key_start: First byte of the key.
+        key_end: Just past the key.
+        inside: Whether the key lies inside the page, so that it can be read.
+    """
+
+    child_id: int
+    key_start: int
+    key_end: int
+    inside: bool
+
+
 class Bucket(NamedTuple):
     """Where a bucket's tree starts: at page ``root``, or at an inline page."""
 
@@ -164,23 +180,30 @@ class Tree:
             )
         return Page(page_id, offset, end, header.count, is_leaf, header.overflow)
 
-    def child(self, branch: Page, index: int) -> tuple[int, int, int]:
-        """Return an element of a branch page: child page id, and where its key starts and ends in the file."""
-        at = branch.offset + HEADER_SIZE + index * ELEMENT_SIZE
-        pos, key_size, child_id = BRANCH_ELEMENT.unpack_from(self.image, at)
-        return child_id, at + pos, at + pos + key_size
+    def branch_entries(self, branch: Page) -> Iterator[BranchEntry]:
+        """Yield the elements of a branch page; a key that does not lie where bbolt writes it is reported.
 
-    def misplaced_key(self, branch: Page, index: int, start: int, end: int) -> PageCorrupt | None:
-        """Return what is wrong with the place of a branch element's key, if anything."""
+        bbolt writes the keys side by side behind the table (``internal/common/inode.go``, ``WriteInodeToPage``).
+        So a gap means a changed number, of elements perhaps, which would hide children without a trace.
+        """
         table_end = branch.offset + HEADER_SIZE + branch.count * ELEMENT_SIZE
-        if start >= table_end and end <= branch.end:
-            return None
-        return PageCorrupt(
-            f"page {branch.page_id}: the key of branch element {index} lies at bytes {start} to {end},"
-            f" expected inside {table_end} to {branch.end}",
-            page_id=branch.page_id,
-            file_offset=branch.offset + HEADER_SIZE + index * ELEMENT_SIZE,
-        )
+        expected = table_end
+        for index in range(branch.count):
+            at = branch.offset + HEADER_SIZE + index * ELEMENT_SIZE
+            pos, key_size, child_id = BRANCH_ELEMENT.unpack_from(self.image, at)
+            start, end = at + pos, at + pos + key_size
+            inside = start >= table_end and end <= branch.end
+            if start != expected or not inside:
+                self._on_damage(
+                    PageCorrupt(
+                        f"page {branch.page_id}: the key of branch element {index} lies at bytes {start} to {end},"
+                        f" expected to start at {expected} and to end before {branch.end}",
+                        page_id=branch.page_id,
+                        file_offset=at,
+                    )
+                )
+            expected = end
+            yield BranchEntry(child_id, start, end, inside)
 
     def leaves(self, bucket: Bucket, *, backwards: bool = False) -> Iterator[Page]:
         """Yield the leaf pages of a bucket in key order, or in reverse.
@@ -212,6 +235,7 @@ class Tree:
                     if (
                         stored_id == page_id
                         and flags == LEAF_PAGE
+                        and count
                         and stop <= whole_pages
                         and offset + HEADER_SIZE + count * ELEMENT_SIZE <= end
                         and seen.find(1, page_id, stop) < 0
@@ -225,8 +249,16 @@ class Tree:
                 page = self._visit(page_id, seen)
                 if page is None:
                     continue
-                if page.is_leaf:
+                if page.is_leaf and page.count:
                     yield page
+                elif page.is_leaf:
+                    self._on_damage(
+                        PageCorrupt(
+                            f"page {page_id}: a leaf page without elements, below a branch page",
+                            page_id=page_id,
+                            file_offset=page.offset + 10,
+                        )
+                    )
                 elif len(stack) < MAX_DEPTH:
                     stack.append(self._children(page, backwards=backwards))
                     break
@@ -242,14 +274,12 @@ class Tree:
                 stack.pop()
 
     def _children(self, branch: Page, *, backwards: bool) -> Iterator[int]:
-        """Yield the child page ids of a branch page; a misplaced key is reported, its child is used."""
-        indexes = range(branch.count)
-        for index in reversed(indexes) if backwards else indexes:
-            child_id, start, end = self.child(branch, index)
-            misplaced = self.misplaced_key(branch, index, start, end)
-            if misplaced is not None:
-                self._on_damage(misplaced)
-            yield child_id
+        """Yield the child page ids of a branch page."""
+        if not backwards:
+            return (entry.child_id for entry in self.branch_entries(branch))
+        table = branch.offset + HEADER_SIZE
+        places = range(table + (branch.count - 1) * ELEMENT_SIZE, table - 1, -ELEMENT_SIZE)
+        return (BRANCH_ELEMENT.unpack_from(self.image, at)[2] for at in places)
 
     def _visit(self, page_id: int, seen: bytearray) -> Page | None:
         """Check a page and mark it as seen; None, and a report, if it cannot be used."""
@@ -301,18 +331,30 @@ class Tree:
         return Entry(flags, at, start, start + key_size, end)
 
     def entries(self, leaf: Page) -> Iterator[Entry]:
-        """Yield the elements of a leaf page that lie inside it; the others are reported.
+        """Yield the elements of a leaf page that lie inside it; whatever is not as bbolt writes it is reported.
 
-        bbolt writes keys and values side by side. Elements that together claim more bytes than the page has
-        must overlap; there the page is left, so that no page yields more bytes than it holds.
+        bbolt writes keys and values side by side behind the table. So a gap means a changed number, perhaps that
+        of the elements. Elements that together claim more bytes than the page has must overlap; there the page is
+        left, so that no page yields more bytes than it holds.
         """
-        left = leaf.end - leaf.offset - HEADER_SIZE - leaf.count * ELEMENT_SIZE
+        expected = leaf.offset + HEADER_SIZE + leaf.count * ELEMENT_SIZE
+        left = leaf.end - expected
         for index in range(leaf.count):
             try:
                 entry = self.entry(leaf, index)
             except PageCorrupt as damage:
                 self._on_damage(damage)
                 continue
+            if entry.key_start != expected:
+                self._on_damage(
+                    PageCorrupt(
+                        f"page {leaf.page_id}: leaf element {index} starts at byte {entry.key_start},"
+                        f" expected at {expected}, behind the one before it",
+                        page_id=leaf.page_id,
+                        file_offset=entry.offset,
+                    )
+                )
+            expected = entry.value_end
             left -= entry.value_end - entry.key_start
             if left < 0:
                 self._on_damage(
@@ -349,15 +391,12 @@ class Tree:
 
     def _child_for(self, branch: Page, key: bytes) -> int:
         """Return the last child whose first key is not greater than ``key``; the first child otherwise."""
-        chosen = self.child(branch, 0)[0]
-        for index in range(branch.count):
-            child_id, start, end = self.child(branch, index)
-            misplaced = self.misplaced_key(branch, index, start, end)
-            if misplaced is not None:
-                raise misplaced
-            if self.image[start:end] > key:
+        entries = self.branch_entries(branch)
+        chosen = next(entries).child_id
+        for entry in entries:
+            if entry.inside and self.image[entry.key_start : entry.key_end] > key:
                 break
-            chosen = child_id
+            chosen = entry.child_id
         return chosen
 
     def bucket(self, name: bytes, *, parent: Bucket | None = None) -> Bucket | None:

@@ -8,7 +8,14 @@ from etcdfix.errors import ConfigurationError
 
 @pytest.mark.parametrize(
     ("raw", "json"),
-    [(b"{", True), (b" \t\r\n\v\f{", True), (b"[{", False), (b"\xef\xbb\xbf{", False), (b"", False), (b"a: {", False)],
+    [
+        (b"{", True),
+        (b" \t\r\n\v\f{", True),
+        (b"[{", False),
+        (b"\xef\xbb\xbf{", False),
+        (b"", False),
+        (b"a: {", False),
+    ],
 )
 def test_is_json(raw: bytes, json: bool) -> None:
     assert is_json(raw) is json

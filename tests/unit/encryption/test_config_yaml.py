@@ -149,7 +149,10 @@ def test_anchors_and_aliases(loader: Loader) -> None:
 
 
 def test_merge_keys(loader: Loader) -> None:
-    text = "a: &a {x: 1, y: [2]}\nb: &b {z: 3}\nc: {<<: *a, w: 0}\nd:\n  <<: [*a, *b]\ne: {'<<': 5}\nf: {!!merge <<: *b}\n"
+    text = (
+        "a: &a {x: 1, y: [2]}\nb: &b {z: 3}\nc: {<<: *a, w: 0}\nd:\n  <<: [*a, *b]\n"
+        "e: {'<<': 5}\nf: {!!merge <<: *b}\n"
+    )
     assert parsed(text, loader) == {
         "a": {"x": ("1",), "true": [("2",)]},
         "b": {"z": ("3",)},
@@ -175,7 +178,7 @@ def test_merge_needs_mappings(value: str, loader: Loader) -> None:
         ("1: 1\n0x1: 2\n", ["line 2: key 1 already set in map"]),
         ("b: {a: 1, a: 2}\nb: 3\n", ['line 1: key "a" already set in map', 'line 2: key "b" already set in map']),
         ("b: &b {a: 1}\nc: {<<: *b, a: 2}\n", ['line 2: key "a" already set in map']),
-        ("AAECAwQFBgcICQoLDA0ODw==: 1\nAAECAwQFBgcICQoLDA0ODw==: 2\n", ["line 2: key <24 bytes withheld> already set in map"]),
+        ("AAECAwQFBgcICQoLDA0ODw==: 1\n" * 2, ["line 2: key <24 bytes withheld> already set in map"]),
     ],
 )  # fmt: skip
 def test_duplicate_keys(text: str, problems: list[str], loader: Loader) -> None:
@@ -198,7 +201,7 @@ def test_key_text_that_is_equal_but_of_another_type_is_no_duplicate(loader: Load
         ("{a: 1}: 1", "yaml: invalid map key: a collection"),
         ("~: 1", "unsupported map key of type: null"),
         ("a: *b", "yaml: unknown anchor 'b' referenced"),
-        ("a: *AAECAwQFBgcICQoLDA0ODw", "yaml: unknown anchor <22 bytes withheld> referenced"),
+        ("a: *AAECAwQFBgcICQoLDA0ODw", "yaml: unknown anchor '<22 bytes withheld>' referenced"),
         ("a: &b [*b]", "yaml: anchor 'b' value contains itself"),
         ("[a", "yaml: line 1: did not find expected ',' or ']'"),
         ("a: b: c", "yaml: mapping values are not allowed in this context"),

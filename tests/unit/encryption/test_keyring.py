@@ -30,7 +30,9 @@ def test_fingerprint_differs_from_a_plain_digest() -> None:
     assert hashlib.sha256(KEY).hexdigest()[:16] not in fingerprint(KEY)
 
 
-@pytest.mark.parametrize("show", [repr, str, "{}".format, lambda key: f"{key!r:>80}", lambda key: repr([key])])
+@pytest.mark.parametrize(
+    "show", [repr, str, "{}".format, lambda key: f"{key!r:>80}", lambda key: repr([key])]
+)
 def test_it_shows_its_fingerprint_alone(show: object) -> None:
     assert callable(show)
     text = show(KeyMaterial(KEY))

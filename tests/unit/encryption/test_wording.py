@@ -5,7 +5,15 @@ import hashlib
 
 import pytest
 
-from etcdfix.encryption.wording import aggregate, go_quote, may_hold_key, shown, shown_list, withheld
+from etcdfix.encryption.wording import (
+    aggregate,
+    go_quote,
+    may_hold_key,
+    shown,
+    shown_bare,
+    shown_list,
+    withheld,
+)
 
 
 @pytest.mark.parametrize(
@@ -44,6 +52,7 @@ def test_withheld() -> None:
 def test_what_people_write_is_shown(text: str) -> None:
     assert not may_hold_key(text)
     assert shown(text) == go_quote(text)
+    assert shown_bare(text) == text
     assert shown_list([text]) == f"[{go_quote(text)}]"
 
 
@@ -67,7 +76,7 @@ def test_what_could_be_a_key_is_withheld(key: bytes, write: object) -> None:
     assert callable(write)
     text = write(key)
     assert may_hold_key(text)
-    assert shown(text) == withheld(len(text))
+    assert shown(text) == shown_bare(text) == withheld(len(text))
     assert shown_list(["secrets", text]) == withheld(len(f'["secrets","{text}"]'))
 
 

@@ -203,6 +203,10 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
         undecoded(DecodeFailureKind.PROTOBUF, plaintext=shape(heals_as_text=True)),
         Outcome.DECODE_FAILURE, Cause.TEXT_MODE_DAMAGE, CERTAIN, ServerBehaviour.CORRUPT, True,
     ),
+    "bytes after the end": (
+        undecoded(DecodeFailureKind.PROTOBUF, plaintext=shape(whole_at=180)),
+        Outcome.DECODE_FAILURE, Cause.TRAILING_BYTES, CERTAIN, ServerBehaviour.CORRUPT, True,
+    ),
     "iv": (
         undecoded(plaintext=shape(ends_whole=True), transformer="aescbc/v1/key1"),
         Outcome.DECODE_FAILURE, Cause.IV_DAMAGED, LIKELY, ServerBehaviour.CORRUPT, True,
@@ -394,7 +398,7 @@ def test_every_attempt_becomes_evidence_in_order() -> None:
         reason="authentication-failed",
         message="both",
         attempts=(
-            TransformAttempt("aesgcm/v1/a", "0a1b2c3d", "authentication-failed", "cipher: message authentication failed"),
+            TransformAttempt("aesgcm/v1/a", "0a1b2c3d", "authentication-failed", "does not authenticate"),
             TransformAttempt("kms/v1/prov", "", "kms-refused", "no"),
         ),
     )  # fmt: skip
@@ -402,7 +406,7 @@ def test_every_attempt_becomes_evidence_in_order() -> None:
     verdict = judge(enveloped(transform_failure=failure, evidence=(before,)))
     assert verdict.evidence == (
         before,
-        Evidence("decrypt with aesgcm/v1/a (key 0a1b2c3d)", "failed", "cipher: message authentication failed"),
+        Evidence("decrypt with aesgcm/v1/a (key 0a1b2c3d)", "failed", "does not authenticate"),
         Evidence("decrypt with kms/v1/prov", "failed", "no"),
     )
 
@@ -451,6 +455,7 @@ def test_words_of_a_decode_failure(kind: DecodeFailureKind, facts: dict[str, Any
         (unopened("no-key-matched"), "written under aesgcm/v1/key2; no key of that name"),
         (undecoded(plaintext=shape(zeroed=True, size=512)), "all 512 bytes are zero"),
         (undecoded(plaintext=shape(magic_bits_off=3)), "3 bits"),
+        (undecoded(plaintext=shape(size=200, whole_at=180)), "180 bytes, and 20 bytes after it"),
         (undecoded(owner_known=False, resource="widgets.example.com"), "claims widgets.example.com"),
         (seen(decoded=decoded(readable_until="1.35")), "readable, by API servers up to 1.35"),
         (seen(decoded=decoded(notes=(Evidence("base64", "x"), Evidence("base64", "y")))), "remarks: base64"),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -31,7 +32,7 @@ def accept(data: bytes, *, empty: bool = False) -> DecodedObject:
 
 
 def shape(data: bytes) -> PlaintextShape:
-    return shape_of(data, refuse, by_text=True)
+    return shape_of(data, refuse, heal=True)
 
 
 @pytest.mark.parametrize(
@@ -85,29 +86,52 @@ def test_shape(data: bytes, facts: dict[str, Any]) -> None:
     assert {name: getattr(found, name) for name in facts} == facts
 
 
-def test_text_mode_damage_is_undone_before_asking_again() -> None:
-    asked = []
+def decoder_of(*whole: bytes, empty: bool = False) -> tuple[Callable[[bytes], DecodedObject], list[bytes]]:
+    """Return a decoder that takes only the given plaintexts, and the list of what it was asked."""
+    asked: list[bytes] = []
 
     def decode(data: bytes) -> DecodedObject:
         asked.append(data)
-        return accept(data)
+        return accept(data, empty=empty) if data in whole else refuse(data)
 
-    assert shape_of(b"a\r\nb\nc\r", decode, by_text=True).heals_as_text
+    return decode, asked
+
+
+def test_text_mode_damage_is_undone_before_asking_again() -> None:
+    decode, asked = decoder_of(b"a\nb\nc\r")
+    assert shape_of(b"a\r\nb\nc\r", decode, heal=True).heals_as_text
     assert asked == [b"a\nb\nc\r"]
 
 
-@pytest.mark.parametrize("by_text", [True, False])
-def test_nothing_is_decoded_again_without_reason(by_text: bool) -> None:
-    def decode(data: bytes) -> DecodedObject:
-        raise AssertionError("asked again")
-
-    data = b"a\nb" if by_text else b"a\r\nb"
-    assert not shape_of(data, decode, by_text=by_text).heals_as_text
+def test_what_follows_the_object_is_left_out_before_asking_again() -> None:
+    whole = PROTOBUF_MAGIC + b"..." + WHOLE
+    decode, asked = decoder_of(whole)
+    assert shape_of(whole + b"tail", decode, heal=True).whole_at == len(whole)
+    assert asked == [whole]
 
 
-def test_what_still_does_not_decode_does_not_heal() -> None:
-    assert not shape_of(b"a\r\nb", refuse, by_text=True).heals_as_text
+@pytest.mark.parametrize(
+    ("data", "heal"),
+    [
+        (b"a\r\nb", False),
+        (PROTOBUF_MAGIC + WHOLE + b"tail", False),
+        (b"a\nb", True),
+        (PROTOBUF_MAGIC + b"..." + WHOLE, True),
+        (PROTOBUF_MAGIC + b"no end at all", True),
+        (b"no magic" + WHOLE + b"tail", True),
+    ],
+)
+def test_nothing_is_decoded_again_without_reason(data: bytes, heal: bool) -> None:
+    decode, asked = decoder_of()
+    found = shape_of(data, decode, heal=heal)
+    assert (found.heals_as_text, found.whole_at) == (False, 0)
+    assert asked == []
 
 
-def test_an_empty_object_is_no_cure() -> None:
-    assert not shape_of(b"a\r\nb", lambda data: accept(data, empty=True), by_text=True).heals_as_text
+@pytest.mark.parametrize("data", [b"a\r\nb", PROTOBUF_MAGIC + WHOLE + b"tail"])
+@pytest.mark.parametrize("empty", [True, False])
+def test_what_still_does_not_decode_or_is_empty_does_not_heal(data: bytes, empty: bool) -> None:
+    decode, asked = decoder_of(b"a\nb", PROTOBUF_MAGIC + WHOLE, empty=True) if empty else decoder_of()
+    found = shape_of(data, decode, heal=True)
+    assert (found.heals_as_text, found.whole_at) == (False, 0)
+    assert len(asked) == 1

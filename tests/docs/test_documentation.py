@@ -1,0 +1,86 @@
+"""Documentation that must stay true."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+import click
+import pytest
+
+from etcdfix.cli.root import COMMANDS, cli
+from etcdfix.verdicts.causes import Cause
+
+REPOSITORY = Path(__file__).parents[2]
+PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
+
+
+def command_lines() -> list[tuple[str, str]]:
+    """Every ``etcdfix …`` line inside a fenced block, with the page it stands on."""
+    found = []
+    for page in PAGES:
+        for block in re.findall(r"^```(?:sh|console)?\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE):
+            for line in block.splitlines():
+                match = re.search(r"(?:^|&& |\$ )(?:\.venv/bin/)?(etcdfix [^|;>&#]*)", line)
+                if match and "…" not in line and "..." not in line:
+                    found.append((page.name, match.group(1).strip()))
+    return found
+
+
+@pytest.mark.parametrize(("page", "line"), command_lines())
+def test_documented_commands_exist_with_their_options(page: str, line: str) -> None:
+    words = shlex.split(line)[1:]
+    context = click.Context(cli, info_name="etcdfix")
+    if not words or words[0].startswith("-"):
+        return
+    command = cli.get_command(context, words[0])
+    assert command is not None, f"{page}: {line}"
+    known = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
+    for word in words[1:]:
+        if word.startswith("-") and word != "-":
+            assert word.split("=")[0] in known | {"-h", "--help"}, f"{page}: {line}: {word}"
+
+
+def test_every_command_has_help_and_is_in_the_reference() -> None:
+    reference = (REPOSITORY / "docs" / "reference" / "commands.md").read_text()
+    context = click.Context(cli, info_name="etcdfix")
+    for name in COMMANDS:
+        command = cli.get_command(context, name)
+        assert command is not None
+        assert command.help
+        assert f"etcdfix {name}" in reference
+        for option in command.params:
+            if isinstance(option, click.Option):
+                assert option.help, f"{name} {option.opts}"
+
+
+def test_every_cause_is_in_the_reference() -> None:
+    reference = (REPOSITORY / "docs" / "reference" / "causes.md").read_text()
+    for cause in Cause:
+        assert f"## `{cause.value}`" in reference
+
+
+def test_the_readme_opens_with_its_two_commands() -> None:
+    readme = (REPOSITORY / "README.md").read_text()
+    blocks = re.findall(r"^```sh\n(.*?)^```", readme, re.DOTALL | re.MULTILINE)
+    assert "etcdfix scan --snapshot fixtures/" in blocks[0]
+    assert blocks[1].count("\n") == 1
+    assert "pytest" in blocks[1]
+    assert "<!-- test-command -->\n```sh\n" + blocks[1] in readme
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_fixture_manifests_name_every_file() -> None:
+    for manifest in (REPOSITORY / "fixtures").rglob("MANIFEST.toml"):
+        text = manifest.read_text()
+        tomllib.loads(text)
+        for file in manifest.parent.rglob("*"):
+            if file.is_file() and file.name not in {"MANIFEST.toml", "README.md"}:
+                assert file.name in text, f"{manifest}: {file.name}"

@@ -1,0 +1,261 @@
+"""Properties of the encryption package: round trips against a foreign encoder, and parsers on anything."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from etcdfix.encryption.config import parse_configuration
+from etcdfix.encryption.config_values import format_duration, parse_base64, parse_duration, parse_endpoint
+from etcdfix.encryption.envelope import parse_envelope, transformer_name
+from etcdfix.encryption.kms import (
+    EncryptedObject,
+    KMSEnvelopeInvalid,
+    parse_encrypted_object,
+    parse_v1_body,
+    validate_encrypted_object,
+)
+from etcdfix.encryption.transformer import Plaintext, ResourceTransformers, Transformers, TransformFailed
+from etcdfix.encryption.wording import may_hold_key
+from etcdfix.errors import ConfigurationError
+from etcdfix.model import GroupResource
+from tests.support import encoders
+
+KEYS = [bytes([n]) * 32 for n in range(3)]
+NAMES = ["k", "k:k", "other"]
+
+
+def _readers() -> list[ResourceTransformers]:
+    keys = ", ".join(
+        f'{{name: "{name}", secret: {base64.b64encode(key).decode()}}}'
+        for name, key in zip(NAMES, KEYS, strict=True)
+    )
+    cbc, gcm, box = (f"{{{name}: {{keys: [{keys}]}}}}" for name in ("aescbc", "aesgcm", "secretbox"))
+    more, kms = (f"{{kms: {{apiVersion: {v}, name: p, endpoint: 'unix:///x'}}}}" for v in ("v1", "v2"))
+    identity = "{identity: {}}"
+    lists = [
+        [cbc, gcm, box, kms, identity],
+        [identity, gcm, cbc],
+        [box, gcm, cbc, cbc, gcm],
+        [more, gcm],
+        [identity],
+    ]
+    text = "apiVersion: v1\nkind: EncryptionConfig\nresources:\n"
+    for number, listed in enumerate(lists):
+        text += f"- resources: [r{number}]\n  providers: [{', '.join(listed)}]\n"
+    found = Transformers.from_configuration(parse_configuration(text.encode(), path="test"))
+    return [found.for_resource(GroupResource("", f"r{number}")) for number in range(len(lists) + 1)]
+
+
+READERS = _readers()
+plaintexts = st.binary(max_size=200) | st.sampled_from(
+    [b"", b"k8s\x00", b"k8s:enc:aescbc:v1:k:x", bytes(5000)]
+)
+etcd_keys = st.binary(max_size=60)
+
+
+@st.composite
+def encrypted(draw: st.DrawFn) -> tuple[str, str, bytes, bytes, bytes]:
+    """Provider, key name, plaintext, etcd key and stored value."""
+    number = draw(st.integers(0, 2))
+    name, key = NAMES[number], KEYS[number]
+    plaintext, etcd_key = draw(plaintexts), draw(etcd_keys)
+    provider = draw(st.sampled_from(["aescbc", "aesgcm", "secretbox"]))
+    match provider:
+        case "aescbc":
+            body = encoders.aescbc_body(plaintext, key, draw(st.binary(min_size=16, max_size=16)))
+        case "aesgcm":
+            body = encoders.aesgcm_body(plaintext, key, draw(st.binary(min_size=12, max_size=12)), etcd_key)
+        case _:
+            body = encoders.secretbox_body(plaintext, key, draw(st.binary(min_size=24, max_size=24)))
+    return provider, name, plaintext, etcd_key, f"k8s:enc:{provider}:v1:{name}:".encode() + body
+
+
+def result(reader: ResourceTransformers, data: bytes, etcd_key: bytes, *, exact: bool) -> object:
+    read = reader.search if exact else reader.from_storage
+    try:
+        return read(data, etcd_key)
+    except TransformFailed as failed:
+        return failed.attempts, failed.reason, failed.message, failed.needs_kms
+
+
+@given(encrypted())
+def test_round_trip(case: tuple[str, str, bytes, bytes, bytes]) -> None:
+    provider, name, plaintext, etcd_key, data = case
+    opened = READERS[2].from_storage(data, etcd_key)
+    # Key k also matches what k:k wrote, and without authentication it may even seem to open it.
+    if (provider, name) == ("aescbc", "k:k") and opened.transformer == "aescbc/v1/k":
+        return
+    assert opened == Plaintext(
+        plaintext, f"{provider}/v1/{name}", stale=(provider, name) != ("secretbox", "k")
+    )
+
+
+@given(encrypted(), st.data())
+def test_both_roads_agree_on_damaged_values(
+    case: tuple[str, str, bytes, bytes, bytes], data: st.DataObject
+) -> None:
+    *_, etcd_key, value = case
+    at = data.draw(st.integers(0, len(value)))
+    damage = data.draw(st.sampled_from(["cut", "flip", "insert", "none", "move"]))
+    if damage == "cut":
+        value = value[:at]
+    elif damage == "flip" and at < len(value):
+        value = value[:at] + bytes([value[at] ^ data.draw(st.integers(1, 255))]) + value[at + 1 :]
+    elif damage == "insert":
+        value = value[:at] + data.draw(st.binary(max_size=20)) + value[at:]
+    elif damage == "move":
+        etcd_key += b"x"
+    for reader in READERS:
+        assert result(reader, value, etcd_key, exact=False) == result(reader, value, etcd_key, exact=True)
+
+
+beginnings = st.sampled_from(
+    [b"", b"k8s:enc:", *(f"k8s:enc:{p}:v1:{n}:".encode() for p in ("aescbc", "aesgcm", "secretbox") for n in NAMES),
+     b"k8s:enc:kms:v2:p:", b"k8s:enc:kms:v1:p:", b"k8s:enc:aescbc:v1:"]
+)  # fmt: skip
+
+
+@given(beginnings, st.binary(max_size=100), etcd_keys)
+def test_both_roads_agree_on_anything(beginning: bytes, rest: bytes, etcd_key: bytes) -> None:
+    for reader in READERS:
+        outcome = result(reader, beginning + rest, etcd_key, exact=False)
+        assert outcome == result(reader, beginning + rest, etcd_key, exact=True)
+        if isinstance(outcome, Plaintext) and outcome.transformer == "identity":
+            assert outcome.data == beginning + rest
+            assert not outcome.data.startswith(b"k8s:enc:")
+
+
+@given(st.binary(max_size=60))
+@example(b"k8s:enc:aescbc:v1:\xff\xfe:x")
+def test_envelopes_of_anything(rest: bytes) -> None:
+    assert parse_envelope(b"x" + rest) is None
+    envelope = parse_envelope(b"k8s:enc:" + rest)
+    assert envelope is not None
+    assert 8 <= envelope.body_offset <= 8 + len(rest)
+    assert envelope.transformer.isprintable()
+    assert envelope.transformer.count("/") <= 2
+
+
+@given(st.text(min_size=1, max_size=40).filter(lambda name: "\udfff" not in name), st.binary(max_size=10))
+def test_configured_names_come_back(name: str, body: bytes) -> None:
+    data = f"k8s:enc:aescbc:v1:{name}:".encode() + body
+    envelope = parse_envelope(data, [name])
+    assert envelope is not None
+    assert (envelope.name, data[envelope.body_offset :]) == (name, body)
+    assert envelope.transformer == transformer_name("aescbc", "v1", name)
+
+
+annotations = st.dictionaries(st.text(max_size=20), st.binary(max_size=20), max_size=4)
+
+
+@given(
+    st.binary(max_size=80),
+    st.text(max_size=30),
+    st.binary(max_size=80),
+    annotations,
+    st.integers(-(1 << 31), (1 << 31) - 1),
+)
+def test_kms_v2_objects_of_the_protobuf_runtime_are_read(
+    data: bytes, key_id: str, dek_source: bytes, named: dict[str, bytes], source_type: int
+) -> None:
+    body = encoders.kms_v2_body(
+        data, key_id=key_id, dek_source=dek_source, annotations=named, source_type=source_type
+    )
+    assert parse_encrypted_object(body) == EncryptedObject(
+        data, key_id, dek_source, tuple(sorted(named.items())), source_type
+    )
+
+
+@given(st.binary(max_size=200))
+def test_kms_parsers_on_anything(body: bytes) -> None:
+    with contextlib.suppress(KMSEnvelopeInvalid):
+        wrapped, data = parse_v1_body(body)
+        assert len(wrapped.ciphertext).to_bytes(2, "big") + wrapped.ciphertext + data == body
+    with contextlib.suppress(KMSEnvelopeInvalid):
+        encrypted = parse_encrypted_object(body)
+        validate_encrypted_object(encrypted)
+        assert encrypted.encrypted_data
+
+
+HEADER = b"apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n"
+pieces = st.sampled_from(
+    [
+        "- ",
+        "  ",
+        "\n",
+        "resources: ",
+        "[secrets]",
+        "providers:",
+        "aescbc: ",
+        "keys: ",
+        "{",
+        "}",
+        "name: k",
+        "secret: AA==",
+        "&a ",
+        "*a",
+        "<<: ",
+        "!!int ",
+        "'",
+        '"',
+        ">",
+        "identity: {}",
+        ": ",
+        "? ",
+        "kms: ",
+        "~",
+        "y",
+        "0x1",
+        "\t",
+        "---\n",
+        ", ",
+    ]
+)
+
+
+@given(st.binary(max_size=200) | st.lists(pieces, max_size=30).map(lambda p: HEADER + "".join(p).encode()))
+@example(b'{"a":' * 100_000)
+@example(b"[" * 100_000)
+def test_configurations_of_anything(raw: bytes) -> None:
+    refused: list[ConfigurationError] = []
+    try:
+        assert parse_configuration(raw, path="any").rules
+    except ConfigurationError as error:
+        refused.append(error)
+    assert all(error.message.startswith("error while ") and error.hint for error in refused)
+
+
+@given(st.integers(-(1 << 62), 1 << 62))
+def test_durations_round_trip(nanoseconds: int) -> None:
+    assert parse_duration(format_duration(nanoseconds)) == nanoseconds
+
+
+@given(st.text(max_size=30) | st.from_regex(r"-?([0-9.]{0,4}(ms|s|h|x)){1,3}", fullmatch=True))
+def test_durations_and_endpoints_of_anything(text: str) -> None:
+    for parse in (parse_duration, parse_endpoint):
+        messages = []
+        try:
+            parse(text)
+        except ValueError as invalid:
+            messages.append(str(invalid))
+        assert not any("\n" in message for message in messages)
+
+
+@given(st.binary(max_size=60), st.integers(0, 80))
+def test_base64_round_trip(data: bytes, at: int) -> None:
+    text = base64.b64encode(data).decode()
+    assert parse_base64(text[:at] + "\r\n" + text[at:]) == data
+    if text.endswith("="):
+        assert parse_base64(text[:-1]) is None
+
+
+@given(st.binary(min_size=16, max_size=32), st.text(st.characters(codec="ascii"), max_size=10))
+def test_keys_are_recognised_wherever_they_stand(key: bytes, beside: str) -> None:
+    text = base64.b64encode(key).decode()
+    # One kind of letter only is possible, and improbable, in a key.
+    if any(c.isupper() for c in text) and any(c.islower() for c in text):
+        assert may_hold_key(f"{beside} {text} {beside}") or text.isalpha()

@@ -1,0 +1,43 @@
+"""A reporter that keeps everything, and the shortest way to scan in a test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from etcdfix.encryption.config import load_configuration
+from etcdfix.reports.model import Conclusion, Finding, Header
+from etcdfix.scan import ScanRequest, ScanResult, run_scan
+from etcdfix.sources.base import Source
+from etcdfix.storagekey import StorageLayout
+
+REPOSITORY = Path(__file__).parents[2]
+ALPHA = REPOSITORY / "fixtures" / "snapshots" / "alpha"
+
+
+class CollectingReporter:
+    """The simplest reporter: keeps header, findings and conclusion in memory."""
+
+    def __init__(self) -> None:
+        self.header: Header | None = None
+        self.findings: dict[str, Finding] = {}
+        self.conclusion: Conclusion | None = None
+
+    def begin(self, header: Header) -> None:
+        self.header = header
+
+    def finding(self, finding: Finding) -> None:
+        assert finding.key not in self.findings
+        self.findings[finding.key] = finding
+
+    def end(self, conclusion: Conclusion) -> None:
+        self.conclusion = conclusion
+
+
+def scan(source: Source, config: Path | None = None, **request: Any) -> tuple[CollectingReporter, ScanResult]:
+    """Scan everything with a configuration file; return what was reported and what it came to."""
+    reporter = CollectingReporter()
+    configuration = load_configuration(config) if config is not None else None
+    request.setdefault("layout", StorageLayout())
+    result = run_scan(source, ScanRequest(configuration=configuration, **request), reporter)
+    return reporter, result

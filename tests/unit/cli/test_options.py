@@ -1,0 +1,236 @@
+"""Where the data is and how to read it: flags, variables and the manifest put together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from etcdfix.cli.options import (
+    FIRST_MINOR,
+    LAST_MINOR,
+    Inputs,
+    gather_inputs,
+    load_encryption,
+    open_source,
+    parse_kubernetes_version,
+    reading_options,
+    source_options,
+)
+from etcdfix.errors import ConfigurationError, NotASnapshot
+
+MANIFEST = """
+spec:
+  containers:
+  - name: kube-apiserver
+    image: registry.k8s.io/kube-apiserver:v1.30.3
+    command:
+    - kube-apiserver
+    - --etcd-servers=https://10.0.0.1:2379,https://10.0.0.2:2379
+    - --etcd-servers-overrides=/events#https://10.0.0.9:2379
+    - --etcd-cafile=/pki/ca.crt
+    - --etcd-certfile=/pki/client.crt
+    - --etcd-keyfile=/pki/client.key
+    - --etcd-prefix=/kubernetes.io
+    - --encryption-provider-config=/enc/config.yaml
+"""
+
+
+def gather(*arguments: str, resources: tuple[str, ...] = (), env: dict[str, str] | None = None) -> Inputs:
+    """Return what a command with the shared options makes of a command line."""
+    seen: list[Inputs] = []
+
+    @click.command()
+    @source_options
+    @reading_options
+    def probe(**options: Any) -> None:
+        seen.append(gather_inputs(options, resources=resources))
+
+    result = CliRunner().invoke(probe, list(arguments), env=env or {}, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return seen[0]
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> str:
+    path = tmp_path / "kube-apiserver.yaml"
+    path.write_text(MANIFEST)
+    return str(path)
+
+
+def test_defaults() -> None:
+    inputs = gather()
+    assert inputs.snapshot is None
+    assert inputs.connection == dict.fromkeys(
+        ("endpoints", "cacert", "cert", "key_file", "user", "password", "insecure_skip_tls_verify",
+         "dial_timeout", "command_timeout")
+    )  # fmt: skip
+    assert (inputs.etcd_prefix, inputs.revision) == ("/registry", 0)
+    assert (inputs.encryption_config, inputs.kubernetes_minor, inputs.notices) == (None, None, ())
+
+
+def test_every_flag() -> None:
+    inputs = gather(
+        "--endpoints", "a:1,b:2", "--cacert", "ca", "--cert", "c", "--key", "k", "--user", "u:p", "--password", "x",
+        "--insecure-skip-tls-verify", "--dial-timeout", "1s", "--command-timeout", "9s", "--etcd-prefix", "/x",
+        "--revision", "77", "--encryption-config", "e.yaml", "--kubernetes-version", "1.30",
+    )  # fmt: skip
+    assert inputs.connection == {
+        "endpoints": "a:1,b:2", "cacert": "ca", "cert": "c", "key_file": "k", "user": "u:p", "password": "x",
+        "insecure_skip_tls_verify": True, "dial_timeout": "1s", "command_timeout": "9s",
+    }  # fmt: skip
+    assert (inputs.etcd_prefix, inputs.revision, inputs.kubernetes_minor) == ("/x", 77, 30)
+    assert inputs.encryption_config == Path("e.yaml")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "field", "expected"),
+    [
+        ("ETCDFIX_ENDPOINTS", "a:1", "endpoints", "a:1"),
+        ("ETCDFIX_CACERT", "ca", "cacert", "ca"),
+        ("ETCDFIX_CERT", "c", "cert", "c"),
+        ("ETCDFIX_KEY", "k", "key_file", "k"),
+        ("ETCDFIX_USER", "u", "user", "u"),
+        ("ETCDFIX_PASSWORD", "p", "password", "p"),
+        ("ETCDFIX_INSECURE_SKIP_TLS_VERIFY", "1", "insecure_skip_tls_verify", True),
+        ("ETCDFIX_DIAL_TIMEOUT", "1s", "dial_timeout", "1s"),
+        ("ETCDFIX_COMMAND_TIMEOUT", "2s", "command_timeout", "2s"),
+    ],
+)
+def test_variables_of_the_connection(variable: str, value: str, field: str, expected: object) -> None:
+    assert gather(env={variable: value}).connection[field] == expected
+
+
+def test_other_variables_and_flags_win() -> None:
+    env = {
+        "ETCDFIX_SNAPSHOT": "s.db",
+        "ETCDFIX_ETCD_PREFIX": "/x",
+        "ETCDFIX_REVISION": "5",
+        "ETCDFIX_ENCRYPTION_CONFIG": "e.yaml",
+        "ETCDFIX_KUBERNETES_VERSION": "1.31",
+    }
+    inputs = gather(env=env)
+    assert inputs.snapshot == Path("s.db")
+    assert (inputs.etcd_prefix, inputs.revision, inputs.kubernetes_minor) == ("/x", 5, 31)
+    assert inputs.encryption_config == Path("e.yaml")
+    inputs = gather("--etcd-prefix", "/y", "--kubernetes-version", "1.20", env=env)
+    assert (inputs.etcd_prefix, inputs.kubernetes_minor) == ("/y", 20)
+
+
+def test_the_api_servers_own_flag_name_is_understood() -> None:
+    assert gather("--encryption-provider-config", "e.yaml").encryption_config == Path("e.yaml")
+
+
+def test_an_empty_prefix_is_a_prefix(manifest: str) -> None:
+    assert gather("--etcd-prefix", "").etcd_prefix == ""
+    assert gather("--etcd-prefix", "", "--manifest", manifest).etcd_prefix == ""
+
+
+def test_the_manifest_fills_what_flags_leave_open(manifest: str) -> None:
+    inputs = gather("--manifest", manifest)
+    assert inputs.connection["endpoints"] == "https://10.0.0.1:2379,https://10.0.0.2:2379"
+    assert (inputs.connection["cacert"], inputs.connection["cert"], inputs.connection["key_file"]) == (
+        "/pki/ca.crt",
+        "/pki/client.crt",
+        "/pki/client.key",
+    )
+    assert (inputs.etcd_prefix, inputs.kubernetes_minor) == ("/kubernetes.io", 30)
+    assert inputs.encryption_config == Path("/enc/config.yaml")
+
+
+def test_flags_win_over_the_manifest(manifest: str) -> None:
+    inputs = gather(
+        "--manifest", manifest, "--endpoints", "a:1", "--cacert", "ca", "--etcd-prefix", "/x",
+        "--encryption-config", "e.yaml", "--kubernetes-version", "1.36",
+    )  # fmt: skip
+    assert inputs.connection["endpoints"] == "a:1"
+    assert inputs.connection["cacert"] == "ca"
+    assert inputs.connection["cert"] == "/pki/client.crt"
+    assert (inputs.etcd_prefix, inputs.kubernetes_minor) == ("/x", 36)
+    assert inputs.encryption_config == Path("e.yaml")
+    assert inputs.notices == ()
+
+
+def test_a_resource_with_an_etcd_of_its_own_is_read_there(manifest: str) -> None:
+    inputs = gather("--manifest", manifest, resources=("events",))
+    assert inputs.connection["endpoints"] == "https://10.0.0.9:2379"
+    assert inputs.notices == ()
+
+
+@pytest.mark.parametrize("resources", [(), ("secrets",), ("events", "secrets")])
+def test_an_etcd_that_is_not_read_is_told(manifest: str, resources: tuple[str, ...]) -> None:
+    inputs = gather("--manifest", manifest, resources=resources)
+    assert inputs.connection["endpoints"] == "https://10.0.0.1:2379,https://10.0.0.2:2379"
+    (notice,) = inputs.notices
+    assert "events live in an etcd of their own (https://10.0.0.9:2379)" in notice
+
+
+def test_a_manifest_beside_a_snapshot_gives_no_notices(manifest: str) -> None:
+    inputs = gather("--manifest", manifest, "--snapshot", "s.db")
+    assert inputs.snapshot == Path("s.db")
+    assert inputs.notices == ()
+    assert inputs.encryption_config == Path("/enc/config.yaml")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--endpoints", "a:1"), ("--cacert", "x"), ("--cert", "x"), ("--key", "x"), ("--user", "u")],
+)
+def test_two_sources_are_refused(option: str, value: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"--snapshot and {option} name two different sources"):
+        gather("--snapshot", "s.db", option, value)
+
+
+def test_variables_of_the_connection_do_not_disturb_a_snapshot() -> None:
+    env = {"ETCDFIX_ENDPOINTS": "a:1", "ETCDFIX_CACERT": "ca"}
+    assert gather("--snapshot", "s.db", env=env).snapshot == Path("s.db")
+
+
+@pytest.mark.parametrize(
+    ("text", "minor"),
+    [
+        (None, None),
+        ("1.36", 36),
+        ("v1.36", 36),
+        ("1.36.2", 36),
+        ("v1.31.4+k3s1", 31),
+        (" 1.20 ", 20),
+        ("1.30-rc.1", 30),
+    ],
+)
+def test_kubernetes_version(text: str | None, minor: int | None) -> None:
+    assert parse_kubernetes_version(text) == minor
+
+
+@pytest.mark.parametrize("text", ["", "1", "2.0", "1.x", "latest", "1.36 2", "1.1234"])
+def test_what_is_no_version(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="is not a version"):
+        parse_kubernetes_version(text)
+
+
+@pytest.mark.parametrize("minor", [FIRST_MINOR - 1, LAST_MINOR + 1])
+def test_versions_outside_the_tables(minor: int) -> None:
+    with pytest.raises(ConfigurationError, match="outside what this version knows, 1.17 to 1.37"):
+        parse_kubernetes_version(f"1.{minor}")
+
+
+def test_revisions_are_not_negative() -> None:
+    result = CliRunner().invoke(click.command()(source_options(lambda **_: None)), ["--revision", "-1"])
+    assert result.exit_code == 2
+
+
+def test_no_configuration_is_no_error() -> None:
+    assert load_encryption(gather()) is None
+
+
+def test_a_snapshot_is_opened(tmp_path: Path) -> None:
+    with pytest.raises(NotASnapshot):
+        open_source(gather("--snapshot", str(tmp_path / "nowhere.db")), say=print)
+
+
+def test_a_bad_connection_is_refused_before_anything_is_sent() -> None:
+    with pytest.raises(ConfigurationError):
+        open_source(gather("--endpoints", "a:1", "--cert", "only-half"), say=print)

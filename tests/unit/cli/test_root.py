@@ -1,0 +1,177 @@
+"""Every end of a command has an exit code and at most two lines; none has a traceback."""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+import sys
+import types
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import click
+import pytest
+
+from etcdfix import __version__, errors
+from etcdfix.cli import root
+from etcdfix.cli.root import COMMANDS, run
+
+Outcome = tuple[int, str, str]
+RunCommand = Callable[[Callable[[], Any]], Outcome]
+
+
+@pytest.fixture
+def run_command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> RunCommand:
+    """Return a function that runs a command made of the given body, and returns code, stdout, stderr."""
+
+    def run_body(body: Callable[[], Any]) -> Outcome:
+        module = types.ModuleType("etcdfix_test_command")
+        module.command = click.command("probe")(body)  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        monkeypatch.setitem(COMMANDS, "probe", (module.__name__, "A command of this test."))
+        monkeypatch.setattr(root, "_discard_output", lambda: None)
+        code = run(["probe"])
+        captured = capfd.readouterr()
+        return code, captured.out, captured.err
+
+    return run_body
+
+
+def raising(error: BaseException) -> Callable[[], NoReturn]:
+    def body() -> NoReturn:
+        raise error
+
+    return body
+
+
+@pytest.mark.parametrize(("result", "code"), [(0, 0), (1, 1), (3, 3), (None, 0)])
+def test_result_of_a_command_is_the_exit_code(run_command: RunCommand, result: object, code: int) -> None:
+    assert run_command(lambda: result) == (code, "", "")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "lines"),
+    [
+        (errors.ConfigurationError("no such thing"), 2, ["etcdfix: no such thing"]),
+        (
+            errors.SourceDenied("wrong password", hint="give another"),
+            5,
+            ["etcdfix: wrong password", "  next: give another"],
+        ),
+        (errors.NotASnapshot("a\x1b[2J\nb", hint="c\x07"), 5, ["etcdfix: a\\x1b[2J\\nb", "  next: c\\x07"]),
+        (KeyboardInterrupt(), 130, ["interrupted"]),
+        (click.exceptions.Abort(), 130, ["interrupted"]),
+        (OSError(errno.ENOSPC, "No space left on device"), 3,
+         ["etcdfix: reading or writing failed: No space left on device",
+          "  next: nothing was changed; the output is incomplete"]),
+        (PermissionError(errno.EACCES, "Permission denied", "/x\n"), 3,
+         ["etcdfix: reading or writing failed: Permission denied (/x\\n)",
+          "  next: nothing was changed; the output is incomplete"]),
+        (BrokenPipeError(errno.EPIPE, "Broken pipe"), 3, []),
+    ],
+    ids=["configuration", "source", "hostile", "ctrl-c", "abort", "disk-full", "denied", "pipe"],
+)  # fmt: skip
+def test_errors_are_a_line_and_a_hint(
+    run_command: RunCommand, error: BaseException, code: int, lines: list[str]
+) -> None:
+    found, out, err = run_command(raising(error))
+    assert (found, out) == (code, "")
+    assert [line for line in err.splitlines() if line] == lines
+
+
+def test_internal_errors_show_no_traceback_and_no_data(
+    run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ETCDFIX_DEBUG", raising=False)
+    code, out, err = run_command(raising(RuntimeError("secret-from-a-value")))
+    assert (code, out) == (3, "")
+    assert "secret-from-a-value" not in err
+    assert "Traceback" not in err
+    assert err.startswith("etcdfix: internal error (RuntimeError); nothing was changed\n  next: ")
+    assert "ETCDFIX_DEBUG=1" in err
+
+
+def test_internal_errors_are_raised_when_asked_for(
+    run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ETCDFIX_DEBUG", "1")
+    with pytest.raises(RuntimeError, match="what happened"):
+        run_command(raising(RuntimeError("what happened")))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["frobnicate"], "No such command"),
+        (["schema", "nothing"], "Invalid value"),
+        (["--frobnicate"], "No such option"),
+    ],
+)
+def test_usage_errors(capfd: pytest.CaptureFixture[str], arguments: list[str], words: str) -> None:
+    assert run(arguments) == 2
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert words in captured.err
+
+
+def test_no_command_shows_the_help(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == 2
+    assert "Usage: etcdfix" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_help_lists_every_command(capfd: pytest.CaptureFixture[str], option: str) -> None:
+    assert run([option]) == 0
+    out = capfd.readouterr().out
+    for name, (_module, text) in COMMANDS.items():
+        assert f"  {name} " in out
+        assert text.split(",")[0] in " ".join(out.split())
+
+
+def test_version(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    assert capfd.readouterr().out == f"etcdfix, version {__version__}\n"
+
+
+def test_help_imports_no_command() -> None:
+    code = (
+        "import sys; from etcdfix.cli.root import run; run(['--help']);"
+        "print(sorted(m for m in sys.modules if m in "
+        "{'grpc', 'yaml', 'cryptography', 'tabulate', 'etcdfix.scan', 'google.protobuf'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_module_runs_like_the_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "etcdfix", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"etcdfix, version {__version__}\n"
+
+
+def test_a_reader_that_goes_away_is_not_an_error_message() -> None:
+    """Nor is it exit code 1, which would say that there are findings."""
+    code = (
+        "import os, sys\n"
+        "r, w = os.pipe(); os.close(r); os.dup2(w, 1)\n"
+        "sys.argv = ['etcdfix', 'schema']\n"
+        "from etcdfix.cli.root import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (3, "")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/dev/full is Linux's")
+def test_a_full_disk_is_one_clear_line() -> None:
+    with open("/dev/full", "wb") as full:  # noqa: PTH123 - a device
+        done = subprocess.run(
+            [sys.executable, "-m", "etcdfix", "schema"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 3
+    assert done.stderr.splitlines()[0] == "etcdfix: reading or writing failed: No space left on device"

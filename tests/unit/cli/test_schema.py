@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from etcdfix.cli.root import run
+from etcdfix.reports.schema import SCHEMAS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"), [([], "report"), (["report"], "report"), (["finding"], "finding")]
+)
+def test_schema_is_printed(capfd: pytest.CaptureFixture[str], arguments: list[str], name: str) -> None:
+    assert run(["schema", *arguments]) == 0
+    captured = capfd.readouterr()
+    assert json.loads(captured.out) == SCHEMAS[name]()
+    assert captured.err == ""
+
+
+def test_other_names_are_refused(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["schema", "audits"]) == 2
+    assert capfd.readouterr().out == ""

@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from etcdfix.decoding import consistency
+from etcdfix.decoding.consistency import (
+    MAX_INCONSISTENCIES,
+    QuickCheck,
+    QuickChecks,
+    broken_json,
+    inconsistencies,
+    raw_json_fault,
+    rollback_annotation_error,
+    utf8_fault,
+    wire_fields,
+)
+from etcdfix.decoding.schema import load_schema
+from etcdfix.decoding.strict import StrictDecoder
+from etcdfix.model import Inconsistency
+from etcdfix.wire.descriptors import MessageClasses
+from tests.support.protobytes import block, entry, number, object_meta, secret, tag, varint
+
+SCHEMA = load_schema(36)
+SECRET = "k8s.io.api.core.v1.Secret"
+POD = "k8s.io.api.core.v1.Pod"
+DAEMON_SET = "k8s.io.api.apps.v1.DaemonSet"
+CRD = "k8s.io.apiextensions_apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition"
+SCHEMA_PROPS = "k8s.io.apiextensions_apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
+
+
+def managed_fields(raw: bytes) -> bytes:
+    return block(17, block(1, b"kubectl") + block(7, block(1, raw)))
+
+
+def found_in(message: str, data: bytes) -> list[Inconsistency]:
+    return inconsistencies(SCHEMA, message, StrictDecoder(SCHEMA).decode(message, data).node)
+
+
+def test_a_healthy_object() -> None:
+    data = secret("größe".encode(), entry(2, b"k", b"\xff\xfe"), metadata=(managed_fields(b'{"f:data":{}}'),))
+    assert found_in(SECRET, data) == []
+
+
+def test_strings_that_are_not_utf8() -> None:
+    labels = entry(11, b"a\xff", b"b") + entry(12, b"a", b"bc\xff")
+    data = secret(b"s\xff", metadata=(labels, block(14, b"ok") + block(14, b"\xc3")))
+
+    assert [(one.cause, one.field_path, one.detail) for one in found_in(SECRET, data)] == [
+        ("invalid-utf8", "metadata.name", "byte 1 of 2 is not UTF-8"),
+        ("invalid-utf8", "metadata.labels[0]", "key: byte 1 of 2 is not UTF-8"),
+        ("invalid-utf8", "metadata.annotations[0]", "byte 2 of 3 is not UTF-8"),
+        ("invalid-utf8", "metadata.finalizers[1]", "byte 0 of 1 is not UTF-8"),
+    ]
+    assert not any(one.breaks_responses for one in found_in(SECRET, data))
+
+
+def test_raw_json() -> None:
+    data = secret(metadata=(managed_fields(b"{}"), managed_fields(b'{"f:data"$}')))
+    assert found_in(SECRET, data) == [
+        Inconsistency(
+            "raw-json-invalid",
+            "metadata.managedFields[1].fieldsV1",
+            "invalid character '$' after object key (byte 9 of 11)",
+            breaks_responses=True,
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("raw", "fault"),
+    [
+        (b"", ""),
+        (b"{}", ""),
+        (b'{"a":"\\ud800"}', ""),
+        (b"{", "unexpected end of JSON input (byte 1 of 1)"),
+        (b'{"a":"\xff"}', "byte 6 of 9 is not UTF-8"),
+    ],
+)
+def test_raw_json_faults(raw: bytes, fault: str) -> None:
+    assert raw_json_fault(raw) == fault
+
+
+def test_utf8_faults() -> None:
+    assert utf8_fault("ä".encode()) == ""
+    assert utf8_fault(b"a\xed\xa0\x80") == "byte 1 of 4 is not UTF-8"
+
+
+def test_int_or_string() -> None:
+    def daemon_set(max_unavailable: bytes) -> bytes:
+        return block(2, block(3, block(2, block(1, max_unavailable))))
+
+    for healthy in (b"", number(1, 0), number(1, 1) + block(3, b"10%")):
+        assert found_in(DAEMON_SET, daemon_set(healthy)) == []
+    for wrong in (2, -1, 1 << 32):
+        assert found_in(DAEMON_SET, daemon_set(number(1, wrong))) == [
+            Inconsistency(
+                "int-or-string-invalid",
+                "spec.updateStrategy.rollingUpdate.maxUnavailable",
+                f"type {wrong}",
+                breaks_responses=True,
+            )
+        ]
+
+
+def test_the_last_value_counts() -> None:
+    twice = block(17, block(7, block(1, b"{")) + block(7, block(1, b"{}")))
+    assert found_in(SECRET, secret(metadata=(twice,))) == []
+    assert found_in(SECRET, secret(metadata=(entry(11, b"a", b"\xff") + entry(11, b"a", b"ok"),))) == []
+
+
+def test_order_and_limit() -> None:
+    many = secret(metadata=(b"".join(block(14, b"\xff") for _ in range(1000)),))
+    found = found_in(SECRET, many)
+    assert len(found) == MAX_INCONSISTENCIES
+    assert found[-1].field_path == f"metadata.finalizers[{MAX_INCONSISTENCIES - 1}]"
+    spread = secret(metadata=(b"".join(managed_fields(b"{") for _ in range(1000)),))
+    assert len(found_in(SECRET, spread)) == MAX_INCONSISTENCIES
+
+
+def test_deep_nesting_is_no_danger() -> None:
+    data = block(2, b"\xff")
+    for _ in range(3000):
+        data = block(25, data)
+    start = time.perf_counter()
+    [fault] = found_in(SCHEMA_PROPS, data)
+    assert fault.cause == "invalid-utf8"
+    assert "…" in fault.field_path
+    assert time.perf_counter() - start < 5
+
+
+@pytest.mark.parametrize("value", [b"", b"7", b"+7", b"-7", b"0", b"9223372036854775807", b"0" * 5000 + b"1"])
+def test_rollback_annotation_that_parses(value: bytes) -> None:
+    assert rollback_annotation_error(value) == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "cause"),
+    [
+        (b"abc", "invalid syntax"),
+        (b"1_0", "invalid syntax"),
+        (b"7\n", "invalid syntax"),
+        (b"-", "invalid syntax"),
+        (b"9223372036854775808", "value out of range"),
+        (b"9" * 5000, "value out of range"),
+    ],
+)
+def test_rollback_annotation_that_does_not(value: bytes, cause: str) -> None:
+    withheld = f"<{len(value)} bytes withheld>"
+    assert rollback_annotation_error(value) == (
+        f"failed to parse annotation[deprecated.deployment.rollback.to]={withheld} as int64: "
+        f"strconv.ParseInt: parsing {withheld}: {cause}"
+    )
+
+
+def test_json_inside_a_crd() -> None:
+    def crd(default: bytes) -> bytes:
+        properties = block(8, default) if default else b""
+        validation = block(1, properties)
+        return block(2, block(7, block(1, b"v1") + block(4, validation)))
+
+    strict = StrictDecoder(SCHEMA)
+    for good in (b"", b"", block(1, b"null"), block(1, b'{"a":1}')):
+        assert broken_json(SCHEMA, CRD, strict.decode(CRD, crd(good)).node) == ("", "")
+    node = strict.decode(CRD, crd(block(1, b"{x}"))).node
+    assert broken_json(SCHEMA, CRD, node) == (
+        "invalid character 'x' looking for beginning of object key string",
+        "spec.versions[0].schema.openAPIV3Schema.default",
+    )
+
+
+class Quick:
+    """The quick check of one kind, with what it needs to be called."""
+
+    def __init__(self, message: str) -> None:
+        check = QuickChecks(SCHEMA).make(message)
+        assert check is not None
+        self.check: QuickCheck = check
+        self.parse = MessageClasses(lambda name: wire_fields(SCHEMA, name), "test")[message].FromString
+
+    def __call__(self, raw: bytes) -> bool:
+        message = self.parse(raw)
+        return self.check(message, message.metadata, raw)
+
+
+def pod(spec: bytes, metadata: bytes = b"") -> bytes:
+    return block(1, object_meta(b"p") + metadata) + block(2, spec)
+
+
+def container(resources: bytes) -> bytes:
+    return block(2, block(1, b"c") + block(8, resources))
+
+
+def test_quick_check_of_quantities() -> None:
+    quick = Quick(POD)
+
+    def limits(quantity: bytes) -> bytes:
+        return pod(container(entry(1, b"cpu", quantity)))
+
+    assert quick(pod(b""))
+    assert quick(limits(b""))
+    assert quick(limits(block(1, b"100m")))
+    assert quick(pod(container(entry(2, b"cpu", block(1, b"100m")))))  # the same string elsewhere
+    assert not quick(limits(block(1, b"")))
+    assert not quick(limits(block(1, b"1K")))
+    assert not quick(pod(container(entry(2, b"cpu", block(1, b"x")))))
+    # deep inside volumes, and in singular messages
+    empty_dir = block(1, block(1, b"v") + block(2, block(2, block(2, block(1, b"1Gx")))))
+    assert not quick(pod(empty_dir))
+
+
+def test_quick_check_remembers_only_what_was_good() -> None:
+    quick = Quick(POD)
+    good, bad = (pod(container(entry(1, b"cpu", block(1, quantity)))) for quantity in (b"1", b"one"))
+    for _ in range(2):
+        assert quick(good)
+        assert not quick(bad)
+    assert len(quick.check._good) == 1
+    other_name = block(1, object_meta(b"another")) + good[len(block(1, object_meta(b"p"))) :]
+    assert quick(other_name)
+    assert len(quick.check._good) == 1
+
+
+def test_quick_check_of_raw_json() -> None:
+    quick = Quick(SECRET)
+    assert quick(secret())
+    assert quick(secret(metadata=(block(17, b""),)))
+    assert quick(secret(metadata=(managed_fields(b'{"a":"\xc3\xa4"}'),)))
+    for raw in (b"{", b'{"a":"\xff"}', b"[" * 100_000):
+        assert not quick(secret(metadata=(managed_fields(raw),)))
+    # a template's own metadata is looked at as well
+    daemon_set = Quick(DAEMON_SET)
+    for raw, expected in ((b"{}", True), (b"{", False)):
+        template = block(1, object_meta(b"t") + managed_fields(raw))
+        assert daemon_set(block(1, object_meta(b"d")) + block(2, block(2, template))) is expected
+
+
+def test_quick_check_of_a_revision() -> None:
+    revision = Quick("k8s.io.api.apps.v1.ControllerRevision")
+    for raw, expected in ((b'{"spec":{}}', True), (b'{"spec":', False)):
+        assert revision(block(1, object_meta(b"r")) + block(2, block(1, raw)) + number(3, 1)) is expected
+
+
+def test_messages_that_contain_themselves_have_no_quick_check() -> None:
+    assert QuickChecks(SCHEMA).make(CRD) is None
+
+
+def test_what_is_remembered_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consistency, "_MAX_REMEMBERED", 3)
+    monkeypatch.setattr(consistency, "_MAX_REMEMBERED_BYTES", 10)
+    remembered = consistency._Remembered()
+    for item in ("a", "b", "c", "long enough to be left out"):
+        remembered.remember(item)
+    assert remembered == {"a", "b", "c"}
+    remembered.remember("d")
+    assert remembered == {"d"}
+
+
+def test_an_int_or_string_of_another_type_does_not_survive_parsing() -> None:
+    parse = MessageClasses(lambda name: wire_fields(SCHEMA, name), "test")[DAEMON_SET].FromString
+    data = block(2, block(3, block(2, block(1, tag(1, 0) + varint(2)))))
+    message = parse(data)
+    message.DiscardUnknownFields()
+    assert message.SerializeToString(deterministic=True) != data

@@ -1,0 +1,288 @@
+"""The configuration as a whole: every fixture, file problems, and what comes out."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from etcdfix.encryption.config import (
+    IdentityProvider,
+    KeyedProvider,
+    KMSProvider,
+    ProviderType,
+    load_configuration,
+    parse_configuration,
+)
+from etcdfix.encryption.config_document import MAX_FILE_BYTES
+from etcdfix.encryption.config_validation import parse_group_resource
+from etcdfix.encryption.transformer import Transformers
+from etcdfix.errors import ConfigurationError
+
+CONFIGS = Path(__file__).parents[3] / "fixtures" / "configs"
+KEY = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
+
+
+def manifest(folder: str) -> list[dict[str, Any]]:
+    listed: list[dict[str, Any]] = tomllib.loads((CONFIGS / folder / "MANIFEST.toml").read_text())["fixture"]
+    return listed
+
+
+VALID, INVALID = manifest("valid"), manifest("invalid")
+
+
+def name(fixture: dict[str, Any]) -> str:
+    return str(fixture["file"])
+
+
+def configuration(providers: str, resources: str = "[secrets]") -> bytes:
+    return f"""
+apiVersion: apiserver.config.k8s.io/v1
+kind: EncryptionConfiguration
+resources:
+- resources: {resources}
+  providers: {providers}
+""".encode()
+
+
+@pytest.mark.parametrize(("folder", "listed"), [("valid", VALID), ("invalid", INVALID)])
+def test_manifest_and_files_agree(folder: str, listed: list[dict[str, Any]]) -> None:
+    files = {path.name for path in (CONFIGS / folder).iterdir()} - {"MANIFEST.toml"}
+    assert files == {name(fixture) for fixture in listed}
+    assert len(listed) == len(files)
+    for fixture in listed:
+        assert (
+            hashlib.sha256((CONFIGS / folder / name(fixture)).read_bytes()).hexdigest() == fixture["sha256"]
+        )
+        assert fixture["pins"]
+
+
+@pytest.mark.parametrize("fixture", VALID, ids=name)
+def test_valid(fixture: dict[str, Any]) -> None:
+    path = CONFIGS / "valid" / name(fixture)
+    loaded = load_configuration(path)
+    assert loaded.path == str(path)
+    assert loaded.sha256 == f"sha256:{fixture['sha256']}"
+    transformers = Transformers.from_configuration(loaded)
+    for expected in fixture["serves"]:
+        found = transformers.for_resource(parse_group_resource(expected["resource"]))
+        assert (found.rule or "") == expected["rule"]
+        assert [key.transformer for key in found.keys] == expected["transformers"]
+        assert found.has_identity == ("identity" in expected["transformers"])
+
+
+@pytest.mark.parametrize("fixture", INVALID, ids=name)
+def test_invalid(fixture: dict[str, Any]) -> None:
+    path = CONFIGS / "invalid" / name(fixture)
+    with pytest.raises(ConfigurationError) as caught:
+        load_configuration(path)
+    assert caught.value.message == fixture["message"].replace("{path}", str(path))
+    assert caught.value.hint
+    assert "\n" not in caught.value.hint
+    assert caught.value.exit_code == 2
+
+
+def test_kms_provider() -> None:
+    (rule,) = load_configuration(CONFIGS / "valid" / "kms-v2.yaml").rules
+    assert rule.resources == ("secrets",)
+    assert rule.providers == (
+        KMSProvider(
+            api_version="v2",
+            name="prov",
+            endpoint="unix:///@kms",
+            socket_path="@kms",
+            cache_size=None,
+            timeout_seconds=0.5,
+        ),
+    )
+    assert rule.providers[0].type is ProviderType.KMS
+
+
+@pytest.mark.parametrize(
+    ("file", "cache_size", "timeout_seconds"),
+    [
+        ("kms-v1-defaults.yaml", 1000, 3.0),
+        ("kms-v1-no-cache.yaml", -1, 90.0),
+        ("kms-cachesize-as-float.yaml", 1000, 3.0),
+    ],
+)
+def test_kms_defaults(file: str, cache_size: int, timeout_seconds: float) -> None:
+    loaded = load_configuration(CONFIGS / "valid" / file)
+    provider = loaded.rules[0].providers[0]
+    assert isinstance(provider, KMSProvider)
+    assert (provider.api_version, provider.cache_size) == ("v1", cache_size)
+    assert provider.timeout_seconds == timeout_seconds
+    assert any("KMS v1" in remark for remark in loaded.remarks)
+
+
+def test_keyed_and_identity_providers() -> None:
+    loaded = parse_configuration(
+        configuration(f"[{{secretbox: {{keys: [{{name: k, secret: {KEY}}}]}}}}, {{identity: {{}}}}]"),
+        path="f",
+    )
+    keyed, identity = loaded.rules[0].providers
+    assert isinstance(keyed, KeyedProvider)
+    assert keyed.type is ProviderType.SECRETBOX
+    assert [(key.name, key.material.expose()) for key in keyed.keys] == [("k", bytes(range(32)))]
+    assert isinstance(identity, IdentityProvider)
+    assert identity.type is ProviderType.IDENTITY
+    assert loaded.remarks == ()
+
+
+def test_half_a_surrogate_in_a_json_name_becomes_a_replacement_character() -> None:
+    raw = (
+        b'{"apiVersion": "v1", "kind": "EncryptionConfig", "resources": [{"resources": ["secrets"], "providers": '
+        b'[{"aesgcm": {"keys": [{"name": "\\ud800", "secret": "' + KEY.encode() + b'"}]}}]}]}'
+    )
+    provider = parse_configuration(raw, path="f").rules[0].providers[0]
+    assert isinstance(provider, KeyedProvider)
+    assert provider.keys[0].name == "\ufffd"
+
+
+def test_remarks() -> None:
+    twice = load_configuration(CONFIGS / "valid" / "kms-v1-name-twice.yaml")
+    assert any("automatic-reload" in remark for remark in twice.remarks)
+    empty = load_configuration(CONFIGS / "valid" / "empty-resource.yaml")
+    assert any("matches nothing" in remark for remark in empty.remarks)
+
+
+def test_a_configuration_does_not_print_or_encode_its_keys() -> None:
+    loaded = load_configuration(CONFIGS / "valid" / "normal.yaml")
+    assert "fp:" in repr(loaded)
+    assert "\\x01" not in repr(loaded)
+    assert KEY not in repr(loaded)
+    with pytest.raises(TypeError):
+        msgspec.json.encode(loaded)
+
+
+LOADING = "error while parsing file: error while loading file: "
+
+
+def failure(path: Path) -> ConfigurationError:
+    with pytest.raises(ConfigurationError) as caught:
+        load_configuration(path)
+    assert "\n" not in caught.value.message
+    assert caught.value.hint
+    return caught.value
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    path = tmp_path / "none.yaml"
+    assert failure(path).message == (
+        f'{LOADING}error reading encryption provider configuration file "{path}": '
+        f"open {path}: no such file or directory"
+    )
+
+
+def test_directory(tmp_path: Path) -> None:
+    assert failure(tmp_path).message == (
+        f'{LOADING}error reading encryption provider configuration file "{tmp_path}": '
+        f"read {tmp_path}: is a directory"
+    )
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
+def test_unreadable_file(tmp_path: Path) -> None:
+    path = tmp_path / "locked.yaml"
+    path.write_text("x")
+    path.chmod(0)
+    assert failure(path).message.endswith(f"open {path}: permission denied")
+
+
+def test_unreadable_file_as_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    path = tmp_path / "locked.yaml"
+    assert failure(path).message.endswith(f"open {path}: permission denied")
+
+
+def test_error_without_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError
+
+    monkeypatch.setattr(Path, "open", refuse)
+    assert failure(tmp_path / "x").message.endswith("unknown error")
+
+
+def test_empty_file(tmp_path: Path) -> None:
+    path = tmp_path / "empty.yaml"
+    path.touch()
+    assert failure(path).message == (f'{LOADING}encryption provider configuration file "{path}" is empty')
+
+
+def test_huge_file(tmp_path: Path) -> None:
+    path = tmp_path / "huge.yaml"
+    with path.open("wb") as file:
+        file.truncate(MAX_FILE_BYTES + 1)
+    assert "is larger than 4194304 bytes" in failure(path).message
+
+
+def test_path_is_quoted() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        parse_configuration(b"", path='a"\n')
+    assert '"a\\"\\n"' in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("providers", "resources", "message"),
+    [
+        (
+            "[{identity: {}}]",
+            "['*.*', '*.*']",
+            (
+                '[resources[0].resources: Invalid value: ["*.*","*.*"]: the same resource cannot be specified multiple '
+                'times, resources[0].resources: Invalid value: ["*.*","*.*"]: using overlapping resources such as '
+                "'secrets' and '*.' in the same resource list is not allowed as they will be masked]"
+            ),
+        ),
+        (
+            "[{aesgcm: {keys: []}, secretbox: {keys: []}, identity: {}}]",
+            "[secrets]",
+            (
+                "[resources[0].providers[0]: Invalid value: <60 bytes withheld>: more than one provider specified in a "
+                "single element, should split into different list elements, resources[0].providers[0].aesgcm.keys: "
+                "Required value: at least one keys is required]"
+            ),
+        ),
+        (
+            "[{kms: {apiVersion: v2, name: p, endpoint: 'unix:///x'}, aescbc: {keys: []}}]",
+            "[secrets]",
+            (
+                "resources[0].providers[0]: Invalid value: <82 bytes withheld>: more than one provider specified in a "
+                "single element, should split into different list elements"
+            ),
+        ),
+        (
+            f"[{{kms: {{apiVersion: v2, name: '{KEY}:', endpoint: 'http://u:p@h/'}}}}]",
+            "[secrets]",
+            (
+                "[resources[0].providers[0].kms.name: Invalid value: <45 bytes withheld>: invalid KMS provider name "
+                "<45 bytes withheld>, must not contain ':', resources[0].providers[0].kms.endpoint: Invalid value: "
+                '<13 bytes withheld>: unsupported scheme "http" for KMS provider, only unix is supported]'
+            ),
+        ),
+    ],
+)
+def test_further_combinations(providers: str, resources: str, message: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        parse_configuration(configuration(providers, resources), path="f")
+    assert caught.value.message == f"error while parsing file: {message}"
+
+
+def test_the_same_message_is_given_once() -> None:
+    # Two elements can break a rule with the same words only where the path is the same.
+    with pytest.raises(ConfigurationError) as caught:
+        parse_configuration(configuration("[{aescbc: {keys: [{name: '', secret: ''}]}}]"), path="f")
+    assert caught.value.message.count("is a mandatory field for a key") == 2
+
+
+def test_many_entries_are_checked_in_reasonable_time() -> None:
+    entries = ", ".join(f"r{n}" for n in range(20_000))
+    assert len(parse_configuration(configuration("[{identity: {}}]", f"[{entries}]"), path="f").rules) == 1

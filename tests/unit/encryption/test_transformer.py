@@ -1,0 +1,376 @@
+"""Order, aggregation, stale and look-up, as the API server has them."""
+
+from __future__ import annotations
+
+import base64
+import sys
+
+import pytest
+
+from etcdfix.encryption.config import KMSProvider, parse_configuration
+from etcdfix.encryption.keyring import fingerprint
+from etcdfix.encryption.kms import KMSPlugin, WrappedKey, key_id_digest
+from etcdfix.encryption.transformer import (
+    Attempt,
+    ConfiguredKey,
+    FailureReason,
+    Plaintext,
+    ResourceTransformers,
+    Transformers,
+    TransformFailed,
+)
+from etcdfix.errors import KMSRefused, KMSUnreachable, TransformError
+from etcdfix.model import GroupResource
+from tests.support import encoders
+
+ETCD_KEY = b"/registry/secrets/default/s1"
+SECRETS = GroupResource("", "secrets")
+ONE, TWO = bytes(range(32)), bytes(range(32, 64))
+NONCE12, NONCE16, NONCE24 = b"n" * 12, b"n" * 16, b"n" * 24
+PLAIN = b"k8s\x00plaintext"
+
+
+def keyed(provider: str, *keys: tuple[str, bytes]) -> str:
+    listed = ", ".join(f'{{name: "{name}", secret: {base64.b64encode(key).decode()}}}' for name, key in keys)
+    return f"{{{provider}: {{keys: [{listed}]}}}}"
+
+
+def kms(name: str, version: str = "v2") -> str:
+    return f"{{kms: {{apiVersion: {version}, name: '{name}', endpoint: 'unix:///run/{name}.sock'}}}}"
+
+
+IDENTITY = "{identity: {}}"
+
+
+def transformers(*rules: tuple[str, list[str]], plugins: dict[str, KMSPlugin] | None = None) -> Transformers:
+    text = "apiVersion: v1\nkind: EncryptionConfig\nresources:\n"
+    for resources, providers in rules:
+        text += f"- resources: [{resources}]\n  providers: [{', '.join(providers)}]\n"
+
+    def plugin_for(provider: KMSProvider) -> KMSPlugin | None:
+        return (plugins or {}).get(provider.name)
+
+    return Transformers.from_configuration(parse_configuration(text.encode(), path="test"), plugin_for)
+
+
+def for_secrets(*providers: str, plugins: dict[str, KMSPlugin] | None = None) -> ResourceTransformers:
+    return transformers(("secrets", list(providers)), plugins=plugins).for_resource(SECRETS)
+
+
+def opened(reader: ResourceTransformers, data: bytes, etcd_key: bytes = ETCD_KEY) -> Plaintext:
+    plaintext = reader.from_storage(data, etcd_key)
+    assert reader.search(data, etcd_key) == plaintext
+    return plaintext
+
+
+def failure(reader: ResourceTransformers, data: bytes, etcd_key: bytes = ETCD_KEY) -> TransformFailed:
+    with pytest.raises(TransformFailed) as caught:
+        reader.from_storage(data, etcd_key)
+    with pytest.raises(TransformFailed) as again:
+        reader.search(data, etcd_key)
+    assert again.value.attempts == caught.value.attempts
+    assert again.value.message == caught.value.message
+    assert isinstance(caught.value, TransformError)
+    return caught.value
+
+
+def gcm(name: str, key: bytes, etcd_key: bytes = ETCD_KEY) -> bytes:
+    return f"k8s:enc:aesgcm:v1:{name}:".encode() + encoders.aesgcm_body(PLAIN, key, NONCE12, etcd_key)
+
+
+def cbc(name: str, key: bytes) -> bytes:
+    return f"k8s:enc:aescbc:v1:{name}:".encode() + encoders.aescbc_body(PLAIN, key, NONCE16)
+
+
+def box(name: str, key: bytes) -> bytes:
+    return f"k8s:enc:secretbox:v1:{name}:".encode() + encoders.secretbox_body(PLAIN, key, NONCE24)
+
+
+# --- what opens, and whether it is stale
+
+
+@pytest.mark.parametrize(
+    ("providers", "data", "transformer", "stale"),
+    [
+        ([keyed("aesgcm", ("k", ONE))], gcm("k", ONE), "aesgcm/v1/k", False),
+        ([keyed("aesgcm", ("k", ONE), ("l", TWO))], gcm("l", TWO), "aesgcm/v1/l", True),
+        ([keyed("aescbc", ("k", ONE)), keyed("aesgcm", ("k", ONE))], gcm("k", ONE), "aesgcm/v1/k", True),
+        ([keyed("aescbc", ("k", ONE)), keyed("aesgcm", ("k", ONE))], cbc("k", ONE), "aescbc/v1/k", False),
+        ([keyed("secretbox", ("k", ONE))], box("k", ONE), "secretbox/v1/k", False),
+        ([IDENTITY, keyed("secretbox", ("k", ONE))], box("k", ONE), "secretbox/v1/k", True),
+        ([IDENTITY], PLAIN, "identity", False),
+        ([keyed("aesgcm", ("k", ONE)), IDENTITY], PLAIN, "identity", True),
+        ([IDENTITY, keyed("aesgcm", ("k", ONE)), IDENTITY], PLAIN, "identity", False),
+        # The same provider twice, the same name twice: the search goes on after an error.
+        ([keyed("aesgcm", ("k", ONE)), keyed("aesgcm", ("k", TWO))], gcm("k", TWO), "aesgcm/v1/k", True),
+        ([keyed("aesgcm", ("k", ONE), ("k", TWO))], gcm("k", TWO), "aesgcm/v1/k", True),
+        # Key a also matches what key a:b wrote; that is an error, and not the end.
+        ([keyed("aesgcm", ("a", ONE), ("a:b", TWO))], gcm("a:b", TWO), "aesgcm/v1/a:b", True),
+        ([keyed("aesgcm", ("a:b", TWO), ("a", ONE))], gcm("a:b", TWO), "aesgcm/v1/a:b", False),
+    ],
+)
+def test_opens(providers: list[str], data: bytes, transformer: str, stale: bool) -> None:
+    assert opened(for_secrets(*providers), data) == Plaintext(PLAIN, transformer, stale)
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"\xd9\xd9\xf7\xa0", b"k8s:enc"])
+def test_identity_opens_anything_that_is_not_encrypted(data: bytes) -> None:
+    assert opened(for_secrets(keyed("aescbc", ("k", ONE)), IDENTITY), data).data == data
+
+
+def test_value_of_another_etcd_key() -> None:
+    reader = for_secrets(keyed("aesgcm", ("k", ONE)))
+    assert opened(reader, gcm("k", ONE, b"/other"), b"/other").data == PLAIN
+    assert failure(reader, gcm("k", ONE, b"/other")).reason is FailureReason.AUTHENTICATION_FAILED
+
+
+# --- what does not, and why
+
+NO_PREFIX = "no matching prefix found"
+NO_AES_KEY = "no matching key was found for the provided AES transformer"
+NO_BOX_KEY = "no matching key was found for the provided Secretbox transformer"
+NOT_AUTHENTIC = "cipher: message authentication failed"
+FP_ONE, FP_TWO = fingerprint(ONE), fingerprint(TWO)
+
+
+@pytest.mark.parametrize(
+    ("providers", "data", "message", "attempts"),
+    [
+        ([keyed("aescbc", ("k", ONE))], gcm("k", ONE), NO_PREFIX, []),
+        ([keyed("aescbc", ("k", ONE))], PLAIN, NO_PREFIX, []),
+        ([keyed("aescbc", ("k", ONE))], b"", NO_PREFIX, []),
+        ([IDENTITY], gcm("k", ONE), NO_PREFIX, []),
+        ([keyed("aescbc", ("k", ONE)), IDENTITY], b"k8s:enc:rot13:v1:k:x", NO_PREFIX, []),
+        ([keyed("aescbc", ("k", ONE))], b"k8s:enc:aescbc:v2:k:x", NO_PREFIX, []),
+        ([kms("p")], b"k8s:enc:kms:v2:q:x", NO_PREFIX, []),
+        (
+            [keyed("aesgcm", ("l", TWO)), IDENTITY],
+            gcm("k", ONE),
+            NO_AES_KEY,
+            [Attempt("aesgcm/v1", "", FailureReason.NO_KEY_MATCHED, NO_AES_KEY)],
+        ),
+        (
+            [keyed("aescbc", ("l", TWO))],
+            b"k8s:enc:aescbc:v1:",
+            NO_AES_KEY,
+            [Attempt("aescbc/v1", "", FailureReason.NO_KEY_MATCHED, NO_AES_KEY)],
+        ),
+        (
+            [keyed("secretbox", ("l", TWO))],
+            box("k", ONE),
+            NO_BOX_KEY,
+            [Attempt("secretbox/v1", "", FailureReason.NO_KEY_MATCHED, NO_BOX_KEY)],
+        ),
+        (
+            [keyed("aesgcm", ("k", TWO))],
+            gcm("k", ONE),
+            NOT_AUTHENTIC,
+            [Attempt("aesgcm/v1/k", FP_TWO, FailureReason.AUTHENTICATION_FAILED, NOT_AUTHENTIC)],
+        ),
+        # The same message twice is said once, without brackets.
+        (
+            [keyed("aesgcm", ("k", TWO), ("k", TWO)), keyed("aesgcm", ("k", TWO))],
+            gcm("k", ONE),
+            NOT_AUTHENTIC,
+            [Attempt("aesgcm/v1/k", FP_TWO, FailureReason.AUTHENTICATION_FAILED, NOT_AUTHENTIC)] * 3,
+        ),
+        # Different ones stand in brackets, across both levels.
+        (
+            [keyed("aesgcm", ("l", TWO)), keyed("aesgcm", ("k", TWO))],
+            gcm("k", ONE),
+            f"[{NO_AES_KEY}, {NOT_AUTHENTIC}]",
+            [
+                Attempt("aesgcm/v1", "", FailureReason.NO_KEY_MATCHED, NO_AES_KEY),
+                Attempt("aesgcm/v1/k", FP_TWO, FailureReason.AUTHENTICATION_FAILED, NOT_AUTHENTIC),
+            ],
+        ),
+        (
+            [keyed("aescbc", ("k", ONE))],
+            cbc("k", ONE)[:-1],
+            "the stored data is not a multiple of the block size",
+            [
+                Attempt(
+                    "aescbc/v1/k",
+                    FP_ONE,
+                    FailureReason.NOT_BLOCK_MULTIPLE,
+                    "the stored data is not a multiple of the block size",
+                )
+            ],
+        ),
+    ],
+)
+def test_failures(providers: list[str], data: bytes, message: str, attempts: list[Attempt]) -> None:
+    failed = failure(for_secrets(*providers), data)
+    assert failed.message == failed.upstream_message == message
+    assert list(failed.attempts) == attempts
+    assert not failed.needs_kms
+    assert failed.kms_key_id_sha256 == ""
+    reasons = [attempt.reason for attempt in attempts] or [FailureReason.NO_PROVIDER_MATCHED]
+    # Whatever a matching key said matters more than a key name that is absent.
+    assert failed.reason is reasons[-1]
+
+
+def test_resource_without_an_entry() -> None:
+    reader = transformers(("configmaps", [keyed("aesgcm", ("k", ONE))])).for_resource(SECRETS)
+    assert (reader.rule, reader.has_identity, reader.keys) == (None, True, (ConfiguredKey("identity"),))
+    assert opened(reader, PLAIN) == Plaintext(PLAIN, "identity", stale=False)
+    failed = failure(reader, gcm("k", ONE))
+    assert failed.message == "identity transformer tried to read encrypted data"
+    assert failed.reason is FailureReason.IDENTITY_REFUSED
+
+
+# --- KMS
+
+
+class Plugin:
+    write_key_id = "key-id-1"
+
+    def __init__(self, answer: bytes | Exception) -> None:
+        self.answer = answer
+        self.asked = 0
+
+    def unwrap(self, wrapped: WrappedKey) -> bytes:
+        self.asked += 1
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def kms_v2(name: str = "p", key: bytes = ONE) -> bytes:
+    data = encoders.kms_v2_seeded_data(PLAIN, key, b"i" * 32, NONCE12, ETCD_KEY)
+    return f"k8s:enc:kms:v2:{name}:".encode() + encoders.kms_v2_body(data, source_type=1)
+
+
+def kms_v1(name: str = "p") -> bytes:
+    data = encoders.aesgcm_body(PLAIN, ONE, NONCE12, ETCD_KEY)
+    return f"k8s:enc:kms:v1:{name}:".encode() + encoders.kms_v1_body(b"wrapped", data)
+
+
+def test_kms_without_plugin_is_no_proof() -> None:
+    failed = failure(for_secrets(keyed("aescbc", ("k", ONE)), kms("p"), IDENTITY), kms_v2())
+    assert failed.needs_kms
+    assert failed.reason is FailureReason.KMS_UNREACHABLE
+    assert failed.upstream_message == ""
+    assert failed.message == "the KMS plugin that this value needs was not asked"
+    digest = key_id_digest("key-id-1")
+    assert failed.attempts == (Attempt("kms/v2/p", "", FailureReason.KMS_UNREACHABLE, "", digest),)
+    assert failed.kms_key_id_sha256 == digest
+
+
+def test_kms_without_plugin_with_a_broken_envelope_is_no_proof_either() -> None:
+    failed = failure(for_secrets(kms("p")), b"k8s:enc:kms:v2:p:")
+    assert failed.needs_kms
+    assert failed.message == failed.upstream_message == "encrypted data is empty"
+    failed = failure(for_secrets(kms("p", "v1")), b"k8s:enc:kms:v1:p:\xff")
+    assert failed.needs_kms
+    assert failed.message.endswith("failed to read uint16 length prefixed data")
+
+
+def test_kms_with_plugin() -> None:
+    plugin = Plugin(ONE)
+    reader = for_secrets(kms("p"), kms("q", "v1"), plugins={"p": plugin, "q": plugin})
+    assert reader.from_storage(kms_v2(), ETCD_KEY) == Plaintext(PLAIN, "kms/v2/p", stale=False)
+    assert reader.from_storage(kms_v1("q"), ETCD_KEY) == Plaintext(PLAIN, "kms/v1/q", stale=True)
+    assert plugin.asked == 2
+
+
+def test_kms_plugin_is_asked_once_for_a_value_that_fails() -> None:
+    plugin = Plugin(KMSRefused("rpc error: code = NotFound desc = gone"))
+    reader = for_secrets(kms("p"), plugins={"p": plugin})
+    with pytest.raises(TransformFailed) as caught:
+        reader.from_storage(kms_v2(), ETCD_KEY)
+    assert plugin.asked == 1
+    assert caught.value.reason is FailureReason.KMS_REFUSED
+    assert not caught.value.needs_kms
+    assert caught.value.message == "failed to decrypt DEK, error: rpc error: code = NotFound desc = gone"
+
+
+def test_nothing_proven_wins_over_what_another_provider_said() -> None:
+    # Two v1 providers of one name, as a server without automatic reload allows.
+    refused, silent = Plugin(KMSRefused("no")), Plugin(KMSUnreachable("later"))
+    text = "apiVersion: v1\nkind: EncryptionConfig\nresources:\n- resources: [secrets]\n  providers:\n"
+    text += f"  - {kms('p', 'v1')}\n" * 2
+    plugins = iter([refused, silent])
+    both = Transformers.from_configuration(
+        parse_configuration(text.encode(), path="test"), lambda _: next(plugins)
+    ).for_resource(SECRETS)
+    failed = failure(both, kms_v1())
+    assert failed.needs_kms
+    assert failed.upstream_message == "[no, later]"
+    assert [attempt.reason for attempt in failed.attempts] == [
+        FailureReason.KMS_REFUSED,
+        FailureReason.KMS_UNREACHABLE,
+    ]
+
+
+def test_half_known_aggregates_are_not_passed_off_as_upstreams() -> None:
+    plugins: dict[str, KMSPlugin] = {"a": Plugin(KMSRefused("no"))}
+    reader = for_secrets(kms("a", "v1"), kms("a:b", "v1"), plugins=plugins)
+    failed = failure(reader, kms_v1("a:b"))
+    assert [attempt.transformer for attempt in failed.attempts] == ["kms/v1/a", "kms/v1/a:b"]
+    assert failed.upstream_message == ""
+    assert failed.needs_kms
+
+
+# --- which rule serves a resource
+
+
+def test_look_up_order_does_not_follow_the_file() -> None:
+    found = transformers(
+        ("secrets, jobs.batch", [keyed("aescbc", ("exact", ONE))]),
+        ("'*.', '*.apps'", [keyed("aescbc", ("group", ONE))]),
+        ("'*.*'", [keyed("aescbc", ("all", ONE))]),
+    )
+    for resource, rule, key in (
+        (SECRETS, "secrets", "exact"),
+        (GroupResource("batch", "jobs"), "jobs.batch", "exact"),
+        (GroupResource("", "pods"), "*.", "group"),
+        (GroupResource("apps", "deployments"), "*.apps", "group"),
+        (GroupResource("batch", "cronjobs"), "*.*", "all"),
+        (GroupResource("example.com", "secrets"), "*.*", "all"),
+    ):
+        reader = found.for_resource(resource)
+        assert (reader.rule, reader.keys) == (rule, (ConfiguredKey(f"aescbc/v1/{key}", FP_ONE),))
+        assert found.for_resource(resource) is reader
+
+
+def test_provider_lists_of_one_resource_are_joined() -> None:
+    found = transformers(
+        ("secrets, configmaps", [keyed("aescbc", ("k", ONE))]),
+        ("secrets", [keyed("aesgcm", ("k", ONE)), IDENTITY]),
+    )
+    secrets, configmaps = found.for_resource(SECRETS), found.for_resource(GroupResource("", "configmaps"))
+    assert opened(secrets, gcm("k", ONE)) == Plaintext(PLAIN, "aesgcm/v1/k", stale=True)
+    assert opened(secrets, PLAIN).stale
+    assert failure(configmaps, gcm("k", ONE)).message == NO_PREFIX
+
+
+def test_empty_entry_matches_nothing() -> None:
+    assert transformers(("''", [IDENTITY])).for_resource(GroupResource("", "")).rule is None
+
+
+def test_names_for_parsing_envelopes() -> None:
+    found = transformers(
+        ("secrets", [keyed("aescbc", ("a", ONE), ("b:c", TWO)), kms("p"), IDENTITY]),
+        ("configmaps", [keyed("secretbox", ("a", ONE))]),
+    )
+    assert found.names == {"a", "b:c", "p"}
+
+
+def test_listing_names_keys_and_shows_no_bytes() -> None:
+    reader = for_secrets(keyed("aescbc", ("k", ONE), ("l", TWO)), kms("p"), IDENTITY)
+    assert reader.keys == (
+        ConfiguredKey("aescbc/v1/k", FP_ONE),
+        ConfiguredKey("aescbc/v1/l", FP_TWO),
+        ConfiguredKey("kms/v2/p"),
+        ConfiguredKey("identity"),
+    )
+    assert FP_ONE != FP_TWO
+
+
+def test_pynacl_waits_until_secretbox_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "etcdfix.encryption.secretbox", raising=False)
+    for_secrets(keyed("aescbc", ("k", ONE)))
+    assert "etcdfix.encryption.secretbox" not in sys.modules
+    for_secrets(keyed("secretbox", ("k", ONE)))
+    assert "etcdfix.encryption.secretbox" in sys.modules

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from etcdfix.model import Outcome
+from etcdfix.reports.model import CauseSummary, Summary, TransformerSummary
+from etcdfix.reports.next_steps import looks_like_configuration, next_steps
+from etcdfix.verdicts.causes import CATALOGUE, Cause
+
+
+def transformer(
+    name: str = "aescbc/v1/key2", *, keys: int, failures: int, undetermined: int = 0
+) -> TransformerSummary:
+    return TransformerSummary(name, keys, failures, undetermined, 0, 1, 9)
+
+
+def cause(which: Cause, count: int = 1, outcome: Outcome | None = None) -> CauseSummary:
+    return CauseSummary(which.value, (outcome or CATALOGUE[which].outcomes[0]).value, count, "/registry/x")
+
+
+def summary(
+    *causes: CauseSummary, transformers: tuple[TransformerSummary, ...] = (), **counts: Any
+) -> Summary:
+    return Summary(by_cause=list(causes), by_transformer=list(transformers), **counts)
+
+
+@pytest.mark.parametrize(
+    ("keys", "failures", "undetermined", "expected"),
+    [
+        (1, 1, 0, False),
+        (2, 2, 0, True),
+        (2, 1, 0, False),
+        (20, 10, 0, True),
+        (21, 10, 0, False),
+        (18, 9, 0, False),
+        (1000, 999, 0, True),
+        (30, 10, 10, True),
+        (5, 2, 3, True),
+        (5, 0, 5, False),
+        (5, 0, 0, False),
+    ],
+)
+def test_failures_that_point_at_the_configuration(
+    keys: int, failures: int, undetermined: int, expected: bool
+) -> None:
+    entry = transformer(keys=keys, failures=failures, undetermined=undetermined)
+    assert looks_like_configuration(entry) is expected
+
+
+def test_nothing_wrong_needs_no_steps() -> None:
+    assert next_steps(summary(keys=10, readable=10)) == []
+    assert next_steps(summary(cause(Cause.OWNER_UNKNOWN, outcome=Outcome.READABLE), keys=1, readable=1)) == []
+
+
+def test_a_lost_key_is_said_once_and_deletion_is_warned_off() -> None:
+    steps = next_steps(
+        summary(
+            cause(Cause.KEY_NAME_MISSING, 5000),
+            transformers=(transformer(keys=5000, failures=5000), transformer("identity", keys=9, failures=0)),
+            decrypt_failures=5000,
+        )
+    )
+    assert steps[0].startswith("5000 of 5000 values under aescbc/v1/key2 do not open")
+    assert "Do not delete any" in steps[0]
+    assert steps[1].startswith("Do not restart the API servers")
+    assert len([s for s in steps if "aescbc" in s]) == 1
+    assert not any("cured by the configuration alone" in s for s in steps)
+
+
+def test_single_curable_findings_are_counted() -> None:
+    steps = next_steps(
+        summary(
+            cause(Cause.KEY_NAME_MISSING, 1),
+            cause(Cause.PLAINTEXT_NOT_ALLOWED, 2),
+            cause(Cause.ZEROED_VALUE, 4),
+            transformers=(transformer(keys=50, failures=1),),
+            decrypt_failures=3,
+        )
+    )
+    assert steps[0].startswith("3 findings can be cured by the configuration alone")
+
+
+def test_no_configuration_asks_for_one_first() -> None:
+    steps = next_steps(
+        summary(
+            cause(Cause.NO_CONFIGURATION, 30),
+            transformers=(transformer(keys=30, failures=0, undetermined=30),),
+            undetermined=30,
+        )
+    )
+    assert len(steps) == 1
+    assert "--encryption-config" in steps[0]
+
+
+def test_a_plugin_that_was_not_asked_proves_nothing() -> None:
+    steps = next_steps(
+        summary(
+            cause(Cause.KMS_UNREACHABLE, 30),
+            transformers=(transformer("kms/v2/prov", keys=30, failures=0, undetermined=30),),
+            undetermined=30,
+        )
+    )
+    assert len(steps) == 1
+    assert "Delete none of them" in steps[0]
+
+
+def test_unknown_owners_point_at_their_definitions() -> None:
+    steps = next_steps(summary(cause(Cause.OWNER_UNKNOWN, outcome=Outcome.UNDETERMINED), undetermined=1))
+    assert "CustomResourceDefinitions first" in steps[0]
+
+
+@pytest.mark.parametrize("which", [Cause.RAW_JSON_INVALID, Cause.INT_OR_STRING_INVALID])
+def test_what_breaks_lists_is_healed_first(which: Cause) -> None:
+    steps = next_steps(summary(cause(which), inconsistent=1))
+    assert "heal these first" in steps[0]
+
+
+@pytest.mark.parametrize("count", ["decrypt_failures", "decode_failures", "inconsistent"])
+def test_a_snapshot_comes_before_any_change(count: str) -> None:
+    steps = next_steps(summary(**{count: 1}))
+    assert "snapshot" in steps[-2]
+    assert "-o yaml" in steps[-1]

@@ -1,0 +1,223 @@
+"""Ways out: one for everything that can be done, gentlest first, and nothing deleted without proof."""
+
+from __future__ import annotations
+
+import base64
+import shlex
+from urllib.parse import unquote
+
+import pytest
+
+from etcdfix.model import Outcome, ServerBehaviour
+from etcdfix.reports.model import Remedy
+from etcdfix.reports.remedies import remedies_for
+from etcdfix.verdicts.causes import CATALOGUE, Cause
+from etcdfix.verdicts.examination import Examination
+from tests.support.examinations import examination, readable
+
+UNSAFE = "ignoreStoreReadErrorWithClusterBreakingPotential"
+# Ordered by what they destroy; a remedy's first words tell its class.
+DESTRUCTIVE = ("Last: delete", "If it cannot be healed: delete")
+CASES = [
+    (cause, outcome)
+    for cause, info in CATALOGUE.items()
+    for outcome in info.outcomes
+    if outcome is not Outcome.READABLE
+]
+HOSTILE_KEYS = [
+    b"/registry/secrets/shop/$(reboot)",
+    b"/registry/secrets/shop/a b;c'd\"e`f`",
+    b"/registry/secrets/-n/--help",
+    b"/registry/secrets/shop/\xff\xfe",
+    b"/registry/secrets/shop/a\n\x1b]0;x\x07",
+    "/registry/secrets/shop/\u202egnp.exe".encode(),
+    b"/registry/secrets/shop/a?b=c&d#e%2f",
+]
+
+
+def found_with(
+    cause: Cause, outcome: Outcome, key: bytes | str = "/registry/secrets/shop/web"
+) -> Examination:
+    """Return an examination as the judge would have made it."""
+    deletable = outcome in {Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE}
+    return examination(
+        key,
+        outcome=outcome,
+        cause=cause,
+        deletable=deletable and cause is not Cause.ALLOCATOR_DAMAGED,
+        breaks_responses=cause is Cause.RAW_JSON_INVALID,
+    )
+
+
+def is_deletion(remedy: Remedy) -> bool:
+    return remedy.action.startswith(DESTRUCTIVE)
+
+
+@pytest.mark.parametrize(("cause", "outcome"), CASES)
+def test_something_can_be_done_about_every_finding(cause: Cause, outcome: Outcome) -> None:
+    remedies = remedies_for(found_with(cause, outcome))
+    assert remedies
+    for remedy in remedies:
+        assert remedy.action
+        assert remedy.note.endswith(".")
+        assert not remedy.action.endswith(".")
+    assert len({r.action for r in remedies}) == len(remedies)
+
+
+@pytest.mark.parametrize(("cause", "outcome"), CASES)
+def test_what_destroys_comes_last_and_once(cause: Cause, outcome: Outcome) -> None:
+    deletions = [is_deletion(r) for r in remedies_for(found_with(cause, outcome))]
+    assert deletions == sorted(deletions)
+    assert sum(deletions) <= 1
+    assert not deletions[0]
+
+
+@pytest.mark.parametrize(("cause", "outcome"), CASES)
+def test_no_unsafe_deletion_without_proof_or_where_the_configuration_cures(
+    cause: Cause, outcome: Outcome
+) -> None:
+    remedies = remedies_for(found_with(cause, outcome))
+    unsafe = any(UNSAFE in r.command for r in remedies)
+    proven = outcome in {Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE}
+    forbidden = CATALOGUE[cause].curable_by_configuration or cause is Cause.ALLOCATOR_DAMAGED
+    assert unsafe is (proven and not forbidden)
+    assert not any("etcdfix delete" in r.command for r in remedies)
+
+
+@pytest.mark.parametrize("cause", [c for c, o in CASES if o is Outcome.UNDETERMINED])
+def test_nothing_undetermined_is_ever_to_be_deleted(cause: Cause) -> None:
+    assert not any("delete" in r.command for r in remedies_for(found_with(cause, Outcome.UNDETERMINED)))
+
+
+@pytest.mark.parametrize("cause", [c for c, info in CATALOGUE.items() if info.curable_by_configuration])
+def test_what_the_configuration_cures_is_not_to_be_deleted(cause: Cause) -> None:
+    assert not any("delete" in r.command for r in remedies_for(found_with(cause, Outcome.DECRYPT_FAILURE)))
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        Cause.RESOURCE_NOT_CONFIGURED,
+        Cause.PROVIDER_MISSING,
+        Cause.KEY_NAME_MISSING,
+        Cause.AUTHENTICATION_FAILED,
+        Cause.PADDING_INVALID,
+        Cause.WRONG_KEY,
+    ],
+)
+def test_a_lost_key_begins_with_the_caches(cause: Cause) -> None:
+    first, second, *_rest = remedies_for(found_with(cause, Outcome.DECRYPT_FAILURE))
+    assert first.action.startswith("Do not restart the API servers")
+    assert shlex.split(first.command) == [
+        "kubectl", "get", "--raw", "/api/v1/namespaces/shop/secrets/web?resourceVersion=0",
+    ]  # fmt: skip
+    assert "onfigur" in second.action or "Add the missing" in second.action
+
+
+def test_a_plugin_that_is_down_begins_with_hands_off() -> None:
+    (only,) = remedies_for(found_with(Cause.KMS_UNREACHABLE, Outcome.UNDETERMINED))
+    assert only.action.startswith("Do not delete anything")
+    assert "do not restart" in only.note
+
+
+def test_unsafe_deletion_goes_through_the_api() -> None:
+    last = remedies_for(found_with(Cause.ZEROED_VALUE, Outcome.DECODE_FAILURE))[-1]
+    assert shlex.split(last.command) == [
+        "kubectl", "delete", "--raw", f"/api/v1/namespaces/shop/secrets/web?{UNSAFE}=true",
+    ]  # fmt: skip
+    assert "finalizers" in last.note
+
+
+def test_what_the_server_serves_empty_is_not_to_be_deleted_the_unsafe_way() -> None:
+    """The server refuses that: to it the object is readable."""
+    found = examination(
+        outcome=Outcome.DECODE_FAILURE, cause=Cause.EMPTY_VALUE, apiserver=ServerBehaviour.SERVES_EMPTY
+    )
+    remedies = remedies_for(found)
+    assert not any(UNSAFE in r.command for r in remedies)
+    assert shlex.split(remedies[-1].command) == [
+        "kubectl", "delete", "--raw", "/api/v1/namespaces/shop/secrets/web",
+    ]  # fmt: skip
+
+
+def test_a_kind_that_may_be_newer_is_not_offered_for_deletion() -> None:
+    found = examination(outcome=Outcome.DECODE_FAILURE, cause=Cause.KIND_NOT_REGISTERED, deletable=False)
+    remedies = remedies_for(found)
+    assert "--kubernetes-version X.Y" in remedies[0].command
+    assert not any("delete" in r.command for r in remedies)
+
+
+@pytest.mark.parametrize(("until", "words"), [("1.24", "(1.24)"), ("", "(an earlier release)")])
+def test_a_removed_version_names_the_server_that_reads_it(until: str, words: str) -> None:
+    found = examination(outcome=Outcome.DECODE_FAILURE, cause=Cause.VERSION_REMOVED, readable_until=until)
+    assert words in remedies_for(found)[0].action
+
+
+def test_healing_comes_before_deleting_what_breaks_lists() -> None:
+    found = examination(
+        "/registry/statefulsets/shop/db",
+        outcome=Outcome.INCONSISTENT,
+        cause=Cause.RAW_JSON_INVALID,
+        breaks_responses=True,
+        apiserver=ServerBehaviour.BREAKS_LIST,
+    )
+    heal, delete = remedies_for(found)
+    assert "drop metadata.managedFields" in heal.action
+    assert shlex.split(heal.command)[-1].endswith("/apis/apps/v1/namespaces/shop/statefulsets/db")
+    assert is_deletion(delete)
+    assert UNSAFE not in delete.command
+
+
+@pytest.mark.parametrize(
+    ("cause", "words"),
+    [(Cause.IDENTITY_MISMATCH, "Compare it with the object"), (Cause.INVALID_UTF8, "correct the field")],
+)
+def test_other_inconsistencies_are_mended_through_the_api(cause: Cause, words: str) -> None:
+    assert words in remedies_for(found_with(cause, Outcome.INCONSISTENT))[0].action
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        readable(),
+        readable(cause=Cause.OWNER_UNKNOWN),
+        readable("compact_rev_key", outcome=Outcome.NOT_AN_OBJECT),
+        readable(outcome=Outcome.NOT_AN_OBJECT, cause=Cause.OWNER_UNKNOWN),
+    ],
+)
+def test_nothing_to_do(found: Examination) -> None:
+    assert remedies_for(found) == []
+
+
+@pytest.mark.parametrize("key", HOSTILE_KEYS)
+@pytest.mark.parametrize(("cause", "outcome"), CASES)
+def test_commands_hold_together_whatever_the_key(cause: Cause, outcome: Outcome, key: bytes) -> None:
+    for remedy in remedies_for(found_with(cause, outcome, key)):
+        assert remedy.command.isprintable()
+        if not remedy.command:
+            continue
+        words = shlex.split(remedy.command)
+        assert shlex.join(words) == remedy.command
+        assert words[0] in {"etcdfix", "kubectl", "curl"}
+        if words[:2] == ["etcdfix", "scan"]:
+            named = base64.b64decode(words[-1]) if words[-2] == "--key-base64" else words[-1].encode()
+            assert named == key
+        else:
+            path, _, query = words[-1].removeprefix("https://APISERVER").partition("?")
+            namespace, name = key.decode().split("/")[-2:]
+            assert unquote(path) == f"/api/v1/namespaces/{namespace}/secrets/{name}"
+            assert query in {"", "resourceVersion=0", f"{UNSAFE}=true"}
+
+
+@pytest.mark.parametrize(("cause", "outcome"), CASES)
+def test_no_api_path_is_made_up_for_custom_resources(cause: Cause, outcome: Outcome) -> None:
+    found = found_with(cause, outcome, "/registry/example.com/widgets/shop/w-0")
+    for remedy in remedies_for(found):
+        assert not remedy.command.startswith(("kubectl", "curl"))
+
+
+def test_the_allocator_is_put_back_never_deleted() -> None:
+    found = found_with(Cause.ALLOCATOR_DAMAGED, Outcome.DECODE_FAILURE, "/registry/ranges/serviceips")
+    (only,) = remedies_for(found)
+    assert "snapshot" in only.action
+    assert "Never delete" in only.note

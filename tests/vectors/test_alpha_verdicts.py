@@ -1,0 +1,193 @@
+"""A real cluster's data, damaged on purpose, against the API server's own verdict on every key.
+
+``oracle.json`` holds what kube-apiserver 1.36.2 answered; it is compared key by key and word by word.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from etcdfix.reports.model import Finding
+from etcdfix.sources.snapshot import SnapshotSource
+from tests.support.collecting import ALPHA, CollectingReporter, scan
+
+ORACLE = json.loads((ALPHA / "oracle.json").read_text())
+
+# configuration -> the oracle's name for it, and the transformers that need a plugin under it
+CASES = {
+    "config-lost.yaml": ("lost-key2-and-kmsv1", {"kms/v2/kmsnew"}),
+    "config-rotated.yaml": ("same-name-other-secret", {"kms/v2/kmsnew", "kms/v1/kmsold"}),
+}
+RESOURCES = [entry["storage"] for entry in ORACLE["verdicts"]["lost-key2-and-kmsv1"].values()]
+DIRECTORIES = {"services": "services/specs"}
+
+# Damage that leaves a value which differs from the original, yet is in order by every rule there is.
+UNNOTICEABLE = re.compile(r"bit flipped|copied to another key: decrypts")
+
+
+@pytest.fixture(scope="module", params=sorted(CASES))
+def scanned(request: pytest.FixtureRequest) -> tuple[str, CollectingReporter, int]:
+    with SnapshotSource(ALPHA / "snapshot.db.gz") as source:
+        reporter, _ = scan(source, ALPHA / request.param, kubernetes_minor=36)
+    return request.param, reporter, 0
+
+
+def prefix_of(storage: str) -> str:
+    return f"/registry/{DIRECTORIES.get(storage, storage)}/"
+
+
+def oracle_corrupt(config: str, storage: str) -> dict[str, str]:
+    verdicts = ORACLE["verdicts"][CASES[config][0]]
+    return next(entry["corrupt"] for entry in verdicts.values() if entry["storage"] == storage)
+
+
+def needs_plugin(config: str, finding: Finding | None) -> bool:
+    return (
+        finding is not None and finding.transformer in CASES[config][1] and finding.outcome == "undetermined"
+    )
+
+
+def inner(message: str) -> str:
+    """What follows ``revision=N: ``, without the scheme's source location."""
+    text = re.sub(r"^.*? revision=\d+: ", "", message, count=1, flags=re.DOTALL)
+    return re.sub(r'in scheme ".*"', "in scheme", text)
+
+
+def test_the_oracle_has_fourteen_resources() -> None:
+    assert len(RESOURCES) == 14
+    assert len(ORACLE["damage"]) == 50
+
+
+@pytest.mark.parametrize("storage", RESOURCES)
+def test_corrupt_sets_and_messages_are_the_api_servers(
+    scanned: tuple[str, CollectingReporter, int], storage: str
+) -> None:
+    config, reporter, _ = scanned
+    prefix = prefix_of(storage)
+    ours = {
+        key: finding
+        for key, finding in reporter.findings.items()
+        if key.startswith(prefix)
+        and finding.outcome in {"decrypt-failure", "decode-failure"}
+        and finding.apiserver != "serves-empty"
+    }
+    theirs = {
+        key: message
+        for key, message in oracle_corrupt(config, storage).items()
+        if not needs_plugin(config, reporter.findings.get(key))
+    }
+    assert set(ours) == set(theirs)
+    for key, message in theirs.items():
+        withheld = re.fullmatch(r"(.*')<(\d+) bytes withheld>(')", ours[key].upstream_message)
+        if withheld is None:
+            assert inner("x revision=0: " + ours[key].upstream_message) == inner(message), key
+        else:
+            start, size, end = withheld.groups()
+            assert inner(message).startswith(start)
+            assert len(inner(message)) == len(start) + int(size) + len(end)
+    assert all(finding.apiserver == "corrupt" for finding in ours.values())
+
+
+def test_statuses_carry_the_api_servers_causes_to_the_letter(
+    scanned: tuple[str, CollectingReporter, int],
+) -> None:
+    config, reporter, _ = scanned
+    assert reporter.conclusion is not None
+    for status in reporter.conclusion.statuses:
+        theirs = {}
+        for entry in ORACLE["verdicts"][CASES[config][0]].values():
+            theirs.update(entry["corrupt"])
+        for cause in status.details.causes:
+            expected = re.sub(r"missing in '.*'", "missing in", theirs[cause.field])
+            assert re.sub(r"missing in '.*'", "missing in", cause.message) == expected
+
+
+def test_values_of_a_configured_kms_provider_are_undetermined(
+    scanned: tuple[str, CollectingReporter, int],
+) -> None:
+    config, reporter, _ = scanned
+    waiting = [f for f in reporter.findings.values() if f.outcome == "undetermined"]
+    assert {f.transformer for f in waiting} == CASES[config][1]
+    assert {f.cause for f in waiting} == {"kms-unreachable"}
+    assert all(f.transient and f.apiserver == "not-asked" for f in waiting)
+    with SnapshotSource(ALPHA / "snapshot.db.gz") as source:
+        stored = [
+            value.key.decode()
+            for value in source.current(b"/registry/secrets/")
+            if value.value.startswith(
+                tuple(f"k8s:enc:{t.replace('/', ':')}:".encode() for t in CASES[config][1])
+            )
+        ]
+    assert sorted(f.key for f in waiting) == stored
+
+
+def test_what_makes_a_list_malformed_breaks_responses(scanned: tuple[str, CollectingReporter, int]) -> None:
+    config, reporter, _ = scanned
+    malformed = {
+        entry["storage"]
+        for entry in ORACLE["verdicts"][CASES[config][0]].values()
+        if entry["broken_body"] or entry["invalid_utf8_in_body"]
+    }
+    assert malformed == {"statefulsets", "replicasets"}
+    for key in ("/registry/statefulsets/pay/db", "/registry/replicasets/shop/dep-0-abc"):
+        finding = reporter.findings[key]
+        assert (finding.outcome, finding.cause) == ("inconsistent", "raw-json-invalid")
+        assert finding.breaks_responses
+        assert finding.apiserver == "breaks-list"
+    # A LIST that fails as a whole hides what else is wrong with its items, so pods may break too.
+    for finding in reporter.findings.values():
+        if finding.breaks_responses:
+            assert finding.resource in malformed | {"pods"}
+
+
+def test_undamaged_objects_are_not_findings(scanned: tuple[str, CollectingReporter, int]) -> None:
+    config, reporter, _ = scanned
+    for key, finding in reporter.findings.items():
+        if key in ORACLE["damage"]:
+            continue
+        assert finding.outcome != "inconsistent", key
+        # What is left are the values of the lost keys and of KMS.
+        lost = finding.transformer in {"aescbc/v1/key2", "aescbc/v1/key1", "kms/v1/kmsold"}
+        assert lost or finding.transformer in CASES[config][1], key
+    assert set(reporter.findings) & set(ORACLE["damage"])
+
+
+@pytest.mark.parametrize(
+    ("key", "outcome", "cause", "apiserver"),
+    [
+        ("/registry/secrets/infra/web-plain-7", "decode-failure", "empty-value", "serves-empty"),
+        ("/registry/example.com/widgets/shop/w-2", "inconsistent", "identity-mismatch", "serves"),
+        ("/registry/pods/pay/dep-1-abc-0", "inconsistent", "identity-mismatch", "serves"),
+        ("/registry/pods/infra/dep-2-abc-1", "inconsistent", "raw-json-invalid", "breaks-list"),
+        ("/registry/pods/shop/dep-3-abc-0", "decode-failure", "trailing-bytes", "corrupt"),
+        ("/registry/secrets/shop/registry-plain-1", "decode-failure", "zeroed-value", "corrupt"),
+        ("/registry/pods/infra/dep-1-abc-1", "decode-failure", "magic-damaged", "corrupt"),
+        ("/registry/secrets/infra/registry-plain-2", "decrypt-failure", "unknown-envelope", "corrupt"),
+        ("/registry/secrets/infra/search-plain-3", "decode-failure", "wrong-kind-for-key", "corrupt"),
+        ("/registry/configmaps/pay/cm-1", "decrypt-failure", "key-name-missing", "corrupt"),
+    ],
+)
+def test_damage_that_is_named(
+    scanned: tuple[str, CollectingReporter, int], key: str, outcome: str, cause: str, apiserver: str
+) -> None:
+    finding = scanned[1].findings[key]
+    assert (finding.outcome, finding.cause, finding.apiserver) == (outcome, cause, apiserver)
+
+
+def test_a_value_moved_to_another_key_is_noticed_under_the_configuration_that_opens_it() -> None:
+    with SnapshotSource(ALPHA / "snapshot.db.gz") as source:
+        reporter, _ = scan(source, ALPHA / "config-lost.yaml")
+    moved = reporter.findings["/registry/secrets/shop/moved-web-cbc-key1-0"]
+    assert (moved.outcome, moved.cause) == ("inconsistent", "identity-mismatch")
+
+
+def test_every_damage_is_a_finding_or_cannot_be_noticed(scanned: tuple[str, CollectingReporter, int]) -> None:
+    _, reporter, _ = scanned
+    silent = {key: what for key, what in ORACLE["damage"].items() if key not in reporter.findings}
+    assert {what for what in silent.values() if not UNNOTICEABLE.search(what)} <= {
+        # protobuf skips an unknown field, whatever is in it, and the flip made one of a known field
+        "pod: tag of a nested field set to an illegal wire type",
+    }

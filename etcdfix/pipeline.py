@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from etcdfix.decoding.customresource import CustomResourceInfo
 from etcdfix.decoding.stacks import Decoder
-from etcdfix.encryption.envelope import parse_envelope, transformer_name
+from etcdfix.encryption.envelope import parse_envelope
 from etcdfix.encryption.transformer import ResourceTransformers, Transformers, TransformFailed
 from etcdfix.errors import DecodeError, TransformError
 from etcdfix.model import Confidence, DecodedObject, Outcome, ServerBehaviour, StoredValue
@@ -22,9 +22,6 @@ from etcdfix.verdicts.observation import Covered, Observation, TransformAttempt,
 from etcdfix.verdicts.plaintext import describe_failure, shape_of
 
 _ENCRYPTED = b"k8s:enc:"
-_KNOWN_ENVELOPES = frozenset(
-    {("aescbc", "v1"), ("aesgcm", "v1"), ("secretbox", "v1"), ("kms", "v1"), ("kms", "v2")}
-)
 _READABLE = Verdict(Outcome.READABLE, None, Confidence.CERTAIN, ServerBehaviour.SERVES, "readable")
 
 Decode = Callable[[bytes], DecodedObject]
@@ -172,10 +169,8 @@ class Examiner:
         where = self.layout.split(stored.key, reader.directory, reader.shared, namespaced=reader.namespaced)
         enveloped = stored.value.startswith(_ENCRYPTED)
         envelope = parse_envelope(stored.value, self._names) if enveloped else None
-        known = envelope is not None and (envelope.provider, envelope.version) in _KNOWN_ENVELOPES
-        written_under = (
-            transformer_name(envelope.provider, envelope.version, envelope.name) if envelope and known else ""
-        )
+        known = envelope is not None and envelope.known
+        written_under = envelope.transformer if envelope is not None and envelope.known else ""
         failure = decode_failure = shape = None
         if isinstance(problem, TransformError):
             failure = _transform_failure(problem)

@@ -12,6 +12,7 @@ from etcdfix.baseline import Baseline
 from etcdfix.decoding.stacks import Decoder
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.transformer import Transformers
+from etcdfix.errors import SourceError
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.pipeline import Examiner, examine
 from etcdfix.reports.base import Reporter
@@ -62,7 +63,7 @@ class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
         complete: Everything in scope was seen and decided.
         new_findings: Unhealthy keys that the baseline does not know.
         new_undetermined: Undetermined keys that the baseline does not know.
-        lost: The source could not show everything.
+        problems: Why the source could not show everything; empty when it could.
         below_prefix: Whether any key at all lies below the storage prefix.
         suggested_prefixes: Where Kubernetes' keys seem to be instead, when none lies below the prefix.
         interrupted: The person stopped it.
@@ -72,7 +73,7 @@ class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool
     new_findings: int
     new_undetermined: int
-    lost: bool
+    problems: list[str]
     below_prefix: bool
     suggested_prefixes: list[str]
     interrupted: bool
@@ -112,6 +113,7 @@ def run_scan(
     strangers: list[bytes] = []
     new = dict.fromkeys((*_UNHEALTHY, Outcome.UNDETERMINED), 0)
     interrupted = False
+    midway: list[str] = []
     try:
         for found in examine(values, examiner):
             tally.add(found)
@@ -133,8 +135,13 @@ def run_scan(
             reporter.finding(finding_from(found, baseline=known))
     except KeyboardInterrupt:
         interrupted = True
+    except SourceError as exc:
+        if not tally.summary().keys:
+            raise
+        midway = [f"the source was lost midway: {exc.message}"]
     summary = tally.summary()
-    reasons = list(source.problems)
+    problems = [*source.problems, *midway]
+    reasons = list(problems)
     if interrupted:
         reasons.append("interrupted before the end")
     if summary.undetermined:
@@ -151,13 +158,13 @@ def run_scan(
             interrupted=interrupted,
         )
     )
-    below = summary.keys > summary.not_objects or _anything_below(source, request, strangers)
+    below = summary.keys > summary.not_objects or bool(midway) or _anything_below(source, request, strangers)
     return ScanResult(
         summary=summary,
         complete=not reasons,
         new_findings=sum(new[outcome] for outcome in _UNHEALTHY),
         new_undetermined=new[Outcome.UNDETERMINED],
-        lost=bool(source.problems),
+        problems=problems,
         below_prefix=below,
         suggested_prefixes=[] if below else likely_prefixes(strangers),
         interrupted=interrupted,
@@ -213,14 +220,14 @@ def _header(source: Source, request: ScanRequest, cluster: str | None) -> Header
         tool=Tool("etcdfix", __version__),
         generated_at=_now(),
         source=_report_source(source.describe(), cluster),
-        encryption_config=ReportConfiguration(configuration.path, configuration.sha256)
+        encryption_config=ReportConfiguration(_shown(configuration.path), configuration.sha256)
         if configuration
         else None,
         scope=Scope(
             etcd_prefix=request.layout.prefix.rstrip("/") or "/",
-            prefixes=request.scope.prefixes + [display(key) for key in request.scope.keys],
+            prefixes=[*map(_shown, request.scope.prefixes), *map(display, request.scope.keys)],
             resources=request.scope.resources,
-            namespaces=list(request.scope.namespaces),
+            namespaces=[*map(_shown, request.scope.namespaces)],
             kubernetes_version=f"1.{minor}" if minor is not None else None,
         ),
     )
@@ -229,7 +236,7 @@ def _header(source: Source, request: ScanRequest, cluster: str | None) -> Header
 def _report_source(description: SourceDescription, cluster: str | None) -> ReportSource:
     return ReportSource(
         type=description.type,
-        path=description.path,
+        path=_shown(description.path) if description.path is not None else None,
         endpoints=list(description.endpoints) if description.endpoints is not None else None,
         revision=description.revision,
         single_revision=description.single_revision,
@@ -240,6 +247,11 @@ def _report_source(description: SourceDescription, cluster: str | None) -> Repor
         etcd_version=description.etcd_version,
         integrity=description.integrity,
     )
+
+
+def _shown(argument: str) -> str:
+    """Return a word of the command line as text that JSON can hold: the shell may pass any bytes."""
+    return display(argument.encode("utf-8", "surrogateescape"))
 
 
 def _now() -> str:

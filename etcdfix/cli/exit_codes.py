@@ -33,8 +33,8 @@ def scan_exit_code(result: ScanResult) -> ExitCode:
     if result.interrupted:
         return ExitCode.INTERRUPTED
     if not result.below_prefix:
-        return ExitCode.INCOMPLETE if result.lost else ExitCode.SOURCE
-    if result.lost or result.new_undetermined:
+        return ExitCode.INCOMPLETE if result.problems else ExitCode.SOURCE
+    if result.problems or result.new_undetermined:
         return ExitCode.INCOMPLETE
     if result.new_findings:
         return ExitCode.FINDINGS

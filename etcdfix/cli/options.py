@@ -98,6 +98,10 @@ class Inputs(msgspec.Struct, frozen=True):
     kubernetes_minor: int | None
     notices: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        """Leave the connection out: a password may be in it."""
+        return f"Inputs(snapshot={self.snapshot!r}, etcd_prefix={self.etcd_prefix!r}, ...)"
+
 
 _CONNECTION = (
     "endpoints", "cacert", "cert", "key_file", "user", "password", "insecure_skip_tls_verify", "dial_timeout",

@@ -87,7 +87,9 @@ def run(arguments: list[str]) -> int:
     except OSError as exc:
         _discard_output()
         what = f"{exc.strerror} ({exc.filename})" if exc.filename else str(exc.strerror or exc)
-        _say_error(safe_text(f"reading or writing failed: {what}"), "nothing was changed; the output is incomplete")
+        _say_error(
+            safe_text(f"reading or writing failed: {what}"), "nothing was changed; the output is incomplete"
+        )
         return 3
     except Exception as exc:
         if os.environ.get("ETCDFIX_DEBUG") == "1":

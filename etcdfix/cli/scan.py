@@ -101,10 +101,13 @@ def command(
     inputs = gather_inputs(options, resources=tuple(wanted.resources))
     for notice in inputs.notices:
         _say(notice)
+    configuration = load_encryption(inputs)
+    for remark in configuration.remarks if configuration is not None else ():
+        _say(f"{inputs.encryption_config}: {remark}")
     request = ScanRequest(
         layout=StorageLayout(inputs.etcd_prefix),
         scope=wanted,
-        configuration=load_encryption(inputs),
+        configuration=configuration,
         kubernetes_minor=inputs.kubernetes_minor,
         max_causes=max_causes,
         baseline=load_baseline(baseline) if baseline is not None else None,
@@ -118,13 +121,12 @@ def command(
 
         result = run_scan(source, request, FORMATS[output](stream, max_causes), on_progress=watched)
         stream.flush()
-        problems = source.problems
-    _last_words(result, request, problems)
+    _last_words(result, request)
     return int(scan_exit_code(result))
 
 
-def _last_words(result: ScanResult, request: ScanRequest, problems: list[str]) -> None:
-    for problem in problems:
+def _last_words(result: ScanResult, request: ScanRequest) -> None:
+    for problem in result.problems:
         _say(f"incomplete: {problem}")
     summary = result.summary
     prefix = request.layout.prefix

@@ -144,12 +144,11 @@ class CustomResourceDecoder:
         if not utf8_fault(data):
             return decoded
         tokens = gojson.tokenize(data)
-        name, namespace, uid = (_stored_text(data, tokens, part) for part in _IDENTITY)
         return msgspec.structs.replace(
             decoded,
-            name=name,
-            namespace=namespace,
-            uid=uid,
+            name=_stored_text(data, tokens, "name"),
+            namespace=_stored_text(data, tokens, "namespace"),
+            uid=_stored_text(data, tokens, "uid"),
             inconsistencies=(*decoded.inconsistencies, *_json_utf8_faults(data, tokens)),
         )
 

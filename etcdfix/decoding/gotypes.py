@@ -21,9 +21,10 @@ _GO_SCALARS: Final = {
 _FORMS: Final = {"double": "float", "int32": "int", "int64": "int"}
 _QUANTITY: Final = "k8s.io.apimachinery.pkg.api.resource.Quantity"
 _CORE: Final = "k8s.io.api.core.v1."
-_NAMED_STRINGS: Final = {
+_NAMED: Final = {
     "ObjectMeta.uid": "types.UID",
     "OwnerReference.uid": "types.UID",
+    "ObjectReference.uid": "types.UID",
     "ManagedFieldsEntry.operation": "v1.ManagedFieldsOperationType",
 }
 
@@ -108,5 +109,5 @@ class GoTypes:
         element = self._of_type(field.type)
         if field.label == "repeated":
             return GoType("slice", f"[]{element.name}", element=element)
-        named = _NAMED_STRINGS.get(f"{holder.go_name}.{field.json_name}")
+        named = _NAMED.get(f"{holder.go_name}.{field.json_name}")
         return element if named is None else GoType("string", named)

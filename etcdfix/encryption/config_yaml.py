@@ -25,6 +25,7 @@ from etcdfix.errors import ConfigurationError
 
 _MAX_DEPTH = 100
 _MAX_NODES = 100_000
+_MAX_DUPLICATES = 100
 _TAG = "tag:yaml.org,2002:"
 _SYNTAX_HINT = "The file is read as YAML; mind the indentation, and use spaces, not tabs."
 
@@ -198,7 +199,7 @@ class _Builder:
         kind, scalar = key.key
         if kind == "null":
             raise ConfigurationError("unsupported map key of type: null", hint=_SYNTAX_HINT)
-        if key.key in values:
+        if key.key in values and len(self._duplicates) < _MAX_DUPLICATES:
             name = shown(scalar) if isinstance(scalar, str) else _key_text(scalar)
             self._duplicates.append(f"line {value.line}: key {name} already set in map")
         values[key.key] = (scalar if isinstance(scalar, str) else _key_text(scalar), value.node)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from etcdfix.encryption.config import parse_configuration
@@ -82,6 +82,7 @@ def result(reader: ResourceTransformers, data: bytes, etcd_key: bytes, *, exact:
         return failed.attempts, failed.reason, failed.message, failed.needs_kms
 
 
+@settings(deadline=None)
 @given(encrypted())
 def test_round_trip(case: tuple[str, str, bytes, bytes, bytes]) -> None:
     provider, name, plaintext, etcd_key, data = case
@@ -94,6 +95,7 @@ def test_round_trip(case: tuple[str, str, bytes, bytes, bytes]) -> None:
     )
 
 
+@settings(deadline=None)
 @given(encrypted(), st.data())
 def test_both_roads_agree_on_damaged_values(
     case: tuple[str, str, bytes, bytes, bytes], data: st.DataObject
@@ -119,6 +121,7 @@ beginnings = st.sampled_from(
 )  # fmt: skip
 
 
+@settings(deadline=None)
 @given(beginnings, st.binary(max_size=100), etcd_keys)
 def test_both_roads_agree_on_anything(beginning: bytes, rest: bytes, etcd_key: bytes) -> None:
     for reader in READERS:
@@ -129,6 +132,7 @@ def test_both_roads_agree_on_anything(beginning: bytes, rest: bytes, etcd_key: b
             assert not outcome.data.startswith(b"k8s:enc:")
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=60))
 @example(b"k8s:enc:aescbc:v1:\xff\xfe:x")
 def test_envelopes_of_anything(rest: bytes) -> None:
@@ -140,6 +144,7 @@ def test_envelopes_of_anything(rest: bytes) -> None:
     assert envelope.transformer.count("/") <= 2
 
 
+@settings(deadline=None)
 @given(st.text(min_size=1, max_size=40).filter(lambda name: "\udfff" not in name), st.binary(max_size=10))
 def test_configured_names_come_back(name: str, body: bytes) -> None:
     data = f"k8s:enc:aescbc:v1:{name}:".encode() + body
@@ -149,14 +154,15 @@ def test_configured_names_come_back(name: str, body: bytes) -> None:
     assert envelope.transformer == transformer_name("aescbc", "v1", name)
 
 
-annotations = st.dictionaries(st.text(max_size=20), st.binary(max_size=20), max_size=4)
+named_bytes = st.dictionaries(st.text(max_size=20), st.binary(max_size=20), max_size=4)
 
 
+@settings(deadline=None)
 @given(
     st.binary(max_size=80),
     st.text(max_size=30),
     st.binary(max_size=80),
-    annotations,
+    named_bytes,
     st.integers(-(1 << 31), (1 << 31) - 1),
 )
 def test_kms_v2_objects_of_the_protobuf_runtime_are_read(
@@ -170,6 +176,7 @@ def test_kms_v2_objects_of_the_protobuf_runtime_are_read(
     )
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_kms_parsers_on_anything(body: bytes) -> None:
     with contextlib.suppress(KMSEnvelopeInvalid):
@@ -182,41 +189,23 @@ def test_kms_parsers_on_anything(body: bytes) -> None:
 
 
 HEADER = b"apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n"
-pieces = st.sampled_from(
-    [
-        "- ",
-        "  ",
-        "\n",
-        "resources: ",
-        "[secrets]",
-        "providers:",
-        "aescbc: ",
-        "keys: ",
-        "{",
-        "}",
-        "name: k",
-        "secret: AA==",
-        "&a ",
-        "*a",
-        "<<: ",
-        "!!int ",
-        "'",
-        '"',
-        ">",
-        "identity: {}",
-        ": ",
-        "? ",
-        "kms: ",
-        "~",
-        "y",
-        "0x1",
-        "\t",
-        "---\n",
-        ", ",
-    ]
-)
+structure = ["- ", "  ", "\n", ", ", ": ", "? ", "{", "}", "[", "]", "\t", "---\n"]
+syntax = ["&a ", "*a", "<<: ", "!!int ", "'", '"', "|", ">", "~", "y", "0x1"]
+fields = [
+    "resources: ",
+    "[secrets]",
+    "providers:",
+    "aescbc: ",
+    "keys: ",
+    "name: k",
+    "secret: AA==",
+    "identity: {}",
+    "kms: ",
+]
+pieces = st.sampled_from(structure + syntax + fields)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200) | st.lists(pieces, max_size=30).map(lambda p: HEADER + "".join(p).encode()))
 @example(b'{"a":' * 100_000)
 @example(b"[" * 100_000)
@@ -229,11 +218,13 @@ def test_configurations_of_anything(raw: bytes) -> None:
     assert all(error.message.startswith("error while ") and error.hint for error in refused)
 
 
+@settings(deadline=None)
 @given(st.integers(-(1 << 62), 1 << 62))
 def test_durations_round_trip(nanoseconds: int) -> None:
     assert parse_duration(format_duration(nanoseconds)) == nanoseconds
 
 
+@settings(deadline=None)
 @given(st.text(max_size=30) | st.from_regex(r"-?([0-9.]{0,4}(ms|s|h|x)){1,3}", fullmatch=True))
 def test_durations_and_endpoints_of_anything(text: str) -> None:
     for parse in (parse_duration, parse_endpoint):
@@ -245,6 +236,7 @@ def test_durations_and_endpoints_of_anything(text: str) -> None:
         assert not any("\n" in message for message in messages)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=60), st.integers(0, 80))
 def test_base64_round_trip(data: bytes, at: int) -> None:
     text = base64.b64encode(data).decode()
@@ -253,6 +245,7 @@ def test_base64_round_trip(data: bytes, at: int) -> None:
         assert parse_base64(text[:-1]) is None
 
 
+@settings(deadline=None)
 @given(st.binary(min_size=16, max_size=32), st.text(st.characters(codec="ascii"), max_size=10))
 def test_keys_are_recognised_wherever_they_stand(key: bytes, beside: str) -> None:
     text = base64.b64encode(key).decode()

@@ -66,9 +66,11 @@ def _rounds(state: list[int]) -> list[int]:
             total = (x[one] + x[other]) & _MASK
             x[target] ^= ((total << shift) | (total >> (32 - shift))) & _MASK
 
+    columns = ((0, 4, 8, 12), (5, 9, 13, 1), (10, 14, 2, 6), (15, 3, 7, 11))
+    rows = ((0, 1, 2, 3), (5, 6, 7, 4), (10, 11, 8, 9), (15, 12, 13, 14))
     for _ in range(10):
-        quarter(0, 4, 8, 12), quarter(5, 9, 13, 1), quarter(10, 14, 2, 6), quarter(15, 3, 7, 11)
-        quarter(0, 1, 2, 3), quarter(5, 6, 7, 4), quarter(10, 11, 8, 9), quarter(15, 12, 13, 14)
+        for places in columns + rows:
+            quarter(*places)
     return x
 
 

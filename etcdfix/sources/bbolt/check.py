@@ -213,7 +213,8 @@ class _Check:
 
         def corrupt(what: str) -> None:
             what = f"freelist page {page_id}: {what}"
-            self._met.append(Finding(FindingKind.FREELIST_CORRUPT, page_id, offset, what))
+            where = min(offset, self._tree.size)
+            self._met.append(Finding(FindingKind.FREELIST_CORRUPT, page_id, where, what))
 
         if not 2 <= page_id < self._pages:
             corrupt(f"the pages of this file are 2 to {self._pages - 1}")

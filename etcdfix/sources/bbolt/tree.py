@@ -376,7 +376,7 @@ class Tree:
             SnapshotTruncated: A page on the way lies behind the end of the file.
         """
         page = bucket.inline if bucket.inline is not None else self.page(bucket.root)
-        for _ in range(MAX_DEPTH):
+        for _ in range(MAX_DEPTH + 1):
             if page.is_leaf:
                 for entry in self.entries(page):
                     if self.image[entry.key_start : entry.value_start] == key:

@@ -72,6 +72,10 @@ def test_defaults() -> None:
     assert (inputs.encryption_config, inputs.kubernetes_minor, inputs.notices) == (None, None, ())
 
 
+def test_a_password_is_not_in_the_repr() -> None:
+    assert "letmein" not in repr(gather("--password", "letmein", "--user", "root:letmein"))
+
+
 def test_every_flag() -> None:
     inputs = gather(
         "--endpoints", "a:1,b:2", "--cacert", "ca", "--cert", "c", "--key", "k", "--user", "u:p", "--password", "x",
@@ -213,7 +217,7 @@ def test_what_is_no_version(text: str) -> None:
 
 @pytest.mark.parametrize("minor", [FIRST_MINOR - 1, LAST_MINOR + 1])
 def test_versions_outside_the_tables(minor: int) -> None:
-    with pytest.raises(ConfigurationError, match="outside what this version knows, 1.17 to 1.37"):
+    with pytest.raises(ConfigurationError, match=r"outside what this version knows, 1\.17 to 1\.37"):
         parse_kubernetes_version(f"1.{minor}")
 
 

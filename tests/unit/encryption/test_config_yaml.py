@@ -48,7 +48,7 @@ def test_the_quick_loader_is_used() -> None:
 
 
 def test_without_libyaml_the_slow_one_serves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(config_yaml.yaml, "CSafeLoader")
+    monkeypatch.delattr(yaml, "CSafeLoader")
     assert default_loader() is yaml.SafeLoader
     assert plain(read_yaml(b"a: y").root) == {"a": True}
 
@@ -184,6 +184,11 @@ def test_merge_needs_mappings(value: str, loader: Loader) -> None:
 def test_duplicate_keys(text: str, problems: list[str], loader: Loader) -> None:
     document = read_yaml(text.encode(), loader)
     assert document.strict_problems == ("yaml: unmarshal errors:\n  " + "\n  ".join(problems),)
+
+
+def test_a_hundred_duplicate_keys_are_enough(loader: Loader) -> None:
+    (strict,) = read_yaml(b"a: 1\n" * 300, loader).strict_problems
+    assert strict.count("already set in map") == 100
 
 
 def test_the_last_of_duplicate_keys_wins(loader: Loader) -> None:

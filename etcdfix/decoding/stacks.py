@@ -1,0 +1,228 @@
+"""The API server's three decoder stacks: which serializers are tried on a stored value, in which order.
+
+=================  =====================================================================================
+built-ins          protobuf by magic, JSON by its first ``{``, YAML, base64 of any of these
+CRDs, APIServices  JSON, YAML, protobuf by magic
+custom resources   CBOR by tag, else JSON
+=================  =====================================================================================
+
+A recognised form is final: its error is the error. What nobody recognises walks on to YAML and base64, and
+the error of the last of them is all that the server says.
+
+Format:
+    Kubernetes ``apiserver/pkg/server/storage/storage_codec.go`` (``NewStorageCodec``),
+    ``apimachinery/pkg/runtime/serializer/recognizer/recognizer.go``, ``codec_factory.go``,
+    ``pkg/runtime/codec.go`` (base64).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from etcdfix.decoding import base64go, gojson, kubecbor, kubeyaml
+from etcdfix.decoding.customresource import CustomResourceDecoder, CustomResourceInfo, crd_info
+from etcdfix.decoding.kubejson import JSONDecoder
+from etcdfix.decoding.kubeprotobuf import ProtobufDecoder
+from etcdfix.decoding.recognise import CBOR_TAG, PROTOBUF_MAGIC, is_json
+from etcdfix.decoding.registry import Registry, SchemeName
+from etcdfix.decoding.schema import Schema, load_schema
+from etcdfix.decoding.strict import Refused, StrictDecoder, skip_field
+from etcdfix.decoding.unknown import parse_envelope
+from etcdfix.errors import DecodeError, KindUnknown, ProtobufMalformed, UnknownEncoding
+from etcdfix.model import DecodedObject, Evidence, GroupVersionKind
+
+_SCHEMES: Final = {
+    "apiextensions.k8s.io": SchemeName.APIEXTENSIONS,
+    "apiregistration.k8s.io": SchemeName.AGGREGATOR,
+}
+_CRD_GROUP: Final = "apiextensions.k8s.io"
+_CRD_KIND: Final = "CustomResourceDefinition"
+
+_YAML_NOTE: Final = Evidence(
+    "yaml-fallback", "readable as YAML", "neither protobuf nor JSON; the API server reads it all the same"
+)
+_BASE64_NOTE: Final = Evidence(
+    "base64-fallback", "readable after base64", "as etcd2 once stored it; the API server still reads that"
+)
+
+
+class _Serializers(NamedTuple):
+    """The serializers of one scheme."""
+
+    protobuf: ProtobufDecoder
+    json: JSONDecoder
+
+
+class Decoder:
+    """Decodes stored values (already decrypted) as the API server would; what the pipeline calls.
+
+    All methods are pure: they take bytes, and return or raise :class:`~etcdfix.errors.DecodeError`.
+    """
+
+    def __init__(self, kubernetes_minor: int | None = None) -> None:
+        """Prepare for one Kubernetes minor (1.``kubernetes_minor``), or for all known releases (None)."""
+        self._schema: Schema = load_schema(kubernetes_minor)
+        self._kubernetes_minor = kubernetes_minor
+        self._custom_resources = CustomResourceDecoder()
+        self._serializers = cache(self._make_serializers)
+
+    def _make_serializers(self, scheme: SchemeName) -> _Serializers:
+        registry = Registry(self._kubernetes_minor, scheme)
+        return _Serializers(ProtobufDecoder(self._schema, registry), JSONDecoder(self._schema, registry))
+
+    def builtin(self, data: bytes, group: str, kind: str) -> DecodedObject:
+        """Decode a value under a built-in's key.
+
+        Args:
+            data: Complete plaintext.
+            group: API group of the key's resource, "" for core.
+            kind: Its kind.
+
+        Raises:
+            DecodeError: With the API server's message for a GET.
+        """
+        serializers = self._serializers(_SCHEMES.get(group, SchemeName.KUBERNETES))
+        if data.startswith(PROTOBUF_MAGIC):
+            return serializers.protobuf.decode(data, group, kind)
+        if is_json(data):
+            return serializers.json.decode(data, group, kind)
+        try:
+            return _yaml(serializers, data, group, kind)
+        except DecodeError:
+            inner = base64go.decode(data)
+        decoded = self._universal(serializers, inner, group, kind)
+        return msgspec.structs.replace(
+            decoded, encoding=f"base64+{decoded.encoding}", notes=(_BASE64_NOTE, *decoded.notes)
+        )
+
+    def json_builtin(self, data: bytes, group: str, kind: str) -> DecodedObject:
+        """Decode a value under the key of a CustomResourceDefinition or an APIService.
+
+        Raises:
+            DecodeError: With the API server's message for a GET.
+        """
+        return self._universal(
+            self._serializers(_SCHEMES.get(group, SchemeName.KUBERNETES)), data, group, kind
+        )
+
+    def _universal(self, serializers: _Serializers, data: bytes, group: str, kind: str) -> DecodedObject:
+        """Decode as the universal deserializer does: everything but base64."""
+        if is_json(data):
+            return serializers.json.decode(data, group, kind)
+        if data.startswith(PROTOBUF_MAGIC):
+            return serializers.protobuf.decode(data, group, kind)
+        return _yaml(serializers, data, group, kind)
+
+    def custom_resource(self, data: bytes, crd: CustomResourceInfo) -> DecodedObject:
+        """Decode a value under a custom resource's key.
+
+        Raises:
+            DecodeError: With the API server's message for a GET at the storage version.
+        """
+        return self._custom_resources.decode(data, crd)
+
+    def parses(self, data: bytes) -> DecodedObject:
+        """Say whether a value whose owner nobody knows looks like a whole Kubernetes object.
+
+        Nothing is asserted about types: a protobuf envelope must be well formed down to the fields of the
+        object inside, JSON and CBOR must parse and have a kind. The identity is left out, because where it
+        stands is the owner's business.
+
+        Raises:
+            DecodeError: It does not look like one.
+        """
+        if data.startswith(PROTOBUF_MAGIC):
+            return _parse_foreign_protobuf(data)
+        if is_json(data):
+            return _foreign(gojson.loads(data), "json", len(data))
+        if data.startswith(CBOR_TAG):
+            return _foreign(kubecbor.decode_map(data), "cbor", len(data))
+        raise UnknownEncoding("no serialization format matched the provided data", offset=0)
+
+    def crd(self, data: bytes) -> CustomResourceInfo:
+        """Decode a stored CustomResourceDefinition to what its custom resources need.
+
+        Raises:
+            DecodeError: The API server could not read it either, or would read an empty object.
+        """
+        decoded = self.json_builtin(data, _CRD_GROUP, _CRD_KIND)
+        if decoded.empty:
+            raise KindUnknown(
+                f"Object 'Kind' is missing in '<{len(data)} bytes withheld>'",
+                group_version=decoded.gvk.api_version,
+                kind=decoded.gvk.kind,
+                reason="missing",
+            )
+        if is_json(data):
+            parsed = gojson.loads(data)
+        elif data.startswith(PROTOBUF_MAGIC):
+            parsed = self._crd_from_protobuf(data)
+        else:
+            parsed = gojson.loads(kubeyaml.to_json(data))
+        assert isinstance(parsed, dict)
+        return crd_info(parsed)
+
+    def _crd_from_protobuf(self, data: bytes) -> dict[str, Any]:
+        """Render the few fields of a definition that :func:`crd_info` reads; no server stores them so."""
+        envelope = parse_envelope(data)
+        api_version = envelope.api_version.decode("utf-8", "replace")
+        version = api_version.rpartition("/")[2]
+        message = f"k8s.io.apiextensions_apiserver.pkg.apis.apiextensions.{version}.{_CRD_KIND}"
+        node = StrictDecoder(self._schema).decode(message, envelope.raw).node
+        rendered = _render(self._schema, message, node, depth=4)
+        return {**rendered, "apiVersion": api_version}
+
+
+def _yaml(serializers: _Serializers, data: bytes, group: str, kind: str) -> DecodedObject:
+    as_json = kubeyaml.to_json(data)
+    decoded = serializers.json.decode_exactly(as_json, group, kind, stored_size=len(data))
+    notes = decoded.notes if decoded.empty else (_YAML_NOTE, *decoded.notes)
+    return msgspec.structs.replace(decoded, encoding="yaml", notes=notes)
+
+
+def _parse_foreign_protobuf(data: bytes) -> DecodedObject:
+    envelope = parse_envelope(data)
+    offset, end = envelope.raw_offset, envelope.raw_offset + len(envelope.raw)
+    try:
+        while offset < end:
+            offset = skip_field(data, offset, end, end)
+    except Refused as error:
+        raise ProtobufMalformed(str(error), offset=offset) from error
+    api_version = envelope.api_version.decode("utf-8", "backslashreplace")
+    kind = envelope.kind.decode("utf-8", "backslashreplace")
+    return _foreign({"apiVersion": api_version, "kind": kind}, "protobuf", len(data))
+
+
+def _foreign(value: object, encoding: str, size: int) -> DecodedObject:
+    members = value if isinstance(value, dict) else {}
+    kind, api_version = members.get("kind"), members.get("apiVersion")
+    if not isinstance(api_version, str):
+        api_version = ""
+    if not isinstance(kind, str) or not kind:
+        raise KindUnknown(
+            f"Object 'Kind' is missing in '<{size} bytes withheld>'",
+            group_version=api_version,
+            kind="",
+            reason="missing",
+        )
+    group, _, version = api_version.rpartition("/")
+    return DecodedObject(GroupVersionKind(group, version, kind), None, None, None, encoding)
+
+
+def _render(schema: Schema, message: str, node: dict[int, Any], depth: int) -> dict[str, Any]:
+    """Render strings, booleans and messages of a decoded protobuf message as JSON would show them."""
+    rendered: dict[str, Any] = {}
+    for field in schema.message(message).fields:
+        value = node.get(field.number)
+        if value is None or field.label == "map" or not depth:
+            continue
+        items = value if field.label == "repeated" else [value]
+        if field.type in schema:
+            items = [_render(schema, field.type, item, depth - 1) for item in items]
+        elif field.type == "string":
+            items = [item.decode("utf-8", "replace") for item in items]
+        rendered[field.json_name] = items if field.label == "repeated" else items[0]
+    return rendered

@@ -1,0 +1,300 @@
+from __future__ import annotations
+
+import re
+import struct
+
+import pytest
+
+from etcdfix.errors import PageCorrupt, SnapshotTruncated
+from etcdfix.sources.bbolt.page import read_metas
+from etcdfix.sources.bbolt.tree import MAX_DEPTH, Tree
+from tests.support.bbolt_writer import BoltWriter, database, fnv
+
+ITEMS = [(b"%05d" % index, b"value %d" % index * 3) for index in range(2000)]
+
+
+class Opened:
+    """A tree over bytes, with the damages that it reported."""
+
+    def __init__(self, image: bytes, *, size: int | None = None) -> None:
+        self.damages: list[str] = []
+        self.image = image
+        meta = read_metas(image)[0][0]
+        self.tree = Tree(
+            image,
+            size=len(image) if size is None else size,
+            meta=meta,
+            on_damage=lambda damage: self.damages.append(damage.message),
+        )
+
+    def items(self, name: bytes = b"key", *, backwards: bool = False) -> list[tuple[bytes, bytes]]:
+        bucket = self.tree.bucket(name)
+        assert bucket is not None
+        found = []
+        for leaf in self.tree.leaves(bucket, backwards=backwards):
+            page = [
+                (self.image[entry.key_start : entry.value_start], self.image[entry.value_start : entry.value_end])
+                for entry in self.tree.entries(leaf)
+            ]
+            found += reversed(page) if backwards else page
+        return found
+
+
+def branch_pages(image: bytes, page_size: int = 4096) -> list[int]:
+    return [
+        offset // page_size
+        for offset in range(2 * page_size, len(image), page_size)
+        if struct.unpack_from("<QH", image, offset) == (offset // page_size, 1)
+    ]
+
+
+def patched(image: bytes, offset: int, layout: str, *numbers: int) -> bytes:
+    out = bytearray(image)
+    struct.pack_into(layout, out, offset, *numbers)
+    return bytes(out)
+
+
+@pytest.mark.parametrize("page_size", [512, 4096])
+@pytest.mark.parametrize("fan_out", [2, 100])
+def test_walk_yields_every_item_in_order(page_size, fan_out):
+    opened = Opened(database(ITEMS, page_size=page_size, fan_out=fan_out))
+
+    assert opened.items() == ITEMS
+    assert opened.items(backwards=True) == ITEMS[::-1]
+    assert opened.damages == []
+
+
+def test_inline_bucket():
+    opened = Opened(database(ITEMS[:5], inline=True))
+
+    assert opened.items() == ITEMS[:5]
+
+
+def test_overflow_pages():
+    items = [(b"a", b"x" * 100_000), (b"b", b"y"), (b"c", b"z" * 4096)]
+
+    assert Opened(database(items)).items() == items
+
+
+@pytest.mark.parametrize("fan_out", [2, 100])
+def test_find_agrees_with_the_walk(fan_out):
+    tree = Opened(database(ITEMS[::2], page_size=512, fan_out=fan_out)).tree
+    bucket = tree.bucket(b"key")
+
+    for key, value in ITEMS[:300:2]:
+        found = tree.find(bucket, key)
+        assert tree.image[found[1].value_start : found[1].value_end] == value
+    for key, _ in ITEMS[1:300:2]:
+        assert tree.find(bucket, key) is None
+    assert tree.find(bucket, b"") is None
+    assert tree.find(bucket, b"~") is None
+
+
+def test_buckets_are_found_by_name():
+    opened = Opened(database())
+
+    assert opened.tree.bucket(b"nope") is None
+    assert opened.tree.bucket_names() == [b"key", b"meta"]
+    assert opened.tree.bucket_names(limit=1) == [b"key"]
+
+
+def test_key_that_is_no_bucket_is_not_taken_for_one(tmp_path):
+    with (tmp_path / "db").open("wb+") as file:
+        writer = BoltWriter(file)
+        writer.nested(b"outer", b"inner", ITEMS)
+        writer.finish()
+    opened = Opened((tmp_path / "db").read_bytes())
+    outer = opened.tree.bucket(b"outer")
+    inner = opened.tree.bucket(b"inner", parent=outer)
+
+    assert inner is not None
+    assert sum(leaf.count for leaf in opened.tree.leaves(inner)) == len(ITEMS)
+    assert opened.tree.bucket(b"00000", parent=inner) is None
+
+
+def test_cycle_ends_and_is_reported():
+    image = database(ITEMS)
+    branch = branch_pages(image)[-1]
+    cyclic = patched(image, branch * 4096 + 16 + 8, "<Q", branch)
+
+    opened = Opened(cyclic)
+    items = opened.items()
+
+    assert 0 < len(items) < len(ITEMS)
+    assert items == sorted(set(items))
+    assert any(f"page {branch}: reached twice" in damage for damage in opened.damages)
+
+
+def test_page_with_two_parents_is_read_once():
+    image = database(ITEMS)
+    table = branch_pages(image)[-1] * 4096 + 16
+    twice = patched(image, table + 16 + 8, "<Q", *struct.unpack_from("<Q", image, table + 8))
+
+    opened = Opened(twice)
+    items = opened.items()
+
+    assert len(items) == len(set(items)) < len(ITEMS)
+    assert any("reached twice" in damage for damage in opened.damages)
+
+
+@pytest.mark.parametrize("page_id", [0, 1, 2**63, 2**64 - 1, 10_000])
+def test_child_outside_the_database_is_skipped(page_id):
+    image = database(ITEMS)
+    opened = Opened(patched(image, branch_pages(image)[-1] * 4096 + 16 + 8, "<Q", page_id))
+
+    assert 0 < len(opened.items()) < len(ITEMS)
+    assert f"page {page_id}: referenced, but the pages of this database are 2 to" in opened.damages[0]
+
+
+@pytest.mark.parametrize(
+    ("offset", "layout", "number", "message"),
+    [
+        (0, "<Q", 77, "the header at byte .* says page 77"),
+        (8, "<H", 0, "flags 0x0000"),
+        (8, "<H", 3, "flags 0x0003"),
+        (8, "<H", 16, "flags 0x0010"),
+        (10, "<H", 0xFFFF, "its table of 65535 elements ends at byte"),
+        (10, "<H", 0, "a leaf page without elements, below a branch page"),
+        (12, "<I", 0xFFFF_FFFF, "4294967295 overflow pages reach past the high-water mark"),
+        (16 + 4, "<I", 0xFFFF_FFF0, "leaf element 0 lies at bytes"),
+        (16 + 8, "<I", 0xFFFF_FFFF, "leaf element 0 lies at bytes"),
+        (16 + 12, "<I", 0xFFFF_FFFF, "leaf element 0 lies at bytes"),
+        (16 + 4, "<I", 0, "leaf element 0 lies at bytes"),
+    ],
+)
+def test_damaged_leaf_costs_only_itself(offset, layout, number, message):
+    image = database(ITEMS)
+    opened = Opened(patched(image, 3 * 4096 + offset, layout, number))
+    items = opened.items()
+
+    assert len(ITEMS) - 120 < len(items) < len(ITEMS)
+    assert set(items) < set(ITEMS)
+    assert any(re.search(message, damage) for damage in opened.damages)
+    assert all("page 3" in damage for damage in opened.damages)
+
+
+def test_lower_count_of_elements_does_not_hide_them_silently():
+    image = database(ITEMS)
+    count = struct.unpack_from("<H", image, 3 * 4096 + 10)[0]
+    leaf = Opened(patched(image, 3 * 4096 + 10, "<H", count - 1))
+    leaf.items()
+    assert "page 3: leaf element 0 starts at byte" in leaf.damages[0]
+
+    branch_id = branch_pages(image)[-1]
+    count = struct.unpack_from("<H", image, branch_id * 4096 + 10)[0]
+    branch = Opened(patched(image, branch_id * 4096 + 10, "<H", count - 1))
+    branch.items()
+    assert f"page {branch_id}: the key of branch element 0 lies at bytes" in branch.damages[0]
+
+
+def test_branch_without_elements_is_damage():
+    image = database(ITEMS)
+    branch = branch_pages(image)[-1]
+    opened = Opened(patched(image, branch * 4096 + 10, "<H", 0))
+
+    assert opened.items() == []
+    assert opened.damages == [f"page {branch}: a branch page without elements"]
+    with pytest.raises(PageCorrupt, match="without elements"):
+        opened.tree.find(opened.tree.bucket(b"key"), b"00000")
+
+
+def test_misplaced_branch_key_is_reported_and_its_child_read():
+    image = database(ITEMS)
+    branch = branch_pages(image)[-1]
+    opened = Opened(patched(image, branch * 4096 + 16 + 16, "<I", 0xFFFF_0000))
+
+    assert opened.items() == ITEMS
+    assert f"page {branch}: the key of branch element 1 lies at bytes" in opened.damages[0]
+    assert opened.tree.find(opened.tree.bucket(b"key"), b"01999") is not None
+
+
+def test_elements_that_overlap_do_not_multiply_bytes():
+    # 64 elements that all claim the same 3 KB: 192 KB out of one page.
+    count = 64
+    page = struct.pack("<QHHI", 2, 2, count, 0)
+    page += b"".join(struct.pack("<IIII", 0, 16 * (count - index), 17, 3000 - 17) for index in range(count))
+    image = database([(b"k", b"v")])
+    image = image[: 2 * 4096] + page.ljust(4096, b"x") + image[3 * 4096 :]
+
+    opened = Opened(image)
+
+    assert sum(len(key) + len(value) for key, value in opened.items()) <= 4096
+    assert "so they overlap; the rest of the page is skipped" in opened.damages[-1]
+
+
+@pytest.mark.parametrize("depth", [MAX_DEPTH - 1, MAX_DEPTH, MAX_DEPTH + 1])
+def test_depth_is_bounded(depth):
+    """A chain of branch pages with one child each, which bbolt would never write."""
+    image = database([(b"k", b"v")])
+    pages = len(image) // 4096
+    chain = b""
+    for level in range(depth):
+        child = pages + level + 1 if level < depth - 1 else 2
+        page = struct.pack("<QHHI", pages + level, 1, 1, 0) + struct.pack("<IIQ", 16, 1, child) + b"k"
+        chain += page.ljust(4096, b"\0")
+    image += chain
+    root = read_metas(image)[0][0].root
+    place = image.index(b"key", root * 4096) + 3
+    image = patched(image, place, "<Q", pages)
+    for page_id in (0, 1):
+        image = with_high_water(image, page_id, pages + depth)
+
+    opened = Opened(image)
+
+    if depth <= MAX_DEPTH:
+        assert opened.items() == [(b"k", b"v")]
+        assert opened.tree.find(opened.tree.bucket(b"key"), b"k") is not None
+        assert opened.damages == []
+    else:
+        assert opened.items() == []
+        assert f"{MAX_DEPTH} levels below the root" in opened.damages[0]
+        with pytest.raises(PageCorrupt, match=f"{MAX_DEPTH} levels below the root"):
+            opened.tree.find(opened.tree.bucket(b"key"), b"k")
+
+
+def with_high_water(image: bytes, page_id: int, high_water: int) -> bytes:
+    at = page_id * 4096 + 16
+    out = bytearray(patched(image, at + 40, "<Q", high_water))
+    struct.pack_into("<Q", out, at + 56, fnv(bytes(out[at : at + 56])))
+    return bytes(out)
+
+
+def test_page_behind_the_end_of_the_file_is_missing():
+    image = database(ITEMS)
+    opened = Opened(image, size=3 * 4096)
+
+    with pytest.raises(SnapshotTruncated, match="starts at byte 12288, the file's pages end at byte 12288") as caught:
+        opened.tree.page(3)
+    assert (caught.value.size, caught.value.expected_size) == (12288, 16384)
+
+
+def test_page_that_is_cut_is_read_as_far_as_it_goes():
+    image = database(ITEMS)
+    opened = Opened(image, size=3 * 4096 + 3000)
+    page = opened.tree.page(3)
+    entries = list(opened.tree.entries(page))
+
+    assert page.end == 3 * 4096 + 3000
+    assert 0 < len(entries) < page.count
+    assert "page 3: reaches to byte 16384, the file's pages end at byte 15288; what is there is read" in opened.damages
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (bytes(15), "its value has 15 bytes, expected at least 16"),
+        (bytes(20), "its inline page has 4 bytes, expected at least 16"),
+        (bytes(16) + struct.pack("<QHHI", 0, 1, 0, 0), "its inline page has flags 0x0001"),
+        (bytes(16) + struct.pack("<QHHI", 0, 2, 9, 0), "its table of 9 elements ends at byte"),
+    ],
+)
+def test_bucket_values_that_are_none(value, message):
+    body = struct.pack("<IIII", 1, 16, 3, len(value)) + b"key" + value
+    page = (struct.pack("<QHHI", 2, 2, 1, 0) + body).ljust(4096, b"\0")
+    image = database([(b"k", b"v")])
+    root = read_metas(image)[0][0].root
+    header = struct.pack("<QHHI", root, 2, 1, 0)
+    image = image[: root * 4096] + (header + page[16:]) + image[(root + 1) * 4096 :]
+
+    with pytest.raises(PageCorrupt, match=message):
+        Opened(image).tree.bucket(b"key")

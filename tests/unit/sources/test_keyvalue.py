@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import pytest
+
+from etcdfix.model import StoredValue
+from etcdfix.sources.keyvalue import key_and_mod_revision, parse_as_written, parse_key_value, read_varint
+from tests.support.bbolt_writer import key_value, varint
+
+KEY = b"/registry/secrets/shop/db"
+
+
+@pytest.mark.parametrize("number", [0, 1, 127, 128, 16383, 16384, 2**28 - 1, 2**28, 2**63 - 1, 2**64 - 1])
+def test_varint_round_trip(number):
+    assert read_varint(varint(number) + b"x", 0) == (number, len(varint(number)))
+
+
+def test_varint_drops_bits_beyond_64_like_go():
+    assert read_varint(b"\xff" * 9 + b"\x7f", 0) == (2**64 - 1, 10)
+
+
+@pytest.mark.parametrize("data", [b"", b"\x80", b"\xff" * 5])
+def test_cut_varint(data):
+    with pytest.raises(ValueError, match="cut inside a varint"):
+        read_varint(data, 0)
+
+
+def test_endless_varint():
+    with pytest.raises(ValueError, match="more than ten bytes"):
+        read_varint(b"\xff" * 100, 0)
+
+
+CASES = [
+    StoredValue(KEY, b"value", 5, 3, 2, 0),
+    StoredValue(KEY, b"v" * 127, 127, 127, 127, 0),
+    StoredValue(KEY, b"v" * 128, 128, 128, 128, 7),
+    StoredValue(KEY, b"v" * 16384, 16384, 16383, 16384, 2**62 + 5),
+    StoredValue(KEY, b"v" * 2_097_152, 2**21, 2**21, 2**21 + 9, 0),
+    StoredValue(KEY, b"v", 2**28, 2**28 - 1, 1, 0),
+    StoredValue(KEY, b"v", 2**28 + 7, 2**35, 2**40, 2**63 - 1),
+    StoredValue(b"k" * 127, b"v", 2, 2, 1, 1),
+    StoredValue(b"k" * 128, b"v", 2, 2, 1, 0),
+    StoredValue(b"k" * 16383, b"v", 2, 2, 1, 0),
+    StoredValue(b"k" * 16384, b"v", 2, 2, 1, 0),
+    StoredValue(KEY, b"", 2, 2, 1, 0),
+    StoredValue(KEY, b"", 0, 0, 0, 0),
+]
+
+
+def encoded(stored: StoredValue) -> bytes:
+    return key_value(
+        stored.key,
+        stored.value,
+        mod=stored.mod_revision,
+        create=stored.create_revision,
+        version=stored.version,
+        lease=stored.lease,
+    )
+
+
+@pytest.mark.parametrize("stored", CASES)
+def test_both_readers_agree_with_the_writer(stored):
+    data = encoded(stored)
+
+    assert parse_key_value(data) == stored
+    assert parse_as_written(b"before" + data + b"behind", 6, 6 + len(data)) in (stored, None)
+
+
+@pytest.mark.parametrize("stored", [CASES[0], CASES[1], CASES[2], CASES[3], CASES[7], CASES[8], CASES[9]])
+def test_common_records_take_the_short_way(stored):
+    data = encoded(stored)
+    assert parse_as_written(data, 0, len(data)) == stored
+
+
+@pytest.mark.parametrize("size", range(72))
+def test_short_way_never_reads_past_the_record(size):
+    data = encoded(StoredValue(KEY, b"value" * 6, 300, 200, 2, 70_000))
+    assert len(data) == 71
+    # What follows would complete the record; the record itself is cut.
+    result = parse_as_written(data, 0, size)
+    assert (result is not None) == (size == len(data) or size == len(data) - 4)
+
+
+def test_record_at_the_end_of_the_file():
+    data = encoded(CASES[0])
+    for size in range(len(data)):
+        assert parse_as_written(data[:size], 0, size) is None
+
+
+def test_any_field_order_and_unknown_fields():
+    data = (
+        b"\x30\x07"  # lease
+        + b"\x2a\x01v"
+        + b"\x7a\x02??"  # field 15, bytes
+        + b"\x20\x02"
+        + b"\x79" + bytes(8)  # field 15, fixed64
+        + b"\x7d" + bytes(4)  # field 15, fixed32
+        + b"\x78\xff\x01"  # field 15, varint
+        + b"\x18\x05\x10\x03"
+        + b"\x0a\x03old"
+        + b"\x0a\x03key"  # the last one counts
+    )
+
+    assert parse_key_value(data) == StoredValue(b"key", b"v", 5, 3, 2, 7)
+    assert parse_as_written(data, 0, len(data)) is None
+
+
+def test_negative_numbers_are_signed():
+    assert parse_key_value(b"\x18" + b"\xff" * 9 + b"\x01").mod_revision == -1
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"\x0a", "cut inside a varint at byte 1"),
+        (b"\x0a\x05abc", "field 1 at byte 0 needs 5 bytes, 3 are left"),
+        (b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "needs 18446744073709551615 bytes, 0 are left"),
+        (b"\x08\x01", "wire type 0 for field 1 at byte 0, expected 2"),
+        (b"\x0a\x01k\x12\x01x", "wire type 2 for field 2 at byte 3, expected 0"),
+        (b"\x28\x01", "wire type 0 for field 5 at byte 0, expected 2"),
+        (b"\x00\x00", "illegal tag 0 at byte 0"),
+        (b"\xfa\xff\xff\xff\x7f\x00", "illegal tag"),
+        (b"\x7b", "wire type 3 for field 15"),
+        (b"\x7c", "wire type 4 for field 15"),
+        (b"\x7e", "wire type 6 for field 15"),
+        (b"\x79\x00", "field 15 at byte 0 needs 8 bytes, 1 are left"),
+        (b"\x7d\x00", "field 15 at byte 0 needs 4 bytes, 1 are left"),
+    ],
+)
+def test_malformed_records_say_what_and_where(data, message):
+    with pytest.raises(ValueError, match=message):
+        parse_key_value(data)
+    assert parse_as_written(data, 0, len(data)) is None
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [b"\x30", b"\x30\x80", b"\x30\x01\x01", b"\x31\x01", b"\x30" + b"\xff" * 9 + b"\x01", b"\x30" + b"\xff" * 11],
+)
+def test_what_follows_the_value_must_be_one_lease(tail):
+    data = key_value(KEY, b"value", mod=2, create=2, version=1) + tail
+    assert parse_as_written(data, 0, len(data)) is None
+
+
+@pytest.mark.parametrize("at", [0, 27, 29, 31, 33])
+def test_wrong_tag_is_left_to_the_careful_reader(at):
+    data = bytearray(key_value(KEY, b"value", mod=2, create=2, version=1))
+    data[at] ^= 0x40
+    assert parse_as_written(bytes(data), 0, len(data)) is None
+
+
+def test_numbers_too_long_for_the_short_way():
+    for numbers in ({"mod": 2**28}, {"create": 2**28}, {"version": 2**21}):
+        data = key_value(KEY, b"v", **{"mod": 2, "create": 2, "version": 1} | numbers)
+        assert parse_as_written(data, 0, len(data)) is None
+        assert parse_key_value(data).key == KEY
+    data = key_value(KEY, bytes(2**21), mod=2, create=2, version=1)
+    assert parse_as_written(data, 0, len(data)) is None
+
+
+def test_key_of_a_record_whose_rest_is_damaged():
+    data = key_value(KEY, b"value", mod=300, create=2, version=1)
+
+    assert key_and_mod_revision(data) == (KEY, 300)
+    assert key_and_mod_revision(data[:-1]) == (KEY, 0)
+    for damaged in (data[:20], b"\xff" + data, b"\x0a"):
+        with pytest.raises(ValueError):
+            key_and_mod_revision(damaged)
+    with pytest.raises(ValueError, match="no key"):
+        key_and_mod_revision(b"\x18\x05")

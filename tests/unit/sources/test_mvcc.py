@@ -1,0 +1,288 @@
+from __future__ import annotations
+
+import functools
+import struct
+
+import pytest
+
+from etcdfix.errors import SourceError
+from etcdfix.model import Revision, StoredValue
+from etcdfix.sources import mvcc
+from etcdfix.sources.bbolt.page import read_metas
+from etcdfix.sources.bbolt.tree import Tree
+from etcdfix.sources.mvcc import RevisionIndex, escape_key, fold, parse_revision_key, show_key, successor
+from etcdfix.sources.sortedruns import SortedRecords
+from tests.support.bbolt_writer import database, delete, key_value, put, revision_key
+
+
+class Opened:
+    """A revision index over the items of a bucket ``key``, with what it reported."""
+
+    def __init__(self, items: list[tuple[bytes, bytes]], image: bytes | None = None, **layout: int) -> None:
+        self.damages: list[str] = []
+        image = database(items, **layout) if image is None else image
+
+        def on_damage(damage):
+            self.damages.append(damage.message)
+
+        tree = Tree(image, size=len(image), meta=read_metas(image)[0][0], on_damage=on_damage)
+        self.index = RevisionIndex(tree, tree.bucket(b"key"), on_damage)
+
+    def current(self, prefix: bytes = b"", at_revision: int | None = None) -> list[tuple[bytes, bytes]]:
+        return [(stored.key, stored.value) for stored in self.index.current(prefix, at_revision=at_revision)]
+
+    def history(self, key: bytes) -> list[tuple[int, int, bytes | None]]:
+        kept = self.index.history(key)
+        return [(*each.revision, each.stored.value if each.stored is not None else None) for each in kept]
+
+
+HISTORY = [
+    put(2, b"/a/one", b"1"),
+    put(3, b"/a/two", b"2"),
+    put(4, b"/b/one", b"3", lease=77),
+    put(5, b"/a/one", b"4", create=2, version=2),
+    delete(6, b"/a/two"),
+    put(7, b"/a/two", b"5"),
+    put(8, b"/a/one", b"6", create=2, version=3, sub=0),
+    delete(8, b"/a/two", sub=1),
+    put(8, b"/c", b"7", sub=2),
+]
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        (revision_key(5, 2), (Revision(5, 2), False)),
+        (revision_key(5, 2, tombstone=True), (Revision(5, 2), True)),
+        (revision_key(2**63 - 1, 0), (Revision(2**63 - 1, 0), False)),
+        (revision_key(2**63, 0), None),
+        (revision_key(5, 2)[:-1], None),
+        (revision_key(5, 2) + b"x", None),
+        (revision_key(5, 2) + b"tt", None),
+        (revision_key(5, 2).replace(b"_", b"-"), None),
+        (b"", None),
+    ],
+)
+def test_revision_keys(raw, expected):
+    assert parse_revision_key(raw) == expected
+
+
+def test_newest_values_in_byte_order():
+    opened = Opened(HISTORY)
+
+    assert opened.current() == [(b"/a/one", b"6"), (b"/b/one", b"3"), (b"/c", b"7")]
+    assert opened.current(b"/a") == [(b"/a/one", b"6")]
+    assert opened.current(b"/a/two") == []
+    assert opened.current(b"/z") == []
+    assert opened.damages == []
+
+
+@pytest.mark.parametrize(
+    ("revision", "expected"),
+    [
+        (1, []),
+        (2, [(b"/a/one", b"1")]),
+        (4, [(b"/a/one", b"1"), (b"/a/two", b"2"), (b"/b/one", b"3")]),
+        (6, [(b"/a/one", b"4"), (b"/b/one", b"3")]),
+        (7, [(b"/a/one", b"4"), (b"/a/two", b"5"), (b"/b/one", b"3")]),
+        (8, [(b"/a/one", b"6"), (b"/b/one", b"3"), (b"/c", b"7")]),
+    ],
+)
+def test_values_at_a_revision(revision, expected):
+    assert Opened(HISTORY).current(at_revision=revision) == expected
+
+
+def test_every_field_arrives():
+    assert list(Opened(HISTORY).index.current(b"/b")) == [StoredValue(b"/b/one", b"3", 4, 4, 1, 77)]
+    assert Opened(HISTORY).index.get(b"/a/one") == StoredValue(b"/a/one", b"6", 8, 2, 3, 0)
+
+
+def test_get():
+    index = Opened(HISTORY).index
+
+    assert index.get(b"/a/one", at_revision=4) == StoredValue(b"/a/one", b"1", 2, 2, 1, 0)
+    assert index.get(b"/a/two") is None
+    assert index.get(b"/a/two", at_revision=7) is not None
+    assert index.get(b"/a") is None
+    assert index.get(b"/a/one/more") is None
+
+
+def test_history_is_complete_and_oldest_first():
+    opened = Opened(HISTORY)
+
+    assert opened.history(b"/a/two") == [(3, 0, b"2"), (6, 0, None), (7, 0, b"5"), (8, 1, None)]
+    assert opened.history(b"/a/one") == [(2, 0, b"1"), (5, 0, b"4"), (8, 0, b"6")]
+    assert opened.history(b"/a") == []
+
+
+ODD_KEYS = [b"a", b"a\x00", b"a\x00\x00", b"a\x00\x00\x00", b"a\x00\xff", b"a\x00b", b"a\x01", b"ab", b"a\xff", b"b"]
+
+
+@pytest.mark.parametrize("order", [ODD_KEYS, ODD_KEYS[::-1]])
+def test_odd_keys_keep_their_byte_order(order):
+    opened = Opened([put(index + 2, key, b"v%d" % index) for index, key in enumerate(order)])
+
+    assert [key for key, _ in opened.current()] == ODD_KEYS
+    for key in ODD_KEYS:
+        assert opened.index.get(key).key == key
+        assert [found for found, _ in opened.current(key)] == [odd for odd in ODD_KEYS if odd.startswith(key)]
+    assert opened.damages == []
+
+
+def test_escaping_keeps_order():
+    escaped = [escape_key(key) + b"\0\0" for key in ODD_KEYS]
+    assert escaped == sorted(escaped)
+
+
+@pytest.mark.parametrize("length", [1, 126, 127, 128, 129, 16383, 16384, 70_000])
+def test_keys_of_any_length(length):
+    opened = Opened([put(2, b"k" * length, b"v")])
+
+    assert opened.current() == [(b"k" * length, b"v")]
+    assert opened.damages == []
+
+
+def test_spilling_changes_nothing(monkeypatch):
+    items = [put(index + 2, b"/key/%03d" % (index * 37 % 100), b"%d" % index) for index in range(3000)]
+    expected = Opened(items).current()
+    monkeypatch.setattr(mvcc, "SortedRecords", functools.partial(SortedRecords, max_records=500))
+    monkeypatch.setattr(mvcc, "_BATCH", 100)
+    opened = Opened(items)
+
+    assert opened.current() == expected
+    assert opened.current(b"/key/05") == [pair for pair in expected if pair[0].startswith(b"/key/05")]
+    assert len(opened.history(b"/key/037")) == 30
+    assert opened.index.get(b"/key/037").value == opened.history(b"/key/037")[-1][2]
+    assert opened.index.estimate() == 100
+    opened.index.close()
+
+
+def test_estimate_counts_keys_not_revisions():
+    assert Opened(HISTORY).index.estimate() == 4
+    assert Opened([]).index.estimate() == 0
+
+
+def test_newest_main():
+    assert Opened(HISTORY).index.newest_main() == 8
+    assert Opened([]).index.newest_main() == 0
+    assert Opened([(b"nonsense", b"")]).index.newest_main() == 0
+
+
+def test_revision_bump_is_no_key():
+    """``etcdutl snapshot restore --bump-revision`` writes an empty record; it must not hide its neighbours."""
+    opened = Opened([*HISTORY, (revision_key(1_000_000_008), b"")])
+
+    assert opened.index.newest_main() == 1_000_000_008
+    assert opened.current() == Opened(HISTORY).current()
+    assert opened.damages == []
+
+
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        ((b"no revision", b"x"), "a key of 11 bytes is no revision"),
+        ((revision_key(9, 0) + b"?", key_value(b"/x")), "a key of 18 bytes is no revision"),
+        ((revision_key(9), b"\xff\xff"), "the record of revision 9_0 is malformed: cut inside a varint"),
+        ((revision_key(9), b"\x18\x09"), "the record of revision 9_0 is malformed: it has no key"),
+        (
+            (revision_key(9), key_value(b"/x", b"v", mod=8, create=8, version=1)),
+            "the record of revision 9_0 of key /x says mod_revision 8",
+        ),
+    ],
+)
+def test_record_that_cannot_be_used_is_reported_with_its_place(item, message):
+    opened = Opened(sorted([*HISTORY, item]))
+
+    assert [pair for pair in opened.current() if pair[0] != b"/x"] == Opened(HISTORY).current()
+    assert any(message in damage for damage in opened.damages)
+    assert all(damage.startswith("page 2: byte ") for damage in opened.damages)
+
+
+def test_key_whose_newest_record_is_damaged_does_not_show_an_older_one():
+    broken = key_value(b"/a/one", b"value", mod=9, create=2, version=4)[:-1]
+    opened = Opened([*HISTORY, (revision_key(9), broken)])
+
+    assert [key for key, _ in opened.current()] == [b"/b/one", b"/c"]
+    assert opened.index.get(b"/a/one") is None
+    assert opened.history(b"/a/one") == [(2, 0, b"1"), (5, 0, b"4"), (8, 0, b"6")]
+    assert opened.damages == [damage for damage in opened.damages if "revision 9_0 of key /a/one is malformed" in damage]
+    assert opened.damages
+
+
+def test_flipped_bit_in_a_revision_key_does_not_make_an_old_value_current():
+    image = database(HISTORY)
+    place = image.index(revision_key(2))
+    # Revision 2 of /a/one now claims to be 2**40 + 2, later than revision 8; its record still says 2.
+    flipped = image[: place + 2] + b"\x01" + image[place + 3 :]
+    opened = Opened([], image=flipped)
+
+    assert opened.current() == Opened(HISTORY).current()
+    assert "revision 1099511627778_0 of key /a/one says mod_revision 2" in opened.damages[0]
+    assert "revision 3_0 is not above the one before it" in opened.damages[1]
+    assert opened.history(b"/a/one")[0] == (2, 0, b"1")
+
+
+def test_mod_revision_that_differs_is_reported_where_only_decoding_sees_it():
+    items = [put(2, b"/k", b"v"), (revision_key(3), key_value(b"/k", b"w", mod=2, create=2, version=2))]
+    opened = Opened(items)
+
+    assert opened.current() == [(b"/k", b"w")]
+    assert opened.damages[-1].endswith("the record of revision 3_0 of key /k says mod_revision 2")
+
+
+def test_bucket_flag_inside_the_key_bucket_is_no_revision():
+    image = bytearray(database(HISTORY))
+    struct.pack_into("<I", image, 2 * 4096 + 16, 1)
+    opened = Opened([], image=bytes(image))
+
+    assert opened.current() == Opened(HISTORY).current()
+    assert "a key of 17 bytes is no revision" in opened.damages[0]
+
+
+def test_build_can_be_tried_again_after_the_disk_was_full(monkeypatch):
+    opened = Opened(HISTORY)
+    with monkeypatch.context() as patch:
+        patch.setattr(SortedRecords, "finish", lambda _: _raise(SourceError("full")))
+        with pytest.raises(SourceError, match="full"):
+            opened.current()
+
+    assert opened.current() == Opened(HISTORY).current()
+    assert opened.history(b"/c") == [(8, 2, b"7")]
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+def test_fold_joins_blocks():
+    def record(key: bytes, main: int) -> bytes:
+        return key + b"\0\0" + revision_key(main) + bytes(8)
+
+    blocks = [
+        [record(b"a", 1), record(b"a", 2)],
+        [record(b"a", 3), record(b"b", 4)],
+        [record(b"b", 5)],
+        [record(b"c", 6)],
+    ]
+
+    def folded(revision: int | None) -> list[bytes]:
+        return [record for batch in fold(blocks, at_revision=revision) for record in batch]
+
+    assert folded(None) == [record(b"a", 3), record(b"b", 5), record(b"c", 6)]
+    assert folded(4) == [record(b"a", 3), record(b"b", 4)]
+    assert folded(1) == [record(b"a", 1)]
+    assert folded(0) == []
+
+
+@pytest.mark.parametrize(
+    ("prefix", "expected"),
+    [(b"a", b"b"), (b"a\xff", b"b"), (b"a\xfe", b"a\xff"), (b"", None), (b"\xff\xff", None), (b"/", b"0")],
+)
+def test_successor(prefix, expected):
+    assert successor(prefix) == expected
+
+
+def test_keys_in_sentences_are_printable_and_short():
+    assert show_key(b"/registry/x") == "/registry/x"
+    assert show_key(b"it's \x1b[31m\xff") == r"it's \x1b[31m\xff"
+    assert len(show_key(b"k" * 1000)) == 201

@@ -15,7 +15,7 @@ from etcdfix.encryption.transformer import ResourceTransformers, Transformers, T
 from etcdfix.errors import DecodeError, TransformError
 from etcdfix.model import Confidence, DecodedObject, Outcome, ServerBehaviour, StoredValue
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import CRD_PATH, Directory, Stack, StorageLayout
+from etcdfix.storagekey import CRD_PATH, Directory, Stack, StorageLayout, display
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.judge import Verdict, judge
 from etcdfix.verdicts.observation import Covered, Observation, TransformAttempt, TransformFailure
@@ -305,14 +305,14 @@ def _identity_mismatch(
     reader: _Reader, namespace: str, name: str, well_formed: bool, decoded: DecodedObject | None
 ) -> str:
     """Say in which way an object contradicts its key; "" when it does not, or has no identity to compare."""
-    if decoded is None or decoded.empty or reader.directory.stack is Stack.ALLOCATOR:
+    if decoded is None or decoded.empty or not reader.owner_known:
+        return ""
+    if reader.directory.stack is Stack.ALLOCATOR:
         return ""
     if not well_formed:
         return "the key has more or fewer path segments than its resource"
-    if (decoded.name or b"") != name.encode("utf-8", "surrogateescape"):
+    if display(decoded.name or b"") != name:
         return "metadata.name differs from the key" if decoded.name else "metadata.name is missing"
-    if reader.namespaced is None and decoded.namespace is None:
-        return ""
-    if (decoded.namespace or b"") != namespace.encode("utf-8", "surrogateescape"):
+    if display(decoded.namespace or b"") != namespace:
         return "metadata.namespace differs from the key"
     return ""

@@ -15,7 +15,7 @@ from etcdfix.encryption.transformer import Transformers
 from etcdfix.errors import SourceError
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.pipeline import Examiner, examine
-from etcdfix.reports.base import Reporter
+from etcdfix.reports.base import Reporter, counted
 from etcdfix.reports.finding import finding_from, is_finding
 from etcdfix.reports.model import (
     Conclusion,
@@ -118,14 +118,9 @@ def run_scan(
         for found in examine(values, examiner):
             tally.add(found)
             outcome = found.verdict.outcome
-            if outcome is Outcome.READABLE and found.verdict.cause is None and not found.verdict.evidence:
-                if not found.verdict.readable_until:
-                    continue
-            elif outcome is Outcome.NOT_AN_OBJECT:
-                if len(strangers) < _SAMPLE:
-                    strangers.append(found.stored.key)
-                continue
             if not is_finding(found):
+                if outcome is Outcome.NOT_AN_OBJECT and len(strangers) < _SAMPLE:
+                    strangers.append(found.stored.key)
                 continue
             known = request.baseline is not None and request.baseline.knows(found)
             if known:
@@ -145,7 +140,7 @@ def run_scan(
     if interrupted:
         reasons.append("interrupted before the end")
     if summary.undetermined:
-        reasons.append(f"{summary.undetermined} keys are undetermined")
+        reasons.append(f"undetermined: {counted(summary.undetermined, 'key')}")
     description = source.describe()
     reporter.end(
         Conclusion(

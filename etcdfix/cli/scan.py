@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -144,7 +143,7 @@ def _last_words(result: ScanResult, request: ScanRequest) -> None:
 def _key(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
-    except binascii.Error as exc:
+    except ValueError as exc:  # binascii.Error, or characters outside ASCII
         raise ConfigurationError(f"--key-base64: not base64 ({exc})") from exc
 
 

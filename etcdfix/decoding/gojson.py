@@ -248,12 +248,9 @@ def _number_end(data: bytes, start: int, end: int) -> int | GoJSONError:
 
 
 def _literal_error(data: bytes, index: int, literal: bytes) -> GoJSONError:
-    for position, expected in enumerate(literal):
-        at = index + position
-        if at >= len(data) or data[at] != expected:
-            context = f"in literal {literal.decode()} (expecting {quote_byte(expected)})"
-            return _invalid(data, at, context)
-    raise AssertionError("the literal is whole")
+    right = next(size for size in range(len(literal)) if not data.startswith(literal[: size + 1], index))
+    context = f"in literal {literal.decode()} (expecting {quote_byte(literal[right])})"
+    return _invalid(data, index + right, context)
 
 
 def _string_error(data: bytes, index: int) -> GoJSONError:

@@ -18,9 +18,7 @@ from typing import Final
 RFC3339: Final = "2006-01-02T15:04:05Z07:00"
 RFC3339_MICRO: Final = "2006-01-02T15:04:05.000000Z07:00"
 
-_ELEMENTS: Final = (
-    ("", "2006"), ("-", "01"), ("-", "02"), ("T", "15"), (":", "04"), (":", "05"), ("", "Z07:00"),
-)  # fmt: skip
+_ELEMENTS: Final = (("", "2006"), ("-", "01"), ("-", "02"), ("T", "15"), (":", "04"), (":", "05"))
 _TWO_DIGITS = re.compile("[0-9]{2}")
 _HOUR = re.compile("[0-9]{1,2}")
 _YEAR = re.compile("[0-9]{4}")
@@ -41,18 +39,9 @@ def parse_error(text: str, layout: str) -> str:
     rest = text
     numbers: dict[str, int] = {}
     for prefix, element in _ELEMENTS:
-        if element == "Z07:00" and layout == RFC3339_MICRO:
-            match = _MICROSECONDS.match(rest)
-            if match is None:
-                return _cannot(text, layout, rest, ".000000")
-            if int(match[1]) < 0:
-                return _out_of_range(text, "fractional second")
-            rest = rest[match.end() :]
         if not rest.startswith(prefix):
             return _cannot(text, layout, rest, prefix)
         rest = rest[len(prefix) :]
-        if element == "Z07:00":
-            break
         match = _PATTERNS.get(element, _TWO_DIGITS).match(rest)
         if match is None:
             return _cannot(text, layout, rest, element)
@@ -61,9 +50,15 @@ def parse_error(text: str, layout: str) -> str:
         lowest, highest, name = _LIMITS.get(element, (number, number, ""))
         if not lowest <= number <= highest:
             return _out_of_range(text, name)
-        if element == "05" and layout == RFC3339:
-            match = _FRACTION.match(rest)
-            rest = rest[match.end() :] if match else rest
+    if layout == RFC3339:
+        match = _FRACTION.match(rest)
+    else:
+        match = _MICROSECONDS.match(rest)
+        if match is None:
+            return _cannot(text, layout, rest, ".000000")
+        if int(match[1]) < 0:
+            return _out_of_range(text, "fractional second")
+    rest = rest[match.end() :] if match else rest
     return _zone_error(text, layout, rest) or _day_error(text, numbers)
 
 

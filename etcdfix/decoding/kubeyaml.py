@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 import yaml
 from yaml import events
-from yaml._yaml import CParser
 from yaml.reader import ReaderError
 from yaml.scanner import ScannerError
 
@@ -36,6 +36,16 @@ MAX_EXPANDED_BYTES: Final = 64 << 20
 """Our own cap on the text that aliases may multiply into; the API server has none and would exhaust itself."""
 
 _TAG: Final = "tag:yaml.org,2002:"
+
+
+class _Events(Protocol):
+    """The one method of PyYAML's loaders that is used here."""
+
+    def get_event(self) -> events.Event | None: ...
+
+
+# libyaml where PyYAML was built with it; its Python twin raises the same errors, in part otherwise worded.
+_parser: Callable[[bytes], _Events] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Node:
@@ -76,16 +86,13 @@ def _withheld(text: str) -> str:
 
 def _compose(data: bytes) -> _Node | None:
     """Build the node tree of the first document, or None for an empty stream (go-yaml ``parser.parse``)."""
-    parser = CParser(data or b"\n")
     try:
-        return _compose_events(parser)
+        return _compose_events(_parser(data or b"\n"))
     except yaml.YAMLError as error:
-        raise _fail(_parser_message(error)) from error
-    finally:
-        parser.dispose()
+        raise _fail(_parser_message(error)) from None  # the cause would quote the value
 
 
-def _compose_events(parser: CParser) -> _Node | None:
+def _compose_events(parser: _Events) -> _Node | None:
     anchors: dict[str, _Node] = {}
     open_nodes: list[_Node] = []
     while True:
@@ -255,7 +262,7 @@ _RESOLVABLE: Final = {
 }
 _INTEGER = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|([1-9][0-9]*|0))")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-_DOT_FLOAT = re.compile(r"\.[0-9]+([eE][-+]?[0-9]+)?")
+_DOT_FLOAT = re.compile(r"\.[0-9]+(?:_[0-9]+)*([eE][-+]?[0-9]+(?:_[0-9]+)*)?")
 _TIMESTAMP = re.compile(
     r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}"
     r"(?:[Tt][0-9]{1,2}:[0-9]{1,2}:[0-9]{1,2}(?:[.,][0-9]+)?(?:Z|[-+][0-9]{2}:[0-9]{2})"
@@ -314,7 +321,8 @@ def _resolve_number(text: str) -> tuple[str, Any]:
         digits, base = next(
             (part, base) for part, base in ((hexadecimal, 16), (binary, 2), (octal, 8), (decimal, 10)) if part
         )
-        if len(digits) <= 64:  # longer only with leading zeros or as a float; Go's parser has its own limits
+        digits = digits.lstrip("0") or "0"
+        if len(digits) <= 64:  # no integer of 64 bits has more, and a megabyte of digits would take its time
             value = int(f"{sign}{digits}", base)
             if _INT64_MIN <= value <= (_INT64_MAX if sign else _UINT64_MAX):
                 return "int", value

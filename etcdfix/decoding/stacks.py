@@ -29,8 +29,8 @@ from etcdfix.decoding.kubeprotobuf import ProtobufDecoder
 from etcdfix.decoding.recognise import CBOR_TAG, PROTOBUF_MAGIC, is_json
 from etcdfix.decoding.registry import Registry, SchemeName
 from etcdfix.decoding.schema import Schema, load_schema
-from etcdfix.decoding.strict import Refused, StrictDecoder, skip_field
-from etcdfix.decoding.unknown import parse_envelope
+from etcdfix.decoding.strict import StrictDecoder
+from etcdfix.decoding.unknown import is_well_formed, parse_envelope
 from etcdfix.errors import DecodeError, KindUnknown, ProtobufMalformed, UnknownEncoding
 from etcdfix.model import DecodedObject, Evidence, GroupVersionKind
 
@@ -185,12 +185,8 @@ def _yaml(serializers: _Serializers, data: bytes, group: str, kind: str) -> Deco
 
 def _parse_foreign_protobuf(data: bytes) -> DecodedObject:
     envelope = parse_envelope(data)
-    offset, end = envelope.raw_offset, envelope.raw_offset + len(envelope.raw)
-    try:
-        while offset < end:
-            offset = skip_field(data, offset, end, end)
-    except Refused as error:
-        raise ProtobufMalformed(str(error), offset=offset) from error
+    if not is_well_formed(envelope.raw):
+        raise ProtobufMalformed("unexpected EOF", offset=envelope.raw_offset)
     api_version = envelope.api_version.decode("utf-8", "backslashreplace")
     kind = envelope.kind.decode("utf-8", "backslashreplace")
     return _foreign({"apiVersion": api_version, "kind": kind}, "protobuf", len(data))

@@ -27,6 +27,11 @@ class Reporter(Protocol):
         ...
 
 
+def counted(number: int, noun: str) -> str:
+    """Return ``1 key``, ``2 keys``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 class Output:
     """A binary stream with the few words that text formats need.
 

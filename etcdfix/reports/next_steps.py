@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from etcdfix.reports.base import counted
 from etcdfix.reports.model import Summary, TransformerSummary
 from etcdfix.verdicts.causes import CATALOGUE, Cause
 
@@ -46,13 +47,14 @@ def next_steps(summary: Summary) -> list[str]:
         )
     if Cause.RAW_JSON_INVALID in causes or Cause.INT_OR_STRING_INVALID in causes:
         steps.append(
-            "Objects marked breaks-list spoil whole LIST answers while the server reports success: heal these first."
+            "Objects that -o wide marks breaks-list spoil whole LIST answers while the server reports success: "
+            "heal these first."
         )
     curable = [c for c in summary.by_cause if CATALOGUE[Cause(c.cause)].curable_by_configuration]
     if curable and not patterns:
         number = sum(c.count for c in curable)
         steps.append(
-            f"{number} findings can be cured by the configuration alone: change it before anything else."
+            f"The configuration alone can cure {counted(number, 'finding')}: change it before anything else."
         )
     if summary.decrypt_failures or summary.decode_failures or summary.inconsistent:
         steps.append("Take a snapshot of etcd before you change anything: etcdctl snapshot save FILE.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import BinaryIO
 
-from etcdfix.reports.base import Output
+from etcdfix.reports.base import Output, counted
 from etcdfix.reports.model import Conclusion, Finding, Header, ReportSource, Summary
 from etcdfix.reports.next_steps import next_steps
 from etcdfix.reports.safetext import safe_text
@@ -13,6 +13,10 @@ from etcdfix.reports.safetext import safe_text
 _COLUMNS = ("OUTCOME", "CAUSE", "KEY", "WHAT IS WRONG")
 _WIDE_COLUMNS = ("OUTCOME", "CAUSE", "KEY", "TRANSFORMER", "MOD REVISION", "BYTES", "API SERVER", "WHAT IS WRONG",
                  "API SERVER'S WORDS")  # fmt: skip
+
+
+# The longest key of an object has about 400 characters; etcd takes keys of a megabyte.
+_MAX_CELL = 500
 
 
 class TableReporter:
@@ -56,7 +60,7 @@ class TableReporter:
         row.append(safe_text(finding.message) + (" (known)" if finding.baseline else ""))
         if self._wide:
             row.append(safe_text(finding.upstream_message))
-        self._rows.append(tuple(safe_text(cell) for cell in row))
+        self._rows.append(tuple(_fit(safe_text(cell)) for cell in row))
 
     def end(self, conclusion: Conclusion) -> None:
         """Print everything."""
@@ -70,7 +74,7 @@ class TableReporter:
             if self._count > len(self._rows):
                 line("too many errors, the list is truncated")
                 line(
-                    f"{self._count - len(self._rows)} more of {self._count} findings are not shown; see them all "
+                    f"not shown: {self._count - len(self._rows)} of {counted(self._count, 'finding')}; see all "
                     f"with -o json, or --max-causes {self._count}"
                 )
             line()
@@ -105,7 +109,8 @@ class TableReporter:
             if healthy and not self._wide:
                 keys = sum(r.keys for r in healthy)
                 self._output.line(
-                    f"and {len(healthy)} more resources with {keys} keys, all readable (-o wide lists them)"
+                    f"and {counted(len(healthy), 'more resource')} with {counted(keys, 'key')}, all readable "
+                    "(-o wide lists them)"
                 )
             self._output.line()
         if summary.by_cause:
@@ -132,8 +137,17 @@ class TableReporter:
         from tabulate import tabulate  # noqa: PLC0415 - 20 ms that other formats need not pay
 
         if rows:
-            text = tabulate(rows, headers=columns, tablefmt="plain", disable_numparse=True)
+            cells = [[_fit(cell) for cell in row] for row in rows]
+            text = tabulate(cells, headers=columns, tablefmt="plain", disable_numparse=True)
             self._output.stream.write("".join(f"{row.rstrip()}\n" for row in text.splitlines()).encode())
+
+
+def _fit(cell: str) -> str:
+    """Cut a cell that no name of Kubernetes fills: every row of a table is as wide as its widest cell."""
+    if len(cell) <= _MAX_CELL:
+        return cell
+    half = _MAX_CELL // 2
+    return f"{cell[:half]}…{cell[-half:]}"
 
 
 def _number(value: int) -> str:
@@ -171,13 +185,13 @@ def _introduction(header: Header, source: ReportSource) -> list[str]:
 def _result(conclusion: Conclusion, findings: int, remarks: int) -> list[str]:
     summary = conclusion.summary
     bad = summary.decrypt_failures + summary.decode_failures + summary.inconsistent
-    parts = [f"{summary.keys} keys examined", f"{summary.readable} readable"]
+    parts = [f"{counted(summary.keys, 'key')} examined", f"{summary.readable} readable"]
     if summary.stale:
         parts.append(f"{summary.stale} of them stale")
     parts += [f"{bad} unreadable or inconsistent", f"{summary.undetermined} undetermined"]
-    lines = [", ".join(parts) + f", {summary.not_objects} bookkeeping."]
+    lines = [", ".join(parts) + f", {summary.not_objects} not an object."]
     if summary.known_findings:
-        lines.append(f"{summary.known_findings} of {findings} findings are known from the baseline.")
+        lines.append(f"Known from the baseline: {summary.known_findings} of {counted(findings, 'finding')}.")
     if remarks:
         lines.append(f"Readable, but with a remark: {remarks} (-o json or -o yaml shows it).")
     if conclusion.interrupted:

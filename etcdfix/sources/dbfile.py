@@ -195,7 +195,7 @@ class DatabaseFile:
 
     def _check_size(self) -> None:
         meta = self.metas[0]
-        promised = meta.high_water * meta.page_size
+        promised = self.promised_size
         if self.size < promised:
             page_id, inside = divmod(self.size, meta.page_size)
             self.problems.append(
@@ -207,6 +207,11 @@ class DatabaseFile:
                 f"{self.size % meta.page_size} bytes follow the last whole page, at byte"
                 f" {self.size - self.size % meta.page_size}: neither a page nor a SHA-256 trailer"
             )
+
+    @property
+    def promised_size(self) -> int:
+        """How many bytes of pages the meta page says there are; the file may be longer."""
+        return self.metas[0].high_water * self.metas[0].page_size
 
     @property
     def hashed(self) -> bool:
@@ -419,7 +424,7 @@ def _is_text(start: bytes) -> bool:
     try:
         start.decode("utf-8")
     except UnicodeDecodeError as error:
-        return error.start > len(start) - 4  # the block may cut a character
+        return 0 < len(start) - error.start < 4 <= error.start  # the block may cut a character
     return True
 
 

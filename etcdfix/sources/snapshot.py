@@ -22,6 +22,12 @@ from etcdfix.sources.mvcc import RevisionIndex, parse_revision_key, show_key
 MAX_PROBLEMS: Final = 100
 """Problems told one by one; beyond that they are counted."""
 
+DAMAGE_NOTE: Final = (
+    "what cannot be read may hide newer revisions: a key may be missing, show an older value,"
+    " or appear although it was deleted"
+)
+"""Stands last among the problems where part of the tree was lost."""
+
 _MAX_COUNTED: Final = 100_000
 _MAX_VERSION_SIZE: Final = 64
 
@@ -45,7 +51,7 @@ class SnapshotSource:
     def __init__(self, path: Path, *, revision: int = 0) -> None:
         self._path = path
         self._problems = _ProblemList()
-        self._last_damage: Damage | None = None
+        self._first_damage: Damage | None = None
         self._closed = False
         self._file = DatabaseFile(path)
         try:
@@ -58,13 +64,16 @@ class SnapshotSource:
         except (PageCorrupt, SnapshotTruncated) as damage:
             self._file.close()
             damage.message = f"{path}: nothing can be read: {damage.message}"
+            if isinstance(damage, SnapshotTruncated):
+                damage.message += f"; its meta page promises {self._file.promised_size} bytes"
+                damage.hint = "the file was cut: copy it again, or save a new snapshot"
             raise
         except BaseException:
             self._file.close()
             raise
 
     def _on_damage(self, damage: Damage) -> None:
-        self._last_damage = damage
+        self._first_damage = self._first_damage or damage
         self._problems.add(damage.message)
 
     def _open_key_bucket(self) -> tuple[Tree, Bucket]:
@@ -85,11 +94,11 @@ class SnapshotSource:
 
     def _key_bucket(self, meta: Meta) -> tuple[Tree, Bucket]:
         tree = Tree(self._file.image, size=self._file.size, meta=meta, on_damage=self._on_damage)
-        self._last_damage = None
+        self._first_damage = None
         bucket = tree.bucket(b"key")
         if bucket is None:
-            if self._last_damage is not None:
-                raise self._last_damage
+            if self._first_damage is not None:
+                raise self._first_damage
             names = ", ".join(show_key(name) for name in tree.bucket_names()) or "none"
             raise NotASnapshot(
                 f"{self._path}: a bbolt database, but not etcd's: it has no bucket `key` (buckets: {names})"
@@ -214,7 +223,8 @@ class SnapshotSource:
     def problems(self) -> list[str]:
         """Reasons why what was yielded is not everything; complete once everything was yielded."""
         problem = self._file.integrity().problem if self._file.hashed or not self._closed else ""
-        return [*([problem] if problem else []), *self._problems.sentences()]
+        note = [DAMAGE_NOTE] if self._first_damage is not None else []
+        return [*([problem] if problem else []), *self._problems.sentences(), *note]
 
     def close(self) -> None:
         """Let go of the file, its lock, and temporary files."""

@@ -269,7 +269,7 @@ def _shape_cause(
             return (
                 Cause.MAGIC_DAMAGED,
                 certain,
-                f"{shape.magic_bits_off} bits of the protobuf magic are flipped",
+                f"of the protobuf magic's 32 bits, {shape.magic_bits_off} flipped",
             )
         if shape.ends_whole:
             return Cause.MAGIC_DAMAGED, likely, "ends like a protobuf object, but does not start like one"
@@ -300,7 +300,7 @@ def _judge_object(seen: Observation, decoded: DecodedObject) -> Verdict:
         return _judge_empty(seen)
     found = [*decoded.inconsistencies]
     if seen.identity_mismatch and seen.owner_known:
-        found.append(Inconsistency(Cause.IDENTITY_MISMATCH, "metadata", seen.identity_mismatch))
+        found.append(Inconsistency(Cause.IDENTITY_MISMATCH, "", seen.identity_mismatch))
     notes = seen.evidence + decoded.notes
     if found and seen.owner_known:
         return _judge_inconsistent(decoded, found, notes)

@@ -39,7 +39,9 @@ def allocation() -> bytes:
     return unknown(b"v1", b"RangeAllocation", message)
 
 
-def crd(plural: str = "widgets", group: str = "example.com", *, kind: str = "Widget", scope: str = "Namespaced") -> bytes:
+def crd(
+    plural: str = "widgets", group: str = "example.com", *, kind: str = "Widget", scope: str = "Namespaced"
+) -> bytes:
     """Return a CustomResourceDefinition as an API server stores it."""
     versions = [{"name": "v1", "served": True, "storage": True}]
     return json_object(
@@ -54,7 +56,11 @@ def crd(plural: str = "widgets", group: str = "example.com", *, kind: str = "Wid
             "names": {"plural": plural, "kind": kind, "singular": kind.lower(), "listKind": f"{kind}List"},
             "scope": scope,
         },
-        status={"storedVersions": ["v1"], "acceptedNames": {"plural": plural, "kind": kind}, "conditions": None},
+        status={
+            "storedVersions": ["v1"],
+            "acceptedNames": {"plural": plural, "kind": kind},
+            "conditions": None,
+        },
     )
 
 
@@ -79,7 +85,9 @@ def aesgcm(plaintext: bytes, etcd_key: str, key: bytes = KEY_1, name: str = "key
     return f"k8s:enc:aesgcm:v1:{name}:".encode() + aesgcm_body(plaintext, key, NONCE, etcd_key.encode())
 
 
-def configuration(*providers: dict[str, Any], resources: tuple[str, ...] = ("secrets",)) -> EncryptionConfiguration:
+def configuration(
+    *providers: dict[str, Any], resources: tuple[str, ...] = ("secrets",)
+) -> EncryptionConfiguration:
     """Return an EncryptionConfiguration with one rule."""
     return parse_configuration(configuration_yaml(*providers, resources=resources), path="config.yaml")
 

@@ -187,22 +187,23 @@ class Tree:
         So a gap means a changed number, of elements perhaps, which would hide children without a trace.
         """
         table_end = branch.offset + HEADER_SIZE + branch.count * ELEMENT_SIZE
-        expected = table_end
+        expected: int | None = table_end
         for index in range(branch.count):
             at = branch.offset + HEADER_SIZE + index * ELEMENT_SIZE
             pos, key_size, child_id = BRANCH_ELEMENT.unpack_from(self.image, at)
             start, end = at + pos, at + pos + key_size
             inside = start >= table_end and end <= branch.end
-            if start != expected or not inside:
+            if not inside or expected not in (start, None):
+                should = f"start at {expected}" if expected is not None else f"lie behind byte {table_end}"
                 self._on_damage(
                     PageCorrupt(
                         f"page {branch.page_id}: the key of branch element {index} lies at bytes {start} to {end},"
-                        f" expected to start at {expected} and to end before {branch.end}",
+                        f" expected to {should} and to end before {branch.end}",
                         page_id=branch.page_id,
                         file_offset=at,
                     )
                 )
-            expected = end
+            expected = end if inside else None
             yield BranchEntry(child_id, start, end, inside)
 
     def leaves(self, bucket: Bucket, *, backwards: bool = False) -> Iterator[Page]:
@@ -337,15 +338,17 @@ class Tree:
         of the elements. Elements that together claim more bytes than the page has must overlap; there the page is
         left, so that no page yields more bytes than it holds.
         """
-        expected = leaf.offset + HEADER_SIZE + leaf.count * ELEMENT_SIZE
-        left = leaf.end - expected
+        table_end = leaf.offset + HEADER_SIZE + leaf.count * ELEMENT_SIZE
+        expected: int | None = table_end
+        left = leaf.end - table_end
         for index in range(leaf.count):
             try:
                 entry = self.entry(leaf, index)
             except PageCorrupt as damage:
                 self._on_damage(damage)
+                expected = None  # where the next one starts cannot be told
                 continue
-            if entry.key_start != expected:
+            if expected is not None and entry.key_start != expected:
                 self._on_damage(
                     PageCorrupt(
                         f"page {leaf.page_id}: leaf element {index} starts at byte {entry.key_start},"

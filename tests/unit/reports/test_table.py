@@ -85,9 +85,9 @@ def test_rows_stop_at_the_cap_and_counts_do_not(
     lines = table(broken(count), output, max_causes=cap)
     assert len(rows(lines)) == shown
     assert (TRUNCATED in lines) is (more > 0)
-    hints = [line for line in lines if "not shown" in line]
+    hints = [line for line in lines if line.startswith("not shown")]
     assert hints == (
-        [f"{more} more of {count} findings are not shown; see them all with -o json, or --max-causes {count}"]
+        [f"not shown: {more} of {count} findings; see all with -o json, or --max-causes {count}"]
         if more
         else []
     )
@@ -100,7 +100,7 @@ def test_the_cap_counts_rows_of_all_resources_together() -> None:
     found = [examination(f"/registry/{r}/shop/{n:02}") for r in ("pods", "secrets") for n in range(60)]
     lines = table(found)
     assert len(rows(lines)) == 100
-    assert any(line.startswith("20 more of 120 findings") for line in lines)
+    assert any(line.startswith("not shown: 20 of 120 findings") for line in lines)
 
 
 def test_remarks_are_counted_not_listed() -> None:
@@ -137,7 +137,7 @@ def test_result_line_counts_everything() -> None:
         examination("/registry/pods/a/d", outcome=Outcome.UNDETERMINED, cause=Cause.KMS_UNREACHABLE),
     ]
     assert (
-        "4 keys examined, 1 readable, 1 of them stale, 1 unreadable or inconsistent, 1 undetermined, 1 bookkeeping."
+        "4 keys examined, 1 readable, 1 of them stale, 1 unreadable or inconsistent, 1 undetermined, 1 not an object."
     ) in table(found)
 
 
@@ -195,7 +195,7 @@ def test_known_findings_are_marked() -> None:
     reporter.end(conclusion(tally.summary()))
     lines = stream.getvalue().decode().splitlines()
     assert [line.endswith(" (known)") for line in rows(lines)] == [True, False]
-    assert "1 of 2 findings are known from the baseline." in lines
+    assert "Known from the baseline: 1 of 2 findings." in lines
 
 
 def test_numbers_are_not_turned_into_other_numbers() -> None:
@@ -217,3 +217,16 @@ def test_serves_empty_is_shown_in_wide() -> None:
         outcome=Outcome.DECODE_FAILURE, cause=Cause.EMPTY_VALUE, apiserver=ServerBehaviour.SERVES_EMPTY
     )
     assert "serves-empty" in rows(table([found], "wide"))[0]
+
+
+def test_one_endless_key_does_not_widen_every_row() -> None:
+    longest = "/registry/secrets/" + "n" * 63 + "/" + "s" * 253
+    endless = "/registry/secrets/shop/" + "x" * 1_000_000
+    unknown = examination(
+        "/registry/" + "y" * 1_000_000, outcome=Outcome.UNDETERMINED, cause=Cause.OWNER_UNKNOWN
+    )
+    raw = write("wide", [examination(longest), examination(endless), unknown])
+    assert len(raw) < 50_000
+    assert longest in raw.decode()
+    assert "/registry/secrets/shop/xxx" in raw.decode()
+    assert "…" in raw.decode()

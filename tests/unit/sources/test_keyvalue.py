@@ -87,17 +87,19 @@ def test_record_at_the_end_of_the_file():
 
 
 def test_any_field_order_and_unknown_fields():
-    data = (
-        b"\x30\x07"  # lease
-        + b"\x2a\x01v"
-        + b"\x7a\x02??"  # field 15, bytes
-        + b"\x20\x02"
-        + b"\x79" + bytes(8)  # field 15, fixed64
-        + b"\x7d" + bytes(4)  # field 15, fixed32
-        + b"\x78\xff\x01"  # field 15, varint
-        + b"\x18\x05\x10\x03"
-        + b"\x0a\x03old"
-        + b"\x0a\x03key"  # the last one counts
+    data = b"".join(
+        [
+            b"\x30\x07",  # lease
+            b"\x2a\x01v",
+            b"\x7a\x02??",  # field 15, bytes
+            b"\x20\x02",
+            b"\x79" + bytes(8),  # field 15, fixed64
+            b"\x7d" + bytes(4),  # field 15, fixed32
+            b"\x78\xff\x01",  # field 15, varint
+            b"\x18\x05\x10\x03",
+            b"\x0a\x03old",
+            b"\x0a\x03key",  # the last one counts
+        ]
     )
 
     assert parse_key_value(data) == StoredValue(b"key", b"v", 5, 3, 2, 7)
@@ -134,7 +136,14 @@ def test_malformed_records_say_what_and_where(data, message):
 
 @pytest.mark.parametrize(
     "tail",
-    [b"\x30", b"\x30\x80", b"\x30\x01\x01", b"\x31\x01", b"\x30" + b"\xff" * 9 + b"\x01", b"\x30" + b"\xff" * 11],
+    [
+        b"\x30",
+        b"\x30\x80",
+        b"\x30\x01\x01",
+        b"\x31\x01",
+        b"\x30" + b"\xff" * 9 + b"\x01",
+        b"\x30" + b"\xff" * 11,
+    ],
 )
 def test_what_follows_the_value_must_be_one_lease(tail):
     data = key_value(KEY, b"value", mod=2, create=2, version=1) + tail

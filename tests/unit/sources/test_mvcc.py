@@ -115,7 +115,18 @@ def test_history_is_complete_and_oldest_first():
     assert opened.history(b"/a") == []
 
 
-ODD_KEYS = [b"a", b"a\x00", b"a\x00\x00", b"a\x00\x00\x00", b"a\x00\xff", b"a\x00b", b"a\x01", b"ab", b"a\xff", b"b"]
+ODD_KEYS = [
+    b"a",
+    b"a\x00",
+    b"a\x00\x00",
+    b"a\x00\x00\x00",
+    b"a\x00b",
+    b"a\x00\xff",
+    b"a\x01",
+    b"ab",
+    b"a\xff",
+    b"b",
+]
 
 
 @pytest.mark.parametrize("order", [ODD_KEYS, ODD_KEYS[::-1]])
@@ -153,7 +164,7 @@ def test_spilling_changes_nothing(monkeypatch):
     assert opened.current(b"/key/05") == [pair for pair in expected if pair[0].startswith(b"/key/05")]
     assert len(opened.history(b"/key/037")) == 30
     assert opened.index.get(b"/key/037").value == opened.history(b"/key/037")[-1][2]
-    assert opened.index.estimate() == 100
+    assert opened.index.estimate() == pytest.approx(100, rel=0.2)
     opened.index.close()
 
 
@@ -205,7 +216,9 @@ def test_key_whose_newest_record_is_damaged_does_not_show_an_older_one():
     assert [key for key, _ in opened.current()] == [b"/b/one", b"/c"]
     assert opened.index.get(b"/a/one") is None
     assert opened.history(b"/a/one") == [(2, 0, b"1"), (5, 0, b"4"), (8, 0, b"6")]
-    assert opened.damages == [damage for damage in opened.damages if "revision 9_0 of key /a/one is malformed" in damage]
+    assert opened.damages == [
+        damage for damage in opened.damages if "revision 9_0 of key /a/one is malformed" in damage
+    ]
     assert opened.damages
 
 

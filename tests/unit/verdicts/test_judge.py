@@ -454,7 +454,7 @@ def test_words_of_a_decode_failure(kind: DecodeFailureKind, facts: dict[str, Any
         (unopened(overall="identity-refused", covered=Covered.NOT_COVERED), "no entry for secrets"),
         (unopened("no-key-matched"), "written under aesgcm/v1/key2; no key of that name"),
         (undecoded(plaintext=shape(zeroed=True, size=512)), "all 512 bytes are zero"),
-        (undecoded(plaintext=shape(magic_bits_off=3)), "3 bits"),
+        (undecoded(plaintext=shape(magic_bits_off=3)), "32 bits, 3 flipped"),
         (undecoded(plaintext=shape(size=200, whole_at=180)), "180 bytes, and 20 bytes after it"),
         (undecoded(owner_known=False, resource="widgets.example.com"), "claims widgets.example.com"),
         (seen(decoded=decoded(readable_until="1.35")), "readable, by API servers up to 1.35"),
@@ -520,4 +520,4 @@ def test_one_broken_response_is_enough_whatever_the_worst_cause() -> None:
 def test_inconsistent_objects_say_how_long_they_are_readable() -> None:
     verdict = judged(decoded=decoded(readable_until="1.35"), identity_mismatch="metadata.name is missing")
     assert verdict.readable_until == "1.35"
-    assert verdict.message == "metadata: metadata.name is missing"
+    assert verdict.message == "metadata.name is missing"

@@ -32,7 +32,7 @@ def patched(image: bytes, page_id: int, offset: int, layout: str, *numbers: int)
 @pytest.fixture(scope="module")
 def image() -> bytes:
     made = database(ITEMS, freelist=True)
-    assert struct.unpack_from("<QHH", made, BRANCH * 4096)[:2] == (BRANCH, 1), 'the layout moved'
+    assert struct.unpack_from("<QHH", made, BRANCH * 4096)[:2] == (BRANCH, 1), "the layout moved"
     return made
 
 
@@ -88,7 +88,10 @@ def test_keys_outside_their_parents_range(image):
 
 
 def test_branch_keys_are_checked_like_leaf_keys(image):
-    second_key = image.index(b"0", BRANCH * 4096 + 16 + struct.unpack_from("<H", image, BRANCH * 4096 + 10)[0] * 16) + 5
+    second_key = (
+        image.index(b"0", BRANCH * 4096 + 16 + struct.unpack_from("<H", image, BRANCH * 4096 + 10)[0] * 16)
+        + 5
+    )
     found = findings(image[:second_key] + b"00000" + image[second_key + 5 :])
 
     assert ("key-order", BRANCH) in found

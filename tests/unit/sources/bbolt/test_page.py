@@ -17,9 +17,17 @@ from tests.support.bbolt_writer import database, fnv
 
 
 def meta_page(
-    *, page_id: int, page_size: int = 4096, root: int = 3, high_water: int = 4, txid: int = 7, version: int = 2
+    *,
+    page_id: int,
+    page_size: int = 4096,
+    root: int = 3,
+    high_water: int = 4,
+    txid: int = 7,
+    version: int = 2,
 ) -> bytes:
-    checked = struct.pack("<IIIIQQQQQ", 0xED0CDAED, version, page_size, 0, root, 0, 2**64 - 1, high_water, txid)
+    checked = struct.pack(
+        "<IIIIQQQQQ", 0xED0CDAED, version, page_size, 0, root, 0, 2**64 - 1, high_water, txid
+    )
     return struct.pack("<QHHI", page_id, 4, 0, 0) + checked + struct.pack("<Q", fnv(checked))
 
 

@@ -33,7 +33,10 @@ class Opened:
         found = []
         for leaf in self.tree.leaves(bucket, backwards=backwards):
             page = [
-                (self.image[entry.key_start : entry.value_start], self.image[entry.value_start : entry.value_end])
+                (
+                    self.image[entry.key_start : entry.value_start],
+                    self.image[entry.value_start : entry.value_end],
+                )
                 for entry in self.tree.entries(leaf)
             ]
             found += reversed(page) if backwards else page
@@ -263,7 +266,9 @@ def test_page_behind_the_end_of_the_file_is_missing():
     image = database(ITEMS)
     opened = Opened(image, size=3 * 4096)
 
-    with pytest.raises(SnapshotTruncated, match="starts at byte 12288, the file's pages end at byte 12288") as caught:
+    with pytest.raises(
+        SnapshotTruncated, match="starts at byte 12288, the file's pages end at byte 12288"
+    ) as caught:
         opened.tree.page(3)
     assert (caught.value.size, caught.value.expected_size) == (12288, 16384)
 
@@ -276,7 +281,10 @@ def test_page_that_is_cut_is_read_as_far_as_it_goes():
 
     assert page.end == 3 * 4096 + 3000
     assert 0 < len(entries) < page.count
-    assert "page 3: reaches to byte 16384, the file's pages end at byte 15288; what is there is read" in opened.damages
+    assert (
+        "page 3: reaches to byte 16384, the file's pages end at byte 15288; what is there is read"
+        in opened.damages
+    )
 
 
 @pytest.mark.parametrize(

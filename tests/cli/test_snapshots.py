@@ -1,0 +1,224 @@
+"""What the command line prints, word for word: a case is a name, arguments, an exit code, and two stored files.
+
+A changed output is looked at and then accepted with::
+
+    ETCDFIX_UPDATE_SNAPSHOTS=1 pytest tests/cli
+
+Time, version and the folder of the test are replaced by words; an empty output has no file.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from etcdfix import __version__
+from etcdfix.cli.root import run
+
+REPOSITORY = Path(__file__).parents[2]
+STORED = Path(__file__).parent / "snapshots"
+UPDATE = os.environ.get("ETCDFIX_UPDATE_SNAPSHOTS") == "1"
+
+FIXTURES = "fixtures/snapshots"
+ALPHA = f"{FIXTURES}/alpha/snapshot.db.gz"
+LOST = ["--encryption-config", f"{FIXTURES}/alpha/config-lost.yaml"]
+ROTATED = ["--encryption-config", f"{FIXTURES}/alpha/config-rotated.yaml"]
+# Exit codes of the contract.
+OK, FINDINGS, USAGE, INCOMPLETE, SOURCE = 0, 1, 2, 3, 5
+
+
+class Case(msgspec.Struct, frozen=True):
+    """One run. ``{tmp}`` in an argument is the folder that ``prepare`` fills."""
+
+    name: str
+    arguments: list[str]
+    exit_code: int
+    prepare: Callable[[Path], object] | None = None
+
+
+def scan(*arguments: str) -> list[str]:
+    return ["scan", "--snapshot", ALPHA, *arguments]
+
+
+def _database() -> bytearray:
+    return bytearray(gzip.decompress((REPOSITORY / ALPHA).read_bytes()))
+
+
+def _file(name: str, content: Callable[[], bytes | bytearray]) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_bytes(content())
+
+
+def _cut(pages: int) -> bytearray:
+    """Leave so many pages and half of the next."""
+    return _database()[: pages * 4096 + 2048]
+
+
+def _changed(offset: int) -> bytearray:
+    data = _database()
+    data[offset] ^= 0xFF
+    return data
+
+
+def _leaf_of_pods() -> bytearray:
+    """Damage the header of the page that holds one certain pod, and no other byte."""
+    data = _database()
+    place = data.index(b"\n\x0bdep-1-abc-0")
+    data[place // 4096 * 4096 + 8] ^= 0xFF
+    return data
+
+
+def _baseline(folder: Path) -> None:
+    report = folder / "last-night.json"
+    code = run([*scan(*LOST), "-o", "json", "--output-file", str(report)])
+    assert code == INCOMPLETE
+
+
+def _manifest(folder: Path) -> None:
+    flags = [f"--encryption-provider-config={FIXTURES}/alpha/config-lost.yaml", "--etcd-prefix=/registry"]
+    words = "\n".join(f"    - {word}" for word in ["kube-apiserver", *flags])
+    image = "registry.k8s.io/kube-apiserver:v1.36.2"
+    text = f"spec:\n  containers:\n  - name: kube-apiserver\n    image: {image}\n    command:\n{words}\n"
+    (folder / "kube-apiserver.yaml").write_text(text)
+
+
+CASES = [
+    # help and schemas
+    Case("help", ["--help"], OK),
+    Case("help-scan", ["scan", "--help"], OK),
+    Case("help-schema", ["schema", "--help"], OK),
+    Case("no-command", [], USAGE),
+    Case("schema-report", ["schema", "report"], OK),
+    Case("schema-finding", ["schema", "finding"], OK),
+    # alpha under both configurations and without one, in every form
+    Case("lost-table", scan(*LOST), INCOMPLETE),
+    Case("lost-name", scan(*LOST, "-o", "name"), INCOMPLETE),
+    Case("lost-status", scan(*LOST, "-o", "status", "pods", "configmaps", "widgets", "services"), FINDINGS),
+    Case("lost-wide-pods", scan(*LOST, "-o", "wide", "pods"), FINDINGS),
+    Case("lost-json-widgets", scan(*LOST, "-o", "json", "widgets"), FINDINGS),
+    Case("lost-jsonl-widgets", scan(*LOST, "-o", "jsonl", "widgets.example.com"), FINDINGS),
+    Case("lost-yaml-sets", scan(*LOST, "-o", "yaml", "statefulsets.apps", "replicasets"), FINDINGS),
+    Case("lost-json-one-secret", scan(*LOST, "-o", "json", "/registry/secrets/infra/tls-kmsv1-1"), FINDINGS),
+    Case("rotated-table-secrets", scan(*ROTATED, "secrets"), INCOMPLETE),
+    Case("no-configuration-table", scan(), INCOMPLETE),
+    # scope
+    Case("healthy-resources", scan(*LOST, "deployments", "nodes"), OK),
+    Case("namespace", scan(*LOST, "-n", "pay", "-o", "name"), INCOMPLETE),
+    Case("two-namespaces", scan(*LOST, "-n", "pay", "-n", "infra", "configmaps"), FINDINGS),
+    Case("key-prefix", scan(*LOST, "/registry/pods/shop"), FINDINGS),
+    Case("key-prefix-is-whole-segments", scan(*LOST, "/registry/pods/sho"), OK),
+    Case("key-base64", scan(*LOST, "--key-base64", "L3JlZ2lzdHJ5L3BvZHMvc2hvcC9kZXAtMC1hYmMtMQ=="), FINDINGS),
+    Case("nothing-in-scope", scan("-n", "nowhere", "secrets"), OK),
+    Case("wrong-prefix", scan("--etcd-prefix", "/kubernetes.io"), SOURCE),
+    # other options
+    Case("max-causes", scan(*LOST, "--max-causes", "3", "pods"), FINDINGS),
+    Case("max-causes-status", scan(*LOST, "--max-causes", "3", "pods", "-o", "status"), FINDINGS),
+    Case("kubernetes-version", scan(*LOST, "--kubernetes-version", "1.36", "ingresses", "-o", "yaml"), FINDINGS),
+    Case("manifest", scan("--manifest", "{tmp}/kube-apiserver.yaml", "configmaps"), FINDINGS, _manifest),
+    Case("baseline", scan(*LOST, "--baseline", "{tmp}/last-night.json", "configmaps"), OK, _baseline),
+    Case("baseline-everything", scan(*LOST, "--baseline", "{tmp}/last-night.json", "-o", "name"), OK, _baseline),
+    Case("baseline-other-configuration", scan(*ROTATED, "--baseline", "{tmp}/last-night.json", "-o", "name"),
+         INCOMPLETE, _baseline),
+    # words that make no sense
+    Case("unknown-command", ["scam"], USAGE),
+    Case("unknown-option", scan("--frobnicate"), USAGE),
+    Case("unknown-resource", scan("secret"), USAGE),
+    Case("unknown-resource-far-off", scan("zzzzzz"), USAGE),
+    Case("namespace-of-nodes", scan("-n", "shop", "nodes"), USAGE),
+    Case("namespace-and-prefix", scan("-n", "shop", "/registry/secrets"), USAGE),
+    Case("unknown-output", scan("-o", "xml"), USAGE),
+    Case("bad-version", scan("--kubernetes-version", "9.9"), USAGE),
+    Case("version-outside-tables", scan("--kubernetes-version", "1.99"), USAGE),
+    Case("two-sources", scan("--endpoints", "127.0.0.1:2379"), USAGE),
+    Case("revision-not-there", scan("--revision", "99999"), SOURCE),
+    Case("configuration-missing", scan("--encryption-config", "{tmp}/nowhere.yaml"), USAGE),
+    Case("configuration-not-yaml", scan("--encryption-config", ALPHA), USAGE),
+    Case("manifest-without-apiserver", scan("--manifest", f"{FIXTURES}/alpha/config-lost.yaml"), USAGE),
+    Case("baseline-no-report", scan("--baseline", f"{FIXTURES}/alpha/oracle.json"), USAGE),
+    Case("output-file-nowhere", scan("--output-file", "{tmp}/no/such/folder"), USAGE),
+    # files that are not what they should be
+    Case("snapshot-missing", ["scan", "--snapshot", "{tmp}/nowhere.db"], SOURCE),
+    Case("snapshot-a-folder", ["scan", "--snapshot", "{tmp}"], SOURCE),
+    Case("snapshot-empty-file", ["scan", "--snapshot", "{tmp}/empty"], SOURCE, _file("empty", bytes)),
+    Case("snapshot-text", ["scan", "--snapshot", "README.md"], SOURCE),
+    Case("snapshot-zeros", ["scan", "--snapshot", "{tmp}/zeros"], SOURCE, _file("zeros", lambda: bytes(65536))),
+    Case("snapshot-cut", ["scan", *LOST, "--snapshot", "{tmp}/cut.db", "-o", "status"],
+         INCOMPLETE, _file("cut.db", lambda: _cut(218))),
+    Case("snapshot-cut-short", ["scan", "--snapshot", "{tmp}/cut.db"], SOURCE, _file("cut.db", lambda: _cut(3))),
+    Case("snapshot-cut-gzip", ["scan", "--snapshot", "{tmp}/cut.db.gz"], SOURCE,
+         _file("cut.db.gz", lambda: (REPOSITORY / ALPHA).read_bytes()[:100_000])),
+    Case("snapshot-wrong-trailer", ["scan", *LOST, "--snapshot", "{tmp}/trailer.db", "deployments"],
+         INCOMPLETE, _file("trailer.db", lambda: _changed(-1))),
+    Case("snapshot-damaged-page", ["scan", *LOST, "--snapshot", "{tmp}/page.db", "pods"],
+         INCOMPLETE, _file("page.db", _leaf_of_pods)),
+    Case("snapshot-of-an-empty-etcd", ["scan", "--snapshot", f"{FIXTURES}/small/empty.db.gz"], SOURCE),
+]  # fmt: skip
+
+
+def normalised(text: str, folder: Path) -> str:
+    """Return output without what differs from run to run."""
+    text = text.replace(str(folder), "TMP")
+    text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "TIME", text)
+    for before in (
+        "etcdfix ",
+        "etcdfix, version ",
+        '"name":"etcdfix","version":"',
+        "name: etcdfix\n  version: ",
+    ):
+        text = text.replace(before + __version__, before + "VERSION")
+    return text
+
+
+@pytest.fixture(autouse=True)
+def _surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith(("ETCDFIX_", "ETCDCTL_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.chdir(REPOSITORY)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_output(case: Case, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    if case.prepare is not None:
+        case.prepare(tmp_path)
+        capfd.readouterr()
+    code = run([argument.replace("{tmp}", str(tmp_path)) for argument in case.arguments])
+    captured = capfd.readouterr()
+    assert code == case.exit_code, captured.err
+    for suffix, text in (("out", captured.out), ("err", captured.err)):
+        found = normalised(text, tmp_path)
+        path = STORED / f"{case.name}.{suffix}"
+        if UPDATE:
+            _store(path, found)
+        expected = path.read_text(encoding="utf-8") if path.exists() else ""
+        assert found == expected, f"{path.name} differs; see the top of this file"
+
+
+def _store(path: Path, text: str) -> None:
+    STORED.mkdir(exist_ok=True)
+    if text:
+        path.write_text(text, encoding="utf-8")
+    else:
+        path.unlink(missing_ok=True)
+
+
+def test_names_are_unique_and_every_stored_file_belongs_to_a_case() -> None:
+    names = [case.name for case in CASES]
+    assert len(set(names)) == len(names)
+    assert {path.stem for path in STORED.iterdir()} <= set(names)
+
+
+@pytest.mark.parametrize("path", sorted(STORED.glob("*")), ids=lambda path: path.name)
+def test_nothing_stored_acts_upon_a_terminal_or_tells_of_this_machine(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert all(line.isprintable() for line in text.splitlines())
+    assert "Traceback" not in text
+    assert str(REPOSITORY) not in text
+    assert "/tmp/" not in text

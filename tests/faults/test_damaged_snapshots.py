@@ -1,0 +1,315 @@
+"""Damage one thing in a real snapshot, then say exactly what the source makes of it."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import re
+import struct
+from pathlib import Path
+
+import pytest
+
+from etcdfix.errors import NotASnapshot, PageCorrupt, SnapshotTruncated, SourceError
+from etcdfix.model import StoredValue
+from etcdfix.sources.bbolt.page import read_metas
+from etcdfix.sources.bbolt.tree import Tree
+from etcdfix.sources.snapshot import DAMAGE_NOTE, SnapshotSource
+
+SNAPSHOTS = Path(__file__).parents[2] / "fixtures/snapshots"
+PAGE = 4096
+
+
+def unpacked(name: str) -> bytes:
+    return gzip.decompress((SNAPSHOTS / f"{name}.db.gz").read_bytes())
+
+
+@pytest.fixture(scope="module")
+def alpha() -> bytes:
+    return unpacked("alpha/snapshot")
+
+
+def scan(tmp_path: Path, data: bytes) -> tuple[list[StoredValue], list[str]]:
+    path = tmp_path / "damaged.db"
+    path.write_bytes(data)
+    with SnapshotSource(path) as source:
+        return list(source.current(b"")), source.problems
+
+
+def attempt(tmp_path: Path, data: bytes) -> tuple[list[StoredValue], list[str], SourceError | None]:
+    """Scan, or return the error that says why nothing can be scanned."""
+    try:
+        return *scan(tmp_path, data), None
+    except SourceError as error:
+        return [], [], error
+
+
+def patched(data: bytes, offset: int, layout: str, *numbers: int) -> bytes:
+    out = bytearray(data)
+    struct.pack_into(layout, out, offset, *numbers)
+    return bytes(out)
+
+
+def pages(data: bytes, flags: int) -> list[int]:
+    """Ids of the pages that say they are of one kind; stale ones that nothing leads to included."""
+    heads = [struct.unpack_from("<QH", data, at) for at in range(0, len(data) - PAGE + 1, PAGE)]
+    return [index for index, head in enumerate(heads) if index > 1 and head == (index, flags)]
+
+
+@pytest.fixture(scope="module")
+def early_root(alpha) -> bytes:
+    """Alpha with the root of the bucket `key` moved to the first free page.
+
+    As etcd left it, it is page 217 of 220: nearly every cut loses it, and with it everything.
+    """
+    meta = read_metas(alpha)[0][0]
+    tree = Tree(alpha, size=len(alpha) - 32, meta=meta, on_damage=lambda damage: pytest.fail(damage.message))
+    used = bytearray(meta.high_water)
+    waiting = [meta.root, *(tree.bucket(name).root for name in tree.bucket_names())]
+    for page_id in waiting:
+        if page_id:  # not an inline bucket
+            page = tree.page(page_id)
+            tree.mark(page, used)
+            waiting += [] if page.is_leaf else [entry.child_id for entry in tree.branch_entries(page)]
+    free = used.index(0, 2)
+    root = tree.bucket(b"key").root
+    assert free < 190 < root
+    page = patched(alpha[root * PAGE : (root + 1) * PAGE], 0, "<Q", free)
+    moved = alpha[: free * PAGE] + page + alpha[(free + 1) * PAGE :]
+    _, entry = tree.find(tree.root, b"key")
+    moved = patched(moved, entry.value_start, "<Q", free)[:-32]
+    return moved + hashlib.sha256(moved).digest()
+
+
+def assert_true_to(whole: bytes, found: list[StoredValue], tmp_path: Path) -> None:
+    """Assert that each value found was once the key's value, if not its newest one."""
+    path = tmp_path / "whole.db"
+    path.write_bytes(whole)
+    with SnapshotSource(path) as source:
+        for stored in found:
+            assert stored in [kept.stored for kept in source.history(stored.key)]
+
+
+# Cuts
+
+
+@pytest.mark.parametrize("name", ["small/history", "small/empty", "small/all-deleted"])
+def test_every_cut_near_a_sector_edge(tmp_path, name):
+    whole = unpacked(name)
+    values, problems = scan(tmp_path, whole)
+    assert problems == []
+    for edge in range(0, len(whole) + 1, 512):
+        for cut in {edge - 1, edge, edge + 1, edge + 31, edge + 32, edge + 33}:
+            if not 0 <= cut < len(whole):
+                continue
+            found, problems, error = attempt(tmp_path, whole[:cut])
+            if error is not None:
+                assert isinstance(error, NotASnapshot | SnapshotTruncated | PageCorrupt)
+                continue
+            if cut == len(whole) - 32:
+                # Without its trailer, and nothing else missing, it is a copied database.
+                assert (found, problems) == (values, [])
+                continue
+            assert problems, cut
+            assert_true_to(whole, found, tmp_path)
+
+
+def test_moved_root_changes_nothing(tmp_path, alpha, early_root):
+    assert scan(tmp_path, early_root) == scan(tmp_path, alpha)
+
+
+@pytest.mark.parametrize("pages_left", [191, 200, 210])
+def test_cut_snapshot_is_read_as_far_as_it_goes(tmp_path, alpha, early_root, pages_left):
+    cut = pages_left * PAGE + 100
+    values, problems = scan(tmp_path, early_root[:cut])
+
+    assert 0 < len(values) < 499
+    assert_true_to(alpha, values, tmp_path)
+    assert (
+        f"the file ends at byte {cut}, 100 bytes into page {pages_left};"
+        " its meta page promises 220 pages, 901120 bytes" in problems[0]
+    )
+    assert any("starts at byte" in problem and f"pages end at byte {cut}" in problem for problem in problems)
+
+
+def test_cut_that_loses_the_root_is_a_named_error(tmp_path, alpha):
+    with pytest.raises(SnapshotTruncated) as caught:
+        scan(tmp_path, alpha[: 200 * PAGE])
+    assert caught.value.message == (
+        f"{tmp_path / 'damaged.db'}: nothing can be read: page 217: starts at byte 888832,"
+        " the file's pages end at byte 819200; its meta page promises 901120 bytes"
+    )
+    assert (caught.value.size, caught.value.expected_size) == (819200, 892928)
+    assert "copy it again" in caught.value.hint
+
+
+# Single bits
+
+
+def test_any_flipped_bit_in_a_saved_snapshot_is_told(tmp_path):
+    """Wherever it falls: as a named error, or as a problem; the trailer sees all of them."""
+    whole = unpacked("small/history")
+    for at in [*range(96), *range(PAGE, PAGE + 96), *range(96, len(whole), 397)]:
+        flipped = bytearray(whole)
+        flipped[at] ^= 1 << (at % 8)
+        _, problems, error = attempt(tmp_path, bytes(flipped))
+        if error is not None:
+            assert "page" in error.message or "not etcd's" in error.message
+            continue
+        assert any("SHA-256 trailer is wrong" in problem for problem in problems), at
+
+
+@pytest.mark.parametrize("bit", range(8))
+def test_flipped_bit_in_a_meta_page_falls_back_to_the_other(tmp_path, alpha, bit):
+    values, _ = scan(tmp_path, alpha)
+    flipped = patched(alpha, 16 + 16, "B", alpha[32] ^ 1 << bit)  # the root page id of meta page 0
+    found, problems = scan(tmp_path, flipped)
+
+    assert found == values
+    assert problems[0].startswith("SHA-256 trailer is wrong")
+    assert problems[1].startswith("meta page 0 at byte 0: checksum ")
+
+
+def test_both_meta_pages_damaged(tmp_path, alpha):
+    flipped = patched(patched(alpha, 40, "B", alpha[40] ^ 1), PAGE + 40, "B", alpha[PAGE + 40] ^ 1)
+
+    with pytest.raises(NotASnapshot, match="not an etcd database: meta page 0 at byte 0: checksum"):
+        scan(tmp_path, flipped)
+
+
+@pytest.mark.parametrize(
+    ("offset", "layout", "number", "message"),
+    [
+        (0, "<Q", 5, "the header at byte .* says page 5"),
+        (8, "<H", 9, "flags 0x0009 at byte"),
+        (10, "<H", 0xFFFF, "its table of 65535 elements ends at byte"),
+        (12, "<I", 0x7FFF_FFFF, "2147483647 overflow pages reach past the high-water mark 220"),
+    ],
+)
+def test_each_leaf_page_in_turn(tmp_path, alpha, offset, layout, number, message):
+    values, _ = scan(tmp_path, alpha)
+    hurt = 0
+    for page_id in pages(alpha, 2)[::4]:
+        found, problems, error = attempt(tmp_path, patched(alpha, page_id * PAGE + offset, layout, number))
+        if error is not None:
+            assert isinstance(error, PageCorrupt)
+            assert error.page_id == page_id
+            continue
+        assert problems[0].startswith("SHA-256 trailer is wrong")
+        if len(problems) > 1:
+            hurt += 1
+            assert problems[1].startswith(f"page {page_id}: ")
+            assert re.search(message, problems[1])
+            assert len(values) - len(found) < 40
+        else:
+            assert found == values  # a stale page, which nothing leads to
+    assert hurt > 10
+
+
+def test_damaged_branch_page_costs_its_subtree_only(tmp_path, alpha):
+    values, _ = scan(tmp_path, alpha)
+    lost = []
+    for page_id in pages(alpha, 1):
+        found, problems, error = attempt(tmp_path, patched(alpha, page_id * PAGE + 8, "<H", 0))
+        if error is not None:
+            assert isinstance(error, PageCorrupt)
+            assert error.page_id == page_id
+            assert f"nothing can be read: page {page_id}: flags 0x0000" in error.message
+            continue
+        if len(problems) > 1:
+            lost.append(len(values) - len(found))
+            where = f"page {page_id}: flags 0x0000 at byte {page_id * PAGE + 8}"
+            assert problems[1] == f"{where}, expected a branch (1) or leaf (2)"
+    assert lost
+    assert all(0 < count < 499 for count in lost)
+
+
+def test_cycle_in_a_real_tree(tmp_path, alpha):
+    cycles = 0
+    for page_id in pages(alpha, 1):
+        found, problems = scan(tmp_path, patched(alpha, page_id * PAGE + 16 + 8, "<Q", page_id))
+        if len(problems) > 1:
+            cycles += 1
+            assert f"page {page_id}: reached twice in one tree" in problems
+            assert 0 < len(found) < 499
+    assert cycles
+
+
+@pytest.mark.parametrize("field", ["pos", "key size", "value size"])
+@pytest.mark.parametrize("number", [0, 1, 0x7FFF_FFFF, 0xFFFF_FFFF])
+def test_element_that_points_anywhere(tmp_path, alpha, field, number):
+    values, _ = scan(tmp_path, alpha)
+    place = 4 + ("pos", "key size", "value size").index(field) * 4
+    for page_id in pages(alpha, 2)[1::17]:
+        found, problems, error = attempt(tmp_path, patched(alpha, page_id * PAGE + 16 + place, "<I", number))
+        if error is not None:
+            assert isinstance(error, PageCorrupt)
+            assert error.page_id == page_id
+            continue
+        assert len(values) - len(found) <= 2
+        if found != values:
+            assert any(problem.startswith(f"page {page_id}: ") for problem in problems)
+
+
+def test_zeroed_page(tmp_path, alpha):
+    values, _ = scan(tmp_path, alpha)
+    hurt = 0
+    for page_id in pages(alpha, 2)[::9]:
+        data = alpha[: page_id * PAGE] + bytes(PAGE) + alpha[(page_id + 1) * PAGE :]
+        found, problems, error = attempt(tmp_path, data)
+        if error is not None:
+            assert isinstance(error, PageCorrupt)
+            assert error.page_id == page_id
+            continue
+        if found != values:
+            hurt += 1
+            assert problems[1] == f"page {page_id}: the header at byte {page_id * PAGE} says page 0"
+    assert hurt
+
+
+def test_no_trailer_and_a_damaged_page_is_still_incomplete(tmp_path, alpha):
+    leaf = next(
+        page for page in pages(alpha, 2) if len(scan(tmp_path, patched(alpha, page * PAGE, "<Q", 1))[0]) < 499
+    )
+    found, problems = scan(tmp_path, patched(alpha[:-32], leaf * PAGE, "<Q", 1))
+
+    assert len(found) < 499
+    assert problems == [f"page {leaf}: the header at byte {leaf * PAGE} says page 1", DAMAGE_NOTE]
+
+
+def test_what_is_left_was_once_true(tmp_path, alpha):
+    """A key whose newest record stood on the lost page may show an older one; never anything else."""
+    for page_id in pages(alpha, 2)[::11]:
+        try:
+            found, problems = scan(tmp_path, patched(alpha, page_id * PAGE, "<Q", 1))
+        except PageCorrupt:
+            continue
+        assert_true_to(alpha, found, tmp_path)
+        assert (problems[-1] == DAMAGE_NOTE) == (len(problems) > 1)
+
+
+def test_garbage_behind_a_snapshot(tmp_path, alpha):
+    values, _ = scan(tmp_path, alpha)
+    found, problems = scan(tmp_path, alpha + b"garbage")
+
+    assert found == values
+    assert problems == [
+        f"39 bytes follow the last whole page, at byte {len(alpha) - 32}: neither a page nor a SHA-256 trailer"
+    ]
+
+
+def test_pages_and_then_garbage(tmp_path, early_root):
+    found, problems = scan(tmp_path, early_root[: 212 * PAGE] + b"\xa5" * 20_000)
+
+    assert 0 < len(found) < 499
+    assert f"page 215: the header at byte {215 * PAGE} says page {0xA5A5_A5A5_A5A5_A5A5}" in problems
+
+
+def test_cut_gzip(tmp_path, early_root):
+    packed = gzip.compress(early_root)
+    path = tmp_path / "cut.db.gz"
+    path.write_bytes(packed[: len(packed) * 95 // 100])
+    with SnapshotSource(path) as source:
+        assert 0 < len(list(source.current(b""))) < 499
+        assert "the gzip data is cut" in source.problems[0]
+        assert "its meta page promises 220 pages" in source.problems[1]

@@ -1,0 +1,255 @@
+"""The scan command over a source in memory: options, variables, streams, last words."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+
+from etcdfix.cli import scan as scan_module
+from etcdfix.cli.root import COMMANDS, cli, run
+from etcdfix.cli.scan import command
+from etcdfix.reports import FORMATS
+from tests.support.memory_source import MemorySource
+from tests.support.objects import KEY_1, aescbc, configuration_yaml, namespace_object, provider, secret
+
+HOLDS = {
+    "/registry/namespaces/kube-system": namespace_object("kube-system"),
+    "/registry/secrets/pay/web": secret("web", "pay"),
+    "/registry/secrets/shop/broken": b"k8s:enc:aescbc:v1:key1:short",
+    "/registry/secrets/shop/web": aescbc(secret()),
+}
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> str:
+    path = tmp_path / "config.yaml"
+    path.write_bytes(configuration_yaml(provider("aescbc", key1=KEY_1), {"identity": {}}))
+    return str(path)
+
+
+@pytest.fixture
+def scan(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Return a function that runs ``etcdfix scan`` over records in memory."""
+    for name in list(os.environ):
+        if name.startswith(("ETCDFIX_", "ETCDCTL_")):
+            monkeypatch.delenv(name)
+
+    def run_scan(*arguments: str, source: MemorySource | None = None) -> tuple[int, str, str]:
+        under_test = source or MemorySource(HOLDS)
+        monkeypatch.setattr(scan_module, "open_source", lambda _inputs, say: under_test)
+        code = run(["scan", *arguments])
+        captured = capfd.readouterr()
+        assert under_test.closed or code == 2
+        return code, captured.out, captured.err
+
+    return run_scan
+
+
+def test_findings_go_to_standard_output_and_nothing_else_does(scan: Run, config: str) -> None:
+    code, out, err = scan("--encryption-config", config, "-o", "json")
+    report = json.loads(out)
+    assert (code, err) == (1, "")
+    assert [f["key"] for f in report["findings"]] == ["/registry/secrets/shop/broken"]
+
+
+def test_without_configuration_the_scan_is_incomplete(scan: Run) -> None:
+    code, out, err = scan("-o", "name")
+    assert (code, err) == (3, "")
+    assert out.splitlines() == ["/registry/secrets/shop/broken", "/registry/secrets/shop/web"]
+
+
+def test_nothing_wrong(scan: Run, config: str) -> None:
+    code, out, _err = scan("--encryption-config", config, "-n", "pay", "-o", "status")
+    assert (code, out) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "keys"),
+    [
+        (["secrets"], 3),
+        (["secrets", "-n", "shop"], 2),
+        (["secrets", "--namespace", "shop", "--namespace", "pay"], 3),
+        (["/registry/secrets/shop/web"], 1),
+        (["/registry/secrets/shop/we"], 0),
+        (["--key-base64", base64.b64encode(b"/registry/secrets/shop/web").decode()], 1),
+        ([], 4),
+    ],
+)
+def test_scope(scan: Run, config: str, arguments: list[str], keys: int) -> None:
+    _code, out, err = scan(*arguments, "--encryption-config", config, "-o", "json")
+    assert json.loads(out)["summary"]["keys"] == keys
+    assert ("no key is in this scope" in err) is (keys == 0)
+
+
+def test_output_file(scan: Run, config: str, tmp_path: Path) -> None:
+    target = tmp_path / "report.json"
+    code, out, err = scan("--encryption-config", config, "-o", "json", "--output-file", str(target))
+    assert (code, out, err) == (1, "", "")
+    assert json.loads(target.read_bytes())["summary"]["keys"] == 4
+
+
+def test_output_file_that_cannot_be_written(scan: Run, tmp_path: Path) -> None:
+    code, out, err = scan("--output-file", str(tmp_path / "no" / "report"), source=MemorySource(HOLDS))
+    assert (code, out) == (2, "")
+    assert "--output-file" in err
+    assert "No such file or directory" in err
+
+
+def test_baseline(scan: Run, config: str, tmp_path: Path) -> None:
+    report = str(tmp_path / "report.json")
+    scan("--encryption-config", config, "-o", "json", "--output-file", report)
+    code, out, _err = scan("--encryption-config", config, "--baseline", report)
+    assert code == 0
+    assert "Known from the baseline: 1 of 1 finding." in out
+    code, _out, err = scan("--baseline", config)
+    assert code == 2
+    assert "is not a report of etcdfix" in err
+
+
+def test_max_causes(scan: Run) -> None:
+    _code, out, _err = scan("--max-causes", "1")
+    assert "too many errors, the list is truncated" in out
+    code, _out, err = scan("--max-causes", "0")
+    assert code == 2
+    assert "--max-causes" in err
+
+
+def test_a_wrong_prefix_is_said_loudly(scan: Run) -> None:
+    code, _out, err = scan("--etcd-prefix", "/kubernetes.io")
+    assert code == 5
+    assert err.splitlines() == [
+        "etcdfix: NOTHING WAS EXAMINED: no key starts with /kubernetes.io/",
+        "etcdfix:   next: Kubernetes keys seem to be under /registry; give it with --etcd-prefix",
+    ]
+    code, _out, err = scan(source=MemorySource({"x": b""}))
+    assert code == 5
+    assert "check --etcd-prefix" in err
+
+
+def test_what_the_source_lost_is_said(scan: Run, config: str) -> None:
+    source = MemorySource(HOLDS, problems=["page 7\x1b[2J cannot be read"])
+    code, _out, err = scan("--encryption-config", config, "-o", "name", source=source)
+    assert (code, err) == (3, "etcdfix: incomplete: page 7\\x1b[2J cannot be read\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["gadgets"], "unknown resource 'gadgets'"),
+        (["/registry/secrets", "-n", "shop"], "goes with resources"),
+        (["--key-base64", "?"], "--key-base64: not base64"),
+        (["--key-base64", "é"], "--key-base64: not base64"),
+        (["-o", "xml"], "is not one of"),
+        (["--revision", "-1"], "--revision"),
+        (["--kubernetes-version", "9"], "is not a version"),
+        (["--encryption-config", "/nowhere.yaml"], "/nowhere.yaml"),
+        (["--manifest", "/nowhere.yaml"], "/nowhere.yaml"),
+        (["--snapshot", "x", "--endpoints", "y"], "two different sources"),
+        (["--no-such-option"], "No such option"),
+    ],
+)
+def test_usage_errors(scan: Run, arguments: list[str], words: str) -> None:
+    code, out, err = scan(*arguments)
+    assert (code, out) == (2, "")
+    assert words in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "check"),
+    [
+        ("ETCDFIX_NAMESPACE", "shop pay", lambda out: '"namespaces":["shop","pay"]' in out),
+        ("ETCDFIX_OUTPUT_FILE", "/nowhere/x", lambda out: out == ""),
+        ("ETCDFIX_MAX_CAUSES", "1", lambda out: '"too many errors, the list is truncated"' not in out),
+        ("ETCDFIX_ETCD_PREFIX", "/x", lambda out: '"etcd_prefix":"/x"' in out),
+        ("ETCDFIX_KUBERNETES_VERSION", "1.30", lambda out: '"kubernetes_version":"1.30"' in out),
+    ],
+)
+def test_variables(
+    scan: Run, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, check: Callable[[str], bool]
+) -> None:
+    monkeypatch.setenv(variable, value)
+    _code, out, _err = scan("-o", "json")
+    assert check(out)
+
+
+def test_form_and_baseline_by_variable(scan: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ETCDFIX_OUTPUT", "name")
+    code, out, _err = scan()
+    assert out.startswith("/registry/")
+    monkeypatch.setenv("ETCDFIX_OUTPUT", "jsonl")
+    _code, out, _err = scan()
+    report = tmp_path / "report.jsonl"
+    report.write_text(out)
+    monkeypatch.setenv("ETCDFIX_BASELINE", str(report))
+    code, _out, _err = scan()
+    assert code == 0
+
+
+@pytest.mark.parametrize("output", list(FORMATS))
+def test_every_format_is_offered(scan: Run, config: str, output: str) -> None:
+    code, out, _err = scan("--encryption-config", config, "-o", output)
+    assert code == 1
+    assert out
+
+
+def commands() -> list[click.Command]:
+    context = click.Context(cli)
+    found = [cli.get_command(context, name) for name in COMMANDS]
+    assert None not in found
+    return [cli, *(c for c in found if c is not None)]
+
+
+OPTIONS = [(c.name, option) for c in commands() for option in c.params if isinstance(option, click.Option)]
+
+
+@pytest.mark.parametrize(("name", "option"), OPTIONS, ids=lambda v: v if isinstance(v, str) else v.opts[0])
+def test_every_option_has_help(name: str, option: click.Option) -> None:
+    assert option.help, f"{name} {option.opts}"
+    assert len(option.help) > len(option.name or "")
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_every_command_explains_itself(name: str) -> None:
+    found = cli.get_command(click.Context(cli), name)
+    assert found is not None
+    assert found.help
+    assert COMMANDS[name][1].endswith(".")
+    assert found.help.split()[0] == COMMANDS[name][1].split()[0]
+
+
+# What is no option of a run as such, but of one question: no variable.
+WITHOUT_VARIABLE = {"--key-base64", "--version", "--help"}
+
+
+@pytest.mark.parametrize(
+    "option", [o for o in command.params if isinstance(o, click.Option)], ids=lambda o: o.opts[0]
+)
+def test_every_option_has_its_variable(option: click.Option) -> None:
+    long = next(name for name in option.opts if name.startswith("--"))
+    if long in WITHOUT_VARIABLE:
+        assert option.envvar is None
+    else:
+        assert option.envvar == "ETCDFIX_" + re.sub("-", "_", long[2:]).upper()
+
+
+def test_help_lists_the_exit_codes(scan: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["scan", "--help"]) == 0
+    out = capfd.readouterr().out
+    for line in (
+        "0  nothing wrong",
+        "1  findings",
+        "2  usage",
+        "3  incomplete",
+        "5  source",
+        "130  interrupted",
+    ):
+        assert line in out

@@ -1,0 +1,455 @@
+from __future__ import annotations
+
+import errno
+import fcntl
+import gzip
+import hashlib
+import mmap
+import os
+import tempfile
+import zlib
+from types import SimpleNamespace
+
+import pytest
+
+from etcdfix.errors import NotASnapshot, SourceError, SourceLocked
+from etcdfix.sources import dbfile
+from etcdfix.sources.dbfile import DatabaseFile
+from tests.support.bbolt_writer import database, put
+
+ITEMS = [put(index + 2, b"/key/%04d" % index, b"value %d" % index * 20) for index in range(500)]
+
+
+@pytest.fixture(scope="module")
+def image() -> bytes:
+    return database(ITEMS, trailer=True)
+
+
+def opened(tmp_path, data: bytes) -> DatabaseFile:
+    path = tmp_path / "file.db"
+    path.write_bytes(data)
+    return DatabaseFile(path)
+
+
+def closing(file: DatabaseFile) -> DatabaseFile:
+    file.close()
+    return file
+
+
+def test_snapshot_with_its_trailer(tmp_path, image):
+    file = opened(tmp_path, image)
+
+    assert (file.size, file.has_trailer, file.compressed, file.problems) == (len(image) - 32, True, False, [])
+    assert not file.hashed
+    integrity = file.integrity()
+    assert integrity.sha256 == hashlib.sha256(image[:-32]).hexdigest()
+    assert (integrity.sentence, integrity.problem) == ("SHA-256 trailer verified", "")
+    assert file.hashed
+    file.close()
+
+
+def test_copied_file_without_trailer(tmp_path, image):
+    file = opened(tmp_path, image[:-32])
+
+    assert (file.size, file.has_trailer, file.problems) == (len(image) - 32, False, [])
+    assert "copied database file" in file.integrity().sentence
+    assert file.integrity().problem == ""
+    file.close()
+
+
+def test_preallocated_pages_behind_the_last_are_fine(tmp_path, image):
+    file = opened(tmp_path, image[:-32] + bytes(10 * 4096))
+
+    assert (file.problems, file.integrity().problem) == ([], "")
+    file.close()
+
+
+@pytest.mark.parametrize("touched", [True, False])
+def test_wrong_trailer(tmp_path, image, touched):
+    file = opened(tmp_path, image[:-1] + b"?")
+    if touched:
+        file.touch()
+
+    integrity = file.integrity()
+    assert integrity.problem.startswith("SHA-256 trailer is wrong: it says ")
+    assert integrity.sha256 == hashlib.sha256(image[:-32]).hexdigest()
+    assert integrity.readable
+    file.close()
+
+
+def test_hashing_in_a_thread_gives_the_same(tmp_path, image):
+    file = opened(tmp_path, image)
+    file.touch()
+    file.start_hashing()
+    file.start_hashing()
+
+    assert file.integrity().sha256 == hashlib.sha256(image[:-32]).hexdigest()
+    file.close()
+
+
+def test_close_stops_hashing(tmp_path, image, monkeypatch):
+    monkeypatch.setattr(dbfile, "_MAPPED_BLOCK", 4096)
+    monkeypatch.setattr(dbfile, "_BLOCK", 4096)
+    file = opened(tmp_path, image)
+    file._closing = True
+    file.start_hashing()
+    file.close()
+
+    assert not file.hashed
+
+
+@pytest.mark.parametrize("memory_pages", [10**9, 2])
+def test_touch_leaves_large_files_alone(tmp_path, image, monkeypatch, memory_pages):
+    file = opened(tmp_path, image)
+    real = os.sysconf
+    monkeypatch.setattr(os, "sysconf", lambda name: memory_pages if name == "SC_PHYS_PAGES" else real(name))
+
+    if memory_pages == 2:
+        assert not file.touch()
+    assert file.integrity().problem == ""
+    file.close()
+
+
+def test_touch_that_the_kernel_refuses(tmp_path, image):
+    file = opened(tmp_path, image)
+    real = file.image
+
+    def refuse(advice: int) -> None:
+        raise OSError(errno.EFAULT, "Bad address")
+
+    file.image = SimpleNamespace(madvise=refuse)
+    assert not file.touch()
+    file.image = real
+    file.close()
+
+
+def test_unreadable_sector(tmp_path, image, monkeypatch):
+    file = opened(tmp_path, image)
+    real = os.preadv
+
+    def broken(descriptor: int, buffers: list[memoryview], offset: int) -> int:
+        if offset >= 8192:
+            raise OSError(errno.EIO, "Input/output error")
+        return real(descriptor, [buffers[0][:8192]], offset)
+
+    monkeypatch.setattr(os, "preadv", broken)
+    integrity = file.integrity()
+
+    assert (integrity.sha256, integrity.readable) == (None, False)
+    assert integrity.problem == "byte 8192 and following cannot be read: Input/output error"
+    file.close()
+
+
+def test_file_that_shrinks_while_open(tmp_path, image):
+    file = opened(tmp_path, image)
+    os.truncate(tmp_path / "file.db", 8192)
+
+    integrity = file.integrity()
+    assert (integrity.problem, integrity.readable) == (
+        "the file shrank to 8192 bytes while it was open",
+        False,
+    )
+    file.close()
+
+
+@pytest.mark.parametrize(
+    ("cut", "where"), [(4096 * 5, "0 bytes into page 5"), (4096 * 5 + 100, "100 bytes into page 5")]
+)
+def test_cut_file(tmp_path, image, cut, where):
+    file = opened(tmp_path, image[:cut])
+
+    assert len(file.problems) == 1
+    assert f"the file ends at byte {cut}, {where}; its meta page promises" in file.problems[0]
+    if cut % 4096:
+        assert file.integrity().sentence == "no SHA-256 trailer, and not whole pages either"
+    file.close()
+
+
+def test_garbage_behind_the_database(tmp_path, image):
+    file = opened(tmp_path, image[:-32] + b"garbage")
+
+    assert file.problems == [
+        f"7 bytes follow the last whole page, at byte {len(image) - 32}: neither a page nor a SHA-256 trailer"
+    ]
+    file.close()
+
+
+def test_damaged_meta_is_a_problem(tmp_path, image):
+    file = opened(tmp_path, image[:20] + b"?" + image[21:])
+
+    assert "meta page 0 at byte 0: " in file.problems[0]
+    assert "read from meta page 1, transaction 9" in file.problems[0]
+    file.close()
+
+
+# What is no database at all.
+
+
+@pytest.mark.parametrize(
+    ("data", "message", "hint"),
+    [
+        (b"", "an empty file", ""),
+        (b"hello, world\n", "starts like text, not an etcd database", "etcdctl snapshot save"),
+        ("größer\n".encode() * 700, "starts like text", "etcdctl snapshot save"),
+        (b' \n{"kind": "List"}', "starts like JSON", "etcdctl snapshot save"),
+        (b"[1]", "starts like JSON", "etcdctl snapshot save"),
+        (b"\x28\xb5\x2f\xfd....", "zstd-compressed data", "unpack it first"),
+        (b"\xfd7zXZ\x00....", "xz-compressed data", "unpack it first"),
+        (b"BZh91AY....", "bzip2-compressed data", "unpack it first"),
+        (b"PK\x03\x04....", "a ZIP archive", "unpack it first"),
+        (bytes(8192), "its first 4096 bytes are zero", ""),
+        (b"\x00\x01\x02\x03" * 4096, "not an etcd database: meta page 0 at byte 0: magic 0x03020100", ""),
+        (b"\xff\xfe", "not an etcd database: meta page 0 at byte 0: 0 of 64 bytes", ""),
+    ],
+)
+@pytest.mark.parametrize("pack", [False, True])
+def test_file_that_is_no_database(tmp_path, data, message, hint, pack):
+    with pytest.raises(NotASnapshot, match=r"file\.db") as caught:
+        opened(tmp_path, gzip.compress(data) if pack else data)
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(NotASnapshot, match=r"nowhere\.db: no such file"):
+        DatabaseFile(tmp_path / "nowhere.db")
+
+
+def test_directory(tmp_path):
+    with pytest.raises(NotASnapshot, match="a directory, expected") as caught:
+        DatabaseFile(tmp_path)
+    assert caught.value.hint == ""
+
+
+@pytest.mark.parametrize("inside", ["member/snap/db", "snap/db", "db"])
+def test_data_directory_of_etcd_names_the_file_inside(tmp_path, inside):
+    (tmp_path / inside).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / inside).touch()
+    with pytest.raises(NotASnapshot) as caught:
+        DatabaseFile(tmp_path)
+    assert caught.value.hint == f"the database is {tmp_path / inside}"
+
+
+def test_pipe_does_not_block(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(NotASnapshot, match="not a regular file"):
+        DatabaseFile(tmp_path / "pipe")
+
+
+def test_permission_denied(tmp_path, monkeypatch):
+    def refuse(*_: object) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(SourceError, match="permission denied"):
+        DatabaseFile(tmp_path / "x")
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "a\0b"])
+def test_impossible_names(tmp_path, name):
+    with pytest.raises(SourceError, match="cannot be opened"):
+        DatabaseFile(tmp_path / name)
+
+
+def test_locked_by_a_running_etcd(tmp_path, image):
+    path = tmp_path / "db"
+    path.write_bytes(image[:-32])
+    with path.open("rb") as etcd:
+        fcntl.flock(etcd, fcntl.LOCK_EX)
+        with pytest.raises(SourceLocked, match="locked by a running etcd") as caught:
+            DatabaseFile(path)
+        assert "etcdctl snapshot save" in caught.value.hint
+
+
+def test_two_readers_share_the_file_and_hold_etcd_off(tmp_path, image):
+    path = tmp_path / "db"
+    path.write_bytes(image)
+    first, second = DatabaseFile(path), DatabaseFile(path)
+    with path.open("rb") as etcd:
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(etcd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        first.close()
+        second.close()
+        fcntl.flock(etcd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_file_system_without_locks(tmp_path, image, monkeypatch):
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    closing(opened(tmp_path, image))
+
+
+def test_file_that_cannot_be_mapped(tmp_path, image, monkeypatch):
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.ENODEV, "No such device")
+
+    monkeypatch.setattr(mmap, "mmap", refuse)
+    with pytest.raises(SourceError, match="cannot be mapped: No such device"):
+        opened(tmp_path, image)
+
+
+# gzip
+
+
+@pytest.mark.parametrize("level", [0, 1, 9])
+def test_gzip(tmp_path, image, level):
+    file = opened(tmp_path, gzip.compress(image, level))
+
+    assert (file.compressed, file.size, file.problems) == (True, len(image) - 32, [])
+    assert file.integrity().sentence == "SHA-256 trailer verified"
+    assert file.image[:] == image
+    file.close()
+
+
+def test_gzip_of_several_members_and_padding(tmp_path, image):
+    halves = gzip.compress(image[:70_000]) + gzip.compress(b"") + bytes(100) + gzip.compress(image[70_000:])
+    file = opened(tmp_path, halves + bytes(5000))
+
+    assert file.problems == []
+    assert file.image[:] == image
+    file.close()
+
+
+def test_gzip_whose_output_ends_on_a_block(tmp_path, monkeypatch):
+    image = database([put(2, b"/k", b"\0" * 100_000)])
+    monkeypatch.setattr(dbfile, "_BLOCK", len(image) // 4)
+    file = opened(tmp_path, gzip.compress(image))
+
+    assert file.problems == []
+    assert file.image[:] == image
+    file.close()
+
+
+def test_cut_gzip_keeps_what_came_out(tmp_path, image):
+    packed = gzip.compress(image, 0)
+    file = opened(tmp_path, packed[: len(packed) // 2])
+
+    assert "the gzip data is cut" in file.problems[0]
+    assert image.startswith(file.image[:])
+    assert len(file.image) > len(image) // 3
+    file.close()
+
+
+def test_gzip_cut_inside_its_own_trailer(tmp_path, image):
+    file = opened(tmp_path, gzip.compress(image)[:-3])
+
+    assert "the gzip data is cut" in file.problems[0]
+    assert file.image[:] == image
+    file.close()
+
+
+def test_gzip_with_a_wrong_checksum_keeps_everything(tmp_path, image):
+    packed = bytearray(gzip.compress(image))
+    packed[-6] ^= 0xFF
+    file = opened(tmp_path, bytes(packed))
+
+    assert file.problems == ["file.db: the gzip data is damaged: incorrect data check"]
+    assert file.image[:] == image
+    file.close()
+
+
+def test_damaged_gzip_keeps_what_came_before(tmp_path, image):
+    packed = bytearray(gzip.compress(image, 0))
+    # Stored blocks (RFC 1951, 3.2.4): one byte, length, inverted length. Damage the second header.
+    length = int.from_bytes(packed[11:13], "little")
+    packed[15 + length : 20 + length] = b"\xff" * 5
+    file = opened(tmp_path, bytes(packed))
+
+    assert "the gzip data is damaged" in file.problems[0]
+    assert image.startswith(file.image[:])
+    assert len(file.image) == length
+    file.close()
+
+
+def test_garbage_behind_gzip(tmp_path, image):
+    file = opened(tmp_path, gzip.compress(image) + b"garbage")
+
+    assert file.problems == ["file.db: what follows the end of the gzip data is no gzip data and was ignored"]
+    assert file.image[:] == image
+    file.close()
+
+
+def test_gzip_that_cannot_be_read_further(tmp_path, image, monkeypatch):
+    path = tmp_path / "file.db"
+    path.write_bytes(gzip.compress(image, 0))
+    real = dbfile._open_regular
+
+    def broken(path):
+        file = real(path)
+
+        def read(size: int) -> bytes:
+            if file.tell() >= 100_000:
+                raise OSError(errno.EIO, "Input/output error")
+            return file.read(min(size, 100_000))
+
+        return SimpleNamespace(
+            read=read, fileno=file.fileno, seek=file.seek, tell=file.tell, close=file.close
+        )
+
+    monkeypatch.setattr(dbfile, "_open_regular", broken)
+    file = DatabaseFile(path)
+
+    assert file.problems[0] == "file.db: the gzip data cannot be read further: Input/output error"
+    assert image.startswith(file.image[:])
+    file.close()
+
+
+def test_bomb_is_stopped_by_the_meta_page(tmp_path, monkeypatch):
+    """A gzip that begins like a database and goes on with zeros for ever."""
+    monkeypatch.setattr(dbfile, "UNPACK_SLACK", 1 << 20)
+    image = database([put(2, b"/k", b"v")])
+    bomb = zlib.compressobj(9, wbits=31)
+    packed = bomb.compress(image) + bomb.compress(bytes(64 << 20)) + bomb.flush()
+    assert len(packed) < 1 << 20
+
+    with pytest.raises(SourceError, match=f"the {len(image)} bytes that its meta page promises") as caught:
+        opened(tmp_path, packed)
+    assert "TMPDIR" in caught.value.hint
+
+
+def test_bomb_of_zeros_is_no_database(tmp_path):
+    with pytest.raises(NotASnapshot, match="its first 4096 bytes are zero"):
+        opened(tmp_path, gzip.compress(bytes(32 << 20)))
+
+
+def test_half_of_the_free_space_is_the_limit(tmp_path, image, monkeypatch):
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=8, f_frsize=4096))
+
+    with pytest.raises(SourceError, match=r"unpacks to more than 16384 bytes \(half of the free space in "):
+        opened(tmp_path, gzip.compress(image))
+
+
+@pytest.mark.parametrize(("number", "hint"), [(errno.ENOSPC, "TMPDIR"), (errno.EACCES, "")])
+def test_temporary_file_that_cannot_be_made(tmp_path, image, monkeypatch, number, hint):
+    def refuse(**_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    with pytest.raises(SourceError, match=f"cannot be unpacked in .*: {os.strerror(number)}") as caught:
+        opened(tmp_path, gzip.compress(image))
+    assert hint in caught.value.hint
+
+
+def test_disk_that_fills_up_while_unpacking(tmp_path, image, monkeypatch):
+    def full(_: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    closed = []
+    monkeypatch.setattr(
+        tempfile, "TemporaryFile", lambda **_: SimpleNamespace(write=full, close=lambda: closed.append(True))
+    )
+    with pytest.raises(SourceError, match="No space left on device"):
+        opened(tmp_path, gzip.compress(image))
+    assert closed
+
+
+def test_unpacked_file_has_no_name(tmp_path, image, monkeypatch):
+    directory = tmp_path / "temporary"
+    directory.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(directory))
+    file = opened(tmp_path, gzip.compress(image))
+
+    assert list(directory.iterdir()) == []
+    file.close()

@@ -1,0 +1,431 @@
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import shutil
+import struct
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from etcdfix.errors import NotASnapshot, PageCorrupt, RevisionCompacted, SnapshotTruncated, SourceError
+from etcdfix.model import StoredValue
+from etcdfix.sources import snapshot
+from etcdfix.sources.base import Segment, Source
+from etcdfix.sources.bbolt.page import read_metas
+from etcdfix.sources.snapshot import DAMAGE_NOTE, SnapshotSource
+from tests.support.bbolt_writer import BoltWriter, database, delete, fnv, key_value, put, revision_key
+
+FIXTURES = Path(__file__).parents[3] / "fixtures/snapshots"
+SMALL = FIXTURES / "small"
+ALPHA = FIXTURES / "alpha"
+
+ITEMS = [
+    put(2, b"/registry/a", b"1"),
+    put(3, b"/registry/b", b"2"),
+    put(4, b"/registry/a", b"3", create=2, version=2),
+    delete(5, b"/registry/b"),
+]
+
+
+def saved(tmp_path: Path, data: bytes) -> Path:
+    path = tmp_path / "saved.db"
+    path.write_bytes(data)
+    return path
+
+
+def pairs(source: SnapshotSource, prefix: bytes = b"") -> list[tuple[bytes, bytes]]:
+    return [(stored.key, stored.value) for stored in source.current(prefix)]
+
+
+def as_answered(stored: StoredValue) -> dict[str, object]:
+    """The form in which the fixtures keep what etcd answered."""
+    return {
+        "key": base64.b64encode(stored.key).decode(),
+        "value_size": len(stored.value),
+        "value_sha256": hashlib.sha256(stored.value).hexdigest(),
+        "mod_revision": stored.mod_revision,
+        "create_revision": stored.create_revision,
+        "version": stored.version,
+        "lease": stored.lease,
+    }
+
+
+# Real databases.
+
+
+def oracles() -> list[tuple[str, int]]:
+    found = []
+    for path in sorted(SMALL.glob("*.json.gz")):
+        name = path.name.removesuffix(".json.gz")
+        found += [(name, int(revision)) for revision in json.loads(gzip.decompress(path.read_bytes()))["at"]]
+    return found
+
+
+@pytest.mark.parametrize(("name", "revision"), oracles())
+def test_equals_what_etcd_answered(name, revision):
+    oracle = json.loads(gzip.decompress((SMALL / f"{name}.json.gz").read_bytes()))
+    with SnapshotSource(SMALL / f"{name}.db.gz", revision=revision) as source:
+        assert [as_answered(stored) for stored in source.current(b"")] == oracle["at"][str(revision)]
+        for answer in oracle["at"][str(revision)][::50]:
+            assert as_answered(source.get(base64.b64decode(answer["key"]))) == answer
+        assert source.describe().revision == revision
+        assert source.problems == []
+
+
+@pytest.mark.parametrize("name", ["history", "empty", "all-deleted", "large-values", "branches"])
+def test_bounds_equal_those_of_etcd(name):
+    oracle = json.loads(gzip.decompress((SMALL / f"{name}.json.gz").read_bytes()))
+    path = SMALL / f"{name}.db.gz"
+    with SnapshotSource(path) as source:
+        assert source.describe().revision == oracle["current"]
+    with pytest.raises(RevisionCompacted, match="does not exist yet") as caught:
+        SnapshotSource(path, revision=oracle["current"] + 1)
+    assert (caught.value.compacted, caught.value.current) == (oracle["compacted"], oracle["current"])
+    assert caught.value.revision == oracle["current"] + 1
+    if oracle["compacted"] > 1:
+        with pytest.raises(RevisionCompacted, match="was compacted"):
+            SnapshotSource(path, revision=oracle["compacted"] - 1)
+
+
+def test_copied_database_equals_the_snapshot():
+    with SnapshotSource(SMALL / "copied.db.gz") as copied, SnapshotSource(SMALL / "history.db.gz") as source:
+        assert list(copied.current(b"")) == list(source.current(b""))
+        assert copied.problems == []
+        assert "copied database file" in copied.describe().integrity
+        assert "(of the unpacked file)" in copied.describe().integrity
+
+
+def test_description_of_alpha(tmp_path):
+    oracle = json.loads((ALPHA / "oracle.json").read_text())
+    data = gzip.decompress((ALPHA / "snapshot.db.gz").read_bytes())
+    assert hashlib.sha256(data).hexdigest() == oracle["snapshot_sha256"]
+    path = saved(tmp_path, data)
+    with SnapshotSource(path) as source:
+        stored = list(source.current(b""))
+        description = source.describe()
+
+        assert len(stored) == 499
+        assert [value.key for value in stored] == sorted(value.key for value in stored)
+        assert {key.encode() for key in oracle["damage"]} <= {value.key for value in stored}
+        assert source.problems == []
+        assert source.estimate() == pytest.approx(499, rel=0.2)
+    assert (description.type, description.path, description.endpoints) == ("snapshot", str(path), None)
+    assert (description.revision, description.single_revision) == (589, True)
+    assert description.segments == (Segment(from_key="", revision=589),)
+    assert description.cluster_id is None
+    # Of the database without its trailer, unlike the digest in oracle.json.
+    assert description.sha256 == "sha256:" + hashlib.sha256(data[:-32]).hexdigest()
+    assert description.etcd_version == "3.6.0"
+    assert description.integrity == "SHA-256 trailer verified"
+
+
+def test_prefixes_of_alpha_add_up():
+    with SnapshotSource(ALPHA / "snapshot.db.gz") as source:
+        everything = list(source.current(b""))
+        prefixes = sorted(
+            {b"/".join(value.key.split(b"/")[:3]) + b"/" for value in everything if value.key[:1] == b"/"}
+        )
+        assert len(prefixes) > 20
+        for prefix in prefixes:
+            assert list(source.current(prefix)) == [
+                value for value in everything if value.key.startswith(prefix)
+            ]
+        for value in everything[::25]:
+            assert source.get(value.key) == value
+            assert list(source.history(value.key))[-1].stored == value
+
+
+def test_older_etcd_tells_the_cluster_version():
+    with SnapshotSource(SMALL / "history.db.gz") as source:
+        assert source.describe().etcd_version == "3.5.0"
+
+
+def test_manifest_is_true_and_complete():
+    manifest = tomllib.loads((FIXTURES / "MANIFEST.toml").read_text())["file"]
+    listed = {entry["path"]: entry for entry in manifest}
+    there = {str(path.relative_to(FIXTURES)) for path in FIXTURES.glob("*/*") if path.is_file()}
+
+    assert set(listed) == there
+    assert len(listed) == len(manifest)
+    for path, entry in listed.items():
+        assert hashlib.sha256((FIXTURES / path).read_bytes()).hexdigest() == entry["sha256"]
+        assert entry["test_keys_only"] is True
+        assert entry["made_by"]
+        assert entry["fact"]
+        if path.startswith("small/"):
+            assert (FIXTURES / path).stat().st_size < 100_000
+
+
+# The source protocol.
+
+
+def test_is_a_source(tmp_path):
+    source: Source = SnapshotSource(saved(tmp_path, database(ITEMS)))
+    with source:
+        assert source.get(b"/registry/a") == StoredValue(b"/registry/a", b"3", 4, 2, 2, 0)
+
+
+def test_has_no_verb_that_writes():
+    verbs = {name for name in dir(SnapshotSource) if not name.startswith("_")}
+    assert verbs == {"describe", "current", "get", "history", "estimate", "problems", "close"}
+
+
+def test_file_is_not_touched(tmp_path):
+    path = saved(tmp_path, database(ITEMS, trailer=True))
+    path.chmod(0o400)
+    before = path.stat()
+    with SnapshotSource(path) as source:
+        list(source.current(b""))
+        source.describe()
+    after = path.stat()
+
+    assert (after.st_mtime_ns, after.st_size, after.st_ctime_ns) == (
+        before.st_mtime_ns,
+        before.st_size,
+        before.st_ctime_ns,
+    )
+
+
+def test_pinned_revision_holds_for_values_but_not_for_history(tmp_path):
+    with SnapshotSource(saved(tmp_path, database(ITEMS)), revision=3) as source:
+        assert pairs(source) == [(b"/registry/a", b"1"), (b"/registry/b", b"2")]
+        assert source.get(b"/registry/a").value == b"1"
+        assert [kept.revision.main for kept in source.history(b"/registry/a")] == [2, 4]
+        assert [kept.stored is None for kept in source.history(b"/registry/b")] == [False, True]
+        assert source.describe().revision == 3
+
+
+def test_two_scans_at_once(tmp_path):
+    with SnapshotSource(saved(tmp_path, database(ITEMS, trailer=True)), revision=3) as source:
+        together = list(zip(source.current(b""), source.current(b""), strict=True))
+        assert len(together) == 2
+        assert all(left == right for left, right in together)
+
+
+@pytest.mark.parametrize("verb", ["current", "get", "history"])
+def test_closed_source_says_so(tmp_path, verb):
+    source = SnapshotSource(saved(tmp_path, database(ITEMS)))
+    source.close()
+    source.close()
+
+    with pytest.raises(SourceError, match="already closed"):
+        getattr(source, verb)(b"/registry/a")
+    with pytest.raises(SourceError, match="already closed"):
+        source.estimate()
+    assert source.problems == []
+
+
+def test_problems_stay_after_close(tmp_path):
+    data = database(ITEMS, trailer=True)
+    with SnapshotSource(saved(tmp_path, data[:-1] + b"?")) as source:
+        list(source.current(b""))
+        found = source.problems
+    assert len(found) == 1
+    assert source.problems == found
+
+
+# Revisions.
+
+
+def meta(**revisions: int) -> list[tuple[bytes, bytes]]:
+    return sorted((name.encode(), revision_key(revision)) for name, revision in revisions.items())
+
+
+@pytest.mark.parametrize(
+    ("bucket", "compacted", "current"),
+    [
+        ([], 0, 5),
+        (meta(finishedCompactRev=3, scheduledCompactRev=3), 3, 5),
+        (meta(finishedCompactRev=3, scheduledCompactRev=4), 4, 5),
+        (meta(finishedCompactRev=9, scheduledCompactRev=9), 9, 9),
+        (meta(scheduledCompactRev=1_000_000), 1_000_000, 1_000_000),
+        ([(b"finishedCompactRev", b"nonsense")], 0, 5),
+        ([(b"finishedCompactRev", b"")], 0, 5),
+    ],
+)
+def test_revision_bounds(tmp_path, bucket, compacted, current):
+    path = saved(tmp_path, database(ITEMS, meta=bucket))
+
+    with SnapshotSource(path) as source:
+        assert source.describe().revision == current
+        assert pairs(source) == [(b"/registry/a", b"3")]
+    for revision in {max(compacted, 1), current}:
+        with SnapshotSource(path, revision=revision) as source:
+            assert source.describe().revision == revision
+    wrong = {current + 1} | ({compacted - 1} if compacted > 1 else set())
+    for revision in wrong:
+        with pytest.raises(
+            RevisionCompacted, match=f"holds revisions {max(compacted, 1)} to {current}"
+        ) as caught:
+            SnapshotSource(path, revision=revision)
+        assert (caught.value.compacted, caught.value.current) == (compacted, current)
+
+
+def test_negative_revision(tmp_path):
+    with pytest.raises(RevisionCompacted):
+        SnapshotSource(saved(tmp_path, database(ITEMS)), revision=-1)
+
+
+def test_restored_with_a_revision_bump(tmp_path):
+    """``etcdutl snapshot restore --bump-revision N --mark-compacted``."""
+    bumped = 1_000_000_005
+    path = saved(
+        tmp_path, database([*ITEMS, (revision_key(bumped), b"")], meta=meta(scheduledCompactRev=bumped))
+    )
+    with SnapshotSource(path) as source:
+        assert source.describe().revision == bumped
+        assert pairs(source) == [(b"/registry/a", b"3")]
+        assert source.problems == []
+
+
+def test_storage_version_wins_over_the_cluster_version(tmp_path):
+    path = tmp_path / "db"
+    for storage, cluster, expected in [
+        (b"3.6.0", b"3.5.0", "3.6.0"),
+        (b"", b"3.5.0", "3.5.0"),
+        (b"", b"", None),
+        (b"\x1b[31m", b"3.5.0", None),
+        (b"\xff" * 200, b"", None),
+    ]:
+        with path.open("wb+") as file:
+            writer = BoltWriter(file)
+            writer.bucket(b"cluster", [(b"clusterVersion", cluster)] if cluster else [], inline=True)
+            writer.bucket(b"key", ITEMS)
+            writer.bucket(b"meta", [(b"storageVersion", storage)] if storage else [], inline=True)
+            writer.finish()
+        with SnapshotSource(path) as source:
+            assert source.describe().etcd_version == expected
+
+
+# Damage.
+
+
+def test_database_without_the_bucket_of_etcd(tmp_path):
+    path = tmp_path / "db"
+    with path.open("wb+") as file:
+        writer = BoltWriter(file)
+        writer.bucket(b"blobs", [])
+        writer.bucket(b"ind\x1bex", [])
+        writer.finish()
+    with pytest.raises(NotASnapshot, match=r"no bucket `key` \(buckets: blobs, ind\\x1bex\)"):
+        SnapshotSource(path)
+
+
+def patched(image: bytes, offset: int, layout: str, *numbers: int) -> bytes:
+    out = bytearray(image)
+    struct.pack_into(layout, out, offset, *numbers)
+    return bytes(out)
+
+
+def test_damage_in_the_root_page_is_not_mistaken_for_a_foreign_database(tmp_path):
+    image = database(ITEMS)
+    root = read_metas(image)[0][0].root
+    path = saved(tmp_path, patched(image, root * 4096 + 16 + 8, "<I", 0xFFFF_FFFF))
+
+    with pytest.raises(PageCorrupt, match=f"nothing can be read: page {root}: leaf element 0 lies") as caught:
+        SnapshotSource(path)
+    assert str(caught.value).startswith(str(path))
+    assert caught.value.page_id == root
+
+
+def test_root_of_the_key_bucket_behind_the_cut(tmp_path):
+    image = database([put(index, b"/k/%d" % index, b"v" * 3000) for index in range(2, 50)])
+    root = read_metas(image)[0][0].root
+
+    with pytest.raises(SnapshotTruncated, match=f"nothing can be read: page {root}: starts at byte"):
+        SnapshotSource(saved(tmp_path, image[: root * 4096]))
+
+
+def test_older_transaction_helps_when_the_newer_leads_nowhere(tmp_path):
+    image = database(ITEMS, txid=10)
+    root = read_metas(image)[0][0].root
+    # The newer meta, on page 0, points to a page that is none.
+    newer = bytearray(image[:4096])
+    struct.pack_into("<Q", newer, 16 + 16, root + 1)
+    struct.pack_into("<Q", newer, 16 + 40, root + 5)
+    struct.pack_into("<Q", newer, 16 + 56, fnv(bytes(newer[16 : 16 + 56])))
+
+    with SnapshotSource(saved(tmp_path, bytes(newer) + image[4096:] + bytes(5 * 4096))) as source:
+        assert pairs(source) == [(b"/registry/a", b"3")]
+        assert any(
+            "transaction 10 cannot be read, trying the one before it" in text for text in source.problems
+        )
+
+
+def test_damaged_meta_bucket_does_not_stop_the_scan(tmp_path):
+    image = database(ITEMS, meta=meta(finishedCompactRev=3))
+    place = image.index(b"meta", read_metas(image)[0][0].root * 4096) + 4
+    # The inline page of the bucket `meta` says it is a branch.
+    with SnapshotSource(saved(tmp_path, patched(image, place + 16 + 8, "<H", 1))) as source:
+        assert pairs(source) == [(b"/registry/a", b"3")]
+        assert any("its inline page has flags 0x0001" in problem for problem in source.problems)
+
+
+def test_unreadable_sector_is_an_error_and_not_a_signal(tmp_path, monkeypatch):
+    with SnapshotSource(saved(tmp_path, database(ITEMS))) as source:
+        unreadable = source._file.integrity()._replace(
+            readable=False, problem="byte 4096 cannot be read: EIO"
+        )
+        monkeypatch.setattr(source._file, "touch", lambda: False)
+        monkeypatch.setattr(source._file, "integrity", lambda: unreadable)
+        with pytest.raises(SourceError, match="byte 4096 cannot be read") as caught:
+            source.current(b"")
+        assert "ddrescue" in caught.value.hint
+
+
+def test_old_kernel_reads_all_the_same(tmp_path, monkeypatch):
+    with SnapshotSource(saved(tmp_path, database(ITEMS))) as source:
+        monkeypatch.setattr(source._file, "touch", lambda: False)
+        assert pairs(source) == [(b"/registry/a", b"3")]
+
+
+def test_problems_are_capped_and_counted(tmp_path):
+    items = [(revision_key(index), b"\xff") for index in range(2, 400)]
+    with SnapshotSource(saved(tmp_path, database(items))) as source:
+        assert list(source.current(b"")) == []
+        assert list(source.current(b"")) == []
+        assert len(source.problems) == snapshot.MAX_PROBLEMS + 2
+        assert source.problems[-2] == "298 more problems like these were found"
+
+
+def test_count_of_problems_is_capped_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(snapshot, "_MAX_COUNTED", 50)
+    items = [(revision_key(index), b"\xff") for index in range(2, 400)]
+    with SnapshotSource(saved(tmp_path, database(items))) as source:
+        list(source.current(b""))
+        assert source.problems[-2] == "at least 50 more problems like these were found"
+
+
+def test_problem_names_page_byte_and_revision(tmp_path):
+    broken = (revision_key(6, 3), key_value(b"/registry/c", b"secret value", mod=6, create=6, version=1)[:-2])
+    image = database([*ITEMS, broken])
+    with SnapshotSource(saved(tmp_path, image)) as source:
+        assert pairs(source) == [(b"/registry/a", b"3")]
+        record = f"page 2: byte {image.index(broken[1])}: the record of revision 6_3 of key /registry/c"
+        assert source.problems == [
+            f"{record} is malformed: field 5 at byte 19 needs 12 bytes, 10 are left",
+            DAMAGE_NOTE,
+        ]
+
+
+def test_same_data_in_gzip(tmp_path):
+    path = tmp_path / "saved.db.gz"
+    data = database(ITEMS, trailer=True)
+    with gzip.open(path, "wb") as packed:
+        packed.write(data)
+    with SnapshotSource(path) as source:
+        assert pairs(source) == [(b"/registry/a", b"3")]
+        assert source.describe().sha256 == "sha256:" + hashlib.sha256(data[:-32]).hexdigest()
+
+
+def test_symbolic_link_is_followed(tmp_path):
+    target = saved(tmp_path, database(ITEMS))
+    link = tmp_path / "link.db"
+    link.symlink_to(target)
+    with SnapshotSource(link) as source:
+        assert source.describe().path == str(link)
+    shutil.rmtree(tmp_path, ignore_errors=True)

@@ -1,0 +1,423 @@
+"""The road that every key takes, with real ciphers and real decoders on objects written by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from etcdfix.decoding.stacks import Decoder
+from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.encryption.transformer import Transformers
+from etcdfix.errors import KMSUnreachable
+from etcdfix.model import Confidence, Outcome, ServerBehaviour
+from etcdfix.pipeline import Examiner, examine
+from etcdfix.storagekey import Stack, StorageLayout
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.examination import Examination
+from tests.support.memory_source import MemorySource, stored
+from tests.support.objects import (
+    IDENTITY,
+    KEY_1,
+    KEY_2,
+    KMS_V2,
+    KUBE_SYSTEM_UID,
+    aescbc,
+    aesgcm,
+    allocation,
+    config_map,
+    configuration,
+    crd,
+    json_object,
+    namespace_object,
+    provider,
+    secret,
+    widget,
+)
+
+KEY = "/registry/secrets/shop/web"
+CRD_KEY = "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.example.com"
+WIDGET_KEY = "/registry/example.com/widgets/shop/w-0"
+
+
+def examiner(
+    config: EncryptionConfiguration | None = None,
+    *,
+    prefix: str = "/registry",
+    minor: int | None = 36,
+    holds: Mapping[str, bytes] | None = None,
+) -> Examiner:
+    """Return an examiner that has read the CRDs of a source."""
+    transformers = Transformers.from_configuration(config) if config is not None else None
+    found = Examiner(StorageLayout(prefix), transformers, Decoder(minor), tables_may_be_older=minor is None)
+    found.learn_custom_resources(MemorySource(holds or {}))
+    return found
+
+
+def look(
+    value: bytes, config: EncryptionConfiguration | None = None, key: str | bytes = KEY, **settings: Any
+) -> Examination:
+    return examiner(config, **settings).examine(stored(key, value))
+
+
+def verdict(found: Examination) -> tuple[Outcome, Cause | None]:
+    return found.verdict.outcome, found.verdict.cause
+
+
+def test_a_plain_secret_without_configuration() -> None:
+    found = look(secret())
+    assert verdict(found) == (Outcome.READABLE, None)
+    assert (found.transformer, found.opened, found.stale) == ("identity", True, False)
+    assert (found.namespace, found.name) == ("shop", "web")
+    assert found.gvk is not None
+    assert found.gvk.kind == "Secret"
+
+
+@pytest.mark.parametrize(
+    ("config", "stale"),
+    [
+        (configuration(provider("aescbc", key1=KEY_1), IDENTITY), False),
+        (configuration(IDENTITY, provider("aescbc", key1=KEY_1)), True),
+        (configuration(provider("aescbc", key2=KEY_2, key1=KEY_1)), True),
+        (configuration(provider("aesgcm", key1=KEY_1), provider("aescbc", key1=KEY_1)), True),
+    ],
+    ids=["write-key", "second-provider", "second-key", "other-cipher-first"],
+)
+def test_an_encrypted_secret_is_opened_and_stale_like_upstream(
+    config: EncryptionConfiguration, stale: bool
+) -> None:
+    found = look(aescbc(secret()), config)
+    assert verdict(found) == (Outcome.READABLE, None)
+    assert (found.transformer, found.opened, found.stale) == ("aescbc/v1/key1", True, stale)
+
+
+def test_plaintext_is_stale_where_identity_is_not_first() -> None:
+    found = look(secret(), configuration(provider("aescbc", key1=KEY_1), IDENTITY))
+    assert (found.transformer, found.stale) == ("identity", True)
+    assert verdict(found) == (Outcome.READABLE, None)
+
+
+ELSEWHERE = configuration(IDENTITY, resources=("pods",))
+CONFIG = configuration(provider("aescbc", key1=KEY_1), provider("aesgcm", key1=KEY_1), KMS_V2)
+
+
+@pytest.mark.parametrize(
+    ("value", "config", "cause", "transformer"),
+    [
+        (aescbc(secret()), ELSEWHERE, Cause.RESOURCE_NOT_CONFIGURED, "aescbc/v1/key1"),
+        (aescbc(secret()), configuration(provider("aesgcm", key1=KEY_1)), Cause.PROVIDER_MISSING, "aescbc/v1/key1"),
+        (aescbc(secret(), name="old"), CONFIG, Cause.KEY_NAME_MISSING, "aescbc/v1/old"),
+        (aesgcm(secret(), KEY, KEY_2), CONFIG, Cause.AUTHENTICATION_FAILED, "aesgcm/v1/key1"),
+        (aesgcm(secret(), "/registry/secrets/shop/other"), CONFIG, Cause.AUTHENTICATION_FAILED, "aesgcm/v1/key1"),
+        (aescbc(secret())[:-16], CONFIG, Cause.PADDING_INVALID, "aescbc/v1/key1"),
+        (aescbc(secret())[:-1], CONFIG, Cause.VALUE_TRUNCATED, "aescbc/v1/key1"),
+        (b"k8s:enc:aesgcm:v1:key1:short", CONFIG, Cause.VALUE_TRUNCATED, "aesgcm/v1/key1"),
+        (secret(), configuration(provider("aescbc", key1=KEY_1)), Cause.PLAINTEXT_NOT_ALLOWED, "identity"),
+        (b"k8s:enc:rot13:v1:key1:abc", CONFIG, Cause.UNKNOWN_ENVELOPE, ""),
+        (b"k8s:enc:aescbc:v9:key1:abc", CONFIG, Cause.UNKNOWN_ENVELOPE, ""),
+        (b"k8s:enc:", CONFIG, Cause.UNKNOWN_ENVELOPE, ""),
+    ],
+)  # fmt: skip
+def test_values_that_do_not_open(
+    value: bytes, config: EncryptionConfiguration, cause: Cause, transformer: str
+) -> None:
+    found = look(value, config)
+    assert verdict(found) == (Outcome.DECRYPT_FAILURE, cause)
+    assert found.verdict.apiserver is ServerBehaviour.CORRUPT
+    assert found.verdict.upstream_message
+    assert (found.transformer, found.opened, found.stale) == (transformer, False, False)
+    assert (found.namespace, found.name) == ("shop", "web")
+
+
+def test_without_configuration_nothing_encrypted_is_judged() -> None:
+    found = look(aescbc(secret()))
+    assert verdict(found) == (Outcome.UNDETERMINED, Cause.NO_CONFIGURATION)
+    assert (found.transformer, found.opened) == ("aescbc/v1/key1", False)
+    assert "aescbc/v1/key1" in found.verdict.message
+
+
+def test_a_kms_plugin_that_is_not_asked_proves_nothing() -> None:
+    found = look(b"k8s:enc:kms:v2:prov:\x0a\x01x", CONFIG)
+    assert verdict(found) == (Outcome.UNDETERMINED, Cause.KMS_UNREACHABLE)
+    assert found.verdict.transient
+    assert found.transformer == "kms/v2/prov"
+    assert not found.verdict.deletable
+
+
+def test_attempts_become_evidence_with_fingerprints_not_keys() -> None:
+    found = look(aesgcm(secret(), KEY, KEY_2), CONFIG)
+    (evidence,) = found.verdict.evidence
+    assert evidence.check.startswith("decrypt with aesgcm/v1/key1 (key ")
+    assert KEY_1.decode() not in repr(found.verdict)
+
+
+def test_another_transform_error_keeps_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    under_test = examiner(CONFIG)
+
+    def refuse(_data: bytes, _key: bytes) -> None:
+        raise KMSUnreachable("not now")
+
+    transformers = under_test.transformers
+    assert transformers is not None
+    resource = under_test.layout.locate(KEY.encode())[0].group_resource
+
+    class Refusing:
+        rule = "secrets"
+        from_storage = staticmethod(refuse)
+
+    monkeypatch.setitem(transformers._found, resource, Refusing())
+    found = under_test.examine(stored(KEY, aescbc(secret())))
+    assert found.verdict.upstream_message == "not now"
+
+
+@pytest.mark.parametrize(
+    ("plaintext", "cause", "confidence"),
+    [
+        (aescbc(secret()), Cause.DOUBLE_ENCRYPTED, Confidence.CERTAIN),
+        (bytes(300), Cause.ZEROED_VALUE, Confidence.CERTAIN),
+        (b"\x9d" * 16 + secret()[16:], Cause.IV_DAMAGED, Confidence.LIKELY),
+        (b"\x9d" * 64, Cause.WRONG_KEY, Confidence.LIKELY),
+        (secret()[:-9], Cause.VALUE_TRUNCATED, Confidence.LIKELY),
+        (secret() + b"tail", Cause.TRAILING_BYTES, Confidence.CERTAIN),
+    ],
+)
+def test_values_that_open_and_do_not_decode(plaintext: bytes, cause: Cause, confidence: Confidence) -> None:
+    found = look(aescbc(plaintext), configuration(provider("aescbc", key2=KEY_2, key1=KEY_1)))
+    assert verdict(found) == (Outcome.DECODE_FAILURE, cause)
+    assert found.verdict.confidence is confidence
+    assert (found.transformer, found.opened, found.stale) == ("aescbc/v1/key1", True, True)
+    assert found.verdict.deletable
+
+
+@pytest.mark.parametrize(
+    ("value", "cause"),
+    [
+        (b"k9s\x00" + secret()[4:], Cause.MAGIC_DAMAGED),
+        (secret().replace(b"\n", b"\r\n"), Cause.TEXT_MODE_DAMAGE),
+        (json_object("v1", "Sekret", "web"), Cause.KIND_NOT_REGISTERED),
+        (config_map("web"), Cause.WRONG_KIND_FOR_KEY),
+        (b'{"kind":"Secret","apiVersion":"v1","metadata":{"name":"we', Cause.VALUE_TRUNCATED),
+        (b'{"kind":"Secret","apiVersion":"v1","metadata":7}', Cause.JSON_DAMAGED),
+    ],
+)
+def test_plain_values_that_do_not_decode(value: bytes, cause: Cause) -> None:
+    found = look(value)
+    assert verdict(found) == (Outcome.DECODE_FAILURE, cause)
+    assert found.verdict.apiserver is ServerBehaviour.CORRUPT
+    assert (found.transformer, found.opened) == ("identity", True)
+
+
+@pytest.mark.parametrize(("value", "cause"), [(b"", Cause.EMPTY_VALUE), (b"{}", Cause.EMPTY_OBJECT)])
+def test_what_the_server_serves_empty(value: bytes, cause: Cause) -> None:
+    found = look(value)
+    assert verdict(found) == (Outcome.DECODE_FAILURE, cause)
+    assert found.verdict.apiserver is ServerBehaviour.SERVES_EMPTY
+
+
+@pytest.mark.parametrize(("minor", "deletable"), [(36, True), (None, False)])
+def test_an_unknown_kind_may_be_newer_than_the_tables(minor: int | None, deletable: bool) -> None:
+    found = look(json_object("v1", "Sekret", "web"), minor=minor)
+    assert found.verdict.deletable is deletable
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        (KEY, secret("other"), "metadata.name differs"),
+        (KEY, secret("web", "pay"), "metadata.namespace differs"),
+        (KEY, secret(""), "metadata.name is missing"),
+        (KEY, secret("web", ""), "metadata.namespace differs"),
+        ("/registry/secrets/web", secret("web", ""), "path segments"),
+        ("/registry/secrets/shop/web/more", secret(), "path segments"),
+        ("/registry/secrets/", secret("", ""), "path segments"),
+        ("/registry/namespaces/a/b", namespace_object("b"), "path segments"),
+        ("/registry/namespaces/shop", namespace_object("pay"), "metadata.name differs"),
+    ],
+)
+def test_objects_that_contradict_their_key(key: str, value: bytes, words: str) -> None:
+    found = look(value, key=key)
+    assert verdict(found) == (Outcome.INCONSISTENT, Cause.IDENTITY_MISMATCH)
+    assert words in found.verdict.message
+    assert not found.verdict.deletable
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("/registry/namespaces/shop", namespace_object("shop")),
+        (CRD_KEY, crd()),
+        (WIDGET_KEY, widget()),
+        ("/registry/ranges/servicenodeports", allocation()),
+    ],
+)
+def test_healthy_objects_of_every_stack(key: str, value: bytes) -> None:
+    found = look(value, key=key, holds={CRD_KEY: crd()})
+    assert verdict(found) == (Outcome.READABLE, None)
+
+
+@pytest.mark.parametrize(
+    "key", ["compact_rev_key", "/registry/masterleases/10.0.0.1", "/other/secrets/shop/web", "x"]
+)
+@pytest.mark.parametrize("value", [b"", b"77", secret(), aescbc(secret())])
+def test_keys_that_are_not_objects(key: str, value: bytes) -> None:
+    under_test = examiner(CONFIG)
+    for _again in range(2):
+        found = under_test.examine(stored(key, value))
+        assert verdict(found) == (Outcome.NOT_AN_OBJECT, None)
+
+
+@pytest.mark.parametrize("value", [b"", b"junk", aescbc(allocation()), allocation()[:-3]])
+def test_a_damaged_allocator_is_never_deletable(value: bytes) -> None:
+    found = look(value, CONFIG, key="/registry/ranges/servicenodeports")
+    assert verdict(found) == (Outcome.DECODE_FAILURE, Cause.ALLOCATOR_DAMAGED)
+    assert not found.verdict.deletable
+
+
+def test_custom_resources_need_a_readable_definition() -> None:
+    broken, whole = widget()[:-9], widget()
+    without = examiner()
+    assert verdict(without.examine(stored(WIDGET_KEY, broken))) == (Outcome.UNDETERMINED, Cause.OWNER_UNKNOWN)
+    assert verdict(without.examine(stored(WIDGET_KEY, whole))) == (Outcome.READABLE, Cause.OWNER_UNKNOWN)
+    with_crd = examiner(holds={CRD_KEY: crd()})
+    assert with_crd.custom_resources["example.com", "widgets"].kind == "Widget"
+    assert verdict(with_crd.examine(stored(WIDGET_KEY, broken))) == (
+        Outcome.DECODE_FAILURE,
+        Cause.VALUE_TRUNCATED,
+    )
+    assert verdict(with_crd.examine(stored(WIDGET_KEY, whole))) == (Outcome.READABLE, None)
+
+
+@pytest.mark.parametrize(
+    ("key", "definition"),
+    [
+        (CRD_KEY, b"junk"),
+        (CRD_KEY, b"{}"),
+        (CRD_KEY, crd("gadgets")),
+        (CRD_KEY, aescbc(crd())),
+        (CRD_KEY.replace("widgets", "moved"), crd()),
+    ],
+)
+def test_definitions_that_do_not_count(key: str, definition: bytes) -> None:
+    assert examiner(holds={key: definition}).custom_resources == {}
+
+
+def test_an_encrypted_definition_is_opened_first() -> None:
+    resources = ("customresourcedefinitions.apiextensions.k8s.io",)
+    holds = {CRD_KEY: aescbc(crd())}
+    opened = configuration(provider("aescbc", key1=KEY_1), resources=resources)
+    lost = configuration(provider("aescbc", key2=KEY_2), resources=resources)
+    assert list(examiner(opened, holds=holds).custom_resources) == [("example.com", "widgets")]
+    assert examiner(lost, holds=holds).custom_resources == {}
+
+
+def test_scope_of_a_definition_decides_what_a_key_is() -> None:
+    cluster = examiner(holds={CRD_KEY: crd(scope="Cluster")})
+    found = cluster.examine(stored("/registry/example.com/widgets/w-0", widget(namespace="")))
+    assert verdict(found) == (Outcome.READABLE, None)
+    assert (found.namespace, found.name) == ("", "w-0")
+    odd = cluster.examine(stored(WIDGET_KEY, widget()))
+    assert verdict(odd) == (Outcome.INCONSISTENT, Cause.IDENTITY_MISMATCH)
+    namespaced = examiner(holds={CRD_KEY: crd()})
+    odd = namespaced.examine(stored("/registry/example.com/widgets/w-0", widget(namespace="")))
+    assert verdict(odd) == (Outcome.INCONSISTENT, Cause.IDENTITY_MISMATCH)
+
+
+def test_learning_again_forgets_what_was_assumed_before() -> None:
+    under_test = examiner()
+    assert verdict(under_test.examine(stored(WIDGET_KEY, widget()))) == (
+        Outcome.READABLE,
+        Cause.OWNER_UNKNOWN,
+    )
+    under_test.learn_custom_resources(MemorySource({CRD_KEY: crd()}))
+    assert verdict(under_test.examine(stored(WIDGET_KEY, widget()))) == (Outcome.READABLE, None)
+
+
+def test_unknown_directories() -> None:
+    assert verdict(look(secret(), key="/registry/oauthclients/x")) == (Outcome.READABLE, Cause.OWNER_UNKNOWN)
+    assert verdict(look(b"junk", key="/registry/oauthclients/x")) == (
+        Outcome.UNDETERMINED,
+        Cause.OWNER_UNKNOWN,
+    )
+    assert verdict(look(b"", key="/registry/")) == (Outcome.UNDETERMINED, Cause.OWNER_UNKNOWN)
+
+
+@pytest.mark.parametrize("tail", [b"\xff/w", b"secrets/\xff/\xfe", b"a.b/\xff/c/d", b"ranges/\xff", b"\xff"])
+@pytest.mark.parametrize("value", [b"", secret(), b"junk"])
+def test_keys_of_any_bytes_are_examined(tail: bytes, value: bytes) -> None:
+    found = look(value, CONFIG, key=b"/registry/" + tail)
+    assert found.verdict.outcome is not Outcome.NOT_AN_OBJECT
+    (found.namespace + found.name + found.directory.resource + found.verdict.message).encode()
+
+
+def test_a_key_that_is_not_utf8_is_compared_by_its_bytes() -> None:
+    key = b"/registry/secrets/shop/\xff"
+    name = key.rpartition(b"/")[2]
+    value = secret("X").replace(b"\n\x01X", b"\n\x01" + name)
+    found = examiner().examine(stored(key, value))
+    assert found.verdict.cause is Cause.INVALID_UTF8
+    assert "identity-mismatch" not in [e.check for e in found.verdict.evidence]
+
+
+def test_neighbouring_keys_are_read_by_their_own_rules() -> None:
+    """Readers are kept from key to key; one that fits only a single key must not be used for the next."""
+    holds = {
+        "/registry/namespaces/shop": namespace_object("shop"),
+        "/registry/pods": b"junk",
+        "/registry/pods-and-more/x": b"junk",
+        "/registry/ranges/servicenodeports": allocation(),
+        "/registry/ranges/servicenodeports2": allocation(),
+        "/registry/secrets/shop/web": secret(),
+        "/registry/services/specs/shop/web": b"",
+        "/registry/secretsx/shop/web": secret(),
+        "compact_rev_key": b"7",
+        "compact_rev_key2": b"7",
+    }
+    source = MemorySource(holds)
+    found = {e.stored.key.decode(): e for e in examine(source.current(b""), examiner())}
+    assert list(found) == sorted(holds)
+    assert {key: e.directory.stack for key, e in found.items()} == {
+        "/registry/namespaces/shop": Stack.BUILTIN,
+        "/registry/pods": Stack.UNKNOWN,
+        "/registry/pods-and-more/x": Stack.UNKNOWN,
+        "/registry/ranges/servicenodeports": Stack.ALLOCATOR,
+        "/registry/ranges/servicenodeports2": Stack.UNKNOWN,
+        "/registry/secrets/shop/web": Stack.BUILTIN,
+        "/registry/services/specs/shop/web": Stack.BUILTIN,
+        "/registry/secretsx/shop/web": Stack.UNKNOWN,
+        "compact_rev_key": Stack.NOT_AN_OBJECT,
+        "compact_rev_key2": Stack.NOT_AN_OBJECT,
+    }
+
+
+def test_order_of_keys_does_not_change_a_verdict() -> None:
+    keys = [KEY, "/registry/configmaps/shop/settings", WIDGET_KEY, KEY + "2", "/registry/configmaps/shop/b"]
+    value = {KEY: aescbc(secret()), KEY + "2": aescbc(secret("web2"))}
+    config = configuration(provider("aescbc", key1=KEY_1))
+    under_test = examiner(config, holds={CRD_KEY: crd()})
+    for order in (keys, keys[::-1], keys * 2):
+        for key in order:
+            data = value.get(key, widget() if key == WIDGET_KEY else config_map(key.rpartition("/")[2]))
+            assert verdict(under_test.examine(stored(key, data))) == (Outcome.READABLE, None)
+
+
+@pytest.mark.parametrize(
+    ("holds", "uid"),
+    [
+        ({"/registry/namespaces/kube-system": namespace_object("kube-system")}, KUBE_SYSTEM_UID),
+        ({}, None),
+        ({"/registry/namespaces/kube-system": b"junk"}, None),
+        ({"/registry/namespaces/kube-system": namespace_object("kube-system", "")}, None),
+        ({"/registry/namespaces/kube-system": namespace_object("other")}, None),
+        ({"/registry/namespaces/kube-system": aescbc(namespace_object("kube-system"))}, None),
+        ({"/other/namespaces/kube-system": namespace_object("kube-system")}, None),
+    ],
+)
+def test_the_cluster_is_named_by_kube_system(holds: dict[str, bytes], uid: str | None) -> None:
+    assert examiner().kube_system_uid(MemorySource(holds)) == uid
+
+
+def test_kube_system_below_another_prefix_and_encrypted() -> None:
+    source = MemorySource({"/namespaces/kube-system": aescbc(namespace_object("kube-system"))})
+    config = configuration(provider("aescbc", key1=KEY_1), resources=("namespaces",))
+    assert examiner(config, prefix="/").kube_system_uid(source) == KUBE_SYSTEM_UID

@@ -1,0 +1,443 @@
+"""The main job from a source in memory to a reporter, and what it comes to."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from etcdfix.baseline import load_baseline
+from etcdfix.cli.exit_codes import ExitCode, scan_exit_code
+from etcdfix.errors import ConfigurationError, SourceUnreachable
+from etcdfix.model import StoredValue
+from etcdfix.reports import FORMATS
+from etcdfix.scan import ScanRequest, ScanResult, run_scan
+from etcdfix.scope import ScopeRequest
+from etcdfix.sources.base import Segment, SourceDescription
+from etcdfix.storagekey import StorageLayout
+from tests.support.collecting import CollectingReporter
+from tests.support.memory_source import MemorySource, stored
+from tests.support.objects import (
+    KEY_1,
+    KEY_2,
+    KUBE_SYSTEM_UID,
+    aescbc,
+    config_map,
+    configuration,
+    crd,
+    namespace_object,
+    provider,
+    secret,
+    widget,
+)
+
+CRD_KEY = "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.example.com"
+CONFIG = configuration(provider("aescbc", key1=KEY_1))
+LOST = configuration(provider("aescbc", key1=KEY_2))
+HEALTHY = {
+    "compact_rev_key": b"589",
+    "/registry/configmaps/shop/settings": config_map(),
+    "/registry/namespaces/kube-system": namespace_object("kube-system"),
+    "/registry/secrets/shop/web": aescbc(secret()),
+    CRD_KEY: crd(),
+    "/registry/example.com/widgets/shop/w-0": widget(),
+}
+BROKEN = {"/registry/secrets/shop/web-broken": aescbc(secret())[:-1]}
+PLUGIN = {"/registry/secrets/shop/kms": b"k8s:enc:kms:v2:prov:x"}
+
+
+def scan(
+    holds: dict[str, bytes] | MemorySource,
+    *arguments: str,
+    config: Any = CONFIG,
+    prefix: str = "/registry",
+    **request: Any,
+) -> tuple[CollectingReporter, ScanResult]:
+    source = holds if isinstance(holds, MemorySource) else MemorySource(holds)
+    reporter = CollectingReporter()
+    request.setdefault("scope", ScopeRequest(arguments))
+    result = run_scan(
+        source, ScanRequest(layout=StorageLayout(prefix), configuration=config, **request), reporter
+    )
+    return reporter, result
+
+
+def code(result: ScanResult) -> ExitCode:
+    return scan_exit_code(result)
+
+
+def test_nothing_wrong() -> None:
+    reporter, result = scan(HEALTHY)
+    assert reporter.findings == {}
+    assert code(result) is ExitCode.NOTHING_WRONG
+    assert result.complete
+    assert (result.summary.keys, result.summary.readable, result.summary.not_objects) == (6, 5, 1)
+    assert reporter.conclusion is not None
+    assert reporter.conclusion.incomplete_reasons == []
+
+
+def test_a_finding() -> None:
+    reporter, result = scan(HEALTHY | BROKEN)
+    assert list(reporter.findings) == list(BROKEN)
+    assert code(result) is ExitCode.FINDINGS
+    assert result.complete
+    assert (result.new_findings, result.new_undetermined) == (1, 0)
+
+
+@pytest.mark.parametrize("holds", [HEALTHY | PLUGIN, HEALTHY | PLUGIN | BROKEN])
+def test_something_undetermined_is_incomplete_and_wins_over_findings(holds: dict[str, bytes]) -> None:
+    reporter, result = scan(holds, config=configuration(provider("aescbc", key1=KEY_1), PROVIDER_KMS))
+    assert code(result) is ExitCode.INCOMPLETE
+    assert not result.complete
+    assert reporter.conclusion is not None
+    assert reporter.conclusion.incomplete_reasons == ["undetermined: 1 key"]
+
+
+PROVIDER_KMS = {"kms": {"apiVersion": "v2", "name": "prov", "endpoint": "unix:///run/kms.sock"}}
+
+
+@pytest.mark.parametrize("holds", [HEALTHY, HEALTHY | BROKEN])
+def test_a_source_that_could_not_show_everything_is_incomplete(holds: dict[str, bytes]) -> None:
+    reporter, result = scan(MemorySource(holds, problems=["page 7 cannot be read"]))
+    assert code(result) is ExitCode.INCOMPLETE
+    assert result.problems == ["page 7 cannot be read"]
+    assert reporter.conclusion is not None
+    assert (reporter.conclusion.complete, reporter.conclusion.incomplete_reasons) == (
+        False,
+        ["page 7 cannot be read"],
+    )
+
+
+@pytest.mark.parametrize("after", range(1, 7))
+def test_a_source_lost_midway_still_gives_a_report(after: int) -> None:
+    failure = SourceUnreachable("nobody answers any more")
+    reporter, result = scan(MemorySource(HEALTHY | BROKEN, fails_after=after, failure=failure))
+    assert code(result) is ExitCode.INCOMPLETE
+    assert result.below_prefix
+    assert result.summary.keys == after
+    assert reporter.conclusion is not None
+    assert reporter.conclusion.incomplete_reasons == ["the source was lost midway: nobody answers any more"]
+
+
+def test_a_source_lost_before_the_first_key_examined_nothing() -> None:
+    failure = SourceUnreachable("nobody answers")
+    with pytest.raises(SourceUnreachable, match="nobody answers"):
+        scan(MemorySource(HEALTHY, fails_after=0, failure=failure))
+
+
+def test_an_interrupted_scan_still_gives_a_report() -> None:
+    reporter, result = scan(MemorySource(HEALTHY | BROKEN, fails_after=3, failure=KeyboardInterrupt()))
+    assert code(result) is ExitCode.INTERRUPTED
+    assert not result.complete
+    assert result.summary.keys == 3
+    assert reporter.conclusion is not None
+    assert reporter.conclusion.interrupted
+    assert reporter.conclusion.incomplete_reasons == ["interrupted before the end"]
+
+
+@pytest.mark.parametrize(
+    ("holds", "prefix", "suggested"),
+    [
+        ({"/kubernetes.io/secrets/shop/web": secret()}, "/registry", ["/kubernetes.io"]),
+        ({"/secrets/shop/web": secret(), "compact_rev_key": b"7"}, "/registry", ["/"]),
+        (HEALTHY, "/kubernetes.io", ["/registry"]),
+        ({f"/kubernetes.io/secrets/shop/{n}": b"" for n in range(250)}, "/registry", ["/kubernetes.io"]),
+        ({"other/x": b"1"}, "/registry", []),
+        ({}, "/registry", []),
+    ],
+)
+@pytest.mark.parametrize("arguments", [(), ("secrets",), ("/nowhere/",)])
+def test_a_wrong_prefix_examines_nothing_and_says_where_the_keys_are(
+    holds: dict[str, bytes], prefix: str, suggested: list[str], arguments: tuple[str, ...]
+) -> None:
+    _reporter, result = scan(holds, *arguments, prefix=prefix)
+    assert not result.below_prefix
+    assert result.suggested_prefixes == suggested
+    assert code(result) is ExitCode.SOURCE
+
+
+def test_a_wrong_prefix_of_a_damaged_source_is_incomplete() -> None:
+    _reporter, result = scan(MemorySource(HEALTHY, problems=["page 7"]), prefix="/nowhere")
+    assert code(result) is ExitCode.INCOMPLETE
+
+
+@pytest.mark.parametrize("arguments", [("pods",), ("/registry/secrets/none",)])
+def test_an_empty_scope_below_a_right_prefix_is_no_error(arguments: tuple[str, ...]) -> None:
+    _reporter, result = scan(HEALTHY, *arguments)
+    assert result.below_prefix
+    assert result.summary.keys == 0
+    assert code(result) is ExitCode.NOTHING_WRONG
+
+
+def test_only_bookkeeping_below_the_prefix_is_a_right_prefix() -> None:
+    _reporter, result = scan({"/registry/masterleases/10.0.0.1": b"x"})
+    assert result.below_prefix
+    assert code(result) is ExitCode.NOTHING_WRONG
+
+
+@pytest.mark.parametrize(
+    ("arguments", "namespaces", "keys", "found"),
+    [
+        (("secrets",), (), (), 2),
+        (("secrets", "configmaps"), (), (), 3),
+        (("/registry/secrets/shop/web",), (), (), 1),
+        (("/registry/secrets/shop/",), (), (), 2),
+        (("widgets",), (), (), 1),
+        (("secrets",), ("pay",), (), 0),
+        ((), ("shop",), (), 4),
+        ((), (), (b"/registry/secrets/shop/web", b"/registry/secrets/shop/none"), 1),
+    ],
+)
+def test_scope(
+    arguments: tuple[str, ...], namespaces: tuple[str, ...], keys: tuple[bytes, ...], found: int
+) -> None:
+    _reporter, result = scan(HEALTHY | BROKEN, scope=ScopeRequest(arguments, keys, namespaces))
+    assert result.summary.keys == found
+
+
+def test_custom_resources_are_known_even_when_their_definition_is_out_of_scope() -> None:
+    holds = HEALTHY | {"/registry/example.com/widgets/shop/w-1": widget("w-1")[:-9]}
+    reporter, _result = scan(holds, "/registry/example.com/widgets")
+    (finding,) = reporter.findings.values()
+    assert finding.outcome == "decode-failure"
+
+
+def test_an_unknown_resource_is_refused_before_the_report_begins() -> None:
+    reporter = CollectingReporter()
+    request = ScanRequest(layout=StorageLayout(), scope=ScopeRequest(("gadgets",)))
+    with pytest.raises(ConfigurationError, match="unknown resource"):
+        run_scan(MemorySource(HEALTHY), request, reporter)
+    assert reporter.header is None
+
+
+def test_header_and_conclusion() -> None:
+    scope = ScopeRequest(("secrets",), (b"/registry/pods/a/\xff",), ())
+    reporter, _result = scan(HEALTHY | BROKEN, scope=scope, kubernetes_minor=36)
+    header, conclusion = reporter.header, reporter.conclusion
+    assert header is not None
+    assert conclusion is not None
+    assert header.tool.name == "etcdfix"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", header.generated_at)
+    assert header.generated_at <= conclusion.finished_at
+    assert header.source == conclusion.source
+    assert header.source.kube_system_uid == KUBE_SYSTEM_UID
+    assert header.source.segments == [Segment("", 1000)]
+    assert header.encryption_config is not None
+    assert header.encryption_config.path == "config.yaml"
+    assert header.encryption_config.sha256.startswith("sha256:")
+    assert msgspec.structs.asdict(header.scope) == {
+        "etcd_prefix": "/registry",
+        "prefixes": ["/registry/pods/a/\\xff"],
+        "resources": ["secrets"],
+        "namespaces": [],
+        "kubernetes_version": "1.36",
+    }
+
+
+def test_header_without_configuration_and_version() -> None:
+    reporter, _result = scan(HEALTHY, config=None, prefix="/")
+    assert reporter.header is not None
+    assert reporter.header.encryption_config is None
+    assert reporter.header.scope.kubernetes_version is None
+    assert reporter.header.scope.etcd_prefix == "/"
+
+
+def test_the_conclusion_has_the_sources_last_word() -> None:
+    """A compaction in the middle of a scan adds a segment."""
+
+    class Compacting(MemorySource):
+        segments = (Segment("", 1000),)
+
+        def describe(self) -> SourceDescription:
+            whole = len(self.segments) == 1
+            return msgspec.structs.replace(
+                super().describe(),
+                segments=self.segments,
+                single_revision=whole,
+                revision=self.segments[-1].revision,
+            )
+
+        def current(self, prefix: bytes) -> Iterator[StoredValue]:
+            yield from super().current(prefix)
+            if prefix == b"":
+                self.segments = (*self.segments, Segment("/registry/secrets/", 1100))
+
+    reporter, result = scan(Compacting(HEALTHY))
+    assert reporter.header is not None
+    assert reporter.conclusion is not None
+    assert reporter.header.source.single_revision
+    assert not reporter.conclusion.source.single_revision
+    assert [s.revision for s in reporter.conclusion.source.segments] == [1000, 1100]
+    assert reporter.conclusion.source.revision == 1100
+    assert code(result) is ExitCode.NOTHING_WRONG
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "name"),
+    [
+        ((), "/registry/secrets/"),
+        (("shop",), "/registry/secrets/shop/"),
+        (("shop", "pay"), "/registry/secrets/"),
+    ],
+)
+def test_status_names_the_prefix_that_was_listed(namespaces: tuple[str, ...], name: str) -> None:
+    reporter, _result = scan(HEALTHY | BROKEN, scope=ScopeRequest(("secrets",), (), namespaces))
+    assert reporter.conclusion is not None
+    (status,) = reporter.conclusion.statuses
+    assert status.details.name == name
+
+
+def test_max_causes_moves_the_cap_of_the_statuses() -> None:
+    holds = {f"/registry/secrets/shop/b{n}": b"" + aescbc(secret())[:-1] for n in range(5)}
+    reporter, result = scan(holds, max_causes=3)
+    assert reporter.conclusion is not None
+    assert len(reporter.conclusion.statuses[0].details.causes) == 4
+    assert result.summary.decrypt_failures == 5
+
+
+def test_remarks_do_not_count_towards_the_exit_code() -> None:
+    foreign = {"/registry/example.org/gadgets/shop/g": widget("g", kind="Gadget")}
+    reporter, result = scan(HEALTHY | foreign)
+    (finding,) = reporter.findings.values()
+    assert (finding.outcome, finding.cause) == ("readable", "owner-unknown")
+    assert code(result) is ExitCode.NOTHING_WRONG
+
+
+def save_report(tmp_path: Path, holds: dict[str, bytes], config: Any, output: str = "json") -> Path:
+    path = tmp_path / f"last-night.{output}"
+    with path.open("wb") as stream:
+        request = ScanRequest(layout=StorageLayout(), configuration=config)
+        run_scan(MemorySource(holds), request, FORMATS[output](stream, 100))
+    return path
+
+
+WITH_KMS = configuration(provider("aescbc", key1=KEY_1), PROVIDER_KMS)
+
+
+@pytest.mark.parametrize("output", ["json", "jsonl"])
+@pytest.mark.parametrize(
+    ("before", "now", "config", "expected"),
+    [
+        (HEALTHY | BROKEN, HEALTHY | BROKEN, CONFIG, ExitCode.NOTHING_WRONG),
+        (HEALTHY, HEALTHY | BROKEN, CONFIG, ExitCode.FINDINGS),
+        (
+            HEALTHY | BROKEN,
+            HEALTHY | BROKEN | {"/registry/secrets/shop/new": b"x"},
+            CONFIG,
+            ExitCode.FINDINGS,
+        ),
+        (HEALTHY | BROKEN, HEALTHY, CONFIG, ExitCode.NOTHING_WRONG),
+        (HEALTHY | PLUGIN, HEALTHY | PLUGIN, WITH_KMS, ExitCode.NOTHING_WRONG),
+        (HEALTHY | PLUGIN, HEALTHY | PLUGIN | BROKEN, WITH_KMS, ExitCode.FINDINGS),
+        (HEALTHY | BROKEN, HEALTHY | PLUGIN | BROKEN, WITH_KMS, ExitCode.INCOMPLETE),
+        (HEALTHY | PLUGIN, HEALTHY | {"/registry/secrets/shop/kms": b""}, WITH_KMS, ExitCode.FINDINGS),
+    ],
+    ids=[
+        "known",
+        "new",
+        "one-new",
+        "gone",
+        "known-plugin",
+        "known-plugin-and-new",
+        "new-plugin",
+        "worse-than-known",
+    ],
+)
+def test_baseline(
+    tmp_path: Path,
+    output: str,
+    before: dict[str, bytes],
+    now: dict[str, bytes],
+    config: Any,
+    expected: ExitCode,
+) -> None:
+    baseline = load_baseline(save_report(tmp_path, before, config, output))
+    reporter, result = scan(now, config=config, baseline=baseline)
+    assert code(result) is expected
+    known = {key for key in reporter.findings if key in before and key in now and before[key] == now[key]}
+    assert {key for key, finding in reporter.findings.items() if finding.baseline} == known
+    assert result.summary.known_findings == len(known)
+    assert len(reporter.findings) == result.new_findings + result.new_undetermined + len(known)
+
+
+def test_a_known_finding_does_not_make_a_lost_source_complete(tmp_path: Path) -> None:
+    baseline = load_baseline(save_report(tmp_path, HEALTHY | BROKEN, CONFIG))
+    _reporter, result = scan(MemorySource(HEALTHY | BROKEN, problems=["page 7"]), baseline=baseline)
+    assert code(result) is ExitCode.INCOMPLETE
+
+
+def test_progress_sees_every_value() -> None:
+    seen = []
+
+    def watch(values: Iterator[StoredValue]) -> Iterator[StoredValue]:
+        for value in values:
+            seen.append(value.key)
+            yield value
+
+    request = ScanRequest(layout=StorageLayout(), configuration=CONFIG)
+    run_scan(MemorySource(HEALTHY), request, CollectingReporter(), on_progress=watch)
+    assert seen == sorted(key.encode() for key in HEALTHY)
+
+
+@pytest.mark.parametrize("output", list(FORMATS))
+def test_every_format_of_a_scan_of_hostile_keys(output: str) -> None:
+    keys = [
+        b"/registry/\xff/x",
+        b"/registry/secrets/\x1b[2J/\xfe",
+        "/registry/a.b/\u202e/c/d".encode(),
+        b"\xff",
+    ]
+    source = MemorySource(stored(key, b"junk") for key in keys)
+    stream = io.BytesIO()
+    request = ScanRequest(
+        layout=StorageLayout(), configuration=CONFIG,
+        scope=ScopeRequest(keys=tuple(keys), arguments=(b"/registry/\xfe".decode("utf-8", "surrogateescape"),)),
+    )  # fmt: skip
+    result = run_scan(source, request, FORMATS[output](stream, 100))
+    assert all(line.isprintable() for line in stream.getvalue().decode().splitlines())
+    assert (result.summary.keys, result.summary.not_objects) == (4, 1)
+    if output == "json":
+        assert json.loads(stream.getvalue())["scope"]["prefixes"][0] == "/registry/\\xfe"
+
+
+def test_contents_of_secrets_reach_no_report() -> None:
+    for output in FORMATS:
+        for config in (CONFIG, LOST, None):
+            stream = io.BytesIO()
+            request = ScanRequest(layout=StorageLayout(), configuration=config)
+            holds = HEALTHY | BROKEN | {"/registry/secrets/shop/plain": secret("other")}
+            run_scan(MemorySource(holds), request, FORMATS[output](stream, 100))
+            for hidden in (b"never-to-be-shown", KEY_1, KEY_2):
+                assert hidden not in stream.getvalue()
+
+
+@pytest.mark.parametrize(("count", "extra"), [(100, 0), (101, 1), (250, 150)])
+def test_the_cap_from_end_to_end(count: int, extra: int) -> None:
+    holds = HEALTHY | {f"/registry/secrets/shop/b{n:03}": aescbc(secret())[:-1] for n in range(count)}
+    written = {}
+    for output in ("table", "status", "json", "jsonl", "name"):
+        stream = io.BytesIO()
+        request = ScanRequest(layout=StorageLayout(), configuration=CONFIG)
+        result = run_scan(MemorySource(holds), request, FORMATS[output](stream, 100))
+        assert code(result) is ExitCode.FINDINGS
+        assert result.summary.decrypt_failures == count
+        written[output] = stream.getvalue().decode()
+    rows = [line for line in written["table"].splitlines() if line.startswith("decrypt-failure")]
+    assert len(rows) == 100
+    truncated = "too many errors, the list is truncated"
+    assert (truncated in written["table"]) is (extra > 0)
+    assert (f"not shown: {extra} of {count} findings" in written["table"]) is (extra > 0)
+    causes = json.loads(written["status"])["details"]["causes"]
+    assert [c["field"] for c in causes[:100]] == [f"/registry/secrets/shop/b{n:03}" for n in range(100)]
+    assert [c["message"] for c in causes[100:]] == [truncated] * (extra > 0)
+    report = json.loads(written["json"])
+    assert len(report["findings"]) == len(written["name"].splitlines()) == count
+    assert report["statuses"] == [json.loads(written["status"])]
+    assert report["summary"]["decrypt_failures"] == report["summary"]["by_cause"][0]["count"] == count
+    assert written["jsonl"].count('"kind":"Finding"') == count

@@ -246,7 +246,7 @@ class Examiner:
         decode: Decode
         match directory.stack:
             case Stack.BUILTIN | Stack.ALLOCATOR:
-                decode = lambda data: decoder.builtin(data, group, kind)  # noqa: E731
+                decode = decoder.builtin_reader(group, kind)
             case Stack.JSON_BUILTIN:
                 decode = lambda data: decoder.json_builtin(data, group, kind)  # noqa: E731
             case Stack.CUSTOM_RESOURCE | Stack.UNKNOWN:

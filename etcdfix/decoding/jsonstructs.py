@@ -72,9 +72,8 @@ class Structs:
 
     def _annotate(self, struct: type[msgspec.Struct], fields: dict[str, GoType], own: dict[str, Any]) -> None:
         """Give a Struct its fields' types; msgspec looks at them when it first needs them."""
-        struct.__annotations__ = {
-            _attribute(name): own[name] if name in own else self._of(type_) for name, type_ in fields.items()
-        }
+        types = {_attribute(name): self._of(type_) for name, type_ in fields.items()}
+        struct.__annotations__ = {**types, **own}
 
     def _of(self, type_: GoType) -> Any:
         form = type_.form

@@ -17,6 +17,7 @@ Format:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, NamedTuple
 
@@ -97,6 +98,17 @@ class Decoder:
         return msgspec.structs.replace(
             decoded, encoding=f"base64+{decoded.encoding}", notes=(_BASE64_NOTE, *decoded.notes)
         )
+
+    def builtin_reader(self, group: str, kind: str) -> Callable[[bytes], DecodedObject]:
+        """Return :meth:`builtin` for the keys of one kind; where many values follow, it is quicker."""
+        protobuf = self._serializers(_SCHEMES.get(group, SchemeName.KUBERNETES)).protobuf.reader(group, kind)
+
+        def read(data: bytes) -> DecodedObject:
+            if data.startswith(PROTOBUF_MAGIC):
+                return protobuf(data)
+            return self.builtin(data, group, kind)
+
+        return read
 
     def json_builtin(self, data: bytes, group: str, kind: str) -> DecodedObject:
         """Decode a value under the key of a CustomResourceDefinition or an APIService.

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("error")
 
 # What Kubernetes allows as a path segment of a name: anything but these (path.IsValidPathSegmentName).
 SEGMENTS = st.text(
-    st.characters(exclude_categories=("Cs",), exclude_characters="/%"), min_size=1, max_size=20
+    st.characters(exclude_categories=["Cs"], exclude_characters="/%"), min_size=1, max_size=20
 ).filter(lambda text: text not in {".", ".."})
 GROUPS = st.from_regex(r"[a-z]{1,6}(\.[a-z]{1,6}){1,3}", fullmatch=True)
 PLURALS = st.from_regex(r"[a-z]{1,12}", fullmatch=True)

@@ -125,6 +125,24 @@ def test_a_source_lost_midway_still_gives_a_report(after: int) -> None:
     assert reporter.conclusion.incomplete_reasons == ["the source was lost midway: nobody answers any more"]
 
 
+def test_a_source_lost_among_strangers_leaves_the_prefix_open() -> None:
+    source = MemorySource({"/aaa": b""} | HEALTHY, fails_after=1)
+    _reporter, result = scan(source, prefix="/nowhere")
+    assert (result.summary.keys, result.summary.not_objects) == (1, 1)
+    assert result.below_prefix
+    assert code(result) is ExitCode.INCOMPLETE
+
+
+@pytest.mark.parametrize(("minor", "remedy"), [(36, "kubectl delete"), (None, "--kubernetes-version X.Y")])
+def test_an_unknown_kind_is_certain_only_with_a_release(minor: int | None, remedy: str) -> None:
+    holds = {"/registry/configmaps/shop/x": b'{"kind":"Thing","apiVersion":"v1","metadata":{}}'}
+    reporter, _result = scan(holds, kubernetes_minor=minor)
+    (finding,) = reporter.findings.values()
+    assert finding.cause == "kind-not-registered"
+    assert [remedy in r.command for r in finding.remedies].count(True) == 1
+    assert any("kubectl delete" in r.command for r in finding.remedies) is (minor is not None)
+
+
 def test_a_source_lost_before_the_first_key_examined_nothing() -> None:
     failure = SourceUnreachable("nobody answers")
     with pytest.raises(SourceUnreachable, match="nobody answers"):
@@ -252,7 +270,7 @@ def test_the_conclusion_has_the_sources_last_word() -> None:
     """A compaction in the middle of a scan adds a segment."""
 
     class Compacting(MemorySource):
-        segments = (Segment("", 1000),)
+        segments: tuple[Segment, ...] = (Segment("", 1000),)
 
         def describe(self) -> SourceDescription:
             whole = len(self.segments) == 1

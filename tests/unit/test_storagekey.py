@@ -176,8 +176,10 @@ def test_allocators_are_single_keys(last: str, resource: str) -> None:
         "RangeAllocation",
         resource,
     )
+    assert directory.namespaced is False
     assert shared == key
-    assert layout.split(key, directory, shared, namespaced=False).name == last
+    where = layout.split(key, directory, shared, namespaced=False)
+    assert (where.namespace, where.name, where.well_formed) == ("", last, True)
 
 
 @pytest.mark.parametrize(

@@ -231,7 +231,7 @@ class _Check:
             )
             return None
         self._seen[page_id:stop] = b"\x01" * (stop - page_id)
-        at, count = offset + HEADER_SIZE, header.count
+        at, count = offset + HEADER_SIZE, header.element_count
         if count == _LARGE_FREELIST:
             count = int.from_bytes(self._image[at : at + 8], "little")
             at += 8

@@ -61,7 +61,7 @@ class PageHeader(NamedTuple):
 
     page_id: int
     flags: int
-    count: int
+    element_count: int
     overflow: int
 
 

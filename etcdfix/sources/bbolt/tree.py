@@ -167,18 +167,18 @@ class Tree:
 
     def _page(self, header: PageHeader, *, page_id: int, offset: int, end: int) -> Page:
         is_leaf = header.flags == LEAF_PAGE
-        if not is_leaf and not header.count:
+        if not is_leaf and not header.element_count:
             raise PageCorrupt(
                 f"page {page_id}: a branch page without elements", page_id=page_id, file_offset=offset + 10
             )
-        table_end = offset + HEADER_SIZE + header.count * ELEMENT_SIZE
+        table_end = offset + HEADER_SIZE + header.element_count * ELEMENT_SIZE
         if table_end > end:
             raise PageCorrupt(
-                f"page {page_id}: its table of {header.count} elements ends at byte {table_end}, past {end}",
+                f"page {page_id}: its table of {header.element_count} elements ends at byte {table_end}, past {end}",
                 page_id=page_id,
                 file_offset=offset + 10,
             )
-        return Page(page_id, offset, end, header.count, is_leaf, header.overflow)
+        return Page(page_id, offset, end, header.element_count, is_leaf, header.overflow)
 
     def branch_entries(self, branch: Page) -> Iterator[BranchEntry]:
         """Yield the elements of a branch page; a key that does not lie where bbolt writes it is reported.

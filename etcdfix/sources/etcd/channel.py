@@ -16,7 +16,7 @@ from etcdfix.wire.etcd import READ_METHODS, ReadMethod, message
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
-import grpc  # noqa: E402 - after the variables that it reads
+import grpc  # after the variables that it reads
 
 MAX_ANSWER_BYTES = 512 << 20
 

@@ -283,7 +283,9 @@ class EtcdClient:
         limit = self._connection.dial_timeout_seconds
         request = message("StatusRequest")()
         started = [
-            (member, self._start(member, STATUS, request, limit)) for member in members if member.failure is None
+            (member, self._start(member, STATUS, request, limit))
+            for member in members
+            if member.failure is None
         ]
         for member, future in started:
             try:
@@ -304,9 +306,7 @@ class EtcdClient:
         if len(failures) == 1:
             raise CallFailed(failures[0])
         text = "; ".join(failure.message for failure in failures)
-        raise CallFailed(
-            Failure(FailureKind.UNREACHABLE, f"no endpoint answered: {text}", failures[0].hint)
-        )
+        raise CallFailed(Failure(FailureKind.UNREACHABLE, f"no endpoint answered: {text}", failures[0].hint))
 
     def _start(self, member: _Member, method: ReadMethod, request: Any, timeout_seconds: float) -> Any:
         return self._channel(member).start(

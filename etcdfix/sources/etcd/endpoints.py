@@ -60,7 +60,9 @@ def parse_endpoint(text: str, *, has_tls_material: bool) -> Endpoint:
 
 def _split_host_port(address: str, text: str) -> tuple[str, int]:
     if any(sign in address for sign in "/?#@ "):
-        raise ConfigurationError(f"endpoint {text!r} is more than a host and a port", hint="https://HOST:2379")
+        raise ConfigurationError(
+            f"endpoint {text!r} is more than a host and a port", hint="https://HOST:2379"
+        )
     host, colon, port = address.rpartition(":")
     if not colon or address.endswith("]"):
         raise ConfigurationError(f"endpoint {text!r} has no port", hint=f"{text.rstrip('/')}:2379")

@@ -70,7 +70,10 @@ _ETCD_ERRORS = {
     "invalid auth token": (FailureKind.TOKEN_REFUSED, _USER_HINT),
     "revision of auth store is old": (FailureKind.TOKEN_REFUSED, ""),
     "authentication is not enabled": (FailureKind.AUTH_DISABLED, ""),
-    "authentication failed, invalid user ID or password": (FailureKind.DENIED, "check --user and the password"),
+    "authentication failed, invalid user ID or password": (
+        FailureKind.DENIED,
+        "check --user and the password",
+    ),
     "permission denied": (FailureKind.DENIED, "etcdctl role grant-permission ROLE read --prefix=true PREFIX"),
     "user name is empty": (FailureKind.DENIED, _USER_HINT),
     "user name not found": (FailureKind.DENIED, "check --user"),
@@ -89,7 +92,11 @@ _EXPIRED_HINT = (
 
 # Parts of gRPC's text, in upper case, looked for in this order: message, hint.
 _CONNECT_ERRORS = (
-    ("CONNECTION REFUSED", "nobody listens there (connection refused)", "is etcd running, and is it this port"),
+    (
+        "CONNECTION REFUSED",
+        "nobody listens there (connection refused)",
+        "is etcd running, and is it this port",
+    ),
     ("NO SUCH FILE OR DIRECTORY", "there is no such socket", ""),
     ("PERMISSION DENIED", "may not be opened by this OS user", ""),
     ("NO ROUTE TO HOST", "no route to that host", ""),
@@ -101,7 +108,11 @@ _CONNECT_ERRORS = (
 _TLS_ERRORS = (
     ("HAS EXPIRED", "the server's certificate has expired", _EXPIRED_HINT),
     ("NOT YET VALID", "the server's certificate is not valid yet", "compare the clocks"),
-    ("CERTIFICATE_VERIFY_FAILED", "the server's certificate is not signed by a CA that is trusted here", _CA_HINT),
+    (
+        "CERTIFICATE_VERIFY_FAILED",
+        "the server's certificate is not signed by a CA that is trusted here",
+        _CA_HINT,
+    ),
     (
         "HOSTNAME VERIFICATION",
         "the server's certificate does not name this host",
@@ -137,7 +148,12 @@ _SPEAKS_SOMETHING_ELSE = (
 
 
 def classify(
-    code: str, details: str, endpoint: Endpoint, *, timeout_seconds: float, has_client_certificate: bool = False
+    code: str,
+    details: str,
+    endpoint: Endpoint,
+    *,
+    timeout_seconds: float,
+    has_client_certificate: bool = False,
 ) -> Failure:
     """Sort a gRPC error.
 

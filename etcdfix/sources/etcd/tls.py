@@ -11,7 +11,7 @@ thing is not lifted by this: BoringSSL still looks at the dates.
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import os
 import socket
 import ssl
@@ -143,7 +143,7 @@ def _name_in(der: bytes, endpoint: Endpoint) -> str:
     from cryptography import x509  # noqa: PLC0415 - slow to import, and needed only here
 
     certificate = x509.load_der_x509_certificate(der)
-    now = datetime.datetime.now(datetime.UTC)
+    now = dt.datetime.now(dt.UTC)
     if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
         raise _unreachable(
             endpoint,

@@ -79,6 +79,7 @@ def test_what_is_not_known_is_null() -> None:
     assert finding.readable_until is None
     assert finding.lease is None
     assert finding_from(readable(evidence=(Evidence("a", "b"),))).cause is None
+    assert not finding_from(examination()).baseline
 
 
 @pytest.mark.parametrize(

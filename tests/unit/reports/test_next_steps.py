@@ -119,6 +119,6 @@ def test_what_breaks_lists_is_healed_first(which: Cause) -> None:
 
 @pytest.mark.parametrize("count", ["decrypt_failures", "decode_failures", "inconsistent"])
 def test_a_snapshot_comes_before_any_change(count: str) -> None:
-    steps = next_steps(summary(**{count: 1}))
+    steps = next_steps(summary(**dict[str, Any]({count: 1})))
     assert "snapshot" in steps[-2]
     assert "-o yaml" in steps[-1]

@@ -145,6 +145,8 @@ def test_a_kind_that_may_be_newer_is_not_offered_for_deletion() -> None:
     remedies = remedies_for(found)
     assert "--kubernetes-version X.Y" in remedies[0].command
     assert not any("delete" in r.command for r in remedies)
+    certain = remedies_for(found_with(Cause.KIND_NOT_REGISTERED, Outcome.DECODE_FAILURE))
+    assert not any("--kubernetes-version" in r.command for r in certain)
 
 
 @pytest.mark.parametrize(("until", "words"), [("1.24", "(1.24)"), ("", "(an earlier release)")])

@@ -50,6 +50,7 @@ def test_introduction_of_a_live_etcd() -> None:
     assert lines[0] == "etcdfix 1.2.3 · etcd https://a:2379, https://b:2379 · revision 1000"
     assert lines[1] == "  cluster 1f · kube-system uid unknown"
     assert lines[2] == "  no encryption configuration given"
+    assert lines[3].startswith("  not one revision: etcd compacted during the scan ")
     assert lines[3].endswith("(from the start at 1000; from /registry/pods/a at 1100)")
 
 
@@ -198,7 +199,14 @@ def test_known_findings_are_marked() -> None:
     assert "Known from the baseline: 1 of 2 findings." in lines
 
 
+def test_nothing_is_said_of_healthy_resources_where_there_are_none() -> None:
+    for output in ("table", "wide"):
+        assert not any("more resource" in line for line in table(broken(1), output))
+
+
 def test_numbers_are_not_turned_into_other_numbers() -> None:
+    lines = table([examination("/registry/1e5/x", outcome=Outcome.UNDETERMINED, cause=Cause.OWNER_UNKNOWN)])
+    assert ["1e5", "1"] in [line.split()[:2] for line in lines]
     (row,) = rows(table([examination("/registry/pods/1e5/0x10", transformer="aescbc/v1/007")], "wide"))
     assert "/registry/pods/1e5/0x10" in row
     assert "aescbc/v1/007" in row

@@ -193,6 +193,7 @@ def test_revision_bump_is_no_key():
     [
         ((b"no revision", b"x"), "a key of 11 bytes is no revision"),
         ((revision_key(9, 0) + b"?", key_value(b"/x")), "a key of 18 bytes is no revision"),
+        ((revision_key(2**63), key_value(b"/x", b"v", mod=9)), "a key of 17 bytes is no revision"),
         ((revision_key(9), b"\xff\xff"), "the record of revision 9_0 is malformed: cut inside a varint"),
         ((revision_key(9), b"\x18\x09"), "the record of revision 9_0 is malformed: it has no key"),
         (

@@ -457,6 +457,11 @@ def test_words_of_a_decode_failure(kind: DecodeFailureKind, facts: dict[str, Any
         (undecoded(plaintext=shape(magic_bits_off=3)), "32 bits, 3 flipped"),
         (undecoded(plaintext=shape(size=200, whole_at=180)), "180 bytes, and 20 bytes after it"),
         (undecoded(owner_known=False, resource="widgets.example.com"), "claims widgets.example.com"),
+        (
+            seen(decoded=decoded(empty=True), shape=shape(size=0)),
+            "the value has 0 bytes; the API server shows",
+        ),
+        (seen(decoded=decoded(empty=True), shape=shape(size=2)), "no field of an object comes out; the API"),
         (seen(decoded=decoded(readable_until="1.35")), "readable, by API servers up to 1.35"),
         (seen(decoded=decoded(notes=(Evidence("base64", "x"), Evidence("base64", "y")))), "remarks: base64"),
         (seen(decoded=decoded(), evidence=(Evidence("lookup", "x"),)), "remarks: lookup"),

@@ -8,6 +8,7 @@ import pytest
 
 from etcdfix.sources.bbolt.check import FindingKind, check
 from etcdfix.sources.bbolt.page import read_metas
+from etcdfix.sources.bbolt.tree import MAX_DEPTH
 from tests.support.bbolt_writer import BoltWriter, database, fnv
 
 SNAPSHOTS = Path(__file__).parents[4] / "fixtures/snapshots"
@@ -120,6 +121,29 @@ def test_nested_buckets(tmp_path):
 
     assert findings(image) == []
     assert findings(patched(image, 2, 0, "<Q", 99)) == [("page-corrupt", 2), ("unreachable", 2)]
+
+
+def test_chain_of_branches_is_bounded(image):
+    pages = len(image) // 4096
+    out = image
+    for level in range(MAX_DEPTH + 2):
+        page = (
+            struct.pack("<QHHI", pages + level, 1, 1, 0)
+            + struct.pack("<IIQ", 16, 5, pages + level + 1)
+            + b"00000"
+        )
+        out += page.ljust(4096, b"\0")
+    out = patched(out, BRANCH, 16 + 8, "<Q", pages)
+    for page_id in (0, 1):
+        at = page_id * 4096 + 16
+        out = patched(out, page_id, 16 + 40, "<Q", pages + MAX_DEPTH + 2)
+        out = patched(out, page_id, 16 + 56, "<Q", fnv(out[at : at + 56]))
+
+    assert findings(out) == [
+        ("page-corrupt", pages + MAX_DEPTH - 1),
+        ("unreachable", 2),
+        ("unreachable", pages + MAX_DEPTH),
+    ]
 
 
 def test_unusable_bucket(image):

@@ -287,6 +287,22 @@ def test_page_that_is_cut_is_read_as_far_as_it_goes():
     )
 
 
+def test_cut_leaf_below_a_branch_is_read_as_far_as_it_goes():
+    image = database(ITEMS)
+    last = len(image) // 4096
+    # Leaf 3 moves to the end of the file, and the file ends inside it.
+    moved = patched(image[3 * 4096 : 4 * 4096], 0, "<Q", last)
+    image = patched(image, branch_pages(image)[-1] * 4096 + 16 + 16 + 8, "<Q", last) + moved
+    for page_id in (0, 1):
+        image = with_high_water(image, page_id, last + 1)
+    whole = Opened(image)
+    assert whole.items() == ITEMS
+
+    cut = Opened(image, size=len(image) - 1500)
+    assert 0 < len(ITEMS) - len(cut.items()) < 60
+    assert f"page {last}: reaches to byte {len(image)}" in cut.damages[0]
+
+
 @pytest.mark.parametrize(
     ("value", "message"),
     [

@@ -1,0 +1,289 @@
+"""Custom resources: the steps of the API server, in its order and its words."""
+
+from __future__ import annotations
+
+import json
+
+import cbor2
+import msgspec
+import pytest
+
+from etcdfix.decoding.customresource import CustomResourceDecoder, CustomResourceInfo, crd_info
+from etcdfix.decoding.recognise import CBOR_TAG
+from etcdfix.errors import CBORMalformed, DecodeError, JSONMalformed, KindUnknown
+from etcdfix.model import DecodedObject, Evidence, GroupVersionKind, Inconsistency
+
+WIDGETS = CustomResourceInfo(
+    group="example.com",
+    plural="widgets",
+    kind="Widget",
+    scope="Namespaced",
+    versions=("v1", "v1beta1"),
+    served_versions=("v1",),
+    storage_version="v1",
+)
+DECODER = CustomResourceDecoder()
+GVK = GroupVersionKind("example.com", "v1", "Widget")
+HEAD = {"apiVersion": "example.com/v1", "kind": "Widget"}
+WITH_METADATA = {**HEAD, "metadata": {"name": "w", "namespace": "n", "uid": "u"}}
+
+
+def stored(value: object, encoding: str) -> bytes:
+    return json.dumps(value).encode() if encoding == "json" else CBOR_TAG + cbor2.dumps(value)
+
+
+@pytest.fixture(params=["json", "cbor"])
+def encoding(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_a_healthy_object(encoding: str) -> None:
+    data = stored({**WITH_METADATA, "spec": {"a": [1, 2.5, None, {"b": True}]}}, encoding)
+    assert DECODER.decode(data, WIDGETS) == DecodedObject(GVK, b"w", b"n", b"u", encoding)
+
+
+@pytest.mark.parametrize("metadata", [{}, {"metadata": None}, {"metadata": {}}, {"metadata": {"name": None}}])
+def test_metadata_may_be_missing(metadata: dict[str, object], encoding: str) -> None:
+    decoded = DECODER.decode(stored({**HEAD, **metadata}, encoding), WIDGETS)
+    assert decoded == DecodedObject(GVK, None, None, None, encoding)
+
+
+def test_malformed_metadata_fields_are_dropped(encoding: str) -> None:
+    metadata = {"name": "w", "namespace": 5, "uid": ["u"], "labels": 7}
+    decoded = DECODER.decode(stored({**HEAD, "metadata": metadata}, encoding), WIDGETS)
+    assert (decoded.name, decoded.namespace, decoded.uid) == (b"w", None, None)
+    detail = "of the wrong type; the API server drops them and serves the rest"
+    assert decoded.notes == (Evidence("metadata-fields-dropped", "namespace, uid", detail),)
+
+
+def test_another_kind_is_served_all_the_same(encoding: str) -> None:
+    decoded = DECODER.decode(stored({**WITH_METADATA, "kind": "Gadget"}, encoding), WIDGETS)
+    assert decoded.gvk.kind == "Gadget"
+    assert decoded.inconsistencies == (
+        Inconsistency("identity-mismatch", "kind", "kind Gadget where the CRD says Widget"),
+    )
+
+
+def test_a_webhook_is_needed_for_other_versions_only(encoding: str) -> None:
+    crd = msgspec.structs.replace(WIDGETS, conversion="Webhook")
+    assert DECODER.decode(stored(WITH_METADATA, encoding), crd).notes == ()
+    old = {**WITH_METADATA, "apiVersion": "example.com/v1beta1"}
+    (note,) = DECODER.decode(stored(old, encoding), crd).notes
+    assert (note.check, note.result) == ("conversion", "depends on conversion webhook")
+    assert DECODER.decode(stored(old, encoding), WIDGETS).notes == ()
+
+
+MISSING = "Object 'Kind' is missing in '<SIZE bytes withheld>'"
+UNSUITABLE = '{} is unstructured and is not suitable for converting to "example.com/v1"'
+
+
+@pytest.mark.parametrize(
+    ("value", "message", "error"),
+    [
+        ({}, MISSING, KindUnknown),
+        ({"apiVersion": "example.com/v1"}, MISSING, KindUnknown),
+        ({**HEAD, "kind": ""}, MISSING, KindUnknown),
+        ({**HEAD, "kind": 5}, MISSING, KindUnknown),
+        ({**HEAD, "kind": None}, MISSING, KindUnknown),
+        ({**HEAD, "apiVersion": "a/b/c"}, MISSING, KindUnknown),
+        (
+            {**HEAD, "metadata": "x"},
+            "invalid metadata: expected object, got string",
+            DecodeError,
+        ),
+        ({**HEAD, "metadata": [1]}, "invalid metadata: expected object, got []interface {}", DecodeError),
+        ({**HEAD, "metadata": 1}, "invalid metadata: expected object, got int64", DecodeError),
+        ({**HEAD, "metadata": 1.5}, "invalid metadata: expected object, got float64", DecodeError),
+        ({**HEAD, "metadata": False}, "invalid metadata: expected object, got bool", DecodeError),
+        (
+            {**HEAD, "apiVersion": "example.com/v2"},
+            "request to convert CR from an invalid group/version: example.com/v2",
+            KindUnknown,
+        ),
+        (
+            {**HEAD, "apiVersion": "example.org/v1"},
+            UNSUITABLE.format("example.org/v1, Kind=Widget"),
+            KindUnknown,
+        ),
+        ({**HEAD, "apiVersion": "v1"}, UNSUITABLE.format("/v1, Kind=Widget"), KindUnknown),
+    ],
+)
+def test_refusals_in_either_encoding(
+    value: object, message: str, error: type[DecodeError], encoding: str
+) -> None:
+    data = stored(value, encoding)
+    with pytest.raises(error) as caught:
+        DECODER.decode(data, WIDGETS)
+    assert caught.value.message == message.replace("SIZE", str(len(data)))
+
+
+@pytest.mark.parametrize(
+    ("api_version", "shown"),
+    [
+        (5, "5 is of the type int64"),
+        (1.5, "1.5 is of the type float64"),
+        (True, "true is of the type bool"),
+        (None, "<nil> is of the type <nil>"),
+        (["v1"], "<value withheld> is of the type []interface {}"),
+        ({"a": 1}, "<value withheld> is of the type map[string]interface {}"),
+    ],
+)
+def test_an_api_version_that_is_no_string(api_version: object, shown: str) -> None:
+    value = {**HEAD, "apiVersion": api_version, "metadata": "also wrong"}
+    with pytest.raises(JSONMalformed) as caught:
+        DECODER.decode(stored(value, "json"), WIDGETS)
+    assert caught.value.message == f".apiVersion accessor error: {shown}, expected string"
+    data = stored(value, "cbor")
+    with pytest.raises(KindUnknown) as in_cbor:
+        DECODER.decode(data, WIDGETS)
+    assert in_cbor.value.message == f"Object 'apiVersion' is missing in '<{len(data)} bytes withheld>'"
+
+
+def test_a_missing_api_version_passes_in_json_until_conversion() -> None:
+    with pytest.raises(KindUnknown) as caught:
+        DECODER.decode(b'{"kind":"Widget"}', WIDGETS)
+    assert caught.value.message == UNSUITABLE.format("/, Kind=Widget")
+    assert caught.value.reason == "missing"
+    data = stored({"kind": "Widget"}, "cbor")
+    with pytest.raises(KindUnknown) as in_cbor:
+        DECODER.decode(data, WIDGETS)
+    assert in_cbor.value.message == f"Object 'apiVersion' is missing in '<{len(data)} bytes withheld>'"
+
+
+def test_a_dropped_version_tells_the_way_out() -> None:
+    with pytest.raises(KindUnknown) as caught:
+        DECODER.decode(stored({**HEAD, "apiVersion": "example.com/v0"}, "json"), WIDGETS)
+    assert caught.value.reason == "version-removed"
+    assert "add version v0 to the CustomResourceDefinition again" in caught.value.hint
+
+
+def test_malformed_metadata_in_cbor_is_a_cbor_error() -> None:
+    with pytest.raises(CBORMalformed, match="invalid metadata"):
+        DECODER.decode(stored({**HEAD, "metadata": 5}, "cbor"), WIDGETS)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "unexpected end of JSON input"),
+        (b'{"kind":"Widget"', "unexpected end of JSON input"),
+        (b"k8s\x00", "invalid character 'k' looking for beginning of value"),
+        (b"\xee", "invalid character 'î' looking for beginning of value"),
+        (b"kind: Widget", "invalid character 'k' looking for beginning of value"),
+        (b"[]", "json: cannot unmarshal array into Go value of type map[string]interface {}"),
+        (b'"x"', "json: cannot unmarshal string into Go value of type map[string]interface {}"),
+        (b"5", "json: cannot unmarshal number into Go value of type map[string]interface {}"),
+        (b"1.5", "json: cannot unmarshal number into Go value of type map[string]interface {}"),
+        (b"true", "json: cannot unmarshal bool into Go value of type map[string]interface {}"),
+        (
+            b'{"kind":"Widget","spec":1e999}',
+            "json: cannot unmarshal number 1e999 into Go value of type float64",
+        ),
+        (b"[" * 20_000, "invalid character '[' exceeded max depth"),
+    ],
+)
+def test_what_is_no_json_object(data: bytes, message: str) -> None:
+    with pytest.raises(JSONMalformed) as caught:
+        DECODER.decode(data, WIDGETS)
+    assert caught.value.message == message
+
+
+def test_null_is_an_object_without_a_kind() -> None:
+    with pytest.raises(KindUnknown, match="Object 'Kind' is missing in '<4 bytes withheld>'"):
+        DECODER.decode(b"null", WIDGETS)
+
+
+def test_deep_objects_are_healthy() -> None:
+    depth = 9_900
+    data = b'{"apiVersion":"example.com/v1","kind":"Widget","spec":' + b"[" * depth + b"]" * depth + b"}"
+    assert DECODER.decode(data, WIDGETS).gvk == GVK
+
+
+def test_json_that_is_not_utf_8_keeps_its_bytes() -> None:
+    data = (
+        b'{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"},'
+        b'"metadata":{"name":"w\xff","uid":5,"namespace":"n"},'
+        b'"spec":{"list":["ok","\xfe",{"inner":"\xfd"}],"od d\xfc":1,"e":{},"f":[]}}'
+    )
+    decoded = DECODER.decode(data, WIDGETS)
+    assert (decoded.name, decoded.namespace, decoded.uid) == (b"w\xff", b"n", None)
+    assert decoded.inconsistencies == (
+        Inconsistency("invalid-utf8", "metadata.name", "byte 1 of 2 is not UTF-8"),
+        Inconsistency("invalid-utf8", "spec.list[1]", "byte 0 of 1 is not UTF-8"),
+        Inconsistency("invalid-utf8", "spec.list[2].inner", "byte 0 of 1 is not UTF-8"),
+        Inconsistency("invalid-utf8", "spec.(key)", "key: byte 4 of 5 is not UTF-8"),
+    )
+    without = b'{"apiVersion":"example.com/v1","kind":"Widget","a":"\xff"}'
+    assert DECODER.decode(without, WIDGETS).name is None
+
+
+def test_cbor_that_is_not_utf_8_keeps_its_bytes() -> None:
+    value = {
+        **HEAD,
+        "metadata": {"name": b"w\xff"},
+        "spec": {"list": ["ok", b"\xfe", {"inner": b"\xfd"}, 5], b"od d\xfc": 1},
+    }
+    decoded = DECODER.decode(stored(value, "cbor"), WIDGETS)
+    assert decoded.name == b"w\xff"
+    assert decoded.inconsistencies == (
+        Inconsistency("invalid-utf8", "metadata.name", "byte 1 of 2 is not UTF-8"),
+        Inconsistency("invalid-utf8", "spec.list[1]", "byte 0 of 1 is not UTF-8"),
+        Inconsistency("invalid-utf8", "spec.list[2].inner", "byte 0 of 1 is not UTF-8"),
+        Inconsistency("invalid-utf8", "spec.(key)", "key: byte 4 of 5 is not UTF-8"),
+    )
+
+
+def test_faults_are_named_up_to_a_limit() -> None:
+    many = b'{"apiVersion":"example.com/v1","kind":"Widget","l":[' + b",".join([b'"\xff"'] * 100) + b"]}"
+    assert len(DECODER.decode(many, WIDGETS).inconsistencies) == 20
+    in_cbor = stored({**HEAD, "l": [b"\xff"] * 100}, "cbor")
+    assert len(DECODER.decode(in_cbor, WIDGETS).inconsistencies) == 20
+
+
+def test_definitions_of_version_v1() -> None:
+    crd = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "spec": {
+            "group": "example.com",
+            "names": {"plural": "widgets", "kind": "Widget"},
+            "scope": "Cluster",
+            "versions": [
+                {"name": "v1beta1", "served": True, "storage": False},
+                {"name": "v1", "served": False, "storage": True},
+            ],
+            "conversion": {"strategy": "Webhook"},
+        },
+        "status": {"storedVersions": ["v1beta1", "v1"]},
+    }
+    assert crd_info(crd) == CustomResourceInfo(
+        group="example.com",
+        plural="widgets",
+        kind="Widget",
+        scope="Cluster",
+        versions=("v1beta1", "v1"),
+        served_versions=("v1beta1",),
+        storage_version="v1",
+        stored_versions=("v1beta1", "v1"),
+        conversion="Webhook",
+        preserve_unknown_fields=False,
+    )
+
+
+def test_definitions_of_version_v1beta1_in_both_shapes() -> None:
+    spec = {"group": "example.com", "names": {"plural": "widgets", "kind": "Widget"}, "version": "v1"}
+    single = crd_info({"apiVersion": "apiextensions.k8s.io/v1beta1", "spec": spec})
+    assert single == CustomResourceInfo(
+        "example.com", "widgets", "Widget", "Namespaced", ("v1",), ("v1",), "v1", preserve_unknown_fields=True
+    )
+    several = {
+        **spec,
+        "versions": [{"name": "v1", "served": True, "storage": True}, "damaged", {"served": True}],
+        "preserveUnknownFields": False,
+    }
+    info = crd_info({"apiVersion": "apiextensions.k8s.io/v1beta1", "spec": several})
+    assert (info.versions, info.storage_version, info.preserve_unknown_fields) == (("v1", ""), "v1", False)
+
+
+@pytest.mark.parametrize("crd", [{}, {"spec": 5}, {"spec": {"names": [], "versions": {}, "conversion": 1}}])
+def test_what_is_missing_counts_as_absent(crd: dict[str, object]) -> None:
+    assert crd_info(crd) == CustomResourceInfo("", "", "", "Namespaced", (), (), "")

@@ -1,0 +1,214 @@
+"""The three decoder stacks: order, fallbacks, and whose error is the last word."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import cbor2
+import pytest
+
+from etcdfix.decoding.customresource import CustomResourceInfo
+from etcdfix.decoding.recognise import CBOR_TAG
+from etcdfix.decoding.stacks import Decoder
+from etcdfix.errors import DecodeError, JSONMalformed, KindUnknown, ProtobufMalformed, UnknownEncoding
+from etcdfix.model import DecodedObject, GroupVersionKind
+from tests.support.protobytes import block, number, object_meta, unknown
+
+DECODER = Decoder(36)
+SECRET = unknown(b"v1", b"Secret", block(1, object_meta(b"s", b"n", b"u")))
+SECRET_JSON = b'{"kind":"Secret","apiVersion":"v1","metadata":{"name":"s","namespace":"n","uid":"u"}}'
+SECRET_YAML = b"kind: Secret\napiVersion: v1\nmetadata:\n  name: s\n  namespace: n\n  uid: u\n"
+CRD = {
+    "kind": "CustomResourceDefinition",
+    "apiVersion": "apiextensions.k8s.io/v1beta1",
+    "metadata": {"name": "widgets.example.com", "uid": "u"},
+    "spec": {
+        "group": "example.com",
+        "names": {"plural": "widgets", "kind": "Widget"},
+        "scope": "Cluster",
+        "versions": [{"name": "v1", "served": True, "storage": True}],
+        "preserveUnknownFields": False,
+    },
+}
+WIDGETS = CustomResourceInfo("example.com", "widgets", "Widget", "Cluster", ("v1",), ("v1",), "v1")
+NO_STRUCT = (
+    "couldn't get version/kind; json parse error: json: cannot unmarshal string into Go value of type struct"
+)
+CRD_KEY = ("apiextensions.k8s.io", "CustomResourceDefinition")
+
+
+@pytest.mark.parametrize(
+    ("data", "encoding", "notes"),
+    [
+        (SECRET, "protobuf", []),
+        (SECRET_JSON, "json", []),
+        (SECRET_YAML, "yaml", ["yaml-fallback"]),
+        (b"--- # comment\n" + SECRET_YAML + b"---\nother: document\n", "yaml", ["yaml-fallback"]),
+        (base64.b64encode(SECRET), "base64+protobuf", ["base64-fallback"]),
+        (base64.encodebytes(SECRET), "base64+protobuf", ["base64-fallback"]),
+        (base64.b64encode(SECRET_JSON), "base64+json", ["base64-fallback"]),
+        (base64.b64encode(SECRET_YAML), "base64+yaml", ["base64-fallback", "yaml-fallback"]),
+    ],
+)
+def test_builtins_in_every_form(data: bytes, encoding: str, notes: list[str]) -> None:
+    decoded = DECODER.builtin(data, "", "Secret")
+    assert decoded.gvk == GroupVersionKind("", "v1", "Secret")
+    assert (decoded.name, decoded.namespace, decoded.uid) == (b"s", b"n", b"u")
+    assert decoded.encoding == encoding
+    assert [note.check for note in decoded.notes] == notes
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"null", b" \n\t"[:2], b"a: b", b"# comment", b"{}", b"apiVersion: ''"]
+)
+def test_builtins_that_are_served_as_empty_objects(data: bytes) -> None:
+    decoded = DECODER.builtin(data, "", "Secret")
+    assert decoded.empty
+    assert decoded.notes == ()
+    assert decoded.name is None
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        # what nobody recognises ends with base64's complaint, whatever YAML said
+        (b"\x00" * 10, "illegal base64 data at input byte 0"),
+        (b"k8s\x01", "illegal base64 data at input byte 3"),
+        (b"hello", "illegal base64 data at input byte 4"),
+        (b"[1]", "illegal base64 data at input byte 0"),
+        (b"k8s:enc:aescbc:v1:key1:" + bytes(16), "illegal base64 data at input byte 3"),
+        (CBOR_TAG + b"\xa0", "illegal base64 data at input byte 0"),
+        (b"kind: Sekret\napiVersion: v1\n", "illegal base64 data at input byte 4"),
+        (b"[" * 100_000, "illegal base64 data at input byte 0"),
+        # inside base64 there is no base64, so YAML has the last word
+        (base64.b64encode(b"hello"), NO_STRUCT),
+        (base64.b64encode(base64.b64encode(SECRET)), NO_STRUCT),
+        (base64.b64encode(b"\xff"), "yaml: invalid leading UTF-8 octet"),
+        (base64.b64encode(b"k8s\x00"), "empty body"),
+        (base64.b64encode(b'{"kind":'), "couldn't get version/kind; json parse error: unexpected end of JSON input"),
+        # a recognised form is final
+        (b"k8s\x00", "empty body"),
+        (b" {", "couldn't get version/kind; json parse error: unexpected end of JSON input"),
+        (b"{a: b}", "couldn't get version/kind; json parse error: invalid character 'a' looking for"),
+    ],
+)  # fmt: skip
+def test_builtins_that_fail(data: bytes, message: str) -> None:
+    with pytest.raises(DecodeError) as caught:
+        DECODER.builtin(data, "", "Secret")
+    assert caught.value.message.startswith(message)
+
+
+def test_the_last_fallback_is_an_unknown_encoding() -> None:
+    with pytest.raises(UnknownEncoding) as caught:
+        DECODER.builtin(b"\xff\xfe", "", "Secret")
+    assert caught.value.offset == 0
+
+
+def test_withheld_sizes_are_those_of_the_stored_yaml() -> None:
+    data = b"kind: Secret   \napiVersion: apps/\n"
+    with pytest.raises(KindUnknown, match="is missing in '<34 bytes withheld>'"):
+        DECODER.json_builtin(data, "", "Secret")
+
+
+def test_an_owner_that_holds_definitions_has_its_own_scheme() -> None:
+    data = json.dumps({**CRD, "kind": "Nothing"}).encode()
+    with pytest.raises(KindUnknown, match=r'in scheme "k8s.io/apiextensions-apiserver/'):
+        DECODER.json_builtin(data, *CRD_KEY)
+    with pytest.raises(KindUnknown, match=r'in scheme "k8s.io/apiextensions-apiserver/'):
+        DECODER.builtin(data, *CRD_KEY)
+    service = (
+        b'{"kind":"APIService","apiVersion":"apiregistration.k8s.io/v1","metadata":{"name":"v1.a","uid":"u"}}'
+    )
+    assert DECODER.json_builtin(service, "apiregistration.k8s.io", "APIService").name == b"v1.a"
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"\xff\xff", "yaml: invalid leading UTF-8 octet"),
+        (b"hello", NO_STRUCT),
+        (base64.b64encode(json.dumps(CRD).encode()), NO_STRUCT),
+        (b"a: b: c", "yaml: mapping values are not allowed in this context"),
+        (b"k8s\x00", "empty body"),
+        (b"{", "couldn't get version/kind; json parse error: unexpected end of JSON input"),
+    ],
+)
+def test_definitions_have_no_base64_step(data: bytes, message: str) -> None:
+    for decode in (lambda: DECODER.json_builtin(data, *CRD_KEY), lambda: DECODER.crd(data)):
+        with pytest.raises(DecodeError) as caught:
+            decode()
+        assert caught.value.message.startswith(message)
+
+
+def crd_as_protobuf() -> bytes:
+    names = block(1, b"widgets") + block(4, b"Widget")
+    version = block(1, b"v1") + number(2, 1) + number(3, 1)
+    spec = block(1, b"example.com") + block(3, names) + block(4, b"Cluster") + block(7, version)
+    raw = block(1, object_meta(b"widgets.example.com", b"", b"u")) + block(2, spec)
+    return unknown(b"apiextensions.k8s.io/v1", b"CustomResourceDefinition", raw)
+
+
+@pytest.mark.parametrize(
+    "data", [json.dumps(CRD).encode(), b"# as YAML\n" + json.dumps(CRD).encode(), crd_as_protobuf()]
+)
+def test_definitions_are_understood_in_every_form(data: bytes) -> None:
+    assert DECODER.crd(data) == WIDGETS
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b'{"kind":"CustomResourceDefinition"}'])
+def test_an_empty_definition_defines_nothing(data: bytes) -> None:
+    assert DECODER.json_builtin(data, *CRD_KEY).empty
+    with pytest.raises(KindUnknown, match=f"is missing in '<{len(data)} bytes withheld>'"):
+        DECODER.crd(data)
+
+
+def test_custom_resources_know_neither_yaml_nor_protobuf_nor_base64() -> None:
+    widget = {"kind": "Widget", "apiVersion": "example.com/v1", "metadata": {"name": "w", "uid": "u"}}
+    as_json = json.dumps(widget).encode()
+    assert DECODER.custom_resource(as_json, WIDGETS).name == b"w"
+    assert DECODER.custom_resource(CBOR_TAG + cbor2.dumps(widget), WIDGETS).encoding == "cbor"
+    for data in (b"kind: Widget\n", SECRET, base64.b64encode(as_json)):
+        with pytest.raises(JSONMalformed, match="looking for beginning of value"):
+            DECODER.custom_resource(data, WIDGETS)
+
+
+@pytest.mark.parametrize(
+    ("data", "gvk", "encoding"),
+    [
+        (unknown(b"route.openshift.io/v1", b"Route", block(1, b"x")), ("route.openshift.io", "v1", "Route"), "protobuf"),
+        (unknown(b"v1", b"Any\xff", b""), ("", "v1", "Any\\xff"), "protobuf"),
+        (b'{"kind":"Route","apiVersion":"route.openshift.io/v1"}', ("route.openshift.io", "v1", "Route"), "json"),
+        (b'{"kind":"Old"}', ("", "", "Old"), "json"),
+        (CBOR_TAG + cbor2.dumps({"kind": "A", "apiVersion": "b/v1"}), ("b", "v1", "A"), "cbor"),
+    ],
+)  # fmt: skip
+def test_values_of_unknown_owners_that_parse(data: bytes, gvk: tuple[str, str, str], encoding: str) -> None:
+    assert DECODER.parses(data) == DecodedObject(GroupVersionKind(*gvk), None, None, None, encoding)
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (b"", UnknownEncoding),
+        (b"kind: Route", UnknownEncoding),
+        (b"\x00\x01", UnknownEncoding),
+        (b"k8s\x00", ProtobufMalformed),
+        (unknown(b"v1", b"Any", b"\x0a\x05x"), ProtobufMalformed),
+        (unknown(b"v1", b"", b""), KindUnknown),
+        (b'{"kind":', JSONMalformed),
+        (b'{"kind":5,"apiVersion":7}', KindUnknown),
+        (CBOR_TAG + b"\xa0", KindUnknown),
+        (CBOR_TAG, DecodeError),
+    ],
+)
+def test_values_of_unknown_owners_that_do_not(data: bytes, error: type[DecodeError]) -> None:
+    with pytest.raises(error):
+        DECODER.parses(data)
+
+
+def test_without_a_release_all_known_ones_decode() -> None:
+    gone = b'{"kind":"PodSecurityPolicy","apiVersion":"policy/v1beta1","metadata":{"name":"p","uid":"u"}}'
+    assert Decoder().builtin(gone, "policy", "PodSecurityPolicy").readable_until == "1.24"
+    with pytest.raises(KindUnknown):
+        DECODER.builtin(gone, "policy", "PodSecurityPolicy")

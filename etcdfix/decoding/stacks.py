@@ -18,6 +18,7 @@ Format:
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from typing import Any, Final, NamedTuple
 
@@ -90,11 +91,9 @@ class Decoder:
             return serializers.protobuf.decode(data, group, kind)
         if is_json(data):
             return serializers.json.decode(data, group, kind)
-        try:
+        with suppress(DecodeError):  # YAML's complaint is lost, as on the server: base64 comes after it
             return _yaml(serializers, data, group, kind)
-        except DecodeError:
-            inner = base64go.decode(data)
-        decoded = self._universal(serializers, inner, group, kind)
+        decoded = self._universal(serializers, base64go.decode(data), group, kind)
         return msgspec.structs.replace(
             decoded, encoding=f"base64+{decoded.encoding}", notes=(_BASE64_NOTE, *decoded.notes)
         )
@@ -232,5 +231,7 @@ def _render(schema: Schema, message: str, node: dict[int, Any], depth: int) -> d
             items = [_render(schema, field.type, item, depth - 1) for item in items]
         elif field.type == "string":
             items = [item.decode("utf-8", "replace") for item in items]
+        elif field.type == "bool":
+            items = [bool(item) for item in items]
         rendered[field.json_name] = items if field.label == "repeated" else items[0]
     return rendered

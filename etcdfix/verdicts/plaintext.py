@@ -52,8 +52,7 @@ def shape_of(data: bytes, decode: Callable[[bytes], DecodedObject], *, heal: boo
         decode: The decoder that refused it, asked again about healed copies when ``heal``.
         heal: Whether to try undoing CR LF, and leaving out what follows the object.
     """
-    end = data.rfind(_ENVELOPE_END) + len(_ENVELOPE_END)
-    trailing = data.startswith(PROTOBUF_MAGIC) and len(_ENVELOPE_END) <= end < len(data)
+    end = _envelope_end(data)
     return PlaintextShape(
         size=len(data),
         blank=not data.strip(),
@@ -62,8 +61,37 @@ def shape_of(data: bytes, decode: Callable[[bytes], DecodedObject], *, heal: boo
         magic_bits_off=_bits_off(data[:4]),
         ends_whole=data.endswith(_ENVELOPE_END) or data.rstrip().endswith(b"}"),
         heals_as_text=heal and b"\r\n" in data and _decodes(data.replace(b"\r\n", b"\n"), decode),
-        whole_at=end if heal and trailing and _decodes(data[:end], decode) else 0,
+        whole_at=end if heal and 0 < end < len(data) and _decodes(data[:end], decode) else 0,
     )
+
+
+def _envelope_end(data: bytes) -> int:
+    """Return where a protobuf envelope ends by its own lengths, whatever follows; 0 where they lead nowhere.
+
+    Format:
+        ``apimachinery/pkg/runtime/generated.pb.go``, ``Unknown``: after the magic the fields 1 to 4, in order.
+    """
+    if not data.startswith(PROTOBUF_MAGIC):
+        return 0
+    offset = len(PROTOBUF_MAGIC)
+    for tag in b"\x0a\x12\x1a\x22":
+        if data[offset : offset + 1] != bytes((tag,)):
+            return 0
+        length, offset = _varint(data, offset + 1)
+        offset += length
+        if offset > len(data):
+            return 0
+    return offset
+
+
+def _varint(data: bytes, offset: int) -> tuple[int, int]:
+    """Return a varint of at most 5 bytes and the offset after it; longer ones only have to lead nowhere."""
+    value = 0
+    for shift, byte in enumerate(data[offset : offset + 5]):
+        value |= (byte & 0x7F) << 7 * shift
+        if byte < 0x80:
+            return value, offset + shift + 1
+    return len(data), offset
 
 
 def _decodes(data: bytes, decode: Callable[[bytes], DecodedObject]) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from etcdfix.cli.root import COMMANDS, cli
+from etcdfix.cli.root import COMMANDS, cli, run
 from etcdfix.verdicts.causes import Cause
 
 REPOSITORY = Path(__file__).parents[2]
@@ -21,7 +21,9 @@ def command_lines() -> list[tuple[str, str]]:
     """Every ``etcdfix …`` line inside a fenced block, with the page it stands on."""
     found = []
     for page in PAGES:
-        for block in re.findall(r"^```(?:sh|console)?\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE):
+        for block in re.findall(
+            r"^```(?:sh|console)?\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE
+        ):
             for line in block.splitlines():
                 match = re.search(r"(?:^|&& |\$ )(?:\.venv/bin/)?(etcdfix [^|;>&#]*)", line)
                 if match and "…" not in line and "..." not in line:
@@ -84,3 +86,14 @@ def test_fixture_manifests_name_every_file() -> None:
         for file in manifest.parent.rglob("*"):
             if file.is_file() and file.name not in {"MANIFEST.toml", "README.md"}:
                 assert file.name in text, f"{manifest}: {file.name}"
+
+
+def test_the_tour_shows_what_the_command_prints(
+    monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    readme = (REPOSITORY / "README.md").read_text()
+    block = re.search(r"```console\n\$ (etcdfix [^\n]*)\n(.*?)\n```", readme, re.DOTALL)
+    assert block is not None
+    monkeypatch.chdir(REPOSITORY)
+    assert run(shlex.split(block.group(1))[1:]) == 1
+    assert capfdbinary.readouterr().out.decode().rstrip() == block.group(2)

@@ -205,7 +205,7 @@ def test_plain_values_that_do_not_decode(value: bytes, cause: Cause) -> None:
     found = look(value)
     assert verdict(found) == (Outcome.DECODE_FAILURE, cause)
     assert found.verdict.apiserver is ServerBehaviour.CORRUPT
-    assert (found.transformer, found.opened) == ("identity", True)
+    assert (found.transformer, found.opened, found.stale) == ("identity", True, False)
 
 
 @pytest.mark.parametrize(("value", "cause"), [(b"", Cause.EMPTY_VALUE), (b"{}", Cause.EMPTY_OBJECT)])

@@ -245,6 +245,7 @@ def test_header_and_conclusion() -> None:
     assert header.generated_at <= conclusion.finished_at
     assert header.source == conclusion.source
     assert header.source.kube_system_uid == KUBE_SYSTEM_UID
+    assert (header.source.path, header.source.endpoints) == ("memory", None)
     assert header.source.segments == [Segment("", 1000)]
     assert header.encryption_config is not None
     assert header.encryption_config.path == "config.yaml"

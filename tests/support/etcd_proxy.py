@@ -1,0 +1,94 @@
+"""A gRPC server between the package and etcd: writes down what was asked, and can say no in etcd's name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, Self
+
+RANGE = "/etcdserverpb.KV/Range"
+
+_UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+
+
+class Refusal(NamedTuple):
+    """A status to answer with instead of asking etcd."""
+
+    code: str
+    details: str
+
+
+FUTURE_REVISION = Refusal("OUT_OF_RANGE", "etcdserver: mvcc: required revision is a future revision")
+NO_LEADER = Refusal("UNAVAILABLE", "etcdserver: no leader")
+
+
+class EtcdProxy:
+    """Passes every method on as raw bytes.
+
+    Attributes:
+        endpoint: Where it listens.
+        calls: Path of each call that arrived, in order.
+        before: Called with the path and the first request of each call before it is passed on; a
+            :class:`Refusal` goes back to the caller instead.
+    """
+
+    def __init__(self, upstream: str, before: Callable[[str, bytes], Refusal | None] | None = None) -> None:
+        import grpc  # not at the top: the package sets variables that grpc reads when it is imported
+
+        self.calls: list[str] = []
+        self.before = before
+        self._grpc = grpc
+        self._upstream = grpc.insecure_channel(upstream, [("grpc.enable_http_proxy", 0), *_UNLIMITED])
+        self._threads = ThreadPoolExecutor(max_workers=8)
+        self._server = grpc.server(self._threads, options=[("grpc.so_reuseport", 0), *_UNLIMITED])
+        self._server.add_generic_rpc_handlers((self._handler(),))
+        self.endpoint = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+        self._server.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End all calls and stop listening."""
+        self._server.stop(None).wait()
+        self._upstream.close()
+        self._threads.shutdown()
+
+    def ranges(self) -> int:
+        """How many pages were asked for."""
+        return self.calls.count(RANGE)
+
+    def _handler(self) -> Any:
+        proxy = self
+        grpc = self._grpc
+
+        class Anything(grpc.GenericRpcHandler):
+            def service(self, handler_call_details: Any) -> Any:
+                path = handler_call_details.method
+                return grpc.stream_stream_rpc_method_handler(
+                    lambda requests, context: proxy._pass_on(path, requests, context)
+                )
+
+        return Anything()
+
+    def _pass_on(self, path: str, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        self.calls.append(path)
+        first = next(requests)
+        refusal = self.before(path, first) if self.before is not None else None
+        if refusal is not None:
+            context.abort(self._grpc.StatusCode[refusal.code], refusal.details)
+
+        def all_requests() -> Iterator[bytes]:
+            yield first
+            yield from requests
+
+        metadata = [item for item in context.invocation_metadata() if item[0] == "token"]
+        answers = self._upstream.stream_stream(path)(all_requests(), metadata=metadata)
+        context.add_callback(answers.cancel)
+        try:
+            yield from answers
+        except self._grpc.RpcError as exc:
+            context.abort(exc.code(), exc.details())

@@ -65,6 +65,7 @@ class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
         new_undetermined: Undetermined keys that the baseline does not know.
         problems: Why the source could not show everything; empty when it could.
         below_prefix: Whether any key at all lies below the storage prefix.
+        nothing_named_exists: Keys or key prefixes were named, and none of them exists.
         suggested_prefixes: Where Kubernetes' keys seem to be instead, when none lies below the prefix.
         interrupted: The person stopped it.
     """
@@ -75,6 +76,7 @@ class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
     new_undetermined: int
     problems: list[str]
     below_prefix: bool
+    nothing_named_exists: bool
     suggested_prefixes: list[str]
     interrupted: bool
 
@@ -161,6 +163,7 @@ def run_scan(
         new_undetermined=new[Outcome.UNDETERMINED],
         problems=problems,
         below_prefix=below,
+        nothing_named_exists=bool(request.scope.prefixes or request.scope.keys) and not summary.keys,
         suggested_prefixes=[] if below else likely_prefixes(strangers),
         interrupted=interrupted,
     )

@@ -32,7 +32,7 @@ def scan_exit_code(result: ScanResult) -> ExitCode:
     """Map the result of a scan to its exit code. An incomplete scan is never 0 or 1."""
     if result.interrupted:
         return ExitCode.INTERRUPTED
-    if not result.below_prefix:
+    if not result.below_prefix or result.nothing_named_exists:
         return ExitCode.INCOMPLETE if result.problems else ExitCode.SOURCE
     if result.problems or result.new_undetermined:
         return ExitCode.INCOMPLETE

@@ -136,6 +136,8 @@ def _last_words(result: ScanResult, request: ScanRequest) -> None:
             _say(f"  next: Kubernetes keys seem to be under {places}; give it with --etcd-prefix")
         else:
             _say("  next: check --etcd-prefix and that this is the etcd that the API servers use")
+    elif result.nothing_named_exists:
+        _say("NOTHING WAS EXAMINED: no key has this name or prefix (the storage prefix itself holds keys)")
     elif summary.keys == 0:
         _say("no key is in this scope (the storage prefix itself holds keys)")
 
@@ -149,15 +151,28 @@ def _key(text: str) -> bytes:
 
 @contextmanager
 def _destination(path: Path | None) -> Iterator[BinaryIO]:
+    """Yield where the report goes.
+
+    A file takes its name only when the report is whole: a mistyped resource must not cost last night's report.
+    """
     if path is None:
         yield sys.stdout.buffer
         return
+    in_place = path.exists() and not path.is_file()  # a pipe, a terminal
+    partial = path if in_place else path.with_name(f".{path.name}.partial")
     try:
-        stream = path.open("wb")
+        stream = partial.open("wb")
     except OSError as exc:
         raise ConfigurationError(f"--output-file {path}: {exc.strerror}") from exc
-    with stream:
-        yield stream
+    try:
+        with stream:
+            yield stream
+    except BaseException:
+        if not in_place:
+            partial.unlink(missing_ok=True)
+        raise
+    if not in_place:
+        partial.replace(path)
 
 
 def _say(text: str) -> None:

@@ -87,7 +87,22 @@ def _decode_with_cbor2(body: bytes) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Steps:
-    """Copy cbor2's result, byte strings as text; refuses whatever Kubernetes might not accept."""
+    """Copy a container of cbor2's, byte strings as text; refuses whatever Kubernetes might not accept."""
+    if type(value) is list:
+        items = []
+        for item in value:
+            items.append((yield _plain(item)) if type(item) in _CONTAINERS else _plain_scalar(item))
+        return items
+    mapping = {}
+    for key, item in value.items():
+        text = key if type(key) is str else _plain_scalar(key)
+        mapping[text] = (yield _plain(item)) if type(item) in _CONTAINERS else _plain_scalar(item)
+    if len(mapping) != len(value) or len(value) > MAX_MAP_PAIRS:
+        raise _NotPlainError  # the same key once as text and once as bytes
+    return mapping
+
+
+def _plain_scalar(value: Any) -> Any:
     kind = type(value)
     if kind is bytes:
         return value.decode("utf-8", "surrogateescape")
@@ -95,25 +110,12 @@ def _plain(value: Any) -> Steps:
         raise _NotPlainError
     if kind is float and not math.isfinite(value):
         raise _NotPlainError
-    if kind is list:
-        items = []
-        for item in value:
-            items.append((yield _plain(item)))  # noqa: PERF401 - a comprehension cannot yield
-        return items
-    if kind is dict:
-        mapping = {}
-        for key, item in value.items():
-            mapping[key.decode("utf-8", "surrogateescape") if type(key) is bytes else key] = yield _plain(
-                item
-            )
-        if len(mapping) != len(value) or len(value) > MAX_MAP_PAIRS:
-            raise _NotPlainError  # the same key once as text and once as bytes
-        return mapping
     if kind not in _PLAIN_TYPES:
         raise _NotPlainError
     return value
 
 
+_CONTAINERS = frozenset({list, dict})
 _PLAIN_TYPES = frozenset({str, int, float, bool, type(None)})
 
 

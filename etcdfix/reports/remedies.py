@@ -115,7 +115,9 @@ def remedies_for(found: Examination) -> list[Remedy]:
     )
     if verdict.deletable and not CATALOGUE[cause].curable_by_configuration:
         served = verdict.apiserver is ServerBehaviour.SERVES_EMPTY
-        remedies.append(_ordinary_delete(found) if served else _unsafe_delete(found))
+        remedies.append(
+            _ordinary_delete(found) if served else _unsafe_delete(found, maybe_key=cause in _LOST_KEY)
+        )
     return remedies
 
 
@@ -130,14 +132,19 @@ def _rescue_from_cache(found: Examination) -> Remedy:
     )
 
 
-def _unsafe_delete(found: Examination) -> Remedy:
+def _unsafe_delete(found: Examination, *, maybe_key: bool) -> Remedy:
     path = found.directory.api_path(found.namespace, found.name) if is_plain(found.stored.key) else ""
     query = "ignoreStoreReadErrorWithClusterBreakingPotential=true"
     command = quote_command(["kubectl", "delete", "--raw", f"{path}?{query}"]) if path else ""
     return Remedy(
         "Last: delete it through the API server's own unsafe deletion, after a snapshot of etcd",
         command,
-        "Skips finalizers and graceful termination, and the garbage collector then deletes what it owned. Needs "
+        (
+            "Only if other values under the same key open: else it is the key, not this object. "
+            if maybe_key
+            else ""
+        )
+        + "Skips finalizers and graceful termination, and the garbage collector then deletes what it owned. Needs "
         "the feature gate AllowUnsafeMalformedObjectDeletion and the verb unsafe-delete-ignore-read-errors.",
     )
 
@@ -163,10 +170,10 @@ def _undetermined(cause: Cause, key: bytes) -> list[Remedy]:
     if cause is Cause.KMS_UNREACHABLE:
         return [
             Remedy(
-                "Do not delete anything: the value is most likely in order. Ask through an API server",
+                "Do not restart the API servers, and delete nothing: the value is most likely in order",
                 "",
-                "This version of etcdfix parses KMS envelopes but does not ask plugins. While the plugin is down, "
-                "API servers that are running may still hold data keys and objects in memory: do not restart them.",
+                "API servers that are running may still hold data keys and objects in memory. This version of etcdfix "
+                "parses KMS envelopes but does not ask plugins; read the object through an API server.",
             )
         ]
     return [

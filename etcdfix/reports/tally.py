@@ -24,6 +24,12 @@ from etcdfix.verdicts.examination import Examination
 CAP = 100
 """KEP-3926: so many unreadable objects are shown; the next entry says that there are more."""
 
+MAX_NAMES = 1_000
+"""So many resources and transformers are counted by name; in damaged or hostile data every key can bring a new
+one, and the rest is counted under :data:`OTHERS`."""
+
+OTHERS = "(others)"
+
 _TRUNCATED = StatusCause(reason="FieldValueTooMany", message="too many errors, the list is truncated")
 
 
@@ -67,8 +73,10 @@ class Tally:
         if directory is not self._last_directory:
             self._last_directory = directory
             place = (directory.group, directory.resource)
+            if place not in self._resources and len(self._resources) >= MAX_NAMES:
+                place = ("", OTHERS)
             self._last_resource = self._resources.setdefault(
-                place, ResourceSummary(group=directory.group, resource=directory.resource)
+                place, ResourceSummary(group=place[0], resource=place[1])
             )
         resource = self._last_resource
         resource.keys += 1
@@ -94,8 +102,9 @@ class Tally:
         revision = found.stored.mod_revision
         entry = self._transformers.get(found.transformer)
         if entry is None:
-            entry = self._transformers[found.transformer] = TransformerSummary(
-                found.transformer, 0, 0, 0, 0, revision, revision
+            name = found.transformer if len(self._transformers) < MAX_NAMES else OTHERS
+            entry = self._transformers.setdefault(
+                name, TransformerSummary(name, 0, 0, 0, 0, revision, revision)
             )
         entry.keys += 1
         if not found.opened:

@@ -111,7 +111,7 @@ CASES = [
     Case("namespace", scan(*LOST, "-n", "pay", "-o", "name"), INCOMPLETE),
     Case("two-namespaces", scan(*LOST, "-n", "pay", "-n", "infra", "configmaps"), FINDINGS),
     Case("key-prefix", scan(*LOST, "/registry/pods/shop"), FINDINGS),
-    Case("key-prefix-is-whole-segments", scan(*LOST, "/registry/pods/sho"), OK),
+    Case("key-prefix-is-whole-segments", scan(*LOST, "/registry/pods/sho"), SOURCE),
     Case("key-base64", scan(*LOST, "--key-base64", "L3JlZ2lzdHJ5L3BvZHMvc2hvcC9kZXAtMC1hYmMtMQ=="), FINDINGS),
     Case("nothing-in-scope", scan("-n", "nowhere", "secrets"), OK),
     Case("wrong-prefix", scan("--etcd-prefix", "/kubernetes.io"), SOURCE),

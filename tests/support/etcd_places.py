@@ -91,7 +91,8 @@ class Wanted:
     Attributes:
         tools: Programs to prepare it with.
         folder: Its certificates and data.
-        tls: Whether clients speak TLS to it.
+        certify: Puts ``server.crt``, ``server.key`` and ``ca.crt`` for a host into the folder; None where
+            clients do not speak TLS.
         client_certificates: Whether they must show a certificate.
         snapshot: File to restore before the start.
         token: Makes its cluster id differ from that of other clusters.
@@ -100,7 +101,7 @@ class Wanted:
 
     tools: Tools
     folder: Path
-    tls: bool = False
+    certify: Callable[[str], None] | None = None
     client_certificates: bool = False
     snapshot: Path | None = None
     token: str = "etcdfix-tests"
@@ -108,7 +109,7 @@ class Wanted:
 
     def arguments(self, folder: str, *, listen: str, advertise: str, peer: str) -> list[str]:
         """etcd's arguments, with ``folder`` as etcd sees it; addresses are ``host:port``."""
-        scheme = "https" if self.tls else "http"
+        scheme = "https" if self.certify else "http"
         arguments = [
             f"--data-dir={folder}/data",
             f"--listen-client-urls={scheme}://{listen}",
@@ -116,7 +117,7 @@ class Wanted:
             f"--listen-peer-urls=http://{peer}",
             *self.membership(peer),
         ]
-        if self.tls:
+        if self.certify:
             arguments += [f"--cert-file={folder}/server.crt", f"--key-file={folder}/server.key"]
         if self.client_certificates:
             arguments += ["--client-cert-auth", f"--trusted-ca-file={folder}/ca.crt"]
@@ -149,12 +150,13 @@ class Processes:
     """Starts etcd as a process on loopback."""
 
     kind = "process"
-    host = "127.0.0.1"
 
     def launch(self, wanted: Wanted) -> tuple[str, Callable[[], None]]:
         """Start, wait until it serves; return its endpoint and what ends it."""
+        if wanted.certify:
+            wanted.certify("127.0.0.1")
         while True:
-            client, peer = (f"{self.host}:{free_port()}" for _ in range(2))
+            client, peer = (f"127.0.0.1:{free_port()}" for _ in range(2))
             wanted.restore(peer)
             arguments = wanted.arguments(str(wanted.folder), listen=client, advertise=client, peer=peer)
             try:
@@ -242,7 +244,6 @@ class Containers:
         except docker.errors.DockerException as exc:
             raise NoEtcdError("no container: no Docker engine answers") from exc
         with contextlib.closing(found.client) as client:
-            self.host = found.host()
             self._image = _image(client, tools.etcd)
 
     def launch(self, wanted: Wanted) -> tuple[str, Callable[[], None]]:
@@ -252,6 +253,8 @@ class Containers:
 
         peer = "127.0.0.1:2380"
         wanted.restore(peer)
+        if wanted.certify:
+            wanted.certify("localhost")
         arguments = wanted.arguments(
             _IN_CONTAINER, listen="0.0.0.0:2379", advertise="127.0.0.1:2379", peer=peer
         )
@@ -268,8 +271,13 @@ class Containers:
         with contextlib.ExitStack() as stack:
             stack.callback(container.stop)
             container.start()
-            endpoint = f"{container.get_container_host_ip()}:{container.get_exposed_port(2379)}"
-            return endpoint, stack.pop_all().close
+            host = container.get_container_host_ip()
+            if wanted.certify:
+                # Which address leads to it is known only now; etcd reads these files again for each connection.
+                wanted.certify(host)
+                for name in ("server.crt", "server.key"):
+                    container.copy_into_container(wanted.folder / name, f"{_IN_CONTAINER}/{name}")
+            return f"{host}:{container.get_exposed_port(2379)}", stack.pop_all().close
         raise AssertionError("unreachable")
 
 

@@ -190,22 +190,36 @@ class EtcdServers:
         """
         with contextlib.ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="etcdfix-test-")))
-            tls = self._issue(authority, folder, expired=expired) if authority is not None else None
-            if snapshot is not None and snapshot.suffix == ".gz":
-                aside = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="etcdfix-test-")))
-                snapshot = _unpacked(snapshot, aside / "snapshot.db")
-            wanted = Wanted(
-                tools=self._tools,
-                folder=folder,
-                tls=tls is not None,
-                client_certificates=client_certificates,
-                snapshot=snapshot,
-                token=self._new_token(),
-                flags=flags,
-            )
-            endpoint, end = self._place.launch(wanted)
+            token = self._new_token()
+
+            def certify(host: str) -> None:
+                assert authority is not None
+                hosts = tuple(dict.fromkeys(("localhost", "127.0.0.1", "::1", host)))
+                files = authority.issue(f"server-of-{token}", hosts=hosts, expired=expired)
+                shutil.copy(files.cert, folder / "server.crt")
+                shutil.copy(files.key, folder / "server.key")
+                shutil.copy(authority.cert, folder / "ca.crt")
+
+            with _unpacked(snapshot) as restorable:
+                endpoint, end = self._place.launch(
+                    Wanted(
+                        tools=self._tools,
+                        folder=folder,
+                        certify=certify if authority is not None else None,
+                        client_certificates=client_certificates,
+                        snapshot=restorable,
+                        token=token,
+                        flags=flags,
+                    )
+                )
             stack.callback(end)
-            return self._known(endpoint, stack, tls)
+            tls = None
+            if authority is not None:
+                shown = authority.issue(f"client-of-{token}")
+                tls = ClientFiles(authority.cert, shown.cert, shown.key)
+            server = EtcdServer(endpoint, self.kind, self._tools.ctl, tls=tls, end=stack.pop_all().close)
+            self._running.callback(server.stop)
+            return server
         raise AssertionError("unreachable")
 
     def start_members(self, count: int = 3) -> list[EtcdServer]:
@@ -246,21 +260,6 @@ class EtcdServers:
         """End every server that still runs."""
         self._running.close()
 
-    def _known(self, endpoint: str, stack: contextlib.ExitStack, tls: ClientFiles | None) -> EtcdServer:
-        server = EtcdServer(endpoint, self.kind, self._tools.ctl, tls=tls, end=stack.pop_all().close)
-        self._running.callback(server.stop)
-        return server
-
-    def _issue(self, authority: CertificateAuthority, folder: Path, *, expired: bool) -> ClientFiles:
-        number = self._started
-        hosts = tuple(dict.fromkeys(("localhost", "127.0.0.1", "::1", self._place.host)))
-        served = authority.issue(f"server-{number}", hosts=hosts, expired=expired)
-        shutil.copy(served.cert, folder / "server.crt")
-        shutil.copy(served.key, folder / "server.key")
-        shutil.copy(authority.cert, folder / "ca.crt")
-        shown = authority.issue(f"client-{number}")
-        return ClientFiles(authority.cert, shown.cert, shown.key)
-
     def _new_token(self) -> str:
         self._started += 1
         return f"etcdfix-tests-{os.getpid()}-{self._started}"
@@ -291,7 +290,13 @@ def _split_user(user: tuple[str, str]) -> tuple[str, ...]:
     return (name, f"--new-user-password={password}")
 
 
-def _unpacked(packed: Path, target: Path) -> Path:
-    with gzip.open(packed) as source, target.open("wb") as file:
-        shutil.copyfileobj(source, file)
-    return target
+@contextlib.contextmanager
+def _unpacked(snapshot: Path | None) -> Iterator[Path | None]:
+    if snapshot is None or snapshot.suffix != ".gz":
+        yield snapshot
+        return
+    with tempfile.TemporaryDirectory(prefix="etcdfix-test-") as aside:
+        target = Path(aside) / "snapshot.db"
+        with gzip.open(snapshot) as source, target.open("wb") as file:
+            shutil.copyfileobj(source, file)
+        yield target

@@ -185,12 +185,18 @@ def test_a_wrong_prefix_of_a_damaged_source_is_incomplete() -> None:
     assert code(result) is ExitCode.INCOMPLETE
 
 
-@pytest.mark.parametrize("arguments", [("pods",), ("/registry/secrets/none",)])
-def test_an_empty_scope_below_a_right_prefix_is_no_error(arguments: tuple[str, ...]) -> None:
-    _reporter, result = scan(HEALTHY, *arguments)
+def test_a_resource_without_objects_is_no_error() -> None:
+    _reporter, result = scan(HEALTHY, "pods")
     assert result.below_prefix
     assert result.summary.keys == 0
     assert code(result) is ExitCode.NOTHING_WRONG
+
+
+def test_a_named_prefix_that_holds_nothing_is_never_success() -> None:
+    _reporter, result = scan(HEALTHY, "/registry/secrets/none")
+    assert result.below_prefix
+    assert result.nothing_named_exists
+    assert code(result) is ExitCode.SOURCE
 
 
 def test_only_bookkeeping_below_the_prefix_is_a_right_prefix() -> None:

@@ -20,6 +20,7 @@ def result(**changes: Any) -> ScanResult:
         "new_undetermined": 0,
         "problems": [],
         "below_prefix": True,
+        "nothing_named_exists": False,
         "suggested_prefixes": [],
         "interrupted": False,
     }
@@ -36,6 +37,8 @@ def result(**changes: Any) -> ScanResult:
         ({"new_findings": 1, "new_undetermined": 1}, ExitCode.INCOMPLETE),
         ({"new_findings": 1, "problems": ["page 7"]}, ExitCode.INCOMPLETE),
         ({"below_prefix": False}, ExitCode.SOURCE),
+        ({"nothing_named_exists": True}, ExitCode.SOURCE),
+        ({"nothing_named_exists": True, "problems": ["page 7"]}, ExitCode.INCOMPLETE),
         ({"below_prefix": False, "problems": ["page 7"]}, ExitCode.INCOMPLETE),
         ({"interrupted": True}, ExitCode.INTERRUPTED),
         ({"interrupted": True, "new_findings": 1, "problems": ["page 7"]}, ExitCode.INTERRUPTED),

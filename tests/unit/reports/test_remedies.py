@@ -116,8 +116,13 @@ def test_a_lost_key_begins_with_the_caches(cause: Cause) -> None:
 
 def test_a_plugin_that_is_down_begins_with_hands_off() -> None:
     (only,) = remedies_for(found_with(Cause.KMS_UNREACHABLE, Outcome.UNDETERMINED))
-    assert only.action.startswith("Do not delete anything")
-    assert "do not restart" in only.note
+    assert only.action.startswith("Do not restart the API servers, and delete nothing")
+
+
+@pytest.mark.parametrize("cause", [Cause.AUTHENTICATION_FAILED, Cause.PADDING_INVALID, Cause.WRONG_KEY])
+def test_where_it_may_be_the_key_the_deletion_says_so(cause: Cause) -> None:
+    last = remedies_for(found_with(cause, Outcome.DECRYPT_FAILURE))[-1]
+    assert last.note.startswith("Only if other values under the same key open")
 
 
 def test_unsafe_deletion_goes_through_the_api() -> None:

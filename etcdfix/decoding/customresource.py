@@ -29,6 +29,7 @@ from etcdfix.model import DecodedObject, Evidence, GroupVersionKind, Inconsisten
 _IDENTITY: Final = ("name", "namespace", "uid")
 _PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 _any_decoder = msgspec.json.Decoder()
+_encoder = msgspec.json.Encoder()
 
 
 class CustomResourceInfo(msgspec.Struct, frozen=True):
@@ -155,9 +156,12 @@ class CustomResourceDecoder:
     def _decode_cbor(self, data: bytes, crd: CustomResourceInfo) -> DecodedObject:
         value = kubecbor.decode_map(data)
         decoded = _examine(value, crd, "cbor", len(data))
-        wrong = list(_cbor_utf8_faults(value))
-        if wrong:
-            decoded = msgspec.structs.replace(decoded, inconsistencies=(*decoded.inconsistencies, *wrong))
+        try:
+            # Lone surrogates, which stand for bytes that are not UTF-8, do not encode.
+            _encoder.encode(value)
+        except (UnicodeEncodeError, RecursionError):
+            wrong = tuple(_cbor_utf8_faults(value))
+            decoded = msgspec.structs.replace(decoded, inconsistencies=decoded.inconsistencies + wrong)
         return decoded
 
 

@@ -91,7 +91,8 @@ def _plain(value: Any) -> Steps:
     if type(value) is list:
         items = []
         for item in value:
-            items.append((yield _plain(item)) if type(item) in _CONTAINERS else _plain_scalar(item))
+            plain = (yield _plain(item)) if type(item) in _CONTAINERS else _plain_scalar(item)
+            items.append(plain)
         return items
     mapping = {}
     for key, item in value.items():

@@ -197,6 +197,10 @@ class Schema:
         name, special, *packed = line.split("\t")
         minor = self.kubernetes_minor
         fields = [_unpack_field(words) for words in packed]
+        if minor is not None and fields:
+            # Types were renamed (1.23 made Handler a ProbeHandler, the wire stayed the same). Below the release
+            # that brought the name, its first shape counts, rather than a message without fields.
+            minor = min(max(minor, min(f.since for f in fields)), max(f.until for f in fields))
         return MessageType(
             name,
             special,

@@ -19,6 +19,9 @@ from cryptography.hazmat.primitives import padding
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from etcdfix.encryption.config import load_configuration
+from etcdfix.encryption.transformer import Transformers
+from etcdfix.model import GroupResource
 from etcdfix.sources.snapshot import SnapshotSource
 from tests.support.bbolt_writer import BoltWriter, put
 
@@ -38,21 +41,24 @@ resources:
 
 
 def templates() -> tuple[list[tuple[bytes, bytes]], list[tuple[bytes, bytes]]]:
-    """Healthy (key, plaintext) pairs of Secrets and Pods."""
+    """Healthy (key, plaintext) pairs of Secrets and Pods; two small Secrets and a large one."""
+    transformers = Transformers.from_configuration(load_configuration(ALPHA.parent / "config-lost.yaml"))
+    secrets = transformers.for_resource(GroupResource("", "secrets"))
+    wanted = (b"pay/db-plain-0", b"infra/registry-plain-4", b"infra/db-gcm-11")
     with SnapshotSource(ALPHA) as source:
-        secrets = [
-            (value.key, value.value)
+        chosen = [
+            (value.key, secrets.from_storage(value.value, value.key).data)
             for value in source.current(b"/registry/secrets/")
-            if value.key in {b"/registry/secrets/pay/db-plain-0", b"/registry/secrets/infra/registry-plain-4"}
+            if value.key.endswith(wanted)
         ]
         pods = [
             (value.key, value.value)
             for value in source.current(b"/registry/pods/pay/")
             if value.key.endswith((b"dep-2-abc-0", b"dep-2-abc-1", b"dep-3-abc-0"))
         ]
-    assert len(secrets) == 2
+    assert len(chosen) == len(wanted)
     assert len(pods) == 3
-    return secrets, pods
+    return chosen, pods
 
 
 def renamed(template: tuple[bytes, bytes], number: int) -> tuple[bytes, bytes]:
@@ -79,7 +85,9 @@ def cbc(_key: bytes, plaintext: bytes) -> bytes:
 
 
 def objects(count: int, *, broken: bool = False) -> Iterator[tuple[bytes, bytes]]:
-    """Yield ``count`` (etcd key, stored value) pairs in no order: 40 % gcm, 30 % cbc Secrets, 30 % Pods.
+    """Yield ``count`` (etcd key, stored value) pairs in no order: 60 % gcm, 20 % cbc Secrets, 20 % Pods.
+
+    Values have 1.4 KB on average.
 
     ``broken`` flips the last byte of every value.
     """
@@ -88,9 +96,9 @@ def objects(count: int, *, broken: bool = False) -> Iterator[tuple[bytes, bytes]
     random.Random(7).shuffle(numbers)
     for number in numbers:
         kind = number % 10
-        if kind < 7:
+        if kind < 8:
             key, plaintext = renamed(secrets[number % len(secrets)], number)
-            value = (gcm if kind < 4 else cbc)(key, plaintext)
+            value = (gcm if kind < 6 else cbc)(key, plaintext)
         else:
             key, value = renamed(pods[number % len(pods)], number)
         if broken:

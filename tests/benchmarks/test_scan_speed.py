@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import os
 import statistics
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.benchmarks.large_data import CONFIG, objects, write_database
 from tests.benchmarks.measure import etcdfix, machine, run, spread
+from tests.support.etcd_places import Processes, find_tools
+from tests.support.etcd_server import EtcdServers
 
 pytestmark = pytest.mark.benchmark
 
@@ -52,42 +55,42 @@ def test_memory_does_not_grow_with_the_number_of_keys(tmp_path: Path) -> None:
     assert broken.anonymous_mb < few.anonymous_mb + 100
 
 
-def test_live_against_etcdctl(tmp_path: Path, etcd_binary: object) -> None:
+def test_live_against_etcdctl(tmp_path: Path) -> None:
     """The same keys from the same etcd, in turn; the ratio pair by pair."""
     config = tmp_path / "config.yaml"
     config.write_text(CONFIG)
-    etcd_binary.put_many(objects(KEYS))  # type: ignore[attr-defined]
-    endpoint = etcd_binary.endpoint  # type: ignore[attr-defined]
-    ours = etcdfix("--endpoints", endpoint, "--encryption-config", str(config), "-o", "jsonl")
-    theirs = [
-        etcd_binary.etcdctl_path,
-        "--endpoints",
-        endpoint,
-        "--command-timeout=120s",
-        "get",
-        "--prefix",
-        "",
-    ]  # type: ignore[attr-defined]
-    run(ours), run(theirs)
-    pairs = [(run(ours), run(theirs)) for _ in range(RUNS)]
+    tools = find_tools()
+    servers = EtcdServers(Processes(), tools)
+    try:
+        server = servers.start(flags=("--quota-backend-bytes=8000000000",))
+        server.put_all(objects(KEYS))
+        ours = etcdfix("--endpoints", server.endpoint, "--encryption-config", str(config), "-o", "jsonl")
+        theirs = [
+            str(tools.ctl),
+            f"--endpoints={server.endpoint}",
+            "--command-timeout=300s",
+            "get",
+            "--prefix",
+            "",
+        ]
+        run(ours)
+        run(theirs)
+        pairs = [(run(ours), run(theirs)) for _ in range(RUNS)]
+    finally:
+        servers.close()
     print(f"\n{machine()}\nlive, {KEYS} keys, etcd on the same machine")
-    print(
-        f"  etcdfix {spread([a.wall for a, _ in pairs])} s, memory {max(a.anonymous_mb for a, _ in pairs):.0f} MB"
-    )
-    print(
-        f"  etcdctl {spread([b.wall for _, b in pairs])} s, memory {max(b.anonymous_mb for _, b in pairs):.0f} MB"
-    )
-    print(f"  ratio   {spread([a.wall / b.wall for a, b in pairs])}")
+    for name, runs in (("etcdfix", [a for a, _ in pairs]), ("etcdctl", [b for _, b in pairs])):
+        memory = max(one.anonymous_mb for one in runs)
+        print(f"  {name} {spread([one.wall for one in runs])} s, processor {spread([one.cpu for one in runs])} s, "
+              f"memory {memory:.0f} MB")  # fmt: skip
+    print(f"  ratio of wall times {spread([a.wall / b.wall for a, b in pairs])}")
     assert len(pairs) == RUNS
 
 
 def test_help_is_quick() -> None:
     """``etcdfix --help`` against a bare interpreter."""
-    import sys
-
     helps = [run([sys.executable, "-m", "etcdfix", "--help"]).wall for _ in range(RUNS * 2)]
     bare = [run([sys.executable, "-c", "pass"]).wall for _ in range(RUNS * 2)]
-    print(
-        f"\n{machine()}\n--help {spread([1000 * x for x in helps])} ms, bare python {spread([1000 * x for x in bare])} ms"
-    )
+    print(f"\n{machine()}\n--help {spread([1000 * x for x in helps])} ms")
+    print(f"  a bare interpreter {spread([1000 * x for x in bare])} ms")
     assert len(helps) == RUNS * 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Self
@@ -83,7 +84,9 @@ class EtcdProxy:
 
         def all_requests() -> Iterator[bytes]:
             yield first
-            yield from requests
+            # The caller hung up: whoever reads this only needs to see the end.
+            with contextlib.suppress(self._grpc.RpcError):
+                yield from requests
 
         metadata = [item for item in context.invocation_metadata() if item[0] == "token"]
         answers = self._upstream.stream_stream(path)(all_requests(), metadata=metadata)

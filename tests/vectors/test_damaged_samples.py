@@ -9,6 +9,7 @@ import pytest
 from etcdfix.decoding.kubeprotobuf import ProtobufDecoder
 from etcdfix.decoding.registry import Registry
 from etcdfix.decoding.schema import load_schema
+from etcdfix.decoding.stacks import Decoder
 from etcdfix.decoding.unknown import MAGIC
 from etcdfix.errors import DecodeError
 from tests.support.golden import DecoderCase, damaged_cases, hand_made_cases, needs_golden
@@ -45,6 +46,27 @@ def test_protobuf_values_are_judged_as_the_api_server_does(
             differing.append((case.name, ours, case.verdict, case.message))
     assert differing == []
     assert (judged, count) == (protobuf, all_cases)
+
+
+@pytest.mark.parametrize(("cases", "count"), [(damaged_cases, 20_000), (hand_made_cases, 87)])
+def test_every_value_is_judged_as_the_api_server_does(
+    cases: Callable[[], Iterator[DecoderCase]], count: int
+) -> None:
+    """The whole decoder stack on every row, whatever became of its magic: verdict and message, no exceptions."""
+    stack = Decoder(36)
+    differing, seen = [], 0
+    for case in cases():
+        seen += 1
+        try:
+            stack.builtin(case.value, case.group, case.kind)
+        except DecodeError as error:
+            ours = "ERR", error.message
+        else:
+            ours = "OK", ""
+        if ours != (case.verdict, case.message):
+            differing.append((case.name, ours, case.verdict, case.message))
+    assert differing == []
+    assert seen == count
 
 
 def test_offsets_lie_within_the_value_and_paths_are_given() -> None:

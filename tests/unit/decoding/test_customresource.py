@@ -197,6 +197,8 @@ def test_deep_objects_are_healthy() -> None:
     depth = 9_900
     data = b'{"apiVersion":"example.com/v1","kind":"Widget","spec":' + b"[" * depth + b"]" * depth + b"}"
     assert DECODER.decode(data, WIDGETS).gvk == GVK
+    in_cbor = stored(HEAD, "cbor").replace(b"\xa2", b"\xa3", 1) + b"\x64spec" + b"\x81" * depth + b"\x00"
+    assert DECODER.decode(in_cbor, WIDGETS) == DecodedObject(GVK, None, None, None, "cbor")
 
 
 def test_json_that_is_not_utf_8_keeps_its_bytes() -> None:

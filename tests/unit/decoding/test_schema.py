@@ -182,3 +182,11 @@ def test_the_generator_writes_what_the_reader_reads(
 def test_the_shipped_file_is_a_zlib_stream_of_its_own_version() -> None:
     path = Path(schema_module.__file__).parent / "data" / "kubernetes-api.z"
     assert zlib.decompress(path.read_bytes()).startswith(b"kubernetes-api 1 17 37\n")
+
+
+@pytest.mark.parametrize(
+    ("message", "minor"),
+    [("k8s.io.api.core.v1.ProbeHandler", 20), ("k8s.io.api.core.v1.VolumeResourceRequirements", 24)],
+)
+def test_a_type_that_was_renamed_later_keeps_its_first_shape(message: str, minor: int) -> None:
+    assert load_schema(minor).message(message).fields

@@ -1,0 +1,81 @@
+"""The same source against an etcd that really is in a container."""
+
+from __future__ import annotations
+
+import pytest
+
+from etcdfix.sources.connection import EtcdConnection
+from etcdfix.sources.live import LiveSource
+from tests.support.certificates import CertificateAuthority
+from tests.support.collecting import ALPHA
+from tests.support.etcd_server import EtcdServers
+
+pytestmark = [pytest.mark.docker, pytest.mark.etcd]
+
+
+def test_paging_through_a_container(etcd_containers: EtcdServers) -> None:
+    server = etcd_containers.start()
+    try:
+        assert server.kind == "container"
+        expected = {
+            b"/registry/secrets/shop/%05d" % number: bytes([number % 256]) * 999 for number in range(2_500)
+        }
+        revision = server.put_all(expected.items())
+        with LiveSource(EtcdConnection(endpoints=(server.endpoint,))) as source:
+            assert {stored.key: stored.value for stored in source.current(b"")} == expected
+            assert source.describe().revision == revision
+    finally:
+        server.stop()
+
+
+def test_a_container_that_wants_client_certificates(
+    etcd_containers: EtcdServers, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    authority = CertificateAuthority(tmp_path_factory.mktemp("authority"))
+    server = etcd_containers.start(authority=authority, client_certificates=True)
+    try:
+        server.put(b"/registry/k", b"v")
+        shown = authority.issue("reader")
+        connection = EtcdConnection(
+            endpoints=(server.endpoint,),
+            cacert=str(authority.cert),
+            cert=str(shown.cert),
+            key=str(shown.key),
+        )
+        with LiveSource(connection) as source:
+            assert [stored.value for stored in source.current(b"")] == [b"v"]
+    finally:
+        server.stop()
+
+
+def test_a_container_with_a_restored_snapshot(etcd_containers: EtcdServers) -> None:
+    server = etcd_containers.start(snapshot=ALPHA / "snapshot.db.gz")
+    try:
+        with LiveSource(EtcdConnection(endpoints=(server.endpoint,))) as source:
+            assert source.estimate() == len(list(source.current(b""))) == 499
+    finally:
+        server.stop()
+
+
+def test_nothing_is_left_of_a_container(etcd_containers: EtcdServers) -> None:
+    from testcontainers.core.docker_client import DockerClient
+
+    server = etcd_containers.start()
+    engine = DockerClient().client
+    try:
+        address = server.endpoint.rpartition(":")[2]
+
+        def running() -> list[str]:
+            return [
+                container.id
+                for container in engine.containers.list(all=True)
+                if address
+                in {mapped["HostPort"] for ports in container.ports.values() for mapped in ports or ()}
+            ]
+
+        assert len(running()) == 1
+        server.stop()
+        assert running() == []
+    finally:
+        server.stop()
+        engine.close()

@@ -1,0 +1,496 @@
+"""A live etcd as a source: pages, revisions, compaction, history, several members.
+
+The etcd is a container where a Docker engine runs, else a process (``tests/support/etcd_server.py``).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from etcdfix.errors import ClusterMismatch, RevisionCompacted, SourceUnreachable
+from etcdfix.model import StoredValue
+from etcdfix.sources.connection import EtcdConnection
+from etcdfix.sources.etcd import channel, paging
+from etcdfix.sources.live import LiveSource
+from etcdfix.wire.etcd import message
+from tests.support.etcd_proxy import FUTURE_REVISION, NO_LEADER, RANGE, EtcdProxy, Refusal
+from tests.support.etcd_server import EtcdServer, EtcdServers
+
+pytestmark = pytest.mark.etcd
+
+NOBODY = "127.0.0.1:1"
+
+
+def live(*endpoints: str, **options: Any) -> LiveSource:
+    """A source with short time-outs; ``revision`` and ``on_notice`` go to it, the rest to the connection."""
+    for_source = {name: options.pop(name) for name in ("revision", "on_notice") if name in options}
+    return LiveSource(EtcdConnection(endpoints=endpoints, **options), **for_source)
+
+
+def pairs_below(prefix: bytes, count: int, *, size: int = 1) -> dict[bytes, bytes]:
+    return {b"%s%05d" % (prefix, number): b"%05d" % number * max(1, size // 5) for number in range(count)}
+
+
+def values(source: LiveSource, prefix: bytes) -> dict[bytes, bytes]:
+    found = list(source.current(prefix))
+    keys = [stored.key for stored in found]
+    assert keys == sorted(set(keys))
+    return {stored.key: stored.value for stored in found}
+
+
+def asked_by(server: EtcdServer, key: bytes, *more: str) -> list[StoredValue]:
+    """What etcdctl says about the keys below ``key``."""
+    printed = server.etcdctl("get", "--prefix", "-w", "json", *more, "--", key.decode())
+    return [
+        StoredValue(
+            key=base64.b64decode(pair["key"]),
+            value=base64.b64decode(pair.get("value", "")),
+            mod_revision=pair["mod_revision"],
+            create_revision=pair["create_revision"],
+            version=pair["version"],
+            lease=pair.get("lease", 0),
+        )
+        for pair in json.loads(printed).get("kvs", [])
+    ]
+
+
+@pytest.fixture
+def pages_of_ten(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("FIRST_LIMIT", "SMALLEST_LIMIT", "LARGEST_LIMIT"):
+        monkeypatch.setattr(paging, name, 10)
+
+
+@contextmanager
+def before_page(server: EtcdServer, number: int, act: Callable[[], Refusal | None]) -> Iterator[EtcdProxy]:
+    """A proxy that acts when page ``number`` is asked for (1 is the first), before etcd is asked."""
+    with EtcdProxy(server.endpoint) as proxy:
+
+        def before(path: str, _request: bytes) -> Refusal | None:
+            return act() if path == RANGE and proxy.ranges() == number else None
+
+        proxy.before = before
+        yield proxy
+
+
+# Values as etcd keeps them
+
+
+def test_everything_about_a_value(etcd: EtcdServer, prefix: bytes) -> None:
+    lease = etcd.etcdctl("lease", "grant", "3600").decode().split()[1]
+    etcd.etcdctl("put", f"--lease={lease}", (prefix + b"leased").decode(), "x")
+    etcd.put(prefix + b"twice", b"1")
+    etcd.put(prefix + b"twice", b"\x00\xff\n")
+    etcd.put(prefix + b"empty", b"")
+    with live(etcd.endpoint) as source:
+        found = list(source.current(prefix))
+    assert found == asked_by(etcd, prefix)
+    assert [(stored.version, stored.lease) for stored in found] == [(1, 0), (1, int(lease, 16)), (2, 0)]
+
+
+def test_a_prefix_is_an_exact_range(etcd: EtcdServer, prefix: bytes) -> None:
+    inside = {prefix + b"a\xff": b"1", prefix + b"a\xff\x00": b"2", prefix + b"a\xff\xff": b"3"}
+    etcd.put_all([(prefix + b"a", b"-"), (prefix + b"a\xfe", b"-"), (prefix + b"b", b"-"), *inside.items()])
+    with live(etcd.endpoint) as source:
+        assert values(source, prefix + b"a\xff") == inside
+        assert values(source, prefix + b"nothing") == {}
+
+
+def test_many_pages_of_a_size_learned_from_the_first(
+    etcd: EtcdServer, prefix: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paging, "TARGET_BYTES", 1 << 20)
+    expected = pairs_below(prefix, 1_100, size=8_000)
+    etcd.put_all(expected.items())
+    with EtcdProxy(etcd.endpoint) as proxy, live(proxy.endpoint) as source:
+        assert values(source, prefix) == expected
+        # 500 keys, then about 130 a megabyte.
+        assert 5 <= proxy.ranges() <= 8
+        assert source.problems == []
+        description = source.describe()
+    assert (description.type, description.single_revision) == ("etcd", True)
+    assert [segment.revision for segment in description.segments] == [description.revision]
+
+
+def test_large_values(etcd: EtcdServer, prefix: bytes) -> None:
+    expected = pairs_below(prefix, 8, size=1_200_000)
+    etcd.put_all(expected.items())
+    with live(etcd.endpoint) as source:
+        assert values(source, prefix) == expected
+        assert source.get(prefix + b"00003") is not None
+
+
+def test_answers_too_large_are_asked_for_in_parts(
+    etcd: EtcdServer, prefix: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = pairs_below(prefix, 9, size=1_200_000)
+    etcd.put_all(expected.items())
+    monkeypatch.setattr(channel, "MAX_ANSWER_BYTES", 4 << 20)
+    with live(etcd.endpoint) as source:
+        assert values(source, prefix) == expected
+        assert source.problems == []
+
+
+def test_a_value_larger_than_any_answer_is_named_and_stepped_over(
+    etcd: EtcdServer, prefix: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = pairs_below(prefix, 20, size=1_000)
+    etcd.put_all(expected.items())
+    large = prefix + b"00007-large"
+    etcd.put(large, bytes(1_200_000))
+    monkeypatch.setattr(channel, "MAX_ANSWER_BYTES", 1 << 20)
+    with live(etcd.endpoint) as source:
+        assert values(source, prefix) == expected
+        (problem,) = source.problems
+    assert large.decode() in problem
+
+
+def test_one_key(etcd: EtcdServer, prefix: bytes) -> None:
+    revision = etcd.put(prefix + b"a", b"1")
+    etcd.put(prefix + b"ab", b"2")
+    with live(etcd.endpoint) as source:
+        assert source.get(prefix + b"a") == StoredValue(prefix + b"a", b"1", revision, revision, 1, 0)
+        assert source.get(prefix + b"abc") is None
+
+
+def test_estimate(etcd: EtcdServer, prefix: bytes) -> None:
+    etcd.put_all(pairs_below(prefix, 7).items())
+    everything = len(asked_by(etcd, b"", "--keys-only"))
+    with live(etcd.endpoint) as source:
+        assert source.estimate() == everything
+
+
+def test_an_empty_etcd(start_etcd: Callable[..., EtcdServer]) -> None:
+    server = start_etcd()
+    with live(server.endpoint) as source:
+        assert list(source.current(b"")) == []
+        assert source.get(b"a") is None
+        assert source.estimate() == 0
+        assert source.problems == []
+        description = source.describe()
+    assert description.revision == 1
+    assert description.single_revision
+    assert description.endpoints == (server.endpoint,)
+    status = json.loads(server.etcdctl("endpoint", "status", "-w", "json"))[0]["Status"]
+    assert description.cluster_id == f"{status['header']['cluster_id']:x}"
+    assert description.etcd_version == status["version"]
+    assert (description.path, description.sha256) == (None, None)
+
+
+# Revisions
+
+
+@pytest.mark.usefixtures("pages_of_ten")
+def test_writes_during_a_scan_are_not_seen(etcd: EtcdServer, prefix: bytes) -> None:
+    before = pairs_below(prefix, 45)
+    etcd.put_all(before.items())
+    with live(etcd.endpoint) as source:
+        scan = source.current(prefix)
+        found = {(first := next(scan)).key: first.value}
+        etcd.put(prefix + b"00044", b"changed")
+        etcd.put(prefix + b"00099", b"new")
+        etcd.delete(prefix + b"00033")
+        found |= {stored.key: stored.value for stored in scan}
+        assert found == before
+        # Nor afterwards: one source is one revision.
+        assert source.get(prefix + b"00099") is None
+        assert source.get(prefix + b"00033") is not None
+        assert source.describe().single_revision
+
+
+def test_an_older_revision(etcd: EtcdServer, prefix: bytes) -> None:
+    etcd.put(prefix + b"gone", b"1")
+    old = etcd.put(prefix + b"kept", b"1")
+    etcd.delete(prefix + b"gone")
+    etcd.put_all([(prefix + b"kept", b"2"), (prefix + b"new", b"2")])
+    with live(etcd.endpoint, revision=old) as source:
+        assert values(source, prefix) == {prefix + b"gone": b"1", prefix + b"kept": b"1"}
+        assert list(source.current(prefix)) == asked_by(etcd, prefix, f"--rev={old}")
+        assert source.get(prefix + b"new") is None
+        assert source.describe().revision == old
+
+
+@pytest.mark.parametrize("read", ["current", "get"])
+def test_a_compacted_revision(etcd: EtcdServer, prefix: bytes, read: str) -> None:
+    old = etcd.put(prefix + b"a", b"1")
+    etcd.put(prefix + b"a", b"2")
+    etcd.compact()
+    with live(etcd.endpoint, revision=old) as source, pytest.raises(RevisionCompacted) as caught:
+        list(source.current(prefix)) if read == "current" else source.get(prefix + b"a")
+    assert caught.value.revision == old
+    assert str(old) in caught.value.message
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("read", ["current", "get"])
+def test_a_revision_that_does_not_exist_yet(etcd: EtcdServer, prefix: bytes, read: str) -> None:
+    newest = etcd.put(prefix + b"a", b"1")
+    with (
+        live(
+            etcd.endpoint, revision=newest + 1000, dial_timeout_seconds=0.5, command_timeout_seconds=0.5
+        ) as source,
+        pytest.raises(RevisionCompacted, match="does not exist yet") as caught,
+    ):
+        list(source.current(prefix)) if read == "current" else source.get(prefix + b"a")
+    assert caught.value.current == newest
+
+
+@pytest.mark.usefixtures("pages_of_ten")
+def test_compaction_in_the_middle_of_a_scan(etcd: EtcdServer, prefix: bytes) -> None:
+    before = pairs_below(prefix, 45)
+    first_revision = etcd.put_all(before.items())
+    keys = sorted(before)
+    second_revision = 0
+
+    def compact() -> None:
+        nonlocal second_revision
+        etcd.put(keys[0], b"changed, but read already")
+        etcd.put(keys[30], b"changed")
+        etcd.put(prefix + b"00031-new", b"new")
+        etcd.delete(keys[40])
+        second_revision = etcd.compact()
+
+    notices: list[str] = []
+    with (
+        before_page(etcd, 3, compact) as proxy,
+        live(proxy.endpoint, on_notice=notices.append) as source,
+    ):
+        found = values(source, prefix)
+        description = source.describe()
+        assert source.problems == []
+    after = before | {keys[30]: b"changed", prefix + b"00031-new": b"new"}
+    del after[keys[40]]
+    assert found == after
+    assert not description.single_revision
+    assert description.revision == second_revision
+    first, second = description.segments
+    assert (first.from_key, first.revision) == ("", first_revision)
+    assert second.revision == second_revision
+    assert keys[19].decode() < second.from_key <= keys[20].decode()
+    assert any(str(second_revision) in notice for notice in notices)
+
+
+@pytest.mark.usefixtures("pages_of_ten")
+def test_a_revision_asked_for_is_never_left(etcd: EtcdServer, prefix: bytes) -> None:
+    asked = etcd.put_all(pairs_below(prefix, 45).items())
+    etcd.put(prefix + b"later", b"")
+    with (
+        before_page(etcd, 3, lambda: etcd.compact() and None) as proxy,
+        live(proxy.endpoint, revision=asked) as source,
+    ):
+        found = values(source, prefix)
+        (problem,) = source.problems
+        assert source.describe().single_revision
+    assert sorted(found) == sorted(pairs_below(prefix, 20))
+    assert "compacted" in problem
+
+
+# History
+
+
+def history_of(source: LiveSource, key: bytes) -> list[tuple[int, bytes | None]]:
+    return [
+        (kept.revision.main, kept.stored.value if kept.stored is not None else None)
+        for kept in source.history(key)
+    ]
+
+
+def test_history_with_a_deletion(etcd: EtcdServer, prefix: bytes) -> None:
+    key = prefix + b"k"
+    first = etcd.put(key, b"1")
+    second = etcd.put(key, b"2")
+    etcd.put(prefix + b"other", b"-")
+    etcd.delete(key)
+    third = etcd.revision()
+    fourth = etcd.put(key, b"4")
+    etcd.put(prefix + b"other", b"-")
+    with live(etcd.endpoint) as source:
+        assert history_of(source, key) == [(first, b"1"), (second, b"2"), (third, None), (fourth, b"4")]
+        newest = list(source.history(key))[-1].stored
+        assert newest is not None
+        assert (newest.create_revision, newest.version) == (fourth, 1)
+
+
+def test_history_up_to_a_revision(etcd: EtcdServer, prefix: bytes) -> None:
+    key = prefix + b"k"
+    first = etcd.put(key, b"1")
+    etcd.put(key, b"2")
+    with live(etcd.endpoint, revision=first) as source:
+        assert history_of(source, key) == [(first, b"1")]
+
+
+def test_history_of_a_deleted_key(etcd: EtcdServer, prefix: bytes) -> None:
+    key = prefix + b"k"
+    first = etcd.put(key, b"1")
+    etcd.delete(key)
+    second = etcd.revision()
+    with live(etcd.endpoint) as source:
+        assert history_of(source, key) == [(first, b"1"), (second, None)]
+
+
+def test_history_after_a_compaction(etcd: EtcdServer, prefix: bytes) -> None:
+    key = prefix + b"k"
+    etcd.put(key, b"1")
+    second = etcd.put(key, b"2")
+    etcd.compact()
+    etcd.delete(key)
+    third = etcd.revision()
+    fourth = etcd.put(key, b"4")
+    with live(etcd.endpoint) as source:
+        assert history_of(source, key) == [(second, b"2"), (third, None), (fourth, b"4")]
+
+
+def test_history_that_was_compacted_away(etcd: EtcdServer, prefix: bytes) -> None:
+    etcd.put(prefix + b"gone", b"1")
+    etcd.delete(prefix + b"gone")
+    kept = etcd.put(prefix + b"kept", b"1")
+    etcd.compact()
+    with live(etcd.endpoint) as source:
+        assert history_of(source, prefix + b"gone") == []
+        assert history_of(source, prefix + b"kept") == [(kept, b"1")]
+
+
+def test_history_of_a_key_that_never_was(etcd: EtcdServer, prefix: bytes) -> None:
+    with live(etcd.endpoint) as source:
+        assert history_of(source, prefix + b"never") == []
+
+
+def test_a_long_history(etcd: EtcdServer, prefix: bytes) -> None:
+    key = prefix + b"k"
+    expected = [(etcd.put(key, b"%d" % number), b"%d" % number) for number in range(300)]
+    with live(etcd.endpoint) as source:
+        assert history_of(source, key) == expected
+
+
+# Endpoints
+
+
+def test_nobody_listens() -> None:
+    with pytest.raises(SourceUnreachable, match="nobody listens there") as caught:
+        live(NOBODY)
+    assert NOBODY in caught.value.message
+    assert caught.value.hint
+
+
+def test_no_endpoint_answers() -> None:
+    with pytest.raises(SourceUnreachable, match="no endpoint answered") as caught:
+        live(NOBODY, "127.0.0.1:2")
+    assert NOBODY in caught.value.message
+    assert "127.0.0.1:2" in caught.value.message
+
+
+def test_a_dead_endpoint_is_left_aside(etcd: EtcdServer, prefix: bytes) -> None:
+    expected = pairs_below(prefix, 12)
+    etcd.put_all(expected.items())
+    notices: list[str] = []
+    with live(NOBODY, etcd.endpoint, on_notice=notices.append) as source:
+        assert values(source, prefix) == expected
+    (notice,) = notices
+    assert NOBODY in notice
+
+
+def test_two_clusters(etcd: EtcdServer, start_etcd: Callable[..., EtcdServer]) -> None:
+    other = start_etcd()
+    with pytest.raises(ClusterMismatch) as caught:
+        live(etcd.endpoint, other.endpoint)
+    ids = caught.value.cluster_ids
+    assert list(ids) == [etcd.endpoint, other.endpoint]
+    assert len(set(ids.values())) == 2
+
+
+@pytest.mark.usefixtures("pages_of_ten")
+def test_a_member_dies_in_the_middle_of_a_scan(etcd_servers: EtcdServers, prefix: bytes) -> None:
+    members = etcd_servers.start_members(3)
+    try:
+        expected = pairs_below(prefix, 45)
+        members[1].put_all(expected.items())
+        notices: list[str] = []
+        with live(*(member.endpoint for member in members), on_notice=notices.append) as source:
+            scan = source.current(prefix)
+            found = {(first := next(scan)).key: first.value}
+            members[0].stop()
+            found |= {stored.key: stored.value for stored in scan}
+            assert found == expected
+            assert source.problems == []
+            assert source.describe().single_revision
+        assert any(members[0].endpoint in notice for notice in notices)
+    finally:
+        for member in members:
+            member.stop()
+
+
+@pytest.mark.usefixtures("pages_of_ten")
+@pytest.mark.parametrize("refusal", [FUTURE_REVISION, NO_LEADER], ids=["lags", "no-leader"])
+def test_a_member_that_lags_or_lost_its_leader_is_passed_over(
+    etcd: EtcdServer, prefix: bytes, refusal: Refusal
+) -> None:
+    expected = pairs_below(prefix, 45)
+    etcd.put_all(expected.items())
+    with (
+        EtcdProxy(etcd.endpoint) as bad,
+        EtcdProxy(etcd.endpoint) as good,
+        live(bad.endpoint, good.endpoint) as source,
+    ):
+        bad.before = lambda path, _request: refusal if path == RANGE and bad.ranges() > 1 else None
+        assert values(source, prefix) == expected
+        assert source.problems == []
+        assert bad.ranges() == 2
+        assert good.ranges() >= 3
+
+
+@pytest.mark.usefixtures("pages_of_ten")
+def test_an_etcd_that_goes_away_midway_is_a_problem_not_an_error(etcd: EtcdServer, prefix: bytes) -> None:
+    etcd.put_all(pairs_below(prefix, 45).items())
+    with EtcdProxy(etcd.endpoint) as proxy:
+        proxy.before = lambda path, _request: NO_LEADER if path == RANGE and proxy.ranges() > 2 else None
+        with live(proxy.endpoint, dial_timeout_seconds=0.3, command_timeout_seconds=0.3) as source:
+            assert sorted(values(source, prefix)) == sorted(pairs_below(prefix, 20))
+            (problem,) = source.problems
+    assert (prefix + b"00019").decode() in problem
+    assert "no leader" in problem
+
+
+# Reading only
+
+
+READING = {
+    "/etcdserverpb.KV/Range",
+    "/etcdserverpb.Watch/Watch",
+    "/etcdserverpb.Maintenance/Status",
+    "/etcdserverpb.Maintenance/Alarm",
+    "/etcdserverpb.Maintenance/HashKV",
+    "/etcdserverpb.Cluster/MemberList",
+    "/etcdserverpb.Lease/LeaseTimeToLive",
+    "/etcdserverpb.Auth/Authenticate",
+}
+
+
+def test_a_source_calls_only_methods_that_read(etcd: EtcdServer, prefix: bytes) -> None:
+    etcd.put_all(pairs_below(prefix, 3).items())
+    before = etcd.revision()
+    requests: list[bytes] = []
+    with EtcdProxy(etcd.endpoint) as proxy:
+        proxy.before = lambda path, request: requests.append(request) if path == RANGE else None
+        with live(proxy.endpoint) as source:
+            assert len(list(source.current(prefix))) == 3
+            assert source.get(prefix + b"00001") is not None
+            assert len(list(source.history(prefix + b"00001"))) == 1
+            source.estimate()
+        assert {RANGE, "/etcdserverpb.Watch/Watch"} <= set(proxy.calls) <= READING
+    assert etcd.revision() == before
+    # A serializable read could be answered by a member that lags behind.
+    assert requests
+    assert not any(message("RangeRequest").FromString(raw).serializable for raw in requests)
+
+
+def test_the_recording_would_show_a_write(etcd: EtcdServer, prefix: bytes) -> None:
+    with EtcdProxy(etcd.endpoint) as proxy:
+        writing = EtcdServer(proxy.endpoint, "given", etcd._ctl)
+        writing.put(prefix + b"k", b"v")
+        writing.stop()
+        assert not set(proxy.calls) <= READING

@@ -1,0 +1,249 @@
+"""``etcdfix scan`` on a live etcd: the same report as of the snapshot, and one clear line for bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etcdfix.cli.root import run
+from etcdfix.sources.connection import EtcdConnection
+from etcdfix.sources.live import LiveSource
+from etcdfix.sources.snapshot import SnapshotSource
+from tests.support.certificates import CertificateAuthority
+from tests.support.collecting import ALPHA, REPOSITORY
+from tests.support.etcd_proxy import EtcdProxy
+from tests.support.etcd_server import READER, ROOT_USER, EtcdServer
+
+pytestmark = pytest.mark.etcd
+
+SNAPSHOT = ALPHA / "snapshot.db.gz"
+CONFIGURATIONS = ["config-lost.yaml", "config-rotated.yaml", None]
+# Exit codes of the contract.
+FINDINGS, USAGE, INCOMPLETE, SOURCE = 1, 2, 3, 5
+
+
+@pytest.fixture(autouse=True)
+def _surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith(("ETCDFIX_", "ETCDCTL_")):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="module")
+def alpha(start_etcd: Callable[..., EtcdServer]) -> EtcdServer:
+    """A live etcd with the data of alpha."""
+    return start_etcd(snapshot=SNAPSHOT)
+
+
+def report(folder: Path, *arguments: str | Path) -> tuple[int, dict[str, Any]]:
+    target = folder / "report.json"
+    code = run(["scan", *map(str, arguments), "-o", "json", "--output-file", str(target)])
+    return code, json.loads(target.read_bytes())
+
+
+def with_configuration(name: str | None) -> list[str]:
+    return ["--encryption-config", str(ALPHA / name)] if name is not None else []
+
+
+# The same data gives the same report
+
+
+def test_every_stored_value_is_the_snapshots(alpha: EtcdServer) -> None:
+    with LiveSource(EtcdConnection(endpoints=(alpha.endpoint,))) as source, SnapshotSource(SNAPSHOT) as file:
+        assert list(source.current(b"")) == list(file.current(b""))
+        assert source.describe().revision == file.describe().revision
+
+
+@pytest.mark.parametrize(
+    "scope", [(), ("secrets",), ("/registry/pods/pay",)], ids=["all", "resource", "prefix"]
+)
+@pytest.mark.parametrize("configuration", CONFIGURATIONS)
+def test_report_of_the_live_etcd_and_of_the_snapshot(
+    alpha: EtcdServer, tmp_path: Path, configuration: str | None, scope: tuple[str, ...]
+) -> None:
+    arguments = [*scope, *with_configuration(configuration)]
+    code_live, live = report(tmp_path, *arguments, "--endpoints", alpha.endpoint)
+    code_file, file = report(tmp_path, *arguments, "--snapshot", SNAPSHOT)
+    sources = live.pop("source"), file.pop("source")
+    for document in (live, file):
+        for time in ("generated_at", "finished_at"):
+            assert document.pop(time)
+    assert live == file
+    assert list(live) == list(file)
+    assert code_live == code_file
+    assert live["summary"]["keys"] > 5
+    assert sources[0]["type"] == "etcd"
+    assert sources[0]["endpoints"] == [alpha.endpoint]
+    assert sources[0]["single_revision"]
+    for same in ("revision", "kube_system_uid"):
+        assert sources[0][same] == sources[1][same]
+
+
+def test_the_installed_command_scans_a_live_etcd(alpha: EtcdServer) -> None:
+    command = [sys.executable, "-m", "etcdfix", "scan", "-o", "name", *with_configuration("config-lost.yaml")]
+    done = subprocess.run(
+        command,
+        env={**os.environ, "ETCDCTL_ENDPOINTS": f"http://{alpha.endpoint}", "ETCDCTL_API": "2"},
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == INCOMPLETE
+    assert done.stderr == ""
+    assert len(done.stdout.splitlines()) > 50
+
+
+def test_a_scan_asks_etcd_only_to_read(alpha: EtcdServer, tmp_path: Path) -> None:
+    with EtcdProxy(alpha.endpoint) as proxy:
+        report(tmp_path, *with_configuration("config-lost.yaml"), "--endpoints", proxy.endpoint)
+        assert set(proxy.calls) == {"/etcdserverpb.KV/Range", "/etcdserverpb.Maintenance/Status"}
+
+
+# Bad input: one clear line each, a hint, and the exit code
+
+
+def complaint(capfd: pytest.CaptureFixture[str], code: int, *arguments: str | Path) -> tuple[str, str]:
+    """Run a scan that cannot work; return its sentence and its hint, without what stands before them."""
+    capfd.readouterr()
+    assert run(["scan", *map(str, arguments)]) == code
+    captured = capfd.readouterr()
+    lines = captured.err.splitlines()
+    sentence, hint = lines if len(lines) == 2 else (*lines, "")
+    assert sentence.startswith("etcdfix: ")
+    assert not hint or hint.startswith(("  next: ", "etcdfix:   next: "))
+    assert len(sentence) < 250
+    return sentence.removeprefix("etcdfix: "), hint.partition("next: ")[2]
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
+    return CertificateAuthority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def mutual(start_etcd: Callable[..., EtcdServer], authority: CertificateAuthority) -> EtcdServer:
+    return start_etcd(authority=authority, client_certificates=True, snapshot=SNAPSHOT)
+
+
+@pytest.fixture(scope="module")
+def guarded(start_etcd: Callable[..., EtcdServer]) -> EtcdServer:
+    server = start_etcd(snapshot=SNAPSHOT)
+    server.require_login(b"/registry/secrets/")
+    return server
+
+
+def test_with_certificates_the_scan_works(
+    mutual: EtcdServer, authority: CertificateAuthority, tmp_path: Path
+) -> None:
+    files = authority.issue("operator")
+    options = [
+        "--endpoints",
+        mutual.endpoint,
+        "--cacert",
+        authority.cert,
+        "--cert",
+        files.cert,
+        "--key",
+        files.key,
+    ]
+    code, document = report(tmp_path, "configmaps", *options)
+    assert code in {0, FINDINGS, INCOMPLETE}
+    assert document["summary"]["keys"]
+
+
+def test_wrong_certificate(
+    mutual: EtcdServer,
+    authority: CertificateAuthority,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    stranger = CertificateAuthority(tmp_path / "stranger", name="another CA")
+    theirs, ours = stranger.issue("operator"), authority.issue("operator-too")
+    at = ["--endpoints", mutual.endpoint]
+    ok = ["--cert", ours.cert, "--key", ours.key]
+    sentence, hint = complaint(capfd, SOURCE, *at, "--cacert", stranger.cert, *ok)
+    assert f"{mutual.endpoint}: the server's certificate is not signed by a CA" in sentence
+    assert "--cacert" in hint
+    sentence, hint = complaint(
+        capfd, SOURCE, *at, "--cacert", authority.cert, "--cert", theirs.cert, "--key", theirs.key
+    )
+    assert "certificate" in sentence + hint
+    _, hint = complaint(capfd, SOURCE, *at, "--cacert", authority.cert)
+    assert "--cert and --key" in hint
+    sentence, _ = complaint(
+        capfd, USAGE, *at, "--cacert", authority.cert, "--cert", ours.cert, "--key", theirs.key
+    )
+    assert "does not belong to" in sentence
+
+
+def test_wrong_password(guarded: EtcdServer, capfd: pytest.CaptureFixture[str]) -> None:
+    at = ["--endpoints", guarded.endpoint]
+    sentence, hint = complaint(capfd, SOURCE, *at, "--user", f"{ROOT_USER[0]}:wrong-password")
+    assert "authentication failed" in sentence
+    assert "password" in hint
+    assert "wrong-password" not in sentence + hint
+    sentence, _ = complaint(capfd, USAGE, *at, "--user", ROOT_USER[0])
+    assert "there is no password for etcd user" in sentence
+    sentence, hint = complaint(capfd, SOURCE, *at)
+    assert "--user" in hint
+
+
+def test_a_user_who_may_not_read_it_all(guarded: EtcdServer, capfd: pytest.CaptureFixture[str]) -> None:
+    user = ["--user", READER[0], "--password", READER[1]]
+    sentence, hint = complaint(capfd, SOURCE, "--endpoints", guarded.endpoint, *user)
+    assert "permission denied" in sentence
+    assert "grant-permission" in hint
+
+
+def test_nobody_listening(capfd: pytest.CaptureFixture[str]) -> None:
+    sentence, hint = complaint(capfd, SOURCE, "--endpoints", "127.0.0.1:1")
+    assert sentence == "127.0.0.1:1: nobody listens there (connection refused)"
+    assert hint
+
+
+def test_something_else_listening(alpha: EtcdServer, capfd: pytest.CaptureFixture[str]) -> None:
+    sentence, hint = complaint(capfd, SOURCE, "--endpoints", f"https://{alpha.endpoint}")
+    assert alpha.endpoint in sentence
+    assert "http://" in hint
+
+
+def test_wrong_prefix(alpha: EtcdServer, capfd: pytest.CaptureFixture[str]) -> None:
+    at = ["--endpoints", alpha.endpoint, "--etcd-prefix", "/kubernetes.io", "-o", "name"]
+    sentence, hint = complaint(capfd, SOURCE, *at)
+    assert sentence.startswith("NOTHING WAS EXAMINED: no key starts with /kubernetes.io")
+    assert "/registry" in hint
+
+
+def test_an_empty_etcd(start_etcd: Callable[..., EtcdServer], capfd: pytest.CaptureFixture[str]) -> None:
+    server = start_etcd()
+    sentence, hint = complaint(capfd, SOURCE, "--endpoints", server.endpoint, "-o", "name")
+    assert sentence.startswith("NOTHING WAS EXAMINED")
+    assert hint
+
+
+def test_two_clusters(
+    alpha: EtcdServer, start_etcd: Callable[..., EtcdServer], capfd: pytest.CaptureFixture[str]
+) -> None:
+    other = start_etcd()
+    sentence, _ = complaint(capfd, SOURCE, "--endpoints", f"{alpha.endpoint},{other.endpoint}")
+    assert "different clusters" in sentence
+
+
+def test_a_revision_that_is_gone(
+    start_etcd: Callable[..., EtcdServer], capfd: pytest.CaptureFixture[str]
+) -> None:
+    server = start_etcd()
+    server.put(b"/registry/a", b"1")
+    server.put(b"/registry/a", b"2")
+    server.compact()
+    sentence, hint = complaint(capfd, SOURCE, "--endpoints", server.endpoint, "--revision", "2")
+    assert "revision 2 was compacted" in sentence
+    assert "--revision" in hint

@@ -21,7 +21,7 @@ EVERYTHING = GroupResource("*", "*")
 
 _NOT_IN_THE_API = {"apiserveripinfo", "serviceipallocations", "servicenodeportallocations"}
 _NO_MEMBER = '{"AESGCM":null,"AESCBC":null,"Secretbox":null,"Identity":null,"KMS":null}'
-_NEW_KEY = "Make a key with: head -c 32 /dev/urandom | base64"
+_OLD_KEY = "Take the key from a backup of this file: a new key cannot read what the old one wrote."
 _RESOURCES = (
     "Name resources by lower-case plural and group: secrets, deployments.apps, *. (core), *.apps, *.*"
 )
@@ -159,21 +159,21 @@ def _provider(path: str, provider: RawProvider, kms_names: set[str]) -> Iterator
 
 def _keys(path: str, keys: Sequence[RawKey], sizes: tuple[int, ...]) -> Iterator[Problem]:
     if not keys:
-        yield _required(path, "at least one keys is required", _NEW_KEY)
+        yield _required(path, "at least one keys is required", _OLD_KEY)
     for index, key in enumerate(keys):
         if not key.name:
             yield _required(f"{path}[{index}].name", "name is a mandatory field for a key", "Name the key.")
         secret = f"{path}[{index}].secret"
         if not key.secret:
-            yield _required(secret, "secret is a mandatory field for a key", _NEW_KEY)
+            yield _required(secret, "secret is a mandatory field for a key", _OLD_KEY)
             continue
         material = parse_base64(key.secret)
         if material is None:
-            yield _invalid(secret, '"REDACTED"', "secrets must be base64 encoded", _NEW_KEY)
+            yield _invalid(secret, '"REDACTED"', "secrets must be base64 encoded", _OLD_KEY)
         elif len(material) not in sizes:
             wanted = " ".join(map(str, sizes))
             detail = f"secret is not of the expected length, got {len(material)}, expected one of [{wanted}]"
-            yield _invalid(secret, '"REDACTED"', detail, _NEW_KEY)
+            yield _invalid(secret, '"REDACTED"', detail, _OLD_KEY)
 
 
 def _kms(path: str, kms: RawKMS, names: set[str]) -> Iterator[Problem]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import hashlib
 import importlib.util
 import io
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import tarfile
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -239,10 +241,15 @@ class Containers:
             from testcontainers.core.docker_client import DockerClient
         except ImportError as exc:
             raise NoEtcdError(f"no container: {exc}") from exc
-        try:
-            found = DockerClient()
-        except docker.errors.DockerException as exc:
-            raise NoEtcdError("no container: no Docker engine answers") from exc
+        found = None
+        with warnings.catch_warnings():
+            # When nobody listens, docker-py leaves its socket to the garbage collector.
+            warnings.simplefilter("ignore", ResourceWarning)
+            with contextlib.suppress(docker.errors.DockerException):
+                found = DockerClient()
+            gc.collect()
+        if found is None:
+            raise NoEtcdError("no container: no Docker engine answers")
         with contextlib.closing(found.client) as client:
             self._image = _image(client, tools.etcd)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ def test_a_refused_scan_leaves_the_old_report(tmp_path: Path) -> None:
     report.write_text("last night")
     assert run(["scan", "--snapshot", SNAPSHOT, "sekrets", "-o", "json", "--output-file", str(report)]) == 2
     assert report.read_text() == "last night"
-    assert os.listdir(tmp_path) == ["report.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
 
 
 def test_a_whole_report_replaces_the_old_one(tmp_path: Path) -> None:
@@ -26,7 +25,7 @@ def test_a_whole_report_replaces_the_old_one(tmp_path: Path) -> None:
     report.write_text("last night")
     assert run(["scan", "--snapshot", SNAPSHOT, "pods", "-o", "json", "--output-file", str(report)]) == 1
     assert report.read_text().startswith('{\n  "apiVersion": "etcdfix/v1alpha1"')
-    assert os.listdir(tmp_path) == ["report.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
 
 
 def test_a_device_is_written_in_place(tmp_path: Path) -> None:
@@ -34,7 +33,9 @@ def test_a_device_is_written_in_place(tmp_path: Path) -> None:
     assert Path("/dev/null").is_char_device()
 
 
-def test_a_directory_that_is_not_there_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_directory_that_is_not_there_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     target = tmp_path / "none" / "report.json"
     assert run(["scan", "--snapshot", SNAPSHOT, "--output-file", str(target)]) == 2
     assert capsys.readouterr().err.strip() == f"etcdfix: --output-file {target}: No such file or directory"

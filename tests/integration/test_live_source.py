@@ -150,6 +150,18 @@ def test_a_value_larger_than_any_answer_is_named_and_stepped_over(
     assert large.decode() in problem
 
 
+def test_pages_grow_again_after_one_that_was_too_large(
+    etcd: EtcdServer, prefix: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = pairs_below(prefix, 1_000)
+    etcd.put_all(expected.items())
+    etcd.put(prefix + b"00007-large", bytes(1_200_000))
+    monkeypatch.setattr(channel, "MAX_ANSWER_BYTES", 1 << 20)
+    with EtcdProxy(etcd.endpoint) as proxy, live(proxy.endpoint) as source:
+        assert values(source, prefix) == expected
+        assert proxy.ranges() < 100
+
+
 def test_one_key(etcd: EtcdServer, prefix: bytes) -> None:
     revision = etcd.put(prefix + b"a", b"1")
     etcd.put(prefix + b"ab", b"2")
@@ -293,6 +305,12 @@ def test_a_revision_asked_for_is_never_left(etcd: EtcdServer, prefix: bytes) -> 
 # History
 
 
+@pytest.fixture(scope="module")
+def uncompacted(start_etcd: Callable[..., EtcdServer]) -> EtcdServer:
+    """An etcd that still has everything; the shared one is compacted by other tests."""
+    return start_etcd()
+
+
 def history_of(source: LiveSource, key: bytes) -> list[tuple[int, bytes | None]]:
     return [
         (kept.revision.main, kept.stored.value if kept.stored is not None else None)
@@ -300,36 +318,36 @@ def history_of(source: LiveSource, key: bytes) -> list[tuple[int, bytes | None]]
     ]
 
 
-def test_history_with_a_deletion(etcd: EtcdServer, prefix: bytes) -> None:
+def test_history_with_a_deletion(uncompacted: EtcdServer, prefix: bytes) -> None:
     key = prefix + b"k"
-    first = etcd.put(key, b"1")
-    second = etcd.put(key, b"2")
-    etcd.put(prefix + b"other", b"-")
-    etcd.delete(key)
-    third = etcd.revision()
-    fourth = etcd.put(key, b"4")
-    etcd.put(prefix + b"other", b"-")
-    with live(etcd.endpoint) as source:
+    first = uncompacted.put(key, b"1")
+    second = uncompacted.put(key, b"2")
+    uncompacted.put(prefix + b"other", b"-")
+    uncompacted.delete(key)
+    third = uncompacted.revision()
+    fourth = uncompacted.put(key, b"4")
+    uncompacted.put(prefix + b"other", b"-")
+    with live(uncompacted.endpoint) as source:
         assert history_of(source, key) == [(first, b"1"), (second, b"2"), (third, None), (fourth, b"4")]
         newest = list(source.history(key))[-1].stored
         assert newest is not None
         assert (newest.create_revision, newest.version) == (fourth, 1)
 
 
-def test_history_up_to_a_revision(etcd: EtcdServer, prefix: bytes) -> None:
+def test_history_up_to_a_revision(uncompacted: EtcdServer, prefix: bytes) -> None:
     key = prefix + b"k"
-    first = etcd.put(key, b"1")
-    etcd.put(key, b"2")
-    with live(etcd.endpoint, revision=first) as source:
+    first = uncompacted.put(key, b"1")
+    uncompacted.put(key, b"2")
+    with live(uncompacted.endpoint, revision=first) as source:
         assert history_of(source, key) == [(first, b"1")]
 
 
-def test_history_of_a_deleted_key(etcd: EtcdServer, prefix: bytes) -> None:
+def test_history_of_a_deleted_key(uncompacted: EtcdServer, prefix: bytes) -> None:
     key = prefix + b"k"
-    first = etcd.put(key, b"1")
-    etcd.delete(key)
-    second = etcd.revision()
-    with live(etcd.endpoint) as source:
+    first = uncompacted.put(key, b"1")
+    uncompacted.delete(key)
+    second = uncompacted.revision()
+    with live(uncompacted.endpoint) as source:
         assert history_of(source, key) == [(first, b"1"), (second, None)]
 
 
@@ -355,15 +373,15 @@ def test_history_that_was_compacted_away(etcd: EtcdServer, prefix: bytes) -> Non
         assert history_of(source, prefix + b"kept") == [(kept, b"1")]
 
 
-def test_history_of_a_key_that_never_was(etcd: EtcdServer, prefix: bytes) -> None:
-    with live(etcd.endpoint) as source:
+def test_history_of_a_key_that_never_was(uncompacted: EtcdServer, prefix: bytes) -> None:
+    with live(uncompacted.endpoint) as source:
         assert history_of(source, prefix + b"never") == []
 
 
-def test_a_long_history(etcd: EtcdServer, prefix: bytes) -> None:
+def test_a_long_history(uncompacted: EtcdServer, prefix: bytes) -> None:
     key = prefix + b"k"
-    expected = [(etcd.put(key, b"%d" % number), b"%d" % number) for number in range(300)]
-    with live(etcd.endpoint) as source:
+    expected = [(uncompacted.put(key, b"%d" % number), b"%d" % number) for number in range(300)]
+    with live(uncompacted.endpoint) as source:
         assert history_of(source, key) == expected
 
 

@@ -6,23 +6,38 @@ encryption and decoding packages are caught here, and only here, and become obse
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 
+import msgspec
+
 from etcdfix.decoding.customresource import CustomResourceInfo
+from etcdfix.decoding.registry import Registry
 from etcdfix.decoding.stacks import Decoder
 from etcdfix.encryption.envelope import parse_envelope
 from etcdfix.encryption.transformer import ResourceTransformers, Transformers, TransformFailed
-from etcdfix.errors import DecodeError, TransformError
+from etcdfix.errors import DecodeError, KindUnknown, TransformError
 from etcdfix.model import Confidence, DecodedObject, Outcome, ServerBehaviour, StoredValue
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import CRD_PATH, Directory, Stack, StorageLayout, display
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.judge import Verdict, judge
-from etcdfix.verdicts.observation import Covered, Observation, TransformAttempt, TransformFailure
-from etcdfix.verdicts.plaintext import describe_failure, shape_of
+from etcdfix.verdicts.observation import (
+    Covered,
+    DecodeFailure,
+    DecodeFailureKind,
+    Observation,
+    TransformAttempt,
+    TransformFailure,
+)
+from etcdfix.verdicts.plaintext import bits_off, describe_failure, shape_of
 
 _ENCRYPTED = b"k8s:enc:"
 _READABLE = Verdict(Outcome.READABLE, None, Confidence.CERTAIN, ServerBehaviour.SERVES, "readable")
+
+# A value that ends before the colon after its key name.
+_ENVELOPE_CUT = re.compile(rb"k8s:enc:(?:(?:aescbc|aesgcm|secretbox):v1|kms:v[12]):[^:]{0,253}")
+_MOST_READERS = 4096
 
 Decode = Callable[[bytes], DecodedObject]
 
@@ -60,12 +75,15 @@ class _Reader:
 class Examiner:
     """Turns stored values into verdicts, given a configuration and the CRDs of the cluster.
 
+    Attributes:
+        custom_resources: ``(group, plural)`` to the readable CRD that claims it.
+        unreadable_crds: ``(group, plural)`` of CRDs that cannot be read, by their keys.
+
     Args:
         layout: Storage prefix and paths.
         transformers: From the encryption configuration; None when none was given.
         decoder: For the release assumed.
-        custom_resources: ``(group, plural)`` to the CRD that claims it; only readable CRDs count.
-        tables_may_be_older: No release was named, so a kind we do not know may be newer than our tables.
+        assumed_release: The release that was named (``1.36``), or "": then a kind may be newer than our tables.
     """
 
     def __init__(
@@ -74,14 +92,16 @@ class Examiner:
         transformers: Transformers | None,
         decoder: Decoder,
         *,
-        tables_may_be_older: bool = True,
+        assumed_release: str = "",
     ) -> None:
         self.layout = layout
         self.transformers = transformers
         self.decoder = decoder
         self._names = transformers.names if transformers is not None else frozenset[str]()
-        self.tables_may_be_older = tables_may_be_older
+        self.assumed_release = assumed_release
         self.custom_resources: dict[tuple[str, str], CustomResourceInfo] = {}
+        self.unreadable_crds: list[tuple[str, str]] = []
+        self._all_kinds: Registry | None = None
         self._reader: _Reader | None = None
         self._readers: dict[bytes, _Reader] = {}
 
@@ -89,15 +109,13 @@ class Examiner:
         """Read every CRD, in scope or not: only a readable CRD makes its objects custom resources."""
         prefix = self.layout.prefix_bytes + CRD_PATH.encode() + b"/"
         for stored in source.current(prefix):
-            plaintext = self._plaintext_of(stored)
-            if plaintext is None:
-                continue
-            try:
-                crd = self.decoder.crd(plaintext)
-            except DecodeError:
-                continue
-            if stored.key[len(prefix) :] == f"{crd.plural}.{crd.group}".encode():
+            name = stored.key[len(prefix) :]
+            crd = self._readable_crd(stored)
+            if crd is not None and name == f"{crd.plural}.{crd.group}".encode():
                 self.custom_resources[crd.group, crd.plural] = crd
+            else:
+                plural, _, group = name.decode("utf-8", "replace").partition(".")
+                self.unreadable_crds.append((group, plural))
         self._readers.clear()
         self._reader = None
 
@@ -140,6 +158,7 @@ class Examiner:
             and reader.owner_known
             and not (decoded.inconsistencies or decoded.notes or decoded.empty or decoded.readable_until)
             and (reader.namespaced is None or reader.namespaced == bool(namespace))
+            and rest.count(b"/") == (1 if namespace else 0)
         ):
             return Examination(
                 stored,
@@ -176,22 +195,20 @@ class Examiner:
             failure = _transform_failure(problem)
         elif isinstance(problem, DecodeError):
             data, transformer, stale = self._opened(reader, stored)
-            decode_failure = describe_failure(problem)
+            decode_failure = self._describe(problem, reader)
         if data is not None and (decode_failure is not None or (decoded is not None and decoded.empty)):
             shape = shape_of(data, reader.decode, heal=decode_failure is not None)
         seen = Observation(
             stack=reader.directory.stack,
             owner_known=reader.owner_known,
-            well_formed_key=where.well_formed,
             covered=reader.covered,
             enveloped=enveloped,
             envelope_known=known,
             envelope_transformer=written_under,
             resource=str(reader.directory.group_resource) or reader.directory.path,
-            namespace=where.namespace,
-            name=where.name,
+            envelope_cut=enveloped and not known and _ENVELOPE_CUT.fullmatch(stored.value) is not None,
+            envelope_bits_off=bits_off(stored.value, _ENCRYPTED),
             transformer=transformer,
-            stale=stale,
             transform_failure=failure,
             decoded=decoded,
             decode_failure=decode_failure,
@@ -199,7 +216,7 @@ class Examiner:
             identity_mismatch=_identity_mismatch(
                 reader, where.namespace, where.name, where.well_formed, decoded
             ),
-            tables_may_be_older=self.tables_may_be_older,
+            assumed_release=self.assumed_release,
         )
         return Examination(
             stored,
@@ -214,11 +231,34 @@ class Examiner:
             failure.kms_key_id_sha256 if failure is not None else "",
         )
 
+    def _describe(self, problem: DecodeError, reader: _Reader) -> DecodeFailure:
+        """Add to a kind that is not registered what the other releases, and the other API servers, know of it."""
+        if not isinstance(problem, KindUnknown) or problem.reason != "not-registered":
+            return describe_failure(problem)
+        if self._all_kinds is None:
+            self._all_kinds = Registry()
+        group, _, version = problem.group_version.rpartition("/")
+        known = self._all_kinds.lookup(group, version, problem.kind)
+        if known is None:
+            return describe_failure(problem)
+        failure = describe_failure(problem, known_since=f"1.{known.since}")
+        elsewhere = reader.directory.stack is Stack.JSON_BUILTIN
+        return msgspec.structs.replace(failure, kind=DecodeFailureKind.WRONG_KIND) if elsewhere else failure
+
     def _opened(self, reader: _Reader, stored: StoredValue) -> tuple[bytes, str, bool]:
         if reader.transformers is None:
             return stored.value, "identity", False
         plain = reader.transformers.from_storage(stored.value, stored.key)
         return plain.data, plain.transformer, plain.stale
+
+    def _readable_crd(self, stored: StoredValue) -> CustomResourceInfo | None:
+        plaintext = self._plaintext_of(stored)
+        if plaintext is None:
+            return None
+        try:
+            return self.decoder.crd(plaintext)
+        except DecodeError:
+            return None
 
     def _plaintext_of(self, stored: StoredValue) -> bytes | None:
         reader = self._reader_for(stored.key)
@@ -235,6 +275,8 @@ class Examiner:
         if reader is None:
             reader = self._make_reader(directory, shared, single_key=shared == key)
             if shared != key:
+                if len(self._readers) >= _MOST_READERS:
+                    self._readers.clear()
                 self._readers[shared] = reader
         return reader
 
@@ -250,10 +292,12 @@ class Examiner:
             case Stack.JSON_BUILTIN:
                 decode = lambda data: decoder.json_builtin(data, group, kind)  # noqa: E731
             case Stack.CUSTOM_RESOURCE | Stack.UNKNOWN:
+                never_encrypted = directory.resource == "ranges"
                 crd = self.custom_resources.get((group, directory.resource))
                 owner_known = crd is not None
                 if crd is not None:
                     namespaced = crd.scope == "Namespaced"
+                    directory = _claimed(directory, crd)
                     decode = lambda data, crd=crd: decoder.custom_resource(data, crd)  # type: ignore[misc]  # noqa: E731
                 else:
                     decode = decoder.parses
@@ -277,6 +321,16 @@ class Examiner:
             decode=decode,
             owner_known=owner_known,
         )
+
+
+def _claimed(directory: Directory, crd: CustomResourceInfo) -> Directory:
+    served = crd.storage_version if crd.storage_version in crd.served_versions else ""
+    return msgspec.structs.replace(
+        directory,
+        kind=crd.kind,
+        namespaced=crd.scope == "Namespaced",
+        version=served or next(iter(crd.served_versions), ""),
+    )
 
 
 def examine(values: Iterable[StoredValue], examiner: Examiner) -> Iterator[Examination]:

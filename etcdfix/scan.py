@@ -16,6 +16,7 @@ from etcdfix.errors import SourceError
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.pipeline import Examiner, examine
 from etcdfix.reports.base import Reporter, counted
+from etcdfix.reports.commands import SameAgain
 from etcdfix.reports.finding import finding_from, is_finding
 from etcdfix.reports.model import (
     Conclusion,
@@ -45,6 +46,7 @@ class ScanRequest(msgspec.Struct, frozen=True, kw_only=True):
         kubernetes_minor: Release whose kinds count as registered; None for every release known.
         max_causes: Cap of each Status.
         baseline: Findings that are known already.
+        same_again: Options that a command in a remedy must repeat.
     """
 
     layout: StorageLayout
@@ -53,6 +55,7 @@ class ScanRequest(msgspec.Struct, frozen=True, kw_only=True):
     kubernetes_minor: int | None = None
     max_causes: int = CAP
     baseline: Baseline | None = None
+    same_again: SameAgain = msgspec.field(default_factory=SameAgain)
 
 
 class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +68,7 @@ class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
         new_undetermined: Undetermined keys that the baseline does not know.
         problems: Why the source could not show everything; empty when it could.
         below_prefix: Whether any key at all lies below the storage prefix.
-        nothing_named_exists: Keys or key prefixes were named, and none of them exists.
+        nothing_named_exists: Keys, key prefixes or namespaces were named, and none of them exists.
         suggested_prefixes: Where Kubernetes' keys seem to be instead, when none lies below the prefix.
         interrupted: The person stopped it.
     """
@@ -102,7 +105,9 @@ def run_scan(
     """
     minor = request.kubernetes_minor
     transformers = Transformers.from_configuration(request.configuration) if request.configuration else None
-    examiner = Examiner(request.layout, transformers, Decoder(minor), tables_may_be_older=minor is None)
+    examiner = Examiner(
+        request.layout, transformers, Decoder(minor), assumed_release=f"1.{minor}" if minor else ""
+    )
     examiner.learn_custom_resources(source)
     ranges = resolve_scope(request.scope, request.layout, _custom_directories(examiner))
     cluster = examiner.kube_system_uid(source)
@@ -129,7 +134,7 @@ def run_scan(
                 tally.known_findings += 1
             elif outcome in new:
                 new[outcome] += 1
-            reporter.finding(finding_from(found, baseline=known))
+            reporter.finding(finding_from(found, baseline=known, same_again=request.same_again))
     except KeyboardInterrupt:
         interrupted = True
     except SourceError as exc:
@@ -138,7 +143,14 @@ def run_scan(
         midway = [f"the source was lost midway: {exc.message}"]
     summary = tally.summary()
     problems = [*source.problems, *midway]
+    below = summary.keys > summary.not_objects or _anything_below(source, request, strangers)
+    named = bool(request.scope.prefixes or request.scope.keys) or _no_such_namespace(source, request)
+    nothing_named_exists = named and not summary.keys
     reasons = list(problems)
+    if not below:
+        reasons.append(f"no key starts with {request.layout.prefix}")
+    elif nothing_named_exists:
+        reasons.append("nothing of the name that was given exists")
     if interrupted:
         reasons.append("interrupted before the end")
     if summary.undetermined:
@@ -163,7 +175,7 @@ def run_scan(
         new_undetermined=new[Outcome.UNDETERMINED],
         problems=problems,
         below_prefix=below,
-        nothing_named_exists=bool(request.scope.prefixes or request.scope.keys) and not summary.keys,
+        nothing_named_exists=nothing_named_exists,
         suggested_prefixes=[] if below else likely_prefixes(strangers),
         interrupted=interrupted,
     )
@@ -184,6 +196,14 @@ def _anything_below(source: Source, request: ScanRequest, strangers: list[bytes]
     return False
 
 
+def _no_such_namespace(source: Source, request: ScanRequest) -> bool:
+    base = request.layout.prefix_bytes + b"namespaces/"
+    return bool(request.scope.namespaces) and all(
+        source.get(base + namespace.encode("utf-8", "surrogateescape")) is None
+        for namespace in request.scope.namespaces
+    )
+
+
 def _values(source: Source, ranges: list[KeyRange]) -> Iterator[StoredValue]:
     for wanted in ranges:
         if wanted.exact:
@@ -200,7 +220,7 @@ def _custom_directories(examiner: Examiner) -> list[Directory]:
             custom_directory(group, plural), kind=crd.kind, namespaced=crd.scope == "Namespaced"
         )
         for (group, plural), crd in examiner.custom_resources.items()
-    ]
+    ] + [custom_directory(group, plural) for group, plural in examiner.unreadable_crds]
 
 
 def _list_prefix(layout: StorageLayout, namespace: str) -> Callable[[Directory], str]:

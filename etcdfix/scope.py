@@ -53,7 +53,7 @@ def resolve_scope(
     Args:
         request: What was asked for.
         layout: Storage prefix.
-        custom: Directories of custom resources that have a readable CRD, with ``namespaced`` filled in.
+        custom: Directories of custom resources; ``namespaced`` is None where the CRD itself cannot be read.
 
     Raises:
         ConfigurationError: An unknown resource, or words that do not go together.
@@ -65,18 +65,21 @@ def resolve_scope(
             "-n/--namespace goes with resources, not with key prefixes",
             hint="put the namespace into the prefix, for example /registry/secrets/shop",
         )
+    for namespace in request.namespaces:
+        if not namespace or "/" in namespace:
+            raise ConfigurationError(f"{namespace!r} is no name of a namespace", hint="etcdfix scan -n NAME")
     known = [*builtin_directories(), *custom]
     ranges = [KeyRange(key, exact=True) for key in request.keys]
     for text in request.prefixes:
         ranges += _segments(text)
     directories = _named(request.resources, known)
     if request.namespaces and not request.resources:
-        directories = [d for d in known if d.namespaced]
+        directories = [d for d in known if d.namespaced is not False]
     for directory in directories:
         base = layout.directory_prefix(directory)
         if not request.namespaces:
             ranges.append(KeyRange(base))
-        elif directory.namespaced:
+        elif directory.namespaced is not False:
             ranges += [
                 KeyRange(base + namespace.encode("utf-8", "surrogateescape") + b"/")
                 for namespace in request.namespaces

@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from etcdfix.errors import ConfigurationError
 from etcdfix.model import GroupResource
 
 DEFAULT_PREFIX = "/registry"
@@ -206,11 +207,18 @@ def custom_directory(group: str, plural: str) -> Directory:
 
 
 class StorageLayout:
-    """Takes keys apart below one storage prefix."""
+    """Takes keys apart below one storage prefix.
+
+    Raises:
+        ConfigurationError: The prefix is not UTF-8.
+    """
 
     def __init__(self, etcd_prefix: str = DEFAULT_PREFIX) -> None:
         self.prefix = clean_prefix(etcd_prefix)
-        self.prefix_bytes = self.prefix.encode()
+        try:
+            self.prefix_bytes = self.prefix.encode()
+        except UnicodeEncodeError as exc:
+            raise ConfigurationError("--etcd-prefix is not UTF-8", hint="the default is /registry") from exc
 
     def directory_prefix(self, directory: Directory) -> bytes:
         """Return the bytes that every key of a directory starts with, trailing slash included."""

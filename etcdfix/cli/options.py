@@ -15,6 +15,8 @@ import click
 import msgspec
 
 from etcdfix.errors import ConfigurationError
+from etcdfix.reports.commands import SameAgain
+from etcdfix.storagekey import DEFAULT_PREFIX
 
 if TYPE_CHECKING:
     from etcdfix.encryption.config import EncryptionConfiguration
@@ -109,6 +111,29 @@ _CONNECTION = (
 )  # fmt: skip
 
 
+def same_again(inputs: Inputs) -> SameAgain:
+    """Return the options that a command in a remedy must repeat; a password is never among them."""
+    if inputs.snapshot is not None:
+        source = ["--snapshot", str(inputs.snapshot)]
+    else:
+        source = []
+        for name in ("endpoints", "cacert", "cert", "key_file", "user"):
+            value = inputs.connection.get(name)
+            if value:
+                shown = value.partition(":")[0] if name == "user" else value
+                source += [f"--{name.removesuffix('_file')}", shown]
+    reading: list[str] = []
+    if inputs.encryption_config is not None:
+        reading += ["--encryption-config", str(inputs.encryption_config)]
+    if inputs.kubernetes_minor is not None:
+        reading += ["--kubernetes-version", f"1.{inputs.kubernetes_minor}"]
+    return SameAgain(
+        source=tuple(source),
+        layout=() if inputs.etcd_prefix == DEFAULT_PREFIX else ("--etcd-prefix", inputs.etcd_prefix),
+        reading=tuple(reading),
+    )
+
+
 def gather_inputs(options: dict[str, Any], *, resources: tuple[str, ...] = ()) -> Inputs:
     """Combine flags, variables and the manifest.
 
@@ -137,7 +162,7 @@ def gather_inputs(options: dict[str, Any], *, resources: tuple[str, ...] = ()) -
     return Inputs(
         snapshot=snapshot,
         connection=connection,
-        etcd_prefix=prefix if prefix is not None else "/registry",
+        etcd_prefix=prefix if prefix is not None else DEFAULT_PREFIX,
         revision=options.get("revision") or 0,
         encryption_config=config,
         kubernetes_minor=parse_kubernetes_version(version),

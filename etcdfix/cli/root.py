@@ -53,7 +53,7 @@ class _LazyGroup(click.Group):
 )
 @click.version_option(__version__, prog_name="etcdfix")
 def cli() -> None:
-    """Find, explain and safely remove Kubernetes objects in etcd that cannot be read.
+    """Find and explain Kubernetes objects in etcd that cannot be read.
 
     Works on a live etcd or on a snapshot file; no API server is needed. Every command so far only reads.
     """

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -13,7 +14,14 @@ import click
 
 from etcdfix.baseline import load_baseline
 from etcdfix.cli.exit_codes import MEANINGS, scan_exit_code
-from etcdfix.cli.options import gather_inputs, load_encryption, open_source, reading_options, source_options
+from etcdfix.cli.options import (
+    gather_inputs,
+    load_encryption,
+    open_source,
+    reading_options,
+    same_again,
+    source_options,
+)
 from etcdfix.cli.progress import with_progress
 from etcdfix.errors import ConfigurationError
 from etcdfix.model import StoredValue
@@ -110,8 +118,10 @@ def command(
         kubernetes_minor=inputs.kubernetes_minor,
         max_causes=max_causes,
         baseline=load_baseline(baseline) if baseline is not None else None,
+        same_again=same_again(inputs),
     )
-    with open_source(inputs, say=_say) as source, _destination(output_file) as stream:
+    inputs_used = (inputs.snapshot, inputs.encryption_config, options.get("manifest"))
+    with open_source(inputs, say=_say) as source, _destination(output_file, inputs_used) as stream:
 
         def watched(values: Iterator[StoredValue]) -> Iterator[StoredValue]:
             return with_progress(
@@ -120,24 +130,25 @@ def command(
 
         result = run_scan(source, request, FORMATS[output](stream, max_causes), on_progress=watched)
         stream.flush()
-    _last_words(result, request)
+    _last_words(result, request, inputs.revision)
     return int(scan_exit_code(result))
 
 
-def _last_words(result: ScanResult, request: ScanRequest) -> None:
+def _last_words(result: ScanResult, request: ScanRequest, revision: int) -> None:
     for problem in result.problems:
         _say(f"incomplete: {problem}")
     summary = result.summary
     prefix = request.layout.prefix
     if not result.below_prefix:
-        _say(f"NOTHING WAS EXAMINED: no key starts with {prefix}")
+        at = f" at revision {revision}" if revision else ""
+        _say(f"NOTHING WAS EXAMINED: no key starts with {prefix}{at}")
         places = " or ".join(safe_text(p) for p in result.suggested_prefixes[:3])
         if places:
             _say(f"  next: Kubernetes keys seem to be under {places}; give it with --etcd-prefix")
         else:
             _say("  next: check --etcd-prefix and that this is the etcd that the API servers use")
     elif result.nothing_named_exists:
-        _say("NOTHING WAS EXAMINED: no key has this name or prefix (the storage prefix itself holds keys)")
+        _say("NOTHING WAS EXAMINED: nothing has this name or prefix (the storage prefix itself holds keys)")
     elif summary.keys == 0:
         _say("no key is in this scope (the storage prefix itself holds keys)")
 
@@ -150,29 +161,42 @@ def _key(text: str) -> bytes:
 
 
 @contextmanager
-def _destination(path: Path | None) -> Iterator[BinaryIO]:
+def _destination(path: Path | None, inputs: Iterable[Path | None]) -> Iterator[BinaryIO]:
     """Yield where the report goes.
 
-    A file takes its name only when the report is whole: a mistyped resource must not cost last night's report.
+    A file takes its name only when the report is whole: a mistyped resource must not cost last night's report. A
+    link is followed, and the mode of a file that was there is kept; pipes and devices are written as they are.
     """
     if path is None:
+        if sys.stdout is None:
+            raise ConfigurationError("standard output is closed", hint="name a file with --output-file")
         yield sys.stdout.buffer
         return
-    in_place = path.exists() and not path.is_file()  # a pipe, a terminal
-    partial = path if in_place else path.with_name(f".{path.name}.partial")
+    target = path.resolve()
+    if any(
+        other is not None and other.exists() and target.exists() and target.samefile(other)
+        for other in inputs
+    ):
+        raise ConfigurationError(
+            f"--output-file {path} is a file that this scan reads", hint="name another one"
+        )
+    in_place = target.exists() and not target.is_file()
+    partial = target if in_place else target.with_name(f".{target.name}.partial")
     try:
         stream = partial.open("wb")
     except OSError as exc:
         raise ConfigurationError(f"--output-file {path}: {exc.strerror}") from exc
     try:
         with stream:
+            if not in_place and target.exists():
+                os.fchmod(stream.fileno(), target.stat().st_mode & 0o777)
             yield stream
     except BaseException:
         if not in_place:
             partial.unlink(missing_ok=True)
         raise
     if not in_place:
-        partial.replace(path)
+        partial.replace(target)
 
 
 def _say(text: str) -> None:

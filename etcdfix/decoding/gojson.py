@@ -399,7 +399,7 @@ def _scalar(data: bytes, token: Token) -> object:
         value = number(literal)
         if value is None:
             raise JSONMalformed(
-                f"json: cannot unmarshal number {literal.decode()} into Go value of type float64",
+                f"json: cannot unmarshal number <{len(literal)} bytes withheld> into Go value of type float64",
                 offset=token.start,
             )
         return value

@@ -378,7 +378,7 @@ def _convert(registered: RegisteredKind, result: Unmarshalled) -> None:
             raise ConversionFailed(error, field_path="metadata.annotations")
     if result.json_overflow:
         raise ConversionFailed(
-            f"json: cannot unmarshal number {result.json_overflow} into Go value of type float64"
+            f"json: cannot unmarshal number <{len(result.json_overflow)} bytes withheld> into Go value of type float64"
         )
 
 

@@ -262,7 +262,7 @@ class _Unmarshal:
             return
         elif form in ("int", "float") and token.kind == "0":
             if not self._fits(token, type_):
-                self._note(_GoError(type_.name, f"number {self._text(token)}"), token)
+                self._note(_GoError(type_.name, f"number <{token.end - token.start} bytes withheld>"), token)
         elif form == "bytes" and token.kind == '"':
             at = base64go.illegal_byte(gojson.string_text(self._data, token).encode())
             if at is not None:
@@ -307,7 +307,7 @@ class _Unmarshal:
         elif token.kind != "0":
             raise _GoError("int32", _KIND_WORDS[token.kind])
         elif not self._fits(token, _INT32):
-            raise _GoError("int32", f"number {self._text(token)}")
+            raise _GoError("int32", f"number <{token.end - token.start} bytes withheld>")
 
     def _raise_if(self, message: str) -> None:
         if message:

@@ -6,11 +6,14 @@ import base64
 import hashlib
 
 from etcdfix.model import Outcome, ServerBehaviour
+from etcdfix.reports.commands import SameAgain
 from etcdfix.reports.model import Finding, FindingEvidence, StatusCause, ValueKind
 from etcdfix.reports.remedies import remedies_for
 from etcdfix.reports.safetext import is_plain
 from etcdfix.storagekey import display
 from etcdfix.verdicts.examination import Examination
+
+_ANYWHERE = SameAgain()
 
 
 def is_finding(found: Examination) -> bool:
@@ -21,7 +24,7 @@ def is_finding(found: Examination) -> bool:
     return verdict.outcome is not Outcome.NOT_AN_OBJECT
 
 
-def finding_from(found: Examination, *, baseline: bool = False) -> Finding:
+def finding_from(found: Examination, *, baseline: bool = False, same_again: SameAgain = _ANYWHERE) -> Finding:
     """Return the published form of an examination. Digests and sizes are of the stored bytes."""
     stored, verdict = found.stored, found.verdict
     gvk = found.gvk
@@ -51,7 +54,7 @@ def finding_from(found: Examination, *, baseline: bool = False) -> Finding:
         value_size=len(stored.value),
         value_sha256="sha256:" + hashlib.sha256(stored.value).hexdigest(),
         evidence=[FindingEvidence(e.check, e.result, e.detail) for e in verdict.evidence],
-        remedies=remedies_for(found),
+        remedies=remedies_for(found, same_again),
         baseline=baseline,
     )
 

@@ -48,8 +48,8 @@ class _Spool:
                 yield line[:-1]
 
 
-class JSONReporter:
-    """Writes a ScanReport as a single JSON document, indented by one finding per line.
+class _DocumentReporter:
+    """What the two one-document formats share: everything waits for the source's last word.
 
     Args:
         stream: Binary output.
@@ -68,6 +68,10 @@ class JSONReporter:
     def finding(self, finding: Finding) -> None:
         """Encode one finding into the temporary file."""
         self._spool.append(self._encode(finding))
+
+
+class JSONReporter(_DocumentReporter):
+    """Writes a ScanReport as a single JSON document, indented by one finding per line."""
 
     def end(self, conclusion: Conclusion) -> None:
         """Write the document."""
@@ -145,26 +149,8 @@ class JSONLinesReporter:
         )
 
 
-class YAMLReporter:
-    """Writes the same document as :class:`JSONReporter`, as YAML.
-
-    Args:
-        stream: Binary output.
-    """
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-        self._encode = _Encoder()
-        self._spool = _Spool()
-        self._header: Header | None = None
-
-    def begin(self, header: Header) -> None:
-        """Keep the header until the source's last word is known."""
-        self._header = header
-
-    def finding(self, finding: Finding) -> None:
-        """Keep one finding in the temporary file."""
-        self._spool.append(self._encode(finding))
+class YAMLReporter(_DocumentReporter):
+    """Writes the same document as :class:`JSONReporter`, as YAML."""
 
     def end(self, conclusion: Conclusion) -> None:
         """Write the document, one finding at a time."""

@@ -24,7 +24,12 @@ def next_steps(summary: Summary) -> list[str]:
     steps: list[str] = []
     causes = {c.cause for c in summary.by_cause}
     undetermined = {c.cause for c in summary.by_cause if c.outcome == "undetermined"}
-    patterns = [entry for entry in summary.by_transformer if looks_like_configuration(entry)]
+    # Plaintext that is refused has no key to look for: it is counted among what the configuration can cure.
+    patterns = [
+        entry
+        for entry in summary.by_transformer
+        if entry.transformer != "identity" and looks_like_configuration(entry)
+    ]
     if Cause.NO_CONFIGURATION in undetermined:
         steps.append(
             "Encrypted values were not examined: scan again with --encryption-config and the API servers' "

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from etcdfix.model import Outcome, ServerBehaviour
+from etcdfix.reports.commands import SameAgain
 from etcdfix.reports.model import Remedy
-from etcdfix.reports.safetext import is_plain, key_arguments, quote_command
+from etcdfix.reports.safetext import is_plain, quote_command
 from etcdfix.verdicts.causes import CATALOGUE, Cause
 from etcdfix.verdicts.examination import Examination
+
+_ANYWHERE = SameAgain()
 
 _LOST_KEY = frozenset(
     {
@@ -60,7 +61,7 @@ _CONFIGURATION_TEXT: dict[Cause, tuple[str, str]] = {
 }
 
 
-def remedies_for(found: Examination) -> list[Remedy]:
+def remedies_for(found: Examination, again: SameAgain = _ANYWHERE) -> list[Remedy]:
     """Return the ways out for one examined key; empty for what needs none."""
     verdict = found.verdict
     cause = verdict.cause
@@ -68,7 +69,7 @@ def remedies_for(found: Examination) -> list[Remedy]:
         return []
     key = found.stored.key
     if verdict.outcome is Outcome.UNDETERMINED:
-        return _undetermined(cause, key)
+        return _undetermined(cause, key, again)
     if verdict.outcome is Outcome.INCONSISTENT:
         return _inconsistent(found, cause)
     remedies: list[Remedy] = []
@@ -76,9 +77,7 @@ def remedies_for(found: Examination) -> list[Remedy]:
         remedies.append(_rescue_from_cache(found))
     text = _CONFIGURATION_TEXT.get(cause)
     if text is not None:
-        remedies.append(
-            Remedy(text[0], _scan_command(["--encryption-config", "FILE", *key_arguments(key)]), text[1])
-        )
+        remedies.append(Remedy(text[0], again.scan(key, reading=["--encryption-config", "FILE"]), text[1]))
     if cause is Cause.VERSION_REMOVED:
         until = verdict.readable_until or "an earlier release"
         remedies.append(
@@ -86,6 +85,31 @@ def remedies_for(found: Examination) -> list[Remedy]:
                 f"Start an API server that still reads it ({until}) and let it rewrite the object",
                 "",
                 "A storage version migration of the resource rewrites all of its objects.",
+            )
+        )
+    if cause is Cause.CRD_VERSION_MISSING:
+        group, plural = found.directory.group, found.directory.resource
+        remedies.append(
+            Remedy(
+                "Put the version back into the CustomResourceDefinition, with served: false",
+                quote_command(["kubectl", "edit", "customresourcedefinitions", f"{plural}.{group}"]),
+                "Then rewrite the objects, and take the version out once status.storedVersions no longer lists it.",
+            )
+        )
+    if cause is Cause.DOUBLE_ENCRYPTED:
+        remedies.append(
+            Remedy(
+                "Find out what encrypted it the second time; the object may be whole below that layer",
+                "",
+                "The inner value begins with k8s:enc: like any other and opens with the key that wrote it.",
+            )
+        )
+    if cause is Cause.ENVELOPE_DAMAGED:
+        remedies.append(
+            Remedy(
+                "Do not delete it: what follows the damaged prefix may decrypt once the prefix is whole again",
+                "",
+                "Take a snapshot of etcd before anything else, so that these bytes stay.",
             )
         )
     if cause is Cause.ALLOCATOR_DAMAGED:
@@ -102,17 +126,19 @@ def remedies_for(found: Examination) -> list[Remedy]:
         remedies.append(
             Remedy(
                 "Name the release of the API servers, so that it is certain which kinds they know",
-                _scan_command(["--kubernetes-version", "X.Y", *key_arguments(key)]),
+                again.scan(key, reading=[*again.reading, "--kubernetes-version", "X.Y"]),
                 "Without it, a kind that is newer than this etcdfix looks like a damaged one; deletion is not offered.",
             )
         )
     remedies.append(
         Remedy(
             "Take the object from a backup: a snapshot of etcd, a manifest, or the controller that made it",
-            _scan_command(["--snapshot", "FILE", *key_arguments(key)]),
+            again.scan(key, source=["--snapshot", "FILE"]),
             "The command tells whether an older snapshot still holds it in order.",
         )
     )
+    if cause is Cause.ENVELOPE_DAMAGED:
+        return remedies
     if verdict.deletable and not CATALOGUE[cause].curable_by_configuration:
         served = verdict.apiserver is ServerBehaviour.SERVES_EMPTY
         remedies.append(
@@ -121,8 +147,17 @@ def remedies_for(found: Examination) -> list[Remedy]:
     return remedies
 
 
+def _api_path(found: Examination) -> str:
+    """Return the object's path in the API; "" where the key is none that the API can name."""
+    namespaced = found.directory.namespaced
+    fits = namespaced is None or namespaced == bool(found.namespace)
+    if not is_plain(found.stored.key) or not fits or not found.name or "/" in found.namespace + found.name:
+        return ""
+    return found.directory.api_path(found.namespace, found.name)
+
+
 def _rescue_from_cache(found: Examination) -> Remedy:
-    path = found.directory.api_path(found.namespace, found.name) if is_plain(found.stored.key) else ""
+    path = _api_path(found)
     command = quote_command(["kubectl", "get", "--raw", f"{path}?resourceVersion=0"]) if path else ""
     return Remedy(
         "Do not restart the API servers: read the object from the watch cache of each, save it, re-create it",
@@ -133,7 +168,7 @@ def _rescue_from_cache(found: Examination) -> Remedy:
 
 
 def _unsafe_delete(found: Examination, *, maybe_key: bool) -> Remedy:
-    path = found.directory.api_path(found.namespace, found.name) if is_plain(found.stored.key) else ""
+    path = _api_path(found)
     query = "ignoreStoreReadErrorWithClusterBreakingPotential=true"
     command = quote_command(["kubectl", "delete", "--raw", f"{path}?{query}"]) if path else ""
     return Remedy(
@@ -150,7 +185,7 @@ def _unsafe_delete(found: Examination, *, maybe_key: bool) -> Remedy:
 
 
 def _ordinary_delete(found: Examination) -> Remedy:
-    path = found.directory.api_path(found.namespace, found.name) if is_plain(found.stored.key) else ""
+    path = _api_path(found)
     return Remedy(
         "Last: delete it through the API in the ordinary way, after a snapshot of etcd",
         quote_command(["kubectl", "delete", "--raw", path]) if path else "",
@@ -158,12 +193,12 @@ def _ordinary_delete(found: Examination) -> Remedy:
     )
 
 
-def _undetermined(cause: Cause, key: bytes) -> list[Remedy]:
+def _undetermined(cause: Cause, key: bytes, again: SameAgain) -> list[Remedy]:
     if cause is Cause.NO_CONFIGURATION:
         return [
             Remedy(
                 "Scan again with the EncryptionConfiguration of the API servers",
-                _scan_command(["--encryption-config", "FILE", *key_arguments(key)]),
+                again.scan(key, reading=["--encryption-config", "FILE"]),
                 "The path stands in the API server's flag --encryption-provider-config.",
             )
         ]
@@ -186,18 +221,24 @@ def _undetermined(cause: Cause, key: bytes) -> list[Remedy]:
 
 
 def _inconsistent(found: Examination, cause: Cause) -> list[Remedy]:
-    path = found.directory.api_path(found.namespace, found.name) if is_plain(found.stored.key) else ""
+    path = _api_path(found)
     remedies = []
     if found.verdict.breaks_responses:
         remedies.append(
             Remedy(
                 "Heal it through the API: read it as protobuf, drop metadata.managedFields, and PUT it back whole",
                 quote_command(
-                    ["curl", "-H", "Accept: application/vnd.kubernetes.protobuf", f"https://APISERVER{path}"]
+                    [
+                        "curl",
+                        "-H",
+                        "Accept: application/vnd.kubernetes.protobuf",
+                        f"http://127.0.0.1:8001{path}",
+                    ]
                 )
                 if path
                 else "",
-                "Nothing is lost by a PUT without managedFields; kubectl apply and PATCH fail on it.",
+                "The command goes through kubectl proxy, to be started first. Nothing is lost by a PUT without "
+                "managedFields; kubectl apply and PATCH fail on the object.",
             )
         )
     elif cause is Cause.IDENTITY_MISMATCH:
@@ -224,7 +265,3 @@ def _inconsistent(found: Examination, cause: Cause) -> list[Remedy]:
         )
     )
     return remedies
-
-
-def _scan_command(words: Sequence[str]) -> str:
-    return quote_command(["etcdfix", "scan", *words])

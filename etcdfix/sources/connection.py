@@ -28,7 +28,7 @@ _UNIT_SECONDS = {
     "m": 60.0,
     "h": 3600.0,
 }
-_DURATION_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
+_DURATION_PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 
 # strconv.ParseBool
 _TRUE = {"1", "t", "T", "true", "TRUE", "True"}

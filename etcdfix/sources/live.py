@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Final, Self
 
-from etcdfix.errors import RevisionCompacted
+from etcdfix.errors import RevisionCompacted, SourceError
 from etcdfix.model import KeptRevision, Revision, StoredValue
 from etcdfix.sources.base import Segment, SourceDescription
 from etcdfix.sources.connection import EtcdConnection
@@ -25,6 +25,9 @@ from etcdfix.wire.etcd import RANGE, message
 
 _PAGE_EXTRA_SECONDS: Final = 15.0
 """Added to the command time-out for a page: 16 MB at one megabyte a second."""
+
+_HISTORY_ATTEMPTS: Final = 3
+"""A compaction or a lost member before the first revision has come makes it start afresh, this often in all."""
 
 
 def _ignore(_notice: str) -> None:
@@ -53,8 +56,7 @@ class LiveSource:
         self._on_notice = on_notice
         self._asked_revision = revision
         self._revision = revision
-        self._segments: list[Segment] = []
-        self._single_revision = True
+        self._segments: list[tuple[bytes, int]] = []
         self._problems: list[str] = []
         self._anything_read = False
         self._page = PageSize()
@@ -68,9 +70,10 @@ class LiveSource:
             type="etcd",
             path=None,
             endpoints=self._connection.endpoints,
-            revision=self._revision,
-            single_revision=self._single_revision,
-            segments=tuple(self._segments),
+            # 0 after a compaction, until the next answer; what was read was read at the last one.
+            revision=self._revision or (self._segments[-1][1] if self._segments else 0),
+            single_revision=len(self._segments) <= 1,
+            segments=tuple(Segment(_shown(key), revision) for key, revision in self._segments),
             cluster_id=f"{self._client.cluster_id:x}" if self._client.cluster_id else None,
             sha256=None,
             etcd_version=self._client.current_version() or None,
@@ -88,42 +91,39 @@ class LiveSource:
             RevisionCompacted: The revision asked for is gone, or does not exist yet.
             ClusterMismatch: An answer came from another cluster.
         """
-        start, end = bounds_of(prefix)
-        if not prefix and self._segments and self._segments[-1].from_key:
-            # The scan proper begins: what was read before it, at older revisions, is no part of it.
-            self._segments = [Segment("", self._revision)]
+        first, end = bounds_of(prefix)
+        start = first
         pending: Pending | None = self._ask(start, end)
         try:
             while pending is not None:
+                if pending.request.revision != self._revision:
+                    # Another read met a compaction meanwhile; one source is one revision.
+                    pending.cancel()
+                    pending = self._ask(start, end)
                 try:
                     found, size = self._client.answer(pending)
                 except CallFailed as failed:
                     pending = None
-                    again = self._recover(failed.failure, start)
+                    again = self._recover(failed.failure, prefix, start, end)
                     if again is None:
                         return
                     start = again
                     pending = self._ask(start, end)
                     continue
                 pending = None
-                self._note_revision(found.header.revision, start)
                 values = found.kvs
+                if start == first:
+                    self._note_revision(found.header.revision, prefix, whole_range=True)
+                else:
+                    self._note_revision(found.header.revision, values[0].key if values else start)
                 if not values:
                     return
                 self._page.learn(size, len(values))
-                last = values[-1].key
                 if found.more:
-                    start = after(last)
+                    start = after(values[-1].key)
                     pending = self._ask(start, end)
                 for value in values:
-                    yield StoredValue(
-                        value.key,
-                        value.value,
-                        value.mod_revision,
-                        value.create_revision,
-                        value.version,
-                        value.lease,
-                    )
+                    yield _stored(value)
         finally:
             if pending is not None:
                 pending.cancel()
@@ -141,7 +141,7 @@ class LiveSource:
             try:
                 found = self._client.call(RANGE, request)
             except CallFailed as failed:
-                if failed.failure.kind is FailureKind.COMPACTED and not self._asked_revision:
+                if self._may_move_on(failed.failure):
                     self._revision = 0
                     continue
                 raise self._as_error(failed.failure) from failed
@@ -157,19 +157,27 @@ class LiveSource:
         Raises:
             SourceUnreachable: Nobody answers, or the watch ended early.
             SourceDenied: The user may not read the key.
+            RevisionCompacted: The revision asked for is gone, or does not exist yet.
         """
-        newest = self.get(key)
-        try:
-            for revision, value in watch_history(
-                self._client,
-                key,
-                until=self._revision,
-                last=newest.mod_revision if newest is not None else 0,
-                timeout_seconds=self._connection.command_timeout_seconds + _PAGE_EXTRA_SECONDS,
-            ):
-                yield KeptRevision(Revision(revision, 0), _stored(value) if value is not None else None)
-        except CallFailed as failed:
-            raise self._as_error(failed.failure) from failed
+        begun = False
+        for attempt in range(1, _HISTORY_ATTEMPTS + 1):
+            newest = self.get(key)
+            try:
+                for revision, value in watch_history(
+                    self._client,
+                    key,
+                    until=self._revision,
+                    last=newest.mod_revision if newest is not None else 0,
+                    timeout_seconds=self._connection.command_timeout_seconds + _PAGE_EXTRA_SECONDS,
+                ):
+                    begun = True
+                    yield KeptRevision(Revision(revision, 0), _stored(value) if value is not None else None)
+            except CallFailed as failed:
+                again = failed.failure.kind in _ANOTHER_ATTEMPT or self._may_move_on(failed.failure)
+                if begun or not again or attempt == _HISTORY_ATTEMPTS:
+                    raise self._as_error(failed.failure) from failed
+            else:
+                return
 
     def estimate(self) -> int:
         """Return how many keys there are; 0 when etcd does not tell."""
@@ -206,77 +214,112 @@ class LiveSource:
         limit = self._connection.command_timeout_seconds + _PAGE_EXTRA_SECONDS
         return self._client.ask(RANGE, request, timeout_seconds=limit)
 
-    def _note_revision(self, revision: int, start: bytes) -> None:
+    def _note_revision(self, revision: int, key: bytes, *, whole_range: bool = False) -> None:
+        """Take note of an answer: it pins the revision if none is, and may begin a segment.
+
+        Args:
+            revision: Newest revision at the time of the answer.
+            key: What was read begins here.
+            whole_range: Everything from here on is about to be read, so that segments that began further on,
+                when something else was read, do not count any more.
+        """
         self._anything_read = True
         if self._revision == 0:
             self._revision = revision
-        if not self._segments:
-            self._segments.append(Segment("", self._revision))
-        elif self._segments[-1].revision != self._revision:
-            self._single_revision = False
-            self._segments.append(Segment(start.decode("utf-8", "backslashreplace"), self._revision))
+        moved = bool(self._segments) and self._segments[-1][1] != self._revision
+        if moved:
             self._on_notice(
                 f"etcd compacted the revision of this scan; it goes on at revision {self._revision}"
             )
+        if moved or whole_range:
+            while self._segments and self._segments[-1][0] >= key:
+                self._segments.pop()
+        if not self._segments:
+            self._segments.append((b"", self._revision))
+        elif self._segments[-1][1] != self._revision:
+            self._segments.append((key, self._revision))
 
-    def _recover(self, failure: Failure, start: bytes) -> bytes | None:
+    def _may_move_on(self, failure: Failure) -> bool:
+        """Whether a newer revision helps: ours was compacted, and nobody asked for that very one."""
+        return failure.kind is FailureKind.COMPACTED and not self._asked_revision and self._revision != 0
+
+    def _recover(self, failure: Failure, prefix: bytes, start: bytes, end: bytes) -> bytes | None:
         """Decide how a scan goes on after a page failed: from which key, or not at all (None).
 
         Raises:
             SourceError: Nothing was read yet, and nothing will be.
         """
-        match failure.kind:
-            case FailureKind.COMPACTED if not self._asked_revision:
-                self._revision = 0
-                return start
-            case FailureKind.TOO_LARGE | FailureKind.TIMED_OUT if self._page.shrink():
-                return start
-            case FailureKind.TOO_LARGE:
-                return self._skip_oversized(start)
-            case _:
-                if not self._anything_read:
-                    raise self._as_error(failure)
-                where = start.rstrip(b"\x00").decode("utf-8", "backslashreplace")
-                self._problems.append(f"lost after key {where}: {failure.message}")
-                return None
+        if self._may_move_on(failure):
+            self._revision = 0
+            return start
+        if failure.kind in {FailureKind.TOO_LARGE, FailureKind.TIMED_OUT} and self._page.shrink():
+            return start
+        if failure.kind is FailureKind.TOO_LARGE:
+            return self._skip_oversized(prefix, start, end)
+        self._give_up(failure, prefix, start)
+        return None
 
-    def _skip_oversized(self, start: bytes) -> bytes | None:
+    def _skip_oversized(self, prefix: bytes, start: bytes, end: bytes) -> bytes | None:
         """Step over one key whose value alone is larger than an answer may be."""
         request = message("RangeRequest")(
-            key=start, range_end=b"\x00", limit=1, keys_only=True, revision=self._revision
+            key=start, range_end=end, limit=1, keys_only=True, revision=self._revision
         )
         try:
             found = self._client.call(RANGE, request)
         except CallFailed as failed:
-            self._problems.append(f"lost: {failed.failure.message}")
+            if self._may_move_on(failed.failure):
+                self._revision = 0
+                return start
+            self._give_up(failed.failure, prefix, start)
             return None
+        # It may be the first answer of all; then the rest must be read at the same revision.
+        self._note_revision(found.header.revision, found.kvs[0].key if found.kvs else start)
         if not found.kvs:
             return None
         key = found.kvs[0].key
-        self._problems.append(
-            f"key {key.decode('utf-8', 'backslashreplace')} was left out: its value is larger than we take"
-        )
+        self._problems.append(f"key {_shown(key)} was left out: its value is larger than we take")
         return after(key)
 
-    def _as_error(self, failure: Failure) -> Exception:
+    def _give_up(self, failure: Failure, prefix: bytes, start: bytes) -> None:
+        """Write down what is lost of a range, or raise if nothing at all was read so far."""
+        if not self._anything_read:
+            raise self._as_error(failure)
+        if start == bounds_of(prefix)[0]:
+            where = f"everything below {_shown(prefix)}" if prefix else "everything"
+            self._problems.append(f"lost {where}: {failure.message}")
+        else:
+            # The start of a page is the key before it and a zero byte.
+            self._problems.append(f"lost after key {_shown(start[:-1])}: {failure.message}")
+
+    def _as_error(self, failure: Failure) -> SourceError:
+        revision = self._asked_revision or self._revision
         if failure.kind is FailureKind.COMPACTED:
             return RevisionCompacted(
-                f"revision {self._asked_revision} was compacted: {failure.message}",
-                revision=self._asked_revision,
+                f"revision {revision} was compacted: {failure.message}",
+                revision=revision,
                 hint="leave --revision out, or read a snapshot that was taken earlier",
             )
-        if failure.kind is FailureKind.FUTURE_REVISION:
+        # Without a wish it is our own pinned revision, which some members just do not have yet.
+        if failure.kind is FailureKind.FUTURE_REVISION and self._asked_revision:
             newest = max((status.revision for status in self._client.statuses()), default=0)
             return RevisionCompacted(
-                f"revision {self._asked_revision} does not exist yet; the newest is {newest}",
-                revision=self._asked_revision,
+                f"revision {revision} does not exist yet; the newest is {newest}",
+                revision=revision,
                 current=newest,
                 hint="leave --revision out to read the newest",
             )
         return failure.as_error()
 
 
+# What another member or a new token may cure.
+_ANOTHER_ATTEMPT: Final = frozenset({FailureKind.UNREACHABLE, FailureKind.TOKEN_REFUSED})
+
+
 def _stored(value: Any) -> StoredValue:
     return StoredValue(
         value.key, value.value, value.mod_revision, value.create_revision, value.version, value.lease
     )
+
+
+def _shown(key: bytes) -> str:
+    return key.decode("utf-8", "backslashreplace")

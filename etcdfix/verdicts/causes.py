@@ -33,6 +33,7 @@ class Cause(StrEnum):
     EMPTY_OBJECT = "empty-object"
     ZEROED_VALUE = "zeroed-value"
     MAGIC_DAMAGED = "magic-damaged"
+    ENVELOPE_DAMAGED = "envelope-damaged"
     PROTOBUF_DAMAGED = "protobuf-damaged"
     JSON_DAMAGED = "json-damaged"
     CBOR_DAMAGED = "cbor-damaged"
@@ -41,6 +42,7 @@ class Cause(StrEnum):
     KIND_MISSING = "kind-missing"
     KIND_NOT_REGISTERED = "kind-not-registered"
     VERSION_REMOVED = "version-removed"
+    CRD_VERSION_MISSING = "crd-version-missing"
     WRONG_KIND_FOR_KEY = "wrong-kind-for-key"
     CONVERSION_FAILED = "conversion-failed"
     TRAILING_BYTES = "trailing-bytes"
@@ -221,6 +223,14 @@ _CATALOGUE = (
         "envelope ends.",
     ),
     CauseInfo(
+        Cause.ENVELOPE_DAMAGED,
+        (Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE),
+        "k8s:enc: damaged",
+        "The value begins almost like an encrypted one: a bit of the prefix k8s:enc: was flipped, so the API "
+        "server takes it for plaintext. What follows may be in perfect order.",
+        "The first eight bytes differ from k8s:enc: in a few bits.",
+    ),
+    CauseInfo(
         Cause.PROTOBUF_DAMAGED,
         _DECODE,
         "protobuf damaged",
@@ -270,7 +280,7 @@ _CATALOGUE = (
         "kind or version unknown",
         "The value says that it is of a kind and version that no known release has: the words were "
         "damaged, or the object was written by something newer than this tool.",
-        "Kind and version were looked up among all known releases (or those of --kubernetes-version).",
+        "Kind and version were looked up among all known releases, or in that of --kubernetes-version.",
     ),
     CauseInfo(
         Cause.VERSION_REMOVED,
@@ -279,6 +289,15 @@ _CATALOGUE = (
         "The value is of a kind and version that the assumed release no longer reads. An older API server "
         "still does.",
         "Kind and version are known in an earlier release and not in --kubernetes-version.",
+    ),
+    CauseInfo(
+        Cause.CRD_VERSION_MISSING,
+        _DECODE,
+        "version no longer in the CRD",
+        "The custom resource is stored in a version that its CustomResourceDefinition does not list any more. "
+        "With the version back in the list (it need not be served), it is readable again.",
+        "The version in the value was looked up in the readable CRD.",
+        curable_by_configuration=True,
     ),
     CauseInfo(
         Cause.WRONG_KIND_FOR_KEY,

@@ -49,8 +49,9 @@ class Verdict(msgspec.Struct, frozen=True):
     evidence: tuple[Evidence, ...] = ()
 
 
-# Magic damage up to this many flipped bits of 32 is recognised by the magic alone.
-_MAGIC_BITS = 8
+# So many flipped bits still let a start be recognised: of the magic's 32, of the 64 of k8s:enc:.
+_MAGIC_BITS = 2
+_ENVELOPE_BITS = 3
 
 
 def judge(seen: Observation) -> Verdict:
@@ -93,12 +94,16 @@ def _undetermined(seen: Observation, cause: Cause, message: str, *, transient: b
 
 
 def _owner_unknown(seen: Observation) -> Verdict:
-    return _undetermined(
-        seen,
-        Cause.OWNER_UNKNOWN,
-        f"no readable CustomResourceDefinition claims {seen.resource}, and the value cannot be read "
-        "without knowing its owner",
-    )
+    return _undetermined(seen, Cause.OWNER_UNKNOWN, f"{_nobody_claims(seen)}, and the value does not parse")
+
+
+def _nobody_claims(seen: Observation) -> str:
+    if seen.stack is Stack.CUSTOM_RESOURCE:
+        return f"no readable CustomResourceDefinition claims {seen.resource}"
+    return f"no known type is stored under {seen.resource}"
+
+
+_ENVELOPE_MESSAGE = "begins like k8s:enc: with a few bits flipped, so it is not recognised as encrypted"
 
 
 def _judge_transform(seen: Observation, failure: TransformFailure) -> Verdict:
@@ -136,11 +141,15 @@ def _judge_transform(seen: Observation, failure: TransformFailure) -> Verdict:
 def _transform_cause(seen: Observation, failure: TransformFailure) -> tuple[Cause, Confidence, str]:
     certain = Confidence.CERTAIN
     written = seen.envelope_transformer
+    if seen.envelope_cut:
+        return Cause.VALUE_TRUNCATED, certain, "ends inside its own k8s:enc: envelope"
     if seen.enveloped and not seen.envelope_known:
         return Cause.UNKNOWN_ENVELOPE, certain, "starts with k8s:enc: but with no envelope that is known"
     if seen.covered is Covered.NOT_COVERED:
         message = f"written under {written}, and the configuration has no entry for {seen.resource}"
         return Cause.RESOURCE_NOT_CONFIGURED, certain, message
+    if not seen.enveloped and seen.envelope_bits_off <= _ENVELOPE_BITS:
+        return Cause.ENVELOPE_DAMAGED, Confidence.LIKELY, _ENVELOPE_MESSAGE
     if not seen.enveloped:
         message = f"stored as plaintext, and the providers of {seen.resource} lack identity"
         return Cause.PLAINTEXT_NOT_ALLOWED, certain, message
@@ -176,7 +185,9 @@ def _judge_decode(seen: Observation, failure: DecodeFailure) -> Verdict:
             evidence=seen.evidence + _damage_evidence(failure),
         )
     cause, confidence, message = _decode_cause(seen, failure)
-    maybe_newer = seen.tables_may_be_older and cause is Cause.KIND_NOT_REGISTERED
+    maybe_newer = cause is Cause.KIND_NOT_REGISTERED and (
+        not seen.assumed_release or bool(failure.known_since)
+    )
     return Verdict(
         Outcome.DECODE_FAILURE,
         cause,
@@ -184,7 +195,7 @@ def _judge_decode(seen: Observation, failure: DecodeFailure) -> Verdict:
         ServerBehaviour.CORRUPT,
         message,
         upstream_message=failure.message,
-        deletable=not maybe_newer,
+        deletable=not maybe_newer and cause not in {Cause.DOUBLE_ENCRYPTED, Cause.CRD_VERSION_MISSING},
         readable_until=failure.readable_until,
         evidence=seen.evidence + _damage_evidence(failure),
     )
@@ -217,7 +228,10 @@ def _decode_cause(seen: Observation, failure: DecodeFailure) -> tuple[Cause, Con
         case DecodeFailureKind.CBOR:
             return Cause.CBOR_DAMAGED, certain, f"the CBOR body breaks{where}{path}"
         case DecodeFailureKind.NOT_REGISTERED:
-            return Cause.KIND_NOT_REGISTERED, certain, f"says it is {value_kind}, which no known release has"
+            return Cause.KIND_NOT_REGISTERED, certain, f"says it is {value_kind}, {_who_knows(seen, failure)}"
+        case DecodeFailureKind.VERSION_REMOVED if seen.stack is Stack.CUSTOM_RESOURCE:
+            message = f"stored as {value_kind}, a version that the CustomResourceDefinition no longer lists"
+            return Cause.CRD_VERSION_MISSING, certain, message
         case DecodeFailureKind.VERSION_REMOVED:
             until = failure.readable_until or "an earlier release"
             return Cause.VERSION_REMOVED, certain, f"written as {value_kind}; the last to read it is {until}"
@@ -235,6 +249,14 @@ def _decode_cause(seen: Observation, failure: DecodeFailure) -> tuple[Cause, Con
             return Cause.UNKNOWN_ENCODING, certain, "no serializer of the API server recognises the bytes"
         case _:
             assert_never(failure.kind)
+
+
+def _who_knows(seen: Observation, failure: DecodeFailure) -> str:
+    if not seen.assumed_release:
+        return "which no known release has"
+    if failure.known_since:
+        return f"which {seen.assumed_release} does not register; {failure.known_since} brought it"
+    return f"which neither {seen.assumed_release} nor any other known release has"
 
 
 def _shape_cause(
@@ -260,20 +282,24 @@ def _shape_cause(
             certain,
             f"a whole object of {shape.whole_at} bytes, and {extra} bytes after it",
         )
+    if seen.transformer.startswith("aescbc/"):
+        garbled = _cbc_cause(seen, failure, shape)
+        if garbled is not None:
+            return garbled
     if failure.kind is DecodeFailureKind.UNKNOWN_ENCODING:
-        if seen.transformer.startswith("aescbc/"):
-            if shape.ends_whole:
-                return Cause.IV_DAMAGED, likely, "only the first cipher block is garbled; the end is intact"
-            return Cause.WRONG_KEY, likely, f"decrypts under {seen.transformer} to noise"
-        if shape.magic_bits_off <= _MAGIC_BITS:
+        if seen.envelope_bits_off <= _ENVELOPE_BITS:
+            return Cause.ENVELOPE_DAMAGED, likely, _ENVELOPE_MESSAGE
+        if shape.heals_magic:
             return (
                 Cause.MAGIC_DAMAGED,
                 certain,
-                f"of the protobuf magic's 32 bits, {shape.magic_bits_off} flipped",
+                "decodes once its first four bytes are the protobuf magic again",
             )
-        if shape.ends_whole:
+        if shape.ends_envelope:
             return Cause.MAGIC_DAMAGED, likely, "ends like a protobuf object, but does not start like one"
-    cut = failure.kind is DecodeFailureKind.PROTOBUF and not shape.ends_whole
+        if shape.magic_bits_off <= _MAGIC_BITS:
+            return Cause.MAGIC_DAMAGED, Confidence.POSSIBLE, "starts almost like a protobuf object"
+    cut = failure.kind is DecodeFailureKind.PROTOBUF and not shape.ends_envelope
     if cut and failure.message in {"unexpected EOF", "empty body"}:
         return (
             Cause.VALUE_TRUNCATED,
@@ -282,6 +308,28 @@ def _shape_cause(
         )
     if failure.kind is DecodeFailureKind.JSON and failure.message.endswith("unexpected end of JSON input"):
         return Cause.VALUE_TRUNCATED, likely, "the JSON body stops before it is complete"
+    return None
+
+
+_CIPHER_BLOCK = 16
+
+
+def _cbc_cause(
+    seen: Observation, failure: DecodeFailure, shape: PlaintextShape
+) -> tuple[Cause, Confidence, str] | None:
+    """AES-CBC has no authentication: noise under a wrong key, or one garbled block, gets as far as decoding."""
+    whole = shape.ends_envelope or shape.ends_json
+    if not shape.starts_known and not whole:
+        return Cause.WRONG_KEY, Confidence.LIKELY, f"decrypts under {seen.transformer} to noise"
+    # apiVersion and kind stand in the first blocks; damage that shows there and leaves the end whole is the IV's.
+    in_first_block = failure.offset is not None and failure.offset < _CIPHER_BLOCK
+    names_garbled = failure.kind in {DecodeFailureKind.NOT_REGISTERED, DecodeFailureKind.KIND_MISSING}
+    if whole and (not shape.starts_known or in_first_block or names_garbled):
+        return (
+            Cause.IV_DAMAGED,
+            Confidence.LIKELY,
+            "only the first cipher block is garbled; the end is intact",
+        )
     return None
 
 
@@ -306,7 +354,7 @@ def _judge_object(seen: Observation, decoded: DecodedObject) -> Verdict:
         return _judge_inconsistent(decoded, found, notes)
     if not seen.owner_known:
         cause: Cause | None = Cause.OWNER_UNKNOWN
-        message = f"parses; no readable CustomResourceDefinition claims {seen.resource}"
+        message = f"parses; {_nobody_claims(seen)}"
     else:
         cause = None
         message = "readable"
@@ -332,7 +380,8 @@ def _judge_empty(seen: Observation) -> Verdict:
     return Verdict(
         Outcome.DECODE_FAILURE,
         Cause.ALLOCATOR_DAMAGED if allocator else cause,
-        Confidence.CERTAIN,
+        # A garbled first block can turn "kind" into another word, and all the rest is still there.
+        Confidence.LIKELY if size and seen.transformer.startswith("aescbc/") else Confidence.CERTAIN,
         ServerBehaviour.NOT_ASKED if allocator else ServerBehaviour.SERVES_EMPTY,
         "the value has 0 bytes; the API server shows an empty object"
         if size == 0

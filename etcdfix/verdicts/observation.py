@@ -78,6 +78,7 @@ class DecodeFailure(msgspec.Struct, frozen=True):
         group_version: apiVersion in the value, where the kind is the problem.
         value_kind: Kind in the value, likewise.
         readable_until: Last release that reads it, likewise.
+        known_since: First release that knows it, where the assumed one does not.
     """
 
     kind: DecodeFailureKind
@@ -87,6 +88,7 @@ class DecodeFailure(msgspec.Struct, frozen=True):
     group_version: str = ""
     value_kind: str = ""
     readable_until: str = ""
+    known_since: str = ""
 
 
 class PlaintextShape(msgspec.Struct, frozen=True):
@@ -94,21 +96,25 @@ class PlaintextShape(msgspec.Struct, frozen=True):
 
     Attributes:
         size: Bytes.
-        blank: Nothing but white space.
         zeroed: Nothing but zero bytes.
+        starts_known: Begins as protobuf, JSON or CBOR does.
         starts_encrypted: Begins with ``k8s:enc:``.
         magic_bits_off: Bits in which the first four bytes differ from the protobuf magic.
-        ends_whole: Ends as an intact protobuf envelope or JSON document ends.
+        ends_envelope: Ends as an intact protobuf envelope ends.
+        ends_json: Ends as a JSON document ends.
+        heals_magic: Decodes once the first four bytes are the protobuf magic.
         heals_as_text: Decodes once every CR LF is turned back into LF.
         whole_at: Decodes once everything from this byte on is left out; 0 where that does not help.
     """
 
     size: int
-    blank: bool
     zeroed: bool
+    starts_known: bool
     starts_encrypted: bool
     magic_bits_off: int
-    ends_whole: bool
+    ends_envelope: bool
+    ends_json: bool
+    heals_magic: bool
     heals_as_text: bool
     whole_at: int = 0
 
@@ -119,41 +125,37 @@ class Observation(msgspec.Struct, frozen=True):
     Attributes:
         stack: Whose decoder reads this directory.
         owner_known: False for a type whose owner (CRD) could not be found readable.
-        well_formed_key: The number of path segments fits the resource.
         covered: How the encryption configuration relates to the resource.
         enveloped: The stored value starts with ``k8s:enc:``.
         envelope_known: The envelope is one that a known API server writes.
+        envelope_cut: The value ends inside its envelope.
+        envelope_bits_off: Bits in which the first eight stored bytes differ from ``k8s:enc:``.
         envelope_transformer: The envelope's own name for its transformer, "" without envelope.
         resource: Display name of the resource (``deployments.apps``).
-        namespace: Namespace in the key, "" for none.
-        name: Name in the key.
         transformer: The transformer that opened the value, "" when none did.
-        stale: Opened, but not by today's write key.
         transform_failure: Why it was not opened.
         decoded: What came out.
         decode_failure: Why nothing came out.
         shape: Looked at only when decoding failed.
         evidence: Checks made on the way that belong into the finding.
         identity_mismatch: In which way the object contradicts its key, "" when it does not.
-        tables_may_be_older: The kind may be newer than this tool (no --kubernetes-version was given).
+        assumed_release: Release that was named (``1.36``); "" for none, when a kind may be newer than this tool.
     """
 
     stack: Stack
     owner_known: bool
-    well_formed_key: bool
     covered: Covered
     enveloped: bool
     envelope_known: bool
     envelope_transformer: str
     resource: str
-    namespace: str
-    name: str
+    envelope_cut: bool = False
+    envelope_bits_off: int = 64
     transformer: str = ""
-    stale: bool = False
     transform_failure: TransformFailure | None = None
     decoded: DecodedObject | None = None
     decode_failure: DecodeFailure | None = None
     shape: PlaintextShape | None = None
     evidence: tuple[Evidence, ...] = ()
     identity_mismatch: str = ""
-    tables_may_be_older: bool = False
+    assumed_release: str = ""

@@ -16,19 +16,24 @@ from etcdfix.model import DecodedObject
 from etcdfix.verdicts.observation import DecodeFailure, DecodeFailureKind, PlaintextShape
 
 PROTOBUF_MAGIC = b"k8s\x00"
+_CBOR_TAG = b"\xd9\xd9\xf7"
+# A damaged length can make a kind of a megabyte; nobody reads more than this of it.
+_LONGEST_MESSAGE = 4096
+_LONGEST_NAME = 253
 # An intact envelope ends with contentEncoding and contentType, both present and empty.
 _ENVELOPE_END = b"\x1a\x00\x22\x00"
 
 
-def describe_failure(problem: DecodeError) -> DecodeFailure:
+def describe_failure(problem: DecodeError, *, known_since: str = "") -> DecodeFailure:
     """Return a decoder's exception as the plain value that a verdict is made from."""
     if isinstance(problem, KindUnknown):
         return DecodeFailure(
             kind=DecodeFailureKind(problem.reason),
-            message=problem.message,
-            group_version=problem.group_version,
-            value_kind=problem.kind,
+            message=_bounded(problem.message, _LONGEST_MESSAGE),
+            group_version=_bounded(problem.group_version, _LONGEST_NAME),
+            value_kind=_bounded(problem.kind, _LONGEST_NAME),
             readable_until=problem.readable_until,
+            known_since=known_since,
         )
     kind = DecodeFailureKind.UNKNOWN_ENCODING
     for error_type, candidate in (
@@ -40,8 +45,15 @@ def describe_failure(problem: DecodeError) -> DecodeFailure:
         if isinstance(problem, error_type):
             kind = candidate
     return DecodeFailure(
-        kind=kind, message=problem.message, offset=problem.offset, field_path=problem.field_path
+        kind=kind,
+        message=_bounded(problem.message, _LONGEST_MESSAGE),
+        offset=problem.offset,
+        field_path=_bounded(problem.field_path, _LONGEST_MESSAGE),
     )
+
+
+def _bounded(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[:longest]}<{len(text) - longest} bytes withheld>"
 
 
 def shape_of(data: bytes, decode: Callable[[bytes], DecodedObject], *, heal: bool) -> PlaintextShape:
@@ -53,13 +65,18 @@ def shape_of(data: bytes, decode: Callable[[bytes], DecodedObject], *, heal: boo
         heal: Whether to try undoing CR LF, and leaving out what follows the object.
     """
     end = _envelope_end(data)
+    ends_envelope = data.endswith(_ENVELOPE_END)
     return PlaintextShape(
         size=len(data),
-        blank=not data.strip(),
         zeroed=bool(data) and not data.strip(b"\x00"),
+        starts_known=data.startswith((PROTOBUF_MAGIC, _CBOR_TAG)) or data.lstrip().startswith(b"{"),
         starts_encrypted=data.startswith(b"k8s:enc:"),
-        magic_bits_off=_bits_off(data[:4]),
-        ends_whole=data.endswith(_ENVELOPE_END) or data.rstrip().endswith(b"}"),
+        magic_bits_off=bits_off(data, PROTOBUF_MAGIC),
+        ends_envelope=ends_envelope,
+        ends_json=data.rstrip().endswith(b"}"),
+        heals_magic=heal
+        and not data.startswith(PROTOBUF_MAGIC)
+        and _decodes(PROTOBUF_MAGIC + data[4:], decode),
         heals_as_text=heal and b"\r\n" in data and _decodes(data.replace(b"\r\n", b"\n"), decode),
         whole_at=end if heal and 0 < end < len(data) and _decodes(data[:end], decode) else 0,
     )
@@ -101,6 +118,8 @@ def _decodes(data: bytes, decode: Callable[[bytes], DecodedObject]) -> bool:
         return False
 
 
-def _bits_off(start: bytes) -> int:
-    padded = int.from_bytes(start.ljust(4, b"\xff"))
-    return (padded ^ int.from_bytes(PROTOBUF_MAGIC)).bit_count()
+def bits_off(data: bytes, expected: bytes) -> int:
+    """Return in how many bits the start of ``data`` differs from ``expected``; a missing byte differs in all."""
+    start = data[: len(expected)]
+    difference = int.from_bytes(start) ^ int.from_bytes(expected[: len(start)])
+    return difference.bit_count() + 8 * (len(expected) - len(start))

@@ -7,16 +7,16 @@ next one is asked. Every answer's ``cluster_id`` must be the same.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from etcdfix.errors import ClusterMismatch
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.channel import FutureCancelledError, ReadOnlyChannel, RpcError, open_channel
 from etcdfix.sources.etcd.endpoints import Endpoint, parse_endpoint
-from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind, classify
+from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind, classify, classify_cancelled
 from etcdfix.sources.etcd.tls import TLSMaterial, load_tls_material
 from etcdfix.wire.etcd import AUTHENTICATE, MEMBER_LIST, STATUS, WATCH, ReadMethod, message
 
@@ -87,16 +87,32 @@ class _Member:
         self.complained = False
 
 
+class _NeverSent:
+    """Stands for the future of a request for which no connection could even be prepared."""
+
+    def __init__(self, failed: CallFailed) -> None:
+        self._failed = failed
+
+    def result(self) -> NoReturn:
+        raise self._failed
+
+    def cancel(self) -> None:
+        return
+
+
 @dataclass(slots=True)
 class Pending:
-    """A request on its way. ``attempts``, ``logged_in`` and ``give_up_at`` remember what was tried already."""
+    """A request on its way. ``attempts``, ``logged_in`` and ``give_up_at`` remember what was tried already.
+
+    The request may hold a password and the token is as good as one, so neither is part of the ``repr``.
+    """
 
     method: ReadMethod
-    request: Any
+    request: Any = field(repr=False)
     timeout_seconds: float
-    member: _Member
-    future: Any
-    token: str | None
+    member: _Member = field(repr=False)
+    future: Any = field(repr=False)
+    token: str | None = field(repr=False)
     attempts: int = 0
     logged_in: bool = False
     give_up_at: float = 0.0
@@ -142,9 +158,12 @@ class EtcdClient:
             raise
 
     def ask(self, method: ReadMethod, request: Any, *, timeout_seconds: float) -> Pending:
-        """Send a request to the current member and return without waiting."""
+        """Send a request to the current member and return without waiting; failures show in the answer."""
         member = self._current
-        future = self._start(member, method, request, timeout_seconds)
+        try:
+            future = self._start(member, method, request, timeout_seconds)
+        except CallFailed as failed:
+            future = _NeverSent(failed)
         return Pending(method, request, timeout_seconds, member, future, self._token)
 
     def answer(self, pending: Pending) -> tuple[Any, int]:
@@ -162,6 +181,8 @@ class EtcdClient:
                 found, size = pending.future.result()
             except RpcError as exc:
                 pending = self._again(pending, self._classify(exc, pending.member, pending.timeout_seconds))
+            except CallFailed as failed:
+                pending = self._again(pending, failed.failure)
             except FutureCancelledError as exc:
                 raise CallFailed(Failure(FailureKind.UNREACHABLE, "the connection was closed")) from exc
             else:
@@ -179,30 +200,38 @@ class EtcdClient:
         found, _size = self.answer(self.ask(method, request, timeout_seconds=limit))
         return found
 
-    def watch(self, requests: Iterator[Any], *, timeout_seconds: float) -> Iterator[Any]:
-        """Open a watch stream at the current member and yield its answers until it ends.
+    def watch(self, requests: Iterator[Any], *, timeout_seconds: float) -> Generator[Any, None, None]:
+        """Open a watch stream at the current member and yield its answers; close the generator to end it.
+
+        A cancellation because of compaction is an answer like others; a watch never ends by itself.
 
         Raises:
-            CallFailed: The stream broke; the next call goes to another member.
+            CallFailed: The stream broke or was refused; the next call goes to another member, or shows a new
+                token.
             ClusterMismatch: An answer comes from another cluster.
         """
         member = self._current
         stream = self._channel(member).stream(
             WATCH, requests, timeout_seconds=timeout_seconds, metadata=self._metadata()
         )
+        failure = Failure(FailureKind.UNREACHABLE, f"{member.endpoint.text}: the watch ended early")
+        cause: Exception | None = None
         try:
             for found in stream:
                 self._check_cluster(member, found.header.cluster_id)
+                if found.canceled and not found.compact_revision:
+                    failure = classify_cancelled(found.cancel_reason, member.endpoint)
+                    break
                 yield found
         except RpcError as exc:
-            failure = self._classify(exc, member, timeout_seconds)
-            if failure.kind is FailureKind.TOKEN_REFUSED:
-                self.log_in()
-            elif failure.kind is not FailureKind.TIMED_OUT:
-                self._current = self._after(member)
-            raise CallFailed(failure) from exc
+            failure, cause = self._classify(exc, member, timeout_seconds), exc
         finally:
             stream.cancel()
+        if failure.kind is FailureKind.TOKEN_REFUSED:
+            self.log_in()
+        elif failure.kind is not FailureKind.TIMED_OUT:
+            self._current = self._after(member)
+        raise CallFailed(failure) from cause
 
     def log_in(self) -> None:
         """Get a token for the user, if there is one; simple tokens expire after some minutes unused.
@@ -213,13 +242,13 @@ class EtcdClient:
         user, password = self._connection.user, self._connection.password
         if user is None:
             return
-        self._token = None
         request = message("AuthenticateRequest")(name=user, password=password or "")
         try:
             self._token = self.call(AUTHENTICATE, request).token
         except CallFailed as failed:
             if failed.failure.kind is not FailureKind.AUTH_DISABLED:
                 raise
+            self._token = None
             self._on_notice(f"etcd has no authentication enabled: user {user!r} is not used")
 
     def statuses(self) -> tuple[MemberStatus, ...]:
@@ -309,8 +338,10 @@ class EtcdClient:
         raise CallFailed(Failure(FailureKind.UNREACHABLE, f"no endpoint answered: {text}", failures[0].hint))
 
     def _start(self, member: _Member, method: ReadMethod, request: Any, timeout_seconds: float) -> Any:
+        # The old token has no business in a login; it stays ours until a new one is there.
+        metadata = () if method == AUTHENTICATE else self._metadata()
         return self._channel(member).start(
-            method, request, timeout_seconds=timeout_seconds, metadata=self._metadata()
+            method, request, timeout_seconds=timeout_seconds, metadata=metadata
         )
 
     def _channel(self, member: _Member) -> ReadOnlyChannel:
@@ -335,12 +366,12 @@ class EtcdClient:
         if failure.kind in _FINAL:
             raise CallFailed(failure)
         if failure.kind is FailureKind.TOKEN_REFUSED:
-            if pending.logged_in or self._connection.user is None:
+            if pending.logged_in or pending.method == AUTHENTICATE or self._connection.user is None:
                 raise CallFailed(failure)
             if pending.token == self._token:
                 self.log_in()
             pending.logged_in = True
-            return self._send_again(pending, pending.member, failure)
+            return self._send_again(pending, pending.member)
         now = time.monotonic()
         if not pending.attempts:
             patience = self._connection.dial_timeout_seconds + self._connection.command_timeout_seconds
@@ -356,16 +387,15 @@ class EtcdClient:
         if following is not pending.member:
             self._complain(pending.member, failure, f"asking {following.endpoint.text} instead")
             self._current = following
-        return self._send_again(pending, following, failure)
+        return self._send_again(pending, following)
 
-    def _send_again(self, pending: Pending, member: _Member, failure: Failure) -> Pending:
+    def _send_again(self, pending: Pending, member: _Member) -> Pending:
         try:
             pending.future = self._start(member, pending.method, pending.request, pending.timeout_seconds)
         except CallFailed as failed:
             # Its certificate could not be fetched: as good as any other failure of that member.
             pending.member = member
             return self._again(pending, failed.failure)
-        del failure
         pending.member, pending.token = member, self._token
         return pending
 

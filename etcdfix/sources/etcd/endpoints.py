@@ -39,7 +39,11 @@ def parse_endpoint(text: str, *, has_tls_material: bool) -> Endpoint:
 
     Raises:
         ConfigurationError: It has another scheme, no port, or parts that an endpoint cannot have.
+            A user and password in it are not repeated in the message.
     """
+    if "://" in text and "@" in text and not text.startswith("unix"):
+        # Not shown: what stands before the @ may be a password.
+        raise ConfigurationError("an endpoint has a user in it", hint="name the user with --user NAME")
     scheme, separator, rest = text.partition("://")
     if not separator:
         scheme, separator, rest = text.partition(":")

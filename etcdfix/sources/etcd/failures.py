@@ -188,7 +188,20 @@ def classify(
     return Failure(FailureKind.UNREACHABLE, f"{where}: {code}: {_shorten(details)}")
 
 
+def classify_cancelled(reason: str, endpoint: Endpoint) -> Failure:
+    """Sort the reason that etcd gives in a ``WatchResponse`` when it ends a watch of its own accord.
+
+    Permissions and tokens are refused there, not by a status code (``server/etcdserver/api/v3rpc/watch.go``).
+    """
+    _, found, text = reason.partition("etcdserver: ")
+    if found:
+        return _from_etcd(text, endpoint.text)
+    told = _shorten(reason) or "without a reason"
+    return Failure(FailureKind.UNREACHABLE, f"{endpoint.text}: etcd ended the watch: {told}")
+
+
 def _from_etcd(text: str, where: str) -> Failure:
+    text = _shorten(text)
     for start, (kind, hint) in _ETCD_ERRORS.items():
         if text.startswith(start):
             return Failure(kind, f"{where}: etcd says: {text}", hint)

@@ -1,13 +1,18 @@
 """Every kept revision of one key, by watching the past.
 
 API: etcd 3.4 and later, ``Watch/Watch``. A watch that starts below the compacted revision is cancelled and told
-that revision. Progress requests came with 3.4; their answer carries the revision up to which the watch is
-complete, but only once it has caught up, so they are repeated.
+that revision. A watch does not say when it has caught up; the answer to a progress request does, in two ways:
+from 3.5.8 on it comes only once every event has been sent, and is withheld before that; older servers answer at
+once, while events may still be on their way (they look for them ten times a second,
+``server/storage/mvcc/watchable_store.go``). So progress is asked for again and again, and older servers must
+have answered for more than a second without an event.
 """
 
 from __future__ import annotations
 
-import queue
+import contextlib
+import re
+import threading
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -15,8 +20,13 @@ from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind
 from etcdfix.wire.etcd import EVENT_DELETE, RANGE, message
 
-_PROGRESS_ANSWERS: Final = 2
-"""Answers to progress requests that must agree: before 3.5.8 the first could overtake events."""
+_PROGRESS_PAUSE_SECONDS: Final = 0.1
+
+_QUIET_ANSWERS: Final = 2
+_QUIET_ANSWERS_OUT_OF_ORDER: Final = 15
+"""Answers to progress requests, without an event between them, after which nothing more is expected."""
+
+_FIRST_IN_ORDER: Final = (3, 5, 8)
 
 History = Iterator[tuple[int, Any | None]]
 
@@ -34,15 +44,21 @@ def watch_history(
         timeout_seconds: For the whole watch.
 
     Raises:
-        CallFailed: Nobody could answer, or the watch ended early.
+        CallFailed: Nobody could answer, the watch ended early, or ``until`` has been compacted.
     """
     compacted = _compacted_revision(client, key, timeout_seconds)
+    if compacted > until:
+        raise CallFailed(
+            Failure(FailureKind.COMPACTED, f"etcd has compacted everything before revision {compacted}")
+        )
     if compacted:
         found = client.call(RANGE, message("RangeRequest")(key=key, revision=compacted))
         for value in found.kvs:
             yield value.mod_revision, value
-            if value.mod_revision >= until or value.mod_revision == last:
+            if value.mod_revision == last:
                 return
+        if compacted == until:
+            return
     for event in _events(client, key, compacted + 1, until=until, last=last, timeout_seconds=timeout_seconds):
         revision = event.kv.mod_revision
         if revision > until:
@@ -53,56 +69,68 @@ def watch_history(
 
 
 def _compacted_revision(client: EtcdClient, key: bytes, timeout_seconds: float) -> int:
-    """Return the compacted revision, 0 when nothing was compacted."""
-    requests = _Requests(key, 1)
+    """Return the compacted revision, 0 when nothing was compacted.
+
+    Whether, a read at the first revision tells; which, only a watch from there.
+    """
     try:
-        for answer in client.watch(iter(requests), timeout_seconds=timeout_seconds):
-            if answer.canceled:
-                return int(answer.compact_revision)
-            if answer.events or not answer.created:
-                return 0
-            requests.ask_progress()
-    finally:
-        requests.end()
-    return 0
+        client.call(RANGE, message("RangeRequest")(key=key, revision=1, keys_only=True))
+    except CallFailed as failed:
+        if failed.failure.kind is not FailureKind.COMPACTED:
+            raise
+    else:
+        return 0
+    requests = _Requests(key, 1, ask_progress=False)
+    with contextlib.closing(client.watch(iter(requests), timeout_seconds=timeout_seconds)) as answers:
+        try:
+            return next(int(answer.compact_revision) for answer in answers if answer.canceled)
+        finally:
+            requests.end()
 
 
 def _events(
     client: EtcdClient, key: bytes, start: int, *, until: int, last: int, timeout_seconds: float
 ) -> Iterator[Any]:
-    requests = _Requests(key, start)
+    """Yield events until nothing more is expected up to ``until``; the caller stops at ``last`` itself."""
+    enough = _QUIET_ANSWERS if _answers_in_order(client.current_version()) else _QUIET_ANSWERS_OUT_OF_ORDER
     quiet = 0
-    try:
-        for answer in client.watch(iter(requests), timeout_seconds=timeout_seconds):
-            if answer.canceled:
-                reason = answer.cancel_reason or "compacted meanwhile"
-                raise CallFailed(Failure(FailureKind.UNREACHABLE, f"etcd ended the watch: {reason}"))
-            if answer.events:
-                quiet = 0
-                yield from answer.events
-            elif not answer.created and answer.header.revision >= until:
-                quiet += 1
-                if quiet >= _PROGRESS_ANSWERS and not last:
-                    return
-            requests.ask_progress()
-    finally:
-        requests.end()
+    requests = _Requests(key, start, ask_progress=not last)
+    with contextlib.closing(client.watch(iter(requests), timeout_seconds=timeout_seconds)) as answers:
+        try:
+            for answer in answers:
+                if answer.canceled:
+                    raise CallFailed(
+                        Failure(FailureKind.COMPACTED, "etcd ended the watch: compacted in the meantime")
+                    )
+                if answer.events:
+                    quiet = 0
+                    yield from answer.events
+                elif not answer.created and answer.header.revision >= until:
+                    quiet += 1
+                    if quiet >= enough:
+                        return
+        finally:
+            requests.end()
+
+
+def _answers_in_order(version: str) -> bool:
+    """Whether a progress answer of this etcd cannot overtake events; not, where the version is unknown."""
+    parts = re.match(r"([0-9]+)\.([0-9]+)\.([0-9]+)", version)
+    return parts is not None and tuple(map(int, parts.groups())) >= _FIRST_IN_ORDER
 
 
 class _Requests:
-    """What goes up the stream: one watch, then progress requests as they are asked for."""
+    """What goes up the stream: one watch, then, if wanted, progress requests until the end."""
 
-    def __init__(self, key: bytes, start: int) -> None:
-        self._waiting: queue.SimpleQueue[Any | None] = queue.SimpleQueue()
-        create = message("WatchCreateRequest")(key=key, start_revision=start)
-        self._waiting.put(message("WatchRequest")(create_request=create))
-
-    def ask_progress(self) -> None:
-        self._waiting.put(message("WatchRequest")(progress_request=message("WatchProgressRequest")()))
+    def __init__(self, key: bytes, start: int, *, ask_progress: bool) -> None:
+        self._create = message("WatchCreateRequest")(key=key, start_revision=start)
+        self._pause_seconds = _PROGRESS_PAUSE_SECONDS if ask_progress else None
+        self._ended = threading.Event()
 
     def end(self) -> None:
-        self._waiting.put(None)
+        self._ended.set()
 
     def __iter__(self) -> Iterator[Any]:
-        while (request := self._waiting.get()) is not None:
-            yield request
+        yield message("WatchRequest")(create_request=self._create)
+        while not self._ended.wait(self._pause_seconds):
+            yield message("WatchRequest")(progress_request=message("WatchProgressRequest")())

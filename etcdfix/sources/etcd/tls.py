@@ -121,9 +121,16 @@ def fetch_certificate(
         raise _unreachable(endpoint, "that port does not speak TLS as we know it", "use http://") from exc
     except OSError as exc:
         raise _unreachable(endpoint, (exc.strerror or "connection failed").lower(), "") from exc
+    except ValueError as exc:
+        # Names that cannot be turned into ASCII, or that TLS does not take (a leading dot).
+        raise _unreachable(endpoint, "that host name cannot be used", "") from exc
     if shown is None:
         raise _unreachable(endpoint, "the server shows no certificate", "use http://")
-    return ssl.DER_cert_to_PEM_cert(shown).encode(), _name_in(shown, endpoint)
+    try:
+        name = _name_in(shown, endpoint)
+    except ValueError as exc:
+        raise _unreachable(endpoint, "the server's certificate is malformed", "") from exc
+    return ssl.DER_cert_to_PEM_cert(shown).encode(), name
 
 
 def _connect(endpoint: Endpoint, timeout_seconds: float) -> socket.socket:

@@ -1,0 +1,35 @@
+"""Commands of ours for a person to paste: they must do there what they say here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from etcdfix.reports.safetext import key_arguments, quote_command
+
+
+class SameAgain(msgspec.Struct, frozen=True):
+    """What a command must repeat so that it looks at the same data in the same way; never a password.
+
+    Attributes:
+        source: Options that say where the data is (``--snapshot FILE``, ``--endpoints …``).
+        layout: ``--etcd-prefix``, where it is not the default.
+        reading: ``--encryption-config`` and ``--kubernetes-version``, where they were given.
+    """
+
+    source: tuple[str, ...] = ()
+    layout: tuple[str, ...] = ()
+    reading: tuple[str, ...] = ()
+
+    def scan(
+        self,
+        key: bytes,
+        *,
+        source: Sequence[str] | None = None,
+        reading: Sequence[str] | None = None,
+    ) -> str:
+        """Return the scan of one key, with another source or other ways of reading where these are given."""
+        where = self.source if source is None else source
+        how = self.reading if reading is None else reading
+        return quote_command(["etcdfix", "scan", *where, *self.layout, *how, *key_arguments(key)])

@@ -5,33 +5,40 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from typing import NoReturn
+from contextlib import ExitStack, closing
+from typing import TypeVar
 
 import pytest
 
 from tests.support.etcd_places import NoEtcdError
 from tests.support.etcd_server import EtcdServer, EtcdServers, given_server
 
+_Made = TypeVar("_Made")
 
-def _unavailable(problem: NoEtcdError) -> NoReturn:
+
+def _or_skip(make: Callable[[], _Made]) -> _Made:
+    try:
+        return make()
+    except NoEtcdError as exc:
+        problem = str(exc)
     # In CI a test that cannot run is a failure: nobody reads the skips there.
     if os.environ.get("CI"):
-        pytest.fail(str(problem), pytrace=False)
-    pytest.skip(str(problem))
+        pytest.fail(problem, pytrace=False)
+    pytest.skip(problem)
 
 
 @pytest.fixture(scope="session")
 def etcd_servers() -> Iterator[EtcdServers]:
     """Starts etcd servers; all of them end with the session at the latest."""
-    try:
-        servers = EtcdServers.anywhere()
-    except NoEtcdError as exc:
-        _unavailable(exc)
-    try:
+    with closing(_or_skip(EtcdServers.anywhere)) as servers:
         yield servers
-    finally:
-        servers.close()
+
+
+@pytest.fixture(scope="session")
+def etcd_containers() -> Iterator[EtcdServers]:
+    """Starts etcd servers in containers, and nowhere else."""
+    with closing(_or_skip(EtcdServers.in_containers)) as servers:
+        yield servers
 
 
 @pytest.fixture(scope="session")
@@ -44,11 +51,7 @@ def etcd(request: pytest.FixtureRequest) -> Iterator[EtcdServer]:
         server.stop()
         return
     with ExitStack() as stack:
-        try:
-            server = stack.enter_context(given_server(endpoints))
-        except NoEtcdError as exc:
-            _unavailable(exc)
-        yield server
+        yield _or_skip(lambda: stack.enter_context(given_server(endpoints)))
 
 
 _NUMBERS = itertools.count(1)
@@ -71,16 +74,3 @@ def start_etcd(etcd_servers: EtcdServers) -> Iterator[Callable[..., EtcdServer]]
             return server
 
         yield start
-
-
-@pytest.fixture(scope="session")
-def etcd_containers() -> Iterator[EtcdServers]:
-    """Starts etcd servers in containers, and nowhere else."""
-    try:
-        servers = EtcdServers.in_containers()
-    except NoEtcdError as exc:
-        _unavailable(exc)
-    try:
-        yield servers
-    finally:
-        servers.close()

@@ -48,7 +48,9 @@ def error_table() -> str:
     for name, item in inspect.getmembers(errors, inspect.isclass):
         if issubclass(item, errors.EtcdfixError) and item is not errors.EtcdfixError:
             first = (inspect.getdoc(item) or "").split("\n\n")[0].replace("\n", " ")
-            rows.append(f"| `{name}` | `{item.code}` | {item.exit_code} | {first.removeprefix('Raised when ')} |")
+            rows.append(
+                f"| `{name}` | `{item.code}` | {item.exit_code} | {first.removeprefix('Raised when ')} |"
+            )
     return "\n".join(rows)
 
 

@@ -16,6 +16,8 @@ from etcdfix.model import DecodedObject
 from etcdfix.verdicts.observation import DecodeFailure, DecodeFailureKind, PlaintextShape
 
 PROTOBUF_MAGIC = b"k8s\x00"
+# Worth trying with the magic restored: the first bytes are not far off, or the end is that of an envelope.
+_MAGIC_BITS = 8
 _CBOR_TAG = b"\xd9\xd9\xf7"
 # A damaged length can make a kind of a megabyte; nobody reads more than this of it.
 _LONGEST_MESSAGE = 4096
@@ -62,21 +64,21 @@ def shape_of(data: bytes, decode: Callable[[bytes], DecodedObject], *, heal: boo
     Args:
         data: Plaintext, any length.
         decode: The decoder that refused it, asked again about healed copies when ``heal``.
-        heal: Whether to try undoing CR LF, and leaving out what follows the object.
+        heal: Whether to try undoing CR LF, restoring the magic, and leaving out what follows the object.
     """
     end = _envelope_end(data)
     ends_envelope = data.endswith(_ENVELOPE_END)
+    magic_bits_off = bits_off(data, PROTOBUF_MAGIC)
+    lost_magic = magic_bits_off > 0 and (ends_envelope or magic_bits_off <= _MAGIC_BITS)
     return PlaintextShape(
         size=len(data),
         zeroed=bool(data) and not data.strip(b"\x00"),
         starts_known=data.startswith((PROTOBUF_MAGIC, _CBOR_TAG)) or data.lstrip().startswith(b"{"),
         starts_encrypted=data.startswith(b"k8s:enc:"),
-        magic_bits_off=bits_off(data, PROTOBUF_MAGIC),
+        magic_bits_off=magic_bits_off,
         ends_envelope=ends_envelope,
         ends_json=data.rstrip().endswith(b"}"),
-        heals_magic=heal
-        and not data.startswith(PROTOBUF_MAGIC)
-        and _decodes(PROTOBUF_MAGIC + data[4:], decode),
+        heals_magic=heal and lost_magic and _decodes(PROTOBUF_MAGIC + data[4:], decode),
         heals_as_text=heal and b"\r\n" in data and _decodes(data.replace(b"\r\n", b"\n"), decode),
         whole_at=end if heal and 0 < end < len(data) and _decodes(data[:end], decode) else 0,
     )

@@ -113,7 +113,7 @@ CASES = [
     Case("key-prefix", scan(*LOST, "/registry/pods/shop"), FINDINGS),
     Case("key-prefix-is-whole-segments", scan(*LOST, "/registry/pods/sho"), SOURCE),
     Case("key-base64", scan(*LOST, "--key-base64", "L3JlZ2lzdHJ5L3BvZHMvc2hvcC9kZXAtMC1hYmMtMQ=="), FINDINGS),
-    Case("nothing-in-scope", scan("-n", "nowhere", "secrets"), OK),
+    Case("nothing-in-scope", scan("-n", "nowhere", "secrets"), SOURCE),
     Case("wrong-prefix", scan("--etcd-prefix", "/kubernetes.io"), SOURCE),
     # other options
     Case("max-causes", scan(*LOST, "--max-causes", "3", "pods"), FINDINGS),

@@ -50,7 +50,9 @@ def examiner(
 ) -> Examiner:
     """Return an examiner that has read the CRDs of a source."""
     transformers = Transformers.from_configuration(config) if config is not None else None
-    found = Examiner(StorageLayout(prefix), transformers, Decoder(minor), tables_may_be_older=minor is None)
+    found = Examiner(
+        StorageLayout(prefix), transformers, Decoder(minor), assumed_release=f"1.{minor}" if minor else ""
+    )
     found.learn_custom_resources(MemorySource(holds or {}))
     return found
 
@@ -187,7 +189,7 @@ def test_values_that_open_and_do_not_decode(plaintext: bytes, cause: Cause, conf
     assert verdict(found) == (Outcome.DECODE_FAILURE, cause)
     assert found.verdict.confidence is confidence
     assert (found.transformer, found.opened, found.stale) == ("aescbc/v1/key1", True, True)
-    assert found.verdict.deletable
+    assert found.verdict.deletable is (cause is not Cause.DOUBLE_ENCRYPTED)
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def parse_endpoint(text: str, *, has_tls_material: bool) -> Endpoint:
         ConfigurationError: It has another scheme, no port, or parts that an endpoint cannot have.
             A user and password in it are not repeated in the message.
     """
-    if "://" in text and "@" in text and not text.startswith("unix"):
+    if "@" in text and not text.startswith(("unix:", "unixs:")):
         # Not shown: what stands before the @ may be a password.
         raise ConfigurationError("an endpoint has a user in it", hint="name the user with --user NAME")
     scheme, separator, rest = text.partition("://")
@@ -63,7 +63,7 @@ def parse_endpoint(text: str, *, has_tls_material: bool) -> Endpoint:
 
 
 def _split_host_port(address: str, text: str) -> tuple[str, int]:
-    if any(sign in address for sign in "/?#@ "):
+    if any(sign in address for sign in "/?# "):
         raise ConfigurationError(
             f"endpoint {text!r} is more than a host and a port", hint="https://HOST:2379"
         )

@@ -86,7 +86,7 @@ def test_nothing_wrong(scan: Run, config: str) -> None:
 def test_scope(scan: Run, config: str, arguments: list[str], keys: int) -> None:
     _code, out, err = scan(*arguments, "--encryption-config", config, "-o", "json")
     assert json.loads(out)["summary"]["keys"] == keys
-    assert ("no key has this name or prefix" in err) is (keys == 0)
+    assert ("nothing has this name or prefix" in err) is (keys == 0)
 
 
 def test_output_file(scan: Run, config: str, tmp_path: Path) -> None:

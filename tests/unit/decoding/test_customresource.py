@@ -177,7 +177,7 @@ def test_malformed_metadata_in_cbor_is_a_cbor_error() -> None:
         (b"true", "json: cannot unmarshal bool into Go value of type map[string]interface {}"),
         (
             b'{"kind":"Widget","spec":1e999}',
-            "json: cannot unmarshal number 1e999 into Go value of type float64",
+            "json: cannot unmarshal number <5 bytes withheld> into Go value of type float64",
         ),
         (b"[" * 20_000, "invalid character '[' exceeded max depth"),
     ],

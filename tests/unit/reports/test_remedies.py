@@ -9,6 +9,7 @@ from urllib.parse import unquote
 import pytest
 
 from etcdfix.model import Outcome, ServerBehaviour
+from etcdfix.reports.commands import SameAgain
 from etcdfix.reports.model import Remedy
 from etcdfix.reports.remedies import remedies_for
 from etcdfix.verdicts.causes import CATALOGUE, Cause
@@ -79,7 +80,10 @@ def test_no_unsafe_deletion_without_proof_or_where_the_configuration_cures(
     remedies = remedies_for(found_with(cause, outcome))
     unsafe = any(UNSAFE in r.command for r in remedies)
     proven = outcome in {Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE}
-    forbidden = CATALOGUE[cause].curable_by_configuration or cause is Cause.ALLOCATOR_DAMAGED
+    forbidden = CATALOGUE[cause].curable_by_configuration or cause in {
+        Cause.ALLOCATOR_DAMAGED,
+        Cause.ENVELOPE_DAMAGED,
+    }
     assert unsafe is (proven and not forbidden)
     assert not any("etcdfix delete" in r.command for r in remedies)
 
@@ -209,8 +213,10 @@ def test_commands_hold_together_whatever_the_key(cause: Cause, outcome: Outcome,
         if words[:2] == ["etcdfix", "scan"]:
             named = base64.b64decode(words[-1]) if words[-2] == "--key-base64" else words[-1].encode()
             assert named == key
+        elif words[:3] == ["kubectl", "edit", "customresourcedefinitions"]:
+            assert cause is Cause.CRD_VERSION_MISSING
         else:
-            path, _, query = words[-1].removeprefix("https://APISERVER").partition("?")
+            path, _, query = words[-1].removeprefix("http://127.0.0.1:8001").partition("?")
             namespace, name = key.decode().split("/")[-2:]
             assert unquote(path) == f"/api/v1/namespaces/{namespace}/secrets/{name}"
             assert query in {"", "resourceVersion=0", f"{UNSAFE}=true"}
@@ -220,7 +226,33 @@ def test_commands_hold_together_whatever_the_key(cause: Cause, outcome: Outcome,
 def test_no_api_path_is_made_up_for_custom_resources(cause: Cause, outcome: Outcome) -> None:
     found = found_with(cause, outcome, "/registry/example.com/widgets/shop/w-0")
     for remedy in remedies_for(found):
-        assert not remedy.command.startswith(("kubectl", "curl"))
+        assert not remedy.command.startswith(("kubectl get", "kubectl delete", "curl"))
+
+
+@pytest.mark.parametrize("key", ["/registry/secrets/web", "/registry/secrets/a/b/c", "/registry/secrets/a/"])
+def test_no_api_path_is_made_up_for_malformed_keys(key: str) -> None:
+    for cause, outcome in CASES:
+        for remedy in remedies_for(found_with(cause, outcome, key)):
+            assert not remedy.command.startswith(("kubectl get", "kubectl delete", "curl"))
+
+
+def test_commands_repeat_where_and_how_and_never_a_password() -> None:
+    again = SameAgain(
+        source=("--endpoints", "10.0.0.1:2379", "--user", "root"),
+        layout=("--etcd-prefix", "/kubernetes.io"),
+        reading=("--encryption-config", "enc.yaml"),
+    )
+    lines = [
+        r.command
+        for r in remedies_for(found_with(Cause.AUTHENTICATION_FAILED, Outcome.DECRYPT_FAILURE), again)
+    ]
+    key = "/registry/secrets/shop/web"
+    where = "--endpoints 10.0.0.1:2379 --user root --etcd-prefix /kubernetes.io"
+    assert f"etcdfix scan {where} --encryption-config FILE {key}" in lines
+    assert (
+        f"etcdfix scan --snapshot FILE --etcd-prefix /kubernetes.io --encryption-config enc.yaml {key}"
+        in lines
+    )
 
 
 def test_the_allocator_is_put_back_never_deleted() -> None:

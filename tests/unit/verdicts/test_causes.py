@@ -11,7 +11,13 @@ from etcdfix.verdicts import causes
 from etcdfix.verdicts.causes import CATALOGUE, Cause, CauseInfo
 
 # Causes that the product's contract says a change of the configuration can cure, as far as they exist.
-CURABLE = {"resource-not-configured", "provider-missing", "key-name-missing", "plaintext-not-allowed"}
+CURABLE = {
+    "resource-not-configured",
+    "provider-missing",
+    "key-name-missing",
+    "plaintext-not-allowed",
+    "crd-version-missing",
+}
 
 
 def test_every_cause_is_in_the_catalogue_once() -> None:
@@ -47,6 +53,7 @@ def test_causes_that_the_configuration_cures() -> None:
 
 
 @pytest.mark.parametrize("info", CATALOGUE.values(), ids=lambda i: i.cause)
-def test_only_what_does_not_decrypt_is_curable_by_configuration(info: CauseInfo) -> None:
+def test_what_configuration_cures_is_a_proven_failure(info: CauseInfo) -> None:
     if info.curable_by_configuration:
-        assert info.outcomes == (Outcome.DECRYPT_FAILURE,)
+        crd = info.cause is Cause.CRD_VERSION_MISSING
+        assert info.outcomes == ((Outcome.DECODE_FAILURE,) if crd else (Outcome.DECRYPT_FAILURE,))

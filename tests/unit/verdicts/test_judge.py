@@ -37,14 +37,11 @@ def seen(**changes: Any) -> Observation:
     fields: dict[str, Any] = {
         "stack": Stack.BUILTIN,
         "owner_known": True,
-        "well_formed_key": True,
         "covered": Covered.COVERED,
         "enveloped": False,
         "envelope_known": False,
         "envelope_transformer": "",
         "resource": "secrets",
-        "namespace": "shop",
-        "name": "web",
     }
     return Observation(**(fields | changes))
 
@@ -74,11 +71,13 @@ def shape(**changes: Any) -> PlaintextShape:
     """Return the shape of plaintext about which nothing is remarkable."""
     fields: dict[str, Any] = {
         "size": 200,
-        "blank": False,
         "zeroed": False,
         "starts_encrypted": False,
         "magic_bits_off": 16,
-        "ends_whole": False,
+        "starts_known": False,
+        "ends_envelope": False,
+        "ends_json": False,
+        "heals_magic": False,
         "heals_as_text": False,
     }
     return PlaintextShape(**(fields | changes))
@@ -197,7 +196,7 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
     ),
     "encrypted twice": (
         undecoded(plaintext=shape(starts_encrypted=True), transformer="aescbc/v1/key1"),
-        Outcome.DECODE_FAILURE, Cause.DOUBLE_ENCRYPTED, CERTAIN, ServerBehaviour.CORRUPT, True,
+        Outcome.DECODE_FAILURE, Cause.DOUBLE_ENCRYPTED, CERTAIN, ServerBehaviour.CORRUPT, False,
     ),
     "text mode": (
         undecoded(DecodeFailureKind.PROTOBUF, plaintext=shape(heals_as_text=True)),
@@ -208,19 +207,66 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
         Outcome.DECODE_FAILURE, Cause.TRAILING_BYTES, CERTAIN, ServerBehaviour.CORRUPT, True,
     ),
     "iv": (
-        undecoded(plaintext=shape(ends_whole=True), transformer="aescbc/v1/key1"),
+        undecoded(plaintext=shape(ends_envelope=True), transformer="aescbc/v1/key1"),
         Outcome.DECODE_FAILURE, Cause.IV_DAMAGED, LIKELY, ServerBehaviour.CORRUPT, True,
     ),
     "noise under aescbc": (
         undecoded(plaintext=shape(), transformer="aescbc/v1/key1"),
         Outcome.DECODE_FAILURE, Cause.WRONG_KEY, LIKELY, ServerBehaviour.CORRUPT, True,
     ),
-    "magic nearly right": (
-        undecoded(plaintext=shape(magic_bits_off=8)),
+    "magic heals": (
+        undecoded(plaintext=shape(magic_bits_off=8, heals_magic=True)),
         Outcome.DECODE_FAILURE, Cause.MAGIC_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, True,
     ),
+    "magic nearly right": (
+        undecoded(plaintext=shape(magic_bits_off=2)),
+        Outcome.DECODE_FAILURE, Cause.MAGIC_DAMAGED, Confidence.POSSIBLE, ServerBehaviour.CORRUPT, True,
+    ),
+    "k8s:enc: nearly right, read as plaintext": (
+        undecoded(plaintext=shape(magic_bits_off=2), envelope_bits_off=1),
+        Outcome.DECODE_FAILURE, Cause.ENVELOPE_DAMAGED, LIKELY, ServerBehaviour.CORRUPT, True,
+    ),
+    "k8s:enc: nearly right, plaintext not allowed": (
+        seen(transform_failure=failed(), envelope_bits_off=3),
+        Outcome.DECRYPT_FAILURE, Cause.ENVELOPE_DAMAGED, LIKELY, ServerBehaviour.CORRUPT, True,
+    ),
+    "cut inside the envelope": (
+        seen(enveloped=True, envelope_cut=True, transform_failure=failed()),
+        Outcome.DECRYPT_FAILURE, Cause.VALUE_TRUNCATED, CERTAIN, ServerBehaviour.CORRUPT, True,
+    ),
+    "noise as JSON under aescbc": (
+        undecoded(DecodeFailureKind.JSON, plaintext=shape(), transformer="aescbc/v1/key1"),
+        Outcome.DECODE_FAILURE, Cause.WRONG_KEY, LIKELY, ServerBehaviour.CORRUPT, True,
+    ),
+    "damage in the first block under aescbc": (
+        undecoded(DecodeFailureKind.PROTOBUF, plaintext=shape(starts_known=True, ends_envelope=True),
+                  failure={"offset": 9}, transformer="aescbc/v1/key1"),
+        Outcome.DECODE_FAILURE, Cause.IV_DAMAGED, LIKELY, ServerBehaviour.CORRUPT, True,
+    ),
+    "kind garbled under aescbc": (
+        undecoded(DecodeFailureKind.NOT_REGISTERED, plaintext=shape(starts_known=True, ends_json=True),
+                  transformer="aescbc/v1/key1", assumed_release="1.36"),
+        Outcome.DECODE_FAILURE, Cause.IV_DAMAGED, LIKELY, ServerBehaviour.CORRUPT, True,
+    ),
+    "damage further on under aescbc": (
+        undecoded(DecodeFailureKind.PROTOBUF, plaintext=shape(starts_known=True, ends_envelope=True),
+                  failure={"offset": 90}, transformer="aescbc/v1/key1"),
+        Outcome.DECODE_FAILURE, Cause.PROTOBUF_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, True,
+    ),
+    "version no longer in the CRD": (
+        undecoded(DecodeFailureKind.VERSION_REMOVED, stack=Stack.CUSTOM_RESOURCE),
+        Outcome.DECODE_FAILURE, Cause.CRD_VERSION_MISSING, CERTAIN, ServerBehaviour.CORRUPT, False,
+    ),
+    "kind of a later release": (
+        undecoded(DecodeFailureKind.NOT_REGISTERED, failure={"known_since": "1.37"}, assumed_release="1.36"),
+        Outcome.DECODE_FAILURE, Cause.KIND_NOT_REGISTERED, CERTAIN, ServerBehaviour.CORRUPT, False,
+    ),
+    "empty object under aescbc": (
+        seen(decoded=decoded(empty=True), shape=shape(size=90), transformer="aescbc/v1/key1"),
+        Outcome.DECODE_FAILURE, Cause.EMPTY_OBJECT, LIKELY, ServerBehaviour.SERVES_EMPTY, True,
+    ),
     "magic lost, end whole": (
-        undecoded(plaintext=shape(magic_bits_off=9, ends_whole=True)),
+        undecoded(plaintext=shape(magic_bits_off=9, ends_envelope=True)),
         Outcome.DECODE_FAILURE, Cause.MAGIC_DAMAGED, LIKELY, ServerBehaviour.CORRUPT, True,
     ),
     "nothing known": (
@@ -240,7 +286,7 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
         Outcome.DECODE_FAILURE, Cause.VALUE_TRUNCATED, LIKELY, ServerBehaviour.CORRUPT, True,
     ),
     "length damaged, end whole": (
-        undecoded(DecodeFailureKind.PROTOBUF, "unexpected EOF", plaintext=shape(ends_whole=True)),
+        undecoded(DecodeFailureKind.PROTOBUF, "unexpected EOF", plaintext=shape(ends_envelope=True)),
         Outcome.DECODE_FAILURE, Cause.PROTOBUF_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, True,
     ),
     "protobuf broken": (
@@ -253,7 +299,7 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
         Outcome.DECODE_FAILURE, Cause.VALUE_TRUNCATED, LIKELY, ServerBehaviour.CORRUPT, True,
     ),
     "json broken": (
-        undecoded(DecodeFailureKind.JSON, "invalid character", plaintext=shape(ends_whole=True)),
+        undecoded(DecodeFailureKind.JSON, "invalid character", plaintext=shape(ends_envelope=True)),
         Outcome.DECODE_FAILURE, Cause.JSON_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, True,
     ),
     "cbor broken": (
@@ -261,15 +307,15 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
         Outcome.DECODE_FAILURE, Cause.CBOR_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, True,
     ),
     "kind unknown, release named": (
-        undecoded(DecodeFailureKind.NOT_REGISTERED, plaintext=shape(ends_whole=True)),
+        undecoded(DecodeFailureKind.NOT_REGISTERED, plaintext=shape(ends_envelope=True), assumed_release="1.36"),
         Outcome.DECODE_FAILURE, Cause.KIND_NOT_REGISTERED, CERTAIN, ServerBehaviour.CORRUPT, True,
     ),
     "kind unknown, maybe newer than the tables": (
-        undecoded(DecodeFailureKind.NOT_REGISTERED, plaintext=shape(), tables_may_be_older=True),
+        undecoded(DecodeFailureKind.NOT_REGISTERED, plaintext=shape()),
         Outcome.DECODE_FAILURE, Cause.KIND_NOT_REGISTERED, CERTAIN, ServerBehaviour.CORRUPT, False,
     ),
     "damage is no matter of newer tables": (
-        undecoded(DecodeFailureKind.PROTOBUF, plaintext=shape(), tables_may_be_older=True),
+        undecoded(DecodeFailureKind.PROTOBUF, plaintext=shape()),
         Outcome.DECODE_FAILURE, Cause.PROTOBUF_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, True,
     ),
     "version removed": (
@@ -454,9 +500,27 @@ def test_words_of_a_decode_failure(kind: DecodeFailureKind, facts: dict[str, Any
         (unopened(overall="identity-refused", covered=Covered.NOT_COVERED), "no entry for secrets"),
         (unopened("no-key-matched"), "written under aesgcm/v1/key2; no key of that name"),
         (undecoded(plaintext=shape(zeroed=True, size=512)), "all 512 bytes are zero"),
-        (undecoded(plaintext=shape(magic_bits_off=3)), "32 bits, 3 flipped"),
+        (undecoded(plaintext=shape(heals_magic=True)), "first four bytes are the protobuf magic again"),
+        (undecoded(DecodeFailureKind.NOT_REGISTERED), "which no known release has"),
+        (
+            undecoded(DecodeFailureKind.NOT_REGISTERED, assumed_release="1.36"),
+            "neither 1.36 nor any other known",
+        ),
+        (
+            undecoded(
+                DecodeFailureKind.NOT_REGISTERED, failure={"known_since": "1.37"}, assumed_release="1.36"
+            ),
+            "which 1.36 does not register; 1.37 brought it",
+        ),
         (undecoded(plaintext=shape(size=200, whole_at=180)), "180 bytes, and 20 bytes after it"),
-        (undecoded(owner_known=False, resource="widgets.example.com"), "claims widgets.example.com"),
+        (
+            undecoded(owner_known=False, resource="widgets.example.com", stack=Stack.CUSTOM_RESOURCE),
+            "claims widgets.example.com",
+        ),
+        (
+            undecoded(owner_known=False, resource="ranges", stack=Stack.UNKNOWN),
+            "no known type is stored under ranges",
+        ),
         (
             seen(decoded=decoded(empty=True), shape=shape(size=0)),
             "the value has 0 bytes; the API server shows",

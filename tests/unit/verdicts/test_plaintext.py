@@ -66,19 +66,20 @@ def test_kinds_that_are_not_known_keep_their_facts(reason: str) -> None:
 @pytest.mark.parametrize(
     ("data", "facts"),
     [
-        (b"", {"size": 0, "blank": True, "zeroed": False}),
-        (b" \n\t ", {"size": 4, "blank": True, "zeroed": False}),
-        (b"\x00" * 64, {"size": 64, "blank": False, "zeroed": True}),
+        (b"", {"size": 0, "zeroed": False, "starts_known": False}),
+        (b" \n\t ", {"size": 4, "zeroed": False, "starts_known": False}),
+        (b"\x00" * 64, {"size": 64, "zeroed": True}),
         (b"\x00" * 63 + b"\x01", {"zeroed": False}),
         (b"k8s:enc:aescbc:v1:key1:xyz", {"starts_encrypted": True}),
         (b"x k8s:enc:", {"starts_encrypted": False}),
-        (PROTOBUF_MAGIC + b"..." + WHOLE, {"magic_bits_off": 0, "ends_whole": True}),
-        (b"k8s\x01" + b"...", {"magic_bits_off": 1, "ends_whole": False}),
+        (PROTOBUF_MAGIC + b"..." + WHOLE, {"magic_bits_off": 0, "ends_envelope": True, "starts_known": True}),
+        (b"k8s\x01" + b"...", {"magic_bits_off": 1, "ends_envelope": False, "starts_known": False}),
         (b"\x94\xc7\x8c\xff" + b"...", {"magic_bits_off": 32}),
-        (b'{"kind":"Pod"}\n', {"ends_whole": True}),
-        (b'{"kind":"Pod"', {"ends_whole": False}),
+        (b' {"kind":"Pod"}\n', {"ends_json": True, "ends_envelope": False, "starts_known": True}),
+        (b'{"kind":"Pod"', {"ends_json": False}),
+        (b"\xd9\xd9\xf7\xa0", {"starts_known": True}),
         (b"k8s", {"magic_bits_off": 8}),
-        (b"k", {"magic_bits_off": 5 + 3 + 8}),
+        (b"k", {"magic_bits_off": 24}),
     ],
 )
 def test_shape(data: bytes, facts: dict[str, Any]) -> None:
@@ -101,6 +102,21 @@ def test_text_mode_damage_is_undone_before_asking_again() -> None:
     decode, asked = decoder_of(b"a\nb\nc\r")
     assert shape_of(b"a\r\nb\nc\r", decode, heal=True).heals_as_text
     assert asked == [b"a\nb\nc\r"]
+
+
+@pytest.mark.parametrize("start", [b"k9s\x00", b"\x94\xc7\x8c\xff"])
+def test_a_lost_magic_is_restored_before_asking_again(start: bytes) -> None:
+    decode, asked = decoder_of(PROTOBUF_MAGIC + b"body" + WHOLE)
+    assert shape_of(start + b"body" + WHOLE, decode, heal=True).heals_magic
+    assert asked == [PROTOBUF_MAGIC + b"body" + WHOLE]
+    assert not shape_of(start + b"other" + WHOLE, decode, heal=True).heals_magic
+
+
+def test_echoes_of_data_are_bounded() -> None:
+    problem = KindUnknown("m" * 5000, group_version="v1", kind="K" * 200_000, reason="not-registered")
+    failure = describe_failure(problem)
+    assert failure.message == "m" * 4096 + "<904 bytes withheld>"
+    assert failure.value_kind == "K" * 253 + "<199747 bytes withheld>"
 
 
 # An envelope: typeMeta, 300 bytes that contain what an end looks like, and the end.

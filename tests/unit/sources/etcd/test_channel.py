@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from etcdfix.sources.connection import EtcdConnection
+from etcdfix.sources.etcd.channel import ReadOnlyChannel, RpcError, open_channel
+from etcdfix.sources.etcd.endpoints import parse_endpoint
+from etcdfix.sources.etcd.tls import TLSMaterial
+from etcdfix.wire.etcd import RANGE, READ_METHODS, STATUS, WATCH, ReadMethod, message
+from tests.support.scripted_etcd import ScriptedEtcd
+
+# Every method of etcd 3.6 that is not on the list of read methods: most write, the others are not needed.
+NOT_READING = {
+    "Auth": (
+        "AuthDisable", "AuthEnable", "AuthStatus", "RoleAdd", "RoleDelete", "RoleGet", "RoleGrantPermission",
+        "RoleList", "RoleRevokePermission", "UserAdd", "UserChangePassword", "UserDelete", "UserGet",
+        "UserGrantRole", "UserList", "UserRevokeRole",
+    ),
+    "Cluster": ("MemberAdd", "MemberPromote", "MemberRemove", "MemberUpdate"),
+    "KV": ("Compact", "DeleteRange", "Put", "Txn"),
+    "Lease": ("LeaseGrant", "LeaseKeepAlive", "LeaseLeases", "LeaseRevoke"),
+    "Maintenance": ("Defragment", "Downgrade", "Hash", "MoveLeader", "Snapshot"),
+}  # fmt: skip
+PATHS = [
+    f"/etcdserverpb.{service}/{method}" for service, methods in NOT_READING.items() for method in methods
+]
+
+
+@pytest.fixture
+def etcd() -> Iterator[ScriptedEtcd]:
+    with ScriptedEtcd({b"k": b"v"}) as server:
+        yield server
+
+
+@pytest.fixture
+def channel(etcd: ScriptedEtcd) -> Iterator[ReadOnlyChannel]:
+    endpoint = parse_endpoint(etcd.endpoint, has_tls_material=False)
+    opened = open_channel(endpoint, TLSMaterial(), EtcdConnection())
+    yield opened
+    opened.close()
+
+
+def test_the_lists_together_are_all_methods_of_etcd() -> None:
+    assert len(PATHS) == 33
+    assert not set(PATHS) & set(READ_METHODS)
+    assert len(set(PATHS) | set(READ_METHODS)) == 41
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_no_other_method_goes_through(etcd: ScriptedEtcd, channel: ReadOnlyChannel, path: str) -> None:
+    # With the messages of a read method, so that nothing but the list can refuse it.
+    method = ReadMethod(path, RANGE.request, RANGE.response)
+    request = message(RANGE.request)(key=b"k")
+    with pytest.raises(ValueError, match="is not a read method of etcd"):
+        channel.start(method, request, timeout_seconds=1)
+    with pytest.raises(ValueError, match="is not a read method of etcd"):
+        channel.stream(method, iter([request]), timeout_seconds=1)
+    assert etcd.calls == []
+
+
+def test_a_read_method_with_other_messages_is_none(channel: ReadOnlyChannel) -> None:
+    with pytest.raises(ValueError, match="is not a read method"):
+        channel.start(ReadMethod(RANGE.path, STATUS.request, STATUS.response), None, timeout_seconds=1)
+
+
+def test_an_answer_comes_with_its_size(etcd: ScriptedEtcd, channel: ReadOnlyChannel) -> None:
+    for _ in range(2):
+        request = message("RangeRequest")(key=b"k")
+        found, size = channel.start(RANGE, request, timeout_seconds=5, metadata=(("token", "t"),)).result()
+        assert found.kvs[0].value == b"v"
+        assert size == len(found.SerializeToString())
+    assert [(call.path, call.token) for call in etcd.calls] == [(RANGE.path, "t")] * 2
+
+
+def test_a_stream(etcd: ScriptedEtcd, channel: ReadOnlyChannel) -> None:
+    create = message("WatchRequest")(create_request=message("WatchCreateRequest")(key=b"k", start_revision=1))
+    answers = channel.stream(WATCH, iter([create]), timeout_seconds=5)
+    assert next(answers).created
+    answers.cancel()
+    with pytest.raises(RpcError):
+        list(answers)
+    assert [call.path for call in etcd.calls] == [WATCH.path]

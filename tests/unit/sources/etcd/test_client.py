@@ -1,0 +1,466 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etcdfix.errors import ClusterMismatch, ConfigurationError, SourceDenied, SourceUnreachable
+from etcdfix.sources.connection import EtcdConnection
+from etcdfix.sources.etcd import channel
+from etcdfix.sources.etcd import client as client_module
+from etcdfix.sources.etcd.client import ClusterMember, EtcdClient
+from etcdfix.sources.etcd.failures import CallFailed, FailureKind
+from etcdfix.wire.etcd import AUTHENTICATE, RANGE, STATUS, message
+from tests.support.certificates import CertificateAuthority
+from tests.support.etcd_proxy import Refusal
+from tests.support.scripted_etcd import (
+    FUTURE_REVISION,
+    INVALID_TOKEN,
+    NO_LEADER,
+    PERMISSION_DENIED,
+    TIMED_OUT,
+    Call,
+    ScriptedEtcd,
+    Store,
+)
+
+NOBODY = "127.0.0.1:1"
+SECRET = "hunter2-of-the-test"
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "_FIRST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(client_module, "_LONGEST_PAUSE_SECONDS", 0.05)
+
+
+@pytest.fixture
+def etcd() -> Iterator[ScriptedEtcd]:
+    with ScriptedEtcd({b"k": b"v"}) as server:
+        yield server
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[ScriptedEtcd, ScriptedEtcd]]:
+    """Two members with the same data."""
+    store = Store({b"k": b"v"})
+    with ScriptedEtcd(store) as first, ScriptedEtcd(store) as second:
+        yield first, second
+
+
+class Connected:
+    """A client that writes down its notices; a context manager."""
+
+    def __init__(self, *endpoints: str, **options: Any) -> None:
+        options = {"dial_timeout_seconds": 0.3, "command_timeout_seconds": 0.3} | options
+        self.notices: list[str] = []
+        self.client = EtcdClient(
+            EtcdConnection(endpoints=endpoints, **options), on_notice=self.notices.append
+        )
+
+    def __enter__(self) -> EtcdClient:
+        return self.client
+
+    def __exit__(self, *_exc: object) -> None:
+        self.client.close()
+
+
+def read(client: EtcdClient) -> bytes:
+    return bytes(client.call(RANGE, message("RangeRequest")(key=b"k")).kvs[0].value)
+
+
+def failing(client: EtcdClient) -> CallFailed:
+    with pytest.raises(CallFailed) as caught:
+        read(client)
+    return caught.value
+
+
+def on_range(*answers: Refusal | None) -> Any:
+    """A script: one entry for each Range request; the last is for all that follow."""
+    left = list(answers)
+
+    def script(call: Call) -> Refusal | None:
+        if call.path != RANGE.path:
+            return None
+        return left.pop(0) if len(left) > 1 else left[0]
+
+    return script
+
+
+# Who is asked
+
+
+def test_what_a_member_says_about_itself() -> None:
+    with (
+        ScriptedEtcd(Store({b"k": b"v"}), version="3.5.21", errors=("NOSPACE",)) as server,
+        (connected := Connected(server.endpoint)) as client,
+    ):
+        (status,) = client.statuses()
+        assert (status.endpoint, status.cluster_id, status.member_id) == (server.endpoint, 0xC1, 1)
+        assert (status.version, status.revision, status.is_learner) == ("3.5.21", 2, False)
+        assert (status.errors, status.db_size_bytes) == (("NOSPACE",), 4096)
+        assert client.current_version() == "3.5.21"
+        assert client.cluster_id == 0xC1
+        assert connected.notices == [f"{server.endpoint}: etcd complains: NOSPACE"]
+
+
+def test_the_member_list(etcd: ScriptedEtcd) -> None:
+    with Connected(etcd.endpoint) as client:
+        assert client.members() == (
+            ClusterMember(member_id=7, name="m7", client_urls=("http://m7:2379",), is_learner=True),
+        )
+    (request,) = etcd.requests("/etcdserverpb.Cluster/MemberList")
+    assert request.linearizable
+
+
+def test_a_unix_socket(tmp_path: Path) -> None:
+    with (
+        ScriptedEtcd({b"k": b"v"}, address=f"unix:{tmp_path}/etcd") as server,
+        Connected(server.endpoint) as client,
+    ):
+        assert read(client) == b"v"
+
+
+def test_nobody_listens() -> None:
+    with pytest.raises(SourceUnreachable, match=f"{NOBODY}: nobody listens there"):
+        Connected(NOBODY)
+    with pytest.raises(SourceUnreachable, match=r"no endpoint answered: 127.0.0.1:1: .*; 127.0.0.1:2: "):
+        Connected(NOBODY, "127.0.0.1:2")
+
+
+def test_an_endpoint_that_makes_no_sense() -> None:
+    with pytest.raises(ConfigurationError, match="has no port"):
+        Connected("etcd")
+
+
+def test_a_dead_first_endpoint(etcd: ScriptedEtcd) -> None:
+    with (connected := Connected(NOBODY, etcd.endpoint)) as client:
+        assert read(client) == b"v"
+        (notice,) = connected.notices
+    assert NOBODY in notice
+    assert "left aside" in notice
+
+
+def test_a_learner_is_not_chosen() -> None:
+    store = Store({b"k": b"v"})
+    with ScriptedEtcd(store, learner=True) as learner, ScriptedEtcd(store) as voter:
+        with Connected(learner.endpoint, voter.endpoint) as client:
+            assert read(client) == b"v"
+        assert learner.ranges() == []
+        assert len(voter.ranges()) == 1
+
+
+def test_a_learner_is_better_than_nobody() -> None:
+    with ScriptedEtcd({b"k": b"v"}, learner=True) as learner, Connected(learner.endpoint) as client:
+        assert read(client) == b"v"
+
+
+# One cluster
+
+
+def test_two_clusters_by_status(etcd: ScriptedEtcd) -> None:
+    with ScriptedEtcd(cluster_id=0xBEEF) as other, pytest.raises(ClusterMismatch) as caught:
+        Connected(etcd.endpoint, other.endpoint)
+    assert caught.value.cluster_ids == {etcd.endpoint: "c1", other.endpoint: "beef"}
+
+
+def test_an_answer_from_another_cluster(etcd: ScriptedEtcd) -> None:
+    with Connected(etcd.endpoint) as client:
+        assert read(client) == b"v"
+        etcd.cluster_id = 0xBEEF
+        with pytest.raises(ClusterMismatch) as caught:
+            read(client)
+        assert caught.value.cluster_ids == {etcd.endpoint: "beef"}
+        with pytest.raises(ClusterMismatch):
+            next(client.watch(iter([watch_request()]), timeout_seconds=5))
+
+
+# What is asked again, and of whom
+
+
+@pytest.mark.parametrize(
+    "refusal", [NO_LEADER, FUTURE_REVISION, TIMED_OUT], ids=lambda refusal: refusal.details
+)
+def test_another_member_is_asked(pair: tuple[ScriptedEtcd, ScriptedEtcd], refusal: Refusal) -> None:
+    first, second = pair
+    first.script = on_range(refusal)
+    with (connected := Connected(first.endpoint, second.endpoint)) as client:
+        assert [read(client), read(client)] == [b"v", b"v"]
+        assert (len(first.ranges()), len(second.ranges())) == (1, 2)
+        (notice,) = connected.notices
+    assert f"asking {second.endpoint} instead" in notice
+
+
+@pytest.mark.parametrize(
+    ("refusal", "kind"),
+    [
+        (PERMISSION_DENIED, FailureKind.DENIED),
+        (
+            Refusal("OUT_OF_RANGE", "etcdserver: mvcc: required revision has been compacted"),
+            FailureKind.COMPACTED,
+        ),
+        (Refusal("RESOURCE_EXHAUSTED", "message larger than max"), FailureKind.TOO_LARGE),
+    ],
+)
+def test_what_no_other_member_can_change(
+    pair: tuple[ScriptedEtcd, ScriptedEtcd], refusal: Refusal, kind: FailureKind
+) -> None:
+    first, second = pair
+    first.script = on_range(refusal)
+    with Connected(first.endpoint, second.endpoint) as client:
+        assert failing(client).failure.kind is kind
+    assert (len(first.ranges()), len(second.ranges())) == (1, 0)
+
+
+def test_a_short_loss_is_waited_out(etcd: ScriptedEtcd) -> None:
+    etcd.script = on_range(NO_LEADER, NO_LEADER, None)
+    with Connected(etcd.endpoint, command_timeout_seconds=5) as client:
+        assert read(client) == b"v"
+    assert len(etcd.ranges()) == 3
+
+
+def test_a_long_loss_is_not(etcd: ScriptedEtcd) -> None:
+    etcd.script = on_range(NO_LEADER)
+    with Connected(etcd.endpoint, dial_timeout_seconds=0.1, command_timeout_seconds=0.1) as client:
+        assert "no leader" in failing(client).failure.message
+    assert len(etcd.ranges()) > 2
+
+
+def test_time_outs_are_not_repeated_once_everyone_had_a_turn(pair: tuple[ScriptedEtcd, ScriptedEtcd]) -> None:
+    for member in pair:
+        member.script = on_range(TIMED_OUT)
+    with Connected(*(member.endpoint for member in pair)) as client:
+        assert failing(client).failure.kind is FailureKind.TIMED_OUT
+    assert [len(member.ranges()) for member in pair] == [1, 1]
+
+
+def test_a_member_that_does_not_answer(etcd: ScriptedEtcd) -> None:
+    answer = threading.Event()
+
+    def script(call: Call) -> None:
+        if call.path == RANGE.path:
+            answer.wait(5)
+
+    etcd.script = script
+    with Connected(etcd.endpoint, command_timeout_seconds=0.05) as client:
+        failure = failing(client).failure
+        answer.set()
+    assert failure.kind is FailureKind.TIMED_OUT
+    assert "no answer within 0.05 s" in failure.message
+
+
+def test_a_member_whose_certificate_cannot_be_fetched(etcd: ScriptedEtcd, tmp_path: Path) -> None:
+    """With --insecure-skip-tls-verify the way to a member may fail before anything is sent."""
+    files = CertificateAuthority(tmp_path).issue("server")
+    credentials = channel.grpc.ssl_server_credentials([(files.key.read_bytes(), files.cert.read_bytes())])
+    with (
+        ScriptedEtcd(etcd.store, credentials=credentials) as secure,
+        (connected := Connected(secure.endpoint, NOBODY, insecure_skip_tls_verify=True)) as client,
+    ):
+        assert read(client) == b"v"
+        secure.stop()
+        assert failing(client).failure.kind is FailureKind.UNREACHABLE
+        # Not an exception where only a request is sent: a page under way would be lost with it.
+        client._current = client._members[1]
+        pending = client.ask(RANGE, message("RangeRequest")(key=b"k"), timeout_seconds=0.3)
+        pending.cancel()
+        with pytest.raises(CallFailed):
+            client.answer(pending)
+        assert any(NOBODY in notice for notice in connected.notices)
+
+
+def test_a_request_that_was_cancelled(etcd: ScriptedEtcd) -> None:
+    answer = threading.Event()
+    with Connected(etcd.endpoint) as client:
+        etcd.script = lambda _call: answer.wait(5) and None
+        pending = client.ask(RANGE, message("RangeRequest")(key=b"k"), timeout_seconds=5)
+        pending.cancel()
+        with pytest.raises(CallFailed, match="the connection was closed"):
+            client.answer(pending)
+        answer.set()
+
+
+# Users
+
+
+def logged_in(*endpoints: str, password: str = SECRET) -> Connected:
+    return Connected(*endpoints, user="reader", password=password)
+
+
+@pytest.fixture
+def guarded(etcd: ScriptedEtcd) -> ScriptedEtcd:
+    etcd.users["reader"] = SECRET
+    return etcd
+
+
+def test_a_login(guarded: ScriptedEtcd) -> None:
+    with logged_in(guarded.endpoint) as client:
+        assert read(client) == b"v"
+    assert guarded.logins() == 1
+    assert guarded.calls[-1].token == guarded.tokens[0] == "token-1"
+
+
+def test_an_expired_token_is_renewed_once(guarded: ScriptedEtcd) -> None:
+    with logged_in(guarded.endpoint) as client:
+        read(client)
+        guarded.tokens.append("somebody-elses")
+        assert read(client) == b"v"
+        assert guarded.logins() == 2
+        assert [call.token for call in guarded.calls if call.path == AUTHENTICATE.path] == [None, None]
+        assert [call.token for call in guarded.calls if call.path == RANGE.path] == [
+            "token-1",
+            "token-1",
+            "token-3",
+        ]
+
+
+def test_requests_under_way_share_one_new_token(guarded: ScriptedEtcd) -> None:
+    with logged_in(guarded.endpoint) as client:
+        guarded.tokens.append("somebody-elses")
+        request = message("RangeRequest")(key=b"k")
+        both = [client.ask(RANGE, request, timeout_seconds=5) for _ in range(2)]
+        assert [client.answer(pending)[0].count for pending in both] == [1, 1]
+    assert guarded.logins() == 2
+
+
+def test_a_new_token_that_is_refused_too_ends_it(guarded: ScriptedEtcd) -> None:
+    guarded.script = on_range(INVALID_TOKEN)
+    with logged_in(guarded.endpoint) as client:
+        assert failing(client).failure.kind is FailureKind.TOKEN_REFUSED
+    assert guarded.logins() == 2
+
+
+def test_a_login_that_is_answered_like_a_bad_token_is_not_repeated(guarded: ScriptedEtcd) -> None:
+    guarded.script = lambda call: INVALID_TOKEN if call.path == AUTHENTICATE.path else None
+    with pytest.raises(SourceDenied, match="invalid auth token"):
+        logged_in(guarded.endpoint)
+    assert guarded.logins() == 1
+
+
+def test_a_token_without_a_user(guarded: ScriptedEtcd) -> None:
+    with Connected(guarded.endpoint) as client:
+        assert failing(client).failure.kind is FailureKind.TOKEN_REFUSED
+    assert guarded.logins() == 0
+
+
+def test_a_failed_renewal_can_be_made_up_for(guarded: ScriptedEtcd) -> None:
+    refuse = [NO_LEADER]
+    guarded.script = lambda call: refuse[0] if refuse and call.path == AUTHENTICATE.path else None
+    refuse.clear()
+    with logged_in(guarded.endpoint) as client:
+        guarded.tokens.append("somebody-elses")
+        refuse.append(NO_LEADER)
+        assert "no leader" in failing(client).failure.message
+        refuse.clear()
+        assert read(client) == b"v"
+
+
+def test_a_wrong_password(guarded: ScriptedEtcd) -> None:
+    with pytest.raises(SourceDenied, match="authentication failed") as caught:
+        logged_in(guarded.endpoint, password="wrong-" + SECRET)
+    assert guarded.logins() == 1
+    assert (
+        SECRET
+        not in f"{caught.value!r} {caught.value.message} {caught.value.hint} {caught.value.__cause__!r}"
+    )
+
+
+def test_a_user_where_none_is_needed(etcd: ScriptedEtcd) -> None:
+    with (connected := logged_in(etcd.endpoint)) as client:
+        assert read(client) == b"v"
+        (notice,) = connected.notices
+    assert "no authentication enabled" in notice
+    assert SECRET not in notice
+    assert etcd.calls[-1].token is None
+
+
+def test_a_server_that_wants_a_login_before_it_tells_its_status(guarded: ScriptedEtcd) -> None:
+    guarded.script = lambda call: INVALID_TOKEN if call.path == STATUS.path and call.token is None else None
+    with logged_in(guarded.endpoint) as client:
+        assert client.current_version() == "3.6.8"
+    with Connected(guarded.endpoint) as client:
+        assert client.current_version() == ""
+
+
+def test_neither_password_nor_token_is_in_a_repr(guarded: ScriptedEtcd) -> None:
+    with logged_in(guarded.endpoint) as client:
+        login = message("AuthenticateRequest")(name="reader", password=SECRET)
+        pending = client.ask(AUTHENTICATE, login, timeout_seconds=5)
+        shown = repr(pending)
+        client.answer(pending)
+    assert SECRET not in shown
+    assert "token-1" not in shown
+    assert AUTHENTICATE.path in shown
+
+
+# Watches
+
+
+def watch_request() -> Any:
+    create = message("WatchCreateRequest")(key=b"k", start_revision=1)
+    return message("WatchRequest")(create_request=create)
+
+
+def watched(client: EtcdClient) -> tuple[list[Any], CallFailed]:
+    answers: list[Any] = []
+    with pytest.raises(CallFailed) as caught:
+        # Not list(): what came before the failure counts too.
+        answers.extend(client.watch(iter([watch_request()]), timeout_seconds=5))
+    return answers, caught.value
+
+
+def cancelled(reason: str) -> Any:
+    header = message("ResponseHeader")(cluster_id=0xC1, revision=2)
+    return message("WatchResponse")(header=header, created=True, canceled=True, cancel_reason=reason)
+
+
+def on_watch(answer: Any) -> Any:
+    return lambda call: answer if "Watch" in call.path else None
+
+
+def test_a_watch_that_breaks_goes_elsewhere_next(pair: tuple[ScriptedEtcd, ScriptedEtcd]) -> None:
+    first, second = pair
+    first.script = on_watch(NO_LEADER)
+    with Connected(first.endpoint, second.endpoint) as client:
+        answers, failed = watched(client)
+        assert (answers, failed.failure.kind) == ([], FailureKind.UNREACHABLE)
+        assert read(client) == b"v"
+    assert (len(first.ranges()), len(second.ranges())) == (0, 1)
+
+
+def test_a_watch_that_times_out_stays(pair: tuple[ScriptedEtcd, ScriptedEtcd]) -> None:
+    pair[0].script = on_watch(TIMED_OUT)
+    with Connected(*(member.endpoint for member in pair)) as client:
+        assert watched(client)[1].failure.kind is FailureKind.TIMED_OUT
+        read(client)
+    assert len(pair[0].ranges()) == 1
+
+
+def test_a_watch_that_just_ends_is_a_failure(etcd: ScriptedEtcd) -> None:
+    etcd.script = on_watch([])
+    with Connected(etcd.endpoint) as client:
+        answers, failed = watched(client)
+    assert answers == []
+    assert "the watch ended early" in failed.failure.message
+
+
+def test_a_watch_that_is_not_permitted(etcd: ScriptedEtcd) -> None:
+    etcd.script = on_watch(
+        [cancelled("rpc error: code = PermissionDenied desc = etcdserver: permission denied")]
+    )
+    with Connected(etcd.endpoint) as client:
+        answers, failed = watched(client)
+    assert (answers, failed.failure.kind) == ([], FailureKind.DENIED)
+
+
+@pytest.mark.parametrize("refusal", [INVALID_TOKEN, [cancelled("etcdserver: invalid auth token")]])
+def test_a_watch_with_an_expired_token_brings_a_new_one(guarded: ScriptedEtcd, refusal: Any) -> None:
+    guarded.script = on_watch(refusal)
+    with logged_in(guarded.endpoint) as client:
+        assert watched(client)[1].failure.kind is FailureKind.TOKEN_REFUSED
+        assert read(client) == b"v"
+    assert guarded.logins() == 2
+    assert guarded.calls[-1].token == "token-2"

@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from etcdfix.sources.connection import EtcdConnection
+from etcdfix.sources.etcd import client as client_module
+from etcdfix.sources.etcd import history as history_module
+from etcdfix.sources.etcd.client import EtcdClient
+from etcdfix.sources.etcd.failures import CallFailed, FailureKind
+from etcdfix.sources.etcd.history import watch_history
+from etcdfix.wire.etcd import message
+from tests.support.scripted_etcd import NO_LEADER, PERMISSION_DENIED, WATCH, Call, ScriptedEtcd, Store
+
+KEY = b"/registry/secrets/shop/a"
+LAG_SECONDS = 0.05
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history_module, "_PROGRESS_PAUSE_SECONDS", LAG_SECONDS / 8)
+    monkeypatch.setattr(client_module, "_FIRST_PAUSE_SECONDS", 0.001)
+
+
+@pytest.fixture(params=["3.5.1", "3.6.8"])
+def etcd(request: pytest.FixtureRequest) -> Iterator[ScriptedEtcd]:
+    """Events come late, as in a real etcd; before 3.5.8 answers to progress requests do not wait for them."""
+    with ScriptedEtcd(version=request.param) as server:
+        server.lag_seconds = LAG_SECONDS
+        server.in_order = request.param == "3.6.8"
+        yield server
+
+
+def history_of(
+    server: ScriptedEtcd, *, until: int | None = None, key: bytes = KEY
+) -> list[tuple[int, bytes | None]]:
+    store = server.store
+    until = until if until is not None else store.revision
+    newest = store.at(until).get(key)
+    connection = EtcdConnection(
+        endpoints=(server.endpoint,), dial_timeout_seconds=0.2, command_timeout_seconds=0.2
+    )
+    client = EtcdClient(connection, on_notice=lambda _notice: None)
+    try:
+        found = watch_history(
+            client,
+            key,
+            until=until,
+            last=newest.mod_revision if newest is not None else 0,
+            timeout_seconds=5,
+        )
+        return [(revision, value.value if value is not None else None) for revision, value in found]
+    finally:
+        client.close()
+
+
+def watch_requests(server: ScriptedEtcd, kind: str) -> list[Any]:
+    return [request for request in server.requests(WATCH) if request.HasField(kind)]
+
+
+def test_a_key_that_exists(etcd: ScriptedEtcd) -> None:
+    store = etcd.store
+    first, second, third = store.put(KEY, b"1"), store.delete(KEY), store.put(KEY, b"3")
+    store.put(b"other", b"-")
+    assert history_of(etcd) == [(first, b"1"), (second, None), (third, b"3")]
+    # Its newest revision is known beforehand, so nobody needs to be asked whether more will come.
+    assert watch_requests(etcd, "progress_request") == []
+
+
+def test_a_key_that_is_gone(etcd: ScriptedEtcd) -> None:
+    store = etcd.store
+    first, second = store.put(KEY, b"1"), store.delete(KEY)
+    third, fourth = store.put(KEY, b"2"), store.delete(KEY)
+    assert history_of(etcd) == [(first, b"1"), (second, None), (third, b"2"), (fourth, None)]
+    assert watch_requests(etcd, "progress_request")
+
+
+def test_a_key_that_never_was(etcd: ScriptedEtcd) -> None:
+    etcd.store.put(b"other", b"-")
+    assert history_of(etcd) == []
+
+
+def test_up_to_a_revision(etcd: ScriptedEtcd) -> None:
+    store = etcd.store
+    first, gone = store.put(KEY, b"1"), store.delete(KEY)
+    store.put(KEY, b"2")
+    assert history_of(etcd, until=first) == [(first, b"1")]
+    assert history_of(etcd, until=gone) == [(first, b"1"), (gone, None)]
+    assert history_of(etcd, until=first - 1) == []
+
+
+def test_what_was_there_at_the_compacted_revision(etcd: ScriptedEtcd) -> None:
+    store = etcd.store
+    store.put(KEY, b"1")
+    second = store.put(KEY, b"2")
+    store.put(b"other", b"-")
+    compacted = store.compact()
+    third, fourth = store.delete(KEY), store.put(KEY, b"4")
+    assert history_of(etcd) == [(second, b"2"), (third, None), (fourth, b"4")]
+    starts = [request.create_request.start_revision for request in watch_requests(etcd, "create_request")]
+    assert starts == [1, compacted + 1]
+    assert [request.revision for request in etcd.ranges()] == [1, compacted]
+
+
+def test_a_tombstone_after_the_compacted_revision(etcd: ScriptedEtcd) -> None:
+    store = etcd.store
+    first = store.put(KEY, b"1")
+    store.compact()
+    second = store.delete(KEY)
+    assert history_of(etcd) == [(first, b"1"), (second, None)]
+
+
+def test_compacted_away(etcd: ScriptedEtcd) -> None:
+    store = etcd.store
+    store.put(KEY, b"1")
+    store.delete(KEY)
+    store.put(b"other", b"-")
+    store.compact()
+    assert history_of(etcd) == []
+    store.put(b"other", b"-")
+    assert history_of(etcd) == []
+
+
+def test_the_newest_value_lies_below_the_compacted_revision(etcd: ScriptedEtcd) -> None:
+    first = etcd.store.put(KEY, b"1")
+    etcd.store.put(b"other", b"-")
+    etcd.store.compact()
+    etcd.store.put(b"other", b"-")
+    assert history_of(etcd) == [(first, b"1")]
+    assert len(watch_requests(etcd, "create_request")) == 1
+
+
+def failing(server: ScriptedEtcd, **asked: Any) -> CallFailed:
+    with pytest.raises(CallFailed) as caught:
+        history_of(server, **asked)
+    return caught.value
+
+
+def test_a_revision_that_is_compacted_meanwhile(etcd: ScriptedEtcd) -> None:
+    store = etcd.store
+    until = store.put(KEY, b"1")
+    store.put(KEY, b"2")
+    compacted = store.compact()
+    failure = failing(etcd, until=until).failure
+    assert failure.kind is FailureKind.COMPACTED
+    assert str(compacted) in failure.message
+
+
+def test_a_compaction_between_the_two_watches(etcd: ScriptedEtcd) -> None:
+    store = etcd.store
+    store.put(KEY, b"1")
+    store.compact()
+    store.put(KEY, b"2")
+
+    def script(call: Call) -> None:
+        if call.path == WATCH and call.request.create_request.start_revision > 1:
+            store.put(KEY, b"3")
+            store.put(KEY, b"4")
+            store.compact()
+
+    etcd.script = script
+    assert failing(etcd).failure.kind is FailureKind.COMPACTED
+
+
+def test_a_watch_that_ends_early_is_no_complete_history(etcd: ScriptedEtcd) -> None:
+    header = message("ResponseHeader")(cluster_id=etcd.cluster_id, revision=2)
+    etcd.store.put(KEY, b"1")
+    etcd.script = lambda call: (
+        [message("WatchResponse")(header=header, created=True)] if call.path == WATCH else None
+    )
+    assert "the watch ended early" in failing(etcd).failure.message
+
+
+def test_the_first_question_is_refused(etcd: ScriptedEtcd) -> None:
+    etcd.script = lambda call: None if call.path.endswith("Status") else PERMISSION_DENIED
+    assert failing(etcd).failure.kind is FailureKind.DENIED
+    assert etcd.requests(WATCH) == []
+
+
+def test_the_watch_is_refused(etcd: ScriptedEtcd) -> None:
+    etcd.store.put(KEY, b"1")
+    etcd.script = lambda call: NO_LEADER if call.path == WATCH else None
+    assert failing(etcd).failure.kind is FailureKind.UNREACHABLE
+
+
+@pytest.mark.parametrize(
+    ("version", "in_order"),
+    [
+        ("3.4.40", False),
+        ("3.5.7", False),
+        ("3.5.8", True),
+        ("3.5.21", True),
+        ("3.6.0-rc.1", True),
+        ("4.0.0", True),
+        ("", False),
+        ("unknown", False),
+    ],
+)
+def test_which_versions_answer_in_order(version: str, in_order: bool) -> None:
+    assert history_module._answers_in_order(version) is in_order
+
+
+def test_a_store_plays_etcds_rules() -> None:
+    store = Store({KEY: b"1"})
+    assert store.at(store.revision)[KEY].version == 1
+    assert [event.kv.mod_revision for event in store.events(KEY, 1)] == [2]

@@ -1,0 +1,301 @@
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+
+from etcdfix.errors import ConfigurationError
+from etcdfix.sources.connection import EtcdConnection
+from etcdfix.sources.etcd import channel, tls
+from etcdfix.sources.etcd.endpoints import Endpoint, parse_endpoint
+from etcdfix.sources.etcd.failures import CallFailed, FailureKind
+from etcdfix.sources.etcd.tls import TLSMaterial, channel_credentials, fetch_certificate, load_tls_material
+from etcdfix.sources.live import LiveSource
+from tests.support.certificates import CertificateAuthority, CertificateFiles
+from tests.support.scripted_etcd import ScriptedEtcd
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
+    return CertificateAuthority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def client(authority: CertificateAuthority) -> CertificateFiles:
+    return authority.issue("client")
+
+
+def server_credentials(files: CertificateFiles, *, clients: CertificateAuthority | None = None) -> object:
+    return channel.grpc.ssl_server_credentials(
+        [(files.key.read_bytes(), files.cert.read_bytes())],
+        root_certificates=clients.cert.read_bytes() if clients is not None else None,
+        require_client_auth=clients is not None,
+    )
+
+
+@pytest.fixture(scope="module")
+def mutual(authority: CertificateAuthority) -> Iterator[ScriptedEtcd]:
+    """Wants to see a certificate of its own authority."""
+    credentials = server_credentials(authority.issue("server"), clients=authority)
+    with ScriptedEtcd({b"k": b"v"}, credentials=credentials) as server:
+        yield server
+
+
+def at(server: ScriptedEtcd) -> Endpoint:
+    return parse_endpoint(f"https://{server.endpoint}", has_tls_material=True)
+
+
+# Files
+
+
+def test_nothing_named() -> None:
+    material = load_tls_material(EtcdConnection())
+    assert material == TLSMaterial()
+    assert not material.given
+
+
+def test_everything_named(authority: CertificateAuthority, client: CertificateFiles) -> None:
+    material = load_tls_material(
+        EtcdConnection(cacert=str(authority.cert), cert=str(client.cert), key=str(client.key))
+    )
+    assert material.given
+    assert material.roots == authority.cert.read_bytes()
+    assert material.certificate == client.cert.read_bytes()
+    assert material.private_key == client.key.read_bytes()
+    assert material.files == (str(client.cert), str(client.key))
+    assert "PRIVATE" not in repr(material)
+
+
+def test_an_authority_between_comments(authority: CertificateAuthority, tmp_path: Path) -> None:
+    file = tmp_path / "ca"
+    file.write_bytes("# für etcd\n".encode() + authority.cert.read_bytes())
+    assert load_tls_material(EtcdConnection(cacert=str(file))).given
+
+
+def encrypted(files: CertificateFiles, folder: Path, *, traditional: bool) -> Path:
+    key = serialization.load_pem_private_key(files.key.read_bytes(), None)
+    shape = (
+        serialization.PrivateFormat.TraditionalOpenSSL if traditional else serialization.PrivateFormat.PKCS8
+    )
+    target = folder / "encrypted.key"
+    target.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, shape, serialization.BestAvailableEncryption(b"x"))
+    )
+    return target
+
+
+@pytest.mark.parametrize("traditional", [False, True], ids=["pkcs8", "traditional"])
+def test_an_encrypted_key(client: CertificateFiles, tmp_path: Path, traditional: bool) -> None:
+    key = encrypted(client, tmp_path, traditional=traditional)
+    with pytest.raises(ConfigurationError, match="is encrypted") as caught:
+        load_tls_material(EtcdConnection(cert=str(client.cert), key=str(key)))
+    assert str(key) in caught.value.message
+    assert "openssl pkey" in caught.value.hint
+
+
+def test_a_key_of_another_certificate(authority: CertificateAuthority, client: CertificateFiles) -> None:
+    other = authority.issue("other")
+    with pytest.raises(ConfigurationError, match=r"--key .* does not belong to --cert"):
+        load_tls_material(EtcdConnection(cert=str(client.cert), key=str(other.key)))
+
+
+def test_missing_files(client: CertificateFiles, tmp_path: Path) -> None:
+    missing = str(tmp_path / "missing")
+    for connection, flag in (
+        (EtcdConnection(cacert=missing), "--cacert"),
+        (EtcdConnection(cert=missing, key=str(client.key)), "--cert"),
+        (EtcdConnection(cert=str(client.cert), key=missing), "--key"),
+    ):
+        with pytest.raises(ConfigurationError) as caught:
+            load_tls_material(connection)
+        assert caught.value.message == f"{flag} {missing}: no such file or directory"
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="is a directory"):
+        load_tls_material(EtcdConnection(cacert=str(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"text",
+        b"\xff\xfe",
+        b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+        b"-----BEGIN CERTIFICATE-----\n",
+    ],
+)
+def test_no_pem(content: bytes, client: CertificateFiles, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(content)
+    with pytest.raises(ConfigurationError, match="holds no usable PEM certificate"):
+        load_tls_material(EtcdConnection(cacert=str(file)))
+    with pytest.raises(ConfigurationError, match="are not a usable PEM certificate and private key"):
+        load_tls_material(EtcdConnection(cert=str(file), key=str(client.key)))
+    with pytest.raises(ConfigurationError, match="are not a usable PEM certificate and private key"):
+        load_tls_material(EtcdConnection(cert=str(client.cert), key=str(file)))
+
+
+def test_a_private_key_is_no_authority_and_is_not_repeated(client: CertificateFiles) -> None:
+    with pytest.raises(ConfigurationError, match="holds no usable PEM certificate") as caught:
+        load_tls_material(EtcdConnection(cacert=str(client.key)))
+    assert client.key.read_text().splitlines()[1] not in f"{caught.value!r}"
+
+
+# Connections
+
+
+def test_both_sides_show_certificates(
+    mutual: ScriptedEtcd, authority: CertificateAuthority, client: CertificateFiles
+) -> None:
+    connection = EtcdConnection(
+        endpoints=(mutual.endpoint,), cacert=str(authority.cert), cert=str(client.cert), key=str(client.key)
+    )
+    with LiveSource(connection) as source:
+        assert [stored.value for stored in source.current(b"")] == [b"v"]
+
+
+def test_the_server_is_not_checked_but_stays_the_same(mutual: ScriptedEtcd, client: CertificateFiles) -> None:
+    connection = EtcdConnection(
+        endpoints=(mutual.endpoint,),
+        cert=str(client.cert),
+        key=str(client.key),
+        insecure_skip_tls_verify=True,
+    )
+    with LiveSource(connection) as source:
+        assert [stored.value for stored in source.current(b"")] == [b"v"]
+
+
+def test_the_file_name_of_a_socket_stands_for_the_host(
+    authority: CertificateAuthority, tmp_path: Path
+) -> None:
+    path = tmp_path / "named:2379"
+    credentials = server_credentials(authority.issue("for-socket", hosts=("named",)))
+    with ScriptedEtcd({b"k": b"v"}, address=f"unix:{path}", credentials=credentials):
+        for options in ({"cacert": str(authority.cert)}, {"insecure_skip_tls_verify": True}):
+            with LiveSource(EtcdConnection(endpoints=(f"unixs://{path}",), **options)) as source:
+                assert source.get(b"k") is not None
+
+
+# The certificate that a server shows
+
+
+@pytest.mark.parametrize(
+    ("hosts", "expected"),
+    [
+        (("etcd.example", "10.0.0.1"), "etcd.example"),
+        (("10.0.0.1",), "10.0.0.1"),
+        (("*.etcd.example",), "any.etcd.example"),
+        ((), "just-a-name"),
+    ],
+)
+def test_the_name_that_a_certificate_bears(
+    authority: CertificateAuthority, hosts: tuple[str, ...], expected: str
+) -> None:
+    files = authority.issue("just-a-name", hosts=hosts)
+    with ScriptedEtcd(credentials=server_credentials(files)) as server:
+        pem, name = fetch_certificate(at(server), TLSMaterial(), timeout_seconds=5)
+        assert name == expected
+        assert ssl.PEM_cert_to_DER_cert(pem.decode()) == ssl.PEM_cert_to_DER_cert(files.cert.read_text())
+
+
+def refused(endpoint: Endpoint, *, timeout_seconds: float = 5) -> CallFailed:
+    with pytest.raises(CallFailed) as caught:
+        fetch_certificate(endpoint, TLSMaterial(), timeout_seconds=timeout_seconds)
+    assert caught.value.failure.kind is FailureKind.UNREACHABLE
+    assert caught.value.failure.message.startswith(f"{endpoint.text}: ")
+    return caught.value
+
+
+def test_dates_are_looked_at_even_so(authority: CertificateAuthority) -> None:
+    files = authority.issue("old", expired=True)
+    with ScriptedEtcd(credentials=server_credentials(files)) as server:
+        failure = refused(at(server)).failure
+    assert "gRPC looks at dates even with --insecure-skip-tls-verify" in failure.message
+    assert "snapshot save" in failure.hint
+
+
+def test_no_tls_there() -> None:
+    with ScriptedEtcd() as server:
+        failure = refused(at(server)).failure
+    assert "does not speak TLS" in failure.message
+
+
+def test_nobody_there(tmp_path: Path) -> None:
+    assert (
+        "connection refused"
+        in refused(parse_endpoint("https://127.0.0.1:1", has_tls_material=True)).failure.message
+    )
+    socket_path = f"unixs://{tmp_path}/none"
+    assert "no such file" in refused(parse_endpoint(socket_path, has_tls_material=True)).failure.message
+
+
+def test_a_server_that_says_nothing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        endpoint = parse_endpoint(f"https://127.0.0.1:{port}", has_tls_material=True)
+        assert "no connection in time" in refused(endpoint, timeout_seconds=0.05).failure.message
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 64 + ".example"])
+def test_a_host_name_that_cannot_be_used(host: str) -> None:
+    endpoint = parse_endpoint(f"https://{host}:2379", has_tls_material=True)
+    assert "that host name cannot be used" in refused(endpoint).failure.message
+
+
+def test_a_certificate_that_cannot_be_read(
+    authority: CertificateAuthority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ssl.SSLSocket, "getpeercert", lambda *_args, **_more: b"no DER")
+    with ScriptedEtcd(credentials=server_credentials(authority.issue("odd"))) as server:
+        assert "certificate is malformed" in refused(at(server)).failure.message
+
+
+def test_a_server_without_a_certificate(
+    authority: CertificateAuthority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ssl.SSLSocket, "getpeercert", lambda *_args, **_more: None)
+    with ScriptedEtcd(credentials=server_credentials(authority.issue("odd"))) as server:
+        assert "shows no certificate" in refused(at(server)).failure.message
+
+
+# What gRPC is told
+
+
+class Recorder:
+    def ssl_channel_credentials(self, **given: object) -> dict[str, object]:
+        return given
+
+
+def credentials_for(text: str, material: TLSMaterial) -> tuple[dict[str, object], list[tuple[str, str]]]:
+    endpoint = parse_endpoint(text, has_tls_material=True)
+    return channel_credentials(Recorder(), endpoint, material, EtcdConnection())
+
+
+def test_given_roots_are_used() -> None:
+    given, options = credentials_for("https://etcd:1", TLSMaterial(roots=b"roots"))
+    assert given == {"root_certificates": b"roots", "private_key": None, "certificate_chain": None}
+    assert options == []
+
+
+def test_without_roots_the_systems_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    bundle = tmp_path / "bundle"
+    bundle.write_bytes(b"the system's")
+    monkeypatch.delenv("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", raising=False)
+    monkeypatch.setenv("SSL_CERT_FILE", str(bundle))
+    assert credentials_for("https://etcd:1", TLSMaterial())[0]["root_certificates"] == b"the system's"
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none"))
+    assert tls._system_roots() is None
+    monkeypatch.setenv("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", str(bundle))
+    monkeypatch.setenv("SSL_CERT_FILE", str(bundle))
+    assert tls._system_roots() is None
+
+
+def test_a_sockets_name() -> None:
+    _given, options = credentials_for("unixs:///run/etcd.example:0", TLSMaterial(roots=b"roots"))
+    assert options == [("grpc.ssl_target_name_override", "etcd.example")]

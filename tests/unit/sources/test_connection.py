@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from etcdfix.errors import ConfigurationError
+from etcdfix.sources.connection import (
+    DEFAULT_COMMAND_TIMEOUT_SECONDS,
+    DEFAULT_DIAL_TIMEOUT_SECONDS,
+    DEFAULT_ENDPOINT,
+    EtcdConnection,
+    connection_from_options,
+    parse_duration,
+)
+
+SECRET = "hunter2-of-the-test"
+
+VARIABLES = {
+    "ETCDCTL_ENDPOINTS": "https://a:1,b:2",
+    "ETCDCTL_CACERT": "/env/ca",
+    "ETCDCTL_CERT": "/env/cert",
+    "ETCDCTL_KEY": "/env/key",
+    "ETCDCTL_USER": "env-user",
+    "ETCDCTL_PASSWORD": "env-password",
+    "ETCDCTL_INSECURE_SKIP_TLS_VERIFY": "true",
+    "ETCDCTL_DIAL_TIMEOUT": "3s",
+    "ETCDCTL_COMMAND_TIMEOUT": "1m",
+    "ETCDCTL_API": "2",
+}
+
+
+def test_nothing_given() -> None:
+    found = connection_from_options(environ={})
+    assert found == EtcdConnection()
+    assert found.endpoints == (DEFAULT_ENDPOINT,) == ("127.0.0.1:2379",)
+    assert found.dial_timeout_seconds == DEFAULT_DIAL_TIMEOUT_SECONDS
+    assert found.command_timeout_seconds == DEFAULT_COMMAND_TIMEOUT_SECONDS
+
+
+def test_every_variable() -> None:
+    assert connection_from_options(environ=VARIABLES) == EtcdConnection(
+        endpoints=("https://a:1", "b:2"),
+        cacert="/env/ca",
+        cert="/env/cert",
+        key="/env/key",
+        user="env-user",
+        password="env-password",
+        insecure_skip_tls_verify=True,
+        dial_timeout_seconds=3.0,
+        command_timeout_seconds=60.0,
+    )
+
+
+def test_flags_win_over_every_variable() -> None:
+    found = connection_from_options(
+        endpoints="c:3",
+        cacert="/flag/ca",
+        cert="/flag/cert",
+        key_file="/flag/key",
+        user="flag-user",
+        password=SECRET,
+        insecure_skip_tls_verify=False,
+        dial_timeout="4s",
+        command_timeout="5s",
+        environ=VARIABLES,
+    )
+    assert found == EtcdConnection(
+        endpoints=("c:3",),
+        cacert="/flag/ca",
+        cert="/flag/cert",
+        key="/flag/key",
+        user="flag-user",
+        password=SECRET,
+        insecure_skip_tls_verify=False,
+        dial_timeout_seconds=4.0,
+        command_timeout_seconds=5.0,
+    )
+
+
+def test_an_empty_variable_is_no_variable() -> None:
+    assert connection_from_options(environ=dict.fromkeys(VARIABLES, "")) == EtcdConnection()
+
+
+def test_the_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("ETCDCTL_ENDPOINTS", "env:1")
+    assert connection_from_options().endpoints == ("env:1",)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("a:1", ("a:1",)),
+        (" a:1 , b:2,", ("a:1", "b:2")),
+        ("a:1,a:1,b:2,a:1", ("a:1", "b:2")),
+        (["a:1", "b:2,c:3"], ("a:1", "b:2", "c:3")),
+    ],
+)
+def test_endpoints(given: str | list[str], expected: tuple[str, ...]) -> None:
+    assert connection_from_options(endpoints=given, environ={}).endpoints == expected
+
+
+USERS = [
+    ({"user": "u:p"}, {}, ("u", "p")),
+    ({"user": "u:p:q"}, {}, ("u", "p:q")),
+    ({"user": "u:"}, {}, ("u", "")),
+    ({"user": "u", "password": "p"}, {}, ("u", "p")),
+    ({"user": "u:v", "password": "p"}, {}, ("u:v", "p")),
+    ({"user": "u"}, {"ETCDCTL_PASSWORD": "p"}, ("u", "p")),
+    ({"user": "u:p"}, {"ETCDCTL_PASSWORD": "other"}, ("u", "p")),
+    ({}, {"ETCDCTL_USER": "u:p"}, ("u", "p")),
+    ({}, {"ETCDCTL_USER": "u", "ETCDCTL_PASSWORD": "p"}, ("u", "p")),
+    ({"password": "p"}, {"ETCDCTL_USER": "u"}, ("u", "p")),
+    ({"password": "p"}, {"ETCDCTL_USER": "u", "ETCDCTL_PASSWORD": "other"}, ("u", "p")),
+    ({}, {"ETCDCTL_PASSWORD": "p"}, (None, None)),
+]
+
+
+@pytest.mark.parametrize(("flags", "variables", "expected"), USERS)
+def test_users(
+    flags: dict[str, str], variables: dict[str, str], expected: tuple[str | None, str | None]
+) -> None:
+    found = connection_from_options(**flags, environ=variables)
+    assert (found.user, found.password) == expected
+
+
+REFUSED: list[tuple[dict[str, Any], dict[str, str], str]] = [
+    ({"endpoints": ""}, {}, "--endpoints is empty"),
+    ({"endpoints": " , "}, {}, "--endpoints is empty"),
+    ({"cert": "c"}, {}, "--cert is given without --key"),
+    ({"key_file": "k"}, {}, "--key is given without --cert"),
+    ({}, {"ETCDCTL_CERT": "c"}, "--cert is given without --key"),
+    ({"password": SECRET}, {}, "--password is given without --user"),
+    ({"user": "u"}, {}, "there is no password for etcd user 'u'"),
+    ({}, {"ETCDCTL_USER": "u"}, "there is no password for etcd user 'u'"),
+    ({"user": f":{SECRET}"}, {}, "--user has no name"),
+    ({"user": "", "password": SECRET}, {}, "--user has no name"),
+    ({}, {"ETCDCTL_INSECURE_SKIP_TLS_VERIFY": "yes"}, "is 'yes', not true or false"),
+    ({"dial_timeout": "5"}, {}, "--dial-timeout '5' is not a duration"),
+    ({}, {"ETCDCTL_COMMAND_TIMEOUT": "soon"}, "--command-timeout 'soon' is not a duration"),
+    ({"command_timeout": "0"}, {}, "is not between 0 and 24h"),
+    ({"dial_timeout": "24h1ns"}, {}, "is not between 0 and 24h"),
+    ({"dial_timeout": "9" * 400 + "s"}, {}, "is not between 0 and 24h"),
+]
+
+
+@pytest.mark.parametrize(("flags", "variables", "expected"), REFUSED)
+def test_options_that_make_no_sense(flags: dict[str, Any], variables: dict[str, str], expected: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        connection_from_options(**flags, environ=variables)
+    assert expected in caught.value.message
+    assert SECRET not in f"{caught.value!r} {caught.value.message} {caught.value.hint}"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [(text, True) for text in ("1", "t", "T", "true", "TRUE", "True")]
+    + [(text, False) for text in ("0", "f", "F", "false", "FALSE", "False")],
+)
+def test_truth_as_go_reads_it(text: str, expected: bool) -> None:
+    variables = {"ETCDCTL_INSECURE_SKIP_TLS_VERIFY": text}
+    assert connection_from_options(environ=variables).insecure_skip_tls_verify is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("0", 0.0),
+        ("5s", 5.0),
+        ("300ms", 0.3),
+        ("1.5h", 5400.0),
+        ("1m30s", 90.0),
+        ("1h1m1s", 3661.0),
+        (".5s", 0.5),
+        ("1.s", 1.0),
+        ("20us", 2e-5),
+        ("20µs", 2e-5),
+        ("20μs", 2e-5),
+        ("7ns", 7e-9),
+        ("0s", 0.0),
+    ],
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert parse_duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "5", "s", "5 s", " 5s", "5s ", "-5s", "+5s", "1e3s", "5d", "5sec", ".s", "٥s"]
+)
+def test_no_durations(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a duration"):
+        parse_duration(text)
+
+
+def test_the_password_is_not_in_the_repr() -> None:
+    connection = connection_from_options(user=f"u:{SECRET}", environ={})
+    assert connection.password == SECRET
+    assert SECRET not in repr(connection)
+    assert "'u'" in repr(connection)

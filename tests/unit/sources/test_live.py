@@ -1,0 +1,662 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from etcdfix.errors import (
+    ClusterMismatch,
+    EtcdfixError,
+    RevisionCompacted,
+    SourceDenied,
+    SourceUnreachable,
+)
+from etcdfix.model import KeptRevision, Revision, StoredValue
+from etcdfix.sources.base import Segment
+from etcdfix.sources.connection import EtcdConnection
+from etcdfix.sources.etcd import channel, history, paging
+from etcdfix.sources.etcd import client as client_module
+from etcdfix.sources.live import LiveSource
+from tests.support.etcd_proxy import RANGE, Refusal
+from tests.support.scripted_etcd import (
+    COMPACTED,
+    FUTURE_REVISION,
+    INVALID_TOKEN,
+    NO_LEADER,
+    PERMISSION_DENIED,
+    TIMED_OUT,
+    WATCH,
+    Call,
+    ScriptedEtcd,
+    Store,
+)
+
+PREFIX = b"/registry/"
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "_FIRST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(client_module, "_LONGEST_PAUSE_SECONDS", 0.02)
+    monkeypatch.setattr(history, "_PROGRESS_PAUSE_SECONDS", 0.005)
+
+
+@pytest.fixture
+def pages_of_ten(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("FIRST_LIMIT", "SMALLEST_LIMIT", "LARGEST_LIMIT"):
+        monkeypatch.setattr(paging, name, 10)
+
+
+def key(number: int) -> bytes:
+    return PREFIX + b"k%03d" % number
+
+
+def pairs(count: int, *, size: int = 1) -> dict[bytes, bytes]:
+    return {key(number): bytes([number]) * size for number in range(count)}
+
+
+@pytest.fixture
+def etcd() -> Iterator[ScriptedEtcd]:
+    with ScriptedEtcd(pairs(45)) as server:
+        yield server
+
+
+def live(*servers: ScriptedEtcd, **options: Any) -> LiveSource:
+    for_source = {name: options.pop(name) for name in ("revision", "on_notice") if name in options}
+    options = {"dial_timeout_seconds": 0.1, "command_timeout_seconds": 0.1} | options
+    endpoints = tuple(server.endpoint for server in servers)
+    return LiveSource(EtcdConnection(endpoints=endpoints, **options), **for_source)
+
+
+def values(source: LiveSource, prefix: bytes = PREFIX) -> dict[bytes, bytes]:
+    found = list(source.current(prefix))
+    keys = [stored.key for stored in found]
+    assert keys == sorted(set(keys))
+    return {stored.key: stored.value for stored in found}
+
+
+def before_range(number: int, act: Callable[[], Any]) -> Callable[[Call], Any]:
+    """A script that acts when Range request ``number`` arrives (1 is the first)."""
+    seen = 0
+
+    def script(call: Call) -> Any:
+        nonlocal seen
+        if call.path != RANGE:
+            return None
+        seen += 1
+        return act() if seen == number else None
+
+    return script
+
+
+def from_range(number: int, refusal: Refusal) -> Callable[[Call], Any]:
+    """A script that refuses Range request ``number`` and all that follow."""
+    seen = 0
+
+    def script(call: Call) -> Any:
+        nonlocal seen
+        seen += call.path == RANGE
+        return refusal if call.path == RANGE and seen >= number else None
+
+    return script
+
+
+# Pages
+
+
+def test_values_as_they_are_stored() -> None:
+    store = Store()
+    created = store.put(b"a", b"1")
+    changed = store.put(b"a", b"\xff")
+    with ScriptedEtcd(store) as server, live(server) as source:
+        assert list(source.current(b"")) == [StoredValue(b"a", b"\xff", changed, created, 2, 0)]
+        assert source.get(b"a") == StoredValue(b"a", b"\xff", changed, created, 2, 0)
+        assert source.get(b"b") is None
+
+
+@pytest.mark.usefixtures("pages_of_ten")
+def test_pages_at_one_revision(etcd: ScriptedEtcd) -> None:
+    expected = pairs(45)
+    pinned = etcd.store.revision
+    with live(etcd) as source:
+        assert values(source) == expected
+        assert source.problems == []
+        description = source.describe()
+    ranges = etcd.ranges()
+    assert [request.revision for request in ranges] == [0, *[pinned] * 4]
+    assert [request.limit for request in ranges] == [10] * 5
+    assert [request.key for request in ranges] == [PREFIX, *(key(n) + b"\0" for n in (9, 19, 29, 39))]
+    assert {request.range_end for request in ranges} == {b"/registry0"}
+    assert not any(request.serializable for request in ranges)
+    assert (description.revision, description.single_revision) == (pinned, True)
+    assert description.segments == (Segment("", pinned),)
+    assert description.cluster_id == "c1"
+    assert description.etcd_version == "3.6.8"
+    assert (description.type, description.endpoints) == ("etcd", (etcd.endpoint,))
+
+
+def test_the_page_learns_from_what_it_gets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paging, "FIRST_LIMIT", 4)
+    monkeypatch.setattr(paging, "SMALLEST_LIMIT", 2)
+    monkeypatch.setattr(paging, "TARGET_BYTES", 10_000)
+    with ScriptedEtcd(pairs(45, size=1000)) as server, live(server) as source:
+        assert len(values(source)) == 45
+        limits = [request.limit for request in server.ranges()]
+    assert limits[0] == 4
+    assert set(limits[1:]) == {9}
+
+
+@pytest.mark.usefixtures("pages_of_ten")
+def test_the_next_page_is_asked_for_before_the_first_value_is_handed_out(etcd: ScriptedEtcd) -> None:
+    with live(etcd) as source:
+        scan = source.current(PREFIX)
+        assert etcd.ranges() == []
+        next(scan)
+        etcd.wait_for_ranges(2)
+        for _ in range(9):
+            next(scan)
+        assert len(etcd.ranges()) == 2
+        next(scan)
+        etcd.wait_for_ranges(3)
+        scan.close()
+
+
+@pytest.mark.usefixtures("pages_of_ten")
+def test_what_is_written_during_a_scan_is_not_seen(etcd: ScriptedEtcd) -> None:
+    with live(etcd) as source:
+        scan = source.current(PREFIX)
+        found = {next(scan).key}
+        etcd.store.delete(key(40))
+        etcd.store.put(key(41), b"changed")
+        etcd.store.put(PREFIX + b"new", b"")
+        rest = {stored.key: stored.value for stored in scan}
+        assert found | set(rest) == set(pairs(45))
+        assert rest[key(41)] == pairs(45)[key(41)]
+        assert source.get(PREFIX + b"new") is None
+
+
+def test_nothing_there() -> None:
+    with ScriptedEtcd() as server, live(server) as source:
+        assert list(source.current(b"")) == []
+        assert source.get(b"a") is None
+        assert source.estimate() == 0
+        assert source.describe().revision == 1
+        assert source.problems == []
+    assert (server.ranges()[0].key, server.ranges()[0].range_end) == (b"\0", b"\0")
+
+
+def test_before_anything_was_read(etcd: ScriptedEtcd) -> None:
+    with live(etcd) as source:
+        description = source.describe()
+    assert (description.revision, description.single_revision, description.segments) == (0, True, ())
+
+
+def test_estimate(etcd: ScriptedEtcd) -> None:
+    with live(etcd) as source:
+        assert source.estimate() == 45
+        etcd.script = from_range(1, PERMISSION_DENIED)
+        assert source.estimate() == 0
+    assert all(request.count_only for request in etcd.ranges())
+
+
+def test_an_older_revision() -> None:
+    store = Store()
+    old = store.put(b"a", b"1")
+    store.put(b"a", b"2")
+    with ScriptedEtcd(store) as server, live(server, revision=old) as source:
+        assert values(source, b"") == {b"a": b"1"}
+        assert source.describe().revision == old
+        assert server.ranges()[0].revision == old
+
+
+# Compaction
+
+
+def compact_after_changes(store: Store) -> Callable[[], None]:
+    def act() -> None:
+        store.put(key(0), b"changed, but read already")
+        store.put(key(30), b"changed")
+        store.delete(key(40))
+        store.compact()
+
+    return act
+
+
+@pytest.mark.usefixtures("pages_of_ten")
+def test_compaction_midway(etcd: ScriptedEtcd) -> None:
+    first = etcd.store.revision
+    etcd.script = before_range(3, compact_after_changes(etcd.store))
+    notices: list[str] = []
+    with live(etcd, on_notice=notices.append) as source:
+        found = values(source)
+        description = source.describe()
+        assert source.problems == []
+    second = etcd.store.revision
+    expected = pairs(45) | {key(30): b"changed"}
+    del expected[key(40)]
+    assert found == expected
+    assert not description.single_revision
+    assert description.revision == second
+    assert description.segments == (Segment("", first), Segment(key(20).decode(), second))
+    assert [request.revision for request in etcd.ranges()] == [0, first, first, 0, second, second]
+    assert [request.key for request in etcd.ranges()][2:4] == [key(19) + b"\0"] * 2
+    (notice,) = notices
+    assert f"it goes on at revision {second}" in notice
+
+
+@pytest.mark.usefixtures("pages_of_ten")
+def test_a_scan_that_begins_anew_is_at_one_revision_again(etcd: ScriptedEtcd) -> None:
+    """What is read before the scan proper, at an older revision, is no part of it."""
+    with live(etcd) as source:
+        source.get(key(7))
+        etcd.store.put(key(1), b"")
+        etcd.store.compact()
+        source.get(key(9))
+        assert [segment.from_key for segment in source.describe().segments] == ["", key(9).decode()]
+        values(source, key(4)[:-1])
+        assert [segment.from_key for segment in source.describe().segments] == ["", key(4)[:-1].decode()]
+        values(source, b"")
+        description = source.describe()
+    assert description.single_revision
+    assert description.segments == (Segment("", etcd.store.revision),)
+
+
+@pytest.mark.usefixtures("pages_of_ten")
+def test_a_read_that_moves_the_revision_moves_the_scan_too(etcd: ScriptedEtcd) -> None:
+    with live(etcd) as source:
+        scan = source.current(PREFIX)
+        found = {next(scan).key}
+        etcd.wait_for_ranges(2)
+        etcd.store.put(key(10), b"changed")
+        etcd.store.compact()
+        assert source.get(key(44)) is not None
+        rest = {stored.key: stored.value for stored in scan}
+        assert found | set(rest) == set(pairs(45))
+        assert rest[key(10)] == b"changed"
+        assert not source.describe().single_revision
+
+
+@pytest.mark.usefixtures("pages_of_ten")
+def test_a_loss_right_after_a_compaction_does_not_lose_the_revision(etcd: ScriptedEtcd) -> None:
+    pinned = etcd.store.revision
+
+    def script(call: Call) -> Refusal | None:
+        if call.path != RANGE or len(etcd.ranges()) < 3:
+            return None
+        return COMPACTED if call.request.revision else NO_LEADER
+
+    etcd.script = script
+    with live(etcd) as source:
+        assert len(values(source)) == 20
+        assert source.describe().revision == pinned
+        (problem,) = source.problems
+        assert "no leader" in problem
+        etcd.script = lambda _call: None
+        etcd.store.put(key(50), b"")
+        assert len(values(source, b"")) == 46
+        assert source.describe().segments == (Segment("", pinned + 1),)
+
+
+def test_an_etcd_that_calls_even_the_newest_revision_compacted(etcd: ScriptedEtcd) -> None:
+    etcd.script = from_range(1, COMPACTED)
+    with live(etcd) as source:
+        for read in (lambda: list(source.current(PREFIX)), lambda: source.get(key(0))):
+            with pytest.raises(RevisionCompacted):
+                read()
+    assert len(etcd.ranges()) == 2
+
+
+@pytest.mark.parametrize("read", ["current", "get", "history"])
+def test_a_revision_asked_for_that_is_gone(read: str) -> None:
+    store = Store()
+    old = store.put(b"a", b"1")
+    store.put(b"a", b"2")
+    store.compact()
+    with ScriptedEtcd(store) as server, live(server, revision=old) as source:
+        with pytest.raises(RevisionCompacted, match=f"revision {old} was compacted") as caught:
+            source.get(b"a") if read == "get" else list(getattr(source, read)(b"a"))
+        assert caught.value.revision == old
+        assert caught.value.hint
+        assert len(server.ranges()) == 1
+
+
+@pytest.mark.parametrize("read", ["current", "get", "history"])
+def test_a_revision_asked_for_that_does_not_exist_yet(etcd: ScriptedEtcd, read: str) -> None:
+    newest = etcd.store.revision
+    with (
+        live(etcd, revision=newest + 10) as source,
+        pytest.raises(RevisionCompacted, match="does not exist yet") as caught,
+    ):
+        source.get(key(0)) if read == "get" else list(getattr(source, read)(key(0)))
+    assert (caught.value.revision, caught.value.current) == (newest + 10, newest)
+
+
+@pytest.mark.usefixtures("pages_of_ten")
+def test_a_revision_asked_for_is_not_left_midway(etcd: ScriptedEtcd) -> None:
+    asked = etcd.store.revision
+    etcd.script = before_range(3, compact_after_changes(etcd.store))
+    with live(etcd, revision=asked) as source:
+        assert len(values(source)) == 20
+        (problem,) = source.problems
+        description = source.describe()
+    assert problem.startswith(f"lost after key {key(19).decode()}: ")
+    assert "compacted" in problem
+    assert (description.revision, description.single_revision) == (asked, True)
+    assert len(etcd.ranges()) == 3
+
+
+# Members
+
+
+@pytest.mark.usefixtures("pages_of_ten")
+@pytest.mark.parametrize("refusal", [FUTURE_REVISION, NO_LEADER], ids=["lags", "no-leader"])
+def test_a_member_that_lags_or_has_no_leader(refusal: Refusal) -> None:
+    store = Store(pairs(45))
+    with ScriptedEtcd(store) as bad, ScriptedEtcd(store) as good, live(bad, good) as source:
+        bad.script = from_range(2, refusal)
+        assert values(source) == pairs(45)
+        assert source.problems == []
+        assert source.describe().single_revision
+        assert (len(bad.ranges()), len(good.ranges())) == (2, 4)
+
+
+@pytest.mark.usefixtures("pages_of_ten")
+def test_all_members_lag_behind_our_own_revision(etcd: ScriptedEtcd) -> None:
+    with live(etcd) as source:
+        assert source.get(key(0)) is not None
+        etcd.script = from_range(1, FUTURE_REVISION)
+        with pytest.raises(SourceUnreachable, match="future revision"):
+            source.get(key(1))
+        assert values(source) == {}
+        (problem,) = source.problems
+    assert problem.startswith(f"lost everything below {PREFIX.decode()}: ")
+
+
+@pytest.mark.usefixtures("pages_of_ten")
+def test_another_cluster_answers_midway(etcd: ScriptedEtcd) -> None:
+    def act() -> None:
+        etcd.cluster_id = 0xBEEF
+
+    etcd.script = before_range(3, act)
+    with live(etcd) as source, pytest.raises(ClusterMismatch):
+        values(source)
+
+
+# Pages that cannot be had
+
+
+def test_pages_that_are_too_large_are_halved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel, "MAX_ANSWER_BYTES", 20_000)
+    monkeypatch.setattr(paging, "FIRST_LIMIT", 40)
+    with ScriptedEtcd(pairs(45, size=1000)) as server, live(server) as source:
+        assert values(source) == pairs(45, size=1000)
+        assert source.problems == []
+        limits = [request.limit for request in server.ranges()]
+    assert limits == [40, 20, 10, 10, 10, 10, 10]
+
+
+@pytest.mark.parametrize("position", [0, 7, 44])
+def test_a_value_larger_than_any_answer_is_stepped_over(
+    monkeypatch: pytest.MonkeyPatch, position: int
+) -> None:
+    monkeypatch.setattr(channel, "MAX_ANSWER_BYTES", 10_000)
+    expected = pairs(45)
+    expected[key(position)] = bytes(20_000)
+    with ScriptedEtcd(expected | {b"/zzz": b""}) as server, live(server) as source:
+        del expected[key(position)]
+        pinned = server.store.revision
+        found = values(source)
+        assert found == expected
+        assert source.problems == [
+            f"key {key(position).decode()} was left out: its value is larger than we take"
+        ]
+        ranges = server.ranges()
+        (naming,) = [request for request in ranges if request.keys_only]
+        assert (naming.limit, naming.range_end) == (1, b"/registry0")
+        after_naming = ranges[ranges.index(naming) + 1 :]
+        assert {request.revision for request in after_naming} <= {pinned}
+        # The page grows again behind it.
+        if position == 7:
+            assert max(request.limit for request in after_naming) > 1
+
+
+@pytest.mark.usefixtures("pages_of_ten")
+def test_a_large_key_that_cannot_be_named(etcd: ScriptedEtcd) -> None:
+    def too_large(call: Call) -> Refusal | None:
+        if call.path != RANGE or call.request.key != key(9) + b"\0":
+            return None
+        return (
+            PERMISSION_DENIED if call.request.keys_only else Refusal("RESOURCE_EXHAUSTED", "larger than max")
+        )
+
+    etcd.script = too_large
+    with live(etcd) as source:
+        assert len(values(source)) == 10
+        (problem,) = source.problems
+    assert problem.startswith(f"lost after key {key(9).decode()}: ")
+
+
+@pytest.mark.usefixtures("pages_of_ten")
+def test_a_compaction_while_a_large_key_is_named(etcd: ScriptedEtcd) -> None:
+    compacted_once: list[bool] = []
+
+    def script(call: Call) -> Refusal | None:
+        if call.path != RANGE or call.request.key != key(9) + b"\0" or compacted_once:
+            return None
+        if not call.request.keys_only:
+            return Refusal("RESOURCE_EXHAUSTED", "larger than max")
+        compacted_once.append(True)
+        etcd.store.put(key(44), b"changed")
+        etcd.store.compact()
+        return None
+
+    etcd.script = script
+    with live(etcd) as source:
+        assert values(source) == pairs(45) | {key(44): b"changed"}
+        assert source.problems == []
+        assert len(source.describe().segments) == 2
+
+
+def test_a_large_key_that_is_gone_when_it_is_named() -> None:
+    def script(call: Call) -> Refusal | None:
+        if call.path == RANGE and not call.request.keys_only:
+            return Refusal("RESOURCE_EXHAUSTED", "larger than max")
+        return None
+
+    with ScriptedEtcd() as server, live(server) as source:
+        server.script = script
+        assert values(source) == {}
+        assert source.problems == []
+        assert source.describe().revision == 1
+
+
+def test_time_outs_halve_the_page(etcd: ScriptedEtcd) -> None:
+    etcd.script = lambda call: TIMED_OUT if call.path == RANGE and call.request.limit > 20 else None
+    with live(etcd) as source:
+        assert values(source) == pairs(45)
+        assert source.problems == []
+    assert [request.limit for request in etcd.ranges()] == [500, 250, 125, 62, 31, 15, 15, 15]
+
+
+def test_time_outs_down_to_one_key(etcd: ScriptedEtcd) -> None:
+    etcd.script = from_range(1, TIMED_OUT)
+    with live(etcd) as source, pytest.raises(SourceUnreachable, match="no answer within"):
+        values(source)
+    assert etcd.ranges()[-1].limit == 1
+
+
+# Lost before, lost midway
+
+
+def test_nothing_was_read_yet(etcd: ScriptedEtcd) -> None:
+    etcd.script = from_range(1, NO_LEADER)
+    with live(etcd) as source:
+        for read in (
+            lambda: list(source.current(PREFIX)),
+            lambda: source.get(key(0)),
+            lambda: list(source.history(key(0))),
+        ):
+            with pytest.raises(SourceUnreachable, match="no leader"):
+                read()
+        assert source.problems == []
+
+
+@pytest.mark.usefixtures("pages_of_ten")
+def test_lost_midway(etcd: ScriptedEtcd) -> None:
+    etcd.script = from_range(3, NO_LEADER)
+    with live(etcd) as source:
+        assert len(values(source)) == 20
+        (problem,) = source.problems
+    assert problem.startswith(f"lost after key {key(19).decode()}: ")
+    assert "no leader" in problem
+
+
+def test_lost_before_the_first_key_of_everything(etcd: ScriptedEtcd) -> None:
+    with live(etcd) as source:
+        source.get(key(0))
+        etcd.script = from_range(1, NO_LEADER)
+        assert values(source, b"") == {}
+        (problem,) = source.problems
+    assert problem.startswith("lost everything: ")
+
+
+@pytest.mark.usefixtures("pages_of_ten")
+def test_the_member_is_gone_midway(etcd: ScriptedEtcd) -> None:
+    with live(etcd) as source:
+        scan = source.current(PREFIX)
+        next(scan)
+        etcd.wait_for_ranges(2)
+        etcd.stop()
+        assert len(list(scan)) in {9, 19}
+        (problem,) = source.problems
+    assert "lost after key" in problem
+
+
+# Users
+
+
+def test_permission_denied(etcd: ScriptedEtcd) -> None:
+    etcd.script = from_range(1, PERMISSION_DENIED)
+    with live(etcd) as source:
+        for read in (
+            lambda: list(source.current(PREFIX)),
+            lambda: source.get(key(0)),
+            lambda: list(source.history(key(0))),
+        ):
+            with pytest.raises(SourceDenied, match="permission denied") as caught:
+                read()
+            assert "grant-permission" in caught.value.hint
+
+
+@pytest.mark.usefixtures("pages_of_ten")
+def test_a_token_that_expires_midway(etcd: ScriptedEtcd) -> None:
+    etcd.users["reader"] = "p"
+    etcd.script = before_range(3, lambda: etcd.tokens.append("somebody-elses"))
+    with live(etcd, user="reader", password="p") as source:
+        assert values(source) == pairs(45)
+        assert source.problems == []
+    assert etcd.logins() == 2
+
+
+def test_no_user_where_one_is_needed(etcd: ScriptedEtcd) -> None:
+    etcd.users["reader"] = "p"
+    with live(etcd) as source, pytest.raises(SourceDenied) as caught:
+        values(source)
+    assert "--user" in caught.value.hint
+
+
+# History
+
+
+def test_history() -> None:
+    store = Store()
+    first, second = store.put(b"a", b"1"), store.delete(b"a")
+    third = store.put(b"a", b"3")
+    with ScriptedEtcd(store) as server, live(server) as source:
+        assert list(source.history(b"a")) == [
+            KeptRevision(Revision(first, 0), StoredValue(b"a", b"1", first, first, 1, 0)),
+            KeptRevision(Revision(second, 0), None),
+            KeptRevision(Revision(third, 0), StoredValue(b"a", b"3", third, third, 1, 0)),
+        ]
+        assert list(source.history(b"b")) == []
+        # No further than where the source is pinned.
+        store.put(b"a", b"4")
+        assert [kept.revision.main for kept in source.history(b"a")] == [first, second, third]
+
+
+def watches(server: ScriptedEtcd) -> int:
+    return sum(request.HasField("create_request") for request in server.requests(WATCH))
+
+
+def test_history_starts_afresh_where_nothing_has_come_yet() -> None:
+    store = Store()
+    first = store.put(b"a", b"1")
+    with ScriptedEtcd(store) as bad, ScriptedEtcd(store) as good, live(bad, good) as source:
+        bad.script = lambda call: NO_LEADER if call.path == WATCH else None
+        assert [kept.revision.main for kept in source.history(b"a")] == [first]
+        assert (watches(bad), watches(good)) == (1, 1)
+
+
+def test_history_at_a_revision_that_is_compacted_meanwhile() -> None:
+    store = Store()
+    store.put(b"a", b"1")
+    with ScriptedEtcd(store) as server, live(server) as source:
+        source.get(b"a")
+        store.put(b"a", b"2")
+
+        def compact() -> None:
+            store.put(b"a", b"3")
+            store.compact()
+
+        server.script = before_range(2, compact)
+        assert [kept.stored.value for kept in source.history(b"a") if kept.stored] == [b"3"]
+
+
+@pytest.mark.parametrize(
+    ("refusal", "error", "count"),
+    [
+        (NO_LEADER, SourceUnreachable, 3),
+        (INVALID_TOKEN, SourceDenied, 3),
+        (TIMED_OUT, SourceUnreachable, 1),
+        (PERMISSION_DENIED, SourceDenied, 1),
+    ],
+    ids=lambda value: getattr(value, "details", None),
+)
+def test_history_that_cannot_be_had(refusal: Refusal, error: type[EtcdfixError], count: int) -> None:
+    with ScriptedEtcd({b"a": b"1"}) as server, live(server) as source:
+        server.script = lambda call: refusal if call.path == WATCH else None
+        with pytest.raises(error):
+            list(source.history(b"a"))
+        assert watches(server) == count
+
+
+def test_history_that_breaks_midway_does_not_start_afresh() -> None:
+    store = Store()
+    first = store.put(b"a", b"1")
+    store.compact()
+    store.put(b"a", b"2")
+
+    def script(call: Call) -> Refusal | None:
+        second = call.path == WATCH and call.request.create_request.start_revision > 1
+        return NO_LEADER if second else None
+
+    with ScriptedEtcd(store) as server, live(server) as source:
+        server.script = script
+        kept = source.history(b"a")
+        assert next(kept).revision.main == first
+        with pytest.raises(SourceUnreachable):
+            next(kept)
+        assert watches(server) == 2
+
+
+# Nothing that writes
+
+
+def test_only_methods_that_read_are_called(etcd: ScriptedEtcd) -> None:
+    with live(etcd) as source:
+        values(source)
+        source.get(key(0))
+        list(source.history(key(0)))
+        source.estimate()
+    assert {call.path for call in etcd.calls} == {RANGE, WATCH, "/etcdserverpb.Maintenance/Status"}

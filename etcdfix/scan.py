@@ -144,8 +144,9 @@ def run_scan(
     summary = tally.summary()
     problems = [*source.problems, *midway]
     below = summary.keys > summary.not_objects or _anything_below(source, request, strangers)
-    named = bool(request.scope.prefixes or request.scope.keys) or _no_such_namespace(source, request)
-    nothing_named_exists = named and not summary.keys
+    nothing_named_exists = not summary.keys and (
+        bool(request.scope.prefixes or request.scope.keys) or _no_such_namespace(source, request)
+    )
     reasons = list(problems)
     if not below:
         reasons.append(f"no key starts with {request.layout.prefix}")

@@ -466,3 +466,26 @@ def test_the_cap_from_end_to_end(count: int, extra: int) -> None:
     assert report["statuses"] == [json.loads(written["status"])]
     assert report["summary"]["decrypt_failures"] == report["summary"]["by_cause"][0]["count"] == count
     assert written["jsonl"].count('"kind":"Finding"') == count
+
+
+def test_a_namespace_includes_custom_resources_of_an_unreadable_crd() -> None:
+    holds = HEALTHY | {CRD_KEY: b'{"a', "/registry/example.com/widgets/shop/w-0": b'{"a'}
+    reporter, result = scan(holds, scope=ScopeRequest(namespaces=("shop",)))
+    assert reporter.findings["/registry/example.com/widgets/shop/w-0"].outcome == "undetermined"
+    assert code(result) is ExitCode.INCOMPLETE
+
+
+@pytest.mark.parametrize("namespace", ["", "shop/", "a/b"])
+def test_what_is_no_namespace_is_refused(namespace: str) -> None:
+    with pytest.raises(ConfigurationError, match="no name of a namespace"):
+        scan(HEALTHY, scope=ScopeRequest(namespaces=(namespace,)))
+
+
+def test_a_namespace_that_does_not_exist_is_never_success() -> None:
+    reporter, result = scan(HEALTHY, scope=ScopeRequest(("secrets",), namespaces=("typo",)))
+    assert code(result) is ExitCode.SOURCE
+    assert reporter.conclusion is not None
+    assert not reporter.conclusion.complete
+    there = HEALTHY | {"/registry/namespaces/empty": namespace_object("empty")}
+    _, result = scan(there, scope=ScopeRequest(("secrets",), namespaces=("empty",)))
+    assert code(result) is ExitCode.NOTHING_WRONG

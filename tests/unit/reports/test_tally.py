@@ -235,3 +235,16 @@ def test_nothing_examined() -> None:
     tally = tally_of([])
     assert tally.statuses() == []
     assert tally.summary().keys == 0
+
+
+def test_names_without_end_are_counted_together() -> None:
+    tally = new_tally()
+    for number in range(1500):
+        tally.add(
+            examination(f"/registry/g{number}.example.com/things/x", transformer=f"aescbc/v1/k{number}")
+        )
+    summary = tally.summary()
+    assert len(summary.by_transformer) == 1001
+    assert summary.by_transformer[0].transformer == "(others)"
+    assert (summary.by_transformer[0].keys, summary.keys) == (500, 1500)
+    assert len(summary.by_resource) == 1001

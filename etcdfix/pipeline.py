@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from etcdfix.decoding.customresource import CustomResourceInfo
-from etcdfix.decoding.registry import Registry
+from etcdfix.decoding.registry import Registry, SchemeName
 from etcdfix.decoding.stacks import Decoder
 from etcdfix.encryption.envelope import parse_envelope
 from etcdfix.encryption.transformer import ResourceTransformers, Transformers, TransformFailed
 from etcdfix.errors import DecodeError, KindUnknown, TransformError
 from etcdfix.model import Confidence, DecodedObject, Outcome, ServerBehaviour, StoredValue
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import CRD_PATH, Directory, Stack, StorageLayout, display
+from etcdfix.storagekey import CRD_PATH, Directory, Stack, StorageLayout, custom_directory, display
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.judge import Verdict, judge
 from etcdfix.verdicts.observation import (
@@ -101,7 +101,6 @@ class Examiner:
         self.assumed_release = assumed_release
         self.custom_resources: dict[tuple[str, str], CustomResourceInfo] = {}
         self.unreadable_crds: list[tuple[str, str]] = []
-        self._all_kinds: Registry | None = None
         self._reader: _Reader | None = None
         self._readers: dict[bytes, _Reader] = {}
 
@@ -114,8 +113,11 @@ class Examiner:
             if crd is not None and name == f"{crd.plural}.{crd.group}".encode():
                 self.custom_resources[crd.group, crd.plural] = crd
             else:
-                plural, _, group = name.decode("utf-8", "replace").partition(".")
-                self.unreadable_crds.append((group, plural))
+                plural, _, group = display(name).partition(".")
+                directory, _ = self.layout.locate(self.layout.prefix_bytes + f"{group}/{plural}/-".encode())
+                # Any bytes can be a key here; only one that can be a CRD's stands for a directory.
+                if directory == custom_directory(group, plural) and name == f"{plural}.{group}".encode():
+                    self.unreadable_crds.append((group, plural))
         self._readers.clear()
         self._reader = None
 
@@ -231,19 +233,26 @@ class Examiner:
             failure.kms_key_id_sha256 if failure is not None else "",
         )
 
-    def _describe(self, problem: DecodeError, reader: _Reader) -> DecodeFailure:
+    @staticmethod
+    def _describe(problem: DecodeError, reader: _Reader) -> DecodeFailure:
         """Add to a kind that is not registered what the other releases, and the other API servers, know of it."""
         if not isinstance(problem, KindUnknown) or problem.reason != "not-registered":
             return describe_failure(problem)
-        if self._all_kinds is None:
-            self._all_kinds = Registry()
         group, _, version = problem.group_version.rpartition("/")
-        known = self._all_kinds.lookup(group, version, problem.kind)
-        if known is None:
-            return describe_failure(problem)
-        failure = describe_failure(problem, known_since=f"1.{known.since}")
-        elsewhere = reader.directory.stack is Stack.JSON_BUILTIN
-        return msgspec.structs.replace(failure, kind=DecodeFailureKind.WRONG_KIND) if elsewhere else failure
+        directory = reader.directory
+        for scheme in SchemeName:
+            known = Registry(scheme=scheme).lookup(group, version, problem.kind)
+            if known is None:
+                continue
+            if scheme is SchemeName.KUBERNETES:
+                elsewhere = directory.stack is Stack.JSON_BUILTIN
+            else:
+                elsewhere = group != directory.group
+            failure = describe_failure(problem, known_since=f"1.{known.since}")
+            return (
+                msgspec.structs.replace(failure, kind=DecodeFailureKind.WRONG_KIND) if elsewhere else failure
+            )
+        return describe_failure(problem)
 
     def _opened(self, reader: _Reader, stored: StoredValue) -> tuple[bytes, str, bool]:
         if reader.transformers is None:

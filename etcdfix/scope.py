@@ -106,10 +106,12 @@ def _named(names: Sequence[str], known: Sequence[Directory]) -> list[Directory]:
         found = find_resources(name, known)
         if not found:
             raise ConfigurationError(f"unknown resource {name!r}", hint=_suggestion(name, known))
-        if len(found) > 1:
-            choices = ", ".join(sorted(str(d.group_resource) for d in found))
-            raise ConfigurationError(f"resource {name!r} is ambiguous", hint=f"name one of: {choices}")
-        result.append(found[0])
+        choices = sorted({str(d.group_resource) for d in found})
+        if len(choices) > 1:
+            raise ConfigurationError(
+                f"resource {name!r} is ambiguous", hint=f"name one of: {', '.join(choices)}"
+            )
+        result += found  # more than one where a stray CRD claims the name of a built-in type
     return result
 
 
@@ -125,7 +127,7 @@ def _suggestion(name: str, known: Sequence[Directory]) -> str:
         return "did you mean " + " or ".join(dict.fromkeys(words[word] for word in close)) + "?"
     return (
         "resources are lower-case plurals like secrets or deployments.apps; a custom resource counts when its "
-        "CustomResourceDefinition is readable in this etcd; any key prefix works too: /registry/…"
+        "CustomResourceDefinition is in this etcd; any key prefix works too: /registry/…"
     )
 
 

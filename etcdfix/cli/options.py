@@ -122,6 +122,10 @@ def same_again(inputs: Inputs) -> SameAgain:
             if value:
                 shown = value.partition(":")[0] if name == "user" else value
                 source += [f"--{name.removesuffix('_file')}", shown]
+        if inputs.connection.get("insecure_skip_tls_verify"):
+            source.append("--insecure-skip-tls-verify")
+    if inputs.revision:
+        source += ["--revision", str(inputs.revision)]
     reading: list[str] = []
     if inputs.encryption_config is not None:
         reading += ["--encryption-config", str(inputs.encryption_config)]
@@ -132,6 +136,12 @@ def same_again(inputs: Inputs) -> SameAgain:
         layout=() if inputs.etcd_prefix == DEFAULT_PREFIX else ("--etcd-prefix", inputs.etcd_prefix),
         reading=tuple(reading),
     )
+
+
+def tls_files(inputs: Inputs) -> list[Path]:
+    """Return the certificates and the key that a connection reads."""
+    files = (inputs.connection.get(name) for name in ("cacert", "cert", "key_file"))
+    return [Path(file) for file in files if file]
 
 
 def gather_inputs(options: dict[str, Any], *, resources: tuple[str, ...] = ()) -> Inputs:

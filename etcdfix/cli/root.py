@@ -68,7 +68,8 @@ def run(arguments: list[str]) -> int:
     """Run one command and return its exit code; errors become one line on standard error, and a hint."""
     try:
         result: Any = cli.main(arguments, prog_name="etcdfix", standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # closed by the shell: >&-
+            sys.stdout.flush()
     except click.exceptions.Abort:
         click.echo("interrupted", err=True)
         return 130

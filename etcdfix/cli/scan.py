@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
+import stat
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,6 +22,7 @@ from etcdfix.cli.options import (
     reading_options,
     same_again,
     source_options,
+    tls_files,
 )
 from etcdfix.cli.progress import with_progress
 from etcdfix.errors import ConfigurationError
@@ -120,7 +122,7 @@ def command(
         baseline=load_baseline(baseline) if baseline is not None else None,
         same_again=same_again(inputs),
     )
-    inputs_used = (inputs.snapshot, inputs.encryption_config, options.get("manifest"))
+    inputs_used = (inputs.snapshot, inputs.encryption_config, options.get("manifest"), *tls_files(inputs))
     with open_source(inputs, say=_say) as source, _destination(output_file, inputs_used) as stream:
 
         def watched(values: Iterator[StoredValue]) -> Iterator[StoredValue]:
@@ -160,7 +162,7 @@ def _key(text: str) -> bytes:
         raise ConfigurationError(f"--key-base64: not base64 ({exc})") from exc
 
 
-@contextmanager
+@contextlib.contextmanager
 def _destination(path: Path | None, inputs: Iterable[Path | None]) -> Iterator[BinaryIO]:
     """Yield where the report goes.
 
@@ -172,24 +174,25 @@ def _destination(path: Path | None, inputs: Iterable[Path | None]) -> Iterator[B
             raise ConfigurationError("standard output is closed", hint="name a file with --output-file")
         yield sys.stdout.buffer
         return
-    target = path.resolve()
-    if any(
-        other is not None and other.exists() and target.exists() and target.samefile(other)
-        for other in inputs
-    ):
-        raise ConfigurationError(
-            f"--output-file {path} is a file that this scan reads", hint="name another one"
-        )
-    in_place = target.exists() and not target.is_file()
-    partial = target if in_place else target.with_name(f".{target.name}.partial")
+    before: os.stat_result | None = None
     try:
+        with contextlib.suppress(FileNotFoundError):
+            before = path.stat()
+        if before is not None and any(os.path.samestat(before, other) for other in _status(inputs)):
+            raise ConfigurationError(
+                f"--output-file {path} is a file that this scan reads", hint="name another one"
+            )
+        # /dev/stdout leads to a pipe that has no name of its own: what is no file is opened as it was named.
+        in_place = before is not None and not stat.S_ISREG(before.st_mode)
+        target = path if in_place else Path(os.path.realpath(path))
+        partial = target if in_place else target.with_name(f".{target.name}.partial")
         stream = partial.open("wb")
     except OSError as exc:
         raise ConfigurationError(f"--output-file {path}: {exc.strerror}") from exc
     try:
         with stream:
-            if not in_place and target.exists():
-                os.fchmod(stream.fileno(), target.stat().st_mode & 0o777)
+            if before is not None and not in_place:
+                os.fchmod(stream.fileno(), before.st_mode & 0o777)
             yield stream
     except BaseException:
         if not in_place:
@@ -197,6 +200,13 @@ def _destination(path: Path | None, inputs: Iterable[Path | None]) -> Iterator[B
         raise
     if not in_place:
         partial.replace(target)
+
+
+def _status(paths: Iterable[Path | None]) -> Iterator[os.stat_result]:
+    for path in paths:
+        with contextlib.suppress(OSError):
+            if path is not None:
+                yield path.stat()
 
 
 def _say(text: str) -> None:

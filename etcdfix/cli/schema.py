@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 import msgspec
 
+from etcdfix.errors import ConfigurationError
 from etcdfix.reports.schema import SCHEMAS
 
 
@@ -16,5 +19,7 @@ def command(name: str) -> int:
     The schema is generated from the very types that write the report. Readers ignore fields that they do not
     know, and treat an outcome that they do not know as undetermined.
     """
+    if sys.stdout is None:
+        raise ConfigurationError("standard output is closed")
     click.echo(msgspec.json.format(msgspec.json.encode(SCHEMAS[name]()), indent=2))
     return 0

@@ -12,6 +12,7 @@ from etcdfix.reports.remedies import remedies_for
 from etcdfix.reports.safetext import is_plain
 from etcdfix.storagekey import display
 from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.plaintext import bounded
 
 _ANYWHERE = SameAgain()
 
@@ -45,7 +46,7 @@ def finding_from(found: Examination, *, baseline: bool = False, same_again: Same
         upstream_message=verdict.upstream_message,
         transformer=found.transformer,
         kms_key_id_sha256=found.kms_key_id_sha256 or None,
-        group_version_kind=ValueKind(*gvk) if gvk is not None else None,
+        group_version_kind=ValueKind(*map(bounded, gvk)) if gvk is not None else None,
         readable_until=verdict.readable_until or None,
         mod_revision=stored.mod_revision,
         create_revision=stored.create_revision,

@@ -52,6 +52,8 @@ class Verdict(msgspec.Struct, frozen=True):
 # So many flipped bits still let a start be recognised: of the magic's 32, of the 64 of k8s:enc:.
 _MAGIC_BITS = 2
 _ENVELOPE_BITS = 3
+# What may be whole below one damaged or one additional layer, or once the CRD lists its version again.
+_NEVER_DELETABLE = frozenset({Cause.DOUBLE_ENCRYPTED, Cause.CRD_VERSION_MISSING, Cause.ENVELOPE_DAMAGED})
 
 
 def judge(seen: Observation) -> Verdict:
@@ -106,6 +108,10 @@ def _nobody_claims(seen: Observation) -> str:
 _ENVELOPE_MESSAGE = "begins like k8s:enc: with a few bits flipped, so it is not recognised as encrypted"
 
 
+def _nearly_enveloped(seen: Observation) -> bool:
+    return not seen.enveloped and seen.envelope_bits_off <= _ENVELOPE_BITS
+
+
 def _judge_transform(seen: Observation, failure: TransformFailure) -> Verdict:
     if failure.needs_kms:
         return _undetermined(
@@ -133,7 +139,7 @@ def _judge_transform(seen: Observation, failure: TransformFailure) -> Verdict:
         ServerBehaviour.CORRUPT,
         message,
         upstream_message=failure.message,
-        deletable=True,
+        deletable=cause not in _NEVER_DELETABLE,
         evidence=seen.evidence + attempts,
     )
 
@@ -148,7 +154,7 @@ def _transform_cause(seen: Observation, failure: TransformFailure) -> tuple[Caus
     if seen.covered is Covered.NOT_COVERED:
         message = f"written under {written}, and the configuration has no entry for {seen.resource}"
         return Cause.RESOURCE_NOT_CONFIGURED, certain, message
-    if not seen.enveloped and seen.envelope_bits_off <= _ENVELOPE_BITS:
+    if _nearly_enveloped(seen):
         return Cause.ENVELOPE_DAMAGED, Confidence.LIKELY, _ENVELOPE_MESSAGE
     if not seen.enveloped:
         message = f"stored as plaintext, and the providers of {seen.resource} lack identity"
@@ -195,7 +201,7 @@ def _judge_decode(seen: Observation, failure: DecodeFailure) -> Verdict:
         ServerBehaviour.CORRUPT,
         message,
         upstream_message=failure.message,
-        deletable=not maybe_newer and cause not in {Cause.DOUBLE_ENCRYPTED, Cause.CRD_VERSION_MISSING},
+        deletable=not maybe_newer and cause not in _NEVER_DELETABLE,
         readable_until=failure.readable_until,
         evidence=seen.evidence + _damage_evidence(failure),
     )
@@ -273,6 +279,8 @@ def _shape_cause(
             certain,
             f"decrypts under {seen.transformer} to another encrypted value",
         )
+    if _nearly_enveloped(seen):
+        return Cause.ENVELOPE_DAMAGED, likely, _ENVELOPE_MESSAGE
     if shape.heals_as_text:
         return Cause.TEXT_MODE_DAMAGE, certain, "decodes once every CR LF is turned back into LF"
     if shape.whole_at:
@@ -287,8 +295,6 @@ def _shape_cause(
         if garbled is not None:
             return garbled
     if failure.kind is DecodeFailureKind.UNKNOWN_ENCODING:
-        if seen.envelope_bits_off <= _ENVELOPE_BITS:
-            return Cause.ENVELOPE_DAMAGED, likely, _ENVELOPE_MESSAGE
         if shape.heals_magic:
             return (
                 Cause.MAGIC_DAMAGED,

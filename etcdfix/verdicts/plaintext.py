@@ -21,7 +21,7 @@ _MAGIC_BITS = 8
 _CBOR_TAG = b"\xd9\xd9\xf7"
 # A damaged length can make a kind of a megabyte; nobody reads more than this of it.
 _LONGEST_MESSAGE = 4096
-_LONGEST_NAME = 253
+LONGEST_NAME = 253
 # An intact envelope ends with contentEncoding and contentType, both present and empty.
 _ENVELOPE_END = b"\x1a\x00\x22\x00"
 
@@ -31,9 +31,9 @@ def describe_failure(problem: DecodeError, *, known_since: str = "") -> DecodeFa
     if isinstance(problem, KindUnknown):
         return DecodeFailure(
             kind=DecodeFailureKind(problem.reason),
-            message=_bounded(problem.message, _LONGEST_MESSAGE),
-            group_version=_bounded(problem.group_version, _LONGEST_NAME),
-            value_kind=_bounded(problem.kind, _LONGEST_NAME),
+            message=bounded(problem.message, _LONGEST_MESSAGE),
+            group_version=bounded(problem.group_version, LONGEST_NAME),
+            value_kind=bounded(problem.kind, LONGEST_NAME),
             readable_until=problem.readable_until,
             known_since=known_since,
         )
@@ -48,13 +48,14 @@ def describe_failure(problem: DecodeError, *, known_since: str = "") -> DecodeFa
             kind = candidate
     return DecodeFailure(
         kind=kind,
-        message=_bounded(problem.message, _LONGEST_MESSAGE),
+        message=bounded(problem.message, _LONGEST_MESSAGE),
         offset=problem.offset,
-        field_path=_bounded(problem.field_path, _LONGEST_MESSAGE),
+        field_path=bounded(problem.field_path, _LONGEST_MESSAGE),
     )
 
 
-def _bounded(text: str, longest: int) -> str:
+def bounded(text: str, longest: int = LONGEST_NAME) -> str:
+    """Return text of which a report shows no more than ``longest`` characters."""
     return text if len(text) <= longest else f"{text[:longest]}<{len(text) - longest} bytes withheld>"
 
 

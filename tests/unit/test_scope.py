@@ -139,12 +139,14 @@ def test_covers(wide: KeyRange, narrow: KeyRange, covered: bool) -> None:
         (["Deployment"], [], "unknown resource 'Deployment'", "did you mean deployments.apps?"),
         (["deployments.extensions"], [], "unknown resource", "did you mean deployments.apps?"),
         (["widgts"], [], "unknown resource 'widgts'", "did you mean widgets.example.com"),
-        (["zzzzzzzz"], [], "unknown resource 'zzzzzzzz'", "CustomResourceDefinition is readable"),
+        (["zzzzzzzz"], [], "unknown resource 'zzzzzzzz'", "CustomResourceDefinition is in this etcd"),
         (["planets"], [], "resource 'planets' is ambiguous", "planets.example.com, planets.other.example"),
         (["nodes"], ["shop"], "nodes are not namespaced", "etcdfix scan nodes"),
         (["secrets", "nodes"], ["shop"], "nodes are not namespaced", "etcdfix scan nodes"),
         (["planets.example.com"], ["shop"], "are not namespaced", "etcdfix scan planets.example.com"),
         (["/registry/secrets"], ["shop"], "goes with resources", "/registry/secrets/shop"),
+        (["secrets"], [""], "'' is no name of a namespace", "etcdfix scan -n NAME"),
+        ([], ["shop", "a/b"], "'a/b' is no name of a namespace", "etcdfix scan -n NAME"),
     ],
 )
 def test_what_makes_no_sense_is_refused(
@@ -170,3 +172,29 @@ def test_request_sorts_its_words() -> None:
     assert ScopeRequest().everything
     assert not ScopeRequest(keys=(b"x",)).everything
     assert not ScopeRequest(namespaces=("shop",)).everything
+
+
+UNREADABLE = custom_directory("example.org", "gadgets")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "namespaces", "expected"),
+    [
+        (("gadgets",), (), b"/registry/example.org/gadgets/"),
+        (("gadgets.example.org",), ("shop",), b"/registry/example.org/gadgets/shop/"),
+        ((), ("shop",), b"/registry/example.org/gadgets/shop/"),
+    ],
+)
+def test_a_definition_that_cannot_be_read_still_names_a_directory(
+    arguments: tuple[str, ...], namespaces: tuple[str, ...], expected: bytes
+) -> None:
+    found = resolve_scope(ScopeRequest(arguments, (), namespaces), LAYOUT, [UNREADABLE])
+    assert KeyRange(expected) in found
+
+
+@pytest.mark.parametrize("name", ["ingresses", "ingresses.networking.k8s.io"])
+def test_a_definition_that_claims_a_built_in_name_makes_nothing_ambiguous(name: str) -> None:
+    stray = custom_directory("networking.k8s.io", "ingresses")
+    assert resolve_scope(ScopeRequest((name,)), LAYOUT, [stray]) == below(
+        "/registry/ingress/", "/registry/networking.k8s.io/ingresses/"
+    )

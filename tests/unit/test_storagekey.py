@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 
+from etcdfix.errors import ConfigurationError
 from etcdfix.model import GroupResource
 from etcdfix.storagekey import (
     DEFAULT_PREFIX,
@@ -417,3 +418,8 @@ def test_likely_prefixes(keys: list[bytes], prefixes: list[str]) -> None:
 
 def test_default_prefix() -> None:
     assert StorageLayout().prefix == DEFAULT_PREFIX + "/"
+
+
+def test_a_prefix_that_is_not_utf8_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="--etcd-prefix is not UTF-8"):
+        StorageLayout(b"/\xff".decode("utf-8", "surrogateescape"))

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import os
+import shutil
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -72,3 +77,145 @@ def test_closed_standard_output_is_one_line() -> None:
 def test_a_prefix_that_is_not_utf8_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["scan", "--snapshot", SNAPSHOT, "--etcd-prefix", "\udcff"]) == 2
     assert capsys.readouterr().err.startswith("etcdfix: --etcd-prefix is not UTF-8")
+
+
+def names_of_pods(*arguments: str) -> int:
+    return run(["scan", "--snapshot", SNAPSHOT, "pods", "-o", "name", *arguments])
+
+
+def test_a_link_is_followed_and_stays_one(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    target, link = tmp_path / "store" / "report", tmp_path / "latest"
+    target.write_text("last night")
+    link.symlink_to(target)
+    assert names_of_pods("--output-file", str(link)) == 1
+    assert link.readlink() == target
+    assert target.read_text().startswith("/registry/pods/")
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["latest", "report", "store"]
+
+
+def test_a_link_that_leads_to_no_file_yet_makes_one(tmp_path: Path) -> None:
+    link = tmp_path / "latest"
+    link.symlink_to("report")
+    assert names_of_pods("--output-file", str(link)) == 1
+    assert link.is_symlink()
+    assert (tmp_path / "report").read_text().startswith("/registry/pods/")
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
+def test_the_mode_of_a_file_that_was_there_is_kept(tmp_path: Path, mode: int) -> None:
+    report = tmp_path / "report"
+    report.touch()
+    report.chmod(mode)
+    assert names_of_pods("--output-file", str(report)) == 1
+    assert report.stat().st_mode & 0o777 == mode
+    assert report.stat().st_size
+
+
+def test_a_pipe_is_written_in_place(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    got: list[str] = []
+    reader = threading.Thread(target=lambda: got.append(pipe.read_text()), daemon=True)
+    reader.start()
+    assert names_of_pods("--output-file", str(pipe)) == 1
+    reader.join(timeout=10)
+    assert got[0].startswith("/registry/pods/")
+    assert pipe.is_fifo()
+
+
+@pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="no /dev/stdout here")
+def test_standard_output_may_be_named_as_a_device() -> None:
+    """In a pipeline it leads to a pipe without a name."""
+    done = etcdfix("scan", "--snapshot", SNAPSHOT, "pods", "-o", "name", "--output-file", "/dev/stdout")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout.startswith("/registry/pods/")
+
+
+@pytest.mark.parametrize("hidden_behind", ["itself", "link", "hard link"])
+@pytest.mark.parametrize(
+    "option", ["--snapshot", "--encryption-config", "--manifest", "--cacert", "--cert", "--key"]
+)
+def test_a_file_that_the_scan_reads_is_never_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, hidden_behind: str
+) -> None:
+    manifest = tmp_path / "kube-apiserver.yaml"
+    manifest.write_text("spec: {containers: [{name: kube-apiserver, command: [kube-apiserver]}]}")
+    originals = {
+        "--snapshot": Path(SNAPSHOT),
+        "--encryption-config": ALPHA / "config-lost.yaml",
+        "--manifest": manifest,
+    }
+    source = tmp_path / "input"
+    shutil.copy(originals.get(option, manifest), source)
+    before = source.read_bytes()
+    target = source if hidden_behind == "itself" else tmp_path / "report"
+    if hidden_behind == "link":
+        target.symlink_to(source)
+    elif hidden_behind == "hard link":
+        target.hardlink_to(source)
+    given = {"--snapshot": SNAPSHOT, option: str(source)}
+    if option in {"--cacert", "--cert", "--key"}:  # with a snapshot, these come from variables only
+        os.environ["ETCDFIX_" + option[2:].upper()] = given.pop(option)
+    try:
+        code = run(["scan", *(w for pair in given.items() for w in pair), "--output-file", str(target)])
+    finally:
+        for name in ("CACERT", "CERT", "KEY"):
+            os.environ.pop("ETCDFIX_" + name, None)
+    assert code == 2
+    assert capsys.readouterr().err.splitlines() == [
+        f"etcdfix: --output-file {target} is a file that this scan reads",
+        "  next: name another one",
+    ]
+    assert source.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        (".", "Is a directory"),
+        ("loop", "Too many levels of symbolic links"),
+        ("x" * 300, "File name too long"),
+        ("file/report", "Not a directory"),
+    ],
+)
+def test_what_cannot_be_a_file_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, words: str
+) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "file").touch()
+    target = tmp_path / name
+    assert names_of_pods("--output-file", str(target)) == 2
+    assert capsys.readouterr().err == f"etcdfix: --output-file {target}: {words}\n"
+
+
+def etcdfix(*arguments: str, closed: str = "") -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-m", "etcdfix", *arguments]
+    if closed:
+        words = ["sh", "-c", f'exec "$@" {closed}', "sh", *words]
+    environment = {n: v for n, v in os.environ.items() if not n.startswith(("ETCDFIX_", "ETCDCTL_"))}
+    return subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "lines"),
+    [
+        (
+            ["scan", "--snapshot", SNAPSHOT, "pods"],
+            ["etcdfix: standard output is closed", "  next: name a file with --output-file"],
+        ),
+        (["schema"], ["etcdfix: standard output is closed"]),
+    ],
+)
+def test_a_closed_standard_output_is_a_usage_error(arguments: list[str], lines: list[str]) -> None:
+    done = etcdfix(*arguments, closed=">&-")
+    assert (done.returncode, done.stderr.splitlines()) == (2, lines)
+
+
+def test_a_file_needs_no_standard_output(tmp_path: Path) -> None:
+    report = tmp_path / "report"
+    done = etcdfix(
+        "scan", "--snapshot", SNAPSHOT, "pods", "-o", "name", "--output-file", str(report), closed=">&-"
+    )
+    assert (done.returncode, done.stderr) == (1, "")
+    assert report.read_text().startswith("/registry/pods/")

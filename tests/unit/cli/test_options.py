@@ -18,9 +18,12 @@ from etcdfix.cli.options import (
     open_source,
     parse_kubernetes_version,
     reading_options,
+    same_again,
     source_options,
+    tls_files,
 )
 from etcdfix.errors import ConfigurationError, NotASnapshot
+from etcdfix.reports.commands import SameAgain
 
 MANIFEST = """
 spec:
@@ -238,3 +241,49 @@ def test_a_snapshot_is_opened(tmp_path: Path) -> None:
 def test_a_bad_connection_is_refused_before_anything_is_sent() -> None:
     with pytest.raises(ConfigurationError):
         open_source(gather("--endpoints", "a:1", "--cert", "only-half"), say=print)
+
+
+def test_a_command_for_later_repeats_the_snapshot_and_how_it_was_read() -> None:
+    inputs = gather(
+        "--snapshot", "s.db", "--revision", "7", "--etcd-prefix", "/x", "--encryption-config", "e.yaml",
+        "--kubernetes-version", "v1.30.3",
+    )  # fmt: skip
+    assert same_again(inputs) == SameAgain(
+        source=("--snapshot", "s.db", "--revision", "7"),
+        layout=("--etcd-prefix", "/x"),
+        reading=("--encryption-config", "e.yaml", "--kubernetes-version", "1.30"),
+    )
+
+
+def test_a_command_for_later_repeats_the_connection_and_never_a_password() -> None:
+    inputs = gather(
+        "--endpoints", "a:1,b:2", "--cacert", "ca", "--cert", "c", "--key", "k", "--user", "root:letmein",
+        "--password", "letmein-too", "--insecure-skip-tls-verify",
+    )  # fmt: skip
+    again = same_again(inputs)
+    assert again.source == (
+        "--endpoints", "a:1,b:2", "--cacert", "ca", "--cert", "c", "--key", "k", "--user", "root",
+        "--insecure-skip-tls-verify",
+    )  # fmt: skip
+    assert (again.layout, again.reading) == ((), ())
+    assert "letmein" not in again.scan(b"/registry/secrets/shop/web")
+
+
+def test_a_command_for_later_has_nothing_to_repeat_by_default() -> None:
+    assert same_again(gather()) == SameAgain()
+
+
+def test_what_the_manifest_said_is_repeated(manifest: str) -> None:
+    again = same_again(gather("--manifest", manifest))
+    assert again.source[:2] == ("--endpoints", "https://10.0.0.1:2379,https://10.0.0.2:2379")
+    assert again.layout == ("--etcd-prefix", "/kubernetes.io")
+    assert again.reading == ("--encryption-config", "/enc/config.yaml", "--kubernetes-version", "1.30")
+
+
+def test_files_of_a_connection() -> None:
+    assert tls_files(gather("--cacert", "ca", "--key", "k", "--cert", "c")) == [
+        Path("ca"),
+        Path("c"),
+        Path("k"),
+    ]
+    assert tls_files(gather()) == []

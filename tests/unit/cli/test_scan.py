@@ -253,3 +253,51 @@ def test_help_lists_the_exit_codes(scan: Run, capfd: pytest.CaptureFixture[str])
         "130  interrupted",
     ):
         assert line in out
+
+
+def test_a_prefix_that_is_not_utf8_is_one_line(scan: Run) -> None:
+    code, out, err = scan("--etcd-prefix", b"\xff".decode("utf-8", "surrogateescape"))
+    assert (code, out) == (2, "")
+    assert err.splitlines() == ["etcdfix: --etcd-prefix is not UTF-8", "  next: the default is /registry"]
+
+
+@pytest.mark.parametrize("namespace", ["", "a/b", "/"])
+def test_a_namespace_that_cannot_be_one_is_a_usage_error(scan: Run, namespace: str) -> None:
+    code, out, err = scan("-n", namespace)
+    assert (code, out) == (2, "")
+    assert "is no name of a namespace" in err
+
+
+def test_a_namespace_that_does_not_exist_is_never_success(scan: Run, config: str) -> None:
+    code, out, err = scan("--encryption-config", config, "-n", "nowhere", "-o", "json")
+    assert code == 5
+    assert err.startswith("etcdfix: NOTHING WAS EXAMINED: nothing has this name or prefix")
+    assert json.loads(out)["complete"] is False
+
+
+def test_a_revision_at_which_nothing_was_there_is_named(scan: Run) -> None:
+    code, _out, err = scan("--revision", "3", source=MemorySource())
+    assert code == 5
+    assert "no key starts with /registry/ at revision 3" in err
+
+
+def test_a_resource_without_objects_is_said(scan: Run) -> None:
+    code, _out, err = scan("pods")
+    assert (code, err) == (0, "etcdfix: no key is in this scope (the storage prefix itself holds keys)\n")
+
+
+def test_remedies_can_be_pasted_and_name_no_password(scan: Run, config: str) -> None:
+    _code, out, _err = scan(
+        "--encryption-config", config, "--endpoints", "10.0.0.1:2379", "--user", "root:letmein",
+        "--kubernetes-version", "1.36", "secrets", "-o", "json",
+    )  # fmt: skip
+    (finding,) = json.loads(out)["findings"]
+    reading = f"--encryption-config {config} --kubernetes-version 1.36"
+    commands = [remedy["command"] for remedy in finding["remedies"]]
+    assert f"etcdfix scan --snapshot FILE {reading} /registry/secrets/shop/broken" in commands
+    _code, out, _err = scan("--endpoints", "10.0.0.1:2379", "--user", "root:letmein", "secrets", "-o", "json")
+    commands = [r["command"] for f in json.loads(out)["findings"] for r in f["remedies"]]
+    assert commands[0] == (
+        "etcdfix scan --endpoints 10.0.0.1:2379 --user root --encryption-config FILE /registry/secrets/shop/broken"
+    )
+    assert "letmein" not in out

@@ -159,3 +159,11 @@ def test_words_of_the_server_for_a_decoder_error() -> None:
 @pytest.mark.parametrize("behaviour", [b for b in ServerBehaviour if b is not ServerBehaviour.CORRUPT])
 def test_no_cause_for_what_the_server_does_not_call_corrupt(behaviour: ServerBehaviour) -> None:
     assert status_cause(examination(apiserver=behaviour)) is None
+
+
+def test_a_kind_of_any_length_is_shown_in_part() -> None:
+    gvk = GroupVersionKind("example.com", "v1", "K" * 200_000)
+    decoded = DecodedObject(gvk, b"web", b"shop", None, "json")
+    found = msgspec.structs.replace(readable(cause=Cause.OWNER_UNKNOWN), decoded=decoded)
+    shown = finding_from(found).group_version_kind
+    assert shown == ValueKind("example.com", "v1", "K" * 253 + "<199747 bytes withheld>")

@@ -122,3 +122,16 @@ def test_a_snapshot_comes_before_any_change(count: str) -> None:
     steps = next_steps(summary(**dict[str, Any]({count: 1})))
     assert "snapshot" in steps[-2]
     assert "-o yaml" in steps[-1]
+
+
+def test_refused_plaintext_is_no_lost_key() -> None:
+    """Nothing under identity has a key that could be found; the configuration refuses it."""
+    steps = next_steps(
+        summary(
+            cause(Cause.PLAINTEXT_NOT_ALLOWED, 40),
+            transformers=(transformer("identity", keys=40, failures=40),),
+            decrypt_failures=40,
+        )
+    )
+    assert steps[0].startswith("The configuration alone can cure 40 findings")
+    assert not any("find the key" in step for step in steps)

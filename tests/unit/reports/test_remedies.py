@@ -25,6 +25,12 @@ CASES = [
     for outcome in info.outcomes
     if outcome is not Outcome.READABLE
 ]
+NEVER_DELETABLE = {
+    Cause.ALLOCATOR_DAMAGED,
+    Cause.CRD_VERSION_MISSING,
+    Cause.DOUBLE_ENCRYPTED,
+    Cause.ENVELOPE_DAMAGED,
+}
 HOSTILE_KEYS = [
     b"/registry/secrets/shop/$(reboot)",
     b"/registry/secrets/shop/a b;c'd\"e`f`",
@@ -45,7 +51,7 @@ def found_with(
         key,
         outcome=outcome,
         cause=cause,
-        deletable=deletable and cause is not Cause.ALLOCATOR_DAMAGED,
+        deletable=deletable and cause not in NEVER_DELETABLE,
         breaks_responses=cause is Cause.RAW_JSON_INVALID,
     )
 
@@ -80,10 +86,7 @@ def test_no_unsafe_deletion_without_proof_or_where_the_configuration_cures(
     remedies = remedies_for(found_with(cause, outcome))
     unsafe = any(UNSAFE in r.command for r in remedies)
     proven = outcome in {Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE}
-    forbidden = CATALOGUE[cause].curable_by_configuration or cause in {
-        Cause.ALLOCATOR_DAMAGED,
-        Cause.ENVELOPE_DAMAGED,
-    }
+    forbidden = CATALOGUE[cause].curable_by_configuration or cause in NEVER_DELETABLE
     assert unsafe is (proven and not forbidden)
     assert not any("etcdfix delete" in r.command for r in remedies)
 

@@ -14,7 +14,7 @@ from etcdfix.reports.model import (
     Status,
     TransformerSummary,
 )
-from etcdfix.reports.tally import CAP, Tally
+from etcdfix.reports.tally import CAP, MAX_NAMES, OTHERS, Tally
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
 from tests.support.examinations import examination, readable
@@ -248,3 +248,26 @@ def test_names_without_end_are_counted_together() -> None:
     assert summary.by_transformer[0].transformer == "(others)"
     assert (summary.by_transformer[0].keys, summary.keys) == (500, 1500)
     assert len(summary.by_resource) == 1001
+
+
+def test_resources_by_name_end_somewhere() -> None:
+    found = [
+        examination(
+            f"/registry/example.com/kind{n:05}/shop/web", outcome=Outcome.UNDETERMINED, transformer=""
+        )
+        for n in range(MAX_NAMES + 5)
+    ]
+    summary = tally_of(found).summary()
+    assert len(summary.by_resource) == MAX_NAMES + 1
+    (others,) = [r for r in summary.by_resource if r.resource == OTHERS]
+    assert (others.group, others.keys, others.undetermined) == ("", 5, 5)
+    assert summary.keys == summary.undetermined == MAX_NAMES + 5
+
+
+def test_transformers_by_name_end_somewhere_and_known_ones_go_on() -> None:
+    found = [examination(transformer=f"aescbc/v1/key{n}", mod_revision=n) for n in range(MAX_NAMES + 5)]
+    found.append(examination(transformer="aescbc/v1/key0", mod_revision=9000))
+    entries = {t.transformer: t for t in tally_of(found).summary().by_transformer}
+    assert len(entries) == MAX_NAMES + 1
+    assert entries["aescbc/v1/key0"].keys == 2
+    assert entries[OTHERS] == TransformerSummary(OTHERS, 5, 5, 0, 0, MAX_NAMES, MAX_NAMES + 4)

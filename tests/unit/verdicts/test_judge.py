@@ -224,11 +224,23 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
     ),
     "k8s:enc: nearly right, read as plaintext": (
         undecoded(plaintext=shape(magic_bits_off=2), envelope_bits_off=1),
-        Outcome.DECODE_FAILURE, Cause.ENVELOPE_DAMAGED, LIKELY, ServerBehaviour.CORRUPT, True,
+        Outcome.DECODE_FAILURE, Cause.ENVELOPE_DAMAGED, LIKELY, ServerBehaviour.CORRUPT, False,
     ),
     "k8s:enc: nearly right, plaintext not allowed": (
         seen(transform_failure=failed(), envelope_bits_off=3),
-        Outcome.DECRYPT_FAILURE, Cause.ENVELOPE_DAMAGED, LIKELY, ServerBehaviour.CORRUPT, True,
+        Outcome.DECRYPT_FAILURE, Cause.ENVELOPE_DAMAGED, LIKELY, ServerBehaviour.CORRUPT, False,
+    ),
+    "k8s:enc: nearly right, read as JSON": (
+        undecoded(DecodeFailureKind.JSON, plaintext=shape(), envelope_bits_off=3, stack=Stack.CUSTOM_RESOURCE),
+        Outcome.DECODE_FAILURE, Cause.ENVELOPE_DAMAGED, LIKELY, ServerBehaviour.CORRUPT, False,
+    ),
+    "k8s:enc: too far off": (
+        undecoded(plaintext=shape(), envelope_bits_off=4),
+        Outcome.DECODE_FAILURE, Cause.UNKNOWN_ENCODING, CERTAIN, ServerBehaviour.CORRUPT, True,
+    ),
+    "nothing known below an intact envelope": (
+        undecoded(plaintext=shape(), enveloped=True, envelope_bits_off=0, transformer="aesgcm/v1/key1"),
+        Outcome.DECODE_FAILURE, Cause.UNKNOWN_ENCODING, CERTAIN, ServerBehaviour.CORRUPT, True,
     ),
     "cut inside the envelope": (
         seen(enveloped=True, envelope_cut=True, transform_failure=failed()),

@@ -17,6 +17,7 @@ from etcdfix.verdicts.observation import (
     PlaintextShape,
     TransformFailure,
 )
+from etcdfix.verdicts.plaintext import LONGEST_MESSAGE, bounded
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -352,10 +353,16 @@ _SEVERITY = (
 def _judge_object(seen: Observation, decoded: DecodedObject) -> Verdict:
     if decoded.empty and seen.owner_known:
         return _judge_empty(seen)
-    found = [*decoded.inconsistencies]
+    found = [
+        msgspec.structs.replace(item, detail=bounded(item.detail, LONGEST_MESSAGE))
+        for item in decoded.inconsistencies
+    ]
     if seen.identity_mismatch and seen.owner_known:
         found.append(Inconsistency(Cause.IDENTITY_MISMATCH, "", seen.identity_mismatch))
-    notes = seen.evidence + decoded.notes
+    notes = tuple(
+        msgspec.structs.replace(note, detail=bounded(note.detail, LONGEST_MESSAGE))
+        for note in seen.evidence + decoded.notes
+    )
     if found and seen.owner_known:
         return _judge_inconsistent(decoded, found, notes)
     if not seen.owner_known:

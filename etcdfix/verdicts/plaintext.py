@@ -20,7 +20,7 @@ PROTOBUF_MAGIC = b"k8s\x00"
 _MAGIC_BITS = 8
 _CBOR_TAG = b"\xd9\xd9\xf7"
 # A damaged length can make a kind of a megabyte; nobody reads more than this of it.
-_LONGEST_MESSAGE = 4096
+LONGEST_MESSAGE = 4096
 LONGEST_NAME = 253
 # An intact envelope ends with contentEncoding and contentType, both present and empty.
 _ENVELOPE_END = b"\x1a\x00\x22\x00"
@@ -31,7 +31,7 @@ def describe_failure(problem: DecodeError, *, known_since: str = "") -> DecodeFa
     if isinstance(problem, KindUnknown):
         return DecodeFailure(
             kind=DecodeFailureKind(problem.reason),
-            message=bounded(problem.message, _LONGEST_MESSAGE),
+            message=bounded(problem.message, LONGEST_MESSAGE),
             group_version=bounded(problem.group_version, LONGEST_NAME),
             value_kind=bounded(problem.kind, LONGEST_NAME),
             readable_until=problem.readable_until,
@@ -48,9 +48,9 @@ def describe_failure(problem: DecodeError, *, known_since: str = "") -> DecodeFa
             kind = candidate
     return DecodeFailure(
         kind=kind,
-        message=bounded(problem.message, _LONGEST_MESSAGE),
+        message=bounded(problem.message, LONGEST_MESSAGE),
         offset=problem.offset,
-        field_path=bounded(problem.field_path, _LONGEST_MESSAGE),
+        field_path=bounded(problem.field_path, LONGEST_MESSAGE),
     )
 
 

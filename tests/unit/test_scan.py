@@ -24,6 +24,7 @@ from etcdfix.storagekey import StorageLayout
 from tests.support.collecting import CollectingReporter
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import (
+    IDENTITY,
     KEY_1,
     KEY_2,
     KUBE_SYSTEM_UID,
@@ -31,6 +32,7 @@ from tests.support.objects import (
     config_map,
     configuration,
     crd,
+    json_object,
     namespace_object,
     provider,
     secret,
@@ -489,3 +491,134 @@ def test_a_namespace_that_does_not_exist_is_never_success() -> None:
     there = HEALTHY | {"/registry/namespaces/empty": namespace_object("empty")}
     _, result = scan(there, scope=ScopeRequest(("secrets",), namespaces=("empty",)))
     assert code(result) is ExitCode.NOTHING_WRONG
+
+
+LOST_CRD = {CRD_KEY: b"junk", "/registry/namespaces/shop": namespace_object("shop")}
+WIDGET = {"/registry/example.com/widgets/shop/w-0": widget()}
+
+
+@pytest.mark.parametrize("arguments", [(), ("widgets",), ("widgets.example.com",)])
+def test_objects_of_an_unreadable_definition_are_in_the_scope_of_a_namespace(
+    arguments: tuple[str, ...],
+) -> None:
+    reporter, result = scan(LOST_CRD | WIDGET, scope=ScopeRequest(arguments, (), ("shop",)))
+    (finding,) = reporter.findings.values()
+    assert (finding.key, finding.cause) == (*WIDGET, "owner-unknown")
+    assert result.summary.keys == 1
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [b"secrets", b"secrets.", b".", b"ingresses.networking.k8s.io", b"a/b.c/d", b"\xff.example.com", b""],
+)
+def test_stray_keys_among_the_definitions_disturb_no_scope(tail: bytes) -> None:
+    source = MemorySource(
+        [
+            *MemorySource(HEALTHY).current(b""),
+            stored(CRD_KEY.rpartition("/")[0].encode() + b"/" + tail, b"junk"),
+        ]
+    )
+    for arguments in (("secrets",), ("ingresses",), ("ingresses.networking.k8s.io",)):
+        _reporter, result = scan(source, *arguments)
+        assert code(result) is ExitCode.NOTHING_WRONG
+    reporter, _result = scan(source, scope=ScopeRequest((), (), ("shop",)))
+    assert reporter.findings == {}
+
+
+@pytest.mark.parametrize(
+    "scope",
+    [
+        ScopeRequest(namespaces=("nowhere",)),
+        ScopeRequest(("secrets",), namespaces=("nowhere", "neither")),
+        ScopeRequest(("/registry/secrets/none",)),
+        ScopeRequest(keys=(b"/registry/secrets/shop/none",)),
+    ],
+)
+def test_what_was_named_and_does_not_exist_makes_no_complete_report(scope: ScopeRequest) -> None:
+    reporter, result = scan(HEALTHY, scope=scope)
+    assert code(result) is ExitCode.SOURCE
+    assert not result.complete
+    assert reporter.conclusion is not None
+    assert reporter.conclusion.complete is False
+    assert reporter.conclusion.incomplete_reasons == ["nothing of the name that was given exists"]
+
+
+@pytest.mark.parametrize(
+    ("holds", "namespaces"),
+    [
+        ({"/registry/namespaces/empty": namespace_object("empty")}, ("empty",)),
+        ({"/registry/namespaces/empty": namespace_object("empty")}, ("empty", "nowhere")),
+        ({"/registry/secrets/orphaned/web": aescbc(secret("web", "orphaned"))}, ("orphaned",)),
+    ],
+    ids=["empty", "one-of-two", "objects-without-namespace"],
+)
+def test_a_namespace_that_exists_or_holds_something_is_complete(
+    holds: dict[str, bytes], namespaces: tuple[str, ...]
+) -> None:
+    _reporter, result = scan(HEALTHY | holds, scope=ScopeRequest(("secrets",), (), namespaces))
+    assert code(result) is ExitCode.NOTHING_WRONG
+    assert result.complete
+
+
+def test_a_report_of_a_wrong_prefix_is_not_complete() -> None:
+    reporter, result = scan(HEALTHY, prefix="/nowhere")
+    assert not result.complete
+    assert reporter.conclusion is not None
+    assert reporter.conclusion.incomplete_reasons == ["no key starts with /nowhere/"]
+
+
+def remedies_of(holds: dict[str, bytes], key: str, **settings: Any) -> list[str]:
+    reporter, _result = scan(HEALTHY | holds, **settings)
+    return [f"{remedy.action}|{remedy.command}" for remedy in reporter.findings[key].remedies]
+
+
+def test_a_version_that_the_definition_dropped_is_put_back_not_deleted() -> None:
+    (key,) = WIDGET
+    lines = remedies_of({key: json_object("example.com/v1alpha1", "Widget", "w-0")}, key)
+    assert lines[0].endswith("|kubectl edit customresourcedefinitions widgets.example.com")
+    assert not any("delete" in line for line in lines)
+
+
+def test_a_custom_resource_gets_the_path_of_its_served_version() -> None:
+    (key,) = WIDGET
+    config = configuration(provider("aescbc", key1=KEY_1), resources=("widgets.example.com",))
+    lines = remedies_of({key: aescbc(widget(), name="old")}, key, config=config)
+    path = "/apis/example.com/v1/namespaces/shop/widgets/w-0"
+    assert lines[0].endswith(f"|kubectl get --raw '{path}?resourceVersion=0'")
+    cluster = {
+        CRD_KEY: crd(scope="Cluster"),
+        "/registry/example.com/widgets/w-1": aescbc(widget(), name="old"),
+    }
+    lines = remedies_of(cluster, "/registry/example.com/widgets/w-1", config=config)
+    assert lines[0].endswith("|kubectl get --raw '/apis/example.com/v1/widgets/w-1?resourceVersion=0'")
+
+
+@pytest.mark.parametrize(
+    ("value", "cause"),
+    [
+        (b"k8s:dnc:" + aescbc(secret())[8:], "envelope-damaged"),
+        (aescbc(aescbc(secret())), "double-encrypted"),
+    ],
+)
+@pytest.mark.parametrize("identity", [True, False])
+def test_what_may_be_whole_below_is_not_offered_for_deletion(
+    value: bytes, cause: str, identity: bool
+) -> None:
+    key = "/registry/secrets/shop/odd"
+    config = configuration(provider("aescbc", key1=KEY_1), *([IDENTITY] if identity else []))
+    reporter, _result = scan(HEALTHY | {key: value}, config=config)
+    assert reporter.findings[key].cause == cause
+    assert not any("kubectl delete" in r.command for r in reporter.findings[key].remedies)
+
+
+def test_a_kind_of_any_length_makes_a_small_report() -> None:
+    holds = {
+        "/registry/configmaps/shop/x": json_object("v1", "K" * 200_000, "x"),
+        "/registry/example.com/widgets/shop/x": json_object("example.com/v1", "K" * 200_000, "x"),
+        "/registry/example.org/gadgets/shop/x": json_object("example.org/v1", "K" * 200_000, "x"),
+    }
+    stream = io.BytesIO()
+    request = ScanRequest(layout=StorageLayout(), configuration=CONFIG)
+    result = run_scan(MemorySource(HEALTHY | holds), request, FORMATS["json"](stream, 100))
+    assert (result.summary.decode_failures, result.summary.inconsistent) == (1, 1)
+    assert len(stream.getvalue()) < 40_000

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import os
 import shutil
 import subprocess
@@ -137,7 +135,11 @@ def test_standard_output_may_be_named_as_a_device() -> None:
     "option", ["--snapshot", "--encryption-config", "--manifest", "--cacert", "--cert", "--key"]
 )
 def test_a_file_that_the_scan_reads_is_never_written(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, hidden_behind: str
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    option: str,
+    hidden_behind: str,
 ) -> None:
     manifest = tmp_path / "kube-apiserver.yaml"
     manifest.write_text("spec: {containers: [{name: kube-apiserver, command: [kube-apiserver]}]}")
@@ -156,13 +158,9 @@ def test_a_file_that_the_scan_reads_is_never_written(
         target.hardlink_to(source)
     given = {"--snapshot": SNAPSHOT, option: str(source)}
     if option in {"--cacert", "--cert", "--key"}:  # with a snapshot, these come from variables only
-        os.environ["ETCDFIX_" + option[2:].upper()] = given.pop(option)
-    try:
-        code = run(["scan", *(w for pair in given.items() for w in pair), "--output-file", str(target)])
-    finally:
-        for name in ("CACERT", "CERT", "KEY"):
-            os.environ.pop("ETCDFIX_" + name, None)
-    assert code == 2
+        monkeypatch.setenv("ETCDFIX_" + option[2:].upper(), given.pop(option))
+    words = [word for pair in given.items() for word in pair]
+    assert run(["scan", *words, "--output-file", str(target)]) == 2
     assert capsys.readouterr().err.splitlines() == [
         f"etcdfix: --output-file {target} is a file that this scan reads",
         "  next: name another one",

@@ -1,0 +1,264 @@
+"""Damage that tells one thing from another, made to real values: flipped bits, wrong keys, cuts, other releases."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from etcdfix.decoding.stacks import Decoder
+from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.encryption.transformer import Transformers
+from etcdfix.model import Confidence, Outcome
+from etcdfix.pipeline import Examiner
+from etcdfix.storagekey import StorageLayout
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.examination import Examination
+from tests.support.memory_source import MemorySource, stored
+from tests.support.objects import (
+    IDENTITY,
+    KEY_1,
+    aescbc,
+    aesgcm,
+    config_map,
+    configuration,
+    crd,
+    json_object,
+    namespace_object,
+    provider,
+    secret,
+    widget,
+)
+
+SECRET_KEY = "/registry/secrets/shop/web"
+CRD_KEY = "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.example.com"
+WIDGET_KEY = "/registry/example.com/widgets/shop/w-0"
+APISERVICE_KEY = "/registry/apiregistration.k8s.io/apiservices/v1.x"
+# A key and its value for each decoder stack: protobuf, custom resource, JSON and YAML of a built-in type.
+OBJECTS = {SECRET_KEY: secret(), WIDGET_KEY: widget(), CRD_KEY: crd()}
+EVERYTHING = ("*.*",)
+CBC = configuration(provider("aescbc", key1=KEY_1), resources=EVERYTHING)
+CBC_OR_PLAIN = configuration(provider("aescbc", key1=KEY_1), IDENTITY, resources=EVERYTHING)
+GCM = configuration(provider("aesgcm", key1=KEY_1), resources=EVERYTHING)
+BLOCK = 16
+HEAD = len(aescbc(b"")) - 2 * BLOCK  # k8s:enc:aescbc:v1:key1: stands before the IV and the one padding block
+
+
+def look(
+    key: str, value: bytes, config: EncryptionConfiguration | None = None, *, minor: int | None = 36
+) -> Examination:
+    """Examine one value beside a CRD that can be read, whatever the configuration."""
+    transformers = Transformers.from_configuration(config) if config is not None else None
+    release = f"1.{minor}" if minor else ""
+    examiner = Examiner(StorageLayout(), transformers, Decoder(minor), assumed_release=release)
+    examiner.learn_custom_resources(MemorySource({CRD_KEY: crd() if config is None else aescbc(crd())}))
+    if config is GCM:
+        examiner.learn_custom_resources(MemorySource({CRD_KEY: aesgcm(crd(), CRD_KEY)}))
+    return examiner.examine(stored(key, value))
+
+
+def flipped(value: bytes, *bits: int) -> bytes:
+    data = bytearray(value)
+    for bit in bits:
+        data[bit // 8] ^= 1 << bit % 8
+    return bytes(data)
+
+
+ONE_BIT = [(bit,) for bit in range(64)]
+SOME_BITS = [tuple(random.Random(n).sample(range(64), 2 + n % 2)) for n in range(16)]
+
+
+@pytest.mark.parametrize("bits", ONE_BIT + SOME_BITS)
+@pytest.mark.parametrize("key", OBJECTS)
+def test_a_damaged_envelope_prefix_is_recognised_in_every_stack(key: str, bits: tuple[int, ...]) -> None:
+    value = flipped(aescbc(OBJECTS[key]), *bits)
+    for config, outcome in (
+        (CBC, Outcome.DECRYPT_FAILURE),
+        (CBC_OR_PLAIN, Outcome.DECODE_FAILURE),
+        (None, Outcome.DECODE_FAILURE),
+    ):
+        verdict = look(key, value, config).verdict
+        assert (verdict.outcome, verdict.cause) == (outcome, Cause.ENVELOPE_DAMAGED)
+        assert verdict.confidence is Confidence.LIKELY
+        assert not verdict.deletable
+
+
+def test_four_bits_off_is_no_envelope_any_more() -> None:
+    value = flipped(aescbc(secret()), 1, 18, 33, 50)
+    assert look(SECRET_KEY, value, CBC).verdict.cause is Cause.PLAINTEXT_NOT_ALLOWED
+    assert look(SECRET_KEY, value, CBC_OR_PLAIN).verdict.cause is not Cause.ENVELOPE_DAMAGED
+
+
+@pytest.mark.parametrize("plaintext", [b"\x9d\x01" * 30, b"junk" * 20])
+def test_junk_below_an_intact_envelope_does_not_accuse_the_envelope(plaintext: bytes) -> None:
+    verdict = look(SECRET_KEY, aesgcm(plaintext, SECRET_KEY), GCM).verdict
+    assert verdict.outcome is Outcome.DECODE_FAILURE
+    assert verdict.cause in {Cause.UNKNOWN_ENCODING, Cause.JSON_DAMAGED}
+
+
+@pytest.mark.parametrize(
+    ("value", "confidence"),
+    [
+        (b"k9s\x00" + secret()[4:], Confidence.CERTAIN),
+        (b"\x94\xc7\x8c\xff" + secret()[4:], Confidence.CERTAIN),
+        # Nothing decodes, but the end is that of an envelope.
+        (b"\x94\xc7\x8c\xff\xff\xff" + secret()[6:], Confidence.LIKELY),
+        (b"\x94\xc7\x8c\xff" + b"\xff" * 40 + secret()[-4:], Confidence.LIKELY),
+        (b"k9s\x00" + b"\xff" * 40, Confidence.POSSIBLE),
+    ],
+)
+def test_a_lost_magic_is_as_certain_as_its_proof(value: bytes, confidence: Confidence) -> None:
+    verdict = look(SECRET_KEY, value).verdict
+    assert (verdict.outcome, verdict.cause) == (Outcome.DECODE_FAILURE, Cause.MAGIC_DAMAGED)
+    assert verdict.confidence is confidence
+
+
+@pytest.mark.parametrize("key", OBJECTS)
+def test_noise_under_aescbc_is_a_wrong_key_in_every_stack(key: str) -> None:
+    noise = bytes(range(0x80, 0xF0))
+    verdict = look(key, aescbc(noise), CBC).verdict
+    assert (verdict.outcome, verdict.cause) == (Outcome.DECODE_FAILURE, Cause.WRONG_KEY)
+    assert verdict.confidence is Confidence.LIKELY
+
+
+@pytest.mark.parametrize("key", OBJECTS)
+def test_a_lost_iv_garbles_the_first_block_in_every_stack(key: str) -> None:
+    value = aescbc(OBJECTS[key])
+    verdict = look(key, value[:HEAD] + b"\x91" * BLOCK + value[HEAD + BLOCK :], CBC).verdict
+    assert (verdict.outcome, verdict.cause) == (Outcome.DECODE_FAILURE, Cause.IV_DAMAGED)
+    assert verdict.confidence is Confidence.LIKELY
+
+
+@pytest.mark.parametrize("key", OBJECTS)
+def test_no_flipped_bit_of_an_iv_is_called_a_wrong_key_or_a_wrong_version(key: str) -> None:
+    """Most are recognised; the rest are told as what they look like, and never as another object's fault."""
+    value = aescbc(OBJECTS[key])
+    verdicts = [look(key, flipped(value, HEAD * 8 + bit), CBC).verdict for bit in range(8 * BLOCK)]
+    causes = [verdict.cause for verdict in verdicts]
+    allowed = {
+        Cause.IV_DAMAGED,
+        Cause.PROTOBUF_DAMAGED,
+        Cause.JSON_DAMAGED,
+        Cause.KIND_MISSING,
+        Cause.EMPTY_OBJECT,
+    }
+    assert set(causes) <= allowed | {None}
+    recognised = causes.count(Cause.IV_DAMAGED) + causes.count(Cause.EMPTY_OBJECT)
+    assert recognised > 0.8 * len(causes)
+    assert all(v.confidence is Confidence.LIKELY for v in verdicts if v.cause is Cause.EMPTY_OBJECT)
+
+
+def test_an_empty_object_is_certain_unless_aescbc_could_have_garbled_it() -> None:
+    assert look(SECRET_KEY, aescbc(b"{}"), CBC).verdict.confidence is Confidence.LIKELY
+    assert look(SECRET_KEY, b"{}").verdict.confidence is Confidence.CERTAIN
+    assert look(SECRET_KEY, aesgcm(b"{}", SECRET_KEY), GCM).verdict.confidence is Confidence.CERTAIN
+    assert look(SECRET_KEY, aescbc(b""), CBC).verdict.confidence is Confidence.CERTAIN
+
+
+HPA_KEY = "/registry/horizontalpodautoscalers/shop/web"
+HPA_V2 = json_object("autoscaling/v2", "HorizontalPodAutoscaler", "web")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "minor", "words", "deletable"),
+    [
+        (SECRET_KEY, json_object("v1", "Sekret", "web"), None, "which no known release has", False),
+        (
+            SECRET_KEY,
+            json_object("v1", "Sekret", "web"),
+            36,
+            "neither 1.36 nor any other known release has",
+            True,
+        ),
+        (HPA_KEY, HPA_V2, 20, "which 1.20 does not register; 1.23 brought it", False),
+    ],
+)
+def test_a_kind_that_is_not_registered(
+    key: str, value: bytes, minor: int | None, words: str, deletable: bool
+) -> None:
+    verdict = look(key, value, minor=minor).verdict
+    assert (verdict.outcome, verdict.cause) == (Outcome.DECODE_FAILURE, Cause.KIND_NOT_REGISTERED)
+    assert words in verdict.message
+    assert verdict.deletable is deletable
+
+
+@pytest.mark.parametrize("minor", [17, 36, None])
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (APISERVICE_KEY, secret("v1.x", "")),
+        (APISERVICE_KEY, json_object("v1", "Secret", "v1.x", "")),
+        (CRD_KEY, json_object("v1", "Pod", "widgets.example.com", "")),
+        (APISERVICE_KEY, crd()),
+        (SECRET_KEY, crd()),
+        (SECRET_KEY, json_object("apiregistration.k8s.io/v1", "APIService", "web", "")),
+        (SECRET_KEY, config_map("web")),
+    ],
+)
+def test_a_kind_of_another_api_server_is_the_wrong_kind(key: str, value: bytes, minor: int | None) -> None:
+    verdict = look(key, value, minor=minor).verdict
+    assert (verdict.outcome, verdict.cause) == (Outcome.DECODE_FAILURE, Cause.WRONG_KIND_FOR_KEY)
+
+
+def test_a_version_that_the_definition_no_longer_lists() -> None:
+    verdict = look(WIDGET_KEY, json_object("example.com/v1alpha1", "Widget", "w-0")).verdict
+    assert (verdict.outcome, verdict.cause) == (Outcome.DECODE_FAILURE, Cause.CRD_VERSION_MISSING)
+    assert "example.com/v1alpha1 Widget" in verdict.message
+    assert not verdict.deletable
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("/registry/secrets/a/b/c", secret("b/c", "a")),
+        ("/registry/secrets/a/", secret("", "a")),
+        ("/registry/namespaces/a/b", namespace_object("a/b")),
+        (WIDGET_KEY + "/x", widget("w-0/x")),
+    ],
+)
+def test_a_key_with_other_segments_is_never_readable(key: str, value: bytes) -> None:
+    found = look(key, value)
+    assert (found.verdict.outcome, found.verdict.cause) == (Outcome.INCONSISTENT, Cause.IDENTITY_MISMATCH)
+    assert "path segments" in found.verdict.message
+
+
+@pytest.mark.parametrize("number", [b"1e9999", b"-4711471147114711e999"])
+@pytest.mark.parametrize(
+    ("key", "start"),
+    [
+        (WIDGET_KEY, b'{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w-0"},"x":'),
+        (SECRET_KEY, b'{"apiVersion":"v1","kind":"Secret","metadata":{"name":"web","namespace":"shop","generation":'),
+    ],
+)  # fmt: skip
+def test_numbers_are_withheld(key: str, start: bytes, number: bytes) -> None:
+    verdict = look(key, start + number + b"}" * (start.count(b"{") - start.count(b"}"))).verdict
+    assert (verdict.outcome, verdict.cause) == (Outcome.DECODE_FAILURE, Cause.JSON_DAMAGED)
+    assert f"number <{len(number)} bytes withheld>" in verdict.upstream_message
+    assert number.decode() not in repr(verdict)
+
+
+def test_a_kind_of_any_length_is_echoed_in_part() -> None:
+    for key, version in ((SECRET_KEY, "v1"), (WIDGET_KEY, "example.com/v1")):
+        verdict = look(key, json_object(version, "K" * 200_000, "web")).verdict
+        assert verdict.outcome in {Outcome.DECODE_FAILURE, Outcome.INCONSISTENT}
+        assert len(verdict.message) < 5000
+        assert len(verdict.upstream_message) < 5000
+        assert all(len(evidence.detail) < 5000 for evidence in verdict.evidence)
+
+
+@pytest.mark.parametrize("cut", range(len(b"k8s:enc:aesgcm:v1:"), len(b"k8s:enc:aesgcm:v1:key1:")))
+def test_a_value_that_ends_inside_its_envelope_is_cut(cut: int) -> None:
+    verdict = look(SECRET_KEY, aesgcm(secret(), SECRET_KEY)[:cut], GCM).verdict
+    assert (verdict.outcome, verdict.cause) == (Outcome.DECRYPT_FAILURE, Cause.VALUE_TRUNCATED)
+    assert verdict.confidence is Confidence.CERTAIN
+
+
+@pytest.mark.parametrize("config", [None, CBC, CBC_OR_PLAIN])
+@pytest.mark.parametrize("value", [b"x", aescbc(b"x"), aescbc(b"{}")])
+def test_strange_keys_among_the_allocators_are_never_decrypted(
+    value: bytes, config: EncryptionConfiguration | None
+) -> None:
+    found = look("/registry/ranges/foo", value, config)
+    assert (found.verdict.outcome, found.verdict.cause) == (Outcome.UNDETERMINED, Cause.OWNER_UNKNOWN)
+    assert found.verdict.message.startswith("no known type is stored under ranges")
+    assert found.transformer != "aescbc/v1/key1" or not found.opened

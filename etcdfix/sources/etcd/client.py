@@ -17,7 +17,7 @@ from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.channel import FutureCancelledError, ReadOnlyChannel, RpcError, open_channel
 from etcdfix.sources.etcd.endpoints import Endpoint, parse_endpoint
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind, classify, classify_cancelled
-from etcdfix.sources.etcd.tls import TLSMaterial, load_tls_material
+from etcdfix.sources.etcd.tls import load_tls_material
 from etcdfix.wire.etcd import AUTHENTICATE, MEMBER_LIST, STATUS, WATCH, ReadMethod, message
 
 _FIRST_PAUSE_SECONDS = 0.1
@@ -441,6 +441,3 @@ def _member_status(endpoint: Endpoint, found: Any) -> MemberStatus:
         db_size_bytes=found.dbSize,
         errors=tuple(found.errors),
     )
-
-
-__all__ = ["ClusterMember", "EtcdClient", "MemberStatus", "Pending", "TLSMaterial"]

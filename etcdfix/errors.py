@@ -181,9 +181,17 @@ class KMSUnreachable(KMSError):
 
 
 class KMSRefused(KMSError):
-    """Raised when the plugin answered, and the answer was no."""
+    """Raised when the plugin answered, and the answer was no.
+
+    Attributes:
+        status: The gRPC code of the answer, as gRPC spells it: ``INVALID_ARGUMENT``.
+    """
 
     code = "kms-refused"
+
+    def __init__(self, message: str, *, status: str, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
 
 
 class DecodeError(EtcdfixError):

@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import re
 import struct
+from collections import Counter
 from collections.abc import Iterator
 from enum import IntEnum
 from typing import Protocol
@@ -75,20 +76,32 @@ class WrappedKey(msgspec.Struct, frozen=True):
     annotations: tuple[tuple[str, bytes], ...] = ()
 
 
-class KMSPlugin(Protocol):
-    """The seam where a plugin client goes in. None exists yet: KMS values are undetermined without one."""
+class KMSPending(KMSError):
+    """Raised when the plugin has been asked, or soon will be, and has not answered yet: look again later."""
 
-    @property
-    def write_key_id(self) -> str:
-        """Key id that a v2 plugin writes with today, from its Status; "" while unknown, and for v1."""
-        ...
+    code = "kms-pending"
+
+
+class KMSPlugin(Protocol):
+    """The seam between envelopes and whatever holds the KEK.
+
+    Attributes:
+        healthy: It answered Status or Version as it should. A refusal proves something only then.
+        write_key_id: Key id that a v2 plugin writes with today, from its Status; "" while unknown, and for v1.
+        opened: How many values opened with its answers, by key id ("" for v1); the transformers count here.
+    """
+
+    healthy: bool
+    write_key_id: str
+    opened: Counter[str]
 
     def unwrap(self, wrapped: WrappedKey) -> bytes:
         """Return the DEK or DEK seed.
 
         Raises:
+            KMSPending: There is no answer yet.
             KMSUnreachable: The plugin could not be asked; nothing is known about the value.
-            KMSRefused: The plugin answered no; ``message`` is the gRPC status as Go prints it.
+            KMSRefused: The plugin answered no; ``status`` is the gRPC code, ``message`` the status as Go prints it.
         """
         ...
 

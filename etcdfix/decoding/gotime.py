@@ -95,3 +95,101 @@ def _out_of_range(text: str, what: str) -> str:
 
 def _withheld(text: str) -> str:
     return f"<{len(text.encode())} bytes withheld>"
+
+
+_ZERO_TIME: Final = -62_135_596_800
+"""Go's zero time, the first second of the year 1, in seconds since 1970."""
+
+_SECONDS_PER_DAY: Final = 86_400
+_DAYS_PER_ERA: Final = 146_097
+_PARTS = re.compile(
+    "([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{1,2}):([0-9]{2}):([0-9]{2})(?:[.,]([-+0-9]+))?(Z|[-+][0-9]{2}:[0-9]{2})"
+)
+
+
+def parse(text: str, layout: str) -> tuple[int, int] | None:
+    """Return a timestamp as seconds since 1970 and nanoseconds, None where :func:`parse_error` has an error."""
+    if parse_error(text, layout):
+        return None
+    match = _PARTS.fullmatch(text)
+    assert match is not None  # what parses has this form
+    year, month, day, hour, minute, second = map(int, match.groups()[:6])
+    zone = match[8]
+    offset = 0 if zone == "Z" else int(zone[1:3]) * 3600 + int(zone[4:6]) * 60
+    seconds = _days_from_date(year, month, day) * _SECONDS_PER_DAY + hour * 3600 + minute * 60 + second
+    fraction = (match[7] or "0")[:9]
+    nanoseconds = int(fraction) * 10 ** (9 - len(fraction))
+    return seconds + (offset if zone[0] == "-" else -offset), nanoseconds
+
+
+def format_time(seconds: int) -> str | None:
+    """Return seconds since 1970 as ``Time`` is written in JSON (UTC); None, JSON's null, for Go's zero time.
+
+    Years of more than four digits are written as they are, as Go does.
+    """
+    return None if seconds == _ZERO_TIME else f"{_date_and_time(seconds)}Z"
+
+
+def format_micro_time(seconds: int, nanoseconds: int) -> str | None:
+    """Return a time as ``MicroTime`` is written in JSON: as :func:`format_time`, with six decimals."""
+    # Go's division truncates towards zero, and time.Unix then brings the nanoseconds into their range.
+    microseconds = abs(nanoseconds) // 1000 * (-1 if nanoseconds < 0 else 1)
+    carry, microseconds = divmod(microseconds, 1_000_000)
+    seconds += carry
+    if seconds == _ZERO_TIME and not microseconds:
+        return None
+    return f"{_date_and_time(seconds)}.{microseconds:06}Z"
+
+
+def format_duration(nanoseconds: int) -> str:
+    """Return a duration as Go's ``Duration.String`` writes it: ``1h0m30s``, ``1.5ms``, ``0s``."""
+    sign, rest = ("-", -nanoseconds) if nanoseconds < 0 else ("", nanoseconds)
+    if rest == 0:
+        return "0s"
+    for unit, size in (("ns", 1), ("µs", 1_000), ("ms", 1_000_000)):
+        if rest < size * 1000:
+            return f"{sign}{_decimal(rest, size)}{unit}"
+    minutes, rest = divmod(rest, 60_000_000_000)
+    hours, minutes = divmod(minutes, 60)
+    text = f"{_decimal(rest, 1_000_000_000)}s"
+    if hours or minutes:
+        text = f"{minutes}m{text}"
+    return f"{sign}{hours}h{text}" if hours else f"{sign}{text}"
+
+
+def _decimal(number: int, unit: int) -> str:
+    whole, fraction = divmod(number, unit)
+    if not fraction:
+        return str(whole)
+    return f"{whole}.{str(unit + fraction)[1:].rstrip('0')}"
+
+
+def _date_and_time(seconds: int) -> str:
+    days, second = divmod(seconds, _SECONDS_PER_DAY)
+    year, month, day = _date_from_days(days)
+    shown = f"-{-year:04}" if year < 0 else f"{year:04}"
+    return f"{shown}-{month:02}-{day:02}T{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"
+
+
+def _date_from_days(days: int) -> tuple[int, int, int]:
+    """Return year, month and day, of any year; Python's own calendar ends with the year 9999."""
+    # Counted in years that begin in March, so that the leap day is a year's last.
+    era, of_era = divmod(days + 719_468, _DAYS_PER_ERA)
+    year = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
+    day = of_era - (365 * year + year // 4 - year // 100)
+    month = (5 * day + 2) // 153
+    in_next_year = month >= 10
+    return (
+        era * 400 + year + in_next_year,
+        month - 9 if in_next_year else month + 3,
+        day - (153 * month + 2) // 5 + 1,
+    )
+
+
+def _days_from_date(year: int, month: int, day: int) -> int:
+    if month <= 2:
+        year -= 1
+        month += 12
+    era, of_era = divmod(year, 400)
+    in_year = (153 * (month - 3) + 2) // 5 + day - 1
+    return era * _DAYS_PER_ERA + of_era * 365 + of_era // 4 - of_era // 100 + in_year - 719_468

@@ -67,3 +67,82 @@ def parse_int64(text: bytes) -> int | None:
         return None
     number = int(digits or b"0") * (-1 if text.startswith(b"-") else 1)
     return number if -(1 << 63) <= number < 1 << 63 else None
+
+
+# Longer than any number that somebody meant; Python refuses to convert some thousand digits more.
+_MAX_CANONICAL_LENGTH = 1000
+_NANO = -9
+_MAX_INT64 = (1 << 63) - 1
+_DECIMAL_SUFFIXES = {exponent: suffix.decode() for suffix, exponent in _DECIMAL_EXPONENTS.items()}
+_BINARY_SUFFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+
+
+def canonical(value: bytes) -> str:
+    """Return a Quantity as the API server writes it: ``1.5`` becomes ``1500m``, ``1.5Gi`` becomes ``1536Mi``.
+
+    What its parser takes for canonical comes back as it was written, ``+5`` too. So does, here, a text of more
+    than a thousand characters, and one that does not parse (see :func:`quantity_error`).
+
+    Format: ``quantity.go`` (``ParseQuantity``, ``CanonicalizeBytes``), ``amount.go``, ``math.go``; for amounts
+    above ``E``, which releases up to 1.36 wrote without any suffix, the decimal exponent that later ones write.
+    """
+    text = value.decode("ascii", "replace")
+    scanned = _SCANNED.fullmatch(value)
+    if scanned is None or len(value) > _MAX_CANONICAL_LENGTH or quantity_error(value):
+        return text
+    whole = scanned["digits"].lstrip(b"0").decode() or "0"
+    decimals = (scanned["decimals"] or b"").decode()
+    suffix = scanned["suffix"]
+    binary = _BINARY_EXPONENTS.get(suffix)
+    with_exponent = binary is None and suffix not in _DECIMAL_EXPONENTS
+    if binary is None:
+        exponent = int(suffix[1:]) if with_exponent else _DECIMAL_EXPONENTS[suffix]
+        exponent = (exponent + 0x80000000 & 0xFFFFFFFF) - 0x80000000  # int32(parsed)
+        room = 18 - len(whole) - len(decimals)
+    else:
+        exponent = 0
+        room = -1 if decimals else 14 - len(whole) - binary * 3 // 10
+    scale = exponent - len(decimals)
+    digits = whole + decimals
+    if room >= 0 and scale >= _NANO and int(digits) << (binary or 0) <= _MAX_INT64:
+        # Upstream's quick way, which reuses the text where it looks canonical.
+        if binary is not None:
+            reuse = int(digits) & 7 != 0
+        else:
+            reuse = scale % 3 == 0 and not digits.endswith("000") and not digits.startswith("0")
+        if reuse:
+            return text
+    return _canonical(int(digits) << (binary or 0), scale, binary, text.startswith("-"), with_exponent)
+
+
+def _canonical(mantissa: int, scale: int, binary: int | None, negative: bool, with_exponent: bool) -> str:
+    """Write ``mantissa * 10**scale``, rounded up to whole nanos."""
+    if mantissa == 0:
+        return "0"
+    sign = "-" if negative else ""
+    while mantissa % 10 == 0:
+        mantissa //= 10
+        scale += 1
+    if scale < _NANO:
+        excess = min(
+            _NANO - scale, _MAX_CANONICAL_LENGTH + 1
+        )  # further down, everything rounds up to one nano
+        mantissa, scale = -(-mantissa // 10**excess), _NANO
+        while mantissa % 10 == 0:
+            mantissa //= 10
+            scale += 1
+    if binary is not None and scale >= 0:
+        amount = min(mantissa * 10**scale, _MAX_INT64)
+        if amount >= 1024:
+            power = 0
+            while amount % 1024 == 0:
+                amount //= 1024
+                power += 1
+            return f"{sign}{amount}{_BINARY_SUFFIXES[power]}"
+    if binary is not None and scale < 0 and mantissa > _MAX_INT64 * 10**-scale:
+        return f"{sign}{_MAX_INT64}"
+    mantissa *= 10 ** (scale % 3)
+    scale -= scale % 3
+    if with_exponent or scale not in _DECIMAL_SUFFIXES:
+        return f"{sign}{mantissa}" + (f"e{scale}" if scale else "")
+    return f"{sign}{mantissa}{_DECIMAL_SUFFIXES[scale]}"

@@ -75,6 +75,15 @@ class Decoder:
         registry = Registry(self._kubernetes_minor, scheme)
         return _Serializers(ProtobufDecoder(self._schema, registry), JSONDecoder(self._schema, registry))
 
+    @property
+    def schema(self) -> Schema:
+        """The messages of the assumed release."""
+        return self._schema
+
+    def registry(self, group: str) -> Registry:
+        """Return the kinds known to the scheme that decodes ``group``."""
+        return Registry(self._kubernetes_minor, _SCHEMES.get(group, SchemeName.KUBERNETES))
+
     def builtin(self, data: bytes, group: str, kind: str) -> DecodedObject:
         """Decode a value under a built-in's key.
 

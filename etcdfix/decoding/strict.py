@@ -214,7 +214,7 @@ class _MessageFrame(_Frame):
             elif how == _MESSAGE:
                 pos, post = _bounds(data, pos, self.start, end)
                 self.pos = post
-                return self._open(plan, pos, post)
+                return self.open(plan, pos, post)
             elif how == _VARINT:
                 if wire_type == 0:
                     value, pos = read_varint(data, pos, end)
@@ -243,7 +243,7 @@ class _MessageFrame(_Frame):
                 pos += 8
         return None
 
-    def _open(self, plan: _FieldPlan, pos: int, post: int) -> _MessageFrame:
+    def open(self, plan: _FieldPlan, pos: int, post: int) -> _MessageFrame:
         assert plan.message is not None
         child: Node
         if plan.repeated:
@@ -372,6 +372,92 @@ class StrictDecoder:
         except Refused as exc:
             raise walk.refuse(str(exc)) from exc
         return Decoded(node, tuple(walk.unknown), walk.unknown_count)
+
+    def salvage(
+        self, message: str, data: bytes, start: int = 0, end: int | None = None, *, cut_off: bool = False
+    ) -> tuple[Decoded, ProtobufMalformed | None]:
+        """Decode as :meth:`decode` does, but keep what came before the damage.
+
+        Values that are not whole are left out, those of messages with a JSON form of their own (Time …) as well.
+        A Quantity that does not parse stays as it is, and so does what follows, for it says nothing against the
+        bytes around it.
+
+        Args:
+            message: Full name of the type.
+            data: The bytes.
+            start: Where the message starts.
+            end: Where it ends.
+            cut_off: The data ends before the message did, so whatever reaches past ``end`` ends there.
+
+        Returns:
+            What was decoded, and why it is not all; None where it is.
+
+        Raises:
+            KeyError: The schema has no such message.
+        """
+        walk = _Walk(data)
+        node: Node = {}
+        stack = walk.frames
+        end = len(data) if end is None else end
+        stack.append(_MessageFrame(self._plans[message], node, start, end, None, -1))
+        first: ProtobufMalformed | None = None
+        at_the_cut: ProtobufMalformed | None = None
+        while stack:
+            try:
+                opened = stack[-1].run(walk)
+            except Refused as exc:
+                refused = walk.refuse(str(exc))
+                refused.__cause__ = exc
+                frame = stack[-1]
+                opened = _open_to_the_end(frame, data, end) if cut_off else None
+                if opened is not None:
+                    at_the_cut = refused
+                else:
+                    first = first or refused
+                    if not _is_bad_quantity(frame):
+                        _drop_half_a_value(stack)
+                        break
+            if opened is None:
+                stack.pop()
+            else:
+                stack.append(opened)
+        return Decoded(node, tuple(walk.unknown), walk.unknown_count), first or at_the_cut
+
+
+def _open_to_the_end(frame: _Frame, data: bytes, end: int) -> _Frame | None:
+    """Open the message that reaches past the end of data that was cut off; None if that is not what is wrong."""
+    if not isinstance(frame, _MessageFrame) or frame.end != end or frame.inside is None:
+        return None
+    message = frame.inside.message
+    if frame.inside.how != _MESSAGE or message is None or message.opaque:
+        return None
+    try:
+        tag, pos = read_varint(data, frame.at, end)
+        length, pos = read_varint(data, pos, end)
+    except Refused:
+        return None
+    if tag & 7 != 2 or length >= _INT64_LIMIT or pos + length <= end:
+        return None
+    frame.pos = end
+    return frame.open(frame.inside, pos, end)
+
+
+def _is_bad_quantity(frame: _Frame) -> bool:
+    return isinstance(frame, _MessageFrame) and frame.inside is not None and frame.inside.how == _QUANTITY
+
+
+def _drop_half_a_value(stack: list[_Frame]) -> None:
+    """Take a Time, Quantity or the like out of its holder again when the damage lies in it."""
+    if len(stack) < 2:
+        return
+    frame, holder = stack[-1], stack[-2]
+    if not isinstance(frame, _MessageFrame) or not frame.plan.opaque or not isinstance(holder, _MessageFrame):
+        return  # a map's value is not in the map before it is whole
+    assert holder.inside is not None
+    if holder.inside.repeated:
+        holder.node[holder.inside.number].pop()
+    else:
+        del holder.node[holder.inside.number]
 
 
 def render_path(steps: Iterable[Step]) -> str:

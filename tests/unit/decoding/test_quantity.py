@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from etcdfix.decoding.quantity import FORMAT_WRONG, NUMERIC_WRONG, SUFFIX_WRONG, quantity_error
+from etcdfix.decoding.quantity import FORMAT_WRONG, NUMERIC_WRONG, SUFFIX_WRONG, canonical, quantity_error
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,57 @@ def test_long_strings_cost_little(value: bytes) -> None:
     start = time.perf_counter()
     quantity_error(value)
     assert time.perf_counter() - start < 1
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        ("1.5", "1500m"),
+        ("1.5Gi", "1536Mi"),
+        ("0.5Gi", "512Mi"),
+        ("1000", "1k"),
+        ("1000m", "1"),
+        ("1001", "1001"),
+        ("1024Ki", "1Mi"),
+        ("1025Ki", "1025Ki"),
+        ("8Gi", "8Gi"),
+        ("1.1Ki", "1126400m"),
+        ("0.5Ki", "512"),
+        ("-0.5Ki", "-512"),
+        ("0.0001Ki", "102400u"),
+        ("-1.5Gi", "-1536Mi"),
+        ("1e1", "10"),
+        ("1e4", "10e3"),
+        ("1.5e3", "1500"),
+        ("1000E", "1e21"),
+        ("0.0", "0"),
+        ("0Ki", "0"),
+        ("-0", "0"),
+        (".", "0"),
+        ("0.00000000001", "1n"),
+        ("1.00000000001", "1000000001n"),
+        ("0.9999999999", "1"),
+        ("1e-20", "1e-9"),
+        ("-1e-20", "-1e-9"),
+        ("1e-2000000000", "1e-9"),
+        ("1e2000000000", "100e1999999998"),
+        ("9Ei", "9223372036854775807"),
+        ("-99999999999999999999.5Ki", "-9223372036854775807"),
+        ("9007199254740992.00000000001Ki", "9223372036854775807"),
+        ("99999999999999999999", "99999999999999999999"),
+        ("100000000000000000000", "100E"),
+    ],
+)
+def test_canonical_form(value: str, written: str) -> None:
+    assert canonical(value.encode()) == written
+
+
+@pytest.mark.parametrize("value", ["0", "100m", "1Ki", "+5", "005", "1.500", "1e3", "1E3", "5."])
+def test_what_upstream_takes_for_canonical_stays_as_it_is(value: str) -> None:
+    assert canonical(value.encode()) == value
+
+
+@pytest.mark.parametrize("value", ["", "1ee3", "much", "1" * 1001, "\udcff"])
+def test_no_canonical_form(value: str) -> None:
+    data = value.encode("utf-8", "surrogateescape")
+    assert canonical(data) == data.decode("ascii", "replace")

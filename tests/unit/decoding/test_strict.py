@@ -6,7 +6,7 @@ import time
 import pytest
 
 from etcdfix.decoding.schema import load_schema
-from etcdfix.decoding.strict import Decoded, StrictDecoder, UnknownField
+from etcdfix.decoding.strict import Decoded, Node, StrictDecoder, UnknownField
 from etcdfix.errors import ProtobufMalformed
 from tests.support.protobytes import block, entry, number, secret, tag, varint
 
@@ -260,3 +260,83 @@ def test_nested_groups_have_no_limit() -> None:
 def test_an_unknown_message_name() -> None:
     with pytest.raises(KeyError):
         decode("k8s.io.api.core.v1.NoSuch", b"")
+
+
+# -- salvage
+
+
+def salvaged(message: str, data: bytes, *, cut_off: bool = False) -> tuple[Node, str, int | None, str]:
+    decoded, error = decoder.salvage(message, data, cut_off=cut_off)
+    assert error is not None
+    return decoded.node, error.message, error.offset, error.field_path
+
+
+def test_salvage_of_a_whole_message_is_its_decoding() -> None:
+    data = secret(b"s1", entry(2, b"a", b"b"), block(99, b""))
+    assert decoder.salvage(SECRET, data) == (decode(SECRET, data), None)
+    assert decoder.salvage(SECRET, b"xx" + data + b"x", 2, 2 + len(data))[0].node == decode(SECRET, data).node
+
+
+def test_salvage_keeps_what_came_before_the_damage() -> None:
+    data = block(1, block(1, b"s1") + b"\x00") + block(3, b"Opaque")
+    refused_here = refused(SECRET, data)
+    assert salvaged(SECRET, data) == ({1: {1: b"s1"}}, *refused_here)
+    assert salvaged(SECRET, data, cut_off=True) == ({1: {1: b"s1"}}, *refused_here)
+
+
+@pytest.mark.parametrize(
+    ("length", "kept", "offset", "path"),
+    [
+        (1, {}, 0, "metadata"),
+        (2, {1: {}}, 0, "metadata"),
+        (4, {1: {}}, 2, "metadata.name"),
+        (6, {1: {1: b"s1"}}, 0, "metadata"),
+        (8, {1: {1: b"s1", 13: [{}]}}, 6, "metadata.ownerReferences[0]"),
+        (10, {1: {1: b"s1", 13: [{}]}}, 8, "metadata.ownerReferences[0].kind"),
+        (12, {1: {1: b"s1", 13: [{1: b"Po"}]}}, 6, "metadata.ownerReferences[0]"),
+        (14, {1: {1: b"s1", 13: [{1: b"Po"}]}}, 12, "metadata.ownerReferences[0].name"),
+    ],
+)
+def test_salvage_of_a_message_that_was_cut_off(length: int, kept: Node, offset: int, path: str) -> None:
+    owner = block(1, b"Po") + block(3, b"n")
+    data = block(1, block(1, b"s1") + block(13, owner))
+    assert len(data) == 15
+    found = salvaged(SECRET, data[:length], cut_off=True)
+    assert found == (kept, "unexpected EOF", offset, path)
+    assert salvaged(SECRET, data[:length])[0] == {}
+
+
+def test_only_what_reaches_past_the_end_is_opened() -> None:
+    too_long = block(1, block(1, b"s1") + b"\x6a\x7f\x0a\x02Po") + block(3, b"Opaque")
+    assert salvaged(SECRET, too_long, cut_off=True)[0] == {
+        1: {1: b"s1"}
+    }  # its holder ends before the data does
+    assert salvaged(SECRET, b"\x08\x01", cut_off=True)[1] == "proto: wrong wireType = 0 for field ObjectMeta"
+    assert salvaged(SECRET, b"\x12\x7f", cut_off=True)[0] == {}  # a map entry is whole or it is nothing
+    assert salvaged(SECRET, b"\x0a\x80", cut_off=True)[2:] == (0, "metadata")
+    assert salvaged(SECRET, b"\x0a" + b"\xff" * 9 + b"\x01", cut_off=True)[0] == {}
+    assert salvaged(SECRET, b"\x0a" + b"\xff" * 11, cut_off=True)[1] == "proto: integer overflow"
+
+
+def test_salvage_goes_on_after_a_quantity() -> None:
+    limits = entry(1, b"cpu", block(1, b"much")) + entry(1, b"memory", block(1, b"1Gi"))
+    data = block(2, limits) + block(3, b"volume")
+    node, message, _, path = salvaged("k8s.io.api.core.v1.PersistentVolumeClaimSpec", data)
+    assert node == {2: {1: {b"cpu": {1: b"much"}, b"memory": {1: b"1Gi"}}}, 3: b"volume"}
+    assert message.startswith("quantities must match")
+    assert path == "resources.limits[0]"
+
+
+@pytest.mark.parametrize("cut_off", [True, False])
+def test_half_a_value_is_none(cut_off: bool) -> None:
+    meta = "k8s.io.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+    time = block(8, number(1, 1_700_000_000))
+    assert salvaged(meta, block(1, b"s1") + time[:-1], cut_off=cut_off)[0] == {1: b"s1"}
+    assert salvaged(meta, block(1, b"s1") + block(8, time[2:-1]), cut_off=cut_off)[0] == {1: b"s1"}
+    versions = "k8s.io.api.core.v1.List"
+    good, bad = block(2, block(1, b"{}")), block(2, b"\x0a\x7f")
+    assert salvaged(versions, good + bad, cut_off=cut_off)[0] == {2: [{1: b"{}"}]}
+    disrupted = entry(2, b"pod", b"\x08")
+    budget = "k8s.io.api.policy.v1.PodDisruptionBudgetStatus"
+    assert salvaged(budget, disrupted, cut_off=cut_off)[0] == {2: {}}
+    assert salvaged("k8s.io.apimachinery.pkg.apis.meta.v1.Time", b"\x08", cut_off=cut_off)[0] == {}

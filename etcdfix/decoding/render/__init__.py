@@ -1,0 +1,1 @@
+"""Decoded objects as the JSON that the API server would serve."""

@@ -8,6 +8,7 @@ version adds are skipped by protobuf, fields that it lacks read as zero.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -100,13 +101,29 @@ def message(name: str) -> Any:
     return _classes()[name]
 
 
-@cache
-def _classes() -> MessageClasses:
-    table = {}
-    for line in _TABLE.strip().splitlines():
+def alarm_query() -> Any:
+    """Return the one AlarmRequest that goes out: empty, which asks (GET) for every alarm of every member."""
+    return message("AlarmRequest")()
+
+
+def parse_table(text: str) -> dict[str, Sequence[WireField]]:
+    """Read a table of messages: on each line a name, a colon, then number, name and type of each field."""
+    table: dict[str, Sequence[WireField]] = {}
+    for line in text.strip().splitlines():
         name, _, fields = line.partition(":")
         table[name] = [_parse_field(field) for field in fields.split(",") if field.strip()]
-    return build_pool(table, "etcdfix.etcd")
+    return table
+
+
+@cache
+def read_messages() -> Mapping[str, Sequence[WireField]]:
+    """Return the fields of every message here, for a table of one's own that shares some of them."""
+    return MappingProxyType(parse_table(_TABLE))
+
+
+@cache
+def _classes() -> MessageClasses:
+    return build_pool(read_messages(), "etcdfix.etcd")
 
 
 def _parse_field(text: str) -> WireField:

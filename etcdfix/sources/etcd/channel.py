@@ -9,7 +9,7 @@ from typing import Any
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.endpoints import Endpoint
 from etcdfix.sources.etcd.tls import TLSMaterial, channel_credentials
-from etcdfix.wire.etcd import READ_METHODS, ReadMethod, message
+from etcdfix.wire.etcd import ALARM, READ_METHODS, ReadMethod, alarm_query, message
 
 # gRPC reads these when it is imported. Its log lines would repeat on stderr what we say in our own words,
 # and its fork handlers cost time in every child process.
@@ -42,8 +42,11 @@ class ReadOnlyChannel:
         """Send a request and return gRPC's future of ``(answer, size of the answer in bytes)`` at once.
 
         Raises:
-            ValueError: The method is not on the list of read methods.
+            ValueError: The method is not on the list of read methods, or the request is an AlarmRequest that
+                does more than ask.
         """
+        if method.path == ALARM.path:
+            _refuse_raising_alarms(request)
         call = self._calls.get(method.path)
         if call is None:
             _refuse_writes(method)
@@ -65,9 +68,12 @@ class ReadOnlyChannel:
         """Open a two-way stream and return gRPC's iterator of answers; ``requests`` is drawn in a thread.
 
         Raises:
-            ValueError: The method is not on the list of read methods.
+            ValueError: The method is not on the list of read methods, or is one whose requests are looked at
+                one by one.
         """
         _refuse_writes(method)
+        if method == ALARM:
+            raise ValueError(f"{method.path} is not a stream")
         call = self._channel.stream_stream(
             method.path,
             request_serializer=message(method.request).SerializeToString,
@@ -82,6 +88,15 @@ class ReadOnlyChannel:
 
 def open_channel(endpoint: Endpoint, material: TLSMaterial, connection: EtcdConnection) -> ReadOnlyChannel:
     """Prepare a channel; the connection itself is made by the first request.
+
+    Raises:
+        CallFailed: With ``insecure_skip_tls_verify``, the server's certificate could not be fetched.
+    """
+    return ReadOnlyChannel(open_transport(endpoint, material, connection))
+
+
+def open_transport(endpoint: Endpoint, material: TLSMaterial, connection: EtcdConnection) -> Any:
+    """Prepare gRPC's own channel, which any method goes through; for whoever wraps it in an allow-list.
 
     Raises:
         CallFailed: With ``insecure_skip_tls_verify``, the server's certificate could not be fetched.
@@ -101,9 +116,9 @@ def open_channel(endpoint: Endpoint, material: TLSMaterial, connection: EtcdConn
         ("grpc.use_local_subchannel_pool", 1),
     ]
     if not endpoint.tls:
-        return ReadOnlyChannel(grpc.insecure_channel(endpoint.target, options))
+        return grpc.insecure_channel(endpoint.target, options)
     credentials, more = channel_credentials(grpc, endpoint, material, connection)
-    return ReadOnlyChannel(grpc.secure_channel(endpoint.target, credentials, [*options, *more]))
+    return grpc.secure_channel(endpoint.target, credentials, [*options, *more])
 
 
 class _Sized:
@@ -119,3 +134,9 @@ class _Sized:
 def _refuse_writes(method: ReadMethod) -> None:
     if READ_METHODS.get(method.path) != method:
         raise ValueError(f"{method.path} is not a read method of etcd")
+
+
+def _refuse_raising_alarms(request: Any) -> None:
+    # Compared as it travels: an action could also hide among the fields that our message does not know.
+    if request.SerializeToString() != alarm_query().SerializeToString():
+        raise ValueError(f"{ALARM.path}: this request could raise or lift an alarm")

@@ -17,7 +17,7 @@ from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.channel import FutureCancelledError, ReadOnlyChannel, RpcError, open_channel
 from etcdfix.sources.etcd.endpoints import Endpoint, parse_endpoint
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind, classify, classify_cancelled
-from etcdfix.sources.etcd.tls import load_tls_material
+from etcdfix.sources.etcd.tls import TLSMaterial, load_tls_material
 from etcdfix.wire.etcd import AUTHENTICATE, MEMBER_LIST, STATUS, WATCH, ReadMethod, message
 
 _FIRST_PAUSE_SECONDS = 0.1
@@ -250,6 +250,33 @@ class EtcdClient:
                 raise
             self._token = None
             self._on_notice(f"etcd has no authentication enabled: user {user!r} is not used")
+
+    @property
+    def connection(self) -> EtcdConnection:
+        """How this client reaches the cluster."""
+        return self._connection
+
+    @property
+    def material(self) -> TLSMaterial:
+        """The TLS files, as they were read when this client was made."""
+        return self._material
+
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Return the endpoints as given, beginning with the one that is being asked."""
+        first = self._members.index(self._current)
+        return tuple(member.endpoint for member in self._members[first:] + self._members[:first])
+
+    def fresh_login(self) -> tuple[tuple[str, str], ...]:
+        """Log in anew where a user is named, and return the metadata that goes with a request.
+
+        For requests that go out on a channel of their own: a member forgets a simple token after some minutes
+        in which that member did not see it, whatever was asked of the others.
+
+        Raises:
+            CallFailed: User or password are wrong, or nobody answers.
+        """
+        self.log_in()
+        return self._metadata()
 
     def statuses(self) -> tuple[MemberStatus, ...]:
         """Return what the reachable members said about themselves when the connection was opened."""

@@ -1,0 +1,476 @@
+"""Files that must survive: opened so that nobody can slip us another, on disk before we go on.
+
+Every write, fsync, rename, truncation and unlink is announced to a :data:`Step` before and after, as
+``<what>: before <action>`` and ``<what>: after <action>`` (``backup: before fsync file``). The names are stable;
+tests stop the process, or fail the call, at each of them. A step that raises ``OSError`` counts as the
+failure of the action that it stands beside.
+
+Which directories are accepted. The directory itself must be ours (effective uid), writable by nobody
+else, and no symbolic link. Symbolic links *above* it are followed, because systems have them (``/home`` on an
+ostree system): the parents are resolved once, then opened step by step without following anything, so a link that
+appears in between is refused. A parent that everybody may write to is accepted only with the sticky bit
+(``/tmp``); anyone could put another directory in our place otherwise. A group-writable parent is accepted: many
+systems give each person a group of their own, and the directory itself must be ours in any case.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import msgspec
+
+from etcdfix.errors import EtcdfixError
+
+Step = Callable[[str], None]
+"""Told the name of each action on a file, before and after it."""
+
+FILE_ACTIONS: Final = ("create file", "write file", "fsync file", "fsync directory", "read back")
+"""The actions of :meth:`SafeDirectory.create`, in order."""
+
+REPLACE_ACTIONS: Final = (*FILE_ACTIONS, "rename file", "fsync directory")
+"""The actions of :meth:`SafeDirectory.replace`, in order."""
+
+REMOVE_ACTIONS: Final = ("unlink file", "fsync directory")
+"""The actions of :meth:`SafeDirectory.remove`, in order."""
+
+PROBE_ACTIONS: Final = (*FILE_ACTIONS, *REMOVE_ACTIONS)
+"""The actions of :func:`probe`, in order."""
+
+DIRECTORY_ACTIONS: Final = ("create directory", "fsync directory")
+"""The actions for each directory that :func:`open_directory` makes, in order."""
+
+_OTHERS_MAY_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+_VOLATILE: Final = frozenset({"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"})
+_CHUNK: Final = 1 << 20
+
+
+class RemediationRefused(EtcdfixError):
+    """Raised when a safety rule forbids a change to the cluster; nothing was changed."""
+
+    code = "remediation-refused"
+    exit_code = 4
+
+
+class NotDurable(RemediationRefused):
+    """Raised when a file could not be made durable, or did not read back as written.
+
+    Attributes:
+        path: The file or directory.
+    """
+
+    code = "not-durable"
+
+    def __init__(self, message: str, *, path: Path, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.path = path
+
+
+class UnsafePlace(NotDurable):
+    """Raised when a directory or file is not ours alone to write, is a link, or would not last."""
+
+    code = "place-unsafe"
+
+
+def no_step(name: str) -> None:
+    """Take no notice of a step."""
+
+
+@contextmanager
+def announced(step: Step, what: str, action: str) -> Iterator[None]:
+    """Announce an action before and after it."""
+    step(f"{what}: before {action}")
+    yield
+    step(f"{what}: after {action}")
+
+
+def step_names(what: str, actions: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names that ``actions`` on ``what`` are announced with, in order."""
+    return tuple(f"{what}: {when} {action}" for action in actions for when in ("before", "after"))
+
+
+def write_fully(descriptor: int, data: bytes) -> None:
+    """Write all of ``data``, however many calls that takes."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def why(exc: OSError) -> str:
+    """Return what the system says of a failed call, without the path that Python adds."""
+    return exc.strerror or str(exc)
+
+
+class SafeDirectory:
+    """An open directory that is ours; files in it are reached through its descriptor, by plain name.
+
+    Attributes:
+        path: Where it is, for messages and records.
+        descriptor: Open for reading; belongs to this object.
+    """
+
+    def __init__(self, descriptor: int, path: Path) -> None:
+        self.descriptor = descriptor
+        self.path = path
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the descriptor back; a second call does nothing."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+    def create(self, name: str, data: bytes, *, what: str, step: Step = no_step) -> None:
+        """Write a new file, mode 0600, and return once it is on disk and read back.
+
+        A file that could not be finished is removed again, as far as that still works.
+
+        Raises:
+            NotDurable: It exists already, or any of the actions failed, or other bytes came back.
+        """
+        path = self.path / name
+        with ExitStack() as on_failure:
+            try:
+                with announced(step, what, "create file"):
+                    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+                    descriptor = os.open(name, flags, 0o600, dir_fd=self.descriptor)
+                    on_failure.callback(self._forget, name)
+                    on_failure.callback(os.close, descriptor)
+                    os.fchmod(descriptor, 0o600)  # whatever the umask took away
+                with announced(step, what, "write file"):
+                    write_fully(descriptor, data)
+                with announced(step, what, "fsync file"):
+                    os.fsync(descriptor)
+                self._fsync(what, step)
+                with announced(step, what, "read back"):
+                    # Clean pages go, so that the bytes come from where they were written to.
+                    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+                    same = self.read(name, limit=len(data)) == data
+            except OSError as exc:
+                raise NotDurable(f"{what} {path}: {why(exc)}", path=path) from exc
+            if not same:
+                raise NotDurable(f"{what} {path}: other bytes came back than were written", path=path)
+            on_failure.pop_all()
+        os.close(descriptor)
+
+    def replace(self, name: str, data: bytes, *, what: str, step: Step = no_step) -> None:
+        """Put ``data`` in the place of a file, all or nothing, on disk before it returns.
+
+        The new bytes go through ``NAME.new``; one that a crash left is removed first.
+
+        Raises:
+            NotDurable: Any of the actions failed; the file is the old one or the new one, never a mixture.
+        """
+        fresh = f"{name}.new"
+        path = self.path / name
+        try:
+            with suppress(FileNotFoundError):
+                os.unlink(fresh, dir_fd=self.descriptor)
+            self.create(fresh, data, what=what, step=step)
+            with announced(step, what, "rename file"):
+                os.rename(fresh, name, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
+            self._fsync(what, step)
+        except OSError as exc:
+            raise NotDurable(f"{what} {path}: {why(exc)}", path=path) from exc
+
+    def remove(self, name: str, *, what: str, step: Step = no_step) -> None:
+        """Remove a file, on disk before it returns; one that is gone already is fine.
+
+        Raises:
+            NotDurable: It cannot be removed.
+        """
+        path = self.path / name
+        try:
+            with announced(step, what, "unlink file"), suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=self.descriptor)
+            self._fsync(what, step)
+        except OSError as exc:
+            raise NotDurable(f"{what} {path}: {why(exc)}", path=path) from exc
+
+    def read(self, name: str, *, limit: int) -> bytes:
+        """Return at most ``limit`` + 1 bytes of a regular file of this directory.
+
+        Raises:
+            OSError: No such file, a symbolic link, or it cannot be read.
+        """
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        descriptor = os.open(name, flags, dir_fd=self.descriptor)
+        try:
+            return read_limited(descriptor, limit=limit)
+        finally:
+            os.close(descriptor)
+
+    def names(self) -> list[str]:
+        """Return the names of the files in it, sorted."""
+        return sorted(os.listdir(self.descriptor))  # noqa: PTH208 - pathlib does not list a descriptor
+
+    def _fsync(self, what: str, step: Step) -> None:
+        with announced(step, what, "fsync directory"):
+            os.fsync(self.descriptor)
+
+    def _forget(self, name: str) -> None:
+        with suppress(OSError):
+            os.unlink(name, dir_fd=self.descriptor)
+
+
+def read_limited(descriptor: int, *, limit: int) -> bytes:
+    """Return the bytes of an open regular file from its beginning, at most ``limit`` + 1 of them.
+
+    Raises:
+        OSError: It is no regular file, or cannot be read.
+    """
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise OSError(errno.EINVAL, "not a regular file")
+    parts: list[bytes] = []
+    offset = 0
+    while offset <= limit:
+        part = os.pread(descriptor, min(_CHUNK, limit + 1 - offset), offset)
+        if not part:
+            break
+        parts.append(part)
+        offset += len(part)
+    return b"".join(parts)
+
+
+def open_directory(path: Path, *, create: bool = False, step: Step = no_step) -> SafeDirectory:
+    """Open a directory that is ours alone; see the module's docstring for what is accepted.
+
+    Args:
+        path: The directory.
+        create: Make it, and what is missing above it, with mode 0700: for the defaults only.
+        step: Told of each directory made.
+
+    Raises:
+        UnsafePlace: It is missing, a link, no directory, somebody else's, or writable by others.
+        NotDurable: It cannot be opened or made.
+    """
+    whole = Path.cwd() / path
+    resolved = whole.parent.resolve() / whole.name
+    descriptor = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in resolved.parts[1:]:
+            _refuse_open_parent(descriptor, resolved)
+            below = _descend(descriptor, part, resolved, create=create, step=step)
+            os.close(descriptor)
+            descriptor = below
+        _refuse_foreign(descriptor, resolved)
+        readable = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=descriptor)
+    except OSError as exc:
+        raise NotDurable(f"directory {resolved}: {why(exc)}", path=resolved) from exc
+    finally:
+        os.close(descriptor)
+    return SafeDirectory(readable, resolved)
+
+
+def _descend(descriptor: int, part: str, path: Path, *, create: bool, step: Step) -> int:
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        return os.open(part, flags, dir_fd=descriptor)
+    except FileNotFoundError as exc:
+        if not create:
+            raise UnsafePlace(
+                f"directory {path} does not exist", path=path, hint="make it, with mode 0700"
+            ) from exc
+    except NotADirectoryError as exc:
+        raise UnsafePlace(
+            f"directory {path}: {part} is a symbolic link or no directory",
+            path=path,
+            hint="name the directory itself",
+        ) from exc
+    with announced(step, "directory", "create directory"), suppress(FileExistsError):
+        os.mkdir(part, 0o700, dir_fd=descriptor)
+    readable = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=descriptor)
+    try:
+        with announced(step, "directory", "fsync directory"):
+            os.fsync(readable)
+    finally:
+        os.close(readable)
+    return os.open(part, flags, dir_fd=descriptor)
+
+
+def _refuse_open_parent(descriptor: int, path: Path) -> None:
+    mode = os.fstat(descriptor).st_mode
+    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+        raise UnsafePlace(
+            f"directory {path}: everybody may write to a directory above it",
+            path=path,
+            hint="choose a directory whose parents only you and root can change",
+        )
+
+
+def _refuse_foreign(descriptor: int, path: Path) -> None:
+    found = os.fstat(descriptor)
+    if found.st_uid != os.geteuid():
+        raise UnsafePlace(
+            f"directory {path} belongs to uid {found.st_uid}, expected {os.geteuid()}",
+            path=path,
+            hint="choose a directory of your own",
+        )
+    if found.st_mode & _OTHERS_MAY_WRITE:
+        raise UnsafePlace(
+            f"directory {path} has mode {stat.S_IMODE(found.st_mode):04o}: others may write to it",
+            path=path,
+            hint=f"chmod go-w {path}",
+        )
+
+
+def refuse_foreign_file(descriptor: int, path: Path, *, what: str) -> None:
+    """Refuse an open file that is not regular, not ours, writable by others, or known by a second name.
+
+    Raises:
+        UnsafePlace: One of these.
+    """
+    found = os.fstat(descriptor)
+    problem = ""
+    if not stat.S_ISREG(found.st_mode):
+        problem = "is not a regular file"
+    elif found.st_uid != os.geteuid():
+        problem = f"belongs to uid {found.st_uid}, expected {os.geteuid()}"
+    elif found.st_mode & _OTHERS_MAY_WRITE:
+        problem = f"has mode {stat.S_IMODE(found.st_mode):04o}: others may write to it"
+    elif found.st_nlink > 1:
+        problem = f"has {found.st_nlink} names: another one leads to the same file"
+    if problem:
+        raise UnsafePlace(f"{what} {path} {problem}", path=path, hint="choose a file of your own")
+
+
+def probe(directory: SafeDirectory, *, step: Step = no_step) -> None:
+    """Prove by a real write, fsync, reading back and removal that files can be kept here.
+
+    Raises:
+        NotDurable: They cannot.
+    """
+    name = f".etcdfix-probe-{os.urandom(8).hex()}"
+    directory.create(name, os.urandom(4096), what="probe", step=step)
+    directory.remove(name, what="probe", step=step)
+
+
+class Filesystem(msgspec.Struct, frozen=True):
+    """What a directory lies on.
+
+    Attributes:
+        kind: As the kernel names it (``ext4``, ``tmpfs``); "" where it does not say.
+        source: Device or other origin (``/dev/sda2``); "" where unknown.
+        mount_point: Where it is mounted; "" where unknown.
+    """
+
+    kind: str
+    source: str
+    mount_point: str
+
+    @property
+    def volatile(self) -> bool:
+        """Whether what is written here is gone after a restart of the machine."""
+        return self.kind in _VOLATILE
+
+
+def filesystem_kind(path: Path) -> Filesystem:
+    """Say what an existing path lies on.
+
+    Raises:
+        OSError: No such path.
+
+    Format:
+        proc(5): ``/proc/self/fdinfo/N`` names the mount (``mnt_id``), ``/proc/self/mountinfo`` describes it:
+        id, parent, major:minor, root, mount point, options, optional fields, ``-``, type, source, options.
+    """
+    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        info = Path(f"/proc/self/fdinfo/{descriptor}").read_text()
+        table = Path("/proc/self/mountinfo").read_text(errors="surrogateescape")
+    finally:
+        os.close(descriptor)
+    return find_mount(info, table)
+
+
+def find_mount(fdinfo: str, mountinfo: str) -> Filesystem:
+    """Return the mount that ``fdinfo`` names out of ``mountinfo``; all "" where it is not there."""
+    wanted = [line.split()[1] for line in fdinfo.splitlines() if line.startswith("mnt_id:")]
+    for line in mountinfo.splitlines():
+        before, _, after = line.partition(" - ")
+        fields, details = before.split(" "), after.split(" ")
+        if fields[0] in wanted and len(details) > 1:
+            return Filesystem(kind=details[0], source=details[1], mount_point=_unescape(fields[4]))
+    return Filesystem(kind="", source="", mount_point="")
+
+
+def _unescape(field: str) -> str:
+    for octal in ("040", "011", "012", "134"):
+        field = field.replace(f"\\{octal}", chr(int(octal, 8)))
+    return field
+
+
+def same_disk(one: Path, other: Path) -> bool:
+    """Say whether two existing paths lie on the same file system or the same block device.
+
+    The second test sees subvolumes, which have device numbers of their own. Partitions of one disk count as two.
+
+    Raises:
+        OSError: No such path.
+    """
+    if one.stat().st_dev == other.stat().st_dev:
+        return True
+    source = filesystem_kind(one).source
+    return source.startswith("/dev/") and source == filesystem_kind(other).source
+
+
+def doubts(directory: Path, *, etcd_data_directory: Path | None = None) -> tuple[str, ...]:
+    """Return what speaks against keeping backups in an existing directory, one sentence each.
+
+    Args:
+        directory: Where they would be kept.
+        etcd_data_directory: Where etcd keeps its data on this machine; None, or not there: etcd is elsewhere.
+    """
+    found = []
+    place = filesystem_kind(directory)
+    if place.volatile:
+        found.append(f"{directory} is on {place.kind}: gone after a restart of this machine")
+    data = etcd_data_directory
+    if data is not None and data.exists() and same_disk(directory, data):
+        found.append(f"{directory} is on the disk of etcd ({data}): lost together with it")
+    return tuple(found)
+
+
+def require_lasting(
+    directory: Path, *, named: bool, etcd_data_directory: Path | None = None
+) -> tuple[str, ...]:
+    """Refuse a default directory that would not last; for one named by the operator, return the warnings.
+
+    Raises:
+        UnsafePlace: There are doubts, and nobody named this directory.
+    """
+    found = doubts(directory, etcd_data_directory=etcd_data_directory)
+    if found and not named:
+        raise UnsafePlace(
+            f"the default directory will not do: {found[0]}",
+            path=directory,
+            hint="name a directory on another disk: --backup-dir DIR --audit-log FILE",
+        )
+    return found
+
+
+def default_directory(environment: Mapping[str, str] = os.environ) -> Path:
+    """Return where backups and the audit log go unless told: root's, or the user's state directory."""
+    if os.geteuid() == 0:
+        return Path("/var/lib/etcdfix")
+    state = Path(environment.get("XDG_STATE_HOME", ""))
+    # A relative path is invalid and to be ignored (XDG Base Directory Specification).
+    return (state if state.is_absolute() else Path.home() / ".local" / "state") / "etcdfix"
+
+
+def default_audit_log(environment: Mapping[str, str] = os.environ) -> Path:
+    """Return the audit log that is written unless another is named."""
+    return default_directory(environment) / "audit.jsonl"

@@ -1,0 +1,512 @@
+"""The only module that can change etcd: one transaction, about one key, sent once.
+
+A :class:`Writer` sends a ``KV/Txn`` that compares where the key stands with where it stood when it was examined,
+and then deletes or puts that one key, or else reads it. The messages below can say nothing more than that: there is
+no ``range_end`` to reach a second key, and no comparison of values, which members that disagree could answer
+differently. The channel is made here and nowhere else; every other channel of etcdfix takes read methods only.
+
+What is known after a failure is what the errors say::
+
+    TransactionNotSent      nothing was handed to the network: nothing has happened
+    TransactionRefused      etcd's own no, given before anything is written: nothing has happened
+    TransactionUnanswered   everything else: it may have happened, read the key again
+    TransactionAnomaly      an answer came, and it is not one that etcd gives to such a transaction
+
+Format: etcd 3.6, ``api/etcdserverpb/rpc.proto`` (``TxnRequest``, ``Compare``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from types import TracebackType
+from typing import Any, ClassVar, Self
+
+import msgspec
+
+from etcdfix.errors import EtcdfixError
+from etcdfix.model import StoredValue
+from etcdfix.remediation.members import read_key, stored_value
+from etcdfix.sources.etcd.channel import ReadOnlyChannel, RpcError, open_transport
+from etcdfix.sources.etcd.client import EtcdClient
+from etcdfix.sources.etcd.endpoints import Endpoint
+from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind, classify
+from etcdfix.wire.descriptors import MessageClasses, build_pool
+from etcdfix.wire.etcd import RANGE, message, parse_table, read_messages
+
+_TXN_PATH = "/etcdserverpb.KV/Txn"
+
+# Named apart from the messages for reading: here a Range has a key and nothing else.
+_TABLE = """
+KeyRange: 1 key bytes
+PutRequest: 1 key bytes, 2 value bytes, 3 lease int64, 4 prev_kv bool
+PutResponse: 1 header ResponseHeader, 2 prev_kv KeyValue
+DeleteRangeRequest: 1 key bytes, 3 prev_kv bool
+DeleteRangeResponse: 1 header ResponseHeader, 2 deleted int64, 3 prev_kvs *KeyValue
+RequestOp: 1 request_range KeyRange, 2 request_put PutRequest, 3 request_delete_range DeleteRangeRequest
+ResponseOp: 1 response_range RangeResponse, 2 response_put PutResponse, 3 response_delete_range DeleteRangeResponse
+Compare: 1 result int32, 2 target int32, 3 key bytes, 4 version int64, 5 create_revision int64, 6 mod_revision int64
+TxnRequest: 1 compare *Compare, 2 success *RequestOp, 3 failure *RequestOp
+TxnResponse: 1 header ResponseHeader, 2 succeeded bool, 3 responses *ResponseOp
+"""
+_SHARED = ("ResponseHeader", "KeyValue", "RangeResponse")
+
+# etcdserverpb.Compare.CompareResult and CompareTarget
+_EQUAL = 0
+_TARGETS = {"version": 0, "create_revision": 1, "mod_revision": 2}
+
+# etcd's words for a transaction that it turned away before writing anything: at the door
+# (server/etcdserver/api/v3rpc/key.go), before proposing it (v3_server.go), or when the requests of the chosen branch
+# are checked ahead of the first write (txn/txn.go, apply/apply_auth.go). "database space exceeded" is missing on
+# purpose: the applier says it of a transaction that it has just carried out (apply/quota.go).
+_REFUSALS = (
+    "etcdserver: permission denied",
+    "etcdserver: invalid auth token",
+    "etcdserver: user name is empty",
+    "etcdserver: user name not found",
+    "etcdserver: revision of auth store is old",
+    "etcdserver: request is too large",
+    "etcdserver: too many requests",
+    "etcdserver: requested lease not found",
+    "etcdserver: key is not provided",
+)
+
+
+class TransactionError(EtcdfixError):
+    """Raised when a transaction did not end in an answer that can be used."""
+
+    code: ClassVar[str] = "transaction-failed"
+    exit_code: ClassVar[int] = 3
+
+
+class TransactionNotSent(TransactionError):
+    """Raised when no endpoint could be reached, before the transaction left this process; nothing has changed."""
+
+    code = "transaction-not-sent"
+    exit_code = 5
+
+
+class TransactionRefused(TransactionError):
+    """Raised when etcd itself said no before writing anything; nothing has changed.
+
+    Attributes:
+        endpoint: Who said it.
+        sent: Whether the transaction itself was refused, or already the read ahead of it.
+    """
+
+    code = "transaction-refused"
+    exit_code = 4
+
+    def __init__(self, message: str, *, endpoint: str, sent: bool, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.endpoint = endpoint
+        self.sent = sent
+
+
+class TransactionUnanswered(TransactionError):
+    """Raised when the transaction was sent and no answer came: it may have been carried out, or may still be.
+
+    Attributes:
+        endpoint: To whom it was sent.
+        status: gRPC's status code (``DEADLINE_EXCEEDED``).
+        read_revision: etcd's revision shortly before it was sent.
+    """
+
+    code = "transaction-unanswered"
+
+    def __init__(
+        self, message: str, *, endpoint: str, status: str, read_revision: int, hint: str = ""
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.endpoint = endpoint
+        self.status = status
+        self.read_revision = read_revision
+
+
+class TransactionAnomaly(TransactionError):
+    """Raised when the answer contradicts the request: what was done is not what was asked.
+
+    Attributes:
+        answer: What could be read of it; its ``previous`` may be the only copy of a deleted value.
+    """
+
+    code = "transaction-anomaly"
+
+    def __init__(self, message: str, *, answer: TxnAnswer, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.answer = answer
+
+
+class KeyState(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a key stands, as transactions compare it; all zero for a key that does not exist.
+
+    Attributes:
+        mod_revision: Revision of its last change.
+        create_revision: Revision at which this generation of it began.
+        version: Number of changes since then.
+    """
+
+    mod_revision: int
+    create_revision: int
+    version: int
+
+    @classmethod
+    def of(cls, stored: StoredValue | None) -> KeyState:
+        """Return the state of a record that was read, :data:`ABSENT` for None."""
+        if stored is None:
+            return ABSENT
+        return cls(
+            mod_revision=stored.mod_revision,
+            create_revision=stored.create_revision,
+            version=stored.version,
+        )
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is such a key."""
+        return self != ABSENT
+
+
+ABSENT = KeyState(mod_revision=0, create_revision=0, version=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TxnAnswer:
+    """What etcd answered; stored bytes are left out of the ``repr``.
+
+    Attributes:
+        applied: Whether the key stood where it was expected, so that the change was made.
+        previous: With ``applied``, what stood there before; None where nothing did.
+        present: Without ``applied``, what stands there instead; None where the key is gone.
+        revision: etcd's revision after the transaction, of the deletion or put itself when ``applied``.
+        cluster_id: Of the cluster that answered.
+        member_id: Of the member that answered.
+        raft_term: Its term.
+        endpoint: Its address as given.
+    """
+
+    applied: bool
+    previous: StoredValue | None = field(default=None, repr=False)
+    present: StoredValue | None = field(default=None, repr=False)
+    revision: int
+    cluster_id: int
+    member_id: int
+    raft_term: int
+    endpoint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareOutlook:
+    """What the compare of a transaction would find now (:func:`evaluate_compare`).
+
+    Attributes:
+        holds: Whether the key stands where it is expected.
+        present: What stands there; None where the key does not exist.
+        revision: etcd's revision at that moment.
+    """
+
+    holds: bool
+    present: StoredValue | None = field(repr=False)
+    revision: int
+
+
+class Writer:
+    """Sends one transaction in its life; whoever wants a second one has to make a second writer, on purpose."""
+
+    def __init__(self, client: EtcdClient) -> None:
+        """Prepare to write to the cluster that ``client`` reads; nothing is opened yet."""
+        self._client = client
+        self._channel: _TxnChannel | None = None
+        self._sent = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _type: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connection for writing; the client stays open."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    def compare_and_delete(self, key: bytes, expected: KeyState) -> TxnAnswer:
+        """Delete exactly this key, if it still stands where it stood when it was examined.
+
+        Args:
+            key: Complete etcd key.
+            expected: All three numbers are compared.
+
+        Raises:
+            ValueError: No key, or the expectation is that it does not exist.
+            RuntimeError: This writer has sent its transaction already.
+            TransactionNotSent: No endpoint could be reached.
+            TransactionRefused: etcd refuses the user or the request.
+            TransactionUnanswered: The answer never came.
+            TransactionAnomaly: The answer contradicts the request.
+        """
+        if not expected.exists:
+            raise ValueError("a key that does not exist cannot be deleted")
+        change = _message("RequestOp")()
+        change.request_delete_range.key = key
+        change.request_delete_range.prev_kv = True
+        return self._commit(key, expected, change)
+
+    def compare_and_put(self, key: bytes, value: bytes, *, lease: int, expected: KeyState) -> TxnAnswer:
+        """Put this value at this key, if the key is absent or still stands where it is expected.
+
+        Args:
+            key: Complete etcd key.
+            value: Stored bytes.
+            lease: Lease to attach, 0 for none. etcd refuses one that has expired.
+            expected: :data:`ABSENT`, or all three numbers of what is to be replaced.
+
+        Raises:
+            ValueError: No key.
+            RuntimeError: This writer has sent its transaction already.
+            TransactionNotSent: No endpoint could be reached.
+            TransactionRefused: etcd refuses the user, the lease or the request.
+            TransactionUnanswered: The answer never came.
+            TransactionAnomaly: The answer contradicts the request.
+        """
+        change = _message("RequestOp")()
+        change.request_put.key = key
+        change.request_put.value = value
+        change.request_put.lease = lease
+        change.request_put.prev_kv = True
+        return self._commit(key, expected, change)
+
+    def _commit(self, key: bytes, expected: KeyState, change: Any) -> TxnAnswer:
+        if not key:
+            raise ValueError("no key")
+        if self._sent:
+            raise RuntimeError("this writer has sent its transaction already")
+        request = _message("TxnRequest")(compare=_compares(key, expected), success=[change])
+        request.failure.add().request_range.key = key
+        endpoint, channel, metadata, read_revision = self._reach(key)
+        limit = self._client.connection.command_timeout_seconds
+        # From here on nothing is certain but an answer.
+        self._sent = True
+        try:
+            found = channel.commit(request, timeout_seconds=limit, metadata=metadata).result()
+        except RpcError as exc:
+            raise self._lost(exc, endpoint, read_revision) from exc
+        return _read_answer(found, key, expected, change, endpoint, self._client.cluster_id)
+
+    def _reach(self, key: bytes) -> tuple[Endpoint, _TxnChannel, tuple[tuple[str, str], ...], int]:
+        """Find an endpoint that works, by a linearizable read of the same key on the very channel for the write.
+
+        So a dead endpoint, a refused token, a member without leader or a learner shows while nothing is at stake,
+        and the next endpoint can be tried.
+        """
+        try:
+            metadata = self._client.fresh_login()
+        except CallFailed as failed:
+            raise _not_sent([failed.failure], self._client.endpoints()[0]) from failed
+        failures: list[Failure] = []
+        endpoints = self._client.endpoints()
+        for endpoint in endpoints:
+            self.close()
+            try:
+                revision = self._try_endpoint(endpoint, key, metadata)
+            except CallFailed as failed:
+                failures.append(failed.failure)
+                if failed.failure.kind in {FailureKind.DENIED, FailureKind.TOKEN_REFUSED}:
+                    raise _not_sent([failed.failure], endpoint) from failed
+                continue
+            assert self._channel is not None
+            return endpoint, self._channel, metadata, revision
+        raise _not_sent(failures, endpoints[0])
+
+    def _try_endpoint(self, endpoint: Endpoint, key: bytes, metadata: tuple[tuple[str, str], ...]) -> int:
+        connection, material = self._client.connection, self._client.material
+        channel = self._channel = _TxnChannel(open_transport(endpoint, material, connection))
+        limit = connection.command_timeout_seconds
+        request = message("RangeRequest")(key=key, keys_only=True)
+        try:
+            found, _size = channel.start(RANGE, request, timeout_seconds=limit, metadata=metadata).result()
+        except RpcError as exc:
+            raise CallFailed(self._classify(exc, endpoint)) from exc
+        if found.header.cluster_id != self._client.cluster_id:
+            raise CallFailed(
+                Failure(
+                    FailureKind.UNREACHABLE,
+                    f"{endpoint.text}: belongs to cluster {found.header.cluster_id:x}, "
+                    f"not to {self._client.cluster_id:x}",
+                )
+            )
+        return int(found.header.revision)
+
+    def _classify(self, error: Any, endpoint: Endpoint) -> Failure:
+        return classify(
+            error.code().name,
+            error.details() or "",
+            endpoint,
+            timeout_seconds=self._client.connection.command_timeout_seconds,
+            has_client_certificate=self._client.material.certificate is not None,
+        )
+
+    def _lost(self, error: Any, endpoint: Endpoint, read_revision: int) -> TransactionError:
+        failure = self._classify(error, endpoint)
+        details = error.details() or ""
+        if details.startswith(_REFUSALS):
+            return TransactionRefused(
+                f"{failure.message}; nothing was changed",
+                endpoint=endpoint.text,
+                sent=True,
+                hint=failure.hint,
+            )
+        return _unanswered(failure.message, error.code().name, endpoint, read_revision)
+
+
+def evaluate_compare(client: EtcdClient, key: bytes, expected: KeyState) -> CompareOutlook:
+    """Say what the compare of a transaction would find now, without a transaction.
+
+    A linearizable Range, compared here: the channel for reading does not take ``KV/Txn``, and is not to learn it
+    for the sake of a dry run.
+
+    Raises:
+        SourceError: etcd could not be asked.
+    """
+    reading = read_key(client, key)
+    return CompareOutlook(
+        holds=_holds(expected, reading.stored), present=reading.stored, revision=reading.revision
+    )
+
+
+def describe_move(expected: KeyState, present: StoredValue | None) -> str:
+    """Say in one sentence, without its full stop, how a key differs from what a transaction expected."""
+    now = KeyState.of(present)
+    if not now.exists:
+        return f"the key is gone; it stood at mod_revision {expected.mod_revision}"
+    if not expected.exists:
+        return (
+            f"the key exists: created at revision {now.create_revision}, "
+            f"mod_revision {now.mod_revision}, version {now.version}"
+        )
+    if now.create_revision != expected.create_revision:
+        return (
+            f"the key was deleted and created again at revision {now.create_revision}: "
+            f"mod_revision {now.mod_revision} instead of {expected.mod_revision}"
+        )
+    return (
+        f"the key was written again: mod_revision {now.mod_revision} instead of {expected.mod_revision}, "
+        f"version {now.version} instead of {expected.version}"
+    )
+
+
+class _TxnChannel(ReadOnlyChannel):
+    """Adds ``KV/Txn`` to the read methods."""
+
+    def commit(self, request: Any, *, timeout_seconds: float, metadata: tuple[tuple[str, str], ...]) -> Any:
+        """Send a transaction and return gRPC's future of the answer."""
+        call = self._channel.unary_unary(
+            _TXN_PATH,
+            request_serializer=_message("TxnRequest").SerializeToString,
+            response_deserializer=_message("TxnResponse").FromString,
+        )
+        return call.future(request, timeout=timeout_seconds, metadata=metadata)
+
+
+@cache
+def _classes() -> MessageClasses:
+    shared = {name: read_messages()[name] for name in _SHARED}
+    return build_pool({**shared, **parse_table(_TABLE)}, "etcdfix.etcd.writing")
+
+
+def _message(name: str) -> Any:
+    return _classes()[name]
+
+
+def _compares(key: bytes, expected: KeyState) -> list[Any]:
+    # For an absent key one number says it all: revisions begin at 1.
+    fields = _TARGETS if expected.exists else ("create_revision",)
+    return [
+        _message("Compare")(result=_EQUAL, target=_TARGETS[name], key=key, **{name: getattr(expected, name)})
+        for name in fields
+    ]
+
+
+def _holds(expected: KeyState, present: StoredValue | None) -> bool:
+    return KeyState.of(present) == expected
+
+
+def _read_answer(
+    found: Any, key: bytes, expected: KeyState, change: Any, endpoint: Endpoint, cluster_id: int
+) -> TxnAnswer:
+    """Turn the answer into a value.
+
+    Raises:
+        TransactionAnomaly: It is not the answer to what was asked.
+    """
+    operation = found.responses[0] if found.responses else _message("ResponseOp")()
+    wanted = "response_range"
+    records: Sequence[Any] = operation.response_range.kvs
+    if found.succeeded and change.HasField("request_delete_range"):
+        wanted = "response_delete_range"
+        records = operation.response_delete_range.prev_kvs
+    elif found.succeeded:
+        wanted = "response_put"
+        records = [operation.response_put.prev_kv] if operation.response_put.HasField("prev_kv") else []
+    stored = stored_value(records[0]) if records else None
+    answer = TxnAnswer(
+        applied=found.succeeded,
+        previous=stored if found.succeeded else None,
+        present=None if found.succeeded else stored,
+        revision=found.header.revision,
+        cluster_id=found.header.cluster_id,
+        member_id=found.header.member_id,
+        raft_term=found.header.raft_term,
+        endpoint=endpoint.text,
+    )
+    if found.header.cluster_id != cluster_id:
+        raise _anomaly(f"it comes from cluster {found.header.cluster_id:x}, not {cluster_id:x}", answer)
+    if len(found.responses) != 1 or not operation.HasField(wanted):
+        raise _anomaly("it does not tell what was done", answer)
+    if len(records) > 1 or (stored is not None and stored.key != key):
+        raise _anomaly("it tells of another key", answer)
+    if not answer.applied:
+        if _holds(expected, stored):
+            raise _anomaly("the key stands where it was expected, and yet the comparison failed", answer)
+        return answer
+    if wanted == "response_delete_range" and operation.response_delete_range.deleted != 1:
+        deleted = operation.response_delete_range.deleted
+        raise _anomaly(f"{deleted} keys were deleted instead of one", answer)
+    if not _holds(expected, stored):
+        raise _anomaly("the previous value is not the one that was compared", answer)
+    return answer
+
+
+def _anomaly(text: str, answer: TxnAnswer) -> TransactionAnomaly:
+    return TransactionAnomaly(
+        f"{answer.endpoint}: etcd's answer contradicts the transaction: {text}",
+        answer=answer,
+        hint="read the key on every member before anything else is done",
+    )
+
+
+def _not_sent(failures: Sequence[Failure], endpoint: Endpoint) -> TransactionError:
+    text = "; ".join(failure.message for failure in failures)
+    hint = failures[0].hint
+    if failures[0].kind in {FailureKind.DENIED, FailureKind.TOKEN_REFUSED}:
+        return TransactionRefused(
+            f"{text}; no transaction was sent", endpoint=endpoint.text, sent=False, hint=hint
+        )
+    return TransactionNotSent(f"no transaction was sent: {text}", hint=hint)
+
+
+def _unanswered(text: str, status: str, endpoint: Endpoint, read_revision: int) -> TransactionUnanswered:
+    return TransactionUnanswered(
+        f"{text}; the transaction was sent and may have been carried out",
+        endpoint=endpoint.text,
+        status=status,
+        read_revision=read_revision,
+        hint="read the key again: its mod_revision tells",
+    )

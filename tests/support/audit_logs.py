@@ -1,0 +1,227 @@
+"""Entries, backups and logs for tests of remediation, and a process that is killed at every step."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from etcdfix.model import Confidence, Outcome, ServerBehaviour, StoredValue
+from etcdfix.remediation.audit import AuditLog
+from etcdfix.remediation.audit_record import Entry, Link, Operator, RecordType, Result, Subject, Verb
+from etcdfix.remediation.backup import record_intent
+from etcdfix.remediation.backup_file import BackupCluster, BackupContent, make_content
+from etcdfix.remediation.durable import Step, no_step, open_directory
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.judge import Verdict
+
+NOON = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
+OPERATOR = Operator(os_user="ada", host="node-1", sudo_user="grace", etcd_user="root")
+KEY = b"/registry/secrets/shop/db"
+STORED = StoredValue(
+    key=KEY,
+    value=b"k8s:enc:aesgcm:v1:old:" + bytes(range(256)),
+    mod_revision=41,
+    create_revision=12,
+    version=3,
+    lease=0x694D,
+)
+CLUSTER = BackupCluster("d4c1", "cdf818194e3a8c32", ("https://10.0.0.1:2379",), 77)
+VERDICT = Verdict(
+    outcome=Outcome.DECRYPT_FAILURE,
+    cause=Cause.WRONG_KEY,
+    confidence=Confidence.LIKELY,
+    apiserver=ServerBehaviour.CORRUPT,
+    message="No key of this name opens it.",
+    upstream_message="cipher: message authentication failed",
+)
+
+
+def subject(key: bytes = KEY, mod_revision: int = 41) -> Subject:
+    return Subject(
+        key=key,
+        group="",
+        api_version="v1",
+        resource="secrets",
+        namespace="shop",
+        name="db",
+        mod_revision=mod_revision,
+    )
+
+
+def entry(kind: RecordType = RecordType.INTENT, **changes: object) -> Entry:
+    made = Entry(
+        type=kind,
+        verb=Verb.DELETE,
+        operator=OPERATOR,
+        subject=subject(),
+        reason="the key is lost",
+        cluster_uid="d4c1",
+        header_revision=77,
+    )
+    return msgspec.structs.replace(made, **changes)
+
+
+def content(stored: StoredValue = STORED, **changes: object) -> BackupContent:
+    given: dict[str, object] = {
+        "purpose": "delete",
+        "verdict": VERDICT,
+        "cluster": CLUSTER,
+        "operator": OPERATOR,
+        "reason": "the key is lost",
+        "stored_as_plaintext": False,
+        "lease_ttl_seconds": 55,
+        "at": NOON,
+    }
+    return make_content(stored, **(given | changes))  # type: ignore[arg-type]
+
+
+class Calls:
+    """Steps, and between them the system calls on files that really were made; a stand-in for ``os.fsync`` etc."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seen: list[str] = []
+        self.wrap(
+            monkeypatch, "fsync", lambda fd: "directory" if stat.S_ISDIR(os.fstat(fd).st_mode) else "file"
+        )
+        self.wrap(monkeypatch, "write", lambda *_: "file")
+        self.wrap(monkeypatch, "rename", lambda *_, **__: "file")
+        self.wrap(monkeypatch, "unlink", lambda *_, **__: "file")
+        self.wrap(monkeypatch, "ftruncate", lambda *_: "file")
+
+    def wrap(self, monkeypatch: pytest.MonkeyPatch, name: str, what: Callable[..., str]) -> None:
+        real = getattr(os, name)
+
+        def call(*args: object, **keywords: object) -> object:
+            self.seen.append(f"{name} {what(*args, **keywords)}")
+            return real(*args, **keywords)
+
+        monkeypatch.setattr(os, name, call)
+
+    def __call__(self, name: str) -> None:
+        self.seen.append(name)
+
+    def between(self) -> list[tuple[str, str]]:
+        """Return (step, call) for each call that stands between its step's announcements."""
+        return [
+            (before.replace(": before", ":"), call)
+            for before, call, after in zip(self.seen, self.seen[1:], self.seen[2:], strict=False)
+            if ": before " in before and after == before.replace(": before", ": after")
+        ]
+
+
+def own_directory(path: Path) -> Path:
+    path.mkdir(mode=0o700)
+    return path
+
+
+def write_log(path: Path, *, pairs: int = 3) -> list[Link]:
+    """Make a log of intents, each with its outcome; return the links of its records."""
+    links = []
+    with AuditLog.open(path) as log:
+        for _ in range(pairs):
+            links.append(log.append(entry()))
+            intent = log.intent(links[-1].sequence)
+            links.append(log.append(intent.closed_by(Result.DELETED, operator=OPERATOR)))
+    return links
+
+
+def delete_with(folder: Path, step: Step = no_step) -> None:
+    """Do what a deletion does around its transaction; the file ``sent`` stands for the transaction."""
+    with ExitStack() as stack:
+        log = stack.enter_context(AuditLog.open(folder / "audit.jsonl", step=step))
+        directories = [stack.enter_context(open_directory(folder / name)) for name in ("one", "two")]
+        intent = record_intent(log, entry(), content(at=datetime.now(UTC)), directories, step=step)
+        step("transaction: before")
+        (folder / "sent").touch()
+        step("transaction: after")
+        log.append(intent.closed_by(Result.DELETED, operator=OPERATOR))
+
+
+def reopen_with(folder: Path, step: Step = no_step) -> None:
+    """Open a log as it is: whatever is to be put right happens here."""
+    AuditLog.open(folder / "audit.jsonl", step=step).close()
+
+
+SCENARIOS: dict[str, Callable[[Path, Step], None]] = {"delete": delete_with, "reopen": reopen_with}
+
+
+def killed_at_every_step(
+    scenario: str, base: Path, prepare: Callable[[Path], None]
+) -> Iterator[tuple[str, Path]]:
+    """Run a scenario once for each of its steps, killed there; yield the step's name and the folder it left.
+
+    One helper process does the imports and forks, so that a hundred deaths take a second. The last one yielded
+    is a run that lived ("").
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-m", __name__, scenario],
+        cwd=Path(__file__).parents[2],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with process:
+        number, name = 0, "?"
+        while name:
+            folder = own_directory(base / f"{scenario}-{number:03}")
+            for directory in ("one", "two"):
+                own_directory(folder / directory)
+            prepare(folder)
+            process.stdin.write(f"{number} {folder}\n")
+            process.stdin.flush()
+            answer = process.stdout.readline()
+            assert answer, "the helper process ended"
+            name = answer.rstrip("\n").removeprefix("killed at ").removeprefix("lived")
+            yield name, folder
+            number += 1
+        process.stdin.close()
+    assert process.returncode == 0
+
+
+def _serve(scenario: Callable[[Path, Step], None]) -> None:
+    for line in sys.stdin:
+        number, _, folder = line.rstrip("\n").partition(" ")
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            _die_at(int(number), writer, Path(folder), scenario)
+        os.close(writer)
+        with os.fdopen(reader, encoding="utf-8") as told:
+            names = told.read().splitlines()
+        _, status = os.waitpid(child, 0)
+        if os.WIFSIGNALED(status):
+            assert os.WTERMSIG(status) == signal.SIGKILL
+            print(f"killed at {names[-1]}", flush=True)
+        else:
+            assert os.waitstatus_to_exitcode(status) == 0
+            print("lived", flush=True)
+
+
+def _die_at(number: int, writer: int, folder: Path, scenario: Callable[[Path, Step], None]) -> None:
+    left = number
+
+    def step(name: str) -> None:
+        nonlocal left
+        if left == 0:
+            os.write(writer, name.encode() + b"\n")
+            os.kill(os.getpid(), signal.SIGKILL)
+        left -= 1
+
+    scenario(folder, step)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    _serve(SCENARIOS[sys.argv[1]])

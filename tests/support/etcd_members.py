@@ -1,0 +1,122 @@
+"""A cluster of real members that a test can stop, start again, and tamper with while they are down."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from tests.support.etcd_places import clean_environment, find_tools, free_port, wait_until_ready
+from tests.support.etcd_server import EtcdServer
+
+
+class EtcdMembers:
+    """Members as processes on loopback, each with a folder of its own.
+
+    Attributes:
+        names: Of all members, learners included.
+    """
+
+    def __init__(self, folder: Path, count: int) -> None:
+        """Prepare; :meth:`start` starts them."""
+        self.names = [f"member-{number}" for number in range(count)]
+        self._tools = find_tools()
+        self._folder = folder
+        self._peers = {name: f"http://127.0.0.1:{free_port()}" for name in self.names}
+        self._clients = {name: f"127.0.0.1:{free_port()}" for name in self.names}
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._initial = dict(self._peers)
+
+    def endpoint(self, name: str) -> str:
+        return self._clients[name]
+
+    def endpoints(self) -> tuple[str, ...]:
+        return tuple(self._clients[name] for name in self.names)
+
+    def server(self, name: str) -> EtcdServer:
+        """One member, to write through."""
+        return EtcdServer(self._clients[name], "process", self._tools.ctl)
+
+    def member_id(self, name: str) -> int:
+        for line in self.server(self.names[0]).etcdctl("member", "list").decode().splitlines():
+            fields = line.split(", ")
+            if fields[2] == name:
+                return int(fields[0], 16)
+        raise AssertionError(name)
+
+    def start(self, *names: str, state: str = "new") -> None:
+        """Start members and wait until they serve; none does before a majority runs."""
+        for name in names:
+            home = self._folder / name
+            home.mkdir(exist_ok=True)
+            arguments = [
+                f"--name={name}",
+                f"--data-dir={home / 'data'}",
+                f"--listen-client-urls=http://{self._clients[name]}",
+                f"--advertise-client-urls=http://{self._clients[name]}",
+                f"--listen-peer-urls={self._peers[name]}",
+                f"--initial-advertise-peer-urls={self._peers[name]}",
+                "--initial-cluster=" + ",".join(f"{n}={url}" for n, url in self._initial.items()),
+                f"--initial-cluster-token={self._folder.name}",
+                f"--initial-cluster-state={state}",
+                # Else members may join only after the cluster has been in touch for a while.
+                "--strict-reconfig-check=false",
+                "--heartbeat-interval=50",
+                "--election-timeout=500",
+                *self._tools.no_fsync,
+            ]
+            with (home / "log").open("wb") as output:
+                self._processes[name] = subprocess.Popen(
+                    [self._tools.etcd, *arguments], stdout=output, stderr=output, env=clean_environment()
+                )
+        for name in names:
+            wait_until_ready(self._folder / name, partial(self._runs, name))
+
+    def add_learner(self, name: str) -> None:
+        """Add a member without a vote, and start it; a learner never says that it serves clients."""
+        self.names.append(name)
+        self._peers[name] = self._initial[name] = f"http://127.0.0.1:{free_port()}"
+        self._clients[name] = f"127.0.0.1:{free_port()}"
+        first = self.server(self.names[0])
+        first.etcdctl("member", "add", name, "--learner", f"--peer-urls={self._peers[name]}")
+        self.start(name, state="existing")
+
+    def _runs(self, name: str) -> bool:
+        return self._processes[name].poll() is None
+
+    def stop(self, name: str) -> None:
+        """End a member in good order: what it was told is in its database then."""
+        process = self._processes.pop(name)
+        process.terminate()
+        process.wait()
+
+    def tamper(self, name: str, old: bytes, new: bytes) -> None:
+        """Replace bytes in the database of a member that is stopped; pages of bbolt have no checksums."""
+        assert len(old) == len(new)
+        database = self._folder / name / "data" / "member" / "snap" / "db"
+        content = database.read_bytes()
+        assert old in content
+        database.write_bytes(content.replace(old, new))
+
+    def close(self) -> None:
+        # Killed, not asked: each would hand its leadership over to the next one first.
+        for process in self._processes.values():
+            process.kill()
+        for process in self._processes.values():
+            process.wait()
+        self._processes.clear()
+
+
+@contextlib.contextmanager
+def etcd_members(folder: Path, count: int = 3) -> Iterator[EtcdMembers]:
+    """Start a cluster; it ends with the block.
+
+    Raises:
+        NoEtcdError: There is no etcd to start.
+    """
+    members = EtcdMembers(folder, count)
+    with contextlib.closing(members):
+        members.start(*members.names)
+        yield members

@@ -1,0 +1,541 @@
+"""Files that must survive: which directories and files are accepted, and what each failure leaves."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from etcdfix.remediation import durable
+from etcdfix.remediation.durable import (
+    DIRECTORY_ACTIONS,
+    FILE_ACTIONS,
+    PROBE_ACTIONS,
+    REMOVE_ACTIONS,
+    REPLACE_ACTIONS,
+    Filesystem,
+    NotDurable,
+    SafeDirectory,
+    UnsafePlace,
+    default_audit_log,
+    default_directory,
+    doubts,
+    filesystem_kind,
+    find_mount,
+    open_directory,
+    probe,
+    read_limited,
+    refuse_foreign_file,
+    require_lasting,
+    same_disk,
+    step_names,
+    write_fully,
+)
+from tests.support.audit_logs import Calls, own_directory
+
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[SafeDirectory]:
+    with open_directory(own_directory(tmp_path / "kept")) as opened:
+        yield opened
+
+
+def open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+class Failing:
+    """Raises at one step; remembers all."""
+
+    def __init__(self, at: str, error: int = errno.ENOSPC) -> None:
+        self.at = at
+        self.error = error
+        self.seen: list[str] = []
+
+    def __call__(self, name: str) -> None:
+        self.seen.append(name)
+        if name == self.at:
+            raise OSError(self.error, os.strerror(self.error))
+
+
+class TestDirectories:
+    def test_one_of_ours(self, tmp_path: Path) -> None:
+        path = own_directory(tmp_path / "kept")
+        with open_directory(path) as opened:
+            assert opened.path == path
+            assert os.path.samestat(os.fstat(opened.descriptor), path.stat())
+        assert opened.descriptor == -1
+        opened.close()
+
+    def test_root_of_the_file_system(self) -> None:
+        if os.geteuid() == 0 and not Path("/").stat().st_mode & 0o022:
+            with open_directory(Path("/")) as opened:
+                assert opened.path == Path("/")
+        else:
+            with pytest.raises(UnsafePlace):
+                open_directory(Path("/"))
+
+    def test_relative(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        own_directory(tmp_path / "kept")
+        monkeypatch.chdir(tmp_path)
+        with open_directory(Path("kept")) as opened:
+            assert opened.path == tmp_path / "kept"
+
+    def test_missing_and_named(self, tmp_path: Path) -> None:
+        with pytest.raises(UnsafePlace, match="does not exist") as caught:
+            open_directory(tmp_path / "kept")
+        assert caught.value.exit_code == 4
+        assert caught.value.path == tmp_path / "kept"
+        assert not (tmp_path / "kept").exists()
+
+    def test_missing_and_default(self, tmp_path: Path) -> None:
+        seen: list[str] = []
+        with open_directory(tmp_path / "state" / "etcdfix", create=True, step=seen.append):
+            pass
+        for made in (tmp_path / "state", tmp_path / "state" / "etcdfix"):
+            assert stat.S_IMODE(made.stat().st_mode) == 0o700
+        assert seen == [*step_names("directory", DIRECTORY_ACTIONS)] * 2
+
+    def test_cannot_be_made(self, tmp_path: Path) -> None:
+        failing = Failing("directory: before create directory")
+        with pytest.raises(NotDurable, match="No space left"):
+            open_directory(tmp_path / "kept", create=True, step=failing)
+        assert not (tmp_path / "kept").exists()
+
+    def test_symbolic_link(self, tmp_path: Path) -> None:
+        own_directory(tmp_path / "real")
+        (tmp_path / "link").symlink_to("real")
+        with pytest.raises(UnsafePlace, match="link is a symbolic link or no directory"):
+            open_directory(tmp_path / "link")
+
+    def test_file(self, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        with pytest.raises(UnsafePlace, match="no directory"):
+            open_directory(tmp_path / "file")
+
+    def test_link_above_it_is_resolved_once(self, tmp_path: Path) -> None:
+        own_directory(tmp_path / "real")
+        own_directory(tmp_path / "real" / "kept")
+        (tmp_path / "link").symlink_to("real")
+        with open_directory(tmp_path / "link" / "kept") as opened:
+            assert opened.path == tmp_path / "real" / "kept"
+
+    def test_link_that_appears_after_resolving(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        own_directory(tmp_path / "real")
+        own_directory(tmp_path / "real" / "kept")
+        (tmp_path / "link").symlink_to("real")
+        monkeypatch.setattr(Path, "resolve", lambda self: self)
+        with pytest.raises(UnsafePlace, match="link is a symbolic link"):
+            open_directory(tmp_path / "link" / "kept")
+
+    @pytest.mark.parametrize("mode", [0o770, 0o702, 0o720, 0o1777])
+    def test_others_may_write(self, tmp_path: Path, mode: int) -> None:
+        path = own_directory(tmp_path / "kept")
+        path.chmod(mode)
+        with pytest.raises(UnsafePlace, match=f"mode {mode:04o}: others may write"):
+            open_directory(path)
+
+    def test_others_may_read(self, tmp_path: Path) -> None:
+        path = own_directory(tmp_path / "kept")
+        path.chmod(0o755)
+        open_directory(path).close()
+
+    def test_everybody_may_write_above_it(self, tmp_path: Path) -> None:
+        above = own_directory(tmp_path / "above")
+        own_directory(above / "kept")
+        above.chmod(0o777)
+        with pytest.raises(UnsafePlace, match="everybody may write to a directory above it"):
+            open_directory(above / "kept")
+        above.chmod(0o1777)
+        open_directory(above / "kept").close()
+
+    @root_only
+    def test_of_somebody_else(self, tmp_path: Path) -> None:
+        path = own_directory(tmp_path / "kept")
+        os.chown(path, 12345, 12345)
+        with pytest.raises(UnsafePlace, match="belongs to uid 12345, expected 0"):
+            open_directory(path)
+
+    def test_cannot_be_opened(self, tmp_path: Path) -> None:
+        with pytest.raises(NotDurable, match="File name too long"):
+            open_directory(tmp_path / ("x" * 300))
+
+    def test_no_descriptor_is_lost(self, tmp_path: Path) -> None:
+        before = open_descriptors()
+        own_directory(tmp_path / "kept").chmod(0o770)
+        for path in (tmp_path / "kept", tmp_path / "none" / "none"):
+            with pytest.raises(UnsafePlace):
+                open_directory(path)
+        assert open_descriptors() == before
+
+
+class TestCreate:
+    def test_file_is_whole_private_and_announced(self, directory: SafeDirectory) -> None:
+        seen: list[str] = []
+        umask = os.umask(0o777)
+        try:
+            directory.create("a", b"bytes", what="backup", step=seen.append)
+        finally:
+            os.umask(umask)
+        path = directory.path / "a"
+        assert path.read_bytes() == b"bytes"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert seen == list(step_names("backup", FILE_ACTIONS))
+        assert directory.names() == ["a"]
+
+    def test_the_calls_are_really_made(
+        self, directory: SafeDirectory, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        calls = Calls(monkeypatch)
+        directory.replace("a", b"bytes", what="head", step=calls)
+        directory.remove("a", what="head", step=calls)
+        assert calls.between() == [
+            ("head: write file", "write file"),
+            ("head: fsync file", "fsync file"),
+            ("head: fsync directory", "fsync directory"),
+            ("head: rename file", "rename file"),
+            ("head: fsync directory", "fsync directory"),
+            ("head: unlink file", "unlink file"),
+            ("head: fsync directory", "fsync directory"),
+        ]
+
+    def test_more_than_one_call_writes_takes(
+        self, directory: SafeDirectory, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        real = os.write
+        monkeypatch.setattr(os, "write", lambda fd, data: real(fd, bytes(data)[:7]))
+        directory.create("a", bytes(range(200)), what="backup")
+        assert (directory.path / "a").read_bytes() == bytes(range(200))
+
+    @pytest.mark.parametrize("make", ["file", "link", "dangling"])
+    def test_what_is_there_stays(self, directory: SafeDirectory, tmp_path: Path, make: str) -> None:
+        other = tmp_path / "other"
+        if make == "file":
+            (directory.path / "a").write_bytes(b"old")
+        else:
+            if make == "link":
+                other.write_bytes(b"old")
+            (directory.path / "a").symlink_to(other)
+        with pytest.raises(NotDurable, match="File exists"):
+            directory.create("a", b"new", what="backup")
+        assert make == "dangling" or (directory.path / "a").read_bytes() == b"old"
+        assert make != "dangling" or not other.exists()
+
+    @pytest.mark.parametrize("at", step_names("backup", FILE_ACTIONS))
+    def test_failure_leaves_nothing(self, directory: SafeDirectory, at: str) -> None:
+        before = open_descriptors()
+        with pytest.raises(NotDurable, match=r"backup .*/a: No space left on device") as caught:
+            directory.create("a", b"bytes", what="backup", step=Failing(at))
+        assert directory.names() == []
+        assert caught.value.path == directory.path / "a"
+        assert open_descriptors() == before
+
+    def test_other_bytes_come_back(self, directory: SafeDirectory) -> None:
+        def change(name: str) -> None:
+            if name == "backup: before read back":
+                (directory.path / "a").write_bytes(b"bytez")
+
+        with pytest.raises(NotDurable, match="other bytes came back"):
+            directory.create("a", b"bytes", what="backup", step=change)
+        assert directory.names() == []
+
+    def test_file_grows_behind_our_back(self, directory: SafeDirectory) -> None:
+        def change(name: str) -> None:
+            if name == "backup: before read back":
+                (directory.path / "a").write_bytes(b"bytes and more")
+
+        with pytest.raises(NotDurable, match="other bytes came back"):
+            directory.create("a", b"bytes", what="backup", step=change)
+
+    def test_unwritable_directory(self, tmp_path: Path) -> None:
+        if os.geteuid() == 0:
+            refused = pytest.raises(NotDurable, match="Read-only file system")
+            with mounted(tmp_path / "kept", "ro") as path, open_directory(path) as opened, refused:
+                opened.create("a", b"bytes", what="backup")
+            return
+        path = own_directory(tmp_path / "kept")
+        path.chmod(0o500)
+        with open_directory(path) as opened, pytest.raises(NotDurable, match="Permission denied"):
+            opened.create("a", b"bytes", what="backup")
+
+    def test_full_disk(self, tmp_path: Path) -> None:
+        with mounted(tmp_path / "kept", "size=64k") as path, open_directory(path) as opened:
+            opened.create("a", b"fits", what="backup")
+            with pytest.raises(NotDurable, match="No space left"):
+                opened.create("b", bytes(1 << 20), what="backup")
+            assert opened.names() == ["a"]
+
+    def test_limit_on_the_size_of_files(self, tmp_path: Path) -> None:
+        script = """
+import resource, signal, sys
+from pathlib import Path
+from etcdfix.remediation.durable import NotDurable, open_directory
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+with open_directory(Path(sys.argv[1])) as opened:
+    try:
+        opened.create("a", bytes(2000), what="backup")
+    except NotDurable as exc:
+        print(exc.message.rpartition(": ")[2], opened.names())
+"""
+        path = own_directory(tmp_path / "kept")
+        done = subprocess.run(
+            [sys.executable, "-c", script, path], capture_output=True, text=True, check=True
+        )
+        assert done.stdout == "File too large []\n"
+
+
+class mounted:  # noqa: N801 - reads like contextlib's
+    """A small tmpfs, where we may mount one."""
+
+    def __init__(self, path: Path, options: str) -> None:
+        self.path = own_directory(path)
+        self.options = options
+
+    def __enter__(self) -> Path:
+        command = ["mount", "-t", "tmpfs", "-o", f"mode=0700,{self.options}", "etcdfix-test", str(self.path)]
+        if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode != 0:
+            pytest.skip("may not mount a file system here")
+        return self.path
+
+    def __exit__(self, *_: object) -> None:
+        subprocess.run(["umount", self.path], check=True)
+
+
+class TestReplaceAndRemove:
+    def test_replace(self, directory: SafeDirectory) -> None:
+        seen: list[str] = []
+        directory.replace("head", b"1", what="audit head")
+        directory.replace("head", b"2", what="audit head", step=seen.append)
+        assert (directory.path / "head").read_bytes() == b"2"
+        assert seen == list(step_names("audit head", REPLACE_ACTIONS))
+        assert directory.names() == ["head"]
+
+    def test_what_a_crash_left_is_replaced(self, directory: SafeDirectory) -> None:
+        (directory.path / "head.new").write_bytes(b"half")
+        directory.replace("head", b"2", what="audit head")
+        assert (directory.path / "head").read_bytes() == b"2"
+
+    def test_a_planted_link_is_not_followed(self, directory: SafeDirectory, tmp_path: Path) -> None:
+        (tmp_path / "victim").write_bytes(b"kept")
+        (directory.path / "head.new").symlink_to(tmp_path / "victim")
+        (directory.path / "head").symlink_to(tmp_path / "victim")
+        directory.replace("head", b"2", what="audit head")
+        assert (tmp_path / "victim").read_bytes() == b"kept"
+        assert not (directory.path / "head").is_symlink()
+
+    @pytest.mark.parametrize("at", sorted(set(step_names("audit head", REPLACE_ACTIONS))))
+    def test_failure_leaves_the_old_or_the_new(self, directory: SafeDirectory, at: str) -> None:
+        directory.replace("head", b"old", what="audit head")
+        with pytest.raises(NotDurable, match="No space left"):
+            directory.replace("head", b"new", what="audit head", step=Failing(at))
+        assert (directory.path / "head").read_bytes() == (b"new" if "after rename" in at else b"old")
+
+    def test_remove(self, directory: SafeDirectory) -> None:
+        seen: list[str] = []
+        directory.create("a", b"", what="backup")
+        for _ in range(2):
+            directory.remove("a", what="backup", step=seen.append)
+        assert directory.names() == []
+        assert seen == list(step_names("backup", REMOVE_ACTIONS)) * 2
+
+    def test_remove_fails(self, directory: SafeDirectory) -> None:
+        directory.create("a", b"", what="backup")
+        with pytest.raises(NotDurable, match=r"backup .*/a: Input/output error"):
+            directory.remove("a", what="backup", step=Failing("backup: before unlink file", errno.EIO))
+        assert directory.names() == ["a"]
+
+
+class TestRead:
+    def test_link_and_pipe(self, directory: SafeDirectory) -> None:
+        (directory.path / "link").symlink_to("a")
+        os.mkfifo(directory.path / "pipe")
+        with pytest.raises(OSError, match="symbolic links"):
+            directory.read("link", limit=10)
+        with pytest.raises(OSError, match="not a regular file"):
+            directory.read("pipe", limit=10)
+
+    @pytest.mark.parametrize(("size", "limit", "comes"), [(0, 5, 0), (5, 5, 5), (6, 5, 6), (99, 5, 6)])
+    def test_limit(self, directory: SafeDirectory, size: int, limit: int, comes: int) -> None:
+        directory.create("a", bytes(size), what="backup")
+        assert len(directory.read("a", limit=limit)) == comes
+
+    def test_large_file_in_parts(self, directory: SafeDirectory) -> None:
+        data = os.urandom(3 << 20)
+        directory.create("a", data, what="backup")
+        assert directory.read("a", limit=1 << 30) == data
+
+    def test_from_the_beginning(self, tmp_path: Path) -> None:
+        (tmp_path / "a").write_bytes(b"bytes")
+        with (tmp_path / "a").open("rb") as file:
+            file.seek(3)
+            assert read_limited(file.fileno(), limit=10) == b"bytes"
+
+
+class TestForeignFiles:
+    def check(self, path: Path) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            refuse_foreign_file(descriptor, path, what="audit log")
+        finally:
+            os.close(descriptor)
+
+    def test_ours(self, tmp_path: Path) -> None:
+        (tmp_path / "a").touch(0o640)
+        self.check(tmp_path / "a")
+
+    @pytest.mark.parametrize("mode", [0o620, 0o602])
+    def test_others_may_write(self, tmp_path: Path, mode: int) -> None:
+        (tmp_path / "a").touch()
+        (tmp_path / "a").chmod(mode)
+        with pytest.raises(UnsafePlace, match=f"mode 0{mode:o}: others may write"):
+            self.check(tmp_path / "a")
+
+    def test_second_name(self, tmp_path: Path) -> None:
+        (tmp_path / "a").touch(0o600)
+        (tmp_path / "b").hardlink_to(tmp_path / "a")
+        with pytest.raises(UnsafePlace, match="has 2 names"):
+            self.check(tmp_path / "a")
+
+    def test_folder(self, tmp_path: Path) -> None:
+        with pytest.raises(UnsafePlace, match="not a regular file"):
+            self.check(tmp_path)
+
+    @root_only
+    def test_of_somebody_else(self, tmp_path: Path) -> None:
+        (tmp_path / "a").touch(0o600)
+        os.chown(tmp_path / "a", 12345, 12345)
+        with pytest.raises(UnsafePlace, match="belongs to uid 12345"):
+            self.check(tmp_path / "a")
+
+
+class TestProbe:
+    def test_leaves_nothing(self, directory: SafeDirectory) -> None:
+        seen: list[str] = []
+        probe(directory, step=seen.append)
+        assert directory.names() == []
+        assert seen == list(step_names("probe", PROBE_ACTIONS))
+
+    @pytest.mark.parametrize("at", sorted(set(step_names("probe", PROBE_ACTIONS))))
+    def test_failure(self, directory: SafeDirectory, at: str) -> None:
+        with pytest.raises(NotDurable, match=r"probe .*: No space left"):
+            probe(directory, step=Failing(at))
+
+
+MOUNTS = r"""22 27 0:21 / /proc rw,relatime - proc proc rw
+27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw,discard
+30 27 0:40 / /mnt/back\040up\134s rw master:1 propagate_from:2 - tmpfs none rw
+cut
+31 27 0:41 / /cut rw - ext4
+"""
+
+
+class TestFilesystems:
+    def test_of_a_real_path(self, tmp_path: Path) -> None:
+        assert filesystem_kind(Path("/proc")).kind == "proc"
+        assert filesystem_kind(tmp_path).kind not in {"", "proc"}
+
+    def test_gone(self, tmp_path: Path) -> None:
+        with pytest.raises(FileNotFoundError):
+            filesystem_kind(tmp_path / "none")
+
+    @pytest.mark.parametrize(
+        ("number", "expected"),
+        [
+            (27, Filesystem("ext4", "/dev/vda", "/")),
+            (30, Filesystem("tmpfs", "none", "/mnt/back up\\s")),
+            (31, Filesystem("", "", "")),
+            (99, Filesystem("", "", "")),
+        ],
+    )
+    def test_table(self, number: int, expected: Filesystem) -> None:
+        assert find_mount(f"pos:\t0\nflags:\t010\nmnt_id:\t{number}\nino:\t1\n", MOUNTS) == expected
+
+    def test_kernel_that_does_not_say(self) -> None:
+        assert find_mount("pos:\t0\n", MOUNTS) == Filesystem("", "", "")
+
+    @pytest.mark.parametrize(
+        ("kind", "volatile"), [("tmpfs", True), ("ramfs", True), ("ext4", False), ("", False)]
+    )
+    def test_volatile(self, kind: str, volatile: bool) -> None:
+        assert Filesystem(kind, "", "").volatile is volatile
+
+    def test_same_disk(self, tmp_path: Path) -> None:
+        one, two = own_directory(tmp_path / "one"), own_directory(tmp_path / "two")
+        assert same_disk(one, two)
+        assert not same_disk(one, Path("/proc"))
+
+    @pytest.mark.parametrize(("source", "same"), [("/dev/sda2", True), ("none", False)])
+    def test_subvolumes(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str, same: bool
+    ) -> None:
+        monkeypatch.setattr(durable, "filesystem_kind", lambda _: Filesystem("btrfs", source, "/"))
+        assert same_disk(tmp_path, Path("/proc")) is same
+
+
+class TestPlaces:
+    def test_nothing_against_it(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        monkeypatch.setattr(durable, "filesystem_kind", lambda _: Filesystem("ext4", "/dev/sdb1", "/"))
+        assert doubts(tmp_path) == ()
+        assert doubts(tmp_path, etcd_data_directory=tmp_path / "none") == ()
+        assert doubts(tmp_path, etcd_data_directory=Path("/proc")) == (
+            ()
+            if not same_disk(tmp_path, Path("/proc"))
+            else doubts(tmp_path, etcd_data_directory=Path("/proc"))
+        )
+        assert require_lasting(tmp_path, named=False) == ()
+
+    def test_real_tmpfs(self, tmp_path: Path) -> None:
+        with mounted(tmp_path / "kept", "size=64k") as path:
+            assert filesystem_kind(path) == Filesystem("tmpfs", "etcdfix-test", str(path))
+            assert doubts(path) == (f"{path} is on tmpfs: gone after a restart of this machine",)
+
+    def test_etcds_disk_is_refused_as_a_default_and_a_warning_if_named(self, tmp_path: Path) -> None:
+        kept, data = own_directory(tmp_path / "kept"), own_directory(tmp_path / "etcd")
+        with pytest.raises(UnsafePlace, match=r"default directory will not do: .* disk of etcd") as caught:
+            require_lasting(kept, named=False, etcd_data_directory=data)
+        assert "--backup-dir" in caught.value.hint
+        warnings = require_lasting(kept, named=True, etcd_data_directory=data)
+        assert warnings[-1] == f"{kept} is on the disk of etcd ({data}): lost together with it"
+
+
+class TestDefaults:
+    def test_root(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(os, "geteuid", lambda: 0)
+        assert default_directory({"XDG_STATE_HOME": "/elsewhere"}) == Path("/var/lib/etcdfix")
+        assert default_audit_log({}) == Path("/var/lib/etcdfix/audit.jsonl")
+
+    @pytest.mark.parametrize(
+        ("environment", "expected"),
+        [
+            ({"XDG_STATE_HOME": "/state"}, "/state/etcdfix"),
+            ({"XDG_STATE_HOME": "relative"}, "/home/ada/.local/state/etcdfix"),
+            ({"XDG_STATE_HOME": ""}, "/home/ada/.local/state/etcdfix"),
+            ({}, "/home/ada/.local/state/etcdfix"),
+        ],
+    )
+    def test_others(
+        self, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], expected: str
+    ) -> None:
+        monkeypatch.setattr(os, "geteuid", lambda: 1000)
+        monkeypatch.setenv("HOME", "/home/ada")
+        assert default_directory(environment) == Path(expected)
+
+
+def test_write_fully_of_nothing(tmp_path: Path) -> None:
+    with (tmp_path / "a").open("wb") as file:
+        write_fully(file.fileno(), b"")
+    assert (tmp_path / "a").read_bytes() == b""
+
+
+def test_what_the_system_says() -> None:
+    assert durable.why(OSError(errno.EIO, "Input/output error", "/secret/path")) == "Input/output error"
+    assert durable.why(OSError("made by hand")) == "made by hand"

@@ -1,0 +1,712 @@
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import etcdfix
+from etcdfix.errors import SourceDenied
+from etcdfix.model import StoredValue
+from etcdfix.remediation import writer as writer_module
+from etcdfix.remediation.members import read_alarms, read_key, read_lease, survey_members
+from etcdfix.remediation.writer import (
+    ABSENT,
+    CompareOutlook,
+    KeyState,
+    TransactionAnomaly,
+    TransactionNotSent,
+    TransactionRefused,
+    TransactionUnanswered,
+    TxnAnswer,
+    Writer,
+    describe_move,
+    evaluate_compare,
+)
+from etcdfix.sources.connection import EtcdConnection
+from etcdfix.sources.etcd.channel import RpcError, open_transport
+from etcdfix.sources.etcd.client import EtcdClient
+from etcdfix.sources.etcd.endpoints import parse_endpoint
+from etcdfix.sources.etcd.tls import TLSMaterial
+from etcdfix.wire.etcd import READ_METHODS
+from tests.support.certificates import CertificateAuthority
+from tests.support.etcd_proxy import NO_LEADER, RANGE, EtcdProxy, Refusal
+from tests.support.etcd_server import READER, ROOT_USER, EtcdServer
+from tests.support.lossy_etcd import TXN, LossyProxy, RawHTTP2
+
+pytestmark = pytest.mark.etcd
+
+VALUE = bytes(range(256)) * 5
+OTHER = b"\x00other\xff"
+KEY_STATE = KeyState(mod_revision=5, create_revision=4, version=2)
+
+StartEtcd = Callable[..., EtcdServer]
+
+
+@contextmanager
+def connected(*endpoints: str, **options: Any) -> Iterator[EtcdClient]:
+    connection = EtcdConnection(endpoints=endpoints, **options)
+    client = EtcdClient(connection, on_notice=lambda _notice: None)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+@pytest.fixture
+def client(etcd: EtcdServer) -> Iterator[EtcdClient]:
+    with connected(etcd.endpoint) as opened:
+        yield opened
+
+
+@pytest.fixture
+def proxy(etcd: EtcdServer) -> Iterator[LossyProxy]:
+    with LossyProxy(etcd.endpoint) as server:
+        yield server
+
+
+def stored(client: EtcdClient, key: bytes) -> StoredValue | None:
+    return read_key(client, key).stored
+
+
+def examined(client: EtcdClient, key: bytes) -> KeyState:
+    state = KeyState.of(stored(client, key))
+    assert state.exists
+    return state
+
+
+def delete(client: EtcdClient, key: bytes, expected: KeyState) -> TxnAnswer:
+    with Writer(client) as writer:
+        return writer.compare_and_delete(key, expected)
+
+
+def put(
+    client: EtcdClient, key: bytes, value: bytes, expected: KeyState = ABSENT, *, lease: int = 0
+) -> TxnAnswer:
+    with Writer(client) as writer:
+        return writer.compare_and_put(key, value, lease=lease, expected=expected)
+
+
+def grant(etcd: EtcdServer) -> str:
+    return etcd.etcdctl("lease", "grant", "600").decode().split()[1]
+
+
+def test_a_deletion_returns_what_was_there(etcd: EtcdServer, client: EtcdClient, prefix: bytes) -> None:
+    key, neighbour = prefix + b"k", prefix + b"k0"
+    etcd.put(key, OTHER)
+    revision = etcd.put(key, VALUE)
+    etcd.put(neighbour, OTHER)
+    before = stored(client, key)
+    answer = delete(client, key, examined(client, key))
+    assert answer.applied
+    assert answer.previous == before == StoredValue(key, VALUE, revision, revision - 1, 2, 0)
+    assert answer.present is None
+    reading = read_key(client, key)
+    assert reading.stored is None
+    assert (answer.revision, answer.cluster_id, answer.member_id) == (
+        reading.revision,
+        reading.cluster_id,
+        reading.member_id,
+    )
+    assert answer.endpoint == etcd.endpoint
+    assert answer.raft_term > 0
+    # Exactly one key: not even the one that comes next.
+    assert stored(client, neighbour) is not None
+
+
+def test_a_key_of_any_bytes(etcd: EtcdServer, client: EtcdClient, prefix: bytes) -> None:
+    for key in (prefix + b"\x00", prefix + b"\xff\xfe", prefix):
+        etcd.put_all([(key, VALUE)])
+        answer = delete(client, key, examined(client, key))
+        assert answer.previous is not None
+        assert answer.previous.key == key
+    assert etcd.etcdctl("get", "--prefix", prefix.decode()) == b""
+
+
+def _rewrite(etcd: EtcdServer, key: bytes) -> None:
+    etcd.put(key, VALUE)
+
+
+def _remove(etcd: EtcdServer, key: bytes) -> None:
+    etcd.delete(key)
+
+
+def _create_again(etcd: EtcdServer, key: bytes) -> None:
+    etcd.delete(key)
+    etcd.put(key, VALUE)
+
+
+@pytest.mark.parametrize(
+    ("intrude", "words"),
+    [
+        (_rewrite, r"the key was written again: mod_revision (\d+) instead of (\d+), version 2 instead of 1"),
+        (_remove, r"the key is gone; it stood at mod_revision \d+"),
+        (_create_again, r"the key was deleted and created again at revision (\d+): mod_revision \1 instead"),
+    ],
+)
+@pytest.mark.parametrize("change", ["delete", "put"])
+def test_somebody_else_was_quicker(
+    etcd: EtcdServer,
+    client: EtcdClient,
+    prefix: bytes,
+    intrude: Callable[[EtcdServer, bytes], None],
+    words: str,
+    change: str,
+) -> None:
+    key = prefix + b"k"
+    etcd.put(key, VALUE)
+    expected = examined(client, key)
+    intrude(etcd, key)
+    now = read_key(client, key)
+    answer = delete(client, key, expected) if change == "delete" else put(client, key, OTHER, expected)
+    assert not answer.applied
+    assert answer.previous is None
+    assert answer.present == now.stored
+    assert re.match(words, describe_move(expected, answer.present))
+    after = read_key(client, key)
+    assert (after.stored, after.revision) == (now.stored, now.revision)
+
+
+@pytest.mark.parametrize("field", ["mod_revision", "create_revision", "version"])
+def test_each_number_is_compared(etcd: EtcdServer, client: EtcdClient, prefix: bytes, field: str) -> None:
+    key = prefix + b"k"
+    etcd.put(key, OTHER)
+    etcd.put(key, VALUE)
+    right = examined(client, key)
+    numbers = {name: getattr(right, name) for name in ("mod_revision", "create_revision", "version")}
+    for step in (-1, 1):
+        wrong = KeyState(**{**numbers, field: numbers[field] + step})
+        assert not delete(client, key, wrong).applied
+        assert not put(client, key, OTHER, wrong).applied
+    assert stored(client, key) == StoredValue(key, VALUE, right.mod_revision, right.create_revision, 2, 0)
+
+
+@pytest.mark.parametrize("change", ["delete", "put"])
+def test_of_two_writers_at_once_one_wins(
+    etcd: EtcdServer, client: EtcdClient, prefix: bytes, change: str
+) -> None:
+    key = prefix + b"k"
+    etcd.put(key, VALUE)
+    expected = examined(client, key)
+    answers: list[TxnAnswer] = []
+    together = threading.Barrier(4)
+
+    def run(number: int) -> None:
+        with connected(etcd.endpoint) as own:
+            together.wait()
+            if change == "delete":
+                answers.append(delete(own, key, expected))
+            else:
+                answers.append(put(own, key, b"%d" % number, expected))
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (winner,) = (answer for answer in answers if answer.applied)
+    assert winner.previous is not None
+    assert winner.previous.value == VALUE
+    losers = [answer for answer in answers if not answer.applied]
+    assert len(losers) == 3
+    assert {answer.present for answer in losers} == {stored(client, key)}
+
+
+def test_a_value_put_where_nothing_is(etcd: EtcdServer, client: EtcdClient, prefix: bytes) -> None:
+    key = prefix + b"k"
+    answer = put(client, key, VALUE)
+    assert answer.applied
+    assert answer.previous is None
+    assert stored(client, key) == StoredValue(key, VALUE, answer.revision, answer.revision, 1, 0)
+    again = put(client, key, OTHER)
+    assert not again.applied
+    assert again.present == stored(client, key)
+    assert describe_move(ABSENT, again.present) == (
+        f"the key exists: created at revision {answer.revision}, mod_revision {answer.revision}, version 1"
+    )
+
+
+def test_a_value_replaced_keeps_the_lease(etcd: EtcdServer, client: EtcdClient, prefix: bytes) -> None:
+    key, lease = prefix + b"k", grant(etcd)
+    etcd.etcdctl("put", f"--lease={lease}", "--", key.decode(), "broken")
+    expected = examined(client, key)
+    answer = put(client, key, VALUE, expected, lease=int(lease, 16))
+    assert answer.previous is not None
+    assert (answer.previous.value, answer.previous.lease) == (b"broken", int(lease, 16))
+    now = stored(client, key)
+    assert now is not None
+    assert (now.value, now.lease, now.version) == (VALUE, int(lease, 16), 2)
+    # And it is attached, not only written down.
+    etcd.etcdctl("lease", "revoke", lease)
+    assert stored(client, key) is None
+
+
+def test_an_empty_value_is_a_value(client: EtcdClient, prefix: bytes) -> None:
+    key = prefix + b"k"
+    assert put(client, key, b"").applied
+    deleted = delete(client, key, examined(client, key))
+    assert deleted.previous is not None
+    assert deleted.previous.value == b""
+
+
+def test_a_lease_that_is_gone(etcd: EtcdServer, client: EtcdClient, prefix: bytes) -> None:
+    lease = grant(etcd)
+    etcd.etcdctl("lease", "revoke", lease)
+    with pytest.raises(TransactionRefused, match="requested lease not found; nothing was changed") as caught:
+        put(client, prefix + b"k", VALUE, lease=int(lease, 16))
+    assert caught.value.sent
+    assert caught.value.exit_code == 4
+    assert stored(client, prefix + b"k") is None
+
+
+def test_a_value_that_is_too_large(client: EtcdClient, prefix: bytes) -> None:
+    with pytest.raises(TransactionRefused, match="request is too large"):
+        put(client, prefix + b"k", bytes(1_700_000))
+    assert stored(client, prefix + b"k") is None
+
+
+def test_what_cannot_be_asked_for(client: EtcdClient) -> None:
+    with pytest.raises(ValueError, match="does not exist"):
+        Writer(client).compare_and_delete(b"k", ABSENT)
+    with pytest.raises(ValueError, match="no key"):
+        Writer(client).compare_and_delete(b"", KEY_STATE)
+    with pytest.raises(ValueError, match="no key"):
+        Writer(client).compare_and_put(b"", VALUE, lease=0, expected=ABSENT)
+
+
+def test_a_writer_writes_once(etcd: EtcdServer, client: EtcdClient, prefix: bytes) -> None:
+    key = prefix + b"k"
+    with Writer(client) as writer:
+        assert not writer.compare_and_delete(key, KEY_STATE).applied
+        with pytest.raises(RuntimeError, match="sent its transaction already"):
+            writer.compare_and_put(key, VALUE, lease=0, expected=ABSENT)
+    assert stored(client, key) is None
+
+
+# What is known when the answer does not come.
+
+
+def test_an_answer_lost_after_the_deed(
+    proxy: LossyProxy, etcd: EtcdServer, client: EtcdClient, prefix: bytes
+) -> None:
+    key = prefix + b"k"
+    etcd.put(key, VALUE)
+    proxy.lost = {TXN}
+    with connected(proxy.endpoint) as through:
+        expected = examined(through, key)
+        revision = etcd.revision()
+        with pytest.raises(TransactionUnanswered, match="may have been carried out") as caught:
+            delete(through, key, expected)
+    assert caught.value.endpoint == proxy.endpoint
+    assert (caught.value.status, caught.value.exit_code) == ("UNAVAILABLE", 3)
+    assert caught.value.read_revision == revision
+    assert proxy.calls.count(TXN) == 1
+    assert stored(client, key) is None
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        Refusal("UNAVAILABLE", "failed to connect to all addresses; last error: connection refused"),
+        Refusal("UNAVAILABLE", "etcdserver: request timed out"),
+        Refusal("UNAVAILABLE", "etcdserver: leader changed"),
+        NO_LEADER,
+        # Said at the door, but also by the applier, of a transaction that it has carried out.
+        Refusal("RESOURCE_EXHAUSTED", "etcdserver: mvcc: database space exceeded"),
+        Refusal("UNKNOWN", "not etcdserver: permission denied"),
+        Refusal("INTERNAL", ""),
+    ],
+)
+def test_a_no_that_proves_nothing(
+    proxy: LossyProxy, etcd: EtcdServer, client: EtcdClient, prefix: bytes, refusal: Refusal
+) -> None:
+    key = prefix + b"k"
+    etcd.put(key, VALUE)
+    proxy.before = lambda path, _request: refusal if path == TXN else None
+    expected = examined(client, key)
+    with (
+        connected(proxy.endpoint, etcd.endpoint) as through,
+        pytest.raises(TransactionUnanswered) as caught,
+    ):
+        delete(through, key, expected)
+    assert caught.value.status == refusal.code
+    # Not asked again: neither there nor at the other endpoint.
+    assert proxy.calls.count(TXN) == 1
+    assert stored(client, key) is not None
+
+
+def test_an_answer_that_takes_too_long(
+    proxy: LossyProxy, etcd: EtcdServer, client: EtcdClient, prefix: bytes
+) -> None:
+    key = prefix + b"k"
+    etcd.put(key, VALUE)
+    proxy.held = {TXN}
+    expected = examined(client, key)
+    with (
+        connected(proxy.endpoint, command_timeout_seconds=1.0) as through,
+        pytest.raises(TransactionUnanswered, match="no answer within 1 s") as caught,
+    ):
+        delete(through, key, expected)
+    assert caught.value.status == "DEADLINE_EXCEEDED"
+    assert proxy.calls.count(TXN) == 1
+    assert stored(client, key) is None
+
+
+def test_a_connection_closed_meanwhile(
+    proxy: LossyProxy, etcd: EtcdServer, client: EtcdClient, prefix: bytes
+) -> None:
+    key = prefix + b"k"
+    etcd.put(key, VALUE)
+    proxy.held = {TXN}
+    with connected(proxy.endpoint, command_timeout_seconds=60.0) as through:
+        writer = Writer(through)
+
+        def close() -> None:
+            proxy.holding.wait()
+            writer.close()
+
+        thread = threading.Thread(target=close)
+        thread.start()
+        with pytest.raises(TransactionUnanswered, match="Channel closed") as caught:
+            writer.compare_and_delete(key, examined(through, key))
+        thread.join()
+    assert caught.value.status == "CANCELLED"
+    assert stored(client, key) is None
+
+
+@pytest.mark.parametrize("trouble", ["refused-stream", "goaway", "cut"])
+def test_grpc_sends_nothing_again_by_itself(trouble: str) -> None:
+    with RawHTTP2(trouble) as server:
+        endpoint = parse_endpoint(server.endpoint, has_tls_material=False)
+        channel = writer_module._TxnChannel(open_transport(endpoint, TLSMaterial(), EtcdConnection()))
+        request = writer_module._message("TxnRequest")()
+        try:
+            with pytest.raises(RpcError):
+                channel.commit(request, timeout_seconds=20, metadata=()).result()
+        finally:
+            channel.close()
+        assert server.requests == 1
+
+
+# Where it goes.
+
+
+def test_no_endpoint_left(proxy: LossyProxy, etcd: EtcdServer, client: EtcdClient, prefix: bytes) -> None:
+    key = prefix + b"k"
+    etcd.put(key, VALUE)
+    with connected(proxy.endpoint) as through:
+        expected = examined(through, key)
+        proxy.stop()
+        with pytest.raises(TransactionNotSent, match=r"no transaction was sent: .*refused") as caught:
+            delete(through, key, expected)
+    assert caught.value.exit_code == 5
+    assert caught.value.hint
+    assert stored(client, key) is not None
+
+
+def test_the_next_endpoint_is_taken_before_anything_is_sent(
+    proxy: LossyProxy, etcd: EtcdServer, prefix: bytes
+) -> None:
+    key = prefix + b"k"
+    etcd.put(key, VALUE)
+    with connected(proxy.endpoint, etcd.endpoint) as through:
+        expected = examined(through, key)
+        proxy.before = lambda path, _request: NO_LEADER if path == RANGE else None
+        answer = delete(through, key, expected)
+    assert answer.applied
+    assert answer.endpoint == etcd.endpoint
+    assert TXN not in proxy.calls
+
+
+def test_an_endpoint_that_leads_to_another_cluster_now(
+    proxy: LossyProxy, etcd: EtcdServer, client: EtcdClient, prefix: bytes
+) -> None:
+    key = prefix + b"k"
+    etcd.put(key, VALUE)
+
+    def other_cluster(path: str, answer: bytes) -> bytes:
+        # The header is field 1 of every answer, and its fields merge: the last one counts.
+        return answer + b"\x0a\x02\x08\x07"
+
+    with connected(proxy.endpoint) as through:
+        expected = examined(through, key)
+        proxy.rewrite = other_cluster
+        with pytest.raises(TransactionNotSent, match=r"belongs to cluster 7, not to [0-9a-f]+"):
+            delete(through, key, expected)
+    assert TXN not in proxy.calls
+    assert stored(client, key) is not None
+
+
+def test_mutual_tls(start_etcd: StartEtcd, tmp_path: Path) -> None:
+    authority = CertificateAuthority(tmp_path / "ca")
+    etcd = start_etcd(authority=authority, client_certificates=True)
+    files = authority.issue("client")
+    etcd.put(b"/k", VALUE)
+    options = {"cacert": str(authority.cert), "cert": str(files.cert), "key": str(files.key)}
+    with connected(f"https://{etcd.endpoint}", **options) as client:
+        assert delete(client, b"/k", examined(client, b"/k")).applied
+    with connected(etcd.endpoint, insecure_skip_tls_verify=True, **options) as client:
+        assert put(client, b"/k", VALUE).applied
+
+
+# Users.
+
+
+@pytest.fixture(scope="module")
+def guarded(start_etcd: StartEtcd) -> EtcdServer:
+    """Authentication is enabled; below /readable/ a user may read."""
+    etcd = start_etcd()
+    etcd.put_all([(b"/readable/k", VALUE), (b"/other/k", VALUE)])
+    etcd.require_login(b"/readable/")
+    return etcd
+
+
+def as_user(etcd: EtcdServer, user: tuple[str, str]) -> Any:
+    return connected(etcd.endpoint, user=user[0], password=user[1])
+
+
+def test_a_user_who_may_only_read(guarded: EtcdServer) -> None:
+    with as_user(guarded, READER) as client:
+        expected = examined(client, b"/readable/k")
+        with pytest.raises(TransactionRefused, match="permission denied; nothing was changed") as caught:
+            delete(client, b"/readable/k", expected)
+        assert caught.value.sent
+        assert examined(client, b"/readable/k") == expected
+        with pytest.raises(TransactionRefused, match="no transaction was sent") as caught:
+            delete(client, b"/other/k", KEY_STATE)
+        assert not caught.value.sent
+
+
+def test_a_user_who_may_write(guarded: EtcdServer) -> None:
+    with as_user(guarded, ROOT_USER) as client:
+        expected = examined(client, b"/other/k")
+        # The token that the client holds is worth nothing any more; the writer logs in for itself.
+        guarded.forget_tokens()
+        assert delete(client, b"/other/k", expected).applied
+        assert put(client, b"/other/k", VALUE).applied
+
+
+def test_a_wrong_password(guarded: EtcdServer) -> None:
+    with pytest.raises(SourceDenied, match="invalid user ID or password"), as_user(guarded, ("root", "x")):
+        pass
+
+
+def test_a_password_that_was_changed_meanwhile(start_etcd: StartEtcd) -> None:
+    etcd = start_etcd()
+    etcd.put(b"/k", VALUE)
+    etcd.require_login(b"/")
+    with as_user(etcd, READER) as client:
+        expected = examined(client, b"/k")
+        etcd.etcdctl("user", "passwd", "--interactive=false", READER[0], input=b"another one")
+        with pytest.raises(TransactionRefused, match="invalid user ID or password") as caught:
+            delete(client, b"/k", expected)
+    assert not caught.value.sent
+    assert READER[1] not in str(caught.value)
+
+
+# Answers that contradict the request.
+
+
+def _change(answer: bytes, change: Callable[[Any], None]) -> bytes:
+    found = writer_module._message("TxnResponse").FromString(answer)
+    change(found)
+    return bytes(found.SerializeToString())
+
+
+def _no_responses(found: Any) -> None:
+    found.responses.clear()
+
+
+def _two_responses(found: Any) -> None:
+    found.responses.append(found.responses[0])
+
+
+def _other_branch(found: Any) -> None:
+    found.responses[0].Clear()
+    found.responses[0].response_range.SetInParent()
+
+
+def _two_deleted(found: Any) -> None:
+    found.responses[0].response_delete_range.deleted = 2
+
+
+def _two_previous(found: Any) -> None:
+    deleted = found.responses[0].response_delete_range
+    deleted.prev_kvs.append(deleted.prev_kvs[0])
+
+
+def _no_previous(found: Any) -> None:
+    found.responses[0].response_delete_range.ClearField("prev_kvs")
+
+
+def _another_key(found: Any) -> None:
+    found.responses[0].response_delete_range.prev_kvs[0].key = b"another"
+
+
+def _another_state(found: Any) -> None:
+    found.responses[0].response_delete_range.prev_kvs[0].mod_revision += 1
+
+
+def _another_cluster(found: Any) -> None:
+    found.header.cluster_id = 7
+
+
+def _failed(found: Any) -> None:
+    found.succeeded = False
+    record = found.responses[0].response_delete_range.prev_kvs[0]
+    found.responses[0].response_range.kvs.append(record)
+    found.responses[0].ClearField("response_delete_range")
+
+
+@pytest.mark.parametrize(
+    ("change", "words", "keeps_value"),
+    [
+        (_no_responses, "does not tell what was done", False),
+        (_two_responses, "does not tell what was done", True),
+        (_other_branch, "does not tell what was done", False),
+        (_two_deleted, "2 keys were deleted instead of one", True),
+        (_two_previous, "tells of another key", True),
+        (_no_previous, "not the one that was compared", False),
+        (_another_key, "tells of another key", True),
+        (_another_state, "not the one that was compared", True),
+        (_another_cluster, "comes from cluster 7, not [0-9a-f]+$", True),
+        (_failed, "stands where it was expected, and yet the comparison failed", False),
+    ],
+)
+def test_an_answer_that_contradicts(
+    proxy: LossyProxy,
+    etcd: EtcdServer,
+    client: EtcdClient,
+    prefix: bytes,
+    change: Callable[[Any], None],
+    words: str,
+    keeps_value: bool,
+) -> None:
+    key = prefix + b"k"
+    etcd.put(key, VALUE)
+    proxy.rewrite = lambda path, answer: _change(answer, change) if path == TXN else answer
+    expected = examined(client, key)
+    with connected(proxy.endpoint) as through, pytest.raises(TransactionAnomaly, match=words) as caught:
+        delete(through, key, expected)
+    assert caught.value.exit_code == 3
+    previous = caught.value.answer.previous
+    assert (previous is not None and previous.value == VALUE) is keeps_value
+
+
+def test_a_put_that_replaced_something_unasked(proxy: LossyProxy, etcd: EtcdServer, prefix: bytes) -> None:
+    def replaced(found: Any) -> None:
+        found.responses[0].response_put.prev_kv.key = prefix + b"k"
+        found.responses[0].response_put.prev_kv.mod_revision = 3
+
+    proxy.rewrite = lambda path, answer: _change(answer, replaced) if path == TXN else answer
+    with (
+        connected(proxy.endpoint) as through,
+        pytest.raises(TransactionAnomaly, match="not the one that was compared"),
+    ):
+        put(through, prefix + b"k", VALUE)
+
+
+# The dry run.
+
+
+def test_the_compare_is_evaluated_without_a_transaction(
+    proxy: LossyProxy, etcd: EtcdServer, prefix: bytes
+) -> None:
+    key = prefix + b"k"
+    etcd.put(key, VALUE)
+    with connected(proxy.endpoint) as client:
+        expected = examined(client, key)
+        revision = etcd.revision()
+        outlook = evaluate_compare(client, key, expected)
+        assert outlook == CompareOutlook(holds=True, present=stored(client, key), revision=revision)
+        assert not evaluate_compare(client, key, ABSENT).holds
+        etcd.put(key, VALUE)
+        assert not evaluate_compare(client, key, expected).holds
+        etcd.delete(key)
+        gone = evaluate_compare(client, key, expected)
+        assert (gone.holds, gone.present) == (False, None)
+        assert evaluate_compare(client, key, ABSENT).holds
+        assert etcd.revision() == gone.revision == revision + 2
+    assert TXN not in proxy.calls
+
+
+def test_a_move_that_is_in_the_version_alone() -> None:
+    present = StoredValue(b"k", b"", 5, 4, 3, 0)
+    assert describe_move(KEY_STATE, present) == (
+        "the key was written again: mod_revision 5 instead of 5, version 3 instead of 2"
+    )
+
+
+# Nobody else writes.
+
+
+def test_only_the_writer_calls_a_method_that_writes(etcd: EtcdServer, prefix: bytes) -> None:
+    key = prefix + b"k"
+    etcd.put(key, VALUE)
+    lease = int(grant(etcd), 16)
+    with EtcdProxy(etcd.endpoint) as proxy, connected(proxy.endpoint) as client:
+        expected = examined(client, key)
+        survey_members(client, key)
+        read_alarms(client)
+        read_lease(client, lease)
+        evaluate_compare(client, key, expected)
+        Writer(client).close()
+        assert set(proxy.calls) <= set(READ_METHODS)
+        asked = len(proxy.calls)
+        delete(client, key, expected)
+        assert proxy.calls[asked:] == [RANGE, TXN]
+
+
+def test_the_request_says_no_more_than_it_must(proxy: LossyProxy, etcd: EtcdServer, prefix: bytes) -> None:
+    requests: list[bytes] = []
+
+    def note(path: str, request: bytes) -> None:
+        if path == TXN:
+            requests.append(request)
+
+    proxy.before = note
+    key = prefix + b"k"
+    with connected(proxy.endpoint) as client:
+        put(client, key, VALUE)
+        delete(client, key, examined(client, key))
+    create, remove = (writer_module._message("TxnRequest").FromString(raw) for raw in requests)
+    assert [(c.target, c.result, c.key) for c in create.compare] == [(1, 0, key)]
+    assert [(c.target, c.result, c.key) for c in remove.compare] == [(0, 0, key), (1, 0, key), (2, 0, key)]
+    for request in (create, remove):
+        assert [operation.request_range.key for operation in request.failure] == [key]
+        assert len(request.success) == 1
+        # Nothing that our messages do not know, such as a range_end.
+        assert request.SerializeToString() in requests
+
+
+def test_nothing_else_in_the_package_could() -> None:
+    package = Path(etcdfix.__file__).parent
+    text = {path.relative_to(package).as_posix(): path.read_text() for path in package.rglob("*.py")}
+    for word, places in {
+        'KV/Txn"': {"remediation/writer.py"},
+        "open_transport": {"remediation/writer.py", "sources/etcd/channel.py"},
+        "request_put": {"remediation/writer.py"},
+        "request_delete_range": {"remediation/writer.py"},
+    }.items():
+        assert {name for name, content in text.items() if word in content} == places
+
+
+def test_stored_bytes_are_in_no_repr() -> None:
+    record = StoredValue(b"k", b"hush", 5, 4, 2, 0)
+    answer = TxnAnswer(
+        applied=True,
+        previous=record,
+        present=record,
+        revision=6,
+        cluster_id=1,
+        member_id=2,
+        raft_term=3,
+        endpoint="e",
+    )
+    assert "hush" not in repr(answer)
+    assert "hush" not in repr(CompareOutlook(holds=True, present=record, revision=6))
+    assert "hush" not in repr(TransactionAnomaly("x", answer=answer))

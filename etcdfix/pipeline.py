@@ -1,20 +1,21 @@
 """The spine on one screen: sources -> encryption -> decoding -> verdicts.
 
-``examine`` is the road that every key takes, in a scan of a million as in a look at one. Exceptions of the
+:meth:`Examiner.examine` is the road that every key takes, in a scan of a million as in a look at one. Exceptions of the
 encryption and decoding packages are caught here, and only here, and become observations.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 
 import msgspec
 
 from etcdfix.decoding.customresource import CustomResourceInfo
 from etcdfix.decoding.registry import Registry, SchemeName
 from etcdfix.decoding.stacks import Decoder
-from etcdfix.encryption.envelope import parse_envelope
+from etcdfix.encryption.envelope import Envelope, parse_envelope
+from etcdfix.encryption.kms import stored_key_id
 from etcdfix.encryption.transformer import ResourceTransformers, Transformers, TransformFailed
 from etcdfix.errors import DecodeError, KindUnknown, TransformError
 from etcdfix.model import Confidence, DecodedObject, Outcome, ServerBehaviour, StoredValue
@@ -27,6 +28,7 @@ from etcdfix.verdicts.observation import (
     DecodeFailure,
     DecodeFailureKind,
     Observation,
+    PluginTrust,
     TransformAttempt,
     TransformFailure,
 )
@@ -133,7 +135,11 @@ class Examiner:
         return uid.decode("utf-8", "replace") if uid else None
 
     def examine(self, stored: StoredValue) -> Examination:
-        """Decrypt, decode and judge one stored value."""
+        """Decrypt, decode and judge one stored value.
+
+        Raises:
+            KMSPending: A KMS plugin has not answered yet; look again later.
+        """
         key = stored.key
         reader = self._reader
         if reader is None or not key.startswith(reader.match):
@@ -141,17 +147,20 @@ class Examiner:
             if reader.directory.stack is Stack.NOT_AN_OBJECT:
                 return self._judge_closely(reader, stored, None)
         data = stored.value
-        try:
-            if reader.transformers is not None:
+        if reader.transformers is not None:
+            try:
                 plain = reader.transformers.from_storage(data, key)
-                data, transformer, stale = plain.data, plain.transformer, plain.stale
-            elif data.startswith(_ENCRYPTED) and reader.covered is Covered.NO_CONFIGURATION:
-                return self._judge_closely(reader, stored, None)
-            else:
-                transformer, stale = "identity", False
+            except TransformError as problem:
+                return self._judge_closely(reader, stored, problem)
+            data, transformer, stale, key_id = plain.data, plain.transformer, plain.stale, plain.kms_key_id
+        elif data.startswith(_ENCRYPTED) and reader.covered is Covered.NO_CONFIGURATION:
+            return self._judge_closely(reader, stored, None)
+        else:
+            transformer, stale, key_id = "identity", False, ""
+        try:
             decoded = reader.decode(data)
-        except (TransformError, DecodeError) as problem:
-            return self._judge_closely(reader, stored, problem)
+        except DecodeError as problem:
+            return self._judge_closely(reader, stored, problem, data, None, transformer, stale=stale)
         namespace, name = decoded.namespace, decoded.name
         rest = key[len(reader.shared) :]
         same = (namespace + b"/" + name if namespace else name) == rest if name else False
@@ -172,6 +181,7 @@ class Examiner:
                 stale,
                 _READABLE,
                 decoded,
+                key_id,
             )
         return self._judge_closely(reader, stored, None, data, decoded, transformer, stale=stale)
 
@@ -196,7 +206,6 @@ class Examiner:
         if isinstance(problem, TransformError):
             failure = _transform_failure(problem)
         elif isinstance(problem, DecodeError):
-            data, transformer, stale = self._opened(reader, stored)
             decode_failure = self._describe(problem, reader)
         if data is not None and (decode_failure is not None or (decoded is not None and decoded.empty)):
             shape = shape_of(data, reader.decode, heal=decode_failure is not None)
@@ -230,7 +239,7 @@ class Examiner:
             stale,
             judge(seen),
             decoded,
-            failure.kms_key_id_sha256 if failure is not None else "",
+            _kms_key_id(stored, envelope),
         )
 
     @staticmethod
@@ -253,12 +262,6 @@ class Examiner:
                 msgspec.structs.replace(failure, kind=DecodeFailureKind.WRONG_KIND) if elsewhere else failure
             )
         return describe_failure(problem)
-
-    def _opened(self, reader: _Reader, stored: StoredValue) -> tuple[bytes, str, bool]:
-        if reader.transformers is None:
-            return stored.value, "identity", False
-        plain = reader.transformers.from_storage(stored.value, stored.key)
-        return plain.data, plain.transformer, plain.stale
 
     def _readable_crd(self, stored: StoredValue) -> CustomResourceInfo | None:
         plaintext = self._plaintext_of(stored)
@@ -342,13 +345,6 @@ def _claimed(directory: Directory, crd: CustomResourceInfo) -> Directory:
     )
 
 
-def examine(values: Iterable[StoredValue], examiner: Examiner) -> Iterator[Examination]:
-    """Yield the examination of every value, in the order given."""
-    step = examiner.examine
-    for stored in values:
-        yield step(stored)
-
-
 def _transform_failure(problem: TransformError) -> TransformFailure:
     if not isinstance(problem, TransformFailed):
         return TransformFailure(reason=problem.code, message=problem.message, attempts=())
@@ -356,12 +352,23 @@ def _transform_failure(problem: TransformError) -> TransformFailure:
         reason=str(problem.reason),
         message=problem.upstream_message,
         attempts=tuple(
-            TransformAttempt(a.transformer, a.key_fingerprint, str(a.reason), a.error)
+            TransformAttempt(
+                a.transformer,
+                a.key_fingerprint,
+                str(a.reason),
+                a.error,
+                a.kms_status,
+                PluginTrust(*a.plugin) if a.plugin is not None else None,
+            )
             for a in problem.attempts
         ),
-        needs_kms=problem.needs_kms,
-        kms_key_id_sha256=problem.kms_key_id_sha256,
     )
+
+
+def _kms_key_id(stored: StoredValue, envelope: Envelope | None) -> str:
+    if envelope is None or (envelope.provider, envelope.version) != ("kms", "v2") or not envelope.known:
+        return ""
+    return stored_key_id(stored.value[envelope.body_offset :])
 
 
 def _identity_mismatch(

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
 from etcdfix import __version__
 from etcdfix.baseline import Baseline
 from etcdfix.decoding.stacks import Decoder
+from etcdfix.deferred import Examining
 from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.encryption.transformer import Transformers
+from etcdfix.encryption.envelope import transformer_name
+from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.errors import SourceError
-from etcdfix.model import Outcome, StoredValue
-from etcdfix.pipeline import Examiner, examine
+from etcdfix.model import Outcome, StoredValue, key_id_digest
+from etcdfix.pipeline import Examiner
 from etcdfix.reports.base import Reporter, counted
 from etcdfix.reports.commands import SameAgain
 from etcdfix.reports.finding import finding_from, is_finding
+from etcdfix.reports.kms import plugin_problems
 from etcdfix.reports.model import (
     Conclusion,
     Header,
+    KMSPluginSummary,
+    KMSSummary,
     ReportConfiguration,
     ReportSource,
     Scope,
@@ -31,6 +37,10 @@ from etcdfix.reports.tally import CAP, Tally
 from etcdfix.scope import KeyRange, ScopeRequest, resolve_scope
 from etcdfix.sources.base import Source, SourceDescription
 from etcdfix.storagekey import Directory, StorageLayout, custom_directory, display, likely_prefixes
+from etcdfix.verdicts.examination import Examination
+
+if TYPE_CHECKING:
+    from etcdfix.encryption.kms_plugins import KMSPlugins
 
 _UNHEALTHY = (Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE, Outcome.INCONSISTENT)
 _SAMPLE = 200
@@ -47,6 +57,7 @@ class ScanRequest(msgspec.Struct, frozen=True, kw_only=True):
         max_causes: Cap of each Status.
         baseline: Findings that are known already.
         same_again: Options that a command in a remedy must repeat.
+        reveal_key_ids: Show KMS key ids themselves beside their digests.
     """
 
     layout: StorageLayout
@@ -56,6 +67,7 @@ class ScanRequest(msgspec.Struct, frozen=True, kw_only=True):
     max_causes: int = CAP
     baseline: Baseline | None = None
     same_again: SameAgain = msgspec.field(default_factory=SameAgain)
+    reveal_key_ids: bool = False
 
 
 class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,27 +96,82 @@ class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
     interrupted: bool
 
 
+T = TypeVar("T")
+
+
+class Watch(Protocol):
+    """Counts items for a display as they pass."""
+
+    def __call__(self, items: Iterator[T], label: str, estimate: int | None, /) -> Iterator[T]:
+        """Yield ``items``; ``estimate`` is about how many there are, None for as many as the source holds."""
+        ...
+
+
+def unwatched(items: Iterator[T], _label: str, _estimate: int | None, /) -> Iterator[T]:
+    """Yield the items, and display nothing."""
+    return items
+
+
+class _Gathering:
+    """What comes out of the examinations: counts, findings for the reporter, and what the exit code needs."""
+
+    def __init__(self, request: ScanRequest, reporter: Reporter) -> None:
+        namespace = request.scope.namespaces[0] if len(request.scope.namespaces) == 1 else ""
+        self.tally = Tally(
+            max_causes=request.max_causes,
+            list_prefix=_list_prefix(request.layout, namespace),
+            reveal_key_ids=request.reveal_key_ids,
+        )
+        self.strangers: list[bytes] = []
+        self.new = dict.fromkeys((*_UNHEALTHY, Outcome.UNDETERMINED), 0)
+        self._request = request
+        self._reporter = reporter
+
+    def take(self, found: Examination) -> None:
+        """Count one examination, and report it where there is something to say."""
+        self.tally.add(found)
+        outcome = found.verdict.outcome
+        if not is_finding(found):
+            if outcome is Outcome.NOT_AN_OBJECT and len(self.strangers) < _SAMPLE:
+                self.strangers.append(found.stored.key)
+            return
+        baseline = self._request.baseline
+        known = baseline is not None and baseline.knows(found)
+        if known:
+            self.tally.known_findings += 1
+        elif outcome in self.new:
+            self.new[outcome] += 1
+        self._reporter.finding(finding_from(found, baseline=known, same_again=self._request.same_again))
+
+
 def run_scan(
     source: Source,
     request: ScanRequest,
     reporter: Reporter,
     *,
-    on_progress: Callable[[Iterator[StoredValue]], Iterator[StoredValue]] | None = None,
+    plugins: KMSPlugins | None = None,
+    watch: Watch = unwatched,
 ) -> ScanResult:
     """Examine everything in scope and hand it to the reporter.
+
+    Values that wait for a KMS plugin are examined, and reported, after all others.
 
     Args:
         source: Where the values are.
         request: What to look at.
         reporter: Where the results go.
-        on_progress: Wraps the values to count them for a display.
+        plugins: The KMS plugins to ask; None to ask none.
+        watch: Wraps the values to count them for a display.
 
     Raises:
         ConfigurationError: The scope names something that does not exist.
         SourceError: Nothing could be read.
     """
     minor = request.kubernetes_minor
-    transformers = Transformers.from_configuration(request.configuration) if request.configuration else None
+    transformers = None
+    if request.configuration is not None:
+        plugin_for = plugins.plugin_for if plugins is not None else no_plugin
+        transformers = Transformers.from_configuration(request.configuration, plugin_for)
     examiner = Examiner(
         request.layout, transformers, Decoder(minor), assumed_release=f"1.{minor}" if minor else ""
     )
@@ -112,42 +179,32 @@ def run_scan(
     ranges = resolve_scope(request.scope, request.layout, _custom_directories(examiner))
     cluster = examiner.kube_system_uid(source)
     reporter.begin(_header(source, request, cluster))
-    namespace = request.scope.namespaces[0] if len(request.scope.namespaces) == 1 else ""
-    tally = Tally(max_causes=request.max_causes, list_prefix=_list_prefix(request.layout, namespace))
-    values = _values(source, ranges)
-    if on_progress is not None:
-        values = on_progress(values)
-    strangers: list[bytes] = []
-    new = dict.fromkeys((*_UNHEALTHY, Outcome.UNDETERMINED), 0)
+    gathering = _Gathering(request, reporter)
+    tally, strangers, take = gathering.tally, gathering.strangers, gathering.take
     interrupted = False
     midway: list[str] = []
-    try:
-        for found in examine(values, examiner):
-            tally.add(found)
-            outcome = found.verdict.outcome
-            if not is_finding(found):
-                if outcome is Outcome.NOT_AN_OBJECT and len(strangers) < _SAMPLE:
-                    strangers.append(found.stored.key)
-                continue
-            known = request.baseline is not None and request.baseline.knows(found)
-            if known:
-                tally.known_findings += 1
-            elif outcome in new:
-                new[outcome] += 1
-            reporter.finding(finding_from(found, baseline=known, same_again=request.same_again))
-    except KeyboardInterrupt:
-        interrupted = True
-    except SourceError as exc:
-        if not tally.summary().keys:
-            raise
-        midway = [f"the source was lost midway: {exc.message}"]
+    with Examining(examiner, plugins) as examining:
+        try:
+            for found in examining.first(watch(_values(source, ranges), "keys", None)):
+                take(found)
+        except KeyboardInterrupt:
+            interrupted = True
+        except SourceError as exc:
+            if not tally.summary().keys and not examining.waiting:
+                raise
+            midway = [f"the source was lost midway: {exc.message}"]
+        if interrupted and plugins is not None:
+            plugins.give_up()
+        interrupted |= _take_later(examining, plugins, take, watch)
+    kms = _kms_summary(tally, plugins)
     summary = tally.summary()
+    summary.kms = kms
     problems = [*source.problems, *midway]
     below = summary.keys > summary.not_objects or _anything_below(source, request, strangers)
     nothing_named_exists = not summary.keys and (
         bool(request.scope.prefixes or request.scope.keys) or _no_such_namespace(source, request)
     )
-    reasons = list(problems)
+    reasons = [*problems, *plugin_problems(kms)]
     if not below:
         reasons.append(f"no key starts with {request.layout.prefix}")
     elif nothing_named_exists:
@@ -172,13 +229,55 @@ def run_scan(
     return ScanResult(
         summary=summary,
         complete=not reasons,
-        new_findings=sum(new[outcome] for outcome in _UNHEALTHY),
-        new_undetermined=new[Outcome.UNDETERMINED],
+        new_findings=sum(gathering.new[outcome] for outcome in _UNHEALTHY),
+        new_undetermined=gathering.new[Outcome.UNDETERMINED],
         problems=problems,
         below_prefix=below,
         nothing_named_exists=nothing_named_exists,
         suggested_prefixes=[] if below else likely_prefixes(strangers),
         interrupted=interrupted,
+    )
+
+
+def _take_later(
+    examining: Examining, plugins: KMSPlugins | None, take: Callable[[Examination], None], watch: Watch
+) -> bool:
+    """Take what waits for plugins; after an interruption without waiting any longer. Say whether there was one."""
+    count = examining.waiting
+    try:
+        for found in watch(examining.later(), "waiting for KMS", count):
+            take(found)
+    except KeyboardInterrupt:
+        if plugins is not None:
+            plugins.give_up()
+        for found in examining.later():
+            take(found)
+        return True
+    return False
+
+
+def _kms_summary(tally: Tally, plugins: KMSPlugins | None) -> KMSSummary | None:
+    keys = tally.kms_keys()
+    asked = plugins.reports() if plugins is not None else ()
+    if not keys and not asked:
+        return None
+    return KMSSummary(
+        plugins.max_rate if plugins is not None else None,
+        [
+            KMSPluginSummary(
+                transformer_name("kms", plugin.api_version, plugin.name),
+                _shown(plugin.endpoint),
+                plugin.state,
+                plugin.message,
+                plugin.calls,
+                plugin.answered,
+                plugin.refused,
+                plugin.failed,
+                key_id_digest(plugin.write_key_id) or None,
+            )
+            for plugin in asked
+        ],
+        keys,
     )
 
 

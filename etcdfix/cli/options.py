@@ -6,8 +6,9 @@ connection is built, so that a flag wins over both).
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from etcdfix.storagekey import DEFAULT_PREFIX
 
 if TYPE_CHECKING:
     from etcdfix.encryption.config import EncryptionConfiguration
+    from etcdfix.encryption.kms_plugins import KMSPlugins
     from etcdfix.manifest import Manifest
     from etcdfix.sources.base import Source
 
@@ -60,6 +62,14 @@ _SOURCE_OPTIONS = (
 _READING_OPTIONS = (
     _option("--encryption-config", "--encryption-provider-config", "encryption_config", type=_FILE,
             metavar="FILE", help="The EncryptionConfiguration of the API servers."),
+    _option("--kms-endpoint", "kms_endpoints", metavar="NAME=unix:///PATH", multiple=True,
+            help="Where the plugin of this KMS provider listens, instead of the configuration's endpoint "
+                 "(may be repeated)."),
+    _option("--no-kms", is_flag=True, default=None,
+            help="Ask no KMS plugin; values under KMS stay undetermined."),
+    _option("--kms-max-rate", type=click.FloatRange(min=0), metavar="N",
+            help="Most calls a second to one plugin, 0 for no limit: running API servers share the quota of the "
+                 "KMS.  [default: 50]"),
     _option("--kubernetes-version", metavar="X.Y",
             help="Only kinds that this release registers count as known.  [default: every known release]"),
 )  # fmt: skip
@@ -89,6 +99,9 @@ class Inputs(msgspec.Struct, frozen=True):
         revision: 0 for the newest.
         encryption_config: File, or None.
         kubernetes_minor: Release assumed, or None.
+        kms_endpoints: Provider name to endpoint, where it is not the configuration's.
+        kms_max_rate: Calls a second to one plugin, 0 for no limit; None for the default.
+        ask_kms: Whether plugins are asked at all.
         notices: Sentences to say on standard error before work begins.
     """
 
@@ -98,6 +111,9 @@ class Inputs(msgspec.Struct, frozen=True):
     revision: int
     encryption_config: Path | None
     kubernetes_minor: int | None
+    kms_endpoints: dict[str, str] = msgspec.field(default_factory=dict)
+    kms_max_rate: float | None = None
+    ask_kms: bool = True
     notices: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -129,6 +145,12 @@ def same_again(inputs: Inputs) -> SameAgain:
     reading: list[str] = []
     if inputs.encryption_config is not None:
         reading += ["--encryption-config", str(inputs.encryption_config)]
+    for name, endpoint in inputs.kms_endpoints.items():
+        reading += ["--kms-endpoint", f"{name}={endpoint}"]
+    if inputs.kms_max_rate is not None:
+        reading += ["--kms-max-rate", f"{inputs.kms_max_rate:g}"]
+    if not inputs.ask_kms:
+        reading.append("--no-kms")
     if inputs.kubernetes_minor is not None:
         reading += ["--kubernetes-version", f"1.{inputs.kubernetes_minor}"]
     return SameAgain(
@@ -176,8 +198,27 @@ def gather_inputs(options: dict[str, Any], *, resources: tuple[str, ...] = ()) -
         revision=options.get("revision") or 0,
         encryption_config=config,
         kubernetes_minor=parse_kubernetes_version(version),
+        kms_endpoints=_kms_endpoints(options.get("kms_endpoints") or ()),
+        kms_max_rate=options.get("kms_max_rate"),
+        ask_kms=not options.get("no_kms"),
         notices=tuple(notices),
     )
+
+
+def _kms_endpoints(texts: Sequence[str]) -> dict[str, str]:
+    endpoints = {}
+    for text in texts:
+        # A provider's name may hold a "="; an endpoint that is accepted holds "=unix:" nowhere but at its start.
+        name, separator, rest = text.rpartition("=unix:")
+        if not name or not separator:
+            raise ConfigurationError(
+                f"--kms-endpoint {text!r} does not name a provider and its socket",
+                hint="write it as NAME=unix:///run/kms.sock, with the provider's name in the configuration",
+            )
+        if name in endpoints:
+            raise ConfigurationError(f"--kms-endpoint names the provider {name!r} twice")
+        endpoints[name] = f"unix:{rest}"
+    return endpoints
 
 
 def _refuse_two_sources() -> None:
@@ -263,3 +304,27 @@ def load_encryption(inputs: Inputs) -> EncryptionConfiguration | None:
     from etcdfix.encryption.config import load_configuration  # noqa: PLC0415 - needs YAML and ciphers
 
     return load_configuration(inputs.encryption_config)
+
+
+def open_plugins(
+    inputs: Inputs, configuration: EncryptionConfiguration | None
+) -> contextlib.AbstractContextManager[KMSPlugins | None]:
+    """Return the KMS plugins of a configuration, none of them asked yet; None where none is to be asked.
+
+    Raises:
+        ConfigurationError: ``--kms-endpoint`` names no KMS provider of the configuration, or no socket.
+    """
+    providers = configuration.kms_providers if configuration is not None else ()
+    for name in inputs.kms_endpoints:
+        if all(provider.name != name for provider in providers):
+            known = ", ".join(sorted({provider.name for provider in providers}))
+            raise ConfigurationError(
+                f"--kms-endpoint names the KMS provider {name!r}, which the encryption configuration does not have",
+                hint=f"it has {known}" if known else "it has none",
+            )
+    if not inputs.ask_kms or not providers:
+        return contextlib.nullcontext()
+    from etcdfix.encryption.kms_plugins import DEFAULT_MAX_RATE, KMSPlugins  # noqa: PLC0415 - only where there is KMS
+
+    rate = inputs.kms_max_rate if inputs.kms_max_rate is not None else DEFAULT_MAX_RATE
+    return KMSPlugins(inputs.kms_endpoints, max_rate=rate)

@@ -13,13 +13,14 @@ _EVERY = 512
 _AFTER_SECONDS = 1.0
 
 
-def with_progress(items: Iterable[T], *, estimate: int, label: str) -> Iterator[T]:
+def with_progress(items: Iterable[T], *, estimate: int, label: str, every: int = _EVERY) -> Iterator[T]:
     """Yield the items, showing a bar on standard error when it is a terminal and the work is long.
 
     Args:
         items: What is worked on.
         estimate: About how many there are, 0 when unknown.
         label: What they are, for the bar.
+        every: The bar moves after so many; fewer where each takes long.
     """
     if not sys.stderr.isatty():
         yield from items
@@ -33,7 +34,7 @@ def with_progress(items: Iterable[T], *, estimate: int, label: str) -> Iterator[
     for item in iterator:
         yield item
         seen += 1
-        if seen % _EVERY == 0 and time.monotonic() - started > _AFTER_SECONDS:
+        if seen % every == 0 and time.monotonic() - started > _AFTER_SECONDS:
             break
     else:
         return
@@ -42,7 +43,7 @@ def with_progress(items: Iterable[T], *, estimate: int, label: str) -> Iterator[
         for item in iterator:
             yield item
             pending += 1
-            if pending == _EVERY:
+            if pending == every:
                 bar.update(pending)
                 pending = 0
         bar.update(pending)

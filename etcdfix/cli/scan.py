@@ -9,7 +9,7 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import click
 
@@ -18,6 +18,7 @@ from etcdfix.cli.exit_codes import MEANINGS, scan_exit_code
 from etcdfix.cli.options import (
     gather_inputs,
     load_encryption,
+    open_plugins,
     open_source,
     reading_options,
     same_again,
@@ -26,12 +27,14 @@ from etcdfix.cli.options import (
 )
 from etcdfix.cli.progress import with_progress
 from etcdfix.errors import ConfigurationError
-from etcdfix.model import StoredValue
 from etcdfix.reports import FORMATS
+from etcdfix.reports.kms import plugin_troubles
 from etcdfix.reports.safetext import safe_text
 from etcdfix.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.scope import ScopeRequest
 from etcdfix.storagekey import StorageLayout
+
+T = TypeVar("T")
 
 _EPILOG = "\b\nExit codes:\n" + "\n".join(f"  {code.value:>3}  {text}" for code, text in MEANINGS.items())
 
@@ -89,6 +92,11 @@ _EPILOG = "\b\nExit codes:\n" + "\n".join(f"  {code.value:>3}  {text}" for code,
     envvar="ETCDFIX_BASELINE",
     help="An earlier json or jsonl report: what it knows does not count towards the exit code.",
 )
+@click.option(
+    "--reveal-key-ids",
+    is_flag=True,
+    help="Show KMS key ids in the summary, not only their SHA-256 digests.",
+)
 def command(
     *,
     scope: tuple[str, ...],
@@ -98,6 +106,7 @@ def command(
     output_file: Path | None,
     max_causes: int,
     baseline: Path | None,
+    reveal_key_ids: bool,
     **options: Any,
 ) -> int:
     """Examine everything in scope, and report what cannot be read and why. Reads only.
@@ -121,25 +130,32 @@ def command(
         max_causes=max_causes,
         baseline=load_baseline(baseline) if baseline is not None else None,
         same_again=same_again(inputs),
+        reveal_key_ids=reveal_key_ids,
     )
     inputs_used = (inputs.snapshot, inputs.encryption_config, options.get("manifest"), *tls_files(inputs))
     with open_source(inputs, say=_say) as source, _destination(output_file, inputs_used) as stream:
 
-        def watched(values: Iterator[StoredValue]) -> Iterator[StoredValue]:
-            return with_progress(
-                values, estimate=source.estimate() if sys.stderr.isatty() else 0, label="keys"
-            )
+        def watch(items: Iterator[T], label: str, estimate: int | None) -> Iterator[T]:
+            if estimate is None:
+                estimate = source.estimate() if sys.stderr.isatty() else 0
+                return with_progress(items, estimate=estimate, label=label)
+            return with_progress(items, estimate=estimate, label=label, every=8)
 
-        result = run_scan(source, request, FORMATS[output](stream, max_causes), on_progress=watched)
+        with open_plugins(inputs, configuration) as plugins:
+            result = run_scan(
+                source, request, FORMATS[output](stream, max_causes), plugins=plugins, watch=watch
+            )
         stream.flush()
     _last_words(result, request, inputs.revision)
     return int(scan_exit_code(result))
 
 
 def _last_words(result: ScanResult, request: ScanRequest, revision: int) -> None:
+    summary = result.summary
     for problem in result.problems:
         _say(f"incomplete: {problem}")
-    summary = result.summary
+    for trouble in plugin_troubles(summary.kms):
+        _say(trouble)
     prefix = request.layout.prefix
     if not result.below_prefix:
         at = f" at revision {revision}" if revision else ""

@@ -109,6 +109,12 @@ class EncryptionConfiguration(msgspec.Struct, frozen=True):
     rules: tuple[ResourceRule, ...]
     remarks: tuple[str, ...] = ()
 
+    @property
+    def kms_providers(self) -> tuple[KMSProvider, ...]:
+        """Every KMS provider, in file order; one that serves several rules comes once."""
+        found = (provider for rule in self.rules for provider in rule.providers)
+        return tuple(dict.fromkeys(provider for provider in found if isinstance(provider, KMSProvider)))
+
 
 def load_configuration(path: Path) -> EncryptionConfiguration:
     """Read, check and take apart the file of ``--encryption-provider-config``.

@@ -29,11 +29,27 @@ class FailureReason(StrEnum):
     """The plugin answered no."""
     KMS_ENVELOPE_INVALID = "kms-envelope-invalid"
     """The API server fails before it asks the plugin."""
+    KMS_SIZE_DAMAGED = "kms-size-damaged"
+    """A KMS v1 value that opens once its wrapped DEK is cut as its neighbours' are."""
     KMS_KEY_INVALID = "kms-key-invalid"
     """What the plugin gave is no key."""
 
 
 TOO_SHORT_ERROR = "the stored data was shorter than the required size"
+
+
+class PluginRecord(NamedTuple):
+    """What a KMS plugin has shown of itself in this run, when it mattered: the ground for believing its answer.
+
+    Attributes:
+        healthy: Its Status or Version was as it should be.
+        same_key: Other values under the same key id (v1: under the same provider) that opened with its answers.
+        any_key: Other values, whatever their key id, that did.
+    """
+
+    healthy: bool
+    same_key: int
+    any_key: int
 
 
 class Fault(NamedTuple):
@@ -43,9 +59,13 @@ class Fault(NamedTuple):
         reason: For a verdict.
         errors: The API server's messages; several where it tries several ciphers, none where it would
             have asked a plugin that we did not ask.
-        kms_key_id_sha256: ``sha256:<hex>`` of the KMS key id in the value, "" where there is none.
+        kms_key_id: KMS key id in the value, "" where there is none.
+        kms_status: gRPC code with which a plugin refused (``INVALID_ARGUMENT``), else "".
+        plugin: What the plugin has shown of itself; None where no plugin had a part in it.
     """
 
     reason: FailureReason
     errors: tuple[str, ...]
-    kms_key_id_sha256: str = ""
+    kms_key_id: str = ""
+    kms_status: str = ""
+    plugin: PluginRecord | None = None

@@ -12,7 +12,6 @@ The plugin client is not here. Whatever implements :class:`KMSPlugin` can be giv
 
 from __future__ import annotations
 
-import hashlib
 import re
 import struct
 from collections import Counter
@@ -34,6 +33,7 @@ _MAX_FIELD_NUMBER = (1 << 29) - 1
 _MAX_GROUP_DEPTH = 10_000
 _VARINT, _FIXED64, _BYTES, _START_GROUP, _END_GROUP, _FIXED32 = range(6)
 # Go puts a plain or a no-break space after "proto:", by build; searches should use \s.
+_DATA_TAG = b"\x0a"
 _MALFORMED = "proto: cannot parse invalid wire-format data"
 _NOT_UTF8 = "string field contains invalid UTF-8"
 
@@ -76,10 +76,11 @@ class WrappedKey(msgspec.Struct, frozen=True):
     annotations: tuple[tuple[str, bytes], ...] = ()
 
 
-class KMSPending(KMSError):
-    """Raised when the plugin has been asked, or soon will be, and has not answered yet: look again later."""
+class KMSPending(Exception):
+    """Raised when the plugin has been asked, or soon will be, and has not answered yet: look again later.
 
-    code = "kms-pending"
+    Not an error, and not evidence: nothing has failed.
+    """
 
 
 class KMSPlugin(Protocol):
@@ -94,6 +95,15 @@ class KMSPlugin(Protocol):
     healthy: bool
     write_key_id: str
     opened: Counter[str]
+
+    def check(self) -> None:
+        """Ask for Status or Version, unless it has been asked already.
+
+        Raises:
+            KMSPending: There is no answer yet.
+            KMSUnreachable: It does not answer, or not as it should.
+        """
+        ...
 
     def unwrap(self, wrapped: WrappedKey) -> bytes:
         """Return the DEK or DEK seed.
@@ -127,11 +137,6 @@ class EncryptedObject(msgspec.Struct, frozen=True):
         )
 
 
-def key_id_digest(key_id: str) -> str:
-    """Return ``sha256:<hex>`` of a key id, as the API server's metrics and logs name it; "" for none."""
-    return f"sha256:{hashlib.sha256(key_id.encode()).hexdigest()}" if key_id else ""
-
-
 def parse_v1_body(body: bytes) -> tuple[WrappedKey, bytes]:
     """Split the body of a KMS v1 value into the wrapped DEK and the encrypted data.
 
@@ -147,6 +152,12 @@ def parse_v1_body(body: bytes) -> tuple[WrappedKey, bytes]:
     raise KMSEnvelopeInvalid(
         "invalid data encountered by envelope transformer: failed to read uint16 length prefixed data"
     )
+
+
+def recut_v1_body(body: bytes, size: int) -> tuple[WrappedKey, bytes]:
+    """Split the body of a KMS v1 value as if its wrapped DEK had ``size`` bytes, whatever its own length says."""
+    end = _LENGTH.size + size
+    return WrappedKey("v1", body[_LENGTH.size : end]), body[end:]
 
 
 def parse_encrypted_object(body: bytes) -> EncryptedObject:
@@ -176,6 +187,36 @@ def parse_encrypted_object(body: bytes) -> EncryptedObject:
                 # An enum is an int32: the upper half of the varint is dropped.
                 source_type = ((value & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000
     return EncryptedObject(data, key_id, dek_source, tuple(sorted(annotations.items())), source_type)
+
+
+def split_encrypted_object(body: bytes) -> tuple[int, int]:
+    """Return where ``encryptedData`` starts and ends in a KMS v2 value laid out as API servers write it, field 1 first.
+
+    What follows it is then the same in all values of one DEK source; (0, 0) for any other layout.
+    """
+    if body[:1] != _DATA_TAG:
+        return 0, 0
+    try:
+        return _delimited(body, 1)
+    except KMSEnvelopeInvalid:
+        return 0, 0
+
+
+def names_encrypted_data(tail: bytes) -> bool:
+    """Say whether a later part of a KMS v2 value gives ``encryptedData`` again, which would win.
+
+    Raises:
+        KMSEnvelopeInvalid: Not protobuf.
+    """
+    return any(number == 1 and isinstance(value, bytes) for number, value in _fields(tail))
+
+
+def stored_key_id(body: bytes) -> str:
+    """Return the key id in a KMS v2 value, "" where the value does not parse or has none."""
+    try:
+        return parse_encrypted_object(body).key_id
+    except KMSEnvelopeInvalid:
+        return ""
 
 
 def validate_encrypted_object(encrypted: EncryptedObject) -> None:

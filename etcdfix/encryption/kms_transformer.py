@@ -8,18 +8,23 @@ Sources: ``k8s.io/apiserver/pkg/storage/value/encrypt/envelope/envelope.go`` (v1
 from __future__ import annotations
 
 import hmac
+from collections.abc import Callable
+from typing import NamedTuple
 
 from etcdfix.encryption.aescbc import AESCBCTransformer
 from etcdfix.encryption.aesgcm import AESGCMTransformer
-from etcdfix.encryption.fault import TOO_SHORT_ERROR, FailureReason, Fault
+from etcdfix.encryption.fault import TOO_SHORT_ERROR, FailureReason, Fault, PluginRecord
 from etcdfix.encryption.kms import (
     DEKSourceType,
+    EncryptedObject,
     KMSEnvelopeInvalid,
     KMSPlugin,
     WrappedKey,
-    key_id_digest,
+    names_encrypted_data,
     parse_encrypted_object,
     parse_v1_body,
+    recut_v1_body,
+    split_encrypted_object,
     validate_encrypted_object,
 )
 from etcdfix.errors import KMSRefused, KMSUnreachable
@@ -27,9 +32,26 @@ from etcdfix.errors import KMSRefused, KMSUnreachable
 _AES_KEY_SIZES = frozenset({16, 24, 32})
 _INFO_SIZE = 32
 _MIN_SEED_SIZE = 32
+_OBJECT_STARTS = (b"k8s\x00", b'{"')
+_MOST_SIZES = 4
+# API servers share one seed among all that they write until the key rotates, so few suffice.
+_MOST_KNOWN_TAILS = 1024
 
-Opened = tuple[bytes, bool]
-"""Plaintext, and whether it is stale for a reason within the value."""
+_Read = Callable[[bytes, bytes], bytes | Fault]
+
+
+class Opened(NamedTuple):
+    """A KMS value opened.
+
+    Attributes:
+        data: Plaintext.
+        stale: Not what would be written today, for a reason within the value.
+        kms_key_id: Key id in the value, "" for v1.
+    """
+
+    data: bytes
+    stale: bool
+    kms_key_id: str = ""
 
 
 class KMSv1Transformer:
@@ -37,29 +59,60 @@ class KMSv1Transformer:
 
     def __init__(self, plugin: KMSPlugin | None) -> None:
         self._plugin = plugin
+        # Sizes of wrapped DEKs that opened: a KMS gives them one or two.
+        self._sizes: set[int] = set()
 
     def read(self, body: bytes, etcd_key: bytes) -> Opened | Fault:
         """Return the plaintext of ``body``, or why there is none.
 
-        Without a plugin every reason is ``kms-unreachable``; a fault of the envelope is then in ``errors``.
+        Without a plugin that answers every reason is ``kms-unreachable``; a fault of the envelope is then in
+        ``errors``.
+
+        Raises:
+            KMSPending: The plugin has not answered yet.
         """
+        plugin = self._plugin
         try:
             wrapped, data = parse_v1_body(body)
         except KMSEnvelopeInvalid as error:
-            return _envelope_fault(error, self._plugin)
-        dek = _unwrap(self._plugin, wrapped, "")
-        if isinstance(dek, Fault):
-            return dek
-        if len(dek) not in _AES_KEY_SIZES:
-            return _key_size_fault(dek, "")
-        plaintext = AESGCMTransformer(dek).read(data, etcd_key)
-        if not isinstance(plaintext, Fault):
-            return plaintext, False
-        # API servers up to 1.24 wrote CBC, and nothing in the value says which.
-        fallback = AESCBCTransformer(dek).read(data, etcd_key)
-        if not isinstance(fallback, Fault):
-            return fallback, True
-        return Fault(plaintext.reason, plaintext.errors + fallback.errors)
+            return _envelope_fault(error, plugin)
+        result = _read_v1(plugin, wrapped, data, etcd_key)
+        size = len(wrapped.ciphertext)
+        if plugin is None or (isinstance(result, Fault) and result.plugin is None):
+            return result
+        if not isinstance(result, Fault):
+            if _speaks_for_plugin(result):
+                plugin.opened[""] += 1
+                self._sizes.add(size)
+            return result
+        # The size has no checksum; one that opens the value as its neighbours open is proof that it was damaged.
+        for other in sorted(self._sizes - {size})[:_MOST_SIZES]:
+            recut, rest = recut_v1_body(body, other)
+            if not isinstance(_read_v1(plugin, recut, rest, etcd_key), Fault):
+                return Fault(FailureReason.KMS_SIZE_DAMAGED, result.errors)
+        return result
+
+
+def _read_v1(plugin: KMSPlugin | None, wrapped: WrappedKey, data: bytes, etcd_key: bytes) -> Opened | Fault:
+    dek = _unwrap(plugin, wrapped)
+    if isinstance(dek, Fault):
+        return dek
+    assert plugin is not None  # else there would be no DEK
+    if len(dek) not in _AES_KEY_SIZES:
+        return _witnessed(_key_size_fault(dek), plugin, "")
+    plaintext = AESGCMTransformer(dek).read(data, etcd_key)
+    if not isinstance(plaintext, Fault):
+        return Opened(plaintext, stale=False)
+    # API servers up to 1.24 wrote CBC, and nothing in the value says which.
+    fallback = AESCBCTransformer(dek).read(data, etcd_key)
+    if not isinstance(fallback, Fault):
+        return Opened(fallback, stale=True)
+    return _witnessed(Fault(plaintext.reason, plaintext.errors + fallback.errors), plugin, "")
+
+
+def _speaks_for_plugin(opened: Opened) -> bool:
+    """Say whether an opened value is a witness: padding alone (CBC) fits one wrong key in 256."""
+    return not opened.stale or opened.data.startswith(_OBJECT_STARTS)
 
 
 class KMSv2Transformer:
@@ -67,31 +120,59 @@ class KMSv2Transformer:
 
     def __init__(self, plugin: KMSPlugin | None) -> None:
         self._plugin = plugin
+        # What follows the data in a value -> its key id, how to open the data, whether that makes it stale.
+        self._known: dict[bytes, tuple[str, _Read, bool]] = {}
 
     def read(self, body: bytes, etcd_key: bytes) -> Opened | Fault:
         """Return the plaintext of ``body``, or why there is none; faults name the key id where it is known.
 
-        Without a plugin every reason is ``kms-unreachable``; a fault of the envelope is then in ``errors``.
+        Without a plugin that answers every reason is ``kms-unreachable``; a fault of the envelope is then in
+        ``errors``.
+
+        Raises:
+            KMSPending: The plugin has not answered yet.
         """
-        digest = ""
+        plugin = self._plugin
+        start, end = split_encrypted_object(body)
+        tail = body[end:] if start < end else b""
+        known = self._known.get(tail) if tail else None
+        if known is None:
+            found = self._look_up(body)
+            if isinstance(found, Fault):
+                return found
+            encrypted, read, stale = found
+            key_id, data = encrypted.key_id, encrypted.encrypted_data
+            # A data field that came again, further back, would be another value's data.
+            if tail and not names_encrypted_data(tail):
+                if len(self._known) >= _MOST_KNOWN_TAILS:
+                    self._known.clear()
+                self._known[tail] = key_id, read, stale
+        else:
+            key_id, read, stale = known
+            data = body[start:end]
+        plaintext = read(data, etcd_key)
+        assert plugin is not None  # else there would be no DEK
+        if isinstance(plaintext, Fault):
+            return _witnessed(plaintext, plugin, key_id)
+        plugin.opened[key_id] += 1
+        # Which key the plugin writes with can change while we read.
+        return Opened(plaintext, stale or plugin.write_key_id not in {"", key_id}, key_id)
+
+    def _look_up(self, body: bytes) -> tuple[EncryptedObject, _Read, bool] | Fault:
+        key_id = ""
         try:
             encrypted = parse_encrypted_object(body)
-            digest = key_id_digest(encrypted.key_id)
+            key_id = encrypted.key_id
             validate_encrypted_object(encrypted)
         except KMSEnvelopeInvalid as error:
-            return _envelope_fault(error, self._plugin, digest)
-        source = _unwrap(self._plugin, encrypted.wrapped_key, digest)
+            return _envelope_fault(error, self._plugin, key_id)
+        source = _unwrap(self._plugin, encrypted.wrapped_key)
         if isinstance(source, Fault):
             return source
-        assert self._plugin is not None  # else _unwrap would have returned a fault
-        seeded = encrypted.encrypted_dek_source_type == DEKSourceType.HKDF_SHA256_XNONCE_AES_GCM_SEED
-        read = _read_with_seed if seeded else _read_with_key
-        plaintext = read(source, encrypted.encrypted_data, etcd_key)
-        if isinstance(plaintext, Fault):
-            return plaintext._replace(kms_key_id_sha256=digest)
-        # Servers write type 1 since 1.29, with the key id that Status tells.
-        rotated = self._plugin.write_key_id not in {"", encrypted.key_id}
-        return plaintext, rotated or not seeded
+        # Servers write type 1 since 1.29.
+        if encrypted.encrypted_dek_source_type == DEKSourceType.HKDF_SHA256_XNONCE_AES_GCM_SEED:
+            return encrypted, _seeded(source), False
+        return encrypted, _keyed(source), True
 
 
 def derive_key(seed: bytes, info: bytes) -> bytes:
@@ -99,42 +180,61 @@ def derive_key(seed: bytes, info: bytes) -> bytes:
     return hmac.digest(seed, info + b"\x01", "sha256")
 
 
-def _read_with_seed(seed: bytes, data: bytes, etcd_key: bytes) -> bytes | Fault:
-    if len(seed) < _MIN_SEED_SIZE:
-        error = f"invalid seed length {len(seed)} used for key generation"
-        return Fault(FailureReason.KMS_KEY_INVALID, (error,))
-    if len(data) < _INFO_SIZE:
-        return Fault(FailureReason.TOO_SHORT, (TOO_SHORT_ERROR,))
-    key = derive_key(seed, data[:_INFO_SIZE])
-    return AESGCMTransformer(key).read(data[_INFO_SIZE:], etcd_key)
+def _seeded(seed: bytes) -> _Read:
+    """Return how values under one DEK seed are read."""
+
+    def read(data: bytes, etcd_key: bytes) -> bytes | Fault:
+        if len(seed) < _MIN_SEED_SIZE:
+            error = f"invalid seed length {len(seed)} used for key generation"
+            return Fault(FailureReason.KMS_KEY_INVALID, (error,))
+        if len(data) < _INFO_SIZE:
+            return Fault(FailureReason.TOO_SHORT, (TOO_SHORT_ERROR,))
+        key = derive_key(seed, data[:_INFO_SIZE])
+        return AESGCMTransformer(key).read(data[_INFO_SIZE:], etcd_key)
+
+    return read
 
 
-def _read_with_key(key: bytes, data: bytes, etcd_key: bytes) -> bytes | Fault:
-    return (
-        AESGCMTransformer(key).read(data, etcd_key)
-        if len(key) in _AES_KEY_SIZES
-        else _key_size_fault(key, "")
-    )
+def _keyed(key: bytes) -> _Read:
+    """Return how values under one DEK are read."""
+    if len(key) in _AES_KEY_SIZES:
+        return AESGCMTransformer(key).read
+    fault = _key_size_fault(key)
+    return lambda _data, _etcd_key: fault
 
 
-def _unwrap(plugin: KMSPlugin | None, wrapped: WrappedKey, digest: str) -> bytes | Fault:
+def _unwrap(plugin: KMSPlugin | None, wrapped: WrappedKey) -> bytes | Fault:
     if plugin is None:
-        return Fault(FailureReason.KMS_UNREACHABLE, (), digest)
+        return Fault(FailureReason.KMS_UNREACHABLE, (), wrapped.key_id)
     # v2 says whose error it is; v1 passes the gRPC status on as it is.
     prefix = "failed to decrypt DEK, error: " if wrapped.api_version == "v2" else ""
     try:
         return plugin.unwrap(wrapped)
     except KMSUnreachable as error:
-        return Fault(FailureReason.KMS_UNREACHABLE, (f"{prefix}{error.message}",), digest)
+        return Fault(FailureReason.KMS_UNREACHABLE, (f"{prefix}{error.message}",), wrapped.key_id)
     except KMSRefused as error:
-        return Fault(FailureReason.KMS_REFUSED, (f"{prefix}{error.message}",), digest)
+        fault = Fault(FailureReason.KMS_REFUSED, (f"{prefix}{error.message}",), kms_status=error.status)
+        return _witnessed(fault, plugin, wrapped.key_id)
 
 
-def _envelope_fault(error: KMSEnvelopeInvalid, plugin: KMSPlugin | None, digest: str = "") -> Fault:
-    # Proof, in fact; but without a plugin all values of a KMS provider are undetermined, by contract.
-    reason = FailureReason.KMS_UNREACHABLE if plugin is None else FailureReason.KMS_ENVELOPE_INVALID
-    return Fault(reason, (error.message,), digest)
+def _witnessed(fault: Fault, plugin: KMSPlugin, key_id: str) -> Fault:
+    """Add what the plugin has shown of itself, on which belief in the fault rests."""
+    record = PluginRecord(plugin.healthy, plugin.opened[key_id], plugin.opened.total())
+    return fault._replace(kms_key_id=key_id, plugin=record)
 
 
-def _key_size_fault(key: bytes, digest: str) -> Fault:
-    return Fault(FailureReason.KMS_KEY_INVALID, (f"crypto/aes: invalid key size {len(key)}",), digest)
+def _envelope_fault(error: KMSEnvelopeInvalid, plugin: KMSPlugin | None, key_id: str = "") -> Fault:
+    # Proof, in fact; but while a plugin is away all values of its provider are undetermined, by contract.
+    reason = FailureReason.KMS_UNREACHABLE
+    if plugin is not None:
+        try:
+            plugin.check()
+        except KMSUnreachable:
+            pass
+        else:
+            reason = FailureReason.KMS_ENVELOPE_INVALID
+    return Fault(reason, (error.message,), key_id)
+
+
+def _key_size_fault(key: bytes) -> Fault:
+    return Fault(FailureReason.KMS_KEY_INVALID, (f"crypto/aes: invalid key size {len(key)}",))

@@ -27,7 +27,7 @@ from etcdfix.encryption.config import (
 )
 from etcdfix.encryption.config_validation import EVERYTHING, parse_group_resource, rule_name
 from etcdfix.encryption.envelope import ENCRYPTED_PREFIX, transformer_name
-from etcdfix.encryption.fault import FailureReason, Fault
+from etcdfix.encryption.fault import FailureReason, Fault, PluginRecord
 from etcdfix.encryption.identity import IDENTITY, REFUSED_ERROR, IdentityTransformer
 from etcdfix.encryption.kms import KMSPlugin
 from etcdfix.encryption.kms_transformer import KMSv1Transformer, KMSv2Transformer
@@ -65,14 +65,18 @@ class Attempt(msgspec.Struct, frozen=True):
         key_fingerprint: Of the key that was tried, "" where there is none.
         reason: For a verdict.
         error: The API server's message; "" where it would have asked a plugin that was not asked here.
-        kms_key_id_sha256: ``sha256:<hex>`` of the KMS key id in the value, "" where there is none.
+        kms_key_id: KMS key id in the value, "" where there is none.
+        kms_status: gRPC code with which a plugin refused, else "".
+        plugin: What the plugin has shown of itself; None where no plugin had a part in it.
     """
 
     transformer: str
     key_fingerprint: str
     reason: FailureReason
     error: str
-    kms_key_id_sha256: str = ""
+    kms_key_id: str = ""
+    kms_status: str = ""
+    plugin: PluginRecord | None = None
 
 
 class Plaintext(msgspec.Struct, frozen=True, gc=False):
@@ -82,11 +86,13 @@ class Plaintext(msgspec.Struct, frozen=True, gc=False):
         data: Plaintext.
         transformer: What opened it.
         stale: Not what the API server would write today: not provider 0, not key 0, or an old KMS form.
+        kms_key_id: KMS key id in the value, "" where there is none.
     """
 
     data: bytes
     transformer: str
     stale: bool
+    kms_key_id: str = ""
 
 
 class ConfiguredKey(msgspec.Struct, frozen=True):
@@ -103,7 +109,6 @@ class TransformFailed(TransformError):
         attempts: Every provider and key whose prefix matched, in the API server's order. Identity is not
             among them: its error is dropped upstream.
         reason: The one that matters most.
-        needs_kms: A configured KMS provider matches and could not be asked, so nothing is proven.
         upstream_message: The API server's aggregated message; "" where only its plugin could tell. Then
             ``message`` is a sentence of ours.
     """
@@ -112,13 +117,12 @@ class TransformFailed(TransformError):
         super().__init__(upstream_message or _NOT_ASKED)
         self.attempts = attempts
         self.reason = reason
-        self.needs_kms = reason is FailureReason.KMS_UNREACHABLE
         self.upstream_message = upstream_message
 
     @property
-    def kms_key_id_sha256(self) -> str:
-        """Digest of the KMS key id, from the first attempt that found one, or ""."""
-        return next((a.kms_key_id_sha256 for a in self.attempts if a.kms_key_id_sha256), "")
+    def kms_key_id(self) -> str:
+        """The KMS key id, from the first attempt that found one, or ""."""
+        return next((a.kms_key_id for a in self.attempts if a.kms_key_id), "")
 
 
 class Cipher(Protocol):
@@ -144,6 +148,7 @@ class _Success(msgspec.Struct, frozen=True):
     data: bytes
     transformer: str
     stale: bool
+    kms_key_id: str = ""
 
 
 # A failed reading, with the single messages that the API server would aggregate.
@@ -210,8 +215,7 @@ class _KMS:
         result = self._read(body, etcd_key)
         if isinstance(result, Fault):
             return [_failure(self.transformer, "", result)]
-        data, stale = result
-        return _Success(data, self.transformer, stale)
+        return _Success(result.data, self.transformer, result.stale, result.kms_key_id)
 
 
 class _Identity:
@@ -270,6 +274,7 @@ class ResourceTransformers:
 
         Raises:
             TransformFailed: No configured provider opens the value.
+            KMSPending: A plugin has not answered yet.
         """
         if data.startswith(ENCRYPTED_PREFIX):
             for prefix, opener, transformer, stale in self._candidates:
@@ -288,6 +293,7 @@ class ResourceTransformers:
 
         Raises:
             TransformFailed: No configured provider opens the value.
+            KMSPending: A plugin has not answered yet.
         """
         failures: _Failures = []
         for index, provider in enumerate(self._providers):
@@ -295,7 +301,9 @@ class ResourceTransformers:
                 continue
             result = provider.read(data[len(provider.prefix) :], key)
             if isinstance(result, _Success):
-                return Plaintext(result.data, result.transformer, result.stale or index != 0)
+                return Plaintext(
+                    result.data, result.transformer, result.stale or index != 0, result.kms_key_id
+                )
             failures += result
         if not failures:
             if self.rule is None:
@@ -390,7 +398,9 @@ def _cipher(provider: ProviderType, key: bytes) -> Cipher:
 
 def _failure(transformer: str, key_fingerprint: str, fault: Fault) -> tuple[Attempt, tuple[str, ...]]:
     error = aggregate(fault.errors) if fault.errors else ""
-    attempt = Attempt(transformer, key_fingerprint, fault.reason, error, fault.kms_key_id_sha256)
+    attempt = Attempt(
+        transformer, key_fingerprint, fault.reason, error, fault.kms_key_id, fault.kms_status, fault.plugin
+    )
     return attempt, fault.errors
 
 

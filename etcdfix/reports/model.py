@@ -192,13 +192,60 @@ class TransformerSummary(msgspec.Struct):
     last_mod_revision: int
 
 
+class KMSKeySummary(msgspec.Struct, omit_defaults=True):
+    """How many keys were written under a KMS key id (v1: under a provider), and how many of them opened.
+
+    ``key_id_sha256`` is null for v1, which has no key ids. ``key_id`` is there only with ``--reveal-key-ids``.
+    """
+
+    transformer: str
+    key_id_sha256: str | None
+    keys: int
+    opened: int
+    first_mod_revision: int
+    last_mod_revision: int
+    key_id: str | None = None
+
+
+class KMSPluginSummary(msgspec.Struct, frozen=True):
+    """What a KMS plugin did in this run.
+
+    ``state`` is ``ok``, ``not-asked`` (no value needed it), ``no-socket``, ``unreachable``, ``denied``,
+    ``wrong-version``, ``unhealthy`` or ``gave-up`` (it stopped answering); ``message`` says more. ``calls`` are all
+    requests, repeated ones included; ``unwrapped`` data keys came back, ``refused`` did not by the plugin's word,
+    ``failed`` for want of an answer.
+    """
+
+    transformer: str
+    endpoint: str
+    state: str
+    message: str
+    calls: int
+    unwrapped: int
+    refused: int
+    failed: int
+    write_key_id_sha256: str | None
+
+
+class KMSSummary(msgspec.Struct, frozen=True):
+    """KMS in this run: the most calls a second that were made to one plugin (0: no limit; null: none was asked)."""
+
+    max_rate: float | None
+    plugins: list[KMSPluginSummary]
+    keys: list[KMSKeySummary]
+
+
 class Summary(Counts, kw_only=True):
-    """Counts of everything examined, never capped. ``known_findings``: how many of them a baseline knew."""
+    """Counts of everything examined, never capped. ``known_findings``: how many of them a baseline knew.
+
+    ``kms`` is null where no value is under KMS and no KMS provider is configured.
+    """
 
     not_objects: int = 0
     by_resource: list[ResourceSummary] = msgspec.field(default_factory=list)
     by_cause: list[CauseSummary] = msgspec.field(default_factory=list)
     by_transformer: list[TransformerSummary] = msgspec.field(default_factory=list)
+    kms: KMSSummary | None = None
     known_findings: int = 0
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from etcdfix.reports.base import counted
 from etcdfix.reports.model import Summary, TransformerSummary
 from etcdfix.verdicts.causes import CATALOGUE, Cause
@@ -17,6 +19,30 @@ def looks_like_configuration(entry: TransformerSummary) -> bool:
     if entry.failures == tried:
         return entry.failures >= _ALL_FAIL
     return entry.failures >= _MANY_FAIL and entry.failures * 2 >= tried
+
+
+def _kms_steps(summary: Summary, undetermined: set[str]) -> Iterator[str]:
+    plugins = summary.kms.plugins if summary.kms is not None else []
+    if Cause.KMS_UNREACHABLE in undetermined:
+        yield (
+            "Bring the KMS plugin back and scan again: values that wait for it are most likely in order. Delete "
+            "none of them."
+            if plugins
+            else "Values under KMS were not examined, since no plugin was asked: scan again with the encryption "
+            "configuration, where its plugin answers (--kms-endpoint). Delete none of them."
+        )
+    if Cause.KMS_DENIED in undetermined:
+        yield "Give the KMS plugin its rights back (policy, credentials), then scan again. Delete nothing."
+    if Cause.KMS_KEY_UNKNOWN in undetermined:
+        yield (
+            "Look for the KMS key before anything else: it may be disabled, scheduled for destruction, or in another "
+            "region or account. The summary tells how many values need it; --reveal-key-ids names it."
+        )
+    if Cause.KMS_UNPROVEN in undetermined:
+        yield (
+            "Check that the KMS plugin runs with the keyring of this cluster: nothing under these key ids opens "
+            "with its answers, and that proves nothing yet."
+        )
 
 
 def next_steps(summary: Summary) -> list[str]:
@@ -42,10 +68,7 @@ def next_steps(summary: Summary) -> list[str]:
     ]
     if patterns:
         steps.append("Do not restart the API servers: their caches may still hold the objects.")
-    if Cause.KMS_UNREACHABLE in undetermined:
-        steps.append(
-            "Values under a KMS provider were not examined; nothing is known against them. Delete none of them."
-        )
+    steps += _kms_steps(summary, undetermined)
     if Cause.OWNER_UNKNOWN in undetermined:
         steps.append(
             "Some keys have no known owner: mend unreadable CustomResourceDefinitions first, then scan again."

@@ -60,6 +60,29 @@ _CONFIGURATION_TEXT: dict[Cause, tuple[str, str]] = {
     ),
 }
 
+_KMS_TEXT: dict[Cause, tuple[str, str]] = {
+    Cause.KMS_UNREACHABLE: (
+        "Bring the plugin back, or say where it listens (--kms-endpoint NAME=unix:///PATH), and scan again",
+        "Delete nothing: the value is most likely in order.",
+    ),
+    Cause.KMS_DENIED: (
+        "Give the plugin the right to decrypt with the key of this value, and scan again",
+        "Look at the policy of the key and at the plugin's credentials; delete nothing.",
+    ),
+    Cause.KMS_KEY_UNKNOWN: (
+        "Find the key in the KMS: disabled, scheduled for destruction, in another region or account; then scan again",
+        (
+            "A key that is scheduled for destruction can still be saved. The key id is in the summary, with "
+            "--reveal-key-ids in plain."
+        ),
+    ),
+    Cause.KMS_UNPROVEN: (
+        "Check that the plugin runs with the keyring of this cluster, and scan everything under its provider",
+        "One other value under the same key id that opens makes the verdict on this one certain.",
+    ),
+}
+_KMS_DOUBTS = frozenset(_KMS_TEXT)
+
 
 def remedies_for(found: Examination, again: SameAgain = _ANYWHERE) -> list[Remedy]:
     """Return the ways out for one examined key; empty for what needs none."""
@@ -69,14 +92,15 @@ def remedies_for(found: Examination, again: SameAgain = _ANYWHERE) -> list[Remed
         return []
     key = found.stored.key
     if verdict.outcome is Outcome.UNDETERMINED:
-        return _undetermined(cause, key, again)
+        return _undetermined(cause, found, again)
     if verdict.outcome is Outcome.INCONSISTENT:
         return _inconsistent(found, cause)
     remedies: list[Remedy] = []
     if cause in _LOST_KEY:
         remedies.append(_rescue_from_cache(found))
+    behind_plugin = cause is Cause.AUTHENTICATION_FAILED and found.transformer.startswith("kms/")
     text = _CONFIGURATION_TEXT.get(cause)
-    if text is not None:
+    if text is not None and not behind_plugin:  # a plugin's key is proven by what else it opened
         remedies.append(Remedy(text[0], again.scan(key, reading=["--encryption-config", "FILE"]), text[1]))
     if cause is Cause.VERSION_REMOVED:
         until = verdict.readable_until or "an earlier release"
@@ -193,7 +217,8 @@ def _ordinary_delete(found: Examination) -> Remedy:
     )
 
 
-def _undetermined(cause: Cause, key: bytes, again: SameAgain) -> list[Remedy]:
+def _undetermined(cause: Cause, found: Examination, again: SameAgain) -> list[Remedy]:
+    key = found.stored.key
     if cause is Cause.NO_CONFIGURATION:
         return [
             Remedy(
@@ -202,15 +227,8 @@ def _undetermined(cause: Cause, key: bytes, again: SameAgain) -> list[Remedy]:
                 "The path stands in the API server's flag --encryption-provider-config.",
             )
         ]
-    if cause is Cause.KMS_UNREACHABLE:
-        return [
-            Remedy(
-                "Do not restart the API servers, and delete nothing: the value is most likely in order",
-                "",
-                "API servers that are running may still hold data keys and objects in memory. This version of etcdfix "
-                "parses KMS envelopes but does not ask plugins; read the object through an API server.",
-            )
-        ]
+    if cause in _KMS_DOUBTS:
+        return _kms_doubt(cause, found, again)
     return [
         Remedy(
             "Find out what writes under this path before anything else",
@@ -218,6 +236,13 @@ def _undetermined(cause: Cause, key: bytes, again: SameAgain) -> list[Remedy]:
             "Where its CustomResourceDefinition is itself unreadable, mend that first; this key may then be in order.",
         )
     ]
+
+
+def _kms_doubt(cause: Cause, found: Examination, again: SameAgain) -> list[Remedy]:
+    action, note = _KMS_TEXT[cause]
+    remedies = [_rescue_from_cache(found)] if cause is not Cause.KMS_DENIED else []
+    remedies.append(Remedy(action, again.scan(found.stored.key), note))
+    return remedies
 
 
 def _inconsistent(found: Examination, cause: Cause) -> list[Remedy]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import BinaryIO
 
 from etcdfix.reports.base import Output, counted
-from etcdfix.reports.model import Conclusion, Finding, Header, ReportSource, Summary
+from etcdfix.reports.model import Conclusion, Finding, Header, KMSSummary, ReportSource, Summary
 from etcdfix.reports.next_steps import next_steps
 from etcdfix.reports.safetext import safe_text
 
@@ -121,7 +121,7 @@ class TableReporter:
             self._output.line()
         if summary.by_transformer:
             self._table(
-                ("TRANSFORMER", "KEYS", "DO NOT OPEN", "NOT TRIED", "STALE", "FIRST MOD REVISION", "LAST"),
+                ("TRANSFORMER", "KEYS", "DO NOT OPEN", "UNDETERMINED", "STALE", "FIRST MOD REVISION", "LAST"),
                 [
                     (
                         safe_text(t.transformer), str(t.keys), _number(t.failures), _number(t.undetermined),
@@ -131,6 +131,35 @@ class TableReporter:
                     for t in summary.by_transformer
                 ],
             )  # fmt: skip
+            self._output.line()
+        if summary.kms is not None:
+            self._kms(summary.kms)
+
+    def _kms(self, kms: KMSSummary) -> None:
+        keys = [key for key in kms.keys if key.key_id_sha256 is not None]
+        if keys:
+            self._table(
+                ("KMS KEY ID", "PROVIDER", "KEYS", "OPENED", "FIRST MOD REVISION", "LAST"),
+                [
+                    (
+                        safe_text(k.key_id) if k.key_id is not None else k.key_id_sha256 or "",
+                        safe_text(k.transformer), str(k.keys), _number(k.opened), str(k.first_mod_revision),
+                        str(k.last_mod_revision),
+                    )
+                    for k in keys
+                ],
+            )  # fmt: skip
+            self._output.line()
+        asked = [plugin for plugin in kms.plugins if plugin.calls]
+        for plugin in asked:
+            limit = f"at most {kms.max_rate:g} a second" if kms.max_rate else "no limit"
+            self._output.line(
+                f"KMS plugin of {safe_text(plugin.transformer)} at {safe_text(plugin.endpoint)}: {plugin.state}, "
+                f"{counted(plugin.calls, 'call')} ({limit}), {counted(plugin.unwrapped, 'data key')} unwrapped"
+                + (f", {plugin.refused} refused" if plugin.refused else "")
+                + (f", {plugin.failed} without an answer" if plugin.failed else "")
+            )
+        if asked:
             self._output.line()
 
     def _table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -11,6 +11,7 @@ from etcdfix.reports.finding import status_cause
 from etcdfix.reports.model import (
     CauseSummary,
     Counts,
+    KMSKeySummary,
     ResourceSummary,
     Status,
     StatusCause,
@@ -47,15 +48,20 @@ class Tally:
     Args:
         max_causes: The cap of each Status; 100 in the KEP.
         list_prefix: Gives the etcd prefix that a LIST of a directory reads, as display text.
+        reveal_key_ids: Show KMS key ids themselves beside their digests.
     """
 
-    def __init__(self, *, max_causes: int, list_prefix: Callable[[Directory], str]) -> None:
+    def __init__(
+        self, *, max_causes: int, list_prefix: Callable[[Directory], str], reveal_key_ids: bool = False
+    ) -> None:
         self.max_causes = max_causes
         self.list_prefix = list_prefix
         self.total = Counts()
         self.not_objects = 0
         self.known_findings = 0
         self._resources: dict[tuple[str, str], ResourceSummary] = {}
+        self._reveal_key_ids = reveal_key_ids
+        self._kms_keys: dict[tuple[str, str], KMSKeySummary] = {}
         self._transformers: dict[str, TransformerSummary] = {}
         self._causes: dict[tuple[str, str], CauseSummary] = {}
         self._listed: dict[GroupResource, _Listed] = {}
@@ -82,6 +88,8 @@ class Tally:
         resource.keys += 1
         if found.transformer:
             self._count_transformer(found)
+            if found.transformer.startswith("kms/"):
+                self._count_kms_key(found)
         if found.stale:
             resource.stale += outcome is Outcome.READABLE
         if outcome is Outcome.READABLE:
@@ -118,6 +126,34 @@ class Tally:
             entry.first_mod_revision = revision
         elif revision > entry.last_mod_revision:
             entry.last_mod_revision = revision
+
+    def _count_kms_key(self, found: Examination) -> None:
+        revision, key_id = found.stored.mod_revision, found.kms_key_id
+        place = (found.transformer, key_id)
+        entry = self._kms_keys.get(place)
+        if entry is None:
+            if len(self._kms_keys) >= MAX_NAMES:
+                place, key_id = (OTHERS, ""), ""
+            entry = self._kms_keys.setdefault(
+                place,
+                KMSKeySummary(
+                    place[0],
+                    found.kms_key_id_sha256 if key_id else None,
+                    0,
+                    0,
+                    revision,
+                    revision,
+                    key_id if key_id and self._reveal_key_ids else None,
+                ),
+            )
+        entry.keys += 1
+        entry.opened += found.opened
+        entry.first_mod_revision = min(entry.first_mod_revision, revision)
+        entry.last_mod_revision = max(entry.last_mod_revision, revision)
+
+    def kms_keys(self) -> list[KMSKeySummary]:
+        """Return the KMS key ids in use, most frequent first."""
+        return sorted(self._kms_keys.values(), key=lambda k: (-k.keys, k.transformer, k.key_id_sha256 or ""))
 
     def _count_cause(self, found: Examination) -> None:
         cause = found.verdict.cause

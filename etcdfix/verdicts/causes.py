@@ -26,6 +26,10 @@ class Cause(StrEnum):
     PADDING_INVALID = "padding-invalid"
     VALUE_TRUNCATED = "value-truncated"
     KMS_UNREACHABLE = "kms-unreachable"
+    KMS_DENIED = "kms-denied"
+    KMS_KEY_UNKNOWN = "kms-key-unknown"
+    KMS_UNPROVEN = "kms-unproven"
+    KMS_ENVELOPE_DAMAGED = "kms-envelope-damaged"
     WRONG_KEY = "wrong-key"
     IV_DAMAGED = "iv-damaged"
     DOUBLE_ENCRYPTED = "double-encrypted"
@@ -164,6 +168,42 @@ _CATALOGUE = (
         "The value needs a KMS plugin for its data key, and the plugin could not be asked. This says "
         "nothing about the value.",
         "The value's envelope belongs to a configured KMS provider, and no answer came from its plugin.",
+    ),
+    CauseInfo(
+        Cause.KMS_DENIED,
+        (Outcome.UNDETERMINED,),
+        "KMS plugin may not use the key",
+        "The plugin answers, and the KMS behind it does not let it unwrap the data key: a policy, an expired "
+        "credential, a disabled key. This says nothing about the value.",
+        "The plugin answered PERMISSION_DENIED or UNAUTHENTICATED.",
+    ),
+    CauseInfo(
+        Cause.KMS_KEY_UNKNOWN,
+        (Outcome.UNDETERMINED,),
+        "KMS does not know the key",
+        "The plugin works, and knows no key of the key id that the value was written under. The key may be "
+        "disabled, in another region or account, or destroyed; no tool can tell, so nothing is proven.",
+        "The plugin answered NOT_FOUND or FAILED_PRECONDITION for this key id, and opened other values in the "
+        "same run.",
+    ),
+    CauseInfo(
+        Cause.KMS_UNPROVEN,
+        (Outcome.UNDETERMINED,),
+        "a KMS plugin's word alone",
+        "The plugin rejects the value, or what it answers does not open it; but no other value under the same "
+        "key id opened in this run, or the plugin does not call itself well. A plugin that points at the wrong "
+        "keyring answers like that for everything.",
+        "There was no positive control: nothing else under this key id (KMS v1: under this provider) opened.",
+    ),
+    CauseInfo(
+        Cause.KMS_ENVELOPE_DAMAGED,
+        _DECRYPT,
+        "KMS envelope or wrapped key damaged",
+        "What surrounds the encrypted data is broken: the envelope does not parse or breaks a rule, or the "
+        "wrapped data key in it does not unwrap.",
+        "The API server's own checks of the envelope failed while the plugin was well; or the plugin refused "
+        "this wrapped key (INVALID_ARGUMENT), or unwrapped something that is no key, and opened another value of "
+        "the same key id in the same run.",
     ),
     CauseInfo(
         Cause.WRONG_KEY,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from etcdfix.model import DecodedObject, GroupVersionKind, StoredValue
+from etcdfix.model import DecodedObject, GroupVersionKind, StoredValue, key_id_digest
 from etcdfix.storagekey import Directory
 from etcdfix.verdicts.judge import Verdict
 
@@ -22,7 +22,7 @@ class Examination(msgspec.Struct, frozen=True, gc=False):
         stale: Opened, but not written with today's write key.
         verdict: What it is.
         decoded: What came out, or None.
-        kms_key_id_sha256: Digest of the KMS key id in the envelope, "" where there is none.
+        kms_key_id: KMS key id in the envelope, "" where there is none; reports show its digest.
     """
 
     stored: StoredValue
@@ -34,7 +34,12 @@ class Examination(msgspec.Struct, frozen=True, gc=False):
     stale: bool
     verdict: Verdict
     decoded: DecodedObject | None = None
-    kms_key_id_sha256: str = ""
+    kms_key_id: str = ""
+
+    @property
+    def kms_key_id_sha256(self) -> str:
+        """``sha256:<hex>`` of the KMS key id, "" for none."""
+        return key_id_digest(self.kms_key_id)
 
     @property
     def gvk(self) -> GroupVersionKind | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import assert_never
 
 import msgspec
@@ -9,12 +10,14 @@ import msgspec
 from etcdfix.model import Confidence, DecodedObject, Evidence, Inconsistency, Outcome, ServerBehaviour
 from etcdfix.storagekey import Stack
 from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.kms import doubt, doubt_message, proven
 from etcdfix.verdicts.observation import (
     Covered,
     DecodeFailure,
     DecodeFailureKind,
     Observation,
     PlaintextShape,
+    TransformAttempt,
     TransformFailure,
 )
 from etcdfix.verdicts.plaintext import LONGEST_MESSAGE, bounded
@@ -82,7 +85,14 @@ def judge(seen: Observation) -> Verdict:
     return _judge_object(seen, seen.decoded)
 
 
-def _undetermined(seen: Observation, cause: Cause, message: str, *, transient: bool = False) -> Verdict:
+def _undetermined(
+    seen: Observation,
+    cause: Cause,
+    message: str,
+    *,
+    transient: bool = False,
+    evidence: tuple[Evidence, ...] = (),
+) -> Verdict:
     failure = seen.transform_failure or seen.decode_failure
     return Verdict(
         Outcome.UNDETERMINED,
@@ -90,9 +100,9 @@ def _undetermined(seen: Observation, cause: Cause, message: str, *, transient: b
         Confidence.CERTAIN,
         ServerBehaviour.NOT_ASKED,
         message,
-        upstream_message=failure.message if failure and not transient else "",
+        upstream_message=failure.message if failure else "",
         transient=transient,
-        evidence=seen.evidence,
+        evidence=seen.evidence + evidence,
     )
 
 
@@ -114,25 +124,15 @@ def _nearly_enveloped(seen: Observation) -> bool:
 
 
 def _judge_transform(seen: Observation, failure: TransformFailure) -> Verdict:
-    if failure.needs_kms:
-        return _undetermined(
-            seen,
-            Cause.KMS_UNREACHABLE,
-            f"needs the plugin of {seen.envelope_transformer}, which was not asked; nothing is known "
-            "about the value",
-            transient=True,
-        )
+    attempts = tuple(evidence for attempt in failure.attempts for evidence in _attempted(attempt))
+    doubtful = doubt(failure.attempts)
+    if doubtful is not None:
+        message = doubt_message(doubtful, seen.envelope_transformer, failure.attempts)
+        transient = doubtful is Cause.KMS_UNREACHABLE
+        return _undetermined(seen, doubtful, message, transient=transient, evidence=attempts)
     if not seen.owner_known:
         return _owner_unknown(seen)
     cause, confidence, message = _transform_cause(seen, failure)
-    attempts = tuple(
-        Evidence(
-            f"decrypt with {a.transformer}" + (f" (key {a.key_fingerprint})" if a.key_fingerprint else ""),
-            "failed",
-            a.error,
-        )
-        for a in failure.attempts
-    )
     return Verdict(
         Outcome.DECRYPT_FAILURE,
         cause,
@@ -143,6 +143,21 @@ def _judge_transform(seen: Observation, failure: TransformFailure) -> Verdict:
         deletable=cause not in _NEVER_DELETABLE,
         evidence=seen.evidence + attempts,
     )
+
+
+def _attempted(attempt: TransformAttempt) -> Iterator[Evidence]:
+    """Yield what one provider or key did with the value, and what a plugin behind it has shown of itself."""
+    named = f" (key {attempt.key_fingerprint})" if attempt.key_fingerprint else ""
+    tried = "not tried" if attempt.reason == "kms-unreachable" else "failed"
+    yield Evidence(f"decrypt with {attempt.transformer}{named}", tried, attempt.error)
+    plugin = attempt.plugin
+    if plugin is not None:
+        health = "well" if plugin.healthy else "not well"
+        yield Evidence(
+            f"other values that the plugin of {attempt.transformer} opened in this run",
+            str(plugin.any_key),
+            f"{plugin.same_key} of them under the same key id; the plugin says that it is {health}",
+        )
 
 
 def _transform_cause(seen: Observation, failure: TransformFailure) -> tuple[Cause, Confidence, str]:
@@ -160,6 +175,10 @@ def _transform_cause(seen: Observation, failure: TransformFailure) -> tuple[Caus
     if not seen.enveloped:
         message = f"stored as plaintext, and the providers of {seen.resource} lack identity"
         return Cause.PLAINTEXT_NOT_ALLOWED, certain, message
+    for attempt in failure.attempts:
+        behind_plugin = proven(attempt, written)
+        if behind_plugin is not None:
+            return behind_plugin
     reasons = {a.reason for a in failure.attempts} or {failure.reason}
     if "authentication-failed" in reasons:
         message = f"does not authenticate under {written}: wrong key bytes, damaged, or moved"

@@ -19,6 +19,20 @@ class Covered(StrEnum):
     NEVER_ENCRYPTED = "never-encrypted"
 
 
+class PluginTrust(msgspec.Struct, frozen=True):
+    """What a KMS plugin has shown of itself in this run.
+
+    Attributes:
+        healthy: Its Status or Version was as it should be.
+        same_key: Other values under the same key id (v1: under the same provider) that opened with its answers.
+        any_key: Other values, whatever their key id, that did.
+    """
+
+    healthy: bool
+    same_key: int
+    any_key: int
+
+
 class TransformAttempt(msgspec.Struct, frozen=True):
     """One provider and key that was tried on a value.
 
@@ -27,12 +41,16 @@ class TransformAttempt(msgspec.Struct, frozen=True):
         key_fingerprint: Short digest of the key material, "" where there is none.
         reason: Why it failed, one word of the encryption package's ``FailureReason``.
         error: The API server's wording.
+        kms_status: gRPC code with which a KMS plugin refused, else "".
+        plugin: None where no KMS plugin had a part in it.
     """
 
     transformer: str
     key_fingerprint: str
     reason: str
     error: str
+    kms_status: str = ""
+    plugin: PluginTrust | None = None
 
 
 class TransformFailure(msgspec.Struct, frozen=True):
@@ -42,15 +60,11 @@ class TransformFailure(msgspec.Struct, frozen=True):
         reason: The overall reason, same words as in the attempts.
         message: The API server's aggregated wording.
         attempts: Every matching provider and key, in the server's order.
-        needs_kms: A configured KMS plugin could not be asked, so nothing is proven.
-        kms_key_id_sha256: ``sha256:<hex>`` of the KMS key id in the envelope, "" where there is none.
     """
 
     reason: str
     message: str
     attempts: tuple[TransformAttempt, ...]
-    needs_kms: bool = False
-    kms_key_id_sha256: str = ""
 
 
 class DecodeFailureKind(StrEnum):

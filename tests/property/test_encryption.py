@@ -79,7 +79,7 @@ def result(reader: ResourceTransformers, data: bytes, etcd_key: bytes, *, exact:
     try:
         return read(data, etcd_key)
     except TransformFailed as failed:
-        return failed.attempts, failed.reason, failed.message, failed.needs_kms
+        return failed.attempts, failed.reason, failed.message
 
 
 @settings(deadline=None)

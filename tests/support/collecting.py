@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from etcdfix.encryption.config import load_configuration
+from etcdfix.encryption.kms_plugins import KMSPlugins
 from etcdfix.reports.model import Conclusion, Finding, Header
 from etcdfix.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.sources.base import Source
@@ -34,10 +35,12 @@ class CollectingReporter:
         self.conclusion = conclusion
 
 
-def scan(source: Source, config: Path | None = None, **request: Any) -> tuple[CollectingReporter, ScanResult]:
+def scan(
+    source: Source, config: Path | None = None, *, plugins: KMSPlugins | None = None, **request: Any
+) -> tuple[CollectingReporter, ScanResult]:
     """Scan everything with a configuration file; return what was reported and what it came to."""
     reporter = CollectingReporter()
     configuration = load_configuration(config) if config is not None else None
     request.setdefault("layout", StorageLayout())
-    result = run_scan(source, ScanRequest(configuration=configuration, **request), reporter)
+    result = run_scan(source, ScanRequest(configuration=configuration, **request), reporter, plugins=plugins)
     return reporter, result

@@ -30,6 +30,7 @@ def examination(
     value: bytes = SECRET_BYTES,
     mod_revision: int = 7,
     lease: int = 0,
+    kms_key_id: str = "",
     namespaced: bool | None = None,
     **verdict: Any,
 ) -> Examination:
@@ -58,6 +59,7 @@ def examination(
         opened,
         stale,
         Verdict(outcome=outcome, cause=cause, apiserver=apiserver, **fields),
+        kms_key_id=kms_key_id,
     )
 
 

@@ -15,6 +15,7 @@ FACTS: dict[str, dict[str, object]] = {
     "SnapshotTruncated": {"size": 1, "expected_size": 2},
     "PageCorrupt": {"page_id": 3, "file_offset": 12288},
     "RevisionCompacted": {"revision": 4, "compacted": 5, "current": 6},
+    "KMSRefused": {"status": "INVALID_ARGUMENT"},
     "ClusterMismatch": {"cluster_ids": {"a:2379": "1f"}},
     "DecodeError": {"offset": 7, "field_path": "spec.x"},
     "KindUnknown": {"group_version": "v7", "kind": "Pod", "reason": "not-registered", "readable_until": ""},

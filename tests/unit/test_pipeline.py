@@ -12,7 +12,7 @@ from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.errors import KMSUnreachable
 from etcdfix.model import Confidence, Outcome, ServerBehaviour
-from etcdfix.pipeline import Examiner, examine
+from etcdfix.pipeline import Examiner
 from etcdfix.storagekey import Stack, StorageLayout
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
@@ -376,7 +376,8 @@ def test_neighbouring_keys_are_read_by_their_own_rules() -> None:
         "compact_rev_key2": b"7",
     }
     source = MemorySource(holds)
-    found = {e.stored.key.decode(): e for e in examine(source.current(b""), examiner())}
+    under_test = examiner()
+    found = {s.key.decode(): under_test.examine(s) for s in source.current(b"")}
     assert list(found) == sorted(holds)
     assert {key: e.directory.stack for key, e in found.items()} == {
         "/registry/namespaces/shop": Stack.BUILTIN,

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
@@ -38,6 +38,8 @@ from tests.support.objects import (
     secret,
     widget,
 )
+
+T = TypeVar("T")
 
 CRD_KEY = "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.example.com"
 CONFIG = configuration(provider("aescbc", key1=KEY_1))
@@ -402,14 +404,14 @@ def test_a_known_finding_does_not_make_a_lost_source_complete(tmp_path: Path) ->
 def test_progress_sees_every_value() -> None:
     seen = []
 
-    def watch(values: Iterator[StoredValue]) -> Iterator[StoredValue]:
-        for value in values:
-            seen.append(value.key)
-            yield value
+    def watch(items: Iterator[T], label: str, estimate: int | None) -> Iterator[T]:
+        for item in items:
+            seen.append((label, estimate, item.key if isinstance(item, StoredValue) else item))
+            yield item
 
     request = ScanRequest(layout=StorageLayout(), configuration=CONFIG)
-    run_scan(MemorySource(HEALTHY), request, CollectingReporter(), on_progress=watch)
-    assert seen == sorted(key.encode() for key in HEALTHY)
+    run_scan(MemorySource(HEALTHY), request, CollectingReporter(), watch=watch)
+    assert seen == [("keys", None, key) for key in sorted(key.encode() for key in HEALTHY)]
 
 
 @pytest.mark.parametrize("output", list(FORMATS))

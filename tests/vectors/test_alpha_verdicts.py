@@ -5,55 +5,45 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
 
 from etcdfix.reports.model import Finding
 from etcdfix.sources.snapshot import SnapshotSource
+from tests.support.alpha_oracle import (
+    CONFIGURATIONS,
+    ORACLE,
+    RESOURCES,
+    assert_same_message,
+    corrupt_for_the_server,
+    corrupt_for_us,
+)
 from tests.support.collecting import ALPHA, CollectingReporter, scan
 
-ORACLE = json.loads((ALPHA / "oracle.json").read_text())
-
-# configuration -> the oracle's name for it, and the transformers that need a plugin under it
-CASES = {
-    "config-lost.yaml": ("lost-key2-and-kmsv1", {"kms/v2/kmsnew"}),
-    "config-rotated.yaml": ("same-name-other-secret", {"kms/v2/kmsnew", "kms/v1/kmsold"}),
+# configuration -> the transformers that need a plugin under it
+NEED_PLUGIN = {
+    "config-lost.yaml": {"kms/v2/kmsnew"},
+    "config-rotated.yaml": {"kms/v2/kmsnew", "kms/v1/kmsold"},
 }
-RESOURCES = [entry["storage"] for entry in ORACLE["verdicts"]["lost-key2-and-kmsv1"].values()]
-DIRECTORIES = {"services": "services/specs"}
 
 # Damage that leaves a value which differs from the original, yet is in order by every rule there is.
 UNNOTICEABLE = re.compile(r"bit flipped|copied to another key: decrypts")
 
 
-@pytest.fixture(scope="module", params=sorted(CASES))
+@pytest.fixture(scope="module", params=sorted(NEED_PLUGIN))
 def scanned(request: pytest.FixtureRequest) -> tuple[str, CollectingReporter, int]:
     with SnapshotSource(ALPHA / "snapshot.db.gz") as source:
         reporter, _ = scan(source, ALPHA / request.param, kubernetes_minor=36)
     return request.param, reporter, 0
 
 
-def prefix_of(storage: str) -> str:
-    return f"/registry/{DIRECTORIES.get(storage, storage)}/"
-
-
-def oracle_corrupt(config: str, storage: str) -> dict[str, str]:
-    verdicts = ORACLE["verdicts"][CASES[config][0]]
-    return next(entry["corrupt"] for entry in verdicts.values() if entry["storage"] == storage)
-
-
 def needs_plugin(config: str, finding: Finding | None) -> bool:
     return (
-        finding is not None and finding.transformer in CASES[config][1] and finding.outcome == "undetermined"
+        finding is not None
+        and finding.transformer in NEED_PLUGIN[config]
+        and finding.outcome == "undetermined"
     )
-
-
-def inner(message: str) -> str:
-    """What follows ``revision=N: ``, without the scheme's source location."""
-    text = re.sub(r"^.*? revision=\d+: ", "", message, count=1, flags=re.DOTALL)
-    return re.sub(r'in scheme ".*"', "in scheme", text)
 
 
 def test_the_oracle_has_fourteen_resources() -> None:
@@ -66,28 +56,15 @@ def test_corrupt_sets_and_messages_are_the_api_servers(
     scanned: tuple[str, CollectingReporter, int], storage: str
 ) -> None:
     config, reporter, _ = scanned
-    prefix = prefix_of(storage)
-    ours = {
-        key: finding
-        for key, finding in reporter.findings.items()
-        if key.startswith(prefix)
-        and finding.outcome in {"decrypt-failure", "decode-failure"}
-        and finding.apiserver != "serves-empty"
-    }
+    ours = corrupt_for_us(reporter.findings, storage)
     theirs = {
         key: message
-        for key, message in oracle_corrupt(config, storage).items()
+        for key, message in corrupt_for_the_server(config, storage).items()
         if not needs_plugin(config, reporter.findings.get(key))
     }
     assert set(ours) == set(theirs)
     for key, message in theirs.items():
-        withheld = re.fullmatch(r"(.*')<(\d+) bytes withheld>(')", ours[key].upstream_message)
-        if withheld is None:
-            assert inner("x revision=0: " + ours[key].upstream_message) == inner(message), key
-        else:
-            start, size, end = withheld.groups()
-            assert inner(message).startswith(start)
-            assert len(inner(message)) == len(start) + int(size) + len(end)
+        assert_same_message(ours[key], message)
     assert all(finding.apiserver == "corrupt" for finding in ours.values())
 
 
@@ -98,7 +75,7 @@ def test_statuses_carry_the_api_servers_causes_to_the_letter(
     assert reporter.conclusion is not None
     for status in reporter.conclusion.statuses:
         theirs = {}
-        for entry in ORACLE["verdicts"][CASES[config][0]].values():
+        for entry in ORACLE["verdicts"][CONFIGURATIONS[config]].values():
             theirs.update(entry["corrupt"])
         for cause in status.details.causes:
             expected = re.sub(r"missing in '.*'", "missing in", theirs[cause.field])
@@ -110,7 +87,7 @@ def test_values_of_a_configured_kms_provider_are_undetermined(
 ) -> None:
     config, reporter, _ = scanned
     waiting = [f for f in reporter.findings.values() if f.outcome == "undetermined"]
-    assert {f.transformer for f in waiting} == CASES[config][1]
+    assert {f.transformer for f in waiting} == NEED_PLUGIN[config]
     assert {f.cause for f in waiting} == {"kms-unreachable"}
     assert all(f.transient and f.apiserver == "not-asked" for f in waiting)
     with SnapshotSource(ALPHA / "snapshot.db.gz") as source:
@@ -118,7 +95,7 @@ def test_values_of_a_configured_kms_provider_are_undetermined(
             value.key.decode()
             for value in source.current(b"/registry/secrets/")
             if value.value.startswith(
-                tuple(f"k8s:enc:{t.replace('/', ':')}:".encode() for t in CASES[config][1])
+                tuple(f"k8s:enc:{t.replace('/', ':')}:".encode() for t in NEED_PLUGIN[config])
             )
         ]
     assert sorted(f.key for f in waiting) == stored
@@ -128,7 +105,7 @@ def test_what_makes_a_list_malformed_breaks_responses(scanned: tuple[str, Collec
     config, reporter, _ = scanned
     malformed = {
         entry["storage"]
-        for entry in ORACLE["verdicts"][CASES[config][0]].values()
+        for entry in ORACLE["verdicts"][CONFIGURATIONS[config]].values()
         if entry["broken_body"] or entry["invalid_utf8_in_body"]
     }
     assert malformed == {"statefulsets", "replicasets"}
@@ -151,7 +128,7 @@ def test_undamaged_objects_are_not_findings(scanned: tuple[str, CollectingReport
         assert finding.outcome != "inconsistent", key
         # What is left are the values of the lost keys and of KMS.
         lost = finding.transformer in {"aescbc/v1/key2", "aescbc/v1/key1", "kms/v1/kmsold"}
-        assert lost or finding.transformer in CASES[config][1], key
+        assert lost or finding.transformer in NEED_PLUGIN[config], key
     assert set(reporter.findings) & set(ORACLE["damage"])
 
 

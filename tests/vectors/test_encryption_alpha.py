@@ -16,10 +16,11 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from etcdfix.encryption.config import KMSProvider, load_configuration
 from etcdfix.encryption.kms import WrappedKey
-from etcdfix.encryption.transformer import Transformers, TransformFailed
+from etcdfix.encryption.transformer import FailureReason, Transformers, TransformFailed
 from etcdfix.errors import KMSRefused
 from etcdfix.model import GroupResource
 from etcdfix.sources.snapshot import SnapshotSource
+from tests.support.played_plugins import OneAnswer
 
 ALPHA = Path(__file__).parents[2] / "fixtures" / "snapshots" / "alpha"
 ORACLE: dict[str, Any] = json.loads((ALPHA / "oracle.json").read_text())
@@ -31,12 +32,11 @@ RESOURCES = {
 }
 
 
-class PlayedPlugin:
+class PlayedPlugin(OneAnswer):
     """Answers like the plugins that stood beside the real API server (see the README of alpha)."""
 
-    write_key_id = ""
-
     def __init__(self, key_file: str) -> None:
+        super().__init__(b"")
         lines = (ALPHA / key_file).read_text().splitlines()
         self._keys = {name: bytes.fromhex(key) for name, key in (line.split() for line in lines)}
 
@@ -46,11 +46,12 @@ class PlayedPlugin:
             name, _, ciphertext = ciphertext.partition(b":")
             key_id, missing = name.decode(errors="replace"), "key not found"
         if key_id not in self._keys:
-            raise KMSRefused(f"rpc error: code = NotFound desc = {missing}")
+            raise KMSRefused(f"rpc error: code = NotFound desc = {missing}", status="NOT_FOUND")
         try:
             return AESGCM(self._keys[key_id]).decrypt(ciphertext[:12], ciphertext[12:], None)
         except InvalidTag as error:
-            raise KMSRefused("rpc error: code = InvalidArgument desc = ciphertext rejected") from error
+            message = "rpc error: code = InvalidArgument desc = ciphertext rejected"
+            raise KMSRefused(message, status="INVALID_ARGUMENT") from error
 
 
 PLUGINS = {"kmsnew": "kms1.keys", "kmsold": "kms2.keys"}
@@ -84,7 +85,7 @@ def test_same_values_refused_with_the_same_message(verdict: str, values: dict[by
 
     transformers = Transformers.from_configuration(load_configuration(ALPHA / TODAY[verdict]), plugin_for)
     refused = failures(transformers, values)
-    assert not any(failure.needs_kms for failure in refused.values())
+    assert not any(failure.reason is FailureReason.KMS_UNREACHABLE for failure in refused.values())
     class_text = "data from the storage is not transformable revision=0: "
     by_server = {
         key: message.partition(class_text)[2]
@@ -105,7 +106,11 @@ def test_without_plugins_only_kms_values_become_undetermined(
         TODAY[verdict], (b"kms:v2:kmsnew:", b"kms:v1:kmsold:")
     )
     prefixes = tuple(b"k8s:enc:" + name for name in configured)
-    undetermined = {key for key, failure in failures(transformers, values).items() if failure.needs_kms}
+    undetermined = {
+        key
+        for key, failure in failures(transformers, values).items()
+        if failure.reason is FailureReason.KMS_UNREACHABLE
+    }
     assert undetermined == {key for key, value in values.items() if value.startswith(prefixes)}
     assert len(undetermined) >= 8
 

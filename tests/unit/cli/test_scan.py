@@ -226,8 +226,8 @@ def test_every_command_explains_itself(name: str) -> None:
     assert found.help.split()[0] == COMMANDS[name][1].split()[0]
 
 
-# What is no option of a run as such, but of one question: no variable.
-WITHOUT_VARIABLE = {"--key-base64", "--version", "--help"}
+# What is no option of a run as such, but of one question, and what reveals: no variable.
+WITHOUT_VARIABLE = {"--key-base64", "--version", "--help", "--reveal-key-ids"}
 
 
 @pytest.mark.parametrize(

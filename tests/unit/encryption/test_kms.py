@@ -8,12 +8,12 @@ from etcdfix.encryption.kms import (
     EncryptedObject,
     KMSEnvelopeInvalid,
     WrappedKey,
-    key_id_digest,
     parse_encrypted_object,
     parse_v1_body,
     validate_encrypted_object,
 )
 from etcdfix.errors import KMSError
+from etcdfix.model import key_id_digest
 from tests.support import encoders
 
 MALFORMED = "proto: cannot parse invalid wire-format data"

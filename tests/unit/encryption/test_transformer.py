@@ -9,7 +9,7 @@ import pytest
 
 from etcdfix.encryption.config import KMSProvider, parse_configuration
 from etcdfix.encryption.keyring import fingerprint
-from etcdfix.encryption.kms import KMSPlugin, WrappedKey, key_id_digest
+from etcdfix.encryption.kms import KMSPlugin
 from etcdfix.encryption.transformer import (
     Attempt,
     ConfiguredKey,
@@ -22,10 +22,12 @@ from etcdfix.encryption.transformer import (
 from etcdfix.errors import KMSRefused, KMSUnreachable, TransformError
 from etcdfix.model import GroupResource
 from tests.support import encoders
+from tests.support.played_plugins import OneAnswer
 
 ETCD_KEY = b"/registry/secrets/default/s1"
 SECRETS = GroupResource("", "secrets")
 ONE, TWO = bytes(range(32)), bytes(range(32, 64))
+KEY_ID = "key-id-1"
 NONCE12, NONCE16, NONCE24 = b"n" * 12, b"n" * 16, b"n" * 24
 PLAIN = b"k8s\x00plaintext"
 
@@ -203,8 +205,7 @@ def test_failures(providers: list[str], data: bytes, message: str, attempts: lis
     failed = failure(for_secrets(*providers), data)
     assert failed.message == failed.upstream_message == message
     assert list(failed.attempts) == attempts
-    assert not failed.needs_kms
-    assert failed.kms_key_id_sha256 == ""
+    assert failed.kms_key_id == ""
     reasons = [attempt.reason for attempt in attempts] or [FailureReason.NO_PROVIDER_MATCHED]
     # Whatever a matching key said matters more than a key name that is absent.
     assert failed.reason is reasons[-1]
@@ -222,18 +223,8 @@ def test_resource_without_an_entry() -> None:
 # --- KMS
 
 
-class Plugin:
-    write_key_id = "key-id-1"
-
-    def __init__(self, answer: bytes | Exception) -> None:
-        self.answer = answer
-        self.asked = 0
-
-    def unwrap(self, wrapped: WrappedKey) -> bytes:
-        self.asked += 1
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer
+def plugin_with(answer: bytes | Exception) -> OneAnswer:
+    return OneAnswer(answer, write_key_id=KEY_ID)
 
 
 def kms_v2(name: str = "p", key: bytes = ONE) -> bytes:
@@ -248,46 +239,44 @@ def kms_v1(name: str = "p") -> bytes:
 
 def test_kms_without_plugin_is_no_proof() -> None:
     failed = failure(for_secrets(keyed("aescbc", ("k", ONE)), kms("p"), IDENTITY), kms_v2())
-    assert failed.needs_kms
+    assert failed.reason is FailureReason.KMS_UNREACHABLE
     assert failed.reason is FailureReason.KMS_UNREACHABLE
     assert failed.upstream_message == ""
     assert failed.message == "the KMS plugin that this value needs was not asked"
-    digest = key_id_digest("key-id-1")
-    assert failed.attempts == (Attempt("kms/v2/p", "", FailureReason.KMS_UNREACHABLE, "", digest),)
-    assert failed.kms_key_id_sha256 == digest
+    assert failed.attempts == (Attempt("kms/v2/p", "", FailureReason.KMS_UNREACHABLE, "", KEY_ID),)
+    assert failed.kms_key_id == KEY_ID
 
 
 def test_kms_without_plugin_with_a_broken_envelope_is_no_proof_either() -> None:
     failed = failure(for_secrets(kms("p")), b"k8s:enc:kms:v2:p:")
-    assert failed.needs_kms
+    assert failed.reason is FailureReason.KMS_UNREACHABLE
     assert failed.message == failed.upstream_message == "encrypted data is empty"
     failed = failure(for_secrets(kms("p", "v1")), b"k8s:enc:kms:v1:p:\xff")
-    assert failed.needs_kms
+    assert failed.reason is FailureReason.KMS_UNREACHABLE
     assert failed.message.endswith("failed to read uint16 length prefixed data")
 
 
 def test_kms_with_plugin() -> None:
-    plugin = Plugin(ONE)
+    plugin = plugin_with(ONE)
     reader = for_secrets(kms("p"), kms("q", "v1"), plugins={"p": plugin, "q": plugin})
-    assert reader.from_storage(kms_v2(), ETCD_KEY) == Plaintext(PLAIN, "kms/v2/p", stale=False)
+    assert reader.from_storage(kms_v2(), ETCD_KEY) == Plaintext(PLAIN, "kms/v2/p", False, KEY_ID)
     assert reader.from_storage(kms_v1("q"), ETCD_KEY) == Plaintext(PLAIN, "kms/v1/q", stale=True)
     assert plugin.asked == 2
 
 
 def test_kms_plugin_is_asked_once_for_a_value_that_fails() -> None:
-    plugin = Plugin(KMSRefused("rpc error: code = NotFound desc = gone"))
+    plugin = plugin_with(KMSRefused("rpc error: code = NotFound desc = gone", status="NOT_FOUND"))
     reader = for_secrets(kms("p"), plugins={"p": plugin})
     with pytest.raises(TransformFailed) as caught:
         reader.from_storage(kms_v2(), ETCD_KEY)
     assert plugin.asked == 1
     assert caught.value.reason is FailureReason.KMS_REFUSED
-    assert not caught.value.needs_kms
     assert caught.value.message == "failed to decrypt DEK, error: rpc error: code = NotFound desc = gone"
 
 
 def test_nothing_proven_wins_over_what_another_provider_said() -> None:
     # Two v1 providers of one name, as a server without automatic reload allows.
-    refused, silent = Plugin(KMSRefused("no")), Plugin(KMSUnreachable("later"))
+    refused, silent = plugin_with(KMSRefused("no", status="INVALID_ARGUMENT")), plugin_with(KMSUnreachable("later"))
     text = "apiVersion: v1\nkind: EncryptionConfig\nresources:\n- resources: [secrets]\n  providers:\n"
     text += f"  - {kms('p', 'v1')}\n" * 2
     plugins = iter([refused, silent])
@@ -295,7 +284,7 @@ def test_nothing_proven_wins_over_what_another_provider_said() -> None:
         parse_configuration(text.encode(), path="test"), lambda _: next(plugins)
     ).for_resource(SECRETS)
     failed = failure(both, kms_v1())
-    assert failed.needs_kms
+    assert failed.reason is FailureReason.KMS_UNREACHABLE
     assert failed.upstream_message == "[no, later]"
     assert [attempt.reason for attempt in failed.attempts] == [
         FailureReason.KMS_REFUSED,
@@ -304,12 +293,12 @@ def test_nothing_proven_wins_over_what_another_provider_said() -> None:
 
 
 def test_half_known_aggregates_are_not_passed_off_as_upstreams() -> None:
-    plugins: dict[str, KMSPlugin] = {"a": Plugin(KMSRefused("no"))}
+    plugins: dict[str, KMSPlugin] = {"a": plugin_with(KMSRefused("no", status="INVALID_ARGUMENT"))}
     reader = for_secrets(kms("a", "v1"), kms("a:b", "v1"), plugins=plugins)
     failed = failure(reader, kms_v1("a:b"))
     assert [attempt.transformer for attempt in failed.attempts] == ["kms/v1/a", "kms/v1/a:b"]
     assert failed.upstream_message == ""
-    assert failed.needs_kms
+    assert failed.reason is FailureReason.KMS_UNREACHABLE
 
 
 # --- which rule serves a resource

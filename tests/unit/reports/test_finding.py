@@ -37,7 +37,7 @@ def test_every_field() -> None:
     found = msgspec.structs.replace(
         found,
         decoded=DecodedObject(gvk, b"web", b"shop", None, "protobuf"),
-        kms_key_id_sha256="sha256:" + "ab" * 32,
+        kms_key_id="key-id-1",
     )
     finding = finding_from(found, baseline=True)
     assert finding.remedies
@@ -57,7 +57,7 @@ def test_every_field() -> None:
         "message": "what is wrong",
         "upstream_message": "what the server says",
         "transformer": "aescbc/v1/key2",
-        "kms_key_id_sha256": "sha256:" + "ab" * 32,
+        "kms_key_id_sha256": "sha256:" + hashlib.sha256(b"key-id-1").hexdigest(),
         "group_version_kind": ValueKind("apps", "v1", "Deployment"),
         "readable_until": "1.35",
         "mod_revision": 7,

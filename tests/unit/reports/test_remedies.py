@@ -121,9 +121,31 @@ def test_a_lost_key_begins_with_the_caches(cause: Cause) -> None:
     assert "onfigur" in second.action or "Add the missing" in second.action
 
 
-def test_a_plugin_that_is_down_begins_with_hands_off() -> None:
-    (only,) = remedies_for(found_with(Cause.KMS_UNREACHABLE, Outcome.UNDETERMINED))
-    assert only.action.startswith("Do not restart the API servers, and delete nothing")
+@pytest.mark.parametrize(
+    ("cause", "last"),
+    [
+        (Cause.KMS_UNREACHABLE, "Bring the plugin back"),
+        (Cause.KMS_KEY_UNKNOWN, "Find the key in the KMS"),
+        (Cause.KMS_UNPROVEN, "Check that the plugin runs with the keyring of this cluster"),
+    ],
+)
+def test_a_kms_key_that_is_not_there_begins_with_hands_off(cause: Cause, last: str) -> None:
+    first, second = remedies_for(found_with(cause, Outcome.UNDETERMINED))
+    assert first.action.startswith("Do not restart the API servers")
+    assert second.action.startswith(last)
+    assert second.command == "etcdfix scan /registry/secrets/shop/web"
+
+
+def test_a_plugin_that_may_not_needs_its_rights_back() -> None:
+    (only,) = remedies_for(found_with(Cause.KMS_DENIED, Outcome.UNDETERMINED))
+    assert only.action.startswith("Give the plugin the right")
+
+
+def test_behind_a_plugin_there_is_no_configured_key_to_compare() -> None:
+    found = examination(cause=Cause.AUTHENTICATION_FAILED, transformer="kms/v2/prov", deletable=True)
+    actions = [remedy.action for remedy in remedies_for(found)]
+    assert not any("Compare the configured key" in action for action in actions)
+    assert actions[-1].startswith("Last: delete it")
 
 
 @pytest.mark.parametrize("cause", [Cause.AUTHENTICATION_FAILED, Cause.PADDING_INVALID, Cause.WRONG_KEY])

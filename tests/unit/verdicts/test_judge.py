@@ -24,6 +24,7 @@ from etcdfix.verdicts.observation import (
     DecodeFailureKind,
     Observation,
     PlaintextShape,
+    PluginTrust,
     TransformAttempt,
     TransformFailure,
 )
@@ -60,6 +61,16 @@ def failed(*reasons: str, overall: str = "", **changes: Any) -> TransformFailure
         attempts=attempts,
         **changes,
     )
+
+
+def behind_plugin(
+    reason: str, *, status: str = "", healthy: bool = True, same_key: int = 0, any_key: int = 0
+) -> Observation:
+    """Return an observation of a KMS value about which a plugin had its say."""
+    trust = PluginTrust(healthy=healthy, same_key=same_key, any_key=any_key)
+    attempt = TransformAttempt("kms/v2/prov", "", reason, f"error: {reason}", status, trust)
+    failure = TransformFailure(reason=reason, message="as the server says it", attempts=(attempt,))
+    return enveloped("kms/v2/prov", transform_failure=failure)
 
 
 def unopened(*reasons: str, overall: str = "", **changes: Any) -> Observation:
@@ -127,7 +138,75 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
         Outcome.UNDETERMINED, Cause.NO_CONFIGURATION, CERTAIN, ServerBehaviour.NOT_ASKED, False,
     ),
     "plugin not asked": (
-        enveloped("kms/v2/prov", transform_failure=failed("kms-unreachable", needs_kms=True)),
+        enveloped("kms/v2/prov", transform_failure=failed("kms-unreachable")),
+        Outcome.UNDETERMINED, Cause.KMS_UNREACHABLE, CERTAIN, ServerBehaviour.NOT_ASKED, False,
+    ),
+    "plugin may not": (
+        behind_plugin("kms-refused", status="PERMISSION_DENIED", same_key=5, any_key=5),
+        Outcome.UNDETERMINED, Cause.KMS_DENIED, CERTAIN, ServerBehaviour.NOT_ASKED, False,
+    ),
+    "plugin is not logged in": (
+        behind_plugin("kms-refused", status="UNAUTHENTICATED"),
+        Outcome.UNDETERMINED, Cause.KMS_DENIED, CERTAIN, ServerBehaviour.NOT_ASKED, False,
+    ),
+    "plugin knows other keys": (
+        behind_plugin("kms-refused", status="NOT_FOUND", any_key=1),
+        Outcome.UNDETERMINED, Cause.KMS_KEY_UNKNOWN, CERTAIN, ServerBehaviour.NOT_ASKED, False,
+    ),
+    "plugin has disabled a key": (
+        behind_plugin("kms-refused", status="FAILED_PRECONDITION", any_key=1),
+        Outcome.UNDETERMINED, Cause.KMS_KEY_UNKNOWN, CERTAIN, ServerBehaviour.NOT_ASKED, False,
+    ),
+    "plugin knows no key": (
+        behind_plugin("kms-refused", status="NOT_FOUND"),
+        Outcome.UNDETERMINED, Cause.KMS_UNPROVEN, CERTAIN, ServerBehaviour.NOT_ASKED, False,
+    ),
+    "plugin that is unwell knows other keys": (
+        behind_plugin("kms-refused", status="NOT_FOUND", healthy=False, any_key=1),
+        Outcome.UNDETERMINED, Cause.KMS_UNPROVEN, CERTAIN, ServerBehaviour.NOT_ASKED, False,
+    ),
+    "plugin rejects, without a control": (
+        behind_plugin("kms-refused", status="INVALID_ARGUMENT", any_key=7),
+        Outcome.UNDETERMINED, Cause.KMS_UNPROVEN, CERTAIN, ServerBehaviour.NOT_ASKED, False,
+    ),
+    "plugin rejects, is unwell, with a control": (
+        behind_plugin("kms-refused", status="INVALID_ARGUMENT", healthy=False, same_key=7, any_key=7),
+        Outcome.UNDETERMINED, Cause.KMS_UNPROVEN, CERTAIN, ServerBehaviour.NOT_ASKED, False,
+    ),
+    "plugin rejects, with a control": (
+        behind_plugin("kms-refused", status="INVALID_ARGUMENT", same_key=1, any_key=1),
+        Outcome.DECRYPT_FAILURE, Cause.KMS_ENVELOPE_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, True,
+    ),
+    "no data key, without a control": (
+        behind_plugin("kms-key-invalid"),
+        Outcome.UNDETERMINED, Cause.KMS_UNPROVEN, CERTAIN, ServerBehaviour.NOT_ASKED, False,
+    ),
+    "no data key, with a control": (
+        behind_plugin("kms-key-invalid", same_key=2, any_key=2),
+        Outcome.DECRYPT_FAILURE, Cause.KMS_ENVELOPE_DAMAGED, LIKELY, ServerBehaviour.CORRUPT, True,
+    ),
+    "tag fails under the plugin's key, without a control": (
+        behind_plugin("authentication-failed", any_key=3),
+        Outcome.UNDETERMINED, Cause.KMS_UNPROVEN, CERTAIN, ServerBehaviour.NOT_ASKED, False,
+    ),
+    "tag fails under the plugin's key, with a control": (
+        behind_plugin("authentication-failed", same_key=3, any_key=3),
+        Outcome.DECRYPT_FAILURE, Cause.AUTHENTICATION_FAILED, CERTAIN, ServerBehaviour.CORRUPT, True,
+    ),
+    "too short for the plugin's key, with a control": (
+        behind_plugin("too-short", same_key=3, any_key=3),
+        Outcome.DECRYPT_FAILURE, Cause.VALUE_TRUNCATED, CERTAIN, ServerBehaviour.CORRUPT, True,
+    ),
+    "broken KMS envelope": (
+        enveloped("kms/v2/prov", transform_failure=failed("kms-envelope-invalid")),
+        Outcome.DECRYPT_FAILURE, Cause.KMS_ENVELOPE_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, True,
+    ),
+    "damaged length of a KMS v1 value": (
+        enveloped("kms/v1/prov", transform_failure=failed("kms-size-damaged")),
+        Outcome.DECRYPT_FAILURE, Cause.KMS_ENVELOPE_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, True,
+    ),
+    "one of two KMS providers of a name was not asked": (
+        enveloped("kms/v1/prov", transform_failure=failed("kms-envelope-invalid", "kms-unreachable")),
         Outcome.UNDETERMINED, Cause.KMS_UNREACHABLE, CERTAIN, ServerBehaviour.NOT_ASKED, False,
     ),
     "not opened and nobody's": (
@@ -547,9 +626,34 @@ def test_words(observation: Observation, words: str) -> None:
     assert words in judge(observation).message
 
 
+def test_what_a_plugin_has_shown_is_evidence() -> None:
+    verdict = judge(behind_plugin("authentication-failed", same_key=3, any_key=12))
+    assert verdict.evidence == (
+        Evidence("decrypt with kms/v2/prov", "failed", "error: authentication-failed"),
+        Evidence(
+            "other values that the plugin of kms/v2/prov opened in this run",
+            "12",
+            "3 of them under the same key id; the plugin says that it is well",
+        ),
+    )
+    assert "it opened 3 other values of the same key id" in verdict.message
+    one = judge(behind_plugin("kms-refused", status="INVALID_ARGUMENT", same_key=1, any_key=1, healthy=True))
+    assert "opened 1 other value of the same key id" in one.message
+    unwell = judge(behind_plugin("kms-refused", status="INVALID_ARGUMENT", healthy=False))
+    assert unwell.evidence[-1].detail.endswith("says that it is not well")
+    assert unwell.upstream_message == "as the server says it"
+
+
+@pytest.mark.parametrize(("error", "words"), [("", "was not asked"), ("rpc error", "did not answer")])
+def test_a_plugin_that_was_not_asked_is_not_one_that_did_not_answer(error: str, words: str) -> None:
+    attempt = TransformAttempt("kms/v2/p", "", "kms-unreachable", error)
+    failure = TransformFailure(reason="kms-unreachable", message=error, attempts=(attempt,))
+    verdict = judge(enveloped("kms/v2/p", transform_failure=failure))
+    assert words in verdict.message
+    assert verdict.evidence == (Evidence("decrypt with kms/v2/p", "not tried", error),)
+
+
 def test_no_upstream_message_where_the_server_was_not_asked() -> None:
-    unreachable = enveloped("kms/v2/p", transform_failure=failed("kms-unreachable", needs_kms=True))
-    assert judge(unreachable).upstream_message == ""
     assert judge(enveloped(covered=Covered.NO_CONFIGURATION)).upstream_message == ""
 
 

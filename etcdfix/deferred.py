@@ -1,0 +1,170 @@
+"""Values that wait for a KMS plugin: put aside while the scan goes on, looked at again when answers are there.
+
+A plugin may be slow, and its KMS allows so many calls a second; neither may hold up the reading of etcd, whose
+revision can be compacted meanwhile. So a value whose data key is not there yet is put aside as it is stored, in
+an unlinked temporary file. So is a value against which a plugin has spoken: a later value may open under the same key
+id, and the verdict needs to know. What is said of either does not depend on when an answer came.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import IO, Protocol, Self
+
+import msgspec
+
+from etcdfix.encryption.kms import KMSPending
+from etcdfix.model import StoredValue
+from etcdfix.pipeline import Examiner
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.examination import Examination
+
+# What a verdict says of a value may rest on what its plugin did for others.
+_BEHIND_PLUGIN = frozenset(
+    {
+        Cause.KMS_DENIED,
+        Cause.KMS_KEY_UNKNOWN,
+        Cause.KMS_UNPROVEN,
+        Cause.KMS_ENVELOPE_DAMAGED,
+        Cause.AUTHENTICATION_FAILED,
+        Cause.VALUE_TRUNCATED,
+    }
+)
+# So many values are asked about ahead of the one whose answer is awaited.
+_WINDOW = 512
+_MEMORY_BYTES = 1 << 20
+_SIZE_BYTES = 8
+
+
+class Deferrable(Protocol):
+    """What a run needs of its KMS plugins: to be told whether unwrapping may wait for an answer."""
+
+    deferring: bool
+
+
+class _Spool:
+    """Stored values in the order in which they came, in an unlinked temporary file once they are many."""
+
+    def __init__(self) -> None:
+        self._file: IO[bytes] = tempfile.SpooledTemporaryFile(max_size=_MEMORY_BYTES)  # noqa: SIM115 - lives as long as we
+        self._encode = msgspec.msgpack.Encoder().encode
+        self._decoder = msgspec.msgpack.Decoder(StoredValue)
+        self._read_at = 0
+        self._size = 0
+        self.count = 0
+
+    def close(self) -> None:
+        self._file.close()
+
+    def append(self, stored: StoredValue) -> None:
+        record = self._encode(stored)
+        self._file.seek(0, 2)
+        self._file.write(len(record).to_bytes(_SIZE_BYTES) + record)
+        self.count += 1
+
+    def peek(self) -> StoredValue:
+        """Return the first value that has not been dropped yet; there must be one."""
+        self._file.seek(self._read_at)
+        self._size = int.from_bytes(self._file.read(_SIZE_BYTES))
+        return self._decoder.decode(self._file.read(self._size))
+
+    def drop(self) -> None:
+        """Let go of the value that :meth:`peek` returned."""
+        self._read_at += _SIZE_BYTES + self._size
+        self.count -= 1
+
+
+class Examining:
+    """Examines values once, and those that wait for a plugin again. Close it, or use it as a context manager.
+
+    Args:
+        examiner: Says what each value is.
+        plugins: The KMS plugins behind the examiner; None where no plugin is asked.
+    """
+
+    def __init__(self, examiner: Examiner, plugins: Deferrable | None = None) -> None:
+        self._examine = examiner.examine
+        self._plugins = plugins
+        self._waiting = _Spool()
+        # From the first look, and from the later one; each in the source's order.
+        self._doubtful = (_Spool(), _Spool())
+        self._window: deque[tuple[StoredValue, Examination | None]] = deque()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._waiting.close()
+        for spool in self._doubtful:
+            spool.close()
+
+    @property
+    def waiting(self) -> int:
+        """How many values were put aside and are not yielded yet."""
+        return self._waiting.count + sum(spool.count for spool in self._doubtful) + len(self._window)
+
+    def first(self, values: Iterable[StoredValue]) -> Iterator[Examination]:
+        """Yield every value that can be judged now, in the order given; keep the others."""
+        plugins = self._plugins
+        if plugins is None:
+            yield from map(self._examine, values)
+            return
+        plugins.deferring = True
+        for stored in values:
+            found = self._try(stored)
+            if found is None:
+                self._waiting.append(stored)
+            elif _behind_plugin(found):
+                self._doubtful[0].append(stored)
+            else:
+                yield found
+
+    def later(self) -> Iterator[Examination]:
+        """Yield what was put aside, waiting for answers; can be called again after an interruption."""
+        while self._fill_window():
+            stored, found = self._window[0]
+            if found is None:
+                found = self._wait(stored)
+            self._window.popleft()
+            if _behind_plugin(found):
+                self._doubtful[1].append(stored)
+            else:
+                yield found
+        # Every value that could open has: what is said now is the last word.
+        while (spool := self._next_doubtful()) is not None:
+            found = self._wait(spool.peek())
+            spool.drop()
+            yield found
+
+    def _next_doubtful(self) -> _Spool | None:
+        filled = [spool for spool in self._doubtful if spool.count]
+        return min(filled, key=lambda spool: spool.peek().key, default=None)
+
+    def _try(self, stored: StoredValue) -> Examination | None:
+        """Examine a value without waiting; None when a plugin has not answered, or could not just now."""
+        try:
+            found = self._examine(stored)
+        except KMSPending:
+            return None
+        return None if found.verdict.cause is Cause.KMS_UNREACHABLE else found
+
+    def _wait(self, stored: StoredValue) -> Examination:
+        if self._plugins is not None:
+            self._plugins.deferring = False
+        return self._examine(stored)
+
+    def _fill_window(self) -> bool:
+        """Take values from the file and let their data keys be asked for; say whether any value is left."""
+        if self._plugins is not None:
+            self._plugins.deferring = True
+        while len(self._window) < _WINDOW and self._waiting.count:
+            stored = self._waiting.peek()
+            self._window.append((stored, self._try(stored)))
+            self._waiting.drop()
+        return bool(self._window)
+
+
+def _behind_plugin(found: Examination) -> bool:
+    return found.transformer.startswith("kms/") and found.verdict.cause in _BEHIND_PLUGIN

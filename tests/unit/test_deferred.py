@@ -1,0 +1,216 @@
+"""Values that wait for a KMS plugin: none is lost, none is judged too early, and the reading never waits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from etcdfix import deferred
+from etcdfix.decoding.stacks import Decoder
+from etcdfix.deferred import Examining
+from etcdfix.encryption.config import KMSProvider, parse_configuration
+from etcdfix.encryption.kms import KMSPending, WrappedKey
+from etcdfix.encryption.transformer import Transformers
+from etcdfix.errors import KMSRefused, KMSUnreachable
+from etcdfix.model import StoredValue
+from etcdfix.pipeline import Examiner
+from etcdfix.storagekey import StorageLayout
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.examination import Examination
+from tests.support import encoders
+from tests.support.memory_source import stored
+from tests.support.objects import secret
+
+SEED = bytes(range(32))
+CONFIG = b"""
+apiVersion: apiserver.config.k8s.io/v1
+kind: EncryptionConfiguration
+resources:
+- resources: [secrets]
+  providers:
+  - kms: {apiVersion: v2, name: prov, endpoint: "unix:///nowhere"}
+  - identity: {}
+"""
+Reply = Callable[[WrappedKey], bytes]
+
+
+class SlowPlugin:
+    """A plugin and its run in one: while deferring it has answers only for what it has been told to know."""
+
+    def __init__(self, reply: Reply) -> None:
+        self.healthy = True
+        self.write_key_id = ""
+        self.opened: Counter[str] = Counter()
+        self.deferring = False
+        self.known: set[bytes] = set()
+        self.waited: list[bytes] = []
+        self.asked: list[bytes] = []
+        self._reply = reply
+
+    def check(self) -> None:
+        if self.deferring:
+            raise KMSPending
+
+    def unwrap(self, wrapped: WrappedKey) -> bytes:
+        self.asked.append(wrapped.ciphertext)
+        if self.deferring and wrapped.ciphertext not in self.known:
+            raise KMSPending
+        if not self.deferring:
+            self.waited.append(wrapped.ciphertext)
+        return self._reply(wrapped)
+
+
+def seed_for_all(_: WrappedKey) -> bytes:
+    return SEED
+
+
+def value(name: str, source: bytes, *, key_id: str = "k1", seed: bytes = SEED) -> StoredValue:
+    key = f"/registry/secrets/shop/{name}".encode()
+    data = encoders.kms_v2_seeded_data(secret(name), seed, bytes(32), bytes(12), key)
+    body = encoders.kms_v2_body(data, key_id=key_id, dek_source=source, source_type=1)
+    return stored(key, b"k8s:enc:kms:v2:prov:" + body)
+
+
+def plain(name: str) -> StoredValue:
+    return stored(f"/registry/secrets/shop/{name}", secret(name))
+
+
+def examining(plugin: SlowPlugin) -> Examining:
+    def plugin_for(_: KMSProvider) -> SlowPlugin:
+        return plugin
+
+    transformers = Transformers.from_configuration(parse_configuration(CONFIG, path="test"), plugin_for)
+    return Examining(Examiner(StorageLayout(), transformers, Decoder(None)), plugin)
+
+
+def verdicts(found: Iterator[Examination]) -> list[tuple[str, Cause | None]]:
+    return [(e.name, e.verdict.cause) for e in found]
+
+
+def test_what_needs_no_plugin_goes_on_at_once() -> None:
+    plugin = SlowPlugin(seed_for_all)
+    with examining(plugin) as run:
+        first = verdicts(run.first([value("a", b"1"), plain("b"), value("c", b"2"), plain("d")]))
+        assert first == [("b", None), ("d", None)]
+        assert (run.waiting, plugin.waited) == (2, [])
+        assert verdicts(run.later()) == [("a", None), ("c", None)]
+        assert (run.waiting, plugin.waited) == (0, [b"1", b"2"])
+
+
+def test_an_answer_that_is_there_is_used_at_once() -> None:
+    plugin = SlowPlugin(seed_for_all)
+    plugin.known.add(b"1")
+    with examining(plugin) as run:
+        assert verdicts(run.first([value("a", b"1"), value("b", b"2")])) == [("a", None)]
+        plugin.known.add(b"2")  # comes in while the source is read
+        assert verdicts(run.later()) == [("b", None)]
+    assert plugin.waited == []
+    assert plugin.opened == {"k1": 2}  # each value once
+
+
+def test_a_control_that_comes_later_still_counts() -> None:
+    def reply(wrapped: WrappedKey) -> bytes:
+        if wrapped.ciphertext == b"bad":
+            raise KMSRefused("rejected", status="INVALID_ARGUMENT")
+        return SEED
+
+    plugin = SlowPlugin(reply)
+    plugin.known.add(b"bad")
+    values = [value("a", b"bad"), value("b", b"bad", key_id="k2"), value("c", b"good")]
+    with examining(plugin) as run:
+        assert verdicts(run.first(values)) == []
+        assert verdicts(run.later()) == [
+            ("c", None), ("a", Cause.KMS_ENVELOPE_DAMAGED), ("b", Cause.KMS_UNPROVEN),
+        ]  # fmt: skip
+
+
+def test_a_value_that_fails_is_not_its_own_control() -> None:
+    plugin = SlowPlugin(seed_for_all)
+    values = [value("a", b"1", seed=b"\xff" * 32), value("b", b"2", seed=b"\xff" * 32)]
+    with examining(plugin) as run:
+        assert verdicts(run.first(values)) == []
+        assert verdicts(run.later()) == [("a", Cause.KMS_UNPROVEN), ("b", Cause.KMS_UNPROVEN)]
+
+
+def test_what_was_unreachable_a_moment_ago_is_asked_once_more() -> None:
+    answers: list[bytes | Exception] = [KMSUnreachable("away"), SEED]
+
+    def reply(_: WrappedKey) -> bytes:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    plugin = SlowPlugin(reply)
+    plugin.known.add(b"1")
+    with examining(plugin) as run:
+        assert verdicts(run.first([value("a", b"1")])) == []
+        assert verdicts(run.later()) == [("a", None)]
+
+
+def test_unreachable_after_waiting_is_the_last_word() -> None:
+    def reply(_: WrappedKey) -> bytes:
+        raise KMSUnreachable("away")
+
+    plugin = SlowPlugin(reply)
+    with examining(plugin) as run:
+        assert verdicts(run.first([value("a", b"1")])) == []
+        assert verdicts(run.later()) == [("a", Cause.KMS_UNREACHABLE)]
+    assert plugin.waited == [b"1"]
+
+
+def test_the_window_asks_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deferred, "_WINDOW", 3)
+    plugin = SlowPlugin(seed_for_all)
+    with examining(plugin) as run:
+        list(run.first(value(f"n{n}", b"%d" % n) for n in range(6)))
+        plugin.asked.clear()
+        later = run.later()
+        next(later)
+        assert plugin.asked == [b"0", b"1", b"2", b"0"]
+        next(later)
+        assert plugin.asked[4:] == [b"3", b"1"]
+        assert len(verdicts(later)) == 4
+
+
+def test_nothing_is_lost_when_the_wait_is_interrupted() -> None:
+    interruptions = [KeyboardInterrupt(), None, KeyboardInterrupt()]
+
+    def reply(wrapped: WrappedKey) -> bytes:
+        interruption = interruptions.pop(0) if interruptions else None
+        if interruption is not None:
+            raise interruption
+        if wrapped.ciphertext == b"bad":
+            raise KMSRefused("rejected", status="INVALID_ARGUMENT")
+        return SEED
+
+    plugin = SlowPlugin(reply)
+    found: list[tuple[str, Cause | None]] = []
+    with examining(plugin) as run:
+        list(run.first([value("a", b"bad"), value("b", b"good")]))
+        for _ in range(3):
+            try:
+                found += verdicts(run.later())
+            except KeyboardInterrupt:
+                assert run.waiting == 2
+    assert found == [("b", None), ("a", Cause.KMS_ENVELOPE_DAMAGED)]
+
+
+def test_many_large_values_wait_on_disk() -> None:
+    plugin = SlowPlugin(seed_for_all)
+    with examining(plugin) as run:
+        values = (value(f"n{n}", b"%d" % n) for n in range(3))
+        big = [stored(v.key, v.value + b"\x7a\x80\x80\x20" + bytes(1 << 19)) for v in values]
+        assert list(run.first(big)) == []
+        found = list(run.later())
+    assert [e.stored for e in found] == big
+
+
+def test_without_plugins_everything_is_said_at_once() -> None:
+    transformers = Transformers.from_configuration(parse_configuration(CONFIG, path="test"))
+    with Examining(Examiner(StorageLayout(), transformers, Decoder(None))) as run:
+        found = verdicts(run.first([value("a", b"1"), plain("b")]))
+        assert found == [("a", Cause.KMS_UNREACHABLE), ("b", None)]
+        assert list(run.later()) == []

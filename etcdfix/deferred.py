@@ -112,9 +112,16 @@ class Examining:
             yield from map(self._examine, values)
             return
         plugins.deferring = True
+        examine = self._examine
         for stored in values:
-            found = self._try(stored)
-            if found is None:
+            try:
+                found = examine(stored)
+            except KMSPending:
+                self._waiting.append(stored)
+                continue
+            if found.opened:
+                yield found
+            elif found.verdict.cause is Cause.KMS_UNREACHABLE:
                 self._waiting.append(stored)
             elif _behind_plugin(found):
                 self._doubtful[0].append(stored)

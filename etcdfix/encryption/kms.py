@@ -189,15 +189,26 @@ def parse_encrypted_object(body: bytes) -> EncryptedObject:
     return EncryptedObject(data, key_id, dek_source, tuple(sorted(annotations.items())), source_type)
 
 
-def split_encrypted_object(body: bytes) -> tuple[int, int]:
-    """Return where ``encryptedData`` starts and ends in a KMS v2 value laid out as API servers write it, field 1 first.
+def split_encrypted_object(data: bytes, start: int) -> tuple[int, int]:
+    """Return where ``encryptedData`` lies in a KMS v2 body laid out as API servers write it, field 1 first.
 
-    What follows it is then the same in all values of one DEK source; (0, 0) for any other layout.
+    What follows it is then the same in all values of one DEK source.
+
+    Args:
+        data: The stored value.
+        start: Where the body begins in it.
+
+    Returns:
+        Offsets in ``data`` of its first byte and behind its last; (0, 0) for any other layout.
     """
-    if body[:1] != _DATA_TAG:
+    if data[start : start + 1] != _DATA_TAG:
         return 0, 0
+    if len(data) > start + 2 and data[start + 1] & 0x80 and data[start + 2] < 0x80:  # 128 to 16,383 bytes: most of them
+        begin = start + 3
+        end = begin + (data[start + 1] & 0x7F | data[start + 2] << 7)
+        return (begin, end) if end <= len(data) else (0, 0)
     try:
-        return _delimited(body, 1)
+        return _delimited(data, start + 1)
     except KMSEnvelopeInvalid:
         return 0, 0
 

@@ -102,6 +102,12 @@ def test_v2_opens_both_types() -> None:
     assert v2(GCM, OneAnswer(DEK), 0) == Opened(b"plaintext", True, KEY_ID)
 
 
+def read(transformer: KMSv2Transformer, body: bytes) -> Opened | Fault:
+    """What a scan does: the quick way first."""
+    known = transformer.read_known(b"header" + body, len(b"header"), ETCD_KEY)
+    return Opened(*known) if known is not None else transformer.read(body, ETCD_KEY)
+
+
 def value(text: bytes, seed: bytes = SEED, source: bytes = b"wrapped") -> bytes:
     data = encoders.kms_v2_seeded_data(text, seed, INFO, NONCE, ETCD_KEY)
     return encoders.kms_v2_body(data, source_type=1, dek_source=source)
@@ -111,11 +117,11 @@ def test_v2_asks_once_for_all_that_share_a_seed() -> None:
     plugin = OneAnswer(SEED)
     transformer = KMSv2Transformer(plugin)
     texts = [f"plaintext {number}".encode() for number in range(5)]
-    assert [transformer.read(value(text), ETCD_KEY) for text in texts] == [
+    assert [read(transformer, value(text)) for text in texts] == [
         Opened(text, False, KEY_ID) for text in texts
     ]
     assert (plugin.asked, plugin.opened) == (1, {KEY_ID: 5})
-    transformer.read(value(b"x", source=b"another"), ETCD_KEY)
+    read(transformer, value(b"x", source=b"another"))
     assert plugin.asked == 2
 
 
@@ -130,18 +136,34 @@ def test_v2_data_that_comes_again_behind_a_known_tail_is_not_taken_for_the_first
     transformer = KMSv2Transformer(OneAnswer(SEED))
     (first, tail), (second, _) = parts(b"first"), parts(b"second")
     for _ in range(2):  # field 1 twice: the last one wins, as in Go
-        assert transformer.read(first + tail + second, ETCD_KEY) == Opened(b"second", False, KEY_ID)
-        assert transformer.read(second + tail + second, ETCD_KEY) == Opened(b"second", False, KEY_ID)
-        assert transformer.read(first + tail, ETCD_KEY) == Opened(b"first", False, KEY_ID)
+        assert read(transformer, first + tail + second) == Opened(b"second", False, KEY_ID)
+        assert read(transformer, second + tail + second) == Opened(b"second", False, KEY_ID)
+        assert read(transformer, first + tail) == Opened(b"first", False, KEY_ID)
 
 
 def test_v2_reads_fields_in_any_order() -> None:
     data, tail = parts(b"plaintext")
     transformer = KMSv2Transformer(OneAnswer(SEED))
-    assert transformer.read(tail + data, ETCD_KEY) == Opened(b"plaintext", False, KEY_ID)
-    assert transformer.read(b"\x0a\xff", ETCD_KEY) == Fault(
+    assert read(transformer, tail + data) == Opened(b"plaintext", False, KEY_ID)
+    assert read(transformer, b"\x0a\xff") == Fault(
         FailureReason.KMS_ENVELOPE_INVALID, ("proto: cannot parse invalid wire-format data",)
     )
+
+
+@pytest.mark.parametrize("size", [1, 127, 128, 400, 16_383, 16_384, 70_000])
+def test_v2_quick_and_exact_ways_agree_whatever_the_size(size: int) -> None:
+    transformer = KMSv2Transformer(OneAnswer(SEED, write_key_id="key-id-2"))
+    body = value(b"x" * size)
+    exact = transformer.read(body, ETCD_KEY)
+    assert exact == Opened(b"x" * size, True, KEY_ID)
+    assert transformer.read_known(body, 0, ETCD_KEY) == exact
+    for damaged in (body[:-1], body[: size // 2], body[:2], body[:1], b"", bytes([body[0] ^ 8]) + body[1:]):
+        assert transformer.read_known(damaged, 0, ETCD_KEY) is None
+    flipped = body[:80] + bytes([body[80] ^ 1]) + body[81:]
+    assert transformer.read_known(flipped, 0, ETCD_KEY) is None
+    assert transformer.read_known(body, 0, b"/elsewhere") is None
+    short = value(b"")
+    assert transformer.read_known(short[:2] + short[20:], 0, ETCD_KEY) is None
 
 
 def test_v2_remembers_only_so_many_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +171,7 @@ def test_v2_remembers_only_so_many_seeds(monkeypatch: pytest.MonkeyPatch) -> Non
     plugin = OneAnswer(SEED)
     transformer = KMSv2Transformer(plugin)
     for source in (b"one", b"two", b"three", b"three", b"one"):
-        assert transformer.read(value(b"x", source=source), ETCD_KEY) == Opened(b"x", False, KEY_ID)
+        assert read(transformer, value(b"x", source=source)) == Opened(b"x", False, KEY_ID)
     assert plugin.asked == 4  # once more for the first, which had made room
 
 

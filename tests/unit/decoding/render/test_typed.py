@@ -252,7 +252,8 @@ def test_any_bytes_are_rendered_as_far_as_they_go(data: st.DataObject) -> None:
     encode_json(renderer.render(message, decoded.node))
     assert (error is None) is not is_refused(message, bytes(encoded))
     if error is None:
-        assert decoded == decoder.decode(message, bytes(encoded))
+        # by their text: NaN is not equal to itself
+        assert repr(decoded.node) == repr(decoder.decode(message, bytes(encoded)).node)
 
 
 def is_refused(message: str, data: bytes) -> bool:

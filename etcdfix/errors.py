@@ -6,6 +6,8 @@ pipeline catches them, in one place, and nowhere else::
 
     EtcdfixError
     ├── ConfigurationError          EncryptionConfiguration or options make no sense        exit 2
+    │   ├── KubernetesClientMissing the package that reads a kubeconfig is not installed
+    │   └── KubeconfigInvalid
     ├── SourceError                                                                         exit 5
     │   ├── SourceUnreachable       nobody answered, TLS failed, time-out
     │   ├── SourceDenied            wrong user, password or permission
@@ -14,23 +16,45 @@ pipeline catches them, in one place, and nowhere else::
     │   ├── SnapshotTruncated       the file ends before its own high-water mark
     │   ├── PageCorrupt             a page contradicts itself or the file
     │   ├── RevisionCompacted       the revision asked for is gone
-    │   └── ClusterMismatch         endpoints answer for different clusters
-    ├── TransformError              stored bytes do not become plaintext
+    │   ├── ClusterMismatch         endpoints answer for different clusters
+    │   └── BackupUnreadable
+    │       ├── NotABackup
+    │       ├── BackupVersionUnknown
+    │       ├── BackupTruncated
+    │       ├── BackupEdited
+    │       └── BackupTooLarge
+    ├── TransformError              stored bytes do not become plaintext                    a finding
     │   └── KMSError
     │       ├── KMSUnreachable      cannot now
     │       └── KMSRefused          the plugin answered no
-    └── DecodeError                 plaintext does not become an object
-        ├── UnknownEncoding
-        ├── ProtobufMalformed
-        ├── JSONMalformed
-        ├── CBORMalformed
-        ├── KindUnknown
-        └── ConversionFailed
+    ├── DecodeError                 plaintext does not become an object                     a finding
+    │   ├── UnknownEncoding
+    │   ├── ProtobufMalformed
+    │   ├── JSONMalformed
+    │   ├── CBORMalformed
+    │   ├── KindUnknown
+    │   └── ConversionFailed
+    ├── RemediationRefused          a safety rule says no; nothing was changed              exit 4
+    │   ├── MemberListUnusable      etcd's member list cannot be true
+    │   ├── AuthorizationRefused    the API server did not clearly say yes
+    │   └── NotDurable              a file could not be made safe on disk
+    │       ├── UnsafePlace         others could write there, or it would not last
+    │       └── BackupNotDurable
+    ├── AuditError                  a record could not be made durable                      exit 4
+    │   ├── AuditLogBroken          the chain does not hold
+    │   └── AuditLogLocked          another process writes
+    ├── AuditLogUnreadable          nothing can be said about the log                       exit 5
+    └── TransactionError            no answer that can be used                              exit 3
+        ├── TransactionNotSent      nothing has happened                                    exit 5
+        ├── TransactionRefused      etcd said no before writing                             exit 4
+        ├── TransactionUnanswered   it may have happened
+        └── TransactionAnomaly      the answer is not one to this request
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 
 class EtcdfixError(Exception):
@@ -59,6 +83,18 @@ class ConfigurationError(EtcdfixError):
 
     code = "configuration-invalid"
     exit_code = 2
+
+
+class KubernetesClientMissing(ConfigurationError):
+    """Raised when ``--kubeconfig`` is used and the package that reads it is not installed."""
+
+    code = "kubernetes-client-missing"
+
+
+class KubeconfigInvalid(ConfigurationError):
+    """Raised when the kubeconfig cannot be read, or lacks the context that is asked for."""
+
+    code = "kubeconfig-invalid"
 
 
 class SourceError(EtcdfixError):
@@ -156,6 +192,50 @@ class ClusterMismatch(SourceError):
     def __init__(self, message: str, *, cluster_ids: dict[str, str], hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.cluster_ids = cluster_ids
+
+
+class BackupUnreadable(SourceError):
+    """Raised when a backup file cannot be opened or read.
+
+    Attributes:
+        path: The file.
+    """
+
+    code = "backup-unreadable"
+
+    def __init__(self, message: str, *, path: Path, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.path = path
+
+
+class NotABackup(BackupUnreadable):
+    """Raised when a file is no backup of etcdfix."""
+
+    code = "not-a-backup"
+
+
+class BackupVersionUnknown(BackupUnreadable):
+    """Raised when a backup has a format that this version does not know."""
+
+    code = "backup-version-unknown"
+
+
+class BackupTruncated(BackupUnreadable):
+    """Raised when a backup ends too early."""
+
+    code = "backup-truncated"
+
+
+class BackupEdited(BackupUnreadable):
+    """Raised when a backup is not what was written: a digest does not fit, or it contradicts itself."""
+
+    code = "backup-edited"
+
+
+class BackupTooLarge(BackupUnreadable):
+    """Raised when a backup is larger than any that is written."""
+
+    code = "backup-too-large"
 
 
 class TransformError(EtcdfixError):
@@ -273,3 +353,164 @@ class ConversionFailed(DecodeError):
     """Raised when a well-formed object does not convert to the type that the server works with."""
 
     code = "conversion-failed"
+
+
+class RemediationRefused(EtcdfixError):
+    """Raised when a safety rule forbids a change to the cluster; nothing was changed."""
+
+    code = "remediation-refused"
+    exit_code = 4
+
+
+class MemberListUnusable(RemediationRefused):
+    """Raised when etcd's member list cannot be true: nobody votes in it, ids repeat, or it is absurdly long."""
+
+    code = "member-list-unusable"
+
+
+class AuthorizationRefused(RemediationRefused):
+    """Raised when the API server did not clearly say yes.
+
+    Attributes:
+        reason: Which kind of no or doubt, one of ``remediation.authorization.RefusalReason``.
+    """
+
+    code = "authorization-refused"
+
+    def __init__(self, message: str, *, reason: str, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.reason = reason
+
+
+class NotDurable(RemediationRefused):
+    """Raised when a file could not be made durable, or did not read back as written.
+
+    Attributes:
+        path: The file or directory.
+    """
+
+    code = "not-durable"
+
+    def __init__(self, message: str, *, path: Path, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.path = path
+
+
+class UnsafePlace(NotDurable):
+    """Raised when a directory or file is not ours alone to write, is a link, or would not last."""
+
+    code = "place-unsafe"
+
+
+class BackupNotDurable(NotDurable):
+    """Raised when a backup could not be made durable in every directory; so nothing is deleted."""
+
+    code = "backup-not-durable"
+
+
+class AuditError(EtcdfixError):
+    """Raised when a record cannot be made durable; so nothing is done.
+
+    Attributes:
+        path: The log.
+    """
+
+    code = "audit-not-durable"
+    exit_code = 4
+
+    def __init__(self, message: str, *, path: Path, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.path = path
+
+
+class AuditLogBroken(AuditError):
+    """Raised when the chain of a log does not hold, so that nothing may be added to it.
+
+    Attributes:
+        findings: What is wrong with it, each a ``remediation.audit_verify.ChainFinding``.
+    """
+
+    code = "audit-log-broken"
+
+    def __init__(self, message: str, *, path: Path, findings: tuple[Any, ...] = (), hint: str = "") -> None:
+        super().__init__(message, path=path, hint=hint)
+        self.findings = findings
+
+
+class AuditLogLocked(AuditError):
+    """Raised when another process holds the log for longer than we wait."""
+
+    code = "audit-log-locked"
+
+
+class AuditLogUnreadable(EtcdfixError):
+    """Raised when an audit log cannot be read at all, so that nothing can be said about it."""
+
+    code = "audit-log-unreadable"
+    exit_code = 5
+
+
+class TransactionError(EtcdfixError):
+    """Raised when a transaction did not end in an answer that can be used."""
+
+    code = "transaction-failed"
+    exit_code = 3
+
+
+class TransactionNotSent(TransactionError):
+    """Raised when no endpoint could be reached, before the transaction left this process; nothing has changed."""
+
+    code = "transaction-not-sent"
+    exit_code = 5
+
+
+class TransactionRefused(TransactionError):
+    """Raised when etcd itself said no before writing anything; nothing has changed.
+
+    Attributes:
+        endpoint: Who said it.
+        sent: Whether the transaction itself was refused, or already the read ahead of it.
+    """
+
+    code = "transaction-refused"
+    exit_code = 4
+
+    def __init__(self, message: str, *, endpoint: str, sent: bool, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.endpoint = endpoint
+        self.sent = sent
+
+
+class TransactionUnanswered(TransactionError):
+    """Raised when the transaction was sent and no answer came: it may have been carried out, or may still be.
+
+    Attributes:
+        endpoint: To whom it was sent.
+        status: gRPC's status code (``DEADLINE_EXCEEDED``).
+        read_revision: etcd's revision shortly before it was sent.
+    """
+
+    code = "transaction-unanswered"
+
+    def __init__(
+        self, message: str, *, endpoint: str, status: str, read_revision: int, hint: str = ""
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.endpoint = endpoint
+        self.status = status
+        self.read_revision = read_revision
+
+
+class TransactionAnomaly(TransactionError):
+    """Raised when the answer contradicts the request: what was done is not what was asked.
+
+    Attributes:
+        answer: What could be read of it, a ``remediation.writer.TxnAnswer``; its ``previous`` may be the only
+            copy of a deleted value.
+    """
+
+    code = "transaction-anomaly"
+
+    def __init__(self, message: str, *, answer: Any, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.answer = answer

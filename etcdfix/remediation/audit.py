@@ -27,7 +27,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from etcdfix.errors import EtcdfixError
+from etcdfix.errors import AuditError, AuditLogBroken, AuditLogLocked, NotDurable, UnsafePlace
 from etcdfix.remediation.audit_record import (
     BEGINNING,
     MAX_RECORD_SIZE,
@@ -52,10 +52,8 @@ from etcdfix.remediation.audit_verify import (
 )
 from etcdfix.remediation.durable import (
     REPLACE_ACTIONS,
-    NotDurable,
     SafeDirectory,
     Step,
-    UnsafePlace,
     announced,
     no_step,
     open_directory,
@@ -85,43 +83,6 @@ _MAX_HEAD_SIZE: Final = 256
 _MAX_FRAGMENT_SIZE: Final = 16 << 20
 _CREATE: Final = os.O_CREAT | os.O_EXCL
 _OPEN: Final = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-
-
-class AuditError(EtcdfixError):
-    """Raised when a record cannot be made durable; so nothing is done.
-
-    Attributes:
-        path: The log.
-    """
-
-    code = "audit-not-durable"
-    exit_code = 4
-
-    def __init__(self, message: str, *, path: Path, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.path = path
-
-
-class AuditLogBroken(AuditError):
-    """Raised when the chain of a log does not hold, so that nothing may be added to it.
-
-    Attributes:
-        findings: What is wrong with it.
-    """
-
-    code = "audit-log-broken"
-
-    def __init__(
-        self, message: str, *, path: Path, findings: tuple[ChainFinding, ...] = (), hint: str = ""
-    ) -> None:
-        super().__init__(message, path=path, hint=hint)
-        self.findings = findings
-
-
-class AuditLogLocked(AuditError):
-    """Raised when another process holds the log for longer than we wait."""
-
-    code = "audit-log-locked"
 
 
 def _now() -> datetime:

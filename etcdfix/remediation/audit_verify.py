@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.errors import ConfigurationError, EtcdfixError
+from etcdfix.errors import AuditLogUnreadable, ConfigurationError
 from etcdfix.remediation.audit_record import (
     API_VERSION,
     BEGINNING,
@@ -46,13 +46,6 @@ _MAX_HEAD_SIZE: Final = 256
 _MAX_DIGITS: Final = 15
 _MAX_GAPS: Final = 1000
 _POLL_SECONDS: Final = 0.05
-
-
-class AuditLogUnreadable(EtcdfixError):
-    """Raised when an audit log cannot be read at all, so that nothing can be said about it."""
-
-    code = "audit-log-unreadable"
-    exit_code = 5
 
 
 class FindingKind(StrEnum):

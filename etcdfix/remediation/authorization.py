@@ -25,11 +25,11 @@ from collections.abc import Iterator
 from enum import StrEnum
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from etcdfix.errors import ConfigurationError, EtcdfixError
+from etcdfix.errors import AuthorizationRefused, EtcdfixError, KubeconfigInvalid, KubernetesClientMissing
 from etcdfix.model import GroupResource
 
 UNSAFE_DELETE_VERB = "unsafe-delete-ignore-read-errors"
@@ -64,33 +64,6 @@ class RefusalReason(StrEnum):
     MALFORMED_ANSWER = "malformed-answer"
     OTHER_CLUSTER = "other-cluster"
     CREDENTIALS = "credentials"
-
-
-class KubernetesClientMissing(ConfigurationError):
-    """Raised when ``--kubeconfig`` is used and the package that reads it is not installed."""
-
-    code: ClassVar[str] = "kubernetes-client-missing"
-
-
-class KubeconfigInvalid(ConfigurationError):
-    """Raised when the kubeconfig cannot be read, or lacks the context that is asked for."""
-
-    code: ClassVar[str] = "kubeconfig-invalid"
-
-
-class AuthorizationRefused(EtcdfixError):
-    """Raised when the API server did not clearly say yes.
-
-    Attributes:
-        reason: Which kind of no or doubt.
-    """
-
-    code: ClassVar[str] = "authorization-refused"
-    exit_code: ClassVar[int] = 4
-
-    def __init__(self, message: str, *, reason: RefusalReason, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.reason = reason
 
 
 class Authorization(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,7 +22,8 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.remediation.audit import AuditError, AuditLog
+from etcdfix.errors import AuditError, BackupNotDurable, NotDurable
+from etcdfix.remediation.audit import AuditLog
 from etcdfix.remediation.audit_record import (
     Entry,
     Intent,
@@ -46,7 +47,6 @@ from etcdfix.remediation.backup_file import (
 from etcdfix.remediation.durable import (
     FILE_ACTIONS,
     REMOVE_ACTIONS,
-    NotDurable,
     SafeDirectory,
     Step,
     no_step,
@@ -65,12 +65,6 @@ CONFIRM_STEPS: Final = step_names("backup marker", REMOVE_ACTIONS)
 
 _FRAME_SIZE: Final = 1 << 16  # all of a file but its content: digests, and a path
 _MARKER_TEXT: Final = b"The audit record of this backup was not written yet when this file was.\n"
-
-
-class BackupNotDurable(NotDurable):
-    """Raised when a backup could not be made durable in every directory; so nothing is deleted."""
-
-    code = "backup-not-durable"
 
 
 class BackupPlan:

@@ -24,7 +24,14 @@ import msgspec
 from msgspec import Meta
 
 from etcdfix import __version__
-from etcdfix.errors import SourceError
+from etcdfix.errors import (
+    BackupEdited,
+    BackupTooLarge,
+    BackupTruncated,
+    BackupUnreadable,
+    BackupVersionUnknown,
+    NotABackup,
+)
 from etcdfix.model import StoredValue
 from etcdfix.remediation.audit_record import Link, Operator, timestamp, unicode_text
 from etcdfix.remediation.durable import read_limited, why
@@ -44,50 +51,6 @@ _TAIL: Final = re.compile(rb',\n"document_sha256":"(sha256:[0-9a-f]{64})"\}\n\Z'
 _TAIL_ANYWHERE: Final = b'\n"document_sha256":"sha256:'
 _TAIL_REACH: Final = 4096
 _ENVELOPE: Final = b"k8s:enc:"
-
-
-class BackupUnreadable(SourceError):
-    """Raised when a backup file cannot be opened or read.
-
-    Attributes:
-        path: The file.
-    """
-
-    code = "backup-unreadable"
-
-    def __init__(self, message: str, *, path: Path, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.path = path
-
-
-class NotABackup(BackupUnreadable):
-    """Raised when a file is no backup of etcdfix."""
-
-    code = "not-a-backup"
-
-
-class BackupVersionUnknown(BackupUnreadable):
-    """Raised when a backup has a format that this version does not know."""
-
-    code = "backup-version-unknown"
-
-
-class BackupTruncated(BackupUnreadable):
-    """Raised when a backup ends too early."""
-
-    code = "backup-truncated"
-
-
-class BackupEdited(BackupUnreadable):
-    """Raised when a backup is not what was written: a digest does not fit, or it contradicts itself."""
-
-    code = "backup-edited"
-
-
-class BackupTooLarge(BackupUnreadable):
-    """Raised when a backup is larger than any that is written."""
-
-    code = "backup-too-large"
 
 
 Positive = Annotated[int, Meta(ge=1)]

@@ -26,7 +26,7 @@ from typing import Final, Self
 
 import msgspec
 
-from etcdfix.errors import EtcdfixError
+from etcdfix.errors import NotDurable, UnsafePlace
 
 Step = Callable[[str], None]
 """Told the name of each action on a file, before and after it."""
@@ -49,33 +49,6 @@ DIRECTORY_ACTIONS: Final = ("create directory", "fsync directory")
 _OTHERS_MAY_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _VOLATILE: Final = frozenset({"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"})
 _CHUNK: Final = 1 << 20
-
-
-class RemediationRefused(EtcdfixError):
-    """Raised when a safety rule forbids a change to the cluster; nothing was changed."""
-
-    code = "remediation-refused"
-    exit_code = 4
-
-
-class NotDurable(RemediationRefused):
-    """Raised when a file could not be made durable, or did not read back as written.
-
-    Attributes:
-        path: The file or directory.
-    """
-
-    code = "not-durable"
-
-    def __init__(self, message: str, *, path: Path, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.path = path
-
-
-class UnsafePlace(NotDurable):
-    """Raised when a directory or file is not ours alone to write, is a link, or would not last."""
-
-    code = "place-unsafe"
 
 
 def no_step(name: str) -> None:

@@ -19,9 +19,9 @@ from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import Any
 
-from etcdfix.errors import ClusterMismatch, ConfigurationError, EtcdfixError
+from etcdfix.errors import ClusterMismatch, ConfigurationError, MemberListUnusable
 from etcdfix.model import StoredValue
 from etcdfix.sources.etcd.channel import ReadOnlyChannel, RpcError, open_channel
 from etcdfix.sources.etcd.client import ClusterMember, EtcdClient
@@ -44,13 +44,6 @@ _LONGEST_PAUSE_SECONDS = 0.5
 
 # etcdserverpb.AlarmType
 _NOSPACE, _CORRUPT = 1, 2
-
-
-class MemberListUnusable(EtcdfixError):
-    """Raised when etcd's member list cannot be true: nobody votes in it, ids repeat, or it is absurdly long."""
-
-    code: ClassVar[str] = "member-list-unusable"
-    exit_code: ClassVar[int] = 4
 
 
 class CopyState(StrEnum):

@@ -21,11 +21,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import msgspec
 
-from etcdfix.errors import EtcdfixError
+from etcdfix.errors import (
+    TransactionAnomaly,
+    TransactionError,
+    TransactionNotSent,
+    TransactionRefused,
+    TransactionUnanswered,
+)
 from etcdfix.model import StoredValue
 from etcdfix.remediation.members import read_key, stored_value
 from etcdfix.sources.etcd.channel import ReadOnlyChannel, RpcError, open_transport
@@ -71,71 +77,6 @@ _REFUSALS = (
     "etcdserver: requested lease not found",
     "etcdserver: key is not provided",
 )
-
-
-class TransactionError(EtcdfixError):
-    """Raised when a transaction did not end in an answer that can be used."""
-
-    code: ClassVar[str] = "transaction-failed"
-    exit_code: ClassVar[int] = 3
-
-
-class TransactionNotSent(TransactionError):
-    """Raised when no endpoint could be reached, before the transaction left this process; nothing has changed."""
-
-    code = "transaction-not-sent"
-    exit_code = 5
-
-
-class TransactionRefused(TransactionError):
-    """Raised when etcd itself said no before writing anything; nothing has changed.
-
-    Attributes:
-        endpoint: Who said it.
-        sent: Whether the transaction itself was refused, or already the read ahead of it.
-    """
-
-    code = "transaction-refused"
-    exit_code = 4
-
-    def __init__(self, message: str, *, endpoint: str, sent: bool, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.endpoint = endpoint
-        self.sent = sent
-
-
-class TransactionUnanswered(TransactionError):
-    """Raised when the transaction was sent and no answer came: it may have been carried out, or may still be.
-
-    Attributes:
-        endpoint: To whom it was sent.
-        status: gRPC's status code (``DEADLINE_EXCEEDED``).
-        read_revision: etcd's revision shortly before it was sent.
-    """
-
-    code = "transaction-unanswered"
-
-    def __init__(
-        self, message: str, *, endpoint: str, status: str, read_revision: int, hint: str = ""
-    ) -> None:
-        super().__init__(message, hint=hint)
-        self.endpoint = endpoint
-        self.status = status
-        self.read_revision = read_revision
-
-
-class TransactionAnomaly(TransactionError):
-    """Raised when the answer contradicts the request: what was done is not what was asked.
-
-    Attributes:
-        answer: What could be read of it; its ``previous`` may be the only copy of a deleted value.
-    """
-
-    code = "transaction-anomaly"
-
-    def __init__(self, message: str, *, answer: TxnAnswer, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.answer = answer
 
 
 class KeyState(msgspec.Struct, frozen=True, kw_only=True):

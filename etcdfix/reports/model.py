@@ -193,9 +193,10 @@ class TransformerSummary(msgspec.Struct):
 
 
 class KMSKeySummary(msgspec.Struct, omit_defaults=True):
-    """How many keys were written under a KMS key id (v1: under a provider), and how many of them opened.
+    """How many keys were written under a KMS key id, and how many of them opened; KMS v1 has no key ids.
 
-    ``key_id_sha256`` is null for v1, which has no key ids. ``key_id`` is there only with ``--reveal-key-ids``.
+    ``key_id_sha256`` is null where there were too many to count one by one. ``key_id`` is there only with
+    ``--reveal-key-ids``.
     """
 
     transformer: str

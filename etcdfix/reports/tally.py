@@ -88,7 +88,7 @@ class Tally:
         resource.keys += 1
         if found.transformer:
             self._count_transformer(found)
-            if found.transformer.startswith("kms/"):
+            if found.kms_key_id:
                 self._count_kms_key(found)
         if found.stale:
             resource.stale += outcome is Outcome.READABLE
@@ -128,12 +128,13 @@ class Tally:
             entry.last_mod_revision = revision
 
     def _count_kms_key(self, found: Examination) -> None:
-        revision, key_id = found.stored.mod_revision, found.kms_key_id
-        place = (found.transformer, key_id)
+        revision = found.stored.mod_revision
+        place = (found.transformer, found.kms_key_id)
         entry = self._kms_keys.get(place)
         if entry is None:
             if len(self._kms_keys) >= MAX_NAMES:
-                place, key_id = (OTHERS, ""), ""
+                place = (OTHERS, "")
+            key_id = place[1]
             entry = self._kms_keys.setdefault(
                 place,
                 KMSKeySummary(
@@ -148,8 +149,10 @@ class Tally:
             )
         entry.keys += 1
         entry.opened += found.opened
-        entry.first_mod_revision = min(entry.first_mod_revision, revision)
-        entry.last_mod_revision = max(entry.last_mod_revision, revision)
+        if revision < entry.first_mod_revision:
+            entry.first_mod_revision = revision
+        elif revision > entry.last_mod_revision:
+            entry.last_mod_revision = revision
 
     def kms_keys(self) -> list[KMSKeySummary]:
         """Return the KMS key ids in use, most frequent first."""

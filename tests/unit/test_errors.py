@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +21,14 @@ FACTS: dict[str, dict[str, object]] = {
     "ClusterMismatch": {"cluster_ids": {"a:2379": "1f"}},
     "DecodeError": {"offset": 7, "field_path": "spec.x"},
     "KindUnknown": {"group_version": "v7", "kind": "Pod", "reason": "not-registered", "readable_until": ""},
+    "AuthorizationRefused": {"reason": "denied"},
+    "NotDurable": {"path": Path("/state")},
+    "AuditError": {"path": Path("/state/audit.jsonl")},
+    "AuditLogBroken": {"findings": ("record 2 is missing",)},
+    "BackupUnreadable": {"path": Path("/state/a.json")},
+    "TransactionRefused": {"endpoint": "a:2379", "sent": True},
+    "TransactionUnanswered": {"endpoint": "a:2379", "status": "UNAVAILABLE", "read_revision": 8},
+    "TransactionAnomaly": {"answer": "what came"},
 }
 
 
@@ -51,7 +61,9 @@ def test_every_error_says_when_it_is_raised(error: type[EtcdfixError]) -> None:
 
 @pytest.mark.parametrize("error", TREE, ids=lambda e: e.__name__)
 def test_facts_are_attributes(error: type[EtcdfixError]) -> None:
-    facts = FACTS.get(error.__name__, {})
+    known = {name: value for base in error.__mro__ for name, value in FACTS.get(base.__name__, {}).items()}
+    wanted = inspect.signature(error).parameters.keys() - {"message", "hint"}
+    facts = {name: known[name] for name in wanted}
     problem = error("what happened", hint="etcdfix scan", **facts)
     assert str(problem) == problem.message == "what happened"
     assert problem.hint == "etcdfix scan"
@@ -66,7 +78,13 @@ def test_facts_are_attributes(error: type[EtcdfixError]) -> None:
         (errors.SourceError, 5),
         (errors.TransformError, 1),
         (errors.DecodeError, 1),
+        (errors.RemediationRefused, 4),
+        (errors.AuditError, 4),
+        (errors.AuditLogUnreadable, 5),
+        (errors.TransactionError, 3),
     ],
 )
 def test_exit_codes(base: type[EtcdfixError], exit_code: int) -> None:
-    assert {e.exit_code for e in descendants(base)} == {exit_code}
+    elsewhere = {errors.TransactionNotSent: 5, errors.TransactionRefused: 4}
+    for error in descendants(base):
+        assert error.exit_code == elsewhere.get(error, exit_code)

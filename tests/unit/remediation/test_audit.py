@@ -18,16 +18,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from etcdfix.errors import AuditError, AuditLogBroken, AuditLogLocked, NotDurable, UnsafePlace
 from etcdfix.remediation import audit, audit_verify
-from etcdfix.remediation.audit import (
-    APPEND_STEPS,
-    CREATE_STEPS,
-    TORN_STEPS,
-    AuditError,
-    AuditLog,
-    AuditLogBroken,
-    AuditLogLocked,
-)
+from etcdfix.remediation.audit import APPEND_STEPS, CREATE_STEPS, TORN_STEPS, AuditLog
 from etcdfix.remediation.audit_record import (
     BEGINNING,
     MAX_RECORD_SIZE,
@@ -45,7 +38,7 @@ from etcdfix.remediation.audit_record import (
     unicode_text,
 )
 from etcdfix.remediation.audit_verify import ChainState, FindingKind, verify
-from etcdfix.remediation.durable import NotDurable, SafeDirectory, UnsafePlace, step_names
+from etcdfix.remediation.durable import SafeDirectory, step_names
 from tests.support.audit_logs import (
     KEY,
     NOON,

@@ -13,14 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.errors import ConfigurationError
+from etcdfix.errors import AuditLogUnreadable, ConfigurationError
 from etcdfix.remediation import audit_verify
 from etcdfix.remediation.audit import AuditLog
 from etcdfix.remediation.audit_record import BEGINNING, MAX_RECORD_SIZE, Link, RecordType, Result
 from etcdfix.remediation.audit_verify import (
     MAX_FINDINGS,
     Anchor,
-    AuditLogUnreadable,
     ChainState,
     FindingKind,
     Verification,

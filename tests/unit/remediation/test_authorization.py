@@ -12,15 +12,18 @@ from typing import Any
 
 import pytest
 
-from etcdfix.errors import ConfigurationError, EtcdfixError
+from etcdfix.errors import (
+    AuthorizationRefused,
+    ConfigurationError,
+    EtcdfixError,
+    KubeconfigInvalid,
+    KubernetesClientMissing,
+)
 from etcdfix.remediation import authorization
 from etcdfix.remediation.authorization import (
     UNKNOWN_USER,
     UNSAFE_DELETE_VERB,
     Authorization,
-    AuthorizationRefused,
-    KubeconfigInvalid,
-    KubernetesClientMissing,
     RefusalReason,
     authorize,
 )

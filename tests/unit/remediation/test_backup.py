@@ -12,16 +12,22 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from etcdfix.errors import EtcdfixError
+from etcdfix.errors import (
+    AuditError,
+    BackupNotDurable,
+    BackupTooLarge,
+    BackupUnreadable,
+    EtcdfixError,
+    NotDurable,
+)
 from etcdfix.remediation import backup
-from etcdfix.remediation.audit import APPEND_STEPS, CREATE_STEPS, AuditError, AuditLog
+from etcdfix.remediation.audit import APPEND_STEPS, CREATE_STEPS, AuditLog
 from etcdfix.remediation.audit_record import Link, RecordType, Result, Verb, parse_event
 from etcdfix.remediation.audit_verify import ChainState, FindingKind, verify
 from etcdfix.remediation.backup import (
     CONFIRM_STEPS,
     MARKER_SUFFIX,
     WRITE_STEPS,
-    BackupNotDurable,
     BackupPlan,
     anchor_of,
     confirm_backups,
@@ -29,8 +35,8 @@ from etcdfix.remediation.backup import (
     keep_second_backup,
     record_intent,
 )
-from etcdfix.remediation.backup_file import Backup, BackupTooLarge, BackupUnreadable, read_backup
-from etcdfix.remediation.durable import NotDurable, SafeDirectory, open_directory
+from etcdfix.remediation.backup_file import Backup, read_backup
+from etcdfix.remediation.durable import SafeDirectory, open_directory
 from tests.support.audit_logs import (
     CLUSTER,
     OPERATOR,

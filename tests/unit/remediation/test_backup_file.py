@@ -15,19 +15,18 @@ import msgspec
 import pytest
 
 from etcdfix import __version__
-from etcdfix.model import StoredValue
-from etcdfix.remediation.audit_record import Link
-from etcdfix.remediation.backup import BackupPlan
-from etcdfix.remediation.backup_file import (
-    MAX_BACKUP_SIZE,
+from etcdfix.errors import (
     BackupEdited,
     BackupTooLarge,
     BackupTruncated,
     BackupUnreadable,
     BackupVersionUnknown,
     NotABackup,
-    read_backup,
 )
+from etcdfix.model import StoredValue
+from etcdfix.remediation.audit_record import Link
+from etcdfix.remediation.backup import BackupPlan
+from etcdfix.remediation.backup_file import MAX_BACKUP_SIZE, read_backup
 from etcdfix.remediation.durable import SafeDirectory, open_directory
 from tests.support.audit_logs import CLUSTER, KEY, OPERATOR, STORED, content, own_directory
 

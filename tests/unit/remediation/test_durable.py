@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from etcdfix.errors import NotDurable, UnsafePlace
 from etcdfix.remediation import durable
 from etcdfix.remediation.durable import (
     DIRECTORY_ACTIONS,
@@ -20,9 +21,7 @@ from etcdfix.remediation.durable import (
     REMOVE_ACTIONS,
     REPLACE_ACTIONS,
     Filesystem,
-    NotDurable,
     SafeDirectory,
-    UnsafePlace,
     default_audit_log,
     default_directory,
     doubts,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from etcdfix.errors import ClusterMismatch, SourceDenied, SourceUnreachable
+from etcdfix.errors import ClusterMismatch, MemberListUnusable, SourceDenied, SourceUnreachable
 from etcdfix.model import StoredValue
 from etcdfix.remediation import members as members_module
 from etcdfix.remediation.members import (
@@ -22,7 +22,6 @@ from etcdfix.remediation.members import (
     KeyReading,
     LeaseState,
     MemberCopy,
-    MemberListUnusable,
     MemberSurvey,
     judge_copies,
     name_member,

@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 
 import etcdfix
-from etcdfix.errors import SourceDenied
+from etcdfix.errors import (
+    SourceDenied,
+    TransactionAnomaly,
+    TransactionNotSent,
+    TransactionRefused,
+    TransactionUnanswered,
+)
 from etcdfix.model import StoredValue
 from etcdfix.remediation import writer as writer_module
 from etcdfix.remediation.members import read_alarms, read_key, read_lease, survey_members
@@ -18,10 +24,6 @@ from etcdfix.remediation.writer import (
     ABSENT,
     CompareOutlook,
     KeyState,
-    TransactionAnomaly,
-    TransactionNotSent,
-    TransactionRefused,
-    TransactionUnanswered,
     TxnAnswer,
     Writer,
     describe_move,

@@ -1,0 +1,272 @@
+"""What became of an intent whose outcome nobody recorded: read the key, decide, append.
+
+A process that died between intent and outcome leaves an open intent. The key tells the rest, as far as it can: a
+deletion leaves no trace of who asked for it, so a key that is gone is ``applied-or-gone``, never ``deleted``. What
+else is used: a marker beside the backup proves that nothing was sent (see ``backup``); etcd's revisions only grow,
+so a cluster that stands at an earlier one was put back to an older state, and the question cannot be answered there.
+
+Reading needs no second channel: everything here goes through the read-only client.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from etcdfix.errors import AuditLogBroken, AuditLogUnreadable, NotDurable, RemediationRefused, SourceError
+from etcdfix.model import StoredValue
+from etcdfix.remediation.audit import AuditLog, broken
+from etcdfix.remediation.audit_record import Intent, Link, Operator, Result, Verb, parse_intent
+from etcdfix.remediation.audit_verify import ChainState, find_line, verify
+from etcdfix.remediation.backup import MARKER_SUFFIX, confirm_backups
+from etcdfix.remediation.members import KeyReading, read_key
+from etcdfix.sources.etcd.client import EtcdClient
+
+
+class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one intent.
+
+    Attributes:
+        intent: Which.
+        result: ``not-applied``, ``applied-or-gone``, ``restored``, ``anomaly``, or ``unknown``, which leaves it open.
+        detail: One sentence that says what was seen.
+        header_revision: Revision in the header of etcd's answer; 0 where there was none.
+        record: Place of its record in the log; None where nothing was recorded (a dry run).
+        remarks: What else to know, one sentence each.
+    """
+
+    intent: Intent
+    result: Result
+    detail: str
+    header_revision: int
+    record: Link | None = None
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def settled(self) -> bool:
+        """Whether the intent is closed by it."""
+        return self.result is not Result.UNKNOWN
+
+
+def open_intents_of(log: AuditLog, key: bytes, *, cluster_uid: str) -> tuple[Intent, ...]:
+    """Return the open intents about one key of one cluster, oldest first.
+
+    One log may tell of several clusters, which have the same keys; an intent that does not name its cluster counts.
+
+    Raises:
+        AuditError: One cannot be read.
+    """
+    return tuple(
+        intent
+        for intent in log.open_intents()
+        if intent.subject.key == key and intent.cluster_uid in {"", cluster_uid}
+    )
+
+
+def read_open_intents(path: Path, *, wait_seconds: float = 10.0) -> tuple[Intent, ...]:
+    """Return all open intents of a log without changing anything, oldest first.
+
+    Raises:
+        AuditLogUnreadable: The log, or one of its intents, cannot be read.
+        AuditLogBroken: The chain does not hold, so nothing in it can be relied upon.
+    """
+    found = verify(path, wait_seconds=wait_seconds)
+    if found.state is ChainState.TAMPERED:
+        raise broken(path, found.findings[0].message, found.findings)
+    return tuple(_read_intent(path, sequence, wait_seconds) for sequence in sorted(found.open_intents))
+
+
+def _read_intent(path: Path, sequence: int, wait_seconds: float) -> Intent:
+    line = find_line(path, sequence, wait_seconds=wait_seconds)
+    try:
+        return parse_intent(line or b"")
+    except ValueError as exc:
+        raise AuditLogUnreadable(f"audit log {path}: record {sequence} is no intent that can be read") from exc
+
+
+def foresee(
+    client: EtcdClient, intent: Intent, *, cluster_uid: str, accept_unknown_cluster: bool = False
+) -> Reconciliation:
+    """Say what became of an intent, and record nothing.
+
+    Args:
+        client: Connected to the cluster in question.
+        intent: Open.
+        cluster_uid: uid of namespace kube-system in that cluster, "" where it cannot be read.
+        accept_unknown_cluster: Go on where one of the two uids is unknown.
+
+    Raises:
+        RemediationRefused: The intent is about another cluster, or nobody knows whether it is.
+    """
+    refuse_other_cluster(intent, cluster_uid, accept_unknown_cluster=accept_unknown_cluster)
+    try:
+        reading = read_key(client, intent.subject.key)
+    except SourceError as exc:
+        detail = f"etcd did not say how the key stands: {exc.message}"
+        return Reconciliation(intent=intent, result=Result.UNKNOWN, detail=detail, header_revision=0)
+    result, detail = judge_reading(intent, reading, nothing_was_sent=_is_unconfirmed(intent))
+    return Reconciliation(intent=intent, result=result, detail=detail, header_revision=reading.revision)
+
+
+def reconcile_intent(
+    client: EtcdClient,
+    log: AuditLog,
+    intent: Intent,
+    operator: Operator,
+    *,
+    cluster_uid: str,
+    accept_unknown_cluster: bool = False,
+) -> Reconciliation:
+    """Say what became of an intent, and record it.
+
+    Args:
+        client: Connected to the cluster in question.
+        log: Open, and so locked; the intent is open in it.
+        intent: From :meth:`AuditLog.open_intents`, or :func:`open_intents_of`.
+        operator: Who reconciles.
+        cluster_uid: uid of namespace kube-system in that cluster, "" where it cannot be read.
+        accept_unknown_cluster: Go on where one of the two uids is unknown.
+
+    Raises:
+        RemediationRefused: The intent is about another cluster, or nobody knows whether it is. Nothing is recorded.
+        AuditError: The record could not be made durable.
+    """
+    found = foresee(client, intent, cluster_uid=cluster_uid, accept_unknown_cluster=accept_unknown_cluster)
+    record = log.append(
+        intent.closed_by(
+            found.result,
+            operator=operator,
+            detail=found.detail,
+            header_revision=found.header_revision,
+            reconciled=True,
+        )
+    )
+    # After the record: while the markers stand they prove that nothing was sent.
+    remarks = _confirm(intent) if found.settled else ()
+    return msgspec.structs.replace(found, record=record, remarks=remarks)
+
+
+def refuse_other_cluster(intent: Intent, cluster_uid: str, *, accept_unknown_cluster: bool = False) -> None:
+    """Refuse an intent about another cluster; a key of the same name there says nothing.
+
+    Raises:
+        RemediationRefused: The uids differ, or one is unknown and that was not accepted.
+    """
+    number = intent.link.sequence
+    if intent.cluster_uid and cluster_uid:
+        if intent.cluster_uid != cluster_uid:
+            raise RemediationRefused(
+                f"intent {number} is about the cluster with kube-system uid {intent.cluster_uid}; "
+                f"this etcd holds the cluster {cluster_uid}",
+                hint="name the etcd of that cluster with --endpoints",
+            )
+    elif not accept_unknown_cluster:
+        whose = "this etcd" if intent.cluster_uid else f"intent {number}"
+        raise RemediationRefused(
+            f"the kube-system uid of {whose} is unknown: intent {number} may be about another cluster",
+            hint="--encryption-config, where namespaces are encrypted; "
+            "--accept-unknown-cluster if you are sure that it is this one",
+        )
+
+
+def judge_reading(
+    intent: Intent, reading: KeyReading, *, nothing_was_sent: bool = False
+) -> tuple[Result, str]:
+    """Decide from one linearizable read what became of an intent.
+
+    Args:
+        intent: What was to be done, and where the key stood.
+        reading: Where it stands now.
+        nothing_was_sent: A backup of the intent is unconfirmed.
+
+    Returns:
+        The result and one sentence.
+    """
+    expected, present = intent.subject.mod_revision, reading.stored
+    if reading.revision < max(expected, intent.header_revision):
+        return Result.ANOMALY, (
+            f"etcd stands at revision {reading.revision}, and stood at "
+            f"{max(expected, intent.header_revision)} at the time of the intent: it was put back to an older state"
+        )
+    if nothing_was_sent:
+        return Result.NOT_APPLIED, f"the process ended before anything was sent; {_describe(present)}"
+    if present is None:
+        return _judge_absent(intent, reading.revision)
+    if expected == 0:
+        return _judge_created(intent, present)
+    if present.mod_revision == expected:
+        return _judge_unmoved(intent, present)
+    if present.mod_revision < expected:
+        return Result.ANOMALY, (
+            f"the key stands at mod_revision {present.mod_revision}, before {expected} which was examined: "
+            "etcd was put back to an older state"
+        )
+    if present.create_revision > expected:
+        return Result.APPLIED_OR_GONE, (
+            f"what was examined is gone, and the key was created again at revision {present.create_revision}"
+        )
+    if intent.verb is Verb.DELETE:
+        return Result.NOT_APPLIED, (
+            f"the key was written again since, to mod_revision {present.mod_revision}, and never deleted"
+        )
+    return Result.APPLIED_OR_GONE, (
+        f"the key was written since, to mod_revision {present.mod_revision} with {_digest(present)}: "
+        "by this intent, or by somebody else"
+    )
+
+
+def _judge_absent(intent: Intent, revision: int) -> tuple[Result, str]:
+    if not intent.subject.mod_revision:
+        return Result.NOT_APPLIED, f"the key is absent at revision {revision}, as it was before"
+    if intent.verb is Verb.DELETE:
+        what = "deleted by this intent, or by somebody else"
+    else:
+        what = "somebody deleted it; whether it was written before cannot be seen"
+    return Result.APPLIED_OR_GONE, f"the key is absent at revision {revision}: {what}"
+
+
+def _judge_created(intent: Intent, present: StoredValue) -> tuple[Result, str]:
+    """Judge a key that was to be put where nothing was."""
+    if _digest(present) == intent.value_sha256:
+        return Result.RESTORED, (
+            f"the key was created at revision {present.create_revision} and holds the bytes of the intent"
+        )
+    return Result.APPLIED_OR_GONE, (
+        f"the key was created at revision {present.create_revision} and holds other bytes than those of the intent: "
+        "written again since, or created by somebody else"
+    )
+
+
+def _judge_unmoved(intent: Intent, present: StoredValue) -> tuple[Result, str]:
+    if _digest(present) != intent.value_sha256:
+        return Result.ANOMALY, (
+            f"the key stands at mod_revision {present.mod_revision} as examined, but with other bytes: "
+            "members disagree, or etcd was put back to an older state and went on from there"
+        )
+    return Result.NOT_APPLIED, f"the key stands at mod_revision {present.mod_revision}, as it was examined"
+
+
+def _describe(present: StoredValue | None) -> str:
+    return "the key is absent" if present is None else f"the key stands at mod_revision {present.mod_revision}"
+
+
+def _digest(stored: StoredValue) -> str:
+    return f"sha256:{hashlib.sha256(stored.value).hexdigest()}"
+
+
+def _is_unconfirmed(intent: Intent) -> bool:
+    return any(os.path.lexists(path + MARKER_SUFFIX) for path in intent.backups)
+
+
+def _confirm(intent: Intent) -> tuple[str, ...]:
+    if not _is_unconfirmed(intent):
+        return ()
+    try:
+        confirm_backups(intent)
+    except NotDurable as exc:
+        return (f"a backup keeps its marker, and proves nothing about the log: {exc.message}",)
+    return ()

@@ -382,6 +382,20 @@ class AuthorizationRefused(RemediationRefused):
         self.reason = reason
 
 
+class RefusedByRule(RemediationRefused):
+    """Raised when a safety rule forbids the change.
+
+    Attributes:
+        rule: Which one: a word of the catalogue in :mod:`etcdfix.remediation.rules`.
+    """
+
+    code = "refused-by-rule"
+
+    def __init__(self, message: str, *, rule: str, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.rule = rule
+
+
 class NotDurable(RemediationRefused):
     """Raised when a file could not be made durable, or did not read back as written.
 

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
-from etcdfix.errors import AuditLogBroken, AuditLogUnreadable, NotDurable, RemediationRefused, SourceError
+from etcdfix.errors import AuditLogUnreadable, NotDurable, RemediationRefused, SourceError
 from etcdfix.model import StoredValue
 from etcdfix.remediation.audit import AuditLog, broken
 from etcdfix.remediation.audit_record import Intent, Link, Operator, Result, Verb, parse_intent
@@ -85,7 +84,9 @@ def _read_intent(path: Path, sequence: int, wait_seconds: float) -> Intent:
     try:
         return parse_intent(line or b"")
     except ValueError as exc:
-        raise AuditLogUnreadable(f"audit log {path}: record {sequence} is no intent that can be read") from exc
+        raise AuditLogUnreadable(
+            f"audit log {path}: record {sequence} is no intent that can be read"
+        ) from exc
 
 
 def foresee(
@@ -187,13 +188,13 @@ def judge_reading(
         The result and one sentence.
     """
     expected, present = intent.subject.mod_revision, reading.stored
+    if nothing_was_sent:
+        return Result.NOT_APPLIED, f"the process ended before anything was sent; {_describe(present)}"
     if reading.revision < max(expected, intent.header_revision):
         return Result.ANOMALY, (
             f"etcd stands at revision {reading.revision}, and stood at "
             f"{max(expected, intent.header_revision)} at the time of the intent: it was put back to an older state"
         )
-    if nothing_was_sent:
-        return Result.NOT_APPLIED, f"the process ended before anything was sent; {_describe(present)}"
     if present is None:
         return _judge_absent(intent, reading.revision)
     if expected == 0:
@@ -251,7 +252,9 @@ def _judge_unmoved(intent: Intent, present: StoredValue) -> tuple[Result, str]:
 
 
 def _describe(present: StoredValue | None) -> str:
-    return "the key is absent" if present is None else f"the key stands at mod_revision {present.mod_revision}"
+    return (
+        "the key is absent" if present is None else f"the key stands at mod_revision {present.mod_revision}"
+    )
 
 
 def _digest(stored: StoredValue) -> str:

@@ -11,6 +11,7 @@ from etcdfix.verdicts.examination import Examination
 
 _ANYWHERE = SameAgain()
 
+_LAST = "Last: "
 _LOST_KEY = frozenset(
     {
         Cause.RESOURCE_NOT_CONFIGURED,
@@ -171,6 +172,18 @@ def remedies_for(found: Examination, again: SameAgain = _ANYWHERE) -> list[Remed
     return remedies
 
 
+def gentle_remedies(found: Examination, again: SameAgain = _ANYWHERE) -> list[Remedy]:
+    """Return the ways out that delete nothing."""
+    return [remedy for remedy in remedies_for(found, again) if not remedy.action.startswith(_LAST)]
+
+
+def unsafe_deletion_request(found: Examination) -> str:
+    """Return the API server's own unsafe deletion of an object as a command; "" where the API cannot name it."""
+    path = _api_path(found)
+    query = "ignoreStoreReadErrorWithClusterBreakingPotential=true"
+    return quote_command(["kubectl", "delete", "--raw", f"{path}?{query}"]) if path else ""
+
+
 def _api_path(found: Examination) -> str:
     """Return the object's path in the API; "" where the key is none that the API can name."""
     namespaced = found.directory.namespaced
@@ -192,9 +205,7 @@ def _rescue_from_cache(found: Examination) -> Remedy:
 
 
 def _unsafe_delete(found: Examination, *, maybe_key: bool) -> Remedy:
-    path = _api_path(found)
-    query = "ignoreStoreReadErrorWithClusterBreakingPotential=true"
-    command = quote_command(["kubectl", "delete", "--raw", f"{path}?{query}"]) if path else ""
+    command = unsafe_deletion_request(found)
     return Remedy(
         "Last: delete it through the API server's own unsafe deletion, after a snapshot of etcd",
         command,

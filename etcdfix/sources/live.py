@@ -62,6 +62,11 @@ class LiveSource:
         self._page = PageSize()
         self._client = EtcdClient(connection, on_notice=on_notice)
 
+    @property
+    def client(self) -> EtcdClient:
+        """The connection, for questions that are not about keys."""
+        return self._client
+
     # The protocol
 
     def describe(self) -> SourceDescription:

@@ -17,6 +17,7 @@ FACTS: dict[str, dict[str, object]] = {
     "SnapshotTruncated": {"size": 1, "expected_size": 2},
     "PageCorrupt": {"page_id": 3, "file_offset": 12288},
     "RevisionCompacted": {"revision": 4, "compacted": 5, "current": 6},
+    "RefusedByRule": {"rule": "readable"},
     "KMSRefused": {"status": "INVALID_ARGUMENT"},
     "ClusterMismatch": {"cluster_ids": {"a:2379": "1f"}},
     "DecodeError": {"offset": 7, "field_path": "spec.x"},

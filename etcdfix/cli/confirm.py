@@ -1,0 +1,39 @@
+"""Asking a person before something is changed. Typing a key back is slow on purpose."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from etcdfix.reports.safetext import safe_text
+from etcdfix.storagekey import display
+
+
+class Terminal:
+    """Asks at the terminal; implements :class:`etcdfix.remediation.delete.Asker`.
+
+    Args:
+        yes: ``--yes`` was given: the key need not be typed back.
+    """
+
+    def __init__(self, *, yes: bool) -> None:
+        self._yes = yes
+
+    def confirm_key(self, key: bytes) -> bool:
+        """Have the key typed back; without a terminal only ``--yes`` confirms."""
+        if self._yes:
+            return True
+        return sys.stdin.isatty() and _typed_back("the key", safe_text(display(key)))
+
+    def confirm_lost(self, declared: str) -> bool:
+        """Have the lost key's name typed back; in a script its exact value on the command line stands for that."""
+        if not sys.stdin.isatty():
+            return True  # the checks before have compared it with the transformer, letter by letter
+        return _typed_back("the name of the key that is lost for ever", safe_text(declared))
+
+
+def _typed_back(what: str, expected: str) -> bool:
+    click.echo(f"Type {what} in full to go on:\n  {expected}", err=True)
+    typed = click.prompt(">", prompt_suffix=" ", default="", show_default=False, err=True)
+    return str(typed).strip() == expected

@@ -1,0 +1,218 @@
+"""Options that every change shares: reason, places, expectations, acceptances.
+
+None of the flags that lift a safety rule has a variable: what was exported once must not decide tonight.
+"""
+
+from __future__ import annotations
+
+import base64
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from etcdfix.cli.options import Inputs, load_encryption, open_plugins, open_source
+from etcdfix.cli.progress import with_progress
+from etcdfix.decoding.stacks import Decoder
+from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.encryption.transformer import Transformers, no_plugin
+from etcdfix.errors import ConfigurationError
+from etcdfix.model import StoredValue
+from etcdfix.pipeline import Examiner
+from etcdfix.remediation.audit_record import Result
+from etcdfix.remediation.commit import Outcome, Places
+from etcdfix.remediation.preflight import Acceptances, Cluster
+from etcdfix.remediation.rules import CLUSTER_BREAKING, Rule, refuse
+from etcdfix.reports.safetext import safe_text
+from etcdfix.sources.live import LiveSource
+from etcdfix.storagekey import StorageLayout
+
+_Command = Callable[..., Any]
+_PATH = click.Path(path_type=Path)
+
+_CHANGE_OPTIONS = (
+    click.option("--key-base64", metavar="BASE64", help="The key, where it cannot be typed."),
+    click.option("--reason", required=True, metavar="TEXT", help="Why; stands in the backup and in the audit log."),
+    click.option("--dry-run", is_flag=True, help="Check everything, change nothing."),
+    click.option("--yes", is_flag=True, help="Do not ask for the key to be typed back (for scripts)."),
+    click.option(
+        "--backup-dir", "backup_dirs", type=_PATH, multiple=True, metavar="DIR", envvar="ETCDFIX_BACKUP_DIR",
+        help="Where the backup goes (may be repeated: all must take it).  [default: /var/lib/etcdfix for root, else "
+        "$XDG_STATE_HOME/etcdfix]",
+    ),
+    click.option(
+        "--audit-log", type=_PATH, metavar="FILE", envvar="ETCDFIX_AUDIT_LOG",
+        help="The hash-chained record.  [default: audit.jsonl in the default directory]",
+    ),
+    click.option(
+        "--kubeconfig", type=_PATH, metavar="FILE", envvar="ETCDFIX_KUBECONFIG",
+        help="Ask this API server too whether you may: unsafe-delete-ignore-read-errors and delete.",
+    ),
+    click.option("--context", metavar="NAME", envvar="ETCDFIX_CONTEXT", help="Context of the kubeconfig."),
+    click.option("--accept-unknown-cluster", is_flag=True, help="Go on although no uid names the cluster."),
+)  # fmt: skip
+
+_EXPECTATION_OPTIONS = (
+    click.option(
+        "--expect-mod-revision", type=click.IntRange(min=1), metavar="N",
+        help="Refuse unless the key stands at this mod_revision.",
+    ),
+    click.option(
+        "--expect-value-sha256", metavar="sha256:HEX", default="",
+        help="Refuse unless the stored bytes have this digest.",
+    ),
+    click.option(
+        "--accept-unchecked-member", "unchecked_members", multiple=True, metavar="NAME",
+        help="Go on although this member could not be asked (may be repeated).",
+    ),
+    click.option(
+        "--accept-risk", type=click.Choice([CLUSTER_BREAKING]), help="Go on although the cluster may break."
+    ),
+    click.option(
+        "--declare-key-lost", "key_lost", default="", metavar="TRANSFORMER[/KEY-ID]",
+        help="Say that this key is gone for ever, so that what was written under it may be deleted.",
+    ),
+)  # fmt: skip
+
+
+def change_options(command: _Command) -> _Command:
+    """Add the options of every change."""
+    for option in reversed(_CHANGE_OPTIONS):
+        command = option(command)
+    return command
+
+
+def expectation_options(command: _Command) -> _Command:
+    """Add the options that say what is expected of the present value, and what is accepted."""
+    for option in reversed(_EXPECTATION_OPTIONS):
+        command = option(command)
+    return command
+
+
+def one_key(key: str | None, key_base64: str | None) -> bytes:
+    """Return the key that was named, one way or the other.
+
+    Raises:
+        click.UsageError: Both or neither were given.
+        ConfigurationError: Not base64.
+        RefusedByRule: It is no complete key.
+    """
+    if (key is None) == (key_base64 is None):
+        raise click.UsageError("name exactly one key: KEY, or --key-base64 BASE64")
+    if key is None:
+        try:
+            return base64.b64decode(key_base64 or "", validate=True)
+        except ValueError as exc:
+            raise ConfigurationError(f"--key-base64: not base64 ({exc})") from exc
+    named = key.encode("utf-8", "surrogateescape")
+    if not named.startswith(b"/"):
+        raise refuse(
+            Rule.NOT_ONE_KEY,
+            f"{safe_text(key)} is no key: keys start with /",
+            hint="name exactly one key, in full",
+        )
+    if any(character in key for character in "*?[") or key.endswith("/"):
+        raise refuse(
+            Rule.NOT_ONE_KEY,
+            f"{safe_text(key)} is a prefix or a pattern, not a key",
+            hint="name exactly one key, in full; --key-base64 for a key that looks like one",
+        )
+    return named
+
+
+def acceptances(options: dict[str, Any]) -> Acceptances:
+    """Return what the flags expect and accept."""
+    digest = options.get("expect_value_sha256") or ""
+    if digest and not digest.startswith("sha256:"):
+        digest = f"sha256:{digest}"
+    return Acceptances(
+        expect_mod_revision=options.get("expect_mod_revision"),
+        expect_value_sha256=digest,
+        unchecked_members=tuple(options.get("unchecked_members") or ()),
+        unknown_cluster=bool(options.get("accept_unknown_cluster")),
+        risk=options.get("accept_risk") or "",
+        key_lost=options.get("key_lost") or "",
+    )
+
+
+def places(options: dict[str, Any]) -> Places:
+    """Return where backups and the audit log go."""
+    return Places(
+        tuple(path.absolute() for path in options.get("backup_dirs") or ()),
+        options["audit_log"].absolute() if options.get("audit_log") is not None else None,
+    )
+
+
+def etcd_user(inputs: Inputs) -> str:
+    """Return as whom etcd is asked, without the password."""
+    return str(inputs.connection.get("user") or "").partition(":")[0]
+
+
+@contextmanager
+def open_cluster(inputs: Inputs) -> Iterator[tuple[Cluster, EncryptionConfiguration | None]]:
+    """Connect to the live etcd, ready to examine.
+
+    Raises:
+        RefusedByRule: The source is a snapshot, or an old revision.
+        ConfigurationError: Options or the EncryptionConfiguration make no sense.
+        SourceError: etcd cannot be reached.
+    """
+    if inputs.snapshot is not None:
+        raise refuse(
+            Rule.SNAPSHOT_SOURCE, "a snapshot file cannot be changed, and says nothing about now",
+            hint="name the live etcd: --endpoints",
+        )  # fmt: skip
+    if inputs.revision:
+        raise ConfigurationError(
+            "--revision: a change is decided by what stands there now", hint="leave it out"
+        )
+    for notice in inputs.notices:
+        say(notice)
+    configuration = load_encryption(inputs)
+    for remark in configuration.remarks if configuration is not None else ():
+        say(f"{inputs.encryption_config}: {remark}")
+    minor = inputs.kubernetes_minor
+    with open_source(inputs, say=say) as source, open_plugins(inputs, configuration) as plugins:
+        assert isinstance(source, LiveSource)  # what open_source gives without a snapshot
+        transformers = None
+        if configuration is not None:
+            plugin_for = plugins.plugin_for if plugins is not None else no_plugin
+            transformers = Transformers.from_configuration(configuration, plugin_for)
+        examiner = Examiner(
+            StorageLayout(inputs.etcd_prefix),
+            transformers,
+            Decoder(minor),
+            assumed_release=f"1.{minor}" if minor else "",
+        )
+        examiner.learn_custom_resources(source)
+        yield Cluster(source, examiner, plugins, configured=configuration is not None), configuration
+
+
+def watcher(cluster: Cluster) -> Callable[[Iterator[StoredValue]], Iterator[StoredValue]]:
+    """Return what shows the progress of looking at everything."""
+
+    def watch(values: Iterator[StoredValue]) -> Iterator[StoredValue]:
+        estimate = cluster.source.estimate() if sys.stderr.isatty() else 0
+        return with_progress(values, estimate=estimate, label="keys")
+
+    return watch
+
+
+def change_exit_code(outcome: Outcome) -> int:
+    """Map what became of a change to its exit code: 0 done (or it would be), 3 anything less certain."""
+    certain = outcome.result in {None, Result.DELETED, Result.RESTORED, Result.REENCRYPTED}
+    return 0 if certain and outcome.head is not None else 3
+
+
+def say(text: str) -> None:
+    """Write a line to standard error."""
+    click.echo(f"etcdfix: {safe_text(text)}", err=True)
+
+
+def show(lines: Iterator[str], *, err: bool = False) -> None:
+    """Write lines that are safe already."""
+    for line in lines:
+        click.echo(line, err=err)

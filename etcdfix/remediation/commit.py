@@ -1,0 +1,402 @@
+"""Backup, intent, one transaction, outcome: the only way in which etcdfix changes a key.
+
+A deletion, a restore and a re-encryption differ in what the transaction does and in what was checked before; from
+here on they walk the same steps::
+
+    audit log       open, whole, locked; open intents about the same key are reconciled first
+    signals         SIGINT and SIGTERM wait until the outcome is recorded
+    backup, intent  durable and read back, or nothing is done
+    transaction     one, compared with what was examined, sent once
+    outcome         recorded; what nobody knows is recorded as unknown, never guessed
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+
+import msgspec
+
+from etcdfix.errors import (
+    EtcdfixError,
+    SourceError,
+    TransactionAnomaly,
+    TransactionError,
+    TransactionNotSent,
+    TransactionRefused,
+)
+from etcdfix.model import StoredValue
+from etcdfix.remediation.audit import AuditLog
+from etcdfix.remediation.audit_record import Entry, Intent, Link, Operator, RecordType, Result
+from etcdfix.remediation.backup import BackupPlan, keep_second_backup, record_intent
+from etcdfix.remediation.backup_file import BackupContent
+from etcdfix.remediation.backup_file import digest as value_digest
+from etcdfix.remediation.durable import (
+    SafeDirectory,
+    Step,
+    default_audit_log,
+    default_directory,
+    no_step,
+    open_directory,
+    probe,
+    require_lasting,
+)
+from etcdfix.remediation.members import read_key
+from etcdfix.remediation.reconcile import judge_reading, open_intents_of, reconcile_intent
+from etcdfix.remediation.rules import Rule, refuse
+from etcdfix.remediation.writer import KeyState, TxnAnswer, Writer, describe_move, evaluate_compare
+from etcdfix.sources.etcd.client import EtcdClient
+from etcdfix.storagekey import display
+
+_ETCD_DATA = Path("/var/lib/etcd")
+
+
+class Places(msgspec.Struct, frozen=True):
+    """Where backups and the audit log go.
+
+    Attributes:
+        backup_directories: All must take the backup; empty for the default.
+        audit_log: None for the default.
+        etcd_data: Where etcd keeps its data, if on this machine.
+    """
+
+    backup_directories: tuple[Path, ...] = ()
+    audit_log: Path | None = None
+    etcd_data: Path = _ETCD_DATA
+
+    @property
+    def log_path(self) -> Path:
+        """The audit log."""
+        return self.audit_log if self.audit_log is not None else default_audit_log()
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be done to one key.
+
+    Attributes:
+        entry: Its intent, but for digests and backups.
+        expected: Where the key was examined to stand.
+        content: What the backup holds; None where nothing is replaced.
+        value: What to put; None deletes.
+        lease: To attach to it, 0 for none.
+        done: What the outcome is called when all went well.
+        accept_unknown_cluster: As accepted, for intents that are reconciled first.
+    """
+
+    entry: Entry
+    expected: KeyState
+    content: BackupContent | None
+    value: bytes | None = None
+    lease: int = 0
+    done: Result
+    accept_unknown_cluster: bool = False
+
+    @property
+    def key(self) -> bytes:
+        """Which key."""
+        assert self.entry.subject is not None  # only torn lines have none
+        return self.entry.subject.key
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a change.
+
+    Attributes:
+        result: See :class:`~etcdfix.remediation.audit_record.Result`; None for a dry run.
+        detail: One sentence.
+        revision: etcd's revision after it, 0 where unknown.
+        backups: Paths of the backups.
+        audit_log: The log.
+        head: Its head afterwards, for ``--expect-head``; None where the outcome could not be recorded.
+        warnings: What a person should know, one sentence each.
+    """
+
+    result: Result | None
+    detail: str
+    revision: int = 0
+    backups: tuple[str, ...] = ()
+    audit_log: Path
+    head: Link | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def rehearse(
+    client: EtcdClient, change: Change, places: Places, *, operator: Operator, step: Step = no_step
+) -> Outcome:
+    """Do everything but the change: probe the places, look at the compare, record a dry run.
+
+    Raises:
+        RefusedByRule: The compare would not hold.
+        NotDurable: A place cannot take a backup.
+        AuditError: The record cannot be made durable.
+        SourceError: etcd could not be asked.
+    """
+    with ExitStack() as stack:
+        log, warnings = _open_log(stack, places, operator, step)
+        directories, more = _open_directories(stack, places, step)
+        for directory in directories:
+            step("rehearse: probe backup directory")
+            probe(directory, step=step)
+        if change.content is not None:
+            # Names, size and number of directories are looked at as for the real thing.
+            BackupPlan(change.content, directories, sequence=log.head.sequence + 1)
+        step("rehearse: compare")
+        outlook = evaluate_compare(client, change.key, change.expected)
+        if not outlook.holds:
+            raise refuse(
+                Rule.MOVED,
+                f"{display(change.key)}: {describe_move(change.expected, outlook.present)}",
+                hint="examine it again",
+            )
+        entry = msgspec.structs.replace(
+            change.entry,
+            type=RecordType.DRY_RUN,
+            header_revision=outlook.revision,
+            value_sha256=change.content.value_sha256
+            if change.content is not None
+            else change.entry.value_sha256,
+            detail="dry run: nothing was changed",
+        )
+        head = log.append(entry)
+        return Outcome(
+            result=None,
+            detail="dry run: nothing was changed; it would go ahead",
+            revision=outlook.revision,
+            audit_log=log.path,
+            head=head,
+            warnings=(*warnings, *more),
+        )
+
+
+def commit(
+    client: EtcdClient, change: Change, places: Places, *, operator: Operator, step: Step = no_step
+) -> Outcome:
+    """Make the change, with backup and record.
+
+    Raises:
+        RefusedByRule: The key moved; nothing was changed. The refusal is recorded.
+        NotDurable: A backup could not be made durable; nothing was changed.
+        AuditError: The intent could not be made durable; nothing was changed.
+        TransactionNotSent: No endpoint could be reached; nothing was changed.
+        TransactionRefused: etcd says no; nothing was changed.
+    """
+    with ExitStack() as stack:
+        log, warnings = _open_log(stack, places, operator, step)
+        directories, more = _open_directories(stack, places, step)
+        warnings += more
+        warnings += _reconcile_first(client, log, change, operator, step)
+        with _signals_held() as held:
+            intent = _record(log, change, directories, step)
+            try:
+                outcome = _transact(client, change, intent, log, directories, operator, step)
+            finally:
+                if held:
+                    warnings.append(f"{held[0]} arrived meanwhile and waited for the outcome")
+        return msgspec.structs.replace(outcome, warnings=(*warnings, *outcome.warnings))
+
+
+def _open_log(stack: ExitStack, places: Places, operator: Operator, step: Step) -> tuple[AuditLog, list[str]]:
+    path = places.log_path
+    log = stack.enter_context(
+        AuditLog.open(path, step=step, create_directory=places.audit_log is None, operator=operator)
+    )
+    lasting = require_lasting(
+        path.parent, named=places.audit_log is not None, etcd_data_directory=places.etcd_data
+    )
+    warnings = [f"a torn last line of the audit log was set aside: {path}" for path in log.recovered]
+    return log, [*lasting, *warnings]
+
+
+def _open_directories(stack: ExitStack, places: Places, step: Step) -> tuple[list[SafeDirectory], list[str]]:
+    named = bool(places.backup_directories)
+    paths: Sequence[Path] = places.backup_directories or (default_directory(),)
+    directories: list[SafeDirectory] = []
+    warnings: list[str] = []
+    for path in paths:
+        directory = stack.enter_context(open_directory(path, create=not named, step=step))
+        warnings += require_lasting(directory.path, named=named, etcd_data_directory=places.etcd_data)
+        directories.append(directory)
+    return directories, warnings
+
+
+def _reconcile_first(
+    client: EtcdClient, log: AuditLog, change: Change, operator: Operator, step: Step
+) -> list[str]:
+    """Settle what earlier attempts on the same key left open."""
+    remarks = []
+    for intent in open_intents_of(log, change.key, cluster_uid=change.entry.cluster_uid):
+        step("reconcile: open intent of the same key")
+        settled = reconcile_intent(
+            client,
+            log,
+            intent,
+            operator,
+            cluster_uid=change.entry.cluster_uid,
+            accept_unknown_cluster=change.accept_unknown_cluster,
+        )
+        remarks.append(
+            f"the open intent {intent.link.sequence} was settled: {settled.result}, {settled.detail}"
+        )
+        remarks += settled.remarks
+    return remarks
+
+
+def _record(log: AuditLog, change: Change, directories: Sequence[SafeDirectory], step: Step) -> Intent:
+    if change.content is not None:
+        return record_intent(log, change.entry, change.content, directories, step=step)
+    # Nothing is replaced, so there is nothing to back up.
+    draft = log.draft(msgspec.structs.replace(change.entry, type=RecordType.INTENT))
+    log.append_draft(draft)
+    return log.intent(draft.link.sequence)
+
+
+def _transact(
+    client: EtcdClient,
+    change: Change,
+    intent: Intent,
+    log: AuditLog,
+    directories: Sequence[SafeDirectory],
+    operator: Operator,
+    step: Step,
+) -> Outcome:
+    step("transaction: before send")
+    try:
+        with Writer(client) as writer:
+            if change.value is None:
+                answer = writer.compare_and_delete(change.key, change.expected)
+            else:
+                answer = writer.compare_and_put(
+                    change.key, change.value, lease=change.lease, expected=change.expected
+                )
+    except (TransactionNotSent, TransactionRefused) as exc:
+        result = Result.REFUSED if isinstance(exc, TransactionRefused) else Result.NOT_APPLIED
+        log.append(intent.closed_by(result, operator=operator, detail=exc.message))
+        raise
+    except TransactionAnomaly as exc:
+        return _close(log, intent, operator, Result.ANOMALY, exc.message, 0)
+    except TransactionError as exc:
+        step("transaction: no answer")
+        return _after_silence(client, change, intent, log, operator, exc)
+    step("transaction: after answer")
+    if not answer.applied:
+        moved = describe_move(change.expected, answer.present)
+        log.append(
+            intent.closed_by(Result.REFUSED, operator=operator, detail=moved, header_revision=answer.revision)
+        )
+        raise refuse(
+            Rule.MOVED, f"{display(change.key)}: {moved}; nothing was changed", hint="examine it again"
+        )
+    if answer.previous != _expected_previous(change):
+        return _anomaly(change, intent, log, directories, operator, answer, step)
+    return _close(log, intent, operator, change.done, "", answer.revision)
+
+
+def _expected_previous(change: Change) -> StoredValue | None:
+    return change.content.stored if change.content is not None else None
+
+
+def _close(
+    log: AuditLog, intent: Intent, operator: Operator, result: Result, detail: str, revision: int
+) -> Outcome:
+    """Record the outcome; where that fails, say what happened all the same, and that the record is missing."""
+    entry = intent.closed_by(result, operator=operator, detail=detail, header_revision=revision)
+    head, warnings = None, []
+    try:
+        head = log.append(entry)
+    except EtcdfixError as exc:
+        warnings.append(f"the outcome could not be recorded: {exc.message}; run etcdfix audit reconcile")
+    return Outcome(
+        result=result,
+        detail=detail,
+        revision=revision,
+        backups=intent.backups,
+        audit_log=log.path,
+        head=head,
+        warnings=tuple(warnings),
+    )
+
+
+def _after_silence(
+    client: EtcdClient,
+    change: Change,
+    intent: Intent,
+    log: AuditLog,
+    operator: Operator,
+    error: TransactionError,
+) -> Outcome:
+    """The answer never came: read the key again, and say no more than that shows."""
+    try:
+        reading = read_key(client, change.key)
+    except SourceError as exc:
+        detail = f"{error.message}; reading the key again failed too: {exc.message}"
+        return _close(log, intent, operator, Result.UNKNOWN, detail, 0)
+    result, seen = judge_reading(intent, reading)
+    return _close(log, intent, operator, result, f"{error.message}; {seen}", reading.revision)
+
+
+def _anomaly(
+    change: Change,
+    intent: Intent,
+    log: AuditLog,
+    directories: Sequence[SafeDirectory],
+    operator: Operator,
+    answer: TxnAnswer,
+    step: Step,
+) -> Outcome:
+    """The compare held, and yet another value came back: keep that one too."""
+    detail = "the value that was there is not the one that was examined, although its revisions are"
+    if answer.previous is None or change.content is None:
+        return _close(log, intent, operator, Result.ANOMALY, detail, answer.revision)
+    other = answer.previous
+    content = msgspec.structs.replace(
+        change.content,
+        purpose="anomaly",
+        created_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        mod_revision=other.mod_revision,
+        create_revision=other.create_revision,
+        version=other.version,
+        lease=f"{other.lease:x}" if other.lease else None,
+        value_size=len(other.value),
+        value_sha256=value_digest(other.value),
+        value_base64=other.value,
+        stored_as_plaintext=False,
+    )
+    plan = keep_second_backup(content, directories, intent=intent, audit_log=log.path, step=step)
+    log.append(
+        intent.closed_by(
+            Result.ANOMALY,
+            operator=operator,
+            detail=detail,
+            header_revision=answer.revision,
+            backups=tuple(map(str, plan.paths)),
+            backup_sha256=plan.content_sha256,
+        )
+    )
+    return Outcome(
+        result=Result.ANOMALY,
+        detail=f"{detail}; it was kept as a second backup",
+        revision=answer.revision,
+        backups=(*intent.backups, *map(str, plan.paths)),
+        audit_log=log.path,
+        head=log.head,
+    )
+
+
+@contextmanager
+def _signals_held() -> Iterator[list[str]]:
+    """Let SIGINT and SIGTERM wait; yield the names of those that came."""
+    came: list[str] = []
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        came.append(signal.Signals(number).name)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

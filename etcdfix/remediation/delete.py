@@ -1,0 +1,184 @@
+"""Deletes one key: examined, previewed, confirmed, backed up, compared, recorded.
+
+The specification is section 6 of the product contract; a dry run takes the same road up to the preview, and from
+there :func:`~etcdfix.remediation.commit.rehearse` instead of :func:`~etcdfix.remediation.commit.commit`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from etcdfix.model import StoredValue
+from etcdfix.remediation.audit_record import Entry, Operator, RecordType, Result, Subject, Verb
+from etcdfix.remediation.backup_file import BackupCluster, BackupContent, make_content
+from etcdfix.remediation.commit import Change, Outcome, Places, commit, rehearse
+from etcdfix.remediation.durable import Step, no_step
+from etcdfix.remediation.preflight import Acceptances, Cluster, Preflight, check_deletion, unwatched
+from etcdfix.remediation.rules import Rule, refuse
+from etcdfix.remediation.writer import KeyState
+from etcdfix.storagekey import display
+from etcdfix.verdicts.examination import Examination
+
+_IDENTITY = "identity"
+
+
+class Asker(Protocol):
+    """The person before the change, or the script that stands for one."""
+
+    def confirm_key(self, key: bytes) -> bool:
+        """Show what is about to happen to the key, and say whether it was typed back (or ``--yes`` was given)."""
+        ...
+
+    def confirm_lost(self, declared: str) -> bool:
+        """Say whether the declaration of a lost key was typed back; ``--yes`` never stands in at a terminal."""
+        ...
+
+
+class DeleteRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One deletion.
+
+    Attributes:
+        key: Complete etcd key.
+        reason: For the record.
+        accepted: Expectations and acceptances.
+        places: Where backups and the audit log go.
+        kubeconfig: Ask the API server behind it for permission too.
+        context: Of the kubeconfig.
+        etcd_user: As whom etcd is asked, for the record.
+        dry_run: Change nothing.
+    """
+
+    key: bytes
+    reason: str
+    accepted: Acceptances = msgspec.field(default_factory=Acceptances)
+    places: Places = msgspec.field(default_factory=Places)
+    kubeconfig: Path | None = None
+    context: str | None = None
+    etcd_user: str = ""
+    dry_run: bool = False
+
+
+def run_delete(
+    cluster: Cluster,
+    request: DeleteRequest,
+    asker: Asker,
+    *,
+    preview: Callable[[Preflight], None],
+    watch: Callable[[Iterator[StoredValue]], Iterator[StoredValue]] = unwatched,
+    step: Step = no_step,
+) -> Outcome:
+    """Delete one key, or find out whether it could be deleted.
+
+    Args:
+        cluster: Where.
+        request: What.
+        asker: Confirms.
+        preview: Shows what was found out, before anything is asked.
+        watch: Wraps the values of the pattern check to count them for a display.
+        step: Told the name of each step before it is taken.
+
+    Raises:
+        RemediationRefused: A rule says no, or a file cannot be made safe; nothing was changed.
+        AuditError: The record cannot be made durable; nothing was changed.
+        TransactionNotSent: No endpoint could be reached; nothing was changed.
+        TransactionRefused: etcd says no; nothing was changed.
+        SourceError: etcd could not be asked; nothing was changed.
+    """
+    checked = check_deletion(
+        cluster,
+        request.key,
+        request.accepted,
+        kubeconfig=request.kubeconfig,
+        context=request.context,
+        watch=watch,
+        step=step,
+    )
+    step("preview")
+    preview(checked)
+    operator = operator_for(checked, request.etcd_user)
+    change = Change(
+        entry=Entry(
+            type=RecordType.DRY_RUN if request.dry_run else RecordType.INTENT,
+            verb=Verb.DELETE,
+            operator=operator,
+            subject=subject_of(checked.found),
+            reason=request.reason,
+            cluster_uid=checked.cluster_uid,
+            header_revision=checked.reading.revision,
+            accepted=request.accepted.as_flags(),
+        ),
+        expected=KeyState.of(checked.stored),
+        content=backup_content(cluster, checked, "delete", operator, request.reason),
+        done=Result.DELETED,
+        accept_unknown_cluster=request.accepted.unknown_cluster,
+    )
+    client = cluster.source.client
+    if request.dry_run:
+        return rehearse(client, change, request.places, operator=operator, step=step)
+    step("confirm")
+    if checked.declared_lost and not asker.confirm_lost(request.accepted.key_lost):
+        raise refuse(Rule.NOT_CONFIRMED, "the lost key was not typed back; nothing was changed")
+    if not asker.confirm_key(request.key):
+        raise refuse(
+            Rule.NOT_CONFIRMED,
+            f"{display(request.key)} was not typed back; nothing was changed",
+            hint="type the key in full at a terminal, or give --yes in a script",
+        )
+    return commit(client, change, request.places, operator=operator, step=step)
+
+
+def operator_for(checked: Preflight, etcd_user: str) -> Operator:
+    """Return who does it, for the record."""
+    if checked.authorization is None:
+        return Operator.of_this_process(etcd_user=etcd_user)
+    return Operator.of_this_process(
+        etcd_user=etcd_user, authorization="allowed", api_user=checked.authorization.user_name
+    )
+
+
+def subject_of(found: Examination) -> Subject:
+    """Return what a record says the change is about."""
+    directory = found.directory
+    return Subject(
+        key=found.stored.key,
+        group=directory.group,
+        api_version=directory.version,
+        resource=directory.resource,
+        namespace=found.namespace,
+        name=found.name,
+        mod_revision=found.stored.mod_revision,
+    )
+
+
+def backup_content(
+    cluster: Cluster, checked: Preflight, purpose: str, operator: Operator, reason: str
+) -> BackupContent:
+    """Return what a backup of the examined value holds: the stored bytes, nothing that we decrypted."""
+    reading = checked.reading
+    return make_content(
+        checked.stored,
+        purpose=purpose,
+        verdict=checked.found.verdict,
+        cluster=BackupCluster(
+            checked.cluster_uid or None,
+            f"{reading.cluster_id:x}",
+            tuple(cluster.source.describe().endpoints or ()),
+            reading.revision,
+        ),
+        operator=operator,
+        reason=reason,
+        stored_as_plaintext=checked.found.transformer == _IDENTITY,
+        lease_ttl_seconds=_ttl(checked),
+        at=datetime.now(UTC),
+    )
+
+
+def _ttl(checked: Preflight) -> int | None:
+    if checked.lease is None:
+        return None
+    return checked.lease.remaining_seconds if checked.lease.alive else -1

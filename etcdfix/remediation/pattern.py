@@ -1,0 +1,125 @@
+"""Is it the object, or the configuration? What the other values under the same transformer do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+
+import msgspec
+
+from etcdfix.deferred import Deferrable, Examining
+from etcdfix.encryption.envelope import ENCRYPTED_PREFIX, parse_envelope
+from etcdfix.model import Outcome, StoredValue
+from etcdfix.pipeline import Examiner
+from etcdfix.sources.base import Source
+from etcdfix.verdicts.examination import Examination
+
+# Under one transformer none opens and at least 2 fail, or at least half and at least 10 fail.
+_ALL_FAIL = 2
+_MANY_FAIL = 10
+
+_FAILED = frozenset({Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE})
+
+Watch = Callable[[Iterator[StoredValue]], Iterator[StoredValue]]
+
+
+class Tally(msgspec.Struct):
+    """What the values under one transformer, or under one of its key ids, came to.
+
+    Attributes:
+        opened: Readable, or at least served.
+        failed: Proven not to be.
+        undetermined: Neither.
+        last_failing: Newest mod_revision among those that do not open.
+    """
+
+    opened: int = 0
+    failed: int = 0
+    undetermined: int = 0
+    last_failing: int = 0
+
+    def add(self, found: Examination) -> None:
+        """Count one value."""
+        outcome = found.verdict.outcome
+        if outcome in _FAILED:
+            self.failed += 1
+        elif outcome is Outcome.UNDETERMINED:
+            self.undetermined += 1
+        else:
+            self.opened += 1
+            return
+        self.last_failing = max(self.last_failing, found.stored.mod_revision)
+
+    @property
+    def is_pattern(self) -> bool:
+        """Whether the failures point at the key or the configuration instead of single objects."""
+        if not self.opened:
+            return self.failed + self.undetermined >= _ALL_FAIL
+        return self.failed >= _MANY_FAIL and self.failed >= self.opened
+
+
+class Pattern(msgspec.Struct, frozen=True):
+    """The target among its likes.
+
+    Attributes:
+        transformer: Under which all of them were written.
+        kms_key_id_sha256: Of the target, "" for none.
+        all: Everything under the transformer, the target included.
+        same_key_id: The part under the target's KMS key id; equal to ``all`` where there are no key ids.
+        keys: Keys below the storage prefix.
+        target: What the target came to when all others had been seen; None where it was not met again.
+    """
+
+    transformer: str
+    kms_key_id_sha256: str
+    all: Tally
+    same_key_id: Tally
+    keys: int
+    target: Examination | None
+
+
+def find_pattern(
+    source: Source, examiner: Examiner, target: Examination, plugins: Deferrable | None, watch: Watch
+) -> Pattern:
+    """Examine everything that was written under the transformer of ``target``, and ``target`` again.
+
+    Values under KMS are judged after all others, so that what the plugin did for those counts.
+
+    Raises:
+        SourceError: The source was lost.
+    """
+    marker = _marker(target, examiner.transformers.names if examiner.transformers is not None else ())
+    keys = 0
+
+    def alike() -> Iterator[StoredValue]:
+        nonlocal keys
+        for stored in watch(source.current(examiner.layout.prefix_bytes)):
+            keys += 1
+            if stored.value.startswith(marker) if marker else not stored.value.startswith(ENCRYPTED_PREFIX):
+                yield stored
+
+    everything, same_key_id = Tally(), Tally()
+    again = None
+    with Examining(examiner, plugins) as run:
+        for part in (run.first(alike()), run.later()):
+            for found in part:
+                if found.verdict.outcome is Outcome.NOT_AN_OBJECT:
+                    continue
+                everything.add(found)
+                if found.kms_key_id == target.kms_key_id:
+                    same_key_id.add(found)
+                if found.stored.key == target.stored.key:
+                    again = found
+    return Pattern(
+        target.transformer,
+        target.kms_key_id_sha256,
+        everything,
+        same_key_id,
+        keys,
+        again if again is not None and again.stored == target.stored else None,
+    )
+
+
+def _marker(target: Examination, names: Collection[str]) -> bytes:
+    """Return what every value under the same transformer starts with; b"" for values in the clear."""
+    envelope = parse_envelope(target.stored.value, names)
+    return target.stored.value[: envelope.body_offset] if envelope is not None else b""

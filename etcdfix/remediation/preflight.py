@@ -1,0 +1,421 @@
+"""Everything that is found out before anything is changed; a dry run and a deletion walk the same steps.
+
+Each check either adds to what is known or refuses with a rule of :mod:`~etcdfix.remediation.rules`. Nothing here
+writes: the client's channel takes read methods only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from etcdfix.deferred import Deferrable
+from etcdfix.errors import RefusedByRule
+from etcdfix.model import Outcome, StoredValue
+from etcdfix.pipeline import Examiner
+from etcdfix.remediation.backup_file import digest
+from etcdfix.remediation.durable import Step, no_step
+from etcdfix.remediation.members import (
+    Agreement,
+    AlarmKind,
+    KeyReading,
+    LeaseState,
+    judge_copies,
+    read_alarms,
+    read_key,
+    read_lease,
+    survey_members,
+)
+from etcdfix.remediation.pattern import Pattern, find_pattern
+from etcdfix.remediation.rules import CLUSTER_BREAKING, Rule, floor_reason, refuse
+from etcdfix.sources.live import LiveSource
+from etcdfix.storagekey import display
+from etcdfix.verdicts.causes import CATALOGUE, Cause
+from etcdfix.verdicts.examination import Examination
+
+if TYPE_CHECKING:
+    from etcdfix.remediation.authorization import Authorization
+
+_DELETABLE = frozenset({Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE})
+_KMS_DOUBTS = frozenset({Cause.KMS_UNREACHABLE, Cause.KMS_DENIED, Cause.KMS_KEY_UNKNOWN, Cause.KMS_UNPROVEN})
+_INSTEAD: dict[Outcome, tuple[Rule, str, str]] = {
+    Outcome.READABLE: (
+        Rule.READABLE, "the object is readable", "delete it through the API: kubectl delete",
+    ),
+    Outcome.INCONSISTENT: (
+        Rule.INCONSISTENT, "the API server accepts the object", "heal or delete it through the API: etcdfix get KEY",
+    ),
+    Outcome.NOT_AN_OBJECT: (
+        Rule.NOT_AN_OBJECT, "the key holds no object of the API", "leave it: it is bookkeeping, or not Kubernetes'",
+    ),
+    Outcome.UNDETERMINED: (
+        Rule.UNDETERMINED, "nothing is proven against the value", "find out more: etcdfix scan KEY -o yaml",
+    ),
+}  # fmt: skip
+
+
+class Acceptances(msgspec.Struct, frozen=True, kw_only=True):
+    """What the operator expects and accepts, as given by flags.
+
+    Attributes:
+        expect_mod_revision: None for any.
+        expect_value_sha256: ``sha256:<hex>`` of the stored bytes, "" for any.
+        unchecked_members: Names or ids of members that need not be asked.
+        unknown_cluster: Go on where no uid names the cluster.
+        risk: ``cluster-breaking``, or "".
+        key_lost: ``TRANSFORMER[/KEY-ID]`` that was declared lost for ever, or "".
+    """
+
+    expect_mod_revision: int | None = None
+    expect_value_sha256: str = ""
+    unchecked_members: tuple[str, ...] = ()
+    unknown_cluster: bool = False
+    risk: str = ""
+    key_lost: str = ""
+
+    def as_flags(self) -> tuple[str, ...]:
+        """Return the flags that lift a refusal, for the record."""
+        flags = [f"--accept-unchecked-member {name}" for name in self.unchecked_members]
+        if self.unknown_cluster:
+            flags.append("--accept-unknown-cluster")
+        if self.risk:
+            flags.append(f"--accept-risk {self.risk}")
+        if self.key_lost:
+            flags.append(f"--declare-key-lost {self.key_lost}")
+        return tuple(flags)
+
+
+class Cluster(msgspec.Struct, frozen=True):
+    """A live etcd and how its values are read.
+
+    Attributes:
+        source: Reads keys, and holds the connection.
+        examiner: Says what each value is; it knows the custom resources.
+        plugins: The KMS plugins behind it, None where none is asked.
+        configured: An EncryptionConfiguration was given.
+    """
+
+    source: LiveSource
+    examiner: Examiner
+    plugins: Deferrable | None = None
+    configured: bool = True
+
+    def examine(self, stored: StoredValue) -> Examination:
+        """Examine one value, waiting for its plugin."""
+        if self.plugins is not None:
+            self.plugins.deferring = False
+        return self.examiner.examine(stored)
+
+
+class Preflight(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a key that may be changed.
+
+    Attributes:
+        reading: The linearizable read on which everything rests.
+        found: The verdict, after all others under the same transformer were seen.
+        pattern: What those came to.
+        cluster_uid: uid of namespace kube-system, "" where unknown (and accepted).
+        lease: Of the key, None for none.
+        authorization: The API's yes; None where it was not asked.
+        floor: Why everybody needs the object, "" where that is not so.
+        warnings: What a person should read before going on.
+        declared_lost: The declaration was needed, and fits.
+    """
+
+    reading: KeyReading
+    found: Examination
+    pattern: Pattern
+    cluster_uid: str
+    lease: LeaseState | None
+    authorization: Authorization | None
+    floor: str
+    warnings: tuple[str, ...]
+    declared_lost: bool
+
+    @property
+    def stored(self) -> StoredValue:
+        """The record that was examined."""
+        return self.found.stored
+
+
+def unwatched(values: Iterator[StoredValue]) -> Iterator[StoredValue]:
+    """Yield the values, and display nothing."""
+    return values
+
+
+def check_deletion(
+    cluster: Cluster,
+    key: bytes,
+    accepted: Acceptances,
+    *,
+    kubeconfig: Path | None = None,
+    context: str | None = None,
+    watch: Callable[[Iterator[StoredValue]], Iterator[StoredValue]] = unwatched,
+    step: Step = no_step,
+) -> Preflight:
+    """Find out whether a value may be deleted, or refuse.
+
+    Args:
+        cluster: Where.
+        key: Complete etcd key.
+        accepted: Expectations and acceptances.
+        kubeconfig: Ask the API server behind it for permission too.
+        context: Of the kubeconfig; None for its current one.
+        watch: Wraps the values of the pattern check to count them for a display.
+        step: Told the name of each check before it is made.
+
+    Raises:
+        RefusedByRule: A rule says no.
+        AuthorizationRefused: The API server does not clearly say yes.
+        SourceError: etcd could not be asked.
+        ConfigurationError: The kubeconfig cannot be used.
+    """
+    step("check: configuration")
+    if not cluster.configured:
+        raise refuse(
+            Rule.NO_CONFIGURATION,
+            "no encryption configuration was given, so nothing can be proven",
+            hint="--encryption-config FILE; for a cluster without encryption, one whose only provider is identity",
+        )
+    step("check: read the key")
+    reading = read_key(cluster.source.client, key)
+    stored = _require_there(cluster, key, reading.stored)
+    step("check: expectations")
+    _check_expectations(stored, accepted)
+    step("check: examine")
+    found = cluster.examine(stored)
+    if found.verdict.outcome not in _DELETABLE and found.verdict.cause not in _KMS_DOUBTS:
+        raise _not_deletable(found)
+    step("check: members")
+    warnings = _check_members(cluster, key, reading, accepted)
+    step("check: alarms")
+    warnings += _check_alarms(cluster)
+    step("check: cluster")
+    uid = _check_cluster(cluster, accepted)
+    step("check: pattern")
+    pattern = find_pattern(cluster.source, cluster.examiner, found, cluster.plugins, watch)
+    if pattern.target is None:
+        raise refuse(
+            Rule.MOVED, f"{display(key)} was changed while it was being examined", hint="examine it again"
+        )
+    found = pattern.target
+    declared = _check_verdict(found, pattern, accepted)
+    step("check: authorization")
+    authorization = _authorize(found, uid, kubeconfig, context)
+    step("check: floor")
+    floor = floor_reason(found.directory, found.namespace)
+    if floor and accepted.risk != CLUSTER_BREAKING:
+        raise refuse(
+            Rule.FLOOR,
+            f"{floor}; deleting this key may break the cluster",
+            hint=f"if that is understood: --accept-risk {CLUSTER_BREAKING}",
+        )
+    step("check: lease")
+    lease = read_lease(cluster.source.client, stored.lease) if stored.lease else None
+    return Preflight(
+        reading=reading,
+        found=found,
+        pattern=pattern,
+        cluster_uid=uid,
+        lease=lease,
+        authorization=authorization,
+        floor=floor,
+        warnings=tuple(warnings),
+        declared_lost=declared,
+    )
+
+
+def _require_there(cluster: Cluster, key: bytes, stored: StoredValue | None) -> StoredValue:
+    if stored is not None:
+        return stored
+    below = next(iter(cluster.source.current(key if key.endswith(b"/") else key + b"/")), None)
+    if below is not None:
+        raise refuse(
+            Rule.NOT_ONE_KEY,
+            f"{display(key)} is no key but the beginning of others, such as {display(below.key)}",
+            hint="name exactly one key, in full",
+        )
+    raise refuse(Rule.GONE, f"{display(key)} does not exist", hint="see what is there: etcdfix scan")
+
+
+def _check_expectations(stored: StoredValue, accepted: Acceptances) -> None:
+    expected = accepted.expect_mod_revision
+    if expected is not None and stored.mod_revision != expected:
+        raise refuse(
+            Rule.EXPECTATION_DIFFERS,
+            f"{display(stored.key)} stands at mod_revision {stored.mod_revision}, not at {expected}",
+            hint="examine it again: somebody has written it since",
+        )
+    found = digest(stored.value)
+    if accepted.expect_value_sha256 and accepted.expect_value_sha256 != found:
+        raise refuse(
+            Rule.EXPECTATION_DIFFERS,
+            f"the value of {display(stored.key)} has {found}, not {accepted.expect_value_sha256}",
+            hint="examine it again: it is another value",
+        )
+
+
+def _not_deletable(found: Examination) -> RefusedByRule:
+    rule, why, hint = _INSTEAD[found.verdict.outcome]
+    key = display(found.stored.key)
+    return refuse(rule, f"{key}: {why} ({found.verdict.message})", hint=hint.replace("KEY", key))
+
+
+def _check_members(cluster: Cluster, key: bytes, reading: KeyReading, accepted: Acceptances) -> list[str]:
+    survey = survey_members(cluster.source.client, key)
+    if survey.reading.stored != reading.stored:
+        raise refuse(
+            Rule.MOVED, f"{display(key)} was changed while it was being examined", hint="examine it again"
+        )
+    judgement = judge_copies(survey, accepted=accepted.unchecked_members)
+    if judgement.agreement is Agreement.DISAGREE:
+        who = "; ".join(copy.describe() for copy in judgement.differing)
+        raise refuse(
+            Rule.MEMBERS_DISAGREE,
+            f"members do not hold the same for {display(key)}: {who}",
+            hint="replace that member (etcdctl member remove, then add it empty) before anything is deleted",
+        )
+    for other in survey.distinct_values():
+        if cluster.examine(other).verdict.outcome is Outcome.READABLE:
+            raise refuse(
+                Rule.MEMBERS_DISAGREE,
+                f"a member holds a readable copy of {display(key)}",
+                hint="replace the member that does not, before anything is deleted",
+            )
+    if judgement.agreement is Agreement.UNCHECKED:
+        who = "; ".join(copy.describe() for copy in judgement.unchecked)
+        name = judgement.unchecked[0].name or f"{judgement.unchecked[0].member_id:x}"
+        raise refuse(
+            Rule.MEMBER_UNCHECKED,
+            f"not every member could be asked: {who}",
+            hint=f"start it, name its address in --endpoints, or --accept-unchecked-member {name}",
+        )
+    warnings = [f"member {copy.label} was not asked, as accepted" for copy in judgement.accepted]
+    unused = set(accepted.unchecked_members) - {
+        name for copy in judgement.accepted for name in (copy.name, f"{copy.member_id:x}")
+    }
+    warnings += [
+        f"--accept-unchecked-member {name} was not needed, or fits no member" for name in sorted(unused)
+    ]
+    return warnings
+
+
+def _check_alarms(cluster: Cluster) -> list[str]:
+    warnings = []
+    for alarm in read_alarms(cluster.source.client):
+        if alarm.kind is AlarmKind.CORRUPT:
+            raise refuse(
+                Rule.CORRUPT_ALARM,
+                f"member {alarm.label} has raised etcd's CORRUPT alarm",
+                hint="replace the member whose data differs before anything is deleted",
+            )
+        consequence = "; a restore would fail until there is room" if alarm.kind is AlarmKind.NOSPACE else ""
+        warnings.append(f"member {alarm.label} has raised the alarm {alarm.kind}{consequence}")
+    return warnings
+
+
+def _check_cluster(cluster: Cluster, accepted: Acceptances) -> str:
+    uid = cluster.examiner.kube_system_uid(cluster.source)
+    if uid is None and not accepted.unknown_cluster:
+        raise refuse(
+            Rule.UNKNOWN_CLUSTER,
+            "the namespace kube-system is not readable here, so it is not certain which cluster this is",
+            hint="mend that namespace first, or --accept-unknown-cluster",
+        )
+    return uid or ""
+
+
+def _check_verdict(found: Examination, pattern: Pattern, accepted: Acceptances) -> bool:
+    """Refuse what is not proven, or proven to be the configuration's fault; say whether the declaration was needed."""
+    verdict = found.verdict
+    lost = _declaration_fits(found, pattern, accepted)
+    if verdict.outcome not in _DELETABLE:
+        if verdict.cause not in _KMS_DOUBTS or not lost:
+            raise _not_deletable(found)
+        return True
+    assert verdict.cause is not None  # every failure has one
+    key = display(found.stored.key)
+    lift = f"only if that key is gone for ever: --declare-key-lost {found.transformer}"
+    if CATALOGUE[verdict.cause].curable_by_configuration:
+        if not lost:
+            raise refuse(
+                Rule.CURABLE_BY_CONFIGURATION,
+                f"{key}: the configuration alone can cure this ({verdict.cause}: {verdict.message})",
+                hint=f"mend the configuration; {lift}",
+            )
+        return True
+    if not verdict.deletable:
+        raise refuse(
+            Rule.NEVER_DELETABLE,
+            f"{key}: {verdict.cause} is never a reason to delete ({verdict.message})",
+            hint=f"see the remedies: etcdfix scan {key} -o yaml",
+        )
+    if pattern.all.is_pattern:
+        if not lost:
+            tally = pattern.all
+            raise refuse(
+                Rule.PATTERN,
+                f"under {pattern.transformer} {tally.failed + tally.undetermined} values do not open and "
+                f"{tally.opened} do: that is the key or the configuration, not this object",
+                hint=f"find the key; {lift}",
+            )
+        return True
+    return False
+
+
+def _declaration_fits(found: Examination, pattern: Pattern, accepted: Acceptances) -> bool:
+    """Say whether ``--declare-key-lost`` speaks of this value's key; refuse one that speaks of another."""
+    declared = accepted.key_lost
+    if not declared:
+        return False
+    names = [found.transformer]
+    tally = pattern.all
+    if found.kms_key_id:
+        with_key_id = {
+            f"{found.transformer}/{found.kms_key_id}",
+            f"{found.transformer}/{found.kms_key_id_sha256}",
+        }
+        digest_name = f"{found.transformer}/{found.kms_key_id_sha256}"
+        if declared in with_key_id:
+            tally, names = pattern.same_key_id, [declared]
+        elif tally.opened:
+            # Other key ids of this provider answer: the declaration has to say which one is lost.
+            names = [digest_name]
+        else:
+            names.append(digest_name)
+    if declared not in names:
+        raise refuse(
+            Rule.DECLARATION,
+            f"--declare-key-lost {declared} does not name the key of {display(found.stored.key)}",
+            hint=f"it was written under {' or '.join(names)}",
+        )
+    if found.stored.mod_revision > tally.last_failing:
+        raise refuse(
+            Rule.DECLARATION,
+            f"{display(found.stored.key)} is newer than the last value that does not open (mod_revision "
+            f"{tally.last_failing})",
+            hint="a key that wrote it lately cannot have been lost before",
+        )
+    return True
+
+
+def _authorize(
+    found: Examination, uid: str, kubeconfig: Path | None, context: str | None
+) -> Authorization | None:
+    if kubeconfig is None:
+        return None
+    from etcdfix.remediation.authorization import authorize  # noqa: PLC0415 - only with --kubeconfig
+
+    directory = found.directory
+    return authorize(
+        kubeconfig,
+        context,
+        group=directory.group,
+        resource=directory.resource,
+        namespace=found.namespace,
+        name=found.name,
+        kube_system_uid=uid,
+    )

@@ -1,0 +1,127 @@
+"""What a person reads before and after a change, as lines of plain text; a tired one, so the order matters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from etcdfix.remediation.audit_record import Result
+from etcdfix.remediation.commit import Outcome
+from etcdfix.remediation.preflight import Cluster, Preflight
+from etcdfix.reports.base import counted
+from etcdfix.reports.commands import SameAgain
+from etcdfix.reports.remedies import gentle_remedies, unsafe_deletion_request
+from etcdfix.reports.safetext import quote_command, safe_text
+from etcdfix.storagekey import display
+
+# KEP-3926, in meaning.
+WARNINGS = (
+    "This may break the cluster if the object has dependencies that nobody here knows of.",
+    "It may put the cluster outside of what its vendor supports.",
+    "Finalizers are not run: what they would have cleaned up elsewhere (volumes, load balancers) stays behind.",
+    "There is no graceful termination: a Pod's containers go on until its kubelet notices.",
+    "The garbage collector will take everything that the object owned for orphaned, and may delete it.",
+    "API servers restart the watch of this resource; clients list it anew.",
+)
+
+
+def preview_lines(cluster: Cluster, checked: Preflight, again: SameAgain) -> Iterator[str]:
+    """Yield what was found out, what a deletion means, and what would be gentler."""
+    found, verdict, stored = checked.found, checked.found.verdict, checked.stored
+    yield f"Key          {safe_text(display(stored.key))}"
+    where = f" in namespace {found.namespace}" if found.namespace else ""
+    yield f"Object       {safe_text(f'{found.directory.group_resource} {found.name}{where}')}"
+    yield (
+        f"Stored       {len(stored.value)} bytes, mod_revision {stored.mod_revision}, create_revision "
+        f"{stored.create_revision}, version {stored.version}"
+    )
+    yield f"Verdict      {verdict.outcome}, {verdict.cause} ({verdict.confidence})"
+    yield f"             {safe_text(verdict.message)}"
+    if verdict.upstream_message:
+        yield f"             API server: {safe_text(verdict.upstream_message)}"
+    endpoints = ", ".join(cluster.source.describe().endpoints or ())
+    uid = checked.cluster_uid or "unknown (accepted)"
+    keys = counted(checked.pattern.keys, "key")
+    yield f"Cluster      kube-system uid {safe_text(uid)}, {keys}, at {safe_text(endpoints)}"
+    yield from _pattern_lines(checked)
+    if checked.lease is not None:
+        left = f"{checked.lease.remaining_seconds} s left" if checked.lease.alive else "expired"
+        yield f"Lease        {checked.lease.lease:x}, {left}"
+    if checked.authorization is None:
+        yield "Allowed by   nobody was asked: without --kubeconfig the etcd credentials are the only gate"
+    else:
+        allowed = checked.authorization
+        yield f"Allowed by   {safe_text(allowed.server)}, for {safe_text(allowed.user_name)}"
+    for warning in checked.warnings:
+        yield f"Note         {safe_text(warning)}"
+    gentle = gentle_remedies(found, again)
+    if gentle:
+        yield ""
+        yield "Gentler than a deletion:"
+        for number, remedy in enumerate(gentle, start=1):
+            yield f"  {number}. {remedy.action}"
+            if remedy.command:
+                yield f"     {remedy.command}"
+    yield ""
+    yield "What a deletion means:"
+    if checked.floor:
+        yield f"  - CLUSTER-BREAKING, as accepted: {safe_text(checked.floor)}."
+    for text in WARNINGS:
+        yield f"  - {text}"
+
+
+def _pattern_lines(checked: Preflight) -> Iterator[str]:
+    pattern = checked.pattern
+    tally = pattern.all
+    undetermined = f", {tally.undetermined} undetermined" if tally.undetermined else ""
+    yield (
+        f"Under        {safe_text(pattern.transformer)}: {tally.opened} open, {tally.failed} do not{undetermined} "
+        "(this one included)"
+    )
+    if checked.declared_lost:
+        yield "             declared lost for ever; values that open under the same name do not speak against that"
+
+
+def outcome_lines(checked: Preflight, outcome: Outcome, again: SameAgain) -> Iterator[str]:
+    """Yield what became of a deletion, how to undo it, and what to watch."""
+    key = safe_text(display(checked.stored.key))
+    if outcome.result is None:
+        yield f"DRY RUN: {key} would be deleted. Nothing was changed."
+    elif outcome.result is Result.DELETED:
+        yield f"DELETED {key} at revision {outcome.revision}."
+    else:
+        yield f"{outcome.result.upper()}: {key}: {safe_text(outcome.detail)}"
+    for warning in outcome.warnings:
+        yield f"Note: {safe_text(warning)}"
+    for path in outcome.backups:
+        yield f"Backup: {safe_text(path)}"
+    yield f"Audit log: {safe_text(str(outcome.audit_log))}" + (
+        f", head {outcome.head}" if outcome.head else ""
+    )
+    if outcome.result is None:
+        return
+    if outcome.result is not Result.DELETED:
+        log = quote_command(["etcdfix", "audit", "reconcile", *again.source, str(outcome.audit_log)])
+        yield f"Settle it when etcd answers again: {log}"
+    if outcome.backups:
+        undo = ["etcdfix", "restore", outcome.backups[0], *again.source, "--reason", "REASON"]
+        yield f"Undo: {quote_command(undo)}"
+    if outcome.result is Result.DELETED:
+        yield from _afterwards(checked, again)
+
+
+def _afterwards(checked: Preflight, again: SameAgain) -> Iterator[str]:
+    resource = str(checked.found.directory.group_resource)
+    yield f"Look again: {again.scan(checked.stored.key)}"
+    request = unsafe_deletion_request(checked.found)
+    if request:
+        yield f"The same through an API server with the feature gate: {request}"
+    yield "Watch, on every API server:"
+    for metric, course in (
+        ("apiserver_storage_transformation_operations_total, status other than OK", "stops growing"),
+        ("apiserver_storage_decode_errors_total", f"stops growing for {resource}"),
+        ("apiserver_watch_cache_initializations_total", f"rises once for {resource}, then stays"),
+        ("apiserver_storage_list_total", "rises for a moment, then as before"),
+        ("apiserver_terminated_watchers_total, apiserver_init_events_total", "rise for a moment"),
+        ("apiserver_resource_objects", f"one less for {resource}"),
+    ):
+        yield f"  {metric}: {course}"

@@ -9,40 +9,36 @@ import click
 from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.options import gather_inputs, reading_options, same_again, source_options
 from etcdfix.cli.safety import (
+    EXIT_CODES,
     acceptances,
     change_exit_code,
     change_options,
     etcd_user,
     expectation_options,
+    member_options,
     one_key,
     open_cluster,
     places,
+    require_reason,
     show,
     watcher,
 )
+from etcdfix.remediation.audit_record import Result
 from etcdfix.remediation.delete import DeleteRequest, run_delete
 from etcdfix.remediation.preflight import Preflight
-from etcdfix.remediation.preview import outcome_lines, preview_lines
+from etcdfix.remediation.preview import after_deletion_lines, outcome_lines, preview_lines
 
 ACKNOWLEDGEMENT = "--ignore-store-read-error-with-cluster-breaking-potential"
 
-_EPILOG = """\b
-Exit codes:
-    0  done, or the dry run would be
-    2  usage or configuration error
-    3  outcome unknown or anomalous
-    4  refused by a safety rule; nothing was changed
-    5  etcd could not be asked; nothing was changed
-"""
 
-
-@click.command("delete", epilog=_EPILOG)
+@click.command("delete", epilog=EXIT_CODES)
 @click.argument("key", required=False)
 @click.option(
     ACKNOWLEDGEMENT, "acknowledged", is_flag=True, required=True, help="Required: you know what this means."
 )
 @change_options
 @expectation_options
+@member_options
 @source_options
 @reading_options
 def command(*, key: str | None, key_base64: str | None, acknowledged: bool, **options: Any) -> int:
@@ -54,12 +50,11 @@ def command(*, key: str | None, key_base64: str | None, acknowledged: bool, **op
     """
     if not acknowledged:
         raise click.UsageError(f"a deletion needs {ACKNOWLEDGEMENT}")
-    if not str(options["reason"]).strip():
-        raise click.UsageError("--reason is empty: say why, for the record")
+    require_reason(options)
     inputs = gather_inputs(options)
     named = one_key(key, key_base64)
     again = same_again(inputs)
-    with open_cluster(inputs) as (cluster, _configuration):
+    with open_cluster(inputs) as cluster:
         checked: list[Preflight] = []
 
         def preview(found: Preflight) -> None:
@@ -82,5 +77,7 @@ def command(*, key: str | None, key_base64: str | None, acknowledged: bool, **op
             preview=preview,
             watch=watcher(cluster),
         )
-        show(outcome_lines(checked[0], outcome, again))
+        show(outcome_lines(named, Result.DELETED, outcome, again))
+        if outcome.result is Result.DELETED:
+            show(after_deletion_lines(checked[0]))
     return change_exit_code(outcome)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -29,6 +29,19 @@ from etcdfix.remediation.rules import CLUSTER_BREAKING, Rule, refuse
 from etcdfix.reports.safetext import safe_text
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import StorageLayout
+
+if TYPE_CHECKING:
+    from etcdfix.encryption.kms_plugins import KMSPlugins
+
+EXIT_CODES = """\b
+Exit codes:
+    0  done, or the dry run would be
+    2  usage or configuration error
+    3  outcome unknown or anomalous
+    4  refused by a safety rule; nothing was changed
+    5  etcd could not be asked; nothing was changed
+"""
+"""Of every command that changes something."""
 
 _Command = Callable[..., Any]
 _PATH = click.Path(path_type=Path)
@@ -64,6 +77,9 @@ _EXPECTATION_OPTIONS = (
         "--expect-value-sha256", metavar="sha256:HEX", default="",
         help="Refuse unless the stored bytes have this digest.",
     ),
+)  # fmt: skip
+
+_MEMBER_OPTIONS = (
     click.option(
         "--accept-unchecked-member", "unchecked_members", multiple=True, metavar="NAME",
         help="Go on although this member could not be asked (may be repeated).",
@@ -86,10 +102,27 @@ def change_options(command: _Command) -> _Command:
 
 
 def expectation_options(command: _Command) -> _Command:
-    """Add the options that say what is expected of the present value, and what is accepted."""
+    """Add the options that say what is expected of the present value."""
     for option in reversed(_EXPECTATION_OPTIONS):
         command = option(command)
     return command
+
+
+def member_options(command: _Command) -> _Command:
+    """Add the options that accept a risk."""
+    for option in reversed(_MEMBER_OPTIONS):
+        command = option(command)
+    return command
+
+
+def require_reason(options: dict[str, Any]) -> None:
+    """Refuse an empty reason.
+
+    Raises:
+        click.UsageError: It says nothing.
+    """
+    if not str(options["reason"]).strip():
+        raise click.UsageError("--reason is empty: say why, for the record")
 
 
 def one_key(key: str | None, key_base64: str | None) -> bytes:
@@ -151,8 +184,21 @@ def etcd_user(inputs: Inputs) -> str:
     return str(inputs.connection.get("user") or "").partition(":")[0]
 
 
+def examiner_for(
+    inputs: Inputs, configuration: EncryptionConfiguration | None, plugins: KMSPlugins | None
+) -> Examiner:
+    """Return what examines values under a configuration."""
+    transformers = None
+    if configuration is not None:
+        plugin_for = plugins.plugin_for if plugins is not None else no_plugin
+        transformers = Transformers.from_configuration(configuration, plugin_for)
+    minor = inputs.kubernetes_minor
+    release = f"1.{minor}" if minor else ""
+    return Examiner(StorageLayout(inputs.etcd_prefix), transformers, Decoder(minor), assumed_release=release)
+
+
 @contextmanager
-def open_cluster(inputs: Inputs) -> Iterator[tuple[Cluster, EncryptionConfiguration | None]]:
+def open_cluster(inputs: Inputs) -> Iterator[Cluster]:
     """Connect to the live etcd, ready to examine.
 
     Raises:
@@ -174,21 +220,11 @@ def open_cluster(inputs: Inputs) -> Iterator[tuple[Cluster, EncryptionConfigurat
     configuration = load_encryption(inputs)
     for remark in configuration.remarks if configuration is not None else ():
         say(f"{inputs.encryption_config}: {remark}")
-    minor = inputs.kubernetes_minor
     with open_source(inputs, say=say) as source, open_plugins(inputs, configuration) as plugins:
         assert isinstance(source, LiveSource)  # what open_source gives without a snapshot
-        transformers = None
-        if configuration is not None:
-            plugin_for = plugins.plugin_for if plugins is not None else no_plugin
-            transformers = Transformers.from_configuration(configuration, plugin_for)
-        examiner = Examiner(
-            StorageLayout(inputs.etcd_prefix),
-            transformers,
-            Decoder(minor),
-            assumed_release=f"1.{minor}" if minor else "",
-        )
+        examiner = examiner_for(inputs, configuration, plugins)
         examiner.learn_custom_resources(source)
-        yield Cluster(source, examiner, plugins, configured=configuration is not None), configuration
+        yield Cluster(source, examiner, plugins, configured=configuration is not None)
 
 
 def watcher(cluster: Cluster) -> Callable[[Iterator[StoredValue]], Iterator[StoredValue]]:

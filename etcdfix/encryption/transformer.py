@@ -11,7 +11,7 @@ Sources: ``k8s.io/apiserver/pkg/storage/value/transformer.go`` (order, aggregati
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 import msgspec
 
@@ -29,6 +29,7 @@ from etcdfix.encryption.config_validation import EVERYTHING, parse_group_resourc
 from etcdfix.encryption.envelope import ENCRYPTED_PREFIX, transformer_name
 from etcdfix.encryption.fault import FailureReason, Fault, PluginRecord
 from etcdfix.encryption.identity import IDENTITY, REFUSED_ERROR, IdentityTransformer
+from etcdfix.encryption.keyring import KeyMaterial
 from etcdfix.encryption.kms import KMSPlugin
 from etcdfix.encryption.kms_transformer import KMSv1Transformer, KMSv2Transformer
 from etcdfix.encryption.wording import aggregate
@@ -43,6 +44,7 @@ __all__ = [
     "ResourceTransformers",
     "TransformFailed",
     "Transformers",
+    "WriteKey",
 ]
 
 _NO_PREFIX_ERROR = "no matching prefix found"
@@ -100,6 +102,22 @@ class ConfiguredKey(msgspec.Struct, frozen=True):
 
     transformer: str
     key_fingerprint: str = ""
+
+
+class WriteKey(NamedTuple):
+    """What the API server would write a value with.
+
+    Attributes:
+        transformer: ``aescbc/v1/key1``, ``kms/v2/prov``, ``identity``.
+        provider: Its type.
+        prefix: What the stored value begins with; empty for identity.
+        material: The key; None for KMS and identity.
+    """
+
+    transformer: str
+    provider: ProviderType
+    prefix: bytes
+    material: KeyMaterial | None = None
 
 
 class TransformFailed(TransformError):
@@ -185,6 +203,10 @@ class _Keyed:
         self.type = provider.type
         self.prefix = f"k8s:enc:{provider.type}:v1:".encode()
         self.keys = [_Key(provider.type, key) for key in provider.keys]
+        first = self.keys[0]
+        self.write_key = WriteKey(
+            first.transformer, self.type, self.prefix + first.prefix, provider.keys[0].material
+        )
 
     def listing(self) -> list[ConfiguredKey]:
         return [ConfiguredKey(key.transformer, key.fingerprint) for key in self.keys]
@@ -215,6 +237,7 @@ class _KMS:
     def __init__(self, provider: KMSProvider, plugin: KMSPlugin | None) -> None:
         self.prefix = f"k8s:enc:kms:{provider.api_version}:{provider.name}:".encode()
         self.transformer = transformer_name(ProviderType.KMS, provider.api_version, provider.name)
+        self.write_key = WriteKey(self.transformer, ProviderType.KMS, self.prefix)
         opener = KMSv1Transformer(plugin) if provider.api_version == "v1" else KMSv2Transformer(plugin)
         self._read = opener.read
         self._read_known = opener.read_known if isinstance(opener, KMSv2Transformer) else None
@@ -249,6 +272,7 @@ class _Identity:
     """An identity element: its prefix is empty, so it is asked about every value."""
 
     prefix = b""
+    write_key = WriteKey(IDENTITY, ProviderType.IDENTITY, b"")
 
     def __init__(self) -> None:
         self._read = IdentityTransformer().read
@@ -275,13 +299,15 @@ class ResourceTransformers:
             for a resource that the configuration does not cover.
         has_identity: Plaintext is allowed.
         keys: Everything that is tried, in order; the first one writes.
+        write_key: That first one, with what it takes to write.
     """
 
-    __slots__ = ("_candidates", "_identity_stale", "_providers", "has_identity", "keys", "rule")
+    __slots__ = ("_candidates", "_identity_stale", "_providers", "has_identity", "keys", "rule", "write_key")
 
     def __init__(self, rule: str | None, providers: Sequence[_Provider]) -> None:
         self.rule = rule
         self.keys = tuple(key for provider in providers for key in provider.listing())
+        self.write_key = providers[0].write_key
         self._providers = tuple(providers)
         self._candidates = tuple(
             candidate

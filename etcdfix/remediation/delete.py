@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -23,6 +23,10 @@ from etcdfix.remediation.rules import Rule, refuse
 from etcdfix.remediation.writer import KeyState
 from etcdfix.storagekey import display
 from etcdfix.verdicts.examination import Examination
+
+if TYPE_CHECKING:
+    from etcdfix.remediation.authorization import Authorization
+    from etcdfix.remediation.members import LeaseState
 
 _IDENTITY = "identity"
 
@@ -100,7 +104,7 @@ def run_delete(
     )
     step("preview")
     preview(checked)
-    operator = operator_for(checked, request.etcd_user)
+    operator = operator_for(checked.authorization, request.etcd_user)
     change = Change(
         entry=Entry(
             type=RecordType.DRY_RUN if request.dry_run else RecordType.INTENT,
@@ -132,12 +136,12 @@ def run_delete(
     return commit(client, change, request.places, operator=operator, step=step)
 
 
-def operator_for(checked: Preflight, etcd_user: str) -> Operator:
+def operator_for(authorization: Authorization | None, etcd_user: str) -> Operator:
     """Return who does it, for the record."""
-    if checked.authorization is None:
+    if authorization is None:
         return Operator.of_this_process(etcd_user=etcd_user)
     return Operator.of_this_process(
-        etcd_user=etcd_user, authorization="allowed", api_user=checked.authorization.user_name
+        etcd_user=etcd_user, authorization="allowed", api_user=authorization.user_name
     )
 
 
@@ -173,12 +177,18 @@ def backup_content(
         operator=operator,
         reason=reason,
         stored_as_plaintext=checked.found.transformer == _IDENTITY,
-        lease_ttl_seconds=_ttl(checked),
-        at=datetime.now(UTC),
+        lease_ttl_seconds=lease_ttl(checked.lease),
+        at=now(),
     )
 
 
-def _ttl(checked: Preflight) -> int | None:
-    if checked.lease is None:
+def lease_ttl(lease: LeaseState | None) -> int | None:
+    """Return what a backup says of a lease: seconds left, -1 for expired, None for none."""
+    if lease is None:
         return None
-    return checked.lease.remaining_seconds if checked.lease.alive else -1
+    return lease.remaining_seconds if lease.alive else -1
+
+
+def now() -> datetime:
+    """Return the time for a backup."""
+    return datetime.now(UTC)

@@ -182,19 +182,19 @@ def check_deletion(
         )
     step("check: read the key")
     reading = read_key(cluster.source.client, key)
-    stored = _require_there(cluster, key, reading.stored)
+    stored = require_there(cluster, key, reading.stored)
     step("check: expectations")
-    _check_expectations(stored, accepted)
+    check_expectations(stored, accepted)
     step("check: examine")
     found = cluster.examine(stored)
     if found.verdict.outcome not in _DELETABLE and found.verdict.cause not in _KMS_DOUBTS:
         raise _not_deletable(found)
     step("check: members")
-    warnings = _check_members(cluster, key, reading, accepted)
+    warnings = check_members(cluster, key, reading, accepted)
     step("check: alarms")
-    warnings += _check_alarms(cluster)
+    warnings += check_alarms(cluster)
     step("check: cluster")
-    uid = _check_cluster(cluster, accepted)
+    uid = check_cluster(cluster, accepted)
     step("check: pattern")
     pattern = find_pattern(cluster.source, cluster.examiner, found, cluster.plugins, watch)
     if pattern.target is None:
@@ -204,7 +204,7 @@ def check_deletion(
     found = pattern.target
     declared = _check_verdict(found, pattern, accepted)
     step("check: authorization")
-    authorization = _authorize(found, uid, kubeconfig, context)
+    authorization = authorize_change(found, uid, kubeconfig, context)
     step("check: floor")
     floor = floor_reason(found.directory, found.namespace)
     if floor and accepted.risk != CLUSTER_BREAKING:
@@ -228,7 +228,12 @@ def check_deletion(
     )
 
 
-def _require_there(cluster: Cluster, key: bytes, stored: StoredValue | None) -> StoredValue:
+def require_there(cluster: Cluster, key: bytes, stored: StoredValue | None) -> StoredValue:
+    """Return the record that was read.
+
+    Raises:
+        RefusedByRule: There is none; if only others begin like this key, that is said.
+    """
     if stored is not None:
         return stored
     below = next(iter(cluster.source.current(key if key.endswith(b"/") else key + b"/")), None)
@@ -241,7 +246,12 @@ def _require_there(cluster: Cluster, key: bytes, stored: StoredValue | None) -> 
     raise refuse(Rule.GONE, f"{display(key)} does not exist", hint="see what is there: etcdfix scan")
 
 
-def _check_expectations(stored: StoredValue, accepted: Acceptances) -> None:
+def check_expectations(stored: StoredValue, accepted: Acceptances) -> None:
+    """Hold a record against what the operator expects.
+
+    Raises:
+        RefusedByRule: It is another one.
+    """
     expected = accepted.expect_mod_revision
     if expected is not None and stored.mod_revision != expected:
         raise refuse(
@@ -264,7 +274,12 @@ def _not_deletable(found: Examination) -> RefusedByRule:
     return refuse(rule, f"{key}: {why} ({found.verdict.message})", hint=hint.replace("KEY", key))
 
 
-def _check_members(cluster: Cluster, key: bytes, reading: KeyReading, accepted: Acceptances) -> list[str]:
+def check_members(cluster: Cluster, key: bytes, reading: KeyReading, accepted: Acceptances) -> list[str]:
+    """Ask every voting member for its copy of the key; return what to warn of.
+
+    Raises:
+        RefusedByRule: They differ, one holds a readable copy, one could not be asked, or the key moved meanwhile.
+    """
     survey = survey_members(cluster.source.client, key)
     if survey.reading.stored != reading.stored:
         raise refuse(
@@ -303,7 +318,12 @@ def _check_members(cluster: Cluster, key: bytes, reading: KeyReading, accepted: 
     return warnings
 
 
-def _check_alarms(cluster: Cluster) -> list[str]:
+def check_alarms(cluster: Cluster) -> list[str]:
+    """Look for etcd's alarms; return what to warn of.
+
+    Raises:
+        RefusedByRule: A member says that its data is corrupt.
+    """
     warnings = []
     for alarm in read_alarms(cluster.source.client):
         if alarm.kind is AlarmKind.CORRUPT:
@@ -317,7 +337,12 @@ def _check_alarms(cluster: Cluster) -> list[str]:
     return warnings
 
 
-def _check_cluster(cluster: Cluster, accepted: Acceptances) -> str:
+def check_cluster(cluster: Cluster, accepted: Acceptances) -> str:
+    """Return the uid of namespace kube-system, "" where it is unknown and that was accepted.
+
+    Raises:
+        RefusedByRule: It is unknown.
+    """
     uid = cluster.examiner.kube_system_uid(cluster.source)
     if uid is None and not accepted.unknown_cluster:
         raise refuse(
@@ -402,9 +427,15 @@ def _declaration_fits(found: Examination, pattern: Pattern, accepted: Acceptance
     return True
 
 
-def _authorize(
+def authorize_change(
     found: Examination, uid: str, kubeconfig: Path | None, context: str | None
 ) -> Authorization | None:
+    """Ask the API server behind a kubeconfig, if one was named.
+
+    Raises:
+        AuthorizationRefused: It does not clearly say yes.
+        ConfigurationError: The kubeconfig cannot be used.
+    """
     if kubeconfig is None:
         return None
     from etcdfix.remediation.authorization import authorize  # noqa: PLC0415 - only with --kubeconfig

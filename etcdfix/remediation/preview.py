@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from etcdfix.remediation.audit_record import Result
 from etcdfix.remediation.commit import Outcome
 from etcdfix.remediation.preflight import Cluster, Preflight
+from etcdfix.remediation.reencrypt import ReencryptPreview
+from etcdfix.remediation.restore import RestorePreview
 from etcdfix.reports.base import counted
 from etcdfix.reports.commands import SameAgain
 from etcdfix.reports.remedies import gentle_remedies, unsafe_deletion_request
 from etcdfix.reports.safetext import quote_command, safe_text
 from etcdfix.storagekey import display
 
+_MASK = 0xFFFFFFFFFFFFFFFF
 # KEP-3926, in meaning.
 WARNINGS = (
     "This may break the cluster if the object has dependencies that nobody here knows of.",
@@ -81,13 +84,73 @@ def _pattern_lines(checked: Preflight) -> Iterator[str]:
         yield "             declared lost for ever; values that open under the same name do not speak against that"
 
 
-def outcome_lines(checked: Preflight, outcome: Outcome, again: SameAgain) -> Iterator[str]:
-    """Yield what became of a deletion, how to undo it, and what to watch."""
-    key = safe_text(display(checked.stored.key))
+def restore_preview_lines(shown: RestorePreview) -> Iterator[str]:
+    """Yield what will be put back, and what that cannot bring back."""
+    found, stored = shown.found, shown.candidate.stored
+    yield f"Key          {safe_text(display(stored.key))}"
+    yield f"From         {safe_text(shown.candidate.origin)}"
+    yield (
+        "             a true undo: the same bytes at the same key of the same cluster, by this audit log"
+        if shown.listed
+        else "             NOT a backup that this audit log knows, as accepted"
+    )
+    yield f"Value        {len(stored.value)} bytes, was at mod_revision {stored.mod_revision}"
+    if found.gvk is not None:
+        version = f"{found.gvk.group}/{found.gvk.version}".lstrip("/")
+        yield f"Object       {safe_text(f'{version} {found.gvk.kind} {found.namespace}/{found.name}')}"
+    yield f"Today it is  {found.verdict.outcome}: {safe_text(found.verdict.message)}"
+    if stored.lease:
+        kept = f"{shown.lease & _MASK:x} is attached again" if shown.lease else "is left out, as accepted"
+        yield f"Lease        {kept}"
+    if shown.replaced is None:
+        yield "There now    nothing"
+    else:
+        present = shown.replaced
+        yield (
+            f"There now    {len(present.stored.value)} bytes at mod_revision {present.stored.mod_revision}, "
+            f"{present.found.verdict.outcome}, {present.found.verdict.cause}; backed up first"
+        )
+    for warning in shown.warnings:
+        yield f"Note         {safe_text(warning)}"
+    yield ""
+    yield "Dependents that the garbage collector has deleted meanwhile do not come back with their owner."
+
+
+def reencrypt_preview_lines(shown: ReencryptPreview) -> Iterator[str]:
+    """Yield what will be rewritten, and with what."""
+    today, candidate = shown.today, shown.candidate
+    yield f"Key          {safe_text(display(today.stored.key))}"
+    yield f"Today        {today.verdict.outcome}, {today.verdict.cause}: {safe_text(today.verdict.message)}"
+    kind = candidate.directory.kind or "object"
+    yield f"Candidate    opens it with {safe_text(candidate.transformer)}: a readable {kind}"
+    yield f"Written with {safe_text(shown.write_transformer)}"
+    if shown.proof:
+        yield f"             API servers hold that key: {safe_text(display(shown.proof))} is stored under it"
+    else:
+        yield "             nothing shows that API servers hold that key, as accepted"
+    if shown.lease is not None:
+        yield f"Lease        {shown.lease.lease & _MASK:x}, kept"
+    for warning in shown.warnings:
+        yield f"Note         {safe_text(warning)}"
+
+
+_DONE = {Result.DELETED: "deleted", Result.RESTORED: "put back", Result.REENCRYPTED: "rewritten"}
+
+
+def outcome_lines(key_bytes: bytes, done: Result, outcome: Outcome, again: SameAgain) -> Iterator[str]:
+    """Yield what became of a change, where the backup is, and how to undo it.
+
+    Args:
+        key_bytes: Which key.
+        done: What it is called when all goes well.
+        outcome: What it came to.
+        again: Options that commands must repeat.
+    """
+    key = safe_text(display(key_bytes))
     if outcome.result is None:
-        yield f"DRY RUN: {key} would be deleted. Nothing was changed."
-    elif outcome.result is Result.DELETED:
-        yield f"DELETED {key} at revision {outcome.revision}."
+        yield f"DRY RUN: {key} would be {_DONE[done]}. Nothing was changed."
+    elif outcome.result is done:
+        yield f"{done.upper()} {key} at revision {outcome.revision}."
     else:
         yield f"{outcome.result.upper()}: {key}: {safe_text(outcome.detail)}"
     for warning in outcome.warnings:
@@ -99,19 +162,18 @@ def outcome_lines(checked: Preflight, outcome: Outcome, again: SameAgain) -> Ite
     )
     if outcome.result is None:
         return
-    if outcome.result is not Result.DELETED:
+    if outcome.result is not done:
         log = quote_command(["etcdfix", "audit", "reconcile", *again.source, str(outcome.audit_log)])
         yield f"Settle it when etcd answers again: {log}"
-    if outcome.backups:
+    if outcome.backups and done is Result.DELETED:
         undo = ["etcdfix", "restore", outcome.backups[0], *again.source, "--reason", "REASON"]
         yield f"Undo: {quote_command(undo)}"
-    if outcome.result is Result.DELETED:
-        yield from _afterwards(checked, again)
+    yield f"Look again: {again.scan(key_bytes)}"
 
 
-def _afterwards(checked: Preflight, again: SameAgain) -> Iterator[str]:
+def after_deletion_lines(checked: Preflight) -> Iterator[str]:
+    """Yield what to watch once a key is gone, and what the same is called elsewhere."""
     resource = str(checked.found.directory.group_resource)
-    yield f"Look again: {again.scan(checked.stored.key)}"
     request = unsafe_deletion_request(checked.found)
     if request:
         yield f"The same through an API server with the feature gate: {request}"

@@ -1,0 +1,91 @@
+"""``etcdfix reencrypt``: rewrite a value that a candidate key can read, guarded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from etcdfix.cli.confirm import Terminal
+from etcdfix.cli.options import (
+    gather_inputs,
+    load_encryption,
+    open_plugins,
+    reading_options,
+    same_again,
+    source_options,
+)
+from etcdfix.cli.safety import (
+    EXIT_CODES,
+    acceptances,
+    change_exit_code,
+    change_options,
+    etcd_user,
+    examiner_for,
+    expectation_options,
+    member_options,
+    one_key,
+    open_cluster,
+    places,
+    require_reason,
+    show,
+)
+from etcdfix.remediation.audit_record import Result
+from etcdfix.remediation.preview import outcome_lines, reencrypt_preview_lines
+from etcdfix.remediation.reencrypt import ReencryptRequest, run_reencrypt
+
+
+@click.command("reencrypt", epilog=EXIT_CODES)
+@click.argument("key", required=False)
+@click.option(
+    "--candidate-config", type=click.Path(path_type=Path), required=True, metavar="FILE",
+    help="An EncryptionConfiguration that may open the value: an older one, or one with a key that was found again.",
+)  # fmt: skip
+@click.option(
+    "--accept-undeployed-write-key", is_flag=True,
+    help="Write with today's key although nothing shows that API servers hold it.",
+)  # fmt: skip
+@change_options
+@expectation_options
+@member_options
+@source_options
+@reading_options
+def command(*, key: str | None, key_base64: str | None, candidate_config: Path, **options: Any) -> int:
+    """Rewrite one value, which today's configuration cannot read, under today's write key.
+
+    --candidate-config opens it, --encryption-config says how API servers write today. The contents stay the same byte
+    for byte; the lease is kept; the old bytes are backed up.
+    """
+    require_reason(options)
+    inputs = gather_inputs(options)
+    named = one_key(key, key_base64)
+    candidate_inputs = msgspec.structs.replace(inputs, encryption_config=candidate_config)
+    candidate = load_encryption(candidate_inputs)
+    # The endpoints that were given are for either configuration.
+    names = {provider.name for provider in candidate.kms_providers} if candidate is not None else set()
+    endpoints = {name: url for name, url in inputs.kms_endpoints.items() if name in names}
+    candidate_inputs = msgspec.structs.replace(candidate_inputs, kms_endpoints=endpoints)
+    with open_cluster(inputs) as cluster, open_plugins(candidate_inputs, candidate) as plugins:
+        examiner = examiner_for(candidate_inputs, candidate, plugins)
+        examiner.learn_custom_resources(cluster.source)
+        outcome = run_reencrypt(
+            cluster,
+            examiner,
+            ReencryptRequest(
+                key=named,
+                reason=options["reason"],
+                undeployed_write_key=options["accept_undeployed_write_key"],
+                accepted=acceptances(options),
+                places=places(options),
+                kubeconfig=options["kubeconfig"],
+                context=options["context"],
+                etcd_user=etcd_user(inputs),
+                dry_run=options["dry_run"],
+            ),
+            Terminal(yes=options["yes"]),
+            preview=lambda shown: show(reencrypt_preview_lines(shown), err=True),
+        )
+        show(outcome_lines(named, Result.REENCRYPTED, outcome, same_again(inputs)))
+    return change_exit_code(outcome)

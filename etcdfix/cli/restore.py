@@ -1,0 +1,139 @@
+"""``etcdfix restore``: put a value back, guarded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from etcdfix.cli.confirm import Terminal
+from etcdfix.cli.options import Inputs, gather_inputs, reading_options, same_again, source_options
+from etcdfix.cli.safety import (
+    EXIT_CODES,
+    acceptances,
+    change_exit_code,
+    change_options,
+    etcd_user,
+    examiner_for,
+    member_options,
+    one_key,
+    open_cluster,
+    places,
+    require_reason,
+    show,
+    watcher,
+)
+from etcdfix.remediation.audit_record import Result
+from etcdfix.remediation.backup_file import read_backup
+from etcdfix.remediation.preflight import Cluster
+from etcdfix.remediation.preview import outcome_lines, restore_preview_lines
+from etcdfix.remediation.restore import Candidate, RestoreRequest, run_restore
+from etcdfix.remediation.rules import Rule, refuse
+from etcdfix.sources.connection import connection_from_options
+from etcdfix.sources.live import LiveSource
+from etcdfix.storagekey import display
+
+_PATH = click.Path(path_type=Path)
+
+
+@click.command("restore", epilog=EXIT_CODES)
+@click.argument("backup_or_key", required=False, metavar="[BACKUP|KEY]")
+@click.option(
+    "--from-snapshot",
+    type=_PATH,
+    metavar="FILE",
+    help="Take the value of KEY from this snapshot instead of a backup.",
+)
+@click.option(
+    "--from-revision", type=click.IntRange(min=1), metavar="N",
+    help="Take the value that KEY had at this revision, if etcd still keeps it.",
+)  # fmt: skip
+@click.option(
+    "--replace-mod-revision", type=click.IntRange(min=1), metavar="N",
+    help="Replace what is there now, if it stands at this mod revision and could be deleted.",
+)  # fmt: skip
+@click.option(
+    "--accept-unlisted-source", is_flag=True, help="Take a value that is no backup of this audit log."
+)
+@click.option("--without-lease", is_flag=True, help="Put it back without the lease that it had.")
+@change_options
+@member_options
+@source_options
+@reading_options
+def command(
+    *,
+    backup_or_key: str | None,
+    key_base64: str | None,
+    from_snapshot: Path | None,
+    from_revision: int | None,
+    **options: Any,
+) -> int:
+    """Put a value back at its key: from a backup, a snapshot, or an earlier revision.
+
+    BACKUP is a file that delete, restore or reencrypt has written: the undo, for which no encryption configuration is
+    needed. With --from-snapshot or --from-revision name the KEY instead. The key must be absent, or
+    --replace-mod-revision says what may be replaced.
+    """
+    require_reason(options)
+    if from_snapshot is not None and from_revision is not None:
+        raise click.UsageError("--from-snapshot and --from-revision name two different sources")
+    inputs = gather_inputs(options)
+    if from_snapshot is None and from_revision is None:
+        if backup_or_key is None or key_base64 is not None:
+            raise click.UsageError("name the BACKUP, or a key with --from-snapshot FILE or --from-revision N")
+        candidate = Candidate.of_backup(read_backup(Path(backup_or_key).absolute()))
+        key = candidate.stored.key
+    else:
+        key = one_key(backup_or_key, key_base64)
+        candidate = None
+    with open_cluster(inputs) as cluster:
+        if candidate is None:
+            candidate = _elsewhere(cluster, inputs, key, from_snapshot, from_revision)
+        outcome = run_restore(
+            cluster,
+            RestoreRequest(
+                candidate=candidate,
+                reason=options["reason"],
+                replace_mod_revision=options["replace_mod_revision"],
+                unlisted_source=options["accept_unlisted_source"],
+                without_lease=options["without_lease"],
+                accepted=acceptances(options),
+                places=places(options),
+                kubeconfig=options["kubeconfig"],
+                context=options["context"],
+                etcd_user=etcd_user(inputs),
+                dry_run=options["dry_run"],
+            ),
+            Terminal(yes=options["yes"]),
+            preview=lambda shown: show(restore_preview_lines(shown), err=True),
+            watch=watcher(cluster),
+        )
+        show(outcome_lines(key, Result.RESTORED, outcome, same_again(inputs)))
+    return change_exit_code(outcome)
+
+
+def _elsewhere(
+    cluster: Cluster, inputs: Inputs, key: bytes, snapshot: Path | None, revision: int | None
+) -> Candidate:
+    """Read the value of a key from a snapshot, or at an earlier revision."""
+    if snapshot is not None:
+        from etcdfix.sources.snapshot import SnapshotSource  # noqa: PLC0415 - only where a file is named
+
+        with SnapshotSource(snapshot) as source:
+            stored = source.get(key)
+            examiner = examiner_for(inputs, None, None)
+            examiner.transformers = cluster.examiner.transformers
+            uid = examiner.kube_system_uid(source) or ""
+        origin = f"snapshot {snapshot}"
+    else:
+        connection = connection_from_options(**inputs.connection)
+        with LiveSource(connection, revision=revision or 0) as source:
+            stored = source.get(key)
+        uid = cluster.examiner.kube_system_uid(cluster.source) or ""
+        origin = f"revision {revision}"
+    if stored is None:
+        raise refuse(
+            Rule.GONE, f"{display(key)} does not exist in the {origin}", hint="look into an older one"
+        )
+    return Candidate(stored=stored, origin=origin, cluster_uid=uid)

@@ -1,0 +1,291 @@
+"""Rewrites a value that today's configuration cannot read, and a candidate configuration can.
+
+The contents stay as they are, byte for byte; only the envelope changes, to the one that API servers write today.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from etcdfix.encryption.seal import NotSealed, Sealed, SealRefusal, to_storage
+from etcdfix.encryption.transformer import ResourceTransformers
+from etcdfix.model import Outcome as Verdicts
+from etcdfix.pipeline import Examiner
+from etcdfix.remediation.audit_record import Entry, RecordType, Result, Verb
+from etcdfix.remediation.backup_file import BackupCluster, digest, make_content
+from etcdfix.remediation.commit import Change, Outcome, Places, commit, rehearse
+from etcdfix.remediation.delete import Asker, lease_ttl, now, operator_for, subject_of
+from etcdfix.remediation.durable import Step, no_step
+from etcdfix.remediation.members import KeyReading, read_key, read_lease
+from etcdfix.remediation.preflight import (
+    Acceptances,
+    Cluster,
+    authorize_change,
+    check_alarms,
+    check_cluster,
+    check_expectations,
+    check_members,
+    require_there,
+)
+from etcdfix.remediation.rules import Rule, refuse
+from etcdfix.remediation.writer import KeyState
+from etcdfix.storagekey import display
+from etcdfix.verdicts.examination import Examination
+
+if TYPE_CHECKING:
+    from etcdfix.remediation.authorization import Authorization
+    from etcdfix.remediation.members import LeaseState
+
+
+class ReencryptRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One re-encryption.
+
+    Attributes:
+        key: Complete etcd key.
+        reason: For the record.
+        undeployed_write_key: Nothing of the resource needs to be stored under today's write key yet.
+        accepted: Expectations and acceptances.
+        places: Where backups and the audit log go.
+        kubeconfig: Ask the API server behind it for permission too.
+        context: Of the kubeconfig.
+        etcd_user: As whom etcd is asked, for the record.
+        dry_run: Change nothing.
+    """
+
+    key: bytes
+    reason: str
+    undeployed_write_key: bool = False
+    accepted: Acceptances = msgspec.field(default_factory=Acceptances)
+    places: Places = msgspec.field(default_factory=Places)
+    kubeconfig: Path | None = None
+    context: str | None = None
+    etcd_user: str = ""
+    dry_run: bool = False
+
+
+class ReencryptPreview(msgspec.Struct, frozen=True, kw_only=True):
+    """What is shown before a value is rewritten.
+
+    Attributes:
+        today: What today's configuration says of it.
+        candidate: What the candidate configuration says of it: readable.
+        write_transformer: What it will be written with.
+        proof: Key of another object that is stored under that already; b"" where none was needed.
+        cluster_uid: uid of namespace kube-system, "" where unknown.
+        lease: That it keeps; None for none.
+        authorization: The API's yes; None where it was not asked.
+        warnings: One sentence each.
+    """
+
+    today: Examination
+    candidate: Examination
+    write_transformer: str
+    proof: bytes
+    cluster_uid: str
+    lease: LeaseState | None
+    authorization: Authorization | None
+    warnings: tuple[str, ...]
+
+
+def run_reencrypt(
+    cluster: Cluster,
+    candidate: Examiner,
+    request: ReencryptRequest,
+    asker: Asker,
+    *,
+    preview: Callable[[ReencryptPreview], None],
+    step: Step = no_step,
+) -> Outcome:
+    """Rewrite one value under today's write key, or find out whether it could be.
+
+    Args:
+        cluster: Where, read with today's configuration.
+        candidate: Reads with the candidate configuration.
+        request: What.
+        asker: Confirms.
+        preview: Shows what was found out, before anything is asked.
+        step: Told the name of each step before it is taken.
+
+    Raises:
+        RemediationRefused: A rule says no, or a file cannot be made safe; nothing was changed.
+        AuditError: The record cannot be made durable; nothing was changed.
+        TransactionNotSent: No endpoint could be reached; nothing was changed.
+        TransactionRefused: etcd says no; nothing was changed.
+        SourceError: etcd could not be asked; nothing was changed.
+    """
+    key = request.key
+    step("check: configuration")
+    if not cluster.configured:
+        raise refuse(
+            Rule.NO_CONFIGURATION, "no encryption configuration was given, so today's write key is unknown",
+            hint="--encryption-config FILE: the one that the API servers use today",
+        )  # fmt: skip
+    step("check: read the key")
+    reading = read_key(cluster.source.client, key)
+    stored = require_there(cluster, key, reading.stored)
+    step("check: expectations")
+    check_expectations(stored, request.accepted)
+    step("check: examine")
+    today = cluster.examine(stored)
+    _check_today(today)
+    found = candidate.examine(stored)
+    plaintext = candidate.plaintext(found)
+    if found.verdict.outcome is not Verdicts.READABLE or found.verdict.cause is not None or plaintext is None:
+        raise refuse(
+            Rule.NOT_READABLE,
+            f"under the candidate configuration {display(key)} is {found.verdict.outcome}: {found.verdict.message}",
+            hint="find the configuration, or the key, that it was written with",
+        )
+    step("check: members")
+    warnings = check_members(cluster, key, reading, request.accepted)
+    step("check: alarms")
+    warnings += check_alarms(cluster)
+    step("check: cluster")
+    uid = check_cluster(cluster, request.accepted)
+    step("check: write key")
+    transformers = _transformers(cluster, today)
+    sealed = _seal(transformers, plaintext, key)
+    proof = _find_proof(cluster, transformers, today)
+    if not proof and not request.undeployed_write_key:
+        raise refuse(
+            Rule.WRITE_KEY,
+            f"no other object of {today.directory.group_resource} is stored under {sealed.transformer}: nothing shows "
+            "that the API servers hold that key",
+            hint="let an API server write one (kubectl annotate), or --accept-undeployed-write-key",
+        )
+    step("check: authorization")
+    authorization = authorize_change(today, uid, request.kubeconfig, request.context)
+    step("check: lease")
+    lease = read_lease(cluster.source.client, stored.lease) if stored.lease else None
+    if lease is not None and not lease.alive:
+        raise refuse(
+            Rule.LEASE_EXPIRED, f"the lease of {display(key)} has expired: etcd is about to delete the key",
+            hint="look again in a moment",
+        )  # fmt: skip
+    shown = ReencryptPreview(
+        today=today,
+        candidate=found,
+        write_transformer=sealed.transformer,
+        proof=proof,
+        cluster_uid=uid,
+        lease=lease,
+        authorization=authorization,
+        warnings=tuple(warnings),
+    )
+    step("preview")
+    preview(shown)
+    change = _change(cluster, request, reading, shown, sealed)
+    operator = change.entry.operator
+    client = cluster.source.client
+    if request.dry_run:
+        return rehearse(client, change, request.places, operator=operator, step=step)
+    step("confirm")
+    if not asker.confirm_key(key):
+        raise refuse(
+            Rule.NOT_CONFIRMED,
+            f"{display(key)} was not typed back; nothing was changed",
+            hint="type the key in full at a terminal, or give --yes in a script",
+        )
+    return commit(client, change, request.places, operator=operator, step=step)
+
+
+def _check_today(today: Examination) -> None:
+    key, verdict = display(today.stored.key), today.verdict
+    if today.opened:
+        raise refuse(
+            Rule.READABLE,
+            f"today's configuration opens {key} ({verdict.message})",
+            hint="to rewrite it under today's key, let an API server do it: kubectl get -o json | kubectl replace -f -",
+        )
+    if verdict.outcome is not Verdicts.DECRYPT_FAILURE:
+        rule = Rule.NOT_AN_OBJECT if verdict.outcome is Verdicts.NOT_AN_OBJECT else Rule.UNDETERMINED
+        raise refuse(
+            rule,
+            f"it is not proven that today's configuration cannot read {key}: {verdict.message}",
+            hint="the plugin may answer later; see etcdfix scan",
+        )
+
+
+def _transformers(cluster: Cluster, today: Examination) -> ResourceTransformers:
+    assert cluster.examiner.transformers is not None  # there is a configuration
+    return cluster.examiner.transformers.for_resource(today.directory.group_resource)
+
+
+def _seal(transformers: ResourceTransformers, plaintext: bytes, key: bytes) -> Sealed:
+    sealed = to_storage(transformers, plaintext, key)
+    if isinstance(sealed, NotSealed):
+        why = (
+            "writing through a KMS plugin is not supported"
+            if sealed.reason is SealRefusal.KMS_WRITES
+            else "what was written does not read back"
+        )
+        raise refuse(
+            Rule.WRITE_KEY,
+            f"today's write key of this resource is {sealed.transformer}: {why}",
+            hint="take the object out with etcdfix get, and let an API server write it: kubectl create -f",
+        )
+    return sealed
+
+
+def _find_proof(cluster: Cluster, transformers: ResourceTransformers, today: Examination) -> bytes:
+    """Return the key of another object of the resource that an API server has written as it would be written now."""
+    write_key = transformers.write_key
+    prefix = cluster.examiner.layout.directory_prefix(today.directory)
+    for stored in cluster.source.current(prefix):
+        if stored.key == today.stored.key or not stored.value.startswith(write_key.prefix):
+            continue
+        found = cluster.examine(stored)
+        if (
+            found.verdict.outcome is Verdicts.READABLE
+            and found.transformer == write_key.transformer
+            and not found.stale
+        ):
+            return stored.key
+    return b""
+
+
+def _change(
+    cluster: Cluster, request: ReencryptRequest, reading: KeyReading, shown: ReencryptPreview, sealed: Sealed
+) -> Change:
+    today, stored = shown.today, shown.today.stored
+    operator = operator_for(shown.authorization, request.etcd_user)
+    content = make_content(
+        stored,
+        purpose="reencrypt",
+        verdict=today.verdict,
+        cluster=BackupCluster(
+            shown.cluster_uid or None,
+            f"{reading.cluster_id:x}",
+            tuple(cluster.source.describe().endpoints or ()),
+            reading.revision,
+        ),
+        operator=operator,
+        reason=request.reason,
+        stored_as_plaintext=False,
+        lease_ttl_seconds=lease_ttl(shown.lease),
+        at=now(),
+    )
+    flags = ["--accept-undeployed-write-key"] if not shown.proof else []
+    return Change(
+        entry=Entry(
+            type=RecordType.DRY_RUN if request.dry_run else RecordType.INTENT,
+            verb=Verb.REENCRYPT,
+            operator=operator,
+            subject=subject_of(today),
+            reason=request.reason,
+            cluster_uid=shown.cluster_uid,
+            header_revision=reading.revision,
+            detail=f"from {shown.candidate.transformer} to {sealed.transformer}, {digest(sealed.data)}",
+            accepted=(*request.accepted.as_flags(), *flags),
+        ),
+        expected=KeyState.of(stored),
+        content=content,
+        value=sealed.data,
+        lease=stored.lease,
+        done=Result.REENCRYPTED,
+        accept_unknown_cluster=request.accepted.unknown_cluster,
+    )

@@ -1,0 +1,292 @@
+"""Puts a value back: a backup of ours, the value of a snapshot, or an earlier revision; guarded like a deletion.
+
+Undoing needs no configuration: a backup whose digest stands in this audit log holds bytes that were at this key of
+this cluster. Whatever comes from elsewhere is examined first, and must be readable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from etcdfix.model import Outcome as Verdicts
+from etcdfix.model import StoredValue
+from etcdfix.remediation.audit_record import Entry, RecordType, Result, Verb
+from etcdfix.remediation.backup import intent_of
+from etcdfix.remediation.backup_file import Backup, digest
+from etcdfix.remediation.commit import Change, Outcome, Places, commit, rehearse
+from etcdfix.remediation.delete import Asker, backup_content, operator_for, subject_of
+from etcdfix.remediation.durable import Step, no_step
+from etcdfix.remediation.members import read_key, read_lease
+from etcdfix.remediation.preflight import (
+    Acceptances,
+    Cluster,
+    Preflight,
+    authorize_change,
+    check_alarms,
+    check_cluster,
+    check_deletion,
+    check_members,
+    unwatched,
+)
+from etcdfix.remediation.rules import Rule, refuse
+from etcdfix.remediation.writer import ABSENT, KeyState
+from etcdfix.storagekey import display
+from etcdfix.verdicts.examination import Examination
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """A value that may be put back.
+
+    Attributes:
+        stored: Key, bytes and lease; the revisions are those that it had.
+        origin: Where it comes from, for people and for the record.
+        cluster_uid: kube-system uid of the cluster that it comes from, "" where unknown.
+        backup: The file, where it comes from one.
+    """
+
+    stored: StoredValue
+    origin: str
+    cluster_uid: str
+    backup: Backup | None = None
+
+    @classmethod
+    def of_backup(cls, backup: Backup) -> Candidate:
+        """Return what a backup file holds."""
+        uid = backup.content.cluster.kube_system_uid or ""
+        return cls(
+            stored=backup.content.stored, origin=f"backup {backup.path}", cluster_uid=uid, backup=backup
+        )
+
+
+class RestoreRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One restore.
+
+    Attributes:
+        candidate: What to put back.
+        reason: For the record.
+        replace_mod_revision: The present value may be replaced, if it stands at this revision; None: the key must
+            be absent.
+        unlisted_source: A source that is no intent of this audit log is accepted.
+        without_lease: Leave the lease out.
+        accepted: Acceptances, for the cluster and for what is replaced.
+        places: Where backups and the audit log go.
+        kubeconfig: Ask the API server behind it for permission too.
+        context: Of the kubeconfig.
+        etcd_user: As whom etcd is asked, for the record.
+        dry_run: Change nothing.
+    """
+
+    candidate: Candidate
+    reason: str
+    replace_mod_revision: int | None = None
+    unlisted_source: bool = False
+    without_lease: bool = False
+    accepted: Acceptances = msgspec.field(default_factory=Acceptances)
+    places: Places = msgspec.field(default_factory=Places)
+    kubeconfig: Path | None = None
+    context: str | None = None
+    etcd_user: str = ""
+    dry_run: bool = False
+
+
+class RestorePreview(msgspec.Struct, frozen=True, kw_only=True):
+    """What is shown before a value is put back.
+
+    Attributes:
+        candidate: What, and from where.
+        found: What it is under today's configuration.
+        listed: It is a true undo: an intent of this audit log made the backup.
+        replaced: What stands there now; None where the key is absent.
+        lease: That will be attached, 0 for none.
+        warnings: One sentence each.
+    """
+
+    candidate: Candidate
+    found: Examination
+    listed: bool
+    replaced: Preflight | None
+    lease: int
+    warnings: tuple[str, ...]
+
+
+def run_restore(
+    cluster: Cluster,
+    request: RestoreRequest,
+    asker: Asker,
+    *,
+    preview: Callable[[RestorePreview], None],
+    watch: Callable[[Iterator[StoredValue]], Iterator[StoredValue]] = unwatched,
+    step: Step = no_step,
+) -> Outcome:
+    """Put a value back, or find out whether it could be.
+
+    Raises:
+        RemediationRefused: A rule says no, or a file cannot be made safe; nothing was changed.
+        AuditError: The record cannot be made durable; nothing was changed.
+        TransactionNotSent: No endpoint could be reached; nothing was changed.
+        TransactionRefused: etcd says no; nothing was changed.
+        SourceError: etcd, or the backup, could not be read; nothing was changed.
+    """
+    candidate, key = request.candidate, request.candidate.stored.key
+    step("check: read the key")
+    reading = read_key(cluster.source.client, key)
+    step("check: cluster")
+    uid = check_cluster(cluster, request.accepted)
+    _check_same_cluster(candidate, uid, request.accepted)
+    step("check: candidate")
+    listed = _is_listed(candidate, request.places.log_path)
+    found = _examine_candidate(cluster, candidate, request, listed=listed)
+    replaced = None
+    warnings: list[str] = []
+    if reading.stored is None:
+        if request.replace_mod_revision is not None:
+            raise refuse(
+                Rule.GONE, f"{display(key)} does not exist, so there is nothing to replace",
+                hint="leave --replace-mod-revision out",
+            )  # fmt: skip
+        step("check: members")
+        warnings += check_members(cluster, key, reading, request.accepted)
+        step("check: alarms")
+        warnings += check_alarms(cluster)
+        step("check: authorization")
+        authorization = authorize_change(found, uid, request.kubeconfig, request.context)
+    else:
+        replaced = _check_replaced(cluster, request, reading.stored, watch, step)
+        warnings += replaced.warnings
+        authorization = replaced.authorization
+    step("check: lease")
+    lease = _lease(cluster, candidate, without=request.without_lease)
+    step("preview")
+    shown = RestorePreview(
+        candidate=candidate,
+        found=found,
+        listed=listed,
+        replaced=replaced,
+        lease=lease,
+        warnings=tuple(warnings),
+    )
+    preview(shown)
+    operator = operator_for(authorization, request.etcd_user)
+    change = Change(
+        entry=Entry(
+            type=RecordType.DRY_RUN if request.dry_run else RecordType.INTENT,
+            verb=Verb.RESTORE,
+            operator=operator,
+            subject=msgspec.structs.replace(
+                subject_of(found),
+                mod_revision=reading.stored.mod_revision if reading.stored is not None else 0,
+            ),
+            reason=request.reason,
+            cluster_uid=uid,
+            header_revision=reading.revision,
+            value_sha256=digest(candidate.stored.value),
+            detail=f"from {candidate.origin}, {digest(candidate.stored.value)}",
+            accepted=(*request.accepted.as_flags(), *(["--accept-unlisted-source"] if not listed else [])),
+        ),
+        expected=ABSENT if reading.stored is None else KeyState.of(reading.stored),
+        content=None
+        if replaced is None
+        else backup_content(cluster, replaced, "restore", operator, request.reason),
+        value=candidate.stored.value,
+        lease=lease,
+        done=Result.RESTORED,
+        accept_unknown_cluster=request.accepted.unknown_cluster,
+    )
+    client = cluster.source.client
+    if request.dry_run:
+        return rehearse(client, change, request.places, operator=operator, step=step)
+    step("confirm")
+    if not asker.confirm_key(key):
+        raise refuse(
+            Rule.NOT_CONFIRMED,
+            f"{display(key)} was not typed back; nothing was changed",
+            hint="type the key in full at a terminal, or give --yes in a script",
+        )
+    return commit(client, change, request.places, operator=operator, step=step)
+
+
+def _check_same_cluster(candidate: Candidate, uid: str, accepted: Acceptances) -> None:
+    if candidate.cluster_uid and uid and candidate.cluster_uid != uid:
+        raise refuse(
+            Rule.OTHER_CLUSTER,
+            f"the {candidate.origin} comes from the cluster with kube-system uid {candidate.cluster_uid}; this etcd "
+            f"holds the cluster {uid}",
+            hint="name the etcd of that cluster with --endpoints",
+        )
+    if not candidate.cluster_uid and not accepted.unknown_cluster:
+        raise refuse(
+            Rule.UNKNOWN_CLUSTER,
+            f"the {candidate.origin} does not say which cluster it comes from",
+            hint="if you are sure that it is this one: --accept-unknown-cluster",
+        )
+
+
+def _is_listed(candidate: Candidate, audit_log: Path) -> bool:
+    """Say whether the value was at this very key of this very cluster, by the word of this audit log."""
+    if candidate.backup is None or not audit_log.exists():
+        return False
+    return intent_of(candidate.backup, audit_log) is not None
+
+
+def _examine_candidate(
+    cluster: Cluster, candidate: Candidate, request: RestoreRequest, *, listed: bool
+) -> Examination:
+    found = cluster.examine(candidate.stored)
+    if listed:
+        return found
+    if not request.unlisted_source:
+        raise refuse(
+            Rule.UNLISTED_SOURCE,
+            f"the {candidate.origin} is no backup that this audit log ({request.places.log_path}) knows",
+            hint="name the log that was used then with --audit-log, or --accept-unlisted-source",
+        )
+    if found.verdict.outcome is not Verdicts.READABLE:
+        raise refuse(
+            Rule.NOT_READABLE,
+            f"the value from the {candidate.origin} is {found.verdict.outcome}: {found.verdict.message}",
+            hint="only a readable value may come from elsewhere; give the --encryption-config that reads it",
+        )
+    return found
+
+
+def _check_replaced(
+    cluster: Cluster,
+    request: RestoreRequest,
+    present: StoredValue,
+    watch: Callable[[Iterator[StoredValue]], Iterator[StoredValue]],
+    step: Step,
+) -> Preflight:
+    if request.replace_mod_revision is None:
+        raise refuse(
+            Rule.PRESENT,
+            f"{display(present.key)} exists: created at revision {present.create_revision}, mod_revision "
+            f"{present.mod_revision}",
+            hint="somebody may have created it again; to replace what is unreadable: "
+            f"--replace-mod-revision {present.mod_revision}",
+        )
+    accepted = msgspec.structs.replace(request.accepted, expect_mod_revision=request.replace_mod_revision)
+    return check_deletion(
+        cluster,
+        present.key,
+        accepted,
+        kubeconfig=request.kubeconfig,
+        context=request.context,
+        watch=watch,
+        step=step,
+    )
+
+
+def _lease(cluster: Cluster, candidate: Candidate, *, without: bool) -> int:
+    lease = candidate.stored.lease
+    if not lease or without:
+        return 0
+    if read_lease(cluster.source.client, lease).alive:
+        return lease
+    raise refuse(
+        Rule.LEASE_EXPIRED,
+        f"the value had the lease {lease & 0xFFFFFFFFFFFFFFFF:x}, which has expired: etcd would have deleted it by now",
+        hint="to put it back for good: --without-lease",
+    )

@@ -8,25 +8,26 @@ import click
 
 from etcdfix import errors
 from etcdfix.cli.exit_codes import MEANINGS
-from etcdfix.cli.root import COMMANDS, cli
+from etcdfix.cli.root import cli
 from etcdfix.verdicts.causes import CATALOGUE
 
 
 def commands() -> str:
     """Return the help page of every command."""
-    pages = [("etcdfix", cli)]
-    context = click.Context(cli, info_name="etcdfix")
-    for name in COMMANDS:
-        command = cli.get_command(context, name)
-        assert command is not None
-        pages.append((f"etcdfix {name}", command))
-    parts = []
-    for title, command in pages:
-        parent = None if command is cli else context
-        settings = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "terminal_width": 100}
-        with click.Context(command, info_name=title.rsplit(" ", 1)[-1], parent=parent, **settings) as page:
-            parts.append(f"## `{title}`\n\n```\n{command.get_help(page)}\n```\n")
+    parts: list[str] = []
+    _help_pages(cli, "etcdfix", None, parts)
     return "\n".join(parts)
+
+
+def _help_pages(command: click.Command, name: str, parent: click.Context | None, parts: list[str]) -> None:
+    settings = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "terminal_width": 100}
+    with click.Context(command, info_name=name, parent=parent, **settings) as page:
+        parts.append(f"## `{page.command_path}`\n\n```\n{command.get_help(page)}\n```\n")
+        if isinstance(command, click.Group):
+            for below in command.list_commands(page):
+                found = command.get_command(page, below)
+                assert found is not None
+                _help_pages(found, below, page, parts)
 
 
 def causes() -> str:

@@ -17,7 +17,24 @@ from etcdfix.reports.safetext import safe_text
 # Command to module and one-line help, in the order of the help page.
 COMMANDS: dict[str, tuple[str, str]] = {
     "scan": ("etcdfix.cli.scan", "Examine everything in scope, and report what cannot be read and why."),
-    "schema": ("etcdfix.cli.schema", "Print the JSON Schema of a report or of a finding."),
+    "delete": (
+        "etcdfix.cli.delete",
+        "Delete exactly one key that is proven unreadable, backed up and recorded.",
+    ),
+    "restore": (
+        "etcdfix.cli.restore",
+        "Put a value back: a backup, the value of a snapshot, or an earlier revision.",
+    ),
+    "reencrypt": (
+        "etcdfix.cli.reencrypt",
+        "Rewrite one value, which only a candidate key opens, under today's key.",
+    ),
+    "audit": ("etcdfix.cli.audit", "Show and verify the audit log; say what became of open intents."),
+    "get": (
+        "etcdfix.cli.get",
+        "Show stored objects as YAML or JSON, Secrets masked, broken ones as far as they go.",
+    ),
+    "schema": ("etcdfix.cli.schema", "Print the JSON Schema of a report, a finding or an audit record."),
 }
 
 
@@ -55,7 +72,8 @@ class _LazyGroup(click.Group):
 def cli() -> None:
     """Find and explain Kubernetes objects in etcd that cannot be read.
 
-    Works on a live etcd or on a snapshot file; no API server is needed. Every command so far only reads.
+    Works on a live etcd or on a snapshot file; no API server is needed. Only delete, restore and
+    reencrypt change anything: one key each, after a backup and with a record.
     """
 
 
@@ -89,7 +107,8 @@ def run(arguments: list[str]) -> int:
         _discard_output()
         what = f"{exc.strerror} ({exc.filename})" if exc.filename else str(exc.strerror or exc)
         _say_error(
-            safe_text(f"reading or writing failed: {what}"), "nothing was changed; the output is incomplete"
+            safe_text(f"reading or writing failed: {what}"),
+            f"the output is incomplete; {_what_changed(arguments)}",
         )
         return 3
     except Exception as exc:
@@ -97,12 +116,19 @@ def run(arguments: list[str]) -> int:
             raise
         kind = type(exc).__name__
         _say_error(
-            f"internal error ({kind}); nothing was changed",
+            f"internal error ({kind}); {_what_changed(arguments)}",
             "please report it with the output of the same command run with ETCDFIX_DEBUG=1; read that output "
             "first, it may name objects of your cluster",
         )
         return 3
     return result if isinstance(result, int) else 0
+
+
+def _what_changed(arguments: list[str]) -> str:
+    """Say what an unforeseen end leaves behind: only three commands change anything, and these keep a record."""
+    if any(name in arguments for name in ("delete", "restore", "reencrypt")):
+        return "whether anything was changed, the audit log tells: etcdfix audit verify FILE, then audit reconcile FILE"
+    return "nothing was changed"
 
 
 def _discard_output() -> None:

@@ -3,23 +3,51 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import click
 import msgspec
 
 from etcdfix.errors import ConfigurationError
-from etcdfix.reports.schema import SCHEMAS
+from etcdfix.reports.schema import SCHEMAS, schema_of
+
+
+def audit_schema() -> dict[str, Any]:
+    """Return the schema of one record of the audit log."""
+    from etcdfix.remediation.audit_record import (  # noqa: PLC0415 - the other schemas need nothing that can write
+        API_VERSION,
+        KIND,
+        PREFIX,
+        Event,
+        RecordType,
+        Result,
+        Verb,
+    )
+
+    schema = schema_of(Event, f"{KIND} of {API_VERSION}, as the audit log of etcdfix holds it")
+    event = schema["$defs"]["Event"]["properties"]
+    event["kind"], event["apiVersion"] = {"const": KIND}, {"const": API_VERSION}
+    event["verb"] = {"enum": [verb.value for verb in Verb]}
+    notes = schema["$defs"]["Annotations"]["properties"]
+    notes[PREFIX + "type"] = {"enum": [kind.value for kind in RecordType]}
+    notes[PREFIX + "outcome"] = {"enum": [result.value for result in Result]}
+    notes[PREFIX + "sequence"] = {"type": "string", "pattern": "^[1-9][0-9]*$"}
+    notes[PREFIX + "previous"] = {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"}
+    return schema
+
+
+_ALL = {**SCHEMAS, "audit": audit_schema}
 
 
 @click.command("schema")
-@click.argument("name", type=click.Choice(list(SCHEMAS)), default="report")
+@click.argument("name", type=click.Choice(list(_ALL)), default="report")
 def command(name: str) -> int:
-    """Print the JSON Schema of a report (default) or of a single finding.
+    """Print the JSON Schema of a report (default), of a single finding, or of a record of the audit log.
 
-    The schema is generated from the very types that write the report. Readers ignore fields that they do not
+    The schema is generated from the very types that are written. Readers ignore fields that they do not
     know, and treat an outcome that they do not know as undetermined.
     """
     if sys.stdout is None:
         raise ConfigurationError("standard output is closed")
-    click.echo(msgspec.json.format(msgspec.json.encode(SCHEMAS[name]()), indent=2))
+    click.echo(msgspec.json.format(msgspec.json.encode(_ALL[name]()), indent=2))
     return 0

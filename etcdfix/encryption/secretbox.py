@@ -4,7 +4,8 @@ Format:
     Body: ``nonce(24) || tag(16) || ciphertext``; no associated data
     (``k8s.io/apiserver/pkg/storage/value/encrypt/secretbox/secretbox.go``).
 
-PyNaCl is imported here and nowhere else; this module is imported when a configuration names the provider.
+PyNaCl is imported here, and by ``seal`` for writing, and nowhere else; this module is imported when a configuration
+names the provider.
 """
 
 from __future__ import annotations

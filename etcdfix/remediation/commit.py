@@ -308,7 +308,9 @@ def _close(
     try:
         head = log.append(entry)
     except EtcdfixError as exc:
-        warnings.append(f"the outcome could not be recorded: {exc.message}; run etcdfix audit reconcile")
+        warnings.append(
+            f"the outcome could not be recorded: {exc.message}; etcdfix audit reconcile will do so later"
+        )
     return Outcome(
         result=result,
         detail=detail,
@@ -335,6 +337,15 @@ def _after_silence(
         detail = f"{error.message}; reading the key again failed too: {exc.message}"
         return _close(log, intent, operator, Result.UNKNOWN, detail, 0)
     result, seen = judge_reading(intent, reading)
+    present = reading.stored
+    newer = present is not None and present.mod_revision > max(
+        change.expected.mod_revision, intent.header_revision
+    )
+    if newer and present is not None and present.value == change.value:
+        result, seen = (
+            change.done,
+            f"the key holds the bytes of this intent at mod_revision {present.mod_revision}",
+        )
     return _close(log, intent, operator, result, f"{error.message}; {seen}", reading.revision)
 
 

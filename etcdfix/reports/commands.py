@@ -33,3 +33,14 @@ class SameAgain(msgspec.Struct, frozen=True):
         where = self.source if source is None else source
         how = self.reading if reading is None else reading
         return quote_command(["etcdfix", "scan", *where, *self.layout, *how, *key_arguments(key)])
+
+    def get(self, key: bytes, *options: str) -> str:
+        """Return the command that shows the object of one key, with further options behind it."""
+        return quote_command(
+            ["etcdfix", "get", *self.source, *self.layout, *self.reading, *key_arguments(key), *options]
+        )
+
+
+def piped(first: str, words: Sequence[str]) -> str:
+    """Return a shell line that feeds the output of a command, quoted already, to another."""
+    return f"{first} | {quote_command(words)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from etcdfix.model import Outcome, ServerBehaviour
-from etcdfix.reports.commands import SameAgain
+from etcdfix.reports.commands import SameAgain, piped
 from etcdfix.reports.model import Remedy
 from etcdfix.reports.safetext import is_plain, quote_command
 from etcdfix.verdicts.causes import CATALOGUE, Cause
@@ -95,7 +95,7 @@ def remedies_for(found: Examination, again: SameAgain = _ANYWHERE) -> list[Remed
     if verdict.outcome is Outcome.UNDETERMINED:
         return _undetermined(cause, found, again)
     if verdict.outcome is Outcome.INCONSISTENT:
-        return _inconsistent(found, cause)
+        return _inconsistent(found, cause, again)
     remedies: list[Remedy] = []
     if cause in _LOST_KEY:
         remedies.append(_rescue_from_cache(found))
@@ -256,13 +256,34 @@ def _kms_doubt(cause: Cause, found: Examination, again: SameAgain) -> list[Remed
     return remedies
 
 
-def _inconsistent(found: Examination, cause: Cause) -> list[Remedy]:
+def _only_managed_fields_break(found: Examination) -> bool:
+    wrong = found.decoded.inconsistencies if found.decoded is not None else ()
+    breaking = [w.field_path for w in wrong if w.breaks_responses]
+    return bool(breaking) and all(path.startswith("metadata.managedFields") for path in breaking)
+
+
+def _heal(found: Examination, again: SameAgain) -> Remedy:
+    """Replace an object by itself without managedFields: a masked Secret would be refused, so it is revealed."""
+    directory = found.directory
+    secret = (directory.group, directory.resource) == ("", "secrets")
+    options = ("--omit-managed-fields", "-o", "json", *(["--reveal"] if secret else []))
+    return Remedy(
+        "Heal it through the API: replace it by itself without metadata.managedFields",
+        piped(again.get(found.stored.key, *options), ["kubectl", "replace", "-f", "-"]),
+        "Nothing else is lost. If the object has changed in the meantime, the API server refuses with a conflict. "
+        "kubectl apply, edit and patch fail on the object as it is.",
+    )
+
+
+def _inconsistent(found: Examination, cause: Cause, again: SameAgain) -> list[Remedy]:
     path = _api_path(found)
     remedies = []
-    if found.verdict.breaks_responses:
+    if found.verdict.breaks_responses and _only_managed_fields_break(found):
+        remedies.append(_heal(found, again))
+    elif found.verdict.breaks_responses:
         remedies.append(
             Remedy(
-                "Heal it through the API: read it as protobuf, drop metadata.managedFields, and PUT it back whole",
+                "Heal it through the API: read it as protobuf, correct the broken field, and PUT it back whole",
                 quote_command(
                     [
                         "curl",
@@ -273,8 +294,7 @@ def _inconsistent(found: Examination, cause: Cause) -> list[Remedy]:
                 )
                 if path
                 else "",
-                "The command goes through kubectl proxy, to be started first. Nothing is lost by a PUT without "
-                "managedFields; kubectl apply and PATCH fail on the object.",
+                "The command goes through kubectl proxy, to be started first. kubectl apply and PATCH fail on the object.",
             )
         )
     elif cause is Cause.IDENTITY_MISMATCH:

@@ -15,16 +15,20 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 def report_schema() -> dict[str, Any]:
     """Return the schema of the document that ``-o json`` writes."""
-    return _schema(ScanReport, f"ScanReport of {API_VERSION}")
+    return _with_catalogues(schema_of(ScanReport, f"ScanReport of {API_VERSION}"))
 
 
 def finding_schema() -> dict[str, Any]:
     """Return the schema of one finding."""
-    return _schema(Finding, f"Finding of {API_VERSION}")
+    return _with_catalogues(schema_of(Finding, f"Finding of {API_VERSION}"))
 
 
-def _schema(of: Any, title: str) -> dict[str, Any]:
-    schema = msgspec.json.schema(of)
+def schema_of(written: Any, title: str) -> dict[str, Any]:
+    """Return the schema of a type that is written as JSON."""
+    return {"$schema": DIALECT, "title": title, **msgspec.json.schema(written)}
+
+
+def _with_catalogues(schema: dict[str, Any]) -> dict[str, Any]:
     finding = schema["$defs"]["Finding"]["properties"]
     # Closed catalogues: the types are plain text so that a reader of a newer report does not fail on them.
     finding["outcome"] = {"enum": [o.value for o in Outcome if o is not Outcome.NOT_AN_OBJECT]}
@@ -33,7 +37,7 @@ def _schema(of: Any, title: str) -> dict[str, Any]:
     finding["apiserver"] = {"enum": [b.value for b in ServerBehaviour]}
     for name in ("value_sha256",):
         finding[name] = {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"}
-    return {"$schema": DIALECT, "title": title, **schema}
+    return schema
 
 
 SCHEMAS = {"report": report_schema, "finding": finding_schema}

@@ -20,6 +20,9 @@ import pytest
 
 from etcdfix import __version__
 from etcdfix.cli.root import run
+from etcdfix.remediation.audit import AuditLog
+from etcdfix.remediation.audit_record import Result
+from tests.support.audit_logs import NOON, OPERATOR, entry, own_directory
 
 REPOSITORY = Path(__file__).parents[2]
 STORED = Path(__file__).parent / "snapshots"
@@ -79,6 +82,42 @@ def _baseline(folder: Path) -> None:
     assert code == INCOMPLETE
 
 
+def _log(folder: Path, *outcomes: Result | None) -> Path:
+    """Write the records of deletions that ended so; None for one that did not."""
+    path = own_directory(folder / "log") / "audit.jsonl"
+    for number, outcome in enumerate(outcomes, start=1):
+        made = entry(audit_id=f"00000000-0000-4000-8000-{number:012}", value_sha256=f"sha256:{'ab' * 32}")
+        with AuditLog.open(path, clock=lambda: NOON) as log:
+            intent = log.intent(log.append(made).sequence)
+            if outcome is not None:
+                log.append(intent.closed_by(outcome, operator=OPERATOR, detail="what was seen"))
+    return path
+
+
+def _audit_log(folder: Path) -> None:
+    _log(folder, Result.DELETED, Result.REFUSED)
+
+
+def _unfinished_log(folder: Path) -> None:
+    path = _log(folder, Result.DELETED, None)
+    path.write_bytes(path.read_bytes() + b'{"kind":"Ev')
+
+
+def _cut_log(folder: Path) -> None:
+    path = _log(folder, Result.DELETED, Result.DELETED)
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:2]))
+
+
+def _log_without_anchor(folder: Path) -> None:
+    _cut_log(folder)
+    (folder / "log" / "audit.jsonl.head").unlink()
+
+
+def _edited_log(folder: Path) -> None:
+    path = _log(folder, Result.DELETED, Result.DELETED)
+    path.write_bytes(path.read_bytes().replace(b"the key is lost", b"the key was old", 1))
+
+
 def _manifest(folder: Path) -> None:
     flags = [f"--encryption-provider-config={FIXTURES}/alpha/config-lost.yaml", "--etcd-prefix=/registry"]
     words = "\n".join(f"    - {word}" for word in ["kube-apiserver", *flags])
@@ -92,9 +131,14 @@ CASES = [
     Case("help", ["--help"], OK),
     Case("help-scan", ["scan", "--help"], OK),
     Case("help-schema", ["schema", "--help"], OK),
+    Case("help-audit", ["audit", "--help"], OK),
+    Case("help-audit-show", ["audit", "show", "--help"], OK),
+    Case("help-audit-verify", ["audit", "verify", "--help"], OK),
+    Case("help-audit-reconcile", ["audit", "reconcile", "--help"], OK),
     Case("no-command", [], USAGE),
     Case("schema-report", ["schema", "report"], OK),
     Case("schema-finding", ["schema", "finding"], OK),
+    Case("schema-audit", ["schema", "audit"], OK),
     # alpha under both configurations and without one, in every form
     Case("lost-table", scan(*LOST), INCOMPLETE),
     Case("lost-name", scan(*LOST, "-o", "name"), INCOMPLETE),
@@ -160,6 +204,19 @@ CASES = [
          INCOMPLETE, _file("trailer.db", lambda: _changed(-1))),
     Case("snapshot-damaged-page", ["scan", *LOST, "--snapshot", "{tmp}/page.db", "pods"],
          INCOMPLETE, _file("page.db", _leaf_of_pods)),
+    # the audit log
+    Case("audit-show", ["audit", "show", "{tmp}/log/audit.jsonl"], OK, _audit_log),
+    Case("audit-show-json", ["audit", "show", "-o", "json", "{tmp}/log/audit.jsonl"], OK, _audit_log),
+    Case("audit-verify-whole", ["audit", "verify", "{tmp}/log/audit.jsonl"], OK, _audit_log),
+    Case("audit-verify-unfinished", ["audit", "verify", "{tmp}/log/audit.jsonl"], INCOMPLETE, _unfinished_log),
+    Case("audit-verify-cut", ["audit", "verify", "{tmp}/log/audit.jsonl"], FINDINGS, _cut_log),
+    Case("audit-verify-without-anchor", ["audit", "verify", "{tmp}/log/audit.jsonl"], OK, _log_without_anchor),
+    Case("audit-verify-edited-json", ["audit", "verify", "-o", "json", "{tmp}/log/audit.jsonl"], FINDINGS, _edited_log),
+    Case("audit-verify-missing", ["audit", "verify", "{tmp}/nowhere.jsonl"], SOURCE),
+    Case("audit-reconcile-nothing", ["audit", "reconcile", "{tmp}/log/audit.jsonl"], OK, _audit_log),
+    Case("audit-reconcile-no-etcd", ["audit", "reconcile", "{tmp}/log/audit.jsonl", "--endpoints", "127.0.0.1:1"],
+         SOURCE, _unfinished_log),
+    Case("audit-reconcile-snapshot", ["audit", "reconcile", "--snapshot", ALPHA, "{tmp}/log/audit.jsonl"], USAGE),
     Case("snapshot-of-an-empty-etcd", ["scan", "--snapshot", f"{FIXTURES}/small/empty.db.gz"], SOURCE),
 ]  # fmt: skip
 
@@ -168,11 +225,14 @@ def normalised(text: str, folder: Path) -> str:
     """Return output without what differs from run to run."""
     text = text.replace(str(folder), "TMP")
     text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "TIME", text)
+    # The hash of an audit record covers the version that wrote it.
+    text = re.sub(r'(head \d+:|"sha256": "|io/previous": "sha256:)(?!0{64})[0-9a-f]{64}', r"\1HASH", text)
     for before in (
         "etcdfix ",
         "etcdfix, version ",
         '"name":"etcdfix","version":"',
         "name: etcdfix\n  version: ",
+        "etcdfix/",
     ):
         text = text.replace(before + __version__, before + "VERSION")
     return text

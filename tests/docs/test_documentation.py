@@ -42,6 +42,9 @@ def test_documented_commands_exist_with_their_options(page: str, line: str) -> N
         return
     command = cli.get_command(context, words[0])
     assert command is not None, f"{page}: {line}"
+    if isinstance(command, click.Group) and len(words) > 1:
+        command = command.get_command(context, words.pop(1))
+        assert command is not None, f"{page}: {line}"
     known = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
     for word in words[1:]:
         if word.startswith("-") and word != "-":

@@ -6,9 +6,10 @@ import base64
 import shlex
 from urllib.parse import unquote
 
+import msgspec
 import pytest
 
-from etcdfix.model import Outcome, ServerBehaviour
+from etcdfix.model import DecodedObject, GroupVersionKind, Inconsistency, Outcome, ServerBehaviour
 from etcdfix.reports.commands import SameAgain
 from etcdfix.reports.model import Remedy
 from etcdfix.reports.remedies import remedies_for
@@ -189,19 +190,52 @@ def test_a_removed_version_names_the_server_that_reads_it(until: str, words: str
     assert words in remedies_for(found)[0].action
 
 
-def test_healing_comes_before_deleting_what_breaks_lists() -> None:
+def breaking(key: str, *paths: str) -> Examination:
+    """An examination of an object whose raw JSON is broken in these places."""
     found = examination(
-        "/registry/statefulsets/shop/db",
+        key,
         outcome=Outcome.INCONSISTENT,
         cause=Cause.RAW_JSON_INVALID,
         breaks_responses=True,
         apiserver=ServerBehaviour.BREAKS_LIST,
     )
-    heal, delete = remedies_for(found)
-    assert "drop metadata.managedFields" in heal.action
-    assert shlex.split(heal.command)[-1].endswith("/apis/apps/v1/namespaces/shop/statefulsets/db")
+    wrong = tuple(Inconsistency("raw-json-invalid", path, "no JSON", breaks_responses=True) for path in paths)
+    gvk = GroupVersionKind("apps", "v1", "StatefulSet")
+    decoded = DecodedObject(gvk, b"db", b"shop", b"u", "protobuf", inconsistencies=wrong)
+    return msgspec.structs.replace(found, decoded=decoded)
+
+
+MANAGED = "metadata.managedFields[0].fieldsV1"
+
+
+def test_healing_comes_before_deleting_what_breaks_lists() -> None:
+    again = SameAgain(source=("--snapshot", "a b.db"), reading=("--encryption-config", "enc.yaml"))
+    heal, delete = remedies_for(breaking("/registry/statefulsets/shop/db", MANAGED), again)
+    assert "without metadata.managedFields" in heal.action
+    assert heal.command == (
+        "etcdfix get --snapshot 'a b.db' --encryption-config enc.yaml /registry/statefulsets/shop/db "
+        "--omit-managed-fields -o json | kubectl replace -f -"
+    )
     assert is_deletion(delete)
     assert UNSAFE not in delete.command
+
+
+def test_only_a_revealed_secret_can_be_put_back() -> None:
+    command = remedies_for(breaking("/registry/secrets/shop/db", MANAGED))[0].command
+    assert "--omit-managed-fields -o json --reveal | kubectl" in command
+
+
+def test_a_key_that_cannot_be_typed_heals_by_its_base64() -> None:
+    command = remedies_for(breaking("/registry/statefulsets/shop/d\u202eb", MANAGED))[0].command
+    key = base64.b64encode("/registry/statefulsets/shop/d\u202eb".encode()).decode()
+    assert f"--key-base64 {key} --omit-managed-fields" in command
+
+
+@pytest.mark.parametrize("paths", [("data",), (MANAGED, "data"), ()])
+def test_what_is_broken_elsewhere_is_not_healed_by_leaving_managed_fields_out(paths: tuple[str, ...]) -> None:
+    heal, _delete = remedies_for(breaking("/registry/statefulsets/shop/db", *paths))
+    assert "correct the broken field" in heal.action
+    assert shlex.split(heal.command)[-1].endswith("/apis/apps/v1/namespaces/shop/statefulsets/db")
 
 
 @pytest.mark.parametrize(

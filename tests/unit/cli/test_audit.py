@@ -1,0 +1,435 @@
+"""``etcdfix audit``: what a person and a script see of the log."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+
+import jsonschema  # type: ignore[import-untyped]
+import msgspec
+import pytest
+
+from etcdfix.cli.root import run
+from etcdfix.cli.schema import audit_schema
+from etcdfix.remediation.audit import AuditLog
+from etcdfix.remediation.audit_record import Intent, RecordType, Result, Verb
+from etcdfix.remediation.audit_verify import read_records
+from etcdfix.remediation.backup import MARKER_SUFFIX, record_intent
+from etcdfix.remediation.durable import open_directory
+from tests.support.audit_logs import OPERATOR, content, entry, own_directory, subject, write_log
+from tests.support.encoders import aesgcm_body
+from tests.support.etcd_server import EtcdServer
+
+Captured = pytest.CaptureFixture[str]
+
+VALUE = b"k8s:enc:aescbc:v1:lost:" + bytes(range(64))
+HOSTILE = b"/registry/secrets/shop/\x1b[31mred\xe2\x80\xae"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return own_directory(tmp_path / "log") / "audit.jsonl"
+
+
+def audit(capfd: Captured, *words: str | Path) -> tuple[int, str, str]:
+    code = run(["audit", *map(str, words)])
+    captured = capfd.readouterr()
+    assert all(line.isprintable() for line in (captured.out + captured.err).splitlines())
+    return code, captured.out, captured.err
+
+
+def cut(path: Path, lines: int) -> None:
+    """Cut so many lines off the end, and the head file with them."""
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-lines]))
+    path.with_name("audit.jsonl.head").unlink()
+
+
+# show
+
+
+def test_show_a_row_for_each_record(capfd: Captured, path: Path) -> None:
+    write_log(path, pairs=2)
+    code, out, err = audit(capfd, "show", path)
+    assert (code, err) == (0, "")
+    header, *rows = out.splitlines()
+    assert header.split()[:3] == ["RECORD", "TIME", "TYPE"]
+    assert [row.split()[0] for row in rows] == ["1", "2", "3", "4"]
+    for row, kind, outcome in zip(rows, ["intent", "outcome"] * 2, ["-", "deleted"] * 2, strict=True):
+        assert row.split()[2:6] == [kind, "delete", "/registry/secrets/shop/db", outcome]
+        assert "ada@node-1 (sudo: grace)" in row
+    assert "intent 3; the key is lost" in rows[3]
+
+
+def test_show_the_last_ones(capfd: Captured, path: Path) -> None:
+    write_log(path, pairs=3)
+    _, out, _ = audit(capfd, "show", path, "--last", "2", "-o", "jsonl")
+    shown = [json.loads(line)["annotations"]["etcdfix.io/sequence"] for line in out.splitlines()]
+    assert shown == ["5", "6"]
+
+
+def test_show_json_is_an_event_list_that_fits_the_schema(capfd: Captured, path: Path) -> None:
+    write_log(path)
+    with AuditLog.open(path) as log:
+        log.append(entry(RecordType.REVEAL, verb=Verb.REVEAL))
+        log.append(entry(RecordType.TORN_LINE, verb=Verb.RECOVER, subject=None))
+    _, out, _ = audit(capfd, "show", path, "-o", "json")
+    document = json.loads(out)
+    assert (document["apiVersion"], document["kind"]) == ("audit.k8s.io/v1", "EventList")
+    written = [json.loads(line) for line in path.read_bytes().splitlines()]
+    assert document["items"] == written
+    schema = audit_schema()
+    for item in written:
+        jsonschema.validate(item, schema)
+    written[0]["annotations"]["etcdfix.io/sequence"] = 1
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(written[0], schema)
+
+
+def test_show_hostile_words_spelled_out(capfd: Captured, path: Path) -> None:
+    with AuditLog.open(path) as log:
+        log.append(entry(subject=subject(HOSTILE), reason="\x1b]0;gone\x07\u202e" + "x" * 5000))
+    # Somebody else's program may have written the characters as they are.
+    raw = path.read_text(encoding="utf-8").replace("ada", "a\u202eda")
+    path.write_text(raw, encoding="utf-8")
+    for form in ("table", "json", "jsonl"):
+        code, out, _ = audit(capfd, "show", path, "-o", form)
+        assert code == 0
+        assert "\\u202e" in out
+        assert max(map(len, out.splitlines())) < (1000 if form == "table" else 10000)
+
+
+def test_show_a_key_that_is_no_base64(capfd: Captured, path: Path) -> None:
+    write_log(path, pairs=1)
+    notes = json.loads(path.read_bytes().splitlines()[0])["annotations"]
+    path.write_text(path.read_text().replace(notes["etcdfix.io/key-base64"], "%%%"))
+    code, out, _ = audit(capfd, "show", path)
+    assert code == 0
+    assert out.splitlines()[1].split()[4] == "?"
+
+
+def test_show_an_empty_log(capfd: Captured, path: Path) -> None:
+    AuditLog.open(path).close()
+    assert audit(capfd, "show", path) == (0, "no records\n", "")
+
+
+@pytest.mark.parametrize("words", [["show"], ["verify"], ["reconcile"]])
+def test_unreadable(capfd: Captured, path: Path, words: list[str]) -> None:
+    code, out, err = audit(capfd, *words, path)
+    assert (code, out) == (5, "")
+    assert "No such file" in err
+    assert not path.exists()
+
+
+# verify
+
+
+def test_verify_a_whole_log(capfd: Captured, path: Path) -> None:
+    links = write_log(path)
+    code, out, err = audit(capfd, "verify", path)
+    assert (code, err) == (0, "")
+    assert f"whole, 6 records, head {links[-1]}" in out
+    assert f"compared with the head file {path}.head\n" in out
+    assert "who rewrote both would not be found" in out
+
+
+def test_verify_says_what_nothing_can_show(capfd: Captured, path: Path) -> None:
+    write_log(path)
+    cut(path, 2)
+    code, out, _ = audit(capfd, "verify", path)
+    assert code == 0
+    assert "compared with nothing" in out
+    assert "whole up to record 4; nothing here can show that later records existed" in out
+
+
+def test_verify_finds_a_cut_tail_by_a_head_that_was_written_down(capfd: Captured, path: Path) -> None:
+    links = write_log(path)
+    assert audit(capfd, "verify", path, "--expect-head", str(links[-1]))[0] == 0
+    cut(path, 2)
+    code, out, _ = audit(capfd, "verify", path, "--expect-head", str(links[-1]))
+    assert code == 1
+    assert "TAMPERED" in out
+    assert "cut: cut off the end: --expect-head names record 6, the last one is 4" in out
+
+
+def test_verify_an_edited_record(capfd: Captured, path: Path) -> None:
+    write_log(path)
+    path.write_bytes(path.read_bytes().replace(b"the key is lost", b"the key was old", 1))
+    code, out, _ = audit(capfd, "verify", path, "-o", "json")
+    document = json.loads(out)
+    assert (code, document["state"]) == (1, "tampered")
+    assert [(f["kind"], f["record"]) for f in document["findings"]] == [("edited", 1)]
+
+
+def test_verify_tells_no_more_findings_than_anybody_reads(capfd: Captured, path: Path) -> None:
+    write_log(path, pairs=1)
+    path.write_bytes(b"no record\n" * 150)
+    code, out, _ = audit(capfd, "verify", path)
+    assert code == 1
+    assert out.count("malformed") == 100
+    assert "and 51 more" in out
+
+
+def test_verify_open_intents_and_a_torn_line(capfd: Captured, path: Path) -> None:
+    with AuditLog.open(path) as log:
+        for _ in range(25):
+            log.append(entry())
+    with path.open("ab") as file:
+        file.write(b'{"kind"')
+    code, out, _ = audit(capfd, "verify", path)
+    assert code == 3
+    assert "whole, but unfinished, 25 records" in out
+    assert "torn after 7 bytes" in out
+    assert "nobody knows what became: 1, 2, 3, " in out
+    assert "20, …" in out
+    assert f"next: etcdfix audit reconcile {path}" in out
+    assert json.loads(audit(capfd, "verify", path, "-o", "json")[1])["open_intents"] == [*range(1, 26)]
+
+
+def test_verify_a_head_that_is_none(capfd: Captured, path: Path) -> None:
+    write_log(path)
+    code, out, err = audit(capfd, "verify", path, "--expect-head", "6:abc")
+    assert (code, out) == (2, "")
+    assert "SEQ:SHA256" in err
+
+
+@pytest.fixture
+def with_backups(tmp_path: Path, path: Path) -> list[Path]:
+    """Two deletions and then a third, each with a backup; return the backups in order."""
+    own_directory(tmp_path / "backups")
+    files: list[Path] = []
+    with ExitStack() as stack:
+        log = stack.enter_context(AuditLog.open(path))
+        directory = stack.enter_context(open_directory(tmp_path / "backups"))
+        for _ in range(3):
+            intent = record_intent(log, entry(), content(at=datetime.now(UTC)), [directory])
+            log.append(intent.closed_by(Result.DELETED, operator=OPERATOR))
+            files += map(Path, intent.backups)
+    return files
+
+
+def test_verify_with_backups_alone(capfd: Captured, path: Path, with_backups: list[Path]) -> None:
+    folder = with_backups[0].parent
+    code, out, err = audit(capfd, "verify", path, "--backup-dir", folder)
+    assert (code, err) == (0, "")
+    assert "who rewrote both" not in out
+    cut(path, 2)
+    assert audit(capfd, "verify", path)[0] == 0
+    code, out, _ = audit(capfd, "verify", path, "--backup-dir", folder)
+    assert code == 1
+    assert f"backup {with_backups[2]} names record 5, the last one is 4" in out
+    assert audit(capfd, "verify", path, "--backup", with_backups[0])[0] == 0
+    assert audit(capfd, "verify", path, "--backup", with_backups[2])[0] == 1
+
+
+def test_verify_with_backups_that_prove_nothing(
+    capfd: Captured, path: Path, with_backups: list[Path], tmp_path: Path
+) -> None:
+    folder = with_backups[0].parent
+    with_backups[0].write_bytes(with_backups[0].read_bytes()[:-9])
+    (folder / (with_backups[1].name + MARKER_SUFFIX)).touch()
+    (folder / "notes.txt").write_text("not looked at")
+    cut(path, 2)
+    moved = tmp_path / "moved.jsonl"
+    path.rename(moved)
+    code, _, err = audit(capfd, "verify", moved, "--backup-dir", folder)
+    assert code == 0
+    assert f"backup {with_backups[0]}" in err
+    assert "it was not compared" in err
+    assert "2 backups of another audit log left out" in err
+    moved.rename(path)
+    code, out, err = audit(capfd, "verify", path, "--backup-dir", folder, "-o", "json")
+    assert code == 1
+    assert f"{with_backups[1]} proves nothing: its intent was never confirmed" in err
+    assert json.loads(out)["compared_with"] == [f"backup {with_backups[2]}"]
+    assert len(json.loads(out)["notes"]) == 2
+    assert audit(capfd, "verify", path, "--backup", with_backups[0])[0] == 5
+    assert audit(capfd, "verify", path, "--backup-dir", folder / "none")[0] == 2
+
+
+def test_names_that_are_not_unicode(capfd: Captured, tmp_path: Path) -> None:
+    folder = own_directory(Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\x1b")))
+    path = folder / "audit.jsonl"
+    write_log(path)
+    for form in ("table", "json"):
+        code, out, _ = audit(capfd, "verify", path, "-o", form)
+        assert code == 0
+        assert "\\udcff" in out
+        assert "\\x1b" in out or "\\u001b" in out
+
+
+# reconcile
+
+
+def _namespace(uid: str) -> bytes:
+    namespace = {
+        "kind": "Namespace",
+        "apiVersion": "v1",
+        "metadata": {"name": "kube-system", "uid": uid},
+        "spec": {},
+        "status": {},
+    }
+    return json.dumps(namespace).encode()
+
+
+def _cluster(etcd: EtcdServer, prefix: bytes) -> None:
+    etcd.put(prefix + b"namespaces/kube-system", _namespace("d4c1"))
+
+
+def _open_intent(path: Path, key: bytes, mod_revision: int, **changes: object) -> Intent:
+    given: dict[str, object] = {
+        "subject": subject(key, mod_revision),
+        "header_revision": mod_revision,
+        "value_sha256": content().value_sha256,
+        "backups": ("/backups/a b.json",),
+    }
+    with AuditLog.open(path) as log:
+        return log.intent(log.append(msgspec.structs.replace(entry(), **(given | changes))).sequence)
+
+
+@pytest.fixture
+def reconcile(
+    capfd: Captured, etcd: EtcdServer, prefix: bytes, path: Path
+) -> Callable[..., tuple[int, str, str]]:
+    def call(*words: str) -> tuple[int, str, str]:
+        where = ["--endpoints", etcd.endpoint, "--etcd-prefix", prefix.decode().rstrip("/")]
+        patience = ["--command-timeout", "10s", "--dial-timeout", "10s"]
+        return audit(capfd, "reconcile", path, *where, *patience, *words)
+
+    return call
+
+
+Reconcile = Callable[..., tuple[int, str, str]]
+
+
+@pytest.mark.etcd
+def test_reconcile(etcd: EtcdServer, prefix: bytes, path: Path, reconcile: Reconcile) -> None:
+    _cluster(etcd, prefix)
+    key = prefix + b"secrets/shop/gone"
+    gone = _open_intent(path, key, etcd.put(key, VALUE))
+    etcd.delete(key)
+    moved = _open_intent(path, prefix + b"secrets/shop/\xe2\x80\xae", 1)
+    written = path.read_bytes()
+    revision = etcd.revision()
+
+    code, out, err = reconcile("--dry-run")
+    assert (code, err) == (0, "")
+    assert f"intent {gone.link.sequence}, delete {key.decode()}: would be applied-or-gone" in out
+    assert "recorded" not in out
+    assert path.read_bytes() == written
+
+    code, out, err = reconcile("-o", "json")
+    assert (code, err) == (0, "")
+    document = json.loads(out)
+    assert [(i["sequence"], i["outcome"]) for i in document["intents"]] == [
+        (gone.link.sequence, "applied-or-gone"),
+        (moved.link.sequence, "applied-or-gone"),
+    ]
+    assert document["refused"] == []
+    assert document["intents"][1]["record"]["sequence"] == 4
+    assert etcd.revision() == revision
+    assert [event.annotations.type for _, event in read_records(path)][2:] == ["reconciled"] * 2
+    assert reconcile() == (0, "no open intents\n", "")
+
+
+@pytest.mark.etcd
+def test_reconcile_says_how_to_undo(
+    etcd: EtcdServer, prefix: bytes, path: Path, reconcile: Reconcile
+) -> None:
+    _cluster(etcd, prefix)
+    _open_intent(path, prefix + b"secrets/shop/gone", etcd.revision())
+    code, out, _ = reconcile()
+    assert code == 0
+    assert "to undo it: etcdfix restore '/backups/a b.json' --reason TEXT" in out
+    assert "recorded as 2:" in out
+
+
+@pytest.mark.etcd
+def test_reconcile_an_anomaly(etcd: EtcdServer, prefix: bytes, path: Path, reconcile: Reconcile) -> None:
+    _cluster(etcd, prefix)
+    key = prefix + b"secrets/shop/other"
+    _open_intent(path, key, etcd.put(key, VALUE))
+    code, out, _ = reconcile()
+    assert code == 3
+    assert ": anomaly" in out
+    assert f"next: etcdfix scan {key.decode()} -o yaml" in out
+
+
+@pytest.mark.etcd
+def test_reconcile_refuses_another_cluster_and_does_the_rest(
+    etcd: EtcdServer, prefix: bytes, path: Path, reconcile: Reconcile
+) -> None:
+    _cluster(etcd, prefix)
+    _open_intent(path, prefix + b"secrets/shop/db", 1, cluster_uid="another")
+    _open_intent(path, prefix + b"secrets/shop/db", 1, verb=Verb.REENCRYPT)
+    code, out, _ = reconcile()
+    assert code == 4
+    assert "intent 1, delete" in out
+    assert ": refused" in out
+    assert "next: name the etcd of that cluster" in out
+    assert "intent 2, reencrypt" in out
+    assert len(list(read_records(path))) == 3
+    code, out, _ = reconcile("-o", "json")
+    assert code == 4
+    assert [item["sequence"] for item in json.loads(out)["refused"]] == [1]
+
+
+@pytest.mark.etcd
+def test_reconcile_where_the_cluster_is_unknown(
+    etcd: EtcdServer, prefix: bytes, path: Path, reconcile: Reconcile
+) -> None:
+    _open_intent(path, prefix + b"secrets/shop/db", 1)
+    code, out, _ = reconcile()
+    assert code == 4
+    assert "the kube-system uid of this etcd is unknown" in out
+    assert reconcile("--accept-unknown-cluster")[0] == 0
+
+
+@pytest.mark.etcd
+def test_reconcile_reads_an_encrypted_namespace(
+    etcd: EtcdServer, prefix: bytes, path: Path, reconcile: Reconcile, tmp_path: Path
+) -> None:
+    secret = bytes(range(32))
+    keys = [{"name": "k1", "secret": base64.b64encode(secret).decode()}]
+    config = {
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "EncryptionConfiguration",
+        "resources": [{"resources": ["namespaces"], "providers": [{"aesgcm": {"keys": keys}}]}],
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    key = prefix + b"namespaces/kube-system"
+    etcd.put(key, b"k8s:enc:aesgcm:v1:k1:" + aesgcm_body(_namespace("d4c1"), secret, bytes(12), key))
+    _open_intent(path, prefix + b"secrets/shop/db", 1)
+    assert reconcile()[0] == 4
+    assert reconcile("--encryption-config", str(tmp_path / "config.json"))[0] == 0
+
+
+def test_reconcile_needs_a_live_etcd(capfd: Captured, path: Path) -> None:
+    _open_intent(path, b"/registry/secrets/shop/db", 1)
+    written = path.read_bytes()
+    for words in (["--snapshot", "file.db"], ["--revision", "7"]):
+        code, _, err = audit(capfd, "reconcile", path, *words)
+        assert code == 2
+        assert "only a live etcd" in err
+    code, _, err = audit(capfd, "reconcile", path, "--endpoints", "127.0.0.1:1", "--dial-timeout", "200ms")
+    assert code == 5
+    assert path.read_bytes() == written
+
+
+def test_reconcile_a_log_that_does_not_hold(capfd: Captured, path: Path) -> None:
+    _open_intent(path, b"/registry/secrets/shop/db", 1)
+    path.write_bytes(path.read_bytes().replace(b"the key is lost", b"the key is LOST"))
+    code, out, err = audit(capfd, "reconcile", path)
+    assert (code, out) == (4, "")
+    assert "etcdfix audit verify" in err
+
+
+def test_standard_output_may_be_closed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_log(path)
+    monkeypatch.setattr("sys.stdout", None)
+    for words in (["show"], ["verify"], ["reconcile"]):
+        assert run(["audit", *words, str(path)]) == 2

@@ -1,0 +1,393 @@
+"""What became of an open intent: every way in which the key can stand, against a real etcd."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from etcdfix.errors import AuditError, AuditLogBroken, AuditLogUnreadable, RemediationRefused
+from etcdfix.model import StoredValue
+from etcdfix.remediation.audit import AuditLog
+from etcdfix.remediation.audit_record import Intent, RecordType, Result, Subject, Verb
+from etcdfix.remediation.audit_verify import ChainState, read_records, verify
+from etcdfix.remediation.backup import MARKER_SUFFIX, anchor_of, record_intent
+from etcdfix.remediation.backup_file import read_backup
+from etcdfix.remediation.durable import open_directory
+from etcdfix.remediation.members import KeyReading, read_key
+from etcdfix.remediation.reconcile import (
+    foresee,
+    judge_reading,
+    open_intents_of,
+    read_open_intents,
+    reconcile_intent,
+)
+from etcdfix.sources.connection import EtcdConnection
+from etcdfix.sources.etcd.client import EtcdClient
+from tests.support.audit_logs import CLUSTER, OPERATOR, content, entry, own_directory, subject
+from tests.support.etcd_server import EtcdServer
+
+pytestmark = pytest.mark.etcd
+
+UID = "d4c1"
+VALUE = b"k8s:enc:aescbc:v1:lost:" + bytes(range(64))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return own_directory(tmp_path / "log") / "audit.jsonl"
+
+
+@pytest.fixture
+def key(prefix: bytes) -> bytes:
+    return prefix + b"secrets/shop/db"
+
+
+@contextmanager
+def connected(server: EtcdServer) -> Iterator[EtcdClient]:
+    client = EtcdClient(
+        EtcdConnection(endpoints=(server.endpoint,), command_timeout_seconds=10.0), on_notice=lambda _: None
+    )
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def digest(value: bytes) -> str:
+    return f"sha256:{hashlib.sha256(value).hexdigest()}"
+
+
+def about(key: bytes, mod_revision: int) -> Subject:
+    return subject(key, mod_revision)
+
+
+def open_intent(
+    path: Path, key: bytes, *, mod_revision: int, verb: Verb = Verb.DELETE, **changes: object
+) -> Intent:
+    """Leave an intent open, as a process does that died after recording it."""
+    given: dict[str, object] = {
+        "subject": about(key, mod_revision),
+        "header_revision": max(mod_revision, 1),
+        "value_sha256": digest(VALUE),
+    }
+    with AuditLog.open(path) as log:
+        return log.intent(log.append(msgspec.structs.replace(entry(verb=verb), **(given | changes))).sequence)
+
+
+def reconciled(etcd: EtcdServer, path: Path, intent: Intent) -> Result:
+    """Reconcile, and check what every reconciliation has in common."""
+    before = etcd.revision()
+    with connected(etcd) as client, AuditLog.open(path) as log:
+        expected = foresee(client, intent, cluster_uid=UID)
+        found = reconcile_intent(client, log, intent, OPERATOR, cluster_uid=UID)
+        assert log.open_intents() == ()
+    assert expected.record is None
+    assert (found.result, found.detail, found.header_revision) == (
+        expected.result,
+        expected.detail,
+        expected.header_revision,
+    )
+    assert etcd.revision() == before == found.header_revision
+    link, event = list(read_records(path))[-1]
+    assert link == found.record
+    assert event.annotations.type == RecordType.RECONCILED
+    assert event.annotations.outcome == found.result
+    assert event.annotations.detail == found.detail
+    assert event.annotations.intent == str(intent.link.sequence)
+    assert event.audit_id == intent.audit_id
+    assert verify(path).state is ChainState.WHOLE
+    assert found.settled
+    return found.result
+
+
+# A deletion.
+
+
+def test_key_that_stands_as_examined_was_not_deleted(etcd: EtcdServer, path: Path, key: bytes) -> None:
+    intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE))
+    assert reconciled(etcd, path, intent) is Result.NOT_APPLIED
+
+
+def test_key_that_is_gone_may_have_been_deleted_by_anybody(etcd: EtcdServer, path: Path, key: bytes) -> None:
+    intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE))
+    etcd.delete(key)
+    assert reconciled(etcd, path, intent) is Result.APPLIED_OR_GONE
+
+
+def test_key_that_was_written_again_was_not_deleted(etcd: EtcdServer, path: Path, key: bytes) -> None:
+    intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE))
+    etcd.put(key, b"repaired")
+    assert reconciled(etcd, path, intent) is Result.NOT_APPLIED
+
+
+def test_key_that_was_created_again_was_deleted_by_somebody(etcd: EtcdServer, path: Path, key: bytes) -> None:
+    intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE))
+    etcd.delete(key)
+    etcd.put(key, VALUE)
+    assert reconciled(etcd, path, intent) is Result.APPLIED_OR_GONE
+
+
+def test_other_bytes_at_the_same_revision_are_an_anomaly(etcd: EtcdServer, path: Path, key: bytes) -> None:
+    intent = open_intent(path, key, mod_revision=etcd.put(key, b"not what was examined"))
+    assert reconciled(etcd, path, intent) is Result.ANOMALY
+
+
+def test_etcd_that_was_put_back_cannot_tell(etcd: EtcdServer, path: Path, key: bytes) -> None:
+    intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), header_revision=etcd.revision() + 1000)
+    assert reconciled(etcd, path, intent) is Result.ANOMALY
+
+
+# A restoration where nothing was, and a value that was to be replaced.
+
+
+def test_restored_bytes_show_themselves(etcd: EtcdServer, path: Path, key: bytes) -> None:
+    intent = open_intent(path, key, mod_revision=0, verb=Verb.RESTORE)
+    etcd.put(key, VALUE)
+    assert reconciled(etcd, path, intent) is Result.RESTORED
+
+
+def test_key_that_is_absent_still_was_not_restored(etcd: EtcdServer, path: Path, key: bytes) -> None:
+    intent = open_intent(path, key, mod_revision=0, verb=Verb.RESTORE)
+    assert reconciled(etcd, path, intent) is Result.NOT_APPLIED
+
+
+def test_other_bytes_where_something_was_to_be_restored(etcd: EtcdServer, path: Path, key: bytes) -> None:
+    intent = open_intent(path, key, mod_revision=0, verb=Verb.RESTORE)
+    etcd.put(key, b"made by a controller")
+    assert reconciled(etcd, path, intent) is Result.APPLIED_OR_GONE
+
+
+@pytest.mark.parametrize("verb", [Verb.REENCRYPT, Verb.RESTORE])
+@pytest.mark.parametrize(
+    ("then", "result"),
+    [
+        (lambda etcd, key: None, Result.NOT_APPLIED),
+        (lambda etcd, key: etcd.put(key, b"k8s:enc:secretbox:v1:new:"), Result.APPLIED_OR_GONE),
+        (lambda etcd, key: etcd.delete(key), Result.APPLIED_OR_GONE),
+    ],
+    ids=["unmoved", "written", "gone"],
+)
+def test_value_that_was_to_be_replaced(
+    etcd: EtcdServer,
+    path: Path,
+    key: bytes,
+    verb: Verb,
+    then: Callable[[EtcdServer, bytes], object],
+    result: Result,
+) -> None:
+    intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), verb=verb)
+    then(etcd, key)
+    assert reconciled(etcd, path, intent) is result
+
+
+def test_every_sentence_is_its_own(path: Path) -> None:
+    """Different findings must not read alike: the sentence is what a person decides by."""
+    key = b"/registry/secrets/shop/db"
+
+    def stored(mod: int, create: int, value: bytes = VALUE) -> StoredValue:
+        return StoredValue(key, value, mod, create, 1, 0)
+
+    def said(
+        verb: Verb, expected: int, present: StoredValue | None, *, revision: int = 90, unsent: bool = False
+    ) -> tuple[Result, str]:
+        intent = open_intent(path, key, mod_revision=expected, verb=verb, header_revision=50)
+        reading = KeyReading(stored=present, revision=revision, cluster_id=1, member_id=2)
+        return judge_reading(intent, reading, nothing_was_sent=unsent)
+
+    found = [
+        said(Verb.DELETE, 41, stored(41, 12)),
+        said(Verb.DELETE, 41, stored(41, 12, b"other")),
+        said(Verb.DELETE, 41, stored(60, 12)),
+        said(Verb.DELETE, 41, stored(60, 60)),
+        said(Verb.DELETE, 41, stored(40, 12)),
+        said(Verb.DELETE, 41, None),
+        said(Verb.DELETE, 41, None, revision=49),
+        said(Verb.DELETE, 41, None, revision=49, unsent=True),
+        said(Verb.DELETE, 41, stored(60, 12), unsent=True),
+        said(Verb.RESTORE, 0, None),
+        said(Verb.RESTORE, 0, stored(60, 60)),
+        said(Verb.RESTORE, 0, stored(60, 60, b"other")),
+        said(Verb.REENCRYPT, 41, stored(60, 12)),
+        said(Verb.REENCRYPT, 41, None),
+    ]
+    assert len(set(found)) == len({detail for _, detail in found}) == len(found)
+    assert [result for result, _ in found] == [
+        Result.NOT_APPLIED,
+        Result.ANOMALY,
+        Result.NOT_APPLIED,
+        Result.APPLIED_OR_GONE,
+        Result.ANOMALY,
+        Result.APPLIED_OR_GONE,
+        Result.ANOMALY,
+        Result.NOT_APPLIED,
+        Result.NOT_APPLIED,
+        Result.NOT_APPLIED,
+        Result.RESTORED,
+        Result.APPLIED_OR_GONE,
+        Result.APPLIED_OR_GONE,
+        Result.APPLIED_OR_GONE,
+    ]
+    assert not [detail for _, detail in found if detail.endswith(".")]
+
+
+# Nobody answers; another cluster.
+
+
+def test_no_answer_leaves_the_intent_open(
+    start_etcd: Callable[..., EtcdServer], path: Path, key: bytes
+) -> None:
+    server = start_etcd()
+    intent = open_intent(path, key, mod_revision=server.put(key, VALUE))
+    connection = EtcdConnection(
+        endpoints=(server.endpoint,), dial_timeout_seconds=0.5, command_timeout_seconds=0.5
+    )
+    client = EtcdClient(connection, on_notice=lambda _: None)
+    try:
+        server.stop()
+        with AuditLog.open(path) as log:
+            found = reconcile_intent(client, log, intent, OPERATOR, cluster_uid=UID)
+            assert [i.link for i in log.open_intents()] == [intent.link]
+    finally:
+        client.close()
+    assert found.result is Result.UNKNOWN
+    assert not found.settled
+    assert found.header_revision == 0
+    assert [event.annotations.outcome for _, event in read_records(path)] == ["", "unknown"]
+    assert verify(path).state is ChainState.UNFINISHED
+
+
+def test_another_cluster_is_refused_and_nothing_recorded(etcd: EtcdServer, path: Path, key: bytes) -> None:
+    intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE))
+    written = path.read_bytes()
+    with connected(etcd) as client, AuditLog.open(path) as log:
+        for accept in (False, True):
+            with pytest.raises(RemediationRefused, match=r"kube-system uid d4c1.*holds the cluster other"):
+                reconcile_intent(
+                    client, log, intent, OPERATOR, cluster_uid="other", accept_unknown_cluster=accept
+                )
+    assert path.read_bytes() == written
+
+
+@pytest.mark.parametrize(
+    ("recorded", "live", "whose"),
+    [("", UID, "of intent 1 is"), (UID, "", "of this etcd is"), ("", "", "of intent 1 is")],
+)
+def test_unknown_cluster_must_be_accepted(
+    etcd: EtcdServer, path: Path, key: bytes, recorded: str, live: str, whose: str
+) -> None:
+    intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), cluster_uid=recorded)
+    with connected(etcd) as client:
+        with pytest.raises(RemediationRefused, match=whose) as caught:
+            foresee(client, intent, cluster_uid=live)
+        assert "--accept-unknown-cluster" in caught.value.hint
+        found = foresee(client, intent, cluster_uid=live, accept_unknown_cluster=True)
+    assert found.result is Result.NOT_APPLIED
+
+
+# Backups.
+
+
+def test_unconfirmed_backup_proves_that_nothing_was_sent(
+    etcd: EtcdServer, path: Path, key: bytes, tmp_path: Path
+) -> None:
+    etcd.put(key, VALUE)
+    own_directory(tmp_path / "one")
+
+    class Killed(BaseException):
+        pass
+
+    def die(name: str) -> None:
+        if name == "backup marker: before unlink file":
+            raise Killed
+
+    with connected(etcd) as client:
+        stored = read_key(client, key).stored
+        assert stored is not None
+        kept = content(stored, at=datetime.now(UTC), cluster=CLUSTER)
+        wanted = entry(subject=about(key, stored.mod_revision), header_revision=stored.mod_revision)
+        with (
+            AuditLog.open(path) as log,
+            open_directory(tmp_path / "one") as directory,
+            pytest.raises(Killed),
+        ):
+            record_intent(log, wanted, kept, [directory], step=die)
+        (intent,) = read_open_intents(path)
+        (file,) = map(Path, intent.backups)
+        assert anchor_of(read_backup(file)) is None
+        etcd.delete(key)
+        with AuditLog.open(path) as log:
+            found = reconcile_intent(client, log, intent, OPERATOR, cluster_uid=UID)
+    assert found.result is Result.NOT_APPLIED
+    assert "before anything was sent" in found.detail
+    assert found.remarks == ()
+    assert not file.with_name(file.name + MARKER_SUFFIX).exists()
+    anchor = anchor_of(read_backup(file))
+    assert anchor is not None
+    assert anchor.link == intent.link
+
+
+def test_marker_that_cannot_be_removed_is_told(
+    etcd: EtcdServer, path: Path, key: bytes, tmp_path: Path
+) -> None:
+    place = own_directory(tmp_path / "one")
+    (place / ("a.json" + MARKER_SUFFIX)).touch()
+    intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), backups=(str(place / "a.json"),))
+    place.chmod(0o777)
+    with connected(etcd) as client, AuditLog.open(path) as log:
+        found = reconcile_intent(client, log, intent, OPERATOR, cluster_uid=UID)
+    assert found.result is Result.NOT_APPLIED
+    (remark,) = found.remarks
+    assert "keeps its marker" in remark
+
+
+# Which intents.
+
+
+def test_open_intents_of_one_key_of_one_cluster(path: Path) -> None:
+    mine = open_intent(path, b"/registry/secrets/a/b", mod_revision=5)
+    nameless = open_intent(path, b"/registry/secrets/a/b", mod_revision=6, cluster_uid="")
+    open_intent(path, b"/registry/secrets/a/b", mod_revision=7, cluster_uid="another")
+    open_intent(path, b"/registry/secrets/a/bb", mod_revision=8)
+    with AuditLog.open(path) as log:
+        found = open_intents_of(log, b"/registry/secrets/a/b", cluster_uid=UID)
+    assert [intent.link for intent in found] == [mine.link, nameless.link]
+
+
+def test_reading_open_intents_changes_nothing(path: Path) -> None:
+    made = [open_intent(path, b"/registry/secrets/a/%d" % n, mod_revision=n) for n in range(1, 4)]
+    with AuditLog.open(path) as log:
+        log.append(made[1].closed_by(Result.DELETED, operator=OPERATOR))
+    path.write_bytes(path.read_bytes() + b'{"torn')
+    before = {file.name: file.read_bytes() for file in path.parent.iterdir()}
+    assert read_open_intents(path) == (made[0], made[2])
+    assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == before
+
+
+def test_open_intents_of_a_broken_log_are_not_believed(path: Path) -> None:
+    open_intent(path, b"/registry/secrets/a/b", mod_revision=5)
+    path.write_bytes(path.read_bytes().replace(b"the key is lost", b"the key is LOST"))
+    with pytest.raises(AuditLogBroken) as caught:
+        read_open_intents(path)
+    assert caught.value.findings
+
+
+def test_intent_that_does_not_read(path: Path) -> None:
+    """The chain may hold for a record that says less than an intent must."""
+    with AuditLog.open(path) as log:
+        log.append(entry(subject=None))
+    with pytest.raises(AuditLogUnreadable, match="record 1 is no intent"):
+        read_open_intents(path)
+
+
+def test_intent_that_is_closed_already_is_not_closed_again(etcd: EtcdServer, path: Path, key: bytes) -> None:
+    intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE))
+    with connected(etcd) as client, AuditLog.open(path) as log:
+        reconcile_intent(client, log, intent, OPERATOR, cluster_uid=UID)
+        with pytest.raises(AuditError, match="not open"):
+            reconcile_intent(client, log, intent, OPERATOR, cluster_uid=UID)

@@ -27,8 +27,7 @@ from etcdfix.remediation.audit_record import Result
 from etcdfix.remediation.delete import DeleteRequest, run_delete
 from etcdfix.remediation.preflight import Preflight
 from etcdfix.remediation.preview import after_deletion_lines, outcome_lines, preview_lines
-
-ACKNOWLEDGEMENT = "--ignore-store-read-error-with-cluster-breaking-potential"
+from etcdfix.reports.commands import ACKNOWLEDGEMENT
 
 
 @click.command("delete", epilog=EXIT_CODES)

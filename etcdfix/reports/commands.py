@@ -8,6 +8,9 @@ import msgspec
 
 from etcdfix.reports.safetext import key_arguments, quote_command
 
+ACKNOWLEDGEMENT = "--ignore-store-read-error-with-cluster-breaking-potential"
+"""Without this flag nothing is deleted."""
+
 
 class SameAgain(msgspec.Struct, frozen=True):
     """What a command must repeat so that it looks at the same data in the same way; never a password.
@@ -39,6 +42,12 @@ class SameAgain(msgspec.Struct, frozen=True):
         return quote_command(
             ["etcdfix", "get", *self.source, *self.layout, *self.reading, *key_arguments(key), *options]
         )
+
+    def delete(self, key: bytes) -> str:
+        """Return the dry run of a deletion, on the live etcd that was read, or on the default one for a snapshot."""
+        where = () if "--snapshot" in self.source else self.source
+        words = ["etcdfix", "delete", *key_arguments(key), *where, *self.layout, *self.reading]
+        return quote_command([*words, "--reason", "REASON", ACKNOWLEDGEMENT, "--dry-run"])
 
 
 def piped(first: str, words: Sequence[str]) -> str:

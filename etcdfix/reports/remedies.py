@@ -166,8 +166,8 @@ def remedies_for(found: Examination, again: SameAgain = _ANYWHERE) -> list[Remed
         return remedies
     if verdict.deletable and not CATALOGUE[cause].curable_by_configuration:
         served = verdict.apiserver is ServerBehaviour.SERVES_EMPTY
-        remedies.append(
-            _ordinary_delete(found) if served else _unsafe_delete(found, maybe_key=cause in _LOST_KEY)
+        remedies += (
+            [_ordinary_delete(found)] if served else _deletions(found, again, maybe_key=cause in _LOST_KEY)
         )
     return remedies
 
@@ -204,19 +204,23 @@ def _rescue_from_cache(found: Examination) -> Remedy:
     )
 
 
-def _unsafe_delete(found: Examination, *, maybe_key: bool) -> Remedy:
-    command = unsafe_deletion_request(found)
-    return Remedy(
-        "Last: delete it through the API server's own unsafe deletion, after a snapshot of etcd",
-        command,
-        (
-            "Only if other values under the same key open: else it is the key, not this object. "
-            if maybe_key
-            else ""
-        )
-        + "Skips finalizers and graceful termination, and the garbage collector then deletes what it owned. Needs "
-        "the feature gate AllowUnsafeMalformedObjectDeletion and the verb unsafe-delete-ignore-read-errors.",
-    )
+def _deletions(found: Examination, again: SameAgain, *, maybe_key: bool) -> list[Remedy]:
+    """Return the two ways to delete what cannot be read: ours, and the API server's own."""
+    if_not_the_key = "Only if other values under the same key open: else it is the key, not this object. "
+    lost = "Skips finalizers and graceful termination, and the garbage collector then deletes what it owned."
+    return [
+        Remedy(
+            "Last: delete it on the live etcd, after this dry run, with a backup and a record",
+            again.delete(found.stored.key),
+            (if_not_the_key if maybe_key else "") + lost,
+        ),
+        Remedy(
+            "Last: or let an API server delete it the unsafe way, after a snapshot of etcd: it keeps no backup",
+            unsafe_deletion_request(found),
+            "Needs the feature gate AllowUnsafeMalformedObjectDeletion and the verb unsafe-delete-ignore-read-errors. "
+            + lost,
+        ),
+    ]
 
 
 def _ordinary_delete(found: Examination) -> Remedy:
@@ -294,7 +298,7 @@ def _inconsistent(found: Examination, cause: Cause, again: SameAgain) -> list[Re
                 )
                 if path
                 else "",
-                "The command goes through kubectl proxy, to be started first. kubectl apply and PATCH fail on the object.",
+                "The command goes through kubectl proxy, to be started first. kubectl apply and PATCH fail on it.",
             )
         )
     elif cause is Cause.IDENTITY_MISMATCH:

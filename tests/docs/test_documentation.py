@@ -25,12 +25,12 @@ def command_lines() -> list[tuple[str, str]]:
             r"^```(?:sh|console)?\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE
         ):
             shown = block.splitlines()
-        if any(line.startswith("$ ") for line in shown):
-            shown = [line for line in shown if line.startswith("$ ")]
-        for line in shown:
-            match = re.search(r"(?:^|&& |\$ )(?:\.venv/bin/)?(etcdfix [^|;>&#]*)", line)
-            if match and "…" not in line and "..." not in line:
-                found.append((page.name, match.group(1).strip()))
+            if any(line.startswith("$ ") for line in shown):
+                shown = [line for line in shown if line.startswith("$ ")]
+            for line in shown:
+                match = re.search(r"(?:^|&& |\$ )(?:\.venv/bin/)?(etcdfix [^|;>&#]*)", line)
+                if match and "…" not in line and "..." not in line:
+                    found.append((page.name, match.group(1).strip()))
     return found
 
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from etcdfix.model import DecodedObject, GroupVersionKind, Inconsistency, Outcome, ServerBehaviour
-from etcdfix.reports.commands import SameAgain
+from etcdfix.reports.commands import ACKNOWLEDGEMENT, SameAgain
 from etcdfix.reports.model import Remedy
 from etcdfix.reports.remedies import remedies_for
 from etcdfix.verdicts.causes import CATALOGUE, Cause
@@ -73,10 +73,10 @@ def test_something_can_be_done_about_every_finding(cause: Cause, outcome: Outcom
 
 
 @pytest.mark.parametrize(("cause", "outcome"), CASES)
-def test_what_destroys_comes_last_and_once(cause: Cause, outcome: Outcome) -> None:
+def test_what_destroys_comes_last(cause: Cause, outcome: Outcome) -> None:
     deletions = [is_deletion(r) for r in remedies_for(found_with(cause, outcome))]
     assert deletions == sorted(deletions)
-    assert sum(deletions) <= 1
+    assert sum(deletions) <= 2
     assert not deletions[0]
 
 
@@ -85,11 +85,10 @@ def test_no_unsafe_deletion_without_proof_or_where_the_configuration_cures(
     cause: Cause, outcome: Outcome
 ) -> None:
     remedies = remedies_for(found_with(cause, outcome))
-    unsafe = any(UNSAFE in r.command for r in remedies)
+    unsafe = any(ACKNOWLEDGEMENT in r.command for r in remedies)
     proven = outcome in {Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE}
     forbidden = CATALOGUE[cause].curable_by_configuration or cause in NEVER_DELETABLE
     assert unsafe is (proven and not forbidden)
-    assert not any("etcdfix delete" in r.command for r in remedies)
 
 
 @pytest.mark.parametrize("cause", [c for c, o in CASES if o is Outcome.UNDETERMINED])
@@ -146,21 +145,32 @@ def test_behind_a_plugin_there_is_no_configured_key_to_compare() -> None:
     found = examination(cause=Cause.AUTHENTICATION_FAILED, transformer="kms/v2/prov", deletable=True)
     actions = [remedy.action for remedy in remedies_for(found)]
     assert not any("Compare the configured key" in action for action in actions)
-    assert actions[-1].startswith("Last: delete it")
+    assert actions[-2].startswith("Last: delete it")
 
 
 @pytest.mark.parametrize("cause", [Cause.AUTHENTICATION_FAILED, Cause.PADDING_INVALID, Cause.WRONG_KEY])
 def test_where_it_may_be_the_key_the_deletion_says_so(cause: Cause) -> None:
-    last = remedies_for(found_with(cause, Outcome.DECRYPT_FAILURE))[-1]
-    assert last.note.startswith("Only if other values under the same key open")
+    ours = remedies_for(found_with(cause, Outcome.DECRYPT_FAILURE))[-2]
+    assert ours.note.startswith("Only if other values under the same key open")
 
 
-def test_unsafe_deletion_goes_through_the_api() -> None:
-    last = remedies_for(found_with(Cause.ZEROED_VALUE, Outcome.DECODE_FAILURE))[-1]
-    assert shlex.split(last.command) == [
+def test_deletion_is_a_dry_run_first() -> None:
+    again = SameAgain(source=("--endpoints", "e:1"), reading=("--encryption-config", "c.yaml"))
+    ours, theirs = remedies_for(found_with(Cause.ZEROED_VALUE, Outcome.DECODE_FAILURE), again)[-2:]
+    assert shlex.split(ours.command) == [
+        "etcdfix", "delete", "/registry/secrets/shop/web", "--endpoints", "e:1", "--encryption-config", "c.yaml",
+        "--reason", "REASON", ACKNOWLEDGEMENT, "--dry-run",
+    ]  # fmt: skip
+    assert shlex.split(theirs.command) == [
         "kubectl", "delete", "--raw", f"/api/v1/namespaces/shop/secrets/web?{UNSAFE}=true",
     ]  # fmt: skip
-    assert "finalizers" in last.note
+    assert "finalizers" in ours.note
+
+
+def test_a_deletion_never_names_a_snapshot() -> None:
+    again = SameAgain(source=("--snapshot", "old.db"))
+    ours = remedies_for(found_with(Cause.ZEROED_VALUE, Outcome.DECODE_FAILURE), again)[-2]
+    assert "old.db" not in ours.command
 
 
 def test_what_the_server_serves_empty_is_not_to_be_deleted_the_unsafe_way() -> None:
@@ -169,7 +179,7 @@ def test_what_the_server_serves_empty_is_not_to_be_deleted_the_unsafe_way() -> N
         outcome=Outcome.DECODE_FAILURE, cause=Cause.EMPTY_VALUE, apiserver=ServerBehaviour.SERVES_EMPTY
     )
     remedies = remedies_for(found)
-    assert not any(UNSAFE in r.command for r in remedies)
+    assert not any(ACKNOWLEDGEMENT in r.command for r in remedies)
     assert shlex.split(remedies[-1].command) == [
         "kubectl", "delete", "--raw", "/api/v1/namespaces/shop/secrets/web",
     ]  # fmt: skip
@@ -271,6 +281,9 @@ def test_commands_hold_together_whatever_the_key(cause: Cause, outcome: Outcome,
         assert words[0] in {"etcdfix", "kubectl", "curl"}
         if words[:2] == ["etcdfix", "scan"]:
             named = base64.b64decode(words[-1]) if words[-2] == "--key-base64" else words[-1].encode()
+            assert named == key
+        elif words[:2] == ["etcdfix", "delete"]:
+            named = base64.b64decode(words[3]) if words[2] == "--key-base64" else words[2].encode()
             assert named == key
         elif words[:3] == ["kubectl", "edit", "customresourcedefinitions"]:
             assert cause is Cause.CRD_VERSION_MISSING

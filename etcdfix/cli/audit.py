@@ -90,7 +90,7 @@ def _output_option(*forms: str) -> Callable[[_Command], _Command]:
 
 @click.group("audit")
 def command() -> None:
-    """Read and check the audit log, and say what became of what a crash left open.
+    """Show and verify the audit log; say what became of open intents.
 
     The log is the record of every deletion, restoration and re-encryption, chained by hashes.
     """

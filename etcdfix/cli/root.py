@@ -108,7 +108,7 @@ def run(arguments: list[str]) -> int:
         what = f"{exc.strerror} ({exc.filename})" if exc.filename else str(exc.strerror or exc)
         _say_error(
             safe_text(f"reading or writing failed: {what}"),
-            f"the output is incomplete; {_what_changed(arguments)}",
+            f"{_what_changed(arguments)}; the output is incomplete",
         )
         return 3
     except Exception as exc:

@@ -19,7 +19,7 @@ from tests.support.examinations import examination, readable
 
 UNSAFE = "ignoreStoreReadErrorWithClusterBreakingPotential"
 # Ordered by what they destroy; a remedy's first words tell its class.
-DESTRUCTIVE = ("Last: delete", "If it cannot be healed: delete")
+DESTRUCTIVE = ("Last: ", "If it cannot be healed: delete")
 CASES = [
     (cause, outcome)
     for cause, info in CATALOGUE.items()

@@ -16,7 +16,7 @@ from typing import IO, Protocol, Self
 import msgspec
 
 from etcdfix.encryption.kms import KMSPending
-from etcdfix.model import StoredValue
+from etcdfix.model import Outcome, StoredValue
 from etcdfix.pipeline import Examiner
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
@@ -34,14 +34,26 @@ _BEHIND_PLUGIN = frozenset(
 )
 # So many values are asked about ahead of the one whose answer is awaited.
 _WINDOW = 512
+_WINDOW_BYTES = 8 << 20
 _MEMORY_BYTES = 1 << 20
 _SIZE_BYTES = 8
 
 
 class Deferrable(Protocol):
-    """What a run needs of its KMS plugins: to be told whether unwrapping may wait for an answer."""
+    """What a run needs of its KMS plugins: to be told whether unwrapping may wait, and when it is the last time.
+
+    Attributes:
+        deferring: Unwrapping does not wait for an answer.
+        final: What is said of a value now is the last word, and rests on fresh answers.
+    """
 
     deferring: bool
+    final: bool
+
+    @property
+    def over(self) -> bool:
+        """Whether no plugin is asked any more."""
+        ...
 
 
 class _Spool:
@@ -52,6 +64,7 @@ class _Spool:
         self._encode = msgspec.msgpack.Encoder().encode
         self._decoder = msgspec.msgpack.Decoder(StoredValue)
         self._read_at = 0
+        self._end = 0
         self._size = 0
         self.count = 0
 
@@ -60,8 +73,10 @@ class _Spool:
 
     def append(self, stored: StoredValue) -> None:
         record = self._encode(stored)
-        self._file.seek(0, 2)
+        self._file.seek(self._end)
         self._file.write(len(record).to_bytes(_SIZE_BYTES) + record)
+        self._file.flush()  # a full disk shows here, and what was written of this record is written over
+        self._end += _SIZE_BYTES + len(record)
         self.count += 1
 
     def peek(self) -> StoredValue:
@@ -117,16 +132,31 @@ class Examining:
             try:
                 found = examine(stored)
             except KMSPending:
-                self._waiting.append(stored)
+                waited_for = self._put_aside(self._waiting, stored)
+                if waited_for is not None:
+                    yield waited_for
                 continue
-            if found.opened:
+            if found.verdict.outcome is Outcome.READABLE:
                 yield found
             elif found.verdict.cause is Cause.KMS_UNREACHABLE:
-                self._waiting.append(stored)
+                if plugins.over or self._put_aside(self._waiting, stored) is not None:
+                    yield found
             elif _behind_plugin(found):
-                self._doubtful[0].append(stored)
+                if self._put_aside(self._doubtful[0], stored) is not None:
+                    yield found
             else:
                 yield found
+
+    def _put_aside(self, spool: _Spool, stored: StoredValue) -> Examination | None:
+        """Keep a value for later; where there is no room for it, wait for its plugin now and return what it is."""
+        try:
+            spool.append(stored)
+        except OSError:
+            found = self._wait(stored)
+            if self._plugins is not None:
+                self._plugins.deferring = True
+            return found
+        return None
 
     def later(self) -> Iterator[Examination]:
         """Yield what was put aside, waiting for answers; can be called again after an interruption."""
@@ -135,15 +165,19 @@ class Examining:
             if found is None:
                 found = self._wait(stored)
             self._window.popleft()
-            if _behind_plugin(found):
-                self._doubtful[1].append(stored)
-            else:
+            if not _behind_plugin(found) or self._put_aside(self._doubtful[1], stored) is not None:
                 yield found
         # Every value that could open has: what is said now is the last word.
-        while (spool := self._next_doubtful()) is not None:
-            found = self._wait(spool.peek())
-            spool.drop()
-            yield found
+        if self._plugins is not None:
+            self._plugins.final = True
+        try:
+            while (spool := self._next_doubtful()) is not None:
+                found = self._wait(spool.peek())
+                spool.drop()
+                yield found
+        finally:
+            if self._plugins is not None:
+                self._plugins.final = False
 
     def _next_doubtful(self) -> _Spool | None:
         filled = [spool for spool in self._doubtful if spool.count]
@@ -166,12 +200,19 @@ class Examining:
         """Take values from the file and let their data keys be asked for; say whether any value is left."""
         if self._plugins is not None:
             self._plugins.deferring = True
-        while len(self._window) < _WINDOW and self._waiting.count:
+        if self._window and self._waiting.count and self._window[-1][0] == self._waiting.peek():
+            self._waiting.drop()  # an interruption came in between
+        size = sum(len(stored.value) for stored, _ in self._window)
+        while len(self._window) < _WINDOW and size < _WINDOW_BYTES and self._waiting.count:
             stored = self._waiting.peek()
             self._window.append((stored, self._try(stored)))
             self._waiting.drop()
+            size += len(stored.value)
         return bool(self._window)
 
 
 def _behind_plugin(found: Examination) -> bool:
-    return found.transformer.startswith("kms/") and found.verdict.cause in _BEHIND_PLUGIN
+    """Say whether a verdict against a value rests on what its plugin did, here and for others."""
+    if not found.transformer.startswith("kms/"):
+        return False
+    return found.verdict.cause in _BEHIND_PLUGIN or found.verdict.outcome is Outcome.DECODE_FAILURE

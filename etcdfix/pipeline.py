@@ -6,6 +6,7 @@ encryption and decoding packages are caught here, and only here, and become obse
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable
 
@@ -15,10 +16,10 @@ from etcdfix.decoding.customresource import CustomResourceInfo
 from etcdfix.decoding.registry import Registry, SchemeName
 from etcdfix.decoding.stacks import Decoder
 from etcdfix.encryption.envelope import Envelope, parse_envelope
-from etcdfix.encryption.kms import stored_key_id
+from etcdfix.encryption.kms import KEY_ID_MAX_SIZE, KMSPending, stored_key_id
 from etcdfix.encryption.transformer import ResourceTransformers, Transformers, TransformFailed
 from etcdfix.errors import DecodeError, KindUnknown, TransformError
-from etcdfix.model import Confidence, DecodedObject, Outcome, ServerBehaviour, StoredValue
+from etcdfix.model import Confidence, DecodedObject, GroupResource, Outcome, ServerBehaviour, StoredValue
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import CRD_PATH, Directory, Stack, StorageLayout, custom_directory, display
 from etcdfix.verdicts.examination import Examination
@@ -123,6 +124,18 @@ class Examiner:
         self._readers.clear()
         self._reader = None
 
+    def ask_ahead(self, source: Source) -> None:
+        """Let the KMS plugins know of the data keys that the CRDs need, where they need any; waits for none."""
+        path, _, resource = CRD_PATH.partition("/")
+        if self.transformers is None:
+            return
+        keys = self.transformers.for_resource(GroupResource(path, resource)).keys
+        if not any(key.transformer.startswith("kms/") for key in keys):
+            return
+        for stored in source.current(self.layout.prefix_bytes + CRD_PATH.encode() + b"/"):
+            with contextlib.suppress(KMSPending):
+                self._plaintext_of(stored)
+
     def kube_system_uid(self, source: Source) -> str | None:
         """Return the uid of namespace kube-system, which names the cluster; None when it cannot be read."""
         stored = source.get(self.layout.prefix_bytes + b"namespaces/kube-system")
@@ -184,6 +197,30 @@ class Examiner:
                 key_id,
             )
         return self._judge_closely(reader, stored, None, data, decoded, transformer, stale=stale)
+
+    def plaintext(self, found: Examination) -> bytes | None:
+        """Return what a value that :meth:`examine` opened holds; None for one that did not open.
+
+        It is decrypted once more: no examination carries plaintext around. Bookkeeping of the API servers and the
+        keys of other programs come back as they are stored.
+        """
+        if found.opened or found.directory.stack is Stack.NOT_AN_OBJECT:
+            return self._plaintext_of(found.stored)
+        return None
+
+    def custom_resource(self, directory: Directory) -> CustomResourceInfo | None:
+        """Return the readable CRD that claims a directory, None where there is none."""
+        if directory.stack not in {Stack.CUSTOM_RESOURCE, Stack.UNKNOWN}:
+            return None
+        return self.custom_resources.get((directory.group, directory.resource))
+
+    def custom_directories(self) -> list[Directory]:
+        """Return the directories of custom resources; what their keys look like is open where a CRD cannot be read."""
+        readable = [
+            _claimed(custom_directory(group, plural), crd)
+            for (group, plural), crd in self.custom_resources.items()
+        ]
+        return readable + [custom_directory(group, plural) for group, plural in self.unreadable_crds]
 
     def _judge_closely(
         self,
@@ -368,7 +405,10 @@ def _transform_failure(problem: TransformError) -> TransformFailure:
 def _kms_key_id(stored: StoredValue, envelope: Envelope | None) -> str:
     if envelope is None or (envelope.provider, envelope.version) != ("kms", "v2") or not envelope.known:
         return ""
-    return stored_key_id(stored.value[envelope.body_offset :])
+    key_id = stored_key_id(stored.value[envelope.body_offset :])
+    return (
+        key_id if len(key_id.encode()) <= KEY_ID_MAX_SIZE else ""
+    )  # longer ones are damage, not key ids in use
 
 
 def _identity_mismatch(

@@ -175,6 +175,10 @@ def run_scan(
     examiner = Examiner(
         request.layout, transformers, Decoder(minor), assumed_release=f"1.{minor}" if minor else ""
     )
+    if plugins is not None:
+        plugins.deferring = True
+        examiner.ask_ahead(source)
+        plugins.deferring = False
     examiner.learn_custom_resources(source)
     ranges = resolve_scope(request.scope, request.layout, _custom_directories(examiner))
     cluster = examiner.kube_system_uid(source)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from etcdfix.sources.base import Source
 
 FIRST_MINOR, LAST_MINOR = 17, 37
+SLOWEST_RATE, FASTEST_RATE = 0.1, 1e6
 
 _Command = Callable[..., Any]
 
@@ -67,7 +68,7 @@ _READING_OPTIONS = (
                  "(may be repeated)."),
     _option("--no-kms", is_flag=True, default=None,
             help="Ask no KMS plugin; values under KMS stay undetermined."),
-    _option("--kms-max-rate", type=click.FloatRange(min=0), metavar="N",
+    _option("--kms-max-rate", type=float, metavar="N",
             help="Most calls a second to one plugin, 0 for no limit: running API servers share the quota of the "
                  "KMS.  [default: 50]"),
     _option("--kubernetes-version", metavar="X.Y",
@@ -199,9 +200,18 @@ def gather_inputs(options: dict[str, Any], *, resources: tuple[str, ...] = ()) -
         encryption_config=config,
         kubernetes_minor=parse_kubernetes_version(version),
         kms_endpoints=_kms_endpoints(options.get("kms_endpoints") or ()),
-        kms_max_rate=options.get("kms_max_rate"),
+        kms_max_rate=_kms_max_rate(options.get("kms_max_rate")),
         ask_kms=not options.get("no_kms"),
         notices=tuple(notices),
+    )
+
+
+def _kms_max_rate(rate: float | None) -> float | None:
+    if rate is None or rate == 0 or SLOWEST_RATE <= rate <= FASTEST_RATE:
+        return rate
+    raise ConfigurationError(
+        f"--kms-max-rate {rate:g} is no rate",
+        hint=f"give calls a second, {SLOWEST_RATE:g} to {FASTEST_RATE:g}, or 0 for no limit",
     )
 
 

@@ -139,6 +139,8 @@ def command(
             if estimate is None:
                 estimate = source.estimate() if sys.stderr.isatty() else 0
                 return with_progress(items, estimate=estimate, label=label)
+            if estimate and sys.stderr.isatty():
+                _say(f"{estimate} values wait for a KMS plugin")
             return with_progress(items, estimate=estimate, label=label, every=8)
 
         with open_plugins(inputs, configuration) as plugins:

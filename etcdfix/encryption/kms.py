@@ -105,6 +105,10 @@ class KMSPlugin(Protocol):
         """
         ...
 
+    def vouch(self, wrapped: WrappedKey, key: bytes) -> None:
+        """Remember that this answer opened a value: a control for later, when an answer counts against another."""
+        ...
+
     def unwrap(self, wrapped: WrappedKey) -> bytes:
         """Return the DEK or DEK seed.
 
@@ -203,7 +207,9 @@ def split_encrypted_object(data: bytes, start: int) -> tuple[int, int]:
     """
     if data[start : start + 1] != _DATA_TAG:
         return 0, 0
-    if len(data) > start + 2 and data[start + 1] & 0x80 and data[start + 2] < 0x80:  # 128 to 16,383 bytes: most of them
+    if (
+        len(data) > start + 2 and data[start + 1] & 0x80 and data[start + 2] < 0x80
+    ):  # 128 to 16,383 bytes: most of them
         begin = start + 3
         end = begin + (data[start + 1] & 0x7F | data[start + 2] << 7)
         return (begin, end) if end <= len(data) else (0, 0)

@@ -46,6 +46,7 @@ class PluginState(StrEnum):
     OK = "ok"
     NO_SOCKET = "no-socket"
     UNREACHABLE = "unreachable"
+    SOCKET_DENIED = "socket-denied"
     DENIED = "denied"
     WRONG_VERSION = "wrong-version"
     UNHEALTHY = "unhealthy"
@@ -57,7 +58,7 @@ class Health(msgspec.Struct, frozen=True):
     """The answer to Status (v2) or Version (v1).
 
     Attributes:
-        state: One of ok, no-socket, unreachable, denied, wrong-version, unhealthy.
+        state: One of ok, no-socket, unreachable, socket-denied, denied, wrong-version, unhealthy.
         message: Why it is not ok, bounded, as the plugin or the system said it; "" when it is.
         write_key_id: Key id that a v2 plugin encrypts with today, else "".
     """

@@ -231,7 +231,7 @@ def _socket_problem(address: bytes, timeout_seconds: float) -> Health | None:
 
 def _socket_state(address: bytes, error: OSError) -> PluginState:
     if error.errno in {errno.EACCES, errno.EPERM}:
-        return PluginState.DENIED
+        return PluginState.SOCKET_DENIED
     # A path that is too long comes without a number.
     if error.errno in {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EPROTOTYPE}:
         return PluginState.NO_SOCKET

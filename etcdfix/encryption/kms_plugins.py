@@ -31,8 +31,9 @@ def connect(provider: KMSProvider, socket_path: str) -> PluginClient:
 class KMSPlugins:
     """One session for each KMS provider; close it, or use it in a ``with`` statement.
 
-    How long a run can take is bounded for each plugin. With ``n`` distinct wrapped keys, sending takes at most
-    ``3 * n / max_rate`` seconds; a plugin that does not answer is given up after ``patience_seconds`` and one
+    How long a run can take is bounded for each plugin. ``n`` distinct wrapped keys take about ``n / max_rate``
+    seconds, or ``n / 16`` times as long as the plugin takes for one, whichever is more, and at most three times that
+    where every call has to be repeated; a plugin that does not answer is given up after ``patience_seconds`` and one
     time-out of the provider, one that answers with errors alone after ten times ``patience_seconds``.
 
     Attributes:
@@ -67,6 +68,7 @@ class KMSPlugins:
         self._clock = clock
         self._sessions: dict[KMSProvider, PluginSession] = {}
         self._deferring = False
+        self._final = False
 
     def __enter__(self) -> Self:
         return self
@@ -86,6 +88,25 @@ class KMSPlugins:
         self._deferring = value
         for session in self._sessions.values():
             session.deferring = value
+
+    @property
+    def final(self) -> bool:
+        """Whether what is said of a value now is the last word: every answer against one is asked for anew."""
+        return self._final
+
+    @final.setter
+    def final(self, value: bool) -> None:
+        self._final = value
+        for session in self._sessions.values():
+            if value:
+                session.begin_final()
+            else:
+                session.final = False
+
+    @property
+    def over(self) -> bool:
+        """Whether no plugin is asked any more: all that were have been given up."""
+        return bool(self._sessions) and all(session.over for session in self._sessions.values())
 
     @property
     def unused_endpoints(self) -> tuple[str, ...]:

@@ -46,7 +46,10 @@ _HEALTH = b""  # in place of a digest
 _PART = struct.Struct(">I")
 _PENDING = "the KMS plugin has not answered yet"
 _INTERRUPTED = "the run was ended before the KMS plugin had answered"
-_FINAL_AT_FIRST = frozenset({PluginState.NO_SOCKET, PluginState.DENIED, PluginState.WRONG_VERSION})
+_FINAL_AT_FIRST = frozenset(
+    {PluginState.NO_SOCKET, PluginState.SOCKET_DENIED, PluginState.DENIED, PluginState.WRONG_VERSION}
+)
+_CONTROLS_KEPT = 1_000
 _AT_ONCE = frozenset({"RESOURCE_EXHAUSTED", "UNAVAILABLE"})
 
 
@@ -70,6 +73,8 @@ class PluginSession:
         write_key_id: Key id that a v2 plugin encrypts with, as its last Status said.
         opened: How many values opened with its answers, by key id; counted by the transformers.
         deferring: :meth:`unwrap` does not wait.
+        final: What :meth:`unwrap` says now is the last word: nothing is taken from memory, and each answer stands
+            between two controls.
     """
 
     def __init__(
@@ -90,6 +95,7 @@ class PluginSession:
         self.write_key_id = ""
         self.opened: Counter[str] = Counter()
         self.deferring = False
+        self.final = False
         self._api_version = api_version
         self._endpoint = endpoint
         self._overridden = overridden
@@ -112,11 +118,15 @@ class PluginSession:
         self._failures: OrderedDict[bytes, tuple[float, Unanswered]] = OrderedDict()
         self._rate = RateLimit(max_rate)
         self._breaker = Breaker(patience_seconds)
+        # Key id -> a wrapped key that opened a value, and the digest of what it unwraps to.
+        self._controls: dict[str, tuple[WrappedKey, bytes]] = {}
+        self._final_answers: dict[bytes, Answer] = {}
+        self._fresh_control = ""
         self._probe_due = True
         self._probing = False
         self._reached = False
         self._health = Health(PluginState.NOT_ASKED)
-        self._ended: Unanswered | None = None
+        self._ended: Unanswered | Refused | None = None
         self._calls = self._answered = self._refused = self._failed = 0
 
     def check(self) -> None:
@@ -145,6 +155,8 @@ class PluginSession:
             KMSUnreachable: No answer now; the same message for every key once the plugin is given up.
             KMSRefused: The plugin said no.
         """
+        if self.final and not self.deferring and wrapped.key_id in self._controls:
+            return _key_of(self._last_word(wrapped))
         with self._lock:
             answer = self._known(_digest(wrapped))
             if answer is None and self.deferring:
@@ -152,15 +164,62 @@ class PluginSession:
                 raise KMSPending(_PENDING)
             if answer is None:
                 answer = self._wait_for(wrapped)
-        match answer:
-            case KeyMaterial():
-                return answer.expose()
-            case Refused():
-                raise KMSRefused(answer.message, status=answer.status)
-            case Unanswered():
-                raise KMSUnreachable(answer.message)
-            case _:
-                assert_never(answer)
+        return _key_of(answer)
+
+    def vouch(self, wrapped: WrappedKey, key: bytes) -> None:
+        """Remember a wrapped key that opened a value, as a control for its key id."""
+        if len(self._controls) < _CONTROLS_KEPT:
+            self._controls.setdefault(wrapped.key_id, (wrapped, hashlib.sha256(key).digest()))
+
+    def begin_final(self) -> None:
+        """Ask for the plugin's health anew, and from now on take nothing from memory that counts against a value."""
+        with self._lock:
+            self.final = True
+            self._fresh_control = ""
+            self._final_answers.clear()
+            self._probe_due = True
+
+    def _last_word(self, wrapped: WrappedKey) -> Answer:
+        """Ask once more, between two controls; without them, what counted for the plugin under this key id is gone.
+
+        A plugin can go bad in the middle of a run, and a single answer can be a hiccup. What is refused, or does not
+        open, is believed only where the plugin still does before and after it what it did for another value.
+        """
+        digest, key_id = _digest(wrapped), wrapped.key_id
+        known = self._final_answers.get(digest)
+        if known is not None:
+            return known
+        holds = self._fresh_control == key_id or self._control_holds(key_id)
+        answer = self._afresh(wrapped)
+        holds = self._control_holds(key_id) and holds
+        self._fresh_control = key_id if holds else ""
+        if not holds:
+            self._controls.pop(key_id, None)
+            self.opened.pop(key_id, None)
+        elif not isinstance(answer, KeyMaterial) and len(self._final_answers) < CACHE_SIZE:
+            self._final_answers[digest] = answer
+        return answer
+
+    def _control_holds(self, key_id: str) -> bool:
+        wrapped, expected = self._controls[key_id]
+        answer = self._afresh(wrapped)
+        return (
+            self.healthy
+            and isinstance(answer, KeyMaterial)
+            and hashlib.sha256(answer.expose()).digest() == expected
+        )
+
+    def _afresh(self, wrapped: WrappedKey) -> Answer:
+        with self._lock:
+            digest = _digest(wrapped)
+            self._answers.pop(digest, None)
+            self._failures.pop(digest, None)
+            return self._known(digest) or self._wait_for(wrapped)
+
+    @property
+    def over(self) -> bool:
+        """Whether it was given up, or could not be reached at all."""
+        return self._ended is not None
 
     def ask(self, wrapped: WrappedKey) -> bool:
         """Ask ahead of an :meth:`unwrap` to come; never waits.
@@ -271,7 +330,11 @@ class PluginSession:
     def _end(self, state: PluginState, message: str) -> None:
         if self._ended is not None:
             return
-        self._ended = Unanswered("UNAVAILABLE", message)
+        self._ended = (
+            Refused("PERMISSION_DENIED", message)
+            if state is PluginState.DENIED
+            else Unanswered("UNAVAILABLE", message)
+        )
         # A plugin that has answered everything so far keeps its good name.
         if self._jobs:
             self._health = Health(state, bounded(message))
@@ -437,6 +500,18 @@ class PluginSession:
         until = self._clock.now() + FIRST_BACKOFF_SECONDS * 2**attempt * random.uniform(0.5, 1.5)  # noqa: S311
         while self._ended is None and self._clock.now() < until:
             self._clock.wait_until(self._admission, until)
+
+
+def _key_of(answer: Answer) -> bytes:
+    match answer:
+        case KeyMaterial():
+            return answer.expose()
+        case Refused():
+            raise KMSRefused(answer.message, status=answer.status)
+        case Unanswered():
+            raise KMSUnreachable(answer.message)
+        case _:
+            assert_never(answer)
 
 
 def _digest(wrapped: WrappedKey) -> bytes:

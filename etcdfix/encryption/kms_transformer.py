@@ -40,6 +40,7 @@ _OBJECT_STARTS = (b"k8s\x00", b'{"')
 _MOST_SIZES = 4
 # API servers share one seed among all that they write until the key rotates, so few suffice.
 _MOST_KNOWN_TAILS = 1024
+_MAX_TAIL_SIZE = 64 << 10
 
 _SEEDED_MIN_SIZE = _INFO_SIZE + NONCE_SIZE
 _NONCE_END = _SEEDED_MIN_SIZE
@@ -60,6 +61,14 @@ class Opened(NamedTuple):
     data: bytes
     stale: bool
     kms_key_id: str = ""
+
+
+class _OpenedV1(NamedTuple):
+    """A KMS v1 value opened, and the DEK that did it."""
+
+    data: bytes
+    stale: bool
+    dek: bytes
 
 
 class KMSv1Transformer:
@@ -86,22 +95,32 @@ class KMSv1Transformer:
             return _envelope_fault(error, plugin)
         result = _read_v1(plugin, wrapped, data, etcd_key)
         size = len(wrapped.ciphertext)
-        if plugin is None or (isinstance(result, Fault) and result.plugin is None):
+        if isinstance(result, Fault) and result.plugin is None:
             return result
+        assert plugin is not None  # whoever answered
         if not isinstance(result, Fault):
             if _speaks_for_plugin(result):
                 plugin.opened[""] += 1
                 self._sizes.add(size)
-            return result
+                plugin.vouch(wrapped, result.dek)
+                return Opened(result.data, result.stale)
+            # What is noise may come from a wrong DEK: without a control that is nobody's fault that we could name.
+            fault = _witnessed(Fault(FailureReason.PADDING_INVALID, ()), plugin, "")
+            assert fault.plugin is not None  # just added
+            proven = fault.plugin.healthy and fault.plugin.same_key
+            return Opened(result.data, result.stale) if proven else fault
         # The size has no checksum; one that opens the value as its neighbours open is proof that it was damaged.
         for other in sorted(self._sizes - {size})[:_MOST_SIZES]:
             recut, rest = recut_v1_body(body, other)
-            if not isinstance(_read_v1(plugin, recut, rest, etcd_key), Fault):
-                return Fault(FailureReason.KMS_SIZE_DAMAGED, result.errors)
+            opened = _read_v1(plugin, recut, rest, etcd_key)
+            if not isinstance(opened, Fault) and _speaks_for_plugin(opened):
+                return Fault(FailureReason.KMS_SIZE_DAMAGED, result.errors, plugin=result.plugin)
         return result
 
 
-def _read_v1(plugin: KMSPlugin | None, wrapped: WrappedKey, data: bytes, etcd_key: bytes) -> Opened | Fault:
+def _read_v1(
+    plugin: KMSPlugin | None, wrapped: WrappedKey, data: bytes, etcd_key: bytes
+) -> _OpenedV1 | Fault:
     dek = _unwrap(plugin, wrapped)
     if isinstance(dek, Fault):
         return dek
@@ -110,15 +129,15 @@ def _read_v1(plugin: KMSPlugin | None, wrapped: WrappedKey, data: bytes, etcd_ke
         return _witnessed(_key_size_fault(dek), plugin, "")
     plaintext = AESGCMTransformer(dek).read(data, etcd_key)
     if not isinstance(plaintext, Fault):
-        return Opened(plaintext, stale=False)
+        return _OpenedV1(plaintext, stale=False, dek=dek)
     # API servers up to 1.24 wrote CBC, and nothing in the value says which.
     fallback = AESCBCTransformer(dek).read(data, etcd_key)
     if not isinstance(fallback, Fault):
-        return Opened(fallback, stale=True)
+        return _OpenedV1(fallback, stale=True, dek=dek)
     return _witnessed(Fault(plaintext.reason, plaintext.errors + fallback.errors), plugin, "")
 
 
-def _speaks_for_plugin(opened: Opened) -> bool:
+def _speaks_for_plugin(opened: _OpenedV1) -> bool:
     """Say whether an opened value is a witness: padding alone (CBC) fits one wrong key in 256."""
     return not opened.stale or opened.data.startswith(_OBJECT_STARTS)
 
@@ -159,6 +178,7 @@ class KMSv2Transformer:
             return _witnessed(plaintext, plugin, key_id)
         if seeded:
             self._remember(body, key_id, source)
+        plugin.vouch(encrypted.wrapped_key, source)
         plugin.opened[key_id] += 1
         # Which key the plugin writes with can change while we read.
         return Opened(plaintext, not seeded or plugin.write_key_id not in ("", key_id), key_id)
@@ -184,7 +204,7 @@ class KMSv2Transformer:
         begin, end = split_encrypted_object(body, 0)
         tail = body[end:]
         # A data field that comes again, further back, would be another value's data.
-        if begin and not names_encrypted_data(tail):
+        if begin and len(tail) <= _MAX_TAIL_SIZE and not names_encrypted_data(tail):
             if len(self._known) >= _MOST_KNOWN_TAILS:
                 self._known.clear()
             self._known[tail] = key_id, _seeded_quickly(seed)

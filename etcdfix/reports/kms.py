@@ -8,8 +8,9 @@ _WELL = frozenset({"ok", "not-asked"})
 
 _REMEDIES = {
     "no-socket": "start it, or say where its socket is: --kms-endpoint NAME=unix:///PATH",
-    "unreachable": "start it, or say where its socket is: --kms-endpoint NAME=unix:///PATH",
-    "denied": "run as a user who may open the socket",
+    "unreachable": "see that it runs and answers there, or say where it listens: --kms-endpoint NAME=unix:///PATH",
+    "socket-denied": "run as a user who may open the socket",
+    "denied": "give it back its rights in the KMS, or us ours with it; the plugin's own log tells more",
     "wrong-version": "the provider's apiVersion and the plugin must fit; look at both",
     "unhealthy": "ask the plugin's own log; its refusals prove nothing until it is well",
     "gave-up": "see why it stopped answering, then scan again",

@@ -211,9 +211,9 @@ class KMSKeySummary(msgspec.Struct, omit_defaults=True):
 class KMSPluginSummary(msgspec.Struct, frozen=True):
     """What a KMS plugin did in this run.
 
-    ``state`` is ``ok``, ``not-asked`` (no value needed it), ``no-socket``, ``unreachable``, ``denied``,
-    ``wrong-version``, ``unhealthy`` or ``gave-up`` (it stopped answering); ``message`` says more. ``calls`` are all
-    requests, repeated ones included; ``unwrapped`` data keys came back, ``refused`` did not by the plugin's word,
+    ``state`` is ``ok``, ``not-asked`` (no value needed it), ``no-socket``, ``unreachable``, ``socket-denied``,
+    ``denied``, ``wrong-version``, ``unhealthy`` or ``gave-up`` (it stopped answering); ``message`` says more.
+    ``calls`` are all requests, repeated ones included; ``unwrapped`` data keys came back, ``refused`` did not by the plugin's word,
     ``failed`` for want of an answer.
     """
 

@@ -11,6 +11,7 @@ from etcdfix.verdicts.causes import CATALOGUE, Cause
 # From the deletion rules: under one transformer none opens and at least 2 fail, or at least half and 10 fail.
 _ALL_FAIL = 2
 _MANY_FAIL = 10
+_KMS_DOUBTS = frozenset({"kms-unreachable", "kms-denied", "kms-key-unknown", "kms-unproven"})
 
 
 def looks_like_configuration(entry: TransformerSummary) -> bool:
@@ -66,12 +67,15 @@ def next_steps(summary: Summary) -> list[str]:
         "configuration, not the objects. Do not delete any of them; find the key."
         for entry in patterns
     ]
-    if patterns:
-        steps.append("Do not restart the API servers: their caches may still hold the objects.")
+    doubtful = undetermined & _KMS_DOUBTS
+    if patterns or doubtful:
+        steps.append("Do not restart the API servers: their caches may still hold the keys and the objects.")
     steps += _kms_steps(summary, undetermined)
     if Cause.OWNER_UNKNOWN in undetermined:
         steps.append(
-            "Some keys have no known owner: mend unreadable CustomResourceDefinitions first, then scan again."
+            "Some keys have no known owner: their CustomResourceDefinitions may come back with the KMS. Touch nothing."
+            if doubtful
+            else "Some keys have no known owner: mend unreadable CustomResourceDefinitions first, then scan again."
         )
     if Cause.RAW_JSON_INVALID in causes or Cause.INT_OR_STRING_INVALID in causes:
         steps.append(

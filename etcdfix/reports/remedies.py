@@ -248,16 +248,15 @@ def _undetermined(cause: Cause, found: Examination, again: SameAgain) -> list[Re
         Remedy(
             "Find out what writes under this path before anything else",
             "",
-            "Where its CustomResourceDefinition is itself unreadable, mend that first; this key may then be in order.",
+            "Where its CustomResourceDefinition is itself unreadable, mend that first (one that waits for KMS comes "
+            "back with it); this key may then be in order.",
         )
     ]
 
 
 def _kms_doubt(cause: Cause, found: Examination, again: SameAgain) -> list[Remedy]:
     action, note = _KMS_TEXT[cause]
-    remedies = [_rescue_from_cache(found)] if cause is not Cause.KMS_DENIED else []
-    remedies.append(Remedy(action, again.scan(found.stored.key), note))
-    return remedies
+    return [_rescue_from_cache(found), Remedy(action, again.scan(found.stored.key), note)]
 
 
 def _only_managed_fields_break(found: Examination) -> bool:

@@ -148,7 +148,9 @@ def _judge_transform(seen: Observation, failure: TransformFailure) -> Verdict:
 def _attempted(attempt: TransformAttempt) -> Iterator[Evidence]:
     """Yield what one provider or key did with the value, and what a plugin behind it has shown of itself."""
     named = f" (key {attempt.key_fingerprint})" if attempt.key_fingerprint else ""
-    tried = "not tried" if attempt.reason == "kms-unreachable" else "failed"
+    tried = "failed"
+    if attempt.reason == "kms-unreachable":
+        tried = "no answer" if attempt.error else "not tried"
     yield Evidence(f"decrypt with {attempt.transformer}{named}", tried, attempt.error)
     plugin = attempt.plugin
     if plugin is not None:
@@ -310,7 +312,9 @@ def _shape_cause(
             certain,
             f"a whole object of {shape.whole_at} bytes, and {extra} bytes after it",
         )
-    if seen.transformer.startswith("aescbc/"):
+    if seen.transformer.startswith(
+        ("aescbc/", "kms/v1/")
+    ):  # API servers up to 1.24 wrote KMS v1 values in CBC
         garbled = _cbc_cause(seen, failure, shape)
         if garbled is not None:
             return garbled

@@ -32,8 +32,10 @@ def _doubt(attempt: TransformAttempt) -> Cause | None:
     if attempt.kms_status in _DENIED:
         return Cause.KMS_DENIED
     if attempt.kms_status in _UNKNOWN_KEY:
-        # A key id that answered before is known, so this answer is not about the key id alone.
-        return Cause.KMS_KEY_UNKNOWN if plugin.healthy and plugin.any_key else Cause.KMS_UNPROVEN
+        # Of v2, a key id that answered for others is known, so this answer is not about the key id.
+        contradicts_itself = attempt.transformer.startswith("kms/v2/") and plugin.same_key
+        known_well = plugin.healthy and plugin.any_key and not contradicts_itself
+        return Cause.KMS_KEY_UNKNOWN if known_well else Cause.KMS_UNPROVEN
     return None if plugin.healthy and plugin.same_key else Cause.KMS_UNPROVEN
 
 
@@ -52,14 +54,15 @@ def doubt_message(cause: Cause, transformer: str, attempts: tuple[TransformAttem
                 "whether that key is gone for ever, only a person can say"
             )
         case Cause.KMS_UNPROVEN:
+            said = next((f" ({a.kms_status})" for a in attempts if a.kms_status), "")
             return (
-                f"does not open with what the plugin of {transformer} answers, and nothing shows that this "
-                "plugin holds the right keys: no other value under the same key id opened"
+                f"does not open with what the plugin of {transformer} answers{said}, and nothing shows that this "
+                "plugin is the right one and well: no other value under the same key id opened and still does"
             )
         case _:
             asked = any(attempt.reason == "kms-unreachable" and attempt.error for attempt in attempts)
             return (
-                f"needs the plugin of {transformer}, which {'did not answer' if asked else 'was not asked'}; "
+                f"needs the plugin of {transformer}, which {'gave no answer' if asked else 'was not asked'}; "
                 "nothing is known about the value"
             )
 
@@ -73,16 +76,21 @@ def proven(attempt: TransformAttempt, transformer: str) -> tuple[Cause, Confiden
         )
         return Cause.KMS_ENVELOPE_DAMAGED, certain, message
     if attempt.reason == "kms-size-damaged":
-        message = f"opens under {transformer} once its wrapped data key is cut like others: its length is damaged"
+        message = (
+            f"opens under {transformer} once its wrapped data key is cut like others: its length is damaged"
+        )
         return Cause.KMS_ENVELOPE_DAMAGED, certain, message
     plugin = attempt.plugin
     if plugin is None:
         return None
-    others = f"{plugin.same_key} other value{'s' if plugin.same_key != 1 else ''} of the same key id"
+    # v1 has no key ids: behind one provider there may be a key that is gone, beside one that works.
+    v1 = transformer.startswith("kms/v1/")
+    under = "provider" if v1 else "key id"
+    others = f"{plugin.same_key} other value{'s' if plugin.same_key != 1 else ''} of the same {under}"
     match attempt.reason:
         case "kms-refused":
             message = f"the plugin of {transformer} rejects the data key of this value, and opened {others}"
-            return Cause.KMS_ENVELOPE_DAMAGED, certain, message
+            return Cause.KMS_ENVELOPE_DAMAGED, Confidence.LIKELY if v1 else certain, message
         case "kms-key-invalid":
             message = f"what the plugin of {transformer} unwraps here is no data key; it opened {others}"
             return Cause.KMS_ENVELOPE_DAMAGED, Confidence.LIKELY, message

@@ -49,6 +49,10 @@ def scan(*arguments: str) -> list[str]:
     return ["scan", "--snapshot", ALPHA, *arguments]
 
 
+def get(*arguments: str) -> list[str]:
+    return ["get", "--snapshot", ALPHA, *arguments]
+
+
 def _database() -> bytearray:
     return bytearray(gzip.decompress((REPOSITORY / ALPHA).read_bytes()))
 
@@ -130,6 +134,7 @@ CASES = [
     # help and schemas
     Case("help", ["--help"], OK),
     Case("help-scan", ["scan", "--help"], OK),
+    Case("help-get", ["get", "--help"], OK),
     Case("help-schema", ["schema", "--help"], OK),
     Case("help-audit", ["audit", "--help"], OK),
     Case("help-audit-show", ["audit", "show", "--help"], OK),
@@ -189,6 +194,28 @@ CASES = [
     Case("manifest-without-apiserver", scan("--manifest", f"{FIXTURES}/alpha/config-lost.yaml"), USAGE),
     Case("baseline-no-report", scan("--baseline", f"{FIXTURES}/alpha/oracle.json"), USAGE),
     Case("output-file-nowhere", scan("--output-file", "{tmp}/no/such/folder"), USAGE),
+    # single objects
+    Case("get-secret-yaml", get(*LOST, "secrets", "web-cbc-key1-0", "-n", "shop"), OK),
+    Case("get-secret-json-without-managed-fields",
+         get(*LOST, "secrets/web-cbc-key1-0", "-n", "shop", "-o", "json", "--omit-managed-fields"), OK),
+    Case("get-pods-wide", get(*LOST, "pods", "-A", "-o", "wide"), FINDINGS),
+    Case("get-pods-name", get(*LOST, "pods", "-n", "shop", "-o", "name"), FINDINGS),
+    Case("get-widgets-json", get(*LOST, "widgets", "-A", "-o", "json", "--omit-managed-fields"), FINDINGS),
+    Case("get-custom-resource-in-cbor", get(*LOST, "widgets", "w-1", "-n", "shop"), OK),
+    Case("get-namespaces-yaml", get(*LOST, "namespaces", "--omit-managed-fields"), OK),
+    Case("get-damaged-pod", get(*LOST, "/registry/pods/infra/dep-0-abc-1"), FINDINGS),
+    Case("get-damaged-secret", get(*LOST, "/registry/secrets/infra/cache-plain-8"), FINDINGS),
+    Case("get-secret-of-another-kind", get(*LOST, "/registry/secrets/infra/search-plain-3"), FINDINGS),
+    Case("get-lost-key", get(*LOST, "/registry/secrets/infra/tls-cbc-key2-8", "-o", "json"), FINDINGS),
+    Case("get-no-kms", get(*LOST, "--no-kms", "/registry/secrets/infra/oauth-kmsv2-3"), INCOMPLETE),
+    Case("get-no-configuration", get("/registry/secrets/shop/web-cbc-key1-0"), INCOMPLETE),
+    Case("get-broken-managed-fields", get(*LOST, "/registry/statefulsets/pay/db"), FINDINGS),
+    Case("get-healing", get(*LOST, "/registry/statefulsets/pay/db", "--omit-managed-fields", "-o", "json"), FINDINGS),
+    Case("get-not-found", get(*LOST, "pods", "nought", "-n", "shop"), SOURCE),
+    Case("get-key-not-found", get(*LOST, "/registry/pods/shop"), SOURCE),
+    Case("get-nothing", get(), USAGE),
+    Case("get-unknown-resource", get("secret"), USAGE),
+    Case("get-raw-plaintext-secret", get(*LOST, "/registry/secrets/infra/registry-plain-4", "--raw"), USAGE),
     # files that are not what they should be
     Case("snapshot-missing", ["scan", "--snapshot", "{tmp}/nowhere.db"], SOURCE),
     Case("snapshot-a-folder", ["scan", "--snapshot", "{tmp}"], SOURCE),

@@ -24,10 +24,14 @@ class OneAnswer:
         self.unwell = unwell
         self.opened: Counter[str] = Counter()
         self.asked = 0
+        self.controls: list[tuple[WrappedKey, bytes]] = []
 
     def check(self) -> None:
         if self.unwell is not None:
             raise self.unwell
+
+    def vouch(self, wrapped: WrappedKey, key: bytes) -> None:
+        self.controls.append((wrapped, key))
 
     def unwrap(self, wrapped: WrappedKey) -> bytes:
         self.asked += 1

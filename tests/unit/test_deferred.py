@@ -44,6 +44,8 @@ class SlowPlugin:
         self.write_key_id = ""
         self.opened: Counter[str] = Counter()
         self.deferring = False
+        self.final = False
+        self.over = False
         self.known: set[bytes] = set()
         self.waited: list[bytes] = []
         self.asked: list[bytes] = []
@@ -52,6 +54,9 @@ class SlowPlugin:
     def check(self) -> None:
         if self.deferring:
             raise KMSPending
+
+    def vouch(self, wrapped: WrappedKey, key: bytes) -> None:
+        pass
 
     def unwrap(self, wrapped: WrappedKey) -> bytes:
         self.asked.append(wrapped.ciphertext)
@@ -214,3 +219,65 @@ def test_without_plugins_everything_is_said_at_once() -> None:
         found = verdicts(run.first([value("a", b"1"), plain("b")]))
         assert found == [("a", Cause.KMS_UNREACHABLE), ("b", None)]
         assert list(run.later()) == []
+
+
+def test_what_a_plugin_gives_a_dek_for_is_judged_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    plugin = SlowPlugin(seed_for_all)
+    plugin.known.add(b"1")
+    key = "/registry/secrets/shop/noise"
+    data = encoders.kms_v2_seeded_data(b"noise", SEED, bytes(32), bytes(12), key.encode())
+    noise = stored(
+        key, b"k8s:enc:kms:v2:prov:" + encoders.kms_v2_body(data, key_id="k1", dek_source=b"1", source_type=1)
+    )
+    with examining(plugin) as run:
+        assert verdicts(run.first([noise, value("b", b"1")])) == [("b", None)]
+        assert verdicts(run.later()) == [("noise", Cause.UNKNOWN_ENCODING)]
+    assert not plugin.final
+
+
+def test_a_plugin_that_was_given_up_is_not_waited_for() -> None:
+    def reply(_: WrappedKey) -> bytes:
+        raise KMSUnreachable("gone")
+
+    plugin = SlowPlugin(reply)
+    plugin.known.add(b"1")
+    plugin.over = True
+    with examining(plugin) as run:
+        assert verdicts(run.first([value("a", b"1")])) == [("a", Cause.KMS_UNREACHABLE)]
+        assert run.waiting == 0
+
+
+def test_a_full_disk_costs_time_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_spool: object, _stored: StoredValue) -> None:
+        raise OSError(28, "No space left on device")
+
+    def reply(wrapped: WrappedKey) -> bytes:
+        if wrapped.ciphertext == b"bad":
+            raise KMSRefused("rejected", status="INVALID_ARGUMENT")
+        return SEED
+
+    monkeypatch.setattr("etcdfix.deferred._Spool.append", full)
+    plugin = SlowPlugin(reply)
+    plugin.known.add(b"bad")
+    with examining(plugin) as run:
+        found = verdicts(run.first([value("a", b"1"), value("b", b"bad"), plain("c")]))
+        assert found == [("a", None), ("b", Cause.KMS_ENVELOPE_DAMAGED), ("c", None)]
+        assert list(run.later()) == []
+
+
+def test_the_window_is_bounded_by_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deferred, "_WINDOW_BYTES", 1)
+    plugin = SlowPlugin(seed_for_all)
+    with examining(plugin) as run:
+        list(run.first(value(f"n{n}", b"%d" % n) for n in range(3)))
+        plugin.asked.clear()
+        next(run.later())
+        assert plugin.asked == [b"0", b"0"]
+
+
+def test_an_interruption_between_taking_and_dropping_counts_nothing_twice() -> None:
+    plugin = SlowPlugin(seed_for_all)
+    with examining(plugin) as run:
+        list(run.first([value("a", b"1"), value("b", b"2")]))
+        run._window.append((run._waiting.peek(), None))
+        assert verdicts(run.later()) == [("a", None), ("b", None)]

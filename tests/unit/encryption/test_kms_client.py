@@ -402,7 +402,7 @@ def test_a_socket_that_we_may_not_open(
 
     monkeypatch.setattr("etcdfix.encryption.kms_client.socket.socket", Denied)
     health = client.check()
-    assert health.state is PluginState.DENIED
+    assert health.state is PluginState.SOCKET_DENIED
     assert health.message.endswith((error.strerror or "").lower())
 
 
@@ -416,7 +416,7 @@ def test_a_socket_of_somebody_else(plugin: KMSPlugin, client_of: Client) -> None
         health = client.check()
     finally:
         os.seteuid(user)
-    assert health.state is PluginState.DENIED
+    assert health.state is PluginState.SOCKET_DENIED
     assert "permission denied" in health.message
 
 

@@ -592,3 +592,93 @@ def test_health_when_the_run_ends_first(start: Start, client: Scripted) -> None:
     session.give_up()
     assert "ended before" in not_well(session)
     assert client.checks == 0
+
+
+# The last word on a value.
+
+
+def last_word(session: PluginSession, wrapped: WrappedKey) -> str | bytes:
+    try:
+        return session.unwrap(wrapped)
+    except (KMSRefused, KMSUnreachable) as error:
+        return error.message
+
+
+def gone_final(start: Start, client: Scripted) -> PluginSession:
+    """A session in which key 1 has opened a value, key 2 was refused, and the last word is due."""
+    session = start()
+    client.answer = lambda w: Refused("INVALID_ARGUMENT", "no") if w == key(2) else KeyMaterial(w.ciphertext)
+    session.vouch(key(1), session.unwrap(key(1)))
+    session.opened["k"] = 5
+    assert last_word(session, key(2)) == "no"
+    session.begin_final()
+    client.decrypts.clear()
+    return session
+
+
+def test_the_last_word_stands_between_two_controls(start: Start, client: Scripted) -> None:
+    session = gone_final(start, client)
+    assert last_word(session, key(2)) == "no"
+    assert client.decrypts == [key(1).ciphertext, key(2).ciphertext, key(1).ciphertext]
+    assert last_word(session, key(2)) == "no"  # many values may share a data key
+    assert len(client.decrypts) == 3
+    assert client.checks == 2
+    assert session.opened["k"] == 5
+
+
+def test_the_control_after_one_is_the_control_before_the_next(start: Start, client: Scripted) -> None:
+    session = gone_final(start, client)
+    for number in (3, 4, 5):
+        last_word(session, key(number))
+    assert len(client.decrypts) == 1 + 3 * 2
+
+
+def test_a_hiccup_is_no_last_word(start: Start, client: Scripted) -> None:
+    session = gone_final(start, client)
+    client.answer = lambda wrapped: KeyMaterial(wrapped.ciphertext)
+    assert last_word(session, key(2)) == key(2).ciphertext
+
+
+@pytest.mark.parametrize("bad", [Refused("INVALID_ARGUMENT", "no"), KeyMaterial(b"another"), SILENT])
+def test_a_plugin_that_went_bad_loses_what_counted_for_it(
+    bad: Answer, start: Start, client: Scripted
+) -> None:
+    session = gone_final(start, client)
+    client.answer = lambda _wrapped: bad
+    last_word(session, key(2))
+    assert session.opened["k"] == 0
+
+
+def test_a_plugin_that_went_bad_in_between_does_too(start: Start, client: Scripted) -> None:
+    session = gone_final(start, client)
+    answers = iter(
+        [KeyMaterial(key(1).ciphertext), Refused("INVALID_ARGUMENT", "no"), KeyMaterial(b"another")]
+    )
+    client.answer = lambda _wrapped: next(answers)
+    assert last_word(session, key(2)) == "no"
+    assert session.opened["k"] == 0
+
+
+def test_a_plugin_that_is_not_well_any_more_does_too(start: Start, client: Scripted) -> None:
+    session = gone_final(start, client)
+    client.health = lambda: Health(PluginState.UNHEALTHY, "keyring lost", "k")
+    assert last_word(session, key(2)) == "no"
+    assert session.opened["k"] == 0
+
+
+def test_without_a_control_nothing_is_asked_anew(start: Start, client: Scripted) -> None:
+    session = start()
+    client.answer = lambda _wrapped: Refused("INVALID_ARGUMENT", "no")
+    last_word(session, key(2))
+    session.begin_final()
+    assert last_word(session, key(2)) == "no"
+    assert len(client.decrypts) == 1
+
+
+def test_so_many_controls_are_kept(start: Start, client: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kms_session, "_CONTROLS_KEPT", 0)
+    session = start()
+    session.vouch(key(1), b"x")
+    session.begin_final()
+    last_word(session, key(1))
+    assert len(client.decrypts) == 1

@@ -31,19 +31,41 @@ def v2(data: bytes, plugin: OneAnswer | None, source_type: int = 1) -> Opened | 
 
 GCM = encoders.aesgcm_body(b"plaintext", DEK, NONCE, ETCD_KEY)
 CBC = encoders.aescbc_body(b"plaintext", DEK, IV)
+OBJECT_CBC = encoders.aescbc_body(b'{"kind":"Secret"}', DEK, IV)
 SEEDED = encoders.kms_v2_seeded_data(b"plaintext", SEED, INFO, NONCE, ETCD_KEY)
 
 
 def test_v1_opens_both_eras() -> None:
     assert v1(GCM, OneAnswer(DEK)) == Opened(b"plaintext", stale=False)
-    assert v1(CBC, OneAnswer(DEK)) == Opened(b"plaintext", stale=True)
+    assert v1(OBJECT_CBC, OneAnswer(DEK)) == Opened(b'{"kind":"Secret"}', stale=True)
+
+
+def test_v1_lucky_padding_is_no_plaintext_until_the_plugin_has_shown_that_it_is_right() -> None:
+    plugin = OneAnswer(DEK)
+    doubtful = Fault(FailureReason.PADDING_INVALID, (), plugin=ALONE)
+    assert v1(CBC, plugin) == doubtful  # noise under a wrong DEK passes for padding once in 256 times
+    assert plugin.opened[""] == 0
+    v1(GCM, plugin)
+    assert v1(CBC, plugin) == Opened(b"plaintext", stale=True)
+    plugin.healthy = False
+    assert isinstance(v1(CBC, plugin), Fault)
+
+
+def test_what_opens_vouches_for_the_plugin() -> None:
+    plugin = OneAnswer(DEK)
+    v1(CBC, plugin)
+    assert plugin.controls == []
+    v1(GCM, plugin)
+    assert plugin.controls == [(WrappedKey("v1", b"wrapped"), DEK)]
+    plugin = OneAnswer(SEED)
+    v2(SEEDED, plugin)
+    ((wrapped, seed),) = plugin.controls
+    assert (wrapped.key_id, seed) == (KEY_ID, SEED)
 
 
 def test_v1_counts_what_speaks_for_the_plugin() -> None:
     plugin = OneAnswer(DEK)
-    v1(CBC, plugin)
-    assert plugin.opened[""] == 0  # valid padding alone is too little
-    v1(encoders.aescbc_body(b'{"kind":"Secret"}', DEK, IV), plugin)
+    v1(OBJECT_CBC, plugin)
     assert plugin.opened[""] == 1
     v1(GCM, plugin)
     assert plugin.opened == {"": 2}
@@ -89,7 +111,13 @@ def test_v1_a_damaged_length_is_proven_by_the_one_that_opens() -> None:
     refused = Fault(FailureReason.KMS_REFUSED, ("no such key",), "", "NOT_FOUND", ALONE)
     assert transformer.read(damaged, ETCD_KEY) == refused  # nothing to compare with yet
     assert transformer.read(whole, ETCD_KEY) == Opened(b"plaintext", stale=False)
-    assert transformer.read(damaged, ETCD_KEY) == Fault(FailureReason.KMS_SIZE_DAMAGED, ("no such key",))
+    assert transformer.read(damaged, ETCD_KEY) == Fault(
+        FailureReason.KMS_SIZE_DAMAGED, ("no such key",), plugin=PluginRecord(True, 1, 1)
+    )
+    noise = encoders.kms_v1_body(b"wrapped", encoders.aescbc_body(b"noise", DEK, IV))
+    lucky = transformer.read(bytes([noise[0], noise[1] ^ 1]) + noise[2:], ETCD_KEY)
+    assert isinstance(lucky, Fault)
+    assert lucky.reason is FailureReason.KMS_REFUSED  # padding alone proves no length either
     other = encoders.kms_v1_body(b"another key", GCM)
     failed = transformer.read(other, ETCD_KEY)  # the known size does not open it either
     assert isinstance(failed, Fault)
@@ -196,7 +224,9 @@ def test_v2_is_stale_once_the_plugin_writes_with_another_key(write_key_id: str, 
 
 def test_v2_short_seed() -> None:
     error = "invalid seed length 31 used for key generation"
-    assert v2(SEEDED, OneAnswer(SEED[:31])) == Fault(FailureReason.KMS_KEY_INVALID, (error,), KEY_ID, "", ALONE)
+    assert v2(SEEDED, OneAnswer(SEED[:31])) == Fault(
+        FailureReason.KMS_KEY_INVALID, (error,), KEY_ID, "", ALONE
+    )
 
 
 @pytest.mark.parametrize("size", [1, 31, 32, 43, 44, 59, 60])

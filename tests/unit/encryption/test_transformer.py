@@ -276,7 +276,10 @@ def test_kms_plugin_is_asked_once_for_a_value_that_fails() -> None:
 
 def test_nothing_proven_wins_over_what_another_provider_said() -> None:
     # Two v1 providers of one name, as a server without automatic reload allows.
-    refused, silent = plugin_with(KMSRefused("no", status="INVALID_ARGUMENT")), plugin_with(KMSUnreachable("later"))
+    refused, silent = (
+        plugin_with(KMSRefused("no", status="INVALID_ARGUMENT")),
+        plugin_with(KMSUnreachable("later")),
+    )
     text = "apiVersion: v1\nkind: EncryptionConfig\nresources:\n- resources: [secrets]\n  providers:\n"
     text += f"  - {kms('p', 'v1')}\n" * 2
     plugins = iter([refused, silent])

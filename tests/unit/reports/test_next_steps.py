@@ -102,8 +102,20 @@ def test_a_plugin_that_was_not_asked_proves_nothing() -> None:
             undetermined=30,
         )
     )
-    assert len(steps) == 1
-    assert "Delete none of them" in steps[0]
+    assert len(steps) == 2
+    assert steps[0].startswith("Do not restart the API servers")
+    assert "Delete none of them" in steps[1]
+
+
+def test_owners_that_wait_for_kms_are_left_alone() -> None:
+    steps = next_steps(
+        summary(
+            cause(Cause.OWNER_UNKNOWN, outcome=Outcome.UNDETERMINED),
+            cause(Cause.KMS_UNREACHABLE, outcome=Outcome.UNDETERMINED),
+            undetermined=2,
+        )
+    )
+    assert steps[-1].endswith("may come back with the KMS. Touch nothing.")
 
 
 def test_unknown_owners_point_at_their_definitions() -> None:

@@ -165,6 +165,10 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
         behind_plugin("kms-refused", status="NOT_FOUND", healthy=False, any_key=1),
         Outcome.UNDETERMINED, Cause.KMS_UNPROVEN, CERTAIN, ServerBehaviour.NOT_ASKED, False,
     ),
+    "plugin contradicts itself": (
+        behind_plugin("kms-refused", status="NOT_FOUND", same_key=1, any_key=3),
+        Outcome.UNDETERMINED, Cause.KMS_UNPROVEN, CERTAIN, ServerBehaviour.NOT_ASKED, False,
+    ),
     "plugin rejects, without a control": (
         behind_plugin("kms-refused", status="INVALID_ARGUMENT", any_key=7),
         Outcome.UNDETERMINED, Cause.KMS_UNPROVEN, CERTAIN, ServerBehaviour.NOT_ASKED, False,
@@ -644,13 +648,14 @@ def test_what_a_plugin_has_shown_is_evidence() -> None:
     assert unwell.upstream_message == "as the server says it"
 
 
-@pytest.mark.parametrize(("error", "words"), [("", "was not asked"), ("rpc error", "did not answer")])
+@pytest.mark.parametrize(("error", "words"), [("", "was not asked"), ("rpc error", "gave no answer")])
 def test_a_plugin_that_was_not_asked_is_not_one_that_did_not_answer(error: str, words: str) -> None:
     attempt = TransformAttempt("kms/v2/p", "", "kms-unreachable", error)
     failure = TransformFailure(reason="kms-unreachable", message=error, attempts=(attempt,))
     verdict = judge(enveloped("kms/v2/p", transform_failure=failure))
     assert words in verdict.message
-    assert verdict.evidence == (Evidence("decrypt with kms/v2/p", "not tried", error),)
+    tried = "no answer" if error else "not tried"
+    assert verdict.evidence == (Evidence("decrypt with kms/v2/p", tried, error),)
 
 
 def test_no_upstream_message_where_the_server_was_not_asked() -> None:

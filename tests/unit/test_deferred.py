@@ -281,3 +281,10 @@ def test_an_interruption_between_taking_and_dropping_counts_nothing_twice() -> N
         list(run.first([value("a", b"1"), value("b", b"2")]))
         run._window.append((run._waiting.peek(), None))
         assert verdicts(run.later()) == [("a", None), ("b", None)]
+
+
+def test_later_is_nothing_without_plugins() -> None:
+    transformers = Transformers.from_configuration(parse_configuration(CONFIG, path="test"))
+    with Examining(Examiner(StorageLayout(), transformers, Decoder(None))) as run:
+        assert run._put_aside(run._doubtful[0], plain("a")) is None
+        assert verdicts(run.later()) == [("a", None)]

@@ -143,6 +143,20 @@ def test_half_a_surrogate_in_a_json_name_becomes_a_replacement_character() -> No
     assert provider.keys[0].name == "\ufffd"
 
 
+def test_kms_providers_of_all_rules() -> None:
+    text = """
+apiVersion: apiserver.config.k8s.io/v1
+kind: EncryptionConfiguration
+resources:
+- resources: [secrets]
+  providers: [{kms: {apiVersion: v2, name: a, endpoint: "unix:///a"}}, {identity: {}}]
+- resources: [configmaps]
+  providers: [{kms: {apiVersion: v2, name: b, endpoint: "unix:///b"}}]
+"""
+    found = parse_configuration(text.encode(), path="test").kms_providers
+    assert [provider.name for provider in found] == ["a", "b"]
+
+
 def test_remarks() -> None:
     twice = load_configuration(CONFIGS / "valid" / "kms-v1-name-twice.yaml")
     assert any("automatic-reload" in remark for remark in twice.remarks)

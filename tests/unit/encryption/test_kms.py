@@ -10,6 +10,7 @@ from etcdfix.encryption.kms import (
     WrappedKey,
     parse_encrypted_object,
     parse_v1_body,
+    stored_key_id,
     validate_encrypted_object,
 )
 from etcdfix.errors import KMSError
@@ -199,6 +200,11 @@ def test_v2_annotation_sizes_and_several_problems() -> None:
     assert problem(annotations=(("", b""), ("a.b", bytes(32768 - 2)))) == (
         f"failed to validate annotations: [annotations: Required value, {too_large}]"
     )
+
+
+def test_the_key_id_of_a_value_that_is_no_envelope() -> None:
+    assert stored_key_id(encoders.kms_v2_body(b"data", key_id="key-1")) == "key-1"
+    assert stored_key_id(b"\xff") == ""
 
 
 def test_key_id_digest() -> None:

@@ -510,3 +510,15 @@ def held(session: PluginSession, dek: bytes) -> bool:
         if not waiting or len(seen) > 100_000:
             break
     return False
+
+
+def test_the_last_word_is_for_all_plugins_of_a_run(plugin: KMSPlugin, open_plugins: Open) -> None:
+    plugins = open_plugins()
+    session = plugins.plugin_for(plugin.provider())
+    assert not plugins.final
+    plugins.final = True
+    assert plugins.final
+    assert session.final
+    plugins.final = False
+    assert not session.final
+    assert not plugins.over

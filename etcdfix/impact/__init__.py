@@ -1,0 +1,1 @@
+"""What hangs on an object: computed from everything in etcd that can still be read."""

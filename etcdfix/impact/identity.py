@@ -1,0 +1,96 @@
+"""Which object is meant: names of objects as values, and from an owner reference's kind to a key in etcd.
+
+An object is known by its key below the storage prefix (``secrets/shop/db``): the shortest name that is unique, and
+the only one that an unreadable object still has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from etcdfix.decoding.customresource import CustomResourceInfo
+from etcdfix.storagekey import Directory, builtin_directories, custom_directory
+
+# Kinds that moved to another group: references written before the move still count.
+_MOVED = {
+    ("extensions", "DaemonSet"): "apps",
+    ("extensions", "Deployment"): "apps",
+    ("extensions", "ReplicaSet"): "apps",
+    ("extensions", "Ingress"): "networking.k8s.io",
+    ("extensions", "NetworkPolicy"): "networking.k8s.io",
+}
+
+
+class ObjectRef(msgspec.Struct, frozen=True, order=True, gc=False):
+    """One object, whether it exists or is only mentioned. Every part is display text, not safe for a terminal.
+
+    Attributes:
+        group: API group, "" for core.
+        resource: Plural resource; "" where the key belongs to no resource that is known.
+        kind: Kind of its resource, "" where only a CRD could tell and none is readable.
+        namespace: "" for none.
+        name: Its name in the key.
+        key: Complete etcd key.
+    """
+
+    group: str
+    resource: str
+    kind: str
+    namespace: str
+    name: str
+    key: str
+
+    def __str__(self) -> str:
+        resource = f"{self.resource}.{self.group}" if self.group else self.resource
+        return f"{resource} {self.namespace}/{self.name}" if self.namespace else f"{resource} {self.name}"
+
+
+class Kinds:
+    """Which directory of etcd holds the objects of a kind.
+
+    Args:
+        custom_resources: The readable CRDs, as an examiner learned them.
+    """
+
+    def __init__(self, custom_resources: Mapping[tuple[str, str], CustomResourceInfo]) -> None:
+        self._custom: dict[tuple[str, str], Directory] = {}
+        self._by_kind = {(d.group, d.kind): d for d in builtin_directories()}
+        for (group, plural), crd in custom_resources.items():
+            directory = msgspec.structs.replace(
+                custom_directory(group, plural),
+                kind=crd.kind,
+                namespaced=crd.scope == "Namespaced",
+                version=crd.storage_version,
+            )
+            self._by_kind.setdefault((group, crd.kind), directory)
+            self._custom[group, plural] = directory
+
+    def custom(self, directory: Directory) -> Directory:
+        """Return a custom resource's directory with kind and scope, as far as a readable CRD tells them."""
+        return self._custom.get((directory.group, directory.resource), directory)
+
+    def directory(self, group: str, kind: str) -> Directory | None:
+        """Return the directory of a kind; None where neither a built-in nor a readable CRD has it."""
+        found = self._by_kind.get((group, kind))
+        if found is None and (group, kind) in _MOVED:
+            found = self._by_kind.get((_MOVED[group, kind], kind))
+        return found
+
+    def of_api_version(self, api_version: str, kind: str) -> Directory | None:
+        """Return the directory for what a reference calls ``apiVersion`` and ``kind``."""
+        return self.directory(api_version.rpartition("/")[0], kind)
+
+
+def relative_key(directory: Directory, namespace: str, name: str) -> str:
+    """Return an object's key below the storage prefix.
+
+    Args:
+        directory: Of its resource.
+        namespace: Left out where the resource has none.
+        name: Its name.
+    """
+    if directory.namespaced is False:
+        return f"{directory.path}/{name}"
+    return f"{directory.path}/{namespace}/{name}" if namespace else f"{directory.path}/{name}"

@@ -1,0 +1,404 @@
+"""Why a namespace cannot finish deleting, and in which order its contents go.
+
+The namespace controller deletes pods first, waits until they are gone, then everything else (KEP-5080). An object
+that cannot be read fails the LIST of its type, so nothing of its type goes; a pod that cannot be read makes the
+pods' step fail, and then the order is lost: the rest is deleted while pods may still run.
+
+Source: Kubernetes ``pkg/controller/namespace/deletion/namespaced_resources_deleter.go``,
+``status_condition_utils.go``; KEP-5080.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from etcdfix.impact.identity import ObjectRef
+from etcdfix.impact.index import (
+    FOREGROUND_FINALIZER,
+    ORPHAN_FINALIZER,
+    Condition,
+    ImpactIndex,
+    NamespaceDetails,
+)
+from etcdfix.impact.uses import Role
+from etcdfix.model import Confidence
+from etcdfix.storagekey import Stack
+
+_PODS: Final = "pods"
+_MOST_NAMED: Final = 100
+
+# Finalizers whose owner does its work without waiting for anything else in the namespace.
+_SELF_CONTAINED: Final = frozenset({"batch.kubernetes.io/job-tracking"})
+_CLAIM_PROTECTION: Final = "kubernetes.io/pvc-protection"
+_SHORTEST_WORD: Final = 4
+
+
+class Blocker(msgspec.Struct, frozen=True):
+    """One object that keeps its namespace from being deleted.
+
+    Attributes:
+        object: The object.
+        reason: ``unreadable``, ``undetermined`` or ``finalizers``.
+        finalizers: What it waits for, where that is known.
+        terminating_since: When it was told to go, "" for not yet.
+    """
+
+    object: ObjectRef
+    reason: str
+    finalizers: tuple[str, ...] = ()
+    terminating_since: str = ""
+
+
+class ResourceContent(msgspec.Struct, frozen=True):
+    """What a namespace holds of one resource.
+
+    Attributes:
+        group: API group, "" for core.
+        resource: Plural resource.
+        path: Its directory below the storage prefix.
+        count: Number of objects.
+        unreadable: How many of them cannot be read or judged: each makes every LIST of this type fail.
+        with_finalizers: How many have finalizers.
+        served: Whether an API serves it; False for a custom resource without a readable CRD.
+    """
+
+    group: str
+    resource: str
+    path: str
+    count: int
+    unreadable: int
+    with_finalizers: int
+    served: bool
+
+
+class DeletionStage(msgspec.Struct, frozen=True):
+    """One stage of the deletion, in the order of KEP-5080.
+
+    Attributes:
+        number: From 1.
+        name: ``unreadable``: what must be removed first, since it blocks its type; ``pods``; ``rest``; ``namespace``.
+        resources: What goes in it.
+        waits_for: What keeps it from ending: blockers by object, the first hundred.
+        blockers: How many there are.
+    """
+
+    number: int
+    name: str
+    resources: tuple[ResourceContent, ...]
+    waits_for: tuple[Blocker, ...]
+    blockers: int
+
+
+class WaitStep(msgspec.Struct, frozen=True):
+    """One edge of a cyclic wait: ``waiter`` goes only after ``waits_for``."""
+
+    waiter: ObjectRef
+    waits_for: ObjectRef
+    reason: str
+
+
+class CyclicWait(msgspec.Struct, frozen=True):
+    """Objects that wait for one another, so that none of them goes.
+
+    Attributes:
+        steps: In a ring; the last one waits for the first.
+        confidence: ``certain`` where Kubernetes' own finalizers wait, ``likely`` where the name of a finalizer tells
+            what it waits for, ``possible`` where nobody can know.
+        way_out: What ends it.
+    """
+
+    steps: tuple[WaitStep, ...]
+    confidence: Confidence
+    way_out: str
+
+
+class NamespaceState(msgspec.Struct, frozen=True):
+    """Everything that is known about the end of a namespace.
+
+    Attributes:
+        name: Its name.
+        object: Its key.
+        exists: Whether its key is there.
+        readable: Whether it can be read.
+        terminating_since: Its deletionTimestamp, "" for none.
+        phase: ``Active`` or ``Terminating`` as stored; "" where it is not known.
+        conditions: As the namespace controller wrote them.
+        problems: Those of them that report a problem (status ``True``).
+        spec_finalizers: Removed by the controller at the very end, and by whoever else put one there.
+        finalizers: ``metadata.finalizers``.
+        contents: What it holds, by resource.
+        stages: In which order it goes.
+        order_lost: A pod cannot be read: the rest is deleted while pods may still run.
+        frozen: The Namespace object itself cannot be read: no namespace of the cluster is processed.
+        cycles: Objects that wait for one another.
+        missing_apis: APIs that do not answer, or whose CRD cannot be read, with the reason.
+        complete: Whether the index held everything.
+    """
+
+    name: str
+    object: ObjectRef
+    exists: bool
+    readable: bool
+    terminating_since: str
+    phase: str
+    conditions: tuple[Condition, ...]
+    problems: tuple[Condition, ...]
+    spec_finalizers: tuple[str, ...]
+    finalizers: tuple[str, ...]
+    contents: tuple[ResourceContent, ...]
+    stages: tuple[DeletionStage, ...]
+    order_lost: bool
+    frozen: bool
+    cycles: tuple[CyclicWait, ...]
+    missing_apis: dict[str, str]
+    complete: bool
+
+    @property
+    def terminating(self) -> bool:
+        """Whether it is being deleted."""
+        return bool(self.terminating_since) or self.phase == "Terminating"
+
+    @property
+    def blockers(self) -> tuple[Blocker, ...]:
+        """What blocks it, in the order of the stages, the first hundred of each."""
+        return tuple(blocker for stage in self.stages for blocker in stage.waits_for)
+
+
+class WaitReason(StrEnum):
+    """Why one object waits for another."""
+
+    ORDER = "pods go first"
+    FOREGROUND = "foregroundDeletion waits for blocking dependents"
+    CLAIM = "kubernetes.io/pvc-protection waits for the pods that use the claim"
+    NAMED = "the finalizer's name points at it"
+
+
+def namespace_state(index: ImpactIndex, name: str) -> NamespaceState | None:
+    """Return what keeps a namespace; None where neither its object nor anything in it exists.
+
+    Args:
+        index: Of the cluster.
+        name: Of the namespace.
+    """
+    found = index.node(f"namespaces/{name}")
+    inside = contents_of(index, name)
+    exists = found is not None and index.exists(found)
+    if not exists and not inside:
+        return None
+    details = index.namespaces.get(found) if found is not None else None
+    details = details or NamespaceDetails("", (), ())
+    unreadable = exists and found is not None and index.unreadable(found)
+    key = display_key(index, name)
+    contents = _contents(index, inside)
+    blockers = _blockers(index, inside)
+    return NamespaceState(
+        name=name,
+        object=index.ref(found)
+        if found is not None
+        else ObjectRef("", "namespaces", "Namespace", "", name, key),
+        exists=exists,
+        readable=exists and not unreadable,
+        terminating_since=index.terminating_since(found) if found is not None else "",
+        phase=details.phase,
+        conditions=details.conditions,
+        problems=tuple(c for c in details.conditions if c.status == "True"),
+        spec_finalizers=details.spec_finalizers,
+        finalizers=index.finalizers(found) if found is not None else (),
+        contents=contents,
+        stages=_stages(contents, blockers),
+        order_lost=any(content.path == _PODS and content.unreadable for content in contents),
+        frozen=unreadable,
+        cycles=cyclic_waits(index, inside),
+        missing_apis=_missing_apis(index, contents),
+        complete=not index.problems,
+    )
+
+
+def display_key(index: ImpactIndex, name: str) -> str:
+    """Return the key of a Namespace object for display."""
+    return f"{index.layout.prefix}namespaces/{name}"
+
+
+def contents_of(index: ImpactIndex, namespace: str) -> list[int]:
+    """Return the nodes of everything that lives in a namespace, in the order of their keys."""
+    part = b"/" + namespace.encode("utf-8", "backslashreplace") + b"/"
+    # Most keys are ruled out without taking them apart.
+    near = [node for node in index.nodes() if part in index.relative(node)]
+    return sorted((node for node in near if index.place(node)[1] == namespace), key=index.relative)
+
+
+def terminating_namespaces(index: ImpactIndex) -> tuple[ObjectRef, ...]:
+    """Return the namespaces that are being deleted, as far as their objects can be read."""
+    return tuple(
+        sorted(
+            index.ref(node)
+            for node, details in index.namespaces.items()
+            if details.phase == "Terminating" or index.terminating_since(node)
+        )
+    )
+
+
+def _contents(index: ImpactIndex, inside: Iterable[int]) -> tuple[ResourceContent, ...]:
+    rows: dict[str, list[int]] = {}
+    directories = {}
+    for node in inside:
+        directory = index.place(node)[0]
+        directories[directory.path] = directory
+        row = rows.setdefault(directory.path, [0, 0, 0])
+        row[0] += 1
+        row[1] += index.unreadable(node)
+        row[2] += bool(index.finalizers(node))
+    return tuple(
+        ResourceContent(
+            directories[path].group,
+            directories[path].resource,
+            path,
+            row[0],
+            row[1],
+            row[2],
+            served=directories[path].stack is not Stack.CUSTOM_RESOURCE or bool(directories[path].kind),
+        )
+        for path, row in sorted(rows.items())
+    )
+
+
+def _blockers(index: ImpactIndex, inside: Iterable[int]) -> list[Blocker]:
+    blockers = []
+    for node in inside:
+        finalizers, since = index.finalizers(node), index.terminating_since(node)
+        if index.unreadable(node):
+            reason = "unreadable" if index.lost(node) else "undetermined"
+            blockers.append(Blocker(index.ref(node), reason))
+        elif finalizers:
+            blockers.append(Blocker(index.ref(node), "finalizers", finalizers, since))
+    return blockers
+
+
+def _stages(contents: tuple[ResourceContent, ...], blockers: list[Blocker]) -> tuple[DeletionStage, ...]:
+    broken = [b for b in blockers if b.reason != "finalizers"]
+    held = [b for b in blockers if b.reason == "finalizers"]
+    plan = (
+        ("unreadable", [c for c in contents if c.unreadable], broken),
+        ("pods", [c for c in contents if c.path == _PODS], [b for b in held if _is_pod(b.object)]),
+        ("rest", [c for c in contents if c.path != _PODS], [b for b in held if not _is_pod(b.object)]),
+    )
+    stages = [(name, tuple(c), waits) for name, c, waits in plan if c]
+    stages.append(("namespace", (), []))
+    return tuple(
+        DeletionStage(number, name, resources, tuple(waits[:_MOST_NAMED]), len(waits))
+        for number, (name, resources, waits) in enumerate(stages, start=1)
+    )
+
+
+def _is_pod(ref: ObjectRef) -> bool:
+    return (ref.group, ref.resource) == ("", _PODS)
+
+
+def _missing_apis(index: ImpactIndex, contents: tuple[ResourceContent, ...]) -> dict[str, str]:
+    missing = dict(index.unavailable_apis)
+    for group, plural in index.unreadable_crds:
+        missing[f"{plural}.{group}"] = "its CustomResourceDefinition cannot be read"
+    for content in contents:
+        if not content.served:
+            missing.setdefault(
+                f"{content.resource}.{content.group}",
+                "no CustomResourceDefinition: its objects are left behind",
+            )
+    return missing
+
+
+# ---------------------------------------------------------------------------------------------- cyclic waits
+
+
+def cyclic_waits(index: ImpactIndex, inside: Iterable[int]) -> tuple[CyclicWait, ...]:
+    """Return the cyclic waits among the objects of a namespace that is, or would be, deleted.
+
+    Pods wait for their finalizers, everything else waits for the pods: whatever makes a pod wait for something else
+    of its namespace closes a ring. What a foreign finalizer waits for is opaque; its name may tell.
+
+    Args:
+        index: Of the cluster.
+        inside: What lives in the namespace.
+    """
+    nodes = list(inside)
+    pods = [node for node in nodes if index.place(node)[0].path == _PODS]
+    others = [node for node in nodes if index.place(node)[0].path != _PODS]
+    cycles: list[CyclicWait] = []
+    for pod in pods:
+        for finalizer in index.finalizers(pod):
+            cycles += _cycles_of(index, pod, finalizer, others)
+    return tuple(cycles[:_MOST_NAMED])
+
+
+def _cycles_of(index: ImpactIndex, pod: int, finalizer: str, others: list[int]) -> list[CyclicWait]:
+    if finalizer in _SELF_CONTAINED or finalizer == ORPHAN_FINALIZER:
+        return []
+    if finalizer == FOREGROUND_FINALIZER:
+        return [
+            _ring(index, pod, other, WaitReason.FOREGROUND, Confidence.CERTAIN, finalizer)
+            for other in _held_dependents(index, pod, set(others))
+        ]
+    named = [node for node in others if _names(finalizer, index, node)]
+    if named:
+        return [
+            _ring(index, pod, other, WaitReason.NAMED, Confidence.LIKELY, finalizer)
+            for other in named[:_MOST_NAMED]
+        ]
+    if not others:
+        return []
+    # It may wait for any of them, or for something outside: one of them stands for all.
+    step = WaitStep(
+        index.ref(pod), index.ref(others[0]), f"finalizer {finalizer} may wait for it, or for any other"
+    )
+    back = WaitStep(index.ref(others[0]), index.ref(pod), WaitReason.ORDER)
+    return [CyclicWait((step, back), Confidence.POSSIBLE, _way_out(finalizer))]
+
+
+def _held_dependents(index: ImpactIndex, pod: int, others: set[int]) -> list[int]:
+    """Return dependents that the pod waits for and that do not go by the collector's hand alone."""
+    held = []
+    for node in index.dependents(pod):
+        blocks = any(owner.node == pod and owner.blocks for owner in index.owners(node))
+        if not blocks or node not in others:
+            continue
+        waits_for_pod = _CLAIM_PROTECTION in index.finalizers(node) and any(
+            edge.source == pod and edge.use.role in {Role.CLAIM, Role.EPHEMERAL_CLAIM}
+            for edge in index.users(node)
+        )
+        if waits_for_pod or index.unreadable(node):
+            held.append(node)
+    return held
+
+
+def _ring(
+    index: ImpactIndex, pod: int, other: int, reason: WaitReason, confidence: Confidence, finalizer: str
+) -> CyclicWait:
+    there = WaitStep(index.ref(pod), index.ref(other), f"finalizer {finalizer}: {reason}")
+    claim = reason is WaitReason.FOREGROUND and _CLAIM_PROTECTION in index.finalizers(other)
+    back = WaitStep(index.ref(other), index.ref(pod), WaitReason.CLAIM if claim else WaitReason.ORDER)
+    return CyclicWait((there, back), confidence, _way_out(finalizer))
+
+
+def _way_out(finalizer: str) -> str:
+    return f"remove finalizer {finalizer} from the pod, once what it guards is safe"
+
+
+def _names(finalizer: str, index: ImpactIndex, node: int) -> bool:
+    """Tell whether a finalizer's name points at an object: by its kind, or by its API group."""
+    directory, _, name = index.place(node)
+    domain, _, rest = finalizer.lower().rpartition("/")
+    letters = "".join(c for c in rest if c.isalnum())
+    words = {directory.resource.lower(), directory.resource.lower().removesuffix("s"), directory.kind.lower()}
+    if directory.resource.endswith("ies"):
+        words.add(directory.resource[:-3] + "y")
+    if any(len(word) >= _SHORTEST_WORD and word in letters for word in words):
+        return True
+    if rest == name and len(name) >= _SHORTEST_WORD:
+        return True
+    group = directory.group
+    custom = directory.stack is Stack.CUSTOM_RESOURCE
+    return bool(custom and domain and (domain == group or domain.endswith(f".{group}")))

@@ -1,0 +1,78 @@
+"""Impact analysis of a live etcd: the cases of KEP-2639, a namespace that hangs, a lost owner with a history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from etcdfix.impact.assess import Risk, assess
+from etcdfix.impact.garbage import Action, collect
+from etcdfix.impact.index import ImpactIndex
+from etcdfix.impact.namespaces import namespace_state
+from etcdfix.impact.secretusers import secret_users
+from etcdfix.sources.connection import EtcdConnection
+from etcdfix.sources.live import LiveSource
+from tests.support.etcd_server import EtcdServer
+from tests.support.impact_objects import BROKEN, Cluster, node_of, owner
+from tests.support.kep2639 import CASES, build
+
+pytestmark = pytest.mark.etcd
+
+
+@contextmanager
+def live(etcd: EtcdServer, cluster: Cluster) -> Iterator[tuple[LiveSource, ImpactIndex]]:
+    etcd.put_all(cluster.pairs())
+    with LiveSource(EtcdConnection(endpoints=(etcd.endpoint,))) as source:
+        yield source, cluster.index(source)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_cases_of_kep_2639(etcd: EtcdServer, prefix: bytes, name: str) -> None:
+    case = CASES[name]
+    cluster, key = build(case, prefix.decode())
+    with live(etcd, cluster) as (_, index):
+        users = secret_users(index, node_of(index, key))
+    assert users.protected is case.protected
+    assert users.opted_out is (name == "opted out")
+    assert ("kubernetes.io/secret-protection" in users.protection_finalizers) is (name == "with finalizers")
+    assert {(str(u.role), u.template) for u in users.users} == (
+        {(case.role, case.template)} if case.role else set()
+    )
+    assert not case.user or case.user in {u.object.name for u in users.users}
+
+
+def test_a_deployment_that_was_readable_once(etcd: EtcdServer, prefix: bytes) -> None:
+    cluster = Cluster(prefix.decode())
+    key = cluster.add("apps/v1", "Deployment", "d1", "shop", finalizers=("example.com/clean",))
+    cluster.add("apps/v1", "ReplicaSet", "r1", "shop", owners=(owner("Deployment", "d1"),))
+    cluster.pod("p", owners=(owner("ReplicaSet", "r1"),))
+    etcd.put_all(cluster.pairs())
+    etcd.put(key.encode(), BROKEN)
+    with LiveSource(EtcdConnection(endpoints=(etcd.endpoint,))) as source:
+        index = cluster.index(source)
+        found = assess(index, source, cluster.examiner(source), key.encode())
+    assert found is not None
+    assert found.last_known.basis == "history"
+    assert found.last_known.uid == "uid-d1"
+    assert [f.name for f in found.finalizers] == ["example.com/clean"]
+    assert found.collection.counts[Action.CASCADE_DELETED] == 2
+    assert found.risk is Risk.HIGH
+
+
+def test_a_namespace_that_hangs(etcd: EtcdServer, prefix: bytes) -> None:
+    cluster = Cluster(prefix.decode())
+    cluster.namespace("shop", terminating=True)
+    broken = cluster.break_(cluster.secret("lost"))
+    cluster.pod("web", finalizers=("example.com/wait-for-networkpolicy",), terminating=True)
+    cluster.add("networking.k8s.io/v1", "NetworkPolicy", "deny", "shop")
+    with live(etcd, cluster) as (_, index):
+        state = namespace_state(index, "shop")
+        result = collect(index, node_of(index, broken))
+    assert state is not None
+    assert state.terminating
+    assert [stage.name for stage in state.stages] == ["unreadable", "pods", "rest", "namespace"]
+    assert [blocker.object.key for blocker in state.stages[0].waits_for] == [broken]
+    assert [[step.waiter.name for step in cycle.steps] for cycle in state.cycles] == [["web", "deny"]]
+    assert result.tree == ()

@@ -1,0 +1,258 @@
+"""Grades, their reasons, and who an unreadable object was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from etcdfix.impact.assess import Assessment, Risk, assess
+from etcdfix.impact.garbage import Action
+from etcdfix.model import Confidence, KeptRevision, Revision, StoredValue
+from etcdfix.storagekey import StorageLayout
+from tests.support.impact_objects import BROKEN, Cluster, owner
+from tests.support.memory_source import MemorySource, stored
+
+
+class Remembering(MemorySource):
+    """A source that also has older revisions of one key."""
+
+    def __init__(self, cluster: Cluster, key: str, *older: StoredValue | None) -> None:
+        super().__init__(cluster.values)
+        self._key, self._older = key.encode(), older
+
+    def history(self, key: bytes) -> Iterator[KeptRevision]:
+        if key == self._key:
+            for number, old in enumerate(self._older, start=1):
+                yield KeptRevision(Revision(number, 0), old)
+        yield from super().history(key)
+
+
+def assessed(cluster: Cluster, key: str, source: MemorySource | None = None) -> Assessment:
+    source = source or cluster.source()
+    examiner = cluster.examiner(source)
+    found = assess(cluster.index(source), source, examiner, key.encode())
+    assert found is not None
+    return found
+
+
+def codes(found: Assessment) -> dict[str, Risk]:
+    return {reason.code: reason.risk for reason in found.reasons}
+
+
+def test_nobody_misses_it() -> None:
+    cluster = Cluster()
+    found = assessed(cluster, cluster.break_(cluster.secret("s")))
+    assert (found.risk, found.reasons) == (Risk.NONE, ())
+    assert found.exists
+    assert not found.readable
+    assert found.last_known.basis == "none"
+    assert found.last_known.uid == ""
+
+
+def test_a_key_that_nobody_knows() -> None:
+    cluster = Cluster()
+    cluster.secret("s")
+    source = cluster.source()
+    assert assess(cluster.index(), source, cluster.examiner(), b"/registry/secrets/shop/never") is None
+    assert assess(cluster.index(), source, cluster.examiner(), b"elsewhere") is None
+
+
+def test_users_that_stop() -> None:
+    cluster = Cluster()
+    key = cluster.break_(cluster.secret("s"))
+    cluster.pod("p", spec={"volumes": [{"name": "v", "secret": {"secretName": "s"}}]})
+    found = assessed(cluster, key)
+    assert found.risk is Risk.HIGH
+    assert codes(found) == {"users-stop": Risk.HIGH}
+    assert found.secret is not None
+    assert found.user_count == 1
+
+
+def test_users_that_do_not_need_it() -> None:
+    cluster = Cluster()
+    key = cluster.break_(cluster.secret("s"))
+    cluster.pod("p", spec={"imagePullSecrets": [{"name": "s"}]})
+    assert codes(assessed(cluster, key)) == {"users-perhaps": Risk.LOW}
+
+
+def test_other_unreadable_objects_leave_a_doubt() -> None:
+    cluster = Cluster()
+    key = cluster.break_(cluster.secret("s"))
+    cluster.break_("/registry/pods/shop/p")
+    assert codes(assessed(cluster, key)) == {"unreadable-others": Risk.LOW}
+
+
+def test_a_cascade() -> None:
+    cluster = Cluster()
+    key = cluster.break_(cluster.add("apps/v1", "ReplicaSet", "r1", "shop"))
+    for number in range(3):
+        cluster.pod(f"p{number}", owners=(owner("ReplicaSet", "r1"),))
+    found = assessed(cluster, key)
+    assert codes(found) == {"cascade": Risk.HIGH}
+    assert "3 pods" in found.reasons[0].text
+    assert found.collection.counts[Action.CASCADE_DELETED] == 3
+    assert (found.last_known.uid, found.last_known.basis) == ("uid-r1", "references")
+    assert found.last_known.confidence is Confidence.LIKELY
+
+
+def test_a_large_cascade_breaks_the_cluster() -> None:
+    cluster = Cluster()
+    key = cluster.break_(cluster.add("apps/v1", "ReplicaSet", "r1", "shop"))
+    for number in range(100):
+        cluster.pod(f"p{number}", owners=(owner("ReplicaSet", "r1"),))
+    assert assessed(cluster, key).risk is Risk.CLUSTER_BREAKING
+
+
+def test_references_that_disagree_on_the_uid() -> None:
+    cluster = Cluster()
+    key = cluster.break_(cluster.add("apps/v1", "ReplicaSet", "r1", "shop"))
+    for name, uid in (("a", "u-1"), ("b", "u-2"), ("c", "u-2")):
+        cluster.pod(name, owners=(owner("ReplicaSet", "r1", uid=uid),))
+    found = assessed(cluster, key)
+    assert (found.last_known.uid, found.last_known.confidence) == ("u-2", Confidence.POSSIBLE)
+    assert found.last_known.conflicting_uids == {"u-1": 1}
+    # Which uid is right is not sure: all of them may go.
+    assert found.collection.counts[Action.CASCADE_DELETED] == 3
+
+
+def test_volumes_and_tokens_tell_uids_too() -> None:
+    cluster = Cluster()
+    claim = cluster.break_("/registry/persistentvolumeclaims/shop/data")
+    reference = {"namespace": "shop", "name": "data", "uid": "u-claim"}
+    cluster.add("v1", "PersistentVolume", "pv", spec={"claimRef": reference})
+    account = cluster.break_("/registry/serviceaccounts/shop/robot")
+    base = "kubernetes.io/service-account"
+    annotations = {f"{base}.name": "robot", f"{base}.uid": "u-robot"}
+    cluster.secret("t", type=f"{base}-token", annotations=annotations)
+    assert assessed(cluster, claim).last_known.uid == "u-claim"
+    assert assessed(cluster, account).last_known.uid == "u-robot"
+
+
+def test_the_newest_readable_revision_tells_most() -> None:
+    cluster = Cluster()
+    key = cluster.add("apps/v1", "ReplicaSet", "r1", "shop", finalizers=("example.com/clean",))
+    old = stored(key, cluster.values[key], mod_revision=6)
+    cluster.break_(key)
+    cluster.values = {key: BROKEN}
+    source = Remembering(cluster, key, old)
+    source._records[key.encode()] = stored(key, BROKEN, mod_revision=9)
+    found = assessed(cluster, key, source)
+    assert found.last_known.basis == "history"
+    assert (found.last_known.uid, found.last_known.revision) == ("uid-r1", 6)
+    assert found.last_known.confidence is Confidence.CERTAIN
+    assert found.last_known.finalizers == ("example.com/clean",)
+    assert [(f.name, f.confidence) for f in found.finalizers] == [("example.com/clean", Confidence.CERTAIN)]
+    assert codes(found) == {"finalizer": Risk.HIGH}
+
+
+@pytest.mark.parametrize(
+    ("stated", "uid", "basis", "confidence"),
+    [
+        ("uid-r1", "uid-r1", "earlier-generation", Confidence.LIKELY),
+        ("another", "another", "references", Confidence.LIKELY),
+        ("", "uid-r1", "earlier-generation", Confidence.POSSIBLE),
+    ],
+)
+def test_an_earlier_generation_is_another_object(
+    stated: str, uid: str, basis: str, confidence: Confidence
+) -> None:
+    cluster = Cluster()
+    key = cluster.add("apps/v1", "ReplicaSet", "r1", "shop")
+    old = StoredValue(key.encode(), cluster.values[key], 3, 2, 2, 0)
+    cluster.break_(key)
+    if stated:
+        cluster.pod("p", owners=(owner("ReplicaSet", "r1", uid=stated),))
+    known = assessed(cluster, key, Remembering(cluster, key, old, None)).last_known
+    assert (known.uid, known.basis, known.confidence) == (uid, basis, confidence)
+
+
+def test_a_readable_object() -> None:
+    cluster = Cluster()
+    key = cluster.secret("s", finalizers=("kubernetes.io/secret-protection",))
+    found = assessed(cluster, key)
+    assert found.readable
+    assert (found.last_known.basis, found.last_known.uid) == ("current", "uid-s")
+    assert [(f.name, f.leaks) for f in found.finalizers] == [("kubernetes.io/secret-protection", False)]
+
+
+def test_a_pod_names_its_node() -> None:
+    cluster = Cluster()
+    found = assessed(cluster, cluster.pod("p", spec={"nodeName": "n1"}))
+    assert found.node == "n1"
+    assert "kubelet on node n1" in found.consequences[0]
+
+
+def test_events_are_harmless_leases_nearly() -> None:
+    cluster = Cluster()
+    assert assessed(cluster, cluster.add("v1", "Event", "e", "shop")).risk is Risk.NONE
+    lease = cluster.add("coordination.k8s.io/v1", "Lease", "l", "kube-node-lease")
+    assert assessed(cluster, lease).risk is Risk.LOW
+
+
+def test_custom_resource_definitions() -> None:
+    cluster = Cluster()
+    key = cluster.define("example.com", "Widget")
+    assert assessed(cluster, cluster.break_(key)).risk is Risk.HIGH
+    cluster.add("example.com/v1", "Widget", "w", "shop")
+    found = assessed(cluster, key)
+    assert found.risk is Risk.CLUSTER_BREAKING
+    assert found.consequences[0] == "1 custom resources stay in etcd, unseen"
+
+
+@pytest.mark.parametrize(
+    ("name", "full", "risk"),
+    [("shop", False, Risk.LOW), ("shop", True, Risk.HIGH), ("kube-system", False, Risk.CLUSTER_BREAKING)],
+)
+def test_namespaces(name: str, full: bool, risk: Risk) -> None:
+    cluster = Cluster()
+    key = cluster.namespace(name)
+    if full:
+        cluster.secret("s", name)
+    assert codes(assessed(cluster, key))["namespace"] is risk
+
+
+def test_an_unreadable_claim_probably_had_its_finalizer() -> None:
+    cluster = Cluster()
+    key = cluster.break_("/registry/persistentvolumeclaims/shop/data")
+    (lost,) = assessed(cluster, key).finalizers
+    assert (lost.name, lost.confidence) == ("kubernetes.io/pvc-protection", Confidence.POSSIBLE)
+    cluster.pod("p", spec={"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]})
+    (lost,) = assessed(cluster, key).finalizers
+    assert lost.confidence is Confidence.LIKELY
+
+
+def test_a_volume_and_its_claim() -> None:
+    cluster = Cluster()
+    key = cluster.break_(cluster.add("v1", "PersistentVolume", "pv"))
+    cluster.add("v1", "PersistentVolumeClaim", "data", "shop", spec={"volumeName": "pv"})
+    found = assessed(cluster, key)
+    assert found.risk is Risk.HIGH
+    assert found.consequences[0] == "persistentvolumeclaims shop/data becomes Lost"
+
+
+@pytest.mark.parametrize(("name", "risk"), [("system:node", Risk.LOW), ("shop-admin", Risk.HIGH)])
+def test_roles(name: str, risk: Risk) -> None:
+    cluster = Cluster()
+    key = cluster.break_(cluster.add("rbac.authorization.k8s.io/v1", "ClusterRole", name))
+    assert assessed(cluster, key).risk is risk
+
+
+def test_what_was_not_seen_is_said() -> None:
+    cluster = Cluster()
+    key = cluster.secret("s")
+    source = MemorySource(cluster.values, problems=["page 7 is damaged"])
+    found = assessed(cluster, key, source)
+    assert not found.complete
+    assert found.problems == ("page 7 is damaged",)
+    assert codes(found) == {"incomplete": Risk.LOW}
+
+
+def test_no_contents_of_a_secret_are_in_an_assessment() -> None:
+    cluster = Cluster()
+    key = cluster.secret(
+        "s", data={"password": b"never-to-be-shown"}, annotations={"note": "never-to-be-shown"}
+    )
+    assert b"never-to-be-shown" in cluster.values[key]
+    assert "never-to-be-shown" not in repr(assessed(cluster, key))
+    assert StorageLayout().prefix == cluster.layout.prefix

@@ -1,0 +1,297 @@
+"""What the garbage collector does: the examples of its design, and each line of its decision table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from etcdfix.impact.garbage import Action, Collection, Decision, OwnerState, Propagation, collect, decide
+from tests.support.impact_objects import BROKEN, Cluster, node_of, owner
+from tests.support.memory_source import MemorySource
+
+
+def by_name(decisions: Iterable[Decision]) -> dict[str, Decision]:
+    """Every decision of a tree by the name of its object."""
+    found = {}
+    waiting = list(decisions)
+    while waiting:
+        decision = waiting.pop()
+        assert decision.object.name not in found
+        found[decision.object.name] = decision
+        waiting += decision.dependents
+    return found
+
+
+def removal(cluster: Cluster, key: str, **settings: Any) -> Collection:
+    index = cluster.index()
+    return collect(index, node_of(index, key), **settings)
+
+
+def deployment(cluster: Cluster, *, replicas: int = 2, **replica_set: Any) -> str:
+    key = cluster.add("apps/v1", "Deployment", "d1", "shop")
+    owners = (owner("Deployment", "d1", controller=True, blockOwnerDeletion=True),)
+    cluster.add("apps/v1", "ReplicaSet", "r1", "shop", owners=owners, **replica_set)
+    for number in range(replicas):
+        cluster.pod(
+            f"p{number}", owners=(owner("ReplicaSet", "r1", controller=True, blockOwnerDeletion=True),)
+        )
+    return key
+
+
+@pytest.mark.parametrize("broken", [False, True], ids=["readable", "unreadable"])
+def test_deployment_replica_set_pods(broken: bool) -> None:
+    cluster = Cluster()
+    key = deployment(cluster)
+    if broken:
+        cluster.break_(key)
+    result = removal(cluster, key)
+    (replica_set,) = result.tree
+    assert (replica_set.object.name, replica_set.action) == ("r1", Action.CASCADE_DELETED)
+    assert replica_set.propagation is Propagation.BACKGROUND
+    assert [(d.object.name, d.action) for d in replica_set.dependents] == [
+        ("p0", Action.CASCADE_DELETED),
+        ("p1", Action.CASCADE_DELETED),
+    ]
+    assert result.counts[Action.CASCADE_DELETED] == 3
+    assert result.deleted_by_resource == {"pods": 2, "replicasets.apps": 1}
+    assert result.complete
+
+
+def test_two_owners_one_of_them_solid() -> None:
+    cluster = Cluster()
+    key = cluster.add("v1", "ConfigMap", "a", "shop")
+    cluster.add("v1", "ConfigMap", "b", "shop")
+    both = (owner("ConfigMap", "a", api_version="v1"), owner("ConfigMap", "b", api_version="v1"))
+    cluster.add("v1", "ConfigMap", "c", "shop", owners=both)
+    (decision,) = removal(cluster, key).tree
+    assert decision.action is Action.KEPT
+    assert {o.name: (o.state, o.stripped, o.removed) for o in decision.owners} == {
+        "a": (OwnerState.ABSENT, True, True),
+        "b": (OwnerState.SOLID, False, False),
+    }
+
+
+def test_two_owners_that_both_go() -> None:
+    cluster = Cluster()
+    key = cluster.add("v1", "ConfigMap", "root", "shop")
+    for name in ("a", "b"):
+        cluster.add("v1", "ConfigMap", name, "shop", owners=(owner("ConfigMap", "root", api_version="v1"),))
+    both = (owner("ConfigMap", "a", api_version="v1"), owner("ConfigMap", "b", api_version="v1"))
+    cluster.add("v1", "ConfigMap", "z", "shop", owners=both)
+    cluster.add("v1", "ConfigMap", "zz", "shop", owners=(owner("ConfigMap", "z", api_version="v1"),))
+    result = removal(cluster, key)
+    assert {d.action for d in by_name(result.tree).values()} == {Action.CASCADE_DELETED}
+    assert set(by_name(result.tree)) == {"a", "b", "z", "zz"}
+
+
+def test_a_dependent_with_the_orphan_finalizer_lets_its_own_go() -> None:
+    cluster = Cluster()
+    key = deployment(cluster, finalizers=("orphan",))
+    cluster.add("v1", "ConfigMap", "solid", "shop")
+    owners = (owner("ReplicaSet", "r1"), owner("ConfigMap", "solid", api_version="v1"))
+    cluster.pod("shared", owners=owners)
+    found = by_name(removal(cluster, key).tree)
+    assert found["r1"].action is Action.CASCADE_DELETED
+    assert found["r1"].propagation is Propagation.ORPHAN
+    assert found["p0"].action is found["p1"].action is Action.ORPHANED
+    assert [o.stripped for o in found["p0"].owners] == [True]
+    assert found["shared"].action is Action.REFERENCE_STRIPPED
+    assert {o.name: o.stripped for o in found["shared"].owners} == {"r1": True, "solid": False}
+
+
+def test_the_removed_object_orphans_nothing_even_if_it_wanted_to() -> None:
+    cluster = Cluster()
+    key = cluster.add("apps/v1", "ReplicaSet", "r1", "shop", finalizers=("orphan",), terminating=True)
+    cluster.pod("p", owners=(owner("ReplicaSet", "r1"),))
+    assert [d.action for d in removal(cluster, key).tree] == [Action.CASCADE_DELETED]
+
+
+def test_a_dependent_with_the_foreground_finalizer() -> None:
+    cluster = Cluster()
+    key = deployment(cluster, finalizers=("foregroundDeletion", "example.com/x"))
+    found = by_name(removal(cluster, key).tree)
+    assert found["r1"].propagation is Propagation.FOREGROUND
+    assert found["r1"].after_finalizers == ("example.com/x",)
+
+
+def test_absent_owner() -> None:
+    cluster = Cluster()
+    key = cluster.pod("p", owners=(owner("ReplicaSet", "gone"),))
+    index = cluster.index()
+    decision = decide(index, node_of(index, key))
+    assert decision.action is Action.CASCADE_DELETED
+    assert [(o.state, o.reason) for o in decision.owners] == [(OwnerState.ABSENT, "it does not exist")]
+
+
+def test_owner_of_the_same_name_and_another_uid() -> None:
+    cluster = Cluster()
+    cluster.add("apps/v1", "ReplicaSet", "r1", "shop", uid="new")
+    key = cluster.pod("p", owners=(owner("ReplicaSet", "r1", uid="old"),))
+    index = cluster.index()
+    decision = decide(index, node_of(index, key))
+    assert decision.action is Action.CASCADE_DELETED
+    assert "another uid (new)" in decision.owners[0].reason
+
+
+def test_removal_does_not_concern_dependents_of_an_earlier_object() -> None:
+    cluster = Cluster()
+    key = cluster.add("apps/v1", "ReplicaSet", "r1", "shop", uid="new")
+    cluster.pod("old", owners=(owner("ReplicaSet", "r1", uid="old"),))
+    cluster.pod("new", owners=(owner("ReplicaSet", "r1", uid="new"),))
+    assert set(by_name(removal(cluster, key).tree)) == {"new"}
+    cluster.break_(key)
+    assert set(by_name(removal(cluster, key).tree)) == {"new", "old"}
+    assert set(by_name(removal(cluster, key, uid="new").tree)) == {"new"}
+
+
+def test_namespaced_owner_in_another_namespace() -> None:
+    cluster = Cluster()
+    cluster.add("apps/v1", "ReplicaSet", "r1", "other")
+    key = cluster.pod("p", owners=(owner("ReplicaSet", "r1"),))
+    index = cluster.index()
+    decision = decide(index, node_of(index, key))
+    assert decision.action is Action.CASCADE_DELETED
+    assert "in namespace other (OwnerRefInvalidNamespace)" in decision.owners[0].reason
+
+
+def test_cluster_scoped_owner_of_both_scopes() -> None:
+    cluster = Cluster()
+    key = cluster.add("v1", "Node", "n1")
+    owners = (owner("Node", "n1", api_version="v1"),)
+    cluster.pod("p", owners=owners)
+    cluster.add("storage.k8s.io/v1", "CSINode", "n1", owners=owners)
+    found = removal(cluster, key)
+    assert {(d.object.resource, d.action) for d in found.tree} == {
+        ("pods", Action.CASCADE_DELETED),
+        ("csinodes", Action.CASCADE_DELETED),
+    }
+
+
+def test_cluster_scoped_dependent_of_a_namespaced_owner_is_never_collected() -> None:
+    cluster = Cluster()
+    key = cluster.add("rbac.authorization.k8s.io/v1", "ClusterRole", "c", owners=(owner("ReplicaSet", "r1"),))
+    index = cluster.index()
+    decision = decide(index, node_of(index, key))
+    assert decision.action is Action.NEVER_COLLECTED
+    assert decision.owners[0].state is OwnerState.INVALID
+    assert decision.owners[0].owner is None
+
+
+def test_without_references_nothing_is_collected() -> None:
+    cluster = Cluster()
+    key = cluster.pod("p")
+    index = cluster.index()
+    assert decide(index, node_of(index, key)).action is Action.NEVER_COLLECTED
+
+
+def test_events_are_never_collected() -> None:
+    cluster = Cluster()
+    key = cluster.pod("p")
+    cluster.add("v1", "Event", "e", "shop", owners=(owner("Pod", "p", api_version="v1"),))
+    assert [d.action for d in removal(cluster, key).tree] == [Action.NEVER_COLLECTED]
+
+
+def test_unreadable_owner_freezes_its_dependents_until_it_goes() -> None:
+    cluster = Cluster()
+    key = cluster.break_(cluster.add("apps/v1", "ReplicaSet", "r1", "shop"))
+    pod = cluster.pod("p", owners=(owner("ReplicaSet", "r1"),))
+    index = cluster.index()
+    assert decide(index, node_of(index, pod)).action is Action.FROZEN
+    assert [d.action for d in collect(index, node_of(index, key)).tree] == [Action.CASCADE_DELETED]
+
+
+def test_owner_of_unknown_kind_is_not_absent() -> None:
+    cluster = Cluster()
+    key = cluster.pod("p", owners=(owner("Thing", "t", api_version="example.com/v1"),))
+    index = cluster.index()
+    decision = decide(index, node_of(index, key))
+    assert decision.action is Action.FROZEN
+    assert decision.owners[0].state is OwnerState.UNKNOWN
+
+
+def test_custom_owner() -> None:
+    cluster = Cluster()
+    cluster.define("example.com", "Widget")
+    key = cluster.add("example.com/v1", "Widget", "w", "shop")
+    cluster.pod("p", owners=(owner("Widget", "w", api_version="example.com/v1"),))
+    assert [d.action for d in removal(cluster, key).tree] == [Action.CASCADE_DELETED]
+
+
+def test_owner_deleted_in_the_foreground_waits() -> None:
+    cluster = Cluster()
+    cluster.add("apps/v1", "Deployment", "d1", "shop", terminating=True, finalizers=("foregroundDeletion",))
+    owners = (owner("Deployment", "d1", blockOwnerDeletion=True),)
+    middle = cluster.add("apps/v1", "ReplicaSet", "r1", "shop", owners=owners)
+    leaf = cluster.add("apps/v1", "ReplicaSet", "r2", "shop", owners=owners)
+    cluster.pod("p", owners=(owner("ReplicaSet", "r1"),))
+    index = cluster.index()
+    found = decide(index, node_of(index, middle))
+    assert found.owners[0].state is OwnerState.WAITING
+    assert found.propagation is Propagation.FOREGROUND
+    assert decide(index, node_of(index, leaf)).propagation is Propagation.BACKGROUND
+
+
+def test_solid_and_waiting_owner() -> None:
+    cluster = Cluster()
+    cluster.add("apps/v1", "Deployment", "d1", "shop", terminating=True, finalizers=("foregroundDeletion",))
+    cluster.add("apps/v1", "Deployment", "d2", "shop")
+    key = cluster.pod("p", owners=(owner("Deployment", "d1"), owner("Deployment", "d2")))
+    index = cluster.index()
+    found = decide(index, node_of(index, key))
+    assert found.action is Action.KEPT
+    assert {o.name: o.stripped for o in found.owners} == {"d1": True, "d2": False}
+
+
+def test_terminating_in_the_background_is_still_solid() -> None:
+    cluster = Cluster()
+    cluster.add("apps/v1", "Deployment", "d1", "shop", terminating=True, finalizers=("example.com/x",))
+    key = cluster.pod("p", owners=(owner("Deployment", "d1"),), terminating=True)
+    index = cluster.index()
+    found = decide(index, node_of(index, key))
+    assert found.action is Action.KEPT
+    assert found.already_terminating
+
+
+def test_other_unreadable_objects_of_the_type_make_it_uncertain() -> None:
+    cluster = Cluster()
+    key = deployment(cluster, replicas=1)
+    cluster.break_("/registry/pods/shop/broken")
+    found = by_name(removal(cluster, key).tree)
+    assert "1 of its type" in found["p0"].uncertain
+    assert found["r1"].uncertain == ""
+
+
+def test_what_was_not_seen_is_not_absent() -> None:
+    cluster = Cluster()
+    key = cluster.pod("p", owners=(owner("ReplicaSet", "gone"),))
+    index = cluster.index(MemorySource(cluster.values, problems=["page 7 is damaged"]))
+    assert decide(index, node_of(index, key)).action is Action.FROZEN
+    assert not collect(index, node_of(index, key)).complete
+
+
+def test_a_ring_of_owners_ends() -> None:
+    cluster = Cluster()
+    key = cluster.add("v1", "ConfigMap", "a", "shop", owners=(owner("ConfigMap", "b", api_version="v1"),))
+    cluster.add("v1", "ConfigMap", "b", "shop", owners=(owner("ConfigMap", "a", api_version="v1"),))
+    assert set(by_name(removal(cluster, key).tree)) == {"b"}
+
+
+def test_a_long_chain_does_not_recurse() -> None:
+    cluster = Cluster()
+    key = cluster.add("v1", "ConfigMap", "c-0", "shop")
+    length = 3000
+    for number in range(1, length):
+        above = owner("ConfigMap", f"c-{number - 1}", api_version="v1")
+        cluster.add("v1", "ConfigMap", f"c-{number}", "shop", owners=(above,))
+    result = removal(cluster, key)
+    assert result.counts[Action.CASCADE_DELETED] == length - 1
+
+
+def test_moved_groups_are_the_same_owner() -> None:
+    cluster = Cluster()
+    key = cluster.add("apps/v1", "ReplicaSet", "r1", "shop")
+    cluster.pod("p", owners=(owner("ReplicaSet", "r1", api_version="extensions/v1beta1"),))
+    assert [d.action for d in removal(cluster, key).tree] == [Action.CASCADE_DELETED]
+    assert BROKEN not in cluster.values.values()

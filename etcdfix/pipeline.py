@@ -80,6 +80,7 @@ class Examiner:
 
     Attributes:
         custom_resources: ``(group, plural)`` to the readable CRD that claims it.
+        remembers: Keep the plaintext of the value examined last, for who looks into each one.
         unreadable_crds: ``(group, plural)`` of CRDs that cannot be read, by their keys.
 
     Args:
@@ -104,6 +105,8 @@ class Examiner:
         self.assumed_release = assumed_release
         self.custom_resources: dict[tuple[str, str], CustomResourceInfo] = {}
         self.unreadable_crds: list[tuple[str, str]] = []
+        self.remembers = False
+        self._remembered: tuple[StoredValue, bytes] | None = None
         self._reader: _Reader | None = None
         self._readers: dict[bytes, _Reader] = {}
 
@@ -160,6 +163,7 @@ class Examiner:
             if reader.directory.stack is Stack.NOT_AN_OBJECT:
                 return self._judge_closely(reader, stored, None)
         data = stored.value
+        self._remembered = None
         if reader.transformers is not None:
             try:
                 plain = reader.transformers.from_storage(data, key)
@@ -170,6 +174,8 @@ class Examiner:
             return self._judge_closely(reader, stored, None)
         else:
             transformer, stale, key_id = "identity", False, ""
+        if self.remembers:
+            self._remembered = stored, data
         try:
             decoded = reader.decode(data)
         except DecodeError as problem:
@@ -201,9 +207,11 @@ class Examiner:
     def plaintext(self, found: Examination) -> bytes | None:
         """Return what a value that :meth:`examine` opened holds; None for one that did not open.
 
-        It is decrypted once more: no examination carries plaintext around. Bookkeeping of the API servers and the
-        keys of other programs come back as they are stored.
+        It is decrypted once more, unless it was the last one and :attr:`remembers` is set: no examination carries
+        plaintext around. Bookkeeping of the API servers and the keys of other programs come back as they are stored.
         """
+        if self._remembered is not None and self._remembered[0] is found.stored:
+            return self._remembered[1]
         if found.opened or found.directory.stack is Stack.NOT_AN_OBJECT:
             return self._plaintext_of(found.stored)
         return None

@@ -61,6 +61,8 @@ class IndexBuilder:
     def __init__(self, examiner: Examiner, source: Source) -> None:
         self._reader = ContentReader(examiner)
         self._reader.learn(source)
+        self._examiner = examiner
+        examiner.remembers = True  # every value is looked into right after it was examined
         self._prefix = examiner.layout.prefix_bytes
         self._outside: Counter[str] = Counter()
         self._outside_bytes: Counter[str] = Counter()
@@ -103,6 +105,7 @@ class IndexBuilder:
         Args:
             problems: Why what was added is not everything.
         """
+        self._examiner.remembers = False
         self._index.problems = list(problems)
         self._index.outside = {
             start: (count, self._outside_bytes[start]) for start, count in self._outside.items()

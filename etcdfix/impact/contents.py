@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from etcdfix.decoding.kubeobject import ObjectReader
-from etcdfix.errors import DecodeError, TransformError
+from etcdfix.errors import DecodeError
 from etcdfix.impact.classes import snapshot_templates, storage_templates
 from etcdfix.impact.fields import Plain, Pod, ProtobufExtractor, parse_json
 from etcdfix.impact.guesses import guess_references
@@ -31,7 +31,7 @@ from etcdfix.impact.references import (
     pod_references,
     replica_mask,
 )
-from etcdfix.model import DecodedObject, GroupVersionKind, Outcome, StoredValue
+from etcdfix.model import DecodedObject, GroupVersionKind, Outcome
 from etcdfix.pipeline import Examiner
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import Directory, Stack
@@ -154,7 +154,7 @@ class ContentReader:
         decoded = found.decoded
         if decoded is None or decoded.empty or found.verdict.outcome not in _READ:
             return None
-        data = self._plaintext(found.stored, found)
+        data = self._examiner.plaintext(found)
         if data is None:
             return None
         way = self._way(found.directory, decoded.gvk)
@@ -202,7 +202,7 @@ class ContentReader:
         decoded = found.decoded
         if decoded is None or decoded.empty or found.verdict.outcome not in _READ:
             return None
-        data = self._plaintext(found.stored, found)
+        data = self._examiner.plaintext(found)
         if data is None:
             return None
         return self._plain(found, decoded, self._way(found.directory, decoded.gvk), data)
@@ -218,7 +218,7 @@ class ContentReader:
 
     def whole(self, found: Examination) -> Plain | None:
         """Return all of an examined object as plain values; slow, for single objects."""
-        data = self._plaintext(found.stored, found) if found.decoded is not None else None
+        data = self._examiner.plaintext(found) if found.decoded is not None else None
         return None if data is None else self._whole(found, data)
 
     def _way(self, directory: Directory, gvk: GroupVersionKind) -> _Way:
@@ -242,18 +242,6 @@ class ContentReader:
         pod = self._extractor.pod_reader(registered.message, mask)
         spec = self._extractor.spec_reader(registered.message, mask)
         return _Way(extract, handler_for(*expected), pod, spec)
-
-    def _plaintext(self, stored: StoredValue, found: Examination) -> bytes | None:
-        if found.transformer == "identity" and not stored.value.startswith(b"k8s:enc:"):
-            return stored.value
-        transformers = self._examiner.transformers
-        if transformers is None:
-            return None
-        try:
-            resource = transformers.for_resource(found.directory.group_resource)
-            return resource.from_storage(stored.value, stored.key).data
-        except TransformError:
-            return None
 
     def _whole(self, found: Examination, data: bytes) -> Plain | None:
         directory = found.directory

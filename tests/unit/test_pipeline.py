@@ -11,7 +11,7 @@ from etcdfix.decoding.stacks import Decoder
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.errors import KMSUnreachable
-from etcdfix.model import Confidence, Outcome, ServerBehaviour
+from etcdfix.model import Confidence, Outcome, ServerBehaviour, StoredValue
 from etcdfix.pipeline import Examiner
 from etcdfix.storagekey import Stack, StorageLayout
 from etcdfix.verdicts.causes import Cause
@@ -479,3 +479,26 @@ def test_hostile_directories_do_not_fill_the_memory() -> None:
     for number in range(5000):
         under_test.examine(stored(f"/registry/g{number}.example.com/things/x/y", b"{}"))
     assert len(under_test._readers) <= 4096
+
+
+def test_the_plaintext_of_the_last_value_is_kept_only_where_that_is_wanted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened = []
+    original = Examiner._plaintext_of
+
+    def counting(self: Examiner, value: StoredValue) -> bytes | None:
+        opened.append(value)
+        return original(self, value)
+
+    monkeypatch.setattr(Examiner, "_plaintext_of", counting)
+    under_test = examiner(CONFIG)
+    found = under_test.examine(stored(KEY, aescbc(secret())))
+    assert under_test.plaintext(found) == secret()
+    assert len(opened) == 1
+    under_test.remembers = True
+    first, second = (under_test.examine(stored(KEY, aescbc(secret()))) for _ in range(2))
+    assert under_test.plaintext(second) == secret()
+    assert len(opened) == 1
+    assert under_test.plaintext(first) == secret()
+    assert opened[1:] == [first.stored]

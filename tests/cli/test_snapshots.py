@@ -201,7 +201,7 @@ CASES = [
     Case("get-pods-wide", get(*LOST, "pods", "-A", "-o", "wide"), FINDINGS),
     Case("get-pods-name", get(*LOST, "pods", "-n", "shop", "-o", "name"), FINDINGS),
     Case("get-widgets-json", get(*LOST, "widgets", "-A", "-o", "json", "--omit-managed-fields"), FINDINGS),
-    Case("get-custom-resource-in-cbor", get(*LOST, "widgets", "w-1", "-n", "shop"), OK),
+    Case("get-custom-resource", get(*LOST, "widgets", "w-1", "-n", "shop"), OK),
     Case("get-namespaces-yaml", get(*LOST, "namespaces", "--omit-managed-fields"), OK),
     Case("get-damaged-pod", get(*LOST, "/registry/pods/infra/dep-0-abc-1"), FINDINGS),
     Case("get-damaged-secret", get(*LOST, "/registry/secrets/infra/cache-plain-8"), FINDINGS),

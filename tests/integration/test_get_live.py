@@ -1,0 +1,170 @@
+"""``etcdfix get`` on a live etcd, and on all of the damaged cluster under each configuration that wrote it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from etcdfix.cli.root import run
+from etcdfix.decoding import kubeyaml
+from etcdfix.decoding.render.gojsontext import encode_json
+from etcdfix.decoding.stacks import Decoder
+from etcdfix.encryption.config import load_configuration
+from etcdfix.encryption.kms_plugins import KMSPlugins
+from etcdfix.encryption.transformer import Transformers
+from etcdfix.model import Outcome
+from etcdfix.pipeline import Examiner
+from etcdfix.showing.jsontext import json_text
+from etcdfix.showing.objects import Form, Viewer
+from etcdfix.showing.yamltext import yaml_text
+from etcdfix.sources.snapshot import SnapshotSource
+from etcdfix.storagekey import StorageLayout
+from tests.support.collecting import ALPHA
+from tests.support.etcd_proxy import EtcdProxy
+from tests.support.etcd_server import EtcdServer
+from tests.support.kms_plugin import KMSPlugin, load_keks
+
+SNAPSHOT = ALPHA / "snapshot.db.gz"
+CONFIGURATIONS = [
+    "config-lost.yaml", "config-rotated.yaml", "write-cbc-key1.yaml", "write-cbc-key2.yaml", "write-gcm.yaml",
+    "write-kmsv1.yaml", "write-kmsv2.yaml", "write-plain.yaml", "write-secretbox.yaml",
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith(("ETCDFIX_", "ETCDCTL_")):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="module")
+def kms_endpoints(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    folder = tmp_path_factory.mktemp("kms")
+    with (
+        KMSPlugin("v2", folder / "1.sock", load_keks(ALPHA / "kms1.keys")) as new,
+        KMSPlugin("v1", folder / "2.sock", load_keks(ALPHA / "kms2.keys")) as old,
+    ):
+        yield {"kmsnew": new.endpoint, "kmsold": old.endpoint}
+
+
+def sorted_json(value: Any) -> Any:
+    return json.loads(encode_json(value))
+
+
+# Every object of the cluster
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_every_readable_object_converts(name: str, kms_endpoints: dict[str, str]) -> None:
+    configuration = load_configuration(ALPHA / name)
+    providers = {provider.name for provider in configuration.kms_providers}
+    endpoints = {key: value for key, value in kms_endpoints.items() if key in providers}
+    shown_by_form = dict.fromkeys(Form, 0)
+    secrets = 0
+    with SnapshotSource(SNAPSHOT) as source, KMSPlugins(endpoints, max_rate=0) as plugins:
+        transformers = Transformers.from_configuration(configuration, plugins.plugin_for)
+        examiner = Examiner(StorageLayout(), transformers, Decoder(36), assumed_release="1.36")
+        examiner.learn_custom_resources(source)
+        viewer = Viewer(examiner, reveal=True, omit_managed_fields=True)
+        for stored in source.current(b""):
+            found = examiner.examine(stored)
+            shown = viewer.show(found)
+            shown_by_form[shown.form] += 1
+            if found.verdict.outcome not in {Outcome.READABLE, Outcome.INCONSISTENT}:
+                continue
+            assert shown.form is Form.OBJECT
+            document = sorted_json(shown.document)
+            assert json.loads(json_text(shown.document)) == document
+            assert json.loads(kubeyaml.to_json(yaml_text(shown.document).encode())) == document
+            if document["kind"] == "Secret":
+                secrets += 1
+                for text in (document.get("data") or {}).values():
+                    assert base64.b64encode(base64.b64decode(text, validate=True)).decode() == text
+    assert shown_by_form[Form.OBJECT] > 350
+    assert secrets > 1
+
+
+@pytest.mark.parametrize(
+    ("config", "provider", "name", "code", "words"),
+    [
+        # One value needs a key that the plugin does not have.
+        ("write-kmsv2.yaml", "kmsnew", "oauth-kmsv2-3", 3, "mail-kmsv2-1: undetermined (kms-key-unknown)"),
+        ("write-kmsv1.yaml", "kmsold", "tls-kmsv1-5", 1, "(provider-missing)"),
+    ],
+)
+def test_kms_values_are_shown_when_their_plugins_answer(
+    config: str, provider: str, name: str, code: int, words: str,
+    kms_endpoints: dict[str, str], capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    arguments = ["--snapshot", str(SNAPSHOT), "--encryption-config", str(ALPHA / config), "--reveal"]
+    arguments += ["--kms-endpoint", f"{provider}={kms_endpoints[provider]}", "--kms-max-rate", "0"]
+    assert run(["get", "secrets", "-A", "-o", "json", *arguments]) == code
+    captured = capfd.readouterr()
+    items = {item["metadata"]["name"]: item for item in json.loads(captured.out)["items"]}
+    assert words in captured.err
+    assert run(["get", "secrets", name, "-n", "infra", "-o", "json", *arguments]) == 0
+    assert json.loads(capfd.readouterr().out) == items[name]
+
+
+# A live etcd
+
+
+@pytest.fixture(scope="module")
+def alpha(start_etcd: Callable[..., EtcdServer]) -> EtcdServer:
+    """A live etcd with the data of alpha."""
+    return start_etcd(snapshot=SNAPSHOT)
+
+
+CONFIG = ["--encryption-config", str(ALPHA / "config-lost.yaml"), "--no-kms"]
+
+
+@pytest.mark.etcd
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["/registry/secrets/shop/web-cbc-key1-0"],
+        ["pods", "-A", "-o", "json"],
+        ["secrets", "-n", "shop"],
+        ["widgets", "-A", "-o", "wide"],
+        ["/registry/pods/shop/dep-0-abc-1"],
+    ],
+    ids=" ".join,
+)
+def test_a_live_etcd_shows_what_its_snapshot_shows(
+    alpha: EtcdServer, words: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    with EtcdProxy(alpha.endpoint) as proxy:
+        code = run(["get", *words, *CONFIG, "--endpoints", proxy.endpoint])
+        live = capfd.readouterr()
+        assert set(proxy.calls) <= {"/etcdserverpb.KV/Range", "/etcdserverpb.Maintenance/Status"}
+    assert run(["get", *words, *CONFIG, "--snapshot", str(SNAPSHOT)]) == code
+    saved = capfd.readouterr()
+    assert live.out == saved.out != ""
+    assert live.err.replace(f"--endpoints {proxy.endpoint}", "") == saved.err.replace(
+        f"--snapshot {SNAPSHOT}", ""
+    )
+
+
+@pytest.mark.etcd
+def test_an_older_revision(start_etcd: Callable[..., EtcdServer], capfd: pytest.CaptureFixture[str]) -> None:
+    server = start_etcd()
+    key = "/registry/configmaps/default/settings"
+    for number in ("1", "2"):
+        text = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "settings", "namespace": "default"},
+        }
+        server.put(key.encode(), json.dumps({**text, "data": {"n": number}}).encode())
+    found = {}
+    for revision in ("2", "3", "0"):
+        assert run(["get", key, "-o", "json", "--endpoints", server.endpoint, "--revision", revision]) == 0
+        document = json.loads(capfd.readouterr().out)
+        found[revision] = document["data"]["n"], document["metadata"]["resourceVersion"]
+    assert found == {"2": ("1", "2"), "3": ("2", "3"), "0": ("2", "3")}

@@ -1,0 +1,315 @@
+"""The get command over a source in memory: words, errors, streams, exit codes."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from etcdfix.cli import get as get_module
+from etcdfix.cli.root import run
+from etcdfix.model import StoredValue
+from tests.support.memory_source import MemorySource
+from tests.support.objects import (
+    KEY_1,
+    aescbc,
+    config_map,
+    configuration_yaml,
+    namespace_object,
+    provider,
+    secret,
+)
+
+HOLDS = {
+    "compact_rev_key": b"589",
+    "/other/thing": b"\x00",
+    "/registry/configmaps/default/settings": config_map(namespace="default"),
+    "/registry/configmaps/shop/cut": config_map("cut")[:-9],
+    "/registry/configmaps/shop/settings": config_map(),
+    "/registry/namespaces/kube-system": namespace_object("kube-system"),
+    "/registry/secrets/shop/broken": b"k8s:enc:aescbc:v1:key1:short",
+    "/registry/secrets/shop/plain": secret("plain"),
+    "/registry/secrets/shop/web": aescbc(secret()),
+}
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> str:
+    path = tmp_path / "config.yaml"
+    path.write_bytes(configuration_yaml(provider("aescbc", key1=KEY_1), {"identity": {}}))
+    return str(path)
+
+
+@pytest.fixture
+def get(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], config: str) -> Run:
+    """Return a function that runs ``etcdfix get`` over records in memory, with a configuration."""
+    for name in list(os.environ):
+        if name.startswith(("ETCDFIX_", "ETCDCTL_")):
+            monkeypatch.delenv(name)
+
+    def run_get(
+        *arguments: str, source: MemorySource | None = None, bare: bool = False
+    ) -> tuple[int, str, str]:
+        under_test = source or MemorySource(HOLDS)
+        monkeypatch.setattr(get_module, "open_source", lambda _inputs, say: under_test)
+        code = run(["get", *arguments, *([] if bare else ["--encryption-config", config])])
+        captured = capfd.readouterr()
+        assert under_test.closed or code == 2
+        return code, captured.out, captured.err
+
+    return run_get
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (["configmaps"], ["settings"]),
+        (["configmaps", "settings"], ["settings"]),
+        (["configmaps/settings"], ["settings"]),
+        (["configmaps", "settings", "-n", "shop"], ["settings"]),
+        (["configmaps", "-A"], ["settings", "settings"]),
+        (["namespaces", "-n", "shop"], ["kube-system"]),
+        (["/registry/configmaps/shop/settings"], ["settings"]),
+        (["--key-base64", base64.b64encode(b"/registry/configmaps/shop/settings").decode()], ["settings"]),
+        (["secrets", "web", "plain", "-n", "shop"], ["web", "plain"]),
+    ],
+)
+def test_words(get: Run, arguments: list[str], names: list[str]) -> None:
+    _code, out, _err = get(*arguments, "-o", "name")
+    assert [line.partition("/")[2] for line in out.splitlines()] == names
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words", "hint"),
+    [
+        ([], "nothing to show was named", "etcdfix get KEY"),
+        (["/registry/a", "/registry/b"], "a KEY stands alone", "etcdfix get RESOURCE"),
+        (["/registry/a", "pods"], "a KEY stands alone", "etcdfix get RESOURCE"),
+        (["/registry/a", "--key-base64", "YQ=="], "a KEY stands alone", "etcdfix get RESOURCE"),
+        (["--key-base64", "%"], "not base64", ""),
+        (["pods/"], "names no objects", "RESOURCE NAME"),
+        ([""], "names no objects", "RESOURCE NAME"),
+        (["pods", "a/b"], "names no objects", "RESOURCE NAME"),
+        (["pods", "-n", ""], "no name of a namespace", "-n NAME"),
+        (["pods", "-n", "a/b"], "no name of a namespace", "-n NAME"),
+        (["secret"], "unknown resource 'secret'", "did you mean secrets?"),
+        (["pods", "-o", "table"], "'table' is not one of", ""),
+        (["/registry/a", "--raw", "--decrypted-raw"], "exclude each other", "leave one"),
+        (["/registry/a", "--raw", "-o", "json"], "-o names a form", "leave one"),
+        (["/registry/a", "--decrypted-raw"], "--decrypted-raw shows contents", "--reveal"),
+        (["configmaps", "--raw"], "those of one object", "name a KEY"),
+        (["secrets", "plain", "-n", "shop", "--raw"], "stored in plain", "--reveal"),
+    ],
+)
+def test_words_that_make_no_sense(get: Run, arguments: list[str], words: str, hint: str) -> None:
+    code, out, err = get(*arguments)
+    assert (code, out) == (2, "")
+    assert words in err
+    assert hint in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words", "hint"),
+    [
+        (["configmaps", "nix"], "configmaps 'nix': not found in namespace default", "-A all of them"),
+        (
+            ["configmaps", "a", "b", "-n", "shop"],
+            "configmaps 'a', 'b': not found in namespace shop",
+            "-A looks in",
+        ),
+        (["configmaps", "nix", "-A"], "configmaps 'nix': not found in any namespace", ""),
+        (["pods"], "no pods in namespace default", "-n NAMESPACE"),
+        (["pods", "-A"], "no pods in any namespace", ""),
+        (["nodes", "nix"], "nodes 'nix': not found\n", ""),
+        (["nodes"], "no nodes\n", ""),
+        (["/registry/configmaps/shop/nix"], "nothing is stored under /registry/configmaps/shop/nix", ""),
+        (
+            ["/registry/configmaps/shop"],
+            "nothing is stored under",
+            "a prefix of keys like /registry/configmaps/sh",
+        ),
+        (["/registry/nix", "--raw"], "nothing is stored under /registry/nix", ""),
+        (["/registry/nix", "--decrypted-raw", "--reveal"], "nothing is stored under /registry/nix", ""),
+        (["pods", "--etcd-prefix", "/kubernetes.io"], "no pods", "check --etcd-prefix"),
+    ],
+)
+def test_nothing_found(get: Run, arguments: list[str], words: str, hint: str) -> None:
+    code, out, err = get(*arguments)
+    assert (code, out) == (5, "")
+    assert words in err
+    assert hint in err
+    assert ("next:" in err) is bool(hint)
+
+
+def test_some_found(get: Run) -> None:
+    code, out, err = get("configmaps", "settings", "nix")
+    assert code == 3
+    assert "settings" in out
+    assert "configmaps 'nix': not found in namespace default" in err
+
+
+@pytest.mark.parametrize("arguments", [["configmaps", "nix"], ["configmaps", "settings"]])
+def test_a_source_with_holes_is_incomplete(get: Run, arguments: list[str]) -> None:
+    code, _out, err = get(*arguments, source=MemorySource(HOLDS, problems=["page 7 cannot be read"]))
+    assert code == 3
+    assert "incomplete: page 7 cannot be read" in err
+
+
+def test_a_healthy_object_needs_no_words(get: Run) -> None:
+    code, out, err = get("configmaps", "settings")
+    assert (code, err) == (0, "")
+    assert out.startswith("apiVersion: v1\nkind: ConfigMap\nmetadata:\n")
+
+
+def test_a_decrypt_failure_shows_nothing_and_says_what_to_do(get: Run) -> None:
+    code, out, err = get("secrets", "broken", "-n", "shop", "-o", "json")
+    assert (code, out) == (1, "")
+    assert "/registry/secrets/shop/broken: decrypt-failure (value-truncated)" in err
+    assert "next: " in err
+
+
+def test_without_configuration_it_is_undetermined(get: Run) -> None:
+    code, out, err = get("/registry/secrets/shop/web", bare=True)
+    assert (code, out) == (3, "")
+    assert "undetermined (no-configuration)" in err
+    command = shlex.split(err.splitlines()[-1])
+    assert command == ["etcdfix", "scan", "--encryption-config", "FILE", "/registry/secrets/shop/web"]
+
+
+def test_what_is_left_is_said_to_be_just_that(get: Run) -> None:
+    code, out, err = get("/registry/configmaps/shop/cut")
+    assert code == 1
+    assert "kind: Salvage" in out
+    assert err.startswith("etcdfix: NOT THE OBJECT")
+    assert "decode-failure (value-truncated)" in err
+
+
+def test_a_list_says_one_line_for_each_that_is_missing(get: Run) -> None:
+    code, out, err = get("configmaps", "-n", "shop", "-o", "json")
+    assert [item["metadata"]["name"] for item in json.loads(out)["items"]] == ["settings"]
+    assert code == 1
+    (line,) = err.splitlines()
+    assert line.startswith("etcdfix: /registry/configmaps/shop/cut: decode-failure")
+    assert line.endswith("; not in the list")
+
+
+def test_the_table_tells_it_all_itself(get: Run) -> None:
+    code, out, err = get("configmaps", "-A", "-o", "wide")
+    assert (code, err) == (1, "")
+    assert len(out.splitlines()) == 4
+
+
+def test_masking_is_said_once(get: Run) -> None:
+    code, out, err = get("secrets", "web", "plain", "-n", "shop")
+    assert code == 0
+    assert out.count("bytes masked") == 2
+    assert err == "etcdfix: 2 values of Secrets masked; --reveal shows them\n"
+
+
+def test_revealing_is_said(get: Run) -> None:
+    code, out, err = get("secrets", "web", "-n", "shop", "--reveal", "-o", "json")
+    assert base64.b64decode(json.loads(out)["data"]["password"]) == b"never-to-be-shown"
+    assert (code, err) == (0, "etcdfix: --reveal: the contents of Secrets are shown, unmasked\n")
+
+
+def test_revealing_has_no_variable(get: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ETCDFIX_REVEAL", "ETCDFIX_GET_REVEAL"):
+        monkeypatch.setenv(name, "1")
+    _code, out, _err = get("secrets", "web", "-n", "shop")
+    assert "bytes masked" in out
+
+
+def test_strangers_are_said_to_be_strangers(get: Run) -> None:
+    code, out, err = get("compact_rev_key")
+    assert (code, "revision: 589" in out) == (0, True)
+    assert "no object of the API" in err
+    code, out, err = get("/other/thing")
+    assert (code, out) == (3, "")
+    assert "/other/thing: no object that etcdfix can show, 1 byte" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["/registry/secrets/shop/web", "--raw"], HOLDS["/registry/secrets/shop/web"]),
+        (["/registry/secrets/shop/broken", "--raw"], HOLDS["/registry/secrets/shop/broken"]),
+        (["/registry/secrets/shop/plain", "--raw", "--reveal"], HOLDS["/registry/secrets/shop/plain"]),
+        (["/registry/configmaps/shop/cut", "--raw"], HOLDS["/registry/configmaps/shop/cut"]),
+        (["secrets", "web", "-n", "shop", "--decrypted-raw", "--reveal"], secret()),
+    ],
+)
+def test_raw_bytes(
+    capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch, config: str,
+    arguments: list[str], expected: bytes,
+) -> None:  # fmt: skip
+    source = MemorySource(HOLDS)
+    monkeypatch.setattr(get_module, "open_source", lambda _inputs, say: source)
+    assert run(["get", *arguments, "--encryption-config", config]) == 0
+    captured = capfdbinary.readouterr()
+    assert captured.out == expected
+    assert (b"--reveal:" in captured.err) is ("--reveal" in arguments)
+
+
+@pytest.mark.parametrize(
+    ("bare", "code", "outcome"), [(False, 1, "decrypt-failure"), (True, 3, "undetermined")]
+)
+def test_what_does_not_open_has_no_decrypted_bytes(get: Run, bare: bool, code: int, outcome: str) -> None:
+    found, out, err = get("/registry/secrets/shop/broken", "--decrypted-raw", "--reveal", bare=bare)
+    assert (found, out) == (code, "")
+    assert outcome in err
+
+
+class _Terminal:
+    def __init__(self) -> None:
+        self.buffer = _TerminalBytes()
+
+    def flush(self) -> None:
+        """Standard output is flushed at the end of every run."""
+
+
+class _TerminalBytes(io.BytesIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("option", [["--raw"], ["--decrypted-raw", "--reveal"]])
+def test_a_terminal_gets_no_raw_bytes(get: Run, monkeypatch: pytest.MonkeyPatch, option: list[str]) -> None:
+    monkeypatch.setattr(sys, "stdout", _Terminal())
+    code, _out, err = get("/registry/secrets/shop/web", *option)
+    assert code == 2
+    assert "a terminal may act upon" in err
+
+
+def test_closed_standard_output(get: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    code, _out, err = get("configmaps")
+    assert code == 2
+    assert "standard output is closed" in err
+
+
+def test_an_interruption_is_said(get: Run) -> None:
+    class Interrupted(MemorySource):
+        def get(self, key: bytes) -> StoredValue | None:
+            raise KeyboardInterrupt
+
+    code, out, err = get("/registry/configmaps/shop/settings", source=Interrupted(HOLDS))
+    assert (code, out) == (130, "")
+    assert "INTERRUPTED" in err
+
+
+def test_names_of_strangers_do_not_reach_a_terminal(get: Run) -> None:
+    key = "/registry/configmaps/shop/a\x1b[2J\u202e"
+    value = config_map("a\x1b[2J\u202e")
+    for output in ("yaml", "json", "name", "wide"):
+        for records in ({key: value}, {key: value[:-9]}, {key: config_map("other")}):
+            for words in (["configmaps", "-A"], ["--key-base64", base64.b64encode(key.encode()).decode()]):
+                _code, out, err = get(*words, "-o", output, source=MemorySource(records))
+                assert all(line.isprintable() for line in (out + err).splitlines())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from etcdfix.errors import (
@@ -31,9 +32,9 @@ def describe_failure(problem: DecodeError, *, known_since: str = "") -> DecodeFa
     if isinstance(problem, KindUnknown):
         return DecodeFailure(
             kind=DecodeFailureKind(problem.reason),
-            message=bounded(problem.message, LONGEST_MESSAGE),
-            group_version=bounded(problem.group_version, LONGEST_NAME),
-            value_kind=bounded(problem.kind, LONGEST_NAME),
+            message=bounded(_QUOTED.sub(_withhold_quoted, problem.message), LONGEST_MESSAGE),
+            group_version=_name(problem.group_version),
+            value_kind=_name(problem.kind),
             readable_until=problem.readable_until,
             known_since=known_since,
         )
@@ -52,6 +53,24 @@ def describe_failure(problem: DecodeError, *, known_since: str = "") -> DecodeFa
         offset=problem.offset,
         field_path=bounded(problem.field_path, LONGEST_MESSAGE),
     )
+
+
+# A damaged length makes a "kind" of whatever follows, and that may be a Secret's data. A flipped bit makes one odd
+# character of a name; what reaches into the next field has more: its tag, its length, the tags inside it.
+_ODD_ALLOWED = 1
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_ESCAPE = re.compile(r"\\.")
+
+
+def _withhold_quoted(match: re.Match[str]) -> str:
+    quoted = match.group(1)
+    plain = len(_ESCAPE.findall(quoted)) <= _ODD_ALLOWED and len(quoted) <= LONGEST_NAME
+    return match.group() if plain else f'"<{len(quoted)} bytes withheld>"'
+
+
+def _name(text: str) -> str:
+    odd = sum(not character.isprintable() for character in text)
+    return text if odd <= _ODD_ALLOWED and len(text) <= LONGEST_NAME else f"<{len(text)} bytes withheld>"
 
 
 def bounded(text: str, longest: int = LONGEST_NAME) -> str:

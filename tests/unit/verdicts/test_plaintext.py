@@ -116,7 +116,27 @@ def test_echoes_of_data_are_bounded() -> None:
     problem = KindUnknown("m" * 5000, group_version="v1", kind="K" * 200_000, reason="not-registered")
     failure = describe_failure(problem)
     assert failure.message == "m" * 4096 + "<904 bytes withheld>"
-    assert failure.value_kind == "K" * 253 + "<199747 bytes withheld>"
+    assert failure.value_kind == "<200000 bytes withheld>"
+
+
+def test_a_kind_that_reaches_into_the_object_is_withheld() -> None:
+    kind = "Secret\x12\x06\n\x1a\npassword\x12\x05hunter2"
+    message = f'no kind "{go_quoted(kind)}" is registered for version "v1" in scheme "k8s.io/scheme.go:30"'
+    failure = describe_failure(KindUnknown(message, group_version=kind, kind=kind, reason="not-registered"))
+    assert "hunter2" not in failure.message + failure.value_kind + failure.group_version
+    size = len(go_quoted(kind))
+    assert failure.message == message.replace(go_quoted(kind), f"<{size} bytes withheld>")
+    assert failure.value_kind == failure.group_version == f"<{len(kind)} bytes withheld>"
+
+
+def test_a_kind_with_one_flipped_bit_is_shown() -> None:
+    problem = KindUnknown('no kind "Secr\\x05t"', group_version="v1", kind="Secr\x05t", reason="not-registered")
+    failure = describe_failure(problem)
+    assert (failure.message, failure.value_kind) == ('no kind "Secr\\x05t"', "Secr\x05t")
+
+
+def go_quoted(text: str) -> str:
+    return text.encode("unicode_escape").decode()
 
 
 # An envelope: typeMeta, 300 bytes that contain what an end looks like, and the end.

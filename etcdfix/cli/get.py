@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import sys
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import click
 
 from etcdfix.cli.exit_codes import ExitCode
 from etcdfix.cli.options import (
+    Inputs,
     gather_inputs,
     load_encryption,
     open_plugins,
@@ -77,6 +79,13 @@ _WRONG = frozenset(
     help="Leave metadata.managedFields out; an object that is damaged only there is whole without them.",
 )
 @click.option("--reveal", is_flag=True, help="Show the contents of Secrets.")
+@click.option(
+    "--audit-log",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    envvar="ETCDFIX_AUDIT_LOG",
+    help="With --reveal: record in this log that contents were shown, before they are.",
+)
 @click.option("--raw", is_flag=True, help="Write the stored bytes of one value as they are.")
 @click.option(
     "--decrypted-raw",
@@ -92,6 +101,7 @@ def command(
     output: str,
     omit_managed_fields: bool,
     reveal: bool,
+    audit_log: Path | None,
     raw: bool,
     decrypted_raw: bool,
     **options: Any,
@@ -125,6 +135,9 @@ def command(
     )
     again = same_again(inputs)
     with open_source(inputs, say=_say) as source:
+        if reveal and audit_log is not None:
+            form = "raw" if raw else "decrypted-raw" if decrypted_raw else output
+            _record_reveal(audit_log, request, inputs, form)
         if raw and not decrypted_raw:
             return int(_write_raw(source, request, stream))
         with open_plugins(inputs, configuration) as plugins:
@@ -146,6 +159,39 @@ def command(
             )
         stream.flush()
         return int(_last_words(result, source, request))
+
+
+def _record_reveal(audit_log: Path, request: GetRequest, inputs: Inputs, form: str) -> None:
+    from etcdfix.remediation.audit_record import Operator, Subject  # noqa: PLC0415 - only with a log
+    from etcdfix.remediation.reveal import record_reveal  # noqa: PLC0415 - same
+
+    wanted, layout = request.wanted, request.layout
+    if wanted.key is not None:
+        directory, shared = layout.locate(wanted.key)
+        where = layout.split(wanted.key, directory, shared, namespaced=directory.namespaced)
+        subject = Subject(
+            key=wanted.key,
+            group=directory.group,
+            api_version=directory.version,
+            resource=directory.resource,
+            namespace=where.namespace,
+            name=where.name,
+        )
+    else:
+        namespace = "" if wanted.all_namespaces else wanted.namespace or DEFAULT_NAMESPACE
+        resource, _, group = wanted.resource.partition(".")
+        subject = Subject(
+            key=b"", group=group, api_version="", resource=resource, namespace=namespace,
+            name=",".join(wanted.names),
+        )  # fmt: skip
+    where_from = f"snapshot {inputs.snapshot}" if inputs.snapshot is not None else "a live etcd"
+    user = str(inputs.connection.get("user") or "").partition(":")[0]
+    record_reveal(
+        audit_log.absolute(),
+        subject,
+        Operator.of_this_process(etcd_user=user),
+        detail=f"contents revealed, as {form}, from {where_from}",
+    )
 
 
 def _wanted(

@@ -16,6 +16,8 @@ import pytest
 from etcdfix.cli import get as get_module
 from etcdfix.cli.root import run
 from etcdfix.model import StoredValue
+from etcdfix.remediation.audit_verify import read_records
+from tests.support.collecting import ALPHA
 from tests.support.memory_source import MemorySource
 from tests.support.objects import (
     KEY_1,
@@ -313,3 +315,28 @@ def test_names_of_strangers_do_not_reach_a_terminal(get: Run) -> None:
             for words in (["configmaps", "-A"], ["--key-base64", base64.b64encode(key.encode()).decode()]):
                 _code, out, err = get(*words, "-o", output, source=MemorySource(records))
                 assert all(line.isprintable() for line in (out + err).splitlines())
+
+
+def test_what_is_revealed_is_recorded_first(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    tmp_path.chmod(0o700)
+    log = tmp_path / "audit.jsonl"
+    arguments = ["--snapshot", str(ALPHA / "snapshot.db.gz"), "--audit-log", str(log), "-o", "json"]
+    assert run(["get", "/registry/secrets/pay/db-plain-0", *arguments]) == 0
+    assert not log.exists()
+    assert run(["get", "/registry/secrets/pay/db-plain-0", *arguments, "--reveal"]) == 0
+    run(["get", "secrets", "-n", "pay", *arguments, "--reveal"])
+    first, second = (event for _, event in read_records(log))
+    assert first.object_ref is not None
+    assert second.object_ref is not None
+    assert (first.object_ref.namespace, first.object_ref.name) == ("pay", "db-plain-0")
+    assert (second.object_ref.resource, second.object_ref.namespace, second.object_ref.name) == (
+        "secrets",
+        "pay",
+        "",
+    )
+    log.write_text("not a log\n")
+    capfdbinary.readouterr()
+    assert run(["get", "/registry/secrets/pay/db-plain-0", *arguments, "--reveal"]) == 4
+    assert capfdbinary.readouterr().out == b""

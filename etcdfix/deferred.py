@@ -68,6 +68,11 @@ class _Spool:
         self._size = 0
         self.count = 0
 
+    @property
+    def on_disk(self) -> bool:
+        """Whether there is more than fits into memory."""
+        return self._end > _MEMORY_BYTES
+
     def close(self) -> None:
         self._file.close()
 
@@ -139,7 +144,10 @@ class Examining:
             if found.verdict.outcome is Outcome.READABLE:
                 yield found
             elif found.verdict.cause is Cause.KMS_UNREACHABLE:
-                if plugins.over or self._put_aside(self._waiting, stored) is not None:
+                # Nothing can change any more; a few are kept all the same, so that their order does not depend on when
+                # the plugin was given up.
+                hopeless = plugins.over and self._waiting.on_disk
+                if hopeless or self._put_aside(self._waiting, stored) is not None:
                     yield found
             elif _behind_plugin(found):
                 if self._put_aside(self._doubtful[0], stored) is not None:

@@ -24,13 +24,17 @@ class Terminal:
         """Have the key typed back; without a terminal only ``--yes`` confirms."""
         if self._yes:
             return True
-        return sys.stdin.isatty() and _typed_back("the key", safe_text(display(key)))
+        return _is_terminal() and _typed_back("the key", safe_text(display(key)))
 
     def confirm_lost(self, declared: str) -> bool:
         """Have the lost key's name typed back; in a script its exact value on the command line stands for that."""
-        if not sys.stdin.isatty():
+        if not _is_terminal():
             return True  # the checks before have compared it with the transformer, letter by letter
         return _typed_back("the name of the key that is lost for ever", safe_text(declared))
+
+
+def _is_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()  # None where the shell closed it: <&-
 
 
 def _typed_back(what: str, expected: str) -> bool:

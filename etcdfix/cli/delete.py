@@ -20,6 +20,7 @@ from etcdfix.cli.safety import (
     open_cluster,
     places,
     require_reason,
+    risk_options,
     show,
     watcher,
 )
@@ -38,6 +39,7 @@ from etcdfix.reports.commands import ACKNOWLEDGEMENT
 @change_options
 @expectation_options
 @member_options
+@risk_options
 @source_options
 @reading_options
 def command(*, key: str | None, key_base64: str | None, acknowledged: bool, **options: Any) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import msgspec
 
 from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.options import (
+    Inputs,
     gather_inputs,
     load_encryption,
     open_plugins,
@@ -32,6 +34,7 @@ from etcdfix.cli.safety import (
     require_reason,
     show,
 )
+from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.remediation.audit_record import Result
 from etcdfix.remediation.preview import outcome_lines, reencrypt_preview_lines
 from etcdfix.remediation.reencrypt import ReencryptRequest, run_reencrypt
@@ -63,11 +66,11 @@ def command(*, key: str | None, key_base64: str | None, candidate_config: Path, 
     named = one_key(key, key_base64)
     candidate_inputs = msgspec.structs.replace(inputs, encryption_config=candidate_config)
     candidate = load_encryption(candidate_inputs)
-    # The endpoints that were given are for either configuration.
-    names = {provider.name for provider in candidate.kms_providers} if candidate is not None else set()
-    endpoints = {name: url for name, url in inputs.kms_endpoints.items() if name in names}
-    candidate_inputs = msgspec.structs.replace(candidate_inputs, kms_endpoints=endpoints)
-    with open_cluster(inputs) as cluster, open_plugins(candidate_inputs, candidate) as plugins:
+    # The endpoints that were given are for either configuration; one that neither has is refused with today's.
+    here, there = _kms_names(load_encryption(inputs)), _kms_names(candidate)
+    today_inputs = _with_endpoints(inputs, lambda name: name in here or name not in there)
+    candidate_inputs = _with_endpoints(candidate_inputs, there.__contains__)
+    with open_cluster(today_inputs) as cluster, open_plugins(candidate_inputs, candidate) as plugins:
         examiner = examiner_for(candidate_inputs, candidate, plugins)
         examiner.learn_custom_resources(cluster.source)
         outcome = run_reencrypt(
@@ -85,7 +88,16 @@ def command(*, key: str | None, key_base64: str | None, candidate_config: Path, 
                 dry_run=options["dry_run"],
             ),
             Terminal(yes=options["yes"]),
-            preview=lambda shown: show(reencrypt_preview_lines(shown), err=True),
+            preview=lambda shown: show(reencrypt_preview_lines(cluster, shown), err=True),
         )
         show(outcome_lines(named, Result.REENCRYPTED, outcome, same_again(inputs)))
     return change_exit_code(outcome)
+
+
+def _kms_names(configuration: EncryptionConfiguration | None) -> set[str]:
+    return {provider.name for provider in configuration.kms_providers} if configuration is not None else set()
+
+
+def _with_endpoints(inputs: Inputs, wanted: Callable[[str], bool]) -> Inputs:
+    endpoints = {name: url for name, url in inputs.kms_endpoints.items() if wanted(name)}
+    return msgspec.structs.replace(inputs, kms_endpoints=endpoints)

@@ -21,6 +21,7 @@ from etcdfix.cli.safety import (
     open_cluster,
     places,
     require_reason,
+    risk_options,
     show,
     watcher,
 )
@@ -59,6 +60,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--without-lease", is_flag=True, help="Put it back without the lease that it had.")
 @change_options
 @member_options
+@risk_options
 @source_options
 @reading_options
 def command(
@@ -106,7 +108,7 @@ def command(
                 dry_run=options["dry_run"],
             ),
             Terminal(yes=options["yes"]),
-            preview=lambda shown: show(restore_preview_lines(shown), err=True),
+            preview=lambda shown: show(restore_preview_lines(cluster, shown), err=True),
             watch=watcher(cluster),
         )
         show(outcome_lines(key, Result.RESTORED, outcome, same_again(inputs)))

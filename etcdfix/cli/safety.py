@@ -84,6 +84,9 @@ _MEMBER_OPTIONS = (
         "--accept-unchecked-member", "unchecked_members", multiple=True, metavar="NAME",
         help="Go on although this member could not be asked (may be repeated).",
     ),
+)  # fmt: skip
+
+_RISK_OPTIONS = (
     click.option(
         "--accept-risk", type=click.Choice([CLUSTER_BREAKING]), help="Go on although the cluster may break."
     ),
@@ -109,8 +112,15 @@ def expectation_options(command: _Command) -> _Command:
 
 
 def member_options(command: _Command) -> _Command:
-    """Add the options that accept a risk."""
+    """Add the option that accepts a member which could not be asked."""
     for option in reversed(_MEMBER_OPTIONS):
+        command = option(command)
+    return command
+
+
+def risk_options(command: _Command) -> _Command:
+    """Add the options that accept what a deletion risks."""
+    for option in reversed(_RISK_OPTIONS):
         command = option(command)
     return command
 
@@ -137,9 +147,12 @@ def one_key(key: str | None, key_base64: str | None) -> bytes:
         raise click.UsageError("name exactly one key: KEY, or --key-base64 BASE64")
     if key is None:
         try:
-            return base64.b64decode(key_base64 or "", validate=True)
+            found = base64.b64decode(key_base64 or "", validate=True)
         except ValueError as exc:
             raise ConfigurationError(f"--key-base64: not base64 ({exc})") from exc
+        if not found:
+            raise refuse(Rule.NOT_ONE_KEY, "the key is empty", hint="name exactly one key, in full")
+        return found
     named = key.encode("utf-8", "surrogateescape")
     if not named.startswith(b"/"):
         raise refuse(

@@ -333,7 +333,10 @@ def _contradiction(document: _Document, encoded: bytes, content: BackupContent) 
         return "key and key_base64 differ"
     if content.stored_as_plaintext and content.value_base64.startswith(_ENVELOPE):
         return "it calls an encrypted value plaintext"
-    if content.lease is not None and not re.fullmatch("[1-9a-f][0-9a-f]{0,15}", content.lease):
+    # A lease id is an int64, and etcd grants none below 1.
+    if content.lease is not None and not re.fullmatch(
+        "[1-9a-f][0-9a-f]{0,14}|[1-7][0-9a-f]{15}", content.lease
+    ):
         return "its lease is no lease id"
     if not re.fullmatch("[0-9a-f]{64}", document.intent.sha256):
         return "the hash of its intent is no hash"

@@ -23,6 +23,7 @@ import msgspec
 
 from etcdfix.errors import (
     EtcdfixError,
+    NotDurable,
     SourceError,
     TransactionAnomaly,
     TransactionError,
@@ -31,7 +32,7 @@ from etcdfix.errors import (
 )
 from etcdfix.model import StoredValue
 from etcdfix.remediation.audit import AuditLog
-from etcdfix.remediation.audit_record import Entry, Intent, Link, Operator, RecordType, Result
+from etcdfix.remediation.audit_record import Entry, Intent, Link, Operator, RecordType, Result, timestamp
 from etcdfix.remediation.backup import BackupPlan, keep_second_backup, record_intent
 from etcdfix.remediation.backup_file import BackupContent
 from etcdfix.remediation.backup_file import digest as value_digest
@@ -122,6 +123,23 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     audit_log: Path
     head: Link | None = None
     warnings: tuple[str, ...] = ()
+
+
+def place_warnings(places: Places) -> tuple[str, ...]:
+    """Return what speaks against the places that were named, as far as they are there already; for the preview.
+
+    Raises:
+        UnsafePlace: A default place would not last.
+    """
+    named = [(path, True) for path in places.backup_directories] or [(default_directory(), False)]
+    named.append((places.log_path.parent, places.audit_log is not None))
+    found = [
+        warning
+        for path, chosen in named
+        if path.is_dir()
+        for warning in require_lasting(path, named=chosen, etcd_data_directory=places.etcd_data)
+    ]
+    return tuple(dict.fromkeys(found))
 
 
 def rehearse(
@@ -277,7 +295,7 @@ def _transact(
         log.append(intent.closed_by(result, operator=operator, detail=exc.message))
         raise
     except TransactionAnomaly as exc:
-        return _close(log, intent, operator, Result.ANOMALY, exc.message, 0)
+        return _anomaly(change, intent, log, directories, operator, exc.answer, exc.message, step)
     except TransactionError as exc:
         step("transaction: no answer")
         return _after_silence(client, change, intent, log, operator, exc)
@@ -291,7 +309,8 @@ def _transact(
             Rule.MOVED, f"{display(change.key)}: {moved}; nothing was changed", hint="examine it again"
         )
     if answer.previous != _expected_previous(change):
-        return _anomaly(change, intent, log, directories, operator, answer, step)
+        detail = "the value that was there is not the one that was examined, although its revisions are"
+        return _anomaly(change, intent, log, directories, operator, answer, detail, step)
     return _close(log, intent, operator, change.done, "", answer.revision)
 
 
@@ -300,10 +319,24 @@ def _expected_previous(change: Change) -> StoredValue | None:
 
 
 def _close(
-    log: AuditLog, intent: Intent, operator: Operator, result: Result, detail: str, revision: int
+    log: AuditLog,
+    intent: Intent,
+    operator: Operator,
+    result: Result,
+    detail: str,
+    revision: int,
+    second: BackupPlan | None = None,
 ) -> Outcome:
     """Record the outcome; where that fails, say what happened all the same, and that the record is missing."""
-    entry = intent.closed_by(result, operator=operator, detail=detail, header_revision=revision)
+    more = tuple(map(str, second.paths)) if second is not None else ()
+    entry = intent.closed_by(
+        result,
+        operator=operator,
+        detail=detail,
+        header_revision=revision,
+        backups=more or None,
+        backup_sha256=second.content_sha256 if second is not None else None,
+    )
     head, warnings = None, []
     try:
         head = log.append(entry)
@@ -315,7 +348,7 @@ def _close(
         result=result,
         detail=detail,
         revision=revision,
-        backups=intent.backups,
+        backups=(*intent.backups, *more),
         audit_log=log.path,
         head=head,
         warnings=tuple(warnings),
@@ -346,6 +379,11 @@ def _after_silence(
             change.done,
             f"the key holds the bytes of this intent at mod_revision {present.mod_revision}",
         )
+    if result is Result.NOT_APPLIED:
+        # What was sent may still be on its way to a member that was slow.
+        seen += (
+            f" (as of revision {reading.revision}; a transaction that is still on its way could arrive later)"
+        )
     return _close(log, intent, operator, result, f"{error.message}; {seen}", reading.revision)
 
 
@@ -356,45 +394,37 @@ def _anomaly(
     directories: Sequence[SafeDirectory],
     operator: Operator,
     answer: TxnAnswer,
+    detail: str,
     step: Step,
 ) -> Outcome:
-    """The compare held, and yet another value came back: keep that one too."""
-    detail = "the value that was there is not the one that was examined, although its revisions are"
-    if answer.previous is None or change.content is None:
-        return _close(log, intent, operator, Result.ANOMALY, detail, answer.revision)
+    """Something else came back than what was asked for: keep the value that was there, if there was another one."""
     other = answer.previous
+    if other is None or change.content is None or other == change.content.stored:
+        return _close(log, intent, operator, Result.ANOMALY, detail, answer.revision)
     content = msgspec.structs.replace(
         change.content,
         purpose="anomaly",
-        created_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        created_at=timestamp(datetime.now(UTC)),
+        key=display(other.key),
+        key_base64=other.key,
         mod_revision=other.mod_revision,
         create_revision=other.create_revision,
         version=other.version,
         lease=f"{other.lease:x}" if other.lease else None,
+        lease_ttl_seconds=None,
         value_size=len(other.value),
         value_sha256=value_digest(other.value),
         value_base64=other.value,
         stored_as_plaintext=False,
     )
-    plan = keep_second_backup(content, directories, intent=intent, audit_log=log.path, step=step)
-    log.append(
-        intent.closed_by(
-            Result.ANOMALY,
-            operator=operator,
-            detail=detail,
-            header_revision=answer.revision,
-            backups=tuple(map(str, plan.paths)),
-            backup_sha256=plan.content_sha256,
-        )
-    )
-    return Outcome(
-        result=Result.ANOMALY,
-        detail=f"{detail}; it was kept as a second backup",
-        revision=answer.revision,
-        backups=(*intent.backups, *map(str, plan.paths)),
-        audit_log=log.path,
-        head=log.head,
-    )
+    try:
+        second = keep_second_backup(content, directories, intent=intent, audit_log=log.path, step=step)
+    except NotDurable as exc:
+        # etcd was changed already: that must be told whatever else fails.
+        detail = f"{detail}; it could not be kept: {exc.message}"
+        return _close(log, intent, operator, Result.ANOMALY, detail, answer.revision)
+    detail = f"{detail}; what was there was kept as a second backup"
+    return _close(log, intent, operator, Result.ANOMALY, detail, answer.revision, second)
 
 
 @contextmanager

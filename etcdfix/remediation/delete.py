@@ -16,7 +16,7 @@ import msgspec
 from etcdfix.model import StoredValue
 from etcdfix.remediation.audit_record import Entry, Operator, RecordType, Result, Subject, Verb
 from etcdfix.remediation.backup_file import BackupCluster, BackupContent, make_content
-from etcdfix.remediation.commit import Change, Outcome, Places, commit, rehearse
+from etcdfix.remediation.commit import Change, Outcome, Places, commit, place_warnings, rehearse
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.preflight import Acceptances, Cluster, Preflight, check_deletion, unwatched
 from etcdfix.remediation.rules import Rule, refuse
@@ -102,6 +102,8 @@ def run_delete(
         watch=watch,
         step=step,
     )
+    step("check: places")
+    checked = msgspec.structs.replace(checked, warnings=(*checked.warnings, *place_warnings(request.places)))
     step("preview")
     preview(checked)
     operator = operator_for(checked.authorization, request.etcd_user)

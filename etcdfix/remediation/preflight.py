@@ -31,6 +31,7 @@ from etcdfix.remediation.members import (
 )
 from etcdfix.remediation.pattern import Pattern, find_pattern
 from etcdfix.remediation.rules import CLUSTER_BREAKING, Rule, floor_reason, refuse
+from etcdfix.reports.safetext import key_arguments, quote_command
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import display
 from etcdfix.verdicts.causes import CATALOGUE, Cause
@@ -39,6 +40,7 @@ from etcdfix.verdicts.examination import Examination
 if TYPE_CHECKING:
     from etcdfix.remediation.authorization import Authorization
 
+_IDENTITY = "identity"
 _DELETABLE = frozenset({Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE})
 _KMS_DOUBTS = frozenset({Cause.KMS_UNREACHABLE, Cause.KMS_DENIED, Cause.KMS_KEY_UNKNOWN, Cause.KMS_UNPROVEN})
 _INSTEAD: dict[Outcome, tuple[Rule, str, str]] = {
@@ -270,8 +272,9 @@ def check_expectations(stored: StoredValue, accepted: Acceptances) -> None:
 
 def _not_deletable(found: Examination) -> RefusedByRule:
     rule, why, hint = _INSTEAD[found.verdict.outcome]
-    key = display(found.stored.key)
-    return refuse(rule, f"{key}: {why} ({found.verdict.message})", hint=hint.replace("KEY", key))
+    key = found.stored.key
+    command = hint.replace("KEY", quote_command(key_arguments(key)))
+    return refuse(rule, f"{display(key)}: {why} ({found.verdict.message})", hint=command)
 
 
 def check_members(cluster: Cluster, key: bytes, reading: KeyReading, accepted: Acceptances) -> list[str]:
@@ -306,7 +309,8 @@ def check_members(cluster: Cluster, key: bytes, reading: KeyReading, accepted: A
         raise refuse(
             Rule.MEMBER_UNCHECKED,
             f"not every member could be asked: {who}",
-            hint=f"start it, name its address in --endpoints, or --accept-unchecked-member {name}",
+            hint="start it, name its address in --endpoints, or "
+            + quote_command(["--accept-unchecked-member", name]),
         )
     warnings = [f"member {copy.label} was not asked, as accepted" for copy in judgement.accepted]
     unused = set(accepted.unchecked_members) - {
@@ -363,20 +367,25 @@ def _check_verdict(found: Examination, pattern: Pattern, accepted: Acceptances) 
         return True
     assert verdict.cause is not None  # every failure has one
     key = display(found.stored.key)
-    lift = f"only if that key is gone for ever: --declare-key-lost {found.transformer}"
-    if CATALOGUE[verdict.cause].curable_by_configuration:
-        if not lost:
-            raise refuse(
-                Rule.CURABLE_BY_CONFIGURATION,
-                f"{key}: the configuration alone can cure this ({verdict.cause}: {verdict.message})",
-                hint=f"mend the configuration; {lift}",
-            )
+    declaration = quote_command(["--declare-key-lost", found.transformer])
+    lift = f"only if that key is gone for ever: {declaration}"
+    curable = CATALOGUE[verdict.cause].curable_by_configuration
+    # A value in the clear has no key that could be lost; a version that left its CRD has nothing to do with keys.
+    may_be_lost = found.transformer != _IDENTITY and verdict.deletable
+    if curable and not (lost and may_be_lost):
+        raise refuse(
+            Rule.CURABLE_BY_CONFIGURATION,
+            f"{key}: the configuration alone can cure this ({verdict.cause}: {verdict.message})",
+            hint=f"mend the configuration; {lift}" if may_be_lost else "mend the configuration",
+        )
+    if curable:
         return True
     if not verdict.deletable:
         raise refuse(
             Rule.NEVER_DELETABLE,
             f"{key}: {verdict.cause} is never a reason to delete ({verdict.message})",
-            hint=f"see the remedies: etcdfix scan {key} -o yaml",
+            hint="see the remedies: "
+            + quote_command(["etcdfix", "scan", *key_arguments(found.stored.key), "-o", "yaml"]),
         )
     if pattern.all.is_pattern:
         if not lost:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from etcdfix.remediation.audit_record import Result
 from etcdfix.remediation.commit import Outcome
@@ -14,6 +15,9 @@ from etcdfix.reports.commands import SameAgain
 from etcdfix.reports.remedies import gentle_remedies, unsafe_deletion_request
 from etcdfix.reports.safetext import quote_command, safe_text
 from etcdfix.storagekey import display
+
+if TYPE_CHECKING:
+    from etcdfix.remediation.authorization import Authorization
 
 _MASK = 0xFFFFFFFFFFFFFFFF
 # KEP-3926, in meaning.
@@ -41,19 +45,12 @@ def preview_lines(cluster: Cluster, checked: Preflight, again: SameAgain) -> Ite
     yield f"             {safe_text(verdict.message)}"
     if verdict.upstream_message:
         yield f"             API server: {safe_text(verdict.upstream_message)}"
-    endpoints = ", ".join(cluster.source.describe().endpoints or ())
-    uid = checked.cluster_uid or "unknown (accepted)"
-    keys = counted(checked.pattern.keys, "key")
-    yield f"Cluster      kube-system uid {safe_text(uid)}, {keys}, at {safe_text(endpoints)}"
+    yield _cluster_line(cluster, checked.cluster_uid, f", {counted(checked.pattern.keys, 'key')}")
     yield from _pattern_lines(checked)
     if checked.lease is not None:
         left = f"{checked.lease.remaining_seconds} s left" if checked.lease.alive else "expired"
         yield f"Lease        {checked.lease.lease:x}, {left}"
-    if checked.authorization is None:
-        yield "Allowed by   nobody was asked: without --kubeconfig the etcd credentials are the only gate"
-    else:
-        allowed = checked.authorization
-        yield f"Allowed by   {safe_text(allowed.server)}, for {safe_text(allowed.user_name)}"
+    yield _authorization_line(checked.authorization)
     for warning in checked.warnings:
         yield f"Note         {safe_text(warning)}"
     gentle = gentle_remedies(found, again)
@@ -72,6 +69,17 @@ def preview_lines(cluster: Cluster, checked: Preflight, again: SameAgain) -> Ite
         yield f"  - {text}"
 
 
+def _cluster_line(cluster: Cluster, uid: str, keys: str = "") -> str:
+    endpoints = ", ".join(cluster.source.describe().endpoints or ())
+    return f"Cluster      kube-system uid {safe_text(uid or 'unknown (accepted)')}{keys}, at {safe_text(endpoints)}"
+
+
+def _authorization_line(allowed: Authorization | None) -> str:
+    if allowed is None:
+        return "Allowed by   nobody was asked: without --kubeconfig the etcd credentials are the only gate"
+    return f"Allowed by   {safe_text(allowed.server)}, for {safe_text(allowed.user_name)}"
+
+
 def _pattern_lines(checked: Preflight) -> Iterator[str]:
     pattern = checked.pattern
     tally = pattern.all
@@ -84,7 +92,7 @@ def _pattern_lines(checked: Preflight) -> Iterator[str]:
         yield "             declared lost for ever; values that open under the same name do not speak against that"
 
 
-def restore_preview_lines(shown: RestorePreview) -> Iterator[str]:
+def restore_preview_lines(cluster: Cluster, shown: RestorePreview) -> Iterator[str]:
     """Yield what will be put back, and what that cannot bring back."""
     found, stored = shown.found, shown.candidate.stored
     yield f"Key          {safe_text(display(stored.key))}"
@@ -99,6 +107,8 @@ def restore_preview_lines(shown: RestorePreview) -> Iterator[str]:
         version = f"{found.gvk.group}/{found.gvk.version}".lstrip("/")
         yield f"Object       {safe_text(f'{version} {found.gvk.kind} {found.namespace}/{found.name}')}"
     yield f"Today it is  {found.verdict.outcome}: {safe_text(found.verdict.message)}"
+    yield _cluster_line(cluster, shown.cluster_uid)
+    yield _authorization_line(shown.authorization)
     if stored.lease:
         kept = f"{shown.lease & _MASK:x} is attached again" if shown.lease else "is left out, as accepted"
         yield f"Lease        {kept}"
@@ -116,7 +126,7 @@ def restore_preview_lines(shown: RestorePreview) -> Iterator[str]:
     yield "Dependents that the garbage collector has deleted meanwhile do not come back with their owner."
 
 
-def reencrypt_preview_lines(shown: ReencryptPreview) -> Iterator[str]:
+def reencrypt_preview_lines(cluster: Cluster, shown: ReencryptPreview) -> Iterator[str]:
     """Yield what will be rewritten, and with what."""
     today, candidate = shown.today, shown.candidate
     yield f"Key          {safe_text(display(today.stored.key))}"
@@ -128,6 +138,8 @@ def reencrypt_preview_lines(shown: ReencryptPreview) -> Iterator[str]:
         yield f"             API servers hold that key: {safe_text(display(shown.proof))} is stored under it"
     else:
         yield "             nothing shows that API servers hold that key, as accepted"
+    yield _cluster_line(cluster, shown.cluster_uid)
+    yield _authorization_line(shown.authorization)
     if shown.lease is not None:
         yield f"Lease        {shown.lease.lease & _MASK:x}, kept"
     for warning in shown.warnings:
@@ -162,11 +174,14 @@ def outcome_lines(key_bytes: bytes, done: Result, outcome: Outcome, again: SameA
     )
     if outcome.result is None:
         return
-    if outcome.result is not done:
-        log = quote_command(["etcdfix", "audit", "reconcile", *again.source, str(outcome.audit_log)])
-        yield f"Settle it when etcd answers again: {log}"
-    if outcome.backups and done is Result.DELETED:
-        undo = ["etcdfix", "restore", outcome.backups[0], *again.source, "--reason", "REASON"]
+    log = str(outcome.audit_log)
+    # The uid of kube-system is read each time, wherever it is and whatever encrypts it.
+    same = [*again.source, *again.layout, *again.reading]
+    if outcome.result is Result.UNKNOWN or outcome.head is None:
+        yield f"Settle it when etcd answers again: {quote_command(['etcdfix', 'audit', 'reconcile', *same, log])}"
+    may_be_gone = outcome.result in {Result.DELETED, Result.APPLIED_OR_GONE, Result.UNKNOWN, Result.ANOMALY}
+    if outcome.backups and done is Result.DELETED and may_be_gone:
+        undo = ["etcdfix", "restore", outcome.backups[0], *same, "--audit-log", log, "--reason", "REASON"]
         yield f"Undo: {quote_command(undo)}"
     yield f"Look again: {again.scan(key_bytes)}"
 

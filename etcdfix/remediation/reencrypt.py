@@ -17,7 +17,7 @@ from etcdfix.model import Outcome as Verdicts
 from etcdfix.pipeline import Examiner
 from etcdfix.remediation.audit_record import Entry, RecordType, Result, Verb
 from etcdfix.remediation.backup_file import BackupCluster, digest, make_content
-from etcdfix.remediation.commit import Change, Outcome, Places, commit, rehearse
+from etcdfix.remediation.commit import Change, Outcome, Places, commit, place_warnings, rehearse
 from etcdfix.remediation.delete import Asker, lease_ttl, now, operator_for, subject_of
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.members import KeyReading, read_key, read_lease
@@ -166,6 +166,8 @@ def run_reencrypt(
             Rule.LEASE_EXPIRED, f"the lease of {display(key)} has expired: etcd is about to delete the key",
             hint="look again in a moment",
         )  # fmt: skip
+    step("check: places")
+    warnings += place_warnings(request.places)
     shown = ReencryptPreview(
         today=today,
         candidate=found,

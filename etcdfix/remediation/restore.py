@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,7 +17,7 @@ from etcdfix.model import StoredValue
 from etcdfix.remediation.audit_record import Entry, RecordType, Result, Verb
 from etcdfix.remediation.backup import intent_of
 from etcdfix.remediation.backup_file import Backup, digest
-from etcdfix.remediation.commit import Change, Outcome, Places, commit, rehearse
+from etcdfix.remediation.commit import Change, Outcome, Places, commit, place_warnings, rehearse
 from etcdfix.remediation.delete import Asker, backup_content, operator_for, subject_of
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.members import read_key, read_lease
@@ -35,6 +36,9 @@ from etcdfix.remediation.rules import Rule, refuse
 from etcdfix.remediation.writer import ABSENT, KeyState
 from etcdfix.storagekey import display
 from etcdfix.verdicts.examination import Examination
+
+if TYPE_CHECKING:
+    from etcdfix.remediation.authorization import Authorization
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,6 +105,8 @@ class RestorePreview(msgspec.Struct, frozen=True, kw_only=True):
         listed: It is a true undo: an intent of this audit log made the backup.
         replaced: What stands there now; None where the key is absent.
         lease: That will be attached, 0 for none.
+        cluster_uid: uid of namespace kube-system, "" where unknown (and accepted).
+        authorization: The API's yes; None where it was not asked.
         warnings: One sentence each.
     """
 
@@ -109,6 +115,8 @@ class RestorePreview(msgspec.Struct, frozen=True, kw_only=True):
     listed: bool
     replaced: Preflight | None
     lease: int
+    cluster_uid: str
+    authorization: Authorization | None
     warnings: tuple[str, ...]
 
 
@@ -159,6 +167,8 @@ def run_restore(
         authorization = replaced.authorization
     step("check: lease")
     lease = _lease(cluster, candidate, without=request.without_lease)
+    step("check: places")
+    warnings += place_warnings(request.places)
     step("preview")
     shown = RestorePreview(
         candidate=candidate,
@@ -166,6 +176,8 @@ def run_restore(
         listed=listed,
         replaced=replaced,
         lease=lease,
+        cluster_uid=uid,
+        authorization=authorization,
         warnings=tuple(warnings),
     )
     preview(shown)
@@ -184,7 +196,7 @@ def run_restore(
             header_revision=reading.revision,
             value_sha256=digest(candidate.stored.value),
             detail=f"from {candidate.origin}, {digest(candidate.stored.value)}",
-            accepted=(*request.accepted.as_flags(), *(["--accept-unlisted-source"] if not listed else [])),
+            accepted=(*request.accepted.as_flags(), *_further_flags(request, listed=listed)),
         ),
         expected=ABSENT if reading.stored is None else KeyState.of(reading.stored),
         content=None
@@ -199,6 +211,8 @@ def run_restore(
     if request.dry_run:
         return rehearse(client, change, request.places, operator=operator, step=step)
     step("confirm")
+    if replaced is not None and replaced.declared_lost and not asker.confirm_lost(request.accepted.key_lost):
+        raise refuse(Rule.NOT_CONFIRMED, "the lost key was not typed back; nothing was changed")
     if not asker.confirm_key(key):
         raise refuse(
             Rule.NOT_CONFIRMED,
@@ -206,6 +220,11 @@ def run_restore(
             hint="type the key in full at a terminal, or give --yes in a script",
         )
     return commit(client, change, request.places, operator=operator, step=step)
+
+
+def _further_flags(request: RestoreRequest, *, listed: bool) -> list[str]:
+    flags = [] if listed else ["--accept-unlisted-source"]
+    return flags + (["--without-lease"] if request.without_lease and request.candidate.stored.lease else [])
 
 
 def _check_same_cluster(candidate: Candidate, uid: str, accepted: Acceptances) -> None:

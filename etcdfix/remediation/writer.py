@@ -304,6 +304,10 @@ class Writer:
                 sent=True,
                 hint=failure.hint,
             )
+        if failure.kind is FailureKind.UNREACHABLE:
+            # This very channel had just answered a read, so it is no matter of addresses or TLS.
+            text = f"{endpoint.text}: the connection was lost after the transaction was sent"
+            return _unanswered(text, error.code().name, endpoint, read_revision)
         return _unanswered(failure.message, error.code().name, endpoint, read_revision)
 
 

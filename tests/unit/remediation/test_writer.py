@@ -373,7 +373,7 @@ def test_a_connection_closed_meanwhile(
 
         thread = threading.Thread(target=close)
         thread.start()
-        with pytest.raises(TransactionUnanswered, match="Channel closed") as caught:
+        with pytest.raises(TransactionUnanswered, match="the connection was lost after") as caught:
             writer.compare_and_delete(key, examined(through, key))
         thread.join()
     assert caught.value.status == "CANCELLED"

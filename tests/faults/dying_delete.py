@@ -1,0 +1,227 @@
+"""Makes changes in processes of their own, which die, stand still or get a signal at a step of one's choice.
+
+One process does the imports and forks for each change, before there is any connection (gRPC and fork do not mix), so
+that hundreds of deaths take seconds. ``python -m tests.faults.dying_delete`` takes orders and gives answers as JSON,
+one per line; :class:`Mortals` is the other end.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+
+import msgspec
+
+from etcdfix.errors import EtcdfixError, RefusedByRule
+from etcdfix.remediation.commit import Outcome
+from etcdfix.remediation.durable import Step
+from tests.support.remediation_ground import Ground, delete, reencrypt, restore
+
+_BROKEN = 70
+
+STAND_STILL = 0
+"""Instead of a signal: say so, and wait to be told to go on."""
+
+
+class Order(msgspec.Struct, kw_only=True):
+    """One change.
+
+    Attributes:
+        change: Names one of :data:`CHANGES`.
+        ground: Where.
+        subject: Key, or path of a backup.
+        at: Number or name of the step at which something happens; None for none.
+        sent: The signal that arrives there, or :data:`STAND_STILL`.
+        timeout_seconds: For one answer of etcd.
+    """
+
+    change: str
+    ground: Ground
+    subject: str
+    at: int | str | None = None
+    sent: int = signal.SIGKILL
+    timeout_seconds: float = 10.0
+
+
+class Answer(msgspec.Struct, kw_only=True):
+    """How a change ended.
+
+    Attributes:
+        steps: That were announced; something happened at the last one if it did not go on from there.
+        signal: That ended it, 0 for none.
+        result: Of its outcome, "" for none.
+        warnings: Of its outcome.
+        error: Class of the exception that ended it, "" for none.
+        rule: That refused, "" for none.
+        exit_code: That the exception stands for.
+        message: Of the exception, or the detail of the outcome.
+    """
+
+    steps: list[str] = []
+    signal: int = 0
+    result: str = ""
+    warnings: tuple[str, ...] = ()
+    error: str = ""
+    rule: str = ""
+    exit_code: int = 0
+    message: str = ""
+
+
+def _delete(order: Order, step: Step) -> Outcome:
+    key = os.fsencode(order.subject)
+    return delete(order.ground, key, step, command_timeout_seconds=order.timeout_seconds)
+
+
+def _restore(order: Order, step: Step) -> Outcome:
+    return restore(order.ground, Path(order.subject), step, command_timeout_seconds=order.timeout_seconds)
+
+
+def _replace(order: Order, step: Step) -> Outcome:
+    path, _, revision = order.subject.rpartition("@")
+    return restore(order.ground, Path(path), step, replace_mod_revision=int(revision))
+
+
+def _reencrypt(order: Order, step: Step) -> Outcome:
+    key = os.fsencode(order.subject)
+    return reencrypt(order.ground, key, step, command_timeout_seconds=order.timeout_seconds)
+
+
+CHANGES: dict[str, Callable[[Order, Step], Outcome]] = {
+    "delete": _delete,
+    "restore": _restore,
+    "replace": _replace,
+    "reencrypt": _reencrypt,
+}
+
+
+class Mortals:
+    """Starts the process that forks, and gives it orders, one after the other."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.dying_delete"],
+            cwd=Path(__file__).parents[2],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        with self._process.stdout:
+            self._process.stdout.read()  # a test that failed has not heard everything
+        assert self._process.wait() == 0
+
+    def run(self, order: Order) -> Answer:
+        """Have a change made, and wait for its end."""
+        self.start(order)
+        return self.end()
+
+    def start(self, order: Order) -> int:
+        """Have a change begun; return the id of its process."""
+        self._say(msgspec.json.encode(order))
+        return int(self._hear())
+
+    def still(self) -> None:
+        """Wait until the change that was begun stands still."""
+        told = self._hear()
+        assert told == b'"still"', told
+
+    def go_on(self) -> None:
+        """Let it go on."""
+        self._say(b"")
+
+    def end(self) -> Answer:
+        """Wait until the change that was begun is over."""
+        return msgspec.json.decode(self._hear(), type=Answer)
+
+    def _say(self, line: bytes) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(line + b"\n")
+        self._process.stdin.flush()
+
+    def _hear(self) -> bytes:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, "the process that forks has ended"
+        return line.rstrip(b"\n")
+
+
+def _serve() -> None:
+    # Unbuffered: the child reads a line too, when it stands still.
+    while line := _read_line():
+        order = msgspec.json.decode(line, type=Order)
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                os.close(reader)
+                _live(order, writer)
+                os._exit(0)
+            finally:
+                traceback.print_exc()
+                os._exit(_BROKEN)
+        os.close(writer)
+        _tell(b"%d" % child)
+        with os.fdopen(reader, "rb") as told:
+            lines = told.read().splitlines()
+        _, status = os.waitpid(child, 0)
+        ended = lines.pop() if lines and lines[-1].startswith(b"{") else b"{}"
+        answer = msgspec.json.decode(ended, type=Answer)
+        answer.steps = [line.decode() for line in lines]
+        answer.signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+        if not answer.signal and os.waitstatus_to_exitcode(status):
+            answer.error = "the change ended in an exception that it should not"
+        _tell(msgspec.json.encode(answer))
+
+
+def _live(order: Order, writer: int) -> None:
+    """Make the change in this process."""
+    count = 0
+
+    def step(name: str) -> None:
+        nonlocal count
+        os.write(writer, name.encode() + b"\n")
+        if order.at in {count, name}:
+            order.at = None  # a name may come again
+            if order.sent == STAND_STILL:
+                _tell(b'"still"')
+                _read_line()
+            else:
+                os.kill(os.getpid(), order.sent)
+        count += 1
+
+    try:
+        outcome = CHANGES[order.change](order, step)
+        answer = Answer(result=outcome.result or "", warnings=outcome.warnings, message=outcome.detail)
+    except EtcdfixError as exc:
+        rule = exc.rule if isinstance(exc, RefusedByRule) else ""
+        answer = Answer(error=type(exc).__name__, rule=rule, exit_code=exc.exit_code, message=exc.message)
+    except KeyboardInterrupt:
+        answer = Answer(error="KeyboardInterrupt", exit_code=130)
+    os.write(writer, msgspec.json.encode(answer) + b"\n")
+
+
+def _read_line() -> bytes:
+    line = b""
+    while not line.endswith(b"\n") and (byte := os.read(0, 1)):
+        line += byte
+    return line
+
+
+def _tell(line: bytes) -> None:
+    os.write(1, line + b"\n")
+
+
+if __name__ == "__main__":
+    _serve()

@@ -1,0 +1,533 @@
+"""Deletions that are not alone: lost answers, other operators, other writers; and dry runs, which must be."""
+
+from __future__ import annotations
+
+import shlex
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etcdfix.cli.root import run
+from etcdfix.errors import RefusedByRule
+from etcdfix.remediation.audit_record import Event, RecordType
+from etcdfix.remediation.audit_verify import ChainState, read_records, verify
+from etcdfix.remediation.commit import Outcome
+from etcdfix.remediation.durable import Step
+from etcdfix.remediation.rules import Rule
+from etcdfix.sources.etcd import client as client_module
+from etcdfix.wire.etcd import READ_METHODS
+from tests.faults.dying_delete import STAND_STILL, Mortals, Order
+from tests.support import objects
+from tests.support.etcd_proxy import EtcdProxy, Refusal
+from tests.support.etcd_server import EtcdServer
+from tests.support.lossy_etcd import TXN, LossyProxy
+from tests.support.objects import IDENTITY
+from tests.support.remediation_ground import (
+    REASON,
+    Ground,
+    Recorded,
+    delete,
+    reached,
+    reencrypt,
+    restore,
+    stands,
+)
+
+pytestmark = pytest.mark.etcd
+
+Captured = pytest.CaptureFixture[str]
+Lay = Callable[..., Ground]
+
+SENT = "transaction: before send"
+CUT = Refusal("UNAVAILABLE", "Socket closed")
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "_FIRST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(client_module, "_LONGEST_PAUSE_SECONDS", 0.01)
+
+
+@pytest.fixture
+def lay(etcd: EtcdServer, prefix: bytes, tmp_path: Path) -> Lay:
+    """Lay a ground in etcd and on disk."""
+
+    def make(encryption: str = "plain", **fields: Any) -> Ground:
+        name = prefix.decode().rstrip("/")
+        ground = Ground(endpoints=(etcd.endpoint,), prefix=name, encryption=encryption, folder="", **fields)
+        etcd.put_all(ground.furniture().items())
+        return ground.at(tmp_path / "places")
+
+    return make
+
+
+def put_broken(etcd: EtcdServer, ground: Ground, name: str = "target") -> bytes:
+    """Put what nobody can read; return its key."""
+    etcd.put(ground.key(name), ground.broken(name))
+    return ground.key(name)
+
+
+def value_at(ground: Ground, key: bytes) -> bytes | None:
+    with reached(ground) as cluster:
+        found = stands(cluster, key)
+    return None if found is None else found.value
+
+
+def last_event(ground: Ground) -> Event:
+    return list(read_records(ground.log))[-1][1]
+
+
+# An answer that never came.
+
+
+def delete_by_command(
+    capfd: Captured, tmp_path: Path, ground: Ground, key: bytes, *more: str
+) -> tuple[int, str, str]:
+    """Run ``etcdfix delete``."""
+    config = tmp_path / "config.yaml"
+    config.write_bytes(objects.configuration_yaml(IDENTITY))
+    code = run(
+        [
+            "delete",
+            key.decode(),
+            "--ignore-store-read-error-with-cluster-breaking-potential",
+            f"--reason={REASON}",
+            "--yes",
+            f"--endpoints={','.join(ground.endpoints)}",
+            f"--etcd-prefix={ground.prefix}",
+            f"--encryption-config={config}",
+            f"--audit-log={ground.log}",
+            "--command-timeout=2s",
+            *(f"--backup-dir={path}" for path in ground.places.backup_directories),
+            *more,
+        ]
+    )
+    captured = capfd.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_answer_lost_after_etcd_did_it(etcd: EtcdServer, lay: Lay, tmp_path: Path, capfd: Captured) -> None:
+    ground = lay()
+    key = put_broken(etcd, ground)
+    with LossyProxy(etcd.endpoint) as proxy:
+        proxy.lost = {TXN}
+        code, out, err = delete_by_command(capfd, tmp_path, ground.through(proxy.endpoint), key)
+        assert proxy.calls.count(TXN) == 1
+    assert (code, out.startswith("APPLIED-OR-GONE: ")) == (3, True), out + err
+    assert value_at(ground, key) is None
+    assert [backup.content.stored.value for backup in ground.backups()] == [ground.broken("target")]
+    assert last_event(ground).annotations.outcome == "applied-or-gone"
+    assert verify(ground.log).state is ChainState.WHOLE
+
+
+def test_transaction_lost_on_its_way(etcd: EtcdServer, lay: Lay, tmp_path: Path, capfd: Captured) -> None:
+    ground = lay()
+    key = put_broken(etcd, ground)
+    revision = etcd.revision()
+    with LossyProxy(etcd.endpoint) as proxy:
+        proxy.before = lambda path, _request: CUT if path == TXN else None
+        code, out, err = delete_by_command(capfd, tmp_path, ground.through(proxy.endpoint), key)
+        assert proxy.calls.count(TXN) == 1
+    assert (code, out.startswith("NOT-APPLIED: ")) == (3, True), out + err
+    assert (value_at(ground, key), etcd.revision()) == (ground.broken("target"), revision)
+    assert last_event(ground).annotations.outcome == "not-applied"
+    assert verify(ground.log).state is ChainState.WHOLE
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_nobody_answers_any_more(
+    etcd: EtcdServer, lay: Lay, tmp_path: Path, capfd: Captured, *, applied: bool
+) -> None:
+    ground = lay()
+    key = put_broken(etcd, ground)
+    with LossyProxy(etcd.endpoint) as proxy:
+
+        def before(path: str, _request: bytes) -> Refusal | None:
+            if path == TXN:
+                return None if applied else CUT
+            return CUT if TXN in proxy.calls else None
+
+        proxy.before, proxy.lost = before, {TXN}
+        code, out, err = delete_by_command(capfd, tmp_path, ground.through(proxy.endpoint), key)
+        assert proxy.calls.count(TXN) == 1
+        assert (code, out.startswith("UNKNOWN: ")) == (3, True), out + err
+        found = verify(ground.log)
+        assert (found.state, found.exit_code, len(found.open_intents)) == (ChainState.UNFINISHED, 3, 1)
+        # When etcd answers again, the command that it says to run says what became of it.
+        proxy.before = None
+        settle = shlex.split(out.partition("etcdfix audit reconcile ")[2].partition("\n")[0])
+        code = run(["audit", "reconcile", *settle])
+        assert proxy.calls.count(TXN) == 1
+    out = capfd.readouterr().out
+    assert (code, ("applied-or-gone" if applied else "not-applied") in out) == (0, True), out
+    assert (value_at(ground, key) is None) == applied
+    assert verify(ground.log).state is ChainState.WHOLE
+
+
+def test_answer_lost_and_the_key_created_again(etcd: EtcdServer, lay: Lay) -> None:
+    ground = lay()
+    key = put_broken(etcd, ground)
+    steps = Recorded({"transaction: no answer": lambda: etcd.put(key, objects.secret("target"))})
+    with LossyProxy(etcd.endpoint) as proxy:
+        proxy.lost = {TXN}
+        outcome = delete(ground.through(proxy.endpoint), key, steps)
+        assert proxy.calls.count(TXN) == 1
+    assert outcome.result == "applied-or-gone"
+    assert "created again" in outcome.detail
+    assert value_at(ground, key) == objects.secret("target")
+
+
+def test_transaction_that_arrives_after_everybody_gave_it_up(etcd: EtcdServer, lay: Lay) -> None:
+    """Nobody can know that something still is on its way; what it deletes then is in a backup all the same."""
+    ground = lay()
+    key = put_broken(etcd, ground)
+    holding, release, passed = threading.Event(), threading.Event(), threading.Event()
+
+    def hold(path: str, _request: bytes) -> None:
+        if path == TXN:
+            holding.set()
+            assert release.wait(30)
+
+    def note(path: str, answer: bytes) -> bytes:
+        if path == TXN:
+            passed.set()
+        return answer
+
+    with LossyProxy(etcd.endpoint) as proxy:
+        proxy.before, proxy.rewrite = hold, note
+        outcome = delete(ground.through(proxy.endpoint), key, command_timeout_seconds=2.0)
+        assert holding.is_set()
+        assert outcome.result == "not-applied"
+        assert "the transaction was sent and may have been carried out" in outcome.detail
+        assert value_at(ground, key) == ground.broken("target")
+        release.set()
+        assert passed.wait(30)
+        assert proxy.calls.count(TXN) == 1
+    assert value_at(ground, key) is None
+    assert restore(ground, Path(outcome.backups[0])).result == "restored"
+    assert value_at(ground, key) == ground.broken("target")
+    assert verify(ground.log).state is ChainState.WHOLE
+
+
+# Restore and re-encryption.
+
+
+def test_answer_to_a_restore_lost(etcd: EtcdServer, lay: Lay) -> None:
+    ground = lay()
+    key = put_broken(etcd, ground)
+    backup = Path(delete(ground, key).backups[0])
+    with LossyProxy(etcd.endpoint) as proxy:
+        proxy.lost = {TXN}
+        outcome = restore(ground.through(proxy.endpoint), backup)
+        assert proxy.calls.count(TXN) == 1
+    assert outcome.result == "restored"  # bytes and revision show it
+    assert value_at(ground, key) == ground.broken("target")
+
+
+def test_answer_to_a_reencryption_lost(etcd: EtcdServer, lay: Lay) -> None:
+    ground = lay("rotated")
+    key = put_broken(etcd, ground)
+    with LossyProxy(etcd.endpoint) as proxy:
+        proxy.lost = {TXN}
+        outcome = reencrypt(ground.through(proxy.endpoint), key)
+        assert proxy.calls.count(TXN) == 1
+    assert outcome.result == "reencrypted"  # the digest of what was sent shows it
+    assert value_at(ground, key) != ground.broken("target")
+    assert [backup.content.stored.value for backup in ground.backups()] == [ground.broken("target")]
+
+
+# Dry runs.
+
+_READ_PATHS = set(READ_METHODS)
+
+Change = Callable[[Ground, Step, bool], Outcome]
+
+
+def _deletion(etcd: EtcdServer, ground: Ground) -> Change:
+    key = put_broken(etcd, ground)
+    return lambda where, step, dry: delete(where, key, step, dry_run=dry)
+
+
+def _undo(etcd: EtcdServer, ground: Ground) -> Change:
+    backup = Path(delete(ground, put_broken(etcd, ground)).backups[0])
+    return lambda where, step, dry: restore(where, backup, step, dry_run=dry)
+
+
+def _replacement(etcd: EtcdServer, ground: Ground) -> Change:
+    key = put_broken(etcd, ground)
+    backup = Path(delete(ground, key).backups[0])
+    revision = etcd.put(key, ground.broken("target")[:20])
+    return lambda where, step, dry: restore(where, backup, step, dry_run=dry, replace_mod_revision=revision)
+
+
+def _reencryption(etcd: EtcdServer, ground: Ground) -> Change:
+    key = put_broken(etcd, ground)
+    return lambda where, step, dry: reencrypt(where, key, step, dry_run=dry)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "encryption", "key_lost"),
+    [
+        pytest.param(_deletion, "plain", "", id="delete"),
+        pytest.param(_deletion, "lost", "aesgcm/v1/key1", id="delete, key declared lost"),
+        pytest.param(_undo, "plain", "", id="restore"),
+        pytest.param(_replacement, "plain", "", id="restore over another value"),
+        pytest.param(_reencryption, "rotated", "", id="reencrypt"),
+    ],
+)
+def test_dry_run_makes_the_same_checks_and_changes_nothing(
+    etcd: EtcdServer,
+    lay: Lay,
+    prepare: Callable[[EtcdServer, Ground], Change],
+    encryption: str,
+    key_lost: str,
+) -> None:
+    ground = lay(encryption, key_lost=key_lost, directories=("one", "two"))
+    change = prepare(etcd, ground)
+    files = {path.name for path in (Path(ground.folder) / "one").iterdir()}
+    revision = etcd.revision()
+    dry, real = Recorded(), Recorded()
+    with EtcdProxy(etcd.endpoint) as proxy:
+        outcome = change(ground.through(proxy.endpoint), dry, True)
+        assert set(proxy.calls) <= _READ_PATHS
+    assert outcome.result is None
+    assert outcome.revision == etcd.revision() == revision
+    assert {path.name for path in (Path(ground.folder) / "one").iterdir()} == files
+    assert last_event(ground).annotations.type == RecordType.DRY_RUN
+    assert change(ground, real, False).result is not None
+    assert etcd.revision() == revision + 1
+    assert dry.until("preview") == real.until("preview")
+    # From there on the real run asks and writes, the dry run tries out the places and the comparison.
+    assert "confirm" in real.names
+    assert "confirm" not in dry.names
+    assert dry.names.count("probe: after fsync file") == 2
+    assert "rehearse: compare" in dry.names
+    assert SENT not in dry.names
+    assert verify(ground.log).state is ChainState.WHOLE
+
+
+@pytest.mark.parametrize(
+    ("value", "accepted", "rule"),
+    [
+        (objects.secret("target"), {}, Rule.READABLE),
+        (objects.secret("other"), {}, Rule.INCONSISTENT),
+        (None, {}, Rule.GONE),
+        (objects.secret("target")[:-3], {"expect_mod_revision": 1}, Rule.EXPECTATION_DIFFERS),
+        (objects.secret("target")[:-3], {"key_lost": "aesgcm/v1/key1"}, Rule.DECLARATION),
+    ],
+)
+def test_dry_run_refuses_what_the_deletion_refuses(
+    etcd: EtcdServer, lay: Lay, value: bytes | None, accepted: dict[str, Any], rule: Rule
+) -> None:
+    ground = lay()
+    key = ground.key("target")
+    if value is not None:
+        etcd.put(key, value)
+    revision = etcd.revision()
+    seen = []
+    for dry_run in (True, False):
+        steps = Recorded()
+        with pytest.raises(RefusedByRule) as refused:
+            delete(ground, key, steps, dry_run=dry_run, **accepted)
+        seen.append((refused.value.rule, refused.value.message, refused.value.exit_code, steps.names))
+    assert seen[0] == seen[1]
+    assert seen[0][0] == rule
+    assert seen[0][2] == 4
+    assert etcd.revision() == revision
+    assert not ground.log.exists()
+
+
+def test_dry_run_sees_who_moved_after_the_checks(etcd: EtcdServer, lay: Lay) -> None:
+    ground = lay()
+    key = put_broken(etcd, ground)
+    steps = Recorded({"rehearse: compare": lambda: etcd.put(key, b"repaired")})
+    with pytest.raises(RefusedByRule, match="written again") as refused:
+        delete(ground, key, steps, dry_run=True)
+    assert refused.value.rule == Rule.MOVED
+
+
+# Two operators.
+
+
+@pytest.fixture
+def two() -> Iterator[tuple[Mortals, Mortals]]:
+    with Mortals() as one, Mortals() as other:
+        yield one, other
+
+
+def test_two_operators_send_at_once_and_one_wins(
+    etcd: EtcdServer, lay: Lay, two: tuple[Mortals, Mortals], tmp_path: Path
+) -> None:
+    first = lay()
+    grounds = (first, first.at(tmp_path / "others-places"))
+    for turn in range(5):
+        key = put_broken(etcd, first, f"target-{turn}")
+        revision = etcd.revision()
+        for who, ground in zip(two, grounds, strict=True):
+            who.start(Order(change="delete", ground=ground, subject=key.decode(), at=SENT, sent=STAND_STILL))
+        for who in two:
+            who.still()
+        for who in two:
+            who.go_on()
+        answers = [who.end() for who in two]
+        loser, winner = sorted(answers, key=lambda answer: answer.result)
+        assert (winner.result, winner.error) == ("deleted", "")
+        assert (loser.result, loser.error, loser.rule, loser.exit_code) == (
+            "",
+            "RefusedByRule",
+            Rule.MOVED,
+            4,
+        )
+        assert "the key is gone" in loser.message
+        assert etcd.revision() == revision + 1
+        outcomes = {last_event(ground).annotations.outcome for ground in grounds}
+        assert outcomes == {"deleted", "refused"}
+        assert {verify(ground.log).state for ground in grounds} == {ChainState.WHOLE}
+
+
+def test_two_operators_with_one_log(etcd: EtcdServer, lay: Lay, two: tuple[Mortals, Mortals]) -> None:
+    ground = lay()
+    key = put_broken(etcd, ground)
+    one, other = two
+    order = Order(change="delete", ground=ground, subject=key.decode(), at=SENT, sent=STAND_STILL)
+    one.start(order)
+    one.still()
+    # The second has examined the same value, and then waits for the log.
+    order.at = "confirm"
+    other.start(order)
+    other.still()
+    other.go_on()
+    one.go_on()
+    assert one.end().result == "deleted"
+    told = other.end()
+    assert (told.error, told.rule, told.exit_code) == ("RefusedByRule", Rule.MOVED, 4)
+    assert "the key is gone" in told.message
+    kept = [backup.content.stored for backup in ground.backups()]
+    assert len(kept) == 2  # the second kept a copy before it learned
+    assert kept[0] == kept[1]
+    assert verify(ground.log).state is ChainState.WHOLE
+
+
+def test_restoring_against_somebody_who_creates_it(etcd: EtcdServer, lay: Lay) -> None:
+    ground = lay()
+    key = put_broken(etcd, ground)
+    backup = Path(delete(ground, key).backups[0])
+    steps = Recorded({SENT: lambda: etcd.put(key, objects.secret("target"))})
+    with pytest.raises(RefusedByRule, match="the key exists: created at revision") as refused:
+        restore(ground, backup, steps)
+    assert (refused.value.rule, refused.value.exit_code) == (Rule.MOVED, 4)
+    assert value_at(ground, key) == objects.secret("target")
+
+
+def test_reencrypting_against_somebody_who_writes(etcd: EtcdServer, lay: Lay) -> None:
+    ground = lay("rotated")
+    key = put_broken(etcd, ground)
+    steps = Recorded({SENT: lambda: etcd.put(key, ground.readable("target"))})
+    with pytest.raises(RefusedByRule, match="the key was written again") as refused:
+        reencrypt(ground, key, steps)
+    assert (refused.value.rule, refused.value.exit_code) == (Rule.MOVED, 4)
+    assert value_at(ground, key) == ground.readable("target")
+
+
+# Somebody else writes meanwhile.
+
+
+class Intruder:
+    """Does something at the step of a number."""
+
+    def __init__(self, number: int, act: Callable[[], object]) -> None:
+        self.names: list[str] = []
+        self._number = number
+        self._act = act
+
+    def __call__(self, name: str) -> None:
+        if len(self.names) == self._number:
+            self._act()
+        self.names.append(name)
+
+
+def intrude(
+    ground: Ground,
+    put: Callable[[bytes], object],
+    act: Callable[[bytes], object],
+    wanted: Callable[[str], bool],
+) -> Iterator[tuple[str, bytes, RefusedByRule]]:
+    """Delete with an intruder at each wanted step before the transaction; yield step, key, and the refusal."""
+    probe = Recorded()
+    key = ground.key("target-0")
+    put(key)
+    assert delete(ground, key, probe).result == "deleted"
+    for number, name in enumerate(probe.until(SENT)):
+        if not wanted(name):
+            continue
+        key = ground.key(f"target-{number + 1}")
+        put(key)
+        intruder = Intruder(number, lambda key=key: act(key))  # type: ignore[misc]
+        with pytest.raises(RefusedByRule) as refused:
+            delete(ground.at(Path(ground.folder) / str(number)), key, intruder)
+        assert intruder.names[number] == name
+        assert refused.value.exit_code == 4
+        yield name, key, refused.value
+
+
+def test_repaired_object_survives_whenever_it_is_repaired(etcd: EtcdServer, lay: Lay) -> None:
+    ground = lay()
+    steps = 0
+    with reached(ground) as cluster:
+
+        def name_of(key: bytes) -> str:
+            return key.rpartition(b"/")[2].decode()
+
+        for name, key, refusal in intrude(
+            ground,
+            lambda key: etcd.put(key, ground.broken(name_of(key))),
+            lambda key: etcd.put(key, ground.readable(name_of(key))),
+            lambda _name: True,
+        ):
+            steps += 1
+            now = stands(cluster, key)
+            assert now is not None
+            assert (now.value, now.version) == (ground.readable(name_of(key)), 2)
+            if name in ("check: configuration", "check: read the key"):
+                assert refusal.rule == Rule.READABLE
+                continue
+            assert refusal.rule == Rule.MOVED
+            if name not in ("check: expectations", "check: examine", "check: members"):
+                moved = f"the key was written again: mod_revision {now.mod_revision} instead of"
+                assert moved in refusal.message
+            else:
+                assert "was changed while it was being examined" in refusal.message
+    assert steps > 50
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_object_that_is_deleted_meanwhile(etcd: EtcdServer, lay: Lay, *, again: bool) -> None:
+    """Created again with the very same bytes it is another object, and survives."""
+    ground = lay()
+    seen = []
+    with reached(ground) as cluster:
+
+        def act(key: bytes) -> None:
+            etcd.delete(key)
+            if again:
+                etcd.put(key, ground.broken("target"))
+
+        for name, key, refusal in intrude(
+            ground,
+            lambda key: etcd.put(key, ground.broken("target")),
+            act,
+            lambda name: name in ("check: examine", "check: pattern", "check: lease", "confirm", SENT),
+        ):
+            seen.append(name)
+            now = stands(cluster, key)
+            assert (now is not None) == again
+            assert refusal.rule == Rule.MOVED
+            if name != "check: examine":
+                assert ("deleted and created again" if again else "the key is gone") in refusal.message
+            if now is not None:
+                assert (now.value, now.version) == (ground.broken("target"), 1)
+                etcd.delete(key)
+    assert seen == ["check: examine", "check: pattern", "check: lease", "confirm", SENT]

@@ -1,0 +1,239 @@
+"""A change that dies at every step, and what an operator finds afterwards."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from etcdfix.cli.root import run
+from etcdfix.errors import RefusedByRule
+from etcdfix.model import StoredValue
+from etcdfix.remediation.audit_record import RecordType
+from etcdfix.remediation.audit_verify import read_records
+from etcdfix.remediation.backup import MARKER_SUFFIX
+from etcdfix.remediation.backup_file import read_backup
+from etcdfix.remediation.commit import Outcome
+from etcdfix.remediation.preflight import Cluster
+from etcdfix.remediation.rules import Rule
+from tests.faults.dying_delete import Answer, Mortals, Order
+from tests.support.remediation_ground import Ground, reached, stands
+
+Captured = pytest.CaptureFixture[str]
+
+SENT, ANSWERED = "transaction: before send", "transaction: after answer"
+
+
+class Scene(NamedTuple):
+    """One change that is about to be made, and to die.
+
+    Attributes:
+        key: Which key is changed.
+        change: Names the change.
+        subject: What the order says it is about.
+        again: Makes the same change once more.
+        before: What stands at the key.
+        is_done: Whether what stands there is what the change was for.
+        done: What the outcome is called then.
+        refused: By which rule it is refused where it was made already.
+        reconciled: What ``audit reconcile`` says of an open intent where it was made.
+    """
+
+    key: bytes
+    change: str
+    subject: str
+    again: Callable[[], Outcome]
+    before: StoredValue | None
+    is_done: Callable[[StoredValue | None], bool]
+    done: str
+    refused: Rule
+    reconciled: str = "applied-or-gone"
+
+
+class Aftermath:
+    """What a death left behind, as an operator sees it: etcd, the backups, and ``etcdfix audit``."""
+
+    def __init__(self, ground: Ground, cluster: Cluster, key: bytes, capfd: Captured) -> None:
+        self.ground = ground
+        self._cluster = cluster
+        self._key = key
+        self._capfd = capfd
+        self.kept_before = self.kept()
+
+    def now(self) -> StoredValue | None:
+        return stands(self._cluster, self._key)
+
+    def verify(self) -> list[int]:
+        """Run ``audit verify`` against head file and backups; return the open intents. Never is it ``tampered``."""
+        code, report = self._audit(
+            "verify", *(f"--backup-dir={path}" for path in self.ground.places.backup_directories)
+        )
+        unfinished = bool(report["open_intents"] or report["torn_size"])
+        assert (code, report["findings"]) == (3 if unfinished else 0, [])
+        assert report["state"] == ("unfinished" if unfinished else "whole")
+        found: list[int] = report["open_intents"]
+        return found
+
+    def reconcile(self) -> dict[int, str]:
+        """Run ``audit reconcile``; return what became of each open intent."""
+        code, report = self._audit(
+            "reconcile", f"--endpoints={self.ground.endpoints[0]}", f"--etcd-prefix={self.ground.prefix}"
+        )
+        assert (code, report["refused"]) == (0, [])
+        return {item["sequence"]: item["outcome"] for item in report["intents"]}
+
+    def outcomes(self) -> dict[int, str]:
+        """What each intent about the key came to by the word of the log; "" for open ones."""
+        found: dict[int, str] = {}
+        for link, event in read_records(self.ground.log):
+            note = event.annotations
+            if note.type == RecordType.INTENT and base64.b64decode(note.key_base64) == self._key:
+                found[link.sequence] = ""
+            elif note.intent and int(note.intent) in found and note.outcome:
+                found[int(note.intent)] = note.outcome
+        return found
+
+    def kept(self) -> list[StoredValue]:
+        """What each backup directory keeps for sure: backups that no marker calls doubtful, all of them whole."""
+        in_each = [
+            read_backup(path).content.stored
+            for directory in self.ground.places.backup_directories
+            for path in directory.glob("*.json")
+            if not os.path.lexists(f"{path}{MARKER_SUFFIX}")
+        ]
+        return sorted(in_each, key=lambda stored: stored.mod_revision)
+
+    def _audit(self, name: str, *words: str) -> tuple[int, dict[str, Any]]:
+        self._capfd.readouterr()
+        code = run(["audit", name, str(self.ground.log), "-o", "json", *words])
+        out, err = self._capfd.readouterr()
+        assert out, err
+        report: dict[str, Any] = json.loads(out)
+        return code, report
+
+
+def check_death(scene: Scene, after: Aftermath, answer: Answer, *, reconcile: bool = True) -> None:
+    """Hold what a death left behind against the only two possibilities, then repair and try again.
+
+    Args:
+        scene: The change.
+        after: What it left.
+        answer: How it ended.
+        reconcile: Before it is tried again; else the second attempt does.
+    """
+    changed = ANSWERED in answer.steps
+    check_key(scene, after, changed=changed)
+    kept = [scene.before] * len(after.ground.directories) if scene.before is not None else []
+    before = after.kept_before
+    if not after.ground.log.exists():
+        assert not changed
+        assert after.kept() == []
+    else:
+        check_log(scene, after, changed=changed)
+        assert answer.signal or not after.verify()
+        if changed:
+            assert after.kept() == before + kept
+        if reconcile or changed:
+            check_reconciled(scene, after, changed=changed)
+    if changed:
+        with pytest.raises(RefusedByRule) as refused:
+            scene.again()
+        assert refused.value.rule == scene.refused
+    else:
+        assert scene.again().result == scene.done
+    assert scene.is_done(after.now())
+    assert after.verify() == []
+    assert "" not in after.outcomes().values()
+    # Once more at most: an attempt that died before its transaction has kept the same bytes.
+    found = after.kept()
+    assert set(found) == set(before + kept)
+    assert len(found) in (len(before + kept), len(before + kept * 2))
+
+
+def check_key(scene: Scene, after: Aftermath, *, changed: bool) -> None:
+    """The change was made just when the transaction was sent; else nothing happened at all."""
+    now = after.now()
+    if changed:
+        assert scene.is_done(now)
+    else:
+        assert now == scene.before
+
+
+def check_log(scene: Scene, after: Aftermath, *, changed: bool) -> None:
+    """The log is whole, tells of every open intent, and there is no change without an intent."""
+    open_intents, outcomes = after.verify(), after.outcomes()
+    assert [number for number, outcome in outcomes.items() if not outcome] == open_intents
+    if changed:
+        assert outcomes[max(outcomes)] in ("", scene.done)
+
+
+def check_reconciled(scene: Scene, after: Aftermath, *, changed: bool) -> None:
+    """What became of each open intent is found out; then the log is whole."""
+    outcomes = after.outcomes()
+    newest = max(outcomes, default=0)
+    found = after.reconcile()
+    assert list(found) == [number for number, outcome in outcomes.items() if not outcome]
+    for number, outcome in found.items():
+        assert outcome == (scene.reconciled if changed and number == newest else "not-applied")
+    assert after.verify() == []
+
+
+def die_everywhere(
+    mortals: Mortals,
+    base: Ground,
+    folder: Path,
+    capfd: Captured,
+    prepare: Callable[[Ground, Cluster, str], Scene],
+    *,
+    clear: Callable[[bytes], object] = bytes,
+    first: str = "",
+    reconcile: bool = True,
+) -> list[str]:
+    """Make a change until it lives, each time on a key and in folders of its own; return the steps at which it died.
+
+    Args:
+        mortals: Make it.
+        base: Where.
+        folder: Takes the folders.
+        capfd: Of the test.
+        prepare: Puts a target of this name on the ground, and says what is to be done to it.
+        clear: Takes a value away that stands at a key in the end.
+        first: Begin with this step; "" begins with the first of all. Up to ``confirm`` nothing is written anywhere.
+        reconcile: See :func:`check_death`.
+    """
+    died_at: list[str] = []
+    with reached(base) as cluster:
+
+        def begin(at: int | str) -> tuple[Scene, Aftermath]:
+            name = f"target-{len(died_at):03}"
+            ground = base.at(folder / name)
+            scene = prepare(ground, cluster, name)
+            after = Aftermath(ground, cluster, scene.key, capfd)
+            mortals.start(Order(change=scene.change, ground=ground, subject=scene.subject, at=at))
+            return scene, after
+
+        begun = begin(first or 0)
+        while True:
+            scene, after = begun
+            answer = mortals.end()
+            assert (answer.error, answer.message) == ("", "")
+            if answer.signal:
+                assert answer.signal == signal.SIGKILL
+                died_at.append(answer.steps[-1])
+                # The next one lives and dies while we look at what this one left.
+                begun = begin(len(answer.steps))
+            check_death(scene, after, answer, reconcile=reconcile)
+            if after.now() is not None:
+                clear(scene.key)  # too many that cannot be read would be a pattern
+            if not answer.signal:
+                break
+    assert answer.result == scene.done
+    assert died_at == answer.steps[len(answer.steps) - len(died_at) :]
+    assert died_at[0] == (first or answer.steps[0])
+    return died_at

@@ -1,0 +1,273 @@
+"""Commands that change something, run as a person would, on a registry of one's own within a shared etcd."""
+
+from __future__ import annotations
+
+import base64
+import os
+import pty
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from etcdfix.cli.root import run
+from etcdfix.decoding.stacks import Decoder
+from etcdfix.encryption.config import parse_configuration
+from etcdfix.encryption.transformer import Transformers, no_plugin
+from etcdfix.pipeline import Examiner
+from etcdfix.remediation.audit_record import Event
+from etcdfix.remediation.audit_verify import read_records
+from etcdfix.remediation.backup_file import Backup, read_backup
+from etcdfix.remediation.commit import Places
+from etcdfix.remediation.preflight import Cluster
+from etcdfix.sources.connection import EtcdConnection
+from etcdfix.sources.live import LiveSource
+from etcdfix.storagekey import StorageLayout
+from tests.support.audit_logs import own_directory
+from tests.support.etcd_server import EtcdServer
+from tests.support.objects import (
+    IDENTITY,
+    KEY_1,
+    KEY_2,
+    KUBE_SYSTEM_UID,
+    aescbc,
+    configuration_yaml,
+    namespace_object,
+    provider,
+    secret,
+)
+
+ACKNOWLEDGED = "--ignore-store-read-error-with-cluster-breaking-potential"
+PLAINTEXT = b"never-to-be-shown"
+"""Stands in every Secret of these tests, encrypted or not."""
+
+BROKEN = b"k8s:enc:aescbc:v1:key1:short"
+"""Proven damaged, whatever the key."""
+
+
+class Ran(NamedTuple):
+    """What a command came to."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Registry:
+    """A storage prefix that is a cluster for itself, places of its own, and the commands that use them.
+
+    It begins with a kube-system, and three Secrets in namespace shop: ``good-0`` and ``good-1``, which aescbc key1
+    opens, and ``broken``, which is cut short.
+
+    Attributes:
+        etcd: The server.
+        endpoints: Where commands reach it; a proxy may stand before it.
+        prefix: Storage prefix, without a slash at its end.
+        config: Path of the EncryptionConfiguration.
+        backups: Directory for them.
+        log: The audit log.
+    """
+
+    def __init__(
+        self, etcd: EtcdServer, prefix: bytes, folder: Path, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        self.etcd = etcd
+        self.endpoints = etcd.endpoint
+        self.prefix = prefix.decode().rstrip("/")
+        self.folder = folder
+        self.config = folder / "config.yaml"
+        self.configure(provider("aescbc", key1=KEY_1), IDENTITY)
+        self.backups = own_directory(folder / "backups")
+        self.log = own_directory(folder / "log") / "audit.jsonl"
+        self._capfd = capfd
+        self.etcd.put_all(
+            [
+                (self.key("kube-system", "namespaces"), namespace_object("kube-system")),
+                *((self.key(f"shop/{name}"), aescbc(secret(name))) for name in ("good-0", "good-1")),
+                (self.key("shop/broken"), BROKEN),
+            ]
+        )
+
+    def configure(self, *providers: dict[str, Any], resources: tuple[str, ...] = ("secrets",)) -> None:
+        """Write the EncryptionConfiguration anew."""
+        self.config.write_bytes(configuration_yaml(*providers, resources=resources))
+
+    def key(self, name: str, resource: str = "secrets") -> bytes:
+        return f"{self.prefix}/{resource}/{name}".encode()
+
+    def put(self, name: str, value: bytes, resource: str = "secrets") -> bytes:
+        """Store a value; return its key."""
+        key = self.key(name, resource)
+        self.etcd.put(key, value)
+        return key
+
+    def stored(self, key: bytes) -> bytes | None:
+        """Return what etcd holds, None for nothing."""
+        with LiveSource(EtcdConnection(endpoints=(self.etcd.endpoint,))) as source:
+            found = source.get(key)
+        return None if found is None else found.value
+
+    def mod_revision(self, key: bytes) -> int:
+        with LiveSource(EtcdConnection(endpoints=(self.etcd.endpoint,))) as source:
+            found = source.get(key)
+        assert found is not None
+        return found.mod_revision
+
+    def lease(self, key: bytes) -> int:
+        with LiveSource(EtcdConnection(endpoints=(self.etcd.endpoint,))) as source:
+            found = source.get(key)
+        assert found is not None
+        return found.lease
+
+    def grant(self, key: bytes, value: bytes, *, seconds: int = 600) -> str:
+        """Store a value with a lease; return the lease, hex."""
+        granted = self.etcd.etcdctl("lease", "grant", str(seconds)).decode()
+        lease = re.findall("lease ([0-9a-f]+) granted", granted)[0]
+        self.etcd.etcdctl("put", f"--lease={lease}", os.fsdecode(key), input=value)
+        return str(lease)
+
+    def common(
+        self, *, places: bool = True, configured: bool = True, reason: str | None = "its key is lost"
+    ) -> list[str]:
+        """Return the options that every command of a test has."""
+        found = ["--endpoints", self.endpoints, "--etcd-prefix", self.prefix]
+        if configured:
+            found += ["--encryption-config", str(self.config)]
+        if reason is not None:
+            found += ["--reason", reason]
+        if places:
+            found += ["--backup-dir", str(self.backups), "--audit-log", str(self.log)]
+        return found
+
+    def run(self, *arguments: str) -> Ran:
+        """Run etcdfix with these arguments and no others."""
+        self._capfd.readouterr()
+        code = run(list(arguments))
+        captured = self._capfd.readouterr()
+        return Ran(code, captured.out, captured.err)
+
+    def delete(self, key: bytes, *arguments: str, yes: bool = True, **common: Any) -> Ran:
+        given = [ACKNOWLEDGED, *(["--yes"] if yes else []), *arguments]
+        return self.run("delete", *named(key), *given, *self.common(**common))
+
+    def restore(self, *arguments: str, yes: bool = True, **common: Any) -> Ran:
+        return self.run("restore", *arguments, *(["--yes"] if yes else []), *self.common(**common))
+
+    def reencrypt(self, key: bytes, candidate: Path, *arguments: str, yes: bool = True) -> Ran:
+        given = ["--candidate-config", str(candidate), *(["--yes"] if yes else []), *arguments]
+        return self.run("reencrypt", *named(key), *given, *self.common())
+
+    def events(self) -> list[Event]:
+        """Return the records of the log."""
+        return [event for _link, event in read_records(self.log)]
+
+    def kept(self, directory: Path | None = None) -> list[Backup]:
+        """Return the backups, oldest first."""
+        found = [read_backup(path) for path in (directory or self.backups).glob("*.json")]
+        return sorted(found, key=lambda backup: backup.intent.sequence)
+
+    def deleted(self, name: str = "shop/broken") -> Backup:
+        """Delete a broken Secret, and return its backup."""
+        before = len(self.kept())
+        ran = self.delete(self.key(name))
+        assert ran.code == 0, ran.err
+        found = self.kept()
+        assert len(found) == before + 1
+        return found[-1]
+
+    @contextmanager
+    def untouched(self) -> Iterator[None]:
+        """Assert that the block leaves etcd and the backups as they were, and no open intent behind."""
+        revision, kept = self.etcd.revision(), sorted(self.backups.glob("*"))
+        yield
+        assert self.etcd.revision() == revision
+        assert sorted(self.backups.glob("*")) == kept
+
+    def refused(self, ran: Ran, *words: str, hint: str = "") -> None:
+        """Assert that a command was refused by a safety rule, in these words and with this next step."""
+        assert ran.code == 4, ran
+        line = next(line for line in ran.err.splitlines() if line.startswith("etcdfix: "))
+        for word in words:
+            assert word in line, (word, line)
+        hints = [line for line in ran.err.splitlines() if line.startswith("  next: ")]
+        assert len(hints) <= 1
+        assert hint in "".join(hints), hints
+        assert bool(hint) == bool(hints)
+        assert ran.out == ""
+
+    @contextmanager
+    def cluster(self) -> Iterator[Cluster]:
+        """Connect, for tests that call the library."""
+        configuration = parse_configuration(self.config.read_bytes(), path="config.yaml")
+        transformers = Transformers.from_configuration(configuration, no_plugin)
+        with LiveSource(EtcdConnection(endpoints=(self.endpoints,))) as source:
+            yield Cluster(source, Examiner(StorageLayout(self.prefix), transformers, Decoder(None)))
+
+    @property
+    def places(self) -> Places:
+        return Places((self.backups,), self.log)
+
+
+class Agreeing:
+    """Says yes to everything, and remembers what it was asked."""
+
+    def __init__(self, *, yes: bool = True) -> None:
+        self.asked: list[object] = []
+        self._yes = yes
+
+    def confirm_key(self, key: bytes) -> bool:
+        self.asked.append(key)
+        return self._yes
+
+    def confirm_lost(self, declared: str) -> bool:
+        self.asked.append(declared)
+        return self._yes
+
+
+def named(key: bytes) -> list[str]:
+    """Return the arguments that name a key."""
+    text = key.decode("utf-8", "replace")
+    if text.isprintable() and text.encode() == key:
+        return [text]
+    return ["--key-base64", base64.b64encode(key).decode()]
+
+
+def candidate_config(folder: Path, *providers: dict[str, Any]) -> Path:
+    """Write an EncryptionConfiguration that opens what was written under key2."""
+    path = folder / "candidate.yaml"
+    path.write_bytes(configuration_yaml(*(providers or (provider("aescbc", key2=KEY_2),))))
+    return path
+
+
+@contextmanager
+def typing(monkeypatch: pytest.MonkeyPatch, *lines: str) -> Iterator[None]:
+    """Let standard input be a terminal at which these lines are typed."""
+    master, slave = pty.openpty()
+    try:
+        os.write(master, "".join(f"{line}\n" for line in lines).encode())
+        with os.fdopen(slave, "r", encoding="utf-8") as terminal:
+            monkeypatch.setattr("sys.stdin", terminal)
+            yield
+    finally:
+        os.close(master)
+
+
+def holds(data: bytes, secrets: Iterable[bytes] = (PLAINTEXT,)) -> bool:
+    """Say whether any of the secrets stands in a file, as it is or in base64 of any alignment."""
+    texts = [data, *(base64.b64decode(word) for word in _base64_words(data))]
+    return any(hidden in text for text in texts for hidden in secrets)
+
+
+def _base64_words(data: bytes) -> Iterator[bytes]:
+    for match in re.finditer(rb"[A-Za-z0-9+/]{16,}={0,2}", data):
+        word = match.group().rstrip(b"=")
+        for skip in range(4):
+            part = word[skip:]
+            part = part[: len(part) - (len(part) % 4 == 1)]
+            yield part + b"=" * (-len(part) % 4)
+
+
+UID = KUBE_SYSTEM_UID

@@ -1,0 +1,269 @@
+"""A ground to delete, restore and re-encrypt on: one storage prefix of a real etcd that is a cluster for itself.
+
+It has a kube-system, objects that can be read, and values that cannot; each test puts its own target there. The same
+module makes the changes, in the test's process and in others (``tests/faults/dying_delete.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from etcdfix.decoding.stacks import Decoder
+from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.encryption.transformer import Transformers, no_plugin
+from etcdfix.model import StoredValue
+from etcdfix.pipeline import Examiner
+from etcdfix.remediation.audit_record import Operator
+from etcdfix.remediation.backup_file import Backup, read_backup
+from etcdfix.remediation.commit import Outcome, Places
+from etcdfix.remediation.delete import DeleteRequest, run_delete
+from etcdfix.remediation.durable import Step, no_step
+from etcdfix.remediation.members import read_key
+from etcdfix.remediation.preflight import Acceptances, Cluster
+from etcdfix.remediation.reencrypt import ReencryptRequest, run_reencrypt
+from etcdfix.remediation.restore import Candidate, RestoreRequest, run_restore
+from etcdfix.sources.connection import EtcdConnection
+from etcdfix.sources.live import LiveSource
+from etcdfix.storagekey import StorageLayout
+from tests.support import objects
+from tests.support.audit_logs import own_directory
+from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, aesgcm, configuration, provider
+
+REASON = "the key of this object is lost"
+OPERATOR = Operator(os_user="ada", host="node-1")
+
+
+class Ground(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a change needs to know; goes from process to process as JSON.
+
+    Attributes:
+        endpoints: Of etcd, or of what stands before it.
+        prefix: Storage prefix, without the last slash.
+        encryption: Names one of :data:`CONFIGURATIONS`.
+        folder: Where the audit log is; backup directories stand beside it.
+        directories: Names of the backup directories.
+        key_lost: ``--declare-key-lost``.
+        unchecked: ``--accept-unchecked-member``.
+    """
+
+    endpoints: tuple[str, ...]
+    prefix: str
+    encryption: str
+    folder: str
+    directories: tuple[str, ...] = ("one",)
+    key_lost: str = ""
+    unchecked: tuple[str, ...] = ()
+
+    @property
+    def log(self) -> Path:
+        """The audit log."""
+        return Path(self.folder) / "audit.jsonl"
+
+    @property
+    def places(self) -> Places:
+        """Where everything goes."""
+        return Places(tuple(Path(self.folder) / name for name in self.directories), self.log)
+
+    @property
+    def accepted(self) -> Acceptances:
+        """What is accepted on this ground."""
+        return Acceptances(key_lost=self.key_lost, unchecked_members=self.unchecked)
+
+    def key(self, name: str) -> bytes:
+        """The key of a Secret."""
+        return f"{self.prefix}/secrets/shop/{name}".encode()
+
+    def at(self, folder: Path) -> Ground:
+        """The same with a folder of its own, which is made."""
+        own_directory(folder)
+        for name in self.directories:
+            own_directory(folder / name)
+        return msgspec.structs.replace(self, folder=str(folder))
+
+    def through(self, *endpoints: str) -> Ground:
+        """The same, reached by other endpoints."""
+        return msgspec.structs.replace(self, endpoints=endpoints)
+
+    def backups(self) -> list[Backup]:
+        """Every backup file, read and whole; one that is not whole raises."""
+        return [
+            read_backup(path)
+            for directory in self.places.backup_directories
+            for path in sorted(directory.glob("*.json"))
+        ]
+
+    def readable(self, name: str) -> bytes:
+        """Return what an API server of this ground stores for a Secret."""
+        return _PLAIN[self.encryption](self, name)
+
+    def broken(self, name: str) -> bytes:
+        """Return stored bytes of a Secret that nobody on this ground can read."""
+        return _BROKEN[self.encryption](self, name)
+
+    def furniture(self) -> dict[bytes, bytes]:
+        """What stands on it besides the targets."""
+        found = {f"{self.prefix}/namespaces/kube-system".encode(): objects.namespace_object("kube-system")}
+        if self.encryption == "lost":
+            found |= {self.key(name): self.broken(name) for name in ("other-0", "other-1")}
+        else:
+            found |= {self.key(name): self.readable(name) for name in ("other-0", "other-1", "other-2")}
+        return found
+
+
+CONFIGURATIONS: dict[str, EncryptionConfiguration] = {
+    "plain": configuration(IDENTITY),
+    "lost": configuration(provider("aesgcm", key1=KEY_1), IDENTITY),
+    "rotated": configuration(provider("aescbc", key1=KEY_1), IDENTITY),
+}
+"""``plain``: no encryption; ``lost``: nothing opens under the only key; ``rotated``: the key before was dropped."""
+
+CANDIDATE = configuration(provider("aescbc", old=KEY_2))
+"""Opens what is broken on a ``rotated`` ground."""
+
+_PLAIN: dict[str, Callable[[Ground, str], bytes]] = {
+    "plain": lambda _ground, name: objects.secret(name),
+    "lost": lambda ground, name: aesgcm(objects.secret(name), ground.key(name).decode(), KEY_1),
+    "rotated": lambda _ground, name: aescbc(objects.secret(name), KEY_1),
+}
+_BROKEN: dict[str, Callable[[Ground, str], bytes]] = {
+    "plain": lambda _ground, name: objects.secret(name)[:-3],
+    "lost": lambda ground, name: aesgcm(objects.secret(name), ground.key(name).decode(), KEY_2),
+    "rotated": lambda _ground, name: aescbc(objects.secret(name), KEY_2, "old"),
+}
+
+
+class Yes:
+    """Confirms everything, and counts how often it was asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def confirm_key(self, key: bytes) -> bool:
+        assert key
+        self.asked += 1
+        return True
+
+    def confirm_lost(self, declared: str) -> bool:
+        assert declared
+        return True
+
+
+def examiner(ground: Ground, encryption: EncryptionConfiguration) -> Examiner:
+    """Return what examines values on a ground."""
+    transformers = Transformers.from_configuration(encryption, no_plugin)
+    return Examiner(StorageLayout(ground.prefix), transformers, Decoder(None))
+
+
+@contextmanager
+def reached(ground: Ground, *, command_timeout_seconds: float = 10.0) -> Iterator[Cluster]:
+    """Connect to a ground."""
+    connection = EtcdConnection(endpoints=ground.endpoints, command_timeout_seconds=command_timeout_seconds)
+    with LiveSource(connection) as source:
+        found = Cluster(source, examiner(ground, CONFIGURATIONS[ground.encryption]))
+        found.examiner.learn_custom_resources(source)
+        yield found
+
+
+def delete(
+    ground: Ground,
+    key: bytes,
+    step: Step = no_step,
+    *,
+    dry_run: bool = False,
+    command_timeout_seconds: float = 10.0,
+    asker: Yes | None = None,
+    **accepted: Any,
+) -> Outcome:
+    """Delete a key, with everything that belongs to it."""
+    with reached(ground, command_timeout_seconds=command_timeout_seconds) as cluster:
+        return run_delete(
+            cluster,
+            DeleteRequest(
+                key=key,
+                reason=REASON,
+                accepted=msgspec.structs.replace(ground.accepted, **accepted),
+                places=ground.places,
+                dry_run=dry_run,
+            ),
+            asker or Yes(),
+            preview=lambda _found: None,
+            step=step,
+        )
+
+
+def restore(
+    ground: Ground,
+    backup: Path,
+    step: Step = no_step,
+    *,
+    dry_run: bool = False,
+    replace_mod_revision: int | None = None,
+    command_timeout_seconds: float = 10.0,
+) -> Outcome:
+    """Put back what a backup holds."""
+    with reached(ground, command_timeout_seconds=command_timeout_seconds) as cluster:
+        return run_restore(
+            cluster,
+            RestoreRequest(
+                candidate=Candidate.of_backup(read_backup(backup)),
+                reason=REASON,
+                replace_mod_revision=replace_mod_revision,
+                accepted=ground.accepted,
+                places=ground.places,
+                dry_run=dry_run,
+            ),
+            Yes(),
+            preview=lambda _shown: None,
+            step=step,
+        )
+
+
+def reencrypt(
+    ground: Ground,
+    key: bytes,
+    step: Step = no_step,
+    *,
+    dry_run: bool = False,
+    command_timeout_seconds: float = 10.0,
+) -> Outcome:
+    """Rewrite a value under today's key."""
+    with reached(ground, command_timeout_seconds=command_timeout_seconds) as cluster:
+        candidate = examiner(ground, CANDIDATE)
+        return run_reencrypt(
+            cluster,
+            candidate,
+            ReencryptRequest(
+                key=key, reason=REASON, accepted=ground.accepted, places=ground.places, dry_run=dry_run
+            ),
+            Yes(),
+            preview=lambda _shown: None,
+            step=step,
+        )
+
+
+def stands(cluster: Cluster, key: bytes) -> StoredValue | None:
+    """Read a key, linearizable."""
+    return read_key(cluster.source.client, key).stored
+
+
+class Recorded:
+    """Steps, in order; at each a hook may be called."""
+
+    def __init__(self, hooks: dict[str, Callable[[], object]] | None = None) -> None:
+        self.names: list[str] = []
+        self._hooks = dict(hooks or {})
+
+    def __call__(self, name: str) -> None:
+        self.names.append(name)
+        hook = self._hooks.pop(name, None)  # once: a name may come again
+        if hook is not None:
+            hook()
+
+    def until(self, name: str) -> list[str]:
+        """The steps up to the first of this name, included."""
+        return self.names[: self.names.index(name) + 1]

@@ -1,0 +1,1161 @@
+"""``etcdfix delete`` against a real etcd: deletions, and every refusal with its words and its next step."""
+
+from __future__ import annotations
+
+import base64
+import errno
+import fcntl
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etcdfix.cli.root import run
+from etcdfix.encryption.kms_plugins import KMSPlugins
+from etcdfix.remediation import audit as audit_module
+from etcdfix.remediation import audit_verify, durable
+from etcdfix.remediation import authorization as authorization_module
+from etcdfix.remediation.audit_record import RecordType
+from etcdfix.remediation.audit_verify import ChainState, verify
+from etcdfix.remediation.durable import Filesystem
+from tests.support.audit_logs import entry, own_directory, subject
+from tests.support.certificates import CertificateAuthority
+from tests.support.change_runs import (
+    ACKNOWLEDGED,
+    BROKEN,
+    PLAINTEXT,
+    UID,
+    Ran,
+    Registry,
+    holds,
+    typing,
+)
+from tests.support.etcd_proxy import NO_LEADER, EtcdProxy
+from tests.support.etcd_server import EtcdServer
+from tests.support.kms_plugin import KMSPlugin, Refusal
+from tests.support.kubernetes_api import (
+    ACCESS_REVIEW,
+    KUBE_SYSTEM,
+    TOKEN,
+    KubernetesAPI,
+    status_answer,
+)
+from tests.support.lossy_etcd import TXN, LossyProxy
+from tests.support.objects import (
+    IDENTITY,
+    KEY_1,
+    KEY_2,
+    aescbc,
+    aesgcm,
+    allocation,
+    config_map,
+    crd,
+    json_object,
+    namespace_object,
+    provider,
+    secret,
+    widget,
+)
+
+pytestmark = pytest.mark.etcd
+
+API_OF = "delete it through the API: kubectl delete"
+GO_ON = "--declare-key-lost aescbc/v1/key1"
+
+
+@pytest.fixture(autouse=True)
+def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith(("ETCDFIX_", "ETCDCTL_")):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Registry:
+    return Registry(etcd, prefix, tmp_path, capfd)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
+    return CertificateAuthority(tmp_path_factory.mktemp("ca"))
+
+
+@pytest.fixture
+def api(authority: CertificateAuthority) -> Iterator[KubernetesAPI]:
+    with KubernetesAPI(authority, uid=UID) as server:
+        yield server
+
+
+# A deletion.
+
+
+def test_deletion(registry: Registry) -> None:
+    key = registry.key("shop/broken")
+    mod_revision, before = registry.mod_revision(key), registry.etcd.revision()
+    ran = registry.delete(key)
+    assert ran.code == 0
+    assert registry.stored(key) is None
+    assert registry.etcd.revision() == before + 1
+    # What it means stands before, what it came to after, each on its stream.
+    for words in (
+        f"Key          {key.decode()}",
+        "Object       secrets broken in namespace shop",
+        f"Stored       28 bytes, mod_revision {mod_revision}, create_revision {mod_revision}, version 1",
+        "Verdict      decrypt-failure, value-truncated (certain)",
+        f"kube-system uid {UID}, 4 keys, at {registry.endpoints}",
+        "Under        aescbc/v1/key1: 2 open, 1 do not (this one included)",
+        "nobody was asked: without --kubeconfig the etcd credentials are the only gate",
+        "Gentler than a deletion:",
+        "may break the cluster",
+        "outside of what its vendor supports",
+        "Finalizers are not run",
+        "no graceful termination",
+        "restart the watch",
+    ):
+        assert words in ran.err, words
+    backup = registry.kept()[0]
+    head = registry.log.with_name("audit.jsonl.head").read_text().strip()
+    for words in (
+        f"DELETED {key.decode()} at revision {before + 1}.",
+        f"Backup: {backup.path}",
+        f"Audit log: {registry.log}, head {head}",
+        f"Undo: etcdfix restore {backup.path} --endpoints {registry.endpoints}",
+        f"--audit-log {registry.log} --reason REASON",
+        "Look again: etcdfix scan",
+        "kubectl delete --raw",
+        "Watch, on every API server:",
+        "apiserver_storage_decode_errors_total: stops growing for secrets",
+    ):
+        assert words in ran.out, words
+    assert "Settle it" not in ran.out
+    intent, outcome = registry.events()
+    assert (intent.annotations.type, outcome.annotations.type) == ("intent", "outcome")
+    assert outcome.annotations.outcome == "deleted"
+    assert intent.annotations.reason == "its key is lost"
+    assert intent.annotations.authorization == "none"
+    assert verify(registry.log).state is ChainState.WHOLE
+
+
+def test_the_printed_undo_puts_the_same_bytes_back(registry: Registry) -> None:
+    key = registry.key("shop/broken")
+    ran = registry.delete(key)
+    undo = next(line for line in ran.out.splitlines() if line.startswith("Undo: "))
+    again = registry.run(
+        *undo.removeprefix("Undo: etcdfix ").split(), "--yes", "--backup-dir", str(registry.backups)
+    )
+    assert again.code == 0, again.err
+    assert "a true undo" in again.err
+    assert registry.stored(key) == BROKEN
+
+
+def test_backup_holds_the_stored_bytes_and_nothing_that_was_decrypted(registry: Registry) -> None:
+    # Right key and damaged inside: it decrypts, and what comes out is no object.
+    damaged = aescbc(secret("odd")[:-3])
+    key = registry.put("shop/odd", damaged)
+    assert registry.delete(key).code == 0
+    backup = registry.kept()[0]
+    assert (backup.content.stored.value, backup.content.stored_as_plaintext) == (damaged, False)
+    assert backup.content.verdict.outcome == "decode-failure"
+    assert holds(secret("odd"))  # the search itself works
+    assert holds(b'"%s"' % base64.b64encode(b"xy" + secret("odd")))
+    for path in (backup.path, registry.log):
+        assert not holds(path.read_bytes())
+
+
+def test_value_in_the_clear_is_kept_in_the_clear_and_said_so(registry: Registry) -> None:
+    key = registry.put("shop/plain", secret("plain")[:-3])
+    ran = registry.delete(key)
+    assert ran.code == 0, ran.err
+    backup = registry.kept()[0]
+    assert backup.content.stored_as_plaintext
+    assert holds(backup.path.read_bytes())
+    assert PLAINTEXT.decode() not in ran.out + ran.err
+
+
+def test_two_directories_take_the_same_backup(registry: Registry) -> None:
+    second = own_directory(registry.folder / "second")
+    ran = registry.delete(registry.key("shop/broken"), "--backup-dir", str(second))
+    assert ran.code == 0, ran.err
+    one, two = registry.kept()[0], registry.kept(second)[0]
+    assert one.path.read_bytes() == two.path.read_bytes()
+    assert ran.out.count("\nBackup: ") == 2
+
+
+def test_one_directory_that_cannot_take_it_is_enough_to_refuse(registry: Registry) -> None:
+    with registry.untouched():
+        ran = registry.delete(registry.key("shop/broken"), "--backup-dir", str(registry.folder / "nowhere"))
+    registry.refused(ran, "nowhere does not exist", hint="mode 0700")
+
+
+def test_dry_run_changes_nothing_and_is_recorded(registry: Registry) -> None:
+    key = registry.key("shop/broken")
+    with registry.untouched():
+        ran = registry.delete(key, "--dry-run", yes=False)
+    assert ran.code == 0
+    assert f"DRY RUN: {key.decode()} would be deleted. Nothing was changed." in ran.out
+    assert "Undo" not in ran.out
+    assert "Gentler than a deletion:" in ran.err
+    (event,) = registry.events()
+    assert event.annotations.type == RecordType.DRY_RUN
+    assert event.annotations.value_sha256 == digest_of(BROKEN)
+
+
+def digest_of(value: bytes) -> str:
+    return f"sha256:{hashlib.sha256(value).hexdigest()}"
+
+
+def test_lease_stands_in_the_backup(registry: Registry) -> None:
+    key = registry.key("shop/leased")
+    lease = registry.grant(key, BROKEN)
+    ran = registry.delete(key)
+    assert ran.code == 0, ran.err
+    assert re.search(rf"Lease +{lease.lstrip('0')}, \d+ s left", ran.err)
+    content = registry.kept()[0].content
+    assert content.lease == lease.lstrip("0")
+    assert content.lease_ttl_seconds is not None
+    assert 0 < content.lease_ttl_seconds <= 600
+
+
+def test_key_that_cannot_be_typed(registry: Registry) -> None:
+    key = registry.key("shop/\x1b[31mbad\xff".encode("latin-1").decode("latin-1"))
+    key = key[:-2] + b"\xff"
+    registry.etcd.put(key, BROKEN)
+    ran = registry.delete(key)
+    assert ran.code == 0, ran.err
+    assert registry.stored(key) is None
+    assert "\x1b" not in ran.out + ran.err
+
+
+def test_open_intents_of_the_same_key_are_settled_first(registry: Registry) -> None:
+    key = registry.key("shop/broken")
+    with audit_module.AuditLog.open(registry.log) as log:
+        for about, uid in ((key, UID), (registry.key("shop/other"), UID), (key, "another-cluster")):
+            made = entry(
+                subject=subject(about, registry.mod_revision(key)),
+                cluster_uid=uid,
+                header_revision=registry.mod_revision(key),
+                value_sha256=digest_of(BROKEN),
+            )
+            log.append(made)
+    ran = registry.delete(key)
+    assert ran.code == 0, ran.err
+    assert "Note: the open intent 1 was settled: not-applied" in ran.out
+    assert [event.annotations.type for event in registry.events()] == [
+        "intent", "intent", "intent", "reconciled", "intent", "outcome",
+    ]  # fmt: skip
+    assert verify(registry.log).open_intents.keys() == {2, 3}
+
+
+def test_torn_last_line_is_set_aside_and_said(registry: Registry) -> None:
+    registry.deleted()
+    registry.log.write_bytes(registry.log.read_bytes() + b'{"kind":"Ev')
+    ran = registry.delete(registry.put("shop/second", BROKEN))
+    assert ran.code == 0, ran.err
+    assert "Note: a torn last line of the audit log was set aside" in ran.out
+
+
+# What is there is none of our business: the outcome.
+
+
+def test_readable(registry: Registry) -> None:
+    with registry.untouched():
+        ran = registry.delete(registry.key("shop/good-0"))
+    registry.refused(ran, "/shop/good-0: the object is readable", hint=API_OF)
+    assert not registry.log.exists()
+
+
+def test_inconsistent(registry: Registry) -> None:
+    key = registry.put("shop/moved", aescbc(secret("somewhere-else")))
+    with registry.untouched():
+        ran = registry.delete(key)
+    registry.refused(
+        ran, "the API server accepts the object", hint="heal or delete it through the API: etcdfix get"
+    )
+
+
+def test_not_an_object(registry: Registry) -> None:
+    key = registry.put("10.0.0.1", b"k8s\x00", resource="masterleases")
+    with registry.untouched():
+        ran = registry.delete(key)
+    registry.refused(ran, "the key holds no object of the API", hint="leave it")
+
+
+def test_key_outside_the_storage_prefix(registry: Registry) -> None:
+    registry.etcd.put(b"/elsewhere" + registry.prefix.encode(), b"x")
+    with registry.untouched():
+        ran = registry.delete(b"/elsewhere" + registry.prefix.encode())
+    registry.refused(ran, "holds no object of the API", hint="leave it")
+
+
+def test_gone(registry: Registry) -> None:
+    with registry.untouched():
+        ran = registry.delete(registry.key("shop/nobody"))
+    registry.refused(ran, "/secrets/shop/nobody does not exist", hint="see what is there: etcdfix scan")
+
+
+def test_undetermined(registry: Registry) -> None:
+    key = registry.put("shop/thing", b"no object", resource="example.com/gadgets")
+    with registry.untouched():
+        ran = registry.delete(key)
+    registry.refused(ran, "nothing is proven against the value", hint="find out more: etcdfix scan")
+
+
+def test_no_configuration(registry: Registry) -> None:
+    with registry.untouched():
+        ran = registry.delete(registry.key("shop/broken"), configured=False)
+    registry.refused(ran, "no encryption configuration was given", hint="--encryption-config FILE")
+
+
+def test_allocator_is_never_deleted(registry: Registry) -> None:
+    registry.put("servicenodeports", allocation()[:-4] + b"\xff\xff\xff\xff", resource="ranges")
+    with registry.untouched():
+        ran = registry.delete(registry.key("servicenodeports", "ranges"))
+    registry.refused(
+        ran, "allocator-damaged is never a reason to delete", hint="see the remedies: etcdfix scan"
+    )
+
+
+def test_kind_that_may_be_newer_than_the_tool(registry: Registry) -> None:
+    key = registry.put("shop/new", json_object("v1", "Sekret", "new"))
+    with registry.untouched():
+        ran = registry.delete(key)
+    registry.refused(ran, "kind-not-registered is never a reason to delete", hint="see the remedies")
+    assert registry.delete(key, "--kubernetes-version", "1.36").code == 0
+
+
+# Another value than expected.
+
+
+def test_expected_mod_revision_differs(registry: Registry) -> None:
+    key = registry.key("shop/broken")
+    there = registry.mod_revision(key)
+    with registry.untouched():
+        ran = registry.delete(key, "--expect-mod-revision", str(there + 1))
+    registry.refused(ran, f"stands at mod_revision {there}, not at {there + 1}", hint="examine it again")
+
+
+def test_expected_digest_differs(registry: Registry) -> None:
+    with registry.untouched():
+        ran = registry.delete(registry.key("shop/broken"), "--expect-value-sha256", "sha256:" + "0" * 64)
+    registry.refused(ran, digest_of(BROKEN), "not sha256:000", hint="it is another value")
+
+
+@pytest.mark.parametrize("before", ["sha256:", ""])
+def test_expectations_that_hold(registry: Registry, before: str) -> None:
+    key = registry.key("shop/broken")
+    digest = before + hashlib.sha256(BROKEN).hexdigest()
+    ran = registry.delete(
+        key, "--expect-mod-revision", str(registry.mod_revision(key)), "--expect-value-sha256", digest
+    )
+    assert ran.code == 0, ran.err
+
+
+# The configuration, and lost keys.
+
+
+def _not_configured(registry: Registry) -> bytes:
+    return registry.put("shop/settings", aescbc(config_map()), resource="configmaps")
+
+
+def _provider_missing(registry: Registry) -> bytes:
+    key = registry.key("shop/gcm")
+    registry.etcd.put(key, aesgcm(secret("gcm"), key.decode()))
+    return key
+
+
+def _key_name_missing(registry: Registry) -> bytes:
+    return registry.put("shop/old", aescbc(secret("old"), KEY_2, "key2"))
+
+
+def _key_renamed(registry: Registry) -> bytes:
+    return registry.put("shop/renamed", aescbc(secret("renamed"), KEY_1, "first"))
+
+
+@pytest.mark.parametrize(
+    ("prepare", "cause", "transformer"),
+    [
+        (_not_configured, "resource-not-configured", "aescbc/v1/key1"),
+        (_provider_missing, "provider-missing", "aesgcm/v1/key1"),
+        (_key_name_missing, "key-name-missing", "aescbc/v1/key2"),
+        (_key_renamed, "key-name-missing", "aescbc/v1/first"),
+    ],
+)
+def test_what_the_configuration_can_cure(
+    registry: Registry, prepare: Callable[[Registry], bytes], cause: str, transformer: str
+) -> None:
+    key = prepare(registry)
+    with registry.untouched():
+        ran = registry.delete(key)
+    registry.refused(
+        ran,
+        f"the configuration alone can cure this ({cause}: ",
+        hint=f"mend the configuration; only if that key is gone for ever: --declare-key-lost {transformer}",
+    )
+    ran = registry.delete(key, "--declare-key-lost", transformer)
+    assert ran.code == 0, ran.err
+    assert "declared lost for ever" in ran.err
+    assert registry.events()[0].annotations.accepted == f'["--declare-key-lost {transformer}"]'
+
+
+def test_plaintext_that_identity_would_read_has_no_key_to_be_lost(registry: Registry) -> None:
+    registry.configure(provider("aescbc", key1=KEY_1))
+    key = registry.put("shop/plain", secret("plain"))
+    for declared in ((), ("--declare-key-lost", "identity")):
+        with registry.untouched():
+            ran = registry.delete(key, *declared)
+        registry.refused(ran, "can cure this (plaintext-not-allowed: ", hint="mend the configuration")
+        assert "declare-key-lost" not in ran.err
+
+
+def test_custom_resource_whose_version_the_crd_lost_is_never_deleted(registry: Registry) -> None:
+    definition = crd("widgets", "example.com")
+    registry.put("widgets.example.com", definition, resource="apiextensions.k8s.io/customresourcedefinitions")
+    registry.configure(provider("aescbc", key1=KEY_1), IDENTITY, resources=("secrets", "widgets.example.com"))
+    old = widget().replace(b"example.com/v1", b"example.com/v0")
+    key = registry.put("shop/w-0", aescbc(old), resource="example.com/widgets")
+    with registry.untouched():
+        ran = registry.delete(key)
+    registry.refused(ran, "can cure this (crd-version-missing: ", hint="mend the configuration")
+    with registry.untouched():
+        ran = registry.delete(key, "--declare-key-lost", "aescbc/v1/key1")
+    registry.refused(ran, "can cure this (crd-version-missing: ", hint="mend the configuration")
+
+
+def _lose(registry: Registry, *, lost: int, kept: int) -> bytes:
+    """Store values under one name: so many that its key does not open, and so many that it does."""
+    pairs = []
+    for number in range(lost):
+        key = registry.key(f"shop/lost-{number}")
+        pairs.append((key, aesgcm(secret(f"lost-{number}"), key.decode(), KEY_2, "gone")))
+    for number in range(kept):
+        key = registry.key(f"shop/kept-{number}")
+        pairs.append((key, aesgcm(secret(f"kept-{number}"), key.decode(), KEY_1, "gone")))
+    registry.configure(provider("aescbc", key1=KEY_1), provider("aesgcm", gone=KEY_1), IDENTITY)
+    registry.etcd.put_all(pairs)
+    return pairs[0][0]
+
+
+@pytest.mark.parametrize(("lost", "kept"), [(2, 0), (10, 10), (11, 10)])
+def test_pattern(registry: Registry, lost: int, kept: int) -> None:
+    key = _lose(registry, lost=lost, kept=kept)
+    with registry.untouched():
+        ran = registry.delete(key)
+    registry.refused(
+        ran,
+        f"under aesgcm/v1/gone {lost} values do not open and {kept} do: that is the key or the configuration",
+        hint="find the key; only if that key is gone for ever: --declare-key-lost aesgcm/v1/gone",
+    )
+    ran = registry.delete(key, "--declare-key-lost", "aesgcm/v1/gone")
+    assert ran.code == 0, ran.err
+    assert f"aesgcm/v1/gone: {kept} open, {lost} do not" in ran.err
+    assert "do not speak against that" in ran.err
+
+
+@pytest.mark.parametrize(("lost", "kept"), [(1, 0), (9, 9), (10, 11)])
+def test_no_pattern(registry: Registry, lost: int, kept: int) -> None:
+    ran = registry.delete(_lose(registry, lost=lost, kept=kept))
+    assert ran.code == 0, ran.err
+
+
+@pytest.mark.parametrize(
+    "declared",
+    ["aesgcm/v1/other", "aesgcm/v1/GONE", "aesgcm/v1/gone/", "gone", "aescbc/v1/key1", "aesgcm/v1/gone/id"],
+)
+def test_declaration_of_another_key(registry: Registry, declared: str) -> None:
+    key = _lose(registry, lost=2, kept=0)
+    with registry.untouched():
+        ran = registry.delete(key, "--declare-key-lost", declared)
+    registry.refused(
+        ran,
+        f"--declare-key-lost {declared} does not name the key of",
+        hint="it was written under aesgcm/v1/gone",
+    )
+
+
+def test_declaration_that_is_not_needed_must_fit_too(registry: Registry) -> None:
+    key = registry.key("shop/broken")
+    with registry.untouched():
+        ran = registry.delete(key, "--declare-key-lost", "aescbc/v1/key9")
+    registry.refused(ran, "does not name the key", hint="aescbc/v1/key1")
+
+
+def test_declared_key_is_typed_back_at_a_terminal_even_with_yes(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = _lose(registry, lost=2, kept=0)
+    declared = ("--declare-key-lost", "aesgcm/v1/gone")
+    with registry.untouched(), typing(monkeypatch, "yes"):
+        ran = registry.delete(key, *declared)
+    assert ran.code == 4
+    assert "the lost key was not typed back; nothing was changed" in ran.err
+    assert "Type the name of the key that is lost for ever in full" in ran.err
+    with typing(monkeypatch, "aesgcm/v1/gone"):
+        ran = registry.delete(key, *declared)
+    assert ran.code == 0, ran.err
+
+
+# KMS.
+
+KEK = {"kek-1": b"1" * 32, "kek-2": b"2" * 32}
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> Iterator[KMSPlugin]:
+    with KMSPlugin("v2", f"@etcdfix-test-{os.getpid()}-{tmp_path.name}", KEK) as running:
+        yield running
+
+
+def _behind(
+    registry: Registry, plugin: KMSPlugin, *names: str, key_id: str, timeout: str = "5s"
+) -> list[bytes]:
+    kms = {"kms": {"apiVersion": "v2", "name": "prov", "endpoint": plugin.endpoint, "timeout": timeout}}
+    registry.configure(kms, provider("aescbc", key1=KEY_1), IDENTITY)
+    keys = [registry.key(f"shop/{name}") for name in names]
+    registry.etcd.put_all(
+        (key, plugin.stored_v2(secret(name), key, key_id=key_id))
+        for key, name in zip(keys, names, strict=True)
+    )
+    return keys
+
+
+def test_kms_key_that_the_plugin_does_not_know(registry: Registry, plugin: KMSPlugin) -> None:
+    _behind(registry, plugin, "alive", key_id="kek-2")
+    (key,) = _behind(registry, plugin, "dead", key_id="kek-1")
+    del plugin.keks["kek-1"]
+    digest = f"sha256:{hashlib.sha256(b'kek-1').hexdigest()}"
+    with registry.untouched():
+        ran = registry.delete(key)
+    registry.refused(ran, "nothing is proven against the value", hint="find out more: etcdfix scan")
+    # Another key id of the provider opens: the name of the provider alone would say too much.
+    with registry.untouched():
+        ran = registry.delete(key, "--declare-key-lost", "kms/v2/prov")
+    registry.refused(ran, "does not name the key", hint=f"it was written under kms/v2/prov/{digest}")
+    for wrong in ("kms/v2/prov/kek-2", "kms/v2/prov/", "kms/v2/other"):
+        with registry.untouched():
+            ran = registry.delete(key, "--declare-key-lost", wrong)
+        registry.refused(ran, "does not name the key", hint=digest)
+    ran = registry.delete(key, "--declare-key-lost", "kms/v2/prov/kek-1")
+    assert ran.code == 0, ran.err
+    assert "Verdict      undetermined, kms-key-unknown" in ran.err
+    assert registry.kept()[0].content.verdict.outcome == "undetermined"
+    assert registry.stored(registry.key("shop/alive")) is not None
+
+
+def test_kms_key_id_by_its_digest(registry: Registry, plugin: KMSPlugin) -> None:
+    _behind(registry, plugin, "alive", key_id="kek-2")
+    (key,) = _behind(registry, plugin, "dead", key_id="kek-1")
+    del plugin.keks["kek-1"]
+    declared = f"kms/v2/prov/sha256:{hashlib.sha256(b'kek-1').hexdigest()}"
+    assert registry.delete(key, "--declare-key-lost", declared).code == 0
+
+
+def test_whole_kms_provider_that_is_dead(
+    registry: Registry, plugin: KMSPlugin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    defaults = KMSPlugins.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "patience_seconds", 0.1)
+    one, _two = _behind(registry, plugin, "one", "two", key_id="kek-1", timeout="50ms")
+    plugin.stop()
+    with registry.untouched():
+        ran = registry.delete(one)
+    registry.refused(ran, "nothing is proven against the value", hint="find out more")
+    ran = registry.delete(one, "--declare-key-lost", "kms/v2/prov")
+    assert ran.code == 0, ran.err
+    assert "kms/v2/prov: 0 open, 0 do not, 2 undetermined" in ran.err
+
+
+def test_kms_plugin_that_denies(registry: Registry, plugin: KMSPlugin) -> None:
+    (key,) = _behind(registry, plugin, "one", key_id="kek-1")
+    plugin.refusal = Refusal("PERMISSION_DENIED", "policy")
+    with registry.untouched():
+        ran = registry.delete(key)
+    registry.refused(ran, "nothing is proven", hint="find out more")
+
+
+def test_declaration_does_not_make_a_readable_kms_value_deletable(
+    registry: Registry, plugin: KMSPlugin
+) -> None:
+    (key,) = _behind(registry, plugin, "one", key_id="kek-1")
+    with registry.untouched():
+        ran = registry.delete(key, "--declare-key-lost", "kms/v2/prov/kek-1")
+    registry.refused(ran, "the object is readable", hint=API_OF)
+
+
+# Which cluster, which object.
+
+
+def test_unknown_cluster(registry: Registry) -> None:
+    registry.etcd.delete(registry.key("kube-system", "namespaces"))
+    key = registry.key("shop/broken")
+    with registry.untouched():
+        ran = registry.delete(key)
+    registry.refused(ran, "the namespace kube-system is not readable here", hint="--accept-unknown-cluster")
+    ran = registry.delete(key, "--accept-unknown-cluster")
+    assert ran.code == 0, ran.err
+    assert "kube-system uid unknown (accepted)" in ran.err
+    assert registry.kept()[0].content.cluster.kube_system_uid is None
+    assert "--accept-unknown-cluster" in registry.events()[0].annotations.accepted
+
+
+@pytest.mark.parametrize(
+    ("resource", "name"),
+    [
+        ("namespaces", "shop"),
+        ("minions", "node-1"),
+        ("persistentvolumes", "pv-1"),
+        ("persistentvolumeclaims", "shop/pvc-1"),
+        ("apiextensions.k8s.io/customresourcedefinitions", "widgets.example.com"),
+        ("apiregistration.k8s.io/apiservices", "v1.apps"),
+        ("clusterroles", "admin"),
+        ("clusterrolebindings", "admin"),
+        ("roles", "shop/reader"),
+        ("rolebindings", "shop/reader"),
+        ("flowschemas", "exempt"),
+        ("prioritylevelconfigurations", "exempt"),
+        ("secrets", "kube-system/bootstrap-token"),
+        ("configmaps", "kube-system/coredns"),
+    ],
+)
+def test_floor(registry: Registry, resource: str, name: str) -> None:
+    key = registry.put(name, b"k8s\x00\x0a\xff", resource=resource)
+    with registry.untouched():
+        ran = registry.delete(key)
+    registry.refused(ran, "deleting this key may break the cluster", hint="--accept-risk cluster-breaking")
+    with registry.untouched():
+        ran = registry.delete(key, "--accept-risk", "cluster-breaking", "--dry-run")
+    assert ran.code == 0, ran.err
+    assert "CLUSTER-BREAKING, as accepted" in ran.err
+
+
+def test_accepted_risk_is_recorded(registry: Registry) -> None:
+    key = registry.put("shop", b"k8s\x00\x0a\xff", resource="namespaces")
+    assert registry.delete(key, "--accept-risk", "cluster-breaking").code == 0
+    assert registry.events()[0].annotations.accepted == '["--accept-risk cluster-breaking"]'
+
+
+def test_kube_system_itself_names_no_cluster_when_it_is_broken(registry: Registry) -> None:
+    key = registry.put("kube-system", namespace_object("kube-system")[:-3], resource="namespaces")
+    with registry.untouched():
+        ran = registry.delete(key, "--accept-risk", "cluster-breaking")
+    registry.refused(ran, "kube-system is not readable", hint="--accept-unknown-cluster")
+
+
+# Authorization.
+
+
+def test_allowed(registry: Registry, api: KubernetesAPI) -> None:
+    kubeconfig = api.kubeconfig(registry.folder)
+    ran = registry.delete(registry.key("shop/broken"), "--kubeconfig", str(kubeconfig), "--context", "here")
+    assert ran.code == 0, ran.err
+    assert f"Allowed by   {api.url}, for alice@example.org" in ran.err
+    assert TOKEN not in ran.out + ran.err
+    asked = [r.body["spec"]["resourceAttributes"] for r in api.requests if r.path == ACCESS_REVIEW]
+    assert [a["verb"] for a in asked] == ["unsafe-delete-ignore-read-errors", "delete"]
+    assert all((a["resource"], a["namespace"], a["name"]) == ("secrets", "shop", "broken") for a in asked)
+    intent = registry.events()[0].annotations
+    assert (intent.authorization, intent.api_user) == ("allowed", "alice@example.org")
+
+
+@pytest.mark.parametrize("verb", ["unsafe-delete-ignore-read-errors", "delete"])
+def test_denied(registry: Registry, api: KubernetesAPI, verb: str) -> None:
+    api.denied = {verb}
+    with registry.untouched():
+        ran = registry.delete(
+            registry.key("shop/broken"), "--kubeconfig", str(api.kubeconfig(registry.folder))
+        )
+    registry.refused(
+        ran, f"denies the permission to {verb} secrets shop/broken", hint=f"kubectl auth can-i {verb} secrets"
+    )
+
+
+def test_not_authenticated(registry: Registry, api: KubernetesAPI) -> None:
+    api.instead[KUBE_SYSTEM] = status_answer(401)
+    with registry.untouched():
+        ran = registry.delete(
+            registry.key("shop/broken"), "--kubeconfig", str(api.kubeconfig(registry.folder))
+        )
+    registry.refused(ran, "does not know the kubeconfig's user (401)", hint="auth whoami")
+
+
+def test_server_error(registry: Registry, api: KubernetesAPI) -> None:
+    api.instead[ACCESS_REVIEW] = status_answer(500)
+    with registry.untouched():
+        ran = registry.delete(
+            registry.key("shop/broken"), "--kubeconfig", str(api.kubeconfig(registry.folder))
+        )
+    registry.refused(ran, "the API server answered 500")
+
+
+def test_api_server_that_does_not_answer(
+    registry: Registry, api: KubernetesAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = authorization_module.authorize
+
+    def impatient(*arguments: Any, **keywords: Any) -> Any:
+        return real(*arguments, **keywords, timeout_seconds=0.4)
+
+    monkeypatch.setattr(authorization_module, "authorize", impatient)
+    api.stall = {ACCESS_REVIEW}
+    with registry.untouched():
+        ran = registry.delete(
+            registry.key("shop/broken"), "--kubeconfig", str(api.kubeconfig(registry.folder))
+        )
+    assert ran.code == 4
+    assert "no answer within" in ran.err or "was not there within" in ran.err
+
+
+def test_api_server_of_another_cluster(registry: Registry, api: KubernetesAPI) -> None:
+    api.uid = "00000000-1111-2222-3333-444444444444"
+    with registry.untouched():
+        ran = registry.delete(
+            registry.key("shop/broken"), "--kubeconfig", str(api.kubeconfig(registry.folder))
+        )
+    registry.refused(
+        ran, "belongs to another cluster", api.uid, UID, hint="choose the kubeconfig, or its context"
+    )
+
+
+def test_authorization_in_an_unknown_cluster(registry: Registry, api: KubernetesAPI) -> None:
+    registry.etcd.delete(registry.key("kube-system", "namespaces"))
+    kubeconfig = str(api.kubeconfig(registry.folder))
+    with registry.untouched():
+        ran = registry.delete(
+            registry.key("shop/broken"), "--kubeconfig", kubeconfig, "--accept-unknown-cluster"
+        )
+    registry.refused(ran, "etcd holds no uid of kube-system")
+
+
+def test_kubeconfig_that_is_not_there_is_a_configuration_error(registry: Registry) -> None:
+    with registry.untouched():
+        ran = registry.delete(registry.key("shop/broken"), "--kubeconfig", str(registry.folder / "none"))
+    assert (ran.code, ran.out) == (2, "")
+
+
+# Exactly one key, of a live etcd.
+
+
+def test_snapshot_as_source(registry: Registry) -> None:
+    with registry.untouched():
+        ran = registry.run(
+            "delete", "/registry/secrets/shop/broken", ACKNOWLEDGED, "--reason", "r",
+            "--snapshot", "fixtures/snapshots/alpha/snapshot.db.gz",
+        )  # fmt: skip
+    registry.refused(ran, "a snapshot file cannot be changed", hint="name the live etcd: --endpoints")
+
+
+def test_old_revision_as_source(registry: Registry) -> None:
+    with registry.untouched():
+        ran = registry.delete(registry.key("shop/broken"), "--revision", "3")
+    assert (ran.code, ran.out) == (2, "")
+    assert "decided by what stands there now" in ran.err
+
+
+@pytest.mark.parametrize("below", ["secrets", "secrets/shop"])
+def test_prefix_without_its_slash(registry: Registry, below: str) -> None:
+    with registry.untouched():
+        ran = registry.delete(f"{registry.prefix}/{below}".encode())
+    registry.refused(
+        ran,
+        f"{registry.prefix}/{below} is no key but the beginning of others, such as",
+        hint="name exactly one key, in full",
+    )
+
+
+def test_prefix_in_base64(registry: Registry) -> None:
+    prefix = base64.b64encode(f"{registry.prefix}/secrets/".encode()).decode()
+    with registry.untouched():
+        ran = registry.run("delete", "--key-base64", prefix, ACKNOWLEDGED, "--yes", *registry.common())
+    registry.refused(ran, "is no key but the beginning of others", hint="name exactly one key")
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["/registry/secrets/", "/", "/registry/secrets/shop/*", "/registry/pods/a?c", "/registry/pods/[ab]"],
+)
+def test_prefix_or_pattern(registry: Registry, key: str) -> None:
+    with registry.untouched():
+        ran = registry.run("delete", key, ACKNOWLEDGED, "--yes", *registry.common())
+    registry.refused(ran, f"{key} is a prefix or a pattern, not a key", hint="--key-base64")
+
+
+@pytest.mark.parametrize("key", ["secrets", "registry/secrets/shop/web", "", "*"])
+def test_resource_instead_of_a_key(registry: Registry, key: str) -> None:
+    with registry.untouched():
+        ran = registry.run("delete", key, ACKNOWLEDGED, "--yes", *registry.common())
+    registry.refused(ran, f"{key} is no key: keys start with /", hint="name exactly one key")
+
+
+def test_empty_key_in_base64(registry: Registry) -> None:
+    with registry.untouched():
+        ran = registry.run("delete", "--key-base64", "", ACKNOWLEDGED, "--yes", *registry.common())
+    registry.refused(ran, "the key is empty", hint="name exactly one key")
+
+
+def test_key_that_looks_like_a_pattern(registry: Registry) -> None:
+    key = registry.put("shop/od*d", BROKEN)
+    ran = registry.run(
+        "delete", "--key-base64", base64.b64encode(key).decode(), ACKNOWLEDGED, "--yes", *registry.common()
+    )
+    assert ran.code == 0, ran.err
+
+
+# Confirmation.
+
+
+def test_without_terminal_and_without_yes(registry: Registry) -> None:
+    with registry.untouched():
+        ran = registry.delete(registry.key("shop/broken"), yes=False)
+    registry.refused(ran, "was not typed back; nothing was changed", hint="or give --yes in a script")
+
+
+def test_standard_input_closed(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    with registry.untouched():
+        ran = registry.delete(registry.key("shop/broken"), yes=False)
+    registry.refused(ran, "was not typed back", hint="--yes")
+
+
+@pytest.mark.parametrize("typed", ["yes", "", "/registry/secrets/shop"])
+def test_something_else_typed(registry: Registry, monkeypatch: pytest.MonkeyPatch, typed: str) -> None:
+    with registry.untouched(), typing(monkeypatch, typed):
+        ran = registry.delete(registry.key("shop/broken"), yes=False)
+    assert ran.code == 4
+    assert "was not typed back; nothing was changed" in ran.err
+    assert not registry.log.exists()
+
+
+def test_key_typed_back(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = registry.key("shop/broken")
+    with typing(monkeypatch, key.decode()):
+        ran = registry.delete(key, yes=False)
+    assert ran.code == 0, ran.err
+    assert f"Type the key in full to go on:\n  {key.decode()}" in ran.err
+
+
+# Usage.
+
+
+def _usage(ran: Ran, words: str) -> None:
+    assert (ran.code, ran.out) == (2, "")
+    assert words in ran.err
+
+
+def test_no_reason(registry: Registry) -> None:
+    with registry.untouched():
+        ran = registry.run("delete", "/k", ACKNOWLEDGED, "--yes", *registry.common(reason=None))
+    _usage(ran, "Missing option '--reason'")
+
+
+@pytest.mark.parametrize("reason", ["", "  \t"])
+def test_empty_reason(registry: Registry, reason: str) -> None:
+    with registry.untouched():
+        ran = registry.run("delete", "/k", ACKNOWLEDGED, "--yes", *registry.common(reason=reason))
+    _usage(ran, "--reason is empty")
+
+
+@pytest.mark.parametrize("dry_run", [(), ("--dry-run",)])
+def test_no_acknowledgement(registry: Registry, dry_run: tuple[str, ...]) -> None:
+    key = registry.key("shop/broken").decode()
+    with registry.untouched():
+        ran = registry.run("delete", key, "--yes", *dry_run, *registry.common())
+    _usage(ran, ACKNOWLEDGED)
+
+
+def test_two_keys(registry: Registry) -> None:
+    with registry.untouched():
+        ran = registry.run("delete", "/a", "/b", ACKNOWLEDGED, "--yes", *registry.common())
+    _usage(ran, "unexpected extra argument")
+
+
+def test_no_key_and_two_ways_of_naming_one(registry: Registry) -> None:
+    for given in ((), ("/a", "--key-base64", "L2E=")):
+        with registry.untouched():
+            ran = registry.run("delete", *given, ACKNOWLEDGED, "--yes", *registry.common())
+        _usage(ran, "name exactly one key")
+
+
+def test_key_that_is_not_base64(registry: Registry) -> None:
+    ran = registry.run("delete", "--key-base64", "#", ACKNOWLEDGED, "--yes", *registry.common())
+    _usage(ran, "--key-base64: not base64")
+
+
+# Where backup and record go.
+
+
+def test_backup_directory_missing(registry: Registry) -> None:
+    registry.backups.rmdir()
+    with registry.untouched():
+        ran = registry.delete(registry.key("shop/broken"))
+    registry.refused(ran, f"directory {registry.backups} does not exist", hint="make it, with mode 0700")
+
+
+def test_backup_directory_full(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = durable.write_fully
+
+    def full(descriptor: int, data: bytes) -> None:
+        if b"etcdfix.backup" in data[:40] or len(data) == 4096:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(descriptor, data)
+
+    monkeypatch.setattr(durable, "write_fully", full)
+    for dry_run in ((), ("--dry-run",)):
+        with registry.untouched():
+            ran = registry.delete(registry.key("shop/broken"), *dry_run)
+        registry.refused(ran, str(registry.backups), "No space left on device")
+    assert not registry.log.exists() or registry.events() == []
+
+
+def test_backup_directory_read_only(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.open
+
+    def read_only(path: Any, flags: int, *rest: Any, **keywords: Any) -> int:
+        if flags & os.O_CREAT and str(path).endswith((".json", ".unconfirmed")):
+            raise OSError(errno.EROFS, "Read-only file system")
+        return real(path, flags, *rest, **keywords)
+
+    monkeypatch.setattr(os, "open", read_only)
+    with registry.untouched():
+        ran = registry.delete(registry.key("shop/broken"))
+    registry.refused(ran, str(registry.backups), "Read-only file system")
+
+
+def test_backup_directory_of_somebody_else(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    _belongs_to_somebody_else(monkeypatch, registry.backups)
+    for dry_run in ((), ("--dry-run",)):
+        with registry.untouched():
+            ran = registry.delete(registry.key("shop/broken"), *dry_run)
+        registry.refused(
+            ran,
+            f"directory {registry.backups} belongs to uid {os.geteuid() + 1}, expected {os.geteuid()}",
+            hint="choose a directory of your own",
+        )
+
+
+def _belongs_to_somebody_else(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
+    """Let the system say so: only root can give a file away."""
+    real, inode = os.fstat, path.stat().st_ino
+
+    def fstat(descriptor: int) -> os.stat_result:
+        found = list(real(descriptor))
+        if found[1] == inode:
+            found[4] = os.geteuid() + 1
+        return os.stat_result(found)
+
+    monkeypatch.setattr(os, "fstat", fstat)
+
+
+@pytest.mark.parametrize("dry_run", [(), ("--dry-run",)])
+def test_backup_directory_is_a_link(registry: Registry, dry_run: tuple[str, ...]) -> None:
+    link = registry.folder / "link"
+    link.symlink_to(own_directory(registry.folder / "target"))
+    key = registry.key("shop/broken").decode()
+    with registry.untouched():
+        ran = registry.run(
+            "delete", key, ACKNOWLEDGED, "--yes", *dry_run, *registry.common(places=False),
+            "--backup-dir", str(link), "--audit-log", str(registry.log),
+        )  # fmt: skip
+    registry.refused(ran, "link is a symbolic link or no directory", hint="name the directory itself")
+    assert list((registry.folder / "target").iterdir()) == []
+
+
+def test_backup_directory_that_others_may_write_to(registry: Registry) -> None:
+    registry.backups.chmod(0o770)
+    with registry.untouched():
+        ran = registry.delete(registry.key("shop/broken"))
+    registry.refused(ran, "has mode 0770: others may write to it", hint=f"chmod go-w {registry.backups}")
+
+
+def _state(registry: Registry, monkeypatch: pytest.MonkeyPatch, *, kind: str) -> Path:
+    """Let the default directory lie on a file system of this kind."""
+    state = own_directory(registry.folder / "state")
+    for module in ("etcdfix.remediation.commit", "etcdfix.remediation.durable"):
+        monkeypatch.setattr(f"{module}.default_directory", lambda: state / "etcdfix")
+    monkeypatch.setattr(
+        "etcdfix.remediation.commit.default_audit_log", lambda: state / "etcdfix" / "audit.jsonl"
+    )
+    monkeypatch.setattr(durable, "filesystem_kind", lambda _path: Filesystem(kind, "none", "/"))
+    monkeypatch.setattr(durable, "same_disk", lambda _one, _other: False)
+    return state / "etcdfix"
+
+
+def test_default_directory_that_would_not_last(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = _state(registry, monkeypatch, kind="tmpfs")
+    with registry.untouched():
+        ran = registry.delete(registry.key("shop/broken"), places=False)
+    registry.refused(
+        ran,
+        f"the default directory will not do: {state} is on tmpfs",
+        hint="name a directory on another disk: --backup-dir DIR --audit-log FILE",
+    )
+    with registry.untouched():
+        ran = registry.run(
+            "delete", registry.key("shop/broken").decode(), ACKNOWLEDGED, "--yes",
+            *registry.common(places=False), "--audit-log", str(registry.log),
+        )  # fmt: skip
+    registry.refused(ran, "the default directory will not do", hint="--backup-dir DIR")
+
+
+def test_named_directory_that_would_not_last_is_warned_of(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(durable, "filesystem_kind", lambda _path: Filesystem("tmpfs", "none", "/"))
+    ran = registry.delete(registry.key("shop/broken"))
+    assert ran.code == 0, ran.err
+    assert f"Note: {registry.backups} is on tmpfs: gone after a restart" in ran.out
+
+
+def test_default_directory(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = _state(registry, monkeypatch, kind="ext4")
+    ran = registry.delete(registry.key("shop/broken"), places=False)
+    assert ran.code == 0, ran.err
+    assert f"Backup: {state}/" in ran.out
+    assert f"Audit log: {state / 'audit.jsonl'}, head 2:" in ran.out
+    assert (state.stat().st_mode & 0o777) == 0o700
+
+
+def test_audit_log_broken(registry: Registry) -> None:
+    registry.deleted()
+    registry.log.write_bytes(registry.log.read_bytes().replace(b"its key is lost", b"its key was old", 1))
+    key = registry.put("shop/second", BROKEN)
+    for dry_run in ((), ("--dry-run",)):
+        with registry.untouched():
+            ran = registry.delete(key, *dry_run)
+        registry.refused(ran, f"audit log {registry.log}", hint="etcdfix audit verify shows all of it")
+
+
+def test_audit_log_of_somebody_else(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry.deleted()
+    key = registry.put("shop/second", BROKEN)
+    _belongs_to_somebody_else(monkeypatch, registry.log)
+    with registry.untouched():
+        ran = registry.delete(key)
+    registry.refused(
+        ran, f"audit log {registry.log} belongs to uid {os.geteuid() + 1}", hint="choose a file of your own"
+    )
+
+
+def test_audit_log_that_others_may_write_to(registry: Registry) -> None:
+    registry.deleted()
+    registry.log.chmod(0o620)
+    key = registry.put("shop/second", BROKEN)
+    with registry.untouched():
+        ran = registry.delete(key)
+    registry.refused(ran, "has mode 0620", hint="choose a file of your own")
+
+
+def test_audit_log_is_a_link(registry: Registry) -> None:
+    target = registry.folder / "elsewhere.jsonl"
+    target.touch(mode=0o600)
+    registry.log.symlink_to(target)
+    with registry.untouched():
+        ran = registry.delete(registry.key("shop/broken"))
+    registry.refused(ran, f"audit log {registry.log}: Too many levels of symbolic links")
+    assert target.read_bytes() == b""
+
+
+def test_audit_log_held_by_another_process(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry.deleted()
+    real = audit_verify.lock
+    monkeypatch.setattr(
+        audit_module, "lock", lambda descriptor, kind, **_: real(descriptor, kind, wait_seconds=0.0)
+    )
+    key = registry.put("shop/second", BROKEN)
+    with registry.log.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with registry.untouched():
+            ran = registry.delete(key)
+    registry.refused(ran, "another process holds it", hint="wait for it to finish")
+
+
+# What becomes of the transaction.
+
+
+@pytest.fixture
+def lossy(registry: Registry) -> Iterator[LossyProxy]:
+    with LossyProxy(registry.etcd.endpoint) as proxy:
+        registry.endpoints = proxy.endpoint
+        yield proxy
+
+
+def test_answer_that_never_came(registry: Registry, lossy: LossyProxy) -> None:
+    lossy.lost = {TXN}
+    key = registry.key("shop/broken")
+    ran = registry.delete(key)
+    assert ran.code == 3
+    assert f"APPLIED-OR-GONE: {key.decode()}: " in ran.out
+    assert "deleted by this intent, or by somebody else" in ran.out
+    assert registry.stored(key) is None
+    assert lossy.calls.count(TXN) == 1
+    assert "Settle it" not in ran.out  # it is settled: the key is gone
+    assert "Undo: etcdfix restore" in ran.out
+
+
+def test_request_that_never_arrived(registry: Registry) -> None:
+    with EtcdProxy(
+        registry.etcd.endpoint, before=lambda path, _: NO_LEADER if path == TXN else None
+    ) as proxy:
+        registry.endpoints = proxy.endpoint
+        before = registry.etcd.revision()
+        ran = registry.delete(registry.key("shop/broken"))
+    assert ran.code == 3
+    assert "NOT-APPLIED: " in ran.out
+    assert registry.etcd.revision() == before
+    assert "Settle it" not in ran.out
+
+
+def test_nobody_answers_afterwards_either(registry: Registry, lossy: LossyProxy) -> None:
+    dead: list[str] = []
+
+    def before(path: str, _request: bytes) -> Any:
+        if path == TXN:
+            dead.append(path)
+        return NO_LEADER if dead and path != TXN else None
+
+    lossy.before = before
+    lossy.lost = {TXN}
+    ran = registry.delete(registry.key("shop/broken"), "--command-timeout", "1s")
+    assert ran.code == 3
+    assert "UNKNOWN: " in ran.out
+    assert "Settle it when etcd answers again: etcdfix audit reconcile" in ran.out
+    assert f"--etcd-prefix {registry.prefix}" in ran.out
+    assert verify(registry.log).open_intents.keys() == {1}
+
+
+def test_key_is_written_between_examination_and_deletion(registry: Registry) -> None:
+    key = registry.key("shop/broken")
+    mended: list[int] = []
+
+    def before(path: str, _request: bytes) -> None:
+        if path == TXN and not mended:
+            mended.append(registry.etcd.put(key, aescbc(secret("broken"))))
+
+    with EtcdProxy(registry.etcd.endpoint, before=before) as proxy:
+        registry.endpoints = proxy.endpoint
+        ran = registry.delete(key)
+    registry.refused(
+        ran,
+        f"the key was written again: mod_revision {mended[0]}",
+        "nothing was changed",
+        hint="examine it again",
+    )
+    assert registry.stored(key) == aescbc(secret("broken"))
+    assert registry.events()[-1].annotations.outcome == "refused"
+
+
+def test_reason_user_and_endpoint_stand_in_the_records(registry: Registry) -> None:
+    key = registry.key("shop/broken")
+    assert registry.delete(key).code == 0
+    content = registry.kept()[0].content
+    assert (content.reason, content.purpose) == ("its key is lost", "delete")
+    assert content.cluster.endpoints == (registry.endpoints,)
+    assert content.cluster.kube_system_uid == UID
+    assert content.operator.host == registry.events()[0].annotations.host != ""
+
+
+def test_run_is_what_the_command_line_runs() -> None:
+    assert run(["delete", "--help"]) == 0

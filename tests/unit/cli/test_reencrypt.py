@@ -1,0 +1,307 @@
+"""``etcdfix reencrypt`` against a real etcd: rewritten under today's key, and every refusal."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etcdfix.remediation.audit_record import RecordType
+from etcdfix.remediation.audit_verify import ChainState, verify
+from tests.support.certificates import CertificateAuthority
+from tests.support.change_runs import BROKEN, UID, Registry, candidate_config, holds, typing
+from tests.support.etcd_server import EtcdServer
+from tests.support.kms_plugin import KMSPlugin
+from tests.support.kubernetes_api import KubernetesAPI
+from tests.support.lossy_etcd import TXN, LossyProxy
+from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, config_map, provider, secret
+
+pytestmark = pytest.mark.etcd
+
+KEK = {"kek-1": b"1" * 32}
+OLD = aescbc(secret("old"), KEY_2, "key2")
+
+
+@pytest.fixture(autouse=True)
+def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith(("ETCDFIX_", "ETCDCTL_")):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Registry:
+    return Registry(etcd, prefix, tmp_path, capfd)
+
+
+@pytest.fixture
+def key(registry: Registry) -> bytes:
+    """A Secret that only key2 opens."""
+    return registry.put("shop/old", OLD)
+
+
+@pytest.fixture
+def candidate(registry: Registry) -> Path:
+    return candidate_config(registry.folder)
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[KubernetesAPI]:
+    with KubernetesAPI(CertificateAuthority(tmp_path / "ca"), uid=UID) as server:
+        yield server
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> Iterator[KMSPlugin]:
+    with KMSPlugin("v2", f"@etcdfix-test-{os.getpid()}-{tmp_path.name}", KEK) as running:
+        yield running
+
+
+def _kms(plugin: KMSPlugin) -> dict[str, Any]:
+    return {"kms": {"apiVersion": "v2", "name": "prov", "endpoint": plugin.endpoint, "timeout": "5s"}}
+
+
+def test_rewritten_under_the_key_of_today(registry: Registry, key: bytes, candidate: Path) -> None:
+    before = registry.etcd.revision()
+    ran = registry.reencrypt(key, candidate)
+    assert ran.code == 0, ran.err
+    written = registry.stored(key)
+    assert written is not None
+    assert written.startswith(b"k8s:enc:aescbc:v1:key1:")
+    assert registry.etcd.revision() == before + 1
+    # Today's configuration reads it now, and says what the old one said.
+    assert registry.run("scan", key.decode(), *registry.common(places=False, reason=None)).code == 0
+    for words in (
+        "Today        decrypt-failure, key-name-missing",
+        "Candidate    opens it with aescbc/v1/key2: a readable Secret",
+        "Written with aescbc/v1/key1",
+        "/secrets/shop/good-0 is stored under it",
+        f"kube-system uid {UID}, at {registry.endpoints}",
+        "the etcd credentials are the only gate",
+    ):
+        assert words in ran.err, words
+    assert f"REENCRYPTED {key.decode()} at revision {before + 1}." in ran.out
+    backup = registry.kept()[0]
+    assert (backup.content.purpose, backup.content.stored.value) == ("reencrypt", OLD)
+    assert not holds(backup.path.read_bytes())
+    assert not holds(registry.log.read_bytes())
+    assert not holds((ran.out + ran.err).encode())
+    assert [event.verb for event in registry.events()] == ["reencrypt", "reencrypt"]
+    assert verify(registry.log).state is ChainState.WHOLE
+
+
+def test_undone_by_its_backup(registry: Registry, key: bytes, candidate: Path) -> None:
+    assert registry.reencrypt(key, candidate).code == 0
+    registry.etcd.delete(key)
+    ran = registry.restore(str(registry.kept()[0].path), configured=False)
+    assert ran.code == 0, ran.err
+    assert registry.stored(key) == OLD
+
+
+def test_dry_run(registry: Registry, key: bytes, candidate: Path) -> None:
+    with registry.untouched():
+        ran = registry.reencrypt(key, candidate, "--dry-run", yes=False)
+    assert ran.code == 0, ran.err
+    assert "would be rewritten. Nothing was changed." in ran.out
+    assert [event.annotations.type for event in registry.events()] == [RecordType.DRY_RUN]
+
+
+def test_not_confirmed(
+    registry: Registry, key: bytes, candidate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with registry.untouched():
+        ran = registry.reencrypt(key, candidate, yes=False)
+    registry.refused(ran, "was not typed back; nothing was changed", hint="--yes")
+    with typing(monkeypatch, key.decode()):
+        assert registry.reencrypt(key, candidate, yes=False).code == 0
+
+
+def test_lease_is_kept(registry: Registry, candidate: Path) -> None:
+    key = registry.key("shop/old")
+    lease = registry.grant(key, OLD).lstrip("0")
+    ran = registry.reencrypt(key, candidate)
+    assert ran.code == 0, ran.err
+    assert f"Lease        {lease}, kept" in ran.err
+    assert f"{registry.lease(key):x}" == lease
+
+
+def test_today_reads_it(registry: Registry, candidate: Path) -> None:
+    with registry.untouched():
+        ran = registry.reencrypt(registry.key("shop/good-0"), candidate)
+    registry.refused(ran, "today's configuration opens", hint="let an API server do it")
+
+
+def test_not_an_object(registry: Registry, candidate: Path) -> None:
+    key = registry.put("10.0.0.1", b"k8s\x00", resource="masterleases")
+    with registry.untouched():
+        ran = registry.reencrypt(key, candidate)
+    assert ran.code == 4
+    assert "it is not proven that today's configuration cannot read" in ran.err
+
+
+def test_undetermined(registry: Registry, candidate: Path, plugin: KMSPlugin) -> None:
+    registry.configure(_kms(plugin), provider("aescbc", key1=KEY_1), IDENTITY)
+    key = registry.key("shop/dead")
+    registry.etcd.put(key, plugin.stored_v2(secret("dead"), key))
+    del plugin.keks["kek-1"]
+    plugin.keks["kek-2"] = b"2" * 32
+    with registry.untouched():
+        ran = registry.reencrypt(key, candidate)
+    registry.refused(ran, "it is not proven", hint="the plugin may answer later")
+
+
+def test_candidate_does_not_read_it(registry: Registry, candidate: Path) -> None:
+    with registry.untouched():
+        ran = registry.reencrypt(registry.key("shop/broken"), candidate)
+    registry.refused(
+        ran, "under the candidate configuration", "is decrypt-failure", hint="find the configuration"
+    )
+
+
+def test_name_in_it_is_another(registry: Registry, candidate: Path) -> None:
+    key = registry.put("shop/other", OLD)
+    with registry.untouched():
+        ran = registry.reencrypt(key, candidate)
+    registry.refused(ran, "is inconsistent: ", hint="find the configuration, or the key")
+
+
+def test_no_configuration_of_today(registry: Registry, key: bytes, candidate: Path) -> None:
+    with registry.untouched():
+        ran = registry.run(
+            "reencrypt", key.decode(), "--candidate-config", str(candidate), "--yes",
+            *registry.common(configured=False),
+        )  # fmt: skip
+    registry.refused(ran, "so today's write key is unknown", hint="--encryption-config FILE")
+
+
+def test_expectation_differs(registry: Registry, key: bytes, candidate: Path) -> None:
+    with registry.untouched():
+        ran = registry.reencrypt(key, candidate, "--expect-mod-revision", "1")
+    registry.refused(ran, "not at 1", hint="examine it again")
+
+
+def test_gone(registry: Registry, candidate: Path) -> None:
+    with registry.untouched():
+        ran = registry.reencrypt(registry.key("shop/nobody"), candidate)
+    registry.refused(ran, "does not exist", hint="see what is there")
+
+
+def test_write_key_that_nothing_is_stored_under(registry: Registry, candidate: Path) -> None:
+    # The only value with its prefix is broken: that proves nothing.
+    key = registry.put("shop/settings", aescbc(config_map(), KEY_2, "key2"), resource="configmaps")
+    registry.put("shop/broken", BROKEN, resource="configmaps")
+    registry.configure(provider("aescbc", key1=KEY_1), IDENTITY, resources=("configmaps",))
+    path = candidate_config(registry.folder)
+    path.write_bytes(path.read_bytes().replace(b'"secrets"', b'"configmaps"'))
+    with registry.untouched():
+        ran = registry.reencrypt(key, path)
+    registry.refused(
+        ran,
+        "no other object of configmaps is stored under aescbc/v1/key1: nothing shows that the API servers hold",
+        hint="--accept-undeployed-write-key",
+    )
+    ran = registry.reencrypt(key, path, "--accept-undeployed-write-key")
+    assert ran.code == 0, ran.err
+    assert "nothing shows that API servers hold that key, as accepted" in ran.err
+    assert registry.events()[0].annotations.accepted == '["--accept-undeployed-write-key"]'
+
+
+def test_write_key_of_identity(registry: Registry, key: bytes, candidate: Path) -> None:
+    registry.configure(IDENTITY, provider("aescbc", key1=KEY_1))
+    registry.put("shop/plain", secret("plain"))
+    ran = registry.reencrypt(key, candidate)
+    assert ran.code == 0, ran.err
+    assert registry.stored(key) == secret("old")
+    assert "Written with identity" in ran.err
+
+
+def test_kms_write_key(registry: Registry, key: bytes, candidate: Path, plugin: KMSPlugin) -> None:
+    registry.configure(_kms(plugin), provider("aescbc", key1=KEY_1), IDENTITY)
+    with registry.untouched():
+        ran = registry.reencrypt(key, candidate)
+    registry.refused(
+        ran,
+        "kms/v2/prov: writing through a KMS plugin is not supported",
+        hint="take the object out with etcdfix get",
+    )
+
+
+def test_candidate_with_a_kms_provider(registry: Registry, plugin: KMSPlugin) -> None:
+    key = registry.key("shop/behind")
+    registry.etcd.put(key, plugin.stored_v2(secret("behind"), key))
+    ran = registry.reencrypt(key, candidate_config(registry.folder, _kms(plugin)))
+    assert ran.code == 0, ran.err
+    assert "opens it with kms/v2/prov" in ran.err
+
+
+def test_endpoint_given_for_the_provider_of_the_candidate(registry: Registry, plugin: KMSPlugin) -> None:
+    """It is named by a flag that both configurations hear of, and only one of them has such a provider."""
+    key = registry.key("shop/behind")
+    registry.etcd.put(key, plugin.stored_v2(secret("behind"), key))
+    moved = {"kms": {"apiVersion": "v2", "name": "prov", "endpoint": "unix:///nowhere", "timeout": "5s"}}
+    path = candidate_config(registry.folder, moved)
+    ran = registry.reencrypt(key, path, "--kms-endpoint", f"prov={plugin.endpoint}")
+    assert ran.code == 0, ran.err
+    ran = registry.reencrypt(key, path, "--kms-endpoint", f"nobody={plugin.endpoint}")
+    assert ran.code == 2
+    assert "'nobody', which the encryption configuration does not have" in ran.err
+
+
+def test_unknown_cluster(registry: Registry, key: bytes, candidate: Path) -> None:
+    registry.etcd.delete(registry.key("kube-system", "namespaces"))
+    with registry.untouched():
+        ran = registry.reencrypt(key, candidate)
+    registry.refused(ran, "kube-system is not readable here", hint="--accept-unknown-cluster")
+    ran = registry.reencrypt(key, candidate, "--accept-unknown-cluster")
+    assert ran.code == 0, ran.err
+
+
+def test_authorization(registry: Registry, key: bytes, candidate: Path, api: KubernetesAPI) -> None:
+    kubeconfig = str(api.kubeconfig(registry.folder))
+    api.denied = {"unsafe-delete-ignore-read-errors"}
+    with registry.untouched():
+        ran = registry.reencrypt(key, candidate, "--kubeconfig", kubeconfig)
+    registry.refused(ran, "denies the permission", hint="kubectl auth can-i")
+    api.denied = set()
+    ran = registry.reencrypt(key, candidate, "--kubeconfig", kubeconfig)
+    assert ran.code == 0, ran.err
+    assert f"Allowed by   {api.url}, for alice@example.org" in ran.err
+
+
+def test_answer_that_never_came(registry: Registry, key: bytes, candidate: Path) -> None:
+    with LossyProxy(registry.etcd.endpoint) as lossy:
+        registry.endpoints = lossy.endpoint
+        lossy.lost = {TXN}
+        ran = registry.reencrypt(key, candidate)
+    # Nobody else makes the same bytes: initialisation vectors are drawn at random.
+    assert ran.code == 0, ran.err
+    assert f"REENCRYPTED {key.decode()}" in ran.out
+    assert registry.events()[-1].annotations.outcome == "reencrypted"
+
+
+def test_snapshot_as_target(registry: Registry, candidate: Path) -> None:
+    with registry.untouched():
+        ran = registry.run(
+            "reencrypt", "/registry/secrets/shop/old", "--candidate-config", str(candidate), "--reason", "r",
+            "--snapshot", "fixtures/snapshots/alpha/snapshot.db.gz",
+        )  # fmt: skip
+    registry.refused(ran, "a snapshot file cannot be changed", hint="name the live etcd")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["/a"], "Missing option '--candidate-config'"),
+        (["/a", "--candidate-config", "nowhere.yaml"], "nowhere.yaml"),
+        (["--candidate-config", "nowhere.yaml"], "name exactly one key"),
+        (["/a", "--candidate-config", "nowhere.yaml", "--reason", ""], "--reason is empty"),
+    ],
+)
+def test_usage(registry: Registry, arguments: list[str], words: str) -> None:
+    with registry.untouched():
+        ran = registry.run("reencrypt", *registry.common(), "--yes", *arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert words in ran.err

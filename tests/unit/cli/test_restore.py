@@ -1,0 +1,487 @@
+"""``etcdfix restore`` against a real etcd: its three forms, every refusal, and what a lease makes of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from etcdfix.remediation.audit_record import RecordType
+from etcdfix.remediation.audit_verify import ChainState, verify
+from tests.support.audit_logs import own_directory
+from tests.support.certificates import CertificateAuthority
+from tests.support.change_runs import BROKEN, UID, Registry, holds, typing
+from tests.support.etcd_proxy import NO_LEADER, EtcdProxy
+from tests.support.etcd_server import EtcdServer
+from tests.support.kubernetes_api import KubernetesAPI
+from tests.support.lossy_etcd import TXN
+from tests.support.objects import (
+    IDENTITY,
+    KEY_1,
+    KEY_2,
+    aescbc,
+    aesgcm,
+    namespace_object,
+    provider,
+    secret,
+)
+
+pytestmark = pytest.mark.etcd
+
+
+@pytest.fixture(autouse=True)
+def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith(("ETCDFIX_", "ETCDCTL_")):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Registry:
+    return Registry(etcd, prefix, tmp_path, capfd)
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[KubernetesAPI]:
+    with KubernetesAPI(CertificateAuthority(tmp_path / "ca"), uid=UID) as server:
+        yield server
+
+
+# The undo.
+
+
+def test_undo_needs_no_configuration(registry: Registry) -> None:
+    key, backup = registry.key("shop/broken"), registry.deleted()
+    before = registry.etcd.revision()
+    ran = registry.restore(str(backup.path), configured=False)
+    assert ran.code == 0, ran.err
+    assert registry.stored(key) == BROKEN
+    assert registry.etcd.revision() == before + 1
+    for words in (
+        f"From         backup {backup.path}",
+        "a true undo: the same bytes at the same key of the same cluster, by this audit log",
+        f"Value        28 bytes, was at mod_revision {backup.content.mod_revision}",
+        "Today it is  undetermined",
+        "There now    nothing",
+        f"kube-system uid {UID}, at {registry.endpoints}",
+        "the etcd credentials are the only gate",
+        "do not come back with their owner",
+    ):
+        assert words in ran.err, words
+    assert f"RESTORED {key.decode()} at revision {before + 1}." in ran.out
+    assert "Undo:" not in ran.out
+    intent, outcome = registry.events()[2:]
+    assert (intent.verb, outcome.annotations.outcome) == ("restore", "restored")
+    assert intent.annotations.backups == ""
+    assert verify(registry.log).state is ChainState.WHOLE
+
+
+def test_dry_run(registry: Registry) -> None:
+    backup = registry.deleted()
+    with registry.untouched():
+        ran = registry.restore(str(backup.path), "--dry-run", yes=False)
+    assert ran.code == 0, ran.err
+    assert "would be put back. Nothing was changed." in ran.out
+    assert registry.events()[-1].annotations.type == RecordType.DRY_RUN
+
+
+def test_not_confirmed(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    backup = registry.deleted()
+    with registry.untouched():
+        ran = registry.restore(str(backup.path), yes=False)
+    registry.refused(ran, "was not typed back; nothing was changed", hint="--yes")
+    with typing(monkeypatch, registry.key("shop/broken").decode()):
+        assert registry.restore(str(backup.path), yes=False).code == 0
+
+
+def test_key_that_was_created_again(registry: Registry) -> None:
+    backup = registry.deleted()
+    key = registry.put("shop/broken", aescbc(secret("broken")))
+    there = registry.mod_revision(key)
+    with registry.untouched():
+        ran = registry.restore(str(backup.path))
+    registry.refused(
+        ran, f"{key.decode()} exists: created at revision {there}", hint=f"--replace-mod-revision {there}"
+    )
+    # It is readable: that is never replaced.
+    with registry.untouched():
+        ran = registry.restore(str(backup.path), "--replace-mod-revision", str(there))
+    registry.refused(ran, "the object is readable", hint="delete it through the API")
+
+
+def test_replacing_what_is_broken_keeps_it_first(registry: Registry) -> None:
+    backup = registry.deleted()
+    other = b"k8s:enc:aescbc:v1:key1:other"
+    key = registry.put("shop/broken", other)
+    there = registry.mod_revision(key)
+    with registry.untouched():
+        ran = registry.restore(str(backup.path), "--replace-mod-revision", str(there + 1))
+    registry.refused(ran, f"stands at mod_revision {there}, not at {there + 1}", hint="examine it again")
+    with registry.untouched():
+        ran = registry.restore(str(backup.path), "--replace-mod-revision", str(there), configured=False)
+    registry.refused(ran, "no encryption configuration was given", hint="--encryption-config FILE")
+    ran = registry.restore(str(backup.path), "--replace-mod-revision", str(there))
+    assert ran.code == 0, ran.err
+    assert f"There now    28 bytes at mod_revision {there}, decrypt-failure, value-truncated" in ran.err
+    assert registry.stored(key) == BROKEN
+    second = registry.kept()[-1]
+    assert (second.content.purpose, second.content.stored.value) == ("restore", other)
+    # And that can be undone in its turn.
+    again = registry.restore(str(second.path), "--replace-mod-revision", str(registry.mod_revision(key)))
+    assert again.code == 0, again.err
+    assert registry.stored(key) == other
+
+
+def test_nothing_there_to_replace(registry: Registry) -> None:
+    backup = registry.deleted()
+    with registry.untouched():
+        ran = registry.restore(str(backup.path), "--replace-mod-revision", "5")
+    registry.refused(ran, "there is nothing to replace", hint="leave --replace-mod-revision out")
+
+
+def test_lost_key_of_what_is_replaced_is_typed_back_too(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backup = registry.deleted()
+    key = registry.key("shop/broken")
+    registry.etcd.put(key, aescbc(secret("broken"), KEY_2, "key2"))
+    given = (
+        str(backup.path), "--replace-mod-revision", str(registry.mod_revision(key)),
+        "--declare-key-lost", "aescbc/v1/key2",
+    )  # fmt: skip
+    with registry.untouched(), typing(monkeypatch, key.decode()):
+        ran = registry.restore(*given)
+    assert ran.code == 4
+    assert "the lost key was not typed back; nothing was changed" in ran.err
+    with typing(monkeypatch, "aescbc/v1/key2"):
+        ran = registry.restore(*given)
+    assert ran.code == 0, ran.err
+
+
+def test_moved_before_the_transaction(registry: Registry) -> None:
+    backup = registry.deleted()
+    key = registry.key("shop/broken")
+    mended: list[int] = []
+
+    def before(path: str, _request: bytes) -> None:
+        if path == TXN and not mended:
+            mended.append(registry.etcd.put(key, aescbc(secret("broken"))))
+
+    with EtcdProxy(registry.etcd.endpoint, before=before) as proxy:
+        registry.endpoints = proxy.endpoint
+        ran = registry.restore(str(backup.path))
+    registry.refused(ran, f"the key exists: created at revision {mended[0]}", hint="examine it again")
+    assert registry.stored(key) == aescbc(secret("broken"))
+
+
+def test_request_that_never_arrived(registry: Registry) -> None:
+    backup = registry.deleted()
+    with EtcdProxy(
+        registry.etcd.endpoint, before=lambda path, _: NO_LEADER if path == TXN else None
+    ) as proxy:
+        registry.endpoints = proxy.endpoint
+        ran = registry.restore(str(backup.path))
+    assert ran.code == 3
+    assert "NOT-APPLIED: " in ran.out
+    assert registry.stored(registry.key("shop/broken")) is None
+
+
+def test_authorization_is_asked_and_shown(registry: Registry, api: KubernetesAPI) -> None:
+    backup = registry.deleted()
+    kubeconfig = str(api.kubeconfig(registry.folder))
+    api.denied = {"delete"}
+    with registry.untouched():
+        ran = registry.restore(str(backup.path), "--kubeconfig", kubeconfig)
+    registry.refused(ran, "denies the permission to delete secrets shop/broken", hint="kubectl auth can-i")
+    api.denied = set()
+    ran = registry.restore(str(backup.path), "--kubeconfig", kubeconfig)
+    assert ran.code == 0, ran.err
+    assert f"Allowed by   {api.url}, for alice@example.org" in ran.err
+    assert registry.events()[-2].annotations.authorization == "allowed"
+
+
+# Another machine, another cluster.
+
+
+def test_backup_of_another_log_is_a_source_like_any_other(registry: Registry) -> None:
+    """Nothing of the first machine is there but the file."""
+    key = registry.put("shop/found", aescbc(secret("found"), KEY_2, "key2"))
+    ran = registry.delete(key, "--declare-key-lost", "aescbc/v1/key2")
+    assert ran.code == 0, ran.err
+    taken = registry.folder / "from-another-machine.json"
+    registry.kept()[0].path.rename(taken)
+    registry.backups = own_directory(registry.folder / "fresh")
+    registry.log = own_directory(registry.folder / "fresh-log") / "audit.jsonl"
+    with registry.untouched():
+        ran = registry.restore(str(taken))
+    registry.refused(
+        ran, f"is no backup that this audit log ({registry.log}) knows", hint="or --accept-unlisted-source"
+    )
+    with registry.untouched():
+        ran = registry.restore(str(taken), "--accept-unlisted-source")
+    registry.refused(ran, "is decrypt-failure: ", hint="give the --encryption-config that reads it")
+    with registry.untouched():
+        ran = registry.restore(str(taken), "--accept-unlisted-source", configured=False)
+    registry.refused(ran, "is undetermined: ", hint="give the --encryption-config that reads it")
+    registry.configure(provider("aescbc", key1=KEY_1, key2=KEY_2), IDENTITY)
+    ran = registry.restore(str(taken), "--accept-unlisted-source")
+    assert ran.code == 0, ran.err
+    assert "NOT a backup that this audit log knows, as accepted" in ran.err
+    assert "Object       v1 Secret shop/found" in ran.err
+    assert registry.stored(key) == aescbc(secret("found"), KEY_2, "key2")
+    assert registry.events()[0].annotations.accepted == '["--accept-unlisted-source"]'
+    assert not holds(taken.read_bytes())
+
+
+def test_log_that_knows_other_backups_only(registry: Registry) -> None:
+    backup = registry.deleted()
+    registry.log = own_directory(registry.folder / "other-log") / "audit.jsonl"
+    assert registry.delete(registry.put("shop/second", BROKEN)).code == 0
+    with registry.untouched():
+        ran = registry.restore(str(backup.path))
+    registry.refused(ran, "is no backup that this audit log", hint="--accept-unlisted-source")
+
+
+def test_backup_of_another_cluster(registry: Registry) -> None:
+    backup = registry.deleted()
+    other = "11111111-0000-0000-0000-000000000000"
+    registry.put("kube-system", namespace_object("kube-system", other), resource="namespaces")
+    with registry.untouched():
+        ran = registry.restore(str(backup.path), "--accept-unlisted-source")
+    registry.refused(
+        ran, f"comes from the cluster with kube-system uid {UID}", f"holds the cluster {other}",
+        hint="name the etcd of that cluster with --endpoints",
+    )  # fmt: skip
+
+
+def test_unknown_cluster(registry: Registry) -> None:
+    backup = registry.deleted()
+    registry.etcd.delete(registry.key("kube-system", "namespaces"))
+    with registry.untouched():
+        ran = registry.restore(str(backup.path))
+    registry.refused(ran, "kube-system is not readable here", hint="--accept-unknown-cluster")
+    ran = registry.restore(str(backup.path), "--accept-unknown-cluster")
+    assert ran.code == 0, ran.err
+    assert "kube-system uid unknown (accepted)" in ran.err
+
+
+def test_backup_that_does_not_name_its_cluster(registry: Registry) -> None:
+    registry.etcd.delete(registry.key("kube-system", "namespaces"))
+    assert registry.delete(registry.key("shop/broken"), "--accept-unknown-cluster").code == 0
+    backup = registry.kept()[0]
+    registry.put("kube-system", namespace_object("kube-system"), resource="namespaces")
+    with registry.untouched():
+        ran = registry.restore(str(backup.path))
+    registry.refused(ran, "does not say which cluster it comes from", hint="--accept-unknown-cluster")
+    assert registry.restore(str(backup.path), "--accept-unknown-cluster").code == 0
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda raw: raw[:-200], "it ends after"),
+        (lambda raw: raw.replace(b"its key is lost", b"its key was old", 1), "not the ones that its digest"),
+        (lambda _raw: b"some text", "is no backup of etcdfix"),
+    ],
+)
+def test_file_that_is_no_whole_backup(registry: Registry, damage: object, words: str) -> None:
+    backup = registry.deleted()
+    bad = registry.folder / "bad.json"
+    bad.write_bytes(damage(backup.path.read_bytes()))  # type: ignore[operator]
+    with registry.untouched():
+        ran = registry.restore(str(bad))
+    assert (ran.code, ran.out) == (5, "")
+    assert words in ran.err
+
+
+# A lease.
+
+
+def test_lease_is_kept(registry: Registry) -> None:
+    key = registry.key("shop/leased")
+    lease = registry.grant(key, BROKEN).lstrip("0")
+    backup = registry.deleted("shop/leased")
+    ran = registry.restore(str(backup.path))
+    assert ran.code == 0, ran.err
+    assert f"Lease        {lease} is attached again" in ran.err
+    assert f"{registry.lease(key):x}" == lease
+
+
+def test_lease_that_expired(registry: Registry) -> None:
+    key = registry.key("shop/leased")
+    lease = registry.grant(key, BROKEN)
+    backup = registry.deleted("shop/leased")
+    registry.etcd.etcdctl("lease", "revoke", lease)
+    with registry.untouched():
+        ran = registry.restore(str(backup.path))
+    registry.refused(ran, f"had the lease {lease.lstrip('0')}, which has expired", hint="--without-lease")
+    ran = registry.restore(str(backup.path), "--without-lease")
+    assert ran.code == 0, ran.err
+    assert "Lease        is left out, as accepted" in ran.err
+    assert registry.lease(key) == 0
+    assert registry.events()[-2].annotations.accepted == '["--without-lease"]'
+
+
+# A snapshot, an earlier revision.
+
+
+@pytest.fixture
+def saved(registry: Registry) -> Path:
+    """A snapshot that holds good-0, which is gone now."""
+    path = registry.folder / "saved.db"
+    registry.etcd.etcdctl("snapshot", "save", path)
+    registry.etcd.delete(registry.key("shop/good-0"))
+    return path
+
+
+def test_from_snapshot(registry: Registry, saved: Path) -> None:
+    key = registry.key("shop/good-0").decode()
+    given = ("--from-snapshot", str(saved), key)
+    with registry.untouched():
+        ran = registry.restore(*given)
+    registry.refused(ran, f"the snapshot {saved} is no backup", hint="--accept-unlisted-source")
+    ran = registry.restore(*given, "--accept-unlisted-source")
+    assert ran.code == 0, ran.err
+    assert f"From         snapshot {saved}" in ran.err
+    assert "Object       v1 Secret shop/good-0" in ran.err
+    assert registry.stored(key.encode()) == aescbc(secret("good-0"))
+
+
+def test_from_snapshot_of_another_cluster(registry: Registry, saved: Path) -> None:
+    registry.put("kube-system", namespace_object("kube-system", "other"), resource="namespaces")
+    with registry.untouched():
+        ran = registry.restore(
+            "--from-snapshot", str(saved), registry.key("shop/good-0").decode(), "--accept-unlisted-source"
+        )
+    registry.refused(ran, f"comes from the cluster with kube-system uid {UID}", hint="--endpoints")
+
+
+def test_from_snapshot_that_does_not_hold_it(registry: Registry, saved: Path) -> None:
+    with registry.untouched():
+        ran = registry.restore("--from-snapshot", str(saved), registry.key("shop/never").decode())
+    registry.refused(ran, f"does not exist in the snapshot {saved}", hint="look into an older one")
+
+
+def test_from_snapshot_what_is_broken_there_too(registry: Registry, saved: Path) -> None:
+    registry.etcd.delete(registry.key("shop/broken"))
+    with registry.untouched():
+        ran = registry.restore(
+            "--from-snapshot", str(saved), registry.key("shop/broken").decode(), "--accept-unlisted-source"
+        )
+    registry.refused(ran, "is decrypt-failure", hint="only a readable value may come from elsewhere")
+
+
+def test_from_snapshot_without_kube_system(registry: Registry) -> None:
+    registry.etcd.delete(registry.key("kube-system", "namespaces"))
+    path = registry.folder / "saved.db"
+    registry.etcd.etcdctl("snapshot", "save", path)
+    registry.etcd.delete(registry.key("shop/good-0"))
+    registry.put("kube-system", namespace_object("kube-system"), resource="namespaces")
+    given = ("--from-snapshot", str(path), registry.key("shop/good-0").decode(), "--accept-unlisted-source")
+    with registry.untouched():
+        ran = registry.restore(*given)
+    registry.refused(ran, "does not say which cluster it comes from", hint="--accept-unknown-cluster")
+    assert registry.restore(*given, "--accept-unknown-cluster").code == 0
+
+
+def test_from_revision(registry: Registry) -> None:
+    key = registry.key("shop/good-0")
+    then = registry.etcd.revision()
+    registry.etcd.delete(key)
+    given = ("--from-revision", str(then), key.decode())
+    with registry.untouched():
+        ran = registry.restore(*given)
+    registry.refused(ran, f"the revision {then} is no backup", hint="--accept-unlisted-source")
+    ran = registry.restore(*given, "--accept-unlisted-source")
+    assert ran.code == 0, ran.err
+    assert f"From         revision {then}" in ran.err
+    assert registry.stored(key) == aescbc(secret("good-0"))
+
+
+def test_from_revision_over_what_was_damaged_since(registry: Registry) -> None:
+    key = registry.key("shop/good-0")
+    then = registry.etcd.revision()
+    registry.etcd.put(key, BROKEN)
+    ran = registry.restore(
+        "--from-revision", str(then), key.decode(), "--accept-unlisted-source",
+        "--replace-mod-revision", str(registry.mod_revision(key)),
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert registry.stored(key) == aescbc(secret("good-0"))
+    assert registry.kept()[0].content.stored.value == BROKEN
+
+
+def test_from_revision_without_kube_system(registry: Registry) -> None:
+    key = registry.key("shop/good-0")
+    then = registry.etcd.revision()
+    registry.etcd.delete(key)
+    registry.etcd.delete(registry.key("kube-system", "namespaces"))
+    given = ("--from-revision", str(then), key.decode(), "--accept-unlisted-source")
+    with registry.untouched():
+        ran = registry.restore(*given)
+    registry.refused(ran, "kube-system is not readable here", hint="--accept-unknown-cluster")
+    assert registry.restore(*given, "--accept-unknown-cluster").code == 0
+
+
+def test_from_revision_that_does_not_hold_it(registry: Registry) -> None:
+    with registry.untouched():
+        ran = registry.restore("--from-revision", "1", registry.key("shop/good-0").decode())
+    registry.refused(ran, "does not exist in the revision 1", hint="look into an older one")
+
+
+def test_from_revision_with_a_moved_value(registry: Registry) -> None:
+    """Associated data binds an aesgcm value to its key: copied elsewhere it opens nowhere."""
+    registry.configure(provider("aesgcm", key1=KEY_1), provider("aescbc", key1=KEY_1), IDENTITY)
+    key = registry.key("shop/moved")
+    then = registry.etcd.put(key, aesgcm(secret("moved"), "/registry/secrets/shop/moved"))
+    registry.etcd.delete(key)
+    with registry.untouched():
+        ran = registry.restore("--from-revision", str(then), key.decode(), "--accept-unlisted-source")
+    registry.refused(ran, "is decrypt-failure", hint="only a readable value")
+
+
+# Usage.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "name the BACKUP, or a key with"),
+        (["--key-base64", "L2E="], "name the BACKUP, or a key with"),
+        (["/a", "--from-snapshot", "f", "--from-revision", "3"], "name two different sources"),
+        (["--from-revision", "3"], "name exactly one key"),
+        (["/a", "--key-base64", "L2E=", "--from-revision", "3"], "name exactly one key"),
+        (["/a", "--from-revision", "0"], "--from-revision"),
+        (["/a", "--from-revision", "3", "--reason", " "], "--reason is empty"),
+        (["/a", "/b"], "unexpected extra argument"),
+    ],
+)
+def test_usage(registry: Registry, arguments: list[str], words: str) -> None:
+    with registry.untouched():
+        ran = registry.run("restore", *registry.common(), "--yes", *arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert words in ran.err
+
+
+def test_no_reason(registry: Registry) -> None:
+    ran = registry.run("restore", "backup.json", "--yes", *registry.common(reason=None))
+    assert ran.code == 2
+    assert "Missing option '--reason'" in ran.err
+
+
+def test_snapshot_as_target(registry: Registry) -> None:
+    backup = registry.deleted()
+    with registry.untouched():
+        ran = registry.run(
+            "restore", str(backup.path), "--reason", "r",
+            "--snapshot", "fixtures/snapshots/alpha/snapshot.db.gz",
+        )  # fmt: skip
+    registry.refused(ran, "a snapshot file cannot be changed", hint="name the live etcd: --endpoints")
+
+
+def test_pattern_instead_of_a_key(registry: Registry) -> None:
+    with registry.untouched():
+        ran = registry.restore("--from-revision", "3", "/registry/secrets/*")
+    registry.refused(ran, "is a prefix or a pattern", hint="--key-base64")

@@ -1,0 +1,87 @@
+"""The library's deletion: its order, its records, what it asks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from etcdfix.errors import RefusedByRule
+from etcdfix.remediation.authorization import Authorization
+from etcdfix.remediation.commit import Outcome
+from etcdfix.remediation.delete import DeleteRequest, lease_ttl, now, operator_for, run_delete
+from etcdfix.remediation.members import LeaseState
+from etcdfix.remediation.preflight import Acceptances
+from tests.support.change_runs import Agreeing, Registry
+from tests.support.etcd_server import EtcdServer
+from tests.support.objects import KEY_2, aescbc, secret
+
+pytestmark = pytest.mark.etcd
+
+
+@pytest.fixture
+def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Registry:
+    return Registry(etcd, prefix, tmp_path, capfd)
+
+
+def _run(registry: Registry, asker: Agreeing, seen: list[str], key: bytes, **request: object) -> Outcome:
+    with registry.cluster() as cluster:
+        return run_delete(
+            cluster,
+            DeleteRequest(key=key, reason="r", places=registry.places, **request),  # type: ignore[arg-type]
+            asker,
+            preview=lambda _found: seen.append("PREVIEW"),
+            step=seen.append,
+        )
+
+
+def test_dry_run_walks_the_same_road_up_to_the_question(registry: Registry) -> None:
+    key = registry.key("shop/broken")
+    roads: dict[bool, list[str]] = {}
+    for dry_run in (True, False):
+        seen: list[str] = []
+        asker = Agreeing()
+        _run(registry, asker, seen, key, dry_run=dry_run)
+        assert asker.asked == ([] if dry_run else [key])
+        roads[dry_run] = seen
+    until = roads[False].index("confirm")
+    assert roads[True][:until] == roads[False][:until]
+    assert roads[False][until - 2 : until] == ["preview", "PREVIEW"]
+    assert not [name for name in roads[True] if name.startswith("transaction")]
+
+
+def test_lost_key_is_asked_for_before_the_key(registry: Registry) -> None:
+    key = registry.put("shop/old", aescbc(secret("old"), KEY_2, "key2"))
+    accepted = Acceptances(key_lost="aescbc/v1/key2")
+    asker = Agreeing(yes=False)
+    with registry.untouched(), pytest.raises(RefusedByRule, match="the lost key was not typed back"):
+        _run(registry, asker, [], key, accepted=accepted)
+    assert asker.asked == ["aescbc/v1/key2"]
+    asker = Agreeing()
+    _run(registry, asker, [], key, accepted=accepted)
+    assert asker.asked == ["aescbc/v1/key2", key]
+
+
+def test_who_did_it() -> None:
+    nobody = operator_for(None, "root")
+    assert (nobody.authorization, nobody.api_user, nobody.etcd_user) == ("none", "", "root")
+    allowed = Authorization(user_name="alice", server="https://api", kube_system_uid="u")
+    asked = operator_for(allowed, "")
+    assert (asked.authorization, asked.api_user) == ("allowed", "alice")
+    assert asked.os_user == nobody.os_user != ""
+
+
+@pytest.mark.parametrize(
+    ("lease", "left"),
+    [
+        (None, None),
+        (LeaseState(lease=7, alive=True, remaining_seconds=55, granted_seconds=60), 55),
+        (LeaseState(lease=7, alive=False, remaining_seconds=0, granted_seconds=0), -1),
+    ],
+)
+def test_what_is_left_of_a_lease(lease: LeaseState | None, left: int | None) -> None:
+    assert lease_ttl(lease) == left
+
+
+def test_time_has_a_zone() -> None:
+    assert now().utcoffset() is not None

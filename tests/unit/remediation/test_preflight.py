@@ -1,0 +1,264 @@
+"""Checks that need trouble inside etcd: members, alarms, a key that moves; and the declaration of a lost key."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from etcdfix.errors import RefusedByRule
+from etcdfix.model import Outcome, StoredValue
+from etcdfix.remediation import preflight
+from etcdfix.remediation.members import CopyState, MemberSurvey, survey_members
+from etcdfix.remediation.pattern import Pattern, Tally
+from etcdfix.remediation.preflight import Acceptances, Cluster, check_deletion
+from etcdfix.sources.etcd.client import EtcdClient
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.examination import Examination
+from etcdfix.wire.etcd import ALARM, message
+from tests.support.change_runs import BROKEN, Registry
+from tests.support.etcd_server import EtcdServer
+from tests.support.examinations import examination, readable
+from tests.support.lossy_etcd import LossyProxy
+
+pytestmark = pytest.mark.etcd
+
+
+@pytest.fixture
+def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Registry:
+    return Registry(etcd, prefix, tmp_path, capfd)
+
+
+# Members; with real ones in tests/integration.
+
+
+def _surveyed(monkeypatch: pytest.MonkeyPatch, change: Callable[[MemberSurvey], MemberSurvey]) -> None:
+    """Let the survey come to something else than it does with the one member that there is."""
+
+    def survey(client: EtcdClient, key: bytes) -> MemberSurvey:
+        return change(survey_members(client, key))
+
+    monkeypatch.setattr(preflight, "survey_members", survey)
+
+
+def _one_more(survey: MemberSurvey, **changes: object) -> MemberSurvey:
+    second = dataclasses.replace(survey.copies[0], member_id=0xB0B, name="bob", **changes)  # type: ignore[arg-type]
+    return dataclasses.replace(survey, copies=(*survey.copies, second))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"value": b"k8s:enc:aescbc:v1:key1:other"},
+        {"mod_revision": 7},
+        {"create_revision": 7},
+        {"version": 3},
+        {"lease": 7},
+        None,
+    ],
+)
+def test_members_disagree(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, other: dict[str, object] | None
+) -> None:
+    def change(survey: MemberSurvey) -> MemberSurvey:
+        stored = survey.copies[0].stored
+        assert stored is not None
+        changed = None if other is None else msgspec.structs.replace(stored, **other)
+        return _one_more(survey, stored=changed, value_sha256="ab" * 32)
+
+    _surveyed(monkeypatch, change)
+    with registry.untouched():
+        ran = registry.delete(registry.key("shop/broken"))
+    registry.refused(
+        ran,
+        "members do not hold the same for",
+        "bob (b0b): ",
+        hint="replace that member (etcdctl member remove",
+    )
+
+
+def test_one_readable_copy(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same bytes everywhere, and a plugin that opens them on the second look."""
+    real = Cluster.examine
+    looks: list[int] = []
+
+    def examine(cluster: Cluster, stored: StoredValue) -> Examination:
+        looks.append(1)
+        return real(cluster, stored) if len(looks) == 1 else readable()
+
+    monkeypatch.setattr(Cluster, "examine", examine)
+    with registry.untouched():
+        ran = registry.delete(registry.key("shop/broken"))
+    registry.refused(ran, "a member holds a readable copy of", hint="replace the member that does not")
+
+
+def _unchecked(survey: MemberSurvey) -> MemberSurvey:
+    return _one_more(survey, state=CopyState.UNCHECKED, stored=None, value_sha256="", reason="nobody answers")
+
+
+def test_member_that_cannot_be_asked(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    _surveyed(monkeypatch, _unchecked)
+    key = registry.key("shop/broken")
+    for accepted in ((), ("--accept-unchecked-member", "alice")):
+        with registry.untouched():
+            ran = registry.delete(key, *accepted)
+        registry.refused(
+            ran, "not every member could be asked: bob (b0b): not checked: nobody answers",
+            hint="name its address in --endpoints, or --accept-unchecked-member bob",
+        )  # fmt: skip
+    ran = registry.delete(key, "--accept-unchecked-member", "bob", "--accept-unchecked-member", "carol")
+    assert ran.code == 0, ran.err
+    assert "member bob (b0b) was not asked, as accepted" in ran.err
+    assert "--accept-unchecked-member carol was not needed, or fits no member" in ran.err
+    assert registry.events()[0].annotations.accepted == (
+        '["--accept-unchecked-member bob","--accept-unchecked-member carol"]'
+    )
+
+
+def test_member_without_a_name(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nameless(survey: MemberSurvey) -> MemberSurvey:
+        made = _unchecked(survey)
+        return dataclasses.replace(
+            made, copies=(made.copies[0], dataclasses.replace(made.copies[1], name=""))
+        )
+
+    _surveyed(monkeypatch, nameless)
+    key = registry.key("shop/broken")
+    with registry.untouched():
+        ran = registry.delete(key)
+    registry.refused(ran, "not every member could be asked", hint="--accept-unchecked-member b0b")
+    assert registry.delete(key, "--accept-unchecked-member", "b0b").code == 0
+
+
+def test_written_while_members_were_asked(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    def moved(survey: MemberSurvey) -> MemberSurvey:
+        return dataclasses.replace(survey, reading=dataclasses.replace(survey.reading, stored=None))
+
+    _surveyed(monkeypatch, moved)
+    with registry.untouched():
+        ran = registry.delete(registry.key("shop/broken"))
+    registry.refused(ran, "was changed while it was being examined", hint="examine it again")
+
+
+def test_written_after_everything_else_was_read(registry: Registry) -> None:
+    """All others are read at one revision; where the target is newer than that, they say nothing about it."""
+    key = registry.key("shop/broken")
+    with registry.cluster() as cluster:
+        cluster.examiner.learn_custom_resources(cluster.source)
+        registry.etcd.put(key, BROKEN)
+        with pytest.raises(RefusedByRule) as caught:
+            check_deletion(cluster, key, Acceptances())
+    assert caught.value.rule == "moved"
+    assert "was changed while it was being examined" in caught.value.message
+
+
+# Alarms.
+
+
+@pytest.fixture
+def alarmed(registry: Registry) -> Iterator[Callable[[int], None]]:
+    """Let etcd say that an alarm is up."""
+    with LossyProxy(registry.etcd.endpoint) as proxy:
+        registry.endpoints = proxy.endpoint
+
+        def raise_alarm(kind: int) -> None:
+            def rewrite(path: str, answer: bytes) -> bytes:
+                if path != ALARM.path:
+                    return answer
+                found = message("AlarmResponse").FromString(answer)
+                found.alarms.add(memberID=0xB0B, alarm=kind)
+                return bytes(found.SerializeToString())
+
+            proxy.rewrite = rewrite
+
+        yield raise_alarm
+
+
+def test_corrupt_alarm(registry: Registry, alarmed: Callable[[int], None]) -> None:
+    alarmed(2)
+    with registry.untouched():
+        ran = registry.delete(registry.key("shop/broken"))
+    registry.refused(
+        ran, "member b0b has raised etcd's CORRUPT alarm", hint="replace the member whose data differs"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (1, "has raised the alarm NOSPACE; a restore would fail until there is room"),
+        (9, "has raised the alarm unknown"),
+    ],
+)
+def test_other_alarm(registry: Registry, alarmed: Callable[[int], None], kind: int, words: str) -> None:
+    alarmed(kind)
+    ran = registry.delete(registry.key("shop/broken"), "--dry-run")
+    assert ran.code == 0, ran.err
+    assert f"Note         member b0b {words}" in ran.err
+
+
+# What is declared lost.
+
+
+def _pattern(found: Examination, *, last_failing: int) -> Pattern:
+    tally = Tally(0, 2, 0, last_failing)
+    return Pattern(found.transformer, found.kms_key_id_sha256, tally, tally, 2, found)
+
+
+def _refusal(found: Examination, *, last_failing: int, key_lost: str) -> RefusedByRule:
+    with pytest.raises(RefusedByRule) as caught:
+        preflight._declaration_fits(
+            found, _pattern(found, last_failing=last_failing), Acceptances(key_lost=key_lost)
+        )
+    return caught.value
+
+
+def test_object_newer_than_the_last_that_does_not_open() -> None:
+    found = examination(mod_revision=30)
+    error = _refusal(found, last_failing=29, key_lost="aescbc/v1/key2")
+    assert error.rule == "declaration"
+    assert "is newer than the last value that does not open (mod_revision 29)" in error.message
+    fits = preflight._declaration_fits(
+        found, _pattern(found, last_failing=30), Acceptances(key_lost="aescbc/v1/key2")
+    )
+    assert fits
+
+
+def test_whole_provider_names_both_ways_of_saying_it() -> None:
+    found = examination(transformer="kms/v2/prov", kms_key_id="kek-1")
+    error = _refusal(found, last_failing=30, key_lost="kms/v2/other")
+    assert error.hint == f"it was written under kms/v2/prov or kms/v2/prov/{found.kms_key_id_sha256}"
+
+
+def test_key_whose_name_needs_quotes() -> None:
+    found = examination(transformer="aescbc/v1/two words; rm", cause=Cause.KEY_NAME_MISSING)
+    with pytest.raises(RefusedByRule) as caught:
+        preflight._check_verdict(found, _pattern(found, last_failing=30), Acceptances())
+    assert caught.value.hint.endswith("--declare-key-lost 'aescbc/v1/two words; rm'")
+
+
+@pytest.mark.parametrize("outcome", [Outcome.READABLE, Outcome.INCONSISTENT, Outcome.NOT_AN_OBJECT])
+def test_commands_in_hints_are_quoted(outcome: Outcome) -> None:
+    key = b"/registry/secrets/shop/a b;\x1b"
+    error = preflight._not_deletable(readable(key, outcome=outcome))
+    assert "a b" not in error.hint
+    if outcome is Outcome.INCONSISTENT:
+        assert "etcdfix get --key-base64 " in error.hint
+
+
+def test_steps_are_told_in_order(registry: Registry) -> None:
+    seen: list[str] = []
+    with registry.cluster() as cluster:
+        checked = check_deletion(cluster, registry.key("shop/broken"), Acceptances(), step=seen.append)
+    assert seen == [
+        f"check: {name}"
+        for name in (
+            "configuration", "read the key", "expectations", "examine", "members", "alarms", "cluster", "pattern",
+            "authorization", "floor", "lease",
+        )
+    ]  # fmt: skip
+    assert checked.stored.value == BROKEN
+    assert (checked.declared_lost, checked.warnings, checked.lease) == (False, (), None)

@@ -1,0 +1,291 @@
+"""What a person reads: every line that a branch adds or leaves out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import msgspec
+import pytest
+
+from etcdfix.model import Outcome as Verdicts
+from etcdfix.remediation.audit_record import Link, Result
+from etcdfix.remediation.authorization import Authorization
+from etcdfix.remediation.commit import Outcome
+from etcdfix.remediation.members import KeyReading, LeaseState
+from etcdfix.remediation.pattern import Pattern, Tally
+from etcdfix.remediation.preflight import Cluster, Preflight
+from etcdfix.remediation.preview import (
+    WARNINGS,
+    after_deletion_lines,
+    outcome_lines,
+    preview_lines,
+    reencrypt_preview_lines,
+    restore_preview_lines,
+)
+from etcdfix.remediation.reencrypt import ReencryptPreview
+from etcdfix.remediation.restore import Candidate, RestorePreview
+from etcdfix.reports.commands import SameAgain
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.examination import Examination
+from tests.support.examinations import examination, readable
+
+KEY = b"/registry/secrets/shop/web"
+HOSTILE = "\x1b[2J\u202e"
+CLUSTER = cast(
+    "Cluster",
+    SimpleNamespace(source=SimpleNamespace(describe=lambda: SimpleNamespace(endpoints=("a:1", "b:2")))),
+)
+NOWHERE = cast(
+    "Cluster", SimpleNamespace(source=SimpleNamespace(describe=lambda: SimpleNamespace(endpoints=None)))
+)
+AGAIN = SameAgain(
+    ("--endpoints", "a:1"), ("--etcd-prefix", "/kubernetes.io"), ("--encryption-config", "my file")
+)
+ALLOWED = Authorization(user_name=f"alice{HOSTILE}", server="https://api", kube_system_uid="u")
+
+
+def _lease(*, alive: bool) -> LeaseState:
+    return LeaseState(lease=0x1F, alive=alive, remaining_seconds=42 if alive else 0, granted_seconds=60)
+
+
+def _checked(found: Examination | None = None, **changes: object) -> Preflight:
+    found = found if found is not None else examination(KEY)
+    tally = Tally(3, 2, 0, 9)
+    checked = Preflight(
+        reading=KeyReading(stored=found.stored, revision=1, cluster_id=2, member_id=3),
+        found=found,
+        pattern=Pattern(found.transformer, "", tally, tally, 5, found),
+        cluster_uid="uid-1",
+        lease=None,
+        authorization=None,
+        floor="",
+        warnings=(),
+        declared_lost=False,
+    )
+    return msgspec.structs.replace(checked, **changes)
+
+
+def _text(checked: Preflight) -> str:
+    return "\n".join(preview_lines(CLUSTER, checked, AGAIN))
+
+
+def test_deletion() -> None:
+    text = _text(_checked())
+    assert "Cluster      kube-system uid uid-1, 5 keys, at a:1, b:2" in text
+    assert "Under        aescbc/v1/key2: 3 open, 2 do not (this one included)" in text
+    assert "the etcd credentials are the only gate" in text
+    assert "API server: no matching key" in text
+    assert "Gentler than a deletion:\n  1. " in text
+    assert all(f"  - {warning}" in text for warning in WARNINGS)
+    for absent in ("Lease", "Note", "CLUSTER-BREAKING", "declared lost", "undetermined"):
+        assert absent not in text
+    assert "Last: " not in text
+
+
+def test_everything_that_may_be_added() -> None:
+    tally = Tally(3, 2, 4, 9)
+    found = examination(KEY)
+    text = _text(
+        _checked(
+            found,
+            lease=_lease(alive=True),
+            authorization=ALLOWED,
+            floor="secrets are what the cluster stands on",
+            warnings=("one", f"two{HOSTILE}"),
+            declared_lost=True,
+            cluster_uid="",
+            pattern=Pattern(found.transformer, "", tally, tally, 1, found),
+        )
+    )
+    for words in (
+        "uid unknown (accepted), 1 key, at",
+        "3 open, 2 do not, 4 undetermined (this one included)",
+        "declared lost for ever; values that open under the same name do not speak against that",
+        "Lease        1f, 42 s left",
+        "Allowed by   https://api, for alice",
+        "Note         one\nNote         two",
+        "CLUSTER-BREAKING, as accepted: secrets are what the cluster stands on.",
+    ):
+        assert words in text, words
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+
+
+def test_what_is_left_out() -> None:
+    found = examination(
+        "/registry/minions/n1", outcome=Verdicts.UNDETERMINED, cause=None, upstream_message=""
+    )
+    text = _text(_checked(found, lease=_lease(alive=False)))
+    assert "API server:" not in text
+    assert "in namespace" not in text
+    assert "Gentler" not in text
+    assert "Lease        1f, expired" in text
+
+
+def test_remedy_without_a_command() -> None:
+    text = _text(_checked(examination(KEY, outcome=Verdicts.DECODE_FAILURE, cause=Cause.DOUBLE_ENCRYPTED)))
+    assert (
+        "1. Find out what encrypted it the second time; the object may be whole below that layer\n  2. "
+        in text
+    )
+
+
+def test_no_endpoints_to_name() -> None:
+    assert "keys, at \n" in "\n".join(preview_lines(NOWHERE, _checked(), AGAIN))
+
+
+def _restored(**changes: object) -> str:
+    found = readable(KEY)
+    shown = RestorePreview(
+        candidate=Candidate(stored=found.stored, origin=f"backup /b{HOSTILE}", cluster_uid="uid-1"),
+        found=found,
+        listed=True,
+        replaced=None,
+        lease=0,
+        cluster_uid="uid-1",
+        authorization=None,
+        warnings=(),
+    )
+    text = "\n".join(restore_preview_lines(CLUSTER, msgspec.structs.replace(shown, **changes)))
+    assert "\x1b" not in text
+    return text
+
+
+def test_restore() -> None:
+    text = _restored()
+    for words in (
+        "a true undo",
+        "There now    nothing",
+        "do not come back with their owner",
+        "uid uid-1, at a:1",
+    ):
+        assert words in text, words
+    for absent in ("Lease", "Note", "Object  "):
+        assert absent not in text
+
+
+def test_restore_with_everything() -> None:
+    stored = readable(KEY, lease=-5).stored
+    text = _restored(
+        candidate=Candidate(stored=stored, origin="snapshot", cluster_uid=""),
+        lease=-5,
+        listed=False,
+        replaced=_checked(),
+        authorization=ALLOWED,
+        cluster_uid="",
+        warnings=("one",),
+    )
+    for words in (
+        "NOT a backup that this audit log knows, as accepted",
+        "Lease        fffffffffffffffb is attached again",
+        "decrypt-failure, key-name-missing; backed up first",
+        "Allowed by   https://api",
+        "unknown (accepted)",
+        "Note         one",
+    ):
+        assert words in text, words
+
+
+def test_lease_that_is_left_out() -> None:
+    stored = readable(KEY, lease=5).stored
+    text = _restored(candidate=Candidate(stored=stored, origin="o", cluster_uid=""))
+    assert "Lease        is left out, as accepted" in text
+
+
+@pytest.mark.parametrize("proof", [b"", b"/registry/secrets/shop/other"])
+def test_reencrypt(proof: bytes) -> None:
+    shown = ReencryptPreview(
+        today=examination(KEY),
+        candidate=readable(
+            KEY if proof else "/registry/example.com/widgets/shop/w", transformer="aescbc/v1/key2"
+        ),
+        write_transformer="aescbc/v1/key1",
+        proof=proof,
+        cluster_uid="uid-1",
+        lease=_lease(alive=True) if proof else None,
+        authorization=ALLOWED if proof else None,
+        warnings=("one",) if proof else (),
+    )
+    text = "\n".join(reencrypt_preview_lines(CLUSTER, shown))
+    assert ("/registry/secrets/shop/other is stored under it" in text) is bool(proof)
+    assert ("nothing shows that API servers hold that key, as accepted" in text) is not bool(proof)
+    assert ("Lease        1f, kept" in text) is bool(proof)
+    assert ("Note         one" in text) is bool(proof)
+    assert "opens it with aescbc/v1/key2: a readable " + ("Secret" if proof else "object") in text
+
+
+def _outcome(result: Result | None, *, recorded: bool = True, backups: tuple[str, ...] = ()) -> Outcome:
+    return Outcome(
+        result=result,
+        detail=f"what was seen{HOSTILE}",
+        revision=9,
+        backups=backups,
+        audit_log=Path("/log/audit.jsonl"),
+        head=Link(2, "ab" * 32) if recorded else None,
+        warnings=("one",),
+    )
+
+
+def _told(done: Result, outcome: Outcome) -> list[str]:
+    lines = list(outcome_lines(KEY, done, outcome, AGAIN))
+    assert all(line.isprintable() for line in lines)
+    assert "Note: one" in lines
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("done", "word"),
+    [(Result.DELETED, "deleted"), (Result.RESTORED, "put back"), (Result.REENCRYPTED, "rewritten")],
+)
+def test_dry_run(done: Result, word: str) -> None:
+    lines = _told(done, _outcome(None))
+    assert lines[0] == f"DRY RUN: {KEY.decode()} would be {word}. Nothing was changed."
+    assert lines[-1].startswith("Audit log: /log/audit.jsonl, head 2:abab")
+
+
+def test_undo_repeats_what_the_command_needs() -> None:
+    lines = _told(Result.DELETED, _outcome(Result.DELETED, backups=("/b/one two.json", "/c/x.json")))
+    assert (
+        "Undo: etcdfix restore '/b/one two.json' --endpoints a:1 --etcd-prefix /kubernetes.io "
+        "--encryption-config 'my file' --audit-log /log/audit.jsonl --reason REASON"
+    ) in lines
+    assert "Backup: /c/x.json" in lines
+    assert lines[0] == f"DELETED {KEY.decode()} at revision 9."
+    assert lines[-1].startswith("Look again: etcdfix scan --endpoints a:1")
+
+
+@pytest.mark.parametrize(
+    ("result", "recorded", "settle"),
+    [
+        (Result.UNKNOWN, True, True),
+        (Result.DELETED, False, True),
+        (Result.NOT_APPLIED, True, False),
+        (Result.APPLIED_OR_GONE, True, False),
+        (Result.ANOMALY, True, False),
+    ],
+)
+def test_what_is_left_to_settle(result: Result, *, recorded: bool, settle: bool) -> None:
+    lines = _told(Result.DELETED, _outcome(result, recorded=recorded))
+    command = (
+        "Settle it when etcd answers again: etcdfix audit reconcile --endpoints a:1 --etcd-prefix /kubernetes.io "
+        "--encryption-config 'my file' /log/audit.jsonl"
+    )
+    assert (command in lines) is settle
+    assert ("Audit log: /log/audit.jsonl" in lines) is not recorded
+    assert not [line for line in lines if line.startswith("Undo")]
+
+
+def test_restore_has_no_undo_of_its_own() -> None:
+    lines = _told(Result.RESTORED, _outcome(Result.RESTORED, backups=("/b/1.json",)))
+    assert not [line for line in lines if line.startswith("Undo")]
+
+
+@pytest.mark.parametrize(("key", "named"), [(KEY, True), (b"/registry/secrets/shop/\xff", False)])
+def test_what_to_watch(key: bytes, *, named: bool) -> None:
+    lines = list(after_deletion_lines(_checked(examination(key))))
+    assert lines[0].startswith("The same through an API server") is named
+    assert "Watch, on every API server:" in lines
+    assert len([line for line in lines if "apiserver_" in line]) == 6
+    assert all(line.isprintable() for line in lines)

@@ -1,0 +1,61 @@
+"""Rewriting under today's key: what the command cannot bring about by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from etcdfix.encryption.seal import NotSealed, SealRefusal
+from etcdfix.remediation import reencrypt as reencrypt_module
+from etcdfix.remediation.members import LeaseState
+from tests.support.change_runs import Registry, candidate_config
+from tests.support.etcd_server import EtcdServer
+from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, aesgcm, provider, secret
+
+pytestmark = pytest.mark.etcd
+
+OLD = aescbc(secret("old"), KEY_2, "key2")
+
+
+@pytest.fixture
+def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Registry:
+    return Registry(etcd, prefix, tmp_path, capfd)
+
+
+def test_value_that_does_not_read_back(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = registry.put("shop/old", OLD)
+    refusal = NotSealed("aescbc/v1/key1", SealRefusal.NOT_READ_BACK)
+    monkeypatch.setattr(reencrypt_module, "to_storage", lambda *_: refusal)
+    with registry.untouched():
+        ran = registry.reencrypt(key, candidate_config(registry.folder))
+    registry.refused(ran, "aescbc/v1/key1: what was written does not read back", hint="etcdfix get")
+
+
+def test_lease_that_ran_out_meanwhile(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = registry.key("shop/old")
+    registry.grant(key, OLD)
+    gone = LeaseState(lease=7, alive=False, remaining_seconds=0, granted_seconds=0)
+    monkeypatch.setattr(reencrypt_module, "read_lease", lambda *_: gone)
+    with registry.untouched():
+        ran = registry.reencrypt(key, candidate_config(registry.folder))
+    registry.refused(ran, "the lease of", "has expired", hint="look again in a moment")
+
+
+def test_proof_is_a_value_that_reads_under_the_very_key(registry: Registry) -> None:
+    """aescbc key1 comes second now: what is stored under it is stale, and under aesgcm there is something broken."""
+    registry.configure(provider("aesgcm", fresh=KEY_1), provider("aescbc", key1=KEY_1), IDENTITY)
+    broken = registry.key("shop/gcm-broken")
+    registry.etcd.put(broken, aesgcm(secret("gcm-broken"), broken.decode(), KEY_2, "fresh"))
+    key = registry.put("shop/old", OLD)
+    path = candidate_config(registry.folder)
+    with registry.untouched():
+        ran = registry.reencrypt(key, path)
+    registry.refused(
+        ran, "is stored under aesgcm/v1/fresh: nothing shows", hint="--accept-undeployed-write-key"
+    )
+    proof = registry.key("shop/gcm-good")
+    registry.etcd.put(proof, aesgcm(secret("gcm-good"), proof.decode(), KEY_1, "fresh"))
+    ran = registry.reencrypt(key, path)
+    assert ran.code == 0, ran.err
+    assert f"{proof.decode()} is stored under it" in ran.err

@@ -17,6 +17,7 @@ from etcdfix.verdicts.examination import Examination
 _ALL_FAIL = 2
 _MANY_FAIL = 10
 
+_KMS_PREFIX = ENCRYPTED_PREFIX + b"kms:"
 _FAILED = frozenset({Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE})
 
 Watch = Callable[[Iterator[StoredValue]], Iterator[StoredValue]]
@@ -78,11 +79,26 @@ class Pattern(msgspec.Struct, frozen=True):
 
 
 def find_pattern(
-    source: Source, examiner: Examiner, target: Examination, plugins: Deferrable | None, watch: Watch
+    source: Source,
+    examiner: Examiner,
+    target: Examination,
+    plugins: Deferrable | None,
+    watch: Watch,
+    *,
+    see: Callable[[Examination], None] | None = None,
 ) -> Pattern:
     """Examine everything that was written under the transformer of ``target``, and ``target`` again.
 
     Values under KMS are judged after all others, so that what the plugin did for those counts.
+
+    Args:
+        source: Everything.
+        examiner: Says what each value is.
+        target: The value in question.
+        plugins: Behind the examiner; None where none is asked.
+        watch: Wraps the values to count them for a display.
+        see: Is shown what else there is, in the same pass; but no value is looked into for its sake alone that costs
+            a call to a KMS plugin.
 
     Raises:
         SourceError: The source was lost.
@@ -94,7 +110,7 @@ def find_pattern(
         nonlocal keys
         for stored in watch(source.current(examiner.layout.prefix_bytes)):
             keys += 1
-            if stored.value.startswith(marker) if marker else not stored.value.startswith(ENCRYPTED_PREFIX):
+            if _is_alike(stored, marker) or (see is not None and not stored.value.startswith(_KMS_PREFIX)):
                 yield stored
 
     everything, same_key_id = Tally(), Tally()
@@ -102,7 +118,9 @@ def find_pattern(
     with Examining(examiner, plugins) as run:
         for part in (run.first(alike()), run.later()):
             for found in part:
-                if found.verdict.outcome is Outcome.NOT_AN_OBJECT:
+                if see is not None:
+                    see(found)
+                if found.verdict.outcome is Outcome.NOT_AN_OBJECT or not _is_alike(found.stored, marker):
                     continue
                 everything.add(found)
                 if found.kms_key_id == target.kms_key_id:
@@ -117,6 +135,11 @@ def find_pattern(
         keys,
         again if again is not None and again.stored == target.stored else None,
     )
+
+
+def _is_alike(stored: StoredValue, marker: bytes) -> bool:
+    """Say whether a value was written under the same transformer; a marker of b"" stands for values in the clear."""
+    return stored.value.startswith(marker) if marker else not stored.value.startswith(ENCRYPTED_PREFIX)
 
 
 def _marker(target: Examination, names: Collection[str]) -> bytes:

@@ -14,6 +14,8 @@ import msgspec
 
 from etcdfix.deferred import Deferrable
 from etcdfix.errors import RefusedByRule
+from etcdfix.impact.assess import Assessment, Risk, assess
+from etcdfix.impact.builder import IndexBuilder
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.pipeline import Examiner
 from etcdfix.remediation.backup_file import digest
@@ -122,7 +124,8 @@ class Preflight(msgspec.Struct, frozen=True, kw_only=True):
         cluster_uid: uid of namespace kube-system, "" where unknown (and accepted).
         lease: Of the key, None for none.
         authorization: The API's yes; None where it was not asked.
-        floor: Why everybody needs the object, "" where that is not so.
+        floor: Why deleting the object may break the cluster, "" where nothing says so.
+        assessment: What a deletion sets off; None where nothing is known of the key.
         warnings: What a person should read before going on.
         declared_lost: The declaration was needed, and fits.
     """
@@ -134,6 +137,7 @@ class Preflight(msgspec.Struct, frozen=True, kw_only=True):
     lease: LeaseState | None
     authorization: Authorization | None
     floor: str
+    assessment: Assessment | None
     warnings: tuple[str, ...]
     declared_lost: bool
 
@@ -198,7 +202,9 @@ def check_deletion(
     step("check: cluster")
     uid = check_cluster(cluster, accepted)
     step("check: pattern")
-    pattern = find_pattern(cluster.source, cluster.examiner, found, cluster.plugins, watch)
+    builder = IndexBuilder(cluster.examiner, cluster.source)
+    pattern = find_pattern(cluster.source, cluster.examiner, found, cluster.plugins, watch, see=builder.add)
+    index = builder.finish(cluster.source.problems)
     if pattern.target is None:
         raise refuse(
             Rule.MOVED, f"{display(key)} was changed while it was being examined", hint="examine it again"
@@ -207,8 +213,10 @@ def check_deletion(
     declared = _check_verdict(found, pattern, accepted)
     step("check: authorization")
     authorization = authorize_change(found, uid, kubeconfig, context)
+    step("check: impact")
+    assessment = assess(index, cluster.source, cluster.examiner, key)
     step("check: floor")
-    floor = floor_reason(found.directory, found.namespace)
+    floor = floor_reason(found.directory, found.namespace) or _breaking(assessment)
     if floor and accepted.risk != CLUSTER_BREAKING:
         raise refuse(
             Rule.FLOOR,
@@ -225,9 +233,17 @@ def check_deletion(
         lease=lease,
         authorization=authorization,
         floor=floor,
+        assessment=assessment,
         warnings=tuple(warnings),
         declared_lost=declared,
     )
+
+
+def _breaking(assessment: Assessment | None) -> str:
+    """Return the reason for which an assessment calls a deletion cluster-breaking, "" where it does not."""
+    if assessment is None or assessment.risk is not Risk.CLUSTER_BREAKING:
+        return ""
+    return assessment.reasons[0].text
 
 
 def require_there(cluster: Cluster, key: bytes, stored: StoredValue | None) -> StoredValue:

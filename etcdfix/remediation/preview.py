@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from etcdfix.impact.assess import Assessment
+from etcdfix.impact.secretusers import Stops
+from etcdfix.model import Confidence
 from etcdfix.remediation.audit_record import Result
 from etcdfix.remediation.commit import Outcome
 from etcdfix.remediation.preflight import Cluster, Preflight
@@ -19,6 +22,7 @@ from etcdfix.storagekey import display
 if TYPE_CHECKING:
     from etcdfix.remediation.authorization import Authorization
 
+_MOST_REASONS = 5
 _MASK = 0xFFFFFFFFFFFFFFFF
 # KEP-3926, in meaning.
 WARNINGS = (
@@ -53,6 +57,9 @@ def preview_lines(cluster: Cluster, checked: Preflight, again: SameAgain) -> Ite
     yield _authorization_line(checked.authorization)
     for warning in checked.warnings:
         yield f"Note         {safe_text(warning)}"
+    if checked.assessment is not None:
+        yield from assessment_lines(checked.assessment)
+        yield f"             see all of it: {again.impact(stored.key)}"
     gentle = gentle_remedies(found, again)
     if gentle:
         yield ""
@@ -78,6 +85,35 @@ def _authorization_line(allowed: Authorization | None) -> str:
     if allowed is None:
         return "Allowed by   nobody was asked: without --kubeconfig the etcd credentials are the only gate"
     return f"Allowed by   {safe_text(allowed.server)}, for {safe_text(allowed.user_name)}"
+
+
+def assessment_lines(found: Assessment) -> Iterator[str]:
+    """Yield what a deletion sets off, worst first, in a few lines."""
+    yield f"Risk         {found.risk.upper()}"
+    for reason in found.reasons[:_MOST_REASONS]:
+        yield f"             {reason.risk}: {safe_text(reason.text)}"
+    counts = [f"{number} {action}" for action, number in found.collection.counts.items() if number]
+    if counts:
+        yield f"Dependents   {', '.join(counts)}"
+    users = found.secret.users if found.secret is not None else ()
+    if users:
+        stopped = sum(user.stops is Stops.YES for user in users)
+        yield f"Used by      {counted(len(users), 'object')}, of which {stopped} cannot go on without it"
+        for user in users[:_MOST_REASONS]:
+            ref = user.object
+            where = f"{ref.namespace}/{ref.name}" if ref.namespace else ref.name
+            yield f"             {safe_text(f'{ref.resource} {where}: {user.role}, {user.consequence}')}"
+    elif found.user_count:
+        yield f"Used by      {counted(found.user_count, 'object')}"
+    for finalizer in found.finalizers:
+        sure = "" if finalizer.confidence is Confidence.CERTAIN else f" ({finalizer.confidence})"
+        yield f"Finalizer    {safe_text(f'{finalizer.name} is skipped{sure}: {finalizer.consequence}')}"
+    if found.node:
+        yield f"Runs on      {safe_text(found.node)}: its kubelet stops the containers once the Pod is gone"
+    for sentence in found.consequences[:_MOST_REASONS]:
+        yield f"Special      {safe_text(sentence)}"
+    if not found.complete:
+        yield "             what cannot be read, or waits for KMS, may depend on it too"
 
 
 def _pattern_lines(checked: Preflight) -> Iterator[str]:

@@ -43,6 +43,12 @@ class SameAgain(msgspec.Struct, frozen=True):
             ["etcdfix", "get", *self.source, *self.layout, *self.reading, *key_arguments(key), *options]
         )
 
+    def impact(self, key: bytes) -> str:
+        """Return the command that shows what a deletion sets off."""
+        return quote_command(
+            ["etcdfix", "impact", *self.source, *self.layout, *self.reading, *key_arguments(key)]
+        )
+
     def delete(self, key: bytes) -> str:
         """Return the dry run of a deletion, on the live etcd that was read, or on the default one for a snapshot."""
         where = () if "--snapshot" in self.source else self.source

@@ -112,3 +112,19 @@ def test_without_a_configuration_there_are_no_names() -> None:
     assert stored is not None
     found = find_pattern(source, examiner, examiner.examine(stored), None, _all)
     assert found.all.undetermined == 3
+
+
+def test_everything_is_seen_in_the_same_pass_but_what_would_cost_a_call_to_a_plugin() -> None:
+    holds = {**HOLDS, "/registry/secrets/shop/kms": b"k8s:enc:kms:v2:prov:x"}
+    source = MemorySource(holds)
+    examiner = Examiner(StorageLayout(), None, Decoder(None))
+    stored = source.get(b"/registry/secrets/shop/short")
+    assert stored is not None
+    target = examiner.examine(stored)
+    seen: list[str] = []
+    with_others = find_pattern(
+        source, examiner, target, None, _all, see=lambda found: seen.append(found.stored.key.decode())
+    )
+    alone = find_pattern(source, examiner, target, None, _all)
+    assert seen == sorted(set(holds) - {"/registry/secrets/shop/kms"})
+    assert (with_others.all, with_others.keys) == (alone.all, alone.keys)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from etcdfix.errors import RefusedByRule
+from etcdfix.impact.assess import Assessment, Risk, RiskReason
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.remediation import preflight
 from etcdfix.remediation.members import CopyState, MemberSurvey, survey_members
 from etcdfix.remediation.pattern import Pattern, Tally
 from etcdfix.remediation.preflight import Acceptances, Cluster, check_deletion
+from etcdfix.remediation.rules import CLUSTER_BREAKING, Rule
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
@@ -257,8 +260,31 @@ def test_steps_are_told_in_order(registry: Registry) -> None:
         f"check: {name}"
         for name in (
             "configuration", "read the key", "expectations", "examine", "members", "alarms", "cluster", "pattern",
-            "authorization", "floor", "lease",
+            "authorization", "impact", "floor", "lease",
         )
     ]  # fmt: skip
     assert checked.stored.value == BROKEN
     assert (checked.declared_lost, checked.warnings, checked.lease) == (False, (), None)
+
+
+def test_what_is_found_to_break_the_cluster_needs_the_same_word(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = preflight.assess
+
+    def breaking(*arguments: Any, **options: Any) -> Assessment | None:
+        found = original(*arguments, **options)
+        assert found is not None
+        reason = RiskReason(Risk.CLUSTER_BREAKING, "x", "a hundred objects hang on it")
+        return msgspec.structs.replace(found, risk=Risk.CLUSTER_BREAKING, reasons=(reason,))
+
+    monkeypatch.setattr(preflight, "assess", breaking)
+    with registry.cluster() as cluster:
+        with pytest.raises(RefusedByRule, match="a hundred objects hang on it") as caught:
+            check_deletion(cluster, registry.key("shop/broken"), Acceptances())
+        assert caught.value.rule == Rule.FLOOR
+        accepted = Acceptances(risk=CLUSTER_BREAKING)
+        assert (
+            check_deletion(cluster, registry.key("shop/broken"), accepted).floor
+            == "a hundred objects hang on it"
+        )

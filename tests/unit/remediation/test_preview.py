@@ -9,6 +9,13 @@ from typing import cast
 import msgspec
 import pytest
 
+from etcdfix.impact.assess import Assessment, LastKnown, Risk, RiskReason
+from etcdfix.impact.finalizers import LostFinalizer
+from etcdfix.impact.garbage import Action, Collection
+from etcdfix.impact.identity import ObjectRef
+from etcdfix.impact.secretusers import SecretUser, SecretUsers, Stops
+from etcdfix.impact.uses import Role
+from etcdfix.model import Confidence
 from etcdfix.model import Outcome as Verdicts
 from etcdfix.remediation.audit_record import Link, Result
 from etcdfix.remediation.authorization import Authorization
@@ -61,6 +68,7 @@ def _checked(found: Examination | None = None, **changes: object) -> Preflight:
         lease=None,
         authorization=None,
         floor="",
+        assessment=None,
         warnings=(),
         declared_lost=False,
     )
@@ -289,3 +297,98 @@ def test_what_to_watch(key: bytes, *, named: bool) -> None:
     assert "Watch, on every API server:" in lines
     assert len([line for line in lines if "apiserver_" in line]) == 6
     assert all(line.isprintable() for line in lines)
+
+
+# What a deletion sets off.
+
+
+def _assessed(**changes: object) -> Assessment:
+    removed = ObjectRef("", "secrets", "Secret", "shop", "web", KEY)
+    found = Assessment(
+        object=removed,
+        exists=True,
+        readable=False,
+        last_known=LastKnown("", Confidence.POSSIBLE, "none"),
+        collection=Collection(removed, (), {}, {}, complete=True),
+        secret=None,
+        users=(),
+        user_count=0,
+        finalizers=(),
+        node="",
+        consequences=(),
+        risk=Risk.NONE,
+        reasons=(),
+        complete=True,
+        problems=(),
+    )
+    return msgspec.structs.replace(found, **changes)
+
+
+def _secret_user(name: str, stops: Stops) -> SecretUser:
+    return SecretUser(
+        object=ObjectRef("", "pods", "Pod", "shop", name, b"/registry/pods/shop/x"),
+        role=Role.VOLUME,
+        path="spec.volumes[0]",
+        optional=False,
+        template=False,
+        heuristic=False,
+        carried=False,
+        finished=False,
+        stops=stops,
+        consequence="does not start again",
+    )
+
+
+def test_nothing_depends_on_it() -> None:
+    text = _text(_checked(assessment=_assessed()))
+    assert "Risk         NONE\n" in text
+    assert "see all of it: etcdfix impact --endpoints a:1" in text
+    assert "Dependents" not in text
+
+
+def test_everything_that_depends_on_it() -> None:
+    users = tuple(_secret_user(f"p{n}{HOSTILE}", Stops.YES if n else Stops.NO) for n in range(7))
+    removed = _assessed().object
+    text = _text(
+        _checked(
+            assessment=_assessed(
+                risk=Risk.HIGH,
+                reasons=(RiskReason(Risk.HIGH, "users", f"six pods{HOSTILE} stop"),),
+                collection=Collection(
+                    removed,
+                    (),
+                    {Action.CASCADE_DELETED: 3, Action.KEPT: 0, Action.ORPHANED: 1},
+                    {},
+                    complete=True,
+                ),
+                secret=SecretUsers(
+                    removed, True, False, "Opaque", {Role.VOLUME: users}, False, False, (), (), (), True, 0
+                ),
+                finalizers=(
+                    LostFinalizer("a/b", "", "the disk stays", True, Confidence.CERTAIN),
+                    LostFinalizer("c/d", "", "nothing much", False, Confidence.POSSIBLE),
+                ),
+                node="node-1",
+                consequences=("it is special",),
+                complete=False,
+            )
+        )
+    )
+    for words in (
+        "Risk         HIGH",
+        "high: six pods\\x1b[2J\\u202e stop",
+        "Dependents   3 cascade-deleted, 1 orphaned",
+        "Used by      7 objects, of which 6 cannot go on without it",
+        "Finalizer    a/b is skipped: the disk stays",
+        "Finalizer    c/d is skipped (possible): nothing much",
+        "Runs on      node-1",
+        "Special      it is special",
+        "what cannot be read, or waits for KMS",
+    ):
+        assert words in text
+    assert text.count("pods shop/p") == 5
+    assert HOSTILE not in text
+
+
+def test_other_users_are_counted() -> None:
+    assert "Used by      12 objects" in _text(_checked(assessment=_assessed(user_count=12)))

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import base64
-import contextlib
-import os
-import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -25,6 +22,7 @@ from etcdfix.cli.options import (
     source_options,
     tls_files,
 )
+from etcdfix.cli.output import destination
 from etcdfix.cli.progress import with_progress
 from etcdfix.errors import ConfigurationError
 from etcdfix.reports import FORMATS
@@ -133,7 +131,7 @@ def command(
         reveal_key_ids=reveal_key_ids,
     )
     inputs_used = (inputs.snapshot, inputs.encryption_config, options.get("manifest"), *tls_files(inputs))
-    with open_source(inputs, say=_say) as source, _destination(output_file, inputs_used) as stream:
+    with open_source(inputs, say=_say) as source, destination(output_file, inputs_used) as stream:
 
         def watch(items: Iterator[T], label: str, estimate: int | None) -> Iterator[T]:
             if estimate is None:
@@ -178,53 +176,6 @@ def _key(text: str) -> bytes:
         return base64.b64decode(text, validate=True)
     except ValueError as exc:  # binascii.Error, or characters outside ASCII
         raise ConfigurationError(f"--key-base64: not base64 ({exc})") from exc
-
-
-@contextlib.contextmanager
-def _destination(path: Path | None, inputs: Iterable[Path | None]) -> Iterator[BinaryIO]:
-    """Yield where the report goes.
-
-    A file takes its name only when the report is whole: a mistyped resource must not cost last night's report. A
-    link is followed, and the mode of a file that was there is kept; pipes and devices are written as they are.
-    """
-    if path is None:
-        if sys.stdout is None:
-            raise ConfigurationError("standard output is closed", hint="name a file with --output-file")
-        yield sys.stdout.buffer
-        return
-    before: os.stat_result | None = None
-    try:
-        with contextlib.suppress(FileNotFoundError):
-            before = path.stat()
-        if before is not None and any(os.path.samestat(before, other) for other in _status(inputs)):
-            raise ConfigurationError(
-                f"--output-file {path} is a file that this scan reads", hint="name another one"
-            )
-        # /dev/stdout leads to a pipe that has no name of its own: what is no file is opened as it was named.
-        in_place = before is not None and not stat.S_ISREG(before.st_mode)
-        target = path if in_place else Path(os.path.realpath(path))
-        partial = target if in_place else target.with_name(f".{target.name}.partial")
-        stream = partial.open("wb")
-    except OSError as exc:
-        raise ConfigurationError(f"--output-file {path}: {exc.strerror}") from exc
-    try:
-        with stream:
-            if before is not None and not in_place:
-                os.fchmod(stream.fileno(), before.st_mode & 0o777)
-            yield stream
-    except BaseException:
-        if not in_place:
-            partial.unlink(missing_ok=True)
-        raise
-    if not in_place:
-        partial.replace(target)
-
-
-def _status(paths: Iterable[Path | None]) -> Iterator[os.stat_result]:
-    for path in paths:
-        with contextlib.suppress(OSError):
-            if path is not None:
-                yield path.stat()
 
 
 def _say(text: str) -> None:

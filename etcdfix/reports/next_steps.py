@@ -16,10 +16,14 @@ _KMS_DOUBTS = frozenset({"kms-unreachable", "kms-denied", "kms-key-unknown", "km
 
 def looks_like_configuration(entry: TransformerSummary) -> bool:
     """Say whether the failures under one transformer point at the configuration, not at single objects."""
-    tried = entry.keys - entry.undetermined
-    if entry.failures == tried:
-        return entry.failures >= _ALL_FAIL
-    return entry.failures >= _MANY_FAIL and entry.failures * 2 >= tried
+    return failures_look_like_configuration(entry.keys - entry.undetermined, entry.failures)
+
+
+def failures_look_like_configuration(tried: int, failures: int) -> bool:
+    """Say the same of so many values that were tried, and so many of them that do not open."""
+    if failures == tried:
+        return failures >= _ALL_FAIL
+    return failures >= _MANY_FAIL and failures * 2 >= tried
 
 
 def _kms_steps(summary: Summary, undetermined: set[str]) -> Iterator[str]:

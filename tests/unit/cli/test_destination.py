@@ -61,7 +61,7 @@ def test_a_file_that_is_read_is_never_written(tmp_path: Path, capsys: pytest.Cap
     snapshot = tmp_path / "same.db.gz"
     snapshot.write_bytes((ALPHA / "snapshot.db.gz").read_bytes())
     assert run(["scan", "--snapshot", str(snapshot), "--output-file", str(snapshot)]) == 2
-    assert "is a file that this scan reads" in capsys.readouterr().err
+    assert "is a file that this command reads" in capsys.readouterr().err
     assert snapshot.read_bytes() == (ALPHA / "snapshot.db.gz").read_bytes()
 
 
@@ -162,7 +162,7 @@ def test_a_file_that_the_scan_reads_is_never_written(
     words = [word for pair in given.items() for word in pair]
     assert run(["scan", *words, "--output-file", str(target)]) == 2
     assert capsys.readouterr().err.splitlines() == [
-        f"etcdfix: --output-file {target} is a file that this scan reads",
+        f"etcdfix: --output-file {target} is a file that this command reads",
         "  next: name another one",
     ]
     assert source.read_bytes() == before

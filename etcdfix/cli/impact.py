@@ -1,0 +1,96 @@
+"""``etcdfix impact``: what hangs on one object."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from etcdfix.cli.exit_codes import ExitCode
+from etcdfix.cli.options import reading_options, source_options
+from etcdfix.cli.surroundings import (
+    decoded_key,
+    epilog,
+    exit_code,
+    next_words,
+    nothing_below,
+    nothing_found,
+    output_options,
+    say,
+    surroundings,
+)
+from etcdfix.consequences.impact import impact_report
+from etcdfix.consequences.surroundings import Keep, Surroundings
+from etcdfix.errors import ConfigurationError
+from etcdfix.reports.impact import IMPACT_FORMATS
+from etcdfix.storagekey import StorageLayout, display
+
+MEANINGS: dict[ExitCode, str] = {
+    ExitCode.NOTHING_WRONG: "assessed, and the object can be read",
+    ExitCode.FINDINGS: "assessed: the object cannot be read, is inconsistent, or is gone and others refer to it",
+    ExitCode.USAGE: "usage or configuration error",
+    ExitCode.INCOMPLETE: "assessed as far as can be: something is undetermined, or was lost midway (wins over 1)",
+    ExitCode.SOURCE: "nobody has the key or refers to it, or the source is unreachable or unreadable",
+    ExitCode.INTERRUPTED: "interrupted",
+}
+
+
+@click.command("impact", epilog=epilog(MEANINGS))
+@click.argument("key", required=False)
+@click.option("--key-base64", metavar="BASE64", help="The key, where it cannot be typed.")
+@source_options
+@reading_options
+@output_options(list(IMPACT_FORMATS))
+def command(
+    *,
+    key: str | None,
+    key_base64: str | None,
+    output: str,
+    output_file: Path | None,
+    max_rows: int,
+    **options: Any,
+) -> int:
+    """Show what losing one object would set off: who depends on it, who uses it, how bad that is. Reads only.
+
+    KEY is a complete etcd key (/registry/secrets/shop/db), of an object that can be read or not, or that is gone and
+    that others still mention. Everything in etcd is looked at once. The grade is none, low, high or cluster-breaking;
+    -o dot is for Graphviz, -o html a page of its own.
+    """
+    wanted = _wanted(key, key_base64)
+
+    def keep(_layout: StorageLayout) -> Keep:
+        return lambda found: found.stored.key == wanted
+
+    with surroundings(options, output_file, keep) as (found, stream):
+        if not found.below_prefix:
+            nothing_below(found)
+        report = impact_report(found, wanted)
+        if report is None:
+            _not_found(found, wanted)
+        IMPACT_FORMATS[output](report, stream, max_rows)
+    for reason in report.incomplete_reasons:
+        say(f"incomplete: {reason}")
+    undetermined = report.finding is not None and report.finding.outcome == "undetermined"
+    healthy = report.finding is not None and report.finding.outcome in {"readable", "not-an-object"}
+    return int(exit_code(complete=report.complete and not undetermined, findings=not healthy))
+
+
+def _wanted(key: str | None, key_base64: str | None) -> bytes:
+    if (key is None) == (key_base64 is None):
+        raise click.UsageError("name exactly one key: KEY, or --key-base64 BASE64")
+    if key is None:
+        return decoded_key(key_base64 or "")
+    if not key.startswith("/"):
+        raise ConfigurationError(
+            f"{key!r} is no key: keys start with /", hint="etcdfix get RESOURCE -A -o wide lists keys"
+        )
+    return key.encode("utf-8", "surrogateescape")
+
+
+def _not_found(found: Surroundings, key: bytes) -> NoReturn:
+    say(f"nothing is stored under {display(key)}, and nothing that can be read refers to it")
+    below = next(iter(found.source.current(key.rstrip(b"/") + b"/")), None)
+    if below is not None:
+        next_words(f"it is a prefix of keys like {display(below.key)}; name one of them")
+    nothing_found(found)

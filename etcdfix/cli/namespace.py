@@ -1,0 +1,73 @@
+"""``etcdfix namespace``: why a namespace hangs, and what to do in which order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from etcdfix.cli.exit_codes import ExitCode
+from etcdfix.cli.options import reading_options, source_options
+from etcdfix.cli.surroundings import (
+    epilog,
+    exit_code,
+    next_words,
+    nothing_below,
+    nothing_found,
+    output_options,
+    say,
+    surroundings,
+)
+from etcdfix.consequences.namespace import concerns_namespace, namespace_report
+from etcdfix.consequences.surroundings import Surroundings
+from etcdfix.errors import ConfigurationError
+from etcdfix.impact.namespaces import terminating_namespaces
+from etcdfix.reports.impact import NAMESPACE_FORMATS
+
+MEANINGS: dict[ExitCode, str] = {
+    ExitCode.NOTHING_WRONG: "nothing blocks it",
+    ExitCode.FINDINGS: "something blocks it, or would; or its object is missing or cannot be read",
+    ExitCode.USAGE: "usage or configuration error",
+    ExitCode.INCOMPLETE: "something in it is undetermined, or the source was lost midway (wins over 1)",
+    ExitCode.SOURCE: "no such namespace, or the source is unreachable or unreadable",
+    ExitCode.INTERRUPTED: "interrupted",
+}
+_WELL = frozenset({"active", "terminating"})
+
+
+@click.command("namespace", epilog=epilog(MEANINGS))
+@click.argument("name")
+@source_options
+@reading_options
+@output_options(list(NAMESPACE_FORMATS))
+def command(*, name: str, output: str, output_file: Path | None, max_rows: int, **options: Any) -> int:
+    """Explain why a namespace cannot finish deleting, and in which order to act. Reads only.
+
+    Says whether it is Terminating and since when, which objects in it cannot be read (each fails every LIST of its
+    type), which finalizers hold what, which APIs are missing and which objects wait for one another; then a numbered
+    plan of commands in the order of the deletion: pods first, then the rest. Deletions in it are dry runs.
+    """
+    if not name or "/" in name:
+        raise ConfigurationError(f"{name!r} is no name of a namespace", hint="etcdfix namespace shop")
+    with surroundings(options, output_file, lambda layout: concerns_namespace(layout, name)) as (
+        found,
+        stream,
+    ):
+        if not found.below_prefix:
+            nothing_below(found)
+        report = namespace_report(found, name)
+        if report is None:
+            _not_found(found, name)
+        NAMESPACE_FORMATS[output](report, stream, max_rows)
+    for reason in report.incomplete_reasons:
+        say(f"incomplete: {reason}")
+    return int(exit_code(complete=report.complete, findings=report.state not in _WELL))
+
+
+def _not_found(found: Surroundings, name: str) -> NoReturn:
+    say(f"namespace {name!r}: not found, and nothing is in it")
+    dying = [ref.name for ref in terminating_namespaces(found.index)][:5]
+    if dying:
+        next_words(f"these are Terminating: {', '.join(dying)}")
+    nothing_found(found)

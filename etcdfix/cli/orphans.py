@@ -1,0 +1,43 @@
+"""``etcdfix orphans``: keys that belong to nobody."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from etcdfix.cli.exit_codes import ExitCode
+from etcdfix.cli.options import reading_options, source_options
+from etcdfix.cli.surroundings import epilog, exit_code, nothing_below, output_options, say, surroundings
+from etcdfix.consequences.orphans import orphans_report
+from etcdfix.reports.impact import ORPHANS_FORMATS
+
+MEANINGS: dict[ExitCode, str] = {
+    ExitCode.NOTHING_WRONG: "every key belongs to somebody",
+    ExitCode.FINDINGS: "some keys belong to nobody",
+    ExitCode.USAGE: "usage or configuration error",
+    ExitCode.INCOMPLETE: "something is undetermined, or the source was lost midway (wins over 1)",
+    ExitCode.SOURCE: "source unreachable or unreadable: nothing was examined",
+    ExitCode.INTERRUPTED: "interrupted",
+}
+
+
+@click.command("orphans", epilog=epilog(MEANINGS))
+@source_options
+@reading_options
+@output_options(list(ORPHANS_FORMATS))
+def command(*, output: str, output_file: Path | None, max_rows: int, **options: Any) -> int:
+    """List keys that belong to nobody, with counts and sizes. Reads only.
+
+    Keys whose owners are all gone, whose CustomResourceDefinition or Namespace no longer exists, which no resource of
+    any known release claims, or which lie outside the storage prefix. Nothing here is a reason to delete anything.
+    """
+    with surroundings(options, output_file, lambda _layout: lambda _found: False) as (found, stream):
+        if not found.below_prefix:
+            nothing_below(found)
+        report = orphans_report(found)
+        ORPHANS_FORMATS[output](report, stream, max_rows)
+    for reason in report.incomplete_reasons:
+        say(f"incomplete: {reason}")
+    return int(exit_code(complete=report.complete, findings=bool(report.groups)))

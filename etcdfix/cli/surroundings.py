@@ -1,0 +1,180 @@
+"""What the commands impact, namespace and orphans share: options, the pass over everything, and last words."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import click
+
+from etcdfix.cli.exit_codes import ExitCode
+from etcdfix.cli.options import (
+    Inputs,
+    gather_inputs,
+    load_encryption,
+    open_plugins,
+    open_source,
+    same_again,
+    tls_files,
+)
+from etcdfix.cli.output import destination
+from etcdfix.cli.progress import with_progress
+from etcdfix.consequences.surroundings import Keep, Surroundings, SurroundingsRequest, look_around
+from etcdfix.errors import ConfigurationError
+from etcdfix.reports.safetext import safe_text
+from etcdfix.sources.base import Source
+from etcdfix.storagekey import StorageLayout
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+T = TypeVar("T")
+_Command = Callable[..., Any]
+
+
+def output_options(formats: list[str]) -> Callable[[_Command], _Command]:
+    """Return a decorator that adds ``-o``, ``--output-file`` and ``--max-rows``."""
+
+    def decorate(command: _Command) -> _Command:
+        for option in (
+            click.option(
+                "--max-rows",
+                type=click.IntRange(min=1),
+                default=100,
+                show_default=True,
+                metavar="N",
+                envvar="ETCDFIX_MAX_ROWS",
+                help="Rows of each list in the table; counts are never capped.",
+            ),
+            click.option(
+                "--output-file",
+                type=click.Path(path_type=Path),
+                metavar="FILE",
+                envvar="ETCDFIX_OUTPUT_FILE",
+                help="Write the report here instead of standard output.",
+            ),
+            click.option(
+                "-o",
+                "--output",
+                "output",
+                type=click.Choice(formats),
+                default="table",
+                show_default=True,
+                help="Form of the report.",
+            ),
+        ):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def epilog(meanings: dict[ExitCode, str]) -> str:
+    """Return the help text's table of exit codes."""
+    return "\b\nExit codes:\n" + "\n".join(f"  {code.value:>3}  {text}" for code, text in meanings.items())
+
+
+@contextlib.contextmanager
+def surroundings(
+    options: dict[str, Any], output_file: Path | None, keep: Callable[[StorageLayout], Keep]
+) -> Iterator[tuple[Surroundings, BinaryIO]]:
+    """Look at everything, and yield it with the stream that the report goes to.
+
+    Args:
+        options: What click collected for the source and reading options.
+        output_file: As named by ``--output-file``.
+        keep: Says, for a layout, of which examinations the report will speak.
+
+    Raises:
+        ConfigurationError: Options make no sense.
+        SourceError: Nothing could be read.
+    """
+    inputs = gather_inputs(options)
+    for notice in inputs.notices:
+        say(notice)
+    configuration = load_encryption(inputs)
+    for remark in configuration.remarks if configuration is not None else ():
+        say(f"{inputs.encryption_config}: {remark}")
+    request = SurroundingsRequest(
+        layout=StorageLayout(inputs.etcd_prefix),
+        configuration=configuration,
+        kubernetes_minor=inputs.kubernetes_minor,
+        same_again=same_again(inputs),
+    )
+    with (
+        open_source(inputs, say=say) as source,
+        destination(output_file, _files(inputs, options)) as stream,
+        open_plugins(inputs, configuration) as plugins,
+    ):
+        found = look_around(
+            source, request, keep=keep(request.layout), plugins=plugins, watch=_watcher(source)
+        )
+        yield found, stream
+        stream.flush()
+
+
+def _files(inputs: Inputs, options: dict[str, Any]) -> tuple[Path | None, ...]:
+    return (inputs.snapshot, inputs.encryption_config, options.get("manifest"), *tls_files(inputs))
+
+
+def _watcher(source: Source) -> Callable[[Iterator[T], str, int | None], Iterator[T]]:
+    def watch(items: Iterator[T], label: str, estimate: int | None) -> Iterator[T]:
+        if estimate is None:
+            estimate = source.estimate() if sys.stderr.isatty() else 0
+            return with_progress(items, estimate=estimate, label=label)
+        if estimate and sys.stderr.isatty():
+            say(f"{estimate} values wait for a KMS plugin")
+        return with_progress(items, estimate=estimate, label=label, every=8)
+
+    return watch
+
+
+def nothing_below(found: Surroundings) -> NoReturn:
+    """Say that nothing lies below the storage prefix, and where it may be instead; end the command."""
+    layout = found.request.layout
+    say(f"NOTHING WAS EXAMINED: no key starts with {layout.prefix}")
+    places = " or ".join(safe_text(place) for place in found.suggested_prefixes[:3])
+    next_words(
+        f"Kubernetes keys seem to be under {places}; give it with --etcd-prefix"
+        if places
+        else "check --etcd-prefix and that this is the etcd that the API servers use"
+    )
+    nothing_found(found)
+
+
+def nothing_found(found: Surroundings) -> NoReturn:
+    """End the command without a report: no file takes the place of an earlier one."""
+    click.get_current_context().exit(ExitCode.INCOMPLETE if found.index.problems else ExitCode.SOURCE)
+
+
+def exit_code(*, complete: bool, findings: bool) -> ExitCode:
+    """Return the exit code of a report: an incomplete one is never 0 or 1."""
+    if not complete:
+        return ExitCode.INCOMPLETE
+    return ExitCode.FINDINGS if findings else ExitCode.NOTHING_WRONG
+
+
+def say(text: str) -> None:
+    """Write a line to standard error."""
+    click.echo(f"etcdfix: {safe_text(text)}", err=True)
+
+
+def next_words(text: str) -> None:
+    """Write to standard error what to do next."""
+    click.echo(f"  next: {safe_text(text)}", err=True)
+
+
+def decoded_key(text: str) -> bytes:
+    """Return the key that ``--key-base64`` names.
+
+    Raises:
+        ConfigurationError: It is not base64.
+    """
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError as exc:  # binascii.Error, or characters outside ASCII
+        raise ConfigurationError(f"--key-base64: not base64 ({exc})") from exc

@@ -1,0 +1,252 @@
+"""What losing one object would set off: the assessment as a report, with what to do next."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from etcdfix.consequences.surroundings import Surroundings, entry_of
+from etcdfix.impact.assess import Assessment, LastKnown, assess
+from etcdfix.impact.garbage import Collection, Decision
+from etcdfix.impact.secretusers import SecretUser, SecretUsers
+from etcdfix.impact.tables import UNDETERMINED
+from etcdfix.impact.uses import Role
+from etcdfix.reports.finding import finding_from
+from etcdfix.reports.impact.model import (
+    DependentEntry,
+    Dependents,
+    FinalizerEntry,
+    Identity,
+    ImpactReport,
+    OwnerEntry,
+    RiskEntry,
+    SecretEntry,
+    UserEntry,
+    UserGroup,
+)
+from etcdfix.reports.model import Finding, Remedy
+from etcdfix.reports.safetext import quote_command
+from etcdfix.verdicts.examination import Examination
+
+# KEP-3926 and every runbook begin with it.
+_SNAPSHOT: Final = Remedy(
+    "Take a snapshot of etcd before you change anything",
+    quote_command(["etcdctl", "snapshot", "save", "FILE"]),
+    "",
+)
+
+
+def impact_report(surroundings: Surroundings, key: bytes) -> ImpactReport | None:
+    """Assess the loss of one object, readable or not, and say what to do next.
+
+    Args:
+        surroundings: Made by keeping the examination of this key.
+        key: Complete etcd key.
+
+    Returns:
+        None for a key that nobody has and nobody mentions.
+
+    Raises:
+        SourceError: The history cannot be read.
+    """
+    index = surroundings.index
+    found = assess(index, surroundings.source, surroundings.examiner, key)
+    node = index.find(key)
+    if found is None or node is None:
+        return None
+    examined = surroundings.kept.get(key)
+    finding = finding_from(examined, same_again=surroundings.request.same_again) if examined else None
+    unjudged = bool(index.flags(node) & UNDETERMINED)
+    reasons = surroundings.incomplete_reasons(surroundings.undetermined)
+    groups = _groups(found)
+    return ImpactReport(
+        **surroundings.origin(),
+        object=entry_of(found.object, key),
+        exists=found.exists,
+        readable=found.readable,
+        risk=found.risk.value,
+        reasons=[RiskEntry(r.risk.value, r.code, r.text) for r in found.reasons],
+        finding=finding,
+        last_known=_identity(found.last_known),
+        namespace_terminating=_namespace_terminating(surroundings, found.object.namespace),
+        dependents=_dependents(found.collection),
+        secret=_secret(found.secret) if found.secret is not None else None,
+        users=groups,
+        user_count=sum(group.count for group in groups) if found.secret is not None else found.user_count,
+        finalizers=[
+            FinalizerEntry(
+                name=f.name,
+                owner=f.owner,
+                consequence=f.consequence,
+                leaks=f.leaks,
+                confidence=f.confidence.value,
+            )
+            for f in found.finalizers
+        ],
+        node=found.node,
+        consequences=list(found.consequences),
+        unreadable_elsewhere=sum(index.unreadable_by_path().values())
+        - index.unreadable(node)
+        - (surroundings.undetermined - unjudged),
+        undetermined_elsewhere=surroundings.undetermined - unjudged,
+        remedies=_remedies(found, examined, finding),
+        complete=not reasons,
+        incomplete_reasons=reasons,
+    )
+
+
+def _namespace_terminating(surroundings: Surroundings, namespace: str) -> str | None:
+    index = surroundings.index
+    node = index.node(f"namespaces/{namespace}") if namespace else None
+    if node is None or not index.exists(node):
+        return None
+    since = index.terminating_since(node)
+    details = index.namespaces.get(node)
+    return since if since or (details is not None and details.phase == "Terminating") else None
+
+
+def _identity(known: LastKnown) -> Identity:
+    return Identity(
+        uid=known.uid,
+        confidence=known.confidence.value,
+        basis=known.basis,
+        mod_revision=known.revision,
+        finalizers=list(known.finalizers) if known.finalizers is not None else None,
+        labels=sorted(known.labels),
+        annotations=list(known.annotations),
+        conflicting_uids=known.conflicting_uids,
+    )
+
+
+def _dependents(collection: Collection) -> Dependents:
+    """Lay the tree out depth first; chains of owners can be long, so this does not recurse."""
+    rows: list[DependentEntry] = []
+    waiting = deque((1, collection.removed.key, decision) for decision in collection.tree)
+    while waiting:
+        depth, below, decision = waiting.popleft()
+        rows.append(_dependent(depth, below, decision))
+        inner = decision.dependents
+        waiting.extendleft((depth + 1, decision.object.key, d) for d in reversed(inner))
+    return Dependents(
+        counts={action.value: count for action, count in collection.counts.items()},
+        deleted_by_resource=collection.deleted_by_resource,
+        tree=rows,
+    )
+
+
+def _dependent(depth: int, below: str, decision: Decision) -> DependentEntry:
+    return DependentEntry(
+        depth=depth,
+        below=below,
+        object=entry_of(decision.object),
+        action=decision.action.value,
+        propagation=decision.propagation.value if decision.propagation is not None else None,
+        owners=[
+            OwnerEntry(
+                api_version=o.api_version,
+                kind=o.kind,
+                name=o.name,
+                uid=o.uid,
+                state=o.state.value,
+                reason=o.reason,
+                removed=o.removed,
+                stripped=o.stripped,
+            )
+            for o in decision.owners
+        ],
+        after_finalizers=list(decision.after_finalizers),
+        already_terminating=decision.already_terminating,
+        uncertain=decision.uncertain,
+    )
+
+
+def _secret(users: SecretUsers) -> SecretEntry:
+    return SecretEntry(
+        type=users.type,
+        protected=users.protected,
+        opted_out=users.opted_out,
+        protection_finalizers=list(users.protection_finalizers),
+        other_finalizers=list(users.other_finalizers),
+        notes=list(users.notes),
+    )
+
+
+def _groups(found: Assessment) -> list[UserGroup]:
+    if found.secret is not None:
+        return [
+            UserGroup(role=role.value, count=len(users), users=[_secret_user(user) for user in users])
+            for role, users in found.secret.groups.items()
+        ]
+    by_role: dict[Role, list[UserEntry]] = {}
+    for user in found.users:
+        use = user.use
+        by_role.setdefault(use.role, []).append(
+            UserEntry(
+                object=entry_of(user.object),
+                role=use.role.value,
+                path=use.path,
+                optional=use.optional,
+                template=use.template,
+                heuristic=use.heuristic,
+                carried=use.carried,
+                finished=False,
+                stops=None,
+                consequence="",
+                behind=[],
+                behind_count=0,
+            )
+        )
+    return [
+        UserGroup(role=role.value, count=len(by_role[role]), users=by_role[role])
+        for role in Role
+        if role in by_role
+    ]
+
+
+def _secret_user(user: SecretUser) -> UserEntry:
+    return UserEntry(
+        object=entry_of(user.object),
+        role=user.role.value,
+        path=user.path,
+        optional=user.optional,
+        template=user.template,
+        heuristic=user.heuristic,
+        carried=user.carried,
+        finished=user.finished,
+        stops=user.stops.value,
+        consequence=user.consequence,
+        behind=[entry_of(pod) for pod in user.behind],
+        behind_count=user.behind_count,
+    )
+
+
+def _remedies(found: Assessment, examined: Examination | None, finding: Finding | None) -> list[Remedy]:
+    """Return what to do next, gentlest first; deleting comes last and only as a dry run."""
+    if examined is None or finding is None:
+        return [
+            Remedy(
+                "It is gone: let whoever made it make it again, or put it back from a snapshot or backup",
+                "",
+                "What refers to it by name works again then; what refers to its old uid does not.",
+            )
+        ]
+    if found.readable and not finding.remedies:
+        return [
+            Remedy(
+                "It can be read, so nothing has to be done; to delete it, use the API, which runs its finalizers",
+                _ordinary_dry_run(found),
+                "etcdfix deletes nothing that can be read.",
+            )
+        ]
+    return [_SNAPSHOT, *finding.remedies] if finding.remedies else []
+
+
+def _ordinary_dry_run(found: Assessment) -> str:
+    ref = found.object
+    if not ref.resource or not ref.name or ref.name.startswith("-") or "/" in ref.name:
+        return ""
+    if not (ref.name + ref.namespace).isprintable():
+        return ""  # it would not survive the way through a shell
+    resource = f"{ref.resource}.{ref.group}" if ref.group else ref.resource
+    where = ["-n", ref.namespace] if ref.namespace else []
+    return quote_command(["kubectl", "delete", resource, ref.name, *where, "--dry-run=server"])

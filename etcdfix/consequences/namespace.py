@@ -1,0 +1,381 @@
+"""Why a namespace cannot finish deleting, and what to do about it in which order.
+
+The order is that of the namespace controller (KEP-5080): what cannot be read fails the LIST of its type and goes first,
+pods before everything else; then whatever finalizers hold, pods first again; then APIs that do not answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from etcdfix.consequences.surroundings import Keep, Surroundings, entry_of
+from etcdfix.impact.garbage import Action, collect
+from etcdfix.impact.namespaces import (
+    Blocker,
+    CyclicWait,
+    DeletionStage,
+    NamespaceState,
+    ResourceContent,
+    contents_of,
+    namespace_state,
+)
+from etcdfix.model import Confidence, Outcome
+from etcdfix.reports.base import counted
+from etcdfix.reports.commands import SameAgain
+from etcdfix.reports.impact.model import (
+    BlockerEntry,
+    ConditionEntry,
+    ContentEntry,
+    CycleEntry,
+    MissingAPI,
+    NamespaceReport,
+    PlanStep,
+    StageEntry,
+    WaitEntry,
+)
+from etcdfix.reports.model import Remedy
+from etcdfix.reports.remedies import gentle_remedies, remedies_for
+from etcdfix.reports.safetext import quote_command
+from etcdfix.storagekey import StorageLayout, display
+from etcdfix.verdicts.causes import CATALOGUE
+from etcdfix.verdicts.examination import Examination
+
+_UNJUDGED: Final = frozenset({Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE, Outcome.UNDETERMINED})
+_MOST_STEPS: Final = 20
+_SNAPSHOT: Final = "Take a snapshot of etcd first. "
+_FLOOR: Final = "Everybody needs this object: the deletion also wants --accept-risk cluster-breaking. "
+
+
+def concerns_namespace(layout: StorageLayout, name: str) -> Keep:
+    """Return what says whether the report on a namespace will speak of an examination."""
+    own = layout.prefix_bytes + b"namespaces/" + _bytes(name)
+
+    def keep(found: Examination) -> bool:
+        if found.verdict.outcome not in _UNJUDGED:
+            return False
+        return found.namespace == name or found.stored.key == own
+
+    return keep
+
+
+def namespace_report(surroundings: Surroundings, name: str) -> NamespaceReport | None:
+    """Return what keeps a namespace, and a plan; None where neither its object nor anything in it exists.
+
+    Args:
+        surroundings: Made by keeping what :func:`concerns_namespace` says.
+        name: Of the namespace.
+    """
+    index = surroundings.index
+    state = namespace_state(index, name)
+    if state is None:
+        return None
+    keys = {display(index.key(node)): index.key(node) for node in contents_of(index, name)}
+    keys[state.object.key] = surroundings.request.layout.prefix_bytes + b"namespaces/" + _bytes(name)
+    story = _Story(surroundings, state, keys)
+    reasons = surroundings.incomplete_reasons(story.undetermined())
+    return NamespaceReport(
+        **surroundings.origin(),
+        name=name,
+        object=entry_of(state.object, keys[state.object.key]),
+        state=_state(state),
+        exists=state.exists,
+        readable=state.readable,
+        terminating=state.terminating,
+        terminating_since=state.terminating_since or None,
+        phase=state.phase,
+        conditions=[
+            ConditionEntry(
+                type=c.type,
+                status=c.status,
+                reason=c.reason,
+                message=c.message,
+                last_transition=c.last_transition,
+                problem=c in state.problems,
+            )
+            for c in state.conditions
+        ],
+        spec_finalizers=list(state.spec_finalizers),
+        finalizers=list(state.finalizers),
+        contents=[_content(content) for content in state.contents],
+        stages=[story.stage(stage) for stage in state.stages],
+        order_lost=state.order_lost,
+        frozen=state.frozen,
+        cycles=[_cycle(cycle) for cycle in state.cycles],
+        missing_apis=[MissingAPI(api=api, reason=reason) for api, reason in state.missing_apis.items()],
+        plan=[
+            PlanStep(number=n, action=step.action, command=step.command, note=step.note, key=step.key)
+            for n, step in enumerate(story.plan(), start=1)
+        ],
+        complete=not reasons,
+        incomplete_reasons=reasons,
+    )
+
+
+def _state(state: NamespaceState) -> str:
+    if not state.exists:
+        return "missing"
+    if not state.readable:
+        return "unreadable"
+    broken = any(content.unreadable for content in state.contents)
+    if not state.terminating:
+        return "active-with-blockers" if broken else "active"
+    held = any(stage.blockers for stage in state.stages) or bool(state.missing_apis or state.finalizers)
+    foreign = any(finalizer != "kubernetes" for finalizer in state.spec_finalizers)
+    return "stuck" if held or foreign or state.problems else "terminating"
+
+
+class _Step(NamedTuple):
+    action: str
+    command: str = ""
+    note: str = ""
+    key: str | None = None
+
+
+class _Story:
+    """Tells one namespace: its blockers with their causes, and the plan."""
+
+    def __init__(self, surroundings: Surroundings, state: NamespaceState, keys: dict[str, bytes]) -> None:
+        self._surroundings = surroundings
+        self._index = surroundings.index
+        self._again: SameAgain = surroundings.request.same_again
+        self._state = state
+        self._keys = keys
+        self._nodes = [node for key in keys.values() if (node := self._index.find(key)) is not None]
+
+    def undetermined(self) -> int:
+        """Count what could not be judged among what matters here."""
+        return sum(1 for node in self._nodes if self._index.unreadable(node) and not self._index.lost(node))
+
+    def stage(self, stage: DeletionStage) -> StageEntry:
+        """Return a stage with its blockers explained."""
+        return StageEntry(
+            number=stage.number,
+            name=stage.name,
+            resources=[_content(content) for content in stage.resources],
+            blockers=[self._blocker(blocker) for blocker in stage.waits_for],
+            blocker_count=stage.blockers,
+        )
+
+    def _blocker(self, blocker: Blocker) -> BlockerEntry:
+        found = self._examined(blocker)
+        cause = found.verdict.cause if found is not None else None
+        return BlockerEntry(
+            object=entry_of(blocker.object, self._keys.get(blocker.object.key)),
+            reason=blocker.reason,
+            cause=cause.value if cause is not None else None,
+            message=found.verdict.message if found is not None else "",
+            finalizers=list(blocker.finalizers),
+            terminating_since=blocker.terminating_since or None,
+        )
+
+    def _examined(self, blocker: Blocker) -> Examination | None:
+        key = self._keys.get(blocker.object.key)
+        return self._surroundings.kept.get(key) if key is not None else None
+
+    # -- the plan
+
+    def plan(self) -> Iterator[_Step]:
+        """Yield what to do, in order; nothing where nothing has to be done."""
+        state = self._state
+        steps = [*self._own_object(), *self._unreadable(), *self._finalizers(), *self._apis()]
+        yield from steps
+        if not steps and _state(state) != "stuck":
+            return
+        if state.terminating and not state.frozen:
+            yield _Step(
+                "Let the namespace controller try again, and see that the namespace goes",
+                self._kubectl("get", "namespace", state.name, "-o", "yaml"),
+                "It tries again by itself, less often the longer it fails; a restart of kube-controller-manager makes "
+                "it try at once.",
+            )
+        yield _Step("Look again", self._again_namespace())
+
+    def _own_object(self) -> Iterator[_Step]:
+        state = self._state
+        if not state.exists:
+            yield _Step(
+                "Make the namespace again, then delete it in the ordinary way: its controller cleans up",
+                self._kubectl("create", "namespace", state.name),
+                "Until then nothing deletes what is left in it, and nothing new is admitted.",
+            )
+        elif state.frozen:
+            found = self._surroundings.kept.get(self._keys[state.object.key])
+            if found is not None and self._removable(found):
+                yield self._removal(
+                    found,
+                    "the Namespace object itself: until it can be read, the controller processes no namespace of the "
+                    "cluster",
+                    _FLOOR
+                    + _SNAPSHOT
+                    + "Make the namespace again right after: then its contents are cleaned up. ",
+                )
+            elif found is not None:
+                yield from self._cures([(Blocker(state.object, "unreadable"), found)])
+
+    def _unreadable(self) -> Iterator[_Step]:
+        """Yield a step for each object that fails its type: pods first, since they hold up, or lose, the order."""
+        blockers = sorted(
+            (b for stage in self._state.stages if stage.name == "unreadable" for b in stage.waits_for),
+            key=lambda b: (b.object.resource != "pods", b.object.key),
+        )
+        known = [(b, found) for b in blockers if (found := self._examined(b)) is not None]
+        lost = [(b, found) for b, found in known if b.reason == "unreadable"]
+        yield from self._cures([(b, found) for b, found in lost if not self._removable(found)])
+        unjudged = [found for b, found in known if b.reason == "undetermined"]
+        if unjudged:
+            way = _way_out(unjudged[0], self._again)
+            yield _Step(
+                f"Find out about {counted(self.undetermined(), 'object')} that could not be judged; delete none of "
+                "them",
+                way.command if way is not None else "",
+                way.action if way is not None else "",
+            )
+        removable = [(b, found) for b, found in lost if self._removable(found)]
+        for number, (blocker, found) in enumerate(removable[:_MOST_STEPS]):
+            warning = self._warning(blocker) + (_SNAPSHOT if not number else "")
+            yield self._removal(found, f"{blocker.object}: it fails every LIST of its type", warning)
+        rest = sum(map(self._index.lost, self._nodes)) - self._state.frozen
+        rest -= min(len(removable), _MOST_STEPS) + len(lost) - len(removable)
+        if rest > 0:
+            yield _Step(
+                f"Then {counted(rest, 'more object')} that cannot be read",
+                self._again_namespace("-o", "json"),
+                "Where everything under one key fails, the key is lost, not the objects: find it first.",
+            )
+
+    def _removable(self, found: Examination) -> bool:
+        """Say whether a deletion would not be refused out of hand."""
+        verdict = found.verdict
+        if verdict.cause is not None and CATALOGUE[verdict.cause].curable_by_configuration:
+            return False
+        lost = verdict.outcome is Outcome.DECRYPT_FAILURE
+        return verdict.deletable and not (lost and self._surroundings.key_looks_lost(found.transformer))
+
+    def _cures(self, blockers: list[tuple[Blocker, Examination]]) -> Iterator[_Step]:
+        """Yield what is no reason to delete: a configuration that lacks something, once for all that it would cure."""
+        groups: dict[tuple[str, str], list[tuple[Blocker, Remedy]]] = {}
+        for blocker, found in blockers:
+            way = _way_out(found, self._again)
+            if way is not None:
+                groups.setdefault((found.transformer, way.action), []).append((blocker, way))
+        for (transformer, action), members in groups.items():
+            names = ", ".join(str(b.object) for b, _ in members[:3]) + (", …" if len(members) > 3 else "")
+            under = f" under {transformer}" if transformer != "identity" else ""
+            way = members[0][1]
+            yield _Step(
+                f"{action}: {counted(len(members), 'object')}{under} ({names})",
+                way.command,
+                f"{way.note} Delete none of them, and do not restart the API servers: their caches may hold them.",
+            )
+
+    def _removal(self, found: Examination, what: str, warning: str) -> _Step:
+        key = found.stored.key
+        gentle = gentle_remedies(found, self._again)
+        gentler = f"Gentler, if it can be done: {gentle[0].action}." if gentle else ""
+        return _Step(
+            f"Delete, dry run first, {what}",
+            self._again.delete(key),
+            f"{warning}{gentler}".rstrip(),
+            display(key),
+        )
+
+    def _warning(self, blocker: Blocker) -> str:
+        """Say what else goes when an object goes, and what the deletion wants."""
+        floor = _FLOOR if blocker.object.namespace == "kube-system" else ""
+        node = self._index.find(self._keys[blocker.object.key])
+        deleted = collect(self._index, node).counts[Action.CASCADE_DELETED] if node is not None else 0
+        if not deleted:
+            return floor
+        return f"{floor}The garbage collector then deletes {counted(deleted, 'dependent')}: etcdfix impact shows them. "
+
+    def _finalizers(self) -> Iterator[_Step]:
+        if not self._state.terminating:
+            return  # nobody was told to go: finalizers that wait are in order
+        rings: dict[str, CyclicWait] = {}
+        for cycle in self._state.cycles:
+            if cycle.confidence is not Confidence.POSSIBLE:
+                rings.setdefault(cycle.steps[0].waiter.key, cycle)
+        for ring in list(rings.values())[:_MOST_STEPS]:
+            pod = ring.steps[0].waiter
+            yield _Step(
+                f"End the cyclic wait of {pod} and {ring.steps[0].waits_for}: {ring.way_out}",
+                self._kubectl("edit", "pod", pod.name, "-n", pod.namespace),
+                f"{ring.confidence.value}: pods go first, and this one waits for what comes after it.",
+                pod.key,
+            )
+        for stage in self._state.stages:
+            held = [b for b in stage.waits_for if b.reason == "finalizers" and b.object.key not in rings]
+            names = sorted({finalizer for blocker in held for finalizer in blocker.finalizers})
+            if held:
+                first = held[0].object
+                resource = f"{first.resource}.{first.group}" if first.group else first.resource
+                yield _Step(
+                    f"See that the controllers of these finalizers run, and finish: {', '.join(names[:10])} "
+                    f"({counted(stage.blockers - (len(stage.waits_for) - len(held)), 'object')})",
+                    self._kubectl("get", resource, first.name, "-n", first.namespace, "-o", "yaml"),
+                    "Taking a finalizer off by hand skips what it guards; only when its controller is gone for good.",
+                )
+        foreign = [f for f in (*self._state.spec_finalizers, *self._state.finalizers) if f != "kubernetes"]
+        if foreign:
+            yield _Step(
+                f"The Namespace itself has finalizers of others: {', '.join(foreign[:10])}; see that their controllers "
+                "run",
+                self._kubectl("get", "namespace", self._state.name, "-o", "yaml"),
+            )
+
+    def _apis(self) -> Iterator[_Step]:
+        for api, reason in list(self._state.missing_apis.items())[:_MOST_STEPS]:
+            if "CustomResourceDefinition" in reason:
+                text = f"Bring back the CustomResourceDefinition of {api}: {reason}"
+                yield _Step(text, self._kubectl("get", "customresourcedefinitions", api, "-o", "yaml"))
+            else:
+                yield _Step(
+                    f"Bring back the API {api}, or delete its APIService: {reason}",
+                    self._kubectl("get", "apiservices", api, "-o", "yaml"),
+                    "While discovery fails, no namespace of the cluster finishes.",
+                )
+
+    def _again_namespace(self, *options: str) -> str:
+        name = self._state.name
+        words = [*self._again.source, *self._again.layout, *self._again.reading, *options]
+        return quote_command(["etcdfix", "namespace", name, *words]) if name.isprintable() else ""
+
+    def _kubectl(self, *words: str) -> str:
+        """Return a command for the API, "" where a name would not survive the way through a shell."""
+        odd = any(
+            not word.isprintable() or (word.startswith("-") and word not in {"-n", "-o"}) for word in words
+        )
+        return "" if odd else quote_command(["kubectl", *words])
+
+
+def _way_out(found: Examination, again: SameAgain) -> Remedy | None:
+    """Return the first way out that changes how a value is read, or else the first."""
+    ways = remedies_for(found, again)
+    return next((way for way in ways if way.command.startswith("etcdfix ")), ways[0] if ways else None)
+
+
+def _content(content: ResourceContent) -> ContentEntry:
+    return ContentEntry(
+        group=content.group,
+        resource=content.resource,
+        count=content.count,
+        unreadable=content.unreadable,
+        with_finalizers=content.with_finalizers,
+        served=content.served,
+    )
+
+
+def _cycle(cycle: CyclicWait) -> CycleEntry:
+    return CycleEntry(
+        steps=[
+            WaitEntry(waiter=entry_of(s.waiter), waits_for=entry_of(s.waits_for), reason=s.reason)
+            for s in cycle.steps
+        ],
+        confidence=cycle.confidence.value,
+        way_out=cycle.way_out,
+    )
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")

@@ -1,0 +1,53 @@
+"""Keys that belong to nobody, as a report."""
+
+from __future__ import annotations
+
+from etcdfix.consequences.surroundings import Surroundings
+from etcdfix.impact.index import ImpactIndex
+from etcdfix.impact.orphans import find_orphans
+from etcdfix.impact.tables import UNDETERMINED
+from etcdfix.reports.impact.model import OrphanEntry, OrphansReport
+from etcdfix.storagekey import Stack
+
+
+def orphans_report(surroundings: Surroundings) -> OrphansReport:
+    """Return everything whose owner, CRD or namespace is gone, or that no resource claims."""
+    found = find_orphans(surroundings.index)
+    undetermined = _undetermined(surroundings.index)
+    reasons = surroundings.incomplete_reasons(undetermined)
+    return OrphansReport(
+        **surroundings.origin(),
+        groups=[
+            OrphanEntry(
+                reason=group.reason.value,
+                prefix=group.prefix,
+                group=group.group,
+                resource=group.resource,
+                namespace=group.namespace,
+                count=group.count,
+                size=group.size,
+                examples=list(group.examples),
+                confidence=group.confidence.value,
+                note=group.note,
+            )
+            for group in found.groups
+        ],
+        count=found.count,
+        size=found.size,
+        undetermined=undetermined,
+        complete=not reasons,
+        incomplete_reasons=reasons,
+    )
+
+
+def _undetermined(index: ImpactIndex) -> int:
+    """Count what could not be judged, but for what belongs to nobody anyhow: that is in the groups."""
+    count = 0
+    for node in index.nodes():
+        if index.flags(node) & UNDETERMINED:
+            directory = index.place(node)[0]
+            claimed = directory.stack is not Stack.UNKNOWN
+            custom = directory.stack is Stack.CUSTOM_RESOURCE and not directory.kind
+            may_be_served = (directory.group, directory.resource) in index.unreadable_crds
+            count += claimed and (not custom or may_be_served)
+    return count

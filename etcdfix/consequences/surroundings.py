@@ -1,0 +1,239 @@
+"""The pass over everything that each of these reports begins with."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from etcdfix import __version__
+from etcdfix.decoding.stacks import Decoder
+from etcdfix.deferred import Examining
+from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.encryption.transformer import Transformers, no_plugin
+from etcdfix.errors import SourceError
+from etcdfix.impact.builder import IndexBuilder
+from etcdfix.impact.identity import ObjectRef
+from etcdfix.impact.index import ImpactIndex
+from etcdfix.impact.tables import UNDETERMINED
+from etcdfix.model import Outcome
+from etcdfix.pipeline import Examiner
+from etcdfix.reports.base import counted
+from etcdfix.reports.commands import SameAgain
+from etcdfix.reports.impact.model import ObjectEntry
+from etcdfix.reports.model import ReportConfiguration, ReportSource, Tool
+from etcdfix.reports.next_steps import failures_look_like_configuration
+from etcdfix.reports.safetext import is_plain
+from etcdfix.sources.base import Source
+from etcdfix.storagekey import StorageLayout, display, likely_prefixes
+from etcdfix.verdicts.examination import Examination
+
+if TYPE_CHECKING:
+    from etcdfix.encryption.kms_plugins import KMSPlugins
+
+T = TypeVar("T")
+Watch = Callable[[Iterator[Any], str, int | None], Iterator[Any]]
+Keep = Callable[[Examination], bool]
+
+_MOST_KEPT = 1000
+_SAMPLE = 200
+
+
+class SurroundingsRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that decides what is read and how.
+
+    Attributes:
+        layout: Storage prefix.
+        configuration: The EncryptionConfiguration, None when none was given.
+        kubernetes_minor: Release whose kinds count as registered; None for every release known.
+        same_again: Options that a command in a report must repeat.
+    """
+
+    layout: StorageLayout
+    configuration: EncryptionConfiguration | None = None
+    kubernetes_minor: int | None = None
+    same_again: SameAgain = msgspec.field(default_factory=SameAgain)
+
+
+class Surroundings:
+    """Everything that is known about a cluster after one look at all of it. Made by :func:`look_around`.
+
+    Attributes:
+        request: What was asked for.
+        source: Where the values are; still open.
+        examiner: Judges values, those of the history too.
+        index: Who refers to whom.
+        kept: What was examined and asked to be kept, by key; the first thousand.
+        tried: Transformer to how many values under it were judged, and how many of them do not open.
+        undetermined: How many objects could not be judged.
+        below_prefix: Whether any key lies below the storage prefix.
+        suggested_prefixes: Where Kubernetes' keys seem to be instead, when none does.
+    """
+
+    def __init__(
+        self,
+        request: SurroundingsRequest,
+        source: Source,
+        examiner: Examiner,
+        index: ImpactIndex,
+        kept: dict[bytes, Examination],
+        tried: dict[str, tuple[int, int]],
+    ) -> None:
+        self.request = request
+        self.source = source
+        self.examiner = examiner
+        self.index = index
+        self.kept = kept
+        self.tried = tried
+        self.undetermined = sum(1 for node in index.nodes() if index.flags(node) & UNDETERMINED)
+        self.below_prefix = next(index.nodes(), None) is not None
+        self.suggested_prefixes = [] if self.below_prefix else _suggestions(source)
+
+    def key_looks_lost(self, transformer: str) -> bool:
+        """Say whether so much under a transformer does not open that it is the key, not the objects."""
+        judged, failed = self.tried.get(transformer, (0, 0))
+        return transformer != "identity" and failures_look_like_configuration(judged, failed)
+
+    def origin(self) -> dict[str, Any]:
+        """Return the fields with which every report begins."""
+        description, configuration = self.source.describe(), self.request.configuration
+        return {
+            "tool": Tool("etcdfix", __version__),
+            "generated_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "source": ReportSource(
+                type=description.type,
+                path=_shown(description.path) if description.path is not None else None,
+                endpoints=list(description.endpoints) if description.endpoints is not None else None,
+                revision=description.revision,
+                single_revision=description.single_revision,
+                segments=list(description.segments),
+                cluster_id=description.cluster_id,
+                kube_system_uid=self.examiner.kube_system_uid(self.source),
+                sha256=description.sha256,
+                etcd_version=description.etcd_version,
+                integrity=description.integrity,
+            ),
+            "encryption_config": ReportConfiguration(_shown(configuration.path), configuration.sha256)
+            if configuration is not None
+            else None,
+        }
+
+    def entry(self, node: int) -> ObjectEntry:
+        """Return a node's name for a report."""
+        return entry_of(self.index.ref(node), self.index.key(node))
+
+    def incomplete_reasons(self, undetermined: int) -> list[str]:
+        """Return why a report is not everything.
+
+        Args:
+            undetermined: How many objects that matter to it could not be judged.
+        """
+        reasons = list(self.index.problems)
+        if self.index.truncated:
+            reasons.append(f"objects with more references than are followed: {self.index.truncated}")
+        if undetermined:
+            reasons.append(
+                f"undetermined: {counted(undetermined, 'object')}; what else is referred to from there is not known"
+            )
+        return reasons
+
+
+def look_around(
+    source: Source,
+    request: SurroundingsRequest,
+    *,
+    keep: Keep,
+    plugins: KMSPlugins | None = None,
+    watch: Watch = lambda items, _label, _estimate: items,
+) -> Surroundings:
+    """Examine everything in a source once, and gather who refers to whom.
+
+    Args:
+        source: Where the values are.
+        request: How to read them.
+        keep: Says of which examinations the report will speak.
+        plugins: The KMS plugins to ask; None to ask none. What waits for them is examined after everything else.
+        watch: Wraps the values to count them for a display.
+
+    Raises:
+        SourceError: Nothing could be read.
+    """
+    minor = request.kubernetes_minor
+    transformers = None
+    if request.configuration is not None:
+        plugin_for = plugins.plugin_for if plugins is not None else no_plugin
+        transformers = Transformers.from_configuration(request.configuration, plugin_for)
+    examiner = Examiner(
+        request.layout, transformers, Decoder(minor), assumed_release=f"1.{minor}" if minor else ""
+    )
+    if plugins is not None:
+        plugins.deferring = True
+        examiner.ask_ahead(source)
+        plugins.deferring = False
+    examiner.learn_custom_resources(source)
+    builder = IndexBuilder(examiner, source)
+    kept: dict[bytes, Examination] = {}
+    tried: dict[str, tuple[int, int]] = {}
+    count = 0
+    midway: list[str] = []
+
+    def take(found: Examination) -> None:
+        nonlocal count
+        count += 1
+        builder.add(found)
+        outcome = found.verdict.outcome
+        if outcome is not Outcome.UNDETERMINED:
+            judged, failed = tried.get(found.transformer, (0, 0))
+            tried[found.transformer] = judged + 1, failed + (outcome is Outcome.DECRYPT_FAILURE)
+        if len(kept) < _MOST_KEPT and keep(found):
+            kept[found.stored.key] = found
+
+    with Examining(examiner, plugins) as examining:
+        try:
+            for found in examining.first(watch(iter(source.current(b"")), "keys", None)):
+                take(found)
+        except SourceError as exc:
+            if not count and not examining.waiting:
+                raise
+            midway = [f"the source was lost midway: {exc.message}"]
+        for found in watch(examining.later(), "waiting for KMS", examining.waiting):
+            take(found)
+    if plugins is not None:
+        plugins.deferring = False  # from here on, single values are looked at, and each may wait
+    return Surroundings(request, source, examiner, builder.finish([*source.problems, *midway]), kept, tried)
+
+
+def entry_of(ref: ObjectRef, key: bytes | None = None) -> ObjectEntry:
+    """Return an object's name for a report.
+
+    Args:
+        ref: The object.
+        key: Its key as it is stored, where that is known; else the report has it for display only.
+    """
+    coded = base64.b64encode(key).decode() if key is not None and not is_plain(key) else None
+    return ObjectEntry(
+        key=ref.key,
+        key_base64=coded,
+        group=ref.group,
+        resource=ref.resource,
+        kind=ref.kind,
+        namespace=ref.namespace,
+        name=ref.name,
+    )
+
+
+def _suggestions(source: Source) -> list[str]:
+    keys = []
+    for stored in source.current(b""):
+        keys.append(stored.key)
+        if len(keys) >= _SAMPLE:
+            break
+    return likely_prefixes(keys)
+
+
+def _shown(argument: str) -> str:
+    """Return a word of the command line as text that JSON can hold: the shell may pass any bytes."""
+    return display(argument.encode("utf-8", "surrogateescape"))

@@ -1,0 +1,149 @@
+"""``etcdfix namespace -o table``: what state it is in first, the plan last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from etcdfix.reports.base import Output, counted
+from etcdfix.reports.impact.model import BlockerEntry, ContentEntry, CycleEntry, NamespaceReport, StageEntry
+from etcdfix.reports.impact.text import aligned, incomplete, introduction, named, shown, steps
+
+_STAGES = {
+    "unreadable": "first what cannot be read: each object fails the LIST of its type, so nothing of its type goes",
+    "pods": "pods; everything else waits until they are gone",
+    "rest": "everything else, in no order",
+    "namespace": "the Namespace itself",
+}
+_LONGEST_CONDITION = 300
+
+
+def write_table(report: NamespaceReport, stream: BinaryIO, max_rows: int) -> None:
+    """Write the report as text; each list stops at ``max_rows`` and says how much there is more."""
+    output = Output(stream)
+    for line in _lines(report, max_rows):
+        output.line(line)
+
+
+def _lines(report: NamespaceReport, max_rows: int) -> Iterator[str]:
+    yield _headline(report)
+    if report.frozen:
+        yield "  the Namespace object cannot be read: until it can, NO namespace of the cluster is processed"
+    if report.order_lost:
+        yield "  a pod cannot be read: the order is lost, and the rest is deleted while pods may still run"
+    yield ""
+    yield introduction(report)
+    yield from _conditions(report)
+    yield ""
+    yield "Order of deletion (KEP-5080)"
+    for stage in report.stages:
+        yield from _stage(stage, max_rows)
+    finalizers = [*report.spec_finalizers, *report.finalizers]
+    if finalizers:
+        yield f"     finalizers: {shown(', '.join(finalizers))}"
+    yield from _cycles(report, max_rows)
+    if report.missing_apis:
+        yield ""
+        yield "APIs that do not answer"
+        yield from aligned([(shown(m.api), shown(m.reason)) for m in report.missing_apis[:max_rows]])
+        yield from _more(len(report.missing_apis), max_rows)
+    yield ""
+    yield from incomplete(report)
+    if report.plan:
+        yield (
+            "What to do, in this order"
+            if report.terminating or not report.exists
+            else ("Nobody deletes it now. Before somebody does, in this order")
+        )
+        yield from steps((step.action, step.command, step.note) for step in report.plan)
+    else:
+        yield "Nothing has to be done now."
+
+
+def _headline(report: NamespaceReport) -> str:
+    name = shown(report.name)
+    since = f" since {shown(report.terminating_since)}" if report.terminating_since else ""
+    blocked = sum(content.unreadable for content in report.contents)
+    held = sum(stage.blocker_count for stage in report.stages) - blocked
+    parts = []
+    if blocked:
+        parts.append(f"{counted(blocked, 'object')} in it cannot be read or judged")
+    if held and report.terminating:
+        parts.append(f"{counted(held, 'object')} held by finalizers")
+    if report.missing_apis and report.terminating:
+        parts.append(f"{counted(len(report.missing_apis), 'API')} missing")
+    why = f": {', '.join(parts)}" if parts else ""
+    match report.state:
+        case "stuck":
+            return f"NAMESPACE {name} IS STUCK: Terminating{since}{why}"
+        case "terminating":
+            return f"Namespace {name} is Terminating{since}; nothing that can be read holds it up"
+        case "active-with-blockers":
+            return f"Namespace {name} is Active, but could not be deleted{why}"
+        case "unreadable":
+            return f"NAMESPACE {name} CANNOT BE READ{why}"
+        case "missing":
+            total = sum(content.count for content in report.contents)
+            return f"NAMESPACE {name} DOES NOT EXIST, but {counted(total, 'object')} in it do"
+        case _:
+            return f"Namespace {name} is {shown(report.phase) or 'Active'}; every object in it can be read"
+
+
+def _conditions(report: NamespaceReport) -> Iterator[str]:
+    problems = [c for c in report.conditions if c.problem]
+    if report.conditions and not problems:
+        yield f"  its {counted(len(report.conditions), 'condition')} report no problem"
+    for condition in problems:
+        yield f"  {shown(condition.type)}: {shown(condition.reason)} since {shown(condition.last_transition) or '?'}"
+        text = condition.message
+        cut = f"{text[:_LONGEST_CONDITION]}…" if len(text) > _LONGEST_CONDITION else text
+        yield f"    {shown(cut)}"
+
+
+def _stage(stage: StageEntry, max_rows: int) -> Iterator[str]:
+    yield f"  {stage.number}. {_STAGES[stage.name]}"
+    if stage.name != "unreadable" and stage.resources:
+        yield f"     holds {', '.join(map(_resource, stage.resources[:max_rows]))}"
+    rows = [(named(b.object), _why(b)) for b in stage.blockers[:max_rows]]
+    yield from aligned(rows, "       ")
+    yield from _more(stage.blocker_count, min(max_rows, len(stage.blockers)))
+
+
+def _resource(content: ContentEntry) -> str:
+    name = f"{content.resource}.{content.group}" if content.group else content.resource
+    return f"{content.count} {shown(name)}" + ("" if content.served else " (not served)")
+
+
+def _why(blocker: BlockerEntry) -> str:
+    if blocker.reason == "finalizers":
+        since = (
+            f"told to go {shown(blocker.terminating_since)}" if blocker.terminating_since else "not told yet"
+        )
+        return f"finalizers {shown(', '.join(blocker.finalizers))} ({since})"
+    cause = f" ({blocker.cause})" if blocker.cause else ""
+    message = f": {shown(blocker.message)}" if blocker.message else ""
+    return f"{blocker.reason}{cause}{message}"
+
+
+def _cycles(report: NamespaceReport, max_rows: int) -> Iterator[str]:
+    if not report.cycles:
+        return
+    yield ""
+    yield "Objects that wait for one another"
+    rings: dict[tuple[str, str, str], list[CycleEntry]] = {}
+    for cycle in report.cycles:
+        first = cycle.steps[0]
+        rings.setdefault((first.waiter.key, first.reason, cycle.confidence), []).append(cycle)
+    for (_, _, confidence), members in list(rings.items())[:max_rows]:
+        there, back = members[0].steps[0], members[0].steps[-1]
+        others = f" and {len(members) - 1} more" if len(members) > 1 else ""
+        waiter, target = named(there.waiter), named(there.waits_for)
+        yield f"  {waiter} waits for {target}{others}: {shown(there.reason)}"
+        yield f"    {'these wait' if others else 'which waits'} for it: {shown(back.reason)}"
+        yield f"    {confidence}; way out: {shown(members[0].way_out)}"
+    yield from _more(len(rings), max_rows)
+
+
+def _more(count: int, most: int) -> Iterator[str]:
+    if count > most:
+        yield f"       … {count - most} of {count} not shown; --max-rows or -o json shows more"

@@ -1,0 +1,74 @@
+"""``etcdfix orphans -o table``."""
+
+from __future__ import annotations
+
+from typing import BinaryIO
+
+from etcdfix.reports.base import Output, counted
+from etcdfix.reports.impact.model import OrphansReport
+from etcdfix.reports.impact.text import aligned, incomplete, introduction, shown
+
+_MEANINGS = {
+    "owner-gone": "every owner is gone",
+    "crd-gone": "their CustomResourceDefinition is gone",
+    "namespace-gone": "their Namespace object is gone",
+    "unclaimed": "no resource claims the prefix",
+}
+_NEXT = {
+    "owner-gone": "wait: kube-controller-manager deletes them; if it does not, look whether it can list their types "
+    "(etcdfix scan)",
+    "crd-gone": "re-create the CustomResourceDefinition, then delete the objects through the API, or keep them",
+    "namespace-gone": "re-create the Namespace, then delete it in the ordinary way: etcdfix namespace NAME",
+    "unclaimed": "find out who wrote them before you touch any: an aggregated API server may own them",
+    "outside-prefix": "find out who wrote them before you touch any: another program may share this etcd",
+}
+
+
+def write_table(report: OrphansReport, stream: BinaryIO, max_rows: int) -> None:
+    """Write the groups as text, up to ``max_rows`` of them."""
+    line = Output(stream).line
+    if report.groups:
+        line(f"{counted(report.count, 'key')} of {_size(report.size)} belong to nobody")
+    else:
+        line("no key was found that belongs to nobody")
+    line()
+    line(introduction(report))
+    last = ""
+    for group in report.groups[:max_rows]:
+        if group.reason != last:
+            line()
+            meaning = f"{_MEANINGS[group.reason]}; " if group.reason in _MEANINGS else ""
+            line(f"{group.reason.upper()}: {meaning}{shown(group.note)}")
+            last = group.reason
+        sure = "" if group.confidence == "certain" else f"({group.confidence})"
+        row = (shown(group.prefix), counted(group.count, "key"), _size(group.size), sure)
+        for text in aligned([row]):
+            line(text)
+        for example in group.examples:
+            line(f"      {shown(example)}")
+        if group.examples and group.count > len(group.examples):
+            line(f"      … {group.count - len(group.examples)} more")
+    if len(report.groups) > max_rows:
+        line(
+            f"  … {len(report.groups) - max_rows} of {counted(len(report.groups), 'group')} not shown; "
+            f"--max-rows {len(report.groups)} or -o json shows them"
+        )
+    line()
+    for text in incomplete(report):
+        line(text)
+    reasons = [reason for reason in _NEXT if any(group.reason == reason for group in report.groups)]
+    if reasons:
+        line("What to do next")
+        for number, reason in enumerate(reasons, start=1):
+            line(f"  {number}. {reason}: {_NEXT[reason]}")
+
+
+def _size(size: int) -> str:
+    if size < 1024:
+        return counted(size, "byte")
+    value = size / 1024
+    for unit in ("KiB", "MiB"):
+        if value < 1024:
+            return f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} GiB"

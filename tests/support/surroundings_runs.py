@@ -1,0 +1,59 @@
+"""Commands that look at everything at once, run over a made-up cluster in memory."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, NamedTuple
+
+import pytest
+
+from etcdfix.cli import surroundings as module
+from etcdfix.cli.root import run
+from tests.support.impact_objects import Cluster
+from tests.support.memory_source import MemorySource
+
+HOSTILE = 'x"];<script>alert(1)</script>\x1b[31m\u202e\x07&amp;\\N'
+"""A name that would act upon a terminal, a browser and Graphviz."""
+
+
+class Ran(NamedTuple):
+    """What a command came to."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        return json.loads(self.out)
+
+
+class Runner:
+    """Runs ``etcdfix COMMAND`` over a cluster, or over a source."""
+
+    def __init__(
+        self, command: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        for name in list(os.environ):
+            if name.startswith(("ETCDFIX_", "ETCDCTL_")):
+                monkeypatch.delenv(name)
+        self._command = command
+        self._monkeypatch = monkeypatch
+        self._capfd = capfd
+
+    def __call__(self, cluster: Cluster | MemorySource, *arguments: str) -> Ran:
+        source = cluster.source() if isinstance(cluster, Cluster) else cluster
+        self._monkeypatch.setattr(module, "open_source", lambda _inputs, say: source)
+        self._capfd.readouterr()
+        code = run([self._command, *arguments])
+        captured = self._capfd.readouterr()
+        assert source.closed or code == 2
+        return Ran(code, captured.out, captured.err)
+
+
+def assert_harmless(text: str) -> None:
+    """Check that nothing in an output acts upon a terminal."""
+    assert all(line.isprintable() for line in text.splitlines()), [
+        line for line in text.splitlines() if not line.isprintable()
+    ]

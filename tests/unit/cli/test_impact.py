@@ -1,0 +1,369 @@
+"""``etcdfix impact``: words, trees, users, exit codes, and every form of the report."""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from etcdfix.errors import SourceError
+from tests.support.impact_objects import BROKEN, Cluster, owner
+from tests.support.kep2639 import CASES, build
+from tests.support.kms_plugin import KMSPlugin
+from tests.support.memory_source import MemorySource, stored
+from tests.support.objects import IDENTITY, KEY_1, aescbc, configuration_yaml, provider, secret
+from tests.support.surroundings_runs import HOSTILE, Runner, assert_harmless
+
+SECRET_WORD = "never-to-be-shown"
+
+
+@pytest.fixture
+def impact(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Runner:
+    return Runner("impact", monkeypatch, capfd)
+
+
+def web(*, pods: int = 2) -> tuple[Cluster, str]:
+    """Return a cluster with a Deployment that cannot be read, its ReplicaSet, and pods."""
+    cluster = Cluster()
+    key = cluster.add("apps/v1", "Deployment", "web", "shop")
+    cluster.break_(key)
+    cluster.add("apps/v1", "ReplicaSet", "web-1", "shop", owners=(owner("Deployment", "web"),))
+    for number in range(pods):
+        cluster.pod(f"web-1-{number}", owners=(owner("ReplicaSet", "web-1"),))
+    return cluster, key
+
+
+def test_the_grade_comes_first_and_the_way_out_last(impact: Runner) -> None:
+    cluster, key = web()
+    ran = impact(cluster, key)
+    lines = ran.out.splitlines()
+    assert ran.code == 1
+    assert lines[0] == f"RISK HIGH: losing {key}"
+    assert lines[1] == "  high  the garbage collector deletes 3 dependents: 2 pods, 1 replicasets.apps"
+    tree = [line for line in lines if "cascade-deleted (Background)" in line]
+    assert [line.index(line.strip()) for line in tree] == [4, 6, 6]
+    steps = lines[lines.index("What to do next") :]
+    assert steps[2].strip() == "etcdctl snapshot save FILE"
+    assert [line for line in steps if "etcdfix delete" in line and line.endswith("--dry-run")]
+    assert ran.err == ""
+
+
+def test_the_tree_of_the_document_is_flat_and_in_order(impact: Runner) -> None:
+    cluster, key = web()
+    ran = impact(cluster, key, "-o", "json")
+    report = ran.document
+    assert (report["apiVersion"], report["kind"]) == ("etcdfix/v1alpha1", "ImpactReport")
+    assert report["dependents"]["counts"]["cascade-deleted"] == 3
+    assert [(d["depth"], d["below"], d["object"]["name"]) for d in report["dependents"]["tree"]] == [
+        (1, key, "web-1"),
+        (2, "/registry/replicasets/shop/web-1", "web-1-0"),
+        (2, "/registry/replicasets/shop/web-1", "web-1-1"),
+    ]
+    assert report["last_known"]["uid"] == "uid-web"
+    assert report["last_known"]["basis"] == "references"
+    assert report["finding"]["outcome"] == "decode-failure"
+    assert report["complete"] is True
+
+
+def test_a_long_chain_of_owners_is_no_deep_document(impact: Runner) -> None:
+    cluster, key = web(pods=0)
+    for number in range(1, 1500):
+        before = owner("ReplicaSet", f"web-{number}")
+        cluster.add("apps/v1", "ReplicaSet", f"web-{number + 1}", "shop", owners=(before,))
+    for form in ("json", "table", "dot", "html"):
+        ran = impact(cluster, key, "-o", form, "--max-rows", "2000")
+        assert ran.code == 1
+        assert "web-1500" in ran.out
+
+
+def test_lists_are_capped_and_counted(impact: Runner) -> None:
+    cluster, key = web(pods=30)
+    ran = impact(cluster, key, "--max-rows", "5")
+    assert ran.out.count("cascade-deleted (Background)") == 5
+    assert "… 26 of 31 not shown; --max-rows 31 or -o json shows them" in ran.out
+    assert "Garbage collector: 31 cascade-deleted" in ran.out
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_cases_of_kep_2639(impact: Runner, name: str) -> None:
+    case = CASES[name]
+    cluster, key = build(case)
+    report = impact(cluster, key, "-o", "json").document
+    assert report["secret"]["protected"] is case.protected
+    assert report["secret"]["opted_out"] is (name == "opted out")
+    assert {group["role"] for group in report["users"]} == ({case.role} if case.role else set())
+    assert {u["template"] for g in report["users"] for u in g["users"]} <= {case.template}
+
+
+def test_users_of_a_secret_and_whether_its_absence_stops_them(impact: Runner) -> None:
+    cluster = Cluster()
+    key = cluster.break_(cluster.secret("db"))
+    cluster.pod("needs", spec={"volumes": [{"name": "v", "secret": {"secretName": "db"}}]})
+    cluster.pod("likes", spec={"volumes": [{"name": "v", "secret": {"secretName": "db", "optional": True}}]})
+    ran = impact(cluster, key)
+    assert "Users: 2 references; 1 object cannot go on without it" in ran.out
+    assert re.search(r"pods shop/likes +goes on: optional", ran.out)
+    assert re.search(r"pods shop/needs +STOPS: pods wait in ContainerCreating", ran.out)
+    assert "the KEP would hold a deletion back" in ran.out
+
+
+def test_readable_gone_and_unknown(impact: Runner, tmp_path: Path) -> None:
+    cluster = Cluster()
+    cluster.pod("web", spec={"volumes": [{"name": "v", "secret": {"secretName": "gone"}}]})
+    key = cluster.secret("db", finalizers=("example.com/guard",))
+    ran = impact(cluster, key)
+    assert ran.code == 0
+    assert "stored     readable" in ran.out
+    assert "kubectl delete secrets db -n shop --dry-run=server" in ran.out
+    ran = impact(cluster, cluster.key("secrets", "shop", "gone"))
+    assert ran.code == 1
+    assert "NOT IN ETCD: only others mention it" in ran.out
+    report = tmp_path / "report"
+    report.write_text("last night's")
+    ran = impact(cluster, "/registry/secrets/shop", "--output-file", str(report))
+    assert (ran.code, ran.out) == (5, "")
+    assert "nothing is stored under /registry/secrets/shop" in ran.err
+    assert "next: it is a prefix of keys like /registry/secrets/shop/db" in ran.err
+    assert report.read_text() == "last night's"
+    assert list(tmp_path.iterdir()) == [report]
+
+
+def test_what_could_not_be_judged_makes_it_incomplete(impact: Runner) -> None:
+    cluster, key = web()
+    cluster.values[cluster.key("secrets", "shop", "sealed")] = b"k8s:enc:aescbc:v1:key1:" + bytes(48)
+    ran = impact(cluster, key)
+    assert ran.code == 3
+    assert "INCOMPLETE" in ran.out
+    assert "incomplete: undetermined: 1 object; what else" in ran.err
+    ran = impact(cluster, cluster.key("secrets", "shop", "sealed"), "-o", "json")
+    assert ran.code == 3
+    assert (ran.document["undetermined_elsewhere"], ran.document["finding"]["outcome"]) == (0, "undetermined")
+
+
+def test_a_source_that_breaks_off(impact: Runner) -> None:
+    cluster, key = web()
+    records = [stored(k, v) for k, v in cluster.values.items()]
+    ran = impact(MemorySource(records, fails_after=2), key)
+    assert ran.code == 3
+    assert "the source was lost midway: the connection was lost" in ran.err
+    assert impact(MemorySource(records, fails_after=0), key).code == 5
+    ran = impact(MemorySource(records, problems=["page 7 is damaged"]), key)
+    assert ran.code == 3
+    assert "incomplete: page 7 is damaged" in ran.err
+    ran = impact(MemorySource(records, problems=["page 7 is damaged"]), "/registry/pods/shop/nobody")
+    assert ran.code == 3
+
+
+def test_another_prefix(impact: Runner) -> None:
+    cluster, key = web()
+    ran = impact(cluster, key, "--etcd-prefix", "/kubernetes.io")
+    assert (ran.code, ran.out) == (5, "")
+    assert "no key starts with /kubernetes.io/" in ran.err
+    assert "Kubernetes keys seem to be under /registry" in ran.err
+    ran = impact(MemorySource(), key)
+    assert "check --etcd-prefix" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "name exactly one key"),
+        (["/registry/a", "--key-base64", "YQ=="], "name exactly one key"),
+        (["--key-base64", "%"], "--key-base64: not base64"),
+        (["secrets"], "'secrets' is no key"),
+        (["/registry/a", "-o", "yaml"], "'yaml' is not one of"),
+        (["/registry/a", "--max-rows", "0"], "--max-rows"),
+    ],
+)
+def test_words_that_make_no_sense(impact: Runner, arguments: list[str], words: str) -> None:
+    ran = impact(Cluster(), *arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert words in ran.err
+
+
+def test_the_namespace_that_is_going(impact: Runner) -> None:
+    cluster, key = web()
+    cluster.namespace("shop", terminating=True)
+    ran = impact(cluster, key)
+    assert "namespace  Terminating since 2026-03-01T10:00:00Z" in ran.out
+    assert impact(cluster, key, "-o", "json").document["namespace_terminating"] == "2026-03-01T10:00:00Z"
+
+
+def test_kinds_with_consequences_of_their_own(impact: Runner) -> None:
+    cluster = Cluster()
+    pod = cluster.pod("web", spec={"nodeName": "node-7", "containers": [{"name": "main", "image": "i"}]})
+    assert "the kubelet on node node-7 sees that the Pod is gone" in impact(cluster, pod).out
+    claim = cluster.break_(cluster.key("persistentvolumeclaims", "shop", "data"))
+    ran = impact(cluster, claim)
+    assert re.search(r"kubernetes.io/pvc-protection +LEAKS .*\(possible: usual for its kind\)", ran.out)
+
+
+# ----------------------------------------------------------------------------------------------- hostile names
+
+
+def hostile() -> tuple[Cluster, str]:
+    cluster = Cluster()
+    key = cluster.break_(cluster.key("secrets", "shop", HOSTILE))
+    reference = {"volumes": [{"name": "v", "secret": {"secretName": HOSTILE}}]}
+    cluster.pod(HOSTILE, spec=reference)
+    me = {"apiVersion": "v1", "kind": "Secret", "name": HOSTILE, "uid": HOSTILE}
+    cluster.add("v1", "ConfigMap", HOSTILE, "shop", owners=(me,), finalizers=(HOSTILE,))
+    return cluster, key
+
+
+class _Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        if tag not in {"meta", "br"}:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.mark.parametrize("form", ["table", "json", "dot", "html"])
+def test_hostile_names_act_upon_nothing(impact: Runner, form: str) -> None:
+    cluster, key = hostile()
+    ran = impact(cluster, "--key-base64", base64.b64encode(key.encode()).decode(), "-o", form)
+    assert ran.code == 1
+    assert_harmless(ran.out + ran.err)
+    if form == "json":
+        assert ran.document["object"]["name"] == HOSTILE
+        assert base64.b64decode(ran.document["object"]["key_base64"]) == key.encode()
+        assert ran.document["dependents"]["tree"][0]["object"]["name"] == HOSTILE
+
+
+def test_the_page_is_whole_and_loads_nothing(impact: Runner) -> None:
+    cluster, key = hostile()
+    page = impact(cluster, "--key-base64", base64.b64encode(key.encode()).decode(), "-o", "html").out
+    tags = _Tags()
+    tags.feed(page)
+    assert tags.open == []
+    assert tags.tags.isdisjoint({"script", "img", "link", "iframe", "object", "a", "form"})
+    assert tags.attributes == {"lang", "charset", "http-equiv", "content", "name", "class", "style"}
+    assert "default-src 'none'" in page
+    assert "&lt;script&gt;" in page
+
+
+_STATEMENT = re.compile(
+    r'  (?:rankdir=LR|label="(?:[^"\\]|\\.)*"|\w+(?: -> \w+)? \[\w+=(?:\w+|"(?:[^"\\]|\\.)*")'
+    r'(?:, \w+=(?:\w+|"(?:[^"\\]|\\.)*"))*\]);'
+)
+
+
+def test_the_graph_is_valid_whatever_the_names_are(impact: Runner) -> None:
+    cluster, key = hostile()
+    graph = impact(cluster, "--key-base64", base64.b64encode(key.encode()).decode(), "-o", "dot").out
+    first, *statements, last = graph.splitlines()
+    assert (first, last) == ("digraph impact {", "}")
+    assert all(_STATEMENT.fullmatch(statement) for statement in statements), graph
+    assert sum(" -> " in statement for statement in statements) == 2
+
+
+# ----------------------------------------------------------------------------------------- nothing of contents
+
+
+def test_no_contents_in_any_form(impact: Runner) -> None:
+    cluster = Cluster()
+    key = cluster.add(
+        "v1",
+        "ConfigMap",
+        "settings",
+        "shop",
+        annotations={"note": SECRET_WORD},
+        data={"password": SECRET_WORD},
+    )
+    for form in ("table", "json", "dot", "html"):
+        ran = impact(cluster, key, "-o", form)
+        assert ran.code == 0
+        assert SECRET_WORD not in ran.out + ran.err
+    assert impact(cluster, key, "-o", "json").document["last_known"]["annotations"] == ["note"]
+
+
+# ------------------------------------------------------------------------------------------ encryption and KMS
+
+
+def test_encrypted_users_count(impact: Runner, tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_bytes(configuration_yaml(provider("aescbc", key1=KEY_1), IDENTITY))
+    key = "/registry/secrets/shop/web"
+    ran = impact(MemorySource({key: aescbc(secret("web"))}), key, "--encryption-config", str(config))
+    assert ran.code == 0
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> Iterator[KMSPlugin]:
+    with KMSPlugin("v2", f"@etcdfix-test-{os.getpid()}-{tmp_path.name}", {"kek-1": b"1" * 32}) as running:
+        yield running
+
+
+def test_values_that_wait_for_a_plugin_are_looked_into(
+    impact: Runner, plugin: KMSPlugin, tmp_path: Path
+) -> None:
+    cluster, key = web()
+    kms = {"kms": {"apiVersion": "v2", "name": "prov", "endpoint": plugin.endpoint, "timeout": "5s"}}
+    config = tmp_path / "config.yaml"
+    config.write_bytes(configuration_yaml(kms, IDENTITY, resources=("pods", "secrets")))
+    sealed = cluster.pod("sealed", owners=(owner("ReplicaSet", "web-1"),))
+    cluster.values[sealed] = plugin.stored_v2(cluster.values[sealed], sealed.encode())
+    ran = impact(cluster, key, "--encryption-config", str(config), "-o", "json")
+    assert ran.code == 1
+    assert "sealed" in {d["object"]["name"] for d in ran.document["dependents"]["tree"]}
+    # The object itself may wait too, and so may its history.
+    ran = impact(cluster, sealed, "--encryption-config", str(config), "-o", "json")
+    assert ran.code == 0
+    assert ran.document["last_known"]["uid"] == "uid-sealed"
+    ran = impact(cluster, key, "--encryption-config", str(config), "--no-kms")
+    assert ran.code == 3
+
+
+def test_the_commands_can_be_pasted(impact: Runner) -> None:
+    cluster = Cluster()
+    key = cluster.break_(cluster.key("secrets", "shop", "it's; rm -rf"))
+    ran = impact(cluster, key, "-o", "json")
+    commands = [r["command"] for r in ran.document["remedies"] if r["command"].startswith("etcdfix delete")]
+    assert [shlex.split(command)[2] for command in commands] == [key]
+
+
+@pytest.mark.parametrize("name", ["--all", "a\nb", "\x1b[2J"])
+def test_no_command_for_a_name_that_would_not_survive_a_shell(impact: Runner, name: str) -> None:
+    cluster = Cluster()
+    key = base64.b64encode(cluster.secret(name).encode()).decode()
+    ran = impact(cluster, "--key-base64", key, "-o", "json")
+    assert ran.code == 0
+    assert [remedy["command"] for remedy in ran.document["remedies"]] == [""]
+
+
+def test_what_a_manifest_leaves_out_is_said(impact: Runner, tmp_path: Path) -> None:
+    flag = "--etcd-servers-overrides=/events#https://127.0.0.1:2399"
+    manifest = tmp_path / "kube-apiserver.yaml"
+    manifest.write_text(
+        "spec: {containers: [{name: kube-apiserver, image: i, command: [kube-apiserver, "
+        f"--etcd-servers=https://127.0.0.1:2379, '{flag}']}}]}}"
+    )
+    cluster, key = web()
+    ran = impact(cluster, key, "--manifest", str(manifest))
+    assert ran.code == 1
+    assert "events live in an etcd of their own" in ran.err
+
+
+def test_a_source_error_has_its_words(impact: Runner) -> None:
+    cluster, key = web()
+    records = [stored(k, v) for k, v in cluster.values.items()]
+    ran = impact(MemorySource(records, fails_after=0, failure=SourceError("etcd is gone")), key)
+    assert (ran.code, ran.out) == (5, "")
+    assert "etcd is gone" in ran.err
+    assert BROKEN in cluster.values.values()

@@ -1,0 +1,325 @@
+"""``etcdfix namespace``: states, stages, cycles, the plan, and KEP-3926's second story on a real etcd."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from etcdfix.remediation.audit_record import RecordType
+from tests.support.change_runs import Registry
+from tests.support.etcd_server import EtcdServer
+from tests.support.impact_objects import NOW, Cluster, owner
+from tests.support.memory_source import MemorySource, stored
+from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, configuration_yaml, provider, secret
+from tests.support.surroundings_runs import HOSTILE, Runner, assert_harmless
+
+
+@pytest.fixture
+def namespace(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Runner:
+    return Runner("namespace", monkeypatch, capfd)
+
+
+def shop(*, terminating: bool = True) -> Cluster:
+    cluster = Cluster()
+    cluster.namespace("shop", terminating=terminating)
+    cluster.add("v1", "ConfigMap", "settings", "shop")
+    return cluster
+
+
+def condition(name: str, status: str, reason: str, message: str) -> dict[str, str]:
+    return {"type": name, "status": status, "reason": reason, "message": message, "lastTransitionTime": NOW}
+
+
+def test_one_that_is_well(namespace: Runner) -> None:
+    ran = namespace(shop(terminating=False), "shop")
+    assert ran.code == 0
+    assert ran.out.startswith("Namespace shop is Active; every object in it can be read\n")
+    assert ran.out.endswith("Nothing has to be done now.\n")
+
+
+def test_one_that_goes(namespace: Runner) -> None:
+    ran = namespace(shop(), "shop")
+    assert ran.code == 0
+    assert f"Namespace shop is Terminating since {NOW}; nothing that can be read holds it up" in ran.out
+
+
+def test_an_unreadable_object_is_named_and_removed_first(namespace: Runner) -> None:
+    cluster = shop()
+    cluster.break_(cluster.secret("lost"))
+    cluster.secret("fine")
+    ran = namespace(cluster, "shop")
+    assert ran.code == 1
+    assert ran.out.startswith(
+        f"NAMESPACE shop IS STUCK: Terminating since {NOW}: 1 object in it cannot be read or judged\n"
+    )
+    assert re.search(r"secrets shop/lost +unreadable \([a-z-]+\): ", ran.out)
+    report = namespace(cluster, "shop", "-o", "json").document
+    assert (report["apiVersion"], report["kind"], report["state"]) == (
+        "etcdfix/v1alpha1", "NamespaceReport", "stuck",
+    )  # fmt: skip
+    first = report["plan"][0]
+    assert shlex.split(first["command"]) == [
+        "etcdfix", "delete", "/registry/secrets/shop/lost", "--reason", "REASON",
+        "--ignore-store-read-error-with-cluster-breaking-potential", "--dry-run",
+    ]  # fmt: skip
+    assert [step["number"] for step in report["plan"]] == list(range(1, len(report["plan"]) + 1))
+    assert report["plan"][-1]["command"] == "etcdfix namespace shop"
+
+
+def test_unreadable_pods_go_before_everything_else(namespace: Runner) -> None:
+    cluster = shop()
+    cluster.break_(cluster.secret("a-lost"))
+    pod = cluster.break_(cluster.pod("z-lost"))
+    cluster.add("v1", "ConfigMap", "owned", "shop", owners=(owner("Pod", "z-lost", api_version="v1"),))
+    ran = namespace(cluster, "shop", "-o", "json")
+    assert ran.document["order_lost"] is True
+    assert [step["key"] for step in ran.document["plan"][:2]] == [pod, "/registry/secrets/shop/a-lost"]
+    assert "then deletes 1 dependent" in ran.document["plan"][0]["note"]
+    assert "the rest is deleted while pods may still run" in namespace(cluster, "shop").out
+
+
+def test_pods_before_network_policies_and_the_cycle_is_named(namespace: Runner) -> None:
+    cluster = shop()
+    cluster.pod("web", finalizers=("example.com/wait-for-networkpolicy",), terminating=True)
+    cluster.add("networking.k8s.io/v1", "NetworkPolicy", "deny", "shop")
+    ran = namespace(cluster, "shop")
+    assert ran.code == 1
+    order = [line for line in ran.out.splitlines() if re.match(r"  \d\. (pods|everything)", line)]
+    assert [line.split()[1].rstrip(";") for line in order] == ["pods", "everything"]
+    assert "pods shop/web waits for networkpolicies.networking.k8s.io shop/deny" in ran.out
+    report = namespace(cluster, "shop", "-o", "json").document
+    assert [c["confidence"] for c in report["cycles"]] == ["likely"]
+    assert report["plan"][0]["action"].startswith("End the cyclic wait of pods shop/web")
+    assert report["plan"][0]["command"] == "kubectl edit pod web -n shop"
+
+
+def test_finalizers_without_a_cycle(namespace: Runner) -> None:
+    cluster = shop()
+    cluster.secret("held", finalizers=("example.com/guard",), terminating=True)
+    report = namespace(cluster, "shop", "-o", "json").document
+    assert report["state"] == "stuck"
+    assert "example.com/guard (1 object)" in report["plan"][0]["action"]
+    assert report["plan"][0]["command"] == "kubectl get secrets held -n shop -o yaml"
+    blocker = report["stages"][-2]["blockers"][0]
+    assert (blocker["reason"], blocker["terminating_since"]) == ("finalizers", NOW)
+
+
+def test_finalizers_of_others_on_the_namespace(namespace: Runner) -> None:
+    cluster = Cluster()
+    cluster.namespace("shop", terminating=True, finalizers=("example.com/account",))
+    ran = namespace(cluster, "shop")
+    assert ran.code == 1
+    assert "The Namespace itself has finalizers of others: example.com/account" in ran.out
+
+
+def test_conditions_and_missing_apis(namespace: Runner) -> None:
+    cluster = Cluster()
+    status = {
+        "phase": "Terminating",
+        "conditions": [
+            condition("NamespaceDeletionDiscoveryFailure", "True", "DiscoveryFailed", "groups: " + "x" * 400),
+            condition("NamespaceContentRemaining", "False", "ContentRemoved", "all removed"),
+        ],
+    }
+    cluster.namespace("shop", terminating=True, status=status)
+    cluster.add("v1", "ConfigMap", "settings", "shop")
+    unavailable = {"conditions": [condition("Available", "False", "MissingEndpoints", "no endpoints")]}
+    metrics = {
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": {"name": "v1beta1.metrics.k8s.io", "uid": "uid-metrics"},
+        "status": unavailable,
+    }
+    key = cluster.key("apiregistration.k8s.io/apiservices", "", "v1beta1.metrics.k8s.io")
+    cluster.values[key] = json.dumps(metrics).encode()
+    cluster.add("example.com/v1", "Widget", "w", "shop")
+    ran = namespace(cluster, "shop")
+    assert ran.code == 1
+    assert f"NamespaceDeletionDiscoveryFailure: DiscoveryFailed since {NOW}" in ran.out
+    assert "x" * 301 not in ran.out
+    assert "ContentRemoved" not in ran.out
+    assert "kubectl get apiservices v1beta1.metrics.k8s.io -o yaml" in ran.out
+    assert "Bring back the CustomResourceDefinition of widgets.example.com" in ran.out
+    conditions = namespace(cluster, "shop", "-o", "json").document["conditions"]
+    assert [c["problem"] for c in conditions] == [True, False]
+
+
+def test_the_namespace_object_itself(namespace: Runner) -> None:
+    cluster = shop()
+    key = cluster.break_("/registry/namespaces/shop")
+    ran = namespace(cluster, "shop")
+    assert ran.code == 1
+    assert ran.out.startswith("NAMESPACE shop CANNOT BE READ")
+    assert "NO namespace of the cluster is processed" in ran.out
+    report = namespace(cluster, "shop", "-o", "json").document
+    assert (report["frozen"], report["plan"][0]["key"]) == (True, key)
+    assert "--accept-risk cluster-breaking" in report["plan"][0]["note"]
+    assert "Make the namespace again right after" in report["plan"][0]["note"]
+    del cluster.values[key]
+    ran = namespace(cluster, "shop")
+    assert ran.code == 1
+    assert ran.out.startswith("NAMESPACE shop DOES NOT EXIST, but 1 object in it do")
+    assert "kubectl create namespace shop" in ran.out
+
+
+def test_a_configuration_is_cured_not_deleted(namespace: Runner, tmp_path: Path) -> None:
+    cluster = shop()
+    for name in "abcd":
+        cluster.values[cluster.key("secrets", "shop", name)] = b"k8s:enc:aescbc:v1:gone:" + bytes(48)
+    config = tmp_path / "config.yaml"
+    config.write_bytes(configuration_yaml(provider("aescbc", key1=KEY_1), IDENTITY))
+    report = namespace(cluster, "shop", "--encryption-config", str(config), "-o", "json").document
+    cure = report["plan"][0]
+    assert (
+        "4 objects under aescbc/v1/gone (secrets shop/a, secrets shop/b, secrets shop/c, …)" in cure["action"]
+    )
+    assert "Delete none of them" in cure["note"]
+    assert cure["command"].startswith("etcdfix scan --encryption-config FILE ")
+    assert not [step for step in report["plan"] if "etcdfix delete" in step["command"]]
+
+
+def test_a_key_that_opens_nothing_is_looked_for_not_deleted(namespace: Runner, tmp_path: Path) -> None:
+    cluster = shop()
+    for name in "ab":
+        cluster.values[cluster.key("secrets", "shop", name)] = aescbc(secret(name), key=KEY_2)
+    config = tmp_path / "config.yaml"
+    config.write_bytes(configuration_yaml(provider("aescbc", key1=KEY_1), IDENTITY))
+    plan = namespace(cluster, "shop", "--encryption-config", str(config), "-o", "json").document["plan"]
+    assert "2 objects under aescbc/v1/key1" in plan[0]["action"]
+    assert not [step for step in plan if "etcdfix delete" in step["command"]]
+    # With one that opens it is the objects.
+    cluster.values[cluster.key("secrets", "shop", "c")] = aescbc(secret("c"))
+    plan = namespace(cluster, "shop", "--encryption-config", str(config), "-o", "json").document["plan"]
+    assert sum("etcdfix delete" in step["command"] for step in plan) == 2
+
+
+def test_finalizers_of_a_namespace_that_stays_are_in_order(namespace: Runner) -> None:
+    cluster = shop(terminating=False)
+    cluster.pod("web", finalizers=("example.com/wait-for-configmap",))
+    ran = namespace(cluster, "shop")
+    assert ran.code == 0
+    assert "pods shop/web waits for configmaps shop/settings" in ran.out
+    assert "kubectl edit" not in ran.out
+
+
+def test_the_namespace_object_under_a_key_that_is_not_configured(namespace: Runner, tmp_path: Path) -> None:
+    cluster = shop()
+    cluster.values["/registry/namespaces/shop"] = b"k8s:enc:aescbc:v1:gone:" + bytes(48)
+    config = tmp_path / "config.yaml"
+    providers = (provider("aescbc", key1=KEY_1), IDENTITY)
+    config.write_bytes(configuration_yaml(*providers, resources=("namespaces",)))
+    report = namespace(cluster, "shop", "--encryption-config", str(config), "-o", "json").document
+    assert report["state"] == "unreadable"
+    assert "(namespaces shop)" in report["plan"][0]["action"]
+    assert not [step for step in report["plan"] if "etcdfix delete" in step["command"]]
+
+
+def test_what_could_not_be_judged(namespace: Runner) -> None:
+    cluster = shop(terminating=False)
+    cluster.values[cluster.key("secrets", "shop", "sealed")] = b"k8s:enc:aescbc:v1:key1:" + bytes(48)
+    cluster.values[cluster.key("secrets", "pay", "sealed")] = b"k8s:enc:aescbc:v1:key1:" + bytes(48)
+    ran = namespace(cluster, "shop")
+    assert ran.code == 3
+    assert "incomplete: undetermined: 1 object; " in ran.err
+    assert "Find out about 1 object that could not be judged; delete none of them" in ran.out
+    assert "Nobody deletes it now. Before somebody does" in ran.out
+    assert "etcdfix delete" not in ran.out
+    cluster.namespace("infra")
+    assert namespace(cluster, "infra").code == 0  # what is elsewhere does not matter here
+
+
+def test_many_blockers_are_counted_and_not_all_shown(namespace: Runner) -> None:
+    cluster = shop()
+    for number in range(130):
+        cluster.break_(cluster.key("secrets", "shop", f"lost-{number:03}"))
+    ran = namespace(cluster, "shop", "--max-rows", "3")
+    assert "130 objects in it cannot be read or judged" in ran.out
+    assert "… 127 of 130 not shown" in ran.out
+    report = namespace(cluster, "shop", "-o", "json").document
+    assert (len(report["stages"][0]["blockers"]), report["stages"][0]["blocker_count"]) == (100, 130)
+    assert sum("etcdfix delete" in step["command"] for step in report["plan"]) == 20
+    assert any(step["action"].startswith("Then 110 more objects") for step in report["plan"])
+
+
+def test_kube_system_wants_more(namespace: Runner) -> None:
+    cluster = Cluster()
+    cluster.namespace("kube-system")
+    cluster.break_(cluster.key("configmaps", "kube-system", "coredns"))
+    report = namespace(cluster, "kube-system", "-o", "json").document
+    assert report["state"] == "active-with-blockers"
+    assert "--accept-risk cluster-breaking" in report["plan"][0]["note"]
+
+
+def test_nobody_of_that_name(namespace: Runner) -> None:
+    ran = namespace(shop(), "pay")
+    assert (ran.code, ran.out) == (5, "")
+    assert "namespace 'pay': not found" in ran.err
+    assert "next: these are Terminating: shop" in ran.err
+    assert namespace(shop(), "a/b").code == 2
+    assert namespace(shop(), "").code == 2
+    assert namespace(shop(), "shop", "--etcd-prefix", "/elsewhere").code == 5
+
+
+def test_a_source_that_breaks_off(namespace: Runner) -> None:
+    records = [stored(k, v) for k, v in shop().values.items()]
+    assert namespace(MemorySource(records, fails_after=1), "shop").code == 3
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_hostile_names_act_upon_nothing(namespace: Runner, form: str) -> None:
+    cluster = shop()
+    cluster.break_(cluster.key("secrets", "shop", HOSTILE))
+    cluster.break_(cluster.key("secrets", "shop", "$(touch x)"))
+    cluster.pod(HOSTILE, finalizers=(f"example.com/wait-for-configmap{HOSTILE}",), terminating=True)
+    cluster.secret(HOSTILE + "2", finalizers=(HOSTILE,))
+    ran = namespace(cluster, "shop", "-o", form)
+    assert ran.code == 1
+    assert_harmless(ran.out + ran.err)
+    if form == "json":
+        deletions = [shlex.split(s["command"]) for s in ran.document["plan"] if "delete" in s["command"]]
+        assert ["--key-base64" if w == "--key-base64" else w for w in deletions[0][2:3]] == [
+            "/registry/secrets/shop/$(touch x)"
+        ]
+        assert deletions[1][2] == "--key-base64"
+        assert not [s for s in ran.document["plan"] if "kubectl" in s["command"] and "script" in s["command"]]
+
+
+# ------------------------------------------------------------------------------------------- on a real etcd
+
+
+@pytest.mark.etcd
+def test_the_second_story_of_kep_3926(
+    etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A namespace hangs on one object that cannot be read; the plan's own commands free it."""
+    registry = Registry(etcd, prefix, tmp_path, capfd)
+    cluster = Cluster(registry.prefix)
+    cluster.namespace("shop", terminating=True)
+    cluster.add("v1", "ConfigMap", "settings", "shop")
+    etcd.put_all(cluster.pairs())
+    reading = registry.common(places=False, reason=None)
+    ran = registry.run("namespace", "shop", *reading, "-o", "json")
+    assert ran.code == 1, ran.err
+    report = json.loads(ran.out)
+    assert report["state"] == "stuck"
+    assert [b["object"]["name"] for b in report["stages"][0]["blockers"]] == ["broken"]
+
+    program, *words = shlex.split(report["plan"][0]["command"])
+    assert (program, words[0], words[-1]) == ("etcdfix", "delete", "--dry-run")
+    places = ["--backup-dir", str(registry.backups), "--audit-log", str(registry.log), "--yes"]
+    key = registry.key("shop/broken")
+    ran = registry.run(*words, *places)
+    assert ran.code == 0, ran.err
+    assert registry.stored(key) is not None
+    assert [event.annotations.type for event in registry.events()] == [RecordType.DRY_RUN]
+
+    ran = registry.run(*words[:-1], *places)
+    assert ran.code == 0, ran.err
+    assert registry.stored(key) is None
+    ran = registry.run("namespace", "shop", *reading)
+    assert ran.code == 0, ran.out
+    assert "is Terminating" in ran.out

@@ -421,17 +421,21 @@ def _user_reasons(secret: SecretUsers | None, users: list[User]) -> list[RiskRea
         if stopped:
             objects = len({user.object for user in stopped})
             reasons.append(
-                RiskReason(Risk.HIGH, "users-stop", f"{objects} objects cannot start or work without it")
+                RiskReason(Risk.HIGH, "users-stop", f"{_objects(objects)} cannot start or work without it")
             )
         elif perhaps:
             objects = len({user.object for user in perhaps})
-            reasons.append(RiskReason(Risk.LOW, "users-perhaps", f"{objects} objects may miss it"))
+            reasons.append(RiskReason(Risk.LOW, "users-perhaps", f"{_objects(objects)} may miss it"))
         reasons += [RiskReason(Risk.LOW, "secret-note", note) for note in secret.notes]
         return reasons
     needed = {user.object for user in users if not user.use.optional and not user.use.heuristic}
     if needed:
-        return [RiskReason(Risk.HIGH, "users", f"{len(needed)} objects refer to it by name")]
-    return [RiskReason(Risk.LOW, "users", f"{len(users)} objects may miss it")] if users else []
+        return [RiskReason(Risk.HIGH, "users", f"named as needed by {_objects(len(needed))}")]
+    return [RiskReason(Risk.LOW, "users", f"{_objects(len(users))} may miss it")] if users else []
+
+
+def _objects(count: int, which: str = "") -> str:
+    return f"{count} {which}object{'s' if count != 1 else ''}"
 
 
 def _doubts(index: ImpactIndex, node: int) -> list[RiskReason]:
@@ -440,7 +444,9 @@ def _doubts(index: ImpactIndex, node: int) -> list[RiskReason]:
     ]
     broken = sum(index.unreadable_by_path().values()) - index.unreadable(node)
     if broken:
-        text = f"{broken} other objects cannot be read: whether they use it, or depend on it, is not known"
+        text = (
+            f"{_objects(broken, 'other ')} cannot be read: whether they use it, or depend on it, is not known"
+        )
         doubts.append(RiskReason(Risk.LOW, "unreadable-others", text))
     return doubts
 
@@ -448,7 +454,7 @@ def _doubts(index: ImpactIndex, node: int) -> list[RiskReason]:
 def _consequences(index: ImpactIndex, node: int, ref: ObjectRef, runs_on: str) -> tuple[str, ...]:
     place = (ref.group, ref.resource)
     if place == ("", "pods"):
-        where = f"on node {runs_on}" if runs_on else "on its node, which is not known"
+        where = f"on node {runs_on}" if runs_on else "on its node, which is not known,"
         return (f"the kubelet {where} sees that the Pod is gone, stops its containers and cleans up",)
     if place == ("", "namespaces"):
         count = len(contents_of(index, ref.name))

@@ -107,5 +107,5 @@ def _lost(name: str, confidence: Confidence) -> LostFinalizer:
             name, "external-attacher", "the volume stays attached", leaks=True, confidence=confidence
         )
     return LostFinalizer(
-        name, "", "what its controller guards or cleans up is skipped", leaks=True, confidence=confidence
+        name, "", "what its controller guards or cleans up stays behind", leaks=True, confidence=confidence
     )

@@ -53,7 +53,7 @@ def test_an_object_that_is_gone(read: Read) -> None:
     cluster.pod("web", spec={"volumes": [{"name": "v", "configMap": {"name": "gone"}}]})
     text = read(cluster, cluster.key("configmaps", "shop", "gone"))
     assert re.search("not in etcd: only others mention it", text, re.IGNORECASE)
-    assert "1 objects refer to it by name" in text
+    assert "named as needed by 1 object" in text
     assert "put it back from a snapshot or backup" in text
 
 
@@ -118,7 +118,7 @@ def test_many_users(read: Read) -> None:
     optional = {"volumes": [{"name": "v", "configMap": {"name": "settings", "optional": True}}]}
     cluster.pod("likes", spec=optional)
     text = read(cluster, key)
-    assert "3 objects refer to it by name" in text
+    assert "named as needed by 3 objects" in text
     assert "optional" in text
 
 

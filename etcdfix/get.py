@@ -6,7 +6,7 @@ Nothing is kept of an object once it is written; values that wait for a KMS plug
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -18,16 +18,22 @@ from etcdfix.errors import ConfigurationError, SourceError
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.pipeline import Examiner
 from etcdfix.scope import ScopeRequest, resolve_scope
-from etcdfix.showing.objects import Form, Shown, Viewer, stored_as_secret
+from etcdfix.showing.objects import Form, Shown, Viewer
 from etcdfix.showing.writers import Writer
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import Directory, StorageLayout, builtin_directories, display, find_resources
+from etcdfix.storagekey import Directory, StorageLayout, builtin_directories, find_resources
 from etcdfix.verdicts.examination import Examination
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms_plugins import KMSPlugins
 
 DEFAULT_NAMESPACE = "default"
+# Directories of keys that look like resources, with a key that may be there.
+_BOOKKEEPING: Final = {
+    "ranges": "ranges/serviceips",
+    "masterleases": "masterleases/ADDRESS",
+    "peerserverleases": "peerserverleases/NAME",
+}
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,6 +89,7 @@ class GetResult(msgspec.Struct, kw_only=True):
         masked: Values of Secrets that were masked.
         revealed: Secrets that were shown with their contents.
         missing: Names that were asked for and not found, in that order.
+        empty: A resource was listed whole, and there is none, in an etcd that has keys of the API servers.
         problems: Why the source could not show everything.
         interrupted: The person stopped it.
     """
@@ -93,6 +100,7 @@ class GetResult(msgspec.Struct, kw_only=True):
     masked: int = 0
     revealed: int = 0
     missing: list[str] = msgspec.field(default_factory=list)
+    empty: bool = False
     problems: list[str] = msgspec.field(default_factory=list)
     interrupted: bool = False
 
@@ -103,7 +111,7 @@ class RawValue(msgspec.Struct, frozen=True):
     Attributes:
         found: The verdict.
         data: The bytes, None where the value did not open.
-        secret: Contents of a Secret stand in them in plain.
+        secret: Contents of a Secret stand, or may stand, in them in plain.
     """
 
     found: Examination
@@ -166,9 +174,16 @@ def run_get(
     cut = result.interrupted or bool(result.problems)
     result.problems[:0] = source.problems
     result.missing = chosen.missing if not cut else []
-    if result.seen and not cut:
+    if not cut and not result.seen and wanted.key is None and not wanted.names:
+        result.empty = has_keys(source, request.layout)
+    if (result.seen or result.empty) and not cut:
         writer.end()
     return result
+
+
+def has_keys(source: Source, layout: StorageLayout) -> bool:
+    """Say whether any key starts with the storage prefix."""
+    return next(iter(source.current(layout.prefix_bytes)), None) is not None
 
 
 def read_raw(
@@ -198,20 +213,11 @@ def read_raw(
     for stored in chosen.values(source):
         with Examining(examiner, plugins) as examining:
             (found,) = (*examining.first([stored]), *examining.later())
-        return RawValue(
-            found, examiner.plaintext(found) if decrypt else stored.value, decrypt or _plain_secret(found)
-        )
+        if decrypt:
+            return RawValue(found, examiner.plaintext(found), True)
+        plain = not stored.value.startswith(b"k8s:enc:")
+        return RawValue(found, stored.value, plain and Viewer(examiner).may_hold_secret(found, stored.value))
     return None
-
-
-def _plain_secret(found: Examination) -> bool:
-    """Say whether stored bytes are, or may be, those of a Secret that was not encrypted."""
-    if found.stored.value.startswith(b"k8s:enc:"):
-        return False
-    if stored_as_secret(found.directory):
-        return True
-    # Kinds stand in clear text in every encoding, and so does the key of another storage prefix.
-    return b"Secret" in found.stored.value or b"/secrets/" in found.stored.key
 
 
 def _examiner(source: Source, request: GetRequest, plugins: KMSPlugins | None) -> Examiner:
@@ -230,7 +236,14 @@ def _examiner(source: Source, request: GetRequest, plugins: KMSPlugins | None) -
 def _directories(examiner: Examiner, request: GetRequest) -> list[Directory]:
     custom = examiner.custom_directories()
     resource = request.wanted.resource
-    resolve_scope(ScopeRequest((resource,)), request.layout, custom)  # says what is wrong with it
+    if resource in _BOOKKEEPING and not find_resources(resource, custom):
+        key = f"{request.layout.prefix.rstrip('/')}/{_BOOKKEEPING[resource]}"
+        raise ConfigurationError(
+            f"{resource} are bookkeeping of the API servers, and no resource",
+            hint=f"name a key: etcdfix get {key}; etcdfix scan {key.rpartition('/')[0]} lists them",
+        )
+    # Says what is wrong with it.
+    resolve_scope(ScopeRequest((resource,), prefixes_count=False), request.layout, custom)
     return find_resources(resource, [*builtin_directories(), *custom])
 
 
@@ -288,8 +301,9 @@ class _Chosen:
         names = {_bytes(name): name for name in self._wanted.names}
         for stored in source.current(base):
             name = stored.key.rpartition(b"/")[2]
+            if name in names:
+                self._found.add(names[name])
             if not names or name in names:
-                self._found.add(names.get(name, display(name)) if names else "")
                 yield stored
 
 

@@ -23,11 +23,15 @@ class KeyRange(msgspec.Struct, frozen=True):
 
 
 class ScopeRequest(msgspec.Struct, frozen=True):
-    """The words of a command line: resources or key prefixes (these start with a slash), and namespaces."""
+    """The words of a command line: resources or key prefixes (these start with a slash), and namespaces.
+
+    ``prefixes_count`` is False for commands that take no prefixes of keys, only whole keys: errors then advise those.
+    """
 
     arguments: tuple[str, ...] = ()
     keys: tuple[bytes, ...] = ()
     namespaces: tuple[str, ...] = ()
+    prefixes_count: bool = True
 
     @property
     def everything(self) -> bool:
@@ -72,7 +76,7 @@ def resolve_scope(
     ranges = [KeyRange(key, exact=True) for key in request.keys]
     for text in request.prefixes:
         ranges += _segments(text)
-    directories = _named(request.resources, known)
+    directories = _named(request, known)
     if request.namespaces and not request.resources:
         directories = [d for d in known if d.namespaced is not False]
     for directory in directories:
@@ -100,12 +104,15 @@ def _segments(text: str) -> list[KeyRange]:
     return [KeyRange(prefix, exact=True), KeyRange(prefix + b"/")]
 
 
-def _named(names: Sequence[str], known: Sequence[Directory]) -> list[Directory]:
+def _named(request: ScopeRequest, known: Sequence[Directory]) -> list[Directory]:
     result = []
-    for name in names:
+    for name in request.resources:
         found = find_resources(name, known)
         if not found:
-            raise ConfigurationError(f"unknown resource {name!r}", hint=_suggestion(name, known))
+            raise ConfigurationError(
+                f"unknown resource {name!r}",
+                hint=_suggestion(name, known, prefixes_count=request.prefixes_count),
+            )
         choices = sorted({str(d.group_resource) for d in found})
         if len(choices) > 1:
             raise ConfigurationError(
@@ -115,7 +122,7 @@ def _named(names: Sequence[str], known: Sequence[Directory]) -> list[Directory]:
     return result
 
 
-def _suggestion(name: str, known: Sequence[Directory]) -> str:
+def _suggestion(name: str, known: Sequence[Directory], *, prefixes_count: bool) -> str:
     words: dict[str, str] = {}
     for directory in known:  # built-ins come first and keep their words
         for word in (directory.resource, directory.kind.lower(), str(directory.group_resource)):
@@ -125,9 +132,10 @@ def _suggestion(name: str, known: Sequence[Directory]) -> str:
     close = [exact] if exact in words else difflib.get_close_matches(exact, words, n=3)
     if close:
         return "did you mean " + " or ".join(dict.fromkeys(words[word] for word in close)) + "?"
+    keys = "any key prefix works too" if prefixes_count else "a whole key works too"
     return (
         "resources are lower-case plurals like secrets or deployments.apps; a custom resource counts when its "
-        "CustomResourceDefinition is in this etcd; any key prefix works too: /registry/…"
+        f"CustomResourceDefinition is in this etcd; {keys}: /registry/…"
     )
 
 

@@ -21,7 +21,7 @@ from etcdfix.cli.options import (
     source_options,
 )
 from etcdfix.errors import ConfigurationError
-from etcdfix.get import DEFAULT_NAMESPACE, GetRequest, GetResult, Wanted, read_raw, run_get
+from etcdfix.get import DEFAULT_NAMESPACE, GetRequest, GetResult, Wanted, has_keys, read_raw, run_get
 from etcdfix.model import Outcome
 from etcdfix.reports.base import counted
 from etcdfix.reports.commands import SameAgain
@@ -38,11 +38,12 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.FINDINGS: "something cannot be read, or is inconsistent: standard error says what",
     ExitCode.USAGE: "usage or configuration error",
     ExitCode.INCOMPLETE: "something is undetermined, missing, or was lost midway (wins over 1)",
-    ExitCode.SOURCE: "nothing of the name exists, or the source is unreachable or unreadable",
+    ExitCode.SOURCE: "no object of the name exists, or the source is unreachable, unreadable, or another etcd",
     ExitCode.INTERRUPTED: "interrupted",
 }
 _EPILOG = "\b\nExit codes:\n" + "\n".join(f"  {code.value:>3}  {text}" for code, text in MEANINGS.items())
 _COMPACTION_KEY = "compact_rev_key"
+_MOST_LINES = 20
 _WRONG = frozenset(
     {Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE, Outcome.INCONSISTENT, Outcome.UNDETERMINED}
 )
@@ -84,7 +85,7 @@ _WRONG = frozenset(
     type=click.Path(path_type=Path),
     metavar="FILE",
     envvar="ETCDFIX_AUDIT_LOG",
-    help="With --reveal: record in this log that contents were shown, before they are.",
+    help="With --reveal: record in this log that contents are shown, before they are.",
 )
 @click.option("--raw", is_flag=True, help="Write the stored bytes of one value as they are.")
 @click.option(
@@ -109,12 +110,14 @@ def command(
     """Show stored objects as the API server would serve them. Reads only.
 
     Name a KEY (it starts with /), or a RESOURCE (secrets, deployments.apps) and, if you like, NAMEs. The contents
-    of Secrets are masked unless --reveal is given; a masked Secret is refused by every API server. Of an object that
-    does not decode, what is left is shown inside a document of kind Salvage, which is no object of Kubernetes.
+    of Secrets are masked unless --reveal is given. Objects with masked values have the resourceVersion "masked": API
+    servers refuse to replace anything with them. Of an object that does not decode, what is left is shown inside a
+    document of kind Salvage, which is no object of Kubernetes.
 
     \b
     To heal an object of which only metadata.managedFields is broken:
       etcdfix get KEY --omit-managed-fields -o json | kubectl replace -f -
+    Never with --force: that deletes first, and does not look at what it puts back.
     """  # fmt: skip  # noqa: D301 - click's mark for lines that stay
     wanted = _wanted(what, keys, namespace, all_namespaces=all_namespaces)
     stream = _standard_output()
@@ -135,7 +138,8 @@ def command(
     )
     again = same_again(inputs)
     with open_source(inputs, say=_say) as source:
-        if reveal and audit_log is not None:
+        shows_contents = raw or decrypted_raw or WRITERS[output].contents
+        if reveal and audit_log is not None and shows_contents:
             form = "raw" if raw else "decrypted-raw" if decrypted_raw else output
             _record_reveal(audit_log, request, inputs, form)
         if raw and not decrypted_raw:
@@ -150,6 +154,9 @@ def command(
                     return int(_code_of(value.found))
                 _say("--reveal: decrypted contents follow, unmasked")
                 stream.write(value.data)
+                if value.found.verdict.outcome in _WRONG:
+                    _explain(value.found, again, secret=False)
+                    return int(_code_of(value.found))
                 return int(ExitCode.NOTHING_WRONG)
             if reveal and WRITERS[output].contents:
                 _say("--reveal: the contents of Secrets are shown, unmasked")
@@ -158,6 +165,7 @@ def command(
                 source, request, WRITERS[output](stream, many=wanted.many), remark=speaker, plugins=plugins
             )
         stream.flush()
+        speaker.end()
         return int(_last_words(result, source, request))
 
 
@@ -214,6 +222,12 @@ def _wanted(
             hint="for many objects: etcdfix get RESOURCE [NAME]... -n NAMESPACE",
         )
     if given:
+        context = click.get_current_context()
+        typed = context.get_parameter_source("namespace") is click.core.ParameterSource.COMMANDLINE
+        if all_namespaces or typed:
+            raise ConfigurationError(
+                "-n and -A go with a RESOURCE: a KEY names its namespace itself", hint="leave them out"
+            )
         return Wanted(key=given[0])
     if namespace is not None and not all_namespaces and (not namespace or "/" in namespace):
         raise ConfigurationError(
@@ -287,7 +301,7 @@ def _write_raw(source: Source, request: GetRequest, stream: BinaryIO) -> ExitCod
         return _not_found(source, request)
     if value.secret and not request.reveal:
         raise ConfigurationError(
-            "the value is stored in plain, and is that of a Secret or may hold one",
+            "the value is stored in plain, and is that of a Secret or may be one",
             hint="add --reveal if you want its bytes",
         )
     if value.secret:
@@ -304,6 +318,7 @@ class _Speaker:
         self._request = request
         self._again = again
         self._quiet = output == "wide" and request.wanted.many
+        self._lines = 0
 
     def __call__(self, shown: Shown, written: bool) -> None:
         found = shown.found
@@ -313,18 +328,36 @@ class _Speaker:
             if self._quiet:
                 return
             if many:
-                _say(_verdict(found, secret=hidden) + ("" if written else "; not in the list"))
+                place = "" if written else "; not in the list"
+                if written and shown.irreplaceable:
+                    place = "; not for kubectl: it has no resourceVersion"
+                self._line(_verdict(found, secret=hidden) + place)
                 return
             if shown.form is Form.SALVAGE and written:
                 _say("NOT THE OBJECT: what is shown is what is left of it")
-            _explain(found, self._again, secret=hidden, object_shown=shown.whole)
+            heals = shown.whole and not shown.irreplaceable
+            _explain(found, self._again, secret=hidden, object_shown=heals)
+            if shown.irreplaceable and not shown.masked:
+                _say("do not pipe this into kubectl: the object is not the one that its key names")
         elif shown.problem:
-            _say(f"{display(found.stored.key)}: {shown.problem}, {counted(len(found.stored.value), 'byte')}")
+            self._line(
+                f"{display(found.stored.key)}: {shown.problem}, {counted(len(found.stored.value), 'byte')}"
+            )
             if not many:
                 _next("--raw writes its bytes to a file")
         elif found.verdict.outcome is Outcome.NOT_AN_OBJECT:
             prefix = self._request.layout.prefix
-            _say(f"{display(found.stored.key)}: no object of the API: bookkeeping, or outside {prefix}")
+            self._line(f"{display(found.stored.key)}: no object of the API: bookkeeping, or outside {prefix}")
+
+    def end(self) -> None:
+        """Say how many lines were left out."""
+        if self._lines > _MOST_LINES:
+            _say(f"and {self._lines - _MOST_LINES} more; -o wide lists all")
+
+    def _line(self, text: str) -> None:
+        self._lines += 1
+        if self._lines <= _MOST_LINES:
+            _say(text)
 
 
 def _verdict(found: Examination, *, secret: bool) -> str:
@@ -352,13 +385,15 @@ def _last_words(result: GetResult, source: Source, request: GetRequest) -> ExitC
     for problem in result.problems:
         _say(f"incomplete: {problem}")
     if result.masked:
-        _say(f"{counted(result.masked, 'value')} of Secrets masked; --reveal shows them")
+        _say(f"{counted(result.masked, 'value')} masked: do not pipe this into kubectl; --reveal shows them")
     if result.interrupted:
         _say("INTERRUPTED: what is shown is not everything")
         return ExitCode.INTERRUPTED
     if not result.seen:
         _not_found(source, request)
-        return ExitCode.INCOMPLETE if result.problems else ExitCode.SOURCE
+        if result.problems:
+            return ExitCode.INCOMPLETE
+        return ExitCode.NOTHING_WRONG if result.empty else ExitCode.SOURCE
     for name in result.missing:
         _say(f"{request.wanted.resource} {name!r}: not found{_where(request)}")
     if result.problems or result.undetermined or result.missing:
@@ -392,7 +427,7 @@ def _not_found(source: Source, request: GetRequest) -> ExitCode:
         if not wanted.names:
             what = f"no {wanted.resource}"
         _say(f"{what}{': not found' if wanted.names else ''}{_where(request)}")
-    if next(iter(source.current(layout.prefix_bytes)), None) is None:
+    if not has_keys(source, layout):
         _next(
             f"no key at all starts with {layout.prefix}: check --etcd-prefix, and that this is the right etcd"
         )

@@ -58,6 +58,8 @@ class KubeObject(msgspec.Struct, frozen=True):
             is stored, apiVersion and kind may be missing.
         partial: Something is missing from ``value`` because of the damage.
         damage: Why the API server cannot read it; None for an object that it can.
+        guessed: The value does not say what it is, or nothing that is known: its type, if it has one here, is that
+            of its key. What it was when it was stored, nobody can tell.
         inconsistencies: What is wrong in an object that it reads. Values that it could not render (IntOrString
             of an impossible type, raw JSON that is none) are None in ``value``.
     """
@@ -67,6 +69,7 @@ class KubeObject(msgspec.Struct, frozen=True):
     empty: bool = False
     partial: bool = False
     damage: Damage | None = None
+    guessed: bool = False
     inconsistencies: tuple[Inconsistency, ...] = ()
 
     def __repr__(self) -> str:
@@ -138,7 +141,12 @@ class ObjectReader:
         decoded = self._decoder.parses(data)
         if decoded.encoding == "protobuf":
             return self._typed(decoded, data, decoded.gvk.kind)
-        return KubeObject(_document(data), decoded.encoding, inconsistencies=decoded.inconsistencies)
+        gvk = decoded.gvk
+        # Groups without a name are the API server's own: a kind that it does not know there is none.
+        guessed = not gvk.group and self._lookup("", gvk.version, gvk.kind) is None
+        return KubeObject(
+            _document(data), decoded.encoding, guessed=guessed, inconsistencies=decoded.inconsistencies
+        )
 
     # -- whole objects
 
@@ -159,8 +167,10 @@ class ObjectReader:
             value = self._typed_json(
                 kubeyaml.to_json(data) if encoding == "yaml" else data, decoded, expected_kind
             )
+        wrong = decoded.inconsistencies
+        guessed = decoded.empty or any(fault.cause == "kind-missing" for fault in wrong)
         return KubeObject(
-            value, decoded.encoding, empty=decoded.empty, inconsistencies=decoded.inconsistencies
+            value, decoded.encoding, empty=decoded.empty, guessed=guessed, inconsistencies=wrong
         )
 
     def _typed_json(self, text: bytes, decoded: DecodedObject, expected_kind: str) -> dict[str, Any]:
@@ -206,7 +216,7 @@ class ObjectReader:
         envelope = salvage_envelope(data)
         if envelope is None:
             return None
-        registered = self._guess(_text(envelope.api_version), _text(envelope.kind), group, kind)
+        registered, guessed = self._guess(_text(envelope.api_version), _text(envelope.kind), group, kind)
         if registered is None:
             return None
         decoded, error = self._strict.salvage(
@@ -218,6 +228,7 @@ class ObjectReader:
             "protobuf",
             partial=not whole,
             damage=_damage(reason if error is None else error),
+            guessed=guessed,
         )
 
     def _salvage_json(self, data: bytes, reason: DecodeError, group: str, kind: str) -> KubeObject | None:
@@ -225,7 +236,7 @@ class ObjectReader:
         if value is None:
             return None
         api_version, found = value.get("apiVersion"), value.get("kind")
-        registered = self._guess(
+        registered, guessed = self._guess(
             api_version if isinstance(api_version, str) else "",
             found if isinstance(found, str) else "",
             group,
@@ -235,14 +246,21 @@ class ObjectReader:
             node, misfits = node_from_json(self._schema, registered.message, value)
             whole = whole and not misfits
             value = self._render(registered, node, whole=whole)
-        return KubeObject(value, "json", partial=not whole, damage=_damage(reason))
+        elif kind and found == kind:  # a custom resource of the kind that its key promises
+            guessed = False
+        return KubeObject(value, "json", partial=not whole, damage=_damage(reason), guessed=guessed)
 
-    def _guess(self, api_version: str, kind: str, group: str, expected_kind: str) -> RegisteredKind | None:
-        """Find the type of a damaged value: by what it says, else by its key, in the version that lives longest."""
+    def _guess(
+        self, api_version: str, kind: str, group: str, expected_kind: str
+    ) -> tuple[RegisteredKind | None, bool]:
+        """Find the type of a damaged value: by what it says, else by its key, in the version that lives longest.
+
+        The second value says that it is not what the value says of itself. A version is no part of what it is.
+        """
         found_group, _, version = api_version.rpartition("/")
         registered = self._lookup(found_group, version, kind)
         if registered is not None:
-            return registered
+            return registered, False
         candidates = [
             row
             for row in kind_rows()
@@ -250,9 +268,9 @@ class ObjectReader:
             and self._lookup(group, row.version, expected_kind) is not None
         ]
         if not candidates:
-            return None
+            return None, True
         best = max(candidates, key=lambda row: (row.version == version, row.until, -row.since))
-        return self._lookup(group, best.version, expected_kind)
+        return self._lookup(group, best.version, expected_kind), kind != expected_kind
 
 
 def _document(data: bytes) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """What of a Secret may be shown: decided here and nowhere else.
 
-A value is replaced by a marker that tells its size. ``<`` is no letter of base64, so no API server takes a masked
-Secret for one.
+A value is replaced by a marker that tells its size. Nobody may store markers in place of contents: ``<`` is no letter
+of base64, and since a custom resource or an annotation may hold a marker all the same, an object with one gets a
+``resourceVersion`` that API servers refuse, see :func:`make_irreplaceable`.
 
 Damage can move contents to where a Secret has none: one flipped bit makes of an entry of ``data`` the ``type``, or
 lets ``generateName`` swallow it. Such text always holds the control characters of the entry's tags, so whatever of a
@@ -17,8 +18,14 @@ from typing import Any, Final
 
 import msgspec
 
+from etcdfix.decoding import base64go
+from etcdfix.decoding.render.gojsontext import parse_exactly
+from etcdfix.errors import JSONMalformed, UnknownEncoding
+
+MASKED: Final = "masked"
+"""The ``resourceVersion`` of what was masked."""
 SECRET: Final = "Secret"  # noqa: S105 - a kind
-LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+_SECRET_LIST: Final = "SecretList"  # noqa: S105 - a kind
 
 _CONTENTS: Final = ("data", "stringData")
 # Members of a Secret that hold none of its contents, and what they look like.
@@ -33,6 +40,17 @@ _FIELD = re.compile(r"[kv]:[{\"]")
 _UID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 _TIMES: Final = frozenset({"creationTimestamp", "deletionTimestamp"})
+# Annotations may repeat the Secret in any form, compressed ones too: short plain ones are shown. Those whose names end
+# so are what some tool keeps of the object (kubectl, Rancher's objectset.rio.cattle.io/applied).
+_PLAIN_ANNOTATION = re.compile(r"[A-Za-z0-9 ._:/@-]{0,64}")
+_REPEATS_OBJECT: Final = ("applied", "original", "last-applied-configuration")
+_MARKER = re.compile(r"<[0-9]{1,20} (?:bytes|entries) masked>|<masked>")
+# How a value of any encoding names the kind of a Secret or refers to one, also in a document inside a string.
+_SAYS_SECRET = re.compile(
+    rb"""\x06Secret|\x0aSecretList"""
+    rb"""|kind\\*["']?\s*:\s*\\*["']?Secret(?:List)?(?![A-Za-z])"""
+    rb"""|[\x44\x64]kind(?:[\x46\x66]Secret|[\x4a\x6a]SecretList)"""
+)
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -42,8 +60,35 @@ class Identity(msgspec.Struct, frozen=True):
     name: str
 
 
+def says_secret(data: bytes) -> bool:
+    """Say whether bytes name a Secret as the kind of something, in any encoding of the API server.
+
+    Of a damaged object that is enough to take it for one. Fields like ``f:imagePullSecrets`` do not count.
+    """
+    if _SAYS_SECRET.search(data):
+        return True
+    try:
+        return _SAYS_SECRET.search(base64go.decode(data)) is not None
+    except UnknownEncoding:
+        return False
+
+
+def make_irreplaceable(item: dict[str, Any], word: str) -> None:
+    """Give an object a ``resourceVersion`` that is no number: API servers refuse to replace anything with it.
+
+    Format: ``APIObjectVersioner.ObjectResourceVersion`` of ``apiserver/pkg/storage``.
+    """
+    metadata = item.get("metadata")
+    if metadata is None:
+        item["metadata"] = {"resourceVersion": word}
+    elif isinstance(metadata, dict):
+        metadata["resourceVersion"] = word
+
+
 def marker(value: Any) -> str:
     """Return what stands for a masked value: its size, that of what base64 stands for where it is that."""
+    if isinstance(value, str) and _MARKER.fullmatch(value):
+        return value
     if isinstance(value, str):
         return f"<{_size(value)} bytes masked>"
     if isinstance(value, (dict, list)):
@@ -62,16 +107,37 @@ def mask_secrets(value: dict[str, Any], *, secret: bool) -> int:
     waiting: list[Any] = [value]
     while waiting:
         item = waiting.pop()
+        if isinstance(item, dict):
+            if item is value and item.get("kind") == SECRET:
+                masked += _mask_secret(item)
+            elif item is value and secret:
+                masked += _mask_all(item)
+            elif item.get("kind") == SECRET:
+                masked += _mask_inner(item)
+            elif item.get("kind") == _SECRET_LIST:
+                masked += _mask_items(item)
+        masked += _mask_documents(item)
+        waiting += _inside(item)
+    return masked
+
+
+def mask_end(value: dict[str, Any]) -> int:
+    """Mask, in place, what may be contents of Secrets at the end of a JSON object that was cut; return how many values.
+
+    The API server writes members by name: ``data`` before the ``kind`` that would have said what it is. So whatever was
+    open at the end has lost the rest of its members, and its list of items the kind that they have.
+    """
+    masked = 0
+    item: Any = value
+    while item and isinstance(item, (dict, list)):
         if isinstance(item, list):
-            waiting += (inner for inner in item if isinstance(inner, (dict, list)))
+            item = item[-1]
             continue
-        if item is value and item.get("kind") == SECRET:
-            masked += _mask_secret(item)
-        elif item is value and secret:
-            masked += _mask_all(item)
-        elif item.get("kind") == SECRET:
-            masked += _mask_inner(item)
-        waiting += (inner for inner in item.values() if isinstance(inner, (dict, list)))
+        last = item[list(item)[-1]]
+        if "kind" not in item:
+            masked += _mask_items(item)
+            masked += _mask_inner(item) if any(name in item for name in _CONTENTS) else 0
+        item = last
     return masked
 
 
@@ -139,19 +205,62 @@ def _harmless(name: str, value: Any) -> bool:
     )
 
 
+def _inside(item: Any) -> list[Any]:
+    inner = item.values() if isinstance(item, dict) else item
+    return [value for value in inner if isinstance(value, (dict, list))]
+
+
+def _mask_items(item: dict[str, Any]) -> int:
+    """Mask the items of a list of Secrets, which need no kind of their own; those that have one are left to others."""
+    items = item.get("items")
+    if not isinstance(items, list):
+        return 0
+    return sum(_mask_inner(inner) for inner in items if isinstance(inner, dict) and "kind" not in inner)
+
+
+def _mask_documents(item: Any) -> int:
+    """Mask strings that are JSON with a Secret in it."""
+    masked = 0
+    for place, text in list(item.items() if isinstance(item, dict) else enumerate(item)):
+        if isinstance(text, str) and _holds_secret(text):
+            item[place] = marker(text)
+            masked += 1
+    return masked
+
+
+def _holds_secret(text: str) -> bool:
+    if not text.lstrip().startswith(("{", "[")):
+        return False
+    data = text.encode("utf-8", "surrogatepass")
+    if not _SAYS_SECRET.search(data):
+        return False
+    try:
+        parsed = parse_exactly(data)
+    except JSONMalformed:
+        return True
+    # A document inside a document doubles its backslashes: few of them fit into one another.
+    return mask_secrets({"": parsed}, secret=False) > 0
+
+
 def _mask_inner(item: dict[str, Any]) -> int:
-    """Mask a Secret inside another object (a List, a template); what only refers to one has nothing to mask."""
+    """Mask a Secret inside another object (a List, a template); what only refers to one has nothing to mask.
+
+    What is masked already counts no more.
+    """
     masked = 0
     for name in _CONTENTS:
         contents = item.get(name)
         if isinstance(contents, dict):
             item[name] = {key: marker(text) for key, text in contents.items()}
-            masked += len(contents)
+            masked += sum(item[name][key] != text for key, text in contents.items())
         elif contents is not None:
             item[name] = marker(contents)
-            masked += 1
+            masked += item[name] != contents
     metadata = item.get("metadata")
-    return masked + (_mask_metadata(metadata) if isinstance(metadata, dict) else 0)
+    masked += _mask_metadata(metadata) if isinstance(metadata, dict) else 0
+    if masked:  # kubectl takes the items of a List for objects
+        make_irreplaceable(item, MASKED)
+    return masked
 
 
 def _mask_all(value: dict[str, Any]) -> int:
@@ -171,7 +280,7 @@ def _mask_all(value: dict[str, Any]) -> int:
 
 
 def _mask_metadata(metadata: dict[str, Any]) -> int:
-    """Mask documents in annotations, which repeat the Secret, and every text with characters that no name has."""
+    """Mask annotations that may repeat the Secret, and every text with characters that no name has."""
     masked = 0
     generate, name = metadata.get("generateName"), metadata.get("name")
     if generate and not (isinstance(generate, str) and isinstance(name, str) and name.startswith(generate)):
@@ -180,9 +289,9 @@ def _mask_metadata(metadata: dict[str, Any]) -> int:
     annotations = metadata.get("annotations")
     if isinstance(annotations, dict):
         for name, text in annotations.items():
-            if name == LAST_APPLIED or not isinstance(text, str) or text.lstrip().startswith(("{", "[")):
+            if not _is_harmless_annotation(name, text):
                 annotations[name] = marker(text)
-                masked += 1
+                masked += annotations[name] != text
     waiting: list[Any] = [metadata]
     while waiting:
         item = waiting.pop()
@@ -190,10 +299,10 @@ def _mask_metadata(metadata: dict[str, Any]) -> int:
         for place, inner in entries:
             if isinstance(inner, (dict, list)):
                 waiting.append(inner)
-            elif isinstance(inner, str) and _is_odd(inner, in_annotation=item is annotations):
+            elif isinstance(inner, str) and sounds_odd(inner):
                 item[place] = marker(inner)
                 masked += 1
-            if isinstance(place, str) and _is_odd(place, in_annotation=False) and not _FIELD.match(place):
+            if isinstance(place, str) and sounds_odd(place) and not _FIELD.match(place):
                 item[f"<key of {marker(place)[1:]}"] = item.pop(place)
                 masked += 1
     return masked
@@ -204,8 +313,10 @@ def sounds_odd(text: str) -> bool:
     return not text.isprintable() or any(character in text for character in '"\\{')
 
 
-def _is_odd(text: str, *, in_annotation: bool) -> bool:
-    return not text.isprintable() if in_annotation else sounds_odd(text)
+def _is_harmless_annotation(name: str, text: Any) -> bool:
+    if not isinstance(text, str) or name.endswith(_REPEATS_OBJECT):
+        return False
+    return _PLAIN_ANNOTATION.fullmatch(text) is not None
 
 
 def _size(text: str) -> int:

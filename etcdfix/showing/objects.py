@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import base64
-import re
 from enum import StrEnum
 from typing import Any, Final
 
 import msgspec
 
 from etcdfix.decoding.kubeobject import Damage, KubeObject, ObjectReader
-from etcdfix.errors import DecodeError
+from etcdfix.decoding.recognise import is_json
+from etcdfix.decoding.render.salvage import is_protobuf
+from etcdfix.errors import DecodeError, KindUnknown
 from etcdfix.model import GroupVersionKind, Outcome
 from etcdfix.pipeline import Examiner
 from etcdfix.reports.safetext import is_plain
-from etcdfix.showing.masking import SECRET, Identity, mask_damaged_secret, mask_secrets, sounds_odd
+from etcdfix.showing.masking import (
+    MASKED,
+    SECRET,
+    Identity,
+    make_irreplaceable,
+    mask_damaged_secret,
+    mask_end,
+    mask_secrets,
+    says_secret,
+    sounds_odd,
+)
 from etcdfix.storagekey import Directory, Stack, display
+from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
 
 API_VERSION: Final = "etcdfix/v1alpha1"
 _MANAGED_FIELDS: Final = "metadata.managedFields"
 _LONGEST_TEXT: Final = 4096
-# How a value of any encoding names the kind of a Secret, or refers to one: of a damaged object, either is enough.
-_SAYS_SECRET: Final = re.compile(rb"""\x06Secret|kind["']?\s*:\s*["']?Secret|\x44kind\x46Secret""")
 
 
 class Form(StrEnum):
@@ -47,8 +57,9 @@ class Shown(msgspec.Struct, frozen=True):
         document: Masked as asked for; empty for ``NOTHING``.
         kind: Group, version and kind, for listings; parts may be empty.
         masked: How many values were masked.
-        secret: It is a Secret, by its key or by its kind.
+        secret: It is, or may be, a Secret, by its key or by its kind.
         problem: Why there is no document although the value could be opened; "" otherwise.
+        irreplaceable: The ``resourceVersion`` is none, so that no API server replaces an object with the document.
     """
 
     found: Examination
@@ -58,6 +69,7 @@ class Shown(msgspec.Struct, frozen=True):
     masked: int = 0
     secret: bool = False
     problem: str = ""
+    irreplaceable: bool = False
 
     def __repr__(self) -> str:
         return f"Shown(form={self.form.value!r})"
@@ -107,14 +119,37 @@ class Viewer:
         if not self._renderable(found):
             return self._salvaged(found, whole, kind)
         document = whole.value
-        secret = stored_as_secret(found.directory) or document.get("kind") == SECRET
+        secret = stored_as_secret(found.directory) or document.get("kind") == SECRET or whole.guessed
         if (
             found.verdict.outcome is not Outcome.NOT_AN_OBJECT
             and found.directory.stack is not Stack.ALLOCATOR
         ):
             _set_resource_version(document, found.stored.mod_revision)
         masked = 0 if self._reveal else mask_secrets(document, secret=secret)
-        return Shown(found, Form.OBJECT, document, kind if kind.kind else _kind_in(document), masked, secret)
+        mismatch = _is_another(found)
+        if masked or mismatch:
+            make_irreplaceable(document, MASKED if masked else Cause.IDENTITY_MISMATCH.value)
+        kind = kind if kind.kind else _kind_in(document)
+        return Shown(
+            found, Form.OBJECT, document, kind, masked, secret, irreplaceable=bool(masked) or mismatch
+        )
+
+    def may_hold_secret(self, found: Examination, data: bytes) -> bool:
+        """Say whether plain bytes are, or may be, those of a Secret: by key, by what they say, or saying nothing."""
+        directory = found.directory
+        # A key of another storage prefix says it as well.
+        if stored_as_secret(directory) or b"/secrets/" in found.stored.key or says_secret(data):
+            return True
+        try:
+            return self._read(data, directory).guessed
+        except DecodeError as problem:
+            left = self._reader.salvage(data, problem, directory.group, directory.kind)
+            if left is not None:
+                return left.guessed or (_is_cut(left) and mask_end(left.value) > 0)
+            if isinstance(problem, KindUnknown) and "/" in problem.group_version:
+                return False  # of an API server that is not Kubernetes' own, which has all the Secrets
+        broken = found.verdict.outcome is Outcome.DECODE_FAILURE
+        return broken or is_protobuf(data) or is_json(data)
 
     def list(self, found: Examination) -> Shown:
         """Return one value for a listing, which needs the verdict alone: nothing is decrypted or converted again."""
@@ -152,7 +187,7 @@ class Viewer:
         left = self._reader.salvage(data, problem, directory.group, directory.kind)
         if left is None:
             left = KubeObject({}, "", partial=True, damage=_damage(problem))
-        return self._salvaged(found, left, kind, secret=_SAYS_SECRET.search(data) is not None)
+        return self._salvaged(found, left, kind, secret=says_secret(data))
 
     def _salvaged(
         self, found: Examination, left: KubeObject, kind: GroupVersionKind, *, secret: bool = False
@@ -164,11 +199,14 @@ class Viewer:
         if self._omit:
             left = left.without_managed_fields()
         partial = left.value
+        secret = secret or left.guessed
         secret = secret or stored_as_secret(found.directory) or SECRET in {partial.get("kind"), kind.kind}
         masked = 0
         if not self._reveal:
             if secret:
                 masked = mask_damaged_secret(partial, Identity(found.namespace, found.name))
+            elif _is_cut(left):
+                masked = mask_end(partial)
             masked += mask_secrets(partial, secret=False)
         document = _about(found, "Salvage")
         verdict = found.verdict
@@ -178,6 +216,7 @@ class Viewer:
             "message": message_of(found, secret=secret and not self._reveal),
             "damage": _damage_document(left.damage, found, hide=secret and not self._reveal),
             "missing_parts": left.partial or not self._renderable(found),
+            "type_from_key": left.guessed,
             "partial": partial or None,
         }
         return Shown(found, Form.SALVAGE, document, kind, masked, secret)
@@ -186,6 +225,17 @@ class Viewer:
 def stored_as_secret(directory: Directory) -> bool:
     """Say whether the keys of a directory are those of Secrets."""
     return directory.resource == "secrets" and directory.group == ""
+
+
+def _is_cut(left: KubeObject) -> bool:
+    """Say whether members may be missing that would have said what something inside is."""
+    return left.partial and left.encoding == "json"
+
+
+def _is_another(found: Examination) -> bool:
+    """Say whether the object has another identity than its key: put back, it would replace that other one."""
+    # The cause may be a worse one; the evidence names them all.
+    return any(evidence.check == Cause.IDENTITY_MISMATCH for evidence in found.verdict.evidence)
 
 
 def message_of(found: Examination, *, secret: bool) -> str:
@@ -252,6 +302,8 @@ def _damage_document(damage: Damage | None, found: Examination, *, hide: bool) -
     if damage is None:
         wrong = found.decoded.inconsistencies if found.decoded is not None else ()
         breaking = [w for w in wrong if w.breaks_responses]
+        # What --omit-managed-fields does not heal comes first.
+        breaking.sort(key=lambda w: w.field_path.startswith(_MANAGED_FIELDS))
         path = breaking[0].field_path if breaking else ""
         message, offset = breaking[0].detail if breaking else found.verdict.upstream_message, None
     else:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import io
 import json
+import zipfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -120,9 +122,45 @@ def test_names_that_are_missing_are_told() -> None:
     assert (result.seen, result.missing) == (1, ["nix", "nought"])
 
 
+@pytest.mark.parametrize(
+    ("holds", "names", "empty", "output"),
+    [
+        (HOLDS, (), True, "json"),
+        (HOLDS, (), True, "yaml"),
+        (HOLDS, ("nix", "nought"), False, "json"),
+        ({"/other/thing": b"x"}, (), False, "json"),
+    ],
+)
+def test_an_empty_list(holds: dict[str, bytes], names: tuple[str, ...], empty: bool, output: str) -> None:
+    text, result, _ = get(holds, *names, resource="pods", output=output)
+    assert (result.seen, result.empty, result.missing) == (0, empty, list(names))
+    if empty and output == "json":
+        assert json.loads(text) == {
+            "apiVersion": "v1", "items": [], "kind": "List", "metadata": {"resourceVersion": ""}
+        }  # fmt: skip
+    else:
+        assert text == ""
+
+
 def test_a_resource_that_does_not_exist() -> None:
     with pytest.raises(ConfigurationError, match="unknown resource 'secret'"):
         get(HOLDS, resource="secret")
+
+
+@pytest.mark.parametrize(
+    ("resource", "key"), [("ranges", "ranges/serviceips"), ("masterleases", "masterleases/ADDR")]
+)
+def test_bookkeeping_is_no_resource(resource: str, key: str) -> None:
+    with pytest.raises(ConfigurationError, match="bookkeeping") as refused:
+        get(HOLDS, resource=resource)
+    assert f"etcdfix get /registry/{key}" in refused.value.hint
+    assert "etcdfix scan /registry/" in refused.value.hint
+
+
+def test_hints_name_no_prefixes_of_keys() -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        get(HOLDS, resource="nothing-like-it")
+    assert "a whole key works too" in refused.value.hint
 
 
 # Forms
@@ -333,8 +371,18 @@ def test_raw_bytes() -> None:
         ("/other/place", secret("x"), True),
         ("/registry/configmaps/shop/x", secret("x"), True),
         ("/registry/configmaps/shop/x", config_map("x"), False),
+        ("/registry/configmaps/shop/x", config_map("x")[:-9], False),
+        ("/registry/configmaps/shop/x", base64.b64encode(secret("x")), True),
+        ("/registry/configmaps/shop/x", b"damaged beyond recognition", True),
+        ("/registry/configmaps/shop/x", unknown(b"v1", b"Sekret", block(1, object_meta(b"x"))), True),
+        ("/registry/configmaps/shop/x", unknown(b"v1", b"", block(1, object_meta(b"x"))), True),
+        ("/other/place", unknown(b"v1", b"Sekret", block(1, object_meta(b"x"))), True),
+        ("/other/place", unknown(b"route.openshift.io/v1", b"Route", block(1, object_meta(b"x"))), False),
+        ("/other/place", b"\x00\x01", False),
+        ("/registry/configmaps/shop/x", json_object("v1", "ConfigMap", "x", "shop", data={"f:imagePullSecrets": "{}"}),
+         False),
     ],
-)
+)  # fmt: skip
 def test_which_raw_bytes_hold_a_secret_in_plain(key: str, value: bytes, is_secret: bool) -> None:
     assert raw(key, {key: value}).secret is is_secret
 
@@ -367,6 +415,18 @@ def _entry(key: bytes, value: bytes) -> bytes:
     return block(1, key) + block(2, value)
 
 
+def compressed(document: bytes) -> dict[bytes, bytes]:
+    """Annotations in which tools keep the object that they applied."""
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("original", document)
+    return {
+        b"objectset.rio.cattle.io/applied": base64.b64encode(gzip.compress(document, mtime=0)),
+        b"banzaicloud.com/last-applied": base64.b64encode(archive.getvalue()),
+        b"example.org/state": base64.b64encode(gzip.compress(document, mtime=0)),
+    }
+
+
 def recognisable(kind: bytes = b"Secret") -> bytes:
     """A Secret as protobuf with one text everywhere where Secrets hold contents."""
     applied = json.dumps({"kind": "Secret", "data": {"password": base64.b64encode(PLAIN).decode()}}).encode()
@@ -374,6 +434,7 @@ def recognisable(kind: bytes = b"Secret") -> bytes:
     meta = object_meta(NAME.encode(), b"shop", b"7f1f419d-c5fb-462d-a256-4984285eb38d") + block(
         12, annotation
     )
+    meta += b"".join(block(12, _entry(name, value)) for name, value in compressed(applied).items())
     string_data = block(4, _entry(b"token", PLAIN))
     body = block(1, meta) + block(2, _entry(b"password", PLAIN)) + block(3, b"Opaque") + string_data
     return unknown(b"v1", kind, body)
@@ -384,13 +445,43 @@ def recognisable_json(**change: Any) -> bytes:
     encoded = base64.b64encode(PLAIN).decode()
     document = json.loads(json_object("v1", "Secret", NAME, "shop", data={"password": encoded}))
     document["stringData"] = {"token": PLAIN.decode()}
+    applied = json.dumps({"data": {"password": encoded}})
     document["metadata"]["annotations"] = {
-        "kubectl.kubernetes.io/last-applied-configuration": json.dumps({"data": {"password": encoded}})
+        "kubectl.kubernetes.io/last-applied-configuration": applied,
+        **{name.decode(): text.decode() for name, text in compressed(applied.encode()).items()},
     }
     return json.dumps(document | change).encode()
 
 
 PROTOBUF, JSON = recognisable(), recognisable_json()
+# What a list of Secrets, a document in a string and a manifest in a custom resource look like.
+ENCODED = base64.b64encode(PLAIN).decode()
+MANIFEST = {
+    "apiVersion": "v1",
+    "data": {"password": ENCODED},
+    "kind": "Secret",
+    "stringData": {"a": PLAIN.decode()},
+}
+WIDGET_KEY = "/registry/example.com/widgets/shop/w-0"
+
+
+def custom(**spec: Any) -> bytes:
+    """A widget with a specification of its own."""
+    return json.dumps(json.loads(widget()) | {"spec": spec}).encode()
+
+
+CUSTOM = {
+    "manifest": custom(manifest=MANIFEST),
+    "list": custom(list={"items": [{"data": MANIFEST["data"]}], "kind": "SecretList"}),
+    "string": custom(text=json.dumps(MANIFEST)),
+    "string in a string": custom(text=json.dumps({"inner": json.dumps(MANIFEST)})),
+    "cut before the kind": custom(manifest=MANIFEST).partition(b', "kind": "Secret"')[0],
+    "list cut before its kind": custom(
+        list={"items": [{"data": MANIFEST["data"]}, {}], "kind": "X"}
+    ).partition(b', "kind": "X"')[0],
+    "no kind": json.dumps({"apiVersion": "example.com/v1", **MANIFEST, "kind": ""}).encode(),
+    "damaged kind": json.dumps({"apiVersion": "v1", **MANIFEST, "kind": "Sekret"}).encode(),
+}
 BROKEN = {
     "readable": PROTOBUF,
     "json": JSON,
@@ -456,14 +547,8 @@ def test_nothing_is_revealed(
     config_file: str,
 ) -> None:
     for key in PLACES.values():
-        # A Secret of another kind under another resource's key is, for all that anyone can know, no Secret.
-        if key != KEY and damage in {
-            "other kind",
-            "unknown kind",
-            "no kind",
-            "json of another kind",
-            "json without kind",
-        }:
+        # What says that it is a ConfigMap, and is not stored where Secrets are, is one for all that anyone can know.
+        if key != KEY and damage in {"other kind", "json of another kind"}:
             continue
         source = MemorySource({key: BROKEN[damage]})
         monkeypatch.setattr(get_module, "open_source", lambda _inputs, say, source=source: source)
@@ -477,6 +562,73 @@ def test_nothing_is_revealed(
             assert leaks(captured.out + captured.err) == []
             for line in (captured.out + captured.err).decode("utf-8").splitlines():
                 assert line.isprintable()
+
+
+@pytest.mark.parametrize("output", OUTPUTS, ids=" ".join)
+@pytest.mark.parametrize("damage", CUSTOM)
+def test_nothing_is_revealed_of_secrets_in_custom_resources(
+    damage: str, output: list[str], monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    source = MemorySource({CRD_KEY: crd(), WIDGET_KEY: CUSTOM[damage]})
+    monkeypatch.setattr(get_module, "open_source", lambda _inputs, say: source)
+    run(["get", WIDGET_KEY, *output])
+    captured = capfdbinary.readouterr()
+    assert leaks(captured.out + captured.err) == []
+
+
+def test_values_in_custom_resources_are_revealed() -> None:
+    for damage, value in CUSTOM.items():
+        text, result, _ = get({CRD_KEY: crd(), WIDGET_KEY: value}, key=WIDGET_KEY, reveal=True)
+        assert (leaks(text.encode()) != [], result.masked) == (True, 0), damage
+
+
+def test_nothing_that_was_masked_replaces_an_object() -> None:
+    holds = {(key, name): value for name, value in BROKEN.items() for key in PLACES.values()}
+    holds |= {(WIDGET_KEY, name): value for name, value in CUSTOM.items()}
+    only_annotated = unknown(
+        b"v1", b"Secret", block(1, object_meta(b"web", b"shop") + block(12, _entry(b"a/applied", b"x")))
+    )
+    holds[KEY, "no data"] = only_annotated
+    holds[KEY, "stringData alone"] = json_object("v1", "Secret", NAME, "shop", stringData={"a": "b"})
+    forms = set()
+    for (key, name), value in holds.items():
+        text, result, (shown,) = get({CRD_KEY: crd(), key: value}, key=key)
+        if not result.masked:
+            continue
+        document = json.loads(text)
+        forms.add(shown.form)
+        if shown.form is Form.OBJECT:
+            assert shown.irreplaceable, name
+            assert document["metadata"]["resourceVersion"] == "masked", (key, name)
+        else:
+            assert document["apiVersion"] == "etcdfix/v1alpha1"
+    assert forms == {Form.OBJECT, Form.SALVAGE}
+
+
+def test_an_object_that_is_another_than_its_key_says_replaces_nothing() -> None:
+    key = "/registry/configmaps/shop/settings"
+    text, result, (shown,) = get({key: config_map("other")}, key=key)
+    document = json.loads(text)
+    assert document["metadata"]["resourceVersion"] == "identity-mismatch"
+    assert (shown.irreplaceable, result.findings) == (True, 1)
+    # Also where something worse is wrong with it, which is left out.
+    both = {key: managed(b'{"f:data":{"$}}', name=b"other")}
+    text, _, (shown,) = get(both, key=key, omit_managed_fields=True, reveal=True)
+    assert json.loads(text)["metadata"]["resourceVersion"] == "identity-mismatch"
+    assert shown.found.verdict.cause == "raw-json-invalid"
+
+
+def test_a_type_that_only_the_key_tells_is_marked_and_masked() -> None:
+    key = "/registry/configmaps/shop/web"
+    body = block(1, object_meta(b"web", b"shop")) + block(2, _entry(b"a", PLAIN))
+    document = json.loads(get({key: unknown(b"v1", b"Sekret", body)}, key=key)[0])
+    assert document["type_from_key"]
+    assert document["partial"]["data"] == "<1 entries masked>"
+    assert document["partial"]["metadata"]["name"] == "web"
+    revealed = json.loads(get({key: unknown(b"v1", b"Sekret", body)}, key=key, reveal=True)[0])
+    assert revealed["partial"]["data"] == {"a": PLAIN.decode()}
+    document = json.loads(get({key: unknown(b"v1", b"ConfigMap", body)[:-9]}, key=key)[0])
+    assert not document["type_from_key"]
 
 
 def test_the_search_for_leaks_finds_what_is_revealed() -> None:

@@ -28,6 +28,7 @@ from tests.support.objects import (
     provider,
     secret,
 )
+from tests.support.protobytes import block, object_meta, unknown
 
 HOLDS = {
     "compact_rev_key": b"589",
@@ -109,6 +110,8 @@ def test_words(get: Run, arguments: list[str], names: list[str]) -> None:
         (["/registry/a", "--decrypted-raw"], "--decrypted-raw shows contents", "--reveal"),
         (["configmaps", "--raw"], "those of one object", "name a KEY"),
         (["secrets", "plain", "-n", "shop", "--raw"], "stored in plain", "--reveal"),
+        (["/registry/a", "-n", "shop"], "-n and -A go with a RESOURCE", "leave them out"),
+        (["/registry/a", "-A"], "-n and -A go with a RESOURCE", "leave them out"),
     ],
 )
 def test_words_that_make_no_sense(get: Run, arguments: list[str], words: str, hint: str) -> None:
@@ -128,10 +131,7 @@ def test_words_that_make_no_sense(get: Run, arguments: list[str], words: str, hi
             "-A looks in",
         ),
         (["configmaps", "nix", "-A"], "configmaps 'nix': not found in any namespace", ""),
-        (["pods"], "no pods in namespace default", "-n NAMESPACE"),
-        (["pods", "-A"], "no pods in any namespace", ""),
         (["nodes", "nix"], "nodes 'nix': not found\n", ""),
-        (["nodes"], "no nodes\n", ""),
         (["/registry/configmaps/shop/nix"], "nothing is stored under /registry/configmaps/shop/nix", ""),
         (
             ["/registry/configmaps/shop"],
@@ -149,6 +149,24 @@ def test_nothing_found(get: Run, arguments: list[str], words: str, hint: str) ->
     assert words in err
     assert hint in err
     assert ("next:" in err) is bool(hint)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["pods"], "no pods in namespace default"),
+        (["pods", "-A"], "no pods in any namespace"),
+        (["nodes"], "no nodes\n"),
+    ],
+)
+def test_a_list_may_be_empty(get: Run, arguments: list[str], words: str) -> None:
+    code, out, err = get(*arguments, "-o", "json")
+    assert (code, json.loads(out)["items"]) == (0, [])
+    assert words in err
+    for output in ("yaml", "name", "wide"):
+        code, out, err = get(*arguments, "-o", output)
+        assert (code, out) == (0, "")
+        assert words in err
 
 
 def test_some_found(get: Run) -> None:
@@ -213,7 +231,8 @@ def test_masking_is_said_once(get: Run) -> None:
     code, out, err = get("secrets", "web", "plain", "-n", "shop")
     assert code == 0
     assert out.count("bytes masked") == 2
-    assert err == "etcdfix: 2 values of Secrets masked; --reveal shows them\n"
+    assert err == "etcdfix: 2 values masked: do not pipe this into kubectl; --reveal shows them\n"
+    assert out.count("resourceVersion: masked") == 2
 
 
 def test_revealing_is_said(get: Run) -> None:
@@ -267,6 +286,58 @@ def test_what_does_not_open_has_no_decrypted_bytes(get: Run, bare: bool, code: i
     found, out, err = get("/registry/secrets/shop/broken", "--decrypted-raw", "--reveal", bare=bare)
     assert (found, out) == (code, "")
     assert outcome in err
+
+
+def test_decrypted_bytes_that_are_broken_come_with_the_verdict(get: Run) -> None:
+    holds = {"/registry/configmaps/shop/cut": config_map("cut")[:-9]}
+    words = ["/registry/configmaps/shop/cut", "--decrypted-raw", "--reveal"]
+    code, out, err = get(*words, source=MemorySource(holds))
+    assert (code, out.encode()) == (1, holds["/registry/configmaps/shop/cut"])
+    assert "decode-failure (value-truncated)" in err
+
+
+def test_decrypted_bytes_of_which_nothing_is_known_are_undetermined(get: Run) -> None:
+    key = "/registry/example.com/widgets/shop/w-0"
+    code, out, _err = get(key, "--decrypted-raw", "--reveal", source=MemorySource({key: b'{"kind":1'}))
+    assert (code, out) == (3, '{"kind":1')
+
+
+def test_a_namespace_of_the_environment_does_not_hinder_a_key(
+    get: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ETCDFIX_NAMESPACE", "other")
+    code, out, _err = get("/registry/configmaps/shop/settings", "-o", "name")
+    assert (code, out) == (0, "configmap/settings\n")
+
+
+@pytest.mark.parametrize(("count", "more"), [(20, ""), (21, "and 1 more"), (33, "and 13 more")])
+def test_many_that_are_broken_are_counted_in_the_end(get: Run, count: int, more: str) -> None:
+    holds = {f"/registry/configmaps/shop/{n:02}": config_map("cut")[:-9] for n in range(count)}
+    code, _out, err = get("configmaps", "-A", source=MemorySource(holds))
+    lines = err.splitlines()
+    assert code == 1
+    assert sum("decode-failure" in line for line in lines) == 20
+    assert (lines[20:] == [f"etcdfix: {more}; -o wide lists all"]) is bool(more)
+
+
+def test_an_object_of_another_identity_is_not_for_kubectl(get: Run) -> None:
+    key = "/registry/configmaps/shop/settings"
+    code, out, err = get(key, source=MemorySource({key: config_map("other")}))
+    assert (code, "resourceVersion: identity-mismatch" in out) == (1, True)
+    assert "do not pipe this into kubectl: the object is not the one that its key names" in err
+    assert "heals the object" not in err
+    code, out, err = get("configmaps", "-A", source=MemorySource({key: config_map("other")}))
+    assert (code, "resourceVersion: identity-mismatch" in out) == (1, True)
+    assert err.splitlines()[0].endswith("; not for kubectl: it has no resourceVersion")
+
+
+def test_damage_outside_of_managed_fields_is_told_first(tmp_path: Path, get: Run) -> None:
+    entry = block(1, b"kubectl") + block(2, b"Update") + block(6, b"FieldsV1") + block(7, block(1, b'{"f'))
+    body = block(1, object_meta(b"r-1", b"shop") + block(17, entry)) + block(2, block(1, b"{")) + b"\x18\x01"
+    key = "/registry/controllerrevisions/shop/r-1"
+    source = MemorySource({key: unknown(b"apps/v1", b"ControllerRevision", body)})
+    code, out, _err = get(key, "-o", "json", source=source)
+    assert (code, json.loads(out)["damage"]["field_path"]) == (1, "data")
 
 
 class _Terminal:
@@ -324,6 +395,9 @@ def test_what_is_revealed_is_recorded_first(
     log = tmp_path / "audit.jsonl"
     arguments = ["--snapshot", str(ALPHA / "snapshot.db.gz"), "--audit-log", str(log), "-o", "json"]
     assert run(["get", "/registry/secrets/pay/db-plain-0", *arguments]) == 0
+    for form in ("name", "wide"):
+        listing = ["--snapshot", str(ALPHA / "snapshot.db.gz"), "--audit-log", str(log), "-o", form]
+        assert run(["get", "/registry/secrets/pay/db-plain-0", *listing, "--reveal"]) == 0
     assert not log.exists()
     assert run(["get", "/registry/secrets/pay/db-plain-0", *arguments, "--reveal"]) == 0
     run(["get", "secrets", "-n", "pay", *arguments, "--reveal"])

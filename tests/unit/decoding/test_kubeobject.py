@@ -185,6 +185,35 @@ def test_a_kind_that_is_wrong_here(api_version: bytes, kind: bytes, shown: str) 
     left = left_of(unknown(api_version, kind, block(1, object_meta(b"web"))))
     assert not left.partial
     assert (left.value["kind"], left.value["apiVersion"]) == (shown, "v1")
+    assert left.guessed is (kind == b"Sekret")
+
+
+@pytest.mark.parametrize(
+    ("found", "guessed"),
+    [
+        (reader.builtin(SECRET, "", "Secret"), False),
+        (reader.builtin(unknown(b"v1", b"", RAW), "", "Secret"), True),
+        (reader.builtin(b'{"data":{}}', "", "Secret"), True),
+        (reader.foreign(SECRET), False),
+        (reader.foreign(json_object("v1", "Secret", "web")), False),
+        (reader.foreign(json_object("v1", "Sekret", "web")), True),
+        (reader.foreign(widget()), False),
+        (reader.custom_resource(widget(), WIDGETS), False),
+    ],
+)
+def test_whole_objects_say_what_they_are(found: KubeObject, guessed: bool) -> None:
+    assert found.guessed is guessed
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected", "guessed"),
+    [("Widget", "Widget", False), ("Wodget", "Widget", True), ("", "Widget", True), ("Widget", "", True)],
+)
+def test_damaged_custom_resources_say_what_they_are(kind: str, expected: str, guessed: bool) -> None:
+    data = json_object("example.com/v1", kind, "w-0")[:-3]
+    left = reader.salvage(data, DecodeError("refused"), "example.com", expected)
+    assert left is not None
+    assert left.guessed is guessed
 
 
 def test_json_that_was_cut_off() -> None:

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import base64
+import json
 from typing import Any
 
 import pytest
 
-from etcdfix.showing.masking import Identity, marker, mask_damaged_secret, mask_secrets
+from etcdfix.showing.masking import (
+    MASKED,
+    Identity,
+    make_irreplaceable,
+    marker,
+    mask_damaged_secret,
+    mask_end,
+    mask_secrets,
+    says_secret,
+)
 
 UID = "7f1f419d-c5fb-462d-a256-4984285eb38d"
 
@@ -45,6 +55,8 @@ def test_no_marker_is_base64(text: str) -> None:
         ({"a": 1}, "<1 entries masked>"),
         ([1, 2], "<2 entries masked>"),
         (7, "<masked>"),
+        ("<7 bytes masked>", "<7 bytes masked>"),
+        ("<masked>", "<masked>"),
     ],
 )
 def test_markers_tell_the_size(value: Any, expected: str) -> None:
@@ -69,8 +81,14 @@ def test_markers_tell_the_size(value: Any, expected: str) -> None:
         ({"metadata": {"generateName": "other-", "name": "web"}},
          {"metadata": {"generateName": "<6 bytes masked>", "name": "web"}}, 2),
         ({"metadata": {"generateName": "we", "name": "web"}}, {"metadata": {"generateName": "we", "name": "web"}}, 1),
-        ({"metadata": {"annotations": {"a/b": '{"data":{}}', "note": 'say "x"'}}},
-         {"metadata": {"annotations": {"a/b": "<11 bytes masked>", "note": 'say "x"'}}}, 2),
+        ({"metadata": {"annotations": {"a/b": '{"data":{}}', "note": 'say "x"', "o": "me@x.org 1:2_3-4"}}},
+         {"metadata": {"annotations": {
+             "a/b": "<11 bytes masked>", "note": "<7 bytes masked>", "o": "me@x.org 1:2_3-4"}}}, 3),
+        ({"metadata": {"annotations": {"a": "x" * 64, "b": "x" * 65, "c": 1}}},
+         {"metadata": {"annotations": {"a": "x" * 64, "b": "<65 bytes masked>", "c": "<masked>"}}}, 3),
+        ({"metadata": {"annotations": dict.fromkeys(["objectset.rio.cattle.io/applied", "x/original"], "x")}},
+         {"metadata": {"annotations": dict.fromkeys(
+             ["objectset.rio.cattle.io/applied", "x/original"], "<1 bytes masked>")}}, 3),
         ({"metadata": {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "x"}}},
          {"metadata": {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "<1 bytes masked>"}}}, 2),
         ({"metadata": {"labels": {"a": "x\x00", "{": "x"}}},
@@ -112,6 +130,109 @@ def test_secrets_inside_other_objects_are_masked() -> None:
     first = value["items"][0]
     assert isinstance(first, dict)
     assert (first["data"], first["stringData"]) == ({"password": "<7 bytes masked>"}, "<1 bytes masked>")
+
+
+def test_a_secret_inside_that_was_masked_replaces_nothing() -> None:
+    value = {"kind": "List", "items": [secret(), secret(data=None)]}
+    assert mask_secrets(value, secret=False) == 1
+    masked, other = value["items"]
+    assert isinstance(masked, dict)
+    assert isinstance(other, dict)
+    assert masked["metadata"]["resourceVersion"] == MASKED
+    assert "resourceVersion" not in other["metadata"]
+
+
+def test_items_of_a_list_of_secrets_need_no_kind() -> None:
+    data = {"data": {"a": "aGlkZGVu"}}
+    value = {"spec": {"kind": "SecretList", "items": [dict(data), "x", secret()]}}
+    assert mask_secrets(value, secret=False) == 2
+    items = value["spec"]["items"]
+    assert items[0] == {"data": {"a": "<6 bytes masked>"}, "metadata": {"resourceVersion": MASKED}}
+    assert mask_secrets({"spec": {"kind": "SecretList", "items": {}}}, secret=False) == 0
+
+
+INSIDE = {"kind": "Secret", "data": {"a": "aGlkZGVu"}}
+
+
+@pytest.mark.parametrize(
+    ("text", "is_masked"),
+    [
+        (json.dumps(INSIDE), True),
+        (" " + json.dumps([INSIDE]), True),
+        (json.dumps(json.dumps(INSIDE)), False),  # a text, not a document
+        (json.dumps({"text": json.dumps(INSIDE)}), True),
+        (json.dumps({"kind": "SecretList", "items": [{"stringData": {"a": "b"}}]}), True),
+        (json.dumps(INSIDE)[:-1], True),
+        (json.dumps({"kind": "Secret", "name": "web"}), False),
+        (json.dumps({"kind": "SecretStore", "data": {"a": "b"}}), False),
+        (json.dumps({"kind": "ConfigMap", "data": {"a": "b"}}), False),
+        ("kind: Secret", False),
+    ],
+)
+def test_documents_in_strings(text: str, is_masked: bool) -> None:
+    for place in ({"spec": {"text": text}}, {"items": [[text]]}):
+        assert (marker(text) in json.dumps(place)) is False
+        assert mask_secrets(place, secret=False) == is_masked
+        assert (marker(text) in json.dumps(place)) is is_masked
+
+
+def test_the_end_of_what_was_cut() -> None:
+    data = {"a": "aGlkZGVu"}
+    value = {
+        "kind": "Widget",
+        "data": {"a": "b"},
+        "spec": {
+            "data": {"x": "y"},
+            "other": {"data": {"a": "whole, and no Secret"}},
+            "list": {
+                "items": [{"data": dict(data)}, {"kind": "Pod", "data": {}}, {"stringData": dict(data)}]
+            },
+        },
+    }
+    assert mask_end(value) == 3
+    assert value["data"] == {"a": "b"}
+    spec = value["spec"]
+    assert isinstance(spec, dict)
+    assert spec["data"] == {"x": "<1 bytes masked>"}
+    assert spec["other"] == {"data": {"a": "whole, and no Secret"}}
+    first, pod, last = spec["list"]["items"]
+    assert (first["data"], last["stringData"]) == ({"a": "<6 bytes masked>"}, {"a": "<6 bytes masked>"})
+    assert pod == {"kind": "Pod", "data": {}}
+    assert mask_end({}) == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"\x06Secret", True),
+        (b"\x0aSecretList", True),
+        (b'{"kind":"Secret"}', True),
+        (b"kind: Secret\n", True),
+        (b'"{\\"kind\\":\\"Secret\\"}"', True),
+        (b'{"kind":"Secret', True),
+        (b"\x44kind\x46Secret", True),
+        (b"\x64kind\x6aSecretList", True),
+        (base64.b64encode(b'{"kind":"Secret"}'), True),
+        (b'"f:imagePullSecrets":{}', False),
+        (b"\x0eimagePullSecret", False),
+        (b'{"kind":"SecretProviderClass"}', False),
+        (b"k8s\x00\n\x06Sekret", False),
+        (base64.b64encode(b"nothing here"), False),
+    ],
+)
+def test_what_says_that_it_is_a_secret(data: bytes, said: bool) -> None:
+    assert says_secret(data) is said
+
+
+def test_objects_that_replace_nothing() -> None:
+    for metadata, expected in (
+        ({"name": "a", "resourceVersion": "7"}, {"name": "a", "resourceVersion": "w"}),
+        (None, {"resourceVersion": "w"}),
+        ("<1 bytes masked>", "<1 bytes masked>"),
+    ):
+        item: dict[str, Any] = {"metadata": metadata}
+        make_irreplaceable(item, "w")
+        assert item == {"metadata": expected}
 
 
 def test_of_a_damaged_secret_only_what_the_key_confirms_is_shown() -> None:

@@ -40,6 +40,13 @@ class StoredValue(msgspec.Struct, frozen=True, gc=False):
     version: int
     lease: int
 
+    def __repr__(self) -> str:
+        # Without the bytes: they may be stored in the clear, and a traceback ends up in a ticket.
+        return (
+            f"StoredValue({self.key!r}, {len(self.value)} bytes, mod_revision={self.mod_revision}, "
+            f"create_revision={self.create_revision}, version={self.version}, lease={self.lease:x})"
+        )
+
 
 class KeptRevision(msgspec.Struct, frozen=True, gc=False):
     """One revision of a key that the store still keeps; ``stored`` is None for a tombstone."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -18,8 +17,10 @@ from etcdfix.cli.options import (
     open_plugins,
     open_source,
     reading_options,
+    same_again,
     source_options,
 )
+from etcdfix.cli.output import require_output
 from etcdfix.errors import BackupUnreadable, ConfigurationError, RemediationRefused
 from etcdfix.remediation.audit_record import Event, Intent, Link, Operator, Result, Verb, unicode_text
 from etcdfix.remediation.audit_verify import (
@@ -33,12 +34,13 @@ from etcdfix.remediation.audit_verify import (
 )
 from etcdfix.reports.base import counted
 from etcdfix.reports.model import API_VERSION
-from etcdfix.reports.safetext import key_arguments, quote_command, safe_json, safe_text
+from etcdfix.reports.safetext import quote_command, safe_json, safe_text
 from etcdfix.storagekey import StorageLayout, display
 
 if TYPE_CHECKING:
     from etcdfix.cli.options import Inputs
     from etcdfix.remediation.reconcile import Reconciliation
+    from etcdfix.reports.commands import SameAgain
     from etcdfix.sources.etcd.client import EtcdClient
 
 _Command = Callable[..., Any]
@@ -111,7 +113,7 @@ def show(*, log: Path, output: str, last: int | None) -> int:
 
     json is one audit.k8s.io/v1 EventList, jsonl one Event to a line. Nothing is judged: audit verify does that.
     """
-    _require_output()
+    require_output()
     records: Iterable[tuple[Link, Event]] = read_records(log)
     if last is not None:
         records = deque(records, maxlen=last)
@@ -190,7 +192,7 @@ def verify_log(
     A chain does not show by itself that it once went on. The head file beside the log, backups, and a head that
     somebody wrote down remember its records; what none of them remembers cannot be missed.
     """
-    _require_output()
+    require_output()
     anchors, remarks = _gather_anchors(log, expect_head, backups, backup_directories)
     found = verify(log, anchors=anchors)
     compared = _compared_with(log, anchors)
@@ -201,7 +203,7 @@ def verify_log(
     if output == "json":
         _json(_verification_document(log, found, compared, remarks))
     else:
-        for text in _verification_lines(log, found, compared):
+        for text in _verification_lines(log, found, _in_short(log, anchors)):
             click.echo(safe_text(text))
     return found.exit_code
 
@@ -257,6 +259,13 @@ def _compared_with(log: Path, anchors: Sequence[Anchor]) -> list[str]:
     return [f"the head file {head}"] * os.path.lexists(head) + [anchor.source for anchor in anchors]
 
 
+def _in_short(log: Path, anchors: Sequence[Anchor]) -> list[str]:
+    """Return the same for a person, who needs no list of backups."""
+    backups = [anchor for anchor in anchors if anchor.source.startswith("backup ")]
+    shown = _compared_with(log, [anchor for anchor in anchors if anchor not in backups])
+    return [*shown, counted(len(backups), "backup")] if backups else shown
+
+
 def _verification_document(
     log: Path, found: Verification, compared: Sequence[str], remarks: Sequence[str]
 ) -> dict[str, Any]:
@@ -286,7 +295,7 @@ def _verification_lines(log: Path, found: Verification, compared: Sequence[str])
     }
     yield f"{log}: {words[found.state]}, {counted(found.records, 'record')}, head {found.head}"
     if compared:
-        yield f"compared with {', '.join(compared)}"
+        yield f"compared with {' and '.join(filter(None, (', '.join(compared[:-1]), compared[-1])))}"
     else:
         yield "compared with nothing: no head file, no backup, no head that was written down"
     for finding in found.findings:
@@ -323,7 +332,7 @@ def reconcile(*, log: Path, dry_run: bool, accept_unknown_cluster: bool, output:
     An intent is open when its process ended before it could record the outcome. Its key is read from the live
     etcd; nothing is written there.
     """
-    _require_output()
+    require_output()
     inputs = gather_inputs(options)
     if inputs.snapshot is not None or inputs.revision:
         raise ConfigurationError(
@@ -336,7 +345,8 @@ def reconcile(*, log: Path, dry_run: bool, accept_unknown_cluster: bool, output:
     if output == "json":
         _json(_reconciliation_document(log, found, refused, dry_run=dry_run))
     else:
-        for text in _reconciliation_lines(found, refused, dry_run=dry_run):
+        again = same_again(inputs)
+        for text in _reconciliation_lines(log, found, refused, again, dry_run=dry_run):
             click.echo(safe_text(text))
     if refused:
         return 4
@@ -451,8 +461,10 @@ def _intent_fields(intent: Intent) -> dict[str, Any]:
 
 
 def _reconciliation_lines(
+    log: Path,
     found: Sequence[Reconciliation],
     refused: Sequence[tuple[Intent, RemediationRefused]],
+    again: SameAgain,
     *,
     dry_run: bool,
 ) -> Iterator[str]:
@@ -467,7 +479,7 @@ def _reconciliation_lines(
             yield f"  {remark}"
         if item.record is not None:
             yield f"  recorded as {item.record}"
-        yield from _next_steps(item)
+        yield from _next_steps(log, item, again)
     for intent, exc in refused:
         yield f"intent {intent.link.sequence}, {_verb(intent)} {display(intent.subject.key)}: refused"
         yield f"  {exc.message}"
@@ -475,25 +487,21 @@ def _reconciliation_lines(
             yield f"  next: {exc.hint}"
 
 
-def _next_steps(item: Reconciliation) -> Iterator[str]:
+def _next_steps(log: Path, item: Reconciliation, again: SameAgain) -> Iterator[str]:
     intent = item.intent
     if item.result is Result.APPLIED_OR_GONE and intent.verb is Verb.DELETE and intent.backups:
-        words = ["etcdfix", "restore", intent.backups[0], "--reason", "TEXT"]
+        # The uid of kube-system is read for it too, wherever it is and whatever encrypts it.
+        same = [*again.source, *again.layout, *again.reading]
+        words = ["etcdfix", "restore", intent.backups[0], *same, "--audit-log", str(log), "--reason", "TEXT"]
         yield f"  to undo it: {quote_command(words)}"
     elif item.result is Result.ANOMALY:
-        words = ["etcdfix", "scan", *key_arguments(intent.subject.key), "-o", "yaml"]
-        yield f"  next: {quote_command(words)}"
+        yield f"  next: {again.scan(intent.subject.key)} -o yaml"
     elif item.result is Result.UNKNOWN:
         yield "  it stays open; run this again when etcd answers"
 
 
 def _verb(intent: Intent) -> str:
     return "delete" if intent.verb is Verb.DELETE else intent.verb.value
-
-
-def _require_output() -> None:
-    if sys.stdout is None:
-        raise ConfigurationError("standard output is closed")
 
 
 def _json(document: Any) -> None:

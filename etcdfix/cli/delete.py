@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import click
 
 from etcdfix.cli.confirm import Terminal
-from etcdfix.cli.options import gather_inputs, reading_options, same_again, source_options
+from etcdfix.cli.options import (
+    Inputs,
+    gather_inputs,
+    load_encryption,
+    reading_options,
+    same_again,
+    source_options,
+)
 from etcdfix.cli.safety import (
     EXIT_CODES,
     acceptances,
@@ -24,11 +33,14 @@ from etcdfix.cli.safety import (
     show,
     watcher,
 )
+from etcdfix.impact.assess import Risk
+from etcdfix.planning.planfile import entry_for, load_plan, proof_for
 from etcdfix.remediation.audit_record import Result
 from etcdfix.remediation.delete import DeleteRequest, run_delete
-from etcdfix.remediation.preflight import Preflight
+from etcdfix.remediation.preflight import Planned, Preflight, Proof
 from etcdfix.remediation.preview import after_deletion_lines, outcome_lines, preview_lines
 from etcdfix.reports.commands import ACKNOWLEDGEMENT
+from etcdfix.verdicts.examination import Examination
 
 
 @click.command("delete", epilog=EXIT_CODES)
@@ -36,13 +48,22 @@ from etcdfix.reports.commands import ACKNOWLEDGEMENT
 @click.option(
     ACKNOWLEDGEMENT, "acknowledged", is_flag=True, required=True, help="Required: you know what this means."
 )
+@click.option(
+    "--plan",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    envvar="ETCDFIX_PLAN",
+    help="A plan of at most 15 minutes (etcdfix plan -o json): its counts need not be made again.",
+)
 @change_options
 @expectation_options
 @member_options
 @risk_options
 @source_options
 @reading_options
-def command(*, key: str | None, key_base64: str | None, acknowledged: bool, **options: Any) -> int:
+def command(
+    *, key: str | None, key_base64: str | None, acknowledged: bool, plan: Path | None, **options: Any
+) -> int:
     """Delete exactly one key that is proven unreadable, after a backup and with a record.
 
     Examines the key and everything written under the same encryption key, asks every member of etcd, shows what a
@@ -55,6 +76,7 @@ def command(*, key: str | None, key_base64: str | None, acknowledged: bool, **op
     inputs = gather_inputs(options)
     named = one_key(key, key_base64)
     again = same_again(inputs)
+    proof = None if plan is None else _proof_of(plan, inputs)
     with open_cluster(inputs) as cluster:
         checked: list[Preflight] = []
 
@@ -73,12 +95,43 @@ def command(*, key: str | None, key_base64: str | None, acknowledged: bool, **op
                 context=options["context"],
                 etcd_user=etcd_user(inputs),
                 dry_run=options["dry_run"],
+                plan=f"--plan {plan}" if plan is not None else "",
             ),
             Terminal(yes=options["yes"]),
             preview=preview,
+            proof=proof,
             watch=watcher(cluster),
         )
         show(outcome_lines(named, Result.DELETED, outcome, again))
         if outcome.result is Result.DELETED:
-            show(after_deletion_lines(checked[0]))
+            show(after_deletion_lines(checked[0], again))
     return change_exit_code(outcome)
+
+
+def _proof_of(path: Path, inputs: Inputs) -> Proof:
+    """Return what asks a plan about one value.
+
+    Raises:
+        ConfigurationError: It is no plan, or was edited.
+    """
+    plan = load_plan(path)
+    configuration = load_encryption(inputs)
+    minor = inputs.kubernetes_minor
+
+    def proof(found: Examination, uid: str) -> Planned | str:
+        held = proof_for(
+            plan,
+            stored=found.stored,
+            transformer=found.transformer,
+            kms_key_id_sha256=found.kms_key_id_sha256,
+            cluster_uid=uid,
+            config_sha256=configuration.sha256 if configuration is not None else "",
+            assumed_release=f"1.{minor}" if minor is not None else "",
+            now=datetime.now(UTC),
+        )
+        entry = entry_for(plan, found.stored.key)
+        if isinstance(held, str) or entry is None:
+            return held if isinstance(held, str) else "the plan does not list the key"
+        return Planned(held, Risk(entry.risk), tuple(reason.text for reason in entry.reasons))
+
+    return proof

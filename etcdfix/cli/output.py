@@ -1,4 +1,7 @@
-"""Where a report goes: standard output, or a file that takes its name only when the report is whole."""
+"""Where a report goes: standard output, or a file that takes its name only when the report is whole.
+
+What became of a change goes to standard error rather than nowhere.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
+
+import click
 
 from etcdfix.errors import ConfigurationError
 
@@ -58,6 +63,46 @@ def destination(path: Path | None, inputs: Iterable[Path | None]) -> Iterator[Bi
         raise
     if not in_place:
         partial.replace(target)
+
+
+def require_output() -> None:
+    """Refuse to begin where nobody could read what it comes to.
+
+    Raises:
+        ConfigurationError: Standard output is closed.
+    """
+    if sys.stdout is None:
+        raise ConfigurationError("standard output is closed", hint="send it to a file, or to /dev/null")
+
+
+def show_outcome(lines: Iterable[str]) -> None:
+    """Write what became of a change to standard output, or to standard error where that takes it no more.
+
+    A full disk or a reader that has gone must not hide that something was changed, and where its backup is.
+
+    Args:
+        lines: Safe already.
+
+    Raises:
+        OSError: Neither takes it.
+    """
+    told = list(lines)
+    try:
+        for line in told:
+            click.echo(line)
+    except OSError as exc:
+        discard_output()
+        click.echo(f"etcdfix: standard output cannot be written: {exc.strerror}", err=True)
+        for line in told:
+            click.echo(line, err=True)
+
+
+def discard_output() -> None:
+    """Lead standard output nowhere: what is left in its buffer would fail once more, at the latest when Python ends."""
+    with contextlib.suppress(OSError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def _status(paths: Iterable[Path | None]) -> Iterator[os.stat_result]:

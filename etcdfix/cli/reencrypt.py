@@ -19,6 +19,7 @@ from etcdfix.cli.options import (
     same_again,
     source_options,
 )
+from etcdfix.cli.output import require_output, show_outcome
 from etcdfix.cli.safety import (
     EXIT_CODES,
     acceptances,
@@ -62,6 +63,7 @@ def command(*, key: str | None, key_base64: str | None, candidate_config: Path, 
     for byte; the lease is kept; the old bytes are backed up.
     """
     require_reason(options)
+    require_output()
     inputs = gather_inputs(options)
     named = one_key(key, key_base64)
     candidate_inputs = msgspec.structs.replace(inputs, encryption_config=candidate_config)
@@ -90,7 +92,7 @@ def command(*, key: str | None, key_base64: str | None, candidate_config: Path, 
             Terminal(yes=options["yes"]),
             preview=lambda shown: show(reencrypt_preview_lines(cluster, shown), err=True),
         )
-        show(outcome_lines(named, Result.REENCRYPTED, outcome, same_again(inputs)))
+        show_outcome(outcome_lines(named, Result.REENCRYPTED, outcome, same_again(inputs)))
     return change_exit_code(outcome)
 
 

@@ -9,6 +9,7 @@ import click
 
 from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.options import Inputs, gather_inputs, reading_options, same_again, source_options
+from etcdfix.cli.output import require_output, show_outcome
 from etcdfix.cli.safety import (
     EXIT_CODES,
     acceptances,
@@ -78,6 +79,7 @@ def command(
     --replace-mod-revision says what may be replaced.
     """
     require_reason(options)
+    require_output()
     if from_snapshot is not None and from_revision is not None:
         raise click.UsageError("--from-snapshot and --from-revision name two different sources")
     inputs = gather_inputs(options)
@@ -111,7 +113,7 @@ def command(
             preview=lambda shown: show(restore_preview_lines(cluster, shown), err=True),
             watch=watcher(cluster),
         )
-        show(outcome_lines(key, Result.RESTORED, outcome, same_again(inputs)))
+        show_outcome(outcome_lines(key, Result.RESTORED, outcome, same_again(inputs)))
     return change_exit_code(outcome)
 
 

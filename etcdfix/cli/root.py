@@ -34,8 +34,23 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "etcdfix.cli.get",
         "Show stored objects as YAML or JSON, Secrets masked, broken ones as far as they go.",
     ),
+    "impact": (
+        "etcdfix.cli.impact",
+        "Show what losing one object would set off: who depends on it, who uses it.",
+    ),
+    "namespace": (
+        "etcdfix.cli.namespace",
+        "Explain why a namespace cannot finish deleting, and in which order to act.",
+    ),
+    "orphans": ("etcdfix.cli.orphans", "List keys without owner, CRD or namespace, and those nobody claims."),
+    "plan": (
+        "etcdfix.cli.plan",
+        "Say of many broken objects who makes each again, and in which order to act.",
+    ),
     "schema": ("etcdfix.cli.schema", "Print the JSON Schema of a report, a finding or an audit record."),
 }
+
+_CHANGING = frozenset({"delete", "restore", "reencrypt"})
 
 
 class _ReaderGone(Exception):
@@ -126,7 +141,7 @@ def run(arguments: list[str]) -> int:
 
 def _what_changed(arguments: list[str]) -> str:
     """Say what an unforeseen end leaves behind: only three commands change anything, and these keep a record."""
-    if any(name in arguments for name in ("delete", "restore", "reencrypt")):
+    if next((word for word in arguments if not word.startswith("-")), "") in _CHANGING:
         return "whether anything was changed, the audit log tells: etcdfix audit verify FILE, then audit reconcile FILE"
     return "nothing was changed"
 

@@ -34,6 +34,7 @@ from etcdfix.remediation.audit_record import (
     parse_intent,
     unicode_text,
 )
+from etcdfix.remediation.audit_search import outcomes_of
 from etcdfix.remediation.audit_verify import Anchor, find_line
 from etcdfix.remediation.backup_file import (
     MAX_BACKUP_SIZE,
@@ -62,6 +63,9 @@ WRITE_STEPS: Final = (*step_names("backup marker", FILE_ACTIONS), *step_names("b
 
 CONFIRM_STEPS: Final = step_names("backup marker", REMOVE_ACTIONS)
 """Steps of confirming one backup file, after the intent."""
+
+ANOMALY: Final = "anomaly"
+"""Purpose of a backup of what a transaction gave back although another value was expected."""
 
 _FRAME_SIZE: Final = 1 << 16  # all of a file but its content: digests, and a path
 _MARKER_TEXT: Final = b"The audit record of this backup was not written yet when this file was.\n"
@@ -233,9 +237,12 @@ def anchor_of(backup: Backup) -> Anchor | None:
 
 
 def intent_of(backup: Backup, audit_log: Path) -> Intent | None:
-    """Return the intent of an audit log that lists this backup: same record, digest, key, value and cluster.
+    """Return the intent of an audit log that this backup belongs to, by the word of the log.
 
-    None for any other file: one of another log, and one that was made after its intent (an anomaly's).
+    The intent itself lists it (same record, digest, key, value and cluster); or, for what a transaction gave back
+    although another value was expected, the record of its outcome does, by the digest of all that the backup says.
+
+    None for any other file, such as one of another log.
 
     Raises:
         AuditLogUnreadable: The log cannot be read.
@@ -248,11 +255,19 @@ def intent_of(backup: Backup, audit_log: Path) -> Intent | None:
     except ValueError:
         return None
     content = backup.content
+    if intent.cluster_uid != (content.cluster.kube_system_uid or ""):
+        return None
     same = (
         intent.backup_sha256 == backup.content_sha256
         and intent.subject.key == content.key_base64
         and intent.subject.mod_revision == content.mod_revision
         and intent.value_sha256 == content.value_sha256
-        and intent.cluster_uid == (content.cluster.kube_system_uid or "")
     )
-    return intent if same else None
+    return intent if same or _is_second(backup, intent, audit_log) else None
+
+
+def _is_second(backup: Backup, intent: Intent, audit_log: Path) -> bool:
+    """Say whether an outcome of the intent names this backup; several stand there one after the other."""
+    return backup.content.purpose == ANOMALY and any(
+        backup.content_sha256 in notes.backup_sha256.split() for notes in outcomes_of(audit_log, intent)
+    )

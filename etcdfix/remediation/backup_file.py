@@ -115,7 +115,7 @@ class BackupContent(msgspec.Struct, frozen=True, kw_only=True):
         version: Changes since then.
         lease: Lower-case hex, None for none.
         lease_ttl_seconds: What was left of it; None without a lease, or where etcd did not say; -1 for expired.
-        stored_as_plaintext: The value was stored in the clear.
+        stored_as_plaintext: The value was stored without the envelope of an encryption provider: in the clear.
         value_size: Bytes.
         value_sha256: ``sha256:<hex>`` of the stored bytes.
         value_base64: The stored bytes.
@@ -143,6 +143,10 @@ class BackupContent(msgspec.Struct, frozen=True, kw_only=True):
     operator: Operator
     reason: str
     value_base64: bytes
+
+    def __repr__(self) -> str:
+        # Stored bytes may be stored in the clear, and a traceback ends up in a ticket.
+        return f"BackupContent({self.purpose!r}, {self.stored!r})"
 
     @property
     def stored(self) -> StoredValue:
@@ -187,14 +191,14 @@ def make_content(
     cluster: BackupCluster,
     operator: Operator,
     reason: str,
-    stored_as_plaintext: bool,
     lease_ttl_seconds: int | None,
     at: datetime,
+    stored_as_plaintext: bool | None = None,  # noqa: ARG001 - see below
 ) -> BackupContent:
     """Return what a backup of a stored value holds.
 
-    ``stored_as_plaintext`` is what the examination says; a value with the envelope of an encryption provider is
-    never taken for plaintext, whatever it says.
+    Whether it was stored in the clear, its first bytes say: no examination is needed for that, and none can be wrong
+    about it. ``stored_as_plaintext`` is ignored.
     """
     return BackupContent(
         purpose=purpose,
@@ -207,7 +211,7 @@ def make_content(
         version=stored.version,
         lease=f"{stored.lease:x}" if stored.lease else None,
         lease_ttl_seconds=lease_ttl_seconds if stored.lease else None,
-        stored_as_plaintext=stored_as_plaintext and not stored.value.startswith(_ENVELOPE),
+        stored_as_plaintext=not stored.value.startswith(_ENVELOPE),
         value_size=len(stored.value),
         value_sha256=digest(stored.value),
         value_base64=stored.value,

@@ -4,7 +4,7 @@ A deletion, a restore and a re-encryption differ in what the transaction does an
 here on they walk the same steps::
 
     audit log       open, whole, locked; open intents about the same key are reconciled first
-    signals         SIGINT and SIGTERM wait until the outcome is recorded
+    signals         SIGINT, SIGTERM, SIGHUP and SIGQUIT wait until the outcome is recorded
     backup, intent  durable and read back, or nothing is done
     transaction     one, compared with what was examined, sent once
     outcome         recorded; what nobody knows is recorded as unknown, never guessed
@@ -29,13 +29,14 @@ from etcdfix.errors import (
     TransactionError,
     TransactionNotSent,
     TransactionRefused,
+    UnsafePlace,
 )
-from etcdfix.model import StoredValue
+from etcdfix.model import Confidence, ServerBehaviour, StoredValue
+from etcdfix.model import Outcome as Verdicts
 from etcdfix.remediation.audit import AuditLog
-from etcdfix.remediation.audit_record import Entry, Intent, Link, Operator, RecordType, Result, timestamp
-from etcdfix.remediation.backup import BackupPlan, keep_second_backup, record_intent
-from etcdfix.remediation.backup_file import BackupContent
-from etcdfix.remediation.backup_file import digest as value_digest
+from etcdfix.remediation.audit_record import Entry, Intent, Link, Operator, RecordType, Result
+from etcdfix.remediation.backup import ANOMALY, BackupPlan, keep_second_backup, record_intent
+from etcdfix.remediation.backup_file import BackupCluster, BackupContent, make_content
 from etcdfix.remediation.durable import (
     SafeDirectory,
     Step,
@@ -45,15 +46,28 @@ from etcdfix.remediation.durable import (
     open_directory,
     probe,
     require_lasting,
+    why,
 )
-from etcdfix.remediation.members import read_key
-from etcdfix.remediation.reconcile import judge_reading, open_intents_of, reconcile_intent
+from etcdfix.remediation.members import AlarmKind, read_alarms, read_key
+from etcdfix.remediation.reconcile import foresee, judge_reading, open_intents_of, reconcile_intent
 from etcdfix.remediation.rules import Rule, refuse
 from etcdfix.remediation.writer import KeyState, TxnAnswer, Writer, describe_move, evaluate_compare
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.storagekey import display
+from etcdfix.verdicts.judge import Verdict
 
 _ETCD_DATA = Path("/var/lib/etcd")
+_HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+# One record is what a transaction about one key gives back; a bound for whatever an anomaly may bring.
+_MOST_KEPT = 16
+# Nothing is found out about it between the answer and the record.
+_NOT_EXAMINED = Verdict(
+    outcome=Verdicts.UNDETERMINED,
+    cause=None,
+    confidence=Confidence.POSSIBLE,
+    apiserver=ServerBehaviour.NOT_ASKED,
+    message="etcd gave it back although another value was expected; it was not examined",
+)
 
 
 class Places(msgspec.Struct, frozen=True):
@@ -96,6 +110,11 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     done: Result
     accept_unknown_cluster: bool = False
 
+    def __repr__(self) -> str:
+        # Without the bytes to put: under identity they are plaintext.
+        size = "nothing" if self.value is None else f"{len(self.value)} bytes"
+        return f"Change({self.entry.verb}, {self.key!r}, {self.expected!r}, to {size})"
+
     @property
     def key(self) -> bytes:
         """Which key."""
@@ -129,17 +148,49 @@ def place_warnings(places: Places) -> tuple[str, ...]:
     """Return what speaks against the places that were named, as far as they are there already; for the preview.
 
     Raises:
-        UnsafePlace: A default place would not last.
+        UnsafePlace: A default place would not last, or a place cannot be looked at.
     """
     named = [(path, True) for path in places.backup_directories] or [(default_directory(), False)]
     named.append((places.log_path.parent, places.audit_log is not None))
     found = [
         warning
         for path, chosen in named
-        if path.is_dir()
-        for warning in require_lasting(path, named=chosen, etcd_data_directory=places.etcd_data)
+        if _is_directory(path)
+        for warning in _lasting(path, places, named=chosen)
     ]
     return tuple(dict.fromkeys(found))
+
+
+def _is_directory(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError as exc:
+        raise UnsafePlace(f"directory {path}: {why(exc)}", path=path) from exc
+
+
+def _lasting(path: Path, places: Places, *, named: bool) -> tuple[str, ...]:
+    try:
+        return require_lasting(path, named=named, etcd_data_directory=places.etcd_data)
+    except OSError as exc:
+        raise UnsafePlace(
+            f"directory {path}: it cannot be told whether it would last: {why(exc)}", path=path
+        ) from exc
+
+
+def require_space(client: EtcdClient) -> None:
+    """Refuse to put anything while etcd takes no more; a deletion it would still take.
+
+    Raises:
+        RefusedByRule: A member has raised the alarm.
+        SourceError: etcd could not be asked.
+    """
+    for alarm in read_alarms(client):
+        if alarm.kind is AlarmKind.NOSPACE:
+            raise refuse(
+                Rule.NO_SPACE,
+                f"member {alarm.label} has raised etcd's NOSPACE alarm: it takes no value until there is room",
+                hint="make room, then etcdctl alarm disarm; see etcd's page on maintenance",
+            )
 
 
 def rehearse(
@@ -149,6 +200,7 @@ def rehearse(
 
     Raises:
         RefusedByRule: The compare would not hold.
+        RemediationRefused: An open intent of the same key cannot be settled here.
         NotDurable: A place cannot take a backup.
         AuditError: The record cannot be made durable.
         SourceError: etcd could not be asked.
@@ -162,6 +214,7 @@ def rehearse(
         if change.content is not None:
             # Names, size and number of directories are looked at as for the real thing.
             BackupPlan(change.content, directories, sequence=log.head.sequence + 1)
+        warnings += _foresee_first(client, log, change)
         step("rehearse: compare")
         outlook = evaluate_compare(client, change.key, change.expected)
         if not outlook.holds:
@@ -222,9 +275,7 @@ def _open_log(stack: ExitStack, places: Places, operator: Operator, step: Step) 
     log = stack.enter_context(
         AuditLog.open(path, step=step, create_directory=places.audit_log is None, operator=operator)
     )
-    lasting = require_lasting(
-        path.parent, named=places.audit_log is not None, etcd_data_directory=places.etcd_data
-    )
+    lasting = _lasting(path.parent, places, named=places.audit_log is not None)
     warnings = [f"a torn last line of the audit log was set aside: {path}" for path in log.recovered]
     return log, [*lasting, *warnings]
 
@@ -236,7 +287,7 @@ def _open_directories(stack: ExitStack, places: Places, step: Step) -> tuple[lis
     warnings: list[str] = []
     for path in paths:
         directory = stack.enter_context(open_directory(path, create=not named, step=step))
-        warnings += require_lasting(directory.path, named=named, etcd_data_directory=places.etcd_data)
+        warnings += _lasting(directory.path, places, named=named)
         directories.append(directory)
     return directories, warnings
 
@@ -260,6 +311,22 @@ def _reconcile_first(
             f"the open intent {intent.link.sequence} was settled: {settled.result}, {settled.detail}"
         )
         remarks += settled.remarks
+    return remarks
+
+
+def _foresee_first(client: EtcdClient, log: AuditLog, change: Change) -> list[str]:
+    """Say what the change itself would settle first; what would refuse it there refuses here."""
+    remarks = []
+    for intent in open_intents_of(log, change.key, cluster_uid=change.entry.cluster_uid):
+        found = foresee(
+            client,
+            intent,
+            cluster_uid=change.entry.cluster_uid,
+            accept_unknown_cluster=change.accept_unknown_cluster,
+        )
+        remarks.append(
+            f"the open intent {intent.link.sequence} would be settled first: {found.result}, {found.detail}"
+        )
     return remarks
 
 
@@ -295,7 +362,7 @@ def _transact(
         log.append(intent.closed_by(result, operator=operator, detail=exc.message))
         raise
     except TransactionAnomaly as exc:
-        return _anomaly(change, intent, log, directories, operator, exc.answer, exc.message, step)
+        return _anomaly(client, change, intent, log, directories, operator, exc.answer, exc.message, step)
     except TransactionError as exc:
         step("transaction: no answer")
         return _after_silence(client, change, intent, log, operator, exc)
@@ -310,7 +377,7 @@ def _transact(
         )
     if answer.previous != _expected_previous(change):
         detail = "the value that was there is not the one that was examined, although its revisions are"
-        return _anomaly(change, intent, log, directories, operator, answer, detail, step)
+        return _anomaly(client, change, intent, log, directories, operator, answer, detail, step)
     return _close(log, intent, operator, change.done, "", answer.revision)
 
 
@@ -325,17 +392,17 @@ def _close(
     result: Result,
     detail: str,
     revision: int,
-    second: BackupPlan | None = None,
+    second: Sequence[BackupPlan] = (),
 ) -> Outcome:
     """Record the outcome; where that fails, say what happened all the same, and that the record is missing."""
-    more = tuple(map(str, second.paths)) if second is not None else ()
+    more = tuple(str(path) for plan in second for path in plan.paths)
     entry = intent.closed_by(
         result,
         operator=operator,
         detail=detail,
         header_revision=revision,
         backups=more or None,
-        backup_sha256=second.content_sha256 if second is not None else None,
+        backup_sha256=" ".join(plan.content_sha256 for plan in second) or None,
     )
     head, warnings = None, []
     try:
@@ -370,24 +437,24 @@ def _after_silence(
         detail = f"{error.message}; reading the key again failed too: {exc.message}"
         return _close(log, intent, operator, Result.UNKNOWN, detail, 0)
     result, seen = judge_reading(intent, reading)
-    present = reading.stored
+    present, revision = reading.stored, reading.revision
     newer = present is not None and present.mod_revision > max(
         change.expected.mod_revision, intent.header_revision
     )
     if newer and present is not None and present.value == change.value:
-        result, seen = (
-            change.done,
-            f"the key holds the bytes of this intent at mod_revision {present.mod_revision}",
-        )
+        # The revision of the put, as an answer would have said it: by it an undo recognises what we wrote.
+        result, revision = change.done, present.mod_revision
+        seen = f"the key holds the bytes of this intent at mod_revision {present.mod_revision}"
     if result is Result.NOT_APPLIED:
         # What was sent may still be on its way to a member that was slow.
         seen += (
             f" (as of revision {reading.revision}; a transaction that is still on its way could arrive later)"
         )
-    return _close(log, intent, operator, result, f"{error.message}; {seen}", reading.revision)
+    return _close(log, intent, operator, result, f"{error.message}; {seen}", revision)
 
 
 def _anomaly(
+    client: EtcdClient,
     change: Change,
     intent: Intent,
     log: AuditLog,
@@ -397,45 +464,57 @@ def _anomaly(
     detail: str,
     step: Step,
 ) -> Outcome:
-    """Something else came back than what was asked for: keep the value that was there, if there was another one."""
-    other = answer.previous
-    if other is None or change.content is None or other == change.content.stored:
-        return _close(log, intent, operator, Result.ANOMALY, detail, answer.revision)
-    content = msgspec.structs.replace(
-        change.content,
-        purpose="anomaly",
-        created_at=timestamp(datetime.now(UTC)),
-        key=display(other.key),
-        key_base64=other.key,
-        mod_revision=other.mod_revision,
-        create_revision=other.create_revision,
-        version=other.version,
-        lease=f"{other.lease:x}" if other.lease else None,
-        lease_ttl_seconds=None,
-        value_size=len(other.value),
-        value_sha256=value_digest(other.value),
-        value_base64=other.value,
-        stored_as_plaintext=False,
-    )
+    """Something else came back than what was asked for: keep what was there, if there was anything else."""
+    examined = _expected_previous(change)
+    others = [stored for stored in dict.fromkeys(answer.returned) if answer.applied and stored != examined]
+    kept: list[BackupPlan] = []
     try:
-        second = keep_second_backup(content, directories, intent=intent, audit_log=log.path, step=step)
+        for other in others[:_MOST_KEPT]:
+            content = _second_content(client, change, answer, operator, other)
+            kept.append(
+                keep_second_backup(content, directories, intent=intent, audit_log=log.path, step=step)
+            )
     except NotDurable as exc:
         # etcd was changed already: that must be told whatever else fails.
         detail = f"{detail}; it could not be kept: {exc.message}"
-        return _close(log, intent, operator, Result.ANOMALY, detail, answer.revision)
-    detail = f"{detail}; what was there was kept as a second backup"
-    return _close(log, intent, operator, Result.ANOMALY, detail, answer.revision, second)
+    if kept:
+        detail = f"{detail}; what was there was kept as a second backup"
+    if len(others) > _MOST_KEPT:
+        detail = f"{detail}; {len(others) - _MOST_KEPT} more values came back and were not kept"
+    return _close(log, intent, operator, Result.ANOMALY, detail, answer.revision, kept)
+
+
+def _second_content(
+    client: EtcdClient, change: Change, answer: TxnAnswer, operator: Operator, other: StoredValue
+) -> BackupContent:
+    # What another cluster gave back would be no undo in this one.
+    ours = answer.cluster_id == client.cluster_id
+    return make_content(
+        other,
+        purpose=ANOMALY,
+        verdict=_NOT_EXAMINED,
+        cluster=BackupCluster(
+            (change.entry.cluster_uid or None) if ours else None,
+            f"{answer.cluster_id:x}",
+            (answer.endpoint,),
+            answer.revision,
+        ),
+        operator=operator,
+        reason=change.entry.reason,
+        lease_ttl_seconds=None,
+        at=datetime.now(UTC),
+    )
 
 
 @contextmanager
 def _signals_held() -> Iterator[list[str]]:
-    """Let SIGINT and SIGTERM wait; yield the names of those that came."""
+    """Let the signals wait that a person, a terminal or a service manager sends; yield the names of those that came."""
     came: list[str] = []
 
     def note(number: int, _frame: FrameType | None) -> None:
         came.append(signal.Signals(number).name)
 
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, note) for number in _HELD}
     try:
         yield came
     finally:

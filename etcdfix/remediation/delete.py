@@ -18,7 +18,7 @@ from etcdfix.remediation.audit_record import Entry, Operator, RecordType, Result
 from etcdfix.remediation.backup_file import BackupCluster, BackupContent, make_content
 from etcdfix.remediation.commit import Change, Outcome, Places, commit, place_warnings, rehearse
 from etcdfix.remediation.durable import Step, no_step
-from etcdfix.remediation.preflight import Acceptances, Cluster, Preflight, check_deletion, unwatched
+from etcdfix.remediation.preflight import Acceptances, Cluster, Preflight, Proof, check_deletion, unwatched
 from etcdfix.remediation.rules import Rule, refuse
 from etcdfix.remediation.writer import KeyState
 from etcdfix.storagekey import display
@@ -55,6 +55,7 @@ class DeleteRequest(msgspec.Struct, frozen=True, kw_only=True):
         context: Of the kubeconfig.
         etcd_user: As whom etcd is asked, for the record.
         dry_run: Change nothing.
+        plan: How the plan is named in the record, "" for none.
     """
 
     key: bytes
@@ -65,6 +66,7 @@ class DeleteRequest(msgspec.Struct, frozen=True, kw_only=True):
     context: str | None = None
     etcd_user: str = ""
     dry_run: bool = False
+    plan: str = ""
 
 
 def run_delete(
@@ -73,6 +75,7 @@ def run_delete(
     asker: Asker,
     *,
     preview: Callable[[Preflight], None],
+    proof: Proof | None = None,
     watch: Callable[[Iterator[StoredValue]], Iterator[StoredValue]] = unwatched,
     step: Step = no_step,
 ) -> Outcome:
@@ -83,6 +86,7 @@ def run_delete(
         request: What.
         asker: Confirms.
         preview: Shows what was found out, before anything is asked.
+        proof: Asks a plan for its counts; None without a plan.
         watch: Wraps the values of the pattern check to count them for a display.
         step: Told the name of each step before it is taken.
 
@@ -99,6 +103,7 @@ def run_delete(
         request.accepted,
         kubeconfig=request.kubeconfig,
         context=request.context,
+        proof=proof,
         watch=watch,
         step=step,
     )
@@ -116,7 +121,7 @@ def run_delete(
             reason=request.reason,
             cluster_uid=checked.cluster_uid,
             header_revision=checked.reading.revision,
-            accepted=request.accepted.as_flags(),
+            accepted=(*request.accepted.as_flags(), *([request.plan] if checked.planned is not None else [])),
         ),
         expected=KeyState.of(checked.stored),
         content=backup_content(cluster, checked, "delete", operator, request.reason),
@@ -178,7 +183,6 @@ def backup_content(
         ),
         operator=operator,
         reason=reason,
-        stored_as_plaintext=checked.found.transformer == _IDENTITY,
         lease_ttl_seconds=lease_ttl(checked.lease),
         at=now(),
     )

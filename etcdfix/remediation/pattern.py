@@ -30,16 +30,19 @@ class Tally(msgspec.Struct):
         opened: Readable, or at least served.
         failed: Proven not to be.
         undetermined: Neither.
-        last_failing: Newest mod_revision among those that do not open.
+        last_failing: Newest mod_revision among those that do not open; in a :class:`Pattern` among the others.
+        last_opened: Newest mod_revision among those that open; in a :class:`Pattern` among those before the target.
     """
 
     opened: int = 0
     failed: int = 0
     undetermined: int = 0
     last_failing: int = 0
+    last_opened: int = 0
 
-    def add(self, found: Examination) -> None:
-        """Count one value."""
+    def add(self, found: Examination, *, target: StoredValue | None = None) -> None:
+        """Count one value; where there is a target, it says nothing itself about when others failed or opened last."""
+        revision = found.stored.mod_revision
         outcome = found.verdict.outcome
         if outcome in _FAILED:
             self.failed += 1
@@ -47,8 +50,11 @@ class Tally(msgspec.Struct):
             self.undetermined += 1
         else:
             self.opened += 1
+            if target is None or revision < target.mod_revision:
+                self.last_opened = max(self.last_opened, revision)
             return
-        self.last_failing = max(self.last_failing, found.stored.mod_revision)
+        if target is None or found.stored.key != target.key:
+            self.last_failing = max(self.last_failing, revision)
 
     @property
     def is_pattern(self) -> bool:
@@ -122,9 +128,9 @@ def find_pattern(
                     see(found)
                 if found.verdict.outcome is Outcome.NOT_AN_OBJECT or not _is_alike(found.stored, marker):
                     continue
-                everything.add(found)
+                everything.add(found, target=target.stored)
                 if found.kms_key_id == target.kms_key_id:
-                    same_key_id.add(found)
+                    same_key_id.add(found, target=target.stored)
                 if found.stored.key == target.stored.key:
                     again = found
     return Pattern(

@@ -114,6 +114,24 @@ class Cluster(msgspec.Struct, frozen=True):
         return self.examiner.examine(stored)
 
 
+class Planned(msgspec.Struct, frozen=True):
+    """What a plan has found out already, while it holds.
+
+    Attributes:
+        pattern: What was counted; its target is None, since nothing was examined again.
+        risk: Grade of the deletion.
+        reasons: Worst first.
+    """
+
+    pattern: Pattern
+    risk: Risk
+    reasons: tuple[str, ...]
+
+
+Proof = Callable[[Examination, str], Planned | str]
+"""From an examination and the cluster's uid to what a plan says of the value, or why it says nothing."""
+
+
 class Preflight(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a key that may be changed.
 
@@ -125,7 +143,8 @@ class Preflight(msgspec.Struct, frozen=True, kw_only=True):
         lease: Of the key, None for none.
         authorization: The API's yes; None where it was not asked.
         floor: Why deleting the object may break the cluster, "" where nothing says so.
-        assessment: What a deletion sets off; None where nothing is known of the key.
+        assessment: What a deletion sets off; None where nothing is known of the key, or a plan says it.
+        planned: What a plan says; None where none was used.
         warnings: What a person should read before going on.
         declared_lost: The declaration was needed, and fits.
     """
@@ -138,6 +157,7 @@ class Preflight(msgspec.Struct, frozen=True, kw_only=True):
     authorization: Authorization | None
     floor: str
     assessment: Assessment | None
+    planned: Planned | None
     warnings: tuple[str, ...]
     declared_lost: bool
 
@@ -159,6 +179,7 @@ def check_deletion(
     *,
     kubeconfig: Path | None = None,
     context: str | None = None,
+    proof: Proof | None = None,
     watch: Callable[[Iterator[StoredValue]], Iterator[StoredValue]] = unwatched,
     step: Step = no_step,
 ) -> Preflight:
@@ -170,6 +191,7 @@ def check_deletion(
         accepted: Expectations and acceptances.
         kubeconfig: Ask the API server behind it for permission too.
         context: Of the kubeconfig; None for its current one.
+        proof: Asks a plan for its counts, so that they need not be made again; None without a plan.
         watch: Wraps the values of the pattern check to count them for a display.
         step: Told the name of each check before it is made.
 
@@ -202,21 +224,29 @@ def check_deletion(
     step("check: cluster")
     uid = check_cluster(cluster, accepted)
     step("check: pattern")
-    builder = IndexBuilder(cluster.examiner, cluster.source)
-    pattern = find_pattern(cluster.source, cluster.examiner, found, cluster.plugins, watch, see=builder.add)
-    index = builder.finish(cluster.source.problems)
-    if pattern.target is None:
+    planned = proof(found, uid) if proof is not None else "no plan"
+    if isinstance(planned, Planned) and found.verdict.outcome not in _DELETABLE and not accepted.key_lost:
+        planned = "the verdict on this value needs what the KMS plugin does for others"
+    if isinstance(planned, Planned):
+        pattern, assessment = planned.pattern, None
+        warnings.append("counts and risk are those of the plan; nothing else was examined again")
+    else:
+        if proof is not None:
+            warnings.append(f"the plan is not used: {planned}")
+        pattern, assessment = _look_around(cluster, found, watch)
+        assert pattern.target is not None  # else it would have been refused
+        found = pattern.target
+    if found.verdict.cause is Cause.KMS_UNREACHABLE and cluster.plugins is None:
         raise refuse(
-            Rule.MOVED, f"{display(key)} was changed while it was being examined", hint="examine it again"
+            Rule.UNDETERMINED,
+            f"{display(key)} is under KMS, and no plugin was asked: nothing is known of it",
+            hint="leave --no-kms (ETCDFIX_NO_KMS) out; --kms-endpoint NAME=unix:///PATH says where the plugin listens",
         )
-    found = pattern.target
     declared = _check_verdict(found, pattern, accepted)
     step("check: authorization")
     authorization = authorize_change(found, uid, kubeconfig, context)
-    step("check: impact")
-    assessment = assess(index, cluster.source, cluster.examiner, key)
     step("check: floor")
-    floor = floor_reason(found.directory, found.namespace) or _breaking(assessment)
+    floor = floor_reason(found.directory, found.namespace) or _breaking(assessment, planned)
     if floor and accepted.risk != CLUSTER_BREAKING:
         raise refuse(
             Rule.FLOOR,
@@ -234,13 +264,31 @@ def check_deletion(
         authorization=authorization,
         floor=floor,
         assessment=assessment,
+        planned=planned if isinstance(planned, Planned) else None,
         warnings=tuple(warnings),
         declared_lost=declared,
     )
 
 
-def _breaking(assessment: Assessment | None) -> str:
-    """Return the reason for which an assessment calls a deletion cluster-breaking, "" where it does not."""
+def _look_around(
+    cluster: Cluster, found: Examination, watch: Callable[[Iterator[StoredValue]], Iterator[StoredValue]]
+) -> tuple[Pattern, Assessment | None]:
+    """See in one pass what the other values under the same transformer do, and what depends on this one."""
+    key = found.stored.key
+    builder = IndexBuilder(cluster.examiner, cluster.source)
+    pattern = find_pattern(cluster.source, cluster.examiner, found, cluster.plugins, watch, see=builder.add)
+    index = builder.finish(cluster.source.problems)
+    if pattern.target is None:
+        raise refuse(
+            Rule.MOVED, f"{display(key)} was changed while it was being examined", hint="examine it again"
+        )
+    return pattern, assess(index, cluster.source, cluster.examiner, key)
+
+
+def _breaking(assessment: Assessment | None, planned: Planned | str) -> str:
+    """Return the reason for which a deletion was found to be cluster-breaking, "" where it was not."""
+    if isinstance(planned, Planned):
+        return planned.reasons[0] if planned.risk is Risk.CLUSTER_BREAKING and planned.reasons else ""
     if assessment is None or assessment.risk is not Risk.CLUSTER_BREAKING:
         return ""
     return assessment.reasons[0].text
@@ -404,13 +452,13 @@ def _check_verdict(found: Examination, pattern: Pattern, accepted: Acceptances) 
             + quote_command(["etcdfix", "scan", *key_arguments(found.stored.key), "-o", "yaml"]),
         )
     if pattern.all.is_pattern:
-        if not lost:
+        if not (lost and may_be_lost):
             tally = pattern.all
             raise refuse(
                 Rule.PATTERN,
                 f"under {pattern.transformer} {tally.failed + tally.undetermined} values do not open and "
                 f"{tally.opened} do: that is the key or the configuration, not this object",
-                hint=f"find the key; {lift}",
+                hint=f"find the key; {lift}" if may_be_lost else "find out what damaged so many of them",
             )
         return True
     return False
@@ -431,8 +479,8 @@ def _declaration_fits(found: Examination, pattern: Pattern, accepted: Acceptance
         digest_name = f"{found.transformer}/{found.kms_key_id_sha256}"
         if declared in with_key_id:
             tally, names = pattern.same_key_id, [declared]
-        elif tally.opened:
-            # Other key ids of this provider answer: the declaration has to say which one is lost.
+        elif tally.opened or found.verdict.cause is Cause.KMS_UNREACHABLE:
+            # Other key ids of this provider may answer: the declaration has to say which one is lost.
             names = [digest_name]
         else:
             names.append(digest_name)
@@ -442,12 +490,13 @@ def _declaration_fits(found: Examination, pattern: Pattern, accepted: Acceptance
             f"--declare-key-lost {declared} does not name the key of {display(found.stored.key)}",
             hint=f"it was written under {' or '.join(names)}",
         )
-    if found.stored.mod_revision > tally.last_failing:
+    # A key that opens what was written between the last failure and this value was not lost when this was written.
+    if 0 < tally.last_failing < tally.last_opened:
         raise refuse(
             Rule.DECLARATION,
-            f"{display(found.stored.key)} is newer than the last value that does not open (mod_revision "
-            f"{tally.last_failing})",
-            hint="a key that wrote it lately cannot have been lost before",
+            f"{display(found.stored.key)} is newer than the last other value that does not open (mod_revision "
+            f"{tally.last_failing}), and one from in between opens (mod_revision {tally.last_opened})",
+            hint="the key that wrote it was not lost then: look at this object alone",
         )
     return True
 

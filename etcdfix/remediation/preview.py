@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from etcdfix.impact.assess import Assessment
 from etcdfix.impact.secretusers import Stops
 from etcdfix.model import Confidence
+from etcdfix.model import Outcome as Outcomes
 from etcdfix.remediation.audit_record import Result
 from etcdfix.remediation.commit import Outcome
 from etcdfix.remediation.preflight import Cluster, Preflight
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from etcdfix.remediation.authorization import Authorization
 
 _MOST_REASONS = 5
+_STOPS = "grows more slowly, and stops when nothing else is unreadable"
 _MASK = 0xFFFFFFFFFFFFFFFF
 # KEP-3926, in meaning.
 WARNINGS = (
@@ -45,7 +47,10 @@ def preview_lines(cluster: Cluster, checked: Preflight, again: SameAgain) -> Ite
         f"Stored       {len(stored.value)} bytes, mod_revision {stored.mod_revision}, create_revision "
         f"{stored.create_revision}, version {stored.version}"
     )
-    yield f"Verdict      {verdict.outcome}, {verdict.cause} ({verdict.confidence})"
+    if verdict.outcome is Outcomes.UNDETERMINED:
+        yield f"Verdict      NOT PROVEN ({verdict.cause}): the value may be whole; your declaration alone deletes it"
+    else:
+        yield f"Verdict      {verdict.outcome}, {verdict.cause} ({verdict.confidence})"
     yield f"             {safe_text(verdict.message)}"
     if verdict.upstream_message:
         yield f"             API server: {safe_text(verdict.upstream_message)}"
@@ -60,6 +65,10 @@ def preview_lines(cluster: Cluster, checked: Preflight, again: SameAgain) -> Ite
     if checked.assessment is not None:
         yield from assessment_lines(checked.assessment)
         yield f"             see all of it: {again.impact(stored.key)}"
+    if checked.planned is not None:
+        yield f"Risk         {checked.planned.risk.upper()}"
+        for reason in checked.planned.reasons[:_MOST_REASONS]:
+            yield f"             {safe_text(reason)}"
     gentle = gentle_remedies(found, again)
     if gentle:
         yield ""
@@ -121,11 +130,14 @@ def _pattern_lines(checked: Preflight) -> Iterator[str]:
     tally = pattern.all
     undetermined = f", {tally.undetermined} undetermined" if tally.undetermined else ""
     yield (
-        f"Under        {safe_text(pattern.transformer)}: {tally.opened} open, {tally.failed} do not{undetermined} "
-        "(this one included)"
+        f"Under        {safe_text(pattern.transformer) or 'no envelope that is known'}: {tally.opened} open, "
+        f"{tally.failed} do not{undetermined} (this one included)"
     )
     if checked.declared_lost:
-        yield "             declared lost for ever; values that open under the same name do not speak against that"
+        yield "             declared lost for ever"
+        if tally.opened:
+            opened = counted(tally.opened, "value")
+            yield f"             {opened} OPEN under this name: make sure that you mean this key"
 
 
 def restore_preview_lines(cluster: Cluster, shown: RestorePreview) -> Iterator[str]:
@@ -215,23 +227,42 @@ def outcome_lines(key_bytes: bytes, done: Result, outcome: Outcome, again: SameA
     same = [*again.source, *again.layout, *again.reading]
     if outcome.result is Result.UNKNOWN or outcome.head is None:
         yield f"Settle it when etcd answers again: {quote_command(['etcdfix', 'audit', 'reconcile', *same, log])}"
-    may_be_gone = outcome.result in {Result.DELETED, Result.APPLIED_OR_GONE, Result.UNKNOWN, Result.ANOMALY}
-    if outcome.backups and done is Result.DELETED and may_be_gone:
-        undo = ["etcdfix", "restore", outcome.backups[0], *same, "--audit-log", log, "--reason", "REASON"]
-        yield f"Undo: {quote_command(undo)}"
-    yield f"Look again: {again.scan(key_bytes)}"
+    yield from _undo_lines(done, outcome, same)
+    if done is not Result.DELETED:
+        yield f"Look again: {again.scan(key_bytes)}"
 
 
-def after_deletion_lines(checked: Preflight) -> Iterator[str]:
+def _undo_lines(done: Result, outcome: Outcome, same: list[str]) -> Iterator[str]:
+    """Yield how each backup goes back to where it was."""
+    log = ["--audit-log", str(outcome.audit_log), "--reason", "REASON"]
+    replace: list[str] = []
+    if done is not Result.DELETED:
+        if outcome.result is not done:
+            return
+        replace = ["--replace-mod-revision", str(outcome.revision)]
+    elif outcome.result in {Result.NOT_APPLIED, Result.REFUSED}:
+        return
+    if outcome.result is Result.ANOMALY:
+        for path, what in zip(outcome.backups, ("what was examined", "what etcd gave back"), strict=False):
+            yield f"Put back {what}: {quote_command(['etcdfix', 'restore', path, *same, *log])}"
+    elif outcome.backups:
+        yield f"Undo: {quote_command(['etcdfix', 'restore', outcome.backups[0], *same, *log, *replace])}"
+
+
+def after_deletion_lines(checked: Preflight, again: SameAgain) -> Iterator[str]:
     """Yield what to watch once a key is gone, and what the same is called elsewhere."""
-    resource = str(checked.found.directory.group_resource)
-    request = unsafe_deletion_request(checked.found)
+    found = checked.found
+    resource = str(found.directory.group_resource)
+    where = ["-n", found.namespace] if found.namespace else []
+    scan = ["etcdfix", "scan", *again.source, *again.layout, *again.reading, resource, *where]
+    yield f"Look at what is left: {quote_command(scan)}"
+    request = unsafe_deletion_request(found)
     if request:
-        yield f"The same through an API server with the feature gate: {request}"
+        yield f"Already done; the API call that would have done the same: {request}"
     yield "Watch, on every API server:"
     for metric, course in (
-        ("apiserver_storage_transformation_operations_total, status other than OK", "stops growing"),
-        ("apiserver_storage_decode_errors_total", f"stops growing for {resource}"),
+        ("apiserver_storage_transformation_operations_total, status other than OK", _STOPS),
+        ("apiserver_storage_decode_errors_total", f"{_STOPS}, for {resource}"),
         ("apiserver_watch_cache_initializations_total", f"rises once for {resource}, then stays"),
         ("apiserver_storage_list_total", "rises for a moment, then as before"),
         ("apiserver_terminated_watchers_total, apiserver_init_events_total", "rise for a moment"),

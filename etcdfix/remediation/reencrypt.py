@@ -5,7 +5,8 @@ The contents stay as they are, byte for byte; only the envelope changes, to the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from base64 import b64encode
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,17 @@ from etcdfix.encryption.transformer import ResourceTransformers
 from etcdfix.model import Outcome as Verdicts
 from etcdfix.pipeline import Examiner
 from etcdfix.remediation.audit_record import Entry, RecordType, Result, Verb
+from etcdfix.remediation.audit_search import own_writes
 from etcdfix.remediation.backup_file import BackupCluster, digest, make_content
-from etcdfix.remediation.commit import Change, Outcome, Places, commit, place_warnings, rehearse
+from etcdfix.remediation.commit import (
+    Change,
+    Outcome,
+    Places,
+    commit,
+    place_warnings,
+    rehearse,
+    require_space,
+)
 from etcdfix.remediation.delete import Asker, lease_ttl, now, operator_for, subject_of
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.members import KeyReading, read_key, read_lease
@@ -39,6 +49,8 @@ from etcdfix.verdicts.examination import Examination
 if TYPE_CHECKING:
     from etcdfix.remediation.authorization import Authorization
     from etcdfix.remediation.members import LeaseState
+
+_IDENTITY = "identity"
 
 
 class ReencryptRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,12 +156,13 @@ def run_reencrypt(
     warnings = check_members(cluster, key, reading, request.accepted)
     step("check: alarms")
     warnings += check_alarms(cluster)
+    require_space(cluster.source.client)
     step("check: cluster")
     uid = check_cluster(cluster, request.accepted)
     step("check: write key")
     transformers = _transformers(cluster, today)
     sealed = _seal(transformers, plaintext, key)
-    proof = _find_proof(cluster, transformers, today)
+    proof = _find_proof(cluster, transformers, today, own_writes(request.places.log_path, uid))
     if not proof and not request.undeployed_write_key:
         raise refuse(
             Rule.WRITE_KEY,
@@ -230,15 +243,37 @@ def _seal(transformers: ResourceTransformers, plaintext: bytes, key: bytes) -> S
             f"today's write key of this resource is {sealed.transformer}: {why}",
             hint="take the object out with etcdfix get, and let an API server write it: kubectl create -f",
         )
+    if sealed.transformer == _IDENTITY:
+        # What today's configuration reads without a key is never rewritten, so the value has an envelope now. Its
+        # contents would lie in etcd in the clear from here on, and their digest in the record.
+        raise refuse(
+            Rule.WRITE_KEY,
+            "today's configuration writes this resource without encryption, and the value is stored encrypted: "
+            "rewriting it would leave its contents in the clear",
+            hint="name the configuration that the API servers use today, in case it encrypts this resource; if it is "
+            "meant to be in the clear: etcdfix get, and kubectl create -f",
+        )
     return sealed
 
 
-def _find_proof(cluster: Cluster, transformers: ResourceTransformers, today: Examination) -> bytes:
-    """Return the key of another object of the resource that an API server has written as it would be written now."""
+def _find_proof(
+    cluster: Cluster, transformers: ResourceTransformers, today: Examination, ours: Mapping[str, int]
+) -> bytes:
+    """Return the key of another object of the resource that an API server has written as it would be written now.
+
+    Args:
+        cluster: Where.
+        transformers: Of the resource.
+        today: The object that is to be rewritten; it proves nothing.
+        ours: What we wrote ourselves, which proves nothing either; see
+            :func:`~etcdfix.remediation.audit_search.own_writes`.
+    """
     write_key = transformers.write_key
     prefix = cluster.examiner.layout.directory_prefix(today.directory)
     for stored in cluster.source.current(prefix):
         if stored.key == today.stored.key or not stored.value.startswith(write_key.prefix):
+            continue
+        if stored.mod_revision <= ours.get(b64encode(stored.key).decode(), 0):
             continue
         found = cluster.examine(stored)
         if (
@@ -267,7 +302,6 @@ def _change(
         ),
         operator=operator,
         reason=request.reason,
-        stored_as_plaintext=False,
         lease_ttl_seconds=lease_ttl(shown.lease),
         at=now(),
     )

@@ -2,6 +2,9 @@
 
 Undoing needs no configuration: a backup whose digest stands in this audit log holds bytes that were at this key of
 this cluster. Whatever comes from elsewhere is examined first, and must be readable.
+
+What stands at the key is replaced only if it could be deleted, or if it is the very value that we put there in place of
+the one that now comes back: a restore and a re-encryption have an undo too.
 """
 
 from __future__ import annotations
@@ -14,13 +17,29 @@ import msgspec
 
 from etcdfix.model import Outcome as Verdicts
 from etcdfix.model import StoredValue
-from etcdfix.remediation.audit_record import Entry, RecordType, Result, Verb
+from etcdfix.remediation.audit_record import Entry, Intent, Operator, RecordType, Result, Verb
+from etcdfix.remediation.audit_search import is_there, wrote
 from etcdfix.remediation.backup import intent_of
-from etcdfix.remediation.backup_file import Backup, digest
-from etcdfix.remediation.commit import Change, Outcome, Places, commit, place_warnings, rehearse
-from etcdfix.remediation.delete import Asker, backup_content, operator_for, subject_of
+from etcdfix.remediation.backup_file import Backup, BackupCluster, BackupContent, digest, make_content
+from etcdfix.remediation.commit import (
+    Change,
+    Outcome,
+    Places,
+    commit,
+    place_warnings,
+    rehearse,
+    require_space,
+)
+from etcdfix.remediation.delete import Asker, lease_ttl, now, operator_for, subject_of
 from etcdfix.remediation.durable import Step, no_step
-from etcdfix.remediation.members import read_key, read_lease
+from etcdfix.remediation.members import (
+    KeyReading,
+    LeaseState,
+    judge_copies,
+    read_key,
+    read_lease,
+    survey_members,
+)
 from etcdfix.remediation.preflight import (
     Acceptances,
     Cluster,
@@ -29,6 +48,7 @@ from etcdfix.remediation.preflight import (
     check_alarms,
     check_cluster,
     check_deletion,
+    check_expectations,
     check_members,
     unwatched,
 )
@@ -96,6 +116,35 @@ class RestoreRequest(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool = False
 
 
+class OwnWrite(msgspec.Struct, frozen=True, kw_only=True):
+    """A value that we put there ourselves, and that is to make room for what it replaced.
+
+    Attributes:
+        intent: That put it there.
+        reading: The linearizable read that found it.
+        found: What it is under today's configuration.
+        cluster_uid: As in :class:`RestorePreview`; so are the next two.
+        authorization: The API's yes.
+        warnings: One sentence each.
+        lease: Of the value, None for none.
+        declared_lost: Never: no key needs to be lost for this.
+    """
+
+    intent: Intent
+    reading: KeyReading
+    found: Examination
+    cluster_uid: str
+    authorization: Authorization | None
+    warnings: tuple[str, ...]
+    lease: LeaseState | None
+    declared_lost: bool = False
+
+    @property
+    def stored(self) -> StoredValue:
+        """The record that is there."""
+        return self.found.stored
+
+
 class RestorePreview(msgspec.Struct, frozen=True, kw_only=True):
     """What is shown before a value is put back.
 
@@ -103,7 +152,7 @@ class RestorePreview(msgspec.Struct, frozen=True, kw_only=True):
         candidate: What, and from where.
         found: What it is under today's configuration.
         listed: It is a true undo: an intent of this audit log made the backup.
-        replaced: What stands there now; None where the key is absent.
+        replaced: What stands there now: what could be deleted, or what we wrote; None where the key is absent.
         lease: That will be attached, 0 for none.
         cluster_uid: uid of namespace kube-system, "" where unknown (and accepted).
         authorization: The API's yes; None where it was not asked.
@@ -113,7 +162,7 @@ class RestorePreview(msgspec.Struct, frozen=True, kw_only=True):
     candidate: Candidate
     found: Examination
     listed: bool
-    replaced: Preflight | None
+    replaced: Preflight | OwnWrite | None
     lease: int
     cluster_uid: str
     authorization: Authorization | None
@@ -145,9 +194,10 @@ def run_restore(
     uid = check_cluster(cluster, request.accepted)
     _check_same_cluster(candidate, uid, request.accepted)
     step("check: candidate")
-    listed = _is_listed(candidate, request.places.log_path)
+    intent = _intent_behind(candidate, request.places.log_path)
+    listed = intent is not None
     found = _examine_candidate(cluster, candidate, request, listed=listed)
-    replaced = None
+    replaced: Preflight | OwnWrite | None = None
     warnings: list[str] = []
     if reading.stored is None:
         if request.replace_mod_revision is not None:
@@ -162,9 +212,15 @@ def run_restore(
         step("check: authorization")
         authorization = authorize_change(found, uid, request.kubeconfig, request.context)
     else:
-        replaced = _check_replaced(cluster, request, reading.stored, watch, step)
+        _check_named(request, reading.stored)
+        if intent is not None and wrote(request.places.log_path, intent, reading.stored):
+            replaced = _check_own(cluster, request, reading, reading.stored, intent, uid, step)
+        else:
+            replaced = _check_replaced(cluster, request, reading.stored, watch, step)
         warnings += replaced.warnings
         authorization = replaced.authorization
+    step("check: space")
+    require_space(cluster.source.client)
     step("check: lease")
     lease = _lease(cluster, candidate, without=request.without_lease)
     step("check: places")
@@ -199,9 +255,7 @@ def run_restore(
             accepted=(*request.accepted.as_flags(), *_further_flags(request, listed=listed)),
         ),
         expected=ABSENT if reading.stored is None else KeyState.of(reading.stored),
-        content=None
-        if replaced is None
-        else backup_content(cluster, replaced, "restore", operator, request.reason),
+        content=None if replaced is None else _content(cluster, replaced, operator, request.reason),
         value=candidate.stored.value,
         lease=lease,
         done=Result.RESTORED,
@@ -243,11 +297,11 @@ def _check_same_cluster(candidate: Candidate, uid: str, accepted: Acceptances) -
         )
 
 
-def _is_listed(candidate: Candidate, audit_log: Path) -> bool:
-    """Say whether the value was at this very key of this very cluster, by the word of this audit log."""
-    if candidate.backup is None or not audit_log.exists():
-        return False
-    return intent_of(candidate.backup, audit_log) is not None
+def _intent_behind(candidate: Candidate, audit_log: Path) -> Intent | None:
+    """Return the intent by whose word the value was at this very key of this very cluster; None where there is none."""
+    if candidate.backup is None or not is_there(audit_log):
+        return None
+    return intent_of(candidate.backup, audit_log)
 
 
 def _examine_candidate(
@@ -271,6 +325,75 @@ def _examine_candidate(
     return found
 
 
+def _check_named(request: RestoreRequest, present: StoredValue) -> None:
+    if request.replace_mod_revision is None:
+        raise refuse(
+            Rule.PRESENT,
+            f"{display(present.key)} exists: created at revision {present.create_revision}, mod_revision "
+            f"{present.mod_revision}",
+            hint="somebody may have created it again; to replace what is unreadable, or what we wrote ourselves: "
+            f"--replace-mod-revision {present.mod_revision}",
+        )
+
+
+def _check_own(
+    cluster: Cluster,
+    request: RestoreRequest,
+    reading: KeyReading,
+    present: StoredValue,
+    intent: Intent,
+    uid: str,
+    step: Step,
+) -> OwnWrite:
+    """Check what holds for any change; that the value is as we put it stands for the proof that it is unreadable."""
+    step("check: expectations")
+    check_expectations(present, _as_named(request))
+    found = cluster.examine(present)
+    step("check: members")
+    warnings = _check_copies(cluster, reading, present, request.accepted)
+    step("check: alarms")
+    warnings += check_alarms(cluster)
+    step("check: authorization")
+    authorization = authorize_change(found, uid, request.kubeconfig, request.context)
+    return OwnWrite(
+        intent=intent,
+        reading=reading,
+        found=found,
+        cluster_uid=uid,
+        authorization=authorization,
+        warnings=tuple(warnings),
+        lease=read_lease(cluster.source.client, present.lease) if present.lease else None,
+    )
+
+
+def _check_copies(
+    cluster: Cluster, reading: KeyReading, present: StoredValue, accepted: Acceptances
+) -> list[str]:
+    """Ask every voting member; unlike before a deletion, a copy that is readable is as it should be."""
+    key = display(present.key)
+    survey = survey_members(cluster.source.client, present.key)
+    if survey.reading.stored != reading.stored:
+        raise refuse(Rule.MOVED, f"{key} was changed while it was being examined", hint="examine it again")
+    judgement = judge_copies(survey, accepted=accepted.unchecked_members)
+    for rule, what, copies, hint in (
+        (
+            Rule.MEMBERS_DISAGREE, "members do not hold the same", judgement.differing,
+            "replace that member (etcdctl member remove, then add it empty) before anything is replaced",
+        ),
+        (
+            Rule.MEMBER_UNCHECKED, "not every member could be asked", judgement.unchecked,
+            "start it, name its address in --endpoints, or --accept-unchecked-member NAME",
+        ),
+    ):  # fmt: skip
+        if copies:
+            raise refuse(rule, f"{key}: {what}: {'; '.join(copy.describe() for copy in copies)}", hint=hint)
+    return [f"member {copy.label} was not asked, as accepted" for copy in judgement.accepted]
+
+
+def _as_named(request: RestoreRequest) -> Acceptances:
+    return msgspec.structs.replace(request.accepted, expect_mod_revision=request.replace_mod_revision)
+
+
 def _check_replaced(
     cluster: Cluster,
     request: RestoreRequest,
@@ -278,23 +401,35 @@ def _check_replaced(
     watch: Callable[[Iterator[StoredValue]], Iterator[StoredValue]],
     step: Step,
 ) -> Preflight:
-    if request.replace_mod_revision is None:
-        raise refuse(
-            Rule.PRESENT,
-            f"{display(present.key)} exists: created at revision {present.create_revision}, mod_revision "
-            f"{present.mod_revision}",
-            hint="somebody may have created it again; to replace what is unreadable: "
-            f"--replace-mod-revision {present.mod_revision}",
-        )
-    accepted = msgspec.structs.replace(request.accepted, expect_mod_revision=request.replace_mod_revision)
     return check_deletion(
         cluster,
         present.key,
-        accepted,
+        _as_named(request),
         kubeconfig=request.kubeconfig,
         context=request.context,
         watch=watch,
         step=step,
+    )
+
+
+def _content(
+    cluster: Cluster, replaced: Preflight | OwnWrite, operator: Operator, reason: str
+) -> BackupContent:
+    reading = replaced.reading
+    return make_content(
+        replaced.stored,
+        purpose="restore",
+        verdict=replaced.found.verdict,
+        cluster=BackupCluster(
+            replaced.cluster_uid or None,
+            f"{reading.cluster_id:x}",
+            tuple(cluster.source.describe().endpoints or ()),
+            reading.revision,
+        ),
+        operator=operator,
+        reason=reason,
+        lease_ttl_seconds=lease_ttl(replaced.lease),
+        at=now(),
     )
 
 

@@ -24,6 +24,7 @@ class Rule(StrEnum):
     MEMBERS_DISAGREE = "members-disagree"
     MEMBER_UNCHECKED = "member-unchecked"
     CORRUPT_ALARM = "corrupt-alarm"
+    NO_SPACE = "no-space"
     CURABLE_BY_CONFIGURATION = "curable-by-configuration"
     PATTERN = "pattern"
     DECLARATION = "declaration"

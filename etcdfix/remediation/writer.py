@@ -120,6 +120,7 @@ class TxnAnswer:
         applied: Whether the key stood where it was expected, so that the change was made.
         previous: With ``applied``, what stood there before; None where nothing did.
         present: Without ``applied``, what stands there instead; None where the key is gone.
+        returned: Every record in the answer, whatever its key; of an anomaly it may be all that is left of them.
         revision: etcd's revision after the transaction, of the deletion or put itself when ``applied``.
         cluster_id: Of the cluster that answered.
         member_id: Of the member that answered.
@@ -130,6 +131,7 @@ class TxnAnswer:
     applied: bool
     previous: StoredValue | None = field(default=None, repr=False)
     present: StoredValue | None = field(default=None, repr=False)
+    returned: tuple[StoredValue, ...] = field(default=(), repr=False)
     revision: int
     cluster_id: int
     member_id: int
@@ -405,6 +407,7 @@ def _read_answer(
         applied=found.succeeded,
         previous=stored if found.succeeded else None,
         present=None if found.succeeded else stored,
+        returned=tuple(stored_value(record) for each in found.responses for record in _records(each)),
         revision=found.header.revision,
         cluster_id=found.header.cluster_id,
         member_id=found.header.member_id,
@@ -427,6 +430,15 @@ def _read_answer(
     if not _holds(expected, stored):
         raise _anomaly("the previous value is not the one that was compared", answer)
     return answer
+
+
+def _records(operation: Any) -> list[Any]:
+    put = operation.response_put
+    return [
+        *operation.response_range.kvs,
+        *operation.response_delete_range.prev_kvs,
+        *([put.prev_kv] if put.HasField("prev_kv") else ()),
+    ]
 
 
 def _anomaly(text: str, answer: TxnAnswer) -> TransactionAnomaly:

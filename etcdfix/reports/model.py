@@ -213,8 +213,8 @@ class KMSPluginSummary(msgspec.Struct, frozen=True):
 
     ``state`` is ``ok``, ``not-asked`` (no value needed it), ``no-socket``, ``unreachable``, ``socket-denied``,
     ``denied``, ``wrong-version``, ``unhealthy`` or ``gave-up`` (it stopped answering); ``message`` says more.
-    ``calls`` are all requests, repeated ones included; ``unwrapped`` data keys came back, ``refused`` did not by the plugin's word,
-    ``failed`` for want of an answer.
+    ``calls`` are all requests, repeated ones included; ``unwrapped`` data keys came back, ``refused`` did not by the
+    plugin's word, ``failed`` for want of an answer.
     """
 
     transformer: str

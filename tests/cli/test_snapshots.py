@@ -31,9 +31,12 @@ UPDATE = os.environ.get("ETCDFIX_UPDATE_SNAPSHOTS") == "1"
 FIXTURES = "fixtures/snapshots"
 ALPHA = f"{FIXTURES}/alpha/snapshot.db.gz"
 LOST = ["--encryption-config", f"{FIXTURES}/alpha/config-lost.yaml"]
+ALPHA_LOST = ["--snapshot", ALPHA, *LOST]
 ROTATED = ["--encryption-config", f"{FIXTURES}/alpha/config-rotated.yaml"]
 # Exit codes of the contract.
-OK, FINDINGS, USAGE, INCOMPLETE, SOURCE = 0, 1, 2, 3, 5
+OK, FINDINGS, USAGE, INCOMPLETE, REFUSED, SOURCE = 0, 1, 2, 3, 4, 5
+CANDIDATE = ["--candidate-config", f"{FIXTURES}/alpha/config-rotated.yaml"]
+ACKNOWLEDGED = "--ignore-store-read-error-with-cluster-breaking-potential"
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -47,6 +50,10 @@ class Case(msgspec.Struct, frozen=True):
 
 def scan(*arguments: str) -> list[str]:
     return ["scan", "--snapshot", ALPHA, *arguments]
+
+
+def delete(*keys: str) -> list[str]:
+    return ["delete", *keys, ACKNOWLEDGED, "--reason", "lost"]
 
 
 def get(*arguments: str) -> list[str]:
@@ -84,6 +91,16 @@ def _baseline(folder: Path) -> None:
     report = folder / "last-night.json"
     code = run([*scan(*LOST), "-o", "json", "--output-file", str(report)])
     assert code == INCOMPLETE
+
+
+def plan(*arguments: str) -> list[str]:
+    return ["plan", "--from-report", "{tmp}/scan.json", "--snapshot", ALPHA, *arguments]
+
+
+def _report(*scope: str) -> Callable[[Path], object]:
+    return lambda folder: run(
+        [*scan(*LOST, *scope), "-o", "json", "--output-file", str(folder / "scan.json")]
+    )
 
 
 def _log(folder: Path, *outcomes: Result | None) -> Path:
@@ -140,6 +157,9 @@ CASES = [
     Case("help-audit-show", ["audit", "show", "--help"], OK),
     Case("help-audit-verify", ["audit", "verify", "--help"], OK),
     Case("help-audit-reconcile", ["audit", "reconcile", "--help"], OK),
+    Case("help-delete", ["delete", "--help"], OK),
+    Case("help-restore", ["restore", "--help"], OK),
+    Case("help-reencrypt", ["reencrypt", "--help"], OK),
     Case("no-command", [], USAGE),
     Case("schema-report", ["schema", "report"], OK),
     Case("schema-finding", ["schema", "finding"], OK),
@@ -216,6 +236,33 @@ CASES = [
     Case("get-nothing", get(), USAGE),
     Case("get-unknown-resource", get("secret"), USAGE),
     Case("get-raw-plaintext-secret", get(*LOST, "/registry/secrets/infra/registry-plain-4", "--raw"), USAGE),
+    # what breakage sets off
+    Case("help-impact", ["impact", "--help"], OK),
+    Case("help-namespace", ["namespace", "--help"], OK),
+    Case("help-orphans", ["orphans", "--help"], OK),
+    Case("impact-secret", ["impact", *ALPHA_LOST, "/registry/secrets/infra/tls-cbc-key2-8"], INCOMPLETE),
+    Case("impact-pod", ["impact", *ALPHA_LOST, "/registry/pods/infra/dep-0-abc-1"], INCOMPLETE),
+    Case("impact-deployment-json", ["impact", *ALPHA_LOST, "/registry/deployments/shop/dep-1", "-o", "json"],
+         INCOMPLETE),
+    Case("impact-deployment-dot", ["impact", *ALPHA_LOST, "/registry/deployments/shop/dep-1", "-o", "dot"], INCOMPLETE),
+    Case("impact-secret-html", ["impact", *ALPHA_LOST, "/registry/secrets/infra/tls-cbc-key2-8", "-o", "html"],
+         INCOMPLETE),
+    Case("impact-not-found", ["impact", *ALPHA_LOST, "/registry/secrets/infra"], SOURCE),
+    Case("impact-no-key", ["impact", *ALPHA_LOST], USAGE),
+    Case("namespace-with-blockers", ["namespace", *ALPHA_LOST, "pay", "--max-rows", "5"], INCOMPLETE),
+    Case("namespace-well-json", ["namespace", *ALPHA_LOST, "default", "-o", "json"], OK),
+    Case("namespace-not-found", ["namespace", *ALPHA_LOST, "nowhere"], SOURCE),
+    Case("orphans", ["orphans", *ALPHA_LOST], INCOMPLETE),
+    # plans
+    Case("help-plan", ["plan", "--help"], OK),
+    Case("plan-everything", plan(*LOST), INCOMPLETE, _report()),
+    Case("plan-cut-short", plan(*LOST, "--max-rows", "4"), INCOMPLETE, _report("secrets", "-n", "pay", "--no-kms")),
+    Case("plan-one-resource", plan(*LOST), FINDINGS, _report("configmaps")),
+    Case("plan-nothing-broken", plan(*LOST), OK, _report("endpoints")),
+    Case("plan-of-another-configuration", plan(*ROTATED), USAGE, _report("configmaps")),
+    Case("plan-without-configuration", plan(), USAGE, _report("configmaps")),
+    Case("plan-from-no-report", ["plan", "--from-report", "README.md", "--snapshot", ALPHA, *LOST], USAGE),
+    Case("plan-from-nothing", ["plan", "--snapshot", ALPHA, *LOST], USAGE),
     # files that are not what they should be
     Case("snapshot-missing", ["scan", "--snapshot", "{tmp}/nowhere.db"], SOURCE),
     Case("snapshot-a-folder", ["scan", "--snapshot", "{tmp}"], SOURCE),
@@ -244,6 +291,29 @@ CASES = [
     Case("audit-reconcile-no-etcd", ["audit", "reconcile", "{tmp}/log/audit.jsonl", "--endpoints", "127.0.0.1:1"],
          SOURCE, _unfinished_log),
     Case("audit-reconcile-snapshot", ["audit", "reconcile", "--snapshot", ALPHA, "{tmp}/log/audit.jsonl"], USAGE),
+    # changes that are refused before anybody is asked
+    Case("delete-snapshot", [*delete("/registry/secrets/pay/aws"), "--snapshot", ALPHA], REFUSED),
+    Case("delete-prefix", delete("/registry/secrets/"), REFUSED),
+    Case("delete-pattern", delete("/registry/secrets/pay/*"), REFUSED),
+    Case("delete-resource", delete("secrets"), REFUSED),
+    Case("delete-two-keys", delete("/registry/a", "/registry/b"), USAGE),
+    Case("delete-no-key", delete(), USAGE),
+    Case("delete-no-reason", ["delete", "/registry/a", ACKNOWLEDGED], USAGE),
+    Case("delete-empty-reason", ["delete", "/registry/a", ACKNOWLEDGED, "--reason", ""], USAGE),
+    Case("delete-no-acknowledgement", ["delete", "/registry/a", "--reason", "lost"], USAGE),
+    Case("delete-old-revision", [*delete("/registry/a"), "--revision", "7"], USAGE),
+    Case("delete-unknown-risk", [*delete("/registry/a"), "--accept-risk", "any"], USAGE),
+    Case("delete-no-etcd", [*delete("/registry/a"), "--endpoints", "127.0.0.1:1"], SOURCE),
+    Case("restore-nothing-named", ["restore", "--reason", "back"], USAGE),
+    Case("restore-two-sources", ["restore", "/registry/a", "--from-snapshot", ALPHA, "--from-revision", "7",
+                                 "--reason", "back"], USAGE),
+    Case("restore-no-reason", ["restore", "backup.json"], USAGE),
+    Case("restore-no-backup", ["restore", "{tmp}/text", "--reason", "back"], SOURCE, _file("text", lambda: b"words")),
+    Case("restore-snapshot", ["restore", "/registry/a", "--from-revision", "7", "--reason", "r", "--snapshot", ALPHA],
+         REFUSED),
+    Case("reencrypt-no-candidate", ["reencrypt", "/registry/a", "--reason", "found"], USAGE),
+    Case("reencrypt-snapshot", ["reencrypt", "/registry/a", "--reason", "r", *CANDIDATE, "--snapshot", ALPHA], REFUSED),
+    Case("reencrypt-pattern", ["reencrypt", "/registry/?", "--reason", "found", *CANDIDATE], REFUSED),
     Case("snapshot-of-an-empty-etcd", ["scan", "--snapshot", f"{FIXTURES}/small/empty.db.gz"], SOURCE),
 ]  # fmt: skip
 

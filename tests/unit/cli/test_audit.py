@@ -217,6 +217,15 @@ def test_verify_with_backups_alone(capfd: Captured, path: Path, with_backups: li
     code, out, err = audit(capfd, "verify", path, "--backup-dir", folder)
     assert (code, err) == (0, "")
     assert "who rewrote both" not in out
+    assert f"compared with the head file {path}.head and 3 backups\n" in out
+    assert str(with_backups[0]) not in out
+    head = path.with_name("audit.jsonl.head").read_text().strip()
+    _, out, _ = audit(
+        capfd, "verify", path, "--backup-dir", folder, "--backup", with_backups[0], "--expect-head", head
+    )
+    assert f"compared with the head file {path}.head, --expect-head and 4 backups\n" in out
+    _, out, _ = audit(capfd, "verify", path, "--backup-dir", folder, "-o", "json")
+    assert json.loads(out)["compared_with"][1:] == [f"backup {name}" for name in sorted(with_backups)]
     cut(path, 2)
     assert audit(capfd, "verify", path)[0] == 0
     code, out, _ = audit(capfd, "verify", path, "--backup-dir", folder)
@@ -344,7 +353,11 @@ def test_reconcile_says_how_to_undo(
     _open_intent(path, prefix + b"secrets/shop/gone", etcd.revision())
     code, out, _ = reconcile()
     assert code == 0
-    assert "to undo it: etcdfix restore '/backups/a b.json' --reason TEXT" in out
+    layout = prefix.decode().rstrip("/")
+    assert (
+        f"to undo it: etcdfix restore '/backups/a b.json' --endpoints {etcd.endpoint} --etcd-prefix {layout} "
+        f"--audit-log {path} --reason TEXT\n"
+    ) in out
     assert "recorded as 2:" in out
 
 
@@ -356,7 +369,9 @@ def test_reconcile_an_anomaly(etcd: EtcdServer, prefix: bytes, path: Path, recon
     code, out, _ = reconcile()
     assert code == 3
     assert ": anomaly" in out
-    assert f"next: etcdfix scan {key.decode()} -o yaml" in out
+    layout = prefix.decode().rstrip("/")
+    where = f"--endpoints {etcd.endpoint} --etcd-prefix {layout}"
+    assert f"next: etcdfix scan {where} {key.decode()} -o yaml" in out
 
 
 @pytest.mark.etcd

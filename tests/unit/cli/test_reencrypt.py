@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from etcdfix.cli.root import run
 from etcdfix.remediation.audit_record import RecordType
 from etcdfix.remediation.audit_verify import ChainState, verify
+from etcdfix.wire.etcd import ALARM, message
 from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import BROKEN, UID, Registry, candidate_config, holds, typing
 from tests.support.etcd_server import EtcdServer
@@ -209,13 +213,149 @@ def test_write_key_that_nothing_is_stored_under(registry: Registry, candidate: P
     assert registry.events()[0].annotations.accepted == '["--accept-undeployed-write-key"]'
 
 
-def test_write_key_of_identity(registry: Registry, key: bytes, candidate: Path) -> None:
-    registry.configure(IDENTITY, provider("aescbc", key1=KEY_1))
+@pytest.mark.parametrize("lacking", [True, False])
+def test_ciphertext_is_never_turned_into_plaintext(
+    registry: Registry, key: bytes, candidate: Path, lacking: bool
+) -> None:
     registry.put("shop/plain", secret("plain"))
-    ran = registry.reencrypt(key, candidate)
+    if lacking:
+        registry.configure(provider("aescbc", key1=KEY_1), resources=("configmaps",))
+    else:
+        registry.configure(IDENTITY, provider("aescbc", key1=KEY_1))
+    with registry.untouched():
+        ran = registry.reencrypt(key, candidate, "--accept-undeployed-write-key")
+    registry.refused(ran, "would leave its contents in the clear", hint="that the API servers use today")
+    assert not registry.log.exists()
+
+
+def test_what_we_wrote_ourselves_proves_nothing(registry: Registry, key: bytes, candidate: Path) -> None:
+    for name in ("shop/good-0", "shop/good-1"):
+        registry.etcd.delete(registry.key(name))
+    ran = registry.reencrypt(key, candidate, "--accept-undeployed-write-key")
     assert ran.code == 0, ran.err
-    assert registry.stored(key) == secret("old")
-    assert "Written with identity" in ran.err
+    second = registry.put("shop/second", aescbc(secret("second"), KEY_2, "key2"))
+    with registry.untouched():
+        ran = registry.reencrypt(second, candidate)
+    registry.refused(ran, "no other object of secrets", hint="--accept-undeployed-write-key")
+    # An API server writes the first one anew.
+    registry.put("shop/old", aescbc(secret("old")))
+    ran = registry.reencrypt(second, candidate)
+    assert ran.code == 0, ran.err
+    assert f"{key.decode()} is stored under it" in ran.err
+
+
+def test_undone_in_place(registry: Registry, key: bytes, candidate: Path) -> None:
+    assert registry.reencrypt(key, candidate).code == 0
+    written, there = registry.stored(key), registry.mod_revision(key)
+    backup = str(registry.kept()[0].path)
+    with registry.untouched():
+        registry.refused(
+            registry.restore(backup), "exists: created at revision", hint=f"--replace-mod-revision {there}"
+        )
+        ran = registry.restore(backup, "--replace-mod-revision", str(there - 1))
+        registry.refused(ran, f"stands at mod_revision {there}, not at {there - 1}", hint="examine it again")
+    ran = registry.restore(backup, "--replace-mod-revision", str(there), configured=False)
+    assert ran.code == 0, ran.err
+    assert registry.stored(key) == OLD
+    second = registry.kept()[-1]
+    assert (second.content.purpose, second.content.stored.value) == ("restore", written)
+    assert second.content.stored_as_plaintext is False
+    # Once more, in the other direction.
+    again = str(registry.mod_revision(key))
+    assert registry.restore(str(second.path), "--replace-mod-revision", again, configured=False).code == 0
+    assert registry.stored(key) == written
+    assert verify(registry.log).state is ChainState.WHOLE
+
+
+def test_not_undone_over_what_was_written_since(registry: Registry, key: bytes, candidate: Path) -> None:
+    assert registry.reencrypt(key, candidate).code == 0
+    written = registry.stored(key)
+    assert written is not None
+    registry.etcd.put(key, written)
+    with registry.untouched():
+        ran = registry.restore(
+            str(registry.kept()[0].path), "--replace-mod-revision", str(registry.mod_revision(key))
+        )
+    registry.refused(ran, "the object is readable", hint="kubectl delete")
+
+
+def test_undone_in_place_keeps_the_lease(registry: Registry, candidate: Path) -> None:
+    key = registry.key("shop/old")
+    lease = registry.grant(key, OLD)
+    assert registry.reencrypt(key, candidate).code == 0
+    ran = registry.restore(
+        str(registry.kept()[0].path), "--replace-mod-revision", str(registry.mod_revision(key))
+    )
+    assert ran.code == 0, ran.err
+    assert (registry.stored(key), registry.lease(key)) == (OLD, int(lease, 16))
+    left = registry.kept()[-1].content.lease_ttl_seconds
+    assert left is not None
+    assert 0 < left <= 600
+
+
+def test_undone_although_the_answer_never_came(registry: Registry, key: bytes, candidate: Path) -> None:
+    with LossyProxy(registry.etcd.endpoint) as lossy:
+        registry.endpoints = lossy.endpoint
+        lossy.lost = {TXN}
+        assert registry.reencrypt(key, candidate).code == 0
+    registry.endpoints = registry.etcd.endpoint
+    there = registry.mod_revision(key)
+    assert registry.events()[-1].annotations.header_revision == str(there)
+    ran = registry.restore(str(registry.kept()[0].path), "--replace-mod-revision", str(there))
+    assert ran.code == 0, ran.err
+
+
+def test_no_space(registry: Registry, key: bytes, candidate: Path) -> None:
+    def alarm(path: str, answer: bytes) -> bytes:
+        if path != ALARM.path:
+            return answer
+        found = message("AlarmResponse").FromString(answer)
+        for kind in (9, 1):  # one of a later release, and NOSPACE
+            found.alarms.append(message("AlarmMember")(memberID=5, alarm=kind))
+        return bytes(found.SerializeToString())
+
+    backup = registry.deleted()
+    with LossyProxy(registry.etcd.endpoint) as lossy:
+        lossy.rewrite = alarm
+        registry.endpoints = lossy.endpoint
+        records = len(registry.events())
+        for ran in (
+            registry.reencrypt(key, candidate),
+            registry.reencrypt(key, candidate, "--dry-run"),
+            registry.restore(str(backup.path)),
+        ):
+            registry.refused(ran, "has raised etcd's NOSPACE alarm", hint="etcdctl alarm disarm")
+        assert len(registry.events()) == records
+        # A deletion is what makes room.
+        broken = registry.put("shop/broken", BROKEN)
+        ran = registry.delete(broken)
+        assert ran.code == 0, ran.err
+        assert "NOSPACE" in ran.err
+
+
+def test_standard_output_may_be_closed(
+    registry: Registry, key: bytes, candidate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backup = registry.deleted()
+    arguments = [*registry.common(), "--yes"]
+    monkeypatch.setattr("sys.stdout", None)
+    with registry.untouched():
+        assert run(["reencrypt", key.decode(), "--candidate-config", str(candidate), *arguments]) == 2
+        assert run(["restore", str(backup.path), *arguments]) == 2
+
+
+def test_standard_output_that_is_full(registry: Registry, key: bytes, candidate: Path) -> None:
+    """The change is made before a word of it can be written, so what became of it is told where that still works."""
+    words = ["reencrypt", key.decode(), "--candidate-config", str(candidate), "--yes", *registry.common()]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "etcdfix", *words],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "etcdfix: standard output cannot be written: No space left on device" in done.stderr
+    assert f"\nREENCRYPTED {key.decode()} at revision " in done.stderr
+    assert f"\nBackup: {registry.kept()[0].path}" in done.stderr
 
 
 def test_kms_write_key(registry: Registry, key: bytes, candidate: Path, plugin: KMSPlugin) -> None:

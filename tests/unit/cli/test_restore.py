@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from etcdfix.cli.root import _what_changed
 from etcdfix.remediation.audit_record import RecordType
 from etcdfix.remediation.audit_verify import ChainState, verify
 from tests.support.audit_logs import own_directory
@@ -485,3 +486,22 @@ def test_pattern_instead_of_a_key(registry: Registry) -> None:
     with registry.untouched():
         ran = registry.restore("--from-revision", "3", "/registry/secrets/*")
     registry.refused(ran, "is a prefix or a pattern", hint="--key-base64")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "changing"),
+    [
+        (["restore", "backup.json"], True),
+        (["reencrypt", "/a"], True),
+        (["delete", "/a"], True),
+        (["get", "delete"], False),
+        (["scan"], False),
+        ([], False),
+    ],
+)
+def test_an_unforeseen_end_points_to_the_log_where_something_may_be_changed(
+    arguments: list[str], changing: bool
+) -> None:
+    told = _what_changed(arguments)
+    assert ("etcdfix audit verify" in told) is changing
+    assert (told == "nothing was changed") is not changing

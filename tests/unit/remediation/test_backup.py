@@ -242,7 +242,12 @@ class TestIntent:
         log.close()
         read = read_backup(plan.paths[0])
         assert read.content.stored.value == b"another"
-        assert intent_of(read, folder / "audit.jsonl") is None
+        # The intent does not name it, and its outcome does.
+        found = intent_of(read, folder / "audit.jsonl")
+        assert found is not None
+        assert found.link == intent.link
+        for changed in ({"content_sha256": "sha256:" + "0" * 64}, {"content": content(STORED)}):
+            assert intent_of(msgspec.structs.replace(read, **changed), folder / "audit.jsonl") is None
         anchor = anchor_of(read)
         assert anchor is not None
         assert verify(folder / "audit.jsonl", anchors=[anchor]).state is ChainState.WHOLE

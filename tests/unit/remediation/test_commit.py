@@ -10,22 +10,24 @@ from typing import Any
 
 import pytest
 
-from etcdfix.errors import AuditError, BackupNotDurable, RefusedByRule
+from etcdfix.errors import AuditError, BackupNotDurable, RefusedByRule, UnsafePlace
 from etcdfix.remediation import commit as commit_module
 from etcdfix.remediation.audit import AuditLog
 from etcdfix.remediation.audit_record import Entry, Link, RecordType, Result, Verb
 from etcdfix.remediation.audit_verify import verify
+from etcdfix.remediation.backup import intent_of
+from etcdfix.remediation.backup_file import digest
 from etcdfix.remediation.commit import Change, Places
 from etcdfix.remediation.delete import DeleteRequest, run_delete
 from etcdfix.remediation.durable import default_audit_log
 from etcdfix.remediation.writer import ABSENT, _message
 from etcdfix.wire.etcd import RANGE, message
-from tests.support.audit_logs import OPERATOR, subject
+from tests.support.audit_logs import OPERATOR, entry, subject
 from tests.support.change_runs import BROKEN, Agreeing, Registry
 from tests.support.etcd_proxy import Refusal
 from tests.support.etcd_server import EtcdServer
 from tests.support.lossy_etcd import TXN, LossyProxy
-from tests.support.objects import aescbc, secret
+from tests.support.objects import KUBE_SYSTEM_UID, aescbc, secret
 
 pytestmark = pytest.mark.etcd
 
@@ -136,6 +138,7 @@ def test_another_value_was_there(registry: Registry, lossy: LossyProxy, shift: i
     assert (first.content.purpose, first.content.stored.value) == ("delete", BROKEN)
     assert (second.content.purpose, second.content.stored.value) == ("anomaly", OTHER)
     assert (second.content.key_base64, second.content.lease) == (key, "77")
+    assert (second.content.stored_as_plaintext, second.content.verdict.outcome) == (False, "undetermined")
     assert second.content.lease_ttl_seconds is None
     assert second.content.stored.version == 1 + shift
     annotations = registry.events()[-1].annotations
@@ -143,6 +146,60 @@ def test_another_value_was_there(registry: Registry, lossy: LossyProxy, shift: i
     assert str(second.path) in annotations.backups
     assert annotations.backup_sha256 == second.content_sha256
     assert not list(registry.backups.glob("*.unconfirmed"))
+    # What was really there can be put back as the first backup could be: by the word of the log, unread.
+    ran = registry.restore(str(second.path), "--without-lease", configured=False)
+    assert ran.code == 0, ran.err
+    assert "a true undo" in ran.err
+    assert registry.stored(key) == OTHER
+
+
+def test_second_backup_says_what_is_plaintext(registry: Registry, lossy: LossyProxy) -> None:
+    def change(found: Any) -> None:
+        _previous(found).value = secret("broken")
+
+    _answer(lossy, change)
+    assert registry.delete(registry.key("shop/broken")).code == 3
+    assert {kept.content.purpose: kept.content.stored_as_plaintext for kept in registry.kept()} == {
+        "delete": False,
+        "anomaly": True,
+    }
+
+
+def test_every_value_that_came_back_is_kept(registry: Registry, lossy: LossyProxy) -> None:
+    others = [f"{registry.prefix}/secrets/shop/other-{number}".encode() for number in range(17)]
+
+    def change(found: Any) -> None:
+        for other in others:
+            again = found.responses[0].response_delete_range.prev_kvs.add()
+            again.CopyFrom(_previous(found))
+            again.key = other
+
+    _answer(lossy, change)
+    ran = registry.delete(registry.key("shop/broken"))
+    assert ran.code == 3
+    assert "it tells of another key" in ran.out
+    assert "; 1 more values came back and were not kept" in ran.out
+    first, *seconds = sorted(registry.kept(), key=lambda kept: kept.content.purpose, reverse=True)
+    assert first.content.purpose == "delete"
+    assert {kept.content.key_base64 for kept in seconds} == set(others[:16])
+    for kept in seconds:
+        intent = intent_of(kept, registry.log)
+        assert intent is not None
+        assert intent.link.sequence == 1
+
+
+def test_what_another_cluster_gave_back_is_no_undo(registry: Registry, lossy: LossyProxy) -> None:
+    def change(found: Any) -> None:
+        found.header.cluster_id += 1
+        _previous(found).value = OTHER
+
+    _answer(lossy, change)
+    assert registry.delete(registry.key("shop/broken")).code == 3
+    kept = {backup.content.purpose: backup for backup in registry.kept()}
+    second = kept["anomaly"]
+    assert second.content.cluster.kube_system_uid is None
+    assert second.content.cluster.cluster_id != kept["delete"].content.cluster.cluster_id
+    assert intent_of(second, registry.log) is None
 
 
 def test_value_of_another_key(registry: Registry, lossy: LossyProxy) -> None:
@@ -205,7 +262,12 @@ def test_something_was_there_although_nothing_was(registry: Registry, lossy: Los
     ran = registry.restore(str(backup.path))
     assert ran.code == 3
     assert "ANOMALY: " in ran.out
-    assert registry.events()[-1].annotations.outcome == "anomaly"
+    annotations = registry.events()[-1].annotations
+    assert annotations.outcome == "anomaly"
+    second = next(kept for kept in registry.kept() if kept.content.purpose == "anomaly")
+    assert (second.content.stored.key, second.content.stored.value) == (registry.key("shop/broken"), OTHER)
+    assert second.content.cluster.kube_system_uid == KUBE_SYSTEM_UID
+    assert annotations.backup_sha256 == second.content_sha256
 
 
 # The record of the outcome.
@@ -230,7 +292,7 @@ def test_outcome_that_cannot_be_recorded(registry: Registry, monkeypatch: pytest
     assert verify(registry.log).open_intents.keys() == {1}
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_signals_wait_for_the_outcome(registry: Registry, number: signal.Signals) -> None:
     before = signal.getsignal(number)
     outcome = _delete(registry, _at("transaction: before send", lambda: os.kill(os.getpid(), number)))
@@ -276,6 +338,69 @@ def test_rehearsal_with_nothing_to_back_up(registry: Registry) -> None:
         outcome = commit_module.rehearse(cluster.source.client, change, registry.places, operator=OPERATOR)
     assert (outcome.result, outcome.backups) == (None, ())
     assert registry.events()[0].annotations.value_sha256 == "sha256:" + "0" * 64
+
+
+def _open_intent(registry: Registry, **changes: Any) -> None:
+    with AuditLog.open(registry.log) as log:
+        key = registry.key("shop/broken")
+        log.append(
+            entry(
+                subject=subject(key, registry.mod_revision(key)),
+                value_sha256=digest(BROKEN),
+                header_revision=0,
+                **({"cluster_uid": KUBE_SYSTEM_UID} | changes),
+            )
+        )
+
+
+def test_rehearsal_foresees_what_would_be_settled(registry: Registry) -> None:
+    _open_intent(registry)
+    with registry.untouched():
+        ran = registry.delete(registry.key("shop/broken"), "--dry-run")
+    assert ran.code == 0, ran.err
+    assert (
+        "Note: the open intent 1 would be settled first: not-applied, the key stands at mod_revision"
+        in ran.out
+    )
+    assert verify(registry.log).open_intents.keys() == {1}
+    ran = registry.delete(registry.key("shop/broken"))
+    assert "the open intent 1 was settled: not-applied" in ran.out
+
+
+def test_rehearsal_refuses_where_the_change_would(registry: Registry) -> None:
+    _open_intent(registry, cluster_uid="")
+    words = "intent 1 may be about another cluster"
+    for arguments in (["--dry-run"], []):
+        with registry.untouched():
+            ran = registry.delete(registry.key("shop/broken"), *arguments)
+        registry.refused(ran, words, hint="--accept-unknown-cluster")
+    ran = registry.delete(registry.key("shop/broken"), "--dry-run", "--accept-unknown-cluster")
+    assert ran.code == 0, ran.err
+
+
+@pytest.mark.parametrize("place", [{"backup_directories": 0}, {"audit_log": 0}])
+def test_place_that_cannot_be_looked_at(tmp_path: Path, place: dict[str, int]) -> None:
+    path = tmp_path / ("a" * 300) / "audit.jsonl"
+    found = (
+        Places(audit_log=path) if "audit_log" in place else Places((path.parent,), tmp_path / "audit.jsonl")
+    )
+    with pytest.raises(UnsafePlace, match="File name too long") as caught:
+        commit_module.place_warnings(found)
+    assert caught.value.exit_code == 4
+
+
+def test_place_of_which_nobody_knows_whether_it_lasts(tmp_path: Path) -> None:
+    found = Places((tmp_path,), tmp_path / "audit.jsonl", etcd_data=tmp_path / ("a" * 300))
+    with pytest.raises(UnsafePlace, match="it cannot be told whether it would last: File name too long"):
+        commit_module.place_warnings(found)
+
+
+def test_bytes_to_put_are_in_no_repr() -> None:
+    made = entry(verb=Verb.RESTORE)
+    change = Change(entry=made, expected=ABSENT, content=None, value=b"hush", done=Result.RESTORED)
+    assert "to 4 bytes" in repr(change)
+    assert "hush" not in repr(change)
+    assert "to nothing" in repr(Change(entry=made, expected=ABSENT, content=None, done=Result.DELETED))
 
 
 def test_places_default_to_the_log_of_this_user(tmp_path: Path) -> None:

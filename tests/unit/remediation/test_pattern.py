@@ -50,6 +50,20 @@ def test_counting() -> None:
     tally.add(examination(outcome=Outcome.DECODE_FAILURE, mod_revision=8))
     tally.add(examination(outcome=Outcome.UNDETERMINED, cause=None, mod_revision=12))
     assert (tally.opened, tally.failed, tally.undetermined, tally.last_failing) == (2, 2, 1, 12)
+    assert tally.last_opened == 99
+
+
+def test_the_target_says_nothing_of_when_others_failed_or_opened_last() -> None:
+    target = examination(mod_revision=50)
+    tally = Tally()
+    for found in (
+        target,
+        examination("/registry/secrets/shop/a", mod_revision=20),
+        readable("/registry/secrets/shop/b", mod_revision=40),
+        readable("/registry/secrets/shop/c", mod_revision=60),
+    ):
+        tally.add(found, target=target.stored)
+    assert (tally.failed, tally.last_failing, tally.opened, tally.last_opened) == (2, 20, 2, 40)
 
 
 def _examiner() -> Examiner:

@@ -14,9 +14,9 @@ from etcdfix.errors import RefusedByRule
 from etcdfix.impact.assess import Assessment, Risk, RiskReason
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.remediation import preflight
-from etcdfix.remediation.members import CopyState, MemberSurvey, survey_members
+from etcdfix.remediation.members import CopyState, MemberSurvey, read_key, survey_members
 from etcdfix.remediation.pattern import Pattern, Tally
-from etcdfix.remediation.preflight import Acceptances, Cluster, check_deletion
+from etcdfix.remediation.preflight import Acceptances, Cluster, Planned, check_deletion
 from etcdfix.remediation.rules import CLUSTER_BREAKING, Rule
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.verdicts.causes import Cause
@@ -206,28 +206,27 @@ def test_other_alarm(registry: Registry, alarmed: Callable[[int], None], kind: i
 # What is declared lost.
 
 
-def _pattern(found: Examination, *, last_failing: int) -> Pattern:
-    tally = Tally(0, 2, 0, last_failing)
+def _pattern(found: Examination, *, last_failing: int, last_opened: int = 0) -> Pattern:
+    tally = Tally(1 if last_opened else 0, 2, 0, last_failing, last_opened)
     return Pattern(found.transformer, found.kms_key_id_sha256, tally, tally, 2, found)
 
 
-def _refusal(found: Examination, *, last_failing: int, key_lost: str) -> RefusedByRule:
+def _refusal(found: Examination, *, last_failing: int, key_lost: str, last_opened: int = 0) -> RefusedByRule:
+    pattern = _pattern(found, last_failing=last_failing, last_opened=last_opened)
     with pytest.raises(RefusedByRule) as caught:
-        preflight._declaration_fits(
-            found, _pattern(found, last_failing=last_failing), Acceptances(key_lost=key_lost)
-        )
+        preflight._declaration_fits(found, pattern, Acceptances(key_lost=key_lost))
     return caught.value
 
 
 def test_object_newer_than_the_last_that_does_not_open() -> None:
     found = examination(mod_revision=30)
-    error = _refusal(found, last_failing=29, key_lost="aescbc/v1/key2")
+    error = _refusal(found, last_failing=28, last_opened=29, key_lost="aescbc/v1/key2")
     assert error.rule == "declaration"
-    assert "is newer than the last value that does not open (mod_revision 29)" in error.message
-    fits = preflight._declaration_fits(
-        found, _pattern(found, last_failing=30), Acceptances(key_lost="aescbc/v1/key2")
-    )
-    assert fits
+    assert "is newer than the last other value that does not open (mod_revision 28)" in error.message
+    assert "one from in between opens (mod_revision 29)" in error.message
+    for last_failing, last_opened in ((28, 27), (29, 0), (40, 29), (0, 29)):
+        pattern = _pattern(found, last_failing=last_failing, last_opened=last_opened)
+        assert preflight._declaration_fits(found, pattern, Acceptances(key_lost="aescbc/v1/key2"))
 
 
 def test_whole_provider_names_both_ways_of_saying_it() -> None:
@@ -260,7 +259,7 @@ def test_steps_are_told_in_order(registry: Registry) -> None:
         f"check: {name}"
         for name in (
             "configuration", "read the key", "expectations", "examine", "members", "alarms", "cluster", "pattern",
-            "authorization", "impact", "floor", "lease",
+            "authorization", "floor", "lease",
         )
     ]  # fmt: skip
     assert checked.stored.value == BROKEN
@@ -288,3 +287,52 @@ def test_what_is_found_to_break_the_cluster_needs_the_same_word(
             check_deletion(cluster, registry.key("shop/broken"), accepted).floor
             == "a hundred objects hang on it"
         )
+
+
+def test_nobody_was_asked_is_no_ground_for_a_declaration(registry: Registry) -> None:
+    registry.configure(
+        {"kms": {"apiVersion": "v2", "name": "prov", "endpoint": "unix:///nowhere.sock"}}, {"identity": {}}
+    )
+    key = registry.put("shop/kms", b"k8s:enc:kms:v2:prov:x")
+    ran = registry.delete(key, "--no-kms", "--declare-key-lost", "kms/v2/prov")
+    registry.refused(ran, "no plugin was asked", hint="leave --no-kms (ETCDFIX_NO_KMS) out")
+
+
+# A plan.
+
+
+def _planned(cluster: Cluster, key: bytes, **changes: Any) -> Planned:
+    stored = read_key(cluster.source.client, key).stored
+    assert stored is not None
+    found = cluster.examine(stored)
+    tally = Tally(3, 1, 0, stored.mod_revision)
+    planned = Planned(Pattern(found.transformer, "", tally, tally, 99, None), Risk.LOW, ("nobody needs it",))
+    return msgspec.structs.replace(planned, **changes)
+
+
+def test_a_plan_that_holds_saves_the_counting(registry: Registry) -> None:
+    key = registry.key("shop/broken")
+    with registry.cluster() as cluster:
+        planned = _planned(cluster, key)
+        checked = check_deletion(cluster, key, Acceptances(), proof=lambda _found, _uid: planned)
+    assert (checked.pattern.keys, checked.planned, checked.assessment) == (99, planned, None)
+    assert "those of the plan" in checked.warnings[-1]
+
+
+def test_a_plan_that_does_not_hold_is_said_and_made_up_for(registry: Registry) -> None:
+    key = registry.key("shop/broken")
+    with registry.cluster() as cluster:
+        checked = check_deletion(cluster, key, Acceptances(), proof=lambda _found, _uid: "it is old")
+    assert checked.warnings[-1] == "the plan is not used: it is old"
+    assert checked.planned is None
+    assert checked.pattern.target is not None
+    assert checked.assessment is not None
+
+
+def test_a_plan_that_calls_it_cluster_breaking_needs_the_word_too(registry: Registry) -> None:
+    key = registry.key("shop/broken")
+    with registry.cluster() as cluster:
+        planned = _planned(cluster, key, risk=Risk.CLUSTER_BREAKING)
+        with pytest.raises(RefusedByRule, match="nobody needs it") as caught:
+            check_deletion(cluster, key, Acceptances(), proof=lambda _found, _uid: planned)
+    assert caught.value.rule == Rule.FLOOR

@@ -22,7 +22,7 @@ from etcdfix.remediation.authorization import Authorization
 from etcdfix.remediation.commit import Outcome
 from etcdfix.remediation.members import KeyReading, LeaseState
 from etcdfix.remediation.pattern import Pattern, Tally
-from etcdfix.remediation.preflight import Cluster, Preflight
+from etcdfix.remediation.preflight import Cluster, Planned, Preflight
 from etcdfix.remediation.preview import (
     WARNINGS,
     after_deletion_lines,
@@ -69,6 +69,7 @@ def _checked(found: Examination | None = None, **changes: object) -> Preflight:
         authorization=None,
         floor="",
         assessment=None,
+        planned=None,
         warnings=(),
         declared_lost=False,
     )
@@ -110,7 +111,7 @@ def test_everything_that_may_be_added() -> None:
     for words in (
         "uid unknown (accepted), 1 key, at",
         "3 open, 2 do not, 4 undetermined (this one included)",
-        "declared lost for ever; values that open under the same name do not speak against that",
+        "declared lost for ever",
         "Lease        1f, 42 s left",
         "Allowed by   https://api, for alice",
         "Note         one\nNote         two",
@@ -261,7 +262,7 @@ def test_undo_repeats_what_the_command_needs() -> None:
     ) in lines
     assert "Backup: /c/x.json" in lines
     assert lines[0] == f"DELETED {KEY.decode()} at revision 9."
-    assert lines[-1].startswith("Look again: etcdfix scan --endpoints a:1")
+    assert not [line for line in lines if line.startswith("Look again")]  # there is nothing there to look at
 
 
 @pytest.mark.parametrize(
@@ -285,15 +286,54 @@ def test_what_is_left_to_settle(result: Result, *, recorded: bool, settle: bool)
     assert not [line for line in lines if line.startswith("Undo")]
 
 
-def test_restore_has_no_undo_of_its_own() -> None:
-    lines = _told(Result.RESTORED, _outcome(Result.RESTORED, backups=("/b/1.json",)))
-    assert not [line for line in lines if line.startswith("Undo")]
+def test_what_was_put_back_or_rewritten_is_undone_by_its_own_revision() -> None:
+    for done in (Result.RESTORED, Result.REENCRYPTED):
+        lines = _told(done, _outcome(done, backups=("/b/1.json",)))
+        assert any(line.startswith("Undo") and line.endswith("--replace-mod-revision 9") for line in lines)
+        assert lines[-1].startswith("Look again: etcdfix scan --endpoints a:1")
+        assert not [line for line in _told(done, _outcome(done)) if line.startswith("Undo")]
+        unsure = _told(done, _outcome(Result.UNKNOWN, backups=("/b/1.json",)))
+        assert not [line for line in unsure if line.startswith("Undo")]
+
+
+def test_after_an_anomaly_both_values_can_be_put_back() -> None:
+    lines = _told(Result.DELETED, _outcome(Result.ANOMALY, backups=("/b/1.json", "/b/2.json")))
+    assert any(line.startswith("Put back what was examined: etcdfix restore /b/1.json") for line in lines)
+    assert any(line.startswith("Put back what etcd gave back: etcdfix restore /b/2.json") for line in lines)
+
+
+def test_what_was_not_done_needs_no_undo() -> None:
+    lines = _told(Result.DELETED, _outcome(Result.NOT_APPLIED, backups=("/b/1.json",)))
+    assert not [line for line in lines if "restore" in line]
+
+
+def test_values_that_open_under_a_lost_name_are_counted() -> None:
+    text = _text(_checked(declared_lost=True))
+    assert "3 values OPEN under this name" in text
+    none = Tally(0, 2, 0, 9)
+    text = _text(_checked(declared_lost=True, pattern=Pattern("", "", none, none, 5, None)))
+    assert "OPEN under this name" not in text
+    assert "Under        no envelope that is known: 0 open" in text
+
+
+def test_what_is_not_proven_says_so() -> None:
+    found = examination(KEY, outcome=Verdicts.UNDETERMINED, cause=Cause.KMS_KEY_UNKNOWN)
+    assert "Verdict      NOT PROVEN (kms-key-unknown)" in _text(_checked(found))
+
+
+def test_risk_of_a_plan() -> None:
+    tally = Tally(1, 1, 0, 9)
+    planned = Planned(Pattern("x", "", tally, tally, 5, None), Risk.HIGH, (f"six{HOSTILE} stop",))
+    text = _text(_checked(planned=planned))
+    assert "Risk         HIGH\n             six\\x1b[2J\\u202e stop" in text
 
 
 @pytest.mark.parametrize(("key", "named"), [(KEY, True), (b"/registry/secrets/shop/\xff", False)])
 def test_what_to_watch(key: bytes, *, named: bool) -> None:
-    lines = list(after_deletion_lines(_checked(examination(key))))
-    assert lines[0].startswith("The same through an API server") is named
+    lines = list(after_deletion_lines(_checked(examination(key)), AGAIN))
+    assert lines[0].startswith("Look at what is left: etcdfix scan --endpoints a:1")
+    assert lines[0].endswith("secrets -n shop")
+    assert lines[1].startswith("Already done; the API call") is named
     assert "Watch, on every API server:" in lines
     assert len([line for line in lines if "apiserver_" in line]) == 6
     assert all(line.isprintable() for line in lines)

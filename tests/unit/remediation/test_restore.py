@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from etcdfix.errors import RefusedByRule
-from etcdfix.remediation.commit import Outcome
-from etcdfix.remediation.restore import Candidate, RestorePreview, RestoreRequest, run_restore
+from etcdfix.errors import AuditLogUnreadable, RefusedByRule
+from etcdfix.remediation import restore as restore_module
+from etcdfix.remediation.commit import Outcome, Places
+from etcdfix.remediation.members import CopyState, MemberSurvey, survey_members
+from etcdfix.remediation.preflight import Acceptances
+from etcdfix.remediation.restore import Candidate, OwnWrite, RestorePreview, RestoreRequest, run_restore
+from etcdfix.sources.etcd.client import EtcdClient
 from tests.support.change_runs import BROKEN, Agreeing, Registry
 from tests.support.etcd_server import EtcdServer
 from tests.support.objects import KUBE_SYSTEM_UID
@@ -79,3 +85,90 @@ def test_value_without_a_backup_is_never_listed(registry: Registry) -> None:
     with registry.untouched(), pytest.raises(RefusedByRule) as caught:
         _run(registry, candidate, [])
     assert caught.value.rule == "unlisted-source"
+
+
+def test_log_that_cannot_be_looked_for(registry: Registry) -> None:
+    candidate = Candidate.of_backup(registry.deleted())
+    places = Places((registry.backups,), registry.folder / ("a" * 300))
+    with (
+        registry.untouched(),
+        registry.cluster() as cluster,
+        pytest.raises(AuditLogUnreadable, match="File name too long") as caught,
+    ):
+        run_restore(
+            cluster,
+            RestoreRequest(candidate=candidate, reason="r", places=places),
+            Agreeing(),
+            preview=lambda _shown: None,
+        )
+    assert caught.value.exit_code == 5
+
+
+def test_what_we_wrote_is_shown_as_such(registry: Registry) -> None:
+    backup = registry.deleted()
+    key = registry.put("shop/broken", b"k8s:enc:aescbc:v1:key1:other")
+    _run(registry, Candidate.of_backup(backup), [], replace_mod_revision=registry.mod_revision(key))
+    shown: list[RestorePreview] = []
+    candidate = Candidate.of_backup(registry.kept()[-1])
+    _run(registry, candidate, shown, replace_mod_revision=registry.mod_revision(key), dry_run=True)
+    replaced = shown[0].replaced
+    assert isinstance(replaced, OwnWrite)
+    assert replaced.intent.link.sequence == 3
+    assert (replaced.stored.value, replaced.declared_lost, replaced.lease) == (BROKEN, False, None)
+    assert replaced.cluster_uid == KUBE_SYSTEM_UID
+
+
+def _other_copy(survey: MemberSurvey, **changes: object) -> MemberSurvey:
+    second = dataclasses.replace(survey.copies[0], member_id=0xB0B, name="bob", **changes)  # type: ignore[arg-type]
+    return dataclasses.replace(survey, copies=(*survey.copies, second))
+
+
+def _differing(survey: MemberSurvey) -> MemberSurvey:
+    stored = survey.reading.stored
+    assert stored is not None
+    other = msgspec.structs.replace(stored, value=b"other")
+    return _other_copy(survey, stored=other, value_sha256="00")
+
+
+def _unchecked(survey: MemberSurvey) -> MemberSurvey:
+    return _other_copy(survey, state=CopyState.UNCHECKED, stored=None, value_sha256="", reason="no address")
+
+
+def _moved(survey: MemberSurvey) -> MemberSurvey:
+    return dataclasses.replace(survey, reading=dataclasses.replace(survey.reading, stored=None))
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [(_differing, "members-disagree"), (_unchecked, "member-unchecked"), (_moved, "moved")],
+)
+def test_members_are_asked_before_what_we_wrote_goes(
+    registry: Registry,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[MemberSurvey], MemberSurvey],
+    rule: str,
+) -> None:
+    backup = registry.deleted()
+    key = registry.put("shop/broken", b"k8s:enc:aescbc:v1:key1:other")
+    _run(registry, Candidate.of_backup(backup), [], replace_mod_revision=registry.mod_revision(key))
+    candidate = Candidate.of_backup(registry.kept()[-1])
+
+    def survey(client: EtcdClient, asked: bytes) -> MemberSurvey:
+        return change(survey_members(client, asked))
+
+    monkeypatch.setattr(restore_module, "survey_members", survey)
+    there = registry.mod_revision(key)
+    with registry.untouched(), pytest.raises(RefusedByRule) as caught:
+        _run(registry, candidate, [], replace_mod_revision=there)
+    assert caught.value.rule == rule
+    if change is _unchecked:
+        shown: list[RestorePreview] = []
+        accepted = Acceptances(unchecked_members=("bob",))
+        _run(registry, candidate, shown, replace_mod_revision=there, accepted=accepted)
+        assert shown[0].warnings == ("member bob (b0b) was not asked, as accepted",)
+
+
+def test_bytes_are_in_no_repr(registry: Registry) -> None:
+    candidate = Candidate.of_backup(registry.deleted())
+    assert BROKEN.decode() not in repr(candidate)
+    assert BROKEN.decode() not in repr(RestoreRequest(candidate=candidate, reason="r"))

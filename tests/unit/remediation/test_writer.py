@@ -703,12 +703,14 @@ def test_stored_bytes_are_in_no_repr() -> None:
         applied=True,
         previous=record,
         present=record,
+        returned=(record,),
         revision=6,
         cluster_id=1,
         member_id=2,
         raft_term=3,
         endpoint="e",
     )
+    assert repr(record) == "StoredValue(b'k', 4 bytes, mod_revision=5, create_revision=4, version=2, lease=0)"
     assert "hush" not in repr(answer)
     assert "hush" not in repr(CompareOutlook(holds=True, present=record, revision=6))
     assert "hush" not in repr(TransactionAnomaly("x", answer=answer))

@@ -130,7 +130,9 @@ def test_a_kind_that_reaches_into_the_object_is_withheld() -> None:
 
 
 def test_a_kind_with_one_flipped_bit_is_shown() -> None:
-    problem = KindUnknown('no kind "Secr\\x05t"', group_version="v1", kind="Secr\x05t", reason="not-registered")
+    problem = KindUnknown(
+        'no kind "Secr\\x05t"', group_version="v1", kind="Secr\x05t", reason="not-registered"
+    )
     failure = describe_failure(problem)
     assert (failure.message, failure.value_kind) == ('no kind "Secr\\x05t"', "Secr\x05t")
 

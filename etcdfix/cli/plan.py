@@ -1,0 +1,153 @@
+"""``etcdfix plan``: the reviewed list for many broken objects."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from etcdfix.cli.exit_codes import ExitCode
+from etcdfix.cli.options import (
+    gather_inputs,
+    load_encryption,
+    open_plugins,
+    open_source,
+    reading_options,
+    same_again,
+    source_options,
+    tls_files,
+)
+from etcdfix.cli.output import destination
+from etcdfix.cli.progress import with_progress
+from etcdfix.cli.safety import examiner_for, say
+from etcdfix.errors import ConfigurationError
+from etcdfix.planning.fromreport import load_report
+from etcdfix.planning.plan import PlanRequest, build_plan
+from etcdfix.reports.plan_json import write_plan_json
+from etcdfix.reports.plan_model import DeletionPlan
+from etcdfix.reports.plan_table import write_plan_table
+from etcdfix.reports.safetext import quote_command
+
+T = TypeVar("T")
+
+MEANINGS: dict[ExitCode, str] = {
+    ExitCode.NOTHING_WRONG: "nothing of the report is broken any more",
+    ExitCode.FINDINGS: "there is something to decide about",
+    ExitCode.USAGE: "usage or configuration error; the report is of another cluster or configuration",
+    ExitCode.INCOMPLETE: "something is undetermined, the report was cut, or something was lost midway (wins over 1)",
+    ExitCode.SOURCE: "source unreachable or unreadable: nothing was examined",
+    ExitCode.INTERRUPTED: "interrupted",
+}
+_EPILOG = "\b\nExit codes:\n" + "\n".join(f"  {code.value:>3}  {text}" for code, text in MEANINGS.items())
+_SETTLED = frozenset({"gone", "readable"})
+_UNDETERMINED = "undetermined"
+
+
+@click.command("plan", epilog=_EPILOG)
+@click.option(
+    "--from-report",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="FILE",
+    help="A report of etcdfix scan, written with -o json or -o jsonl.",
+)
+@source_options
+@reading_options
+@click.option(
+    "-o",
+    "--output",
+    "output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="Form of the plan; etcdfix delete takes the json.",
+)
+@click.option(
+    "--output-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the plan here instead of standard output.",
+)
+@click.option(
+    "--max-rows",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="Rows of the table; counts are never capped.",
+)
+def command(
+    *, from_report: Path, output: str, output_file: Path | None, max_rows: int, **options: Any
+) -> int:
+    """Say of many broken objects what each is, who makes it again, and in which order to act. Reads only.
+
+    Takes a saved scan, and looks around in the same cluster: name the same source and configuration as for the scan.
+    What is gone, changed or readable by now is left out, and said. Each object comes with the dry run of its
+    deletion; a deletion still takes one key.
+    """
+    inputs = gather_inputs(options)
+    for notice in inputs.notices:
+        say(notice)
+    report = load_report(from_report)
+    configuration = load_encryption(inputs)
+    if configuration is None:
+        raise ConfigurationError(
+            "no encryption configuration was given, so nothing can be proven",
+            hint="--encryption-config FILE; for a cluster without encryption, one whose only provider is identity",
+        )
+    for remark in configuration.remarks:
+        say(f"{inputs.encryption_config}: {remark}")
+    again = same_again(inputs)
+    minor = inputs.kubernetes_minor
+    # Only the newest revision of a live etcd proves anything for a deletion.
+    reusable = output == "json" and inputs.snapshot is None and not inputs.revision
+    inputs_used = (
+        inputs.snapshot, inputs.encryption_config, from_report, options.get("manifest"), *tls_files(inputs),
+    )  # fmt: skip
+    with open_source(inputs, say=say) as source, destination(output_file, inputs_used) as stream:
+
+        def watch(items: Iterator[T], label: str, estimate: int | None, /) -> Iterator[T]:
+            if estimate is None:
+                estimate = source.estimate() if sys.stderr.isatty() else 0
+            return with_progress(items, estimate=estimate, label=label)
+
+        with open_plugins(inputs, configuration) as plugins:
+            examiner = examiner_for(inputs, configuration, plugins)
+            examiner.learn_custom_resources(source)
+            plan = build_plan(
+                source,
+                examiner,
+                PlanRequest(
+                    report=report,
+                    configuration=configuration,
+                    kubernetes_version=f"1.{minor}" if minor is not None else None,
+                    newest=not inputs.revision,
+                    same_again=again,
+                    plan_file=str(output_file) if output_file is not None and reusable else "",
+                ),
+                plugins=plugins,
+                watch=watch,
+            )
+        if output == "json":
+            write_plan_json(stream, plan)
+        else:
+            words = ["etcdfix", "plan", "--from-report", str(from_report), *again.source, *again.layout]
+            whole = quote_command([*words, *again.reading, "-o", "json", "--output-file", "plan.json"])
+            write_plan_table(stream, plan, max_rows, json_file=whole)
+        stream.flush()
+    for problem in plan.problems:
+        say(f"incomplete: {problem}")
+    return int(plan_exit_code(plan))
+
+
+def plan_exit_code(plan: DeletionPlan) -> ExitCode:
+    """Map a plan to its exit code. An incomplete one is never 0 or 1."""
+    outcomes = {entry.outcome for entry in plan.entries} | {left.why for left in plan.left_out}
+    if not plan.complete or _UNDETERMINED in outcomes:
+        return ExitCode.INCOMPLETE
+    if outcomes - _SETTLED:
+        return ExitCode.FINDINGS
+    return ExitCode.NOTHING_WRONG

@@ -1,0 +1,467 @@
+"""From a scan report to a reviewed list: one pass over everything, then one look at each broken object."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Final, Protocol, TypeVar
+
+import msgspec
+
+from etcdfix import __version__
+from etcdfix.deferred import Deferrable, Examining
+from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.errors import ConfigurationError
+from etcdfix.impact.assess import Assessment, Risk, assess
+from etcdfix.impact.builder import IndexBuilder
+from etcdfix.impact.contents import ContentReader
+from etcdfix.impact.garbage import Action
+from etcdfix.impact.index import ImpactIndex
+from etcdfix.model import Outcome, StoredValue
+from etcdfix.pipeline import Examiner
+from etcdfix.planning.fromreport import ReportedFinding, SavedReport
+from etcdfix.planning.lastseen import last_seen
+from etcdfix.planning.planfile import sealed
+from etcdfix.planning.proofs import ProofKey, Proofs
+from etcdfix.planning.recreation import who_recreates
+from etcdfix.planning.recreators import ComesBack
+from etcdfix.planning.steps import is_guess, steps_for
+from etcdfix.planning.surroundings import Place, Surroundings
+from etcdfix.planning.words import users_of, what_it_is
+from etcdfix.remediation.rules import floor_reason
+from etcdfix.reports.commands import SameAgain
+from etcdfix.reports.model import API_VERSION, ReportConfiguration, Tool
+from etcdfix.reports.plan_model import (
+    KIND,
+    DeletionPlan,
+    LeftOut,
+    PlanEntry,
+    PlanGroup,
+    PlanProof,
+    PlanReason,
+    PlanRecreator,
+    PlanReport,
+    PlanSource,
+)
+from etcdfix.reports.safetext import is_plain, quote_command
+from etcdfix.sources.base import Source
+from etcdfix.storagekey import Directory, display
+from etcdfix.verdicts.causes import CATALOGUE, Cause
+from etcdfix.verdicts.examination import Examination
+
+_FAILED: Final = frozenset({Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE})
+_BROKEN: Final = _FAILED | {Outcome.INCONSISTENT, Outcome.UNDETERMINED}
+_KMS_DOUBTS: Final = frozenset(
+    {Cause.KMS_UNREACHABLE, Cause.KMS_DENIED, Cause.KMS_KEY_UNKNOWN, Cause.KMS_UNPROVEN}
+)
+_IDENTITY: Final = "identity"
+_RISKS: Final = [risk.value for risk in Risk]
+_MOST_REASONS: Final = 8
+
+T = TypeVar("T")
+
+
+class Watch(Protocol):
+    """Counts items for a display as they pass."""
+
+    def __call__(self, items: Iterator[T], label: str, estimate: int | None, /) -> Iterator[T]:
+        """Yield ``items``; ``estimate`` is about how many there are, None for as many as the source holds."""
+        ...
+
+
+def unwatched(items: Iterator[T], _label: str, _estimate: int | None, /) -> Iterator[T]:
+    """Yield the items, and display nothing."""
+    return items
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class PlanRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that decides what a plan holds.
+
+    Attributes:
+        report: What was found broken.
+        configuration: Of the API servers.
+        kubernetes_version: ``1.36``, None for every known release.
+        newest: The source is read at its newest revision.
+        same_again: Options that a command must repeat.
+        plan_file: Where the plan will be, for its commands; "" where it is only shown.
+    """
+
+    report: SavedReport
+    configuration: EncryptionConfiguration
+    kubernetes_version: str | None = None
+    newest: bool = True
+    same_again: SameAgain = SameAgain()
+    plan_file: str = ""
+
+
+class _Broken(msgspec.Struct, frozen=True):
+    """One object that may be deleted; its value is let go of, for there may be many."""
+
+    found: Examination
+    value_sha256: str
+    marker: bytes
+
+
+class _Gathered(msgspec.Struct):
+    """What the pass over everything leaves."""
+
+    broken: list[_Broken] = []
+    left_out: dict[bytes, tuple[str, str]] = {}
+    not_in_report: int = 0
+
+
+def build_plan(
+    source: Source,
+    examiner: Examiner,
+    request: PlanRequest,
+    *,
+    plugins: Deferrable | None = None,
+    watch: Watch = unwatched,
+    now: Callable[[], datetime] = _now,
+) -> DeletionPlan:
+    """Make the plan.
+
+    Args:
+        source: The cluster of the report, live or as a snapshot.
+        examiner: It must have learned the CRDs.
+        request: What for.
+        plugins: The KMS plugins behind the examiner; None where no plugin is asked.
+        watch: Wraps the values, and then the broken objects, to count them for a display.
+        now: The clock.
+
+    Raises:
+        ConfigurationError: The report is of another cluster, configuration or storage prefix.
+        SourceError: The source cannot be read.
+    """
+    begun = now()
+    report = request.report
+    uid = examiner.kube_system_uid(source)
+    _check_same(report, uid, request, examiner)
+    reported = {finding.raw_key(): finding for finding in report.findings}
+    reader = ContentReader(examiner)
+    names = examiner.transformers.names if examiner.transformers is not None else ()
+    key_ids = {f.kms_key_id_sha256 for f in report.findings if f.kms_key_id_sha256}
+    proofs = Proofs(examiner.layout.prefix_bytes, names, key_ids)
+    surroundings = Surroundings(reader, {_place(examiner, key) for key in reported})
+    builder = IndexBuilder(examiner, source)
+    gathered = _Gathered()
+    with Examining(examiner, plugins) as examining:
+        waiting = watch(source.current(b""), "keys", None)
+        for part in (examining.first(waiting), examining.later()):
+            for found in part:
+                builder.add(found)
+                surroundings.take(found)
+                proofs.add(found)
+                _gather(gathered, found, reported.get(found.stored.key), proofs)
+    if plugins is not None:
+        plugins.deferring = False
+    for key in reported.keys() - gathered.left_out.keys() - {b.found.stored.key for b in gathered.broken}:
+        gathered.left_out[key] = ("gone", "the key does not exist any more")
+    index = builder.finish(source.problems)
+    write = _Writer(index, source, examiner, reader, surroundings, proofs, request)
+    drafts = [
+        write.draft(broken) for broken in watch(iter(gathered.broken), "broken objects", len(gathered.broken))
+    ]
+    entries = [
+        msgspec.structs.replace(draft, order=number)
+        for number, draft in enumerate(sorted(drafts, key=_turn), start=1)
+    ]
+    groups, saved = _groups_and_proofs(gathered.broken, proofs)
+    recreators = _recreators(entries)
+    description = source.describe()
+    problems = [*report.problems, *source.problems]
+    if index.truncated:
+        problems.append(f"{index.truncated} objects have more references than are followed")
+    steps = steps_for(entries, groups, _lists(gathered.broken), request.same_again)
+    return sealed(
+        DeletionPlan(
+            api_version=API_VERSION,
+            kind=KIND,
+            tool=Tool("etcdfix", __version__),
+            generated_at=begun.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            source=PlanSource(
+                description.type,
+                _shown(description.path) if description.path is not None else None,
+                list(description.endpoints) if description.endpoints is not None else None,
+                description.revision,
+                request.newest and description.type == "etcd",
+                not source.problems,
+            ),
+            kube_system_uid=uid,
+            encryption_config=ReportConfiguration(
+                _shown(request.configuration.path), request.configuration.sha256
+            ),
+            etcd_prefix=examiner.layout.prefix.rstrip("/") or "/",
+            kubernetes_version=request.kubernetes_version,
+            report=PlanReport(_shown(report.path), report.sha256, report.generated_at),
+            complete=not problems,
+            problems=problems,
+            groups=groups,
+            recreators=recreators,
+            steps=steps,
+            proofs=saved,
+            not_in_report=gathered.not_in_report,
+            left_out=[_left_out(key, *why) for key, why in sorted(gathered.left_out.items())],
+            entries=entries,
+        )
+    )
+
+
+def _check_same(report: SavedReport, uid: str | None, request: PlanRequest, examiner: Examiner) -> None:
+    """Refuse a report that speaks of something else.
+
+    Raises:
+        ConfigurationError: It does.
+    """
+    if report.source.kube_system_uid != uid:
+        raise ConfigurationError(
+            f"the report is of the cluster whose kube-system has uid {report.source.kube_system_uid or 'unknown'}, "
+            f"and here it is {uid or 'unknown'}",
+            hint="name the etcd or the snapshot that was scanned, or scan this one",
+        )
+    theirs = report.encryption_config.sha256 if report.encryption_config is not None else "none"
+    if theirs != request.configuration.sha256:
+        raise ConfigurationError(
+            f"the report was made with the encryption configuration {theirs}, and {request.configuration.path} is "
+            f"{request.configuration.sha256}",
+            hint="scan again with the configuration that the API servers have now",
+        )
+    here = examiner.layout.prefix.rstrip("/") or "/"
+    if report.scope.etcd_prefix != here:
+        raise ConfigurationError(
+            f"the report is of keys below {report.scope.etcd_prefix}, and here they are below {here}",
+            hint=f"--etcd-prefix {report.scope.etcd_prefix}",
+        )
+
+
+def _place(examiner: Examiner, key: bytes) -> Place:
+    directory, shared = examiner.layout.locate(key)
+    custom = examiner.custom_resource(directory)
+    namespaced = directory.namespaced if custom is None else custom.scope == "Namespaced"
+    where = examiner.layout.split(key, directory, shared, namespaced=namespaced)
+    return Place(directory.path, where.namespace)
+
+
+def _gather(gathered: _Gathered, found: Examination, finding: ReportedFinding | None, proofs: Proofs) -> None:
+    verdict = found.verdict
+    if finding is None:
+        gathered.not_in_report += verdict.outcome in _BROKEN
+        return
+    stored = found.stored
+    value = f"sha256:{hashlib.sha256(stored.value).hexdigest()}"
+    why: tuple[str, str] | None = None
+    if verdict.outcome not in _BROKEN:
+        why = ("readable", "it can be read now")
+    elif stored.mod_revision != finding.mod_revision:
+        why = (
+            "changed", f"it stands at mod_revision {stored.mod_revision}, the report has {finding.mod_revision}",
+        )  # fmt: skip
+    elif value != finding.value_sha256:
+        why = ("changed", "its value has another digest than in the report")
+    elif verdict.outcome is Outcome.INCONSISTENT:
+        why = ("inconsistent", "the API server accepts it: heal or delete it through the API")
+    elif verdict.outcome is Outcome.UNDETERMINED and verdict.cause not in _KMS_DOUBTS:
+        why = ("undetermined", f"nothing is proven against it ({verdict.message})")
+    elif verdict.outcome in _FAILED:
+        curable = verdict.cause is not None and CATALOGUE[verdict.cause].curable_by_configuration
+        if curable and (found.transformer == _IDENTITY or not verdict.deletable):
+            why = ("curable-by-configuration", f"the configuration alone can cure it ({verdict.message})")
+        elif not verdict.deletable:
+            why = ("never-deletable", f"{verdict.cause} is no reason to delete ({verdict.message})")
+    if why is not None:
+        gathered.left_out[stored.key] = why
+    else:
+        bare = msgspec.structs.replace(found, stored=msgspec.structs.replace(stored, value=b""), decoded=None)
+        gathered.broken.append(_Broken(bare, value, proofs.marker(found)))
+
+
+class _Writer:
+    """Looks at one broken object after the other."""
+
+    def __init__(
+        self,
+        index: ImpactIndex,
+        source: Source,
+        examiner: Examiner,
+        reader: ContentReader,
+        surroundings: Surroundings,
+        proofs: Proofs,
+        request: PlanRequest,
+    ) -> None:
+        self._index = index
+        self._source = source
+        self._examiner = examiner
+        self._reader = reader
+        self._surroundings = surroundings
+        self._proofs = proofs
+        self._request = request
+
+    def draft(self, broken: _Broken) -> PlanEntry:
+        """Return the entry of one object, without its turn.
+
+        Raises:
+            SourceError: Its history cannot be read.
+        """
+        found = broken.found
+        stored = found.stored
+        index, source, examiner, reader = self._index, self._source, self._examiner, self._reader
+        node = index.find(stored.key)
+        assert node is not None  # it was added
+        assessment = assess(index, source, examiner, stored.key, reader=reader)
+        assert assessment is not None  # same
+        seen = last_seen(source, examiner, reader, stored.key, assessment.last_known)
+        recreation = who_recreates(index, node, self._surroundings, assessment, seen)
+        users, stopped = users_of(assessment)
+        cause = found.verdict.cause
+        opened_before, opened_before_same_key = (
+            self._proofs.opened_before(ProofKey(broken.marker, key_id), stored.mod_revision)
+            for key_id in ("", found.kms_key_id_sha256)
+        )
+        return PlanEntry(
+            order=0,
+            key=display(stored.key),
+            key_base64=None if is_plain(stored.key) else base64.b64encode(stored.key).decode(),
+            group=found.directory.group,
+            resource=found.directory.resource,
+            namespace=found.namespace,
+            name=found.name,
+            mod_revision=stored.mod_revision,
+            value_sha256=broken.value_sha256,
+            outcome=found.verdict.outcome.value,
+            cause=cause.value if cause is not None else "",
+            transformer=found.transformer,
+            kms_key_id_sha256=found.kms_key_id_sha256,
+            what=what_it_is(assessment, seen, recreation),
+            users=users,
+            users_stopped=stopped,
+            cascade=assessment.collection.counts[Action.CASCADE_DELETED],
+            recreated_by=recreation.recreator.name,
+            recreate_confidence=recreation.confidence.value if recreation.confidence is not None else None,
+            comes_back=recreation.recreator.comes_back.value,
+            recreate_basis=recreation.basis,
+            recreate_how=recreation.recreator.how,
+            readable_revision=seen.revision,
+            floor=floor_reason(found.directory, found.namespace),
+            risk=assessment.risk.value,
+            reasons=_reasons(assessment),
+            opened_before=opened_before,
+            opened_before_same_key=opened_before_same_key,
+            command=self._command(stored),
+        )
+
+    def _command(self, stored: StoredValue) -> str:
+        words = ["--expect-mod-revision", str(stored.mod_revision)]
+        if self._request.plan_file:
+            words += ["--plan", self._request.plan_file]
+        return f"{self._request.same_again.delete(stored.key)} {quote_command(words)}"
+
+
+def _reasons(assessment: Assessment) -> list[PlanReason]:
+    return [PlanReason(r.risk.value, r.code, r.text) for r in assessment.reasons[:_MOST_REASONS]]
+
+
+_STAGES: Final = {
+    ComesBack.NOT_NEEDED.value: 0,
+    ComesBack.BY_ITSELF.value: 1,
+    ComesBack.AFTER_A_STEP.value: 2,
+    ComesBack.NO.value: 3,
+}
+
+
+def _turn(entry: PlanEntry) -> tuple[bool, bool, bool, int, int, int, str]:
+    """Return what decides an object's turn: harmless first, then what is in use, what the cluster stands on last."""
+    breaking = bool(entry.floor) or entry.risk == Risk.CLUSTER_BREAKING
+    stage = _STAGES[ComesBack.NO if is_guess(entry) else entry.comes_back]
+    # In use, and nobody makes it again: its users wait from its deletion until a person has made it.
+    missed = entry.users > 0 and stage > _STAGES[ComesBack.BY_ITSELF]
+    unproven = entry.outcome == Outcome.UNDETERMINED
+    return breaking, unproven, missed, stage, _RISKS.index(entry.risk), entry.users, entry.key
+
+
+def _groups_and_proofs(broken: list[_Broken], proofs: Proofs) -> tuple[list[PlanGroup], list[PlanProof]]:
+    counts: Counter[tuple[str, str, str, str, bytes]] = Counter()
+    wanted: dict[tuple[str, str], ProofKey] = {}
+    ambiguous = {""}  # envelopes that nobody knows have no transformer, and each its own likes
+    for one in broken:
+        found = one.found
+        cause = found.verdict.cause
+        key_id = found.kms_key_id_sha256
+        counts[
+            found.verdict.outcome.value, cause.value if cause else "", found.transformer, key_id, one.marker
+        ] += 1
+        for part in {"", key_id}:
+            proof = ProofKey(one.marker, part)
+            if wanted.setdefault((found.transformer, part), proof) != proof:
+                ambiguous.add(found.transformer)
+    saved = []
+    for (transformer, key_id), proof in sorted(wanted.items()):
+        if transformer in ambiguous:
+            continue
+        count = proofs.count(proof)
+        tally = count.tally
+        saved.append(
+            PlanProof(
+                transformer, key_id, tally.opened, tally.failed, tally.undetermined, count.newest, count.second,
+                proofs.keys,
+            )
+        )  # fmt: skip
+    groups = []
+    for (outcome, cause_name, transformer, key_id, marker), size in counts.most_common():
+        tally = proofs.count(ProofKey(marker)).tally
+        curable = bool(cause_name) and CATALOGUE[Cause(cause_name)].curable_by_configuration
+        advice = _advice(outcome, transformer, curable=curable, pattern=tally.is_pattern)
+        groups.append(
+            PlanGroup(outcome, cause_name, transformer, key_id, size, tally.opened, tally.is_pattern, advice)
+        )
+    return groups, saved
+
+
+def _advice(outcome: str, transformer: str, *, curable: bool, pattern: bool) -> str:
+    lift = "only if it is gone for ever: " + quote_command(["--declare-key-lost", transformer])
+    if outcome == Outcome.UNDETERMINED:
+        return f"nothing is proven: bring the KMS plugin back; {lift}"
+    if transformer == _IDENTITY:
+        return (
+            "many values in the clear do not open: find out why before anything is deleted" if pattern else ""
+        )
+    if curable:
+        return f"the configuration alone can cure this: find the key; {lift}"
+    return f"that is the key, not the objects: find it; {lift}" if pattern else ""
+
+
+def _recreators(entries: Iterable[PlanEntry]) -> list[PlanRecreator]:
+    counts = Counter((e.recreated_by, e.comes_back, e.recreate_how) for e in entries)
+    return [
+        PlanRecreator(name, comes_back, count, how)
+        for (name, comes_back, how), count in sorted(
+            counts.items(), key=lambda item: (_STAGES[item[0][1]], -item[1], item[0])
+        )
+    ]
+
+
+def _lists(broken: list[_Broken]) -> dict[tuple[str, str], str]:
+    """Return the paths of the LISTs in the API that show the broken objects, those of most first."""
+    counts: Counter[Directory] = Counter(one.found.directory for one in broken)
+    paths = {}
+    for directory, _ in counts.most_common():
+        path = directory.api_path("", "-").removesuffix("/-")
+        if path:
+            paths[directory.group, directory.resource] = path
+    return paths
+
+
+def _left_out(key: bytes, why: str, detail: str) -> LeftOut:
+    encoded = None if is_plain(key) else base64.b64encode(key).decode()
+    return LeftOut(key=display(key), key_base64=encoded, why=why, detail=detail)
+
+
+def _shown(argument: str) -> str:
+    """Return a word of the command line as text that JSON can hold: the shell may pass any bytes."""
+    return display(argument.encode("utf-8", "surrogateescape"))

@@ -1,0 +1,207 @@
+"""The published shape of a plan (``etcdfix/v1alpha1``, kind ``DeletionPlan``), field by field and in order."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from etcdfix.reports.model import ReportConfiguration, Tool
+
+KIND: Final = "DeletionPlan"
+BY_HAND: Final = "by hand"
+
+
+class PlanSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the plan looked.
+
+    Attributes:
+        newest: At the newest revision of a live etcd; nothing else proves anything for a deletion.
+        complete: It showed everything that it holds.
+    """
+
+    type: str
+    path: str | None
+    endpoints: list[str] | None
+    revision: int
+    newest: bool
+    complete: bool
+
+
+class PlanReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The scan report that the plan was made from."""
+
+    path: str
+    sha256: str
+    generated_at: str
+
+
+class PlanProof(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What everything under one transformer came to, or the part under one of its KMS key ids.
+
+    Attributes:
+        transformer: As reports and flags call it.
+        kms_key_id_sha256: "" for everything under the transformer.
+        opened: Readable, or at least served.
+        failed: Proven not to be.
+        undetermined: Neither.
+        last_failing_mod_revision: Newest among those that do not open.
+        other_failing_mod_revision: Newest but one: for the newest one itself, when others failed last.
+        keys: Keys below the storage prefix that were looked at.
+    """
+
+    transformer: str
+    kms_key_id_sha256: str
+    opened: int
+    failed: int
+    undetermined: int
+    last_failing_mod_revision: int
+    other_failing_mod_revision: int
+    keys: int
+
+
+class PlanReason(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One reason for a risk grade."""
+
+    risk: str
+    code: str
+    text: str
+
+
+class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One broken object.
+
+    Attributes:
+        order: Its turn, from 1.
+        key: Complete etcd key; ``key_base64`` is there when it is not plain text, and is authoritative then.
+        outcome: Its outcome now, not that of the report.
+        what: What it is, in a clause, as far as names and references tell.
+        users: How many objects refer to it.
+        users_stopped: How many of them cannot start or work without it.
+        cascade: How many dependents the garbage collector deletes after it.
+        recreated_by: Who makes it again, or ``by hand``.
+        recreate_confidence: Of that; null for ``by hand``.
+        comes_back: ``by-itself``, ``after-a-step``, ``not-needed`` or ``no``.
+        recreate_basis: Why that is thought.
+        recreate_how: What has to be done, and what differs afterwards.
+        readable_revision: mod_revision of the newest readable revision that etcd still keeps, 0 for none.
+        floor: Why the cluster itself may stand on it: then the deletion needs ``--accept-risk cluster-breaking``.
+        risk: The worst of ``reasons``.
+        opened_before: Newest mod_revision before its own at which a value under its transformer was written that
+            opens, 0 for none.
+        opened_before_same_key: The same, under its KMS key id.
+        command: The dry run of its deletion.
+    """
+
+    order: int
+    key: str
+    key_base64: str | None = None
+    group: str
+    resource: str
+    namespace: str
+    name: str
+    mod_revision: int
+    value_sha256: str
+    outcome: str
+    cause: str
+    transformer: str
+    kms_key_id_sha256: str
+    what: str
+    users: int
+    users_stopped: int
+    cascade: int
+    recreated_by: str
+    recreate_confidence: str | None
+    comes_back: str
+    recreate_basis: str
+    recreate_how: str
+    readable_revision: int
+    floor: str
+    risk: str
+    reasons: list[PlanReason]
+    opened_before: int
+    opened_before_same_key: int
+    command: str
+
+
+class LeftOut(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A finding of the report that is no part of the plan, and why.
+
+    ``why`` is ``gone``, ``changed``, ``readable``, ``inconsistent``, ``undetermined``, ``curable-by-configuration`` or
+    ``never-deletable``.
+    """
+
+    key: str
+    key_base64: str | None = None
+    why: str
+    detail: str
+
+
+class PlanGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Entries with one cause under one transformer. ``advice`` is what holds for all of them, "" for nothing."""
+
+    outcome: str
+    cause: str
+    transformer: str
+    kms_key_id_sha256: str
+    count: int
+    opened: int
+    pattern: bool
+    advice: str
+
+
+class PlanRecreator(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Entries that one party makes again."""
+
+    recreated_by: str
+    comes_back: str
+    count: int
+    how: str
+
+
+class PlanStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One thing to do; commands are ready to paste."""
+
+    title: str
+    text: str
+    commands: list[str] = []
+
+
+class DeletionPlan(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    rename={"api_version": "apiVersion"},
+):
+    """The whole document.
+
+    Attributes:
+        generated_at: When the source was begun to be read; the plan's age counts from here.
+        kube_system_uid: Which cluster; null where that namespace cannot be read.
+        complete: Everything was seen, by the report and by the plan.
+        problems: Why not.
+        not_in_report: Broken values that the source has and the report does not.
+        content_sha256: Of the rest of the document: shows an edit, not an enemy.
+    """
+
+    api_version: str
+    kind: str
+    tool: Tool
+    generated_at: str
+    source: PlanSource
+    kube_system_uid: str | None
+    encryption_config: ReportConfiguration
+    etcd_prefix: str
+    kubernetes_version: str | None
+    report: PlanReport
+    complete: bool
+    problems: list[str]
+    groups: list[PlanGroup]
+    recreators: list[PlanRecreator]
+    steps: list[PlanStep]
+    proofs: list[PlanProof]
+    not_in_report: int
+    left_out: list[LeftOut]
+    entries: list[PlanEntry]
+    content_sha256: str = ""

@@ -1,0 +1,296 @@
+"""The plan command over a source in memory, over alpha, and over a live etcd."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etcdfix.cli import plan as plan_module
+from etcdfix.cli.root import run
+from etcdfix.decoding.stacks import Decoder
+from etcdfix.encryption.config import load_configuration
+from etcdfix.encryption.transformer import Transformers, no_plugin
+from etcdfix.impact.builder import build_index
+from etcdfix.impact.secretusers import secret_users
+from etcdfix.model import StoredValue
+from etcdfix.pipeline import Examiner
+from etcdfix.planning.planfile import load_plan, proof_for
+from etcdfix.remediation.pattern import Pattern
+from etcdfix.sources.base import Source
+from etcdfix.sources.snapshot import SnapshotSource
+from etcdfix.storagekey import StorageLayout
+from tests.support.collecting import ALPHA
+from tests.support.etcd_server import EtcdServer
+from tests.support.impact_objects import Cluster, node_of
+from tests.support.lost_key import LOST, LiveMemory, base, lose, lost_cluster, scan_to, using_pod
+from tests.support.memory_source import MemorySource
+from tests.support.objects import IDENTITY, KEY_1, KMS_V2, configuration, configuration_yaml, provider
+
+SNAPSHOT = str(ALPHA / "snapshot.db.gz")
+LOST_CONFIG = str(ALPHA / "config-lost.yaml")
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(autouse=True)
+def _surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith(("ETCDFIX_", "ETCDCTL_")):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> str:
+    path = tmp_path / "config.yaml"
+    path.write_bytes(configuration_yaml(provider("aescbc", key1=KEY_1), IDENTITY))
+    return str(path)
+
+
+@pytest.fixture
+def plan(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path, config: str
+) -> Run:
+    """Return a function that plans a cluster in memory from its scan."""
+
+    def run_plan(cluster: Cluster, *arguments: str, after: Source | None = None) -> tuple[int, str, str]:
+        report = scan_to(tmp_path / "report.json", cluster)
+        source = after if after is not None else LiveMemory(cluster.values)
+        monkeypatch.setattr(plan_module, "open_source", lambda _inputs, say: source)
+        code = run(["plan", "--from-report", str(report), "--encryption-config", config, *arguments])
+        captured = capfd.readouterr()
+        return code, captured.out, captured.err
+
+    return run_plan
+
+
+def test_a_lost_key_in_one_command(plan: Run) -> None:
+    code, out, err = plan(lost_cluster(each=30))
+    assert code == 1
+    assert err == ""
+    lines = out.splitlines()
+    assert any(line.startswith("150 ") and LOST in line for line in lines)
+    assert "not shown: 50 of 150 objects; see all with -o json, or --max-rows 150" in lines
+    assert lines.index("What to do, in this order") > lines.index("the list is truncated")
+
+
+def test_every_entry_has_its_own_command(plan: Run, tmp_path: Path, config: str) -> None:
+    file = tmp_path / "the plan.json"
+    code, out, _ = plan(lost_cluster(each=30), "-o", "json", "--output-file", str(file))
+    assert (code, out) == (1, "")
+    entries = load_plan(file).entries
+    assert len(entries) == 150
+    for entry in entries:
+        words = shlex.split(entry.command)
+        assert words[:3] == ["etcdfix", "delete", entry.key]
+        assert words[words.index("--plan") + 1] == str(file)
+        assert words[words.index("--encryption-config") + 1] == config
+        assert words[words.index("--expect-mod-revision") + 1] == str(entry.mod_revision)
+        assert "--dry-run" in words
+
+
+def test_a_plan_that_is_only_shown_is_named_in_no_command(plan: Run) -> None:
+    cluster = base()
+    lose(cluster, cluster.secret("one"))
+    _, out, _ = plan(cluster, "-o", "json")
+    assert "--plan" not in json.loads(out)["entries"][0]["command"]
+
+
+def test_a_plan_from_a_snapshot_is_named_in_no_command(alpha: dict[str, Any]) -> None:
+    assert not any("--plan" in entry["command"] for entry in alpha["entries"])
+    assert not alpha["source"]["newest"]
+
+
+def test_nothing_left_is_0(plan: Run) -> None:
+    cluster, mended = base(), base()
+    mended.secret("one")
+    lose(cluster, cluster.secret("one"))
+    code, out, _ = plan(cluster, after=mended.source())
+    assert code == 0
+    assert "1 readable" in out
+    assert out.endswith("Nothing of the report is left to delete.\n")
+
+
+def test_what_changed_is_1(plan: Run) -> None:
+    cluster, later = base(), base()
+    later.secret("zero")
+    for each in (cluster, later):
+        lose(each, each.secret("one"))
+    code, out, _ = plan(cluster, after=later.source())
+    assert code == 1
+    assert (
+        "  1 changed\n    /registry/secrets/shop/one: it stands at mod_revision 16, the report has 15" in out
+    )
+
+
+def test_a_source_that_could_not_show_everything_is_3(plan: Run) -> None:
+    cluster = base()
+    lose(cluster, cluster.secret("one"))
+    code, out, err = plan(cluster, after=MemorySource(cluster.values, problems=["page 7 is damaged"]))
+    assert code == 3
+    assert "INCOMPLETE: not everything was seen.\n  - page 7 is damaged" in out
+    assert "etcdfix: incomplete: page 7 is damaged" in err
+
+
+def test_another_cluster_is_2_and_leaves_an_earlier_plan_alone(plan: Run, tmp_path: Path) -> None:
+    cluster, other = base(), base()
+    other.namespace("kube-system", uid="another")
+    file = tmp_path / "plan.json"
+    file.write_text("earlier")
+    code, out, err = plan(cluster, "-o", "json", "--output-file", str(file), after=other.source())
+    assert (code, out) == (2, "")
+    assert "and here it is another" in err
+    assert file.read_text() == "earlier"
+
+
+def test_the_report_is_not_written_over(plan: Run, tmp_path: Path) -> None:
+    cluster = base()
+    report = str(tmp_path / "report.json")
+    code, _, err = plan(cluster, "-o", "json", "--output-file", report)
+    assert code == 2
+    assert "--output-file" in err
+    assert json.loads(Path(report).read_text())["kind"] == "ScanReport"
+
+
+def test_no_configuration_is_2(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    report = scan_to(tmp_path / "report.json", base())
+    assert run(["plan", "--from-report", str(report), "--snapshot", SNAPSHOT]) == 2
+    assert "no encryption configuration was given" in capfd.readouterr().err
+
+
+def test_values_that_wait_for_a_plugin_come_last_and_are_3(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    cluster = base()
+    cluster.break_(cluster.secret("broken"))
+    using_pod(cluster, "web", "broken")
+    from_alpha = _kms_value()
+    cluster.values["/registry/secrets/shop/waits"] = from_alpha
+    kms = {"kms": {**KMS_V2["kms"], "name": "kmsnew"}}
+    path = tmp_path / "kms.yaml"
+    path.write_bytes(configuration_yaml(kms, IDENTITY))
+    report = scan_to(tmp_path / "report.json", cluster, config=configuration(kms, IDENTITY))
+    monkeypatch.setattr(plan_module, "open_source", lambda _inputs, say: cluster.source())
+    arguments = ["plan", "--from-report", str(report), "--encryption-config", str(path), "--no-kms"]
+    assert run(arguments) == 3
+    out = capfd.readouterr().out
+    assert (
+        "(unproven): most likely in order; its deletion is refused unless its KMS key is declared lost" in out
+    )
+    assert "Bring the KMS plugin back. Of 1 object nothing is proven" in out
+    assert run([*arguments, "-o", "json"]) == 3
+    document = json.loads(capfd.readouterr().out)
+    assert [entry["name"] for entry in document["entries"]] == ["broken", "waits"]
+    ids = {proof["kms_key_id_sha256"]: proof for proof in document["proofs"]}
+    waiting = document["entries"][1]["kms_key_id_sha256"]
+    assert waiting.startswith("sha256:")
+    assert ids[waiting]["undetermined"] == 1
+
+
+def _kms_value() -> bytes:
+    from etcdfix.sources.snapshot import SnapshotSource
+
+    with SnapshotSource(Path(SNAPSHOT)) as source:
+        found = source.get(b"/registry/secrets/infra/oauth-kmsv2-7")
+    assert found is not None
+    return found.value
+
+
+# ------------------------------------------------------------------------------------------------------------- alpha
+
+
+@pytest.fixture(scope="module")
+def alpha(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The plan of alpha's lost keys, from a report in lines."""
+    folder = tmp_path_factory.mktemp("alpha")
+    where = ["--snapshot", SNAPSHOT, "--encryption-config", LOST_CONFIG]
+    assert run(["scan", *where, "-o", "jsonl", "--output-file", str(folder / "scan.jsonl")]) == 3
+    file = folder / "plan.json"
+    arguments = ["--from-report", str(folder / "scan.jsonl"), "-o", "json", "--output-file", str(file)]
+    assert run(["plan", *where, *arguments]) == 3
+    found: dict[str, Any] = json.loads(file.read_bytes())
+    lines = map(json.loads, (folder / "scan.jsonl").read_text().splitlines())
+    found["findings"] = [line for line in lines if line["kind"] == "Finding"]
+    load_plan(file)
+    return found
+
+
+def test_alpha_every_finding_is_an_entry_or_left_out_with_a_reason(alpha: dict[str, Any]) -> None:
+    findings = {finding["key"]: finding for finding in alpha["findings"] if finding["outcome"] != "readable"}
+    entries = {entry["key"] for entry in alpha["entries"]}
+    left_out = {left["key"]: left["why"] for left in alpha["left_out"]}
+    assert entries | left_out.keys() == findings.keys()
+    assert not entries & left_out.keys()
+    assert {key for key, why in left_out.items() if why == "inconsistent"} == {
+        key for key, finding in findings.items() if finding["outcome"] == "inconsistent"
+    }
+    assert set(left_out.values()) == {"inconsistent", "never-deletable"}
+
+
+def test_alpha_proofs_are_the_counts_of_the_scan(alpha: dict[str, Any]) -> None:
+    proofs = {p["transformer"]: p for p in alpha["proofs"] if not p["kms_key_id_sha256"]}
+    assert (proofs["aescbc/v1/key2"]["opened"], proofs["aescbc/v1/key2"]["failed"]) == (0, 13)
+    assert (proofs["kms/v2/kmsnew"]["failed"], proofs["kms/v2/kmsnew"]["undetermined"]) == (0, 11)
+    # 13 under gcmA in the scan's table, 3 of which do not open.
+    assert (proofs["aesgcm/v1/gcmA"]["opened"], proofs["aesgcm/v1/gcmA"]["failed"]) == (10, 3)
+
+
+def test_alpha_users_are_those_of_the_impact_analysis(alpha: dict[str, Any]) -> None:
+    configuration = load_configuration(Path(LOST_CONFIG))
+    with SnapshotSource(Path(SNAPSHOT)) as source:
+        transformers = Transformers.from_configuration(configuration, no_plugin)
+        examiner = Examiner(StorageLayout("/registry"), transformers, Decoder())
+        examiner.learn_custom_resources(source)
+        index = build_index(source, examiner)
+    secrets = [entry for entry in alpha["entries"] if entry["resource"] == "secrets"]
+    assert len(secrets) > 40
+    for entry in secrets:
+        users = {user.object for user in secret_users(index, node_of(index, entry["key"])).users}
+        assert entry["users"] == len(users), entry["key"]
+        assert ("used by" in entry["what"]) == bool(users)
+
+
+def test_alpha_pods_come_back_and_go_first(alpha: dict[str, Any]) -> None:
+    pods = [entry for entry in alpha["entries"] if entry["resource"] == "pods"]
+    assert {pod["recreated_by"] for pod in pods} == {"ReplicaSet controller"}
+    assert max(pod["order"] for pod in pods) == len(pods)
+
+
+# --------------------------------------------------------------------------------------------------------- live etcd
+
+
+def test_a_plan_of_a_live_etcd_proves_the_pattern_for_a_deletion(
+    etcd: EtcdServer, prefix: bytes, tmp_path: Path, config: str
+) -> None:
+    place = "/" + prefix.decode().strip("/")
+    cluster = Cluster(place)
+    cluster.namespace("kube-system")
+    lost = [cluster.secret(f"web-{number}") for number in range(12)]
+    lose(cluster, *lost)
+    for key, value in cluster.pairs():
+        etcd.put(key, value)
+    where = ["--endpoints", etcd.endpoint, "--etcd-prefix", place, "--encryption-config", config]
+    report, file = str(tmp_path / "scan.json"), tmp_path / "plan.json"
+    assert run(["scan", *where, "-o", "json", "--output-file", report]) == 1
+    assert run(["plan", *where, "--from-report", report, "-o", "json", "--output-file", str(file)]) == 1
+    plan = load_plan(file)
+    assert plan.source.newest
+    entry = plan.entries[0]
+    proof = proof_for(
+        plan,
+        stored=StoredValue(entry.key.encode(), cluster.values[entry.key], entry.mod_revision, 0, 0, 0),
+        transformer=LOST,
+        kms_key_id_sha256="",
+        cluster_uid="uid-kube-system",
+        config_sha256=plan.encryption_config.sha256,
+        assumed_release="",
+        now=datetime.now(UTC),
+    )
+    assert isinstance(proof, Pattern)
+    assert (proof.all.opened, proof.all.failed) == (0, 12)
+    assert proof.keys == 13

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from etcdfix.impact.assess import LastKnown
+from etcdfix.impact.contents import ContentReader
+from etcdfix.model import Confidence
+from etcdfix.planning.lastseen import LastSeen, SeenOwner, last_seen
+from tests.support.impact_objects import owner
+from tests.support.lost_key import KeptMemory, base, examiner_of
+from tests.support.memory_source import stored
+
+KEY = "/registry/secrets/shop/web"
+
+
+def seen(revision: int, **secret: Any) -> LastSeen:
+    """Look at an earlier revision of a Secret; it stood at mod_revision 6."""
+    cluster = base()
+    cluster.secret("web", **secret)
+    source = KeptMemory(cluster.values, kept=[stored(KEY, cluster.values[KEY], mod_revision=6)])
+    examiner = examiner_of(cluster, source)
+    known = LastKnown("uid-web", Confidence.CERTAIN, "history", revision)
+    return last_seen(source, examiner, ContentReader(examiner), KEY.encode(), known)
+
+
+def test_type_and_owners_with_the_managing_one_first() -> None:
+    owners = (owner("ConfigMap", "a", api_version="v1"), owner("Deployment", "b", controller=True))
+    found = seen(6, type="kubernetes.io/tls", owners=owners)
+    assert found == LastSeen(
+        6,
+        "kubernetes.io/tls",
+        (
+            SeenOwner("apps", "Deployment", "b", "uid-b", controller=True),
+            SeenOwner("", "ConfigMap", "a", "uid-a", controller=False),
+        ),
+    )
+
+
+def test_the_account_of_a_token() -> None:
+    found = seen(6, annotations={"kubernetes.io/service-account.name": "robot"})
+    assert found.token_of == "robot"
+
+
+@pytest.mark.parametrize("revision", [0, 5])
+def test_no_such_revision(revision: int) -> None:
+    assert seen(revision) == LastSeen()

@@ -1,0 +1,462 @@
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.errors import ConfigurationError
+from etcdfix.impact.secretusers import secret_users
+from etcdfix.model import StoredValue
+from etcdfix.planning.plan import build_plan
+from etcdfix.planning.planfile import proof_for
+from etcdfix.remediation.pattern import find_pattern
+from etcdfix.remediation.preflight import unwatched
+from etcdfix.reports.plan_json import write_plan_json
+from etcdfix.reports.plan_model import DeletionPlan, PlanEntry
+from etcdfix.reports.plan_table import write_plan_table
+from etcdfix.sources.base import Source
+from tests.support.impact_objects import BROKEN, Cluster, node_of, owner
+from tests.support.lost_key import (
+    CERT_MANAGER,
+    CONFIGURATION,
+    LOST,
+    LiveMemory,
+    base,
+    certificate,
+    examiner_of,
+    lose,
+    lost_cluster,
+    request_for,
+    scan_to,
+    using_pod,
+)
+from tests.support.memory_source import MemorySource, stored
+from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, configuration, provider
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def plan_of(
+    cluster: Cluster,
+    folder: Path,
+    *,
+    after: Source | None = None,
+    config: EncryptionConfiguration = CONFIGURATION,
+) -> DeletionPlan:
+    """Scan a cluster, and plan it; ``after`` is what it has become meanwhile."""
+    path = scan_to(folder / "report.json", cluster)
+    source = after if after is not None else cluster.source()
+    return build_plan(
+        source, examiner_of(cluster, source, config), request_for(path, config), now=lambda: NOON
+    )
+
+
+def by_name(plan: DeletionPlan) -> dict[str, PlanEntry]:
+    return {entry.name: entry for entry in plan.entries}
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> DeletionPlan:
+    return plan_of(lost_cluster(), tmp_path_factory.mktemp("large"))
+
+
+# ---------------------------------------------------------------------------------- a lost key with 1,200 Secrets
+
+
+def test_every_secret_under_the_lost_key_is_listed_once(large: DeletionPlan) -> None:
+    assert len(large.entries) == 1200
+    assert [entry.order for entry in large.entries] == list(range(1, 1201))
+    assert len({entry.key for entry in large.entries}) == 1200
+    assert large.left_out == []
+    assert large.complete
+    assert large.not_in_report == 0
+
+
+def test_who_makes_them_again(large: DeletionPlan) -> None:
+    found = Counter((e.recreated_by, e.recreate_confidence, e.comes_back) for e in large.entries)
+    assert found == {
+        ("service-account token controller", "likely", "after-a-step"): 240,
+        ("cert-manager", "certain", "by-itself"): 240,
+        ("External Secrets", "certain", "by-itself"): 240,
+        ("Helm", "likely", "no"): 240,
+        ("by hand", None, "no"): 240,
+    }
+    entries = by_name(large)
+    assert entries["site-7-tls"].recreate_basis == "named by certificates.cert-manager.io site-7"
+    assert (
+        entries["from-vault-6"].recreate_basis == "named by externalsecrets.external-secrets.io from-vault-6"
+    )
+    assert entries["from-vault-7"].recreate_basis == "named by externalsecrets.external-secrets.io store-7"
+
+
+def test_what_comes_back_goes_first_and_what_is_used_goes_last(large: DeletionPlan) -> None:
+    turns: dict[str, list[int]] = {}
+    for entry in large.entries:
+        turns.setdefault(entry.recreated_by, []).append(entry.order)
+    assert max(*turns["cert-manager"], *turns["External Secrets"]) == 480
+    assert min(turns["by hand"]) == 961
+    assert all(entry.users_stopped == 1 for entry in large.entries if entry.recreated_by == "by hand")
+    assert max(turns["Helm"]) < min(turns["service-account token controller"])
+
+
+def test_one_group_with_the_proof_of_its_pattern(large: DeletionPlan) -> None:
+    (group,) = large.groups
+    assert (group.count, group.cause, group.transformer, group.opened, group.pattern) == (
+        1200,
+        "key-name-missing",
+        LOST,
+        0,
+        True,
+    )
+    assert f"--declare-key-lost {LOST}" in group.advice
+    (proof,) = large.proofs
+    assert (proof.opened, proof.failed, proof.undetermined) == (0, 1200, 0)
+    assert proof.last_failing_mod_revision == max(entry.mod_revision for entry in large.entries)
+
+
+def test_a_command_deletes_exactly_one_key_as_it_was_examined(large: DeletionPlan) -> None:
+    entry = by_name(large)["password-3"]
+    assert entry.command.startswith("etcdfix delete /registry/secrets/shop/password-3 ")
+    assert f"--expect-mod-revision {entry.mod_revision}" in entry.command
+    assert "--dry-run" in entry.command
+    assert "--declare" not in entry.command
+    assert "--accept" not in entry.command
+    assert "--yes" not in entry.command
+
+
+def test_steps_stand_in_the_order_of_acting(large: DeletionPlan) -> None:
+    titles = [step.title for step in large.steps]
+    assert titles == [
+        "Do not restart the API servers",
+        "Save what the caches hold",
+        "Look for the key",
+        "Take a snapshot of etcd, and keep it",
+        "See that those run who make objects again",
+        "Make ready what needs a step after the deletion",
+        "Have the replacement of the others in hand BEFORE you delete them",
+        "Delete in the order of this plan, one key after the other",
+        "Scan again",
+    ]
+    assert large.steps[1].commands == ["kubectl get --raw '/api/v1/secrets?resourceVersion=0'"]
+    assert "480 objects, 240 of them in use" in large.steps[6].text
+
+
+def test_the_table_has_groups_first_and_stops_at_its_cap(large: DeletionPlan) -> None:
+    out = io.BytesIO()
+    write_plan_table(out, large, 100, json_file="etcdfix plan ...")
+    lines = out.getvalue().decode().splitlines()
+    assert lines.index(next(x for x in lines if x.startswith("COUNT"))) < lines.index(
+        next(x for x in lines if x.startswith("ORDER"))
+    )
+    assert sum("/registry/secrets/" in line and " delete " not in line for line in lines) == 100
+    assert "not shown: 1100 of 1200 objects; see all with -o json, or --max-rows 1200" in lines
+
+
+def test_json_is_the_plan(large: DeletionPlan) -> None:
+    out = io.BytesIO()
+    write_plan_json(out, large)
+    assert msgspec.json.decode(out.getvalue(), type=DeletionPlan) == large
+    assert json.loads(out.getvalue())["apiVersion"] == "etcdfix/v1alpha1"
+
+
+# ------------------------------------------------------------------------------------------- the proof of a pattern
+
+
+def test_proofs_count_as_a_deletion_counts(tmp_path: Path) -> None:
+    config = configuration(provider("aescbc", **{"key1": KEY_1, "key1:b": KEY_2}), IDENTITY)
+    cluster = base()
+    names = ["a", "b", "c", "d", "e", "f", "g"]
+    keys = [cluster.secret(name) for name in names]
+    values = cluster.values
+    values[keys[0]] = aescbc(values[keys[0]], KEY_1)
+    values[keys[1]] = aescbc(values[keys[1]], KEY_2)  # another key of the same name
+    values[keys[2]] = aescbc(values[keys[2]], KEY_1)[:-3]
+    values[keys[3]] = aescbc(values[keys[3]], KEY_2, name="key1:b")
+    values[keys[4]] = aescbc(values[keys[4]], KEY_1, name="key1:b")
+    values[keys[5]] = aescbc(values[keys[5]], KEY_1, name="gone")
+    values[keys[6]] = BROKEN
+    path = tmp_path / "report.json"
+    scan_to(path, cluster, config=config)
+    source = LiveMemory(cluster.values)
+    examiner = examiner_of(cluster, source, config)
+    plan = build_plan(source, examiner, request_for(path, config), now=lambda: NOON)
+    assert {entry.name for entry in plan.entries} == {"b", "c", "e", "f", "g"}
+    for entry in plan.entries:
+        target = source.get(entry.key.encode())
+        assert target is not None
+        pattern = find_pattern(source, examiner, examiner.examine(target), None, unwatched)
+        planned = proof_for(
+            plan,
+            stored=target,
+            transformer=entry.transformer,
+            kms_key_id_sha256="",
+            cluster_uid="uid-kube-system",
+            config_sha256=config.sha256,
+            assumed_release="",
+            now=NOON,
+        )
+        assert planned == msgspec.structs.replace(pattern, target=None), entry.name
+
+
+# ----------------------------------------------------------------------------------- what is left out, and why
+
+
+def test_what_changed_since_the_scan_is_left_out(tmp_path: Path) -> None:
+    cluster = base()
+    keys = {name: cluster.secret(name) for name in ("gone", "moved", "other", "mended", "still")}
+    lose(cluster, *keys.values())
+    source = cluster.source()
+    after: dict[bytes, StoredValue] = {r.key: r for r in source.current(b"")}
+    del after[keys["gone"].encode()]
+    for name, value, moved in (
+        ("moved", None, 1),
+        ("other", aescbc(b"else", KEY_2, name="lost"), 0),
+        ("mended", b"", 1),
+    ):
+        old = after[keys[name].encode()]
+        new = old.value if value is None else value
+        if name == "mended":
+            clean = base()
+            new = clean.values[clean.secret("mended")]
+        after[old.key] = stored(old.key, new, mod_revision=old.mod_revision + moved)
+    later = MemorySource(after.values())
+    plan = plan_of(cluster, tmp_path, after=later)
+    assert [entry.name for entry in plan.entries] == ["still"]
+    assert {left.key.rpartition("/")[2]: left.why for left in plan.left_out} == {
+        "gone": "gone",
+        "moved": "changed",
+        "other": "changed",
+        "mended": "readable",
+    }
+
+
+def test_what_a_deletion_would_refuse_whatever_is_declared_is_left_out(tmp_path: Path) -> None:
+    only = configuration(provider("aescbc", key1=KEY_1))
+    cluster = Cluster()
+    cluster.namespace("kube-system")
+    cluster.secret("in-the-clear")
+    strange = cluster.add("v1", "ConfigMap", "newer", "shop")
+    cluster.values[strange] = cluster.values[strange].replace(b"\x12\x09ConfigMap", b"\x12\x09ConfigMop")
+    cluster.values["/registry/configmaps/shop/called-else"] = cluster.values[
+        cluster.add("v1", "ConfigMap", "another-name", "shop")
+    ]
+    path = scan_to(tmp_path / "report.json", cluster, config=only)
+    source = cluster.source()
+    plan = build_plan(source, examiner_of(cluster, source, only), request_for(path, only))
+    assert plan.entries == []
+    assert plan.steps == []
+    assert {left.key.rpartition("/")[2]: left.why for left in plan.left_out} == {
+        "in-the-clear": "curable-by-configuration",
+        "newer": "never-deletable",
+        "called-else": "inconsistent",
+    }
+
+
+def test_broken_values_that_the_report_does_not_have_are_counted(tmp_path: Path) -> None:
+    cluster = base()
+    lose(cluster, cluster.secret("one"))
+    path = scan_to(tmp_path / "report.json", cluster)
+    lose(cluster, cluster.secret("two"))
+    source = cluster.source()
+    plan = build_plan(source, examiner_of(cluster, source), request_for(path))
+    assert [entry.name for entry in plan.entries] == ["one"]
+    assert plan.not_in_report == 1
+    assert plan.proofs[0].failed == 2
+
+
+def test_a_report_of_another_cluster_is_refused(tmp_path: Path) -> None:
+    cluster, other = base(), base()
+    lose(cluster, cluster.secret("one"))
+    other.namespace("kube-system", uid="another")
+    with pytest.raises(ConfigurationError, match="uid uid-kube-system, and here it is another"):
+        plan_of(cluster, tmp_path, after=other.source())
+
+
+def test_a_report_of_another_configuration_is_refused(tmp_path: Path) -> None:
+    cluster = base()
+    lose(cluster, cluster.secret("one"))
+    config = configuration(provider("aescbc", key2=KEY_2), IDENTITY)
+    with pytest.raises(ConfigurationError, match="made with the encryption configuration sha256:"):
+        plan_of(cluster, tmp_path, config=config)
+
+
+def test_a_report_without_a_configuration_is_refused(tmp_path: Path) -> None:
+    cluster = base()
+    path = scan_to(tmp_path / "report.json", cluster, config=None)
+    source = cluster.source()
+    with pytest.raises(ConfigurationError, match="configuration none"):
+        build_plan(source, examiner_of(cluster, source), request_for(path))
+
+
+def test_a_report_of_another_prefix_is_refused(tmp_path: Path) -> None:
+    cluster = base()
+    path = scan_to(tmp_path / "report.json", cluster)
+    request = request_for(path)
+    scope = msgspec.structs.replace(request.report.scope, etcd_prefix="/kubernetes.io")
+    report = msgspec.structs.replace(request.report, scope=scope)
+    source = cluster.source()
+    with pytest.raises(ConfigurationError, match=r"keys below /kubernetes\.io") as caught:
+        build_plan(source, examiner_of(cluster, source), msgspec.structs.replace(request, report=report))
+    assert caught.value.hint == "--etcd-prefix /kubernetes.io"
+
+
+def test_problems_of_report_and_source_make_a_plan_incomplete(tmp_path: Path) -> None:
+    cluster = base()
+    lose(cluster, cluster.secret("one"))
+    source = MemorySource(cluster.values, problems=["page 7 is damaged"])
+    path = scan_to(tmp_path / "report.json", cluster, source=source)
+    plan = build_plan(source, examiner_of(cluster, source), request_for(path))
+    assert not plan.complete
+    assert not plan.source.complete
+    assert plan.problems == ["the report is incomplete: page 7 is damaged", "page 7 is damaged"]
+
+
+def test_only_a_live_etcd_at_its_newest_revision_is_newest(tmp_path: Path) -> None:
+    cluster = base()
+    lose(cluster, cluster.secret("one"))
+    path = scan_to(tmp_path / "report.json", cluster)
+    for source, newest, expected in (
+        (LiveMemory(cluster.values), True, True),
+        (LiveMemory(cluster.values), False, False),
+        (cluster.source(), True, False),
+    ):
+        request = msgspec.structs.replace(request_for(path), newest=newest)
+        assert build_plan(source, examiner_of(cluster, source), request).source.newest is expected
+
+
+# ----------------------------------------------------------------------------------------------- order and risk
+
+
+def test_what_the_cluster_stands_on_comes_last(tmp_path: Path) -> None:
+    cluster = base()
+    system = cluster.secret("bootstrap-token-abcdef", "kube-system")
+    used = cluster.secret("used")
+    using_pod(cluster, "web", "used")
+    free = cluster.secret("free")
+    made = cluster.secret("site-tls")
+    certificate(cluster, "site", "site-tls")
+    lose(cluster, system, used, free, made)
+    plan = plan_of(cluster, tmp_path)
+    assert [entry.name for entry in plan.entries] == ["site-tls", "free", "used", "bootstrap-token-abcdef"]
+    last = plan.entries[-1]
+    assert last.floor
+    assert last.recreated_by == "kubeadm"
+    assert last.what == "Secret (bootstrap token)"
+    assert "and last 1 object that the cluster itself may stand on" in plan.steps[-2].text
+    out = io.BytesIO()
+    write_plan_table(out, plan, 100, json_file="")
+    assert b"high (floor)" in out.getvalue()
+    assert b"needs --accept-risk cluster-breaking" in out.getvalue()
+
+
+def test_what_goes_with_an_owner_is_counted(tmp_path: Path) -> None:
+    cluster = base()
+    deployment = cluster.add("apps/v1", "Deployment", "web", "shop")
+    for number in range(3):
+        cluster.add("apps/v1", "ReplicaSet", f"web-{number}", "shop", owners=(owner("Deployment", "web"),))
+    cluster.break_(deployment)
+    (entry,) = plan_of(cluster, tmp_path).entries
+    assert (entry.cascade, entry.risk, entry.recreated_by) == (3, "high", "by hand")
+    assert any(reason.code == "cascade" for reason in entry.reasons)
+
+
+def test_users_are_those_of_the_impact_analysis(tmp_path: Path) -> None:
+    cluster = base()
+    key = cluster.secret("db")
+    for number in range(4):
+        using_pod(cluster, f"web-{number}", "db")
+    lose(cluster, key)
+    source = cluster.source()
+    (entry,) = plan_of(cluster, tmp_path).entries
+    users = secret_users(cluster.index(source), node_of(cluster.index(source), key)).users
+    assert entry.users == len({user.object for user in users}) == 4
+    assert entry.what == "Secret (type not known), used by pods web-0, pods web-1 and 2 more"
+
+
+# ---------------------------------------------------------------------------------------- hostile names, no contents
+
+
+def test_a_key_that_cannot_be_typed_is_listed_and_named_in_base64(tmp_path: Path) -> None:
+    cluster = base()
+    cluster.values["/registry/secrets/shop/\x1b[2Jevil\u202e"] = aescbc(
+        b"never-to-be-shown", KEY_2, name="lost"
+    )
+    plan = plan_of(cluster, tmp_path)
+    (entry,) = plan.entries
+    assert entry.key_base64 is not None
+    assert "--key-base64" in entry.command
+    for text in (_table(plan), _json(plan)):
+        assert all(line.isprintable() for line in text.splitlines())
+        assert "never-to-be-shown" not in text
+
+
+def test_nothing_of_the_contents_is_in_a_plan(tmp_path: Path) -> None:
+    cluster = base()
+    keys = [
+        cluster.secret(
+            f"web-{n}", annotations={"note": "annotation-value"}, data={"password": b"never-shown"}
+        )
+        for n in range(4)
+    ]
+    lose(cluster, *keys[:2])
+    text = _json(plan_of(cluster, tmp_path)) + _table(plan_of(cluster, tmp_path))
+    assert "never-shown" not in text
+    assert "annotation-value" not in text
+
+
+def _table(plan: DeletionPlan) -> str:
+    out = io.BytesIO()
+    write_plan_table(out, plan, 100, json_file="")
+    return out.getvalue().decode()
+
+
+def _json(plan: DeletionPlan) -> str:
+    out = io.BytesIO()
+    write_plan_json(out, plan)
+    return out.getvalue().decode()
+
+
+def test_digests_are_of_the_stored_bytes(tmp_path: Path) -> None:
+    cluster = base()
+    key = cluster.secret("one")
+    lose(cluster, key)
+    (entry,) = plan_of(cluster, tmp_path).entries
+    assert entry.value_sha256 == f"sha256:{hashlib.sha256(cluster.values[key]).hexdigest()}"
+
+
+def test_a_value_of_nobody_is_left_out(tmp_path: Path) -> None:
+    cluster = base()
+    cluster.values["/registry/example.org/things/shop/one"] = b"\x00no object"
+    cluster.break_(cluster.add(f"{CERT_MANAGER}/v1", "Certificate", "site", "shop", spec={}))
+    plan = plan_of(cluster, tmp_path)
+    assert [(left.key, left.why) for left in plan.left_out] == [
+        ("/registry/example.org/things/shop/one", "undetermined")
+    ]
+    assert [entry.what for entry in plan.entries] == ["Certificate"]
+
+
+def test_each_unknown_envelope_stands_alone_and_has_no_proof(tmp_path: Path) -> None:
+    cluster = base()
+    cluster.values[cluster.secret("one")] = b"k8s:enc:what:v1:x"
+    cluster.values[cluster.secret("two")] = b"k8s:enc:aescbc:v9:x"
+    plan = plan_of(cluster, tmp_path)
+    assert {entry.name for entry in plan.entries} == {"one", "two"}
+    assert plan.proofs == []
+
+
+def test_objects_with_too_many_references_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("etcdfix.impact.builder._MOST_EDGES_OF_AN_OBJECT", 1)
+    cluster = base()
+    keys = [{"secretRef": {"name": name}} for name in ("one", "two")]
+    cluster.pod("web", spec={"containers": [{"name": "main", "envFrom": keys}]})
+    lose(cluster, cluster.secret("one"))
+    plan = plan_of(cluster, tmp_path)
+    assert plan.problems == ["1 objects have more references than are followed"]
+    assert plan.source.complete

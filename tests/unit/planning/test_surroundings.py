@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import pytest
+
+from etcdfix.impact.contents import ContentReader
+from etcdfix.planning import surroundings as module
+from etcdfix.planning.surroundings import Place, Surroundings
+from tests.support.impact_objects import Cluster
+from tests.support.lost_key import CERT_MANAGER, base, certificate, examiner_of
+
+SECRETS_OF_SHOP = Place("secrets", "shop")
+
+
+def around(cluster: Cluster) -> Surroundings:
+    """Look at everything in a cluster, as if a Secret of namespace shop were broken."""
+    source = cluster.source()
+    examiner = examiner_of(cluster, source)
+    found = Surroundings(ContentReader(examiner), {SECRETS_OF_SHOP})
+    for record in source.current(b""):
+        found.take(examiner.examine(record))
+    return found
+
+
+def test_claims_are_by_namespace_and_name() -> None:
+    cluster = base()
+    certificate(cluster, "site", "site-tls")
+    found = around(cluster)
+    claimed = found.claim("shop", "site-tls")
+    assert claimed is not None
+    assert (claimed.recreator.name, claimed.by) == ("cert-manager", f"certificates.{CERT_MANAGER} site")
+    assert found.claim("pay", "site-tls") is None
+    assert found.claim("shop", "site") is None
+
+
+def test_claims_and_siblings_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_CLAIMS", 2)
+    monkeypatch.setattr(module, "_MOST_SIBLINGS", 3)
+    cluster = base()
+    for number in range(5):
+        certificate(cluster, f"site-{number}", f"site-{number}-tls")
+        cluster.secret(f"settings-{number}", annotations={"olm.managed": "true"})
+    found = around(cluster)
+    assert [found.claim("shop", f"site-{n}-tls") is not None for n in range(5)] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+    ruler = found.ruler(SECRETS_OF_SHOP)
+    assert ruler is not None
+    assert ruler[1:] == (3, 3)
+
+
+def test_one_or_two_marks_rule_nothing() -> None:
+    cluster = base()
+    for number in range(2):
+        cluster.secret(f"settings-{number}", annotations={"olm.managed": "true"})
+    found = around(cluster)
+    assert found.ruler(SECRETS_OF_SHOP) is None
+    assert found.ruler(Place("configmaps", "shop")) is None
+
+
+@pytest.mark.parametrize(
+    ("sibling", "name", "alike"),
+    [
+        ("settings-2", "settings-10", True),
+        ("token-abcde", "token-x7k2p", True),
+        ("settings2", "settings3", True),
+        ("settings-2", "options-2", False),
+        ("db-1", "db-2", False),
+    ],
+)
+def test_names_are_alike_but_for_their_end(sibling: str, name: str, alike: bool) -> None:
+    cluster = base()
+    cluster.secret(sibling, annotations={"olm.managed": "true"})
+    assert (around(cluster).like(SECRETS_OF_SHOP, name) is not None) is alike

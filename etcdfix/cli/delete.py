@@ -17,6 +17,7 @@ from etcdfix.cli.options import (
     same_again,
     source_options,
 )
+from etcdfix.cli.output import require_output, show_outcome
 from etcdfix.cli.safety import (
     EXIT_CODES,
     acceptances,
@@ -73,6 +74,7 @@ def command(
     if not acknowledged:
         raise click.UsageError(f"a deletion needs {ACKNOWLEDGEMENT}")
     require_reason(options)
+    require_output()
     inputs = gather_inputs(options)
     named = one_key(key, key_base64)
     again = same_again(inputs)
@@ -102,9 +104,10 @@ def command(
             proof=proof,
             watch=watcher(cluster),
         )
-        show(outcome_lines(named, Result.DELETED, outcome, again))
+        lines = list(outcome_lines(named, Result.DELETED, outcome, again))
         if outcome.result is Result.DELETED:
-            show(after_deletion_lines(checked[0], again))
+            lines += after_deletion_lines(checked[0], again)
+        show_outcome(lines)
     return change_exit_code(outcome)
 
 

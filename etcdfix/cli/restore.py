@@ -53,7 +53,8 @@ _PATH = click.Path(path_type=Path)
 )  # fmt: skip
 @click.option(
     "--replace-mod-revision", type=click.IntRange(min=1), metavar="N",
-    help="Replace what is there now, if it stands at this mod revision and could be deleted.",
+    help="Replace what is there now, if it stands at this mod revision and could be deleted, "
+    "or was put there instead of this backup.",
 )  # fmt: skip
 @click.option(
     "--accept-unlisted-source", is_flag=True, help="Take a value that is no backup of this audit log."

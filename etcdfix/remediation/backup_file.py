@@ -193,12 +193,11 @@ def make_content(
     reason: str,
     lease_ttl_seconds: int | None,
     at: datetime,
-    stored_as_plaintext: bool | None = None,  # noqa: ARG001 - see below
 ) -> BackupContent:
     """Return what a backup of a stored value holds.
 
     Whether it was stored in the clear, its first bytes say: no examination is needed for that, and none can be wrong
-    about it. ``stored_as_plaintext`` is ignored.
+    about it.
     """
     return BackupContent(
         purpose=purpose,

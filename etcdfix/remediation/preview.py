@@ -13,7 +13,7 @@ from etcdfix.remediation.audit_record import Result
 from etcdfix.remediation.commit import Outcome
 from etcdfix.remediation.preflight import Cluster, Preflight
 from etcdfix.remediation.reencrypt import ReencryptPreview
-from etcdfix.remediation.restore import RestorePreview
+from etcdfix.remediation.restore import OwnWrite, RestorePreview
 from etcdfix.reports.base import counted
 from etcdfix.reports.commands import SameAgain
 from etcdfix.reports.remedies import gentle_remedies, unsafe_deletion_request
@@ -166,12 +166,19 @@ def restore_preview_lines(cluster: Cluster, shown: RestorePreview) -> Iterator[s
         present = shown.replaced
         yield (
             f"There now    {len(present.stored.value)} bytes at mod_revision {present.stored.mod_revision}, "
-            f"{present.found.verdict.outcome}, {present.found.verdict.cause}; backed up first"
+            f"{_why_replaced(present)}; backed up first"
         )
     for warning in shown.warnings:
         yield f"Note         {safe_text(warning)}"
     yield ""
     yield "Dependents that the garbage collector has deleted meanwhile do not come back with their owner."
+
+
+def _why_replaced(present: Preflight | OwnWrite) -> str:
+    """Return why what is there now may make room."""
+    if isinstance(present, OwnWrite):
+        return f"{present.found.verdict.outcome}, put there by record {present.intent.link.sequence} of this audit log"
+    return f"{present.found.verdict.outcome}, {present.found.verdict.cause}"
 
 
 def reencrypt_preview_lines(cluster: Cluster, shown: ReencryptPreview) -> Iterator[str]:

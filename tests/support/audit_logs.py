@@ -78,7 +78,6 @@ def content(stored: StoredValue = STORED, **changes: object) -> BackupContent:
         "cluster": CLUSTER,
         "operator": OPERATOR,
         "reason": "the key is lost",
-        "stored_as_plaintext": False,
         "lease_ttl_seconds": 55,
         "at": NOON,
     }

@@ -256,6 +256,7 @@ def test_undone_in_place(registry: Registry, key: bytes, candidate: Path) -> Non
         registry.refused(ran, f"stands at mod_revision {there}, not at {there - 1}", hint="examine it again")
     ran = registry.restore(backup, "--replace-mod-revision", str(there), configured=False)
     assert ran.code == 0, ran.err
+    assert "put there by record 1 of this audit log; backed up first" in ran.err
     assert registry.stored(key) == OLD
     second = registry.kept()[-1]
     assert (second.content.purpose, second.content.stored.value) == ("restore", written)

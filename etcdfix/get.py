@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from etcdfix.decoding.stacks import Decoder
 from etcdfix.deferred import Examining
 from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.errors import ConfigurationError, SourceError
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.pipeline import Examiner
@@ -221,14 +219,7 @@ def read_raw(
 
 
 def _examiner(source: Source, request: GetRequest, plugins: KMSPlugins | None) -> Examiner:
-    minor = request.kubernetes_minor
-    transformers = None
-    if request.configuration is not None:
-        plugin_for = plugins.plugin_for if plugins is not None else no_plugin
-        transformers = Transformers.from_configuration(request.configuration, plugin_for)
-    examiner = Examiner(
-        request.layout, transformers, Decoder(minor), assumed_release=f"1.{minor}" if minor else ""
-    )
+    examiner = Examiner.configured(request.layout, request.configuration, request.kubernetes_minor, plugins)
     examiner.learn_custom_resources(source)
     return examiner
 

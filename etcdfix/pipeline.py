@@ -9,15 +9,17 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from etcdfix.decoding.customresource import CustomResourceInfo
 from etcdfix.decoding.registry import Registry, SchemeName
 from etcdfix.decoding.stacks import Decoder
+from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.envelope import Envelope, parse_envelope
 from etcdfix.encryption.kms import KEY_ID_MAX_SIZE, KMSPending, stored_key_id
-from etcdfix.encryption.transformer import ResourceTransformers, Transformers, TransformFailed
+from etcdfix.encryption.transformer import ResourceTransformers, Transformers, TransformFailed, no_plugin
 from etcdfix.errors import DecodeError, KindUnknown, TransformError
 from etcdfix.model import Confidence, DecodedObject, GroupResource, Outcome, ServerBehaviour, StoredValue
 from etcdfix.sources.base import Source
@@ -37,6 +39,9 @@ from etcdfix.verdicts.plaintext import bits_off, describe_failure, shape_of
 
 _ENCRYPTED = b"k8s:enc:"
 _READABLE = Verdict(Outcome.READABLE, None, Confidence.CERTAIN, ServerBehaviour.SERVES, "readable")
+
+if TYPE_CHECKING:
+    from etcdfix.encryption.kms_plugins import KMSPlugins
 
 # A value that ends before the colon after its key name.
 _ENVELOPE_CUT = re.compile(rb"k8s:enc:(?:(?:aescbc|aesgcm|secretbox):v1|kms:v[12]):[^:]{0,253}")
@@ -109,6 +114,29 @@ class Examiner:
         self._remembered: tuple[StoredValue, bytes] | None = None
         self._reader: _Reader | None = None
         self._readers: dict[bytes, _Reader] = {}
+
+    @classmethod
+    def configured(
+        cls,
+        layout: StorageLayout,
+        configuration: EncryptionConfiguration | None,
+        kubernetes_minor: int | None,
+        plugins: KMSPlugins | None = None,
+    ) -> Examiner:
+        """Return what examines values under an encryption configuration.
+
+        Args:
+            layout: Storage prefix and paths.
+            configuration: None when none was given.
+            kubernetes_minor: 36 for release 1.36; None when none was named.
+            plugins: The KMS plugins to ask; None to ask none.
+        """
+        transformers = None
+        if configuration is not None:
+            plugin_for = plugins.plugin_for if plugins is not None else no_plugin
+            transformers = Transformers.from_configuration(configuration, plugin_for)
+        release = f"1.{kubernetes_minor}" if kubernetes_minor else ""
+        return cls(layout, transformers, Decoder(kubernetes_minor), assumed_release=release)
 
     def learn_custom_resources(self, source: Source) -> None:
         """Read every CRD, in scope or not: only a readable CRD makes its objects custom resources."""

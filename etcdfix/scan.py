@@ -10,11 +10,9 @@ import msgspec
 
 from etcdfix import __version__
 from etcdfix.baseline import Baseline
-from etcdfix.decoding.stacks import Decoder
 from etcdfix.deferred import Examining
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.envelope import transformer_name
-from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.errors import SourceError
 from etcdfix.model import Outcome, StoredValue, key_id_digest
 from etcdfix.pipeline import Examiner
@@ -167,14 +165,7 @@ def run_scan(
         ConfigurationError: The scope names something that does not exist.
         SourceError: Nothing could be read.
     """
-    minor = request.kubernetes_minor
-    transformers = None
-    if request.configuration is not None:
-        plugin_for = plugins.plugin_for if plugins is not None else no_plugin
-        transformers = Transformers.from_configuration(request.configuration, plugin_for)
-    examiner = Examiner(
-        request.layout, transformers, Decoder(minor), assumed_release=f"1.{minor}" if minor else ""
-    )
+    examiner = Examiner.configured(request.layout, request.configuration, request.kubernetes_minor, plugins)
     if plugins is not None:
         plugins.deferring = True
         examiner.ask_ahead(source)

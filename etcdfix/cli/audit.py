@@ -409,17 +409,12 @@ def _reconcile(
 
 def _cluster_uid(inputs: Inputs) -> str:
     """Return the uid of namespace kube-system, "" where it cannot be read."""
-    from etcdfix.decoding.stacks import Decoder  # noqa: PLC0415 - as above
-    from etcdfix.encryption.transformer import Transformers, no_plugin  # noqa: PLC0415
-    from etcdfix.pipeline import Examiner  # noqa: PLC0415
+    from etcdfix.pipeline import Examiner  # noqa: PLC0415 - as above
 
     configuration = load_encryption(inputs)
     with open_source(inputs, say=_say) as source, open_plugins(inputs, configuration) as plugins:
-        transformers = None
-        if configuration is not None:
-            plugin_for = plugins.plugin_for if plugins is not None else no_plugin
-            transformers = Transformers.from_configuration(configuration, plugin_for)
-        examiner = Examiner(StorageLayout(inputs.etcd_prefix), transformers, Decoder(inputs.kubernetes_minor))
+        layout = StorageLayout(inputs.etcd_prefix)
+        examiner = Examiner.configured(layout, configuration, inputs.kubernetes_minor, plugins)
         return examiner.kube_system_uid(source) or ""
 
 

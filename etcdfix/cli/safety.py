@@ -16,9 +16,7 @@ import click
 
 from etcdfix.cli.options import Inputs, load_encryption, open_plugins, open_source
 from etcdfix.cli.progress import with_progress
-from etcdfix.decoding.stacks import Decoder
 from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.errors import ConfigurationError
 from etcdfix.model import StoredValue
 from etcdfix.pipeline import Examiner
@@ -201,13 +199,9 @@ def examiner_for(
     inputs: Inputs, configuration: EncryptionConfiguration | None, plugins: KMSPlugins | None
 ) -> Examiner:
     """Return what examines values under a configuration."""
-    transformers = None
-    if configuration is not None:
-        plugin_for = plugins.plugin_for if plugins is not None else no_plugin
-        transformers = Transformers.from_configuration(configuration, plugin_for)
-    minor = inputs.kubernetes_minor
-    release = f"1.{minor}" if minor else ""
-    return Examiner(StorageLayout(inputs.etcd_prefix), transformers, Decoder(minor), assumed_release=release)
+    return Examiner.configured(
+        StorageLayout(inputs.etcd_prefix), configuration, inputs.kubernetes_minor, plugins
+    )
 
 
 @contextmanager

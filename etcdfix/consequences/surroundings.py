@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from etcdfix import __version__
-from etcdfix.decoding.stacks import Decoder
 from etcdfix.deferred import Examining
 from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.errors import SourceError
 from etcdfix.impact.builder import IndexBuilder
 from etcdfix.impact.identity import ObjectRef
@@ -161,14 +159,7 @@ def look_around(
     Raises:
         SourceError: Nothing could be read.
     """
-    minor = request.kubernetes_minor
-    transformers = None
-    if request.configuration is not None:
-        plugin_for = plugins.plugin_for if plugins is not None else no_plugin
-        transformers = Transformers.from_configuration(request.configuration, plugin_for)
-    examiner = Examiner(
-        request.layout, transformers, Decoder(minor), assumed_release=f"1.{minor}" if minor else ""
-    )
+    examiner = Examiner.configured(request.layout, request.configuration, request.kubernetes_minor, plugins)
     if plugins is not None:
         plugins.deferring = True
         examiner.ask_ahead(source)

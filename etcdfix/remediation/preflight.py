@@ -341,8 +341,22 @@ def _not_deletable(found: Examination) -> RefusedByRule:
     return refuse(rule, f"{display(key)}: {why} ({found.verdict.message})", hint=command)
 
 
-def check_members(cluster: Cluster, key: bytes, reading: KeyReading, accepted: Acceptances) -> list[str]:
+def check_members(
+    cluster: Cluster,
+    key: bytes,
+    reading: KeyReading,
+    accepted: Acceptances,
+    *,
+    readable_is_fine: bool = False,
+) -> list[str]:
     """Ask every voting member for its copy of the key; return what to warn of.
+
+    Args:
+        cluster: To ask.
+        key: Whose copies.
+        reading: What was examined.
+        accepted: Names the members that need not answer.
+        readable_is_fine: The value is known to be readable; otherwise such a copy shows that deletion is no way out.
 
     Raises:
         RefusedByRule: They differ, one holds a readable copy, one could not be asked, or the key moved meanwhile.
@@ -358,9 +372,9 @@ def check_members(cluster: Cluster, key: bytes, reading: KeyReading, accepted: A
         raise refuse(
             Rule.MEMBERS_DISAGREE,
             f"members do not hold the same for {display(key)}: {who}",
-            hint="replace that member (etcdctl member remove, then add it empty) before anything is deleted",
+            hint="replace that member (etcdctl member remove, then add it empty) before anything is changed",
         )
-    for other in survey.distinct_values():
+    for other in () if readable_is_fine else survey.distinct_values():
         if cluster.examine(other).verdict.outcome is Outcome.READABLE:
             raise refuse(
                 Rule.MEMBERS_DISAGREE,

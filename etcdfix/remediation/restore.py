@@ -35,10 +35,8 @@ from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.members import (
     KeyReading,
     LeaseState,
-    judge_copies,
     read_key,
     read_lease,
-    survey_members,
 )
 from etcdfix.remediation.preflight import (
     Acceptances,
@@ -350,7 +348,7 @@ def _check_own(
     check_expectations(present, _as_named(request))
     found = cluster.examine(present)
     step("check: members")
-    warnings = _check_copies(cluster, reading, present, request.accepted)
+    warnings = check_members(cluster, present.key, reading, request.accepted, readable_is_fine=True)
     step("check: alarms")
     warnings += check_alarms(cluster)
     step("check: authorization")
@@ -364,30 +362,6 @@ def _check_own(
         warnings=tuple(warnings),
         lease=read_lease(cluster.source.client, present.lease) if present.lease else None,
     )
-
-
-def _check_copies(
-    cluster: Cluster, reading: KeyReading, present: StoredValue, accepted: Acceptances
-) -> list[str]:
-    """Ask every voting member; unlike before a deletion, a copy that is readable is as it should be."""
-    key = display(present.key)
-    survey = survey_members(cluster.source.client, present.key)
-    if survey.reading.stored != reading.stored:
-        raise refuse(Rule.MOVED, f"{key} was changed while it was being examined", hint="examine it again")
-    judgement = judge_copies(survey, accepted=accepted.unchecked_members)
-    for rule, what, copies, hint in (
-        (
-            Rule.MEMBERS_DISAGREE, "members do not hold the same", judgement.differing,
-            "replace that member (etcdctl member remove, then add it empty) before anything is replaced",
-        ),
-        (
-            Rule.MEMBER_UNCHECKED, "not every member could be asked", judgement.unchecked,
-            "start it, name its address in --endpoints, or --accept-unchecked-member NAME",
-        ),
-    ):  # fmt: skip
-        if copies:
-            raise refuse(rule, f"{key}: {what}: {'; '.join(copy.describe() for copy in copies)}", hint=hint)
-    return [f"member {copy.label} was not asked, as accepted" for copy in judgement.accepted]
 
 
 def _as_named(request: RestoreRequest) -> Acceptances:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from etcdfix.errors import AuditLogUnreadable, RefusedByRule
-from etcdfix.remediation import restore as restore_module
+from etcdfix.remediation import preflight as preflight_module
 from etcdfix.remediation.commit import Outcome, Places
 from etcdfix.remediation.members import CopyState, MemberSurvey, survey_members
 from etcdfix.remediation.preflight import Acceptances
@@ -156,7 +156,7 @@ def test_members_are_asked_before_what_we_wrote_goes(
     def survey(client: EtcdClient, asked: bytes) -> MemberSurvey:
         return change(survey_members(client, asked))
 
-    monkeypatch.setattr(restore_module, "survey_members", survey)
+    monkeypatch.setattr(preflight_module, "survey_members", survey)
     there = registry.mod_revision(key)
     with registry.untouched(), pytest.raises(RefusedByRule) as caught:
         _run(registry, candidate, [], replace_mod_revision=there)

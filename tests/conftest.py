@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from typing import TypeVar
@@ -14,6 +15,12 @@ from tests.support.etcd_places import NoEtcdError
 from tests.support.etcd_server import EtcdServer, EtcdServers, given_server
 
 _Made = TypeVar("_Made")
+
+
+def pytest_configure() -> None:
+    """A shell that starts us in the background has us ignore SIGINT; what is told to stop by it must hear it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _or_skip(make: Callable[[], _Made]) -> _Made:

@@ -427,9 +427,11 @@ def test_from_revision_without_kube_system(registry: Registry) -> None:
 
 
 def test_from_revision_that_does_not_hold_it(registry: Registry) -> None:
+    before = registry.etcd.revision()
+    key = registry.put("shop/late", aesgcm(secret("late"), "/registry/secrets/shop/late"))
     with registry.untouched():
-        ran = registry.restore("--from-revision", "1", registry.key("shop/good-0").decode())
-    registry.refused(ran, "does not exist in the revision 1", hint="look into an older one")
+        ran = registry.restore("--from-revision", str(before), key.decode())
+    registry.refused(ran, f"does not exist in the revision {before}", hint="look into an older one")
 
 
 def test_from_revision_with_a_moved_value(registry: Registry) -> None:

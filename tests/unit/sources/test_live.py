@@ -64,7 +64,7 @@ def etcd() -> Iterator[ScriptedEtcd]:
 
 def live(*servers: ScriptedEtcd, **options: Any) -> LiveSource:
     for_source = {name: options.pop(name) for name in ("revision", "on_notice") if name in options}
-    options = {"dial_timeout_seconds": 0.1, "command_timeout_seconds": 0.1} | options
+    options = {"dial_timeout_seconds": 0.5, "command_timeout_seconds": 0.5} | options
     endpoints = tuple(server.endpoint for server in servers)
     return LiveSource(EtcdConnection(endpoints=endpoints, **options), **for_source)
 

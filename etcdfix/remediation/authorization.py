@@ -21,6 +21,7 @@ import contextlib
 import logging
 import os
 import ssl
+import threading
 from collections.abc import Iterator
 from enum import StrEnum
 from multiprocessing.pool import ThreadPool
@@ -180,6 +181,7 @@ def authorize(
     pool.close()
     waiting.wait(timeout_seconds)
     if not waiting.ready():
+        inquiry.give_up()
         raise AuthorizationRefused(
             f"the API server's answer was not there within {timeout_seconds:g} s",
             reason=RefusalReason.TIMED_OUT,
@@ -214,10 +216,15 @@ class _Inquiry:
         self._kube_system_uid = kube_system_uid
         self._attributes = attributes
         self._request_seconds = request_seconds
+        self._given_up = threading.Event()
+
+    def give_up(self) -> None:
+        """Send no further request: nobody waits for its answer. May be called from another thread."""
+        self._given_up.set()
 
     def ask(self) -> Authorization:
         _check_readable(self._kubeconfig)
-        server = _Server(self._load(), request_seconds=self._request_seconds)
+        server = _Server(self._load(), request_seconds=self._request_seconds, given_up=self._given_up)
         try:
             self._check_cluster(server)
             user_name = _user_name(server)
@@ -262,13 +269,14 @@ class _Inquiry:
 class _Server:
     """One API server, reached through the pool that the kubernetes package prepared."""
 
-    def __init__(self, client: Any, *, request_seconds: float) -> None:
+    def __init__(self, client: Any, *, request_seconds: float, given_up: threading.Event) -> None:
         import urllib3  # noqa: PLC0415 - comes with the optional package
 
         self._urllib3 = urllib3
         self._configuration = client.configuration
         self._pool = client.rest_client.pool_manager
         self._request_seconds = request_seconds
+        self._given_up = given_up
         self._url = str(client.configuration.host).rstrip("/")
         self.address = _without_user(self._url)
         if not self._url.startswith("https://") or not client.configuration.verify_ssl:
@@ -288,6 +296,9 @@ class _Server:
             AuthorizationRefused: Any other answer, or none.
         """
         headers = {"Accept": "application/json", "Content-Type": "application/json", **self._credentials()}
+        if self._given_up.is_set():
+            # Obtaining the credentials may have been what took so long.
+            raise AuthorizationRefused(f"nobody waits for {what} any more", reason=RefusalReason.TIMED_OUT)
         try:
             answer = self._pool.request(
                 method,

@@ -6,6 +6,7 @@ import logging
 import os
 import socket
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -383,12 +384,19 @@ def test_a_plugin_that_fails_is_not_quoted(
 def test_a_plugin_that_never_ends(api: KubernetesAPI, tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
+    before = set(threading.enumerate())
     error = refused(
         api.kubeconfig(tmp_path, change=_plugin(f"open({str(fifo)!r}).read()")), timeout_seconds=0.5
     )
     assert error.reason is RefusalReason.TIMED_OUT
-    # Let it go.
+    # Let it go: what was refused for want of time asks nothing afterwards.
+    abandoned = set(threading.enumerate()) - before
+    assert abandoned
     fifo.open("w").close()
+    for thread in abandoned:
+        thread.join(timeout=30)
+        assert not thread.is_alive()
+    assert api.requests == []
 
 
 def test_whatever_the_package_raises(

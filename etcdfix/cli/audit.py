@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import (
     gather_inputs,
     load_encryption,
@@ -68,10 +69,6 @@ RECONCILE_EXIT_CODES = {
     4: "refused: another cluster, or a log that does not hold (wins over 3)",
     5: "etcd or the log cannot be read",
 }
-
-
-def _epilog(codes: dict[int, str]) -> str:
-    return "\b\nExit codes:\n" + "\n".join(f"  {code:>3}  {text}" for code, text in codes.items())
 
 
 _log_argument = click.argument("log", metavar="FILE", type=click.Path(path_type=Path))
@@ -155,7 +152,7 @@ def _key_of(event: Event) -> str:
         return "?"
 
 
-@command.command("verify", epilog=_epilog(VERIFY_EXIT_CODES))
+@command.command("verify", epilog=epilog(VERIFY_EXIT_CODES))
 @_log_argument
 @click.option(
     "--expect-head",
@@ -315,7 +312,7 @@ def _verification_lines(log: Path, found: Verification, compared: Sequence[str])
     yield from found.notes
 
 
-@command.command("reconcile", epilog=_epilog(RECONCILE_EXIT_CODES))
+@command.command("reconcile", epilog=epilog(RECONCILE_EXIT_CODES))
 @_log_argument
 @source_options
 @reading_options

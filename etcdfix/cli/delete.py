@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from etcdfix.cli.confirm import Terminal
+from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import (
     Inputs,
     gather_inputs,
@@ -44,7 +45,7 @@ from etcdfix.reports.commands import ACKNOWLEDGEMENT
 from etcdfix.verdicts.examination import Examination
 
 
-@click.command("delete", epilog=EXIT_CODES)
+@click.command("delete", epilog=epilog(EXIT_CODES))
 @click.argument("key", required=False)
 @click.option(
     ACKNOWLEDGEMENT, "acknowledged", is_flag=True, required=True, help="Required: you know what this means."

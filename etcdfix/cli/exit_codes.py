@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
+from typing import TypeVar
 
 from etcdfix.scan import ScanResult
+
+_Code = TypeVar("_Code", bound=int)
 
 
 class ExitCode(IntEnum):
@@ -26,6 +30,11 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.SOURCE: "source unreachable or unreadable: nothing was examined",
     ExitCode.INTERRUPTED: "interrupted",
 }
+
+
+def epilog(meanings: Mapping[_Code, str]) -> str:
+    """Return the table of a command's exit codes, as the end of its help text."""
+    return "\b\nExit codes:\n" + "\n".join(f"  {int(code):>3}  {text}" for code, text in meanings.items())
 
 
 def scan_exit_code(result: ScanResult) -> ExitCode:

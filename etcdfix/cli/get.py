@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from etcdfix.cli.exit_codes import ExitCode
+from etcdfix.cli.exit_codes import ExitCode, epilog
 from etcdfix.cli.options import (
     Inputs,
     gather_inputs,
@@ -41,7 +41,6 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.SOURCE: "no object of the name exists, or the source is unreachable, unreadable, or another etcd",
     ExitCode.INTERRUPTED: "interrupted",
 }
-_EPILOG = "\b\nExit codes:\n" + "\n".join(f"  {code.value:>3}  {text}" for code, text in MEANINGS.items())
 _COMPACTION_KEY = "compact_rev_key"
 _MOST_LINES = 20
 _WRONG = frozenset(
@@ -49,7 +48,7 @@ _WRONG = frozenset(
 )
 
 
-@click.command("get", epilog=_EPILOG)
+@click.command("get", epilog=epilog(MEANINGS))
 @click.argument("what", nargs=-1, metavar="KEY | RESOURCE [NAME]...")
 @click.option(
     "-n",

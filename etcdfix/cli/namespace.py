@@ -7,10 +7,9 @@ from typing import Any, NoReturn
 
 import click
 
-from etcdfix.cli.exit_codes import ExitCode
+from etcdfix.cli.exit_codes import ExitCode, epilog
 from etcdfix.cli.options import reading_options, source_options
 from etcdfix.cli.surroundings import (
-    epilog,
     exit_code,
     next_words,
     nothing_below,

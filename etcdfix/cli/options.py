@@ -28,10 +28,22 @@ if TYPE_CHECKING:
 FIRST_MINOR, LAST_MINOR = 17, 37
 SLOWEST_RATE, FASTEST_RATE = 0.1, 1e6
 
-_Command = Callable[..., Any]
+Command = Callable[..., Any]
+Decorator = Callable[[Command], Command]
 
 
-def _option(*names: str, **settings: Any) -> Callable[[_Command], _Command]:
+def option_group(*options: Decorator) -> Decorator:
+    """Return a decorator that adds these options, which are shown in this order."""
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def _option(*names: str, **settings: Any) -> Decorator:
     long = next(n for n in names if n.startswith("--"))
     variable = "ETCDFIX_" + long.removeprefix("--").split("/")[0].replace("-", "_").upper()
     return click.option(*names, envvar=variable, show_envvar=False, **settings)
@@ -39,7 +51,7 @@ def _option(*names: str, **settings: Any) -> Callable[[_Command], _Command]:
 
 _FILE = click.Path(path_type=Path)
 
-_SOURCE_OPTIONS = (
+source_options = option_group(
     _option("--snapshot", type=_FILE, metavar="FILE",
             help="Read a snapshot (etcdctl snapshot save) or a copied member/snap/db; gzip is fine."),
     _option("--endpoints", metavar="LIST", help="Comma list of etcd endpoints.  [default: 127.0.0.1:2379]"),
@@ -59,8 +71,9 @@ _SOURCE_OPTIONS = (
     _option("--revision", type=click.IntRange(min=0), default=0, metavar="N",
             help="Read at this revision instead of the newest."),
 )  # fmt: skip
+"""Where the data is."""
 
-_READING_OPTIONS = (
+reading_options = option_group(
     _option("--encryption-config", "--encryption-provider-config", "encryption_config", type=_FILE,
             metavar="FILE", help="The EncryptionConfiguration of the API servers."),
     _option("--kms-endpoint", "kms_endpoints", metavar="NAME=unix:///PATH", multiple=True,
@@ -74,20 +87,7 @@ _READING_OPTIONS = (
     _option("--kubernetes-version", metavar="X.Y",
             help="Only kinds that this release registers count as known.  [default: every known release]"),
 )  # fmt: skip
-
-
-def source_options(command: _Command) -> _Command:
-    """Add the options that say where the data is."""
-    for option in reversed(_SOURCE_OPTIONS):
-        command = option(command)
-    return command
-
-
-def reading_options(command: _Command) -> _Command:
-    """Add the options that say how values are to be read."""
-    for option in reversed(_READING_OPTIONS):
-        command = option(command)
-    return command
+"""How values are to be read."""
 
 
 class Inputs(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from etcdfix.cli.exit_codes import ExitCode
+from etcdfix.cli.exit_codes import ExitCode, epilog
 from etcdfix.cli.options import (
     gather_inputs,
     load_encryption,
@@ -23,6 +23,7 @@ from etcdfix.cli.options import (
 from etcdfix.cli.output import destination
 from etcdfix.cli.progress import with_progress
 from etcdfix.cli.safety import examiner_for, say
+from etcdfix.cli.surroundings import output_options
 from etcdfix.errors import ConfigurationError
 from etcdfix.planning.fromreport import load_report
 from etcdfix.planning.plan import PlanRequest, build_plan
@@ -41,12 +42,11 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.SOURCE: "source unreachable or unreadable: nothing was examined",
     ExitCode.INTERRUPTED: "interrupted",
 }
-_EPILOG = "\b\nExit codes:\n" + "\n".join(f"  {code.value:>3}  {text}" for code, text in MEANINGS.items())
 _SETTLED = frozenset({"gone", "readable"})
 _UNDETERMINED = "undetermined"
 
 
-@click.command("plan", epilog=_EPILOG)
+@click.command("plan", epilog=epilog(MEANINGS))
 @click.option(
     "--from-report",
     type=click.Path(path_type=Path),
@@ -56,29 +56,7 @@ _UNDETERMINED = "undetermined"
 )
 @source_options
 @reading_options
-@click.option(
-    "-o",
-    "--output",
-    "output",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="Form of the plan; etcdfix delete takes the json.",
-)
-@click.option(
-    "--output-file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write the plan here instead of standard output.",
-)
-@click.option(
-    "--max-rows",
-    type=click.IntRange(min=1),
-    default=100,
-    show_default=True,
-    metavar="N",
-    help="Rows of the table; counts are never capped.",
-)
+@output_options(["table", "json"], help_text="Form of the plan; etcdfix delete takes the json.")
 def command(
     *, from_report: Path, output: str, output_file: Path | None, max_rows: int, **options: Any
 ) -> int:

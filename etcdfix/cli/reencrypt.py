@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from etcdfix.cli.confirm import Terminal
+from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import (
     Inputs,
     gather_inputs,
@@ -41,7 +42,7 @@ from etcdfix.remediation.preview import outcome_lines, reencrypt_preview_lines
 from etcdfix.remediation.reencrypt import ReencryptRequest, run_reencrypt
 
 
-@click.command("reencrypt", epilog=EXIT_CODES)
+@click.command("reencrypt", epilog=epilog(EXIT_CODES))
 @click.argument("key", required=False)
 @click.option(
     "--candidate-config", type=click.Path(path_type=Path), required=True, metavar="FILE",

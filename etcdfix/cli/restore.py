@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from etcdfix.cli.confirm import Terminal
+from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import Inputs, gather_inputs, reading_options, same_again, source_options
 from etcdfix.cli.output import require_output, show_outcome
 from etcdfix.cli.safety import (
@@ -39,7 +40,7 @@ from etcdfix.storagekey import display
 _PATH = click.Path(path_type=Path)
 
 
-@click.command("restore", epilog=EXIT_CODES)
+@click.command("restore", epilog=epilog(EXIT_CODES))
 @click.argument("backup_or_key", required=False, metavar="[BACKUP|KEY]")
 @click.option(
     "--from-snapshot",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from etcdfix.cli.options import Inputs, load_encryption, open_plugins, open_source
+from etcdfix.cli.options import Inputs, load_encryption, open_plugins, open_source, option_group
 from etcdfix.cli.progress import with_progress
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError
@@ -31,20 +31,18 @@ from etcdfix.storagekey import StorageLayout
 if TYPE_CHECKING:
     from etcdfix.encryption.kms_plugins import KMSPlugins
 
-EXIT_CODES = """\b
-Exit codes:
-    0  done, or the dry run would be
-    2  usage or configuration error
-    3  outcome unknown or anomalous
-    4  refused by a safety rule; nothing was changed
-    5  etcd could not be asked; nothing was changed
-"""
+EXIT_CODES = {
+    0: "done, or the dry run would be",
+    2: "usage or configuration error",
+    3: "outcome unknown or anomalous",
+    4: "refused by a safety rule; nothing was changed",
+    5: "etcd could not be asked; nothing was changed",
+}
 """Of every command that changes something."""
 
-_Command = Callable[..., Any]
 _PATH = click.Path(path_type=Path)
 
-_CHANGE_OPTIONS = (
+change_options = option_group(
     click.option("--key-base64", metavar="BASE64", help="The key, where it cannot be typed."),
     click.option("--reason", required=True, metavar="TEXT", help="Why; stands in the backup and in the audit log."),
     click.option("--dry-run", is_flag=True, help="Check everything, change nothing."),
@@ -65,8 +63,9 @@ _CHANGE_OPTIONS = (
     click.option("--context", metavar="NAME", envvar="ETCDFIX_CONTEXT", help="Context of the kubeconfig."),
     click.option("--accept-unknown-cluster", is_flag=True, help="Go on although no uid names the cluster."),
 )  # fmt: skip
+"""Of every change."""
 
-_EXPECTATION_OPTIONS = (
+expectation_options = option_group(
     click.option(
         "--expect-mod-revision", type=click.IntRange(min=1), metavar="N",
         help="Refuse unless the key stands at this mod_revision.",
@@ -76,15 +75,17 @@ _EXPECTATION_OPTIONS = (
         help="Refuse unless the stored bytes have this digest.",
     ),
 )  # fmt: skip
+"""What is expected of the present value."""
 
-_MEMBER_OPTIONS = (
+member_options = option_group(
     click.option(
         "--accept-unchecked-member", "unchecked_members", multiple=True, metavar="NAME",
         help="Go on although this member could not be asked (may be repeated).",
     ),
 )  # fmt: skip
+"""Accepts a member which could not be asked."""
 
-_RISK_OPTIONS = (
+risk_options = option_group(
     click.option(
         "--accept-risk", type=click.Choice([CLUSTER_BREAKING]), help="Go on although the cluster may break."
     ),
@@ -93,34 +94,7 @@ _RISK_OPTIONS = (
         help="Say that this key is gone for ever, so that what was written under it may be deleted.",
     ),
 )  # fmt: skip
-
-
-def change_options(command: _Command) -> _Command:
-    """Add the options of every change."""
-    for option in reversed(_CHANGE_OPTIONS):
-        command = option(command)
-    return command
-
-
-def expectation_options(command: _Command) -> _Command:
-    """Add the options that say what is expected of the present value."""
-    for option in reversed(_EXPECTATION_OPTIONS):
-        command = option(command)
-    return command
-
-
-def member_options(command: _Command) -> _Command:
-    """Add the option that accepts a member which could not be asked."""
-    for option in reversed(_MEMBER_OPTIONS):
-        command = option(command)
-    return command
-
-
-def risk_options(command: _Command) -> _Command:
-    """Add the options that accept what a deletion risks."""
-    for option in reversed(_RISK_OPTIONS):
-        command = option(command)
-    return command
+"""Accept what a deletion risks."""
 
 
 def require_reason(options: dict[str, Any]) -> None:

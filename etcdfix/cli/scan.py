@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from etcdfix.baseline import load_baseline
-from etcdfix.cli.exit_codes import MEANINGS, scan_exit_code
+from etcdfix.cli.exit_codes import MEANINGS, epilog, scan_exit_code
 from etcdfix.cli.options import (
     gather_inputs,
     load_encryption,
@@ -34,10 +34,8 @@ from etcdfix.storagekey import StorageLayout
 
 T = TypeVar("T")
 
-_EPILOG = "\b\nExit codes:\n" + "\n".join(f"  {code.value:>3}  {text}" for code, text in MEANINGS.items())
 
-
-@click.command("scan", epilog=_EPILOG)
+@click.command("scan", epilog=epilog(MEANINGS))
 @click.argument("scope", nargs=-1, metavar="[RESOURCE|KEY-PREFIX]...")
 @click.option(
     "-n",

@@ -40,9 +40,12 @@ _ALL = {**SCHEMAS, "audit": audit_schema}
 
 
 @click.command("schema")
-@click.argument("name", type=click.Choice(list(_ALL)), default="report")
+@click.argument("name", type=click.Choice(list(_ALL)), default="report", metavar="[NAME]")
 def command(name: str) -> int:
-    """Print the JSON Schema of a report (default), of a single finding, or of a record of the audit log.
+    """Print the JSON Schema of what a command writes as JSON: of a scan's report (default), or of another document.
+
+    NAME is report or finding (etcdfix scan); impact, namespace, orphans or plan (the commands of that name); or audit:
+    one record of the audit log.
 
     The schema is generated from the very types that are written. Readers ignore fields that they do not
     know, and treat an outcome that they do not know as undetermined.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -13,11 +13,13 @@ import click
 
 from etcdfix.cli.exit_codes import ExitCode
 from etcdfix.cli.options import (
+    Decorator,
     Inputs,
     gather_inputs,
     load_encryption,
     open_plugins,
     open_source,
+    option_group,
     same_again,
     tls_files,
 )
@@ -33,49 +35,37 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 T = TypeVar("T")
-_Command = Callable[..., Any]
 
 
-def output_options(formats: list[str]) -> Callable[[_Command], _Command]:
+def output_options(formats: Sequence[str], *, help_text: str = "Form of the report.") -> Decorator:
     """Return a decorator that adds ``-o``, ``--output-file`` and ``--max-rows``."""
-
-    def decorate(command: _Command) -> _Command:
-        for option in (
-            click.option(
-                "--max-rows",
-                type=click.IntRange(min=1),
-                default=100,
-                show_default=True,
-                metavar="N",
-                envvar="ETCDFIX_MAX_ROWS",
-                help="Rows of each list in the table; counts are never capped.",
-            ),
-            click.option(
-                "--output-file",
-                type=click.Path(path_type=Path),
-                metavar="FILE",
-                envvar="ETCDFIX_OUTPUT_FILE",
-                help="Write the report here instead of standard output.",
-            ),
-            click.option(
-                "-o",
-                "--output",
-                "output",
-                type=click.Choice(formats),
-                default="table",
-                show_default=True,
-                help="Form of the report.",
-            ),
-        ):
-            command = option(command)
-        return command
-
-    return decorate
-
-
-def epilog(meanings: dict[ExitCode, str]) -> str:
-    """Return the help text's table of exit codes."""
-    return "\b\nExit codes:\n" + "\n".join(f"  {code.value:>3}  {text}" for code, text in meanings.items())
+    return option_group(
+        click.option(
+            "-o",
+            "--output",
+            "output",
+            type=click.Choice(formats),
+            default="table",
+            show_default=True,
+            help=help_text,
+        ),
+        click.option(
+            "--output-file",
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            envvar="ETCDFIX_OUTPUT_FILE",
+            help="Write to this file instead of standard output.",
+        ),
+        click.option(
+            "--max-rows",
+            type=click.IntRange(min=1),
+            default=100,
+            show_default=True,
+            metavar="N",
+            envvar="ETCDFIX_MAX_ROWS",
+            help="Rows of each list in the table; counts are never capped.",
+        ),
+    )
 
 
 @contextlib.contextmanager

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
 
 import msgspec
 
 from etcdfix.model import Confidence, Outcome, ServerBehaviour
+from etcdfix.reports.impact.model import ImpactReport, NamespaceReport, OrphansReport
 from etcdfix.reports.model import API_VERSION, Finding, ScanReport
+from etcdfix.reports.plan_model import DeletionPlan
 from etcdfix.verdicts.causes import Cause
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -21,6 +25,15 @@ def report_schema() -> dict[str, Any]:
 def finding_schema() -> dict[str, Any]:
     """Return the schema of one finding."""
     return _with_catalogues(schema_of(Finding, f"Finding of {API_VERSION}"))
+
+
+def document_schema(document: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return the schema of another whole document, whose kind is called as its type."""
+    kind = document.__name__
+    schema = schema_of(document, f"{kind} of {API_VERSION}")
+    fields = schema["$defs"][kind]["properties"]
+    fields["apiVersion"], fields["kind"] = {"const": API_VERSION}, {"const": kind}
+    return _with_catalogues(schema) if "Finding" in schema["$defs"] else schema
 
 
 def schema_of(written: Any, title: str) -> dict[str, Any]:
@@ -40,4 +53,11 @@ def _with_catalogues(schema: dict[str, Any]) -> dict[str, Any]:
     return schema
 
 
-SCHEMAS = {"report": report_schema, "finding": finding_schema}
+SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
+    "report": report_schema,
+    "finding": finding_schema,
+    "impact": partial(document_schema, ImpactReport),
+    "namespace": partial(document_schema, NamespaceReport),
+    "orphans": partial(document_schema, OrphansReport),
+    "plan": partial(document_schema, DeletionPlan),
+}

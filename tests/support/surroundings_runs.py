@@ -7,9 +7,11 @@ import os
 from typing import Any, NamedTuple
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from etcdfix.cli import surroundings as module
 from etcdfix.cli.root import run
+from etcdfix.reports.schema import SCHEMAS
 from tests.support.impact_objects import Cluster
 from tests.support.memory_source import MemorySource
 
@@ -20,13 +22,17 @@ HOSTILE = 'x"];<script>alert(1)</script>\x1b[31m\u202e\x07&amp;\\N'
 class Ran(NamedTuple):
     """What a command came to."""
 
+    command: str
     code: int
     out: str
     err: str
 
     @property
     def document(self) -> Any:
-        return json.loads(self.out)
+        """The JSON that it wrote, which is as the published schema says."""
+        found = json.loads(self.out)
+        Draft202012Validator(SCHEMAS[self.command]()).validate(found)
+        return found
 
 
 class Runner:
@@ -49,7 +55,7 @@ class Runner:
         code = run([self._command, *arguments])
         captured = self._capfd.readouterr()
         assert source.closed or code == 2
-        return Ran(code, captured.out, captured.err)
+        return Ran(self._command, code, captured.out, captured.err)
 
 
 def assert_harmless(text: str) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from etcdfix.cli import plan as plan_module
 from etcdfix.cli.root import run
@@ -23,6 +24,7 @@ from etcdfix.model import StoredValue
 from etcdfix.pipeline import Examiner
 from etcdfix.planning.planfile import load_plan, proof_for
 from etcdfix.remediation.pattern import Pattern
+from etcdfix.reports.schema import SCHEMAS
 from etcdfix.sources.base import Source
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout
@@ -217,6 +219,7 @@ def alpha(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     lines = map(json.loads, (folder / "scan.jsonl").read_text().splitlines())
     found["findings"] = [line for line in lines if line["kind"] == "Finding"]
     load_plan(file)
+    Draft202012Validator(SCHEMAS["plan"]()).validate(json.loads(file.read_bytes()))
     return found
 
 

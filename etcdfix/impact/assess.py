@@ -63,6 +63,7 @@ class LastKnown(msgspec.Struct, frozen=True):
         labels: As of then.
         annotations: Names only, as of then: their values may be secret.
         conflicting_uids: Other uids that references state, with how many do.
+        node: Of a Pod of the same generation, where it was bound to as of then; that never changes. "" for not known.
     """
 
     uid: str
@@ -73,6 +74,7 @@ class LastKnown(msgspec.Struct, frozen=True):
     labels: dict[str, str] = {}
     annotations: tuple[str, ...] = ()
     conflicting_uids: dict[str, int] = {}
+    node: str = ""
 
 
 class User(msgspec.Struct, frozen=True):
@@ -204,7 +206,10 @@ def assess(
         if known.finalizers is not None
         else inferred_finalizers(index, node)
     )
-    runs_on = next((index.place(e.target)[2] for e in index.uses(node) if e.use.role is Role.NODE), "")
+    # What cannot be read refers to nothing; its history may still tell.
+    runs_on = next(
+        (index.place(e.target)[2] for e in index.uses(node) if e.use.role is Role.NODE), known.node
+    )
     consequences = _consequences(index, node, ref, runs_on)
     reasons = sorted(
         [*_kind_reasons(index, ref), *_collection_reasons(collection), *_user_reasons(secret, users)]
@@ -270,7 +275,8 @@ def last_known(
         uid = decoded.uid.decode("utf-8", "replace") if decoded is not None and decoded.uid else ""
         if uid and same_generation:
             basis = "current" if current else "history"
-            return _told(reader, examination, uid, Confidence.CERTAIN, basis, stated)
+            told = _told(reader, examination, uid, Confidence.CERTAIN, basis, stated)
+            return msgspec.structs.replace(told, node=_bound_to(reader, examination, index.ref(node)))
         if uid and (not stated or uid in stated):
             # The key was deleted and made again since; references to the old uid may be as old.
             confidence = Confidence.LIKELY if uid in stated else Confidence.POSSIBLE
@@ -327,6 +333,14 @@ def _told(
         tuple(sorted(map(str, annotations))) if isinstance(annotations, dict) else (),
         {other: count for other, count in stated.items() if other != uid},
     )
+
+
+def _bound_to(reader: ContentReader, examination: Examination, ref: ObjectRef) -> str:
+    if (ref.group, ref.resource) != ("", "pods"):
+        return ""
+    spec: Any = (reader.whole(examination) or {}).get("spec")
+    name = spec.get("nodeName") if isinstance(spec, dict) else ""
+    return name if isinstance(name, str) else ""
 
 
 def _stated_uids(index: ImpactIndex, node: int) -> Counter[str]:

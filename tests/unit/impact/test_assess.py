@@ -183,6 +183,21 @@ def test_a_pod_names_its_node() -> None:
     assert "kubelet on node n1" in found.consequences[0]
 
 
+@pytest.mark.parametrize(("create_revision", "node"), [(1, "n1"), (2, "")])
+def test_a_broken_pod_ran_where_its_history_bound_it(create_revision: int, node: str) -> None:
+    """Unless the key was created again since: then that was another Pod, which may have run elsewhere."""
+    cluster = Cluster()
+    key = cluster.pod("p", spec={"nodeName": "n1"})
+    old = StoredValue(key.encode(), cluster.values[key], 3, 1, 1, 0)
+    cluster.break_(key)
+    source = Remembering(cluster, key, old)
+    source._records[key.encode()] = StoredValue(key.encode(), BROKEN, 9, create_revision, 2, 0)
+    found = assessed(cluster, key, source)
+    assert found.node == node
+    assert ("kubelet on node n1" in found.consequences[0]) is bool(node)
+    assert ("which is not known" in found.consequences[0]) is not bool(node)
+
+
 def test_events_are_harmless_leases_nearly() -> None:
     cluster = Cluster()
     assert assessed(cluster, cluster.add("v1", "Event", "e", "shop")).risk is Risk.NONE

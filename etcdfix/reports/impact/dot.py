@@ -58,6 +58,9 @@ def write_dot(report: ImpactReport, stream: BinaryIO, _max_rows: int = 0) -> Non
 
 
 def _quoted(*lines: str) -> str:
-    r"""Return a string literal of the DOT language; ``\n`` of ours breaks a line, nothing else is an escape."""
-    escaped = (shown(text).replace("\\", "\\\\").replace('"', '\\"') for text in lines)
+    r"""Return a string literal of the DOT language; ``\n`` of ours breaks a line, nothing else is an escape.
+
+    Graphviz also replaces HTML entities, so that ``&#8238;`` in a name would come out as a mark that turns text.
+    """
+    escaped = (shown(text).replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"') for text in lines)
     return '"' + "\\n".join(escaped) + '"'

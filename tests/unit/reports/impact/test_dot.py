@@ -62,3 +62,12 @@ def test_an_object_that_is_dependent_and_user_is_one_node() -> None:
     lines = graph_of(cluster, key)
     assert sum(line.startswith("  n") and " -> " not in line for line in lines) - 1 == 2  # one is the style
     assert len([line for line in lines if " -> " in line]) == 2
+
+
+def test_entities_in_names_stay_text() -> None:
+    """Graphviz replaces them: this one would turn the direction of the text around."""
+    cluster = Cluster()
+    key = cluster.break_(cluster.key("secrets", "shop", "a&#8238;b"))
+    lines = graph_of(cluster, key)
+    assert "shop/a&amp;#8238;b" in lines[4]
+    assert "&#" not in "\n".join(lines)

@@ -18,6 +18,7 @@ from etcdfix.errors import ConfigurationError
 from etcdfix.impact.assess import Assessment, Risk, assess
 from etcdfix.impact.builder import IndexBuilder
 from etcdfix.impact.contents import ContentReader
+from etcdfix.impact.floor import floor_reason
 from etcdfix.impact.garbage import Action
 from etcdfix.impact.index import ImpactIndex
 from etcdfix.model import Outcome, StoredValue
@@ -31,7 +32,6 @@ from etcdfix.planning.recreators import ComesBack
 from etcdfix.planning.steps import is_guess, steps_for
 from etcdfix.planning.surroundings import Place, Surroundings
 from etcdfix.planning.words import users_of, what_it_is
-from etcdfix.remediation.rules import floor_reason
 from etcdfix.reports.commands import SameAgain
 from etcdfix.reports.model import API_VERSION, ReportConfiguration, Tool
 from etcdfix.reports.plan_model import (
@@ -348,7 +348,7 @@ class _Writer:
             recreate_basis=recreation.basis,
             recreate_how=recreation.recreator.how,
             readable_revision=seen.revision,
-            floor=floor_reason(found.directory, found.namespace),
+            floor=floor_reason(found.directory.group_resource, found.namespace),
             risk=assessment.risk.value,
             reasons=_reasons(assessment),
             opened_before=opened_before,

@@ -16,6 +16,7 @@ from etcdfix.deferred import Deferrable
 from etcdfix.errors import RefusedByRule
 from etcdfix.impact.assess import Assessment, Risk, assess
 from etcdfix.impact.builder import IndexBuilder
+from etcdfix.impact.floor import floor_reason
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.pipeline import Examiner
 from etcdfix.remediation.backup_file import digest
@@ -32,7 +33,7 @@ from etcdfix.remediation.members import (
     survey_members,
 )
 from etcdfix.remediation.pattern import Pattern, find_pattern
-from etcdfix.remediation.rules import CLUSTER_BREAKING, Rule, floor_reason, refuse
+from etcdfix.remediation.rules import CLUSTER_BREAKING, Rule, refuse
 from etcdfix.reports.safetext import key_arguments, quote_command
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import display
@@ -246,7 +247,7 @@ def check_deletion(
     step("check: authorization")
     authorization = authorize_change(found, uid, kubeconfig, context)
     step("check: floor")
-    floor = floor_reason(found.directory, found.namespace) or _breaking(assessment, planned)
+    floor = floor_reason(found.directory.group_resource, found.namespace) or _breaking(assessment, planned)
     if floor and accepted.risk != CLUSTER_BREAKING:
         raise refuse(
             Rule.FLOOR,

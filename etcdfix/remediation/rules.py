@@ -5,7 +5,6 @@ from __future__ import annotations
 from enum import StrEnum
 
 from etcdfix.errors import RefusedByRule
-from etcdfix.storagekey import Directory
 
 
 class Rule(StrEnum):
@@ -43,34 +42,7 @@ class Rule(StrEnum):
 CLUSTER_BREAKING = "cluster-breaking"
 """The risk that ``--accept-risk`` names."""
 
-_FLOOR = frozenset(
-    {
-        ("", "namespaces"),
-        ("", "nodes"),
-        ("", "persistentvolumes"),
-        ("", "persistentvolumeclaims"),
-        ("apiextensions.k8s.io", "customresourcedefinitions"),
-        ("apiregistration.k8s.io", "apiservices"),
-        ("flowcontrol.apiserver.k8s.io", "flowschemas"),
-        ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"),
-    }
-)
-_FLOOR_GROUPS = frozenset({"rbac.authorization.k8s.io"})
-
 
 def refuse(rule: Rule, message: str, *, hint: str = "") -> RefusedByRule:
     """Return the refusal to raise."""
     return RefusedByRule(message, rule=rule.value, hint=hint)
-
-
-def floor_reason(directory: Directory, namespace: str) -> str:
-    """Say why everybody needs this object, whatever else is known of it; "" where that is not so.
-
-    The static floor of the product contract: no analysis makes these safe.
-    """
-    group, resource = directory.group, directory.resource
-    if (group, resource) in _FLOOR or group in _FLOOR_GROUPS:
-        return f"{directory.group_resource} are what the cluster itself stands on"
-    if namespace == "kube-system":
-        return "everything in kube-system may be part of the control plane"
-    return ""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import tempfile
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import IO, Protocol, Self
+from typing import IO, Protocol, Self, TypeVar
 
 import msgspec
 
@@ -20,6 +20,8 @@ from etcdfix.model import Outcome, StoredValue
 from etcdfix.pipeline import Examiner
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
+
+T = TypeVar("T")
 
 # What a verdict says of a value may rest on what its plugin did for others.
 _BEHIND_PLUGIN = frozenset(
@@ -37,6 +39,19 @@ _WINDOW = 512
 _WINDOW_BYTES = 8 << 20
 _MEMORY_BYTES = 1 << 20
 _SIZE_BYTES = 8
+
+
+class Watch(Protocol):
+    """Counts items for a display as they pass."""
+
+    def __call__(self, items: Iterator[T], label: str, estimate: int | None, /) -> Iterator[T]:
+        """Yield ``items``; ``estimate`` is about how many there are, None for as many as the source holds."""
+        ...
+
+
+def unwatched(items: Iterator[T], _label: str, _estimate: int | None, /) -> Iterator[T]:
+    """Yield the items, and display nothing."""
+    return items
 
 
 class Deferrable(Protocol):

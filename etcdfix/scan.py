@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from etcdfix import __version__
 from etcdfix.baseline import Baseline
-from etcdfix.deferred import Examining
+from etcdfix.deferred import Examining, Watch, unwatched
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.envelope import transformer_name
 from etcdfix.errors import SourceError
@@ -95,19 +95,6 @@ class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 T = TypeVar("T")
-
-
-class Watch(Protocol):
-    """Counts items for a display as they pass."""
-
-    def __call__(self, items: Iterator[T], label: str, estimate: int | None, /) -> Iterator[T]:
-        """Yield ``items``; ``estimate`` is about how many there are, None for as many as the source holds."""
-        ...
-
-
-def unwatched(items: Iterator[T], _label: str, _estimate: int | None, /) -> Iterator[T]:
-    """Yield the items, and display nothing."""
-    return items
 
 
 class _Gathering:

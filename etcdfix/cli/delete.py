@@ -19,6 +19,7 @@ from etcdfix.cli.options import (
     source_options,
 )
 from etcdfix.cli.output import require_output, show_outcome
+from etcdfix.cli.progress import watcher
 from etcdfix.cli.safety import (
     EXIT_CODES,
     acceptances,
@@ -33,9 +34,8 @@ from etcdfix.cli.safety import (
     require_reason,
     risk_options,
     show,
-    watcher,
 )
-from etcdfix.impact.assess import Risk
+from etcdfix.impact.grades import Risk
 from etcdfix.planning.planfile import entry_for, load_plan, proof_for
 from etcdfix.remediation.audit_record import Result
 from etcdfix.remediation.delete import DeleteRequest, run_delete
@@ -68,9 +68,9 @@ def command(
 ) -> int:
     """Delete exactly one key that is proven unreadable, after a backup and with a record.
 
-    Examines the key and everything written under the same encryption key, asks every member of etcd, shows what a
-    deletion means and what would be gentler, wants the key typed back, and deletes only what it examined. Run it with
-    --dry-run first: that makes every check and changes nothing.
+    Examines the key and everything else in etcd, asks every member, shows what a deletion means and what would be
+    gentler, wants the key typed back, and deletes only what it examined. Run it with --dry-run first: that makes every
+    check and changes nothing.
     """
     if not acknowledged:
         raise click.UsageError(f"a deletion needs {ACKNOWLEDGEMENT}")
@@ -103,7 +103,7 @@ def command(
             Terminal(yes=options["yes"]),
             preview=preview,
             proof=proof,
-            watch=watcher(cluster),
+            watch=watcher(cluster.source),
         )
         lines = list(outcome_lines(named, Result.DELETED, outcome, again))
         if outcome.result is Result.DELETED:

@@ -65,7 +65,12 @@ def command(*, name: str, output: str, output_file: Path | None, max_rows: int, 
 
 
 def _not_found(found: Surroundings, name: str) -> NoReturn:
-    say(f"namespace {name!r}: not found, and nothing is in it")
+    if found.index.problems:
+        say(f"namespace {name!r}: not seen, nor anything in it; not everything could be read")
+        for reason in found.index.problems:
+            say(f"incomplete: {reason}")
+    else:
+        say(f"namespace {name!r}: not found, and nothing is in it")
     dying = [ref.name for ref in terminating_namespaces(found.index)][:5]
     if dying:
         next_words(f"these are Terminating: {', '.join(dying)}")

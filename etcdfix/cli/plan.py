@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +19,7 @@ from etcdfix.cli.options import (
     tls_files,
 )
 from etcdfix.cli.output import destination
-from etcdfix.cli.progress import with_progress
+from etcdfix.cli.progress import watcher
 from etcdfix.cli.safety import examiner_for, say
 from etcdfix.cli.surroundings import output_options
 from etcdfix.errors import ConfigurationError
@@ -86,12 +84,6 @@ def command(
         inputs.snapshot, inputs.encryption_config, from_report, options.get("manifest"), *tls_files(inputs),
     )  # fmt: skip
     with open_source(inputs, say=say) as source, destination(output_file, inputs_used) as stream:
-
-        def watch(items: Iterator[T], label: str, estimate: int | None, /) -> Iterator[T]:
-            if estimate is None:
-                estimate = source.estimate() if sys.stderr.isatty() else 0
-            return with_progress(items, estimate=estimate, label=label)
-
         with open_plugins(inputs, configuration) as plugins:
             examiner = examiner_for(inputs, configuration, plugins)
             examiner.learn_custom_resources(source)
@@ -107,7 +99,7 @@ def command(
                     plan_file=str(output_file) if output_file is not None and reusable else "",
                 ),
                 plugins=plugins,
-                watch=watch,
+                watch=watcher(source),
             )
         if output == "json":
             write_plan_json(stream, plan)

@@ -5,7 +5,11 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from etcdfix.deferred import Watch
+    from etcdfix.sources.base import Source
 
 T = TypeVar("T")
 
@@ -47,3 +51,19 @@ def with_progress(items: Iterable[T], *, estimate: int, label: str, every: int =
                 bar.update(pending)
                 pending = 0
         bar.update(pending)
+
+
+def watcher(source: Source) -> Watch:
+    """Return what shows the progress of a look at everything that a source holds."""
+
+    def watch(items: Iterator[T], label: str, estimate: int | None, /) -> Iterator[T]:
+        if estimate is None:
+            estimate = source.estimate() if sys.stderr.isatty() else 0
+            return with_progress(items, estimate=estimate, label=label)
+        if estimate and sys.stderr.isatty():
+            import click  # noqa: PLC0415 - imported by then in any case
+
+            click.echo(f"etcdfix: {estimate} values wait for a KMS plugin", err=True)
+        return with_progress(items, estimate=estimate, label=label, every=8)
+
+    return watch

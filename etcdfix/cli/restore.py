@@ -11,6 +11,7 @@ from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import Inputs, gather_inputs, reading_options, same_again, source_options
 from etcdfix.cli.output import require_output, show_outcome
+from etcdfix.cli.progress import watcher
 from etcdfix.cli.safety import (
     EXIT_CODES,
     acceptances,
@@ -25,7 +26,6 @@ from etcdfix.cli.safety import (
     require_reason,
     risk_options,
     show,
-    watcher,
 )
 from etcdfix.remediation.audit_record import Result
 from etcdfix.remediation.backup_file import read_backup
@@ -113,7 +113,7 @@ def command(
             ),
             Terminal(yes=options["yes"]),
             preview=lambda shown: show(restore_preview_lines(cluster, shown), err=True),
-            watch=watcher(cluster),
+            watch=watcher(cluster.source),
         )
         show_outcome(outcome_lines(key, Result.RESTORED, outcome, same_again(inputs)))
     return change_exit_code(outcome)

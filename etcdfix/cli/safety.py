@@ -6,8 +6,7 @@ None of the flags that lift a safety rule has a variable: what was exported once
 from __future__ import annotations
 
 import base64
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,10 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from etcdfix.cli.options import Inputs, load_encryption, open_plugins, open_source, option_group
-from etcdfix.cli.progress import with_progress
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError
-from etcdfix.model import StoredValue
 from etcdfix.pipeline import Examiner
 from etcdfix.remediation.audit_record import Result
 from etcdfix.remediation.commit import Outcome, Places
@@ -206,16 +203,6 @@ def open_cluster(inputs: Inputs) -> Iterator[Cluster]:
         examiner = examiner_for(inputs, configuration, plugins)
         examiner.learn_custom_resources(source)
         yield Cluster(source, examiner, plugins, configured=configuration is not None)
-
-
-def watcher(cluster: Cluster) -> Callable[[Iterator[StoredValue]], Iterator[StoredValue]]:
-    """Return what shows the progress of looking at everything."""
-
-    def watch(values: Iterator[StoredValue]) -> Iterator[StoredValue]:
-        estimate = cluster.source.estimate() if sys.stderr.isatty() else 0
-        return with_progress(values, estimate=estimate, label="keys")
-
-    return watch
 
 
 def change_exit_code(outcome: Outcome) -> int:

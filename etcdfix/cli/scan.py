@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,7 +21,7 @@ from etcdfix.cli.options import (
     tls_files,
 )
 from etcdfix.cli.output import destination
-from etcdfix.cli.progress import with_progress
+from etcdfix.cli.progress import watcher
 from etcdfix.errors import ConfigurationError
 from etcdfix.reports import FORMATS
 from etcdfix.reports.kms import plugin_troubles
@@ -130,18 +128,9 @@ def command(
     )
     inputs_used = (inputs.snapshot, inputs.encryption_config, options.get("manifest"), *tls_files(inputs))
     with open_source(inputs, say=_say) as source, destination(output_file, inputs_used) as stream:
-
-        def watch(items: Iterator[T], label: str, estimate: int | None) -> Iterator[T]:
-            if estimate is None:
-                estimate = source.estimate() if sys.stderr.isatty() else 0
-                return with_progress(items, estimate=estimate, label=label)
-            if estimate and sys.stderr.isatty():
-                _say(f"{estimate} values wait for a KMS plugin")
-            return with_progress(items, estimate=estimate, label=label, every=8)
-
         with open_plugins(inputs, configuration) as plugins:
             result = run_scan(
-                source, request, FORMATS[output](stream, max_causes), plugins=plugins, watch=watch
+                source, request, FORMATS[output](stream, max_causes), plugins=plugins, watch=watcher(source)
             )
         stream.flush()
     _last_words(result, request, inputs.revision)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -24,11 +23,10 @@ from etcdfix.cli.options import (
     tls_files,
 )
 from etcdfix.cli.output import destination
-from etcdfix.cli.progress import with_progress
+from etcdfix.cli.progress import watcher
 from etcdfix.consequences.surroundings import Keep, Surroundings, SurroundingsRequest, look_around
 from etcdfix.errors import ConfigurationError
 from etcdfix.reports.safetext import safe_text
-from etcdfix.sources.base import Source
 from etcdfix.storagekey import StorageLayout
 
 if TYPE_CHECKING:
@@ -101,7 +99,7 @@ def surroundings(
         open_plugins(inputs, configuration) as plugins,
     ):
         found = look_around(
-            source, request, keep=keep(request.layout), plugins=plugins, watch=_watcher(source)
+            source, request, keep=keep(request.layout), plugins=plugins, watch=watcher(source)
         )
         yield found, stream
         stream.flush()
@@ -109,18 +107,6 @@ def surroundings(
 
 def _files(inputs: Inputs, options: dict[str, Any]) -> tuple[Path | None, ...]:
     return (inputs.snapshot, inputs.encryption_config, options.get("manifest"), *tls_files(inputs))
-
-
-def _watcher(source: Source) -> Callable[[Iterator[T], str, int | None], Iterator[T]]:
-    def watch(items: Iterator[T], label: str, estimate: int | None) -> Iterator[T]:
-        if estimate is None:
-            estimate = source.estimate() if sys.stderr.isatty() else 0
-            return with_progress(items, estimate=estimate, label=label)
-        if estimate and sys.stderr.isatty():
-            say(f"{estimate} values wait for a KMS plugin")
-        return with_progress(items, estimate=estimate, label=label, every=8)
-
-    return watch
 
 
 def nothing_below(found: Surroundings) -> NoReturn:

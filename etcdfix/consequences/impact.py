@@ -62,9 +62,10 @@ def impact_report(surroundings: Surroundings, key: bytes) -> ImpactReport | None
     return ImpactReport(
         **surroundings.origin(),
         object=entry_of(found.object, key),
-        exists=found.exists,
+        exists=None if not found.exists and index.problems else found.exists,
         readable=found.readable,
         risk=found.risk.value,
+        may_be_worse=found.may_be_worse,
         reasons=[RiskEntry(r.risk.value, r.code, r.text) for r in found.reasons],
         finding=finding,
         last_known=_identity(found.last_known),
@@ -72,7 +73,7 @@ def impact_report(surroundings: Surroundings, key: bytes) -> ImpactReport | None
         dependents=_dependents(found.collection),
         secret=_secret(found.secret) if found.secret is not None else None,
         users=groups,
-        user_count=sum(group.count for group in groups) if found.secret is not None else found.user_count,
+        user_count=sum(group.count for group in groups),
         finalizers=[
             FinalizerEntry(
                 name=f.name,
@@ -222,6 +223,12 @@ def _secret_user(user: SecretUser) -> UserEntry:
 
 def _remedies(found: Assessment, examined: Examination | None, finding: Finding | None) -> list[Remedy]:
     """Return what to do next, gentlest first; deleting comes last and only as a dry run."""
+    if not found.exists and found.problems:
+        return [
+            Remedy(
+                "Look again in a source that can be read whole: whether its key is there is not known", "", ""
+            )
+        ]
     if examined is None or finding is None:
         return [
             Remedy(

@@ -2,6 +2,8 @@
 
 The order is that of the namespace controller (KEP-5080): what cannot be read fails the LIST of its type and goes first,
 pods before everything else; then whatever finalizers hold, pods first again; then APIs that do not answer.
+
+A Namespace object that is lost does not say that anybody wanted the namespace gone: keeping what is in it comes first.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ from typing import Final, NamedTuple
 
 from etcdfix.consequences.surroundings import Keep, Surroundings, entry_of
 from etcdfix.impact.garbage import Action, collect
+from etcdfix.impact.grades import Risk, reasons_for
+from etcdfix.impact.identity import ObjectRef
 from etcdfix.impact.namespaces import (
     Blocker,
     CyclicWait,
@@ -20,6 +24,7 @@ from etcdfix.impact.namespaces import (
     contents_of,
     namespace_state,
 )
+from etcdfix.impact.uses import Role
 from etcdfix.model import Confidence, Outcome
 from etcdfix.reports.base import counted
 from etcdfix.reports.commands import SameAgain
@@ -44,30 +49,47 @@ from etcdfix.verdicts.examination import Examination
 _UNJUDGED: Final = frozenset({Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE, Outcome.UNDETERMINED})
 _MOST_STEPS: Final = 20
 _SNAPSHOT: Final = "Take a snapshot of etcd first. "
-_FLOOR: Final = "Everybody needs this object: the deletion also wants --accept-risk cluster-breaking. "
+# The API server deletes these never, whoever asks (admission plugin NamespaceLifecycle).
+_IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
+_OPTIONS: Final = frozenset({"-n", "-o", "--dry-run=server"})
+_HARM: Final = {
+    "unreadable": "it fails every LIST of its type",
+    "serves-empty": "LISTs show an empty object without a name, so nothing that deletes by name finds it",
+}
+_CRDS: Final = b"apiextensions.k8s.io/customresourcedefinitions/"
 
 
 def concerns_namespace(layout: StorageLayout, name: str) -> Keep:
-    """Return what says whether the report on a namespace will speak of an examination."""
+    """Return what says how much an examination matters to the report on a namespace.
+
+    The Namespace itself most of all, then pods, then what is proven broken.
+    """
     own = layout.prefix_bytes + b"namespaces/" + _bytes(name)
 
-    def keep(found: Examination) -> bool:
-        if found.verdict.outcome not in _UNJUDGED:
-            return False
-        return found.namespace == name or found.stored.key == own
+    def keep(found: Examination) -> int:
+        outcome = found.verdict.outcome
+        if outcome not in _UNJUDGED:
+            return 0
+        if found.stored.key == own:
+            return 4
+        if found.namespace != name:
+            return 0
+        if (found.directory.group, found.directory.resource) == ("", "pods"):
+            return 3
+        return 1 if outcome is Outcome.UNDETERMINED else 2
 
     return keep
 
 
 def namespace_report(surroundings: Surroundings, name: str) -> NamespaceReport | None:
-    """Return what keeps a namespace, and a plan; None where neither its object nor anything in it exists.
+    """Return what keeps a namespace, and a plan; None where neither its object nor anything in it was seen.
 
     Args:
         surroundings: Made by keeping what :func:`concerns_namespace` says.
         name: Of the namespace.
     """
     index = surroundings.index
-    state = namespace_state(index, name)
+    state = namespace_state(index, name, aggregated=surroundings.aggregated)
     if state is None:
         return None
     keys = {display(index.key(node)): index.key(node) for node in contents_of(index, name)}
@@ -79,7 +101,7 @@ def namespace_report(surroundings: Surroundings, name: str) -> NamespaceReport |
         name=name,
         object=entry_of(state.object, keys[state.object.key]),
         state=_state(state),
-        exists=state.exists,
+        exists=state.exists or (False if state.complete else None),
         readable=state.readable,
         terminating=state.terminating,
         terminating_since=state.terminating_since or None,
@@ -114,7 +136,7 @@ def namespace_report(surroundings: Surroundings, name: str) -> NamespaceReport |
 
 def _state(state: NamespaceState) -> str:
     if not state.exists:
-        return "missing"
+        return "missing" if state.complete else "unknown"
     if not state.readable:
         return "unreadable"
     broken = any(content.unreadable for content in state.contents)
@@ -193,25 +215,47 @@ class _Story:
 
     def _own_object(self) -> Iterator[_Step]:
         state = self._state
-        if not state.exists:
+        if not state.exists and not state.complete:
             yield _Step(
-                "Make the namespace again, then delete it in the ordinary way: its controller cleans up",
-                self._kubectl("create", "namespace", state.name),
-                "Until then nothing deletes what is left in it, and nothing new is admitted.",
+                "See whether the Namespace is there: it was not seen, and not everything could be read",
+                self._kubectl("get", "namespace", state.name),
+                "Until that is known, neither make it nor take what is in it for left over.",
             )
-        elif state.frozen:
+        elif not state.exists:
+            yield from self._keep_or_end("re-create it")
+        elif not state.readable:
             found = self._surroundings.kept.get(self._keys[state.object.key])
             if found is not None and self._removable(found):
+                what = (
+                    "until it goes, the controller processes no namespace of the cluster"
+                    if state.frozen
+                    else "the API server shows an empty object in its place"
+                )
                 yield self._removal(
                     found,
-                    "the Namespace object itself: until it can be read, the controller processes no namespace of the "
-                    "cluster",
-                    _FLOOR
+                    f"the Namespace object itself: {what}",
+                    self._warning(found)
                     + _SNAPSHOT
-                    + "Make the namespace again right after: then its contents are cleaned up. ",
+                    + "What is in it stays, and its labels and annotations are lost with it. ",
                 )
+                yield from self._keep_or_end("re-create it right after that deletion")
             elif found is not None:
                 yield from self._cures([(Blocker(state.object, "unreadable"), found)])
+
+    def _keep_or_end(self, again: str) -> Iterator[_Step]:
+        """Yield both ways on from a Namespace that is gone: nothing tells that anybody wants its contents gone."""
+        yield _Step(
+            f"To keep what is in it: {again}, and stop",
+            self._kubectl("create", "namespace", self._state.name),
+            "This deletes nothing. Give it the labels and annotations that it had, as far as anybody knows them.",
+        )
+        if self._state.name not in _IMMORTAL:
+            yield _Step(
+                "Only if it was meant to go: then delete it the ordinary way, and its controller cleans up",
+                self._kubectl("delete", "namespace", self._state.name, "--dry-run=server"),
+                "Without the dry run, everything in it goes, and the data of volumes whose reclaim policy is Delete. "
+                "What cannot be read in it holds the controller up: see the steps that follow, if any.",
+            )
 
     def _unreadable(self) -> Iterator[_Step]:
         """Yield a step for each object that fails its type: pods first, since they hold up, or lose, the order."""
@@ -220,7 +264,7 @@ class _Story:
             key=lambda b: (b.object.resource != "pods", b.object.key),
         )
         known = [(b, found) for b in blockers if (found := self._examined(b)) is not None]
-        lost = [(b, found) for b, found in known if b.reason == "unreadable"]
+        lost = [(b, found) for b, found in known if b.reason != "undetermined"]
         yield from self._cures([(b, found) for b, found in lost if not self._removable(found)])
         unjudged = [found for b, found in known if b.reason == "undetermined"]
         if unjudged:
@@ -233,9 +277,10 @@ class _Story:
             )
         removable = [(b, found) for b, found in lost if self._removable(found)]
         for number, (blocker, found) in enumerate(removable[:_MOST_STEPS]):
-            warning = self._warning(blocker) + (_SNAPSHOT if not number else "")
-            yield self._removal(found, f"{blocker.object}: it fails every LIST of its type", warning)
-        rest = sum(map(self._index.lost, self._nodes)) - self._state.frozen
+            warning = self._warning(found) + (_SNAPSHOT if not number else "")
+            yield self._removal(found, f"{blocker.object}: {_HARM[blocker.reason]}", warning)
+        own = self._index.find(self._keys[self._state.object.key])
+        rest = sum(1 for node in self._nodes if node != own and self._index.lost(node))
         rest -= min(len(removable), _MOST_STEPS) + len(lost) - len(removable)
         if rest > 0:
             yield _Step(
@@ -280,14 +325,28 @@ class _Story:
             display(key),
         )
 
-    def _warning(self, blocker: Blocker) -> str:
-        """Say what else goes when an object goes, and what the deletion wants."""
-        floor = _FLOOR if blocker.object.namespace == "kube-system" else ""
-        node = self._index.find(self._keys[blocker.object.key])
-        deleted = collect(self._index, node).counts[Action.CASCADE_DELETED] if node is not None else 0
-        if not deleted:
-            return floor
-        return f"{floor}The garbage collector then deletes {counted(deleted, 'dependent')}: etcdfix impact shows them. "
+    def _warning(self, found: Examination) -> str:
+        """Say what the deletion of an object wants, and what else goes with it."""
+        node = self._index.find(found.stored.key)
+        assert node is not None  # what is kept was examined, so the index has it
+        collection = collect(self._index, node)
+        words = ""
+        # As a deletion grades it, but for what the history tells.
+        for reason in reasons_for(self._index, node, collection, None, (), ()):
+            if reason.risk is Risk.CLUSTER_BREAKING:
+                words = f"The deletion also wants --accept-risk cluster-breaking: {reason.text}. "
+                break
+        if _is_claim(collection.removed):
+            volumes = {e.source for e in self._index.users(node) if e.use.role is Role.BOUND_CLAIM}
+            names = ", ".join(sorted(str(self._index.ref(volume)) for volume in volumes))
+            words += (
+                f"With reclaim policy Delete, its volume{f' ({names})' if names else ''} and the data on it go too: "
+                "set the PersistentVolume to Retain first. "
+            )
+        deleted = collection.counts[Action.CASCADE_DELETED]
+        if deleted:
+            words += f"The garbage collector then deletes {counted(deleted, 'dependent')}: etcdfix impact shows them. "
+        return words
 
     def _finalizers(self) -> Iterator[_Step]:
         if not self._state.terminating:
@@ -296,26 +355,27 @@ class _Story:
         for cycle in self._state.cycles:
             if cycle.confidence is not Confidence.POSSIBLE:
                 rings.setdefault(cycle.steps[0].waiter.key, cycle)
-        for ring in list(rings.values())[:_MOST_STEPS]:
-            pod = ring.steps[0].waiter
-            yield _Step(
-                f"End the cyclic wait of {pod} and {ring.steps[0].waits_for}: {ring.way_out}",
-                self._kubectl("edit", "pod", pod.name, "-n", pod.namespace),
-                f"{ring.confidence.value}: pods go first, and this one waits for what comes after it.",
-                pod.key,
-            )
         for stage in self._state.stages:
-            held = [b for b in stage.waits_for if b.reason == "finalizers" and b.object.key not in rings]
+            held = [b for b in stage.waits_for if b.reason == "finalizers"]
             names = sorted({finalizer for blocker in held for finalizer in blocker.finalizers})
             if held:
                 first = held[0].object
                 resource = f"{first.resource}.{first.group}" if first.group else first.resource
                 yield _Step(
                     f"See that the controllers of these finalizers run, and finish: {', '.join(names[:10])} "
-                    f"({counted(stage.blockers - (len(stage.waits_for) - len(held)), 'object')})",
+                    f"({counted(stage.blockers, 'object')})",
                     self._kubectl("get", resource, first.name, "-n", first.namespace, "-o", "yaml"),
                     "Taking a finalizer off by hand skips what it guards; only when its controller is gone for good.",
                 )
+        for ring in list(rings.values())[:_MOST_STEPS]:
+            pod = ring.steps[0].waiter
+            yield _Step(
+                f"End the cyclic wait of {pod} and {ring.steps[0].waits_for}: {ring.way_out}",
+                self._kubectl("edit", "pod", pod.name, "-n", pod.namespace),
+                f"{ring.confidence.value}: pods go first, and this one waits for what comes after it. Only where its "
+                "controller runs and does not finish.",
+                pod.key,
+            )
         foreign = [f for f in (*self._state.spec_finalizers, *self._state.finalizers) if f != "kubernetes"]
         if foreign:
             yield _Step(
@@ -325,8 +385,15 @@ class _Story:
             )
 
     def _apis(self) -> Iterator[_Step]:
+        unreadable = {f"{plural}.{group}" for group, plural in self._index.unreadable_crds}
         for api, reason in list(self._state.missing_apis.items())[:_MOST_STEPS]:
-            if "CustomResourceDefinition" in reason:
+            if api in unreadable:
+                yield _Step(
+                    f"Mend the CustomResourceDefinition {api}: {reason}",
+                    self._again.impact(self._surroundings.request.layout.prefix_bytes + _CRDS + _bytes(api)),
+                    "The API cannot show it either; the command says what hangs on it and what can be done.",
+                )
+            elif "CustomResourceDefinition" in reason:
                 text = f"Bring back the CustomResourceDefinition of {api}: {reason}"
                 yield _Step(text, self._kubectl("get", "customresourcedefinitions", api, "-o", "yaml"))
             else:
@@ -343,9 +410,7 @@ class _Story:
 
     def _kubectl(self, *words: str) -> str:
         """Return a command for the API, "" where a name would not survive the way through a shell."""
-        odd = any(
-            not word.isprintable() or (word.startswith("-") and word not in {"-n", "-o"}) for word in words
-        )
+        odd = any(not word.isprintable() or (word.startswith("-") and word not in _OPTIONS) for word in words)
         return "" if odd else quote_command(["kubectl", *words])
 
 
@@ -363,6 +428,7 @@ def _content(content: ResourceContent) -> ContentEntry:
         unreadable=content.unreadable,
         with_finalizers=content.with_finalizers,
         served=content.served,
+        aggregated=content.aggregated,
     )
 
 
@@ -375,6 +441,10 @@ def _cycle(cycle: CyclicWait) -> CycleEntry:
         confidence=cycle.confidence.value,
         way_out=cycle.way_out,
     )
+
+
+def _is_claim(ref: ObjectRef) -> bool:
+    return (ref.group, ref.resource) == ("", "persistentvolumeclaims")
 
 
 def _bytes(text: str) -> bytes:

@@ -12,7 +12,7 @@ from etcdfix.storagekey import Stack
 
 def orphans_report(surroundings: Surroundings) -> OrphansReport:
     """Return everything whose owner, CRD or namespace is gone, or that no resource claims."""
-    found = find_orphans(surroundings.index)
+    found = find_orphans(surroundings.index, aggregated=surroundings.aggregated)
     undetermined = _undetermined(surroundings.index)
     reasons = surroundings.incomplete_reasons(undetermined)
     return OrphansReport(
@@ -35,13 +35,15 @@ def orphans_report(surroundings: Surroundings) -> OrphansReport:
         count=found.count,
         size=found.size,
         undetermined=undetermined,
+        undecided=found.undecided,
+        aggregated=found.aggregated,
         complete=not reasons,
         incomplete_reasons=reasons,
     )
 
 
 def _undetermined(index: ImpactIndex) -> int:
-    """Count what could not be judged, but for what belongs to nobody anyhow: that is in the groups."""
+    """Count what could not be judged, but for what no CRD accounts for: that is told by itself."""
     count = 0
     for node in index.nodes():
         if index.flags(node) & UNDETERMINED:

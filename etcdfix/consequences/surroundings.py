@@ -14,6 +14,7 @@ from etcdfix.deferred import Examining
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import SourceError
 from etcdfix.impact.builder import IndexBuilder
+from etcdfix.impact.contents import ContentReader
 from etcdfix.impact.identity import ObjectRef
 from etcdfix.impact.index import ImpactIndex
 from etcdfix.impact.tables import UNDETERMINED
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Watch = Callable[[Iterator[Any], str, int | None], Iterator[Any]]
-Keep = Callable[[Examination], bool]
+Keep = Callable[[Examination], int]
+"""Says how much an examination matters to a report, 0 for not at all: of too many, those that matter most are kept."""
 
 _MOST_KEPT = 1000
 _SAMPLE = 200
@@ -64,7 +66,8 @@ class Surroundings:
         source: Where the values are; still open.
         examiner: Judges values, those of the history too.
         index: Who refers to whom.
-        kept: What was examined and asked to be kept, by key; the first thousand.
+        kept: What was examined and asked to be kept, by key; the thousand that matter most, the first among equals.
+        aggregated: API groups whose APIService names a Service: an aggregated API server answers for them.
         tried: Transformer to how many values under it were judged, and how many of them do not open.
         undetermined: How many objects could not be judged.
         below_prefix: Whether any key lies below the storage prefix.
@@ -79,6 +82,7 @@ class Surroundings:
         index: ImpactIndex,
         kept: dict[bytes, Examination],
         tried: dict[str, tuple[int, int]],
+        aggregated: frozenset[str] = frozenset(),
     ) -> None:
         self.request = request
         self.source = source
@@ -86,6 +90,7 @@ class Surroundings:
         self.index = index
         self.kept = kept
         self.tried = tried
+        self.aggregated = aggregated
         self.undetermined = sum(1 for node in index.nodes() if index.flags(node) & UNDETERMINED)
         self.below_prefix = next(index.nodes(), None) is not None
         self.suggested_prefixes = [] if self.below_prefix else _suggestions(source)
@@ -130,6 +135,8 @@ class Surroundings:
             undetermined: How many objects that matter to it could not be judged.
         """
         reasons = list(self.index.problems)
+        if self.index.opaque:
+            reasons.append(f"objects that cannot be looked into: {self.index.opaque}")
         if self.index.truncated:
             reasons.append(f"objects with more references than are followed: {self.index.truncated}")
         if undetermined:
@@ -152,7 +159,7 @@ def look_around(
     Args:
         source: Where the values are.
         request: How to read them.
-        keep: Says of which examinations the report will speak.
+        keep: Says of which examinations the report will speak, and how much they matter to it.
         plugins: The KMS plugins to ask; None to ask none. What waits for them is examined after everything else.
         watch: Wraps the values to count them for a display.
 
@@ -166,7 +173,9 @@ def look_around(
         plugins.deferring = False
     examiner.learn_custom_resources(source)
     builder = IndexBuilder(examiner, source)
-    kept: dict[bytes, Examination] = {}
+    reader = ContentReader(examiner)
+    kept = _Kept()
+    aggregated: set[str] = set()
     tried: dict[str, tuple[int, int]] = {}
     count = 0
     midway: list[str] = []
@@ -179,8 +188,11 @@ def look_around(
         if outcome is not Outcome.UNDETERMINED:
             judged, failed = tried.get(found.transformer, (0, 0))
             tried[found.transformer] = judged + 1, failed + (outcome is Outcome.DECRYPT_FAILURE)
-        if len(kept) < _MOST_KEPT and keep(found):
-            kept[found.stored.key] = found
+        if found.directory.kind == "APIService":
+            aggregated.update(_aggregated_group(reader, found))
+        weight = keep(found)
+        if weight:
+            kept.put(found, weight)
 
     with Examining(examiner, plugins) as examining:
         try:
@@ -194,7 +206,34 @@ def look_around(
             take(found)
     if plugins is not None:
         plugins.deferring = False  # from here on, single values are looked at, and each may wait
-    return Surroundings(request, source, examiner, builder.finish([*source.problems, *midway]), kept, tried)
+    index = builder.finish([*source.problems, *midway])
+    return Surroundings(request, source, examiner, index, kept.by_key(), tried, frozenset(aggregated))
+
+
+class _Kept:
+    """Examinations, no more than a thousand: one that matters more takes the place of one that matters less."""
+
+    def __init__(self) -> None:
+        self._by_weight: dict[int, dict[bytes, Examination]] = {}
+
+    def put(self, found: Examination, weight: int) -> None:
+        if sum(map(len, self._by_weight.values())) >= _MOST_KEPT:
+            least = min(known for known, members in self._by_weight.items() if members)
+            if least >= weight:
+                return
+            self._by_weight[least].popitem()
+        self._by_weight.setdefault(weight, {})[found.stored.key] = found
+
+    def by_key(self) -> dict[bytes, Examination]:
+        return {key: found for members in self._by_weight.values() for key, found in members.items()}
+
+
+def _aggregated_group(reader: ContentReader, found: Examination) -> Iterator[str]:
+    """Yield the API group of an APIService that names a Service; one of the API server's own groups names none."""
+    spec = (reader.plain(found) or {}).get("spec")
+    group = spec.get("group") if isinstance(spec, dict) and spec.get("service") else None
+    if isinstance(group, str) and group:
+        yield group
 
 
 def entry_of(ref: ObjectRef, key: bytes | None = None) -> ObjectEntry:

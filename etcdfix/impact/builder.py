@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from typing import Final
 
 from etcdfix.impact.contents import ContentReader, Contents
@@ -17,11 +18,14 @@ from etcdfix.impact.index import (
 )
 from etcdfix.impact.references import OwnerReference, Reference
 from etcdfix.impact.tables import (
+    BY_NAME,
+    BY_UID,
     FINISHED,
     FOREGROUND,
     OPAQUE,
     ORPHANS,
     SEEN,
+    SERVES_EMPTY,
     TERMINATING,
     UNDETERMINED,
     UNKNOWN_KIND,
@@ -29,10 +33,10 @@ from etcdfix.impact.tables import (
     WRONG_SCOPE,
     Tables,
 )
-from etcdfix.model import Outcome
+from etcdfix.model import Outcome, ServerBehaviour
 from etcdfix.pipeline import Examiner
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import Directory, display
+from etcdfix.storagekey import Directory, Stack, display
 from etcdfix.verdicts.examination import Examination
 
 SKIP_PROTECTION: Final = "secret.kubernetes.io/skip-secret-protection"
@@ -45,6 +49,8 @@ _MOST_FINALIZERS: Final = 64
 _MOST_STRANGE_PREFIXES: Final = 1000
 _LONGEST_MESSAGE: Final = 4096
 _MOST_CONDITIONS: Final = 32
+_MOST_PLURALS_OF_A_GROUP: Final = 256
+_MOST_HOLDERS_OF_A_UID: Final = 16
 
 
 class IndexBuilder:
@@ -90,13 +96,21 @@ class IndexBuilder:
         outcome = found.verdict.outcome
         if outcome in _LOST:
             flags |= UNREADABLE
+            if found.verdict.apiserver is ServerBehaviour.SERVES_EMPTY:
+                flags |= SERVES_EMPTY
         elif outcome is Outcome.UNDETERMINED:
             flags |= UNDETERMINED
         elif outcome is not Outcome.NOT_AN_OBJECT:
             if found.decoded is not None and found.decoded.uid:
                 tables.uids[node] = found.decoded.uid
             contents = self._reader.read(found)
-            flags |= self._take(node, found, contents) if contents is not None else OPAQUE
+            if contents is not None:
+                flags |= self._take(node, found, contents)
+                if not tables.uids[node]:
+                    tables.uids[node] = _uid_in(contents.plain)
+            else:
+                flags |= OPAQUE
+                self._index.opaque += 1
         tables.flags[node] = flags
 
     def finish(self, problems: Iterable[str] = ()) -> ImpactIndex:
@@ -106,6 +120,7 @@ class IndexBuilder:
             problems: Why what was added is not everything.
         """
         self._examiner.remembers = False
+        _guess_owners(self._index, self._tables)
         self._index.problems = list(problems)
         self._index.outside = {
             start: (count, self._outside_bytes[start]) for start, count in self._outside.items()
@@ -228,6 +243,109 @@ def build_index(source: Source, examiner: Examiner) -> ImpactIndex:
     for stored in source.current(b""):
         add(examine(stored))
     return builder.finish(source.problems)
+
+
+def _guess_owners(index: ImpactIndex, tables: Tables) -> None:
+    """Link owner references of unknown kinds to the objects that they mean, as far as uid or name tell.
+
+    A kind is unknown where its CRD is gone or cannot be read. An API server that runs may serve it all the same, out
+    of its memory, and any will once the CRD is back: the garbage collector then acts on these references.
+    """
+    unknown = [number for number, target in enumerate(tables.owner_target) if target == UNKNOWN_KIND]
+    if not unknown:
+        return
+    tables.keep_unknown_owners(unknown)
+    texts, words = tables.texts.texts, tables.owner_texts
+    holders = _holders(tables, {_bytes(texts[words[4 * number]]) for number in unknown} - {b""})
+    by_group = _plurals(index, tables, {_group(texts[words[4 * number + 1]]) for number in unknown})
+    by_kind: dict[tuple[str, str], list[str]] = {}
+    last: tuple[object, ...] = ()
+    target, flag = -1, BY_UID
+    for number in unknown:  # in the order of their uids by now: replicas come one after the other
+        dependent = tables.owner_dependent[number]
+        stated = words[4 * number : 4 * number + 4]
+        same = (stated, tables.keys[dependent].rpartition(b"/")[0])
+        if same != last:
+            last = same
+            uid, api_version, kind, name = (texts[text] for text in stated)
+            held = holders.get(_bytes(uid), ())
+            among: Iterable[int]
+            if held:
+                among, flag = held, BY_UID
+            else:
+                group = _group(api_version)
+                if (group, kind) not in by_kind:
+                    by_kind[group, kind] = _by_likeness(by_group.get(group, ()), kind)
+                namespace = index.place(dependent)[1]
+                among, flag = _unidentified(tables, group, by_kind[group, kind], namespace, name), BY_NAME
+            target = next((node for node in among if index.may_own(node, dependent, name)), -1)
+        if target >= 0:
+            tables.guess_owner(number, target, flag)
+
+
+def _holders(tables: Tables, wanted: set[bytes]) -> dict[bytes, tuple[int, ...]]:
+    """Return who has each of the wanted uids."""
+    holders: dict[bytes, tuple[int, ...]] = {}
+    for node, uid in enumerate(tables.uids):
+        if uid in wanted:
+            others = holders.get(uid, ())
+            if len(others) < _MOST_HOLDERS_OF_A_UID:
+                holders[uid] = (*others, node)
+    return holders
+
+
+def _plurals(index: ImpactIndex, tables: Tables, groups: set[str]) -> dict[str, list[str]]:
+    """Return the resources of API groups that something is stored of, though no readable CRD claims them."""
+    wanted = {_bytes(group) for group in groups if "." in group}
+    paths: dict[tuple[bytes, bytes], None] = {}
+    counts: Counter[bytes] = Counter()
+    found: dict[str, list[str]] = {}
+    for node, key in enumerate(tables.keys):
+        group, _, rest = key.partition(b"/")
+        if group not in wanted or counts[group] >= _MOST_PLURALS_OF_A_GROUP:
+            continue
+        path = (group, rest.partition(b"/")[0])
+        if path in paths:
+            continue
+        paths[path] = None
+        directory = index.place(node)[0]
+        if directory.stack is Stack.CUSTOM_RESOURCE and not directory.kind:
+            counts[group] += 1
+            found.setdefault(directory.group, []).append(directory.resource)
+    return found
+
+
+def _by_likeness(plurals: Iterable[str], kind: str) -> list[str]:
+    """Return plurals, those first that share most of their beginning with a kind: ``Policy``, ``policies``."""
+    word = kind.lower()
+
+    def rank(plural: str) -> tuple[int, int, str]:
+        alike = takewhile(lambda pair: pair[0] == pair[1], zip(word, plural, strict=False))
+        return -sum(1 for _ in alike), len(plural), plural
+
+    return sorted(plurals, key=rank)
+
+
+def _unidentified(
+    tables: Tables, group: str, plurals: Iterable[str], namespace: str, name: str
+) -> Iterator[int]:
+    """Yield the objects of that name whose uid is not known, since they cannot be read."""
+    for plural in plurals:
+        for middle in (f"{namespace}/", "") if namespace else ("",):
+            node = tables.numbers.get(_bytes(f"{group}/{plural}/{middle}{name}"), -1)
+            if node >= 0 and tables.flags[node] & SEEN and not tables.uids[node]:
+                yield node
+
+
+def _group(api_version: str) -> str:
+    return api_version.rpartition("/")[0]
+
+
+def _uid_in(plain: Plain) -> bytes:
+    """Return the uid of an object that was decoded without one being looked for: no readable CRD claims it."""
+    metadata = plain.get("metadata")
+    uid = metadata.get("uid") if type(metadata) is dict else None
+    return _bytes(uid) if type(uid) is str else b""
 
 
 def _namespace_details(plain: Plain) -> NamespaceDetails:

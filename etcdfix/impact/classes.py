@@ -1,19 +1,23 @@
 """Secrets that StorageClasses and snapshot classes name by template, and how the templates are filled in.
 
 Sources: the CSI side-cars external-provisioner (``pkg/controller/controller.go``, ``getSecretReference``) and
-external-snapshotter (``pkg/utils/util.go``, ``GetSecretReference``), as their documentation describes them.
+external-snapshotter (``pkg/utils/util.go``, ``GetSecretReference``), as their documentation describes them;
+``docs/driver-parameters.md`` of azurefile-csi-driver.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from etcdfix.impact.uses import Role
 
+AZURE_DRIVERS: Final = frozenset({"file.csi.azure.com"})
+
+_AZURE_IN_TREE = "kubernetes.io/azure-file"
 _PREFIX = "csi.storage.k8s.io/"
 _TOKEN = re.compile(r"\$\{([^}]*)\}")
 
@@ -48,12 +52,14 @@ class SecretTemplate(msgspec.Struct, frozen=True):
         name: Its name, maybe with ``${…}`` in it.
         namespace: Its namespace, likewise.
         path: Field of the class that holds the name.
+        likely: The driver falls back to it; the class does not say so.
     """
 
     role: Role
     name: str
     namespace: str
     path: str
+    likely: bool = False
 
     @property
     def literal(self) -> bool:
@@ -128,13 +134,78 @@ def _storage_templates(provisioner: str, parameters: Mapping[str, Any]) -> Itera
             if parameters.get(pair[0]):
                 yield from _template(role, pair, parameters)
                 break
-    if provisioner in {"kubernetes.io/azure-file", "file.csi.azure.com"}:
-        folded = {key.lower(): key for key in parameters}
-        name = folded.get("secretname", "")
-        if isinstance(parameters.get(name), str) and parameters[name]:
-            namespace = parameters.get(folded.get("secretnamespace", ""))
-            where = namespace if isinstance(namespace, str) and namespace else "${pvc.namespace}"
-            yield SecretTemplate(Role.VOLUME_PLUGIN, parameters[name], where, f"parameters.{name}")
+    yield from _azure_templates(provisioner, parameters)
+
+
+def _azure_templates(provisioner: str, parameters: Mapping[str, Any]) -> Iterator[SecretTemplate]:
+    if provisioner != _AZURE_IN_TREE and provisioner not in AZURE_DRIVERS:
+        return
+    folded = _folded(parameters)
+    named, account = folded.get("secretname"), folded.get("storageaccount")
+    if named is not None:
+        (field, name), likely = named, False
+    elif account is not None:
+        # Without an account the driver picks one; only the volume tells which.
+        field, name, likely = account[0], _azure_default(account[1]), True
+    else:
+        return
+    for namespace, sure in _azure_namespaces(folded, "${pvc.namespace}", provisioner):
+        yield SecretTemplate(
+            Role.VOLUME_PLUGIN, name, namespace, f"parameters.{field}", likely=likely or not sure
+        )
+
+
+def azure_secrets(csi: Mapping[str, Any], claim_namespace: str) -> Iterator[SecretTemplate]:
+    """Yield the Secrets with the key of a storage account that a volume of Azure's file driver is mounted with.
+
+    The driver's ``volumeHandle`` is ``<resource group>#<account>#<share>#…``; what the class said is copied into
+    ``volumeAttributes``. None of them stands in one of the Secret references of the volume.
+
+    Args:
+        csi: ``spec.csi`` of a PersistentVolume.
+        claim_namespace: ``spec.claimRef.namespace``, "" for none.
+    """
+    driver, attributes, handle = csi.get("driver"), csi.get("volumeAttributes"), csi.get("volumeHandle")
+    if not isinstance(driver, str) or driver not in AZURE_DRIVERS:
+        return
+    folded = _folded(attributes if isinstance(attributes, dict) else {})
+    parts = handle.split("#") if isinstance(handle, str) else []
+    account = folded["storageaccount"][1] if "storageaccount" in folded else "".join(parts[1:2])
+    path, likely = "csi.volumeHandle", True
+    if "secretname" in folded:
+        (field, name), likely = folded["secretname"], False
+        path = f"csi.volumeAttributes.{field}"
+    elif account:
+        name = _azure_default(account)
+    else:
+        return
+    for namespace, sure in _azure_namespaces(folded, claim_namespace, driver):
+        if namespace:
+            yield SecretTemplate(Role.VOLUME_PLUGIN, name, namespace, path, likely=likely or not sure)
+
+
+def _folded(parameters: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """Return lower-cased names of parameters, with name and value as they stand."""
+    return {
+        key.lower(): (key, value) for key, value in parameters.items() if isinstance(value, str) and value
+    }
+
+
+def _azure_default(account: str) -> str:
+    return f"azure-storage-account-{account}-secret"
+
+
+def _azure_namespaces(
+    folded: Mapping[str, tuple[str, str]], claim: str, provisioner: str
+) -> Iterator[tuple[str, bool]]:
+    """Yield the namespaces in which the driver looks, each with whether that is sure."""
+    if "secretnamespace" in folded:
+        yield folded["secretnamespace"][1], True
+        return
+    yield claim, True
+    if provisioner in AZURE_DRIVERS:
+        # By release, the driver's own default is the claim's namespace or this one.
+        yield "default", False
 
 
 def snapshot_templates(parameters: Mapping[str, Any]) -> tuple[SecretTemplate, ...]:

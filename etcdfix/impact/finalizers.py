@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from etcdfix.impact.identity import ObjectRef
 from etcdfix.impact.index import ImpactIndex
 from etcdfix.impact.secretusers import PROTECTION_FINALIZERS
 from etcdfix.model import Confidence
@@ -70,17 +71,25 @@ _KNOWN: Final[dict[str, tuple[str, str, bool]]] = {
 _USUAL: Final[dict[tuple[str, str], tuple[str, ...]]] = {
     ("", "namespaces"): ("kubernetes",),
     ("", "persistentvolumeclaims"): ("kubernetes.io/pvc-protection",),
-    ("", "persistentvolumes"): ("kubernetes.io/pv-protection",),
+    ("", "persistentvolumes"): (
+        "kubernetes.io/pv-protection", "external-provisioner.volume.kubernetes.io/finalizer",
+    ),
+    ("", "services"): ("service.kubernetes.io/load-balancer-cleanup",),
     ("apiextensions.k8s.io", "customresourcedefinitions"): ("customresourcecleanup.apiextensions.k8s.io",),
     ("networking.k8s.io", "servicecidrs"): ("networking.k8s.io/service-cidr-finalizer",),
     ("resource.k8s.io", "resourceclaims"): ("resource.kubernetes.io/delete-protection",),
     ("storage.k8s.io", "volumeattributesclasses"): ("kubernetes.io/vac-protection",),
-}
+    ("storage.k8s.io", "volumeattachments"): ("external-attacher/DRIVER",),
+    ("snapshot.storage.k8s.io", "volumesnapshots"): (f"{_SNAPSHOTS}volumesnapshot-bound-protection",),
+    ("snapshot.storage.k8s.io", "volumesnapshotcontents"): (
+        f"{_SNAPSHOTS}volumesnapshotcontent-bound-protection",
+    ),
+}  # fmt: skip
 
 
-def lost_finalizers(names: tuple[str, ...]) -> tuple[LostFinalizer, ...]:
-    """Return what skipping finalizers means, for an object whose finalizers are known."""
-    return tuple(_lost(name, Confidence.CERTAIN) for name in names)
+def lost_finalizers(names: tuple[str, ...], confidence: Confidence) -> tuple[LostFinalizer, ...]:
+    """Return what skipping finalizers means that an object has, or had: the confidence says which."""
+    return tuple(_lost(name, confidence) for name in names)
 
 
 def inferred_finalizers(index: ImpactIndex, node: int) -> tuple[LostFinalizer, ...]:
@@ -91,7 +100,17 @@ def inferred_finalizers(index: ImpactIndex, node: int) -> tuple[LostFinalizer, .
     ref = index.ref(node)
     used = next(index.users(node), None) is not None
     confidence = Confidence.LIKELY if used else Confidence.POSSIBLE
-    return tuple(_lost(name, confidence) for name in _USUAL.get((ref.group, ref.resource), ()))
+    usual = _USUAL.get((ref.group, ref.resource), ())
+    if (ref.group, ref.resource) == ("", "pods") and _may_be_of_a_job(index, ref):
+        usual = ("batch.kubernetes.io/job-tracking",)
+    return tuple(_lost(name, confidence) for name in usual)
+
+
+def _may_be_of_a_job(index: ImpactIndex, ref: ObjectRef) -> bool:
+    """Say whether there is a Job after which the Pod may be called: JOB-suffix, or JOB-index-suffix."""
+    job = ref.name.rpartition("-")[0]
+    names = (job, job.rpartition("-")[0])
+    return any(index.node(f"jobs/{ref.namespace}/{name}") is not None for name in names if name)
 
 
 def _lost(name: str, confidence: Confidence) -> LostFinalizer:

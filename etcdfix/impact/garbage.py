@@ -4,6 +4,10 @@ Unsafe deletion removes a key and nothing else: no finalizer runs, nothing is or
 owner is absent, and decides for every dependent anew; what it deletes is absent in its turn. That is played through
 here, until nothing changes any more.
 
+An owner whose kind no built-in and no readable CRD has may be served all the same: a running API server keeps a CRD in
+memory that cannot be read any more, and whoever restores a CRD brings its objects back. Until then the collector
+cannot ask for such an owner and waits; from then on the answer is 404. So its dependents count as deleted, too.
+
 Source: Kubernetes ``pkg/controller/garbagecollector/garbagecollector.go`` (``classifyReferences``,
 ``attemptToDeleteItem``, ``attemptToOrphan``) and ``graph_builder.go``.
 """
@@ -11,16 +15,24 @@ Source: Kubernetes ``pkg/controller/garbagecollector/garbagecollector.go`` (``cl
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
 from etcdfix.impact.identity import ObjectRef
-from etcdfix.impact.index import FOREGROUND_FINALIZER, ORPHAN_FINALIZER, ImpactIndex, Owner
+from etcdfix.impact.index import FOREGROUND_FINALIZER, ORPHAN_FINALIZER, Guess, ImpactIndex, Owner
 from etcdfix.impact.tables import FOREGROUND, OPAQUE, ORPHANS, TERMINATING
 
 _EVENTS = "events"
+
+_CRD_UNREADABLE: Final = (
+    "as soon as the CRD of its owner is served: it cannot be read, but a running API server may still hold it"
+)
+_OWNER_NOT_SERVED: Final = "as soon as the kind of its owner is served: no built-in and no CRD in etcd has it"
+_BY_NAME: Final = "; that this is its owner is told by API group and name alone"
+_NOT_SERVED: Final = "as soon as its own kind is served: no readable CRD has it"
 
 
 class OwnerState(StrEnum):
@@ -56,7 +68,8 @@ class OwnerFinding(msgspec.Struct, frozen=True):
     """One owner reference, and what becomes of it.
 
     Attributes:
-        owner: The object that it points at; None where its kind is not known or cannot own the dependent.
+        owner: The object that it points at; None where its kind cannot own the dependent, or is not known and
+            neither uid nor name tell the object.
         api_version: As the reference states it.
         kind: As the reference states it.
         name: As the reference states it.
@@ -89,7 +102,9 @@ class Decision(msgspec.Struct, frozen=True):
         after_finalizers: Finalizers that must be done before it is really gone; what it owns waits as long.
         already_terminating: It was being deleted before.
         uncertain: Why it may come later or not at all; "" for nothing: objects of its type that cannot be read
-            keep the collector from seeing it after a restart.
+            keep the collector from seeing it after a restart, or ``when_served``.
+        when_served: It happens no sooner than an API serves a kind that none is known to serve: that of the object,
+            of its owner or of an owner above. Says which; "" for at once.
         dependents: What happens to what it owns.
     """
 
@@ -100,6 +115,7 @@ class Decision(msgspec.Struct, frozen=True):
     after_finalizers: tuple[str, ...] = ()
     already_terminating: bool = False
     uncertain: str = ""
+    when_served: str = ""
     dependents: tuple[Decision, ...] = ()
 
 
@@ -113,6 +129,8 @@ class Collection(msgspec.Struct, frozen=True):
         counts: Number of objects by action.
         deleted_by_resource: Number of cascade-deleted objects by ``resource.group``.
         complete: Whether the index held everything; if not, dependents may be missing.
+        when_served: How many of the cascade-deleted go no sooner than an API serves a kind that none is known to
+            serve, see :attr:`Decision.when_served`.
     """
 
     removed: ObjectRef
@@ -120,6 +138,7 @@ class Collection(msgspec.Struct, frozen=True):
     counts: dict[Action, int]
     deleted_by_resource: dict[str, int]
     complete: bool
+    when_served: int = 0
 
 
 def collect(index: ImpactIndex, removed: int, *, uid: str = "") -> Collection:
@@ -128,7 +147,8 @@ def collect(index: ImpactIndex, removed: int, *, uid: str = "") -> Collection:
     Args:
         index: Of the cluster as it is.
         removed: Node of the object that is deleted in etcd, or unsafely.
-        uid: Its uid, where it is known from elsewhere: references with another uid were dangling before.
+        uid: Its uid, where it is known from elsewhere: references with another uid were dangling before. Where no
+            CRD tells its kind, it finds those that state it.
     """
     return _Collector(index, removed, uid or index.uid(removed)).run()
 
@@ -142,7 +162,7 @@ def decide(index: ImpactIndex, dependent: int, *, absent: Iterable[int] = ()) ->
         absent: Nodes that count as deleted.
     """
     gone = dict.fromkeys(absent, Propagation.BACKGROUND)
-    return _decide(index, dependent, gone, index.unreadable_by_path())
+    return _decide(index, dependent, index.owners(dependent), gone, {}, index.unreadable_by_path())
 
 
 class _Collector:
@@ -154,6 +174,9 @@ class _Collector:
         self._uid = uid
         # How each object that goes was deleted; the removed one orphans nothing, whatever it said.
         self._gone = {removed: Propagation.BACKGROUND}
+        self._kind_known = bool(index.place(removed)[0].kind)
+        # Of those that go: what must be served first, see Decision.when_served.
+        self._when_served: dict[int, str] = {}
         self._decisions: dict[int, Decision] = {}
         self._parents: dict[int, int] = {}
         self._unreadable_types = index.unreadable_by_path()
@@ -162,15 +185,23 @@ class _Collector:
         waiting = deque([self._removed])
         while waiting:
             owner = waiting.popleft()
-            for dependent in self._index.dependents(owner):
-                if dependent in self._gone or not self._concerns(owner, dependent):
+            uid = self._uid if owner == self._removed and not self._kind_known else ""
+            for dependent in self._index.dependents(owner, uid):
+                if dependent in self._gone:
+                    continue
+                owners = self._owners(dependent)
+                if not self._concerns(owner, owners):
                     continue
                 self._parents.setdefault(dependent, owner)
-                decision = _decide(self._index, dependent, self._gone, self._unreadable_types)
+                decision = _decide(
+                    self._index, dependent, owners, self._gone, self._when_served, self._unreadable_types
+                )
                 self._decisions[dependent] = decision
                 if decision.action is Action.CASCADE_DELETED:
                     assert decision.propagation is not None
                     self._gone[dependent] = decision.propagation
+                    if decision.when_served:
+                        self._when_served[dependent] = decision.when_served
                     waiting.append(dependent)
         counts = dict.fromkeys(Action, 0)
         by_resource: dict[str, int] = {}
@@ -186,13 +217,29 @@ class _Collector:
             counts,
             dict(sorted(by_resource.items())),
             not self._index.problems,
+            len(self._when_served),
         )
 
-    def _concerns(self, owner: int, dependent: int) -> bool:
+    def _owners(self, dependent: int) -> list[Owner]:
+        """Return the owner references; those of unknown kind that state the removed object's uid point at it."""
+        owners = self._index.owners(dependent)
+        if self._kind_known or not self._uid:
+            return owners
+        return [
+            owner._replace(node=self._removed, guess=Guess.UID)
+            if owner.uid == self._uid
+            and not owner.wrong_scope
+            and (owner.guess or owner.node < 0)
+            and self._index.may_own(self._removed, dependent, owner.name)
+            else owner
+            for owner in owners
+        ]
+
+    def _concerns(self, owner: int, owners: list[Owner]) -> bool:
         """Leave out dependents of an earlier object of the same name, where the uid shows it."""
         if owner != self._removed or not self._uid:
             return True
-        return any(o.node == owner and o.uid in {"", self._uid} for o in self._index.owners(dependent))
+        return any(o.node == owner and o.uid in {"", self._uid} for o in owners)
 
     def _tree(self) -> tuple[Decision, ...]:
         """Hang every decision below its first owner; chains can be long, so this does not recurse."""
@@ -206,17 +253,22 @@ class _Collector:
 
 
 def _decide(
-    index: ImpactIndex, dependent: int, gone: dict[int, Propagation], unreadable_types: dict[str, int]
+    index: ImpactIndex,
+    dependent: int,
+    owners: list[Owner],
+    gone: Mapping[int, Propagation],
+    when_served: Mapping[int, str],
+    unreadable_types: Mapping[str, int],
 ) -> Decision:
     """Decide as ``attemptToDeleteItem`` does, see the module's docstring."""
-    findings = [_look_up(index, owner, gone) for owner in index.owners(dependent)]
+    findings = [_look_up(index, owner, gone) for owner in owners]
     states = {finding.state for finding in findings}
     directory, _, _ = index.place(dependent)
     finalizers = index.finalizers(dependent)
     flags = index.flags(dependent)
     propagation: Propagation | None = None
     # Owners that are deleted with Orphan let go of their dependents before they are gone.
-    let_go = [f for f, o in zip(findings, index.owners(dependent), strict=True) if _orphans(gone, o)]
+    let_go = [f for f, o in zip(findings, owners, strict=True) if _orphans(gone, o)]
     if let_go:
         findings = [f for f in findings if f not in let_go]
         states = {finding.state for finding in findings}
@@ -240,7 +292,12 @@ def _decide(
     ] + [msgspec.structs.replace(finding, stripped=True, reason="its owner orphans it") for finding in let_go]
     own = {ORPHAN_FINALIZER, FOREGROUND_FINALIZER}
     deleted = action is Action.CASCADE_DELETED
+    later = ""
+    if action not in {Action.NEVER_COLLECTED, Action.FROZEN}:
+        waits_for = (_when_served(index, owner, when_served) for owner in owners if owner.node in gone)
+        later = next(filter(None, waits_for), "" if directory.kind else _NOT_SERVED)
     broken = unreadable_types.get(directory.path, 0)
+    unseen = f"{broken} of its type cannot be read: the collector may not see it" if broken else ""
     return Decision(
         object=index.ref(dependent),
         action=action,
@@ -248,11 +305,22 @@ def _decide(
         owners=tuple(shown),
         after_finalizers=tuple(f for f in finalizers if f not in own) if deleted else (),
         already_terminating=bool(flags & TERMINATING),
-        uncertain=f"{broken} of its type cannot be read: the collector may not see it" if broken else "",
+        uncertain="; ".join(filter(None, (later, unseen))),
+        when_served=later,
     )
 
 
-def _orphans(gone: dict[int, Propagation], owner: Owner) -> bool:
+def _when_served(index: ImpactIndex, owner: Owner, when_served: Mapping[int, str]) -> str:
+    """Return what must be served before the collector sees that an owner is gone; "" for nothing."""
+    if not owner.guess:
+        return when_served.get(owner.node, "")
+    directory = index.place(owner.node)[0]
+    unreadable = (directory.group, directory.resource) in index.unreadable_crds
+    text = _CRD_UNREADABLE if unreadable else _OWNER_NOT_SERVED
+    return text + _BY_NAME if owner.guess is Guess.NAME else text
+
+
+def _orphans(gone: Mapping[int, Propagation], owner: Owner) -> bool:
     return gone.get(owner.node) is Propagation.ORPHAN
 
 
@@ -264,7 +332,7 @@ def _propagation(flags: int, *, foreground: bool) -> Propagation:
     return Propagation.FOREGROUND if flags & FOREGROUND else Propagation.BACKGROUND
 
 
-def _look_up(index: ImpactIndex, owner: Owner, gone: dict[int, Propagation]) -> OwnerFinding:
+def _look_up(index: ImpactIndex, owner: Owner, gone: Mapping[int, Propagation]) -> OwnerFinding:
     state, reason = _state(index, owner, gone)
     return OwnerFinding(
         index.ref(owner.node) if owner.node >= 0 else None,
@@ -279,17 +347,22 @@ def _look_up(index: ImpactIndex, owner: Owner, gone: dict[int, Propagation]) -> 
     )
 
 
-def _state(index: ImpactIndex, owner: Owner, gone: dict[int, Propagation]) -> tuple[OwnerState, str]:
+def _state(index: ImpactIndex, owner: Owner, gone: Mapping[int, Propagation]) -> tuple[OwnerState, str]:
     """Classify one reference; what the collector cannot find out is never absence."""
     node = owner.node
     if owner.wrong_scope:
         return OwnerState.INVALID, "a cluster-scoped object cannot be owned by a namespaced one"
-    if node < 0:
-        return OwnerState.UNKNOWN, "its kind is not known: no built-in and no readable CRD has it"
     if node in gone:
-        return OwnerState.ABSENT, "deleted"
+        return (
+            OwnerState.ABSENT,
+            "deleted, which shows as soon as its kind is served" if owner.guess else "deleted",
+        )
+    if node < 0 or owner.guess:
+        return OwnerState.UNKNOWN, "its kind is not known: no built-in and no readable CRD has it"
     if not index.exists(node):
         return _missing(index, owner)
+    if index.serves_empty(node):
+        return OwnerState.ABSENT, "the API server shows an empty object of that name, without a uid"
     if index.unreadable(node):
         return OwnerState.UNKNOWN, "it cannot be read, so the API server answers with an error"
     uid = index.uid(node)

@@ -6,13 +6,25 @@ What an object holds is forgotten as soon as its references are taken: ids and e
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 import msgspec
 
 from etcdfix.impact.identity import Kinds, ObjectRef
-from etcdfix.impact.tables import BLOCKS, CONTROLLER, SEEN, UNDETERMINED, UNREADABLE, WRONG_SCOPE, Tables
-from etcdfix.impact.uses import Use
+from etcdfix.impact.tables import (
+    BLOCKS,
+    BY_NAME,
+    BY_UID,
+    CONTROLLER,
+    SEEN,
+    SERVES_EMPTY,
+    UNDETERMINED,
+    UNREADABLE,
+    WRONG_SCOPE,
+    Tables,
+)
+from etcdfix.impact.uses import Use, wide_keys
 from etcdfix.storagekey import Directory, Stack, StorageLayout, display
 
 ORPHAN_FINALIZER: Final = "orphan"
@@ -43,12 +55,20 @@ class NamespaceDetails(msgspec.Struct, frozen=True):
     conditions: tuple[Condition, ...]
 
 
+class Guess(StrEnum):
+    """What tells which object an owner reference of unknown kind points at."""
+
+    NONE = ""
+    UID = "uid"
+    NAME = "name"
+
+
 class Owner(NamedTuple):
     """One owner reference of a dependent.
 
     Attributes:
-        node: The object that kind, name and the dependent's namespace point at; -1 where the kind is not known or
-            may not own the dependent.
+        node: The object that kind, name and the dependent's namespace point at; -1 where the kind may not own the
+            dependent, or is not known and nothing else tells the object either.
         uid: As the reference states it.
         api_version: Of the reference.
         kind: Of the reference.
@@ -56,6 +76,8 @@ class Owner(NamedTuple):
         controller: It is the managing owner.
         blocks: ``blockOwnerDeletion``.
         wrong_scope: The dependent has no namespace and the owner's kind has one: such a reference is never resolved.
+        guess: The kind is not known, and the node was found by the uid that it states, or by API group and name
+            among objects whose uid is not known; ``Guess.NONE`` for a known kind.
     """
 
     node: int
@@ -66,6 +88,7 @@ class Owner(NamedTuple):
     controller: bool
     blocks: bool
     wrong_scope: bool
+    guess: Guess
 
 
 class Edge(NamedTuple):
@@ -92,6 +115,7 @@ class ImpactIndex:
         outside_complete: Whether ``outside`` names all such prefixes.
         problems: Why the index is not everything: one sentence each.
         truncated: How many objects had more references than are followed.
+        opaque: How many objects can be read, but not looked into: what they refer to is not known.
     """
 
     def __init__(self, layout: StorageLayout, kinds: Kinds, tables: Tables) -> None:
@@ -104,6 +128,7 @@ class ImpactIndex:
         self.outside_complete = True
         self.problems: list[str] = []
         self.truncated = 0
+        self.opaque = 0
         self._tables = tables
         self._unreadable: dict[str, int] | None = None
         self._by_uid: dict[bytes, list[int]] | None = None
@@ -162,6 +187,10 @@ class ImpactIndex:
     def lost(self, node: int) -> bool:
         """Tell whether an object is proven broken."""
         return bool(self._tables.flags[node] & UNREADABLE)
+
+    def serves_empty(self, node: int) -> bool:
+        """Tell whether an object is broken in such a way that the API server shows an empty one, without a uid."""
+        return bool(self._tables.flags[node] & SERVES_EMPTY)
 
     def unreadable_by_path(self) -> dict[str, int]:
         """Return how many objects of each directory are proven broken or could not be judged."""
@@ -222,7 +251,15 @@ class ImpactIndex:
     # -- edges
 
     def users(self, node: int) -> Iterator[Edge]:
-        """Yield the uses of a node."""
+        """Yield the uses of a node, those included that leave its namespace or its name open."""
+        yield from self._named(node)
+        for key in wide_keys(self._tables.keys[node]):
+            wide = self._tables.numbers.get(key)
+            if wide is not None and wide != node:
+                yield from (edge._replace(target=node) for edge in self._named(wide) if edge.use.wide)
+
+    def _named(self, node: int) -> Iterator[Edge]:
+        """Yield the uses that state a node's key."""
         edge = self._tables.first_in[node]
         while edge >= 0:
             source = self._tables.edge_source[edge]
@@ -264,14 +301,33 @@ class ImpactIndex:
             number = self._tables.next_owner[number]
         return found[::-1]
 
-    def dependents(self, node: int) -> list[int]:
-        """Return the nodes that name this one as an owner, by kind, name and namespace."""
+    def dependents(self, node: int, uid: str = "") -> list[int]:
+        """Return the nodes that name this one as an owner.
+
+        By kind, name and namespace; where its kind is not known, by uid, or by API group and name if its uid is not
+        known either.
+
+        Args:
+            node: The owner.
+            uid: Its uid as its history or somebody else tells it: finds more where its kind is not known.
+        """
         found: dict[int, None] = {}
         number = self._tables.first_dependent[node]
         while number >= 0:
             found[self._tables.owner_dependent[number]] = None
             number = self._tables.next_dependent[number]
+        for number in self._tables.unknown_owners_of(uid) if uid else ():
+            dependent = self._tables.owner_dependent[number]
+            name = self._tables.texts.texts[self._tables.owner_texts[4 * number + 3]]
+            if self.may_own(node, dependent, name):
+                found[dependent] = None
         return sorted(found, key=self._tables.keys.__getitem__)
+
+    def may_own(self, node: int, dependent: int, name: str) -> bool:
+        """Tell whether a reference of unknown kind, of a dependent and to a name, can mean a node."""
+        directory, namespace, own_name = self.place(node)
+        fits = not directory.kind and own_name == name
+        return fits and (not namespace or namespace == self.place(dependent)[1])
 
     def _owner(self, number: int) -> Owner:
         uid, api_version, kind, name = (
@@ -288,7 +344,14 @@ class ImpactIndex:
             bool(flags & CONTROLLER),
             bool(flags & BLOCKS),
             target == WRONG_SCOPE,
+            _guess(flags),
         )
+
+
+def _guess(flags: int) -> Guess:
+    if flags & BY_UID:
+        return Guess.UID
+    return Guess.NAME if flags & BY_NAME else Guess.NONE
 
 
 def _bytes(text: str) -> bytes:

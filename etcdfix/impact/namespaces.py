@@ -10,7 +10,7 @@ Source: Kubernetes ``pkg/controller/namespace/deletion/namespaced_resources_dele
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from enum import StrEnum
 from typing import Final
 
@@ -26,7 +26,7 @@ from etcdfix.impact.index import (
 )
 from etcdfix.impact.uses import Role
 from etcdfix.model import Confidence
-from etcdfix.storagekey import Stack
+from etcdfix.storagekey import Directory, Stack
 
 _PODS: Final = "pods"
 _MOST_NAMED: Final = 100
@@ -42,7 +42,8 @@ class Blocker(msgspec.Struct, frozen=True):
 
     Attributes:
         object: The object.
-        reason: ``unreadable``, ``undetermined`` or ``finalizers``.
+        reason: ``unreadable``: it fails every LIST of its type; ``serves-empty``: broken too, but LISTs show an empty
+            object without a name, so whatever deletes by name cannot delete it; ``undetermined``; ``finalizers``.
         finalizers: What it waits for, where that is known.
         terminating_since: When it was told to go, "" for not yet.
     """
@@ -61,9 +62,11 @@ class ResourceContent(msgspec.Struct, frozen=True):
         resource: Plural resource.
         path: Its directory below the storage prefix.
         count: Number of objects.
-        unreadable: How many of them cannot be read or judged: each makes every LIST of this type fail.
+        unreadable: How many of them cannot be read or judged. One that fails the LIST of this type keeps them all.
         with_finalizers: How many have finalizers.
-        served: Whether an API serves it; False for a custom resource without a readable CRD.
+        served: Whether an API serves it; False for a custom resource without a readable CRD, None where its CRD was
+            not seen and not everything was.
+        aggregated: Its group belongs to an aggregated API server, which keeps its objects here or elsewhere.
     """
 
     group: str
@@ -72,7 +75,8 @@ class ResourceContent(msgspec.Struct, frozen=True):
     count: int
     unreadable: int
     with_finalizers: int
-    served: bool
+    served: bool | None
+    aggregated: bool = False
 
 
 class DeletionStage(msgspec.Struct, frozen=True):
@@ -80,9 +84,9 @@ class DeletionStage(msgspec.Struct, frozen=True):
 
     Attributes:
         number: From 1.
-        name: ``unreadable``: what must be removed first, since it blocks its type; ``pods``; ``rest``; ``namespace``.
+        name: ``unreadable``: what must be removed first; ``pods``; ``rest``; ``namespace``.
         resources: What goes in it.
-        waits_for: What keeps it from ending: blockers by object, the first hundred.
+        waits_for: What keeps it from ending, the first hundred: pods, then what is proven broken, then by key.
         blockers: How many there are.
     """
 
@@ -107,7 +111,7 @@ class CyclicWait(msgspec.Struct, frozen=True):
     Attributes:
         steps: In a ring; the last one waits for the first.
         confidence: ``certain`` where Kubernetes' own finalizers wait, ``likely`` where the name of a finalizer tells
-            what it waits for, ``possible`` where nobody can know.
+            what it waits for, ``possible`` where nobody can know: its domain tells only whose it is.
         way_out: What ends it.
     """
 
@@ -122,7 +126,7 @@ class NamespaceState(msgspec.Struct, frozen=True):
     Attributes:
         name: Its name.
         object: Its key.
-        exists: Whether its key is there.
+        exists: Whether its key was seen. Where ``complete`` is False, one that was not seen may be there all the same.
         readable: Whether it can be read.
         terminating_since: Its deletionTimestamp, "" for none.
         phase: ``Active`` or ``Terminating`` as stored; "" where it is not known.
@@ -133,7 +137,7 @@ class NamespaceState(msgspec.Struct, frozen=True):
         contents: What it holds, by resource.
         stages: In which order it goes.
         order_lost: A pod cannot be read: the rest is deleted while pods may still run.
-        frozen: The Namespace object itself cannot be read: no namespace of the cluster is processed.
+        frozen: The Namespace object itself fails the LIST of its type: no namespace of the cluster is processed.
         cycles: Objects that wait for one another.
         missing_apis: APIs that do not answer, or whose CRD cannot be read, with the reason.
         complete: Whether the index held everything.
@@ -175,14 +179,18 @@ class WaitReason(StrEnum):
     FOREGROUND = "foregroundDeletion waits for blocking dependents"
     CLAIM = "kubernetes.io/pvc-protection waits for the pods that use the claim"
     NAMED = "the finalizer's name points at it"
+    DOMAIN = "the finalizer has the domain of its API group, and may wait for it"
 
 
-def namespace_state(index: ImpactIndex, name: str) -> NamespaceState | None:
-    """Return what keeps a namespace; None where neither its object nor anything in it exists.
+def namespace_state(
+    index: ImpactIndex, name: str, *, aggregated: Collection[str] = ()
+) -> NamespaceState | None:
+    """Return what keeps a namespace; None where neither its object nor anything in it was seen.
 
     Args:
         index: Of the cluster.
         name: Of the namespace.
+        aggregated: API groups that belong to aggregated API servers.
     """
     found = index.node(f"namespaces/{name}")
     inside = contents_of(index, name)
@@ -193,7 +201,7 @@ def namespace_state(index: ImpactIndex, name: str) -> NamespaceState | None:
     details = details or NamespaceDetails("", (), ())
     unreadable = exists and found is not None and index.unreadable(found)
     key = display_key(index, name)
-    contents = _contents(index, inside)
+    contents = _contents(index, inside, aggregated)
     blockers = _blockers(index, inside)
     return NamespaceState(
         name=name,
@@ -211,7 +219,7 @@ def namespace_state(index: ImpactIndex, name: str) -> NamespaceState | None:
         contents=contents,
         stages=_stages(contents, blockers),
         order_lost=any(content.path == _PODS and content.unreadable for content in contents),
-        frozen=unreadable,
+        frozen=unreadable and found is not None and not index.serves_empty(found),
         cycles=cyclic_waits(index, inside),
         missing_apis=_missing_apis(index, contents),
         complete=not index.problems,
@@ -242,7 +250,9 @@ def terminating_namespaces(index: ImpactIndex) -> tuple[ObjectRef, ...]:
     )
 
 
-def _contents(index: ImpactIndex, inside: Iterable[int]) -> tuple[ResourceContent, ...]:
+def _contents(
+    index: ImpactIndex, inside: Iterable[int], aggregated: Collection[str]
+) -> tuple[ResourceContent, ...]:
     rows: dict[str, list[int]] = {}
     directories = {}
     for node in inside:
@@ -260,10 +270,23 @@ def _contents(index: ImpactIndex, inside: Iterable[int]) -> tuple[ResourceConten
             row[0],
             row[1],
             row[2],
-            served=directories[path].stack is not Stack.CUSTOM_RESOURCE or bool(directories[path].kind),
+            served=_served(index, directories[path], aggregated),
+            aggregated=_without_crd(directories[path]) and directories[path].group in aggregated,
         )
         for path, row in sorted(rows.items())
     )
+
+
+def _without_crd(directory: Directory) -> bool:
+    return directory.stack is Stack.CUSTOM_RESOURCE and not directory.kind
+
+
+def _served(index: ImpactIndex, directory: Directory, aggregated: Collection[str]) -> bool | None:
+    if not _without_crd(directory) or directory.group in aggregated:
+        return True
+    if index.problems and (directory.group, directory.resource) not in index.unreadable_crds:
+        return None
+    return False
 
 
 def _blockers(index: ImpactIndex, inside: Iterable[int]) -> list[Blocker]:
@@ -271,15 +294,15 @@ def _blockers(index: ImpactIndex, inside: Iterable[int]) -> list[Blocker]:
     for node in inside:
         finalizers, since = index.finalizers(node), index.terminating_since(node)
         if index.unreadable(node):
-            reason = "unreadable" if index.lost(node) else "undetermined"
-            blockers.append(Blocker(index.ref(node), reason))
+            lost = "serves-empty" if index.serves_empty(node) else "unreadable"
+            blockers.append(Blocker(index.ref(node), lost if index.lost(node) else "undetermined"))
         elif finalizers:
             blockers.append(Blocker(index.ref(node), "finalizers", finalizers, since))
     return blockers
 
 
 def _stages(contents: tuple[ResourceContent, ...], blockers: list[Blocker]) -> tuple[DeletionStage, ...]:
-    broken = [b for b in blockers if b.reason != "finalizers"]
+    broken = sorted((b for b in blockers if b.reason != "finalizers"), key=_urgency)
     held = [b for b in blockers if b.reason == "finalizers"]
     plan = (
         ("unreadable", [c for c in contents if c.unreadable], broken),
@@ -294,6 +317,11 @@ def _stages(contents: tuple[ResourceContent, ...], blockers: list[Blocker]) -> t
     )
 
 
+def _urgency(blocker: Blocker) -> tuple[bool, bool, str]:
+    """Return what sorts the blockers: only the first hundred are named, and without a pod the order is lost."""
+    return not _is_pod(blocker.object), blocker.reason != "unreadable", blocker.object.key
+
+
 def _is_pod(ref: ObjectRef) -> bool:
     return (ref.group, ref.resource) == ("", _PODS)
 
@@ -303,7 +331,7 @@ def _missing_apis(index: ImpactIndex, contents: tuple[ResourceContent, ...]) -> 
     for group, plural in index.unreadable_crds:
         missing[f"{plural}.{group}"] = "its CustomResourceDefinition cannot be read"
     for content in contents:
-        if not content.served:
+        if content.served is False:
             missing.setdefault(
                 f"{content.resource}.{content.group}",
                 "no CustomResourceDefinition: its objects are left behind",
@@ -350,12 +378,15 @@ def _cycles_of(index: ImpactIndex, pod: int, finalizer: str, others: list[int]) 
         ]
     if not others:
         return []
+    for other in others:
+        if _shares_domain(finalizer, index, other):
+            return [_ring(index, pod, other, WaitReason.DOMAIN, Confidence.POSSIBLE, finalizer)]
     # It may wait for any of them, or for something outside: one of them stands for all.
     step = WaitStep(
         index.ref(pod), index.ref(others[0]), f"finalizer {finalizer} may wait for it, or for any other"
     )
     back = WaitStep(index.ref(others[0]), index.ref(pod), WaitReason.ORDER)
-    return [CyclicWait((step, back), Confidence.POSSIBLE, _way_out(finalizer))]
+    return [CyclicWait((step, back), Confidence.POSSIBLE, _way_out(finalizer, Confidence.POSSIBLE))]
 
 
 def _held_dependents(index: ImpactIndex, pod: int, others: set[int]) -> list[int]:
@@ -380,25 +411,31 @@ def _ring(
     there = WaitStep(index.ref(pod), index.ref(other), f"finalizer {finalizer}: {reason}")
     claim = reason is WaitReason.FOREGROUND and _CLAIM_PROTECTION in index.finalizers(other)
     back = WaitStep(index.ref(other), index.ref(pod), WaitReason.CLAIM if claim else WaitReason.ORDER)
-    return CyclicWait((there, back), confidence, _way_out(finalizer))
+    return CyclicWait((there, back), confidence, _way_out(finalizer, confidence))
 
 
-def _way_out(finalizer: str) -> str:
+def _way_out(finalizer: str, confidence: Confidence) -> str:
+    if confidence is Confidence.POSSIBLE:
+        return f"see that the controller of finalizer {finalizer} runs; only where it is gone for good, take it off"
     return f"remove finalizer {finalizer} from the pod, once what it guards is safe"
 
 
 def _names(finalizer: str, index: ImpactIndex, node: int) -> bool:
-    """Tell whether a finalizer's name points at an object: by its kind, or by its API group."""
+    """Tell whether a finalizer's name points at an object: by its kind, or by its own name."""
     directory, _, name = index.place(node)
-    domain, _, rest = finalizer.lower().rpartition("/")
+    rest = finalizer.lower().rpartition("/")[2]
     letters = "".join(c for c in rest if c.isalnum())
     words = {directory.resource.lower(), directory.resource.lower().removesuffix("s"), directory.kind.lower()}
     if directory.resource.endswith("ies"):
         words.add(directory.resource[:-3] + "y")
     if any(len(word) >= _SHORTEST_WORD and word in letters for word in words):
         return True
-    if rest == name and len(name) >= _SHORTEST_WORD:
-        return True
-    group = directory.group
+    return rest == name and len(name) >= _SHORTEST_WORD
+
+
+def _shares_domain(finalizer: str, index: ImpactIndex, node: int) -> bool:
+    """Tell whether a finalizer has the domain of a custom resource's group: whose it is, not what it waits for."""
+    directory = index.place(node)[0]
+    domain, group = finalizer.lower().rpartition("/")[0], directory.group
     custom = directory.stack is Stack.CUSTOM_RESOURCE
     return bool(custom and domain and (domain == group or domain.endswith(f".{group}")))

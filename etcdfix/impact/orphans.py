@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import StrEnum
 from typing import Final
 
@@ -61,12 +62,18 @@ class Orphans(msgspec.Struct, frozen=True):
         count: Number of different keys.
         size: Bytes of their values.
         complete: Whether the index held everything.
+        undecided: How many keys have a Namespace or CRD that was not seen, where not everything was. What was not
+            seen is not called gone: they stand in no group.
+        aggregated: API group to how many keys it has that no CRD accounts for, since an aggregated API serves it:
+            its server may keep its objects here. They stand in no group either.
     """
 
     groups: tuple[OrphanGroup, ...]
     count: int
     size: int
     complete: bool
+    undecided: int = 0
+    aggregated: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 _NOTES: Final = {
@@ -78,12 +85,29 @@ _NOTES: Final = {
 }
 
 
-def find_orphans(index: ImpactIndex) -> Orphans:
-    """Return everything that belongs to nobody."""
+def find_orphans(index: ImpactIndex, *, aggregated: Collection[str] = ()) -> Orphans:
+    """Return everything that belongs to nobody.
+
+    Args:
+        index: Of the cluster.
+        aggregated: API groups that belong to aggregated API servers.
+    """
     found: dict[tuple[OrphanReason, str, str], list[int]] = {}
+    undecided = 0
+    exempt: dict[str, int] = {}
     for node in index.nodes():
-        for reason, prefix, namespace in _reasons(index, node):
-            found.setdefault((reason, prefix, namespace), []).append(node)
+        reasons = _reasons(index, node)
+        if any(place[0] is OrphanReason.CRD_GONE for place in reasons):
+            group = index.place(node)[0].group
+            if group in aggregated:
+                exempt[group] = exempt.get(group, 0) + 1
+                reasons = [place for place in reasons if place[0] is not OrphanReason.CRD_GONE]
+        if index.problems:
+            told = [place for place in reasons if place[0] not in _BY_ABSENCE]
+            undecided += len(told) < len(reasons)
+            reasons = told
+        for place in reasons:
+            found.setdefault(place, []).append(node)
     groups = [_group(index, *place, nodes) for place, nodes in found.items()]
     confidence = Confidence.CERTAIN if index.outside_complete else Confidence.LIKELY
     groups += [
@@ -102,8 +126,13 @@ def find_orphans(index: ImpactIndex) -> Orphans:
         len(different) + sum(group.count for group in outside),
         sum(map(index.size, different)) + sum(group.size for group in outside),
         complete=not index.problems,
+        undecided=undecided,
+        aggregated=dict(sorted(exempt.items())),
     )
 
+
+# Concluded from a key that was not seen; of owners the collector's own look-up says the same.
+_BY_ABSENCE: Final = frozenset({OrphanReason.CRD_GONE, OrphanReason.NAMESPACE_GONE})
 
 # The API server's own key beside the storage prefix.
 _BOOKKEEPING: Final = frozenset({"compact_rev_key"})

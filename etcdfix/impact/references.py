@@ -14,6 +14,7 @@ import msgspec
 from etcdfix.impact.classes import (
     SecretTemplate,
     Tokens,
+    azure_secrets,
     claim_tokens,
     snapshot_templates,
     snapshot_tokens,
@@ -22,6 +23,7 @@ from etcdfix.impact.classes import (
 from etcdfix.impact.fields import Mask, Plain, mask_of
 from etcdfix.impact.identity import Kinds, relative_key
 from etcdfix.impact.uses import (
+    ANY,
     CLAIMS,
     CONFIG_MAPS,
     INGRESS_RULES,
@@ -39,6 +41,7 @@ from etcdfix.impact.uses import (
     RuleTree,
     Use,
 )
+from etcdfix.storagekey import builtin_directories, custom_directory
 
 SNAPSHOT_GROUP: Final = "snapshot.storage.k8s.io"
 GROUP_SNAPSHOT_GROUP: Final = "groupsnapshot.storage.k8s.io"
@@ -163,6 +166,7 @@ def _reference(found: Found) -> Reference:
 _POD_TREES: Final = {
     place: RuleTree(POD_RULES, at, carried=place != ("", "Pod")) for place, at in POD_CARRIERS.items()
 }
+_BUILTIN_PATHS: Final = {directory.path: directory for directory in builtin_directories()}
 _VOLUME_TREE: Final = RuleTree(VOLUME_RULES, "spec")
 _INLINE_VOLUME_TREE: Final = RuleTree(VOLUME_RULES, "spec.source.inlineVolumeSpec")
 _SERVICE_ACCOUNT_TREE: Final = RuleTree(SERVICE_ACCOUNT_RULES)
@@ -179,6 +183,8 @@ _TOKEN_OF: Final = Use(Role.TOKEN_OF, f"metadata.annotations[{_TOKEN_ACCOUNT}nam
 _SUBJECT: Final = Use(Role.SUBJECT, "subjects[]")
 _FLOW_SUBJECT: Final = Use(Role.SUBJECT, "spec.rules[].subjects[].serviceAccount")
 _PARAMETER: Final = Use(Role.POLICY_PARAMETER, "spec.paramRef.name")
+_WIDE_PARAMETER: Final = Use(Role.POLICY_PARAMETER, "spec.paramRef.name", wide=True)
+_SELECTED_PARAMETER: Final = Use(Role.POLICY_PARAMETER, "spec.paramRef.selector", heuristic=True, wide=True)
 _REQUEST: Final = Use(Role.CERTIFICATE_REQUEST, "spec.serviceAccountName")
 _CONTENT_OF_SNAPSHOT: Final = Use(Role.BOUND_VOLUME, "status.boundVolumeSnapshotContentName")
 _CLAIM_OF_SNAPSHOT: Final = Use(Role.SNAPSHOT_SOURCE, "spec.source.persistentVolumeClaimName")
@@ -252,6 +258,9 @@ def _volume(plain: Plain, scene: Scene) -> Iterator[Reference]:
         tokens = claim_tokens(namespace, claimed, scene.name, None)
         templates = [t for t in scene.known.storage_classes.get(class_name, ()) if t.role is Role.PROVISIONER]
         yield from _from_templates(templates, tokens)
+    for secret in azure_secrets(_dict(_at(plain, "spec.csi")), namespace):
+        use = Use(secret.role, f"spec.{secret.path}", heuristic=secret.likely)
+        yield Reference(f"{SECRETS}/{secret.namespace}/{secret.name}", use)
 
 
 def _attachment(plain: Plain, scene: Scene) -> Iterator[Reference]:
@@ -288,7 +297,8 @@ def _from_templates(templates: Any, tokens: Tokens) -> Iterator[Reference]:
         resolved = template.resolve(tokens.names, tokens.namespaces)
         if resolved is not None:
             namespace, name = resolved
-            use = Use(template.role, f"StorageClass {template.path}", template=not template.literal)
+            path = f"StorageClass {template.path}"
+            use = Use(template.role, path, template=not template.literal, heuristic=template.likely)
             yield Reference(f"{SECRETS}/{namespace}/{name}", use)
 
 
@@ -304,9 +314,8 @@ def _typed(reference: dict[str, Any], scene: Scene, use: Use) -> Iterator[Refere
 def _storage_class(plain: Plain, _: Scene) -> Iterator[Reference]:
     for template in storage_templates(_text(plain.get("provisioner")), _dict(plain.get("parameters"))):
         if template.literal:
-            yield Reference(
-                f"{SECRETS}/{template.namespace}/{template.name}", Use(template.role, template.path)
-            )
+            use = Use(template.role, template.path, heuristic=template.likely)
+            yield Reference(f"{SECRETS}/{template.namespace}/{template.name}", use)
 
 
 def _snapshot_class(plain: Plain, _: Scene) -> Iterator[Reference]:
@@ -402,12 +411,28 @@ def _policy_binding(plural: str) -> Handler:
         spec = _dict(plain.get("spec"))
         target = scene.known.policy_parameters.get(f"{plural}/{_text(spec.get('policyName'))}")
         reference = _dict(spec.get("paramRef"))
+        if not target or not reference:
+            return
         name, namespace = _text(reference.get("name")), _text(reference.get("namespace"))
-        # Without a namespace it is the one of each request: any of them.
-        if target and name and namespace:
-            yield Reference(f"{target}/{namespace}/{name}", _PARAMETER)
+        # An empty selector selects everything; no name and no selector select nothing.
+        if not name and "selector" not in reference:
+            return
+        where = f"{target}/" if _without_namespaces(target, scene.kinds) else f"{target}/{namespace or ANY}/"
+        if not name:
+            yield Reference(f"{where}{ANY}", _SELECTED_PARAMETER)
+        else:
+            # Without a namespace it is the one of each request: any of them.
+            wide = where.endswith(f"/{ANY}/")
+            yield Reference(f"{where}{name}", _WIDE_PARAMETER if wide else _PARAMETER)
 
     return read
+
+
+def _without_namespaces(path: str, kinds: Kinds) -> bool:
+    found = _BUILTIN_PATHS.get(path)
+    if found is None:
+        found = kinds.custom(custom_directory(*path.split("/", 1)))
+    return found.namespaced is False
 
 
 def _certificate_request(plain: Plain, scene: Scene) -> Iterator[Reference]:
@@ -469,7 +494,15 @@ _METADATA_PATHS: Final = (
     "metadata.deletionTimestamp",
 )
 _ANNOTATIONS: Final = "metadata.annotations"
-_VOLUME_PATHS: Final = ("spec.storageClassName", "spec.claimRef.name", "spec.claimRef.uid", _ANNOTATIONS)
+_VOLUME_PATHS: Final = (
+    "spec.storageClassName",
+    "spec.claimRef.name",
+    "spec.claimRef.uid",
+    "spec.csi.driver",
+    "spec.csi.volumeHandle",
+    "spec.csi.volumeAttributes",
+    _ANNOTATIONS,
+)
 
 _PATHS: dict[tuple[str, str], tuple[str, ...]] = {
     **{place: tuple(tree.paths) for place, tree in _POD_TREES.items()},

@@ -72,6 +72,17 @@ _CONSEQUENCES: Final[dict[Role, tuple[Stops, str]]] = {
     Role.BACKEND: (Stops.PERHAPS, "the Ingress has a backend that is gone"),
 }
 _GUESS: Final = (Stops.PERHAPS, "its operator decides")
+# The same where the use is likely only, of objects that no operator reads.
+_LIKELY: Final[dict[Role, tuple[Stops, str]]] = {
+    Role.VOLUME_PLUGIN: (
+        Stops.PERHAPS,
+        "the driver's usual Secret: without it, it must get the key from Azure",
+    ),
+    Role.POLICY_PARAMETER: (
+        Stops.PERHAPS,
+        "if its labels fit: parameterNotFoundAction decides, Allow or Deny",
+    ),
+}
 
 
 class SecretUser(msgspec.Struct, frozen=True):
@@ -83,7 +94,7 @@ class SecretUser(msgspec.Struct, frozen=True):
         path: Field that says so.
         optional: The field says that the Secret may be absent.
         template: The Secret's name came out of a template of a class.
-        heuristic: Only the look of a custom resource says so.
+        heuristic: It is likely, not certain, see :class:`~etcdfix.impact.uses.Use`.
         carried: It is a template: pods made from it later are stopped.
         finished: A Pod that has run to its end.
         stops: Whether absence stops it.
@@ -174,7 +185,7 @@ def secret_users(index: ImpactIndex, secret: int) -> SecretUsers:
         protection_finalizers=tuple(f for f in PROTECTION_FINALIZERS if f in finalizers),
         other_finalizers=tuple(f for f in finalizers if f not in PROTECTION_FINALIZERS),
         notes=_notes(index, secret, ref),
-        complete=not index.problems and not index.truncated,
+        complete=not index.problems and not index.truncated and not index.opaque,
         unreadable_elsewhere=broken - index.unreadable(secret),
     )
 
@@ -185,7 +196,7 @@ def _order(user: SecretUser) -> tuple[str, str]:
 
 def _user(index: ImpactIndex, node: int, use: Use) -> SecretUser:
     finished = bool(index.flags(node) & FINISHED)
-    stops, consequence = _GUESS if use.heuristic else _CONSEQUENCES.get(use.role, _GUESS)
+    stops, consequence = (_LIKELY if use.heuristic else _CONSEQUENCES).get(use.role, _GUESS)
     if use.optional:
         stops, consequence = Stops.NO, "optional: it starts without"
     elif finished:

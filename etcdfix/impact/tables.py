@@ -7,6 +7,9 @@ twenty bytes. Replicas share their edges through a *bundle*.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 from etcdfix.impact.references import OwnerReference
@@ -21,10 +24,13 @@ ORPHANS: Final = 16
 FOREGROUND: Final = 32
 FINISHED: Final = 64
 OPAQUE: Final = 128
+SERVES_EMPTY: Final = 256
 
 # Flags of an owner reference.
 CONTROLLER: Final = 1
 BLOCKS: Final = 2
+BY_UID: Final = 4
+BY_NAME: Final = 8
 
 # Targets of owner references that are no node.
 UNKNOWN_KIND: Final = -1
@@ -45,6 +51,10 @@ class Texts:
             self.texts.append(text)
         return found
 
+    def find(self, text: str) -> int:
+        """Return a text's number; -1 where it was never kept."""
+        return self._numbers.get(text, -1)
+
 
 class Tables:
     """Plain arrays by node, by edge, by bundle and by owner reference; the index explains them."""
@@ -52,7 +62,7 @@ class Tables:
     def __init__(self) -> None:
         self.numbers: dict[bytes, int] = {}
         self.keys: list[bytes] = []
-        self.flags = bytearray()
+        self.flags = array("H")
         self.sizes = array("I")
         self.uids: list[bytes] = []
         self.finalizers: dict[int, tuple[str, ...]] = {}
@@ -85,6 +95,7 @@ class Tables:
         self.next_dependent = array("i")
         self.first_owner = array("i")
         self.first_dependent = array("i")
+        self.unknown_owners = array("I")  # those of unknown kinds, guessed or not, in the order of their uids
 
     def number(self, relative: bytes) -> int:
         found = self.numbers.get(relative)
@@ -140,8 +151,33 @@ class Tables:
         )
         self.next_owner.append(self.first_owner[dependent])
         self.first_owner[dependent] = number
+        self.next_dependent.append(-1)
         if target >= 0:
-            self.next_dependent.append(self.first_dependent[target])
-            self.first_dependent[target] = number
-        else:
-            self.next_dependent.append(-1)
+            self._link(number, target)
+
+    def guess_owner(self, number: int, target: int, flag: int) -> None:
+        """Let an owner reference of unknown kind point at a node; ``flag`` says what tells so."""
+        self.owner_target[number] = target
+        self.owner_flags[number] |= flag
+        self._link(number, target)
+
+    def keep_unknown_owners(self, numbers: list[int]) -> None:
+        """Make the owner references of unknown kinds findable by uid."""
+        numbers.sort(key=self._owner_uid)
+        self.unknown_owners = array("I", numbers)
+
+    def unknown_owners_of(self, uid: str) -> Iterator[int]:
+        """Yield the owner references of unknown kinds that state a uid."""
+        text = self.texts.find(uid)
+        start = bisect_left(self.unknown_owners, text, key=self._owner_uid)
+        for number in islice(self.unknown_owners, start, None):
+            if self._owner_uid(number) != text:
+                return
+            yield number
+
+    def _owner_uid(self, number: int) -> int:
+        return self.owner_texts[4 * number]
+
+    def _link(self, number: int, target: int) -> None:
+        self.next_dependent[number] = self.first_dependent[target]
+        self.first_dependent[target] = number

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -68,8 +68,10 @@ class Use(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
         path: Field that says so, as a path of JSON names, ``[]`` for every element.
         optional: The field itself says that the target may be absent.
         template: The name was made from a template of a class.
-        heuristic: Only the look of a custom resource's field says so.
+        heuristic: It is likely, not certain: the look of a custom resource's field says so, or the default of a driver,
+            or labels that were not compared.
         carried: It stands in a template of pods that do not exist yet (Deployment, CronJob …).
+        wide: Namespace or name are left open: its target stands for all that :func:`wide_keys` leads to it.
     """
 
     role: Role
@@ -78,6 +80,7 @@ class Use(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     template: bool = False
     heuristic: bool = False
     carried: bool = False
+    wide: bool = False
 
 
 class Rule(NamedTuple):
@@ -110,6 +113,28 @@ CLAIMS, VOLUMES, NODES, STORAGE_CLASSES = (
     "minions",
     "storageclasses",
 )
+
+ANY: Final = "*"
+"""Stands in the key of a wide use's target for every namespace, or every name; none is called like that."""
+
+
+def wide_keys(relative: bytes) -> tuple[bytes, ...]:
+    """Return the keys by which a wide use may mean an object.
+
+    For ``secrets/shop/db`` they are ``secrets/*/db`` (a name, in whatever namespace), ``secrets/shop/*`` and
+    ``secrets/*/*`` (whatever has the labels); for ``things.example.com/kind/x`` one of them is ``…/kind/*``.
+
+    Args:
+        relative: The object's key below the storage prefix.
+    """
+    above, slash, name = relative.rpartition(b"/")
+    directory, between, _ = above.rpartition(b"/")
+    everything = ANY.encode()
+    found = [b"%b/%b" % (above, everything)] if slash else []
+    if between:
+        found += [b"%b/%b/%b" % (directory, everything, last) for last in (name, everything)]
+    return tuple(found)
+
 
 _CONTAINERS = ("containers[]", "initContainers[]", "ephemeralContainers[]")
 

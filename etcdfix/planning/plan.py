@@ -5,21 +5,22 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
 from etcdfix import __version__
-from etcdfix.deferred import Deferrable, Examining
+from etcdfix.deferred import Deferrable, Examining, Watch, unwatched
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError
-from etcdfix.impact.assess import Assessment, Risk, assess
+from etcdfix.impact.assess import Assessment, assess
 from etcdfix.impact.builder import IndexBuilder
 from etcdfix.impact.contents import ContentReader
 from etcdfix.impact.floor import floor_reason
 from etcdfix.impact.garbage import Action
+from etcdfix.impact.grades import Risk
 from etcdfix.impact.index import ImpactIndex
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.pipeline import Examiner
@@ -32,6 +33,7 @@ from etcdfix.planning.recreators import ComesBack
 from etcdfix.planning.steps import is_guess, steps_for
 from etcdfix.planning.surroundings import Place, Surroundings
 from etcdfix.planning.words import users_of, what_it_is
+from etcdfix.remediation.preview import assessment_lines
 from etcdfix.reports.commands import SameAgain
 from etcdfix.reports.model import API_VERSION, ReportConfiguration, Tool
 from etcdfix.reports.plan_model import (
@@ -62,19 +64,6 @@ _RISKS: Final = [risk.value for risk in Risk]
 _MOST_REASONS: Final = 8
 
 T = TypeVar("T")
-
-
-class Watch(Protocol):
-    """Counts items for a display as they pass."""
-
-    def __call__(self, items: Iterator[T], label: str, estimate: int | None, /) -> Iterator[T]:
-        """Yield ``items``; ``estimate`` is about how many there are, None for as many as the source holds."""
-        ...
-
-
-def unwatched(items: Iterator[T], _label: str, _estimate: int | None, /) -> Iterator[T]:
-    """Yield the items, and display nothing."""
-    return items
 
 
 def _now() -> datetime:
@@ -115,6 +104,7 @@ class _Gathered(msgspec.Struct):
     broken: list[_Broken] = []
     left_out: dict[bytes, tuple[str, str]] = {}
     not_in_report: int = 0
+    unreached: int = 0
 
 
 def build_plan(
@@ -157,6 +147,7 @@ def build_plan(
         for part in (examining.first(waiting), examining.later()):
             for found in part:
                 builder.add(found)
+                gathered.unreached += found.verdict.cause is Cause.KMS_UNREACHABLE
                 surroundings.take(found)
                 proofs.add(found)
                 _gather(gathered, found, reported.get(found.stored.key), proofs)
@@ -177,6 +168,8 @@ def build_plan(
     recreators = _recreators(entries)
     description = source.describe()
     problems = [*report.problems, *source.problems]
+    if index.opaque:
+        problems.append(f"{index.opaque} objects cannot be looked into")
     if index.truncated:
         problems.append(f"{index.truncated} objects have more references than are followed")
     steps = steps_for(entries, groups, _lists(gathered.broken), request.same_again)
@@ -193,6 +186,8 @@ def build_plan(
                 description.revision,
                 request.newest and description.type == "etcd",
                 not source.problems,
+                description.cluster_id,
+                gathered.unreached,
             ),
             kube_system_uid=uid,
             encryption_config=ReportConfiguration(
@@ -353,6 +348,7 @@ class _Writer:
             reasons=_reasons(assessment),
             opened_before=opened_before,
             opened_before_same_key=opened_before_same_key,
+            effects=list(assessment_lines(assessment)),
             command=self._command(stored),
         )
 

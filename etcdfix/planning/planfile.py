@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from etcdfix.errors import ConfigurationError
-from etcdfix.impact.assess import Risk
+from etcdfix.impact.grades import Risk
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.remediation.pattern import Pattern, Tally
 from etcdfix.reports.model import API_VERSION

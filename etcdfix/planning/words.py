@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from etcdfix.impact.assess import Assessment, User
+from etcdfix.impact.assess import Assessment
+from etcdfix.impact.grades import User
 from etcdfix.impact.identity import ObjectRef
 from etcdfix.impact.secretusers import SecretUser, Stops
 from etcdfix.impact.uses import Role

@@ -6,19 +6,19 @@ there :func:`~etcdfix.remediation.commit.rehearse` instead of :func:`~etcdfix.re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from etcdfix.model import StoredValue
+from etcdfix.deferred import Watch, unwatched
 from etcdfix.remediation.audit_record import Entry, Operator, RecordType, Result, Subject, Verb
 from etcdfix.remediation.backup_file import BackupCluster, BackupContent, make_content
 from etcdfix.remediation.commit import Change, Outcome, Places, commit, place_warnings, rehearse
 from etcdfix.remediation.durable import Step, no_step
-from etcdfix.remediation.preflight import Acceptances, Cluster, Preflight, Proof, check_deletion, unwatched
+from etcdfix.remediation.preflight import Acceptances, Cluster, Preflight, Proof, check_deletion
 from etcdfix.remediation.rules import Rule, refuse
 from etcdfix.remediation.writer import KeyState
 from etcdfix.storagekey import display
@@ -76,7 +76,7 @@ def run_delete(
     *,
     preview: Callable[[Preflight], None],
     proof: Proof | None = None,
-    watch: Callable[[Iterator[StoredValue]], Iterator[StoredValue]] = unwatched,
+    watch: Watch = unwatched,
     step: Step = no_step,
 ) -> Outcome:
     """Delete one key, or find out whether it could be deleted.
@@ -87,7 +87,7 @@ def run_delete(
         asker: Confirms.
         preview: Shows what was found out, before anything is asked.
         proof: Asks a plan for its counts; None without a plan.
-        watch: Wraps the values of the pattern check to count them for a display.
+        watch: Counts the values of the pattern check for a display.
         step: Told the name of each step before it is taken.
 
     Raises:

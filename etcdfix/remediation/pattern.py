@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 
 import msgspec
 
-from etcdfix.deferred import Deferrable, Examining
+from etcdfix.deferred import Deferrable, Examining, Watch
 from etcdfix.encryption.envelope import ENCRYPTED_PREFIX, parse_envelope
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.pipeline import Examiner
@@ -17,10 +17,7 @@ from etcdfix.verdicts.examination import Examination
 _ALL_FAIL = 2
 _MANY_FAIL = 10
 
-_KMS_PREFIX = ENCRYPTED_PREFIX + b"kms:"
 _FAILED = frozenset({Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE})
-
-Watch = Callable[[Iterator[StoredValue]], Iterator[StoredValue]]
 
 
 class Tally(msgspec.Struct):
@@ -102,9 +99,8 @@ def find_pattern(
         examiner: Says what each value is.
         target: The value in question.
         plugins: Behind the examiner; None where none is asked.
-        watch: Wraps the values to count them for a display.
-        see: Is shown what else there is, in the same pass; but no value is looked into for its sake alone that costs
-            a call to a KMS plugin.
+        watch: Counts the values for a display, and those that wait for a KMS plugin.
+        see: Is shown everything else, too, in the same pass; None where only what is alike matters.
 
     Raises:
         SourceError: The source was lost.
@@ -114,15 +110,18 @@ def find_pattern(
 
     def alike() -> Iterator[StoredValue]:
         nonlocal keys
-        for stored in watch(source.current(examiner.layout.prefix_bytes)):
+        for stored in watch(iter(source.current(examiner.layout.prefix_bytes)), "keys", None):
             keys += 1
-            if _is_alike(stored, marker) or (see is not None and not stored.value.startswith(_KMS_PREFIX)):
+            if see is not None or _is_alike(stored, marker):
                 yield stored
+
+    def waiting() -> Iterator[Examination]:
+        yield from watch(run.later(), "waiting for KMS", run.waiting)
 
     everything, same_key_id = Tally(), Tally()
     again = None
     with Examining(examiner, plugins) as run:
-        for part in (run.first(alike()), run.later()):
+        for part in (run.first(alike()), waiting()):
             for found in part:
                 if see is not None:
                     see(found)

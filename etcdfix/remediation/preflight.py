@@ -6,17 +6,18 @@ writes: the client's channel takes read methods only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from etcdfix.deferred import Deferrable
+from etcdfix.deferred import Deferrable, Watch, unwatched
 from etcdfix.errors import RefusedByRule
-from etcdfix.impact.assess import Assessment, Risk, assess
+from etcdfix.impact.assess import Assessment, assess
 from etcdfix.impact.builder import IndexBuilder
 from etcdfix.impact.floor import floor_reason
+from etcdfix.impact.grades import Risk
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.pipeline import Examiner
 from etcdfix.remediation.backup_file import digest
@@ -168,11 +169,6 @@ class Preflight(msgspec.Struct, frozen=True, kw_only=True):
         return self.found.stored
 
 
-def unwatched(values: Iterator[StoredValue]) -> Iterator[StoredValue]:
-    """Yield the values, and display nothing."""
-    return values
-
-
 def check_deletion(
     cluster: Cluster,
     key: bytes,
@@ -181,7 +177,7 @@ def check_deletion(
     kubeconfig: Path | None = None,
     context: str | None = None,
     proof: Proof | None = None,
-    watch: Callable[[Iterator[StoredValue]], Iterator[StoredValue]] = unwatched,
+    watch: Watch = unwatched,
     step: Step = no_step,
 ) -> Preflight:
     """Find out whether a value may be deleted, or refuse.
@@ -193,7 +189,7 @@ def check_deletion(
         kubeconfig: Ask the API server behind it for permission too.
         context: Of the kubeconfig; None for its current one.
         proof: Asks a plan for its counts, so that they need not be made again; None without a plan.
-        watch: Wraps the values of the pattern check to count them for a display.
+        watch: Counts the values of the pattern check for a display.
         step: Told the name of each check before it is made.
 
     Raises:
@@ -271,9 +267,7 @@ def check_deletion(
     )
 
 
-def _look_around(
-    cluster: Cluster, found: Examination, watch: Callable[[Iterator[StoredValue]], Iterator[StoredValue]]
-) -> tuple[Pattern, Assessment | None]:
+def _look_around(cluster: Cluster, found: Examination, watch: Watch) -> tuple[Pattern, Assessment | None]:
     """See in one pass what the other values under the same transformer do, and what depends on this one."""
     key = found.stored.key
     builder = IndexBuilder(cluster.examiner, cluster.source)

@@ -98,7 +98,7 @@ def _authorization_line(allowed: Authorization | None) -> str:
 
 def assessment_lines(found: Assessment) -> Iterator[str]:
     """Yield what a deletion sets off, worst first, in a few lines."""
-    yield f"Risk         {found.risk.upper()}"
+    yield f"Risk         {found.risk.upper()}{' OR WORSE' if found.may_be_worse else ''}"
     for reason in found.reasons[:_MOST_REASONS]:
         yield f"             {reason.risk}: {safe_text(reason.text)}"
     counts = [f"{number} {action}" for action, number in found.collection.counts.items() if number]
@@ -106,14 +106,15 @@ def assessment_lines(found: Assessment) -> Iterator[str]:
         yield f"Dependents   {', '.join(counts)}"
     users = found.secret.users if found.secret is not None else ()
     if users:
-        stopped = sum(user.stops is Stops.YES for user in users)
-        yield f"Used by      {counted(len(users), 'object')}, of which {stopped} cannot go on without it"
+        stopped = len({user.object for user in users if user.stops is Stops.YES})
+        using = counted(len({user.object for user in users}), "object")
+        yield f"Used by      {using}, of which {stopped} cannot go on without it"
         for user in users[:_MOST_REASONS]:
             ref = user.object
             where = f"{ref.namespace}/{ref.name}" if ref.namespace else ref.name
             yield f"             {safe_text(f'{ref.resource} {where}: {user.role}, {user.consequence}')}"
-    elif found.user_count:
-        yield f"Used by      {counted(found.user_count, 'object')}"
+    elif found.users:
+        yield f"Used by      {counted(len({user.object for user in found.users}), 'object')}"
     for finalizer in found.finalizers:
         sure = "" if finalizer.confidence is Confidence.CERTAIN else f" ({finalizer.confidence})"
         yield f"Finalizer    {safe_text(f'{finalizer.name} is skipped{sure}: {finalizer.consequence}')}"

@@ -9,12 +9,13 @@ the one that now comes back: a restore and a re-encryption have an undo too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from etcdfix.deferred import Watch, unwatched
 from etcdfix.model import Outcome as Verdicts
 from etcdfix.model import StoredValue
 from etcdfix.remediation.audit_record import Entry, Intent, Operator, RecordType, Result, Verb
@@ -48,7 +49,6 @@ from etcdfix.remediation.preflight import (
     check_deletion,
     check_expectations,
     check_members,
-    unwatched,
 )
 from etcdfix.remediation.rules import Rule, refuse
 from etcdfix.remediation.writer import ABSENT, KeyState
@@ -173,7 +173,7 @@ def run_restore(
     asker: Asker,
     *,
     preview: Callable[[RestorePreview], None],
-    watch: Callable[[Iterator[StoredValue]], Iterator[StoredValue]] = unwatched,
+    watch: Watch = unwatched,
     step: Step = no_step,
 ) -> Outcome:
     """Put a value back, or find out whether it could be.
@@ -372,7 +372,7 @@ def _check_replaced(
     cluster: Cluster,
     request: RestoreRequest,
     present: StoredValue,
-    watch: Callable[[Iterator[StoredValue]], Iterator[StoredValue]],
+    watch: Watch,
     step: Step,
 ) -> Preflight:
     return check_deletion(

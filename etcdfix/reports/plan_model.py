@@ -18,6 +18,8 @@ class PlanSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         newest: At the newest revision of a live etcd; nothing else proves anything for a deletion.
         complete: It showed everything that it holds.
+        cluster_id: etcd's own id, lower-case hex; null for a snapshot.
+        unreached: How many values lie behind a KMS plugin that was not asked, or did not answer.
     """
 
     type: str
@@ -26,6 +28,8 @@ class PlanSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     revision: int
     newest: bool
     complete: bool
+    cluster_id: str | None = None
+    unreached: int = 0
 
 
 class PlanReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -90,6 +94,7 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         opened_before: Newest mod_revision before its own at which a value under its transformer was written that
             opens, 0 for none.
         opened_before_same_key: The same, under its KMS key id.
+        effects: What its deletion sets off, in the lines that the deletion's preview shows.
         command: The dry run of its deletion.
     """
 
@@ -121,6 +126,7 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     reasons: list[PlanReason]
     opened_before: int
     opened_before_same_key: int
+    effects: list[str] = []
     command: str
 
 

@@ -13,7 +13,7 @@ from etcdfix.reports.safetext import safe_text
 _MAX_CELL: Final = 300
 _MAX_KEY: Final = 500
 _MOST_GROUPS: Final = 20
-_FLOOR: Final = " (floor)"
+_BREAKING: Final = "cluster-breaking"
 _UNPROVEN: Final = " (unproven)"
 _COMMANDS_SHOWN: Final = 3
 _EXAMPLES_LEFT_OUT: Final = 3
@@ -97,8 +97,10 @@ def _entries(output: Output, plan: DeletionPlan, max_rows: int, json_file: str) 
         ("ORDER", "RISK", "KEY", "WHAT IT IS", "MADE AGAIN BY"),
         [(str(e.order), _risk(e), _fit(e.key, _MAX_KEY), e.what, _by(e)) for e in shown],
     )
-    if any(_FLOOR in _risk(entry) for entry in shown):
-        line("(floor): the cluster itself may stand on it; its deletion needs --accept-risk cluster-breaking")
+    if any(entry.risk == _BREAKING for entry in shown):
+        line(
+            "cluster-breaking: the cluster itself may stand on it; its deletion needs --accept-risk cluster-breaking"
+        )
     if any(_UNPROVEN in _risk(entry) for entry in shown):
         line("(unproven): most likely in order; its deletion is refused unless its KMS key is declared lost")
     rest = len(plan.entries) - len(shown)
@@ -120,8 +122,7 @@ def _entries(output: Output, plan: DeletionPlan, max_rows: int, json_file: str) 
 
 
 def _risk(entry: PlanEntry) -> str:
-    floor = _FLOOR if entry.floor and entry.risk != "cluster-breaking" else ""
-    return f"{entry.risk}{floor}{_UNPROVEN if entry.outcome == 'undetermined' else ''}"
+    return f"{entry.risk}{_UNPROVEN if entry.outcome == 'undetermined' else ''}"
 
 
 def _by(entry: PlanEntry) -> str:

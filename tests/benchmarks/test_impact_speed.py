@@ -19,6 +19,7 @@ pytestmark = pytest.mark.benchmark
 
 KEYS = int(os.environ.get("ETCDFIX_BENCH_KEYS", "200000"))
 RUNS = 5
+LEAST_SPEED = 0.5  # of a scan's
 
 INDEX = """
 import sys
@@ -41,7 +42,7 @@ assert sum(1 for _ in index.nodes()) == int(sys.argv[3])
 
 
 def test_index_beside_a_scan(tmp_path: Path) -> None:
-    """Whole commands in turn; the ratio pair by pair. The index may take twice as long."""
+    """Whole commands in turn; the ratio pair by pair. The index may take twice as long, by the median."""
     database, config = write_database(tmp_path, KEYS)
     scan = etcdfix("--snapshot", str(database), "--encryption-config", str(config), "-o", "jsonl")
     index = [sys.executable, "-c", INDEX, str(database), str(config), str(KEYS)]
@@ -54,4 +55,4 @@ def test_index_beside_a_scan(tmp_path: Path) -> None:
         print(f"  {name} {spread([one.cpu for one in runs])} s, memory {memory:.0f} MB")
     ratios = [scanned.cpu / indexed.cpu for scanned, indexed in pairs]
     print(f"  speed of the index against the scan's {spread(ratios)}")
-    assert statistics.median(ratios) > 0
+    assert statistics.median(ratios) >= LEAST_SPEED

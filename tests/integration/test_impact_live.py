@@ -7,8 +7,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from etcdfix.impact.assess import Risk, assess
+from etcdfix.impact.assess import assess
 from etcdfix.impact.garbage import Action, collect
+from etcdfix.impact.grades import Risk
 from etcdfix.impact.index import ImpactIndex
 from etcdfix.impact.namespaces import namespace_state
 from etcdfix.impact.secretusers import secret_users

@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 from etcdfix.reports.base import Output, counted
 from etcdfix.reports.impact.model import DependentEntry, ImpactReport, UserEntry
-from etcdfix.reports.impact.table import BASIS, STOPS
+from etcdfix.reports.impact.table import ABSENT, BASIS, STOPS, UNSEEN, grade
 from etcdfix.reports.impact.text import incomplete, introduction, named, shown
 
 _MOST_ROWS = 10_000
@@ -48,11 +48,11 @@ def _page(report: ImpactReport) -> Iterator[str]:
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
     yield '<meta name="referrer" content="no-referrer">'
     yield f"<title>{_text(title)}</title><style>{_STYLE}</style></head><body>"
-    yield f"<h1>{_grade(report.risk)} {_text(title)}</h1>"
+    yield f"<h1>{_grade(report.risk, grade(report))} {_text(title)}</h1>"
     if report.reasons:
         yield from _table((), [(_grade(r.risk), _text(r.text)) for r in report.reasons])
     else:
-        yield "<p>Nothing that can be read depends on it or refers to it.</p>"
+        yield "<p>No reference that etcdfix follows leads to it.</p>"
     yield from _doubts(report)
     yield "<h2>What it is</h2>"
     yield from _table((), _facts(report))
@@ -103,7 +103,7 @@ def _facts(report: ImpactReport) -> Iterator[tuple[str, str]]:
     if report.object.key_base64 is not None:
         yield "key, base64", _code(report.object.key_base64)
     if finding is None:
-        yield "stored", "not in etcd: only others mention it"
+        yield "stored", _text(UNSEEN if report.exists is None else ABSENT)
     else:
         cause = f" ({finding.cause})" if finding.cause is not None else ""
         yield "stored", _text(f"{finding.outcome}{cause}: {finding.message}" if cause else finding.outcome)
@@ -172,7 +172,7 @@ def _user(user: UserEntry) -> tuple[str, str, str, str]:
     marks = {
         "optional": optional,
         "by template": user.template,
-        "a guess": user.heuristic,
+        "likely, not certain": user.heuristic,
         "pods made from it later": user.carried,
     }
     notes = [mark for mark, present in marks.items() if present]
@@ -198,8 +198,8 @@ def _more(count: int, most: int = _MOST_ROWS) -> Iterator[str]:
         yield f'<p class="muted">… {count - most} of {count} not shown; -o json shows them.</p>'
 
 
-def _grade(risk: str) -> str:
-    return f'<span class="grade {escape(risk)}">{escape(risk)}</span>'
+def _grade(risk: str, words: str = "") -> str:
+    return f'<span class="grade {escape(risk)}">{escape(words or risk)}</span>'
 
 
 def _code(text: str) -> str:

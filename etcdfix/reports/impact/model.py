@@ -167,15 +167,18 @@ class FinalizerEntry(msgspec.Struct, frozen=True, kw_only=True):
 class ImpactReport(_Report, frozen=True, kw_only=True):
     """What losing one object would set off.
 
-    ``finding`` says what is stored, null where nothing is. ``user_count`` counts users beyond those that are listed.
-    ``namespace_terminating`` is when its namespace was told to go ("" for not known), null where it was not.
+    ``exists`` is null where its key was not seen in a source that could not be read whole. ``may_be_worse`` says that
+    something was not seen that could depend on it: ``risk`` is the least then. ``finding`` says what is stored, null
+    where nothing is. ``user_count`` counts references: one user may have several. ``namespace_terminating`` is when its
+    namespace was told to go ("" for not known), null where it was not.
     """
 
     kind: str = "ImpactReport"
     object: ObjectEntry
-    exists: bool
+    exists: bool | None
     readable: bool
     risk: str
+    may_be_worse: bool
     reasons: list[RiskEntry]
     finding: Finding | None
     last_known: Identity
@@ -209,18 +212,26 @@ class ConditionEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ContentEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """What the namespace holds of one resource."""
+    """What the namespace holds of one resource.
+
+    ``served`` is null where its CRD was not seen, and not everything was. ``aggregated``: an aggregated API serves its
+    group, and keeps its objects here or elsewhere.
+    """
 
     group: str
     resource: str
     count: int
     unreadable: int
     with_finalizers: int
-    served: bool
+    served: bool | None
+    aggregated: bool
 
 
 class BlockerEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One object that blocks: ``unreadable``, ``undetermined`` (both with their cause) or ``finalizers``."""
+    """One object that blocks: ``unreadable``, ``serves-empty``, ``undetermined`` (with their cause) or ``finalizers``.
+
+    ``unreadable`` fails every LIST of its type; ``serves-empty`` is broken too, but listed as an empty object.
+    """
 
     object: ObjectEntry
     reason: str
@@ -276,14 +287,16 @@ class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
 class NamespaceReport(_Report, frozen=True, kw_only=True):
     """Why a namespace cannot finish deleting.
 
-    ``state``: ``active``, ``active-with-blockers``, ``terminating``, ``stuck``, ``unreadable``, ``missing``.
+    ``state``: ``active``, ``active-with-blockers``, ``terminating``, ``stuck``, ``unreadable``, ``missing``, and
+    ``unknown`` where its object was not seen and not everything was: ``exists`` is null then. ``frozen``: its object
+    fails the LIST of all namespaces, so none of the cluster is processed.
     """
 
     kind: str = "NamespaceReport"
     name: str
     object: ObjectEntry
     state: str
-    exists: bool
+    exists: bool | None
     readable: bool
     terminating: bool
     terminating_since: str | None
@@ -321,12 +334,18 @@ class OrphanEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OrphansReport(_Report, frozen=True, kw_only=True):
-    """Keys that belong to nobody; a key can stand in several groups, ``count`` and ``size`` count it once."""
+    """Keys that belong to nobody; a key can stand in several groups, ``count`` and ``size`` count it once.
+
+    In no group stand ``undecided``, whose Namespace or CRD was not seen where not everything was, and ``aggregated``,
+    by API group: no CRD accounts for them, and an aggregated API serves their group, so they may be its own.
+    """
 
     kind: str = "OrphansReport"
     groups: list[OrphanEntry]
     count: int
     size: int
     undetermined: int
+    undecided: int
+    aggregated: dict[str, int]
     complete: bool
     incomplete_reasons: list[str]

@@ -10,7 +10,7 @@ from etcdfix.reports.impact.model import BlockerEntry, ContentEntry, CycleEntry,
 from etcdfix.reports.impact.text import aligned, incomplete, introduction, named, shown, steps
 
 _STAGES = {
-    "unreadable": "first what cannot be read: each object fails the LIST of its type, so nothing of its type goes",
+    "unreadable": "first what cannot be read: what fails the LIST of its type keeps everything of its type from going",
     "pods": "pods; everything else waits until they are gone",
     "rest": "everything else, in no order",
     "namespace": "the Namespace itself",
@@ -28,7 +28,7 @@ def write_table(report: NamespaceReport, stream: BinaryIO, max_rows: int) -> Non
 def _lines(report: NamespaceReport, max_rows: int) -> Iterator[str]:
     yield _headline(report)
     if report.frozen:
-        yield "  the Namespace object cannot be read: until it can, NO namespace of the cluster is processed"
+        yield "  its object fails every LIST of namespaces: until that ends, NO namespace of the cluster is processed"
     if report.order_lost:
         yield "  a pod cannot be read: the order is lost, and the rest is deleted while pods may still run"
     yield ""
@@ -50,14 +50,17 @@ def _lines(report: NamespaceReport, max_rows: int) -> Iterator[str]:
     yield ""
     yield from incomplete(report)
     if report.plan:
+        stays = report.state in {"active", "active-with-blockers"}
         yield (
-            "What to do, in this order"
-            if report.terminating or not report.exists
-            else ("Nobody deletes it now. Before somebody does, in this order")
+            "Nobody deletes it now. Before somebody does, in this order"
+            if stays
+            else "What to do, in this order"
         )
         yield from steps((step.action, step.command, step.note) for step in report.plan)
-    else:
+    elif report.complete:
         yield "Nothing has to be done now."
+    else:
+        yield "Nothing that was seen has to be done now."
 
 
 def _headline(report: NamespaceReport) -> str:
@@ -85,8 +88,15 @@ def _headline(report: NamespaceReport) -> str:
         case "missing":
             total = sum(content.count for content in report.contents)
             return f"NAMESPACE {name} DOES NOT EXIST, but {counted(total, 'object')} in it do"
+        case "unknown":
+            total = sum(content.count for content in report.contents)
+            return (
+                f"Namespace {name} WAS NOT SEEN; not everything could be read, so it may be there: "
+                f"{counted(total, 'object')} in it were seen"
+            )
         case _:
-            return f"Namespace {name} is {shown(report.phase) or 'Active'}; every object in it can be read"
+            every = "every object" if report.complete else "every object that was seen"
+            return f"Namespace {name} is {shown(report.phase) or 'Active'}; {every} in it can be read"
 
 
 def _conditions(report: NamespaceReport) -> Iterator[str]:
@@ -111,7 +121,13 @@ def _stage(stage: StageEntry, max_rows: int) -> Iterator[str]:
 
 def _resource(content: ContentEntry) -> str:
     name = f"{content.resource}.{content.group}" if content.group else content.resource
-    return f"{content.count} {shown(name)}" + ("" if content.served else " (not served)")
+    if content.aggregated:
+        note = " (served by an aggregated API, which keeps them elsewhere or here)"
+    else:
+        note = {True: "", False: " (not served)", None: " (its CustomResourceDefinition was not seen)"}[
+            content.served
+        ]
+    return f"{content.count} {shown(name)}{note}"
 
 
 def _why(blocker: BlockerEntry) -> str:
@@ -138,7 +154,8 @@ def _cycles(report: NamespaceReport, max_rows: int) -> Iterator[str]:
         there, back = members[0].steps[0], members[0].steps[-1]
         others = f" and {len(members) - 1} more" if len(members) > 1 else ""
         waiter, target = named(there.waiter), named(there.waits_for)
-        yield f"  {waiter} waits for {target}{others}: {shown(there.reason)}"
+        waits = "may wait" if confidence == "possible" else "waits"
+        yield f"  {waiter} {waits} for {target}{others}: {shown(there.reason)}"
         yield f"    {'these wait' if others else 'which waits'} for it: {shown(back.reason)}"
         yield f"    {confidence}; way out: {shown(members[0].way_out)}"
     yield from _more(len(rings), max_rows)

@@ -17,8 +17,10 @@ _MEANINGS = {
 _NEXT = {
     "owner-gone": "wait: kube-controller-manager deletes them; if it does not, look whether it can list their types "
     "(etcdfix scan)",
-    "crd-gone": "re-create the CustomResourceDefinition, then delete the objects through the API, or keep them",
-    "namespace-gone": "re-create the Namespace, then delete it in the ordinary way: etcdfix namespace NAME",
+    "crd-gone": "to keep them, re-create the CustomResourceDefinition, and stop; only if they were meant to go: then "
+    "delete them through the API",
+    "namespace-gone": "to keep them, re-create the Namespace, and stop; only if it was meant to go: then delete it the "
+    "ordinary way, and its controller cleans up (etcdfix namespace NAME)",
     "unclaimed": "find out who wrote them before you touch any: an aggregated API server may own them",
     "outside-prefix": "find out who wrote them before you touch any: another program may share this etcd",
 }
@@ -52,6 +54,21 @@ def write_table(report: OrphansReport, stream: BinaryIO, max_rows: int) -> None:
         line(
             f"  … {len(report.groups) - max_rows} of {counted(len(report.groups), 'group')} not shown; "
             f"--max-rows {len(report.groups)} or -o json shows them"
+        )
+    if report.aggregated:
+        line()
+        line("Not counted: served by an aggregated API, which keeps them elsewhere or here")
+        rows = [(shown(group), counted(count, "key")) for group, count in report.aggregated.items()]
+        for text in [
+            *aligned(rows[:max_rows]),
+            *([f"  … {len(rows) - max_rows} more"] if len(rows) > max_rows else []),
+        ]:
+            line(text)
+    if report.undecided:
+        line()
+        line(
+            f"Not counted: {counted(report.undecided, 'key')} whose Namespace or CustomResourceDefinition was not "
+            "seen; not everything could be read"
         )
     line()
     for text in incomplete(report):

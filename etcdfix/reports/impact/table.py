@@ -16,6 +16,9 @@ BASIS = {
     "references": "as others refer to it",
     "none": "no revision that is kept can be read, and nobody refers to it by uid",
 }
+_OPT_OUT = "secret.kubernetes.io/skip-secret-protection"
+ABSENT = "NOT IN ETCD: only others mention it"
+UNSEEN = "NOT SEEN: others mention it, and not everything could be read"
 STOPS = {"yes": "STOPS", "no": "goes on", "perhaps": "may stop"}
 
 
@@ -27,10 +30,10 @@ def write_table(report: ImpactReport, stream: BinaryIO, max_rows: int) -> None:
 
 
 def _lines(report: ImpactReport, max_rows: int) -> Iterator[str]:
-    yield f"RISK {report.risk.upper()}: losing {shown(report.object.key)}"
+    yield f"RISK {grade(report).upper()}: losing {shown(report.object.key)}"
     yield from aligned([(reason.risk, shown(reason.text)) for reason in report.reasons])
     if not report.reasons:
-        yield "  nothing that can be read depends on it or refers to it"
+        yield "  no reference that etcdfix follows leads to it"
     yield ""
     yield introduction(report)
     yield from _object(report)
@@ -55,10 +58,16 @@ def _lines(report: ImpactReport, max_rows: int) -> Iterator[str]:
         yield from steps((remedy.action, remedy.command, remedy.note) for remedy in report.remedies)
 
 
+def grade(report: ImpactReport) -> str:
+    """Return the grade in words: what was not seen can only make it worse."""
+    worst = report.risk == "cluster-breaking"
+    return f"{report.risk} or worse" if report.may_be_worse and not worst else report.risk
+
+
 def _object(report: ImpactReport) -> Iterator[str]:
     finding = report.finding
     if finding is None:
-        state = "NOT IN ETCD: only others mention it"
+        state = UNSEEN if report.exists is None else ABSENT
     elif finding.cause is not None:
         state = f"{finding.outcome} ({finding.cause}): {shown(finding.message)}"
     else:
@@ -84,13 +93,15 @@ def _protection(report: ImpactReport) -> str:
     assert report.secret is not None
     secret = report.secret
     if secret.opted_out:
-        text = "opted out of protection by its annotation secret.kubernetes.io/skip-secret-protection"
+        text = "opted out of protection by its annotation " + _OPT_OUT
     elif secret.protected:
         text = "in use by pods, volumes or snapshots: the KEP would hold a deletion back (no release does)"
     else:
         text = "not in use by pods, volumes or snapshots, as far as can be read"
     if secret.protection_finalizers:
         text += f"; has {shown(', '.join(secret.protection_finalizers))}, which nobody honours"
+    if not report.readable and _OPT_OUT in report.last_known.annotations:
+        text += f"; when it could be read, it had the annotation {_OPT_OUT}"
     return text
 
 
@@ -154,7 +165,7 @@ def _user(user: UserEntry) -> tuple[str, str, str]:
         for mark, present in (
             ("optional", user.optional and user.stops is None),
             ("by template", user.template),
-            ("a guess from a custom resource", user.heuristic),
+            ("likely, not certain", user.heuristic),
             ("pods made from it later", user.carried),
         )
         if present

@@ -14,7 +14,16 @@ from tests.support.change_runs import Registry
 from tests.support.etcd_server import EtcdServer
 from tests.support.impact_objects import NOW, Cluster, owner
 from tests.support.memory_source import MemorySource, stored
-from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, configuration_yaml, provider, secret
+from tests.support.objects import (
+    IDENTITY,
+    KEY_1,
+    KEY_2,
+    aescbc,
+    configuration_yaml,
+    json_object,
+    provider,
+    secret,
+)
 from tests.support.surroundings_runs import HOSTILE, Runner, assert_harmless
 
 
@@ -28,6 +37,14 @@ def shop(*, terminating: bool = True) -> Cluster:
     cluster.namespace("shop", terminating=terminating)
     cluster.add("v1", "ConfigMap", "settings", "shop")
     return cluster
+
+
+def aggregated_api(group: str) -> bytes:
+    service = {"name": "server", "namespace": "apis"}
+    spec = {"group": group, "version": "v1", "service": service}
+    status = {"conditions": [{"type": "Available", "status": "True"}]}
+    name = f"v1.{group}"
+    return json_object("apiregistration.k8s.io/v1", "APIService", name, "", spec=spec, status=status)
 
 
 def condition(name: str, status: str, reason: str, message: str) -> dict[str, str]:
@@ -93,8 +110,26 @@ def test_pods_before_network_policies_and_the_cycle_is_named(namespace: Runner) 
     assert "pods shop/web waits for networkpolicies.networking.k8s.io shop/deny" in ran.out
     report = namespace(cluster, "shop", "-o", "json").document
     assert [c["confidence"] for c in report["cycles"]] == ["likely"]
-    assert report["plan"][0]["action"].startswith("End the cyclic wait of pods shop/web")
-    assert report["plan"][0]["command"] == "kubectl edit pod web -n shop"
+    controller, end = report["plan"][:2]
+    assert controller["action"].startswith("See that the controllers of these finalizers run")
+    assert "example.com/wait-for-networkpolicy (1 object)" in controller["action"]
+    assert end["action"].startswith("End the cyclic wait of pods shop/web")
+    assert end["command"] == "kubectl edit pod web -n shop"
+
+
+def test_a_domain_is_no_reason_to_take_a_finalizer_off(namespace: Runner) -> None:
+    cluster = shop()
+    cluster.define("example.com", "Widget")
+    cluster.add("example.com/v1", "Widget", "w", "shop")
+    cluster.pod("web", finalizers=("example.com/drain-connections",), terminating=True)
+    report = namespace(cluster, "shop", "-o", "json").document
+    assert [c["confidence"] for c in report["cycles"]] == ["possible"]
+    assert report["cycles"][0]["way_out"].startswith(
+        "see that the controller of finalizer example.com/drain-"
+    )
+    assert "pods shop/web may wait for widgets.example.com shop/w" in namespace(cluster, "shop").out
+    assert report["plan"][0]["action"].startswith("See that the controllers of these finalizers run")
+    assert not [step for step in report["plan"] if "cyclic" in step["action"]]
 
 
 def test_finalizers_without_a_cycle(namespace: Runner) -> None:
@@ -158,12 +193,136 @@ def test_the_namespace_object_itself(namespace: Runner) -> None:
     report = namespace(cluster, "shop", "-o", "json").document
     assert (report["frozen"], report["plan"][0]["key"]) == (True, key)
     assert "--accept-risk cluster-breaking" in report["plan"][0]["note"]
-    assert "Make the namespace again right after" in report["plan"][0]["note"]
+    assert "cleaned up" not in report["plan"][0]["note"]
+    assert_both_ways(report["plan"][1:3])
     del cluster.values[key]
     ran = namespace(cluster, "shop")
     assert ran.code == 1
     assert ran.out.startswith("NAMESPACE shop DOES NOT EXIST, but 1 object in it do")
-    assert "kubectl create namespace shop" in ran.out
+    assert "What to do, in this order" in ran.out
+    report = namespace(cluster, "shop", "-o", "json").document
+    assert (report["state"], report["exists"]) == ("missing", False)
+    assert_both_ways(report["plan"][:2])
+
+
+def assert_both_ways(steps: list[dict[str, str]]) -> None:
+    """Check that keeping comes first, deletes nothing, and stands by itself."""
+    keep, end = steps
+    assert keep["action"].startswith("To keep what is in it: re-create it")
+    assert keep["action"].endswith(", and stop")
+    assert keep["command"] == "kubectl create namespace shop"
+    assert end["action"].startswith("Only if it was meant to go: ")
+    assert end["command"] == "kubectl delete namespace shop --dry-run=server"
+
+
+@pytest.mark.parametrize("broken", [True, False])
+def test_nobody_deletes_what_the_api_server_itself_needs(namespace: Runner, broken: bool) -> None:
+    cluster = Cluster()
+    cluster.add("v1", "ConfigMap", "coredns", "kube-system")
+    if broken:
+        cluster.break_("/registry/namespaces/kube-system")
+    plan = namespace(cluster, "kube-system", "-o", "json").document["plan"]
+    assert "kubectl create namespace kube-system" in [step["command"] for step in plan]
+    assert not [step for step in plan if "meant to go" in step["action"]]
+
+
+def test_a_namespace_that_was_not_seen_may_be_there(namespace: Runner) -> None:
+    cluster = Cluster()
+    cluster.pod("web")
+    cluster.add("gone.example.com/v1", "Widget", "w", "shop")
+    ran = namespace(MemorySource(cluster.values, problems=["page 7 is damaged"]), "shop")
+    assert ran.code == 3
+    assert ran.out.startswith("Namespace shop WAS NOT SEEN; not everything could be read")
+    assert "its CustomResourceDefinition was not seen" in ran.out
+    source = MemorySource(cluster.values, problems=["page 7 is damaged"])
+    report = namespace(source, "shop", "-o", "json").document
+    assert (report["state"], report["exists"], report["missing_apis"]) == ("unknown", None, [])
+    commands = [step["command"] for step in report["plan"]]
+    assert commands == ["kubectl get namespace shop", "etcdfix namespace shop"]
+    ran = namespace(MemorySource(cluster.values, problems=["page 7 is damaged"]), "pay")
+    assert (ran.code, ran.out) == (3, "")
+    assert "not seen, nor anything in it; not everything could be read" in ran.err
+    assert "incomplete: page 7 is damaged" in ran.err
+
+
+def test_what_was_not_seen_is_not_called_well(namespace: Runner) -> None:
+    source = MemorySource(shop(terminating=False).values, problems=["page 7 is damaged"])
+    ran = namespace(source, "shop")
+    assert ran.out.startswith("Namespace shop is Active; every object that was seen in it can be read\n")
+    assert ran.out.endswith("Nothing that was seen has to be done now.\n")
+
+
+def test_what_the_server_shows_as_empty(namespace: Runner) -> None:
+    cluster = shop()
+    key = cluster.key("secrets", "shop", "empty")
+    cluster.values[key] = b""
+    report = namespace(cluster, "shop", "-o", "json").document
+    assert [b["reason"] for b in report["stages"][0]["blockers"]] == ["serves-empty"]
+    assert report["plan"][0]["key"] == key
+    assert "fails every LIST" not in report["plan"][0]["action"]
+    assert "LISTs show an empty object" in report["plan"][0]["action"]
+    cluster.values["/registry/namespaces/shop"] = b""
+    ran = namespace(cluster, "shop")
+    assert "the API server shows an empty object in its place" in ran.out
+    assert "NO namespace of the cluster is processed" not in ran.out
+
+
+def test_the_namespace_and_its_pods_are_never_crowded_out(namespace: Runner) -> None:
+    cluster = Cluster()
+    key = cluster.break_(cluster.namespace("shop"))
+    for number in range(1001):
+        cluster.break_(cluster.key("configmaps", "shop", f"lost-{number:04}"))
+    pod = cluster.break_(cluster.pod("web"))
+    report = namespace(cluster, "shop", "-o", "json").document
+    steps = [step["key"] for step in report["plan"] if "etcdfix delete" in step["command"]]
+    assert steps[:2] == [key, pod]
+    assert len(steps) == 21
+    assert any(step["action"].startswith("Then 982 more objects") for step in report["plan"])
+    assert report["stages"][0]["blockers"][0]["object"]["key"] == pod
+
+
+def test_a_deletion_says_which_risk_it_takes_and_what_goes_with_it(namespace: Runner) -> None:
+    cluster = shop()
+    claim = cluster.break_(cluster.add("v1", "PersistentVolumeClaim", "data", "shop"))
+    reference = {"namespace": "shop", "name": "data", "uid": "uid-data"}
+    cluster.add("v1", "PersistentVolume", "pv-7", spec={"claimRef": reference})
+    binding = cluster.break_(cluster.add("rbac.authorization.k8s.io/v1", "RoleBinding", "rb", "shop"))
+    plain = cluster.break_(cluster.secret("plain"))
+    plan = namespace(cluster, "shop", "-o", "json").document["plan"]
+    notes = {step["key"]: step["note"] for step in plan if step["key"]}
+    assert "--accept-risk cluster-breaking" in notes[claim]
+    assert "its volume (persistentvolumes pv-7) and the data on it go too" in notes[claim]
+    assert "--accept-risk cluster-breaking" in notes[binding]
+    assert "--accept-risk" not in notes[plain]
+    assert "volume" not in notes[binding] + notes[plain]
+    del cluster.values["/registry/persistentvolumes/pv-7"]
+    note = next(
+        s["note"] for s in namespace(cluster, "shop", "-o", "json").document["plan"] if s["key"] == claim
+    )
+    assert "With reclaim policy Delete, its volume and the data on it go too" in note
+
+
+def test_an_unreadable_crd_is_looked_at_where_it_can_be_seen(namespace: Runner) -> None:
+    cluster = shop()
+    key = cluster.break_(cluster.define("example.com", "Widget"))
+    cluster.add("example.com/v1", "Widget", "w", "shop")
+    plan = namespace(cluster, "shop", "-o", "json").document["plan"]
+    (step,) = [step for step in plan if "Mend the CustomResourceDefinition" in step["action"]]
+    assert step["command"] == f"etcdfix impact {key}"
+    assert not [step for step in plan if "kubectl get customresourcedefinitions" in step["command"]]
+
+
+def test_an_aggregated_api_holds_nothing_up(namespace: Runner) -> None:
+    cluster = shop()
+    cluster.values[cluster.key("apiregistration.k8s.io/apiservices", "", "v1.wardle.example.com")] = (
+        aggregated_api("wardle.example.com")
+    )
+    cluster.add("wardle.example.com/v1", "Flunder", "f", "shop")
+    ran = namespace(cluster, "shop")
+    assert ran.code == 0
+    assert "served by an aggregated API, which keeps them elsewhere or here" in ran.out
+    report = namespace(cluster, "shop", "-o", "json").document
+    assert (report["state"], report["missing_apis"], report["plan"]) == ("terminating", [], [])
 
 
 def test_a_configuration_is_cured_not_deleted(namespace: Runner, tmp_path: Path) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.support.impact_objects import Cluster, owner
 from tests.support.memory_source import MemorySource, stored
+from tests.support.objects import json_object
 from tests.support.surroundings_runs import HOSTILE, Runner, assert_harmless
 
 
@@ -69,6 +71,45 @@ def test_nothing_left_over(orphans: Runner) -> None:
     assert ran.code == 0
     assert ran.out.startswith("no key was found that belongs to nobody\n")
     assert "What to do next" not in ran.out
+
+
+def test_nothing_is_deleted_that_somebody_may_want_to_keep(orphans: Runner) -> None:
+    out = orphans(left_over()).out
+    for reason in ("crd-gone", "namespace-gone"):
+        (advice,) = re.findall(rf"  \d\. {reason}: (.*)", out)
+        assert re.match(
+            "to keep them, re-create the .*, and stop; only if .* meant to go: then delete", advice
+        )
+
+
+def test_what_was_not_seen_is_counted_and_not_called_gone(orphans: Runner) -> None:
+    values = left_over().values
+    ran = orphans(MemorySource(values, problems=["page 7 is damaged"]))
+    assert ran.code == 3
+    assert "-GONE" not in ran.out
+    assert "Not counted: 2 keys whose Namespace or CustomResourceDefinition was not seen" in ran.out
+    report = orphans(MemorySource(values, problems=["page 7 is damaged"]), "-o", "json").document
+    assert report["undecided"] == 2
+    assert {group["reason"] for group in report["groups"]} == {"unclaimed", "outside-prefix"}
+
+
+def test_what_an_aggregated_api_serves(orphans: Runner) -> None:
+    cluster = Cluster()
+    cluster.namespace("shop")
+    for number in range(3):
+        group = f"wardle-{number}.example.com"
+        spec = {"group": group, "version": "v1", "service": {"name": "wardle", "namespace": "wardle"}}
+        key = cluster.key("apiregistration.k8s.io/apiservices", "", f"v1.{group}")
+        cluster.values[key] = json_object("apiregistration.k8s.io/v1", "APIService", key, "", spec=spec)
+        cluster.add(f"{group}/v1", "Flunder", "f", "shop")
+    ran = orphans(cluster)
+    assert ran.code == 0
+    assert "Not counted: served by an aggregated API, which keeps them elsewhere or here" in ran.out
+    assert "  wardle-2.example.com  1 key\n" in ran.out
+    assert "  … 2 more\n" in orphans(cluster, "--max-rows", "1").out
+    assert orphans(cluster, "-o", "json").document["aggregated"] == {
+        f"wardle-{number}.example.com": 1 for number in range(3)
+    }
 
 
 def test_rows_are_capped(orphans: Runner) -> None:

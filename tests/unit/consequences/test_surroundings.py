@@ -12,6 +12,7 @@ from etcdfix.errors import SourceError
 from etcdfix.storagekey import StorageLayout
 from tests.support.impact_objects import Cluster
 from tests.support.memory_source import MemorySource, stored
+from tests.support.objects import json_object
 
 LAYOUT = StorageLayout("/registry")
 SEALED = b"k8s:enc:aescbc:v1:key1:" + bytes(48)
@@ -27,6 +28,34 @@ def test_no_more_than_a_thousand_examinations_are_kept() -> None:
     found = look(MemorySource(values), keep=lambda _found: True)
     assert len(found.kept) == 1000
     assert found.undetermined == 1100
+
+
+def test_what_matters_more_takes_the_place_of_what_matters_less() -> None:
+    values = {f"/registry/secrets/shop/s-{n:04}": SEALED for n in range(1100)}
+    values |= {f"/registry/services/specs/shop/{n}": SEALED for n in range(3)}
+    weights = {"secrets": 1, "services": 2}
+    found = look(MemorySource(values), keep=lambda e: weights[e.directory.resource])
+    assert len(found.kept) == 1000
+    assert sum(key.startswith(b"/registry/services/") for key in found.kept) == 3
+    assert b"/registry/secrets/shop/s-0000" in found.kept
+    # What comes too late and matters no more does not.
+    found = look(MemorySource(values), keep=lambda e: 3 - weights[e.directory.resource])
+    assert not any(key.startswith(b"/registry/services/") for key in found.kept)
+
+
+def test_groups_of_aggregated_apis_are_known_by_their_service() -> None:
+    cluster = Cluster()
+    services: list[tuple[str, object]] = [
+        ("v1.wardle.example.com", {"name": "wardle", "namespace": "wardle"}),
+        ("v1.apps", None),
+        ("v1.example.com", None),
+    ]
+    for name, service in services:
+        spec = {"group": name.partition(".")[2], "version": "v1", "service": service}
+        key = cluster.key("apiregistration.k8s.io/apiservices", "", name)
+        cluster.values[key] = json_object("apiregistration.k8s.io/v1", "APIService", name, "", spec=spec)
+    cluster.break_(cluster.key("apiregistration.k8s.io/apiservices", "", "v1.broken.example.com"))
+    assert look(cluster.source()).aggregated == {"wardle.example.com"}
 
 
 def test_every_key_passes_the_display() -> None:

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from etcdfix.impact.assess import Assessment, Risk, assess
+from etcdfix.impact.assess import Assessment, assess
 from etcdfix.impact.garbage import Action
+from etcdfix.impact.grades import Risk
 from etcdfix.model import Confidence, KeptRevision, Revision, StoredValue
 from etcdfix.storagekey import StorageLayout
 from tests.support.impact_objects import BROKEN, Cluster, owner
@@ -66,21 +67,56 @@ def test_users_that_stop() -> None:
     assert found.risk is Risk.HIGH
     assert codes(found) == {"users-stop": Risk.HIGH}
     assert found.secret is not None
-    assert found.user_count == 1
+    assert len(found.secret.users) == 1
 
 
-def test_users_that_do_not_need_it() -> None:
+def test_users_that_may_do_without_it() -> None:
+    cluster = Cluster()
+    key = cluster.break_(cluster.secret("s"))
+    cluster.define("example.com", "Widget")
+    cluster.add("example.com/v1", "Widget", "w", "shop", spec={"passwordSecretRef": {"name": "s"}})
+    assert codes(assessed(cluster, key)) == {"users-perhaps": Risk.LOW}
+
+
+def test_an_image_pull_secret_is_missed_at_the_next_start() -> None:
     cluster = Cluster()
     key = cluster.break_(cluster.secret("s"))
     cluster.pod("p", spec={"imagePullSecrets": [{"name": "s"}]})
-    assert codes(assessed(cluster, key)) == {"users-perhaps": Risk.LOW}
+    found = assessed(cluster, key)
+    assert codes(found) == {"image-pull": Risk.HIGH}
+    assert found.reasons[0].text == "1 object: they can no longer pull images of private registries"
+
+
+def test_a_pod_that_has_run_to_its_end_pulls_no_more() -> None:
+    cluster = Cluster()
+    key = cluster.break_(cluster.secret("s"))
+    cluster.pod("p", spec={"imagePullSecrets": [{"name": "s"}]}, status={"phase": "Succeeded"})
+    assert codes(assessed(cluster, key)) == {}
+
+
+def test_a_certificate_is_missed_at_once() -> None:
+    cluster = Cluster()
+    key = cluster.break_(cluster.secret("s"))
+    for name in ("a", "b"):
+        cluster.add(
+            "networking.k8s.io/v1",
+            "Ingress",
+            name,
+            "shop",
+            spec={"tls": [{"secretName": "s", "hosts": ["h"]}]},
+        )
+    found = assessed(cluster, key)
+    assert codes(found) == {"certificate": Risk.HIGH}
+    assert found.reasons[0].text == "2 objects: they serve without their certificate"
 
 
 def test_other_unreadable_objects_leave_a_doubt() -> None:
     cluster = Cluster()
     key = cluster.break_(cluster.secret("s"))
     cluster.break_("/registry/pods/shop/p")
-    assert codes(assessed(cluster, key)) == {"unreadable-others": Risk.LOW}
+    found = assessed(cluster, key)
+    assert codes(found) == {"unreadable-others": Risk.LOW}
+    assert found.may_be_worse
 
 
 def test_a_cascade() -> None:
@@ -89,7 +125,8 @@ def test_a_cascade() -> None:
     for number in range(3):
         cluster.pod(f"p{number}", owners=(owner("ReplicaSet", "r1"),))
     found = assessed(cluster, key)
-    assert codes(found) == {"cascade": Risk.HIGH}
+    assert codes(found) == {"cascade": Risk.HIGH, "workload": Risk.LOW}
+    assert not found.may_be_worse
     assert "3 pods" in found.reasons[0].text
     assert found.collection.counts[Action.CASCADE_DELETED] == 3
     assert (found.last_known.uid, found.last_known.basis) == ("uid-r1", "references")
@@ -142,8 +179,53 @@ def test_the_newest_readable_revision_tells_most() -> None:
     assert (found.last_known.uid, found.last_known.revision) == ("uid-r1", 6)
     assert found.last_known.confidence is Confidence.CERTAIN
     assert found.last_known.finalizers == ("example.com/clean",)
-    assert [(f.name, f.confidence) for f in found.finalizers] == [("example.com/clean", Confidence.CERTAIN)]
-    assert codes(found) == {"finalizer": Risk.HIGH}
+    # It had it then; whether it still has is not known.
+    assert [(f.name, f.confidence) for f in found.finalizers] == [("example.com/clean", Confidence.LIKELY)]
+    assert codes(found) == {"finalizer": Risk.HIGH, "workload": Risk.LOW}
+
+
+def test_a_finalizer_can_have_come_after_the_last_readable_revision() -> None:
+    cluster = Cluster()
+    key = cluster.add("v1", "PersistentVolume", "pv", finalizers=("example.com/clean",))
+    old = stored(key, cluster.values[key], mod_revision=6)
+    cluster.break_(key)
+    source = Remembering(cluster, key, old)
+    source._records[key.encode()] = stored(key, BROKEN, mod_revision=9)
+    assert [(f.name, f.confidence) for f in assessed(cluster, key, source).finalizers] == [
+        ("example.com/clean", Confidence.LIKELY),
+        ("kubernetes.io/pv-protection", Confidence.POSSIBLE),
+        ("external-provisioner.volume.kubernetes.io/finalizer", Confidence.POSSIBLE),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "finalizers"),
+    [
+        ("import-x7k2p", ["batch.kubernetes.io/job-tracking"]),
+        ("import-3-x7k2p", ["batch.kubernetes.io/job-tracking"]),
+        ("other-x7k2p", []),
+        ("import", []),
+    ],
+)
+def test_a_pod_may_be_one_of_a_job(name: str, finalizers: list[str]) -> None:
+    cluster = Cluster()
+    cluster.add("batch/v1", "Job", "import", "shop")
+    key = cluster.break_(cluster.pod(name))
+    assert [f.name for f in assessed(cluster, key).finalizers] == finalizers
+
+
+def test_an_earlier_generation_does_not_hide_the_dependents_of_this_one() -> None:
+    """One leftover still states the old uid; everything else belongs to the object that is there now."""
+    cluster = Cluster()
+    key = cluster.add("apps/v1", "ReplicaSet", "r1", "shop")
+    old = StoredValue(key.encode(), cluster.values[key], 3, 2, 2, 0)
+    cluster.break_(key)
+    cluster.pod("left", owners=(owner("ReplicaSet", "r1"),))
+    for number in range(5):
+        cluster.pod(f"p{number}", owners=(owner("ReplicaSet", "r1", uid="uid-new"),))
+    found = assessed(cluster, key, Remembering(cluster, key, old, None))
+    assert found.last_known.confidence is Confidence.POSSIBLE
+    assert found.collection.counts[Action.CASCADE_DELETED] == 6
 
 
 @pytest.mark.parametrize(
@@ -208,10 +290,10 @@ def test_events_are_harmless_leases_nearly() -> None:
 def test_custom_resource_definitions() -> None:
     cluster = Cluster()
     key = cluster.define("example.com", "Widget")
-    assert assessed(cluster, cluster.break_(key)).risk is Risk.HIGH
+    assert codes(assessed(cluster, cluster.break_(key)))["crd"] is Risk.HIGH
     cluster.add("example.com/v1", "Widget", "w", "shop")
     found = assessed(cluster, key)
-    assert found.risk is Risk.CLUSTER_BREAKING
+    assert codes(found)["crd"] is Risk.CLUSTER_BREAKING
     assert found.consequences[0] == "1 custom resources stay in etcd, unseen"
 
 
@@ -242,7 +324,7 @@ def test_a_volume_and_its_claim() -> None:
     key = cluster.break_(cluster.add("v1", "PersistentVolume", "pv"))
     cluster.add("v1", "PersistentVolumeClaim", "data", "shop", spec={"volumeName": "pv"})
     found = assessed(cluster, key)
-    assert found.risk is Risk.HIGH
+    assert codes(found)["volume"] is Risk.HIGH
     assert found.consequences[0] == "persistentvolumeclaims shop/data becomes Lost"
 
 
@@ -250,7 +332,56 @@ def test_a_volume_and_its_claim() -> None:
 def test_roles(name: str, risk: Risk) -> None:
     cluster = Cluster()
     key = cluster.break_(cluster.add("rbac.authorization.k8s.io/v1", "ClusterRole", name))
+    assert codes(assessed(cluster, key)) == {"rbac": risk, "floor": Risk.CLUSTER_BREAKING}
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "namespace", "risk"),
+    [
+        ("v1", "ConfigMap", "shop", Risk.NONE),
+        ("v1", "Event", "shop", Risk.NONE),
+        ("v1", "Pod", "shop", Risk.LOW),
+        ("v1", "PodTemplate", "shop", Risk.LOW),
+        ("autoscaling/v2", "HorizontalPodAutoscaler", "shop", Risk.LOW),
+        ("storage.k8s.io/v1", "CSINode", "", Risk.LOW),
+        ("apps/v1", "Deployment", "shop", Risk.HIGH),
+        ("batch/v1", "CronJob", "shop", Risk.HIGH),
+        ("networking.k8s.io/v1", "Ingress", "shop", Risk.HIGH),
+        ("networking.k8s.io/v1", "IngressClass", "", Risk.HIGH),
+        ("scheduling.k8s.io/v1", "PriorityClass", "", Risk.HIGH),
+        ("storage.k8s.io/v1", "CSIDriver", "", Risk.HIGH),
+        ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding", "", Risk.HIGH),
+        ("policy/v1", "PodDisruptionBudget", "shop", Risk.HIGH),
+        ("v1", "ResourceQuota", "shop", Risk.HIGH),
+        ("flowcontrol.apiserver.k8s.io/v1", "FlowSchema", "", Risk.CLUSTER_BREAKING),
+        ("v1", "ConfigMap", "kube-system", Risk.CLUSTER_BREAKING),
+    ],
+)
+def test_a_kind_has_a_grade_of_its_own(api_version: str, kind: str, namespace: str, risk: Risk) -> None:
+    cluster = Cluster()
+    key = cluster.break_(cluster.add(api_version, kind, "x", namespace))
     assert assessed(cluster, key).risk is risk
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "namespace", "code"),
+    [
+        ("ConfigMap", "cluster-info", "kube-public", "system"),
+        ("ConfigMap", "kube-root-ca.crt", "shop", "re-created"),
+        ("ServiceAccount", "default", "shop", "re-created"),
+    ],
+)
+def test_objects_known_by_their_name(kind: str, name: str, namespace: str, code: str) -> None:
+    cluster = Cluster()
+    key = cluster.break_(cluster.add("v1", kind, name, namespace))
+    assert codes(assessed(cluster, key)) == {code: Risk.LOW}
+
+
+def test_what_stands_behind_a_custom_resource_nobody_here_knows() -> None:
+    cluster = Cluster()
+    cluster.define("example.com", "Widget")
+    key = cluster.break_(cluster.add("example.com/v1", "Widget", "w", "shop"))
+    assert codes(assessed(cluster, key)) == {"custom-resource": Risk.HIGH}
 
 
 def test_what_was_not_seen_is_said() -> None:

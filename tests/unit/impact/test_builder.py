@@ -14,6 +14,7 @@ from etcdfix.impact.tables import (
     OPAQUE,
     ORPHANS,
     SEEN,
+    SERVES_EMPTY,
     TERMINATING,
     UNDETERMINED,
     UNREADABLE,
@@ -38,6 +39,9 @@ def test_flags() -> None:
     cluster.values["/registry/strange.example.com/things/x"] = (
         b"k8s\x00" + b"\n\x0b\n\x04x/v1\x12\x03Foo\x12\x00"
     )
+    for name, value in (("no-bytes", b""), ("no-fields", b"{}")):
+        expected[cluster.pod(name)] = SEEN | UNREADABLE | SERVES_EMPTY
+        cluster.values[f"/registry/pods/shop/{name}"] = value
     index = cluster.index()
     assert {key: index.flags(node_of(index, key)) for key in expected} == expected
     assert index.flags(node_of(index, "/registry/secrets/shop/locked")) == SEEN | UNDETERMINED
@@ -46,6 +50,18 @@ def test_flags() -> None:
     assert index.terminating_since(going) == NOW
     assert index.finalizers(going) == ("foregroundDeletion",)
     assert index.size(going) == len(cluster.values["/registry/pods/shop/going"])
+
+
+def test_what_is_not_looked_into_is_counted() -> None:
+    cluster = Cluster()
+    cluster.pod("p")
+    cluster.break_("/registry/pods/shop/broken")
+    assert cluster.index().opaque == 0
+    for name in "xy":
+        cluster.values[f"/registry/strange.example.com/things/{name}"] = (
+            b"k8s\x00" + b"\n\x0b\n\x04x/v1\x12\x03Foo\x12\x00"
+        )
+    assert cluster.index().opaque == 2
 
 
 def test_what_is_mentioned_is_known_but_does_not_exist() -> None:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from etcdfix.impact.classes import claim_tokens, snapshot_templates, snapshot_tokens, storage_templates
+from etcdfix.impact.classes import (
+    azure_secrets,
+    claim_tokens,
+    snapshot_templates,
+    snapshot_tokens,
+    storage_templates,
+)
 from etcdfix.impact.uses import Role
 
 CSI = "csi.storage.k8s.io"
@@ -60,6 +66,52 @@ def test_azure_files() -> None:
     assert found.namespace == "${pvc.namespace}"
     assert storage_templates("kubernetes.io/aws-ebs", {"secretName": "s"}) == ()
     assert storage_templates("kubernetes.io/azure-file", {}) == ()
+
+
+@pytest.mark.parametrize(
+    ("provisioner", "parameters", "expected"),
+    [
+        (
+            "kubernetes.io/azure-file", {"StorageAccount": "acc"},
+            {("azure-storage-account-acc-secret", "${pvc.namespace}", True)},
+        ),
+        (
+            "kubernetes.io/azure-file", {"storageaccount": "acc", "secretNamespace": "n"},
+            {("azure-storage-account-acc-secret", "n", True)},
+        ),
+        (
+            "file.csi.azure.com", {"storageAccount": "acc"},
+            {
+                ("azure-storage-account-acc-secret", "${pvc.namespace}", True),
+                ("azure-storage-account-acc-secret", "default", True),
+            },
+        ),
+        (
+            "file.csi.azure.com", {"storageAccount": "acc", "secretName": "s"},
+            {("s", "${pvc.namespace}", False), ("s", "default", True)},
+        ),
+        ("file.csi.azure.com", {"storageAccount": ""}, set()),
+        ("disk.csi.azure.com", {"storageAccount": "acc"}, set()),
+    ],
+)  # fmt: skip
+def test_the_usual_secret_of_a_storage_account(
+    provisioner: str, parameters: dict[str, str], expected: set[tuple[str, str, bool]]
+) -> None:
+    found = storage_templates(provisioner, parameters)
+    assert {(t.name, t.namespace, t.likely) for t in found} == expected
+    assert {t.role for t in found} <= {Role.VOLUME_PLUGIN}
+
+
+def test_volumes_of_azure_files_without_a_claim() -> None:
+    csi = {"driver": "file.csi.azure.com", "volumeHandle": "group#acc#share"}
+    (found,) = azure_secrets(csi, "")
+    assert (found.namespace, found.name, found.likely) == (
+        "default",
+        "azure-storage-account-acc-secret",
+        True,
+    )
+    assert list(azure_secrets({**csi, "volumeHandle": 7, "volumeAttributes": []}, "shop")) == []
+    assert list(azure_secrets({**csi, "driver": []}, "shop")) == []
 
 
 def test_half_a_pair_is_none() -> None:

@@ -202,6 +202,27 @@ def test_unreadable_owner_freezes_its_dependents_until_it_goes() -> None:
     assert [d.action for d in collect(index, node_of(index, key)).tree] == [Action.CASCADE_DELETED]
 
 
+def test_an_owner_that_the_api_server_shows_as_empty_is_absent() -> None:
+    cluster = Cluster()
+    key = cluster.add("apps/v1", "ReplicaSet", "r1", "shop")
+    cluster.values[key] = b""
+    pod = cluster.pod("p", owners=(owner("ReplicaSet", "r1"),))
+    index = cluster.index()
+    decision = decide(index, node_of(index, pod))
+    assert decision.action is Action.CASCADE_DELETED
+    assert decision.owners[0].state is OwnerState.ABSENT
+    assert "without a uid" in decision.owners[0].reason
+    assert decision.uncertain == ""
+    assert [d.action for d in collect(index, node_of(index, key)).tree] == [Action.CASCADE_DELETED]
+
+
+def test_a_custom_resource_of_no_bytes_is_served_by_nobody() -> None:
+    cluster, key = widgets("readable")
+    cluster.values[key] = b""
+    index = cluster.index()
+    assert decide(index, node_of(index, "/registry/replicasets/shop/r1")).action is Action.FROZEN
+
+
 def test_owner_of_unknown_kind_is_not_absent() -> None:
     cluster = Cluster()
     key = cluster.pod("p", owners=(owner("Thing", "t", api_version="example.com/v1"),))
@@ -209,6 +230,118 @@ def test_owner_of_unknown_kind_is_not_absent() -> None:
     decision = decide(index, node_of(index, key))
     assert decision.action is Action.FROZEN
     assert decision.owners[0].state is OwnerState.UNKNOWN
+
+
+def widgets(crd: str) -> tuple[Cluster, str]:
+    """A Widget that owns a ReplicaSet with a Pod; its CRD is ``readable``, ``unreadable`` or ``gone``."""
+    cluster = Cluster()
+    definition = cluster.define("example.com", "Widget")
+    key = cluster.add("example.com/v1", "Widget", "w", "shop")
+    cluster.add("apps/v1", "ReplicaSet", "r1", "shop", owners=(WIDGET,))
+    cluster.pod("p", owners=(owner("ReplicaSet", "r1"),))
+    if crd == "unreadable":
+        cluster.break_(definition)
+    elif crd == "gone":
+        del cluster.values[definition]
+    return cluster, key
+
+
+WIDGET = owner("Widget", "w", api_version="example.com/v1")
+
+
+@pytest.mark.parametrize(
+    ("crd", "said", "when_served"),
+    [("readable", "", 0), ("unreadable", "it cannot be read", 2), ("gone", "no CRD in etcd has it", 2)],
+)
+def test_dependents_of_a_custom_resource_go_as_soon_as_it_is_served(
+    crd: str, said: str, when_served: int
+) -> None:
+    cluster, key = widgets(crd)
+    result = removal(cluster, key)
+    assert result.deleted_by_resource == {"pods": 1, "replicasets.apps": 1}
+    assert result.counts[Action.CASCADE_DELETED] == 2
+    assert result.when_served == when_served
+    for decision in by_name(result.tree).values():
+        assert said in decision.when_served
+        assert decision.uncertain == decision.when_served
+        assert decision.when_served.startswith("as soon as" if when_served else "")
+        assert bool(decision.when_served) is bool(when_served)
+    (finding,) = result.tree[0].owners
+    assert finding.removed
+    assert finding.state is OwnerState.ABSENT
+    assert finding.owner is not None
+    assert finding.owner.key == key
+
+
+@pytest.mark.parametrize("crd", ["unreadable", "gone"])
+def test_an_owner_that_no_crd_tells_is_not_absent_while_it_is_there(crd: str) -> None:
+    cluster, _ = widgets(crd)
+    index = cluster.index()
+    decision = decide(index, node_of(index, "/registry/replicasets/shop/r1"))
+    assert decision.action is Action.FROZEN
+    assert decision.owners[0].state is OwnerState.UNKNOWN
+    assert decision.when_served == ""
+
+
+def test_an_owner_that_cannot_be_read_nor_its_crd_is_told_by_group_and_name() -> None:
+    cluster, key = widgets("unreadable")
+    cluster.break_(key)
+    result = removal(cluster, key)
+    assert set(by_name(result.tree)) == {"r1", "p"}
+    assert result.counts[Action.CASCADE_DELETED] == result.when_served == 2
+    assert "by API group and name alone" in result.tree[0].uncertain
+    assert set(by_name(removal(cluster, key, uid="another").tree)) == set()
+    (told,) = removal(cluster, key, uid="uid-w").tree
+    assert "name alone" not in told.uncertain
+
+
+def test_only_what_fits_is_taken_for_a_dependent() -> None:
+    cluster, key = widgets("unreadable")
+    cluster.pod("elsewhere", "other", owners=(WIDGET,))
+    cluster.pod("of-another-name", owners=(owner("Widget", "x", api_version="example.com/v1", uid="uid-w"),))
+    cluster.pod("of-a-known-kind", owners=(owner("Deployment", "w", uid="uid-w"),))
+    cluster.pod("of-an-earlier-one", owners=({**WIDGET, "uid": "earlier"},))
+    cluster.pod("of-another-group", owners=(owner("Widget", "w", api_version="example.org/v1", uid="uid-2"),))
+    cluster.add("rbac.authorization.k8s.io/v1", "ClusterRole", "no-namespace", owners=(WIDGET,))
+    assert set(by_name(removal(cluster, key).tree)) == {"r1", "p"}
+
+
+def test_another_owner_keeps_a_dependent_of_what_is_not_served() -> None:
+    cluster, key = widgets("unreadable")
+    cluster.add("v1", "ConfigMap", "solid", "shop")
+    cluster.pod("kept", owners=(WIDGET, owner("ConfigMap", "solid", api_version="v1")))
+    cluster.pod("stuck", owners=(WIDGET, owner("Gizmo", "g", api_version="example.net/v1")))
+    result = removal(cluster, key)
+    found = by_name(result.tree)
+    assert found["kept"].action is Action.KEPT
+    assert found["kept"].when_served
+    assert found["stuck"].action is Action.FROZEN
+    assert not found["stuck"].when_served
+    assert result.when_served == result.counts[Action.CASCADE_DELETED] == 2
+
+
+def test_a_uid_from_elsewhere_finds_dependents_where_the_key_tells_no_group() -> None:
+    cluster = Cluster()
+    key = cluster.break_("/registry/widgets/shop/w")
+    cluster.pod("p", owners=(WIDGET,))
+    cluster.pod("q", owners=({**WIDGET, "uid": "uid-x"},))
+    assert removal(cluster, key).tree == ()
+    assert removal(cluster, key, uid="nobody-states-it").tree == ()
+    (found,) = removal(cluster, key, uid="uid-w").tree
+    assert (found.object.name, found.action) == ("p", Action.CASCADE_DELETED)
+    assert found.owners[0].removed
+    assert found.when_served
+
+
+def test_a_dependent_whose_own_kind_is_not_served() -> None:
+    cluster = Cluster()
+    key = cluster.add("apps/v1", "Deployment", "d1", "shop")
+    cluster.add("example.com/v1", "Widget", "w", "shop", owners=(owner("Deployment", "d1"),))
+    cluster.pod("p", owners=(WIDGET,))
+    found = by_name(removal(cluster, key).tree)
+    assert found["w"].action is found["p"].action is Action.CASCADE_DELETED
+    assert "its own kind" in found["w"].uncertain
+    assert "kind of its owner" in found["p"].uncertain
 
 
 def test_custom_owner() -> None:

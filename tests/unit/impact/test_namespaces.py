@@ -7,7 +7,9 @@ import pytest
 from etcdfix.impact.namespaces import NamespaceState, namespace_state, terminating_namespaces
 from etcdfix.model import Confidence
 from tests.support.impact_objects import NOW, Cluster, owner
+from tests.support.memory_source import MemorySource
 
+SEALED = b"k8s:enc:aescbc:v1:key1:" + bytes(48)
 CONTENT_FAILURE = {
     "type": "NamespaceDeletionContentFailure",
     "status": "True",
@@ -81,6 +83,25 @@ def test_an_unreadable_pod_loses_the_order(ending: Cluster) -> None:
     assert found.stages[0].name == "unreadable"
 
 
+def test_of_too_many_blockers_the_pods_are_named_and_then_what_is_proven_broken(ending: Cluster) -> None:
+    for number in range(120):
+        ending.values[ending.key("configmaps", "shop", f"sealed-{number:03}")] = SEALED
+    lost = ending.break_(ending.secret("lost"))
+    pod = ending.break_(ending.pod("web"))
+    stage = state(ending).stages[0]
+    assert [b.object.key for b in stage.waits_for[:2]] == [pod, lost]
+    assert (len(stage.waits_for), stage.blockers) == (100, 122)
+
+
+def test_what_the_server_shows_as_empty_fails_no_list(ending: Cluster) -> None:
+    ending.values[ending.key("secrets", "shop", "empty")] = b""
+    (blocker,) = state(ending).stages[0].waits_for
+    assert blocker.reason == "serves-empty"
+    ending.values["/registry/namespaces/shop"] = b""
+    found = state(ending)
+    assert (found.exists, found.readable, found.frozen) == (True, False, False)
+
+
 def test_a_pod_whose_finalizer_waits_for_a_network_policy_is_named(ending: Cluster) -> None:
     ending.pod("web", finalizers=("example.com/wait-for-networkpolicy",), terminating=True)
     ending.pod("other")
@@ -106,14 +127,27 @@ def test_an_opaque_finalizer_may_wait_for_anything(ending: Cluster) -> None:
     assert cycle.steps[0].waiter.name == "web"
 
 
-def test_a_finalizer_of_an_operator_waits_for_its_custom_resources(ending: Cluster) -> None:
+@pytest.mark.parametrize("finalizer", ["widgets.example.com/done", "example.com/drain-connections"])
+def test_a_domain_tells_whose_a_finalizer_is_and_not_what_it_waits_for(
+    ending: Cluster, finalizer: str
+) -> None:
+    ending.define("example.com", "Widget")
+    ending.add("example.com/v1", "Widget", "v", "shop")
+    ending.add("example.com/v1", "Widget", "w", "shop")
+    policy(ending, "a")
+    ending.pod("web", finalizers=(finalizer,))
+    (cycle,) = state(ending).cycles
+    assert cycle.confidence is Confidence.POSSIBLE
+    assert (cycle.steps[0].waits_for.resource, cycle.steps[0].waits_for.name) == ("widgets", "v")
+    assert "domain" in cycle.steps[0].reason
+
+
+def test_a_word_in_the_name_of_a_finalizer_tells_more_than_its_domain(ending: Cluster) -> None:
     ending.define("example.com", "Widget")
     ending.add("example.com/v1", "Widget", "w", "shop")
-    ending.secret("s")
-    ending.pod("web", finalizers=("widgets.example.com/done",))
+    ending.pod("web", finalizers=("example.com/wait-for-widgets",))
     (cycle,) = state(ending).cycles
-    assert cycle.confidence is Confidence.LIKELY
-    assert cycle.steps[0].waits_for.resource == "widgets"
+    assert (cycle.confidence, cycle.steps[0].waits_for.resource) == (Confidence.LIKELY, "widgets")
 
 
 def test_a_foreground_deletion_that_waits_for_a_claim_that_waits_for_the_pod(ending: Cluster) -> None:
@@ -159,6 +193,31 @@ def test_contents_without_a_namespace_object() -> None:
     assert not found.exists
     assert found.object.key == "/registry/namespaces/gone"
     assert namespace_state(cluster.index(), "never") is None
+
+
+def test_what_was_not_seen_is_not_called_gone() -> None:
+    cluster = Cluster()
+    cluster.add("lost.example.com/v1", "Thing", "t", "shop")
+    cluster.break_(cluster.define("broken.example.com", "Gadget"))
+    cluster.add("broken.example.com/v1", "Gadget", "g", "shop")
+    index = cluster.index(MemorySource(cluster.values, problems=["page 7 is damaged"]))
+    found = namespace_state(index, "shop")
+    assert found is not None
+    assert not found.complete
+    assert {c.resource: c.served for c in found.contents} == {"things": None, "gadgets": False}
+    assert list(found.missing_apis) == ["gadgets.broken.example.com"]
+
+
+def test_an_aggregated_api_serves_its_objects(ending: Cluster) -> None:
+    ending.add("wardle.example.com/v1", "Flunder", "f", "shop")
+    ending.secret("s")
+    found = namespace_state(ending.index(), "shop", aggregated={"wardle.example.com"})
+    assert found is not None
+    assert found.missing_apis == {}
+    assert {c.resource: (c.served, c.aggregated) for c in found.contents} == {
+        "flunders": (True, True),
+        "secrets": (True, False),
+    }
 
 
 def test_namespaces_of_similar_names_are_kept_apart(ending: Cluster) -> None:

@@ -88,6 +88,44 @@ def test_what_was_not_seen_is_not_called_gone() -> None:
     cluster = Cluster()
     cluster.namespace("shop")
     cluster.pod("p", owners=(owner("ReplicaSet", "gone"),))
-    found = find_orphans(cluster.index(MemorySource(cluster.values, problems=["page 7 is damaged"])))
-    assert found.groups == ()
+    cluster.secret("a", "unseen")
+    cluster.add("gone.example.com/v1", "Widget", "w", "shop")
+    cluster.add("gone.example.com/v1", "Widget", "w", "unseen")
+    damaged = MemorySource(cluster.values, problems=["page 7 is damaged"])
+    found = find_orphans(cluster.index(damaged))
+    assert (found.groups, found.count, found.undecided) == ((), 0, 3)
     assert not found.complete
+    # With everything in sight, they are.
+    whole, groups = orphans(cluster)
+    assert {reason for reason, _ in groups} == {
+        OrphanReason.OWNER_GONE,
+        OrphanReason.CRD_GONE,
+        OrphanReason.NAMESPACE_GONE,
+    }
+    assert (whole.count, whole.undecided) == (4, 0)
+
+
+def test_what_is_seen_is_said_of_an_incomplete_source_too() -> None:
+    cluster = Cluster()
+    cluster.namespace("shop")
+    cluster.add("apps/v1", "ReplicaSet", "r", "shop", uid="uid-new")
+    cluster.pod("p", owners=(owner("ReplicaSet", "r", uid="uid-old"),))
+    cluster.values["/registry/thirdparty/x"] = b"12345"
+    found = find_orphans(cluster.index(MemorySource(cluster.values, problems=["page 7 is damaged"])))
+    assert [(g.reason, g.confidence) for g in found.groups] == [
+        (OrphanReason.OWNER_GONE, Confidence.LIKELY),
+        (OrphanReason.UNCLAIMED, Confidence.LIKELY),
+    ]
+    assert found.undecided == 0
+
+
+def test_objects_of_an_aggregated_api_are_not_left_over() -> None:
+    cluster = Cluster()
+    cluster.namespace("shop")
+    cluster.add("wardle.example.com/v1", "Flunder", "f", "shop")
+    cluster.add("wardle.example.com/v1", "Flunder", "g", "shop")
+    cluster.add("gone.example.com/v1", "Widget", "w", "shop")
+    found = find_orphans(cluster.index(), aggregated={"wardle.example.com"})
+    assert [(g.reason, g.group) for g in found.groups] == [(OrphanReason.CRD_GONE, "gone.example.com")]
+    assert found.aggregated == {"wardle.example.com": 2}
+    assert found.count == 1

@@ -1,7 +1,8 @@
-"""References of objects against an independent walk over whole objects, and each field of the tables."""
+"""References of objects against every word of whole objects, and each field of the tables."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +14,7 @@ from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.impact.builder import build_index
 from etcdfix.impact.index import ImpactIndex
-from etcdfix.impact.secretusers import secret_users
+from etcdfix.impact.secretusers import Stops, secret_users
 from etcdfix.impact.uses import POD_CARRIERS, Role
 from etcdfix.model import Outcome
 from etcdfix.pipeline import Examiner
@@ -305,6 +306,146 @@ def test_parameters_of_admission_policies(kind: str) -> None:
     assert uses(cluster, key) == {(f"{path}/shop/x", "policy-parameter", False)}
 
 
+def policy_cluster(
+    reference: dict[str, Any], kind: str = "Secret", api_version: str = "v1", word: str = "Validating"
+) -> tuple[Cluster, str]:
+    cluster = Cluster()
+    group = (
+        "admissionregistration.k8s.io/v1" if word == "Validating" else "admissionregistration.k8s.io/v1beta1"
+    )
+    parameters = {"apiVersion": api_version, "kind": kind}
+    cluster.add(group, f"{word}AdmissionPolicy", "p", spec={"paramKind": parameters})
+    spec = {"policyName": "p", "paramRef": reference}
+    return cluster, cluster.add(group, f"{word}AdmissionPolicyBinding", "b", spec=spec)
+
+
+SECRETS_OF_POLICIES = ("shop/x", "shop/y", "other/x", "other/y")
+
+
+@pytest.mark.parametrize("word", ["Validating", "Mutating"])
+@pytest.mark.parametrize(
+    ("reference", "expected"),
+    [
+        ({"name": "x", "namespace": "shop"}, {"shop/x"}),
+        ({"name": "x"}, {"shop/x", "other/x"}),
+        ({"selector": {"matchLabels": {"a": "b"}}, "namespace": "shop"}, {"shop/x", "shop/y"}),
+        ({"selector": {"matchLabels": {"a": "b"}}}, set(SECRETS_OF_POLICIES)),
+        ({"selector": {}}, set(SECRETS_OF_POLICIES)),
+        ({"parameterNotFoundAction": "Deny"}, set()),
+        ({}, set()),
+    ],
+)
+def test_parameters_without_a_namespace_or_by_labels(
+    word: str, reference: dict[str, Any], expected: set[str]
+) -> None:
+    cluster, _ = policy_cluster(reference, word=word)
+    for secret in SECRETS_OF_POLICIES:
+        namespace, _, name = secret.partition("/")
+        cluster.break_(cluster.secret(name, namespace))
+    index = cluster.index()
+    users = {
+        secret: secret_users(index, node_of(index, f"/registry/secrets/{secret}")).users
+        for secret in SECRETS_OF_POLICIES
+    }
+    assert {secret for secret in users if users[secret]} == expected
+    for secret in expected:
+        (user,) = users[secret]
+        assert (user.object.name, user.role, user.stops) == ("b", Role.POLICY_PARAMETER, Stops.PERHAPS)
+        assert "parameterNotFoundAction" in user.consequence
+        assert user.heuristic is ("selector" in reference)
+
+
+@pytest.mark.parametrize(
+    ("reference", "target", "wide"),
+    [
+        ({"name": "x"}, "configmaps/*/x", True),
+        ({"name": "x", "namespace": "shop"}, "configmaps/shop/x", False),
+        ({"selector": {}, "namespace": "shop"}, "configmaps/shop/*", True),
+    ],
+)
+def test_parameters_that_are_config_maps(reference: dict[str, Any], target: str, wide: bool) -> None:
+    cluster, key = policy_cluster(reference, "ConfigMap")
+    index = cluster.index()
+    (edge,) = index.uses(node_of(index, key))
+    assert (index.relative(edge.target).decode(), edge.use.wide) == (target, wide)
+
+
+@pytest.mark.parametrize(
+    ("scope", "reference", "target", "wide"),
+    [
+        ("Cluster", {"name": "x"}, "example.com/limits/x", False),
+        ("Cluster", {"selector": {}}, "example.com/limits/*", True),
+        ("Namespaced", {"name": "x"}, "example.com/limits/*/x", True),
+    ],
+)
+def test_parameters_that_are_custom_resources(
+    scope: str, reference: dict[str, Any], target: str, wide: bool
+) -> None:
+    cluster, key = policy_cluster(reference, "Limit", "example.com/v1")
+    cluster.define("example.com", "Limit", scope)
+    index = cluster.index()
+    (edge,) = index.uses(node_of(index, key))
+    assert (index.relative(edge.target).decode(), edge.use.wide) == (target, wide)
+
+
+def test_parameters_that_are_cluster_scoped_built_ins() -> None:
+    cluster, key = policy_cluster({"name": "x"}, "Namespace")
+    assert uses(cluster, key) == {("namespaces/x", "policy-parameter", False)}
+
+
+def test_a_pod_cannot_mean_all_secrets() -> None:
+    cluster = Cluster()
+    cluster.secret("s")
+    cluster.pod("p", spec={"volumes": [{"name": "v", "secret": {"secretName": "*"}}]})
+    index = cluster.index()
+    assert secret_users(index, node_of(index, "/registry/secrets/shop/s")).users == ()
+
+
+@pytest.mark.parametrize(
+    ("attributes", "handle", "expected"),
+    [
+        ({}, "group#acc#share#", {"shop/azure-storage-account-acc-secret", "default/azure-storage-account-acc-secret"}),
+        ({"secretNamespace": "infra"}, "group#acc#share#", {"infra/azure-storage-account-acc-secret"}),
+        ({"storageAccount": "own", "secretnamespace": "infra"}, "h", {"infra/azure-storage-account-own-secret"}),
+        ({"secretName": "s", "secretNamespace": "infra"}, "group#acc#share#", {"infra/s"}),
+        ({"secretName": "s"}, "group#acc#share#", {"shop/s", "default/s"}),
+        ({}, "no-account", set()),
+    ],
+)  # fmt: skip
+def test_volumes_of_azure_files(attributes: dict[str, str], handle: str, expected: set[str]) -> None:
+    cluster = Cluster()
+    csi = {"driver": "file.csi.azure.com", "volumeHandle": handle, "volumeAttributes": attributes}
+    key = cluster.add("v1", "PersistentVolume", "pv", spec={"csi": csi, "claimRef": CLAIM_REF})
+    found = {name for name, _, _ in uses(cluster, key) if name.startswith("secrets/")}
+    assert found == {f"secrets/{name}" for name in expected}
+    other = {**csi, "driver": "d"}
+    key = cluster.add("v1", "PersistentVolume", "pv", spec={"csi": other, "claimRef": CLAIM_REF})
+    assert not [name for name, _, _ in uses(cluster, key) if name.startswith("secrets/")]
+
+
+def test_a_claim_of_an_azure_class_waits_for_the_account_s_secret() -> None:
+    cluster = Cluster()
+    parameters = {"storageAccount": "acc"}
+    cluster.add(
+        "storage.k8s.io/v1",
+        "StorageClass",
+        "files",
+        provisioner="kubernetes.io/azure-file",
+        parameters=parameters,
+    )
+    cluster.add("v1", "PersistentVolumeClaim", "data", "shop", spec={"storageClassName": "files"})
+    key = cluster.break_(cluster.secret("azure-storage-account-acc-secret"))
+    index = cluster.index()
+    (user,) = secret_users(index, node_of(index, key)).users
+    assert (user.object.name, user.template, user.heuristic, user.stops) == (
+        "data",
+        True,
+        True,
+        Stops.PERHAPS,
+    )
+    assert "Azure" in user.consequence
+
+
 def snapshot_cluster(*kinds: tuple[str, str]) -> Cluster:
     cluster = Cluster()
     for kind, scope in kinds:
@@ -371,41 +512,44 @@ def test_a_pod_stored_in_a_fallback_encoding() -> None:
 # ------------------------------------------------------------------- alpha, and a second way to find the same
 
 
-def walk(value: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield every JSON object inside a value with its path; list elements add nothing to the path."""
+WORD = re.compile(r"[a-z0-9][-a-z0-9.]*")
+
+# Fields that may hold the name of a Secret without using it, as "Kind path", with the reason; one that holds for every
+# cluster, not for alpha alone.
+EXCUSED = {"Secret .metadata.name": "its own name"}
+
+
+def words(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every word of every string and every key in a value, metadata and all, with its path.
+
+    A word may be a name: ``shop/db`` has two, and so have names in JSON inside an annotation.
+    """
     if isinstance(value, dict):
-        yield path, value
         for key, item in value.items():
-            yield from walk(item, f"{path}.{key}")
+            yield from ((f"{path}{{}}", word) for word in WORD.findall(key))
+            yield from words(item, f"{path}.{key}")
     elif isinstance(value, list):
         for item in value:
-            yield from walk(item, path)
+            yield from words(item, f"{path}[]")
+    elif isinstance(value, str):
+        yield from ((path, word) for word in WORD.findall(value))
 
 
-def secrets_named_in(value: dict[str, Any], namespace: str, classes: dict[str, dict[str, str]]) -> set[str]:
-    """Every ``namespace/name`` of a Secret that an object names: by shape, without knowing kinds or tables."""
+def named_in(value: dict[str, Any], names: dict[str, list[str]]) -> dict[str, str]:
+    """Return the Secrets whose name occurs in an object, whatever the field, as ``namespace/name``, with a path.
+
+    Args:
+        value: The object.
+        names: Namespaces of the Secrets, by name.
+    """
+    own = value["metadata"].get("namespace", "")
     kind = value["kind"]
-    found = set()
-    own = "" if kind in {"PersistentVolume", "StorageClass"} else namespace
-    for path, item in walk(value):
-        last = path.rpartition(".")[2]
-        if path.startswith((".metadata", ".status")):
-            continue
-        if isinstance(item.get("secretName"), str) and (item.get("secretNamespace") or own):
-            found.add(f"{item.get('secretNamespace') or own}/{item['secretName']}")
-        named = item.get("name")
-        if not isinstance(named, str):
-            continue
-        projected = last == "secret" and ".projected" in path
-        account = kind == "ServiceAccount" and last == "secrets"
-        if last.endswith(("SecretRef", "secretRef", "secretKeyRef")) or last == "imagePullSecrets":
-            if item.get("namespace") or own:
-                found.add(f"{item.get('namespace') or own}/{named}")
-        elif projected or account:
-            found.add(f"{own}/{named}")
-    if kind in {"PersistentVolumeClaim", "PersistentVolume"}:
-        found |= from_class(value, namespace, classes)
-    return found
+    return {
+        f"{namespace}/{word}": path
+        for path, word in words(value)
+        for namespace in names.get(word, ())
+        if own in {"", namespace} and f"{kind} {path}" not in EXCUSED
+    }
 
 
 def from_class(value: dict[str, Any], namespace: str, classes: dict[str, dict[str, str]]) -> set[str]:
@@ -444,7 +588,7 @@ def whole_objects(source: SnapshotSource, examiner: Examiner) -> Iterator[tuple[
         found = examiner.examine(stored)
         if found.verdict.outcome not in {Outcome.READABLE, Outcome.INCONSISTENT} or found.decoded is None:
             continue
-        if found.decoded.empty or found.directory.resource == "secrets":
+        if found.decoded.empty:
             continue
         directory = found.directory
         assert examiner.transformers is not None
@@ -462,25 +606,70 @@ def whole_objects(source: SnapshotSource, examiner: Examiner) -> Iterator[tuple[
         yield stored.key.decode(), found.namespace, value
 
 
+def test_the_walk_sees_names_wherever_they_stand() -> None:
+    metadata = {
+        "name": "x",
+        "namespace": "shop",
+        "annotations": {"a": "shop/noted", "b": '{"tls": {"any": "within"}}', "c/keyed": ""},
+    }
+    value = {
+        "kind": "Widget",
+        "metadata": metadata,
+        "status": {"list": [["deep"]]},
+        "spec": {"other": "foreign"},
+    }
+    names = {name: ["shop"] for name in ("noted", "within", "keyed", "deep", "part")} | {"foreign": ["pay"]}
+    assert named_in(value, names) == {
+        "shop/noted": ".metadata.annotations.a",
+        "shop/within": ".metadata.annotations.b",
+        "shop/keyed": ".metadata.annotations{}",
+        "shop/deep": ".status.list[][]",
+    }
+    del metadata["namespace"]
+    assert named_in(value, names)["pay/foreign"] == ".spec.other"
+
+
 def test_users_of_every_secret_of_alpha(alpha: tuple[SnapshotSource, Examiner, ImpactIndex]) -> None:
     source, examiner, index = alpha
-    objects = list(whole_objects(source, examiner))
-    assert len(objects) > 300
+    objects = {key: value for key, _, value in whole_objects(source, examiner)}
+    assert len(objects) > 400
     classes = {
-        v["metadata"]["name"]: v.get("parameters", {}) for _, _, v in objects if v["kind"] == "StorageClass"
+        v["metadata"]["name"]: v.get("parameters", {})
+        for v in objects.values()
+        if v["kind"] == "StorageClass"
     }
     assert classes
-    theirs: dict[str, set[str]] = {}
-    for key, namespace, value in objects:
-        for secret in secrets_named_in(value, namespace, classes):
-            theirs.setdefault(secret, set()).add(key)
-    ours = {
-        f"{ref.namespace}/{ref.name}": {user.object.key for user in secret_users(index, node).users}
+    # Readable or not, and those that are only mentioned.
+    secrets = {
+        f"{ref.namespace}/{ref.name}": node
         for node in range(len(index))
         if (ref := index.ref(node)).resource == "secrets"
     }
-    assert {secret: users for secret, users in ours.items() if users} == theirs
-    unreadable = [node for node in index.below("secrets") if index.unreadable(node)]
-    used = [node for node in unreadable if secret_users(index, node).users]
+    names: dict[str, list[str]] = {}
+    for secret in secrets:
+        namespace, _, name = secret.partition("/")
+        names.setdefault(name, []).append(namespace)
+    named = {
+        (secret, key): path
+        for key, value in objects.items()
+        for secret, path in named_in(value, names).items()
+    }
+    made = {
+        (secret, key)
+        for key, value in objects.items()
+        if value["kind"] in {"PersistentVolumeClaim", "PersistentVolume"}
+        for secret in from_class(value, value["metadata"].get("namespace", ""), classes)
+    }
+    listed = {
+        (secret, user.object.key)
+        for secret, node in secrets.items()
+        for user in secret_users(index, node).users
+    }
+    # Whoever names a Secret in any field is listed; whoever is listed names it, or its class does.
+    assert {pair: path for pair, path in named.items() if pair not in listed} == {}
+    assert made - listed == set()
+    assert listed - named.keys() - made == set()
+    unreadable = {secret for secret, node in secrets.items() if index.unreadable(node)}
     assert len(unreadable) > 20
-    assert len(used) > 5
+    assert len({secret for secret, _ in named if secret in unreadable}) > 20
+    assert made

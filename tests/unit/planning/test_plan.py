@@ -352,7 +352,7 @@ def test_what_the_cluster_stands_on_comes_last(tmp_path: Path) -> None:
     assert "and last 1 object that the cluster itself may stand on" in plan.steps[-2].text
     out = io.BytesIO()
     write_plan_table(out, plan, 100, json_file="")
-    assert b"high (floor)" in out.getvalue()
+    assert b"cluster-breaking  /registry/secrets/kube-system" in out.getvalue()
     assert b"needs --accept-risk cluster-breaking" in out.getvalue()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ import msgspec
 import pytest
 
 from etcdfix.errors import RefusedByRule
-from etcdfix.impact.assess import Assessment, Risk, RiskReason
+from etcdfix.impact.assess import Assessment
+from etcdfix.impact.grades import Risk, RiskReason
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.remediation import preflight
 from etcdfix.remediation.members import CopyState, MemberSurvey, read_key, survey_members
@@ -25,7 +27,11 @@ from etcdfix.wire.etcd import ALARM, message
 from tests.support.change_runs import BROKEN, Registry
 from tests.support.etcd_server import EtcdServer
 from tests.support.examinations import examination, readable
+from tests.support.impact_objects import Cluster as Made
+from tests.support.impact_objects import owner
+from tests.support.kms_plugin import KMSPlugin
 from tests.support.lossy_etcd import LossyProxy
+from tests.support.objects import IDENTITY, KEY_1, provider
 
 pytestmark = pytest.mark.etcd
 
@@ -287,6 +293,33 @@ def test_what_is_found_to_break_the_cluster_needs_the_same_word(
             check_deletion(cluster, registry.key("shop/broken"), accepted).floor
             == "a hundred objects hang on it"
         )
+
+
+def test_dependents_and_users_under_kms_count(registry: Registry, tmp_path: Path) -> None:
+    """What hangs on it may be under another key than it; that costs calls to a plugin, and they are made."""
+    with KMSPlugin("v2", f"@etcdfix-test-{os.getpid()}-{tmp_path.name}", {"kek-1": b"1" * 32}) as plugin:
+        kms = {"kms": {"apiVersion": "v2", "name": "prov", "endpoint": plugin.endpoint}}
+        registry.configure(kms, provider("aescbc", key1=KEY_1), IDENTITY, resources=("*.*",))
+        there = Made(registry.prefix)
+        key = there.break_(there.add("apps/v1", "ReplicaSet", "web", "shop"))
+        used = {"volumes": [{"name": "v", "secret": {"secretName": "broken"}}]}
+        for number in range(100):
+            pod = there.pod(f"p-{number}", owners=(owner("ReplicaSet", "web"),), spec=used)
+            there.values[pod] = plugin.stored_v2(there.values[pod], pod.encode())
+        registry.etcd.put_all(there.pairs())
+        registry.refused(
+            registry.delete(key.encode(), "--dry-run"),
+            "the garbage collector deletes 100 dependents",
+            hint="--accept-risk cluster-breaking",
+        )
+        ran = registry.delete(key.encode(), "--dry-run", "--accept-risk", "cluster-breaking")
+        assert (ran.code, "Risk         CLUSTER-BREAKING" in ran.err) == (0, True)
+        ran = registry.delete(registry.key("shop/broken"), "--dry-run")
+        assert (ran.code, "Used by      100 objects" in ran.err) == (0, True)
+        plugin.stop()
+        ran = registry.delete(registry.key("shop/broken"), "--dry-run", "--no-kms")
+        assert "Risk         LOW OR WORSE" in ran.err
+        assert "101 other objects cannot be read" in ran.err
 
 
 def test_nobody_was_asked_is_no_ground_for_a_declaration(registry: Registry) -> None:

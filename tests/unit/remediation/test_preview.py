@@ -9,12 +9,13 @@ from typing import cast
 import msgspec
 import pytest
 
-from etcdfix.impact.assess import Assessment, LastKnown, Risk, RiskReason
+from etcdfix.impact.assess import Assessment, LastKnown
 from etcdfix.impact.finalizers import LostFinalizer
 from etcdfix.impact.garbage import Action, Collection
+from etcdfix.impact.grades import Risk, RiskReason, User
 from etcdfix.impact.identity import ObjectRef
 from etcdfix.impact.secretusers import SecretUser, SecretUsers, Stops
-from etcdfix.impact.uses import Role
+from etcdfix.impact.uses import Role, Use
 from etcdfix.model import Confidence
 from etcdfix.model import Outcome as Verdicts
 from etcdfix.remediation.audit_record import Link, Result
@@ -352,11 +353,11 @@ def _assessed(**changes: object) -> Assessment:
         collection=Collection(removed, (), {}, {}, complete=True),
         secret=None,
         users=(),
-        user_count=0,
         finalizers=(),
         node="",
         consequences=(),
         risk=Risk.NONE,
+        may_be_worse=False,
         reasons=(),
         complete=True,
         problems=(),
@@ -388,6 +389,7 @@ def test_nothing_depends_on_it() -> None:
 
 def test_everything_that_depends_on_it() -> None:
     users = tuple(_secret_user(f"p{n}{HOSTILE}", Stops.YES if n else Stops.NO) for n in range(7))
+    users += (_secret_user(f"p6{HOSTILE}", Stops.YES),)  # twice by the same
     removed = _assessed().object
     text = _text(
         _checked(
@@ -410,12 +412,13 @@ def test_everything_that_depends_on_it() -> None:
                 ),
                 node="node-1",
                 consequences=("it is special",),
+                may_be_worse=True,
                 complete=False,
             )
         )
     )
     for words in (
-        "Risk         HIGH",
+        "Risk         HIGH OR WORSE\n",
         "high: six pods\\x1b[2J\\u202e stop",
         "Dependents   3 cascade-deleted, 1 orphaned",
         "Used by      7 objects, of which 6 cannot go on without it",
@@ -431,4 +434,6 @@ def test_everything_that_depends_on_it() -> None:
 
 
 def test_other_users_are_counted() -> None:
-    assert "Used by      12 objects" in _text(_checked(assessment=_assessed(user_count=12)))
+    refs = [ObjectRef("", "pods", "Pod", "shop", f"p{n}", f"/registry/pods/shop/p{n}") for n in range(12)]
+    users = tuple(User(ref, Use(Role.CLAIM, path)) for ref in refs for path in ("a", "b"))
+    assert "Used by      12 objects" in _text(_checked(assessment=_assessed(users=users)))

@@ -128,13 +128,12 @@ def test_a_confidence_is_shown_with_its_basis() -> None:
 
 def test_marks_of_risk_are_explained_only_where_they_stand() -> None:
     plain = table(plan(entry()))
-    assert "(floor)" not in plain
+    assert "--accept-risk" not in plain
     assert "(unproven)" not in plain
-    breaking = table(plan(entry(floor="kube-system", risk="cluster-breaking")))
-    assert "(floor)" not in breaking
-    both = table(plan(entry(floor="kube-system", risk="high", outcome="undetermined")))
-    assert "high (floor) (unproven)" in both
-    assert "(floor): the cluster itself may stand on it" in both
+    both = table(plan(entry(floor="kube-system", risk="cluster-breaking", outcome="undetermined")))
+    assert "cluster-breaking (unproven)" in both
+    assert "cluster-breaking: the cluster itself may stand on it" in both
+    assert "needs --accept-risk cluster-breaking" in both
     assert "(unproven): most likely in order" in both
 
 

@@ -11,9 +11,7 @@ import click
 from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import (
-    Inputs,
     gather_inputs,
-    load_encryption,
     reading_options,
     same_again,
     source_options,
@@ -39,9 +37,10 @@ from etcdfix.impact.grades import Risk
 from etcdfix.planning.planfile import entry_for, load_plan, proof_for
 from etcdfix.remediation.audit_record import Result
 from etcdfix.remediation.delete import DeleteRequest, run_delete
-from etcdfix.remediation.preflight import Planned, Preflight, Proof
+from etcdfix.remediation.preflight import Cluster, Planned, Preflight, Proof
 from etcdfix.remediation.preview import after_deletion_lines, outcome_lines, preview_lines
 from etcdfix.reports.commands import ACKNOWLEDGEMENT
+from etcdfix.reports.plan_model import DeletionPlan
 from etcdfix.verdicts.examination import Examination
 
 
@@ -79,7 +78,8 @@ def command(
     inputs = gather_inputs(options)
     named = one_key(key, key_base64)
     again = same_again(inputs)
-    proof = None if plan is None else _proof_of(plan, inputs)
+    planned = load_plan(plan) if plan is not None else None
+    release = f"1.{inputs.kubernetes_minor}" if inputs.kubernetes_minor is not None else ""
     with open_cluster(inputs) as cluster:
         checked: list[Preflight] = []
 
@@ -98,11 +98,11 @@ def command(
                 context=options["context"],
                 etcd_user=etcd_user(inputs),
                 dry_run=options["dry_run"],
-                plan=f"--plan {plan}" if plan is not None else "",
+                plan=f"--plan {plan} ({planned.content_sha256})" if planned is not None else "",
             ),
             Terminal(yes=options["yes"]),
             preview=preview,
-            proof=proof,
+            proof=_proof_of(planned, release) if planned is not None else None,
             watch=watcher(cluster.source),
         )
         lines = list(outcome_lines(named, Result.DELETED, outcome, again))
@@ -112,30 +112,26 @@ def command(
     return change_exit_code(outcome)
 
 
-def _proof_of(path: Path, inputs: Inputs) -> Proof:
-    """Return what asks a plan about one value.
+def _proof_of(plan: DeletionPlan, assumed_release: str) -> Proof:
+    """Return what asks a plan about one value, as things stand when it is asked."""
 
-    Raises:
-        ConfigurationError: It is no plan, or was edited.
-    """
-    plan = load_plan(path)
-    configuration = load_encryption(inputs)
-    minor = inputs.kubernetes_minor
-
-    def proof(found: Examination, uid: str) -> Planned | str:
+    def proof(cluster: Cluster, found: Examination, uid: str) -> Planned | str:
         held = proof_for(
             plan,
             stored=found.stored,
             transformer=found.transformer,
             kms_key_id_sha256=found.kms_key_id_sha256,
             cluster_uid=uid,
-            config_sha256=configuration.sha256 if configuration is not None else "",
-            assumed_release=f"1.{minor}" if minor is not None else "",
+            cluster_id=cluster.source.describe().cluster_id,
+            etcd_prefix=cluster.examiner.layout.prefix,
+            config_sha256=cluster.config_sha256,
+            assumed_release=assumed_release,
             now=datetime.now(UTC),
         )
         entry = entry_for(plan, found.stored.key)
         if isinstance(held, str) or entry is None:
             return held if isinstance(held, str) else "the plan does not list the key"
-        return Planned(held, Risk(entry.risk), tuple(reason.text for reason in entry.reasons))
+        breaking = entry.reasons[0].text if entry.reasons else ""
+        return Planned(held, plan.source.revision, Risk(entry.risk), breaking, tuple(entry.effects))
 
     return proof

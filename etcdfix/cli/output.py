@@ -19,7 +19,9 @@ from etcdfix.errors import ConfigurationError
 
 
 @contextlib.contextmanager
-def destination(path: Path | None, inputs: Iterable[Path | None]) -> Iterator[BinaryIO]:
+def destination(
+    path: Path | None, inputs: Iterable[Path | None], *, private: bool = False
+) -> Iterator[BinaryIO]:
     """Yield where the report goes.
 
     A mistyped resource must not cost last night's report. A link is followed, and the mode of a file that was there is
@@ -28,6 +30,7 @@ def destination(path: Path | None, inputs: Iterable[Path | None]) -> Iterator[Bi
     Args:
         path: As named by ``--output-file``; None for standard output.
         inputs: Files that the command reads, none of which may be written over.
+        private: A new file is for its owner alone, whatever the umask.
 
     Raises:
         ConfigurationError: It cannot be written, or is one of the inputs.
@@ -56,6 +59,8 @@ def destination(path: Path | None, inputs: Iterable[Path | None]) -> Iterator[Bi
         with stream:
             if before is not None and not in_place:
                 os.fchmod(stream.fileno(), before.st_mode & 0o777)
+            elif private and not in_place:
+                os.fchmod(stream.fileno(), 0o600)
             yield stream
     except BaseException:
         if not in_place:

@@ -9,8 +9,6 @@ import click
 
 from etcdfix.cli.exit_codes import ExitCode, epilog
 from etcdfix.cli.options import (
-    gather_inputs,
-    load_encryption,
     open_plugins,
     open_source,
     reading_options,
@@ -20,8 +18,8 @@ from etcdfix.cli.options import (
 )
 from etcdfix.cli.output import destination
 from etcdfix.cli.progress import watcher
-from etcdfix.cli.safety import examiner_for, say
-from etcdfix.cli.surroundings import output_options
+from etcdfix.cli.safety import examiner_for
+from etcdfix.cli.surroundings import output_options, say, what_to_read
 from etcdfix.errors import ConfigurationError
 from etcdfix.planning.fromreport import load_report
 from etcdfix.planning.plan import PlanRequest, build_plan
@@ -64,18 +62,13 @@ def command(
     What is gone, changed or readable by now is left out, and said. Each object comes with the dry run of its
     deletion; a deletion still takes one key.
     """
-    inputs = gather_inputs(options)
-    for notice in inputs.notices:
-        say(notice)
     report = load_report(from_report)
-    configuration = load_encryption(inputs)
+    inputs, configuration = what_to_read(options)
     if configuration is None:
         raise ConfigurationError(
             "no encryption configuration was given, so nothing can be proven",
             hint="--encryption-config FILE; for a cluster without encryption, one whose only provider is identity",
         )
-    for remark in configuration.remarks:
-        say(f"{inputs.encryption_config}: {remark}")
     again = same_again(inputs)
     minor = inputs.kubernetes_minor
     # Only the newest revision of a live etcd proves anything for a deletion.

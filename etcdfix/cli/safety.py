@@ -202,7 +202,8 @@ def open_cluster(inputs: Inputs) -> Iterator[Cluster]:
         assert isinstance(source, LiveSource)  # what open_source gives without a snapshot
         examiner = examiner_for(inputs, configuration, plugins)
         examiner.learn_custom_resources(source)
-        yield Cluster(source, examiner, plugins, configured=configuration is not None)
+        digest = configuration.sha256 if configuration is not None else ""
+        yield Cluster(source, examiner, plugins, configured=bool(digest), config_sha256=digest)
 
 
 def change_exit_code(outcome: Outcome) -> int:

@@ -32,6 +32,8 @@ from etcdfix.storagekey import StorageLayout
 if TYPE_CHECKING:
     from typing import BinaryIO
 
+    from etcdfix.encryption.config import EncryptionConfiguration
+
 T = TypeVar("T")
 
 
@@ -81,12 +83,7 @@ def surroundings(
         ConfigurationError: Options make no sense.
         SourceError: Nothing could be read.
     """
-    inputs = gather_inputs(options)
-    for notice in inputs.notices:
-        say(notice)
-    configuration = load_encryption(inputs)
-    for remark in configuration.remarks if configuration is not None else ():
-        say(f"{inputs.encryption_config}: {remark}")
+    inputs, configuration = what_to_read(options)
     request = SurroundingsRequest(
         layout=StorageLayout(inputs.etcd_prefix),
         configuration=configuration,
@@ -103,6 +100,21 @@ def surroundings(
         )
         yield found, stream
         stream.flush()
+
+
+def what_to_read(options: dict[str, Any]) -> tuple[Inputs, EncryptionConfiguration | None]:
+    """Return what the source and reading options say, and the configuration they name; say what is odd about them.
+
+    Raises:
+        ConfigurationError: They make no sense.
+    """
+    inputs = gather_inputs(options)
+    for notice in inputs.notices:
+        say(notice)
+    configuration = load_encryption(inputs)
+    for remark in configuration.remarks if configuration is not None else ():
+        say(f"{inputs.encryption_config}: {remark}")
+    return inputs, configuration
 
 
 def _files(inputs: Inputs, options: dict[str, Any]) -> tuple[Path | None, ...]:

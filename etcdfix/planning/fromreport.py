@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from etcdfix.errors import ConfigurationError
+from etcdfix.reports.model import API_VERSION
 
 _MOST_BYTES: Final = 1 << 30
 MOST_FINDINGS: Final = 100_000
@@ -68,6 +69,10 @@ class _Kind(msgspec.Struct):
     kind: str
 
 
+class _Version(msgspec.Struct, rename={"api_version": "apiVersion"}):
+    api_version: str = ""
+
+
 class _Summary(msgspec.Struct):
     complete: bool
     incomplete_reasons: list[str]
@@ -114,9 +119,11 @@ def load_report(path: Path) -> SavedReport:
         )
     try:
         header, findings, problems = _read(raw)
-    except (msgspec.MsgspecError, UnicodeError) as exc:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as exc:
+        # msgspec recurses into fields that nobody asked for, too.
+        why = "it is nested too deeply" if isinstance(exc, RecursionError) else str(exc)
         raise ConfigurationError(
-            f"--from-report {path} is not a report of etcdfix: {exc}",
+            f"--from-report {path} is not a report of etcdfix: {why}",
             hint="write one with: etcdfix scan -o json --output-file FILE",
         ) from exc
     broken = {f.raw_key(): f for f in findings if f.outcome != _HEALTHY}
@@ -140,11 +147,21 @@ def load_report(path: Path) -> SavedReport:
 def _read(raw: bytes) -> tuple[_Header, list[ReportedFinding], list[str]]:
     first = raw.split(b"\n", 1)[0].rstrip()
     if first.endswith(b"}") and _kind_of(first) == "ScanHeader":
+        _check_version(first)
         return _read_lines(raw)
+    kind = _kind_of(raw)
+    if kind != "ScanReport":
+        raise msgspec.ValidationError(f"its kind is {kind}, expected ScanReport")
+    _check_version(raw)
     report = msgspec.json.decode(raw, type=_Report)
-    if report.kind != "ScanReport":
-        raise msgspec.ValidationError(f"its kind is {report.kind}, expected ScanReport")
     return report, report.findings, _doubts(report.complete, report.incomplete_reasons)
+
+
+def _check_version(raw: bytes) -> None:
+    """Look at the version before the fields: those of another one may mean something else, or be missing."""
+    version = msgspec.json.decode(raw, type=_Version).api_version
+    if version != API_VERSION:
+        raise msgspec.ValidationError(f"its apiVersion is {version or 'missing'}, expected {API_VERSION}")
 
 
 def _read_lines(raw: bytes) -> tuple[_Header, list[ReportedFinding], list[str]]:

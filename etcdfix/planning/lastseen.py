@@ -53,14 +53,14 @@ def last_seen(
         known: What the assessment found.
 
     Raises:
-        SourceError: The history cannot be read.
+        SourceError: It cannot be read.
     """
     if not known.revision:
         return LastSeen()
-    for kept in source.history(key):
-        if kept.stored is not None and kept.stored.mod_revision == known.revision:
-            return _look(reader.whole(examiner.examine(kept.stored)) or {}, known.revision)
-    return LastSeen()
+    stored = source.before(key, known.revision + 1)
+    if stored is None or stored.mod_revision != known.revision:
+        return LastSeen()  # compacted since
+    return _look(reader.whole(examiner.examine(stored)) or {}, known.revision)
 
 
 def _look(whole: dict[str, Any], revision: int) -> LastSeen:

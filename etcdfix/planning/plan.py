@@ -7,7 +7,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
@@ -20,17 +20,16 @@ from etcdfix.impact.builder import IndexBuilder
 from etcdfix.impact.contents import ContentReader
 from etcdfix.impact.floor import floor_reason
 from etcdfix.impact.garbage import Action
-from etcdfix.impact.grades import Risk
 from etcdfix.impact.index import ImpactIndex
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.pipeline import Examiner
 from etcdfix.planning.fromreport import ReportedFinding, SavedReport
 from etcdfix.planning.lastseen import last_seen
+from etcdfix.planning.order import STAGES, in_order
 from etcdfix.planning.planfile import sealed
 from etcdfix.planning.proofs import ProofKey, Proofs
 from etcdfix.planning.recreation import who_recreates
-from etcdfix.planning.recreators import ComesBack
-from etcdfix.planning.steps import is_guess, steps_for
+from etcdfix.planning.steps import steps_for
 from etcdfix.planning.surroundings import Place, Surroundings
 from etcdfix.planning.words import users_of, what_it_is
 from etcdfix.remediation.preview import assessment_lines
@@ -48,7 +47,8 @@ from etcdfix.reports.plan_model import (
     PlanReport,
     PlanSource,
 )
-from etcdfix.reports.safetext import is_plain, quote_command
+from etcdfix.reports.plan_needs import declaration
+from etcdfix.reports.safetext import is_plain, quote_command, safe_text
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import Directory, display
 from etcdfix.verdicts.causes import CATALOGUE, Cause
@@ -60,10 +60,8 @@ _KMS_DOUBTS: Final = frozenset(
     {Cause.KMS_UNREACHABLE, Cause.KMS_DENIED, Cause.KMS_KEY_UNKNOWN, Cause.KMS_UNPROVEN}
 )
 _IDENTITY: Final = "identity"
-_RISKS: Final = [risk.value for risk in Risk]
 _MOST_REASONS: Final = 8
-
-T = TypeVar("T")
+_NAMES: Final = frozenset({"key", "key_base64", "namespace", "name"})
 
 
 def _now() -> datetime:
@@ -160,10 +158,7 @@ def build_plan(
     drafts = [
         write.draft(broken) for broken in watch(iter(gathered.broken), "broken objects", len(gathered.broken))
     ]
-    entries = [
-        msgspec.structs.replace(draft, order=number)
-        for number, draft in enumerate(sorted(drafts, key=_turn), start=1)
-    ]
+    entries = in_order(drafts)
     groups, saved = _groups_and_proofs(gathered.broken, proofs)
     recreators = _recreators(entries)
     description = source.describe()
@@ -173,40 +168,54 @@ def build_plan(
     if index.truncated:
         problems.append(f"{index.truncated} objects have more references than are followed")
     steps = steps_for(entries, groups, _lists(gathered.broken), request.same_again)
-    return sealed(
-        DeletionPlan(
-            api_version=API_VERSION,
-            kind=KIND,
-            tool=Tool("etcdfix", __version__),
-            generated_at=begun.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            source=PlanSource(
-                description.type,
-                _shown(description.path) if description.path is not None else None,
-                list(description.endpoints) if description.endpoints is not None else None,
-                description.revision,
-                request.newest and description.type == "etcd",
-                not source.problems,
-                description.cluster_id,
-                gathered.unreached,
-            ),
-            kube_system_uid=uid,
-            encryption_config=ReportConfiguration(
-                _shown(request.configuration.path), request.configuration.sha256
-            ),
-            etcd_prefix=examiner.layout.prefix.rstrip("/") or "/",
-            kubernetes_version=request.kubernetes_version,
-            report=PlanReport(_shown(report.path), report.sha256, report.generated_at),
-            complete=not problems,
-            problems=problems,
-            groups=groups,
-            recreators=recreators,
-            steps=steps,
-            proofs=saved,
-            not_in_report=gathered.not_in_report,
-            left_out=[_left_out(key, *why) for key, why in sorted(gathered.left_out.items())],
-            entries=entries,
-        )
+    plan = DeletionPlan(
+        api_version=API_VERSION,
+        kind=KIND,
+        tool=Tool("etcdfix", __version__),
+        generated_at=begun.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        source=PlanSource(
+            description.type,
+            _shown(description.path) if description.path is not None else None,
+            list(description.endpoints) if description.endpoints is not None else None,
+            description.revision,
+            request.newest and description.type == "etcd",
+            not source.problems,
+            description.cluster_id,
+            gathered.unreached,
+        ),
+        kube_system_uid=uid,
+        encryption_config=ReportConfiguration(
+            _shown(request.configuration.path), request.configuration.sha256
+        ),
+        etcd_prefix=examiner.layout.prefix.rstrip("/") or "/",
+        kubernetes_version=request.kubernetes_version,
+        report=PlanReport(_shown(report.path), report.sha256, report.generated_at),
+        complete=not problems,
+        problems=problems,
+        groups=groups,
+        recreators=recreators,
+        steps=steps,
+        proofs=saved,
+        not_in_report=gathered.not_in_report,
+        left_out=[_left_out(key, *why) for key, why in sorted(gathered.left_out.items())],
+        entries=entries,
     )
+    return sealed(_printable(plan))
+
+
+def _printable(value: Any, field: str = "") -> Any:
+    """Return a plan, or a part of it, whose texts a terminal can show: people cut them out of the JSON with jq.
+
+    Texts that name an object stay as they are, for whoever needs to find it.
+    """
+    if isinstance(value, str):
+        return value if field in _NAMES else safe_text(value)
+    if isinstance(value, list):
+        return [_printable(item, field) for item in value]
+    if isinstance(value, msgspec.Struct):
+        parts = {name: getattr(value, name) for name in value.__struct_fields__}
+        return type(value)(**{name: _printable(part, name) for name, part in parts.items()})
+    return value
 
 
 def _check_same(report: SavedReport, uid: str | None, request: PlanRequest, examiner: Examiner) -> None:
@@ -232,7 +241,7 @@ def _check_same(report: SavedReport, uid: str | None, request: PlanRequest, exam
     if report.scope.etcd_prefix != here:
         raise ConfigurationError(
             f"the report is of keys below {report.scope.etcd_prefix}, and here they are below {here}",
-            hint=f"--etcd-prefix {report.scope.etcd_prefix}",
+            hint=quote_command(["--etcd-prefix", report.scope.etcd_prefix]),
         )
 
 
@@ -297,6 +306,8 @@ class _Writer:
         self._surroundings = surroundings
         self._proofs = proofs
         self._request = request
+        # A live etcd tells of earlier generations only by a watch for each key; a file has them at hand.
+        self._generations = source.describe().type != "etcd"
 
     def draft(self, broken: _Broken) -> PlanEntry:
         """Return the entry of one object, without its turn.
@@ -309,7 +320,7 @@ class _Writer:
         index, source, examiner, reader = self._index, self._source, self._examiner, self._reader
         node = index.find(stored.key)
         assert node is not None  # it was added
-        assessment = assess(index, source, examiner, stored.key, reader=reader)
+        assessment = assess(index, source, examiner, stored.key, reader=reader, generations=self._generations)
         assert assessment is not None  # same
         seen = last_seen(source, examiner, reader, stored.key, assessment.last_known)
         recreation = who_recreates(index, node, self._surroundings, assessment, seen)
@@ -363,24 +374,6 @@ def _reasons(assessment: Assessment) -> list[PlanReason]:
     return [PlanReason(r.risk.value, r.code, r.text) for r in assessment.reasons[:_MOST_REASONS]]
 
 
-_STAGES: Final = {
-    ComesBack.NOT_NEEDED.value: 0,
-    ComesBack.BY_ITSELF.value: 1,
-    ComesBack.AFTER_A_STEP.value: 2,
-    ComesBack.NO.value: 3,
-}
-
-
-def _turn(entry: PlanEntry) -> tuple[bool, bool, bool, int, int, int, str]:
-    """Return what decides an object's turn: harmless first, then what is in use, what the cluster stands on last."""
-    breaking = bool(entry.floor) or entry.risk == Risk.CLUSTER_BREAKING
-    stage = _STAGES[ComesBack.NO if is_guess(entry) else entry.comes_back]
-    # In use, and nobody makes it again: its users wait from its deletion until a person has made it.
-    missed = entry.users > 0 and stage > _STAGES[ComesBack.BY_ITSELF]
-    unproven = entry.outcome == Outcome.UNDETERMINED
-    return breaking, unproven, missed, stage, _RISKS.index(entry.risk), entry.users, entry.key
-
-
 def _groups_and_proofs(broken: list[_Broken], proofs: Proofs) -> tuple[list[PlanGroup], list[PlanProof]]:
     counts: Counter[tuple[str, str, str, str, bytes]] = Counter()
     wanted: dict[tuple[str, str], ProofKey] = {}
@@ -412,15 +405,18 @@ def _groups_and_proofs(broken: list[_Broken], proofs: Proofs) -> tuple[list[Plan
     for (outcome, cause_name, transformer, key_id, marker), size in counts.most_common():
         tally = proofs.count(ProofKey(marker)).tally
         curable = bool(cause_name) and CATALOGUE[Cause(cause_name)].curable_by_configuration
-        advice = _advice(outcome, transformer, curable=curable, pattern=tally.is_pattern)
+        advice = _advice(outcome, transformer, key_id, curable=curable, pattern=tally.is_pattern)
         groups.append(
             PlanGroup(outcome, cause_name, transformer, key_id, size, tally.opened, tally.is_pattern, advice)
         )
     return groups, saved
 
 
-def _advice(outcome: str, transformer: str, *, curable: bool, pattern: bool) -> str:
-    lift = "only if it is gone for ever: " + quote_command(["--declare-key-lost", transformer])
+def _advice(outcome: str, transformer: str, kms_key_id_sha256: str, *, curable: bool, pattern: bool) -> str:
+    flag = declaration(transformer, kms_key_id_sha256)
+    lift = f"only if it is gone for ever: {flag}"
+    if not transformer:
+        return "many envelopes that nobody knows: find out what wrote them" if pattern else ""
     if outcome == Outcome.UNDETERMINED:
         return f"nothing is proven: bring the KMS plugin back; {lift}"
     if transformer == _IDENTITY:
@@ -437,7 +433,7 @@ def _recreators(entries: Iterable[PlanEntry]) -> list[PlanRecreator]:
     return [
         PlanRecreator(name, comes_back, count, how)
         for (name, comes_back, how), count in sorted(
-            counts.items(), key=lambda item: (_STAGES[item[0][1]], -item[1], item[0])
+            counts.items(), key=lambda item: (STAGES[item[0][1]], -item[1], item[0])
         )
     ]
 

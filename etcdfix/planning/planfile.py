@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
 import os
 import stat
@@ -13,7 +14,6 @@ from typing import Final
 import msgspec
 
 from etcdfix.errors import ConfigurationError
-from etcdfix.impact.grades import Risk
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.remediation.pattern import Pattern, Tally
 from etcdfix.reports.model import API_VERSION
@@ -22,7 +22,6 @@ from etcdfix.reports.plan_model import KIND, DeletionPlan, PlanEntry, PlanProof
 MOST_AGE: Final = timedelta(minutes=15)
 _MOST_BYTES: Final = 1 << 29
 _AGAIN: Final = "make a new one: etcdfix plan --from-report REPORT -o json --output-file FILE"
-_RISKS: Final = frozenset(risk.value for risk in Risk)
 _FAILED: Final = frozenset({Outcome.DECRYPT_FAILURE.value, Outcome.DECODE_FAILURE.value})
 
 
@@ -40,8 +39,8 @@ def load_plan(path: Path) -> DeletionPlan:
     """Read a plan that was written with ``-o json``.
 
     Raises:
-        ConfigurationError: It cannot be read, others may write to it, it is no plan of this version, it was edited, or
-            it contradicts itself.
+        ConfigurationError: It cannot be read, it is somebody else's, others may write to it, it is no plan of this
+            version, or it was edited.
     """
     where = f"plan {path}"
     raw = _read(path, where)
@@ -55,9 +54,15 @@ def load_plan(path: Path) -> DeletionPlan:
         )
     if plan.content_sha256 != _digest(plan):
         raise ConfigurationError(f"{where} is not what was written: its digest does not fit", hint=_AGAIN)
-    contradiction = _contradiction(plan)
-    if contradiction:
-        raise ConfigurationError(f"{where} contradicts itself: {contradiction}", hint=_AGAIN)
+    if _parsed(plan.generated_at) is None:
+        raise ConfigurationError(f"{where}: generated_at {plan.generated_at!r} is no time", hint=_AGAIN)
+    for entry in plan.entries:
+        try:
+            _key(entry)
+        except ValueError as exc:  # binascii.Error, or characters outside ASCII
+            raise ConfigurationError(
+                f"{where}: the key_base64 of {entry.key} is not base64", hint=_AGAIN
+            ) from exc
     return plan
 
 
@@ -68,6 +73,8 @@ def proof_for(
     transformer: str,
     kms_key_id_sha256: str,
     cluster_uid: str,
+    cluster_id: str | None,
+    etcd_prefix: str,
     config_sha256: str,
     assumed_release: str,
     now: datetime,
@@ -80,6 +87,8 @@ def proof_for(
         transformer: Under which it was written.
         kms_key_id_sha256: "" for none.
         cluster_uid: uid of namespace kube-system, "" where unknown.
+        cluster_id: etcd's own id.
+        etcd_prefix: Storage prefix.
         config_sha256: ``sha256:<hex>`` of the EncryptionConfiguration in use.
         assumed_release: ``1.36``, or "" for every known release.
         now: With a time zone.
@@ -92,6 +101,8 @@ def proof_for(
         return "the plan was made from a snapshot or an old revision, which says nothing about now"
     if not plan.source.complete:
         return "the plan did not see everything"
+    if plan.source.unreached:
+        return f"{plan.source.unreached} values waited for a KMS plugin when the plan was made"
     if age < timedelta():
         return f"the plan is from the future ({plan.generated_at}): compare the clocks"
     if age > MOST_AGE:
@@ -100,6 +111,11 @@ def proof_for(
     if not cluster_uid or plan.kube_system_uid != cluster_uid:
         theirs, ours = plan.kube_system_uid or "unknown", cluster_uid or "unknown"
         return f"the plan is of the cluster {theirs}, this one is {ours}"
+    if plan.source.cluster_id != cluster_id:
+        # The uid of kube-system came along when the snapshot of one was restored into the other.
+        return f"the plan is of etcd {plan.source.cluster_id}, this one is {cluster_id}"
+    if plan.etcd_prefix.rstrip("/") != etcd_prefix.rstrip("/"):
+        return f"the plan is of keys below {plan.etcd_prefix}"
     if plan.encryption_config.sha256 != config_sha256:
         return "the plan was made with another encryption configuration"
     if (plan.kubernetes_version or "") != assumed_release:
@@ -112,9 +128,15 @@ def proof_for(
         return "the value was changed since the plan was made"
     if (entry.transformer, entry.kms_key_id_sha256) != (transformer, kms_key_id_sha256):
         return "the plan has the value under another transformer"
+    if entry.outcome not in _FAILED:
+        return "the plan found nothing proven against the value"
     everything, same = (_proof(plan, transformer, key_id) for key_id in ("", kms_key_id_sha256))
     if everything is None or same is None:
         return f"the plan has no counts for {transformer or 'an envelope that nobody knows'}"
+    if everything.undetermined:
+        return (
+            f"{everything.undetermined} values under {transformer} could not be judged when the plan was made"
+        )
     return Pattern(
         transformer,
         kms_key_id_sha256,
@@ -136,69 +158,27 @@ def _read(path: Path, where: str) -> bytes:
             status = os.fstat(stream.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise ConfigurationError(f"{where} is no regular file", hint=_AGAIN)
-            if status.st_mode & stat.S_IWOTH:
+            if status.st_uid not in {os.geteuid(), 0}:
                 raise ConfigurationError(
-                    f"{where}: everybody may write to it", hint="keep it where others cannot"
+                    f"{where} belongs to somebody else (uid {status.st_uid})", hint=_AGAIN
+                )
+            if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                raise ConfigurationError(
+                    f"{where}: others may write to it (mode {status.st_mode & 0o777:04o})",
+                    hint="chmod go-w it, if you know that nobody did",
                 )
             raw = stream.read(_MOST_BYTES + 1)
     except OSError as exc:
-        raise ConfigurationError(f"{where}: {exc.strerror}") from exc
+        reason = "it is a symbolic link" if exc.errno == errno.ELOOP else exc.strerror
+        raise ConfigurationError(f"{where}: {reason}") from exc
     if len(raw) > _MOST_BYTES:
         raise ConfigurationError(f"{where}: larger than any plan", hint=_AGAIN)
     return raw
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Open a file; nobody may write to a pipe of that name."""
-    return os.open(path, flags | os.O_NONBLOCK)
-
-
-def _contradiction(plan: DeletionPlan) -> str:
-    """Say where numbers cannot be true together; "" where they can."""
-    if _parsed(plan.generated_at) is None:
-        return f"generated_at {plan.generated_at!r} is no time"
-    listed: dict[tuple[str, str], list[PlanEntry]] = {}
-    keys = set()
-    for entry in plan.entries:
-        try:
-            key = _key(entry)
-        except ValueError:  # binascii.Error, or characters outside ASCII
-            return f"key_base64 of {entry.key} is not base64"
-        if key in keys:
-            return f"{entry.key} is listed twice"
-        keys.add(key)
-        if entry.risk not in _RISKS or entry.risk != (entry.reasons[0].risk if entry.reasons else Risk.NONE):
-            return f"the risk of {entry.key} is not that of its reasons"
-        if not 0 <= entry.opened_before_same_key <= entry.opened_before < entry.mod_revision:
-            return f"{entry.key} has revisions that cannot be true together"
-        for key_id in {"", entry.kms_key_id_sha256}:
-            listed.setdefault((entry.transformer, key_id), []).append(entry)
-    proofs = {(proof.transformer, proof.kms_key_id_sha256): proof for proof in plan.proofs}
-    if len(proofs) != len(plan.proofs):
-        return "it has two proofs for one key"
-    for (transformer, key_id), entries in listed.items():
-        proof = proofs.get((transformer, key_id))
-        bad = _bad_proof(proof, entries) if proof is not None else ""
-        if bad:
-            return f"{transformer} {bad}"
-    return ""
-
-
-def _bad_proof(proof: PlanProof, entries: list[PlanEntry]) -> str:
-    counts = (proof.opened, proof.failed, proof.undetermined)
-    if min(counts) < 0 or sum(counts) > proof.keys:
-        return "has counts that do not add up"
-    if proof.failed + proof.undetermined < len(entries):
-        return "has more entries than values that do not open"
-    if proof.failed < sum(entry.outcome in _FAILED for entry in entries):
-        return "has more failures listed than counted"
-    newest = sorted((entry.mod_revision for entry in entries), reverse=True)
-    if proof.last_failing_mod_revision < newest[0]:
-        return "has an entry newer than the last value that does not open"
-    others = proof.other_failing_mod_revision
-    if not (newest[1] if len(newest) > 1 else 0) <= others <= proof.last_failing_mod_revision:
-        return "has revisions that cannot be true together"
-    return ""
+    """Open a file, no link; nobody may write to a pipe of that name."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW)
 
 
 def _proof(plan: DeletionPlan, transformer: str, key_id: str) -> PlanProof | None:

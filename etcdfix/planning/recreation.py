@@ -1,7 +1,11 @@
-"""Who makes a broken object again, as far as what is readable around it tells."""
+"""Who makes a broken object again, as far as what is readable around it tells.
+
+Somebody deletes what he is told comes back: whatever is not proven is called possible, and then counts as by hand.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -12,30 +16,39 @@ from etcdfix.impact.index import ImpactIndex
 from etcdfix.impact.uses import SECRETS, Role
 from etcdfix.model import Confidence
 from etcdfix.planning.lastseen import LastSeen, SeenOwner
+from etcdfix.planning.namerules import NAME_RULES, OPENSHIFT_SIGNS, NameRule
 from etcdfix.planning.recreators import (
-    NAME_RULES,
+    CONTROLLER_MANAGER,
+    NEVER,
+    OPENSHIFT,
     OWNERS,
     RESOURCES,
     TOKEN_CONTROLLER,
     ComesBack,
     Recreator,
-    recreator_of_marks,
+    endpoints_of,
+    marks_of,
 )
 from etcdfix.planning.surroundings import Place, Surroundings
 from etcdfix.reports.plan_model import BY_HAND
+from etcdfix.reports.safetext import safe_text
+from etcdfix.storagekey import Stack
 
 TOKEN_TYPE: Final = "kubernetes.io/service-account-token"  # noqa: S105 - no password
 _NOBODY: Final = Recreator(BY_HAND, ComesBack.NO, "")
-_NODES: Final = "minions"
+_LONGEST_NAME: Final = 120
+_ENDPOINTS: Final = "services/endpoints"
+_SLICES: Final = "endpointslices"
+_EARLIER: Final = "earlier-generation"
 
 
 class Recreation(msgspec.Struct, frozen=True):
     """Who makes an object again.
 
     Attributes:
-        recreator: Who; its name is ``by hand`` where nobody is known to.
+        recreator: Who; its name is ``by hand`` where nobody is known to. Safe for a terminal.
         confidence: None for ``by hand``.
-        basis: Why that is thought, in a clause; "" for ``by hand``.
+        basis: Why that is thought, in a clause; "" for ``by hand``. Safe for a terminal.
     """
 
     recreator: Recreator
@@ -43,13 +56,20 @@ class Recreation(msgspec.Struct, frozen=True):
     basis: str = ""
 
 
+def shown(text: str) -> str:
+    """Return text out of an object at a length that fits a line, and safe for a terminal."""
+    safe = safe_text(text[: _LONGEST_NAME + 1])
+    return safe if len(safe) <= _LONGEST_NAME else f"{safe[:_LONGEST_NAME]}…"
+
+
 def who_recreates(
     index: ImpactIndex, node: int, surroundings: Surroundings, assessment: Assessment, seen: LastSeen
 ) -> Recreation:
-    """Return who makes an object again; what proves most counts.
+    """Return who makes an object again.
 
-    The order is: resources that one party alone writes, owners of the last readable revision, specs that name the
-    object, its own marks as of then, tokens, patterns of names, and marks on its readable siblings.
+    What can be trusted most counts. Of what can be trusted alike the order is: resources that one party alone writes,
+    owners of the last readable revision, specs that name the object, its own marks as of then, tokens, names, and
+    marks on its readable siblings.
 
     Args:
         index: Of the cluster.
@@ -58,115 +78,196 @@ def who_recreates(
         assessment: Of this one.
         seen: Its newest readable revision.
     """
-    ref = assessment.object
-    alone = RESOURCES.get((ref.group, ref.resource))
-    path = index.place(node)[0].path
-    by_name = _by_name(index, path, ref)
-    if alone is not None:
-        return by_name or Recreation(alone, Confidence.LIKELY, f"nobody else writes {ref.resource}")
-    if seen.owners:
-        return _by_owner(index, ref.namespace, seen.owners[0])
-    is_secret = (ref.group, ref.resource) == ("", SECRETS)
-    claimed = surroundings.claim(ref.namespace, ref.name) if is_secret else None
-    if claimed is not None:
-        return Recreation(claimed.recreator, Confidence.CERTAIN, f"named by {claimed.by}")
-    known = assessment.last_known
-    marked = recreator_of_marks(known.labels, known.annotations)
-    if marked is not None:
-        return Recreation(marked[0], Confidence.LIKELY, f"it was marked {marked[1]}")
-    if is_secret:
-        token = _token(assessment, seen)
-        if token is not None:
-            return token
-    if by_name is not None:
-        return by_name
-    return _by_siblings(surroundings, Place(path, ref.namespace), ref) or Recreation(_NOBODY)
+    reason = NEVER.get(index.place(node)[0].path)
+    if reason is not None:
+        return Recreation(_NOBODY._replace(how=reason))
+    found = list(_Search(index, node, surroundings, assessment, seen).everything())
+    for confidence in (Confidence.CERTAIN, Confidence.LIKELY, Confidence.POSSIBLE):
+        for recreation in found:
+            if recreation.confidence is confidence:
+                return recreation
+    return Recreation(_NOBODY)
 
 
-def _by_owner(index: ImpactIndex, namespace: str, owner: SeenOwner) -> Recreation:
-    recreator = OWNERS.get((owner.group, owner.kind)) or Recreator(
-        f"controller of {owner.kind}", ComesBack.BY_ITSELF, "if that controller keeps making it"
-    )
-    directory = index.kinds.directory(owner.group, owner.kind)
-    there = False
-    if directory is not None:
-        middle = f"{namespace}/" if directory.namespaced else ""
-        node = index.node(f"{directory.path}/{middle}{owner.name}")
-        there = node is not None and index.exists(node) and index.uid(node) == owner.uid
-    if there:
-        return Recreation(
-            recreator, Confidence.CERTAIN, f"owned by {owner.kind} {owner.name}, which is there"
-        )
-    return Recreation(
-        recreator, Confidence.POSSIBLE, f"owned by {owner.kind} {owner.name}, which was not found"
-    )
+class _Search:
+    """Everything that speaks for somebody who makes one object again."""
 
+    def __init__(
+        self,
+        index: ImpactIndex,
+        node: int,
+        surroundings: Surroundings,
+        assessment: Assessment,
+        seen: LastSeen,
+    ) -> None:
+        self._index = index
+        self._node = node
+        self._surroundings = surroundings
+        self._assessment = assessment
+        self._ref = assessment.object
+        self._path = index.place(node)[0].path
+        # What the same key held before somebody deleted it and made another object is no evidence against this one.
+        self._another = assessment.last_known.basis == _EARLIER
+        self._seen = LastSeen() if self._another else seen
+        self._earlier = seen
+        self._is_openshift = any(_there(index, key) for key in OPENSHIFT_SIGNS)
 
-def _token(assessment: Assessment, seen: LastSeen) -> Recreation | None:
-    """Say whether a Secret is the token of a ServiceAccount."""
-    if seen.type == TOKEN_TYPE:
-        of = f" of ServiceAccount {seen.token_of}" if seen.token_of else ""
-        return Recreation(TOKEN_CONTROLLER, Confidence.CERTAIN, f"it was a token{of}")
-    secret = assessment.secret
-    if seen.type or secret is None:
-        return None
-    for user in secret.groups.get(Role.TOKEN_LIST, ()):
-        account = user.object.name
-        if assessment.object.name.startswith(f"{account}-token-"):
+    def everything(self) -> Iterator[Recreation]:
+        for recreation in self._all():
+            if self._is_openshift or recreation.recreator not in OPENSHIFT:
+                yield recreation
+
+    def _all(self) -> Iterator[Recreation]:
+        named = list(self._by_names())
+        alone = RESOURCES.get((self._ref.group, self._ref.resource))
+        if alone is not None:
+            yield from named
+            yield Recreation(alone, Confidence.LIKELY, f"nobody else writes {self._ref.resource}")
+            return
+        yield from self._by_owners()
+        yield from self._by_claims()
+        yield from self._by_marks()
+        if self._path == SECRETS:
+            yield from self._by_token()
+        yield from named
+        yield from self._by_siblings()
+
+    # -- owners
+
+    def _by_owners(self) -> Iterator[Recreation]:
+        for owner in self._earlier.owners:
+            recreation = self._by_owner(owner)
+            if recreation is not None:
+                if self._another:
+                    recreation = msgspec.structs.replace(recreation, confidence=Confidence.POSSIBLE)
+                yield recreation
+
+    def _by_owner(self, owner: SeenOwner) -> Recreation | None:
+        directory = self._index.kinds.directory(owner.group, owner.kind)
+        group = directory.group if directory is not None else owner.group
+        recreator = OWNERS.get((group, owner.kind), {}).get(self._path)
+        what = f"owned by {shown(owner.kind)} {shown(owner.name)}"
+        if recreator is None:
+            if directory is not None and directory.stack is not Stack.CUSTOM_RESOURCE:
+                return None  # Kubernetes' own controllers make what the table says; the rest just goes with its owner
             return Recreation(
-                TOKEN_CONTROLLER, Confidence.LIKELY, f"a token of ServiceAccount {account}, by its list"
+                Recreator(
+                    f"controller of {shown(owner.kind)}",
+                    ComesBack.BY_ITSELF,
+                    "if that controller keeps making it",
+                ),
+                Confidence.POSSIBLE,
+                what if owner.controller else f"{what}, not as its controller",
             )
-        if secret.groups.keys() == {Role.TOKEN_LIST}:
-            # Such a list may name other Secrets too, but those are used by somebody else as well.
-            return Recreation(
-                TOKEN_CONTROLLER, Confidence.POSSIBLE, f"in the list of ServiceAccount {account}"
-            )
-    return None
+        if not owner.controller:
+            return Recreation(recreator, Confidence.POSSIBLE, f"{what}, not as its controller")
+        node = None
+        if directory is not None:
+            middle = f"{self._ref.namespace}/" if directory.namespaced else ""
+            node = self._index.node(f"{directory.path}/{middle}{owner.name}")
+        if node is None or not self._index.exists(node) or self._index.uid(node) != owner.uid:
+            return Recreation(recreator, Confidence.POSSIBLE, f"{what}, which was not found")
+        if self._index.terminating_since(node):
+            return Recreation(recreator, Confidence.POSSIBLE, f"{what}, which is being deleted")
+        return Recreation(recreator, Confidence.CERTAIN, f"{what}, which is there")
 
+    # -- specs
 
-def _by_name(index: ImpactIndex, path: str, ref: ObjectRef) -> Recreation | None:
-    if path == "pods" and ref.namespace == "kube-system":
-        node_name = _mirrored_on(index, ref.name)
-        if node_name:
-            kubelet = Recreator("kubelet", ComesBack.BY_ITSELF, "the mirror of a static Pod of its node")
-            return Recreation(kubelet, Confidence.LIKELY, f"it is called after node {node_name}")
-    for rule in NAME_RULES:
-        if rule.path != path or (rule.namespace and rule.namespace != ref.namespace):
-            continue
-        match = rule.pattern.fullmatch(ref.name)
-        if match is None:
-            continue
+    def _by_claims(self) -> Iterator[Recreation]:
+        name, namespace = self._ref.name, self._ref.namespace
+        if self._path == SECRETS:
+            claimed = self._surroundings.claim(namespace, name)
+            if claimed is not None:
+                yield Recreation(claimed.recreator, Confidence.CERTAIN, f"named by {shown(claimed.by)}")
+        elif self._path in (_ENDPOINTS, _SLICES):
+            # A slice that had no owner was made by a person, beside those of the controller.
+            service = name if self._path == _ENDPOINTS else name.rpartition("-")[0]
+            claimed = self._surroundings.claim(namespace, endpoints_of(service))
+            if claimed is not None and not (self._path == _SLICES and self._seen.revision):
+                yield Recreation(CONTROLLER_MANAGER, Confidence.LIKELY, f"kept for {shown(claimed.by)}")
+
+    # -- marks
+
+    def _by_marks(self) -> Iterator[Recreation]:
+        known = self._assessment.last_known
+        for mark in marks_of(known.labels, known.annotations, self._path):
+            confidence = Confidence.POSSIBLE if self._another else mark.confidence
+            value = f"={mark.value}" if mark.value else ""
+            yield Recreation(mark.recreator, confidence, f"it was marked {mark.name}{value}")
+
+    def _by_siblings(self) -> Iterator[Recreation]:
+        place = Place(self._path, self._ref.namespace)
+        sibling = self._surroundings.like(place, self._ref.name)
+        if sibling is not None and sibling.recreator is not None:
+            basis = f"its sibling {shown(sibling.name)} is marked {shown(sibling.mark)}"
+            yield Recreation(sibling.recreator, Confidence.POSSIBLE, basis)
+        ruler = self._surroundings.ruler(place)
+        if ruler is not None:
+            recreator, count, of = ruler
+            basis = f"{count} of {of} readable {shown(self._ref.resource)} of its namespace are marked so"
+            yield Recreation(recreator, Confidence.POSSIBLE, basis)
+
+    # -- tokens
+
+    def _by_token(self) -> Iterator[Recreation]:
+        """Say whether a Secret is the token of a ServiceAccount."""
+        seen = self._seen
+        if seen.type == TOKEN_TYPE:
+            of = f" of ServiceAccount {shown(seen.token_of)}" if seen.token_of else ""
+            yield Recreation(TOKEN_CONTROLLER, Confidence.CERTAIN, f"it was a token{of}")
+        secret = self._assessment.secret
+        if seen.revision or secret is None:
+            return
+        for user in secret.groups.get(Role.TOKEN_LIST, ()):
+            account = user.object.name
+            if self._ref.name.startswith(f"{account}-token-"):
+                basis = f"a token of ServiceAccount {shown(account)}, by its list"
+                yield Recreation(TOKEN_CONTROLLER, Confidence.LIKELY, basis)
+            elif secret.groups.keys() == {Role.TOKEN_LIST}:
+                # Such a list may name other Secrets too, but those are used by somebody else as well.
+                basis = f"in the list of ServiceAccount {shown(account)}"
+                yield Recreation(TOKEN_CONTROLLER, Confidence.POSSIBLE, basis)
+
+    # -- names
+
+    def _by_names(self) -> Iterator[Recreation]:
+        for rule in NAME_RULES:
+            if rule.path == self._path and rule.namespace in ("", self._ref.namespace):
+                recreation = self._by_rule(rule)
+                if recreation is not None:
+                    yield recreation
+
+    def _by_rule(self, rule: NameRule) -> Recreation | None:
+        match = rule.pattern.fullmatch(self._ref.name)
+        if match is None or self._contradicted(rule):
+            return None
         if not rule.counterpart:
-            return Recreation(rule.recreator, Confidence.LIKELY, "by its name")
-        other = index.node(f"{rule.counterpart}/{ref.namespace}/{match.group(1)}")
-        if other is not None and index.exists(other):
-            return Recreation(rule.recreator, Confidence.LIKELY, f"it is called after {index.ref(other)}")
-    return None
+            if not rule.beside or any(_there(self._index, key) for key in rule.beside):
+                return Recreation(rule.recreator, rule.confidence, "by its name")
+            return Recreation(rule.recreator, Confidence.POSSIBLE, "by its name alone")
+        name = match.group(1) if match.re.groups else ""
+        other = self._index.node(rule.counterpart.format(namespace=self._ref.namespace, name=name))
+        if other is None or not self._index.exists(other) or self._index.terminating_since(other):
+            return None
+        if any(edge.source == other and edge.use.heuristic for edge in self._index.users(self._node)):
+            return None  # the operator is told to use this one: it is the user's own
+        ref = self._index.ref(other)
+        basis = f"it is called after {_short(ref)}" if name else f"each of {ref.resource} has one"
+        return Recreation(rule.recreator, rule.confidence, basis)
+
+    def _contradicted(self, rule: NameRule) -> bool:
+        """Tell whether the last readable revision speaks against a rule; owners that it has were asked before."""
+        if not self._seen.revision:
+            return False
+        return rule.owned or bool(rule.type and self._seen.type != rule.type)
 
 
-def _mirrored_on(index: ImpactIndex, pod: str) -> str:
-    """Return the node after which a static Pod's mirror is called."""
-    parts = pod.split("-")
-    for start in range(1, len(parts)):
-        name = "-".join(parts[start:])
-        node = index.node(f"{_NODES}/{name}")
-        if node is not None and index.exists(node):
-            return name
-    return ""
+def _there(index: ImpactIndex, key: str) -> bool:
+    node = index.node(key)
+    return node is not None and index.exists(node)
 
 
-def _by_siblings(surroundings: Surroundings, place: Place, ref: ObjectRef) -> Recreation | None:
-    sibling = surroundings.like(place, ref.name)
-    if sibling is not None and sibling.recreator is not None:
-        return Recreation(
-            sibling.recreator, Confidence.POSSIBLE, f"its sibling {sibling.name} is marked {sibling.mark}"
-        )
-    ruler = surroundings.ruler(place)
-    if ruler is None:
-        return None
-    recreator, count, of = ruler
-    return Recreation(
-        recreator,
-        Confidence.POSSIBLE,
-        f"{count} of {of} readable {ref.resource} of its namespace are marked so",
-    )
+def _short(ref: ObjectRef) -> str:
+    resource = f"{ref.resource}.{ref.group}" if ref.group else ref.resource
+    namespace = f"{shown(ref.namespace)}/" if ref.namespace else ""
+    return f"{resource} {namespace}{shown(ref.name)}"

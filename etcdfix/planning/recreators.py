@@ -1,4 +1,6 @@
-"""The table of who makes which objects again once they are gone.
+"""Who makes which objects again once they are gone: by their owners, by specs that name them, by marks on them.
+
+What goes by names is in :mod:`etcdfix.planning.namerules`.
 
 Sources: Kubernetes 1.36 ``pkg/controller/*``, ``cmd/kubeadm``, and for everything else the documentation and code
 of the projects named in each line. What a line says holds for their releases of 2023 to 2026.
@@ -6,11 +8,13 @@ of the projects named in each line. What a line says holds for their releases of
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from etcdfix.impact.uses import SECRETS
+from etcdfix.impact.uses import CLAIMS as VOLUME_CLAIMS
+from etcdfix.impact.uses import CONFIG_MAPS, SECRETS, VOLUMES
+from etcdfix.model import Confidence
 
 
 class ComesBack(StrEnum):
@@ -41,41 +45,48 @@ class Claim(NamedTuple):
 
     Attributes:
         path: Directory below the storage prefix.
-        field: Path of the field with the Secret's name; ``[]`` after a list.
+        field: Path of the field with the Secret's name, ``[]`` after a list; "" for the resource's own name.
         recreator: Its controller.
         own_name: Where the field is empty, the Secret has the resource's own name.
+        when: The controller creates the Secret only where each of these fields has one of these values; None stands
+            for a field that is not there. Elsewhere it writes into a Secret that somebody else has made, or not at all.
+        namespace: Field that says where the Secret is; "" for the resource's own namespace.
     """
 
     path: str
     field: str
     recreator: Recreator
     own_name: bool = False
+    when: tuple[tuple[str, tuple[object, ...]], ...] = ()
+    namespace: str = ""
 
 
-class NameRule(NamedTuple):
-    """A pattern of names.
+class Mark(NamedTuple):
+    """A label or annotation that says who made an object.
 
     Attributes:
-        path: Directory of the object.
-        pattern: Must match the whole name.
-        recreator: Who uses such names.
-        namespace: Only there; "" for anywhere.
-        counterpart: Directory of the object that explains the name: its name is the pattern's first group. Without
-            it the rule does not count.
+        name: Of the label or annotation.
+        recreator: Who put it there.
+        paths: Directories of the objects on which it says so; empty for all.
+        value: Of the label, "" for any. Values of annotations are not known.
+        confidence: How far it can be trusted.
     """
 
-    path: str
-    pattern: re.Pattern[str]
+    name: str
     recreator: Recreator
-    namespace: str = ""
-    counterpart: str = ""
+    paths: frozenset[str] = frozenset()
+    value: str = ""
+    confidence: Confidence = Confidence.LIKELY
 
 
-_CERT_MANAGER: Final = Recreator(
+# ------------------------------------------------------------------------------------------------------ who there is
+
+CERT_MANAGER: Final = Recreator(
     "cert-manager",
     ComesBack.BY_ITSELF,
     "a new key and certificate are issued; ACME issuers have rate limits, so let them come back in portions",
 )
+_ACME: Final = CERT_MANAGER._replace(how="a new account is registered with the ACME server")
 _EXTERNAL_SECRETS: Final = Recreator(
     "External Secrets",
     ComesBack.BY_ITSELF,
@@ -86,7 +97,7 @@ _SEALED_SECRETS: Final = Recreator(
     ComesBack.BY_ITSELF,
     "if the controller still has the sealing key that it was sealed for",
 )
-_SEALING_KEY: Final = Recreator(
+SEALING_KEY: Final = Recreator(
     "Sealed Secrets",
     ComesBack.NO,
     "the controller makes another key, and that opens no SealedSecret of today: restore this one from a backup",
@@ -103,6 +114,14 @@ _ONE_PASSWORD: Final = Recreator(
 _INFISICAL: Final = Recreator(
     "Infisical operator", ComesBack.BY_ITSELF, "at its next resync, if Infisical can be reached"
 )
+PROMETHEUS: Final = Recreator("Prometheus Operator", ComesBack.BY_ITSELF, "")
+ECK: Final = Recreator(
+    "Elastic Cloud on Kubernetes", ComesBack.BY_ITSELF, "passwords and certificates are new ones"
+)
+CNPG: Final = Recreator("CloudNativePG", ComesBack.BY_ITSELF, "passwords and certificates are new ones")
+STRIMZI: Final = Recreator(
+    "Strimzi", ComesBack.BY_ITSELF, "a new CA or password: brokers roll, and clients need the new one"
+)
 
 TOKEN_CONTROLLER: Final = Recreator(
     "service-account token controller",
@@ -110,60 +129,43 @@ TOKEN_CONTROLLER: Final = Recreator(
     "since 1.24 only into a Secret of type kubernetes.io/service-account-token that you create with the annotation "
     "kubernetes.io/service-account.name; the token is a new one, holders of the old one need it",
 )
-_DOCKERCFG: Final = Recreator(
+DOCKERCFG: Final = Recreator(
     "OpenShift", ComesBack.BY_ITSELF, "its controller makes a new pull secret under a new name"
 )
 OPENSHIFT_SERVICE_CA: Final = Recreator(
     "OpenShift service-ca", ComesBack.BY_ITSELF, "a new certificate; pods that do not watch it need a restart"
 )
+OPENSHIFT_ACCOUNTS: Final = Recreator("OpenShift", ComesBack.BY_ITSELF, "with a new uid and new pull secrets")
+OPENSHIFT: Final = frozenset({DOCKERCFG, OPENSHIFT_SERVICE_CA, OPENSHIFT_ACCOUNTS})
+"""They exist in a cluster of OpenShift only."""
+
 HELM_RELEASE: Final = Recreator(
     "Helm",
     ComesBack.NO,
     "this entry of the release's history stays lost; if it is the newest one, helm upgrade --install takes the release "
     "for a new one and stops at objects that exist: restore it from a snapshot if you can",
 )
-_HELM: Final = Recreator("Helm", ComesBack.AFTER_A_STEP, "helm upgrade with the same chart and values")
-_ARGO: Final = Recreator(
-    "Argo CD", ComesBack.BY_ITSELF, "when the application is synced; by itself only with self-heal"
+_HELM: Final = Recreator(
+    "Helm",
+    ComesBack.AFTER_A_STEP,
+    "helm upgrade with the same chart and values; what the chart makes up (a random password) is a new one",
 )
-_FLUX: Final = Recreator("Flux", ComesBack.BY_ITSELF, "at its next reconciliation")
+_ARGO: Final = Recreator(
+    "Argo CD", ComesBack.AFTER_A_STEP, "sync its application; by itself only where self-heal is on"
+)
+_FLUX: Final = Recreator("Flux", ComesBack.BY_ITSELF, "at its next reconciliation, if it is not suspended")
+_FLUX_HELM: Final = Recreator(
+    "Flux",
+    ComesBack.AFTER_A_STEP,
+    "flux reconcile helmrelease NAME --force; by itself only where drift detection is on",
+)
 _OLM: Final = Recreator("Operator Lifecycle Manager", ComesBack.BY_ITSELF, "")
 _ADDON_MANAGER: Final = Recreator("addon manager", ComesBack.BY_ITSELF, "")
-_PROMETHEUS: Final = Recreator("Prometheus Operator", ComesBack.BY_ITSELF, "")
-_ECK: Final = Recreator(
-    "Elastic Cloud on Kubernetes", ComesBack.BY_ITSELF, "passwords and certificates are new ones"
-)
-_CNPG: Final = Recreator("CloudNativePG", ComesBack.BY_ITSELF, "passwords and certificates are new ones")
-_STRIMZI: Final = Recreator(
-    "Strimzi", ComesBack.BY_ITSELF, "a new CA or password: brokers roll, and clients need the new one"
-)
-_ZALANDO: Final = Recreator(
-    "postgres-operator", ComesBack.BY_ITSELF, "at its next sync; the password is a new one"
-)
-_BOOTSTRAP: Final = Recreator(
-    "kubeadm",
-    ComesBack.AFTER_A_STEP,
-    "kubeadm token create, when a node is to join again; else nobody needs it",
-)
-_UPLOAD_CERTS: Final = Recreator(
-    "kubeadm",
-    ComesBack.AFTER_A_STEP,
-    "kubeadm init phase upload-certs --upload-certs, when a control-plane node is to join; else nobody needs it",
-)
 
-
-def _kubeadm(phase: str) -> Recreator:
-    return Recreator("kubeadm", ComesBack.AFTER_A_STEP, f"kubeadm init phase {phase}")
-
-
-_CONTROLLER_MANAGER: Final = Recreator("kube-controller-manager", ComesBack.BY_ITSELF, "")
-_API_SERVER: Final = Recreator("kube-apiserver", ComesBack.BY_ITSELF, "")
-_API_SERVER_START: Final = Recreator(
-    "kube-apiserver",
-    ComesBack.AFTER_A_STEP,
-    "an API server makes it when it starts; restart none before the caches are saved",
-)
-_KUBELET: Final = Recreator("kubelet", ComesBack.BY_ITSELF, "")
+CONTROLLER_MANAGER: Final = Recreator("kube-controller-manager", ComesBack.BY_ITSELF, "")
+API_SERVER: Final = Recreator("kube-apiserver", ComesBack.BY_ITSELF, "")
+KUBELET: Final = Recreator("kubelet", ComesBack.BY_ITSELF, "")
+MIRROR: Final = KUBELET._replace(how="the mirror of a static Pod of its node")
 _KUBELET_NODE: Final = Recreator(
     "kubelet",
     ComesBack.AFTER_A_STEP,
@@ -176,155 +178,48 @@ _ATTACHER: Final = Recreator(
 )
 
 _POD: Final = "as a new Pod"
-_DEPLOYMENT: Final = Recreator(
-    "Deployment controller",
-    ComesBack.BY_ITSELF,
-    "the current one comes back, older ones cannot be rolled back to",
-)
-_REPLICA_SET: Final = Recreator("ReplicaSet controller", ComesBack.BY_ITSELF, _POD)
-_REPLICATION_CONTROLLER: Final = Recreator("ReplicationController", ComesBack.BY_ITSELF, _POD)
-_DAEMON_SET: Final = Recreator("DaemonSet controller", ComesBack.BY_ITSELF, _POD)
-_STATEFUL_SET: Final = Recreator(
+_HISTORY: Final = "the current one comes back, older ones cannot be rolled back to"
+DEPLOYMENT: Final = Recreator("Deployment controller", ComesBack.BY_ITSELF, _HISTORY)
+REPLICA_SET: Final = Recreator("ReplicaSet controller", ComesBack.BY_ITSELF, _POD)
+REPLICATION_CONTROLLER: Final = Recreator("ReplicationController", ComesBack.BY_ITSELF, _POD)
+DAEMON_SET: Final = Recreator("DaemonSet controller", ComesBack.BY_ITSELF, _POD)
+STATEFUL_SET: Final = Recreator(
     "StatefulSet controller",
     ComesBack.BY_ITSELF,
     "as a new Pod on the same claims; see first that the old one has stopped",
 )
-_JOB: Final = Recreator("Job controller", ComesBack.BY_ITSELF, "as a new Pod, if the job goes on")
-_CRON_JOB: Final = Recreator("CronJob controller", ComesBack.NOT_NEEDED, "the next one runs at its own time")
-
-CLAIMS: Final[tuple[Claim, ...]] = (
-    Claim("cert-manager.io/certificates", "spec.secretName", _CERT_MANAGER),
-    Claim("cert-manager.io/issuers", "spec.acme.privateKeySecretRef.name", _CERT_MANAGER),
-    Claim("external-secrets.io/externalsecrets", "spec.target.name", _EXTERNAL_SECRETS, own_name=True),
-    Claim("bitnami.com/sealedsecrets", "spec.template.metadata.name", _SEALED_SECRETS, own_name=True),
-    Claim("secrets.hashicorp.com/vaultstaticsecrets", "spec.destination.name", _VAULT),
-    Claim("secrets.hashicorp.com/vaultdynamicsecrets", "spec.destination.name", _VAULT),
-    Claim("secrets.hashicorp.com/vaultpkisecrets", "spec.destination.name", _VAULT),
-    Claim("isindir.github.com/sopssecrets", "spec.secretTemplates[].name", _SOPS),
-    Claim("onepassword.com/onepassworditems", "", _ONE_PASSWORD, own_name=True),
-    Claim("secrets.infisical.com/infisicalsecrets", "spec.managedSecretReference.secretName", _INFISICAL),
-    Claim("kafka.strimzi.io/kafkausers", "", _STRIMZI, own_name=True),
+JOB: Final = Recreator(
+    "Job controller", ComesBack.BY_ITSELF, "as a new Pod, if the job goes on; one that has ended needs none"
 )
-SERVING_CERTIFICATE: Final = (
-    "service.beta.openshift.io/serving-cert-secret-name",
-    "service.alpha.openshift.io/serving-cert-secret-name",
-)
-"""Annotations of a Service that name the Secret which OpenShift's service-ca writes."""
+CRON_JOB: Final = Recreator("CronJob controller", ComesBack.NOT_NEEDED, "the next one runs at its own time")
 
+# -------------------------------------------------------------------------------------------------------- resources
 
-def _rule(
-    path: str, pattern: str, recreator: Recreator, *, namespace: str = "", counterpart: str = ""
-) -> NameRule:
-    return NameRule(path, re.compile(pattern), recreator, namespace, counterpart)
-
-
-_SUFFIX: Final = "[0-9a-z]{5}"  # what generateName adds
-_CONFIG_MAPS: Final = "configmaps"
-
-NAME_RULES: Final[tuple[NameRule, ...]] = (
-    _rule(SECRETS, r"sh\.helm\.release\.v1\..+\.v[0-9]+", HELM_RELEASE),
-    _rule(SECRETS, r"bootstrap-token-[a-z0-9]{6}", _BOOTSTRAP, namespace="kube-system"),
-    _rule(SECRETS, "kubeadm-certs", _UPLOAD_CERTS, namespace="kube-system"),
-    _rule(SECRETS, rf"(.+)-token-{_SUFFIX}", TOKEN_CONTROLLER, counterpart="serviceaccounts"),
-    _rule(SECRETS, rf"(.+)-dockercfg-{_SUFFIX}", _DOCKERCFG, counterpart="serviceaccounts"),
-    _rule(SECRETS, rf"sealed-secrets-key(?:{_SUFFIX})?", _SEALING_KEY),
-    _rule(SECRETS, "cert-manager-webhook-ca", _CERT_MANAGER._replace(how="its webhook makes a new CA")),
-    _rule(SECRETS, r"(.+)-es-.+", _ECK, counterpart="elasticsearch.k8s.elastic.co/elasticsearches"),
-    _rule(SECRETS, r"(.+)-kb-.+", _ECK, counterpart="kibana.k8s.elastic.co/kibanas"),
-    _rule(
-        SECRETS, "(.+)-(?:ca|server|replication|app|superuser)", _CNPG, counterpart="postgresql.cnpg.io/clusters"
-    ),
-    _rule(SECRETS, "(.+)-(?:(?:cluster|clients)-ca(?:-cert)?|kafka-brokers)", _STRIMZI,
-          counterpart="kafka.strimzi.io/kafkas"),
-    _rule(SECRETS, r".+\.credentials\.postgresql\.acid\.zalan\.do", _ZALANDO),
-    _rule(
-        SECRETS, "prometheus-(.+?)(?:-tls-assets-[0-9]+|-web-config|-thanos-prometheus-http-client-file)?", _PROMETHEUS,
-        counterpart="monitoring.coreos.com/prometheuses",
-    ),
-    _rule(
-        SECRETS, "alertmanager-(.+?)(?:-generated|-tls-assets-[0-9]+|-web-config|-cluster-tls-config)", _PROMETHEUS,
-        counterpart="monitoring.coreos.com/alertmanagers",
-    ),
-    _rule(_CONFIG_MAPS, r"kube-root-ca\.crt", _CONTROLLER_MANAGER),
-    _rule(_CONFIG_MAPS, r"openshift-service-ca\.crt", OPENSHIFT_SERVICE_CA),
-    _rule(_CONFIG_MAPS, "istio-ca-root-cert", Recreator("Istio", ComesBack.BY_ITSELF, "")),
-    _rule(_CONFIG_MAPS, "extension-apiserver-authentication", _API_SERVER, namespace="kube-system"),
-    _rule(_CONFIG_MAPS, "kubeadm-config", _kubeadm("upload-config kubeadm"), namespace="kube-system"),
-    _rule(_CONFIG_MAPS, r"kubelet-config(?:-1\.[0-9]+)?", _kubeadm("upload-config kubelet"), namespace="kube-system"),
-    _rule(_CONFIG_MAPS, "kube-proxy", _kubeadm("addon kube-proxy"), namespace="kube-system"),
-    _rule(_CONFIG_MAPS, "coredns", _kubeadm("addon coredns"), namespace="kube-system"),
-    _rule(_CONFIG_MAPS, "cluster-info", _kubeadm("bootstrap-token"), namespace="kube-public"),
-    _rule("serviceaccounts", "default", _CONTROLLER_MANAGER._replace(
-        how="its uid is a new one: bound tokens of before end")),
-    _rule("serviceaccounts", "builder|deployer", Recreator("OpenShift", ComesBack.BY_ITSELF, "")),
-    _rule("namespaces", "default|kube-system|kube-public|kube-node-lease", _API_SERVER._replace(
-        how="with a new uid; what it held is there again")),
-    _rule("clusterroles", "system:.+|cluster-admin|admin|edit|view", _API_SERVER_START),
-    _rule("clusterrolebindings", "system:.+|cluster-admin", _API_SERVER_START),
-    _rule("roles", r"system:.+|extension-apiserver-authentication-reader", _API_SERVER_START),
-    _rule("rolebindings", r"system:.+", _API_SERVER_START),
-    _rule("priorityclasses", "system-(?:node|cluster)-critical", _API_SERVER_START),
-    _rule("flowschemas", "exempt|catch-all|probes|system-.+|kube-.+|endpoint-controller|workload-leader-election|"
-          "service-accounts|global-default", _API_SERVER),
-    _rule("prioritylevelconfigurations", "exempt|catch-all|system|node-high|leader-election|workload-high|workload-low|"
-          "global-default", _API_SERVER),
-    _rule("leases", ".+", _KUBELET, namespace="kube-node-lease"),
-    _rule("replicasets", r"(.+)-[0-9a-z]{5,10}", _DEPLOYMENT, counterpart="deployments"),
-    _rule("jobs", r"(.+)-[0-9]{8,}", _CRON_JOB, counterpart="cronjobs"),
-    _rule("pods", rf"(.+)-{_SUFFIX}", _REPLICA_SET, counterpart="replicasets"),
-    _rule("pods", rf"(.+)-{_SUFFIX}", _DAEMON_SET, counterpart="daemonsets"),
-    _rule("pods", rf"(.+)-{_SUFFIX}", _JOB, counterpart="jobs"),
-    _rule("pods", rf"(.+)-{_SUFFIX}", _REPLICATION_CONTROLLER, counterpart="controllers"),
-    _rule("pods", r"(.+)-[0-9]+", _STATEFUL_SET, counterpart="statefulsets"),
-)  # fmt: skip
-"""The first that fits counts."""
+NEVER: Final[dict[str, str]] = {
+    VOLUME_CLAIMS: "whoever makes it again makes an EMPTY one, and the volume's reclaim policy decides what becomes of "
+    "the data: set it to Retain first",
+    VOLUMES: "its claim is Lost; the storage stays behind it, and only a person can make a volume for it again",
+    "snapshot.storage.k8s.io/volumesnapshotcontents": "the snapshot stays at the storage, and only a person can make a "
+    "content for it again",
+}
+"""Directories of what stands for data, and why nobody's making it again would help. No mark and no owner counts."""
 
 RESOURCES: Final[dict[tuple[str, str], Recreator]] = {
     ("", "events"): _NOBODY,
     ("events.k8s.io", "events"): _NOBODY,
     ("coordination.k8s.io", "leases"): _HOLDER,
-    ("", "endpoints"): _CONTROLLER_MANAGER,
-    ("discovery.k8s.io", "endpointslices"): _CONTROLLER_MANAGER,
-    ("networking.k8s.io", "ipaddresses"): _API_SERVER,
+    ("networking.k8s.io", "ipaddresses"): API_SERVER,
     ("", "nodes"): _KUBELET_NODE,
-    ("storage.k8s.io", "csinodes"): _KUBELET._replace(how="when the kubelet or its plugins register again"),
+    ("storage.k8s.io", "csinodes"): KUBELET._replace(how="when the kubelet or its plugins register again"),
     ("storage.k8s.io", "volumeattachments"): _ATTACHER,
     ("certificates.k8s.io", "certificatesigningrequests"): _NOBODY,
 }
 """Resources that one party alone writes."""
 
-# Name of a label or annotation, or its beginning where it ends with "*" -> who put it there.
-MARKS: Final[tuple[tuple[str, Recreator], ...]] = (
-    ("cert-manager.io/certificate-name", _CERT_MANAGER),
-    ("controller.cert-manager.io/fao", _CERT_MANAGER),
-    ("reconcile.external-secrets.io/*", _EXTERNAL_SECRETS),
-    ("sealedsecrets.bitnami.com/sealed-secrets-key", _SEALING_KEY),
-    ("sealedsecrets.bitnami.com/*", _SEALED_SECRETS),
-    ("secrets.hashicorp.com/*", _VAULT),
-    ("operator.1password.io/*", _ONE_PASSWORD),
-    ("elasticsearch.k8s.elastic.co/*", _ECK),
-    ("cnpg.io/*", _CNPG),
-    ("strimzi.io/*", _STRIMZI),
-    ("olm.managed", _OLM),
-    ("olm.owner", _OLM),
-    ("service.beta.openshift.io/originating-service-name", OPENSHIFT_SERVICE_CA),
-    ("service.alpha.openshift.io/originating-service-name", OPENSHIFT_SERVICE_CA),
-    ("openshift.io/token-secret.name", _DOCKERCFG),
-    ("argocd.argoproj.io/instance", _ARGO),
-    ("argocd.argoproj.io/tracking-id", _ARGO),
-    ("kustomize.toolkit.fluxcd.io/*", _FLUX),
-    ("helm.toolkit.fluxcd.io/*", _FLUX),
-    ("addonmanager.kubernetes.io/mode", _ADDON_MANAGER),
-    ("meta.helm.sh/release-name", _HELM),
-)  # fmt: skip
-"""Those that say most come first: an object that Flux applies by way of Helm is Flux's."""
+# ---------------------------------------------------------------------------------------------------------- owners
 
-_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
-_MANAGERS: Final = {"Helm": _HELM, "external-secrets": _EXTERNAL_SECRETS, "prometheus-operator": _PROMETHEUS}
-
-# (group, kind) of an owner -> who acts for it.
-OWNERS: Final[dict[tuple[str, str], Recreator]] = {
-    ("cert-manager.io", "Certificate"): _CERT_MANAGER,
+_MAKES_SECRETS: Final = {
+    ("cert-manager.io", "Certificate"): CERT_MANAGER,
     ("external-secrets.io", "ExternalSecret"): _EXTERNAL_SECRETS,
     ("bitnami.com", "SealedSecret"): _SEALED_SECRETS,
     ("secrets.hashicorp.com", "VaultStaticSecret"): _VAULT,
@@ -332,34 +227,203 @@ OWNERS: Final[dict[tuple[str, str], Recreator]] = {
     ("secrets.hashicorp.com", "VaultPKISecret"): _VAULT,
     ("isindir.github.com", "SopsSecret"): _SOPS,
     ("onepassword.com", "OnePasswordItem"): _ONE_PASSWORD,
-    ("postgresql.cnpg.io", "Cluster"): _CNPG,
-    ("kafka.strimzi.io", "Kafka"): _STRIMZI,
-    ("", "Node"): _KUBELET,
-    ("", "Service"): OPENSHIFT_SERVICE_CA,
-    ("apps", "Deployment"): _DEPLOYMENT,
-    ("apps", "ReplicaSet"): _REPLICA_SET,
-    ("apps", "DaemonSet"): _DAEMON_SET,
-    ("apps", "StatefulSet"): _STATEFUL_SET,
-    ("batch", "Job"): _JOB,
-    ("batch", "CronJob"): _CRON_JOB,
-    ("", "ReplicationController"): _REPLICATION_CONTROLLER,
+    ("secrets.infisical.com", "InfisicalSecret"): _INFISICAL,
+    ("postgresql.cnpg.io", "Cluster"): CNPG,
+    ("kafka.strimzi.io", "Kafka"): STRIMZI,
+    ("kafka.strimzi.io", "KafkaUser"): STRIMZI,
+    ("elasticsearch.k8s.elastic.co", "Elasticsearch"): ECK,
+    ("kibana.k8s.elastic.co", "Kibana"): ECK,
+    ("monitoring.coreos.com", "Prometheus"): PROMETHEUS,
+    ("monitoring.coreos.com", "Alertmanager"): PROMETHEUS,
 }
+OWNERS: Final[dict[tuple[str, str], dict[str, Recreator]]] = {
+    **{kind: {SECRETS: recreator} for kind, recreator in _MAKES_SECRETS.items()},
+    ("", "Node"): {"pods": MIRROR},
+    ("", "Service"): {"endpointslices": CONTROLLER_MANAGER},
+    ("", "Endpoints"): {"endpointslices": CONTROLLER_MANAGER},
+    ("", "ReplicationController"): {"pods": REPLICATION_CONTROLLER},
+    ("apps", "Deployment"): {"replicasets": DEPLOYMENT},
+    ("apps", "ReplicaSet"): {"pods": REPLICA_SET},
+    ("apps", "DaemonSet"): {
+        "pods": DAEMON_SET,
+        "controllerrevisions": DAEMON_SET._replace(how=_HISTORY),
+    },
+    ("apps", "StatefulSet"): {
+        "pods": STATEFUL_SET,
+        "controllerrevisions": STATEFUL_SET._replace(how=_HISTORY),
+    },
+    ("batch", "Job"): {"pods": JOB},
+    ("batch", "CronJob"): {"jobs": CRON_JOB},
+}
+"""(group, kind) of an owner -> directory of what its controller makes -> who that is.
+
+An owner reference alone says no more than that an object goes with its owner: anybody may set one.
+"""
+
+# ---------------------------------------------------------------------------------------- specs that name a Secret
+
+# Of the Vault Secrets Operator; the default is false.
+_CREATES: Final = (("spec.destination.create", (True,)),)
+CLAIMS: Final[tuple[Claim, ...]] = (
+    Claim("cert-manager.io/certificates", "spec.secretName", CERT_MANAGER),
+    Claim(
+        "cert-manager.io/issuers", "spec.acme.privateKeySecretRef.name", _ACME,
+        when=(("spec.acme.disableAccountKeyGeneration", (None, False)),),
+    ),
+    Claim(
+        "external-secrets.io/externalsecrets", "spec.target.name", _EXTERNAL_SECRETS, own_name=True,
+        when=(
+            ("spec.target.creationPolicy", (None, "", "Owner", "Orphan", "CreateOrMerge")),
+            ("spec.target.manifest", (None,)),  # it writes something else than a Secret
+        ),
+    ),
+    # The template's own name does not count: the Secret is always called like the SealedSecret.
+    Claim("bitnami.com/sealedsecrets", "", _SEALED_SECRETS, own_name=True),
+    Claim("secrets.hashicorp.com/vaultstaticsecrets", "spec.destination.name", _VAULT, when=_CREATES),
+    Claim("secrets.hashicorp.com/vaultdynamicsecrets", "spec.destination.name", _VAULT, when=_CREATES),
+    Claim("secrets.hashicorp.com/vaultpkisecrets", "spec.destination.name", _VAULT, when=_CREATES),
+    Claim(
+        "isindir.github.com/sopssecrets", "spec.secretTemplates[].name", _SOPS,
+        when=(("spec.suspend", (None, False)),),
+    ),
+    Claim("onepassword.com/onepassworditems", "", _ONE_PASSWORD, own_name=True),
+    Claim(
+        "secrets.infisical.com/infisicalsecrets", "spec.managedSecretReference.secretName", _INFISICAL,
+        namespace="spec.managedSecretReference.secretNamespace",
+    ),
+    Claim(
+        "kafka.strimzi.io/kafkausers", "", STRIMZI, own_name=True,
+        when=(("spec.authentication.type", ("tls", "scram-sha-512")),),
+    ),
+)  # fmt: skip
+SERVING_CERTIFICATE: Final = (
+    "service.beta.openshift.io/serving-cert-secret-name",
+    "service.alpha.openshift.io/serving-cert-secret-name",
+)
+"""Annotations of a Service that name the Secret which OpenShift's service-ca writes."""
 
 
-def recreator_of_marks(labels: dict[str, str], annotations: tuple[str, ...]) -> tuple[Recreator, str] | None:
-    """Return who put labels and annotations on an object, and the mark that says so.
+def claimed_secrets(claim: Claim, namespace: str, name: str, whole: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return namespace and name of each Secret that a custom resource's controller creates; none once it is deleted.
+
+    Args:
+        claim: Of its kind.
+        namespace: Of the custom resource.
+        name: Of the custom resource.
+        whole: The custom resource.
+    """
+    for path, allowed in (("metadata.deletionTimestamp", (None,)), *claim.when):
+        found = list(values_at(whole, path)) or [None]
+        if any(item not in allowed for item in found):
+            return []
+    if claim.namespace:
+        namespace = next(_texts(whole, claim.namespace), "")
+    names = list(_texts(whole, claim.field)) if claim.field else []
+    if not names and claim.own_name:
+        names = [name]
+    return [(namespace, secret) for secret in names] if namespace else []
+
+
+def endpoints_of(service: str) -> str:
+    """Return the name under which a Service with a selector claims its endpoints; no Secret is called like that."""
+    return f"endpoints/{service}"
+
+
+def selects(service: dict[str, Any]) -> bool:
+    """Tell whether the controllers keep the endpoints of a Service: it has a selector, and is no mere alias."""
+    spec = service.get("spec")
+    spec = spec if isinstance(spec, dict) else {}
+    selector = spec.get("selector")
+    return isinstance(selector, dict) and bool(selector) and spec.get("type") != "ExternalName"
+
+
+def values_at(value: Any, path: str) -> Iterator[Any]:
+    """Yield what stands at a path of fields, ``[]`` for every element; nothing where there is no such field."""
+    name, _, rest = path.partition(".")
+    found = value.get(name.removesuffix("[]")) if isinstance(value, dict) else None
+    for item in found if name.endswith("[]") and isinstance(found, list) else [found]:
+        if rest:
+            yield from values_at(item, rest)
+        elif item is not None:
+            yield item
+
+
+def _texts(value: Any, path: str) -> Iterator[str]:
+    return (item for item in values_at(value, path) if isinstance(item, str) and item)
+
+
+# ----------------------------------------------------------------------------------------------------------- marks
+
+_DATA: Final = frozenset({SECRETS, CONFIG_MAPS})
+_ONLY_SECRETS: Final = frozenset({SECRETS})
+_OF_OLM: Final = frozenset({
+    *_DATA, "services/specs", "deployments", "roles", "rolebindings", "clusterroles", "clusterrolebindings",
+})  # fmt: skip
+_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+
+
+def _maker(name: str, recreator: Recreator) -> Mark:
+    """Return the mark of somebody who works after a custom resource that names the Secret.
+
+    Such a resource would have been found by :data:`CLAIMS`: a mark without it says who made the Secret once.
+    """
+    return Mark(name, recreator, _ONLY_SECRETS, confidence=Confidence.POSSIBLE)
+
+
+MARKS: Final[tuple[Mark, ...]] = (
+    Mark("sealedsecrets.bitnami.com/sealed-secrets-key", SEALING_KEY, _ONLY_SECRETS),
+    _maker("cert-manager.io/certificate-name", CERT_MANAGER),
+    _maker("controller.cert-manager.io/fao", CERT_MANAGER),
+    _maker("reconcile.external-secrets.io/created-by", _EXTERNAL_SECRETS),
+    _maker("sealedsecrets.bitnami.com/cluster-wide", _SEALED_SECRETS),
+    _maker("sealedsecrets.bitnami.com/namespace-wide", _SEALED_SECRETS),
+    _maker("sealedsecrets.bitnami.com/managed", _SEALED_SECRETS),
+    _maker("secrets.hashicorp.com/vso-ownerRefUID", _VAULT),
+    _maker("operator.1password.io/item-path", _ONE_PASSWORD),
+    # "cnpg.io/reload" and "strimzi.io/cluster" stand on what users give to these operators.
+    Mark("cnpg.io/operatorVersion", CNPG, _DATA),
+    Mark(_MANAGED_BY, STRIMZI, _DATA, "strimzi-cluster-operator"),
+    Mark(_MANAGED_BY, STRIMZI, _DATA, "strimzi-user-operator"),
+    Mark(_MANAGED_BY, PROMETHEUS, _DATA, "prometheus-operator"),
+    Mark("elasticsearch.k8s.elastic.co/cluster-name", ECK, _DATA),
+    Mark("kibana.k8s.elastic.co/name", ECK, _DATA),
+    Mark("service.beta.openshift.io/originating-service-name", OPENSHIFT_SERVICE_CA, _ONLY_SECRETS),
+    Mark("service.alpha.openshift.io/originating-service-name", OPENSHIFT_SERVICE_CA, _ONLY_SECRETS),
+    Mark("openshift.io/token-secret.name", DOCKERCFG, _ONLY_SECRETS),
+    Mark("olm.managed", _OLM, _OF_OLM),
+    Mark("olm.owner", _OLM, _OF_OLM),
+    Mark("argocd.argoproj.io/instance", _ARGO),
+    Mark("argocd.argoproj.io/tracking-id", _ARGO),
+    Mark("kustomize.toolkit.fluxcd.io/name", _FLUX),
+    Mark("helm.toolkit.fluxcd.io/name", _FLUX_HELM),
+    Mark("addonmanager.kubernetes.io/mode", _ADDON_MANAGER),
+    Mark("meta.helm.sh/release-name", _HELM),
+    Mark(_MANAGED_BY, _HELM, value="Helm"),
+)
+"""Those that say most come first: an object that Flux applies by way of Helm is Flux's."""
+
+
+def marks_of(labels: dict[str, str], annotations: tuple[str, ...], path: str) -> Iterator[Mark]:
+    """Yield what labels and annotations say of an object's maker, what says most first.
 
     Args:
         labels: With their values.
         annotations: Names only.
+        path: Directory of the object.
     """
-    names = (*labels, *annotations)
-    for mark, recreator in MARKS:
-        start = mark.removesuffix("*")
-        found = next((n for n in names if (n.startswith(start) if mark.endswith("*") else n == mark)), "")
-        if found:
-            return recreator, found
-    managed_by = labels.get(_MANAGED_BY, "")
-    if managed_by in _MANAGERS:
-        return _MANAGERS[managed_by], f"{_MANAGED_BY}={managed_by}"
-    return None
+    for mark in MARKS:
+        if mark.paths and path not in mark.paths:
+            continue
+        there = mark.name in labels or mark.name in annotations
+        if labels.get(mark.name) == mark.value if mark.value else there:
+            yield mark
+
+
+def recreator_of_marks(
+    labels: dict[str, str], annotations: tuple[str, ...], path: str
+) -> tuple[Recreator, str] | None:
+    """Return who put labels and annotations on an object, and the mark that says so; see :func:`marks_of`."""
+    mark = next(marks_of(labels, annotations, path), None)
+    if mark is None:
+        return None
+    return mark.recreator, f"{mark.name}={mark.value}" if mark.value else mark.name

@@ -7,22 +7,18 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from etcdfix.model import Confidence
+from etcdfix.planning.order import is_breaking, is_guess, trials
 from etcdfix.planning.recreators import ComesBack
 from etcdfix.reports.base import counted
 from etcdfix.reports.commands import SameAgain
 from etcdfix.reports.plan_model import PlanEntry, PlanGroup, PlanStep
+from etcdfix.reports.plan_needs import Needs, meaning
 from etcdfix.reports.safetext import key_arguments, quote_command
 
 _MOST_RESOURCES: Final = 10
 _MOST_NAMED: Final = 5
 _UNDETERMINED: Final = "undetermined"
 _IDENTITY: Final = "identity"
-
-
-def is_guess(entry: PlanEntry) -> bool:
-    """Say whether somebody may make an object again, but nothing that one should rely on says so."""
-    return entry.recreate_confidence == Confidence.POSSIBLE
 
 
 def steps_for(
@@ -41,7 +37,7 @@ def steps_for(
     """
     if not entries:
         return []
-    return [*_before(entries, groups, lists, again), *_deletions(entries, again)]
+    return [*_before(entries, groups, lists, again), *_deletions(entries, groups, again)]
 
 
 def _before(
@@ -91,20 +87,24 @@ def _before(
         )
 
 
-def _deletions(entries: Sequence[PlanEntry], again: SameAgain) -> Iterator[PlanStep]:
+def _deletions(
+    entries: Sequence[PlanEntry], groups: Sequence[PlanGroup], again: SameAgain
+) -> Iterator[PlanStep]:
     sure = [entry for entry in entries if not is_guess(entry)]
     alone = [entry for entry in sure if entry.comes_back == ComesBack.BY_ITSELF]
     if alone:
+        first = trials(entries)
+        turns = "The first turn is one of them" if first == 1 else f"The first {first} turns are one of each"
         yield PlanStep(
             "See that those run who make objects again",
-            f"{counted(len(alone), 'object')} should come back without you: {_makers(alone)}. Delete one of each "
-            "first, and wait until it is there again.",
+            f"{counted(len(alone), 'object')} should come back without you: {_makers(alone)}. "
+            + (f"{turns}: delete that much, and wait until it is there again." if first else ""),
         )
     helped = [entry for entry in sure if entry.comes_back == ComesBack.AFTER_A_STEP]
     if helped:
         yield PlanStep(
             "Make ready what needs a step after the deletion",
-            f"{counted(len(helped), 'object')}: {_makers(helped)}. The table above says which step.",
+            f"{counted(len(helped), 'object')}: {_makers(helped)}. Which step, the list of makers says (HOW).",
         )
     hand = [entry for entry in entries if is_guess(entry) or entry.comes_back == ComesBack.NO]
     if hand:
@@ -117,7 +117,13 @@ def _deletions(entries: Sequence[PlanEntry], again: SameAgain) -> Iterator[PlanS
             "that still opens. Nothing can be created under a name while the broken value is there, so create each "
             "right after its deletion.",
         )
-    last = sum(1 for entry in entries if entry.floor or entry.risk == "cluster-breaking")
+    own = _own_words(entries, Needs(groups))
+    if own:
+        yield PlanStep(
+            "Decide what only you can say",
+            f"The commands accept nothing for you: without these flags the deletion is refused. {own}.",
+        )
+    last = sum(map(is_breaking, entries))
     yield PlanStep(
         "Delete in the order of this plan, one key after the other",
         "First what comes back by itself, then what nobody uses, then what is in use"
@@ -131,10 +137,22 @@ def _deletions(entries: Sequence[PlanEntry], again: SameAgain) -> Iterator[PlanS
     )
 
 
+def _own_words(entries: Sequence[PlanEntry], needs: Needs) -> str:
+    """Say which flags the commands lack, for how many objects, and what each declares."""
+    counts = Counter(flag for entry in entries for flag in needs.of(entry)).most_common()
+    said = [
+        f"{flag} for {counted(count, 'object')} ({meaning(flag)})" for flag, count in counts[:_MOST_NAMED]
+    ]
+    more = len(counts) - _MOST_NAMED
+    return "; ".join(said) + (
+        f"; and {counted(more, 'more flag')}, see the advice of the groups" if more > 0 else ""
+    )
+
+
 def _patterns(groups: Sequence[PlanGroup]) -> str:
     counts: Counter[tuple[str, int]] = Counter()
     for group in groups:
-        if group.advice and group.outcome != _UNDETERMINED and group.transformer != _IDENTITY:
+        if group.advice and group.outcome != _UNDETERMINED and group.transformer not in {_IDENTITY, ""}:
             counts[group.transformer, group.opened] += group.count
     return "; ".join(
         f"{counted(count, 'object')} under {transformer}, where {opened or 'none'} open"

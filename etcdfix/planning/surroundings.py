@@ -1,22 +1,26 @@
 """What stands around broken objects: who put marks on their readable siblings, and which specs name them.
 
-Gathered while everything is examined once. Labels, names of annotations and names of Secrets are kept, nothing else.
+Gathered while everything is examined once. Labels, names of annotations, names of Secrets and of Services are kept,
+nothing else.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from etcdfix.impact.contents import ContentReader
 from etcdfix.model import Outcome
 from etcdfix.planning.recreators import (
     CLAIMS,
+    CONTROLLER_MANAGER,
     OPENSHIFT_SERVICE_CA,
     SERVING_CERTIFICATE,
     Recreator,
+    claimed_secrets,
+    endpoints_of,
     recreator_of_marks,
+    selects,
 )
 from etcdfix.verdicts.examination import Examination
 
@@ -46,7 +50,7 @@ class Sibling(NamedTuple):
 
 
 class Claimed(NamedTuple):
-    """A spec that names a Secret as its controller's own; ``by`` is the object, as text."""
+    """A spec by which a controller makes a Secret, or endpoints; ``by`` is the object, as text."""
 
     recreator: Recreator
     by: str
@@ -85,17 +89,18 @@ class Surroundings:
             return
         labels, annotations = _marks(whole)
         if siblings is not None and wanted:
-            owner = recreator_of_marks(labels, tuple(annotations))
+            owner = recreator_of_marks(labels, tuple(annotations), path)
             siblings.append(Sibling(found.name, *(owner if owner is not None else (None, ""))))
         if len(self._claims) >= _MOST_CLAIMS:
             return
         if claim is not None:
-            names = list(_texts(whole, claim.field)) if claim.field else []
-            names = names or ([found.name] if claim.own_name else [])
-            for name in names:
-                by = f"{found.directory.resource}.{found.directory.group} {found.name}"
-                self._claims[found.namespace, name] = Claimed(claim.recreator, by)
+            by = f"{found.directory.resource}.{found.directory.group} {found.name}"
+            for secret in claimed_secrets(claim, found.namespace, found.name, whole):
+                self._claims[secret] = Claimed(claim.recreator, by)
         elif path == _SERVICES:
+            if selects(whole):
+                by = f"services {found.name}, which has a selector"
+                self._claims[found.namespace, endpoints_of(found.name)] = Claimed(CONTROLLER_MANAGER, by)
             for annotation in SERVING_CERTIFICATE:
                 value = annotations.get(annotation)
                 if isinstance(value, str) and value:
@@ -103,9 +108,9 @@ class Surroundings:
                         OPENSHIFT_SERVICE_CA, f"services {found.name}"
                     )
 
-    def claim(self, namespace: str, secret: str) -> Claimed | None:
-        """Return the spec that names a Secret as its controller's own."""
-        return self._claims.get((namespace, secret))
+    def claim(self, namespace: str, wanted: str) -> Claimed | None:
+        """Return the spec by which a controller makes a Secret, or what :func:`endpoints_of` stands for."""
+        return self._claims.get((namespace, wanted))
 
     def like(self, place: Place, name: str) -> Sibling | None:
         """Return a marked sibling that is called alike: one random or counted ending apart."""
@@ -143,14 +148,3 @@ def _marks(whole: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
         {str(k): str(v) for k, v in labels.items()} if isinstance(labels, dict) else {},
         annotations if isinstance(annotations, dict) else {},
     )
-
-
-def _texts(value: Any, path: str) -> Iterator[str]:
-    """Yield the texts at a path of fields, ``[]`` for every element."""
-    name, _, rest = path.partition(".")
-    found = value.get(name.removesuffix("[]")) if isinstance(value, dict) else None
-    for item in found if name.endswith("[]") and isinstance(found, list) else [found]:
-        if rest:
-            yield from _texts(item, rest)
-        elif isinstance(item, str) and item:
-            yield item

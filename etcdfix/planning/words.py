@@ -9,11 +9,11 @@ from etcdfix.impact.grades import User
 from etcdfix.impact.identity import ObjectRef
 from etcdfix.impact.secretusers import SecretUser, Stops
 from etcdfix.impact.uses import Role
+from etcdfix.model import Confidence
 from etcdfix.planning.lastseen import LastSeen
-from etcdfix.planning.recreation import TOKEN_TYPE, Recreation
+from etcdfix.planning.recreation import TOKEN_TYPE, Recreation, shown
 from etcdfix.planning.recreators import HELM_RELEASE, TOKEN_CONTROLLER
 
-_LONGEST_NAME: Final = 120
 _NAMED_USERS: Final = 2
 
 # Way of use -> the Secret's likely type, and what it is.
@@ -29,7 +29,6 @@ _KINDS_OF_USE: Final[dict[Role, str]] = {
     Role.PROVISIONER_DELETION: "storage credentials",
     Role.SNAPSHOTTER: "storage credentials",
     Role.SNAPSHOT_DELETION: "storage credentials",
-    Role.TOKEN_LIST: "service-account token",
 }
 _TYPES: Final = {
     TOKEN_TYPE: "service-account token",
@@ -42,18 +41,19 @@ _TYPES: Final = {
 
 
 def what_it_is(assessment: Assessment, seen: LastSeen, recreation: Recreation) -> str:
-    """Return what an object is and who uses it, in a clause. Raw text: not safe for a terminal."""
+    """Return what an object is and who uses it, in a clause that is safe for a terminal."""
     ref = assessment.object
-    kind = ref.kind or ref.resource or "a value of no known resource"
+    kind = shown(ref.kind or ref.resource or "a value of no known resource")
     secret = assessment.secret
     if secret is None:
         users = _users([user.object for user in assessment.users])
         return f"{kind}{users}"
     role = next((role for role in secret.groups if role in _KINDS_OF_USE), None)
     if seen.type:
-        which = _TYPES.get(seen.type, f"type {seen.type}")
+        which = _TYPES.get(seen.type, f"type {shown(seen.type)}")
     elif recreation.recreator is TOKEN_CONTROLLER:
-        which = "service-account token"
+        perhaps = "perhaps a " if recreation.confidence is Confidence.POSSIBLE else ""
+        which = f"{perhaps}service-account token"
     elif recreation.recreator is HELM_RELEASE:
         which = "Helm release"
     elif ref.namespace == "kube-system" and ref.name.startswith("bootstrap-token-"):
@@ -88,11 +88,6 @@ def _users(objects: list[ObjectRef]) -> str:
     distinct = sorted(set(objects), key=lambda ref: (ref.resource == "pods", ref.key))
     if not distinct:
         return ""
-    named = ", ".join(f"{ref.resource} {cut(ref.name)}" for ref in distinct[:_NAMED_USERS])
+    named = ", ".join(f"{shown(ref.resource)} {shown(ref.name)}" for ref in distinct[:_NAMED_USERS])
     more = f" and {len(distinct) - _NAMED_USERS} more" if len(distinct) > _NAMED_USERS else ""
     return f", used by {named}{more}"
-
-
-def cut(name: str) -> str:
-    """Return a name at a length that fits a line; Kubernetes' own names do."""
-    return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"

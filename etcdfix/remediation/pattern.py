@@ -105,14 +105,14 @@ def find_pattern(
     Raises:
         SourceError: The source was lost.
     """
-    marker = _marker(target, examiner.transformers.names if examiner.transformers is not None else ())
+    marker = marker_of(target, examiner.transformers.names if examiner.transformers is not None else ())
     keys = 0
 
     def alike() -> Iterator[StoredValue]:
         nonlocal keys
         for stored in watch(iter(source.current(examiner.layout.prefix_bytes)), "keys", None):
             keys += 1
-            if see is not None or _is_alike(stored, marker):
+            if see is not None or is_alike(stored, marker):
                 yield stored
 
     def waiting() -> Iterator[Examination]:
@@ -125,7 +125,7 @@ def find_pattern(
             for found in part:
                 if see is not None:
                     see(found)
-                if found.verdict.outcome is Outcome.NOT_AN_OBJECT or not _is_alike(found.stored, marker):
+                if found.verdict.outcome is Outcome.NOT_AN_OBJECT or not is_alike(found.stored, marker):
                     continue
                 everything.add(found, target=target.stored)
                 if found.kms_key_id == target.kms_key_id:
@@ -142,12 +142,12 @@ def find_pattern(
     )
 
 
-def _is_alike(stored: StoredValue, marker: bytes) -> bool:
+def is_alike(stored: StoredValue, marker: bytes) -> bool:
     """Say whether a value was written under the same transformer; a marker of b"" stands for values in the clear."""
     return stored.value.startswith(marker) if marker else not stored.value.startswith(ENCRYPTED_PREFIX)
 
 
-def _marker(target: Examination, names: Collection[str]) -> bytes:
+def marker_of(target: Examination, names: Collection[str]) -> bytes:
     """Return what every value under the same transformer starts with; b"" for values in the clear."""
     envelope = parse_envelope(target.stored.value, names)
     return target.stored.value[: envelope.body_offset] if envelope is not None else b""

@@ -35,6 +35,7 @@ from etcdfix.remediation.members import (
 )
 from etcdfix.remediation.pattern import Pattern, find_pattern
 from etcdfix.remediation.rules import CLUSTER_BREAKING, Rule, refuse
+from etcdfix.remediation.since import Since
 from etcdfix.reports.safetext import key_arguments, quote_command
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import display
@@ -102,12 +103,14 @@ class Cluster(msgspec.Struct, frozen=True):
         examiner: Says what each value is; it knows the custom resources.
         plugins: The KMS plugins behind it, None where none is asked.
         configured: An EncryptionConfiguration was given.
+        config_sha256: ``sha256:<hex>`` of it, "" where a plan need not be held against it.
     """
 
     source: LiveSource
     examiner: Examiner
     plugins: Deferrable | None = None
     configured: bool = True
+    config_sha256: str = ""
 
     def examine(self, stored: StoredValue) -> Examination:
         """Examine one value, waiting for its plugin."""
@@ -121,17 +124,21 @@ class Planned(msgspec.Struct, frozen=True):
 
     Attributes:
         pattern: What was counted; its target is None, since nothing was examined again.
+        revision: At which that was.
         risk: Grade of the deletion.
-        reasons: Worst first.
+        breaking: The worst reason for it.
+        effects: What the deletion sets off, as lines.
     """
 
     pattern: Pattern
+    revision: int
     risk: Risk
-    reasons: tuple[str, ...]
+    breaking: str
+    effects: tuple[str, ...]
 
 
-Proof = Callable[[Examination, str], Planned | str]
-"""From an examination and the cluster's uid to what a plan says of the value, or why it says nothing."""
+Proof = Callable[["Cluster", Examination, str], Planned | str]
+"""From a cluster, an examination and the cluster's uid to what a plan says of the value, or why it says nothing."""
 
 
 class Preflight(msgspec.Struct, frozen=True, kw_only=True):
@@ -221,12 +228,12 @@ def check_deletion(
     step("check: cluster")
     uid = check_cluster(cluster, accepted)
     step("check: pattern")
-    planned = proof(found, uid) if proof is not None else "no plan"
-    if isinstance(planned, Planned) and found.verdict.outcome not in _DELETABLE and not accepted.key_lost:
-        planned = "the verdict on this value needs what the KMS plugin does for others"
+    planned = _plan_for(cluster, found, uid, reading.revision, proof)
     if isinstance(planned, Planned):
         pattern, assessment = planned.pattern, None
-        warnings.append("counts and risk are those of the plan; nothing else was examined again")
+        warnings.append(
+            "counts and risk are those of the plan; of the rest, only what was written since was examined"
+        )
     else:
         if proof is not None:
             warnings.append(f"the plan is not used: {planned}")
@@ -267,6 +274,21 @@ def check_deletion(
     )
 
 
+def _plan_for(
+    cluster: Cluster, found: Examination, uid: str, revision: int, proof: Proof | None
+) -> Planned | str:
+    """Return what a plan says of a value, while nothing written since says otherwise; or why it is not used."""
+    if proof is None:
+        return "there is none"
+    if found.verdict.outcome not in _DELETABLE:
+        return "the verdict on this value needs what the KMS plugin does for others"
+    planned = proof(cluster, found, uid)
+    if isinstance(planned, str):
+        return planned
+    look = Since(cluster.source, cluster.examiner, cluster.plugins, planned.revision, revision)
+    return look.changed(found, planned.pattern) or planned
+
+
 def _look_around(cluster: Cluster, found: Examination, watch: Watch) -> tuple[Pattern, Assessment | None]:
     """See in one pass what the other values under the same transformer do, and what depends on this one."""
     key = found.stored.key
@@ -283,7 +305,7 @@ def _look_around(cluster: Cluster, found: Examination, watch: Watch) -> tuple[Pa
 def _breaking(assessment: Assessment | None, planned: Planned | str) -> str:
     """Return the reason for which a deletion was found to be cluster-breaking, "" where it was not."""
     if isinstance(planned, Planned):
-        return planned.reasons[0] if planned.risk is Risk.CLUSTER_BREAKING and planned.reasons else ""
+        return planned.breaking if planned.risk is Risk.CLUSTER_BREAKING else ""
     if assessment is None or assessment.risk is not Risk.CLUSTER_BREAKING:
         return ""
     return assessment.reasons[0].text

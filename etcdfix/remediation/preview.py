@@ -66,9 +66,8 @@ def preview_lines(cluster: Cluster, checked: Preflight, again: SameAgain) -> Ite
         yield from assessment_lines(checked.assessment)
         yield f"             see all of it: {again.impact(stored.key)}"
     if checked.planned is not None:
-        yield f"Risk         {checked.planned.risk.upper()}"
-        for reason in checked.planned.reasons[:_MOST_REASONS]:
-            yield f"             {safe_text(reason)}"
+        yield from map(safe_text, checked.planned.effects)
+        yield f"             see all of it: {again.impact(stored.key)}"
     gentle = gentle_remedies(found, again)
     if gentle:
         yield ""

@@ -8,12 +8,13 @@ from typing import BinaryIO, Final
 
 from etcdfix.reports.base import Output, counted
 from etcdfix.reports.plan_model import BY_HAND, DeletionPlan, PlanEntry
+from etcdfix.reports.plan_needs import Needs, meaning
 from etcdfix.reports.safetext import safe_text
 
 _MAX_CELL: Final = 300
 _MAX_KEY: Final = 500
+_MAX_WHY: Final = 100
 _MOST_GROUPS: Final = 20
-_BREAKING: Final = "cluster-breaking"
 _UNPROVEN: Final = " (unproven)"
 _COMMANDS_SHOWN: Final = 3
 _EXAMPLES_LEFT_OUT: Final = 3
@@ -53,7 +54,7 @@ def write_plan_table(stream: BinaryIO, plan: DeletionPlan, max_rows: int, *, jso
         if len(plan.recreators) > _MOST_GROUPS:
             line(f"and {counted(len(plan.recreators) - _MOST_GROUPS, 'more maker')}; see all with -o json")
         line()
-        _entries(output, plan, max_rows, json_file)
+        _entries(output, plan, max_rows)
     _left_out(output, plan)
     if not plan.complete:
         line()
@@ -67,6 +68,8 @@ def write_plan_table(stream: BinaryIO, plan: DeletionPlan, max_rows: int, *, jso
             line(f"  {number}. {safe_text(step.title)}. {safe_text(step.text)}")
             for command in step.commands:
                 line(f"       {safe_text(command)}")
+        if plan.entries:
+            _commands(output, plan, json_file)
     else:
         line()
         line("Nothing of the report is left to delete.")
@@ -89,18 +92,22 @@ def _introduction(plan: DeletionPlan) -> list[str]:
     return lines
 
 
-def _entries(output: Output, plan: DeletionPlan, max_rows: int, json_file: str) -> None:
+def _entries(output: Output, plan: DeletionPlan, max_rows: int) -> None:
     line = output.line
     shown = plan.entries[:max_rows]
+    flags = _Flags(plan)
     _table(
         output,
-        ("ORDER", "RISK", "KEY", "WHAT IT IS", "MADE AGAIN BY"),
-        [(str(e.order), _risk(e), _fit(e.key, _MAX_KEY), e.what, _by(e)) for e in shown],
+        ("ORDER", "RISK", "WHY", "KEY", "WHAT IT IS", "MADE AGAIN BY", "GO WITH IT", "TO ADD"),
+        [
+            (str(e.order), _risk(e), _why(e), e.key, e.what, _by(e), str(e.cascade), flags.marks(e))
+            for e in shown
+        ],
     )
-    if any(entry.risk == _BREAKING for entry in shown):
-        line(
-            "cluster-breaking: the cluster itself may stand on it; its deletion needs --accept-risk cluster-breaking"
-        )
+    if any(entry.cascade for entry in shown):
+        line("GO WITH IT: dependents that the garbage collector deletes after it")
+    for mark, flag, why in flags.shown(shown):
+        line(safe_text(f"{mark}: its command works with {flag} only: {why}"))
     if any(_UNPROVEN in _risk(entry) for entry in shown):
         line("(unproven): most likely in order; its deletion is refused unless its KMS key is declared lost")
     rest = len(plan.entries) - len(shown)
@@ -110,19 +117,53 @@ def _entries(output: Output, plan: DeletionPlan, max_rows: int, json_file: str) 
             f"not shown: {rest} of {counted(len(plan.entries), 'object')}; see all with -o json, or "
             f"--max-rows {len(plan.entries)}"
         )
+
+
+def _commands(output: Output, plan: DeletionPlan, json_file: str) -> None:
+    line = output.line
+    flags = _Flags(plan)
     line()
     first = "The first dry runs" if len(plan.entries) > _COMMANDS_SHOWN else "The dry runs"
     line(f"{first}, in this order")
     for entry in plan.entries[:_COMMANDS_SHOWN]:
         line(f"  {safe_text(entry.command)}")
+        for flag in flags.of(entry):
+            line(f"    refused without {safe_text(flag)}")
     if len(plan.entries) > _COMMANDS_SHOWN:
         line("The command of every object stands in the plan; write it, and take one after the other:")
         line(f"  {safe_text(json_file)}")
         line("  jq -r '.entries[].command' plan.json")
 
 
+class _Flags:
+    """Numbers the flags that commands lack, so that a row names them in a few characters."""
+
+    def __init__(self, plan: DeletionPlan) -> None:
+        self._needs = Needs(plan.groups)
+        self._marks: dict[str, str] = {}
+        for entry in plan.entries:
+            for flag in self.of(entry):
+                self._marks.setdefault(flag, f"[{len(self._marks) + 1}]")
+
+    def of(self, entry: PlanEntry) -> list[str]:
+        return self._needs.of(entry)
+
+    def marks(self, entry: PlanEntry) -> str:
+        return " ".join(self._marks[flag] for flag in self.of(entry))
+
+    def shown(self, entries: Sequence[PlanEntry]) -> list[tuple[str, str, str]]:
+        """Return mark, flag and meaning of those that entries need."""
+        needed = {flag for entry in entries for flag in self.of(entry)}
+        return [(mark, flag, meaning(flag)) for flag, mark in self._marks.items() if flag in needed]
+
+
 def _risk(entry: PlanEntry) -> str:
     return f"{entry.risk}{_UNPROVEN if entry.outcome == 'undetermined' else ''}"
+
+
+def _why(entry: PlanEntry) -> str:
+    """Return the worst reason; one of a floor where the grade has none."""
+    return _fit(entry.reasons[0].text if entry.reasons else entry.floor, _MAX_WHY)
 
 
 def _by(entry: PlanEntry) -> str:

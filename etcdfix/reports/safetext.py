@@ -9,6 +9,9 @@ from __future__ import annotations
 import base64
 import shlex
 from collections.abc import Sequence
+from typing import Final
+
+_PATTERN: Final = frozenset(b"*?[")
 
 
 def safe_text(text: str) -> str:
@@ -50,9 +53,9 @@ def is_plain(key: bytes) -> bool:
 
 
 def key_arguments(key: bytes) -> list[str]:
-    """Return the command-line words that name a key: itself, or ``--key-base64`` where it is not plain."""
-    # Anything else would be read as a resource, as an option, or as a prefix of more than this key.
-    if is_plain(key) and key.startswith(b"/") and not key.endswith(b"/"):
+    """Return the command-line words that name a key: itself, or ``--key-base64`` where it could be misread."""
+    # Anything else would be read as a resource, as an option, as a pattern, or as a prefix of more than this key.
+    if is_plain(key) and key.startswith(b"/") and not key.endswith(b"/") and _PATTERN.isdisjoint(key):
         return [key.decode()]
     return ["--key-base64", base64.b64encode(key).decode()]
 

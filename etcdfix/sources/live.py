@@ -19,7 +19,7 @@ from etcdfix.sources.base import Segment, SourceDescription
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.client import EtcdClient, Pending
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind
-from etcdfix.sources.etcd.history import watch_history
+from etcdfix.sources.etcd.history import watch_changes, watch_history
 from etcdfix.sources.etcd.paging import PageSize, after, bounds_of
 from etcdfix.wire.etcd import RANGE, message
 
@@ -153,6 +153,24 @@ class LiveSource:
             self._note_revision(found.header.revision, key)
             return _stored(found.kvs[0]) if found.kvs else None
 
+    def before(self, key: bytes, revision: int) -> StoredValue | None:
+        """Return what a key held just before a main revision; None where it held nothing, or etcd compacted it.
+
+        Raises:
+            SourceUnreachable: Nobody answers.
+            SourceDenied: The user may not read the key.
+        """
+        if revision <= 1:
+            return None  # 0 would mean the newest
+        request = message("RangeRequest")(key=key, revision=revision - 1)
+        try:
+            found = self._client.call(RANGE, request)
+        except CallFailed as failed:
+            if failed.failure.kind is FailureKind.COMPACTED:
+                return None
+            raise self._as_error(failed.failure) from failed
+        return _stored(found.kvs[0]) if found.kvs else None
+
     def history(self, key: bytes) -> Iterator[KeptRevision]:
         """Yield every revision of ``key`` that is still kept, oldest first, up to the pinned one.
 
@@ -183,6 +201,28 @@ class LiveSource:
                     raise self._as_error(failed.failure) from failed
             else:
                 return
+
+    def changes(self, prefix: bytes, *, since: int, until: int) -> Iterator[tuple[bytes, StoredValue | None]]:
+        """Yield every change below ``prefix`` after one revision and up to another, oldest first; None for a deletion.
+
+        Raises:
+            SourceUnreachable: Nobody answers, the watch ended early, or there was too much for the time-out.
+            SourceDenied: The user may not read the range.
+            RevisionCompacted: Something after ``since`` is gone.
+        """
+        start, end = bounds_of(prefix)
+        try:
+            for key, value in watch_changes(
+                self._client,
+                start,
+                end,
+                since=since,
+                until=until,
+                timeout_seconds=self._connection.command_timeout_seconds + _PAGE_EXTRA_SECONDS,
+            ):
+                yield key, _stored(value) if value is not None else None
+        except CallFailed as failed:
+            raise self._as_error(failed.failure) from failed
 
     def estimate(self) -> int:
         """Return how many keys there are; 0 when etcd does not tell."""

@@ -209,6 +209,11 @@ class SnapshotSource:
         self._prepare()
         return self._index.get(key, at_revision=self._at_revision)
 
+    def before(self, key: bytes, revision: int) -> StoredValue | None:
+        """Return what a key held just before a main revision, None where it held nothing or that is not kept."""
+        self._prepare()
+        return self._index.get(key, at_revision=revision - 1) if revision > 0 else None
+
     def history(self, key: bytes) -> Iterator[KeptRevision]:
         """Yield every revision of ``key`` that is still kept, oldest first, newer than the pinned one included."""
         self._prepare()

@@ -82,6 +82,11 @@ class MemorySource:
         """Return one record."""
         return self._records.get(key)
 
+    def before(self, key: bytes, revision: int) -> StoredValue | None:
+        """Return the newest of the history before a revision."""
+        older = [kept.stored for kept in self.history(key) if kept.revision.main < revision]
+        return older[-1] if older else None
+
     def history(self, key: bytes) -> Iterator[KeptRevision]:
         """Yield the only revision there is."""
         record = self._records.get(key)

@@ -1,4 +1,4 @@
-"""Every kept revision of one key, by watching the past.
+"""Every kept revision of one key, or every change below a prefix, by watching the past.
 
 API: etcd 3.4 and later, ``Watch/Watch``. A watch that starts below the compacted revision is cancelled and told
 that revision. A watch does not say when it has caught up; the answer to a progress request does, in two ways:
@@ -59,13 +59,39 @@ def watch_history(
                 return
         if compacted == until:
             return
-    for event in _events(client, key, compacted + 1, until=until, last=last, timeout_seconds=timeout_seconds):
+    requests = _Requests(key, compacted + 1, ask_progress=not last)
+    for event in _events(client, requests, until=until, timeout_seconds=timeout_seconds):
         revision = event.kv.mod_revision
         if revision > until:
             return
         yield revision, (None if event.type == EVENT_DELETE else event.kv)
         if revision == last:
             return
+
+
+def watch_changes(
+    client: EtcdClient, start: bytes, end: bytes, *, since: int, until: int, timeout_seconds: float
+) -> Iterator[tuple[bytes, Any | None]]:
+    """Yield (key, record or None for a tombstone) of every change to a range of keys, oldest first.
+
+    Args:
+        client: Connected.
+        start: First key.
+        end: First key behind the range.
+        since: Changes after this revision.
+        until: Newest revision of interest.
+        timeout_seconds: For the whole watch.
+
+    Raises:
+        CallFailed: Nobody could answer, the watch ended early, or something after ``since`` has been compacted.
+    """
+    if until <= since:
+        return
+    requests = _Requests(start, since + 1, ask_progress=True, end=end)
+    for event in _events(client, requests, until=until, timeout_seconds=timeout_seconds):
+        if event.kv.mod_revision > until:
+            return
+        yield event.kv.key, (None if event.type == EVENT_DELETE else event.kv)
 
 
 def _compacted_revision(client: EtcdClient, key: bytes, timeout_seconds: float) -> int:
@@ -88,13 +114,10 @@ def _compacted_revision(client: EtcdClient, key: bytes, timeout_seconds: float) 
             requests.end()
 
 
-def _events(
-    client: EtcdClient, key: bytes, start: int, *, until: int, last: int, timeout_seconds: float
-) -> Iterator[Any]:
-    """Yield events until nothing more is expected up to ``until``; the caller stops at ``last`` itself."""
+def _events(client: EtcdClient, requests: _Requests, *, until: int, timeout_seconds: float) -> Iterator[Any]:
+    """Yield events until nothing more is expected up to ``until``; a caller who knows the last one stops itself."""
     enough = _QUIET_ANSWERS if _answers_in_order(client.current_version()) else _QUIET_ANSWERS_OUT_OF_ORDER
     quiet = 0
-    requests = _Requests(key, start, ask_progress=not last)
     with contextlib.closing(client.watch(iter(requests), timeout_seconds=timeout_seconds)) as answers:
         try:
             for answer in answers:
@@ -122,8 +145,11 @@ def _answers_in_order(version: str) -> bool:
 class _Requests:
     """What goes up the stream: one watch, then, if wanted, progress requests until the end."""
 
-    def __init__(self, key: bytes, start: int, *, ask_progress: bool) -> None:
-        self._create = message("WatchCreateRequest")(key=key, start_revision=start)
+    def __init__(self, key: bytes, start: int, *, ask_progress: bool, end: bytes = b"") -> None:
+        # Without fragments, everything that one revision range holds would come as one message.
+        self._create = message("WatchCreateRequest")(
+            key=key, range_end=end, start_revision=start, fragment=bool(end)
+        )
         self._pause_seconds = _PROGRESS_PAUSE_SECONDS if ask_progress else None
         self._ended = threading.Event()
 

@@ -1,18 +1,30 @@
-"""A plan of the same cluster saves the counting, one key at a time; of anything else it proves nothing."""
+"""``etcdfix delete --plan``: the plan's counts stand in for a look at everything, while they hold."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any, Self
 
+import msgspec
 import pytest
 
-from tests.support.change_runs import Registry
+from etcdfix.cli import delete as module
+from etcdfix.planning.planfile import load_plan, sealed
+from etcdfix.reports.plan_json import write_plan_json
+from etcdfix.reports.plan_model import DeletionPlan
+from tests.support.change_runs import BROKEN, Ran, Registry
 from tests.support.etcd_server import EtcdServer
-from tests.support.objects import KEY_2, aescbc, secret
+from tests.support.impact_objects import Cluster as Made
+from tests.support.impact_objects import owner
+from tests.support.kms_plugin import KMSPlugin
+from tests.support.objects import IDENTITY, KEY_1, namespace_object, provider, secret
 
 pytestmark = pytest.mark.etcd
 
-LOST = ("lost-0", "lost-1", "lost-2")
+USED = "those of the plan"
 
 
 @pytest.fixture
@@ -20,61 +32,196 @@ def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.Capt
     return Registry(etcd, prefix, tmp_path, capfd)
 
 
-@pytest.fixture
-def plan(registry: Registry) -> Path:
-    """A plan on disk for three Secrets under a key that is gone."""
-    for name in LOST:
-        registry.put(f"shop/{name}", aescbc(secret(name), name="gone", key=KEY_2))
-    where = ["--endpoints", registry.endpoints, "--etcd-prefix", registry.prefix]
-    where += ["--encryption-config", str(registry.config)]
-    report, found = registry.folder / "scan.json", registry.folder / "plan.json"
-    assert registry.run("scan", *where, "-o", "json", "--output-file", str(report)).code == 1
-    ran = registry.run(
-        "plan", "--from-report", str(report), *where, "-o", "json", "--output-file", str(found)
-    )
-    assert ran.code == 1, ran.err
-    return found
+def planned(registry: Registry, *arguments: str) -> Path:
+    """Scan, and plan what was found."""
+    where = registry.common(places=False, reason=None)
+    report, plan = registry.folder / "scan.json", registry.folder / "plan.json"
+    for file in (report, plan):
+        file.unlink(missing_ok=True)
+    ran = registry.run("scan", *where, *arguments, "-o", "json", "--output-file", str(report))
+    assert ran.code in {1, 3}, ran.err
+    made = ["--from-report", str(report), "-o", "json", "--output-file", str(plan)]
+    ran = registry.run("plan", *where, *arguments, *made)
+    assert ran.code in {1, 3}, ran.err
+    plan.chmod(0o600)
+    return plan
 
 
-def test_a_plan_saves_the_counting_and_still_deletes_one_key(registry: Registry, plan: Path) -> None:
-    keys = [registry.key(f"shop/{name}") for name in LOST]
-    for key in keys[:2]:
-        ran = registry.delete(key, "--plan", str(plan), "--declare-key-lost", "aescbc/v1/gone")
-        assert ran.code == 0, ran.err
-        assert "counts and risk are those of the plan" in ran.err
-        assert "aescbc/v1/gone: 0 open, 3 do not" in ran.err
-        assert "Risk         LOW" in ran.err
-        assert registry.stored(key) is None
-        assert f"--plan {plan}" in registry.events()[-1].annotations.accepted
-    assert registry.stored(keys[2]) is not None
+def rewrite(plan: Path, change: Callable[[DeletionPlan], dict[str, Any]]) -> None:
+    """Change a plan and seal it anew, as whoever owns the file can."""
+    loaded = load_plan(plan)
+    with plan.open("wb") as stream:
+        write_plan_json(stream, sealed(msgspec.structs.replace(loaded, **change(loaded))))
 
 
-def test_a_plan_lifts_no_rule(registry: Registry, plan: Path) -> None:
-    key = registry.key("shop/lost-0")
-    with registry.untouched():
-        ran = registry.delete(key, "--plan", str(plan))
-    registry.refused(ran, "the configuration alone can cure this", hint="--declare-key-lost aescbc/v1/gone")
-    with registry.untouched():
-        ran = registry.delete(registry.key("shop/good-0"), "--plan", str(plan))
-    registry.refused(ran, "the object is readable", hint="kubectl delete")
+def dry(registry: Registry, plan: Path, key: bytes | None = None, *arguments: str) -> Ran:
+    return registry.delete(key or registry.key("shop/broken"), "--plan", str(plan), "--dry-run", *arguments)
 
 
-def test_what_changed_since_is_counted_anew(registry: Registry, plan: Path) -> None:
-    key = registry.put("shop/lost-0", aescbc(secret("lost-0"), name="gone", key=KEY_2))
-    ran = registry.delete(key, "--plan", str(plan), "--declare-key-lost", "aescbc/v1/gone", "--dry-run")
+def not_used(ran: Ran, why: str) -> None:
+    assert USED not in ran.err
+    assert f"Note         the plan is not used: {why}" in ran.err
     assert ran.code == 0, ran.err
-    assert "the plan is not used: the value was changed since the plan was made" in ran.err
-    ran = registry.delete(
-        registry.key("shop/broken"), "--plan", str(plan), "--kubernetes-version", "1.36", "--dry-run"
-    )
-    assert "the plan is not used: the plan was made with another --kubernetes-version" in ran.err
 
 
-def test_an_edited_plan_is_an_error(registry: Registry, plan: Path) -> None:
-    plan.write_text(
-        plan.read_text().replace('"failed": 3', '"failed": 1').replace('"failed":3', '"failed":1')
+def test_a_plan_that_holds_is_used_and_recorded(registry: Registry) -> None:
+    plan = planned(registry)
+    ran = dry(registry, plan)
+    assert ran.code == 0, ran.err
+    assert USED in ran.err
+    # The preview says the same of what the deletion sets off as without a plan.
+    without = registry.delete(registry.key("shop/broken"), "--dry-run").err
+    effects = [line for line in without.splitlines() if line.startswith(("Risk", "Used by", "Finalizer"))]
+    assert effects
+    assert all(line in ran.err for line in effects)
+    ran = registry.delete(registry.key("shop/broken"), "--plan", str(plan))
+    assert ran.code == 0, ran.err
+    assert registry.stored(registry.key("shop/broken")) is None
+    assert f"--plan {plan} ({load_plan(plan).content_sha256})" in registry.events()[-1].annotations.accepted
+
+
+def test_what_was_written_since_counts(registry: Registry) -> None:
+    plan = planned(registry)
+    registry.put("shop/more", BROKEN)
+    not_used(dry(registry, plan), "one of secrets under the same transformer was written since")
+
+
+def test_dependents_that_came_since_count(registry: Registry) -> None:
+    made = Made(registry.prefix)
+    key = made.break_(made.add("apps/v1", "ReplicaSet", "web", "shop"))
+    registry.etcd.put_all(made.pairs())
+    plan = planned(registry)
+    for number in range(100):
+        made.pod(f"p-{number}", owners=(owner("ReplicaSet", "web"),))
+    registry.etcd.put_all(made.pairs())
+    # That wrote the ReplicaSet again, too: the plan must be of it as it stands.
+    entry = registry.mod_revision(key.encode())
+    rewrite(plan, lambda p: {"entries": [msgspec.structs.replace(e, mod_revision=entry) for e in p.entries]})
+    registry.refused(
+        dry(registry, plan, key.encode()),
+        "the garbage collector deletes 100 dependents",
+        hint="--accept-risk cluster-breaking",
     )
-    with registry.untouched():
-        ran = registry.delete(registry.key("shop/lost-0"), "--plan", str(plan))
-    assert ran.code == 2
-    assert "is not what was written" in ran.err
+
+
+class Clock(datetime):
+    """A clock that can be set."""
+
+    ahead = timedelta()
+
+    @classmethod
+    def now(cls, tz: Any = None) -> Self:
+        return cls.fromtimestamp((datetime.now(UTC) + cls.ahead).timestamp(), tz)
+
+
+@pytest.mark.parametrize(
+    ("ahead", "why"),
+    [(timedelta(minutes=16), "the plan is 16 minutes old"), (-timedelta(minutes=5), "the plan is from the future")],
+)  # fmt: skip
+def test_its_age(registry: Registry, monkeypatch: pytest.MonkeyPatch, ahead: timedelta, why: str) -> None:
+    plan = planned(registry)
+    monkeypatch.setattr(Clock, "ahead", ahead)
+    monkeypatch.setattr(module, "datetime", Clock)
+    not_used(dry(registry, plan), why)
+
+
+def test_another_configuration(registry: Registry) -> None:
+    plan = planned(registry)
+    registry.config.write_bytes(registry.config.read_bytes() + b"\n")
+    not_used(dry(registry, plan), "the plan was made with another encryption configuration")
+
+
+def test_another_cluster(registry: Registry) -> None:
+    plan = planned(registry)
+    registry.put("kube-system", namespace_object("kube-system", uid="another-uid"), resource="namespaces")
+    not_used(dry(registry, plan), "the plan is of the cluster")
+
+
+def test_a_clone_of_the_cluster(registry: Registry) -> None:
+    """An etcd restored from the cluster's snapshot has the same kube-system, and nothing else in common."""
+    plan = planned(registry)
+    rewrite(plan, lambda p: {"source": msgspec.structs.replace(p.source, cluster_id="abc")})
+    not_used(dry(registry, plan), "the plan is of etcd abc, this one is")
+
+
+def test_another_storage_prefix(registry: Registry) -> None:
+    plan = planned(registry)
+    rewrite(plan, lambda _: {"etcd_prefix": "/another"})
+    not_used(dry(registry, plan), "the plan is of keys below /another")
+
+
+def test_a_plan_from_before_a_restore(registry: Registry) -> None:
+    plan = planned(registry)
+    ahead = registry.etcd.revision() + 10_000_000
+    rewrite(plan, lambda p: {"source": msgspec.structs.replace(p.source, revision=ahead)})
+    not_used(dry(registry, plan), "it was made at revision")
+
+
+def test_a_plan_of_an_older_revision_proves_nothing(registry: Registry) -> None:
+    plan = planned(registry, "--revision", str(registry.etcd.revision()))
+    not_used(dry(registry, plan), "the plan was made from a snapshot or an old revision")
+
+
+def test_a_plan_of_somebody_else_is_refused(registry: Registry, tmp_path: Path) -> None:
+    plan = planned(registry)
+    if os.geteuid() == 0:
+        os.chown(plan, 65534, 65534)
+        ran = dry(registry, plan)
+        assert (ran.code, "belongs to somebody else (uid 65534)" in ran.err) == (2, True)
+        os.chown(plan, 0, 0)
+    plan.chmod(0o664)
+    ran = dry(registry, plan)
+    assert (ran.code, "others may write to it (mode 0664)" in ran.err) == (2, True)
+    plan.chmod(0o600)
+    link = tmp_path / "link.json"
+    link.symlink_to(plan)
+    ran = dry(registry, link)
+    assert (ran.code, "it is a symbolic link" in ran.err) == (2, True)
+
+
+# KMS.
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> Iterator[KMSPlugin]:
+    keks = {"kek-1": b"1" * 32, "kek-2": b"2" * 32}
+    with KMSPlugin("v2", f"@etcdfix-test-{os.getpid()}-{tmp_path.name}", keks) as running:
+        yield running
+
+
+def behind(registry: Registry, plugin: KMSPlugin) -> bytes:
+    """Store two values that open and one whose key is gone; return its key."""
+    kms = {"kms": {"apiVersion": "v2", "name": "prov", "endpoint": plugin.endpoint}}
+    registry.configure(kms, provider("aescbc", key1=KEY_1), IDENTITY, resources=("*.*",))
+    keys = {name: registry.key(f"shop/{name}") for name in ("one", "two", "dead")}
+    for name, key in keys.items():
+        key_id = "kek-1" if name == "dead" else "kek-2"
+        registry.etcd.put(key, plugin.stored_v2(secret(name), key, key_id=key_id))
+    del plugin.keks["kek-1"]
+    return keys["dead"]
+
+
+def test_an_undetermined_value_never_rests_on_a_plan(registry: Registry, plugin: KMSPlugin) -> None:
+    key = behind(registry, plugin)
+    plan = planned(registry, "--no-kms")
+    declared = ("--declare-key-lost", "kms/v2/prov")
+    without = registry.delete(key, "--dry-run", *declared)
+    with_plan = dry(registry, plan, key, *declared)
+    assert without.code == with_plan.code == 4
+    assert without.err.splitlines()[-2:] == with_plan.err.splitlines()[-2:]
+
+
+def test_a_plan_that_asked_no_plugin_says_nothing_of_the_risk(registry: Registry, plugin: KMSPlugin) -> None:
+    behind(registry, plugin)
+    made = Made(registry.prefix)
+    key = made.break_(made.add("apps/v1", "ReplicaSet", "web", "shop"))
+    for number in range(100):
+        pod = made.pod(f"p-{number}", owners=(owner("ReplicaSet", "web"),))
+        made.values[pod] = plugin.stored_v2(made.values[pod], pod.encode(), key_id="kek-2")
+    registry.etcd.put_all(made.pairs())
+    plan = planned(registry, "--no-kms")
+    registry.refused(
+        dry(registry, plan, key.encode()),
+        "the garbage collector deletes 100 dependents",
+        hint="--accept-risk cluster-breaking",
+    )

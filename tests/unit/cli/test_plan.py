@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,20 +20,35 @@ from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.impact.builder import build_index
 from etcdfix.impact.secretusers import secret_users
-from etcdfix.model import StoredValue
+from etcdfix.model import KeptRevision, StoredValue, key_id_digest
 from etcdfix.pipeline import Examiner
 from etcdfix.planning.planfile import load_plan, proof_for
 from etcdfix.remediation.pattern import Pattern
+from etcdfix.reports.plan_model import DeletionPlan, PlanEntry
+from etcdfix.reports.plan_needs import Needs
 from etcdfix.reports.schema import SCHEMAS
 from etcdfix.sources.base import Source
+from etcdfix.sources.live import LiveSource
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout
+from tests.support.change_runs import BROKEN, Ran, Registry
 from tests.support.collecting import ALPHA
 from tests.support.etcd_server import EtcdServer
 from tests.support.impact_objects import Cluster, node_of
+from tests.support.kms_plugin import KMSPlugin
 from tests.support.lost_key import LOST, LiveMemory, base, lose, lost_cluster, scan_to, using_pod
 from tests.support.memory_source import MemorySource
-from tests.support.objects import IDENTITY, KEY_1, KMS_V2, configuration, configuration_yaml, provider
+from tests.support.objects import (
+    IDENTITY,
+    KEY_1,
+    KEY_2,
+    KMS_V2,
+    aescbc,
+    configuration,
+    configuration_yaml,
+    provider,
+    secret,
+)
 
 SNAPSHOT = str(ALPHA / "snapshot.db.gz")
 LOST_CONFIG = str(ALPHA / "config-lost.yaml")
@@ -181,15 +196,17 @@ def test_values_that_wait_for_a_plugin_come_last_and_are_3(
     arguments = ["plan", "--from-report", str(report), "--encryption-config", str(path), "--no-kms"]
     assert run(arguments) == 3
     out = capfd.readouterr().out
+    waiting = json.loads(report.read_text())["findings"][-1]["kms_key_id_sha256"]
     assert (
         "(unproven): most likely in order; its deletion is refused unless its KMS key is declared lost" in out
     )
     assert "Bring the KMS plugin back. Of 1 object nothing is proven" in out
+    assert f"--declare-key-lost kms/v2/kmsnew/{waiting}" in out
     assert run([*arguments, "-o", "json"]) == 3
     document = json.loads(capfd.readouterr().out)
     assert [entry["name"] for entry in document["entries"]] == ["broken", "waits"]
     ids = {proof["kms_key_id_sha256"]: proof for proof in document["proofs"]}
-    waiting = document["entries"][1]["kms_key_id_sha256"]
+    assert document["entries"][1]["kms_key_id_sha256"] == waiting
     assert waiting.startswith("sha256:")
     assert ids[waiting]["undetermined"] == 1
 
@@ -290,6 +307,8 @@ def test_a_plan_of_a_live_etcd_proves_the_pattern_for_a_deletion(
         transformer=LOST,
         kms_key_id_sha256="",
         cluster_uid="uid-kube-system",
+        cluster_id=plan.source.cluster_id,
+        etcd_prefix=place,
         config_sha256=plan.encryption_config.sha256,
         assumed_release="",
         now=datetime.now(UTC),
@@ -297,3 +316,109 @@ def test_a_plan_of_a_live_etcd_proves_the_pattern_for_a_deletion(
     assert isinstance(proof, Pattern)
     assert (proof.all.opened, proof.all.failed) == (0, 12)
     assert proof.keys == 13
+
+
+@pytest.fixture
+def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Registry:
+    return Registry(etcd, prefix, tmp_path, capfd)
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> Iterator[KMSPlugin]:
+    keks = {"kek-1": b"1" * 32, "kek-2": b"2" * 32}
+    with KMSPlugin("v2", f"@etcdfix-plan-{os.getpid()}-{tmp_path.name}", keks) as running:
+        yield running
+
+
+def planned(registry: Registry, *options: str) -> DeletionPlan:
+    """Scan a registry, and plan it; the options are those of the plan."""
+    where = ["--endpoints", registry.endpoints, "--etcd-prefix", registry.prefix]
+    where += ["--encryption-config", str(registry.config)]
+    report, file = registry.folder / "scan.json", registry.folder / "plan.json"
+    registry.run("scan", *where, "-o", "json", "--output-file", str(report))
+    into = ["-o", "json", "--output-file", str(file)]
+    ran = registry.run("plan", "--from-report", str(report), *where, *into, *options)
+    assert ran.code in {1, 3}, ran.err
+    return load_plan(file)
+
+
+def paste(registry: Registry, entry: PlanEntry, *more: str) -> Ran:
+    """Run the command of an entry as a shell would take it, with further words behind it."""
+    words = shlex.split(" ".join([entry.command, *more]))
+    assert words[0] == "etcdfix"
+    return registry.run(*words[1:], "--backup-dir", str(registry.backups), "--audit-log", str(registry.log))
+
+
+def test_commands_work_once_the_flags_are_added_that_the_plan_names(
+    registry: Registry, plugin: KMSPlugin
+) -> None:
+    """And are refused without: what a person must decide, no command decides."""
+    kms = {"kms": {"apiVersion": "v2", "name": "prov", "endpoint": plugin.endpoint}}
+    registry.configure(kms, provider("aescbc", key1=KEY_1), IDENTITY)
+    for name, key_id in (("dead", "kek-1"), ("alive", "kek-2")):
+        key = registry.key(f"shop/{name}")
+        registry.etcd.put(key, plugin.stored_v2(secret(name), key, key_id=key_id))
+    del plugin.keks["kek-1"]
+    for name in ("lost-0", "lost-1"):
+        registry.put(f"shop/{name}", aescbc(secret(name), KEY_2, name="lost"))
+    registry.put("kube-system/bootstrap-token-abcdef", aescbc(secret("x"), KEY_2, name="lost"))
+    plan = planned(registry)
+    needs = Needs(plan.groups)
+    found = {entry.name: needs.of(entry) for entry in plan.entries}
+    dead = next(entry for entry in plan.entries if entry.name == "dead")
+    assert found == {
+        "broken": [],
+        "dead": [f"--declare-key-lost kms/v2/prov/{key_id_digest('kek-1')}"],
+        "lost-0": ["--declare-key-lost aescbc/v1/lost"],
+        "lost-1": ["--declare-key-lost aescbc/v1/lost"],
+        "bootstrap-token-abcdef": ["--declare-key-lost aescbc/v1/lost", "--accept-risk cluster-breaking"],
+    }
+    advice = {group.transformer: group.advice for group in plan.groups}
+    assert advice[dead.transformer].endswith(found["dead"][0])
+    for entry in plan.entries:
+        flags = found[entry.name]
+        for missing in flags:
+            assert paste(registry, entry, *(flag for flag in flags if flag != missing)).code == 4, entry.name
+        ran = paste(registry, entry, *flags)
+        assert ran.code == 0, (entry.name, ran.err)
+
+
+@pytest.mark.parametrize("name", ["a[1]", "a*b", "what?", "sp ace", "q'uo\"te", "$(reboot)", "new\nline"])
+def test_a_command_names_its_key_whatever_that_looks_like(registry: Registry, name: str) -> None:
+    registry.etcd.delete(registry.key("shop/broken"))
+    registry.put(f"shop/{name}", BROKEN)
+    (entry,) = planned(registry).entries
+    ran = paste(registry, entry)
+    assert ran.code == 0, ran.err
+
+
+def test_a_plan_of_an_old_revision_proves_nothing_and_is_named_in_no_command(registry: Registry) -> None:
+    revision = registry.etcd.revision()
+    registry.put("shop/later", secret("later"))
+    plan = planned(registry, "--revision", str(revision))
+    assert plan.source.revision == revision
+    assert not plan.source.newest
+    assert [entry.name for entry in plan.entries] == ["broken"]
+    assert "--plan" not in plan.entries[0].command
+    newest = planned(registry)
+    assert newest.source.newest
+    assert "--plan" in newest.entries[0].command
+
+
+def test_earlier_revisions_are_found_without_a_watch(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A watch for each of 1,200 keys would take two minutes, and a plan proves something for fifteen."""
+
+    def history(_self: LiveSource, _key: bytes) -> Iterator[KeptRevision]:
+        raise AssertionError("a watch was opened")
+
+    monkeypatch.setattr(LiveSource, "history", history)
+    key = registry.key("shop/broken")
+    registry.etcd.put(key, aescbc(secret("broken")))
+    readable = registry.mod_revision(key)
+    for number in range(3):
+        registry.etcd.put(key, BROKEN + bytes([number]))
+    registry.put("shop/never", BROKEN)
+    plan = planned(registry)
+    assert {entry.name: entry.readable_revision for entry in plan.entries} == {"broken": readable, "never": 0}

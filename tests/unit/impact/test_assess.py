@@ -184,6 +184,79 @@ def test_the_newest_readable_revision_tells_most() -> None:
     assert codes(found) == {"finalizer": Risk.HIGH, "workload": Risk.LOW}
 
 
+class WalkedOnly(Remembering):
+    """A source whose history costs too much; it counts the steps back."""
+
+    steps = 0
+
+    def before(self, key: bytes, revision: int) -> StoredValue | None:
+        self.steps += 1
+        older = [kept.stored for kept in super().history(key) if kept.revision.main < revision]
+        return older[-1] if older else None
+
+    def history(self, key: bytes) -> Iterator[KeptRevision]:
+        raise AssertionError("the history was read")
+
+
+def walking(cluster: Cluster, *older: StoredValue | None, present: StoredValue) -> WalkedOnly:
+    key = present.key.decode()
+    source = WalkedOnly(cluster, key, *older)
+    source._records[present.key] = present
+    return source
+
+
+def test_a_readable_revision_a_few_steps_back_is_found_without_the_history() -> None:
+    cluster = Cluster()
+    key = cluster.secret("s")
+    good = StoredValue(key.encode(), cluster.values[key], 1, 1, 1, 0)
+    worse = [StoredValue(key.encode(), BROKEN, number, 1, number, 0) for number in (2, 3)]
+    source = walking(cluster, good, *worse, present=StoredValue(key.encode(), BROKEN, 9, 1, 4, 0))
+    found = assessed(cluster, key, source)
+    assert (found.last_known.basis, found.last_known.revision) == ("history", 1)
+
+
+def test_a_present_value_that_is_readable_needs_no_step() -> None:
+    cluster = Cluster()
+    key = cluster.secret("s")
+    source = walking(cluster, present=StoredValue(key.encode(), cluster.values[key], 9, 5, 3, 0))
+    found = assessed(cluster, key, source)
+    assert (found.last_known.basis, found.last_known.revision) == ("current", 9)
+
+
+@pytest.mark.parametrize("steps", [49, 50, 51])
+def test_after_many_steps_the_history_tells(steps: int) -> None:
+    cluster = Cluster()
+    key = cluster.secret("s")
+    older = [StoredValue(key.encode(), BROKEN, n + 1, 1, n + 1, 0) for n in range(steps)]
+    older[0] = StoredValue(key.encode(), cluster.values[key], 1, 1, 1, 0)
+    source = Remembering(cluster, key, *older)
+    source._records[key.encode()] = StoredValue(key.encode(), BROKEN, 99, 1, steps + 1, 0)
+    examiner = cluster.examiner(source)
+    for generations in (True, False):
+        index = cluster.index(source)
+        found = assess(index, source, examiner, key.encode(), generations=generations)
+        assert found is not None
+        assert found.last_known.revision == 1
+
+
+def test_one_of_many_is_not_looked_for_before_its_generation() -> None:
+    cluster = Cluster()
+    key = cluster.secret("s")
+    good = StoredValue(key.encode(), cluster.values[key], 1, 1, 1, 0)
+    cluster.break_(key)
+    for version in (1, 2):  # its first value, so that no step is needed; or an earlier one is compacted
+        present = StoredValue(key.encode(), BROKEN, 9, 9 - version + 1, version, 0)
+        quick = walking(cluster, good, None, present=present)
+        examiner = cluster.examiner(quick)
+        found = assess(cluster.index(quick), quick, examiner, key.encode(), generations=False)
+        assert found is not None
+        assert found.last_known.basis == "none"
+        assert quick.steps == version - 1
+        whole = Remembering(cluster, key, good, None)
+        whole._records[key.encode()] = present
+        assert assessed(cluster, key, whole).last_known.basis == "earlier-generation"
+
+
 def test_a_finalizer_can_have_come_after_the_last_readable_revision() -> None:
     cluster = Cluster()
     key = cluster.add("v1", "PersistentVolume", "pv", finalizers=("example.com/clean",))
@@ -382,6 +455,34 @@ def test_what_stands_behind_a_custom_resource_nobody_here_knows() -> None:
     cluster.define("example.com", "Widget")
     key = cluster.break_(cluster.add("example.com/v1", "Widget", "w", "shop"))
     assert codes(assessed(cluster, key)) == {"custom-resource": Risk.HIGH}
+
+
+def test_what_cannot_be_looked_into_is_a_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("etcdfix.impact.builder._MOST_EDGES_OF_AN_OBJECT", 1)
+    cluster = Cluster()
+    key = cluster.break_(cluster.secret("s"))
+    assert not assessed(cluster, key).may_be_worse
+    spec = {"volumes": [{"name": f"v{n}", "secret": {"secretName": f"other-{n}"}} for n in range(3)]}
+    cluster.pod("p", spec=spec)
+    opaque = b"k8s\x00" + b"\n\x0b\n\x04x/v1\x12\x03Foo\x12\x00"
+    cluster.values["/registry/strange.example.com/things/x"] = opaque
+    found = assessed(cluster, key)
+    assert [reason.code for reason in found.reasons] == ["not-looked-into", "not-looked-into"]
+    assert "1 object cannot be looked into" in found.reasons[0].text
+    assert "more references than are followed" in found.reasons[1].text
+    assert (found.risk, found.may_be_worse) == (Risk.LOW, True)
+
+
+def test_dependents_that_stay() -> None:
+    cluster = Cluster()
+    key = cluster.break_(cluster.add("apps/v1", "ReplicaSet", "gone", "shop"))
+    both = owner("ReplicaSet", "gone"), owner("ReplicaSet", "solid")
+    cluster.add("apps/v1", "ReplicaSet", "solid", "shop")
+    cluster.pod("kept", owners=both)
+    cluster.break_(cluster.add("apps/v1", "ReplicaSet", "sealed", "shop"))
+    cluster.pod("frozen", owners=(both[0], owner("ReplicaSet", "sealed")))
+    found = codes(assessed(cluster, key))
+    assert {"kept", "frozen"} <= found.keys()
 
 
 def test_what_was_not_seen_is_said() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import KEY_2, aescbc
 
 SMALLEST = {
+    "apiVersion": "etcdfix/v1alpha1",
     "kind": "ScanReport",
     "generated_at": "",
     "source": {},
@@ -104,6 +106,36 @@ def test_what_is_no_report_is_refused(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(ConfigurationError, match="is not a report of etcdfix") as caught:
         load_report(path)
     assert "etcdfix scan -o json" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "nested", [b"[" * 200_000 + b"]" * 200_000, b'{"a":' * 200_000 + b"1" + b"}" * 200_000]
+)
+@pytest.mark.parametrize("which", [0, 1], ids=["json", "jsonl"])
+def test_a_field_of_no_use_that_is_nested_too_deeply(
+    files: tuple[Path, Path], nested: bytes, which: int
+) -> None:
+    path = files[which]
+    lines = path.read_bytes().strip().splitlines()
+    lines[-1] = lines[-1].removesuffix(b"}") + b',"future":' + nested + b"}"
+    path.write_bytes(b"\n".join(lines))
+    with pytest.raises(ConfigurationError, match="is not a report of etcdfix: it is nested too deeply"):
+        load_report(path)
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["json", "jsonl"])
+@pytest.mark.parametrize(
+    ("there", "said"),
+    [(b'"apiVersion":"etcdfix/v9"', "etcdfix/v9"), (b'"was":"etcdfix/v1alpha1"', "missing")],
+)
+def test_another_version_is_refused_before_its_fields_are_looked_at(
+    files: tuple[Path, Path], which: int, there: bytes, said: str
+) -> None:
+    path = files[which]
+    raw = re.sub(rb'"apiVersion": ?"etcdfix/v1alpha1"', there, path.read_bytes())
+    path.write_bytes(raw.replace(b'"generated_at"', b'"made_at"'))
+    with pytest.raises(ConfigurationError, match=f"its apiVersion is {said}, expected etcdfix/v1alpha1"):
+        load_report(path)
 
 
 def test_no_file(tmp_path: Path) -> None:

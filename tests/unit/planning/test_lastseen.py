@@ -6,7 +6,7 @@ import pytest
 
 from etcdfix.impact.assess import LastKnown
 from etcdfix.impact.contents import ContentReader
-from etcdfix.model import Confidence
+from etcdfix.model import Confidence, StoredValue
 from etcdfix.planning.lastseen import LastSeen, SeenOwner, last_seen
 from tests.support.impact_objects import owner
 from tests.support.lost_key import KeptMemory, base, examiner_of
@@ -43,6 +43,19 @@ def test_the_account_of_a_token() -> None:
     assert found.token_of == "robot"
 
 
-@pytest.mark.parametrize("revision", [0, 5])
+def test_one_revision_is_read_and_not_the_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    before = KeptMemory.before
+
+    def counted(self: KeptMemory, key: bytes, revision: int) -> StoredValue | None:
+        asked.append(revision)
+        return before(self, key, revision)
+
+    monkeypatch.setattr(KeptMemory, "before", counted)
+    assert seen(6, type="kubernetes.io/tls").type == "kubernetes.io/tls"
+    assert asked == [7]
+
+
+@pytest.mark.parametrize("revision", [0, 5, 7])
 def test_no_such_revision(revision: int) -> None:
     assert seen(revision) == LastSeen()

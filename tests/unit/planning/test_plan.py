@@ -2,10 +2,14 @@ from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 import json
+import shlex
 from collections import Counter
-from datetime import UTC, datetime
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,7 +17,7 @@ import pytest
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError
 from etcdfix.impact.secretusers import secret_users
-from etcdfix.model import StoredValue
+from etcdfix.model import KeptRevision, Revision, StoredValue
 from etcdfix.planning.plan import build_plan
 from etcdfix.planning.planfile import proof_for
 from etcdfix.remediation.pattern import find_pattern
@@ -22,6 +26,7 @@ from etcdfix.reports.plan_json import write_plan_json
 from etcdfix.reports.plan_model import DeletionPlan, PlanEntry
 from etcdfix.reports.plan_table import write_plan_table
 from etcdfix.sources.base import Source
+from tests.support.encoders import aescbc_body
 from tests.support.impact_objects import BROKEN, Cluster, node_of, owner
 from tests.support.lost_key import (
     CERT_MANAGER,
@@ -106,6 +111,12 @@ def test_what_comes_back_goes_first_and_what_is_used_goes_last(large: DeletionPl
     assert max(turns["Helm"]) < min(turns["service-account token controller"])
 
 
+def test_the_first_turns_are_one_of_each_maker(large: DeletionPlan) -> None:
+    makers = [entry.recreated_by for entry in large.entries]
+    assert set(makers[:2]) == {"cert-manager", "External Secrets"}
+    assert makers[2] == makers[3]
+
+
 def test_one_group_with_the_proof_of_its_pattern(large: DeletionPlan) -> None:
     (group,) = large.groups
     assert (group.count, group.cause, group.transformer, group.opened, group.pattern) == (
@@ -141,9 +152,13 @@ def test_steps_stand_in_the_order_of_acting(large: DeletionPlan) -> None:
         "See that those run who make objects again",
         "Make ready what needs a step after the deletion",
         "Have the replacement of the others in hand BEFORE you delete them",
+        "Decide what only you can say",
         "Delete in the order of this plan, one key after the other",
         "Scan again",
     ]
+    assert "The first 2 turns are one of each: delete that much" in large.steps[4].text
+    assert f"--declare-key-lost {LOST} for 1200 objects" in large.steps[7].text
+    assert "--accept-risk" not in large.steps[7].text
     assert large.steps[1].commands == ["kubectl get --raw '/api/v1/secrets?resourceVersion=0'"]
     assert "480 objects, 240 of them in use" in large.steps[6].text
 
@@ -198,11 +213,28 @@ def test_proofs_count_as_a_deletion_counts(tmp_path: Path) -> None:
             transformer=entry.transformer,
             kms_key_id_sha256="",
             cluster_uid="uid-kube-system",
+            cluster_id=plan.source.cluster_id,
+            etcd_prefix=plan.etcd_prefix,
             config_sha256=config.sha256,
             assumed_release="",
             now=NOON,
         )
         assert planned == msgspec.structs.replace(pattern, target=None), entry.name
+
+
+def test_a_transformer_that_two_beginnings_fit_has_no_proof(tmp_path: Path) -> None:
+    """Key ``key1`` opens what looks as if ``key1:b`` had written it: whose counts those are is not certain."""
+    config = configuration(provider("aescbc", **{"key1": KEY_1, "key1:b": KEY_2}), IDENTITY)
+    cluster = base()
+    plain, odd = cluster.secret("plain"), cluster.secret("odd")
+    cluster.values[plain] = aescbc(b"no object at all", KEY_1)
+    body = aescbc_body(b"no object at all", KEY_1, b"b:" + b"i" * 14)
+    cluster.values[odd] = b"k8s:enc:aescbc:v1:key1:" + body
+    path = scan_to(tmp_path / "report.json", cluster, config=config)
+    source = cluster.source()
+    plan = build_plan(source, examiner_of(cluster, source, config), request_for(path, config))
+    assert [entry.transformer for entry in plan.entries] == ["aescbc/v1/key1"] * 2
+    assert plan.proofs == []
 
 
 # ----------------------------------------------------------------------------------- what is left out, and why
@@ -307,6 +339,18 @@ def test_a_report_of_another_prefix_is_refused(tmp_path: Path) -> None:
     assert caught.value.hint == "--etcd-prefix /kubernetes.io"
 
 
+def test_a_prefix_out_of_a_report_is_quoted_for_the_shell(tmp_path: Path) -> None:
+    cluster = base()
+    request = request_for(scan_to(tmp_path / "report.json", cluster))
+    hostile = "/x; touch owned #\x1b[2J"
+    scope = msgspec.structs.replace(request.report.scope, etcd_prefix=hostile)
+    report = msgspec.structs.replace(request.report, scope=scope)
+    source = cluster.source()
+    with pytest.raises(ConfigurationError) as caught:
+        build_plan(source, examiner_of(cluster, source), msgspec.structs.replace(request, report=report))
+    assert shlex.split(caught.value.hint) == ["--etcd-prefix", "/x; touch owned #\\x1b[2J"]
+
+
 def test_problems_of_report_and_source_make_a_plan_incomplete(tmp_path: Path) -> None:
     cluster = base()
     lose(cluster, cluster.secret("one"))
@@ -352,8 +396,16 @@ def test_what_the_cluster_stands_on_comes_last(tmp_path: Path) -> None:
     assert "and last 1 object that the cluster itself may stand on" in plan.steps[-2].text
     out = io.BytesIO()
     write_plan_table(out, plan, 100, json_file="")
-    assert b"cluster-breaking  /registry/secrets/kube-system" in out.getvalue()
-    assert b"needs --accept-risk cluster-breaking" in out.getvalue()
+    row = next(
+        line
+        for line in out.getvalue().decode().splitlines()
+        if line.startswith("4 ") and "/kube-system/" in line
+    )
+    assert "cluster-breaking" in row
+    assert last.reasons[0].text in row
+    assert row.endswith(" [1] [2]")
+    assert "[2]: its command works with --accept-risk cluster-breaking only" in out.getvalue().decode()
+    assert "--accept-risk cluster-breaking for 1 object (" in plan.steps[-3].text
 
 
 def test_what_goes_with_an_owner_is_counted(tmp_path: Path) -> None:
@@ -365,6 +417,38 @@ def test_what_goes_with_an_owner_is_counted(tmp_path: Path) -> None:
     (entry,) = plan_of(cluster, tmp_path).entries
     assert (entry.cascade, entry.risk, entry.recreated_by) == (3, "high", "by hand")
     assert any(reason.code == "cascade" for reason in entry.reasons)
+
+
+def test_the_age_counts_from_the_beginning(tmp_path: Path) -> None:
+    cluster = base()
+    lose(cluster, cluster.secret("one"))
+    path = scan_to(tmp_path / "report.json", cluster)
+    clock = (NOON + timedelta(minutes=number) for number in itertools.count())
+    source = cluster.source()
+    plan = build_plan(source, examiner_of(cluster, source), request_for(path), now=lambda: next(clock))
+    assert plan.generated_at == "2026-03-01T12:00:00Z"
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_what_was_there_before_a_deletion_is_looked_for_in_a_file_only(tmp_path: Path, live: bool) -> None:
+    """A live etcd tells it by a watch for each key only, and there are many keys."""
+    cluster = base()
+    key = cluster.secret("one", type="kubernetes.io/tls")
+    old = stored(key, cluster.values[key], mod_revision=3, create_revision=3, version=1)
+    lose(cluster, key)
+
+    class Kept(LiveMemory if live else MemorySource):  # type: ignore[misc]  # one of two classes
+        def history(self, key: bytes) -> Iterator[KeptRevision]:
+            if key == old.key:
+                yield KeptRevision(Revision(3, 0), old)
+                yield KeptRevision(Revision(4, 0), None)
+            yield from super().history(key)
+
+    source = Kept(cluster.values)
+    path = scan_to(tmp_path / "report.json", cluster, source=source)
+    (entry,) = build_plan(source, examiner_of(cluster, source), request_for(path)).entries
+    assert entry.readable_revision == (0 if live else 3)
+    assert entry.what == ("Secret (type not known)" if live else "Secret (TLS certificate)")
 
 
 def test_users_are_those_of_the_impact_analysis(tmp_path: Path) -> None:
@@ -395,6 +479,41 @@ def test_a_key_that_cannot_be_typed_is_listed_and_named_in_base64(tmp_path: Path
     for text in (_table(plan), _json(plan)):
         assert all(line.isprintable() for line in text.splitlines())
         assert "never-to-be-shown" not in text
+
+
+def test_only_names_are_as_they_are_in_a_plan(tmp_path: Path) -> None:
+    """Everything else is cut out of the JSON with jq and shown on a terminal."""
+    cluster = base()
+    evil = "\x1b[2Jevil\u202e"
+    key = cluster.secret(evil)
+    using_pod(cluster, evil, evil)
+    cluster.break_(cluster.add(f"{evil}/v1", "Thing", "one", "shop"))
+    lose(cluster, key)
+    source = MemorySource(cluster.values, problems=[f"page {evil} is damaged"])
+    path = scan_to(tmp_path / "report.json", cluster, source=source)
+    plan = build_plan(source, examiner_of(cluster, source), request_for(path))
+    assert any(evil in entry.name for entry in plan.entries)
+    assert any("\\x1b[2Jevil\\u202e" in entry.what for entry in plan.entries)
+    assert {field for field, text in _texts(json.loads(_json(plan))) if not text.isprintable()} <= {
+        "key", "name", "namespace",
+    }  # fmt: skip
+    assert plan == load_back(plan)
+
+
+def _texts(value: Any, field: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every text of a document with the field it stands in."""
+    if isinstance(value, str):
+        yield field, value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item, field)
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield from _texts(item, name)
+
+
+def load_back(plan: DeletionPlan) -> DeletionPlan:
+    return msgspec.json.decode(_json(plan), type=DeletionPlan)
 
 
 def test_nothing_of_the_contents_is_in_a_plan(tmp_path: Path) -> None:
@@ -449,6 +568,15 @@ def test_each_unknown_envelope_stands_alone_and_has_no_proof(tmp_path: Path) -> 
     plan = plan_of(cluster, tmp_path)
     assert {entry.name for entry in plan.entries} == {"one", "two"}
     assert plan.proofs == []
+
+
+def test_envelopes_that_nobody_knows_have_no_key_to_declare_lost(tmp_path: Path) -> None:
+    cluster = base()
+    for name in ("one", "two", "three"):
+        cluster.values[cluster.secret(name)] = b"k8s:enc:what:v1:" + name.encode()
+    (group,) = plan_of(cluster, tmp_path).groups
+    assert (group.transformer, group.count, group.pattern) == ("", 3, True)
+    assert group.advice == "many envelopes that nobody knows: find out what wrote them"
 
 
 def test_objects_with_too_many_references_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import msgspec
+
+from etcdfix.model import key_id_digest
 from etcdfix.planning.proofs import Count, ProofKey, Proofs
+from etcdfix.verdicts.examination import Examination
+from tests.support.encoders import kms_v2_body
 from tests.support.lost_key import CONFIGURATION, base, examiner_of
 from tests.support.memory_source import stored
-from tests.support.objects import KEY_1, KEY_2, aescbc, secret
+from tests.support.objects import IDENTITY, KEY_1, KEY_2, KMS_V2, aescbc, configuration, secret
 
 
 def counted(**values: bytes) -> Proofs:
@@ -50,6 +55,36 @@ def test_what_is_no_object_is_looked_at_and_what_lies_elsewhere_is_not() -> None
     proofs.add(examiner.examine(stored("/elsewhere/secrets/shop/a", b"broken")))
     assert proofs.keys == 1
     assert shown(proofs.count(ProofKey(b""))) == (0, 0, 0, 0)
+
+
+def test_a_kms_key_id_has_a_count_of_its_own_where_it_is_asked_for() -> None:
+    cluster = base()
+    examiner = examiner_of(cluster, cluster.source(), configuration(KMS_V2, IDENTITY))
+
+    def under(key_id: str, number: int, *, opens: bool) -> Examination:
+        value = b"k8s:enc:kms:v2:prov:" + kms_v2_body(b"\x00" * 60, key_id=key_id)
+        found = examiner.examine(stored(f"/registry/secrets/shop/{number}", value, mod_revision=number))
+        assert found.kms_key_id == key_id
+        if not opens:
+            return found
+        readable = examiner.examine(stored("/registry/secrets/shop/web", secret())).verdict
+        return msgspec.structs.replace(found, verdict=readable, opened=True)
+
+    asked = key_id_digest("kek-1")
+    proofs = Proofs(b"/registry/", {"prov"}, {asked})
+    for number, (key_id, opens) in enumerate(
+        [("kek-1", False), ("kek-2", True), ("kek-1", True), ("kek-2", False), ("kek-1", False)], start=1
+    ):
+        proofs.add(under(key_id, number, opens=opens))
+    marker = b"k8s:enc:kms:v2:prov:"
+    everything, one = (proofs.count(ProofKey(marker, key_id)) for key_id in ("", asked))
+    assert (everything.tally.opened, everything.tally.undetermined) == (2, 3)
+    assert (one.tally.opened, one.tally.undetermined) == (1, 2)
+    assert (everything.newest, everything.second) == (5, 4)
+    assert (one.newest, one.second) == (5, 1)
+    assert [proofs.opened_before(ProofKey(marker, key_id), 5) for key_id in ("", asked)] == [3, 3]
+    assert [proofs.opened_before(ProofKey(marker, key_id), 3) for key_id in ("", asked)] == [2, 0]
+    assert shown(proofs.count(ProofKey(marker, key_id_digest("kek-2")))) == (0, 0, 0, 0)
 
 
 def test_the_newest_but_one_that_does_not_open() -> None:

@@ -1,13 +1,20 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from etcdfix.model import StoredValue
+from etcdfix.impact.assess import LastKnown, assess
+from etcdfix.impact.builder import build_index
+from etcdfix.impact.contents import ContentReader
+from etcdfix.model import Confidence, StoredValue
+from etcdfix.planning.lastseen import LastSeen, SeenOwner
 from etcdfix.planning.plan import build_plan
-from etcdfix.planning.recreators import MARKS, NAME_RULES, OWNERS, RESOURCES, ComesBack, recreator_of_marks
+from etcdfix.planning.recreation import TOKEN_TYPE, who_recreates
+from etcdfix.planning.surroundings import Surroundings
 from etcdfix.reports.plan_model import PlanEntry
 from tests.support.impact_objects import Cluster, owner
 from tests.support.lost_key import (
@@ -35,6 +42,14 @@ def entry_of(cluster: Cluster, key: str, folder: Path, *earlier: StoredValue) ->
     return entry
 
 
+NOBODY = ("by hand", None, "")
+
+
+def openshift(cluster: Cluster) -> None:
+    """Make it a cluster of OpenShift."""
+    cluster.define("route.openshift.io", "Route")
+
+
 def summary(entry: PlanEntry) -> tuple[str, str | None, str]:
     return entry.recreated_by, entry.recreate_confidence, entry.recreate_basis
 
@@ -50,15 +65,14 @@ def summary(entry: PlanEntry) -> tuple[str, str | None, str]:
         (EXTERNAL_SECRETS, "ExternalSecret", "es", {"target": {"name": "target"}}, "External Secrets"),
         (EXTERNAL_SECRETS, "ExternalSecret", "target", {"target": {}}, "External Secrets"),
         ("bitnami.com", "SealedSecret", "target", {"encryptedData": {}}, "Sealed Secrets"),
-        ("bitnami.com", "SealedSecret", "ss", {"template": {"metadata": {"name": "target"}}}, "Sealed Secrets"),
-        ("secrets.hashicorp.com", "VaultStaticSecret", "v", {"destination": {"name": "target"}},
+        ("secrets.hashicorp.com", "VaultStaticSecret", "v", {"destination": {"name": "target", "create": True}},
          "Vault Secrets Operator"),
         ("isindir.github.com", "SopsSecret", "s", {"secretTemplates": [{"name": "x"}, {"name": "target"}]},
          "sops-secrets-operator"),
         ("onepassword.com", "OnePasswordItem", "target", {}, "1Password operator"),
-        ("secrets.infisical.com", "InfisicalSecret", "i", {"managedSecretReference": {"secretName": "target"}},
-         "Infisical operator"),
-        ("kafka.strimzi.io", "KafkaUser", "target", {}, "Strimzi"),
+        ("secrets.infisical.com", "InfisicalSecret", "i",
+         {"managedSecretReference": {"secretName": "target", "secretNamespace": "shop"}}, "Infisical operator"),
+        ("kafka.strimzi.io", "KafkaUser", "target", {"authentication": {"type": "tls"}}, "Strimzi"),
     ],
 )  # fmt: skip
 def test_a_spec_that_names_the_secret_is_certain(
@@ -88,8 +102,14 @@ def test_a_service_of_openshift_names_its_serving_certificate(tmp_path: Path) ->
     cluster = base()
     annotations = {"service.beta.openshift.io/serving-cert-secret-name": "target"}
     cluster.add("v1", "Service", "api", "shop", annotations=annotations, spec={"clusterIP": "10.0.0.1"})
-    entry = entry_of(cluster, cluster.secret("target"), tmp_path)
-    assert summary(entry) == ("OpenShift service-ca", "certain", "named by services api")
+    key = cluster.secret("target")
+    assert summary(entry_of(cluster, key, tmp_path)) == NOBODY
+    openshift(cluster)
+    assert summary(entry_of(cluster, key, tmp_path)) == (
+        "OpenShift service-ca",
+        "certain",
+        "named by services api",
+    )
 
 
 # ------------------------------------------------------------------------------------------ service-account tokens
@@ -133,116 +153,6 @@ def test_a_secret_in_a_list_that_a_pod_uses_too_is_no_token(tmp_path: Path) -> N
     assert entry_of(cluster, key, tmp_path).recreated_by == "by hand"
 
 
-# ----------------------------------------------------------------------------------------------- by name and kind
-
-
-@pytest.mark.parametrize(
-    ("namespace", "name", "maker", "comes_back"),
-    [
-        ("shop", "sh.helm.release.v1.shop.v3", "Helm", "no"),
-        ("kube-system", "bootstrap-token-abcdef", "kubeadm", "after-a-step"),
-        ("shop", "bootstrap-token-abcdef", "by hand", "no"),
-        ("kube-system", "kubeadm-certs", "kubeadm", "after-a-step"),
-        ("shop", "kubeadm-certs", "by hand", "no"),
-        ("kube-system", "sealed-secrets-key7x2pq", "Sealed Secrets", "no"),
-        ("shop", "app.db.credentials.postgresql.acid.zalan.do", "postgres-operator", "by-itself"),
-        ("shop", "robot-dockercfg-abcde", "by hand", "no"),
-    ],
-)
-def test_secrets_by_their_names(
-    tmp_path: Path, namespace: str, name: str, maker: str, comes_back: str
-) -> None:
-    cluster = base()
-    entry = entry_of(cluster, cluster.secret(name, namespace), tmp_path)
-    assert (entry.recreated_by, entry.comes_back) == (maker, comes_back)
-    assert entry.recreate_confidence == (None if maker == "by hand" else "likely")
-
-
-@pytest.mark.parametrize(
-    ("group", "kind", "counterpart", "secret", "maker"),
-    [
-        ("kibana.k8s.elastic.co", "Kibana", "logs", "logs-kb-config", "Elastic Cloud on Kubernetes"),
-        ("postgresql.cnpg.io", "Cluster", "pg", "pg-superuser", "CloudNativePG"),
-        ("kafka.strimzi.io", "Kafka", "bus", "bus-cluster-ca-cert", "Strimzi"),
-        ("monitoring.coreos.com", "Prometheus", "k8s", "prometheus-k8s-tls-assets-0", "Prometheus Operator"),
-        ("monitoring.coreos.com", "Alertmanager", "main", "alertmanager-main-generated", "Prometheus Operator"),
-    ],
-)  # fmt: skip
-def test_secrets_called_after_a_custom_resource(
-    tmp_path: Path, group: str, kind: str, counterpart: str, secret: str, maker: str
-) -> None:
-    cluster = base()
-    key = cluster.secret(secret)
-    assert entry_of(cluster, key, tmp_path).recreated_by == "by hand"
-    cluster.define(group, kind)
-    cluster.add(f"{group}/v1", kind, counterpart, "shop", spec={})
-    entry = entry_of(cluster, key, tmp_path)
-    assert (entry.recreated_by, entry.recreate_confidence) == (maker, "likely")
-
-
-@pytest.mark.parametrize(
-    ("api_version", "kind", "name", "namespace", "maker"),
-    [
-        ("v1", "ConfigMap", "kube-root-ca.crt", "shop", "kube-controller-manager"),
-        ("v1", "ConfigMap", "coredns", "kube-system", "kubeadm"),
-        ("v1", "ConfigMap", "settings", "shop", "by hand"),
-        ("v1", "ServiceAccount", "default", "shop", "kube-controller-manager"),
-        ("v1", "ServiceAccount", "robot", "shop", "by hand"),
-        ("coordination.k8s.io/v1", "Lease", "node-1", "kube-node-lease", "kubelet"),
-        ("coordination.k8s.io/v1", "Lease", "leader", "shop", "its holder"),
-        ("v1", "Event", "happened", "shop", "nobody"),
-        ("v1", "Node", "node-1", "", "kubelet"),
-        ("rbac.authorization.k8s.io/v1", "ClusterRole", "system:node", "", "kube-apiserver"),
-        ("rbac.authorization.k8s.io/v1", "ClusterRole", "shop-reader", "", "by hand"),
-        ("discovery.k8s.io/v1", "EndpointSlice", "web-abcde", "shop", "kube-controller-manager"),
-        ("v1", "PersistentVolumeClaim", "data-db-0", "shop", "by hand"),
-    ],
-)
-def test_other_kinds(
-    tmp_path: Path, api_version: str, kind: str, name: str, namespace: str, maker: str
-) -> None:
-    cluster = base()
-    key = cluster.break_(cluster.add(api_version, kind, name, namespace))
-    source = cluster.source()
-    path = scan_to(tmp_path / "report.json", cluster)
-    (entry,) = build_plan(source, examiner_of(cluster, source), request_for(path)).entries
-    assert entry.key == key
-    assert entry.recreated_by == maker
-
-
-@pytest.mark.parametrize(
-    ("api_version", "kind", "owner_name", "pod", "maker"),
-    [
-        ("apps/v1", "ReplicaSet", "web-6d4cf", "web-6d4cf-x7k2p", "ReplicaSet controller"),
-        ("apps/v1", "DaemonSet", "agent", "agent-x7k2p", "DaemonSet controller"),
-        ("apps/v1", "StatefulSet", "db", "db-0", "StatefulSet controller"),
-        ("batch/v1", "Job", "once", "once-x7k2p", "Job controller"),
-        ("v1", "ReplicationController", "old", "old-x7k2p", "ReplicationController"),
-    ],
-)
-def test_pods_are_called_after_their_owners(
-    tmp_path: Path, api_version: str, kind: str, owner_name: str, pod: str, maker: str
-) -> None:
-    cluster = base()
-    key = cluster.break_(cluster.pod(pod))
-    assert entry_of(cluster, key, tmp_path).recreated_by == "by hand"
-    cluster.add(api_version, kind, owner_name, "shop")
-    entry = entry_of(cluster, key, tmp_path)
-    assert (entry.recreated_by, entry.recreate_confidence, entry.comes_back) == (maker, "likely", "by-itself")
-
-
-def test_a_static_pod_is_called_after_its_node(tmp_path: Path) -> None:
-    cluster = base()
-    key = cluster.break_(cluster.pod("etcd-node-1.example", "kube-system"))
-    assert entry_of(cluster, key, tmp_path).recreated_by == "by hand"
-    cluster.add("v1", "Node", "node-1.example")
-    assert summary(entry_of(cluster, key, tmp_path)) == (
-        "kubelet",
-        "likely",
-        "it is called after node node-1.example",
-    )
-
-
 # --------------------------------------------------------------------- an earlier revision that can still be read
 
 
@@ -265,19 +175,163 @@ def test_the_owner_of_the_last_readable_revision(tmp_path: Path) -> None:
     assert entry.what == "Secret (TLS certificate)"
 
 
-def test_an_owner_that_is_gone_or_another_one_is_only_possible(tmp_path: Path) -> None:
+def of_history(cluster: Cluster, key: str, folder: Path) -> PlanEntry:
+    """Lose an object of which etcd keeps the readable revision."""
+    return entry_of(cluster, key, folder, earlier_revision(key, cluster.values[key]))
+
+
+CERTIFICATE = f"{CERT_MANAGER}/v1"
+
+
+@pytest.mark.parametrize(
+    ("settings", "controller", "basis"),
+    [
+        ({"uid": "younger"}, True, "owned by Certificate site, which was not found"),
+        ({"terminating": True}, True, "owned by Certificate site, which is being deleted"),
+        ({}, False, "owned by Certificate site, not as its controller"),
+    ],
+)
+def test_an_owner_that_does_not_answer_for_it_is_only_possible(
+    tmp_path: Path, settings: dict[str, Any], controller: bool, basis: str
+) -> None:
     cluster = base()
-    cluster.add(f"{CERT_MANAGER}/v1", "Certificate", "site", "shop", uid="younger", spec={})
-    key = cluster.secret("target", owners=(owner("Certificate", "site", api_version=f"{CERT_MANAGER}/v1"),))
-    entry = entry_of(cluster, key, tmp_path, earlier_revision(key, cluster.values[key]))
+    cluster.add(CERTIFICATE, "Certificate", "site", "shop", spec={}, **settings)
+    reference = owner("Certificate", "site", api_version=CERTIFICATE, controller=controller)
+    key = cluster.secret("target", owners=(reference,))
+    assert summary(of_history(cluster, key, tmp_path)) == ("cert-manager", "possible", basis)
+
+
+def test_an_owner_that_is_broken_itself_is_only_possible(tmp_path: Path) -> None:
+    cluster = base()
+    cluster.break_(cluster.add(CERTIFICATE, "Certificate", "site", "shop", spec={}))
+    key = cluster.secret(
+        "target", owners=(owner("Certificate", "site", api_version=CERTIFICATE, controller=True),)
+    )
+    before = earlier_revision(key, cluster.values[key])
+    lose(cluster, key)
+    source = KeptMemory(cluster.values, kept=(before,))
+    path = scan_to(tmp_path / "report.json", cluster, source=source)
+    entries = build_plan(source, examiner_of(cluster, source), request_for(path)).entries
+    (entry,) = (entry for entry in entries if entry.name == "target")
     assert summary(entry) == ("cert-manager", "possible", "owned by Certificate site, which was not found")
 
 
-def test_an_owner_of_a_kind_that_nobody_knows(tmp_path: Path) -> None:
+@pytest.mark.parametrize("controller", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "api_version"),
+    [
+        ("Deployment", "apps/v1"),
+        ("StatefulSet", "apps/v1"),
+        ("ConfigMap", "v1"),
+        ("Service", "v1"),
+        ("Pod", "v1"),
+    ],
+)
+@pytest.mark.parametrize("of_openshift", [False, True])
+def test_what_no_controller_of_kubernetes_makes_only_goes_with_its_owner(
+    tmp_path: Path, kind: str, api_version: str, *, controller: bool, of_openshift: bool
+) -> None:
     cluster = base()
+    if of_openshift:
+        openshift(cluster)
+    cluster.add(api_version, kind, "web", "shop")
+    reference = owner(kind, "web", api_version=api_version, controller=controller)
+    assert summary(of_history(cluster, cluster.secret("mine", owners=(reference,)), tmp_path)) == NOBODY
+
+
+@pytest.mark.parametrize(
+    ("kind", "api_version", "made", "made_version", "maker", "comes_back"),
+    [
+        ("Deployment", "apps/v1", "ReplicaSet", "apps/v1", "Deployment controller", "by-itself"),
+        ("ReplicaSet", "apps/v1", "Pod", "v1", "ReplicaSet controller", "by-itself"),
+        ("ReplicaSet", "extensions/v1beta1", "Pod", "v1", "ReplicaSet controller", "by-itself"),
+        ("StatefulSet", "apps/v1", "Pod", "v1", "StatefulSet controller", "by-itself"),
+        ("StatefulSet", "apps/v1", "ControllerRevision", "apps/v1", "StatefulSet controller", "by-itself"),
+        ("CronJob", "batch/v1", "Job", "batch/v1", "CronJob controller", "not-needed"),
+        ("Service", "v1", "EndpointSlice", "discovery.k8s.io/v1", "kube-controller-manager", "by-itself"),
+        ("Endpoints", "v1", "EndpointSlice", "discovery.k8s.io/v1", "kube-controller-manager", "by-itself"),
+    ],
+)
+def test_what_a_controller_of_kubernetes_makes_for_an_owner_that_is_there(
+    tmp_path: Path, kind: str, api_version: str, made: str, made_version: str, maker: str, comes_back: str
+) -> None:
+    cluster = base()
+    stored_version = "apps/v1" if api_version.startswith("extensions") else api_version
+    cluster.add(stored_version, kind, "web", "shop")
+    reference = owner(kind, "web", api_version=api_version, controller=True)
+    key = cluster.add(made_version, made, "anything", "shop", owners=(reference,))
+    entry = of_history(cluster, key, tmp_path)
+    assert summary(entry) == (maker, "certain", f"owned by {kind} web, which is there")
+    assert entry.comes_back == comes_back
+
+
+def test_an_owner_whose_kind_no_readable_definition_has_was_not_found(tmp_path: Path) -> None:
+    cluster = base()
+    reference = owner("Kafka", "bus", api_version="kafka.strimzi.io/v1", controller=True)
+    entry = of_history(cluster, cluster.secret("target", owners=(reference,)), tmp_path)
+    assert summary(entry) == ("Strimzi", "possible", "owned by Kafka bus, which was not found")
+
+
+def test_a_claim_is_never_said_to_come_back(tmp_path: Path) -> None:
+    cluster = base()
+    cluster.add("apps/v1", "StatefulSet", "db", "shop")
+    key = cluster.add(
+        "v1", "PersistentVolumeClaim", "data-db-0", "shop",
+        owners=(owner("StatefulSet", "db", controller=True),), annotations={"meta.helm.sh/release-name": "shop"},
+    )  # fmt: skip
+    entry = of_history(cluster, key, tmp_path)
+    assert summary(entry) == NOBODY
+    assert entry.comes_back == "no"
+    assert "makes an EMPTY one" in entry.recreate_how
+
+
+@pytest.mark.parametrize(
+    ("controller", "basis"),
+    [
+        (True, "owned by Gadget g"),
+        (False, "owned by Gadget g, not as its controller"),
+    ],
+)
+@pytest.mark.parametrize("defined", [True, False])
+def test_an_owner_of_a_kind_that_nobody_knows(
+    tmp_path: Path, basis: str, *, controller: bool, defined: bool
+) -> None:
+    cluster = base()
+    if defined:
+        cluster.define("example.com", "Gadget")
+        cluster.add("example.com/v1", "Gadget", "g", "shop", spec={})
+    reference = owner("Gadget", "g", api_version="example.com/v1", controller=controller)
+    entry = of_history(cluster, cluster.secret("target", owners=(reference,)), tmp_path)
+    assert summary(entry) == ("controller of Gadget", "possible", basis)
+
+
+def test_a_spec_says_more_than_an_owner_that_is_no_controller(tmp_path: Path) -> None:
+    cluster = base()
+    cluster.add(CERTIFICATE, "Certificate", "site", "shop", spec={"secretName": "target"})
     key = cluster.secret("target", owners=(owner("Gadget", "g", api_version="example.com/v1"),))
-    entry = entry_of(cluster, key, tmp_path, earlier_revision(key, cluster.values[key]))
-    assert summary(entry) == ("controller of Gadget", "possible", "owned by Gadget g, which was not found")
+    assert summary(of_history(cluster, key, tmp_path))[:2] == ("cert-manager", "certain")
+
+
+def test_every_owner_is_asked(tmp_path: Path) -> None:
+    cluster = base()
+    cluster.add("apps/v1", "Deployment", "web", "shop")
+    references = (
+        owner("Deployment", "web", controller=True),
+        owner("Certificate", "site", api_version=CERTIFICATE),
+    )
+    key = cluster.secret("target", owners=references)
+    assert summary(of_history(cluster, key, tmp_path))[:2] == ("cert-manager", "possible")
+
+
+def test_names_out_of_objects_are_safe_and_short(tmp_path: Path) -> None:
+    cluster = base()
+    hostile = "X\x1b]0;pwned\x07" + "\u202e" * 200
+    key = cluster.secret("target", owners=(owner(hostile, hostile, api_version="example.com/v1"),))
+    entry = of_history(cluster, key, tmp_path)
+    for text in (entry.recreated_by, entry.recreate_basis):
+        assert text.isprintable()
+        assert r"X\x1b]0;pwned\x07" in text
+        assert len(text) < 300
 
 
 def test_marks_and_type_of_the_last_readable_revision(tmp_path: Path) -> None:
@@ -286,6 +340,162 @@ def test_marks_and_type_of_the_last_readable_revision(tmp_path: Path) -> None:
     entry = entry_of(cluster, key, tmp_path, earlier_revision(key, cluster.values[key]))
     assert summary(entry) == ("Helm", "likely", "it was marked meta.helm.sh/release-name")
     assert entry.what == "Secret (type example.com/odd)"
+
+
+@pytest.mark.parametrize(
+    ("kind", "api_version", "settings", "makers"),
+    [
+        ("Secret", "v1", {"reconcile.external-secrets.io/created-by": "x"}, ("External Secrets", "possible")),
+        (
+            "Secret",
+            "v1",
+            {"reconcile.external-secrets.io/data-hash": "x"},
+            NOBODY[:2],
+        ),  # creationPolicy Merge too
+        ("Secret", "v1", {"cnpg.io/reload": "true"}, NOBODY[:2]),  # users put it on their own
+        ("Secret", "v1", {"cnpg.io/operatorVersion": "1.27"}, ("CloudNativePG", "likely")),
+        ("Secret", "v1", {"operator.1password.io/item-path": "x"}, ("1Password operator", "possible")),
+        ("Deployment", "apps/v1", {"operator.1password.io/item-path": "x"}, NOBODY[:2]),
+        ("Deployment", "apps/v1", {"cnpg.io/operatorVersion": "1.27"}, NOBODY[:2]),
+        ("Deployment", "apps/v1", {"argocd.argoproj.io/tracking-id": "x"}, ("Argo CD", "likely")),
+    ],
+)
+def test_marks_of_the_last_readable_revision(
+    tmp_path: Path, kind: str, api_version: str, settings: dict[str, str], makers: tuple[str, str | None]
+) -> None:
+    cluster = base()
+    key = cluster.add(api_version, kind, "target", "shop", annotations=settings)
+    assert summary(of_history(cluster, key, tmp_path))[:2] == makers
+
+
+def test_the_label_of_a_kafka_on_its_topic_is_no_mark(tmp_path: Path) -> None:
+    cluster = base()
+    cluster.define("kafka.strimzi.io", "KafkaTopic")
+    key = cluster.key("kafka.strimzi.io/kafkatopics", "shop", "orders")
+    metadata = {
+        "name": "orders", "namespace": "shop", "uid": "u",
+        "labels": {"strimzi.io/cluster": "bus", "app.kubernetes.io/managed-by": "strimzi-user-operator"},
+    }  # fmt: skip
+    document = {"apiVersion": "kafka.strimzi.io/v1", "kind": "KafkaTopic", "metadata": metadata}
+    cluster.values[key] = json.dumps(document).encode()
+    assert summary(of_history(cluster, key, tmp_path)) == NOBODY
+
+
+@pytest.mark.parametrize(("basis", "expected"), [("history", "certain"), ("earlier-generation", "possible")])
+def test_what_was_under_the_key_before_is_only_possible(basis: str, expected: str) -> None:
+    cluster = base()
+    cluster.add(CERTIFICATE, "Certificate", "site", "shop", spec={})
+    key = cluster.secret("robot-token-x7k2p")
+    cluster.add("v1", "ServiceAccount", "robot", "shop")
+    lose(cluster, key)
+    source = cluster.source()
+    examiner = examiner_of(cluster, source)
+    index = build_index(source, examiner)
+    found = assess(index, source, examiner, key.encode())
+    node = index.find(key.encode())
+    assert found is not None
+    assert node is not None
+
+    def makers(seen: LastSeen, *annotations: str) -> tuple[str, str | None]:
+        known = LastKnown("u", Confidence.LIKELY, basis, 4, annotations=annotations)
+        assessment = msgspec.structs.replace(found, last_known=known)
+        surroundings = Surroundings(ContentReader(examiner), set())
+        recreation = who_recreates(index, node, surroundings, assessment, seen)
+        return recreation.recreator.name, recreation.confidence
+
+    controller = SeenOwner("cert-manager.io", "Certificate", "site", "uid-site", controller=True)
+    # Nothing rules the token out where another object was under the key.
+    token = "service-account token controller"
+    by_name = (token, "likely")
+    earlier = basis == "earlier-generation"
+    assert makers(LastSeen(4, "Opaque", (controller,))) == (
+        by_name if earlier else ("cert-manager", expected)
+    )
+    assert makers(LastSeen(4, "Opaque"), "meta.helm.sh/release-name") == (
+        by_name if earlier else ("Helm", "likely")
+    )
+    assert makers(LastSeen(4, "Opaque")) == (by_name if earlier else NOBODY[:2])
+    assert makers(LastSeen(4, TOKEN_TYPE)) == (token, "likely" if earlier else "certain")
+    cluster.values.pop(cluster.key("serviceaccounts", "shop", "robot"))
+    index = build_index(cluster.source(), examiner)
+    assert makers(LastSeen(4, "Opaque", (controller,))) == ("cert-manager", expected)
+    assert makers(LastSeen(4, "Opaque"), "meta.helm.sh/release-name")[1] == (
+        "possible" if earlier else "likely"
+    )
+
+
+# ------------------------------------------------------------------------- what the last readable revision rules out
+
+
+def test_a_secret_of_another_type_is_no_token(tmp_path: Path) -> None:
+    cluster = base()
+    cluster.add(
+        "v1", "ServiceAccount", "robot", "shop", secrets=[{"name": "robot-token-x7k2p"}, {"name": "odd"}]
+    )
+    for name in ("robot-token-x7k2p", "odd"):
+        key = cluster.secret(name, type="Opaque")
+        assert summary(of_history(cluster, key, tmp_path)) == NOBODY
+        del cluster.values[key]
+
+
+def test_a_pod_without_an_owner_was_made_by_a_person(tmp_path: Path) -> None:
+    cluster = base()
+    cluster.add("apps/v1", "ReplicaSet", "web-6d4cf", "shop")
+    assert summary(of_history(cluster, cluster.pod("web-6d4cf-x7k2p"), tmp_path)) == NOBODY
+
+
+def test_the_owner_says_more_than_the_name(tmp_path: Path) -> None:
+    cluster = base()
+    cluster.add("apps/v1", "ReplicaSet", "web-6d4cf", "shop", uid="younger")
+    key = cluster.pod("web-6d4cf-x7k2p", owners=(owner("ReplicaSet", "web-6d4cf", controller=True),))
+    assert summary(of_history(cluster, key, tmp_path)) == (
+        "ReplicaSet controller",
+        "possible",
+        "owned by ReplicaSet web-6d4cf, which was not found",
+    )
+
+
+# ---------------------------------------------------------------------------------------- endpoints of Services
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "name", "makers"),
+    [
+        ("v1", "Endpoints", "web", ("kube-controller-manager", "likely")),
+        ("v1", "Endpoints", "other", NOBODY[:2]),
+        ("discovery.k8s.io/v1", "EndpointSlice", "web-x7k2p", ("kube-controller-manager", "likely")),
+        ("discovery.k8s.io/v1", "EndpointSlice", "web", NOBODY[:2]),
+        ("v1", "ConfigMap", "web", NOBODY[:2]),
+    ],
+)
+def test_endpoints_are_kept_for_services_with_a_selector(
+    tmp_path: Path, api_version: str, kind: str, name: str,
+    makers: tuple[str, str | None],
+) -> None:  # fmt: skip
+    cluster = base()
+    cluster.add("v1", "Service", "web", "shop", spec={"selector": {"app": "web"}})
+    key = cluster.add(api_version, kind, name, "shop")
+    entry = entry_of(cluster, key, tmp_path)
+    assert summary(entry)[:2] == makers
+    if kind == "EndpointSlice":
+        del cluster.values[key]
+        key = cluster.add(api_version, kind, name, "shop")
+        assert summary(of_history(cluster, key, tmp_path)) == NOBODY
+
+
+@pytest.mark.parametrize(
+    ("kind", "api_version"), [("Endpoints", "v1"), ("EndpointSlice", "discovery.k8s.io/v1")]
+)
+def test_endpoints_of_a_service_without_a_selector_are_a_persons(
+    tmp_path: Path, kind: str, api_version: str
+) -> None:
+    cluster = base()
+    cluster.add("v1", "Service", "web", "shop", spec={"clusterIP": "10.0.0.2"})
+    assert summary(entry_of(cluster, cluster.add(api_version, kind, "web-x7k2p", "shop"), tmp_path)) == NOBODY
+    (folder := tmp_path / "own").mkdir()
+    cluster = base()
+    cluster.add("v1", "Service", "web", "shop", spec={"clusterIP": "10.0.0.2"})
+    assert summary(entry_of(cluster, cluster.add(api_version, kind, "web", "shop"), folder)) == NOBODY
 
 
 def test_a_token_of_the_last_readable_revision(tmp_path: Path) -> None:
@@ -357,35 +567,6 @@ def test_a_guess_counts_as_by_hand_in_the_order(tmp_path: Path) -> None:
     plan = build_plan(source, examiner_of(cluster, source), request_for(path))
     assert [entry.name for entry in plan.entries] == ["robot-token-x7k2p", "settings-1"]
     assert any("1 of them with a maker that is only guessed" in step.text for step in plan.steps)
-
-
-# --------------------------------------------------------------------------------------------------- the table itself
-
-
-def test_marks_that_say_most_win() -> None:
-    both = ("meta.helm.sh/release-name", "helm.toolkit.fluxcd.io/name")
-    found = recreator_of_marks({}, both)
-    assert found is not None
-    assert found[0].name == "Flux"
-    found = recreator_of_marks({"app.kubernetes.io/managed-by": "Helm"}, ())
-    assert found is not None
-    assert (found[0].name, found[1]) == ("Helm", "app.kubernetes.io/managed-by=Helm")
-    assert recreator_of_marks({"app.kubernetes.io/managed-by": "me", "app": "x"}, ("note",)) is None
-
-
-def test_who_needs_a_step_says_which() -> None:
-    everybody = {
-        *(rule.recreator for rule in NAME_RULES),
-        *(recreator for _, recreator in MARKS),
-        *OWNERS.values(),
-        *RESOURCES.values(),
-    }
-    for recreator in everybody:
-        assert recreator.how or recreator.comes_back is ComesBack.BY_ITSELF, recreator.name
-
-
-def test_a_rule_with_a_counterpart_names_it() -> None:
-    assert all(rule.pattern.groups == bool(rule.counterpart) for rule in NAME_RULES)
 
 
 def test_a_custom_resource_that_is_no_object_is_passed_over(tmp_path: Path) -> None:

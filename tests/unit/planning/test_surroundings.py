@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from etcdfix.impact.contents import ContentReader
 from etcdfix.planning import surroundings as module
+from etcdfix.planning.recreators import endpoints_of
 from etcdfix.planning.surroundings import Place, Surroundings
 from tests.support.impact_objects import Cluster
-from tests.support.lost_key import CERT_MANAGER, base, certificate, examiner_of
+from tests.support.lost_key import CERT_MANAGER, EXTERNAL_SECRETS, base, certificate, examiner_of
 
 SECRETS_OF_SHOP = Place("secrets", "shop")
 
@@ -75,3 +78,55 @@ def test_names_are_alike_but_for_their_end(sibling: str, name: str, alike: bool)
     cluster = base()
     cluster.secret(sibling, annotations={"olm.managed": "true"})
     assert (around(cluster).like(SECRETS_OF_SHOP, name) is not None) is alike
+
+
+@pytest.mark.parametrize(("policy", "claims"), [("Owner", True), ("Merge", False), ("None", False)])
+def test_a_spec_that_creates_nothing_is_no_claim(policy: str, claims: bool) -> None:
+    cluster = base()
+    target = {"target": {"name": "target", "creationPolicy": policy}}
+    cluster.add(f"{EXTERNAL_SECRETS}/v1", "ExternalSecret", "es", "shop", spec=target)
+    assert (around(cluster).claim("shop", "target") is not None) is claims
+
+
+def test_a_spec_may_name_a_secret_elsewhere() -> None:
+    cluster = base()
+    cluster.define("secrets.infisical.com", "InfisicalSecret")
+    reference = {"secretName": "target", "secretNamespace": "pay"}
+    spec = {"managedSecretReference": reference}
+    cluster.add("secrets.infisical.com/v1", "InfisicalSecret", "i", "shop", spec=spec)
+    found = around(cluster)
+    assert found.claim("shop", "target") is None
+    assert found.claim("pay", "target") is not None
+
+
+def test_services_with_a_selector_claim_their_endpoints() -> None:
+    cluster = base()
+    cluster.add("v1", "Service", "web", "shop", spec={"selector": {"app": "web"}})
+    cluster.add("v1", "Service", "outside", "shop", spec={"clusterIP": "10.0.0.1"})
+    found = around(cluster)
+    claimed = found.claim("shop", endpoints_of("web"))
+    assert claimed is not None
+    assert (claimed.recreator.name, claimed.by) == (
+        "kube-controller-manager",
+        "services web, which has a selector",
+    )
+    assert found.claim("shop", endpoints_of("outside")) is None
+    assert found.claim("shop", "web") is None
+
+
+def test_marks_of_operators_on_other_siblings_say_nothing() -> None:
+    cluster = base()
+    cluster.define("kafka.strimzi.io", "KafkaTopic")
+    place = Place("kafka.strimzi.io/kafkatopics", "shop")
+    for number in range(3):
+        labels = {"app.kubernetes.io/managed-by": "strimzi-user-operator"}
+        metadata = {"name": f"topic-{number}", "namespace": "shop", "uid": f"u{number}", "labels": labels}
+        document = {"apiVersion": "kafka.strimzi.io/v1", "kind": "KafkaTopic", "metadata": metadata}
+        cluster.values[cluster.key(place.path, "shop", f"topic-{number}")] = json.dumps(document).encode()
+    source = cluster.source()
+    examiner = examiner_of(cluster, source)
+    found = Surroundings(ContentReader(examiner), {place})
+    for record in source.current(b""):
+        found.take(examiner.examine(record))
+    assert found.ruler(place) is None
+    assert found.like(place, "topic-9") is None

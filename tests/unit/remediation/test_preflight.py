@@ -339,7 +339,9 @@ def _planned(cluster: Cluster, key: bytes, **changes: Any) -> Planned:
     assert stored is not None
     found = cluster.examine(stored)
     tally = Tally(3, 1, 0, stored.mod_revision)
-    planned = Planned(Pattern(found.transformer, "", tally, tally, 99, None), Risk.LOW, ("nobody needs it",))
+    pattern = Pattern(found.transformer, "", tally, tally, 99, None)
+    revision = read_key(cluster.source.client, key).revision
+    planned = Planned(pattern, revision, Risk.LOW, "nobody needs it", ("Risk         LOW",))
     return msgspec.structs.replace(planned, **changes)
 
 
@@ -347,7 +349,7 @@ def test_a_plan_that_holds_saves_the_counting(registry: Registry) -> None:
     key = registry.key("shop/broken")
     with registry.cluster() as cluster:
         planned = _planned(cluster, key)
-        checked = check_deletion(cluster, key, Acceptances(), proof=lambda _found, _uid: planned)
+        checked = check_deletion(cluster, key, Acceptances(), proof=lambda *_asked: planned)
     assert (checked.pattern.keys, checked.planned, checked.assessment) == (99, planned, None)
     assert "those of the plan" in checked.warnings[-1]
 
@@ -355,7 +357,7 @@ def test_a_plan_that_holds_saves_the_counting(registry: Registry) -> None:
 def test_a_plan_that_does_not_hold_is_said_and_made_up_for(registry: Registry) -> None:
     key = registry.key("shop/broken")
     with registry.cluster() as cluster:
-        checked = check_deletion(cluster, key, Acceptances(), proof=lambda _found, _uid: "it is old")
+        checked = check_deletion(cluster, key, Acceptances(), proof=lambda *_asked: "it is old")
     assert checked.warnings[-1] == "the plan is not used: it is old"
     assert checked.planned is None
     assert checked.pattern.target is not None
@@ -367,5 +369,5 @@ def test_a_plan_that_calls_it_cluster_breaking_needs_the_word_too(registry: Regi
     with registry.cluster() as cluster:
         planned = _planned(cluster, key, risk=Risk.CLUSTER_BREAKING)
         with pytest.raises(RefusedByRule, match="nobody needs it") as caught:
-            check_deletion(cluster, key, Acceptances(), proof=lambda _found, _uid: planned)
+            check_deletion(cluster, key, Acceptances(), proof=lambda *_asked: planned)
     assert caught.value.rule == Rule.FLOOR

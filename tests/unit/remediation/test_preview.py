@@ -324,9 +324,13 @@ def test_what_is_not_proven_says_so() -> None:
 
 def test_risk_of_a_plan() -> None:
     tally = Tally(1, 1, 0, 9)
-    planned = Planned(Pattern("x", "", tally, tally, 5, None), Risk.HIGH, (f"six{HOSTILE} stop",))
+    effects = ("Risk         HIGH", f"             six{HOSTILE} stop")
+    planned = Planned(Pattern("x", "", tally, tally, 5, None), 9, Risk.HIGH, "six stop", effects)
     text = _text(_checked(planned=planned))
-    assert "Risk         HIGH\n             six\\x1b[2J\\u202e stop" in text
+    assert (
+        "Risk         HIGH\n             six\\x1b[2J\\u202e stop\n             see all of it: etcdfix impact"
+        in text
+    )
 
 
 @pytest.mark.parametrize(("key", "named"), [(KEY, True), (b"/registry/secrets/shop/\xff", False)])

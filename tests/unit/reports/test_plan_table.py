@@ -13,48 +13,16 @@ from etcdfix.reports.plan_model import (
     LeftOut,
     PlanEntry,
     PlanGroup,
+    PlanReason,
     PlanRecreator,
     PlanReport,
     PlanSource,
     PlanStep,
 )
 from etcdfix.reports.plan_table import write_plan_table
+from tests.support.plan_entries import entry
 
 HOSTILE = "\x1b[2J\u202egone\n"
-
-
-def entry(order: int = 1, **change: Any) -> PlanEntry:
-    settings: dict[str, Any] = {
-        "order": order,
-        "key": f"/registry/secrets/shop/web-{order}",
-        "group": "",
-        "resource": "secrets",
-        "namespace": "shop",
-        "name": f"web-{order}",
-        "mod_revision": 7,
-        "value_sha256": "sha256:00",
-        "outcome": "decrypt-failure",
-        "cause": "key-name-missing",
-        "transformer": "aescbc/v1/lost",
-        "kms_key_id_sha256": "",
-        "what": "Secret (type not known)",
-        "users": 0,
-        "users_stopped": 0,
-        "cascade": 0,
-        "recreated_by": "by hand",
-        "recreate_confidence": None,
-        "comes_back": "no",
-        "recreate_basis": "",
-        "recreate_how": "",
-        "readable_revision": 0,
-        "floor": "",
-        "risk": "low",
-        "reasons": [],
-        "opened_before": 0,
-        "opened_before_same_key": 0,
-        "command": f"etcdfix delete /registry/secrets/shop/web-{order}",
-    }
-    return PlanEntry(**(settings | change))
 
 
 def plan(*entries: PlanEntry, **change: Any) -> DeletionPlan:
@@ -123,18 +91,84 @@ def test_groups_and_makers_are_capped_and_said() -> None:
 
 def test_a_confidence_is_shown_with_its_basis() -> None:
     made = entry(recreated_by="cert-manager", recreate_confidence="certain", recreate_basis="named by site")
-    assert "cert-manager (certain: named by site)\n" in table(plan(made))
+    assert "  cert-manager (certain: named by site)  " in table(plan(made))
 
 
 def test_marks_of_risk_are_explained_only_where_they_stand() -> None:
     plain = table(plan(entry()))
     assert "--accept-risk" not in plain
     assert "(unproven)" not in plain
-    both = table(plan(entry(floor="kube-system", risk="cluster-breaking", outcome="undetermined")))
+    assert "[1]" not in plain
+    assert "dependents" not in plain
+    both = table(plan(entry(floor="kube-system", risk="cluster-breaking", outcome="undetermined", cascade=3)))
     assert "cluster-breaking (unproven)" in both
-    assert "cluster-breaking: the cluster itself may stand on it" in both
-    assert "needs --accept-risk cluster-breaking" in both
+    assert (
+        "[1]: its command works with --accept-risk cluster-breaking only: the cluster itself may stand"
+        in both
+    )
     assert "(unproven): most likely in order" in both
+    assert "GO WITH IT: dependents that the garbage collector deletes after it\n" in both
+
+
+def test_the_worst_reason_and_the_cascade_stand_in_the_row() -> None:
+    reasons = [PlanReason("high", "cascade", "7 dependents go with it"), PlanReason("low", "users", "a user")]
+    row = _row(table(plan(entry(risk="high", reasons=reasons, cascade=7))))
+    assert row.startswith("1        high    7 dependents go with it  ")
+    assert "a user" not in row
+    assert row.split()[-1] == "7"
+    floor = _row(table(plan(entry(floor="kube-system's own", risk="low"))))
+    assert "low     kube-system's own  " in floor
+    long = _row(table(plan(entry(risk="high", reasons=[PlanReason("high", "x", "w" * 500)]))))
+    assert len(long) < 300
+
+
+def _row(text: str) -> str:
+    return next(line for line in text.splitlines() if "  /registry/secrets/shop/web-1  " in line)
+
+
+def test_flags_that_a_command_lacks_are_numbered_and_said() -> None:
+    kms = {"transformer": "kms/v2/prov", "kms_key_id_sha256": "sha256:ab", "outcome": "undetermined"}
+
+    def group(outcome: str, transformer: str, key_id: str, advice: str) -> PlanGroup:
+        return PlanGroup(outcome, "key-name-missing", transformer, key_id, 1, 0, pattern=True, advice=advice)
+
+    lift = "only if it is gone for ever: --declare-key-lost"
+    shown = plan(
+        entry(1),
+        entry(2, **kms),
+        entry(3, risk="cluster-breaking"),
+        entry(4, transformer="identity"),
+        groups=[
+            group("decrypt-failure", "aescbc/v1/lost", "", f"{lift} aescbc/v1/lost"),
+            group("undetermined", "kms/v2/prov", "sha256:ab", f"{lift} kms/v2/prov/sha256:ab"),
+            group("decrypt-failure", "identity", "", ""),
+        ],
+    )
+    lines = table(shown).splitlines()
+    ends = [line.split("  ")[-1] for line in lines if "/registry/secrets/shop/web-" in line][:4]
+    assert [end.strip() for end in ends] == ["[1]", "[2]", "[1] [3]", "0"]
+    assert (
+        "[2]: its command works with --declare-key-lost kms/v2/prov/sha256:ab only: its key is gone for ever, and "
+        "you are certain of that"
+    ) in lines
+    command = lines.index("  etcdfix delete /registry/secrets/shop/web-3")
+    assert lines[command + 1 : command + 3] == [
+        "    refused without --declare-key-lost aescbc/v1/lost",
+        "    refused without --accept-risk cluster-breaking",
+    ]
+    # What stands in no row is not explained, and keeps its number.
+    few = table(shown, max_rows=1)
+    assert "[1]: its command" in few
+    assert "[2]: its command" not in few
+
+
+def test_what_can_wait_stands_before_the_commands() -> None:
+    lines = table(plan(entry(), left_out=[LeftOut(key="/a", why="gone", detail="")])).splitlines()
+    places = [lines.index(text) for text in (
+        "Left out: 1 finding of the report", "What to do, in this order", "The dry runs, in this order",
+    )]  # fmt: skip
+    assert places == sorted(places)
+    assert lines[-1] == "  etcdfix delete /registry/secrets/shop/web-1"
 
 
 def test_left_out_is_counted_with_examples() -> None:

@@ -65,8 +65,22 @@ def test_plain_keys_are_named_as_they_are(key: bytes) -> None:
         b"secrets",
         b"/registry/secrets/shop/",
         b"",
+        b"/registry/x/a*b",
+        b"/registry/x/a?",
+        b"/registry/x/a[1]",
     ],
-    ids=["not-utf8", "control", "bidi", "option", "resource", "prefix", "empty"],
+    ids=[
+        "not-utf8",
+        "control",
+        "bidi",
+        "option",
+        "resource",
+        "prefix",
+        "empty",
+        "star",
+        "question",
+        "bracket",
+    ],
 )
 def test_other_keys_are_named_by_base64(key: bytes) -> None:
     option, encoded = key_arguments(key)

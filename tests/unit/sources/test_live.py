@@ -650,6 +650,52 @@ def test_history_that_breaks_midway_does_not_start_afresh() -> None:
         assert watches(server) == 2
 
 
+# A step back
+
+
+def test_before_a_revision() -> None:
+    store = Store()
+    first, second = store.put(b"a", b"1"), store.put(b"a", b"2")
+    third, fourth = store.delete(b"a"), store.put(b"a", b"4")
+    with ScriptedEtcd(store) as server, live(server) as source:
+        assert source.before(b"a", second) == StoredValue(b"a", b"1", first, first, 1, 0)
+        assert source.before(b"a", third) == StoredValue(b"a", b"2", second, first, 2, 0)
+        assert source.before(b"a", fourth) is None
+        assert source.before(b"a", fourth + 1) == source.get(b"a")
+        assert source.before(b"b", fourth) is None
+        assert watches(server) == 0
+
+
+def test_nothing_is_before_the_first_revision() -> None:
+    with ScriptedEtcd({b"a": b"1"}) as server, live(server) as source:
+        assert source.before(b"a", 1) is None
+        assert source.before(b"a", 0) is None
+        assert server.requests(RANGE) == []
+
+
+def test_what_was_before_a_compaction_is_not_known() -> None:
+    store = Store()
+    store.put(b"a", b"1")
+    second = store.put(b"a", b"2")
+    store.compact()
+    with ScriptedEtcd(store) as server, live(server) as source:
+        pinned = source.get(b"a")
+        revision = source.describe().revision
+        assert source.before(b"a", second) is None
+        assert source.problems == []
+        assert (source.describe().revision, source.get(b"a")) == (revision, pinned)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "error"), [(PERMISSION_DENIED, SourceDenied), (TIMED_OUT, SourceUnreachable)]
+)
+def test_before_a_revision_nobody_answers(refusal: Refusal, error: type[EtcdfixError]) -> None:
+    with ScriptedEtcd({b"a": b"1"}) as server, live(server) as source:
+        server.script = lambda call: refusal if call.path == RANGE else None
+        with pytest.raises(error):
+            source.before(b"a", 5)
+
+
 # Nothing that writes
 
 
@@ -657,6 +703,7 @@ def test_only_methods_that_read_are_called(etcd: ScriptedEtcd) -> None:
     with live(etcd) as source:
         values(source)
         source.get(key(0))
+        source.before(key(0), 5)
         list(source.history(key(0)))
         source.estimate()
     assert {call.path for call in etcd.calls} == {RANGE, WATCH, "/etcdserverpb.Maintenance/Status"}

@@ -171,7 +171,7 @@ def test_is_a_source(tmp_path):
 
 def test_has_no_verb_that_writes():
     verbs = {name for name in dir(SnapshotSource) if not name.startswith("_")}
-    assert verbs == {"describe", "current", "get", "history", "estimate", "problems", "close"}
+    assert verbs == {"describe", "current", "get", "before", "history", "estimate", "problems", "close"}
 
 
 def test_file_is_not_touched(tmp_path):
@@ -197,6 +197,18 @@ def test_pinned_revision_holds_for_values_but_not_for_history(tmp_path):
         assert [kept.revision.main for kept in source.history(b"/registry/a")] == [2, 4]
         assert [kept.stored is None for kept in source.history(b"/registry/b")] == [False, True]
         assert source.describe().revision == 3
+
+
+def test_before_a_revision(tmp_path):
+    with SnapshotSource(saved(tmp_path, database(ITEMS))) as source:
+        assert source.before(b"/registry/a", 5).value == b"3"
+        assert source.before(b"/registry/a", 4) == StoredValue(b"/registry/a", b"1", 2, 2, 1, 0)
+        assert source.before(b"/registry/b", 5).value == b"2"
+        # Not there yet, deleted, never there, before everything.
+        assert source.before(b"/registry/a", 2) is None
+        assert source.before(b"/registry/b", 6) is None
+        assert source.before(b"/registry", 6) is None
+        assert source.before(b"/registry/a", 0) is None
 
 
 def test_two_scans_at_once(tmp_path):

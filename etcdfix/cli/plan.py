@@ -76,7 +76,10 @@ def command(
     inputs_used = (
         inputs.snapshot, inputs.encryption_config, from_report, options.get("manifest"), *tls_files(inputs),
     )  # fmt: skip
-    with open_source(inputs, say=say) as source, destination(output_file, inputs_used) as stream:
+    with (
+        open_source(inputs, say=say) as source,
+        destination(output_file, inputs_used, private=True) as stream,
+    ):
         with open_plugins(inputs, configuration) as plugins:
             examiner = examiner_for(inputs, configuration, plugins)
             examiner.learn_custom_resources(source)

@@ -152,8 +152,8 @@ _BASIC: Final = frozenset(
 )
 # What a Secret is for whose absence is felt by others than the object that names it.
 _FELT: Final = {
-    Role.INGRESS_TLS: ("certificate", "serve without their certificate"),
-    Role.IMAGE_PULL: ("image-pull", "can no longer pull images of private registries"),
+    Role.INGRESS_TLS: ("certificate", "would serve without the certificate"),
+    Role.IMAGE_PULL: ("image-pull", "could not pull images of private registries any more"),
 }
 
 
@@ -304,7 +304,7 @@ def _secret_reasons(secret: SecretUsers) -> list[RiskReason]:
     for role, (code, what) in _FELT.items():
         felt = {user.object for user in perhaps if user.role is role and not user.heuristic}
         if felt:
-            reasons.append(RiskReason(Risk.HIGH, code, f"{_objects(len(felt))}: they {what}"))
+            reasons.append(RiskReason(Risk.HIGH, code, f"{_objects(len(felt))} {what}"))
     rest = {user.object for user in perhaps if user.heuristic or user.role not in _FELT} - stopped
     if rest:
         reasons.append(RiskReason(Risk.LOW, "users-perhaps", f"{_objects(len(rest))} may miss it"))

@@ -25,12 +25,12 @@ from etcdfix.model import Outcome, StoredValue
 from etcdfix.pipeline import Examiner
 from etcdfix.planning.fromreport import ReportedFinding, SavedReport
 from etcdfix.planning.lastseen import last_seen
-from etcdfix.planning.order import STAGES, in_order
+from etcdfix.planning.neighbours import Neighbours, Place
+from etcdfix.planning.order import STAGES, in_order, is_breaking
 from etcdfix.planning.planfile import sealed
 from etcdfix.planning.proofs import ProofKey, Proofs
 from etcdfix.planning.recreation import who_recreates
 from etcdfix.planning.steps import steps_for
-from etcdfix.planning.surroundings import Place, Surroundings
 from etcdfix.planning.words import users_of, what_it_is
 from etcdfix.remediation.preview import assessment_lines
 from etcdfix.reports.commands import SameAgain
@@ -47,7 +47,7 @@ from etcdfix.reports.plan_model import (
     PlanReport,
     PlanSource,
 )
-from etcdfix.reports.plan_needs import declaration
+from etcdfix.reports.plan_needs import ACCEPT_RISK, declaration
 from etcdfix.reports.safetext import is_plain, quote_command, safe_text
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import Directory, display
@@ -137,7 +137,7 @@ def build_plan(
     names = examiner.transformers.names if examiner.transformers is not None else ()
     key_ids = {f.kms_key_id_sha256 for f in report.findings if f.kms_key_id_sha256}
     proofs = Proofs(examiner.layout.prefix_bytes, names, key_ids)
-    surroundings = Surroundings(reader, {_place(examiner, key) for key in reported})
+    neighbours = Neighbours(reader, {_place(examiner, key) for key in reported})
     builder = IndexBuilder(examiner, source)
     gathered = _Gathered()
     with Examining(examiner, plugins) as examining:
@@ -146,7 +146,7 @@ def build_plan(
             for found in part:
                 builder.add(found)
                 gathered.unreached += found.verdict.cause is Cause.KMS_UNREACHABLE
-                surroundings.take(found)
+                neighbours.take(found)
                 proofs.add(found)
                 _gather(gathered, found, reported.get(found.stored.key), proofs)
     if plugins is not None:
@@ -154,12 +154,16 @@ def build_plan(
     for key in reported.keys() - gathered.left_out.keys() - {b.found.stored.key for b in gathered.broken}:
         gathered.left_out[key] = ("gone", "the key does not exist any more")
     index = builder.finish(source.problems)
-    write = _Writer(index, source, examiner, reader, surroundings, proofs, request)
+    write = _Writer(index, source, examiner, reader, neighbours, proofs, request)
     drafts = [
         write.draft(broken) for broken in watch(iter(gathered.broken), "broken objects", len(gathered.broken))
     ]
-    entries = in_order(drafts)
     groups, saved = _groups_and_proofs(gathered.broken, proofs)
+    declared = {_kind(group): group.declaration for group in groups}
+    entries = [
+        msgspec.structs.replace(entry, needs=_needs(entry, declared[_kind(entry)]))
+        for entry in in_order(drafts)
+    ]
     recreators = _recreators(entries)
     description = source.describe()
     problems = [*report.problems, *source.problems]
@@ -295,7 +299,7 @@ class _Writer:
         source: Source,
         examiner: Examiner,
         reader: ContentReader,
-        surroundings: Surroundings,
+        neighbours: Neighbours,
         proofs: Proofs,
         request: PlanRequest,
     ) -> None:
@@ -303,7 +307,7 @@ class _Writer:
         self._source = source
         self._examiner = examiner
         self._reader = reader
-        self._surroundings = surroundings
+        self._neighbours = neighbours
         self._proofs = proofs
         self._request = request
         # A live etcd tells of earlier generations only by a watch for each key; a file has them at hand.
@@ -323,7 +327,7 @@ class _Writer:
         assessment = assess(index, source, examiner, stored.key, reader=reader, generations=self._generations)
         assert assessment is not None  # same
         seen = last_seen(source, examiner, reader, stored.key, assessment.last_known)
-        recreation = who_recreates(index, node, self._surroundings, assessment, seen)
+        recreation = who_recreates(index, node, self._neighbours, assessment, seen)
         users, stopped = users_of(assessment)
         cause = found.verdict.cause
         opened_before, opened_before_same_key = (
@@ -405,27 +409,42 @@ def _groups_and_proofs(broken: list[_Broken], proofs: Proofs) -> tuple[list[Plan
     for (outcome, cause_name, transformer, key_id, marker), size in counts.most_common():
         tally = proofs.count(ProofKey(marker)).tally
         curable = bool(cause_name) and CATALOGUE[Cause(cause_name)].curable_by_configuration
-        advice = _advice(outcome, transformer, key_id, curable=curable, pattern=tally.is_pattern)
+        advice, flag = _advice(outcome, transformer, key_id, curable=curable, pattern=tally.is_pattern)
         groups.append(
-            PlanGroup(outcome, cause_name, transformer, key_id, size, tally.opened, tally.is_pattern, advice)
+            PlanGroup(
+                outcome, cause_name, transformer, key_id, size, tally.opened, tally.is_pattern, advice, flag
+            )
         )
     return groups, saved
 
 
-def _advice(outcome: str, transformer: str, kms_key_id_sha256: str, *, curable: bool, pattern: bool) -> str:
-    flag = declaration(transformer, kms_key_id_sha256)
-    lift = f"only if it is gone for ever: {flag}"
+def _kind(of: PlanEntry | PlanGroup) -> tuple[str, str, str, str]:
+    return of.outcome, of.cause, of.transformer, of.kms_key_id_sha256
+
+
+def _needs(entry: PlanEntry, declaration: str) -> list[str]:
+    return [declaration] * bool(declaration) + [ACCEPT_RISK] * is_breaking(entry)
+
+
+def _advice(
+    outcome: str, transformer: str, kms_key_id_sha256: str, *, curable: bool, pattern: bool
+) -> tuple[str, str]:
+    """Return what is to be said of a group, and the flag that its deletions need; "" for nothing."""
     if not transformer:
-        return "many envelopes that nobody knows: find out what wrote them" if pattern else ""
-    if outcome == Outcome.UNDETERMINED:
-        return f"nothing is proven: bring the KMS plugin back; {lift}"
+        return "many envelopes that nobody knows: find out what wrote them" if pattern else "", ""
     if transformer == _IDENTITY:
-        return (
-            "many values in the clear do not open: find out why before anything is deleted" if pattern else ""
-        )
-    if curable:
-        return f"the configuration alone can cure this: find the key; {lift}"
-    return f"that is the key, not the objects: find it; {lift}" if pattern else ""
+        text = "many values in the clear do not open: find out why before anything is deleted"
+        return text if pattern else "", ""
+    if outcome == Outcome.UNDETERMINED:
+        text = "nothing is proven: bring the KMS plugin back"
+    elif curable:
+        text = "the configuration alone can cure this: find the key"
+    elif pattern:
+        text = "that is the key, not the objects: find it"
+    else:
+        return "", ""
+    flag = declaration(transformer, kms_key_id_sha256)
+    return f"{text}; only if it is gone for ever: {flag}", flag
 
 
 def _recreators(entries: Iterable[PlanEntry]) -> list[PlanRecreator]:

@@ -17,6 +17,7 @@ from etcdfix.impact.uses import SECRETS, Role
 from etcdfix.model import Confidence
 from etcdfix.planning.lastseen import LastSeen, SeenOwner
 from etcdfix.planning.namerules import NAME_RULES, OPENSHIFT_SIGNS, NameRule
+from etcdfix.planning.neighbours import Neighbours, Place
 from etcdfix.planning.recreators import (
     CONTROLLER_MANAGER,
     NEVER,
@@ -29,7 +30,6 @@ from etcdfix.planning.recreators import (
     endpoints_of,
     marks_of,
 )
-from etcdfix.planning.surroundings import Place, Surroundings
 from etcdfix.reports.plan_model import BY_HAND
 from etcdfix.reports.safetext import safe_text
 from etcdfix.storagekey import Stack
@@ -63,7 +63,7 @@ def shown(text: str) -> str:
 
 
 def who_recreates(
-    index: ImpactIndex, node: int, surroundings: Surroundings, assessment: Assessment, seen: LastSeen
+    index: ImpactIndex, node: int, neighbours: Neighbours, assessment: Assessment, seen: LastSeen
 ) -> Recreation:
     """Return who makes an object again.
 
@@ -74,14 +74,14 @@ def who_recreates(
     Args:
         index: Of the cluster.
         node: Of the object.
-        surroundings: Of the broken objects.
+        neighbours: Of the broken objects.
         assessment: Of this one.
         seen: Its newest readable revision.
     """
     reason = NEVER.get(index.place(node)[0].path)
     if reason is not None:
         return Recreation(_NOBODY._replace(how=reason))
-    found = list(_Search(index, node, surroundings, assessment, seen).everything())
+    found = list(_Search(index, node, neighbours, assessment, seen).everything())
     for confidence in (Confidence.CERTAIN, Confidence.LIKELY, Confidence.POSSIBLE):
         for recreation in found:
             if recreation.confidence is confidence:
@@ -96,13 +96,13 @@ class _Search:
         self,
         index: ImpactIndex,
         node: int,
-        surroundings: Surroundings,
+        neighbours: Neighbours,
         assessment: Assessment,
         seen: LastSeen,
     ) -> None:
         self._index = index
         self._node = node
-        self._surroundings = surroundings
+        self._neighbours = neighbours
         self._assessment = assessment
         self._ref = assessment.object
         self._path = index.place(node)[0].path
@@ -176,13 +176,13 @@ class _Search:
     def _by_claims(self) -> Iterator[Recreation]:
         name, namespace = self._ref.name, self._ref.namespace
         if self._path == SECRETS:
-            claimed = self._surroundings.claim(namespace, name)
+            claimed = self._neighbours.claim(namespace, name)
             if claimed is not None:
                 yield Recreation(claimed.recreator, Confidence.CERTAIN, f"named by {shown(claimed.by)}")
         elif self._path in (_ENDPOINTS, _SLICES):
             # A slice that had no owner was made by a person, beside those of the controller.
             service = name if self._path == _ENDPOINTS else name.rpartition("-")[0]
-            claimed = self._surroundings.claim(namespace, endpoints_of(service))
+            claimed = self._neighbours.claim(namespace, endpoints_of(service))
             if claimed is not None and not (self._path == _SLICES and self._seen.revision):
                 yield Recreation(CONTROLLER_MANAGER, Confidence.LIKELY, f"kept for {shown(claimed.by)}")
 
@@ -197,11 +197,11 @@ class _Search:
 
     def _by_siblings(self) -> Iterator[Recreation]:
         place = Place(self._path, self._ref.namespace)
-        sibling = self._surroundings.like(place, self._ref.name)
+        sibling = self._neighbours.like(place, self._ref.name)
         if sibling is not None and sibling.recreator is not None:
             basis = f"its sibling {shown(sibling.name)} is marked {shown(sibling.mark)}"
             yield Recreation(sibling.recreator, Confidence.POSSIBLE, basis)
-        ruler = self._surroundings.ruler(place)
+        ruler = self._neighbours.ruler(place)
         if ruler is not None:
             recreator, count, of = ruler
             basis = f"{count} of {of} readable {shown(self._ref.resource)} of its namespace are marked so"

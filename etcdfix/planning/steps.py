@@ -12,7 +12,7 @@ from etcdfix.planning.recreators import ComesBack
 from etcdfix.reports.base import counted
 from etcdfix.reports.commands import SameAgain
 from etcdfix.reports.plan_model import PlanEntry, PlanGroup, PlanStep
-from etcdfix.reports.plan_needs import Needs, meaning
+from etcdfix.reports.plan_needs import meaning
 from etcdfix.reports.safetext import key_arguments, quote_command
 
 _MOST_RESOURCES: Final = 10
@@ -37,7 +37,7 @@ def steps_for(
     """
     if not entries:
         return []
-    return [*_before(entries, groups, lists, again), *_deletions(entries, groups, again)]
+    return [*_before(entries, groups, lists, again), *_deletions(entries, again)]
 
 
 def _before(
@@ -87,9 +87,7 @@ def _before(
         )
 
 
-def _deletions(
-    entries: Sequence[PlanEntry], groups: Sequence[PlanGroup], again: SameAgain
-) -> Iterator[PlanStep]:
+def _deletions(entries: Sequence[PlanEntry], again: SameAgain) -> Iterator[PlanStep]:
     sure = [entry for entry in entries if not is_guess(entry)]
     alone = [entry for entry in sure if entry.comes_back == ComesBack.BY_ITSELF]
     if alone:
@@ -117,7 +115,7 @@ def _deletions(
             "that still opens. Nothing can be created under a name while the broken value is there, so create each "
             "right after its deletion.",
         )
-    own = _own_words(entries, Needs(groups))
+    own = _own_words(entries)
     if own:
         yield PlanStep(
             "Decide what only you can say",
@@ -137,9 +135,9 @@ def _deletions(
     )
 
 
-def _own_words(entries: Sequence[PlanEntry], needs: Needs) -> str:
+def _own_words(entries: Sequence[PlanEntry]) -> str:
     """Say which flags the commands lack, for how many objects, and what each declares."""
-    counts = Counter(flag for entry in entries for flag in needs.of(entry)).most_common()
+    counts = Counter(flag for entry in entries for flag in entry.needs).most_common()
     said = [
         f"{flag} for {counted(count, 'object')} ({meaning(flag)})" for flag, count in counts[:_MOST_NAMED]
     ]

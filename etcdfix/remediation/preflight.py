@@ -36,6 +36,7 @@ from etcdfix.remediation.members import (
 from etcdfix.remediation.pattern import Pattern, find_pattern
 from etcdfix.remediation.rules import CLUSTER_BREAKING, Rule, refuse
 from etcdfix.remediation.since import Since
+from etcdfix.reports.plan_needs import declaration
 from etcdfix.reports.safetext import key_arguments, quote_command
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import display
@@ -462,11 +463,11 @@ def _check_verdict(found: Examination, pattern: Pattern, accepted: Acceptances) 
         return True
     assert verdict.cause is not None  # every failure has one
     key = display(found.stored.key)
-    declaration = quote_command(["--declare-key-lost", found.transformer])
-    lift = f"only if that key is gone for ever: {declaration}"
+    lift = f"only if that key is gone for ever: {declaration(found.transformer, found.kms_key_id_sha256)}"
     curable = CATALOGUE[verdict.cause].curable_by_configuration
-    # A value in the clear has no key that could be lost; a version that left its CRD has nothing to do with keys.
-    may_be_lost = found.transformer != _IDENTITY and verdict.deletable
+    # A value in the clear has no key that could be lost, and an envelope that nobody knows none that could be named; a
+    # version that left its CRD has nothing to do with keys.
+    may_be_lost = found.transformer not in {_IDENTITY, ""} and verdict.deletable
     if curable and not (lost and may_be_lost):
         raise refuse(
             Rule.CURABLE_BY_CONFIGURATION,

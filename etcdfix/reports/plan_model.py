@@ -94,6 +94,7 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         opened_before: Newest mod_revision before its own at which a value under its transformer was written that
             opens, 0 for none.
         opened_before_same_key: The same, under its KMS key id.
+        needs: Flags that its command lacks, and without which it is refused: a person has to type them.
         effects: What its deletion sets off, in the lines that the deletion's preview shows.
         command: The dry run of its deletion.
     """
@@ -126,6 +127,7 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     reasons: list[PlanReason]
     opened_before: int
     opened_before_same_key: int
+    needs: list[str] = []
     effects: list[str] = []
     command: str
 
@@ -144,7 +146,11 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class PlanGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Entries with one cause under one transformer. ``advice`` is what holds for all of them, "" for nothing."""
+    """Entries with one cause under one transformer.
+
+    ``advice`` is what holds for all of them, "" for nothing; ``declaration`` the flag without which a deletion of one
+    of them is refused, "" for none.
+    """
 
     outcome: str
     cause: str
@@ -154,6 +160,7 @@ class PlanGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     opened: int
     pattern: bool
     advice: str
+    declaration: str = ""
 
 
 class PlanRecreator(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -8,7 +8,7 @@ from typing import BinaryIO, Final
 
 from etcdfix.reports.base import Output, counted
 from etcdfix.reports.plan_model import BY_HAND, DeletionPlan, PlanEntry
-from etcdfix.reports.plan_needs import Needs, meaning
+from etcdfix.reports.plan_needs import meaning
 from etcdfix.reports.safetext import safe_text
 
 _MAX_CELL: Final = 300
@@ -121,13 +121,12 @@ def _entries(output: Output, plan: DeletionPlan, max_rows: int) -> None:
 
 def _commands(output: Output, plan: DeletionPlan, json_file: str) -> None:
     line = output.line
-    flags = _Flags(plan)
     line()
     first = "The first dry runs" if len(plan.entries) > _COMMANDS_SHOWN else "The dry runs"
     line(f"{first}, in this order")
     for entry in plan.entries[:_COMMANDS_SHOWN]:
         line(f"  {safe_text(entry.command)}")
-        for flag in flags.of(entry):
+        for flag in entry.needs:
             line(f"    refused without {safe_text(flag)}")
     if len(plan.entries) > _COMMANDS_SHOWN:
         line("The command of every object stands in the plan; write it, and take one after the other:")
@@ -139,21 +138,17 @@ class _Flags:
     """Numbers the flags that commands lack, so that a row names them in a few characters."""
 
     def __init__(self, plan: DeletionPlan) -> None:
-        self._needs = Needs(plan.groups)
         self._marks: dict[str, str] = {}
         for entry in plan.entries:
-            for flag in self.of(entry):
+            for flag in entry.needs:
                 self._marks.setdefault(flag, f"[{len(self._marks) + 1}]")
 
-    def of(self, entry: PlanEntry) -> list[str]:
-        return self._needs.of(entry)
-
     def marks(self, entry: PlanEntry) -> str:
-        return " ".join(self._marks[flag] for flag in self.of(entry))
+        return " ".join(self._marks[flag] for flag in entry.needs)
 
     def shown(self, entries: Sequence[PlanEntry]) -> list[tuple[str, str, str]]:
         """Return mark, flag and meaning of those that entries need."""
-        needed = {flag for entry in entries for flag in self.of(entry)}
+        needed = {flag for entry in entries for flag in entry.needs}
         return [(mark, flag, meaning(flag)) for flag, mark in self._marks.items() if flag in needed]
 
 

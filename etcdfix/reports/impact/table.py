@@ -184,7 +184,9 @@ def _finalizers(report: ImpactReport) -> Iterator[str]:
     yield "Finalizers that an unsafe deletion skips"
     rows = []
     for finalizer in report.finalizers:
-        sure = "" if finalizer.confidence == "certain" else f" ({finalizer.confidence}: usual for its kind)"
+        known = finalizer.name in (report.last_known.finalizers or ())
+        why = "it had it when it could be read" if known else "usual for its kind"
+        sure = "" if finalizer.confidence == "certain" else f" ({finalizer.confidence}: {why})"
         owner = f" ({shown(finalizer.owner)})" if finalizer.owner else ""
         leak = "LEAKS" if finalizer.leaks else "no leak"
         rows.append((shown(finalizer.name), leak, f"{shown(finalizer.consequence)}{owner}{sure}"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -43,7 +44,6 @@ def planned(registry: Registry, *arguments: str) -> Path:
     made = ["--from-report", str(report), "-o", "json", "--output-file", str(plan)]
     ran = registry.run("plan", *where, *arguments, *made)
     assert ran.code in {1, 3}, ran.err
-    plan.chmod(0o600)
     return plan
 
 
@@ -65,7 +65,12 @@ def not_used(ran: Ran, why: str) -> None:
 
 
 def test_a_plan_that_holds_is_used_and_recorded(registry: Registry) -> None:
-    plan = planned(registry)
+    before = os.umask(0)
+    try:
+        plan = planned(registry)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(plan.stat().st_mode) == 0o600
     ran = dry(registry, plan)
     assert ran.code == 0, ran.err
     assert USED in ran.err

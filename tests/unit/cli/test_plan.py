@@ -25,7 +25,6 @@ from etcdfix.pipeline import Examiner
 from etcdfix.planning.planfile import load_plan, proof_for
 from etcdfix.remediation.pattern import Pattern
 from etcdfix.reports.plan_model import DeletionPlan, PlanEntry
-from etcdfix.reports.plan_needs import Needs
 from etcdfix.reports.schema import SCHEMAS
 from etcdfix.sources.base import Source
 from etcdfix.sources.live import LiveSource
@@ -363,8 +362,7 @@ def test_commands_work_once_the_flags_are_added_that_the_plan_names(
         registry.put(f"shop/{name}", aescbc(secret(name), KEY_2, name="lost"))
     registry.put("kube-system/bootstrap-token-abcdef", aescbc(secret("x"), KEY_2, name="lost"))
     plan = planned(registry)
-    needs = Needs(plan.groups)
-    found = {entry.name: needs.of(entry) for entry in plan.entries}
+    found = {entry.name: entry.needs for entry in plan.entries}
     dead = next(entry for entry in plan.entries if entry.name == "dead")
     assert found == {
         "broken": [],

@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from etcdfix.cli.progress import with_progress
+from etcdfix.cli.progress import watcher, with_progress
+from tests.support.memory_source import MemorySource, stored
 
 
 class _Terminal(io.StringIO):
@@ -56,3 +57,15 @@ def test_nothing_on_standard_output(
     slow(monkeypatch)
     list(with_progress(range(2000), estimate=2000, label="keys"))
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+@pytest.mark.parametrize(("estimate", "said"), [(None, False), (0, False), (7, True)])
+def test_watching_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, estimate: int | None, *, said: bool, terminal: bool
+) -> None:
+    values = [stored("/a"), stored("/b")]
+    stream = at_terminal(monkeypatch) if terminal else io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    assert list(watcher(MemorySource(values))(iter(values), "keys", estimate)) == values
+    assert ("7 values wait for a KMS plugin" in stream.getvalue()) is (said and terminal)

@@ -22,15 +22,13 @@ from etcdfix.cli.safety import (
     one_key,
     places,
     require_reason,
-    watcher,
 )
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.errors import ConfigurationError, RefusedByRule
 from etcdfix.remediation.audit_record import Link, Result
 from etcdfix.remediation.commit import Outcome
-from etcdfix.remediation.preflight import Acceptances, Cluster
+from etcdfix.remediation.preflight import Acceptances
 from etcdfix.reports.commands import ACKNOWLEDGEMENT
-from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import KMS_V2, configuration_yaml
 
 COMMANDS = {"delete": delete, "restore": restore, "reencrypt": reencrypt}
@@ -222,22 +220,3 @@ def test_examiner_with_and_without_a_configuration() -> None:
 def test_exit_code(result: Result | None, code: int, *, head: bool) -> None:
     link = Link(1, "ab" * 32) if head else None
     assert change_exit_code(Outcome(result=result, detail="", audit_log=Path("log"), head=link)) == code
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_watching_changes_nothing(monkeypatch: pytest.MonkeyPatch, *, terminal: bool) -> None:
-    class Stream:
-        def isatty(self) -> bool:
-            return terminal
-
-        def write(self, _text: str) -> int:
-            return 0
-
-        def flush(self) -> None:
-            pass
-
-    values = [stored("/a"), stored("/b")]
-    source = MemorySource(values)
-    monkeypatch.setattr("sys.stderr", Stream())
-    cluster = Cluster(source, examiner_for(_inputs(), None, None))  # type: ignore[arg-type]
-    assert list(watcher(cluster)(iter(values))) == values

@@ -84,7 +84,7 @@ def test_an_image_pull_secret_is_missed_at_the_next_start() -> None:
     cluster.pod("p", spec={"imagePullSecrets": [{"name": "s"}]})
     found = assessed(cluster, key)
     assert codes(found) == {"image-pull": Risk.HIGH}
-    assert found.reasons[0].text == "1 object: they can no longer pull images of private registries"
+    assert found.reasons[0].text == "1 object could not pull images of private registries any more"
 
 
 def test_a_pod_that_has_run_to_its_end_pulls_no_more() -> None:
@@ -107,7 +107,7 @@ def test_a_certificate_is_missed_at_once() -> None:
         )
     found = assessed(cluster, key)
     assert codes(found) == {"certificate": Risk.HIGH}
-    assert found.reasons[0].text == "2 objects: they serve without their certificate"
+    assert found.reasons[0].text == "2 objects would serve without the certificate"
 
 
 def test_other_unreadable_objects_leave_a_doubt() -> None:

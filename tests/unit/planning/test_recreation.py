@@ -12,9 +12,9 @@ from etcdfix.impact.builder import build_index
 from etcdfix.impact.contents import ContentReader
 from etcdfix.model import Confidence, StoredValue
 from etcdfix.planning.lastseen import LastSeen, SeenOwner
+from etcdfix.planning.neighbours import Neighbours
 from etcdfix.planning.plan import build_plan
 from etcdfix.planning.recreation import TOKEN_TYPE, who_recreates
-from etcdfix.planning.surroundings import Surroundings
 from etcdfix.reports.plan_model import PlanEntry
 from tests.support.impact_objects import Cluster, owner
 from tests.support.lost_key import (
@@ -399,8 +399,8 @@ def test_what_was_under_the_key_before_is_only_possible(basis: str, expected: st
     def makers(seen: LastSeen, *annotations: str) -> tuple[str, str | None]:
         known = LastKnown("u", Confidence.LIKELY, basis, 4, annotations=annotations)
         assessment = msgspec.structs.replace(found, last_known=known)
-        surroundings = Surroundings(ContentReader(examiner), set())
-        recreation = who_recreates(index, node, surroundings, assessment, seen)
+        neighbours = Neighbours(ContentReader(examiner), set())
+        recreation = who_recreates(index, node, neighbours, assessment, seen)
         return recreation.recreator.name, recreation.confidence
 
     controller = SeenOwner("cert-manager.io", "Certificate", "site", "uid-site", controller=True)

@@ -4,22 +4,17 @@ from etcdfix.planning.order import in_order
 from etcdfix.planning.steps import steps_for
 from etcdfix.reports.commands import SameAgain
 from etcdfix.reports.plan_model import PlanEntry, PlanGroup, PlanStep
-from etcdfix.reports.plan_needs import declaration
+from etcdfix.reports.plan_needs import ACCEPT_RISK, declaration
 from tests.support.plan_entries import entry
-
-
-def group(number: int, *, cause: str = "key-name-missing", key_id: str = "") -> PlanGroup:
-    transformer = f"aescbc/v1/lost-{number}"
-    advice = f"only if it is gone for ever: {declaration(transformer, key_id)}"
-    return PlanGroup("decrypt-failure", cause, transformer, key_id, 1, 0, pattern=True, advice=advice)
 
 
 def steps(entries: list[PlanEntry], groups: list[PlanGroup] | None = None) -> dict[str, PlanStep]:
     return {step.title: step for step in steps_for(in_order(entries), groups or [], {}, SameAgain())}
 
 
-def lost(number: int, **change: str) -> PlanEntry:
-    return entry(number, transformer=f"aescbc/v1/lost-{number}", **change)
+def lost(number: int, *more: str, **change: str) -> PlanEntry:
+    transformer = f"aescbc/v1/lost-{number}"
+    return entry(number, transformer=transformer, needs=[declaration(transformer, ""), *more], **change)
 
 
 def test_nothing_broken_nothing_to_do() -> None:
@@ -27,9 +22,7 @@ def test_nothing_broken_nothing_to_do() -> None:
 
 
 def test_flags_that_only_a_person_types_are_counted() -> None:
-    found = steps(
-        [lost(1), lost(1, key="/b", name="b"), lost(2, risk="cluster-breaking")], [group(1), group(2)]
-    )
+    found = steps([lost(1), lost(1, key="/b", name="b"), lost(2, ACCEPT_RISK, risk="cluster-breaking")])
     step = found["Decide what only you can say"]
     assert "--declare-key-lost aescbc/v1/lost-1 for 2 objects (its key is gone for ever" in step.text
     assert "--declare-key-lost aescbc/v1/lost-2 for 1 object (" in step.text
@@ -42,7 +35,7 @@ def test_flags_that_only_a_person_types_are_counted() -> None:
 
 
 def test_flags_are_capped_and_said() -> None:
-    found = steps([lost(n) for n in range(1, 8)], [group(n) for n in range(1, 8)])
+    found = steps([lost(n) for n in range(1, 8)])
     text = found["Decide what only you can say"].text
     assert text.count("--declare-key-lost") == 5
     assert "; and 2 more flags, see the advice of the groups." in text

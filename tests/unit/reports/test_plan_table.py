@@ -19,6 +19,7 @@ from etcdfix.reports.plan_model import (
     PlanSource,
     PlanStep,
 )
+from etcdfix.reports.plan_needs import ACCEPT_RISK, declaration
 from etcdfix.reports.plan_table import write_plan_table
 from tests.support.plan_entries import entry
 
@@ -129,20 +130,12 @@ def _row(text: str) -> str:
 def test_flags_that_a_command_lacks_are_numbered_and_said() -> None:
     kms = {"transformer": "kms/v2/prov", "kms_key_id_sha256": "sha256:ab", "outcome": "undetermined"}
 
-    def group(outcome: str, transformer: str, key_id: str, advice: str) -> PlanGroup:
-        return PlanGroup(outcome, "key-name-missing", transformer, key_id, 1, 0, pattern=True, advice=advice)
-
-    lift = "only if it is gone for ever: --declare-key-lost"
+    lost, breaking = declaration("aescbc/v1/lost", ""), ACCEPT_RISK
     shown = plan(
-        entry(1),
-        entry(2, **kms),
-        entry(3, risk="cluster-breaking"),
+        entry(1, needs=[lost]),
+        entry(2, **kms, needs=[declaration("kms/v2/prov", "sha256:ab")]),
+        entry(3, risk="cluster-breaking", needs=[lost, breaking]),
         entry(4, transformer="identity"),
-        groups=[
-            group("decrypt-failure", "aescbc/v1/lost", "", f"{lift} aescbc/v1/lost"),
-            group("undetermined", "kms/v2/prov", "sha256:ab", f"{lift} kms/v2/prov/sha256:ab"),
-            group("decrypt-failure", "identity", "", ""),
-        ],
     )
     lines = table(shown).splitlines()
     ends = [line.split("  ")[-1] for line in lines if "/registry/secrets/shop/web-" in line][:4]

@@ -5,20 +5,20 @@ import json
 import pytest
 
 from etcdfix.impact.contents import ContentReader
-from etcdfix.planning import surroundings as module
+from etcdfix.planning import neighbours as module
+from etcdfix.planning.neighbours import Neighbours, Place
 from etcdfix.planning.recreators import endpoints_of
-from etcdfix.planning.surroundings import Place, Surroundings
 from tests.support.impact_objects import Cluster
 from tests.support.lost_key import CERT_MANAGER, EXTERNAL_SECRETS, base, certificate, examiner_of
 
 SECRETS_OF_SHOP = Place("secrets", "shop")
 
 
-def around(cluster: Cluster) -> Surroundings:
+def around(cluster: Cluster) -> Neighbours:
     """Look at everything in a cluster, as if a Secret of namespace shop were broken."""
     source = cluster.source()
     examiner = examiner_of(cluster, source)
-    found = Surroundings(ContentReader(examiner), {SECRETS_OF_SHOP})
+    found = Neighbours(ContentReader(examiner), {SECRETS_OF_SHOP})
     for record in source.current(b""):
         found.take(examiner.examine(record))
     return found
@@ -125,7 +125,7 @@ def test_marks_of_operators_on_other_siblings_say_nothing() -> None:
         cluster.values[cluster.key(place.path, "shop", f"topic-{number}")] = json.dumps(document).encode()
     source = cluster.source()
     examiner = examiner_of(cluster, source)
-    found = Surroundings(ContentReader(examiner), {place})
+    found = Neighbours(ContentReader(examiner), {place})
     for record in source.current(b""):
         found.take(examiner.examine(record))
     assert found.ruler(place) is None

@@ -56,7 +56,7 @@ class Claimed(NamedTuple):
     by: str
 
 
-class Surroundings:
+class Neighbours:
     """Looks into readable objects beside the broken ones.
 
     Args:

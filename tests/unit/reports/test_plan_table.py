@@ -101,7 +101,8 @@ def test_marks_of_risk_are_explained_only_where_they_stand() -> None:
     assert "(unproven)" not in plain
     assert "[1]" not in plain
     assert "dependents" not in plain
-    both = table(plan(entry(floor="kube-system", risk="cluster-breaking", outcome="undetermined", cascade=3)))
+    breaking = {"floor": "kube-system", "risk": "cluster-breaking", "needs": [ACCEPT_RISK]}
+    both = table(plan(entry(**breaking, outcome="undetermined", cascade=3)))
     assert "cluster-breaking (unproven)" in both
     assert (
         "[1]: its command works with --accept-risk cluster-breaking only: the cluster itself may stand"

@@ -207,20 +207,14 @@ class LiveSource:
 
         Raises:
             SourceUnreachable: Nobody answers, the watch ended early, or there was too much for the time-out.
-            SourceDenied: The user may not read the range.
+            SourceDenied: The user may not read everything.
             RevisionCompacted: Something after ``since`` is gone.
         """
-        start, end = bounds_of(prefix)
+        limit = self._connection.command_timeout_seconds + _PAGE_EXTRA_SECONDS
         try:
-            for key, value in watch_changes(
-                self._client,
-                start,
-                end,
-                since=since,
-                until=until,
-                timeout_seconds=self._connection.command_timeout_seconds + _PAGE_EXTRA_SECONDS,
-            ):
-                yield key, _stored(value) if value is not None else None
+            for key, value in watch_changes(self._client, since=since, until=until, timeout_seconds=limit):
+                if key.startswith(prefix):
+                    yield key, _stored(value) if value is not None else None
         except CallFailed as failed:
             raise self._as_error(failed.failure) from failed
 

@@ -1,4 +1,4 @@
-"""Every kept revision of one key, or every change below a prefix, by watching the past.
+"""Every kept revision of one key, or every change of all keys, by watching the past.
 
 API: etcd 3.4 and later, ``Watch/Watch``. A watch that starts below the compacted revision is cancelled and told
 that revision. A watch does not say when it has caught up; the answer to a progress request does, in two ways:
@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind
+from etcdfix.sources.etcd.paging import bounds_of
 from etcdfix.wire.etcd import EVENT_DELETE, RANGE, message
 
 _PROGRESS_PAUSE_SECONDS: Final = 0.1
@@ -70,16 +71,17 @@ def watch_history(
 
 
 def watch_changes(
-    client: EtcdClient, start: bytes, end: bytes, *, since: int, until: int, timeout_seconds: float
+    client: EtcdClient, *, since: int, until: int, timeout_seconds: float
 ) -> Iterator[tuple[bytes, Any | None]]:
-    """Yield (key, record or None for a tombstone) of every change to a range of keys, oldest first.
+    """Yield (key, record or None for a tombstone) of every change in etcd, oldest first.
+
+    Every revision is somebody's change, so that a watch of all keys meets the last one, and nobody has to guess
+    whether it has caught up.
 
     Args:
         client: Connected.
-        start: First key.
-        end: First key behind the range.
         since: Changes after this revision.
-        until: Newest revision of interest.
+        until: Up to this one, which exists.
         timeout_seconds: For the whole watch.
 
     Raises:
@@ -87,11 +89,21 @@ def watch_changes(
     """
     if until <= since:
         return
-    requests = _Requests(start, since + 1, ask_progress=True, end=end)
-    for event in _events(client, requests, until=until, timeout_seconds=timeout_seconds):
-        if event.kv.mod_revision > until:
-            return
-        yield event.kv.key, (None if event.type == EVENT_DELETE else event.kv)
+    start, end = bounds_of(b"")
+    requests = _Requests(start, since + 1, ask_progress=False, end=end)
+    with contextlib.closing(client.watch(iter(requests), timeout_seconds=timeout_seconds)) as answers:
+        try:
+            for answer in answers:
+                if answer.canceled:
+                    raise _compacted_meanwhile()
+                for event in answer.events:
+                    if event.kv.mod_revision <= until:
+                        yield event.kv.key, (None if event.type == EVENT_DELETE else event.kv)
+                # One revision can change many keys, which may come in several answers.
+                if answer.events and answer.events[-1].kv.mod_revision >= until and not answer.fragment:
+                    return
+        finally:
+            requests.end()
 
 
 def _compacted_revision(client: EtcdClient, key: bytes, timeout_seconds: float) -> int:
@@ -122,9 +134,7 @@ def _events(client: EtcdClient, requests: _Requests, *, until: int, timeout_seco
         try:
             for answer in answers:
                 if answer.canceled:
-                    raise CallFailed(
-                        Failure(FailureKind.COMPACTED, "etcd ended the watch: compacted in the meantime")
-                    )
+                    raise _compacted_meanwhile()
                 if answer.events:
                     quiet = 0
                     yield from answer.events
@@ -134,6 +144,10 @@ def _events(client: EtcdClient, requests: _Requests, *, until: int, timeout_seco
                         return
         finally:
             requests.end()
+
+
+def _compacted_meanwhile() -> CallFailed:
+    return CallFailed(Failure(FailureKind.COMPACTED, "etcd ended the watch: compacted in the meantime"))
 
 
 def _answers_in_order(version: str) -> bool:

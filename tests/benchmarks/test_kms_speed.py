@@ -18,6 +18,8 @@ pytestmark = pytest.mark.benchmark
 
 KEYS = int(os.environ.get("ETCDFIX_BENCH_KEYS", "100000"))
 RUNS = 5
+LEAST_SPEED = 0.7
+"""Of that under aesgcm; what a DEK seed costs beyond it is one HMAC, one key schedule and one envelope."""
 KEK_FILES = {"v1": ALPHA.parent / "kms2.keys", "v2": ALPHA.parent / "kms1.keys"}
 KMS_CONFIG = """apiVersion: apiserver.config.k8s.io/v1
 kind: EncryptionConfiguration
@@ -87,7 +89,7 @@ def test_one_seed_against_aesgcm(tmp_path: Path) -> None:
     )
     print(f"  by wall clock {spread(walls)}; by processor time, start-up left out, {spread(rates)}")
     print(f"  seconds: one DEK seed {spread(ours)}, aesgcm {spread(theirs)}")
-    assert statistics.median(walls) > 0
+    assert statistics.median(walls) >= LEAST_SPEED
 
 
 def test_a_data_key_for_each_value(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from etcdfix.cli.safety import (
     show,
 )
 from etcdfix.impact.grades import Risk
-from etcdfix.planning.planfile import entry_for, load_plan, proof_for
+from etcdfix.planning.planfile import broken_keys, entry_for, load_plan, proof_for
 from etcdfix.remediation.audit_record import Result
 from etcdfix.remediation.delete import DeleteRequest, run_delete
 from etcdfix.remediation.preflight import Cluster, Planned, Preflight, Proof
@@ -54,7 +54,8 @@ from etcdfix.verdicts.examination import Examination
     type=click.Path(path_type=Path),
     metavar="FILE",
     envvar="ETCDFIX_PLAN",
-    help="A plan of at most 15 minutes (etcdfix plan -o json): its counts need not be made again.",
+    help="A plan of at most 15 minutes (etcdfix plan -o json): its look at everything need not be taken again, while "
+    "nothing written since says otherwise.",
 )
 @change_options
 @expectation_options
@@ -132,6 +133,8 @@ def _proof_of(plan: DeletionPlan, assumed_release: str) -> Proof:
         if isinstance(held, str) or entry is None:
             return held if isinstance(held, str) else "the plan does not list the key"
         breaking = entry.reasons[0].text if entry.reasons else ""
-        return Planned(held, plan.source.revision, Risk(entry.risk), breaking, tuple(entry.effects))
+        return Planned(
+            held, plan.source.revision, Risk(entry.risk), breaking, tuple(entry.effects), entry.dependents
+        )
 
     return proof

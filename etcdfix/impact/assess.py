@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -13,9 +13,8 @@ from etcdfix.impact.garbage import Collection, collect
 from etcdfix.impact.grades import Risk, RiskReason, User, crd_path, doubts_about, reasons_for
 from etcdfix.impact.identity import ObjectRef
 from etcdfix.impact.index import ImpactIndex
-from etcdfix.impact.namespaces import contents_of
 from etcdfix.impact.secretusers import SecretUsers, secret_users
-from etcdfix.impact.uses import SECRETS, Role
+from etcdfix.impact.uses import ANY, SECRETS, Role
 from etcdfix.model import Confidence
 from etcdfix.pipeline import Examiner
 from etcdfix.sources.base import Source
@@ -37,6 +36,7 @@ class LastKnown(msgspec.Struct, frozen=True):
         labels: As of then.
         annotations: Names only, as of then: their values may be secret.
         conflicting_uids: Other uids that references state, with how many do.
+        readable_at: A revision at which that value can still be read; 0 where it is the present one, or for none.
         node: Of a Pod of the same generation, where it was bound to as of then; that never changes. "" for not known.
     """
 
@@ -48,6 +48,7 @@ class LastKnown(msgspec.Struct, frozen=True):
     labels: dict[str, str] = {}
     annotations: tuple[str, ...] = ()
     conflicting_uids: dict[str, int] = {}
+    readable_at: int = 0
     node: str = ""
 
 
@@ -118,6 +119,8 @@ def assess(
     node = index.find(key)
     if node is None:
         return None
+    if not index.exists(node) and _stands_for_others(index, node):
+        return None
     known = last_known(index, source, examiner, node, reader=reader, generations=generations)
     ref = index.ref(node)
     # The uid of an earlier generation leads away from what belongs to this one.
@@ -186,7 +189,7 @@ def last_known(
     found = _newest_readable(source, examiner, index.key(node), generations=generations)
     stated = _stated_uids(index, node)
     if found is not None:
-        examination, current, same_generation = found
+        examination, current, same_generation, readable_at = found
         decoded = examination.decoded
         uid = decoded.uid.decode("utf-8", "replace") if decoded is not None and decoded.uid else ""
         if current and not uid:
@@ -194,11 +197,13 @@ def last_known(
         if uid and same_generation:
             basis = "current" if current else "history"
             told = _told(reader, examination, uid, Confidence.CERTAIN, basis, stated)
-            return msgspec.structs.replace(told, node=_bound_to(reader, examination, index.ref(node)))
+            bound_to = _bound_to(reader, examination, index.ref(node))
+            return msgspec.structs.replace(told, readable_at=readable_at, node=bound_to)
         if uid and (not stated or uid in stated):
             # The key was deleted and made again since; references to the old uid may be as old.
             confidence = Confidence.LIKELY if stated.keys() == {uid} else Confidence.POSSIBLE
-            return _told(reader, examination, uid, confidence, "earlier-generation", stated)
+            told = _told(reader, examination, uid, confidence, "earlier-generation", stated)
+            return msgspec.structs.replace(told, readable_at=readable_at)
     if not stated:
         return LastKnown("", Confidence.POSSIBLE, "none")
     ranked = sorted(stated.items(), key=lambda item: (-item[1], item[0]))
@@ -211,43 +216,64 @@ def last_known(
     )
 
 
+def _stands_for_others(index: ImpactIndex, node: int) -> bool:
+    """Say whether a node is no object but what references mean that leave namespace or name open."""
+    return ANY in index.relative(node).decode("utf-8", "replace").split("/") and all(
+        edge.use.wide for edge in index.users(node)
+    )
+
+
+class _Readable(NamedTuple):
+    """A readable revision: what it is, whether it is the present one and of its generation, and when it stood."""
+
+    examination: Examination
+    current: bool
+    same_generation: bool
+    readable_at: int
+
+
 def _newest_readable(
     source: Source, examiner: Examiner, key: bytes, *, generations: bool
-) -> tuple[Examination, bool, bool] | None:
-    """Return the newest readable revision, whether it is the newest of all, and of its generation.
+) -> _Readable | None:
+    """Return the newest readable revision.
 
     Step by step from the present one back, since a step costs little and the whole history much. The steps end where
     its generation begins, or at a compaction; the history goes beyond.
     """
     newest = stored = source.get(key)
+    at = 0
     for _ in range(_MOST_STEPS):
         if stored is None or newest is None:
             break
         examination = examiner.examine(stored)
         if examination.decoded is not None and not examination.decoded.empty:
-            return examination, stored is newest, stored.create_revision == newest.create_revision
+            same = stored.create_revision == newest.create_revision
+            return _Readable(examination, stored is newest, same, at)
         if stored.version == 1 and not generations:
             return None
+        at = stored.mod_revision - 1
         stored = source.before(key, stored.mod_revision)
     else:
         generations = True
     return _from_history(source, examiner, key) if generations else None
 
 
-def _from_history(source: Source, examiner: Examiner, key: bytes) -> tuple[Examination, bool, bool] | None:
+def _from_history(source: Source, examiner: Examiner, key: bytes) -> _Readable | None:
     newest: Examination | None = None
-    last = generation = 0
+    last = generation = at = 0
     for kept in source.history(key):
+        if newest is not None and not at:
+            at = kept.revision.main - 1  # up to there it stood
         if kept.stored is None:
             continue
         last, generation = kept.stored.mod_revision, kept.stored.create_revision
         examination = examiner.examine(kept.stored)
         if examination.decoded is not None and not examination.decoded.empty:
-            newest = examination
+            newest, at = examination, 0
     if newest is None:
         return None
     stored = newest.stored
-    return newest, stored.mod_revision == last, stored.create_revision == generation
+    return _Readable(newest, stored.mod_revision == last, stored.create_revision == generation, at)
 
 
 def _told(
@@ -312,14 +338,14 @@ def _consequences(index: ImpactIndex, node: int, ref: ObjectRef, runs_on: str) -
         where = f"on node {runs_on}" if runs_on else "on its node, which is not known,"
         return (f"the kubelet {where} sees that the Pod is gone, stops its containers and cleans up",)
     if place == ("", "namespaces"):
-        count = len(contents_of(index, ref.name))
+        count = index.count_in(ref.name)
         return (
             f"{count} objects stay in etcd under a namespace that does not exist",
             "to keep what is in it, re-create the Namespace, and stop: that cleans nothing up",
             "only if it was meant to go: then delete it the ordinary way, and its controller cleans up",
         )
     if ref.resource == "customresourcedefinitions":
-        count = sum(1 for _ in index.below(crd_path(ref.name)))
+        count = index.count_below(crd_path(ref.name))
         return (
             f"{count} custom resources stay in etcd, unseen",
             "re-create the same CustomResourceDefinition, and they are served again",

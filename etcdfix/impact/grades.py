@@ -13,7 +13,6 @@ from etcdfix.impact.floor import floor_reason
 from etcdfix.impact.garbage import Action, Collection
 from etcdfix.impact.identity import ObjectRef
 from etcdfix.impact.index import ImpactIndex
-from etcdfix.impact.namespaces import contents_of
 from etcdfix.impact.secretusers import SecretUsers, Stops
 from etcdfix.impact.uses import SECRETS, Role, Use
 from etcdfix.model import GroupResource
@@ -226,7 +225,7 @@ def _kind_reasons(index: ImpactIndex, node: int, ref: ObjectRef) -> list[RiskRea
     if place in _KINDS:
         return [RiskReason(*_KINDS[place])]
     if ref.resource == "customresourcedefinitions":
-        count = sum(1 for _ in index.below(crd_path(ref.name)))
+        count = index.count_below(crd_path(ref.name))
         risk = Risk.CLUSTER_BREAKING if count else Risk.HIGH
         text = (
             f"a CustomResourceDefinition: its {count} custom resources stay in etcd, and no API serves them"
@@ -256,7 +255,7 @@ def _namespace_reason(index: ImpactIndex, ref: ObjectRef) -> RiskReason:
     if ref.name in _SYSTEM_NAMESPACES:
         text = f"Namespace {ref.name} belongs to the cluster itself"
         return RiskReason(Risk.CLUSTER_BREAKING, "namespace", text)
-    count = len(contents_of(index, ref.name))
+    count = index.count_in(ref.name)
     text = f"a Namespace: its {count} objects are left behind, nothing cleans them up, and nothing new is admitted"
     return RiskReason(Risk.HIGH if count else Risk.LOW, "namespace", text)
 
@@ -280,16 +279,17 @@ def _collection_reasons(collection: Collection) -> list[RiskReason]:
     if deleted:
         what = ", ".join(f"{count} {resource}" for resource, count in collection.deleted_by_resource.items())
         breaking = bool(_BASIC & collection.deleted_by_resource.keys()) or deleted >= _MANY
-        text = f"the garbage collector deletes {deleted} dependents: {what}"
+        text = f"the garbage collector deletes {_dependents(deleted)}: {what}"
         if collection.when_served:
             text += f"; {collection.when_served} of them as soon as an API serves their kind or their owner's"
         reasons.append(RiskReason(Risk.CLUSTER_BREAKING if breaking else Risk.HIGH, "cascade", text))
     kept = collection.counts[Action.KEPT] + collection.counts[Action.REFERENCE_STRIPPED]
     if kept:
-        reasons.append(RiskReason(Risk.LOW, "kept", f"{kept} dependents stay, since another owner is there"))
+        text = f"{_dependents(kept)} would stay, since another owner is there"
+        reasons.append(RiskReason(Risk.LOW, "kept", text))
     frozen = collection.counts[Action.FROZEN]
     if frozen:
-        text = f"{frozen} dependents stay as long as another owner cannot be read"
+        text = f"{_dependents(frozen)} would stay as long as another owner cannot be read"
         reasons.append(RiskReason(Risk.LOW, "frozen", text))
     return reasons
 
@@ -317,6 +317,10 @@ def _user_reasons(users: Sequence[User]) -> list[RiskReason]:
         return [RiskReason(Risk.HIGH, "users", f"named as needed by {_objects(len(needed))}")]
     perhaps = {user.object for user in users}
     return [RiskReason(Risk.LOW, "users", f"{_objects(len(perhaps))} may miss it")] if users else []
+
+
+def _dependents(count: int) -> str:
+    return f"{count} dependent{'s' if count != 1 else ''}"
 
 
 def _objects(count: int, which: str = "") -> str:

@@ -123,6 +123,7 @@ _NAMESPACES_BESIDE: Final = {
 }
 # Istio looks for the certificates of clients' authorities beside the server's own.
 _ISTIO_AUTHORITIES: Final = "-cacert"
+_LONGEST_FIELD: Final = 253
 _UNGUESSED: Final = frozenset({"metadata", "status", "apiVersion", "kind"})
 
 
@@ -146,12 +147,14 @@ def guess_references(plain: Plain, namespace: str) -> Iterator[Reference]:
             beside = _beside(value)
             for key, item in value.items():
                 below = f"{path}.{key}"[:_MOST_GUESSED_PATH] if path else key[:_MOST_GUESSED_PATH]
+                # What is longer names no reference, and would cost its length for every element of a list.
+                known = key if len(key) <= _LONGEST_FIELD else ""
                 if type(item) is str:
-                    target = _by_name(key)
+                    target = _by_name(known)
                     if target is not None:
-                        yield from _guess_name(target, key, below, item, beside, namespace)
+                        yield from _guess_name(target, known, below, item, beside, namespace)
                 elif item and type(item) in {dict, list}:
-                    waiting.append((key, below, item, beside))
+                    waiting.append((known, below, item, beside))
         elif type(value) is list:
             below = f"{path}[]"[:_MOST_GUESSED_PATH]
             target = _by_list(field)

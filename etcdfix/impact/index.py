@@ -5,6 +5,7 @@ What an object holds is forgotten as soon as its references are taken: ids and e
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -131,6 +132,7 @@ class ImpactIndex:
         self.opaque = 0
         self._tables = tables
         self._unreadable: dict[str, int] | None = None
+        self._counts: tuple[dict[str, int], dict[str, int]] | None = None
         self._by_uid: dict[bytes, list[int]] | None = None
 
     # -- nodes
@@ -201,6 +203,23 @@ class ImpactIndex:
                     path = self.place(node)[0].path
                     self._unreadable[path] = self._unreadable.get(path, 0) + 1
         return self._unreadable
+
+    def count_in(self, namespace: str) -> int:
+        """Return how many objects live in a namespace."""
+        return self._counted()[0].get(namespace, 0)
+
+    def count_below(self, path: str) -> int:
+        """Return how many objects a directory holds."""
+        return self._counted()[1].get(path, 0)
+
+    def _counted(self) -> tuple[dict[str, int], dict[str, int]]:
+        if self._counts is None:
+            places = [self.place(node) for node in self.nodes()]
+            self._counts = (
+                Counter(namespace for _, namespace, _ in places),
+                Counter(directory.path for directory, _, _ in places),
+            )
+        return self._counts
 
     def has_owners(self, node: int) -> bool:
         """Tell whether a node has owner references."""

@@ -57,9 +57,10 @@ def last_seen(
     """
     if not known.revision:
         return LastSeen()
-    stored = source.before(key, known.revision + 1)
+    # Not at its own revision: that may be compacted while the value still stands at later ones.
+    stored = source.before(key, known.readable_at + 1) if known.readable_at else source.get(key)
     if stored is None or stored.mod_revision != known.revision:
-        return LastSeen()  # compacted since
+        return LastSeen()  # compacted, or written, since
     return _look(reader.whole(examiner.examine(stored)) or {}, known.revision)
 
 

@@ -152,6 +152,11 @@ def entry_for(plan: DeletionPlan, key: bytes) -> PlanEntry | None:
     return next((entry for entry in plan.entries if _key(entry) == key), None)
 
 
+def broken_keys(plan: DeletionPlan) -> frozenset[bytes]:
+    """Return the keys of all that a plan lists."""
+    return frozenset(map(_key, plan.entries))
+
+
 def _read(path: Path, where: str) -> bytes:
     try:
         with open(path, "rb", opener=_without_waiting) as stream:

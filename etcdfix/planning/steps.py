@@ -126,7 +126,8 @@ def _deletions(entries: Sequence[PlanEntry], again: SameAgain) -> Iterator[PlanS
         "Delete in the order of this plan, one key after the other",
         "First what comes back by itself, then what nobody uses, then what is in use"
         + (f", and last {counted(last, 'object')} that the cluster itself may stand on" if last else "")
-        + ". Each command is a dry run; leave --dry-run out when what it shows is right.",
+        + ". Each command is a dry run; leave --dry-run out when what it shows is right. Each grade is that of one "
+        "deletion while everything else is there: read the preview of each.",
     )
     yield PlanStep(
         "Scan again",

@@ -129,6 +129,8 @@ class Planned(msgspec.Struct, frozen=True):
         risk: Grade of the deletion.
         breaking: The worst reason for it.
         effects: What the deletion sets off, as lines.
+        dependents: How many objects it owned.
+        broken: Keys of all values that the plan found broken.
     """
 
     pattern: Pattern
@@ -136,6 +138,8 @@ class Planned(msgspec.Struct, frozen=True):
     risk: Risk
     breaking: str
     effects: tuple[str, ...]
+    dependents: int = 0
+    broken: frozenset[bytes] = frozenset()
 
 
 Proof = Callable[["Cluster", Examination, str], Planned | str]
@@ -286,7 +290,12 @@ def _plan_for(
     planned = proof(cluster, found, uid)
     if isinstance(planned, str):
         return planned
-    look = Since(cluster.source, cluster.examiner, cluster.plugins, planned.revision, revision)
+    if planned.dependents:
+        # What becomes of them rests on their other owners, which may be gone by now: by the same plan, even.
+        return "what it owns is looked at anew"
+    look = Since(
+        cluster.source, cluster.examiner, cluster.plugins, planned.revision, revision, planned.broken
+    )
     return look.changed(found, planned.pattern) or planned
 
 
@@ -300,6 +309,8 @@ def _look_around(cluster: Cluster, found: Examination, watch: Watch) -> tuple[Pa
         raise refuse(
             Rule.MOVED, f"{display(key)} was changed while it was being examined", hint="examine it again"
         )
+    if cluster.plugins is not None:
+        cluster.plugins.deferring = False  # its history is looked at now, and each revision may wait
     return pattern, assess(index, cluster.source, cluster.examiner, key)
 
 
@@ -384,6 +395,8 @@ def check_members(
         raise refuse(
             Rule.MOVED, f"{display(key)} was changed while it was being examined", hint="examine it again"
         )
+    if cluster.plugins is not None:
+        cluster.plugins.deferring = False  # its history is looked at now, and each revision may wait
     judgement = judge_copies(survey, accepted=accepted.unchecked_members)
     if judgement.agreement is Agreement.DISAGREE:
         who = "; ".join(copy.describe() for copy in judgement.differing)

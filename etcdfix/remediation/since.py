@@ -7,6 +7,7 @@ is looked at again; that costs time and nothing else.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import Final
 
 import msgspec
@@ -21,7 +22,7 @@ from etcdfix.remediation.pattern import Pattern, Tally, is_alike, marker_of
 from etcdfix.sources.live import LiveSource
 from etcdfix.verdicts.examination import Examination
 
-_MOST_KEYS: Final = 20_000
+_MOST_KEYS: Final = 50_000
 _MOST_BYTES: Final = 64 << 20
 
 _SECRETS: Final = GroupResource("", SECRETS)
@@ -54,6 +55,7 @@ class Since(msgspec.Struct, frozen=True):
         plugins: Behind the examiner; None where none is asked.
         since: Revision of the count.
         until: Revision of now.
+        broken: Keys whose values were known not to open then.
     """
 
     source: LiveSource
@@ -61,6 +63,7 @@ class Since(msgspec.Struct, frozen=True):
     plugins: Deferrable | None
     since: int
     until: int
+    broken: Collection[bytes] = ()
 
     def changed(self, target: Examination, pattern: Pattern) -> str:
         """Return why what was counted does not hold any more; "" where it holds.
@@ -73,42 +76,56 @@ class Since(msgspec.Struct, frozen=True):
             return "what lies in it is counted anew"
         if self.since > self.until:
             return f"it was made at revision {self.since}, and etcd stands at {self.until}"
+        marker = marker_of(target, self._names)
         try:
-            written, deletions = self._changes(target.stored.key)
+            written, lost = self._changes(target.stored.key, marker)
         except SourceError as exc:
             return f"what was written since cannot be told: {exc.message}"
         if written is None:
             return "too much was written since"
-        if _without(pattern.all, deletions) or _without(pattern.same_key_id, deletions):
-            return "values were deleted since, perhaps those that opened"
-        return self._matters(target, written)
+        if _without(pattern.all, lost) or _without(pattern.same_key_id, lost):
+            return "values that opened were deleted since, or written under another key"
+        return self._matters(target, marker, written.values())
 
-    def _changes(self, key: bytes) -> tuple[dict[bytes, StoredValue] | None, int]:
-        """Return the newest value of every other key, None if they are too many; and how many were deleted."""
+    @property
+    def _names(self) -> Collection[str]:
+        return self.examiner.transformers.names if self.examiner.transformers is not None else ()
+
+    def _changes(self, key: bytes, marker: bytes) -> tuple[dict[bytes, StoredValue] | None, int]:
+        """Return the newest value of every other key that was written, None if they are too many.
+
+        And how many were written under the target's transformer before, and are not any more: those may have opened.
+        """
         written: dict[bytes, StoredValue] = {}
-        deletions = size = 0
+        alike: dict[bytes, bool] = {}
+        size = 0
         prefix = self.examiner.layout.prefix_bytes
-        for changed, stored in self.source.changes(prefix, since=self.since, until=self.until):
+        for before, now in self.source.changes(prefix, since=self.since, until=self.until):
+            known = before if before is not None else now
+            assert known is not None  # a change is from something or to something
+            changed = known.key
             if changed == key:
                 continue
-            before = written.pop(changed, None)
-            size -= len(before.value) if before is not None else 0
-            if stored is None:
-                deletions += 1
-                continue
-            written[changed] = stored
-            size += len(stored.value)
-            if len(written) > _MOST_KEYS or size > _MOST_BYTES:
-                return None, deletions
-        return written, deletions
+            opened = before is not None and changed not in self.broken and is_alike(before, marker)
+            alike.setdefault(changed, opened)
+            replaced = written.pop(changed, None)
+            size -= len(replaced.value) if replaced is not None else 0
+            if now is not None:
+                written[changed] = now
+                size += len(now.value)
+            if len(alike) > _MOST_KEYS or size > _MOST_BYTES:
+                return None, 0
+        lost = sum(
+            then and not (changed in written and is_alike(written[changed], marker))
+            for changed, then in alike.items()
+        )
+        return written, lost
 
-    def _matters(self, target: Examination, written: dict[bytes, StoredValue]) -> str:
-        names = self.examiner.transformers.names if self.examiner.transformers is not None else ()
-        marker = marker_of(target, names)
+    def _matters(self, target: Examination, marker: bytes, written: Iterable[StoredValue]) -> str:
         builder = IndexBuilder(self.examiner, self.source)
         builder.add(target)
         with Examining(self.examiner, self.plugins) as run:
-            for part in (run.first(written.values()), run.later()):
+            for part in (run.first(written), run.later()):
                 for found in part:
                     builder.add(found)
                     text = _speaks_against(found, target, marker)
@@ -139,7 +156,7 @@ def _speaks_against(found: Examination, target: Examination, marker: bytes) -> s
     return ""
 
 
-def _without(tally: Tally, deletions: int) -> bool:
-    """Say whether the count would say something else if every deletion were of a value that opened."""
-    left = msgspec.structs.replace(tally, opened=max(0, tally.opened - deletions))
+def _without(tally: Tally, lost: int) -> bool:
+    """Say whether the count would say something else if so many fewer values opened."""
+    left = msgspec.structs.replace(tally, opened=max(0, tally.opened - lost))
     return left.is_pattern is not tally.is_pattern or (not left.opened and bool(tally.opened))

@@ -83,12 +83,13 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         users: How many objects refer to it.
         users_stopped: How many of them cannot start or work without it.
         cascade: How many dependents the garbage collector deletes after it.
+        dependents: How many it has, whatever becomes of them.
         recreated_by: Who makes it again, or ``by hand``.
         recreate_confidence: Of that; null for ``by hand``.
         comes_back: ``by-itself``, ``after-a-step``, ``not-needed`` or ``no``.
         recreate_basis: Why that is thought.
         recreate_how: What has to be done, and what differs afterwards.
-        readable_revision: mod_revision of the newest readable revision that etcd still keeps, 0 for none.
+        readable_revision: A revision of etcd at which its newest readable value can still be read, 0 for none.
         floor: Why the cluster itself may stand on it: then the deletion needs ``--accept-risk cluster-breaking``.
         risk: The worst of ``reasons``.
         opened_before: Newest mod_revision before its own at which a value under its transformer was written that
@@ -116,6 +117,7 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     users: int
     users_stopped: int
     cascade: int
+    dependents: int = 0
     recreated_by: str
     recreate_confidence: str | None
     comes_back: str

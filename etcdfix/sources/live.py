@@ -202,8 +202,15 @@ class LiveSource:
             else:
                 return
 
-    def changes(self, prefix: bytes, *, since: int, until: int) -> Iterator[tuple[bytes, StoredValue | None]]:
-        """Yield every change below ``prefix`` after one revision and up to another, oldest first; None for a deletion.
+    def changes(
+        self, prefix: bytes, *, since: int, until: int
+    ) -> Iterator[tuple[StoredValue | None, StoredValue | None]]:
+        """Yield what every change below ``prefix`` replaced and what it wrote, oldest first; None for nothing.
+
+        Args:
+            prefix: Of the keys.
+            since: Changes after this revision, which is not compacted: so every value before a change is there.
+            until: Up to this one.
 
         Raises:
             SourceUnreachable: Nobody answers, the watch ended early, or there was too much for the time-out.
@@ -212,9 +219,10 @@ class LiveSource:
         """
         limit = self._connection.command_timeout_seconds + _PAGE_EXTRA_SECONDS
         try:
-            for key, value in watch_changes(self._client, since=since, until=until, timeout_seconds=limit):
-                if key.startswith(prefix):
-                    yield key, _stored(value) if value is not None else None
+            for before, now in watch_changes(self._client, since=since, until=until, timeout_seconds=limit):
+                found = tuple(_stored(value) if value is not None else None for value in (before, now))
+                if any(value is not None and value.key.startswith(prefix) for value in found):
+                    yield found[0], found[1]
         except CallFailed as failed:
             raise self._as_error(failed.failure) from failed
 

@@ -365,9 +365,15 @@ def test_history_after_a_compaction(etcd: EtcdServer, prefix: bytes) -> None:
 
 def changes_of(
     source: LiveSource, prefix: bytes, *, since: int, until: int
-) -> list[tuple[bytes, bytes | None]]:
-    found = source.changes(prefix, since=since, until=until)
-    return [(key, stored.value if stored is not None else None) for key, stored in found]
+) -> list[tuple[bytes, bytes | None, bytes | None]]:
+    """Key, value before and value after each change."""
+    found = []
+    for before, now in source.changes(prefix, since=since, until=until):
+        (key,) = {stored.key for stored in (before, now) if stored is not None}
+        found.append(
+            (key, before.value if before is not None else None, now.value if now is not None else None)
+        )
+    return found
 
 
 def test_changes_between_two_revisions(etcd: EtcdServer, prefix: bytes) -> None:
@@ -380,9 +386,9 @@ def test_changes_between_two_revisions(etcd: EtcdServer, prefix: bytes) -> None:
     etcd.put(key, b"3")
     with live(etcd.endpoint) as source:
         assert changes_of(source, prefix, since=since, until=until) == [
-            (other, b"1"),
-            (key, None),
-            (key, b"2"),
+            (other, None, b"1"),
+            (key, b"0", None),
+            (key, None, b"2"),
         ]
         assert changes_of(source, prefix, since=until, until=until) == []
         assert changes_of(source, prefix + b"nobody", since=since, until=until) == []
@@ -394,7 +400,8 @@ def test_changes_larger_than_one_answer(etcd: EtcdServer, prefix: bytes) -> None
     for key, value in large.items():
         etcd.put(key, value)
     with live(etcd.endpoint) as source:
-        assert dict(changes_of(source, prefix, since=since, until=etcd.revision())) == large
+        found = changes_of(source, prefix, since=since, until=etcd.revision())
+    assert {key: now for key, _before, now in found} == large
 
 
 def test_changes_that_were_compacted_away(etcd: EtcdServer, prefix: bytes) -> None:

@@ -72,8 +72,8 @@ def watch_history(
 
 def watch_changes(
     client: EtcdClient, *, since: int, until: int, timeout_seconds: float
-) -> Iterator[tuple[bytes, Any | None]]:
-    """Yield (key, record or None for a tombstone) of every change in etcd, oldest first.
+) -> Iterator[tuple[Any | None, Any | None]]:
+    """Yield (record before, record after) of every change in etcd, oldest first; None where there was, or is, none.
 
     Every revision is somebody's change, so that a watch of all keys meets the last one, and nobody has to guess
     whether it has caught up.
@@ -98,7 +98,7 @@ def watch_changes(
                     raise _compacted_meanwhile()
                 for event in answer.events:
                     if event.kv.mod_revision <= until:
-                        yield event.kv.key, (None if event.type == EVENT_DELETE else event.kv)
+                        yield _around(event)
                 # One revision can change many keys, which may come in several answers.
                 if answer.events and answer.events[-1].kv.mod_revision >= until and not answer.fragment:
                     return
@@ -146,6 +146,19 @@ def _events(client: EtcdClient, requests: _Requests, *, until: int, timeout_seco
             requests.end()
 
 
+def _around(event: Any) -> tuple[Any | None, Any | None]:
+    """Return the records before and after an event.
+
+    Raises:
+        CallFailed: There was one before, and etcd has compacted it in the meantime.
+    """
+    gone = event.type == EVENT_DELETE
+    before = event.prev_kv if event.HasField("prev_kv") else None
+    if before is None and (gone or event.kv.version > 1):
+        raise _compacted_meanwhile()
+    return before, None if gone else event.kv
+
+
 def _compacted_meanwhile() -> CallFailed:
     return CallFailed(Failure(FailureKind.COMPACTED, "etcd ended the watch: compacted in the meantime"))
 
@@ -162,7 +175,7 @@ class _Requests:
     def __init__(self, key: bytes, start: int, *, ask_progress: bool, end: bytes = b"") -> None:
         # Without fragments, everything that one revision range holds would come as one message.
         self._create = message("WatchCreateRequest")(
-            key=key, range_end=end, start_revision=start, fragment=bool(end)
+            key=key, range_end=end, start_revision=start, prev_kv=bool(end), fragment=bool(end)
         )
         self._pause_seconds = _PROGRESS_PAUSE_SECONDS if ask_progress else None
         self._ended = threading.Event()

@@ -420,3 +420,20 @@ def test_earlier_revisions_are_found_without_a_watch(
     registry.put("shop/never", BROKEN)
     plan = planned(registry)
     assert {entry.name: entry.readable_revision for entry in plan.entries} == {"broken": readable, "never": 0}
+
+
+def test_a_value_that_stood_through_a_compaction_can_be_put_back(registry: Registry) -> None:
+    """Its own revision is compacted; at later ones it still stood, until the damage."""
+    key = registry.key("shop/broken")
+    made = Cluster(registry.prefix)
+    whole = made.secret("broken", type="kubernetes.io/tls")
+    registry.etcd.put(key, aescbc(made.values[whole]))
+    registry.put("shop/another", aescbc(secret("another")))
+    registry.etcd.compact()
+    registry.etcd.put(key, BROKEN)
+    (entry,) = planned(registry).entries
+    assert entry.what == "Secret (TLS certificate)"
+    assert entry.readable_revision == entry.mod_revision - 1
+    there = ["--replace-mod-revision", str(entry.mod_revision), "--accept-unlisted-source"]
+    ran = registry.restore("--from-revision", str(entry.readable_revision), entry.key, *there, "--dry-run")
+    assert ran.code == 0, ran.err

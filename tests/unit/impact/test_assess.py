@@ -457,6 +457,18 @@ def test_what_stands_behind_a_custom_resource_nobody_here_knows() -> None:
     assert codes(assessed(cluster, key)) == {"custom-resource": Risk.HIGH}
 
 
+def test_what_a_reference_leaves_open_is_no_object() -> None:
+    cluster = Cluster()
+    cluster.define("example.com", "Widget", scope="Cluster")
+    cluster.add("example.com/v1", "Widget", "w", spec={"passwordSecretRef": {"name": "db"}})
+    source = cluster.source()
+    key = cluster.secret("db")
+    assert len(assessed(cluster, key).secret.users) == 1  # type: ignore[union-attr]
+    star = cluster.key("secrets", "*", "db").encode()
+    assert cluster.index(source).find(star) is not None
+    assert assess(cluster.index(source), source, cluster.examiner(source), star) is None
+
+
 def test_what_cannot_be_looked_into_is_a_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("etcdfix.impact.builder._MOST_EDGES_OF_AN_OBJECT", 1)
     cluster = Cluster()

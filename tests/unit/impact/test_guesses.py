@@ -205,3 +205,10 @@ def test_an_unreadable_secret_of_a_gateway_in_another_namespace_is_used() -> Non
     for secret in (key, authorities):
         (user,) = secret_users(index, node_of(index, secret)).users
         assert (user.object.namespace, user.object.name, user.stops) == ("shop", "web", Stops.PERHAPS)
+
+
+def test_a_field_longer_than_any_name_points_at_nothing() -> None:
+    """Nor does it cost its length once more for each element of its list."""
+    found = guess_references({"spec": {"x" * 300 + "SecretRef": [{"name": "db"}]}}, "shop")
+    assert list(found) == []
+    assert list(guess_references({"spec": {"x" * 200 + "SecretRef": [{"name": "db"}]}}, "shop"))

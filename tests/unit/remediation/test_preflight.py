@@ -31,7 +31,7 @@ from tests.support.impact_objects import Cluster as Made
 from tests.support.impact_objects import owner
 from tests.support.kms_plugin import KMSPlugin
 from tests.support.lossy_etcd import LossyProxy
-from tests.support.objects import IDENTITY, KEY_1, provider
+from tests.support.objects import IDENTITY, KEY_1, provider, secret
 
 pytestmark = pytest.mark.etcd
 
@@ -322,6 +322,17 @@ def test_dependents_and_users_under_kms_count(registry: Registry, tmp_path: Path
         assert "101 other objects cannot be read" in ran.err
 
 
+def test_an_earlier_revision_under_kms_is_waited_for(registry: Registry, tmp_path: Path) -> None:
+    with KMSPlugin("v2", f"@etcdfix-test-{os.getpid()}-{tmp_path.name}", {"kek-1": b"1" * 32}) as plugin:
+        kms = {"kms": {"apiVersion": "v2", "name": "prov", "endpoint": plugin.endpoint}}
+        registry.configure(kms, provider("aescbc", key1=KEY_1), IDENTITY)
+        key = registry.key("shop/broken")
+        registry.etcd.put(key, plugin.stored_v2(secret("broken"), key))
+        registry.etcd.put(key, BROKEN)
+        ran = registry.delete(key, "--dry-run")
+        assert ran.code == 0, ran.err
+
+
 def test_nobody_was_asked_is_no_ground_for_a_declaration(registry: Registry) -> None:
     registry.configure(
         {"kms": {"apiVersion": "v2", "name": "prov", "endpoint": "unix:///nowhere.sock"}}, {"identity": {}}
@@ -352,6 +363,16 @@ def test_a_plan_that_holds_saves_the_counting(registry: Registry) -> None:
         checked = check_deletion(cluster, key, Acceptances(), proof=lambda *_asked: planned)
     assert (checked.pattern.keys, checked.planned, checked.assessment) == (99, planned, None)
     assert "those of the plan" in checked.warnings[-1]
+
+
+def test_what_an_object_owns_is_never_left_to_a_plan(registry: Registry) -> None:
+    """What becomes of dependents rests on their other owners, and one plan may delete them all."""
+    key = registry.key("shop/broken")
+    with registry.cluster() as cluster:
+        planned = _planned(cluster, key, dependents=1)
+        checked = check_deletion(cluster, key, Acceptances(), proof=lambda *_asked: planned)
+    assert checked.planned is None
+    assert checked.warnings[-1] == "the plan is not used: what it owns is looked at anew"
 
 
 def test_a_plan_that_does_not_hold_is_said_and_made_up_for(registry: Registry) -> None:

@@ -16,9 +16,10 @@ from tests.support.change_runs import BROKEN, Registry
 from tests.support.etcd_server import EtcdServer
 from tests.support.impact_objects import Cluster as Made
 from tests.support.impact_objects import owner
-from tests.support.objects import IDENTITY, KEY_1, aescbc, provider, secret
+from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, provider, secret
 
 pytestmark = pytest.mark.etcd
+LOST = "values that opened were deleted since, or written under another key"
 Happens = Callable[[Registry], None]
 
 
@@ -35,6 +36,7 @@ def changed(
     opened: int = 2,
     failed: int = 1,
     ahead: int = 0,
+    broken: tuple[bytes, ...] = (),
 ) -> str:
     """Count, let something happen, and ask whether the count still holds."""
     key = target or registry.key("shop/broken")
@@ -46,7 +48,7 @@ def changed(
         assert reading.stored is not None
         found = cluster.examine(reading.stored)
         pattern = Pattern(found.transformer, "", tally, tally, 9, None)
-        look = Since(cluster.source, cluster.examiner, None, since, reading.revision)
+        look = Since(cluster.source, cluster.examiner, None, since, reading.revision, broken)
         return look.changed(found, pattern)
 
 
@@ -106,7 +108,7 @@ def test_it_holds(registry: Registry, happens: Happens) -> None:
         ),
         (
             lambda registry: [registry.etcd.delete(registry.key(f"shop/good-{n}")) for n in range(2)],
-            "values were deleted since, perhaps those that opened",
+            LOST,
         ),
     ],
 )  # fmt: skip
@@ -121,17 +123,51 @@ def test_a_deletion_that_cannot_turn_the_count_does_not_matter(registry: Registr
     assert changed(registry, delete) == ""
     registry.put("shop/good-0", aescbc(secret("good-0")))
     # Twelve open and eleven do not: one that opens fewer, and it is a pattern.
-    words = "values were deleted since, perhaps those that opened"
-    assert changed(registry, delete, opened=12, failed=11) == words
+    assert changed(registry, delete, opened=12, failed=11) == LOST
 
 
-def test_what_was_deleted_and_made_again_counts_as_both(registry: Registry) -> None:
+def test_what_was_deleted_and_made_again_is_there(registry: Registry) -> None:
     def again(_registry: Registry) -> None:
         for number in range(2):
             registry.etcd.delete(registry.key(f"shop/good-{number}"))
             registry.put(f"shop/good-{number}", aescbc(secret(f"good-{number}")))
 
-    assert changed(registry, again) == "values were deleted since, perhaps those that opened"
+    assert changed(registry, again) == ""
+
+
+def test_what_is_written_under_another_key_opens_no_more_under_this_one(registry: Registry) -> None:
+    registry.configure(provider("aescbc", key1=KEY_1, key2=KEY_2), IDENTITY)
+
+    def rewrite(_registry: Registry) -> None:
+        for number in range(2):
+            registry.put(f"shop/good-{number}", aescbc(secret(f"good-{number}"), KEY_2, name="key2"))
+
+    assert changed(registry, rewrite) == LOST
+
+
+def test_what_never_was_under_the_transformer_may_go(registry: Registry) -> None:
+    """Events expire by the hundred."""
+    made = Made(registry.prefix)
+    keys = [made.add("v1", "Event", f"e-{number}", "shop") for number in range(5)]
+    registry.etcd.put_all(made.pairs())
+
+    def expire(_registry: Registry) -> None:
+        for key in keys:
+            registry.etcd.delete(key.encode())
+
+    assert changed(registry, expire) == ""
+
+
+def test_what_the_plan_found_broken_may_go(registry: Registry) -> None:
+    """One deletion of a plan must not end it for the next."""
+    other = registry.put("shop/other", BROKEN)
+
+    def delete(_registry: Registry) -> None:
+        registry.etcd.delete(other)
+
+    assert changed(registry, delete, opened=1, failed=2) == LOST
+    registry.put("shop/other", BROKEN)
+    assert changed(registry, delete, opened=1, failed=2, broken=(other,)) == ""
 
 
 def test_pods_may_come_and_go_where_classes_name_nothing_for_them(registry: Registry) -> None:

@@ -34,7 +34,7 @@ from etcdfix.cli.safety import (
     show,
 )
 from etcdfix.impact.grades import Risk
-from etcdfix.planning.planfile import broken_keys, entry_for, load_plan, proof_for
+from etcdfix.planning.planfile import entry_for, load_plan, proof_for
 from etcdfix.remediation.audit_record import Result
 from etcdfix.remediation.delete import DeleteRequest, run_delete
 from etcdfix.remediation.preflight import Cluster, Planned, Preflight, Proof

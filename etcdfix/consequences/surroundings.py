@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from etcdfix import __version__
-from etcdfix.deferred import Examining
+from etcdfix.deferred import Examining, Watch, unwatched
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import SourceError
 from etcdfix.impact.builder import IndexBuilder
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from etcdfix.encryption.kms_plugins import KMSPlugins
 
 T = TypeVar("T")
-Watch = Callable[[Iterator[Any], str, int | None], Iterator[Any]]
 Keep = Callable[[Examination], int]
 """Says how much an examination matters to a report, 0 for not at all: of too many, those that matter most are kept."""
 
@@ -152,7 +151,7 @@ def look_around(
     *,
     keep: Keep,
     plugins: KMSPlugins | None = None,
-    watch: Watch = lambda items, _label, _estimate: items,
+    watch: Watch = unwatched,
 ) -> Surroundings:
     """Examine everything in a source once, and gather who refers to whom.
 
@@ -161,7 +160,7 @@ def look_around(
         request: How to read them.
         keep: Says of which examinations the report will speak, and how much they matter to it.
         plugins: The KMS plugins to ask; None to ask none. What waits for them is examined after everything else.
-        watch: Wraps the values to count them for a display.
+        watch: Counts the values for a display, and those that wait for a KMS plugin.
 
     Raises:
         SourceError: Nothing could be read.

@@ -225,26 +225,6 @@ class IndexBuilder:
             tables.add_owner(node, target, owner)
 
 
-def build_index(source: Source, examiner: Examiner) -> ImpactIndex:
-    """Examine everything in a source and index it.
-
-    Where KMS plugins are slow, feed an :class:`IndexBuilder` from ``etcdfix.deferred`` instead.
-
-    Args:
-        source: Where the values are.
-        examiner: It must have learned the CRDs.
-
-    Raises:
-        SourceError: The source cannot be read.
-        KMSPending: A plugin that may defer has not answered yet.
-    """
-    builder = IndexBuilder(examiner, source)
-    add, examine = builder.add, examiner.examine
-    for stored in source.current(b""):
-        add(examine(stored))
-    return builder.finish(source.problems)
-
-
 def _guess_owners(index: ImpactIndex, tables: Tables) -> None:
     """Link owner references of unknown kinds to the objects that they mean, as far as uid or name tell.
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from etcdfix.decoding.stacks import Decoder
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.transformer import Transformers
-from etcdfix.impact.builder import build_index
+from tests.support.impact_objects import build_index
 from etcdfix.pipeline import Examiner
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout

@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 from etcdfix.decoding.consistency import wire_fields
 from etcdfix.decoding.schema import SCALAR_TYPES, kind_rows, load_schema
 from etcdfix.decoding.stacks import Decoder
-from etcdfix.impact.builder import build_index
+from etcdfix.impact.builder import IndexBuilder
 from etcdfix.impact.index import ImpactIndex
 from etcdfix.pipeline import Examiner
 from etcdfix.sources.base import Source
@@ -76,6 +76,14 @@ def _set(message: Message, field: Any, item: Any) -> None:
             inner.raw = json.dumps(item).encode()
         else:
             _fill(inner, field.type, item)
+
+
+def build_index(source: Source, examiner: Examiner) -> ImpactIndex:
+    """Examine everything in a source and index it."""
+    builder = IndexBuilder(examiner, source)
+    for found in source.current(b""):
+        builder.add(examiner.examine(found))
+    return builder.finish(source.problems)
 
 
 class Cluster:

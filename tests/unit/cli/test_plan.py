@@ -18,7 +18,6 @@ from etcdfix.cli.root import run
 from etcdfix.decoding.stacks import Decoder
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.transformer import Transformers, no_plugin
-from etcdfix.impact.builder import build_index
 from etcdfix.impact.secretusers import secret_users
 from etcdfix.model import KeptRevision, StoredValue, key_id_digest
 from etcdfix.pipeline import Examiner
@@ -33,7 +32,7 @@ from etcdfix.storagekey import StorageLayout
 from tests.support.change_runs import BROKEN, Ran, Registry
 from tests.support.collecting import ALPHA
 from tests.support.etcd_server import EtcdServer
-from tests.support.impact_objects import Cluster, node_of
+from tests.support.impact_objects import Cluster, build_index, node_of
 from tests.support.kms_plugin import KMSPlugin
 from tests.support.lost_key import LOST, LiveMemory, base, lose, lost_cluster, scan_to, using_pod
 from tests.support.memory_source import MemorySource

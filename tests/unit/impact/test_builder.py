@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from etcdfix.impact import builder
-from etcdfix.impact.builder import build_index
 from etcdfix.impact.tables import (
     FINISHED,
     FOREGROUND,
@@ -19,7 +18,7 @@ from etcdfix.impact.tables import (
     UNDETERMINED,
     UNREADABLE,
 )
-from tests.support.impact_objects import NOW, Cluster, node_of, owner
+from tests.support.impact_objects import NOW, Cluster, build_index, node_of, owner
 from tests.support.memory_source import MemorySource
 from tests.support.objects import KEY_1, aesgcm, configuration, provider
 

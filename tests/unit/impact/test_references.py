@@ -12,7 +12,6 @@ from etcdfix.decoding.kubeobject import ObjectReader
 from etcdfix.decoding.stacks import Decoder
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.transformer import Transformers
-from etcdfix.impact.builder import build_index
 from etcdfix.impact.index import ImpactIndex
 from etcdfix.impact.secretusers import Stops, secret_users
 from etcdfix.impact.uses import POD_CARRIERS, Role
@@ -21,7 +20,7 @@ from etcdfix.pipeline import Examiner
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import Stack, StorageLayout
 from tests.support.collecting import ALPHA
-from tests.support.impact_objects import NOW, Cluster, node_of
+from tests.support.impact_objects import NOW, Cluster, build_index, node_of
 
 POD_SPEC: dict[str, Any] = {
     "serviceAccountName": "robot",

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from etcdfix.impact.assess import LastKnown, assess
-from etcdfix.impact.builder import build_index
 from etcdfix.impact.contents import ContentReader
 from etcdfix.model import Confidence, StoredValue
 from etcdfix.planning.lastseen import LastSeen, SeenOwner
@@ -16,7 +15,7 @@ from etcdfix.planning.neighbours import Neighbours
 from etcdfix.planning.plan import build_plan
 from etcdfix.planning.recreation import TOKEN_TYPE, who_recreates
 from etcdfix.reports.plan_model import PlanEntry
-from tests.support.impact_objects import Cluster, owner
+from tests.support.impact_objects import Cluster, build_index, owner
 from tests.support.lost_key import (
     CERT_MANAGER,
     EXTERNAL_SECRETS,

@@ -53,13 +53,9 @@ from etcdfix.sources.base import Source
 from etcdfix.storagekey import Directory, display
 from etcdfix.verdicts.causes import CATALOGUE, Cause
 from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.standing import FAILED, IDENTITY, Standing, standing_of
 
-_FAILED: Final = frozenset({Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE})
-_BROKEN: Final = _FAILED | {Outcome.INCONSISTENT, Outcome.UNDETERMINED}
-_KMS_DOUBTS: Final = frozenset(
-    {Cause.KMS_UNREACHABLE, Cause.KMS_DENIED, Cause.KMS_KEY_UNKNOWN, Cause.KMS_UNPROVEN}
-)
-_IDENTITY: Final = "identity"
+_BROKEN: Final = FAILED | {Outcome.INCONSISTENT, Outcome.UNDETERMINED}
 _MOST_REASONS: Final = 8
 _NAMES: Final = frozenset({"key", "key_base64", "namespace", "name"})
 
@@ -275,19 +271,26 @@ def _gather(gathered: _Gathered, found: Examination, finding: ReportedFinding | 
         why = ("changed", "its value has another digest than in the report")
     elif verdict.outcome is Outcome.INCONSISTENT:
         why = ("inconsistent", "the API server accepts it: heal or delete it through the API")
-    elif verdict.outcome is Outcome.UNDETERMINED and verdict.cause not in _KMS_DOUBTS:
-        why = ("undetermined", f"nothing is proven against it ({verdict.message})")
-    elif verdict.outcome in _FAILED:
-        curable = verdict.cause is not None and CATALOGUE[verdict.cause].curable_by_configuration
-        if curable and (found.transformer == _IDENTITY or not verdict.deletable):
-            why = ("curable-by-configuration", f"the configuration alone can cure it ({verdict.message})")
-        elif not verdict.deletable:
-            why = ("never-deletable", f"{verdict.cause} is no reason to delete ({verdict.message})")
+    else:
+        why = _never(found)
     if why is not None:
         gathered.left_out[stored.key] = why
     else:
         bare = msgspec.structs.replace(found, stored=msgspec.structs.replace(stored, value=b""), decoded=None)
         gathered.broken.append(_Broken(bare, value, proofs.marker(found)))
+
+
+def _never(found: Examination) -> tuple[str, str] | None:
+    """Return why a broken value is never deleted, whatever a person declares; None where it may be."""
+    verdict = found.verdict
+    match standing_of(found):
+        case Standing.UNPROVEN:
+            return "undetermined", f"nothing is proven against it ({verdict.message})"
+        case Standing.CURABLE:
+            return "curable-by-configuration", f"the configuration alone can cure it ({verdict.message})"
+        case Standing.NEVER:
+            return "never-deletable", f"{verdict.cause} is no reason to delete ({verdict.message})"
+    return None
 
 
 class _Writer:
@@ -433,7 +436,7 @@ def _advice(
     """Return what is to be said of a group, and the flag that its deletions need; "" for nothing."""
     if not transformer:
         return "many envelopes that nobody knows: find out what wrote them" if pattern else "", ""
-    if transformer == _IDENTITY:
+    if transformer == IDENTITY:
         text = "many values in the clear do not open: find out why before anything is deleted"
         return text if pattern else "", ""
     if outcome == Outcome.UNDETERMINED:

@@ -14,15 +14,15 @@ from typing import Final
 import msgspec
 
 from etcdfix.errors import ConfigurationError
-from etcdfix.model import Outcome, StoredValue
+from etcdfix.model import StoredValue
 from etcdfix.remediation.pattern import Pattern, Tally
 from etcdfix.reports.model import API_VERSION
 from etcdfix.reports.plan_model import KIND, DeletionPlan, PlanEntry, PlanProof
+from etcdfix.verdicts.standing import FAILED
 
 MOST_AGE: Final = timedelta(minutes=15)
 _MOST_BYTES: Final = 1 << 29
 _AGAIN: Final = "make a new one: etcdfix plan --from-report REPORT -o json --output-file FILE"
-_FAILED: Final = frozenset({Outcome.DECRYPT_FAILURE.value, Outcome.DECODE_FAILURE.value})
 
 
 def sealed(plan: DeletionPlan) -> DeletionPlan:
@@ -128,7 +128,7 @@ def proof_for(
         return "the value was changed since the plan was made"
     if (entry.transformer, entry.kms_key_id_sha256) != (transformer, kms_key_id_sha256):
         return "the plan has the value under another transformer"
-    if entry.outcome not in _FAILED:
+    if entry.outcome not in FAILED:
         return "the plan found nothing proven against the value"
     everything, same = (_proof(plan, transformer, key_id) for key_id in ("", kms_key_id_sha256))
     if everything is None or same is None:

@@ -12,12 +12,11 @@ from etcdfix.model import Outcome, StoredValue
 from etcdfix.pipeline import Examiner
 from etcdfix.sources.base import Source
 from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.standing import FAILED
 
 # Under one transformer none opens and at least 2 fail, or at least half and at least 10 fail.
 _ALL_FAIL = 2
 _MANY_FAIL = 10
-
-_FAILED = frozenset({Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE})
 
 
 class Tally(msgspec.Struct):
@@ -41,7 +40,7 @@ class Tally(msgspec.Struct):
         """Count one value; where there is a target, it says nothing itself about when others failed or opened last."""
         revision = found.stored.mod_revision
         outcome = found.verdict.outcome
-        if outcome in _FAILED:
+        if outcome in FAILED:
             self.failed += 1
         elif outcome is Outcome.UNDETERMINED:
             self.undetermined += 1

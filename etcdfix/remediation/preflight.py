@@ -40,15 +40,13 @@ from etcdfix.reports.plan_needs import declaration
 from etcdfix.reports.safetext import key_arguments, quote_command
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import display
-from etcdfix.verdicts.causes import CATALOGUE, Cause
+from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.standing import FAILED, Standing, key_may_be_lost, standing_of
 
 if TYPE_CHECKING:
     from etcdfix.remediation.authorization import Authorization
 
-_IDENTITY = "identity"
-_DELETABLE = frozenset({Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE})
-_KMS_DOUBTS = frozenset({Cause.KMS_UNREACHABLE, Cause.KMS_DENIED, Cause.KMS_KEY_UNKNOWN, Cause.KMS_UNPROVEN})
 _INSTEAD: dict[Outcome, tuple[Rule, str, str]] = {
     Outcome.READABLE: (
         Rule.READABLE, "the object is readable", "delete it through the API: kubectl delete",
@@ -224,7 +222,7 @@ def check_deletion(
     check_expectations(stored, accepted)
     step("check: examine")
     found = cluster.examine(stored)
-    if found.verdict.outcome not in _DELETABLE and found.verdict.cause not in _KMS_DOUBTS:
+    if standing_of(found) in {Standing.NOT_BROKEN, Standing.UNPROVEN}:
         raise _not_deletable(found)
     step("check: members")
     warnings = check_members(cluster, key, reading, accepted)
@@ -285,7 +283,7 @@ def _plan_for(
     """Return what a plan says of a value, while nothing written since says otherwise; or why it is not used."""
     if proof is None:
         return "there is none"
-    if found.verdict.outcome not in _DELETABLE:
+    if found.verdict.outcome not in FAILED:
         return "the verdict on this value needs what the KMS plugin does for others"
     planned = proof(cluster, found, uid)
     if isinstance(planned, str):
@@ -470,26 +468,23 @@ def _check_verdict(found: Examination, pattern: Pattern, accepted: Acceptances) 
     """Refuse what is not proven, or proven to be the configuration's fault; say whether the declaration was needed."""
     verdict = found.verdict
     lost = _declaration_fits(found, pattern, accepted)
-    if verdict.outcome not in _DELETABLE:
-        if verdict.cause not in _KMS_DOUBTS or not lost:
+    standing = standing_of(found)
+    if verdict.outcome not in FAILED:
+        if standing is not Standing.DECLARABLE or not lost:
             raise _not_deletable(found)
         return True
-    assert verdict.cause is not None  # every failure has one
     key = display(found.stored.key)
     lift = f"only if that key is gone for ever: {declaration(found.transformer, found.kms_key_id_sha256)}"
-    curable = CATALOGUE[verdict.cause].curable_by_configuration
-    # A value in the clear has no key that could be lost, and an envelope that nobody knows none that could be named; a
-    # version that left its CRD has nothing to do with keys.
-    may_be_lost = found.transformer not in {_IDENTITY, ""} and verdict.deletable
-    if curable and not (lost and may_be_lost):
+    may_be_lost = key_may_be_lost(found)
+    if standing is Standing.CURABLE or (standing is Standing.DECLARABLE and not lost):
         raise refuse(
             Rule.CURABLE_BY_CONFIGURATION,
             f"{key}: the configuration alone can cure this ({verdict.cause}: {verdict.message})",
             hint=f"mend the configuration; {lift}" if may_be_lost else "mend the configuration",
         )
-    if curable:
+    if standing is Standing.DECLARABLE:
         return True
-    if not verdict.deletable:
+    if standing is Standing.NEVER:
         raise refuse(
             Rule.NEVER_DELETABLE,
             f"{key}: {verdict.cause} is never a reason to delete ({verdict.message})",

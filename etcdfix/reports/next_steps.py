@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from etcdfix.reports.base import counted
 from etcdfix.reports.model import Summary, TransformerSummary
 from etcdfix.verdicts.causes import CATALOGUE, Cause
+from etcdfix.verdicts.standing import KMS_DOUBTS
 
 # From the deletion rules: under one transformer none opens and at least 2 fail, or at least half and 10 fail.
 _ALL_FAIL = 2
 _MANY_FAIL = 10
-_KMS_DOUBTS = frozenset({"kms-unreachable", "kms-denied", "kms-key-unknown", "kms-unproven"})
 
 
 def looks_like_configuration(entry: TransformerSummary) -> bool:
@@ -71,7 +71,7 @@ def next_steps(summary: Summary) -> list[str]:
         "configuration, not the objects. Do not delete any of them; find the key."
         for entry in patterns
     ]
-    doubtful = undetermined & _KMS_DOUBTS
+    doubtful = undetermined & KMS_DOUBTS
     if patterns or doubtful:
         steps.append("Do not restart the API servers: their caches may still hold the keys and the objects.")
     steps += _kms_steps(summary, undetermined)

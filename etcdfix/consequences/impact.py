@@ -11,6 +11,7 @@ from etcdfix.impact.garbage import Collection, Decision
 from etcdfix.impact.secretusers import SecretUser, SecretUsers
 from etcdfix.impact.tables import UNDETERMINED
 from etcdfix.impact.uses import Role
+from etcdfix.reports.commands import SameAgain
 from etcdfix.reports.finding import finding_from
 from etcdfix.reports.impact.model import (
     DependentEntry,
@@ -25,6 +26,7 @@ from etcdfix.reports.impact.model import (
     UserGroup,
 )
 from etcdfix.reports.model import Finding, Remedy
+from etcdfix.reports.remedies import LAST
 from etcdfix.reports.safetext import quote_command
 from etcdfix.verdicts.examination import Examination
 
@@ -90,7 +92,7 @@ def impact_report(surroundings: Surroundings, key: bytes) -> ImpactReport | None
         - index.unreadable(node)
         - (surroundings.undetermined - unjudged),
         undetermined_elsewhere=surroundings.undetermined - unjudged,
-        remedies=_remedies(found, examined, finding),
+        remedies=_remedies(found, examined, finding, surroundings.request.same_again),
         complete=not reasons,
         incomplete_reasons=reasons,
     )
@@ -221,7 +223,9 @@ def _secret_user(user: SecretUser) -> UserEntry:
     )
 
 
-def _remedies(found: Assessment, examined: Examination | None, finding: Finding | None) -> list[Remedy]:
+def _remedies(
+    found: Assessment, examined: Examination | None, finding: Finding | None, again: SameAgain
+) -> list[Remedy]:
     """Return what to do next, gentlest first; deleting comes last and only as a dry run."""
     if not found.exists and found.problems:
         return [
@@ -245,7 +249,26 @@ def _remedies(found: Assessment, examined: Examination | None, finding: Finding 
                 "etcdfix deletes nothing that can be read.",
             )
         ]
-    return [_SNAPSHOT, *finding.remedies] if finding.remedies else []
+    if not finding.remedies:
+        return []
+    last = [remedy for remedy in finding.remedies if remedy.action.startswith(LAST)]
+    gentle = [remedy for remedy in finding.remedies if remedy not in last]
+    return [_SNAPSHOT, *gentle, *_earlier(found, examined, again), *last]
+
+
+def _earlier(found: Assessment, examined: Examination, again: SameAgain) -> list[Remedy]:
+    """Return how to put back the newest revision that can be read, of a live etcd that still keeps it."""
+    known = found.last_known
+    if known.basis != "history" or not known.readable_at or "--snapshot" in again.source:
+        return []
+    stored = examined.stored
+    return [
+        Remedy(
+            f"Put back its newest revision that can be read (mod_revision {known.revision}), before etcd compacts it",
+            again.restore(stored.key, known.readable_at, replacing=stored.mod_revision),
+            "What is there now is backed up first. Add --accept-unlisted-source: it is no backup of ours.",
+        )
+    ]
 
 
 def _ordinary_dry_run(found: Assessment) -> str:

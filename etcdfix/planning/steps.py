@@ -13,7 +13,7 @@ from etcdfix.reports.base import counted
 from etcdfix.reports.commands import SameAgain
 from etcdfix.reports.plan_model import PlanEntry, PlanGroup, PlanStep
 from etcdfix.reports.plan_needs import meaning
-from etcdfix.reports.safetext import key_arguments, quote_command
+from etcdfix.reports.safetext import quote_command
 
 _MOST_RESOURCES: Final = 10
 _MOST_NAMED: Final = 5
@@ -82,7 +82,8 @@ def _before(
         yield PlanStep(
             "Put back earlier revisions before etcd compacts them",
             f"Of {counted(len(earlier), 'object')} that nobody makes again etcd kept a readable revision "
-            "(readable_revision in the plan). To put one back is better than to delete it. The first of them:",
+            "(readable_revision in the plan). To put one back is better than to delete it; add "
+            "--accept-unlisted-source, since they are no backups of ours. The first of them:",
             [_restore(first, again)],
         )
 
@@ -168,7 +169,4 @@ def _makers(entries: Sequence[PlanEntry]) -> str:
 def _restore(entry: PlanEntry, again: SameAgain) -> str:
     """Return the dry run that puts the readable revision in the place of the broken one, on a live etcd."""
     key = base64.b64decode(entry.key_base64) if entry.key_base64 is not None else entry.key.encode()
-    where = () if "--snapshot" in again.source else again.source
-    words = ["etcdfix", "restore", "--from-revision", str(entry.readable_revision), *key_arguments(key)]
-    words += ["--replace-mod-revision", str(entry.mod_revision), *where, *again.layout, *again.reading]
-    return quote_command([*words, "--reason", "REASON", "--dry-run"])
+    return again.restore(key, entry.readable_revision, replacing=entry.mod_revision)

@@ -55,6 +55,19 @@ class SameAgain(msgspec.Struct, frozen=True):
         words = ["etcdfix", "delete", *key_arguments(key), *where, *self.layout, *self.reading]
         return quote_command([*words, "--reason", "REASON", ACKNOWLEDGEMENT, "--dry-run"])
 
+    def restore(self, key: bytes, revision: int, *, replacing: int) -> str:
+        """Return the dry run that puts back what a key held at a revision, on the live etcd.
+
+        Args:
+            key: Complete key.
+            revision: At which its value could be read.
+            replacing: mod_revision of the value that is there.
+        """
+        where = () if "--snapshot" in self.source else self.source
+        words = ["etcdfix", "restore", "--from-revision", str(revision), *key_arguments(key)]
+        words += ["--replace-mod-revision", str(replacing), *where, *self.layout, *self.reading]
+        return quote_command([*words, "--reason", "REASON", "--dry-run"])
+
 
 def piped(first: str, words: Sequence[str]) -> str:
     """Return a shell line that feeds the output of a command, quoted already, to another."""

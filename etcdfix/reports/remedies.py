@@ -11,7 +11,8 @@ from etcdfix.verdicts.examination import Examination
 
 _ANYWHERE = SameAgain()
 
-_LAST = "Last: "
+LAST = "Last: "
+"""With this begin the ways out after which the object is gone."""
 _LOST_KEY = frozenset(
     {
         Cause.RESOURCE_NOT_CONFIGURED,
@@ -174,7 +175,7 @@ def remedies_for(found: Examination, again: SameAgain = _ANYWHERE) -> list[Remed
 
 def gentle_remedies(found: Examination, again: SameAgain = _ANYWHERE) -> list[Remedy]:
     """Return the ways out that delete nothing."""
-    return [remedy for remedy in remedies_for(found, again) if not remedy.action.startswith(_LAST)]
+    return [remedy for remedy in remedies_for(found, again) if not remedy.action.startswith(LAST)]
 
 
 def unsafe_deletion_request(found: Examination) -> str:

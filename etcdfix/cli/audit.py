@@ -21,7 +21,7 @@ from etcdfix.cli.options import (
     same_again,
     source_options,
 )
-from etcdfix.cli.output import require_output
+from etcdfix.cli.output import require_output, say
 from etcdfix.errors import BackupUnreadable, ConfigurationError, RemediationRefused
 from etcdfix.remediation.audit_record import Event, Intent, Link, Operator, Result, Verb, unicode_text
 from etcdfix.remediation.audit_verify import (
@@ -196,7 +196,7 @@ def verify_log(
     if compared and not anchors and found.state is not ChainState.TAMPERED:
         found = msgspec.structs.replace(found, notes=(*found.notes, _HEAD_FILE_ALONE))
     for remark in remarks:
-        _say(remark)
+        say(remark)
     if output == "json":
         _json(_verification_document(log, found, compared, remarks))
     else:
@@ -337,7 +337,7 @@ def reconcile(*, log: Path, dry_run: bool, accept_unknown_cluster: bool, output:
             hint="leave out --snapshot and --revision",
         )
     for notice in inputs.notices:
-        _say(notice)
+        say(notice)
     found, refused = _reconcile(log, inputs, dry_run=dry_run, accept_unknown_cluster=accept_unknown_cluster)
     if output == "json":
         _json(_reconciliation_document(log, found, refused, dry_run=dry_run))
@@ -367,7 +367,7 @@ def _reconcile(
         intents: Iterable[Intent], one: Callable[[EtcdClient, Intent, str], Reconciliation]
     ) -> None:
         cluster_uid = _cluster_uid(inputs)
-        client = EtcdClient(connection_from_options(**inputs.connection), on_notice=_say)
+        client = EtcdClient(connection_from_options(**inputs.connection), on_notice=say)
         try:
             for intent in intents:
                 try:
@@ -409,7 +409,7 @@ def _cluster_uid(inputs: Inputs) -> str:
     from etcdfix.pipeline import Examiner  # noqa: PLC0415 - as above
 
     configuration = load_encryption(inputs)
-    with open_source(inputs, say=_say) as source, open_plugins(inputs, configuration) as plugins:
+    with open_source(inputs, say=say) as source, open_plugins(inputs, configuration) as plugins:
         layout = StorageLayout(inputs.etcd_prefix)
         examiner = Examiner.configured(layout, configuration, inputs.kubernetes_minor, plugins)
         return examiner.kube_system_uid(source) or ""
@@ -510,7 +510,3 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 def _cell(text: str) -> str:
     safe = safe_text(text)
     return safe if len(safe) <= _LONGEST_CELL else f"{safe[: _LONGEST_CELL - 1]}…"
-
-
-def _say(text: str) -> None:
-    click.echo(f"etcdfix: {safe_text(text)}", err=True)

@@ -12,14 +12,14 @@ import click
 from etcdfix.cli.exit_codes import ExitCode, epilog
 from etcdfix.cli.options import (
     Inputs,
-    gather_inputs,
-    load_encryption,
     open_plugins,
     open_source,
     reading_options,
     same_again,
     source_options,
+    what_to_read,
 )
+from etcdfix.cli.output import say
 from etcdfix.errors import ConfigurationError
 from etcdfix.get import DEFAULT_NAMESPACE, GetRequest, GetResult, Wanted, has_keys, read_raw, run_get
 from etcdfix.model import Outcome
@@ -121,12 +121,7 @@ def command(
     wanted = _wanted(what, keys, namespace, all_namespaces=all_namespaces)
     stream = _standard_output()
     _check_raw(raw=raw, decrypted_raw=decrypted_raw, reveal=reveal, stream=stream)
-    inputs = gather_inputs(options, resources=_resources(wanted, options))
-    for notice in inputs.notices:
-        _say(notice)
-    configuration = load_encryption(inputs)
-    for remark in configuration.remarks if configuration is not None else ():
-        _say(f"{inputs.encryption_config}: {remark}")
+    inputs, configuration = what_to_read(options, resources=_resources(wanted, options))
     request = GetRequest(
         layout=StorageLayout(inputs.etcd_prefix),
         wanted=wanted,
@@ -136,7 +131,7 @@ def command(
         omit_managed_fields=omit_managed_fields,
     )
     again = same_again(inputs)
-    with open_source(inputs, say=_say) as source:
+    with open_source(inputs, say=say) as source:
         shows_contents = raw or decrypted_raw or WRITERS[output].contents
         if reveal and audit_log is not None and shows_contents:
             form = "raw" if raw else "decrypted-raw" if decrypted_raw else output
@@ -151,14 +146,14 @@ def command(
                 if value.data is None:
                     _explain(value.found, again, secret=True)
                     return int(_code_of(value.found))
-                _say("--reveal: decrypted contents follow, unmasked")
+                say("--reveal: decrypted contents follow, unmasked")
                 stream.write(value.data)
                 if value.found.verdict.outcome in _WRONG:
                     _explain(value.found, again, secret=False)
                     return int(_code_of(value.found))
                 return int(ExitCode.NOTHING_WRONG)
             if reveal and WRITERS[output].contents:
-                _say("--reveal: the contents of Secrets are shown, unmasked")
+                say("--reveal: the contents of Secrets are shown, unmasked")
             speaker = _Speaker(request, again, output)
             result = run_get(
                 source, request, WRITERS[output](stream, many=wanted.many), remark=speaker, plugins=plugins
@@ -304,7 +299,7 @@ def _write_raw(source: Source, request: GetRequest, stream: BinaryIO) -> ExitCod
             hint="add --reveal if you want its bytes",
         )
     if value.secret:
-        _say("--reveal: the value is stored in plain; its bytes follow, unmasked")
+        say("--reveal: the value is stored in plain; its bytes follow, unmasked")
     assert value.data is not None  # stored bytes are always there
     stream.write(value.data)
     return ExitCode.NOTHING_WRONG
@@ -333,11 +328,11 @@ class _Speaker:
                 self._line(_verdict(found, secret=hidden) + place)
                 return
             if shown.form is Form.SALVAGE and written:
-                _say("NOT THE OBJECT: what is shown is what is left of it")
+                say("NOT THE OBJECT: what is shown is what is left of it")
             heals = shown.whole and not shown.irreplaceable
             _explain(found, self._again, secret=hidden, object_shown=heals)
             if shown.irreplaceable and not shown.masked:
-                _say("do not pipe this into kubectl: the object is not the one that its key names")
+                say("do not pipe this into kubectl: the object is not the one that its key names")
         elif shown.problem:
             self._line(
                 f"{display(found.stored.key)}: {shown.problem}, {counted(len(found.stored.value), 'byte')}"
@@ -351,12 +346,12 @@ class _Speaker:
     def end(self) -> None:
         """Say how many lines were left out."""
         if self._lines > _MOST_LINES:
-            _say(f"and {self._lines - _MOST_LINES} more; -o wide lists all")
+            say(f"and {self._lines - _MOST_LINES} more; -o wide lists all")
 
     def _line(self, text: str) -> None:
         self._lines += 1
         if self._lines <= _MOST_LINES:
-            _say(text)
+            say(text)
 
 
 def _verdict(found: Examination, *, secret: bool) -> str:
@@ -365,7 +360,7 @@ def _verdict(found: Examination, *, secret: bool) -> str:
 
 
 def _explain(found: Examination, again: SameAgain, *, secret: bool, object_shown: bool = False) -> None:
-    _say(_verdict(found, secret=secret))
+    say(_verdict(found, secret=secret))
     for remedy in remedies_for(found, again)[:1]:
         if object_shown and "kubectl replace" in remedy.command:
             _next("kubectl replace -f - heals the object with this output")
@@ -382,11 +377,11 @@ def _code_of(found: Examination) -> ExitCode:
 
 def _last_words(result: GetResult, source: Source, request: GetRequest) -> ExitCode:
     for problem in result.problems:
-        _say(f"incomplete: {problem}")
+        say(f"incomplete: {problem}")
     if result.masked:
-        _say(f"{counted(result.masked, 'value')} masked: do not pipe this into kubectl; --reveal shows them")
+        say(f"{counted(result.masked, 'value')} masked: do not pipe this into kubectl; --reveal shows them")
     if result.interrupted:
-        _say("INTERRUPTED: what is shown is not everything")
+        say("INTERRUPTED: what is shown is not everything")
         return ExitCode.INTERRUPTED
     if not result.seen:
         _not_found(source, request)
@@ -394,7 +389,7 @@ def _last_words(result: GetResult, source: Source, request: GetRequest) -> ExitC
             return ExitCode.INCOMPLETE
         return ExitCode.NOTHING_WRONG if result.empty else ExitCode.SOURCE
     for name in result.missing:
-        _say(f"{request.wanted.resource} {name!r}: not found{_where(request)}")
+        say(f"{request.wanted.resource} {name!r}: not found{_where(request)}")
     if result.problems or result.undetermined or result.missing:
         return ExitCode.INCOMPLETE
     return ExitCode.FINDINGS if result.findings else ExitCode.NOTHING_WRONG
@@ -414,7 +409,7 @@ def _not_found(source: Source, request: GetRequest) -> ExitCode:
     """Say that nothing was found, and what may be the reason."""
     wanted, layout = request.wanted, request.layout
     if wanted.key is not None:
-        _say(f"nothing is stored under {display(wanted.key)}")
+        say(f"nothing is stored under {display(wanted.key)}")
         below = next(iter(source.current(wanted.key.rstrip(b"/") + b"/")), None)
         if below is not None:
             _next(
@@ -425,7 +420,7 @@ def _not_found(source: Source, request: GetRequest) -> ExitCode:
         what = f"{wanted.resource} {', '.join(map(repr, wanted.names))}".strip()
         if not wanted.names:
             what = f"no {wanted.resource}"
-        _say(f"{what}{': not found' if wanted.names else ''}{_where(request)}")
+        say(f"{what}{': not found' if wanted.names else ''}{_where(request)}")
     if not has_keys(source, layout):
         _next(
             f"no key at all starts with {layout.prefix}: check --etcd-prefix, and that this is the right etcd"
@@ -441,7 +436,3 @@ def _not_found(source: Source, request: GetRequest) -> ExitCode:
 
 def _next(text: str) -> None:
     click.echo(f"  next: {safe_text(text)}", err=True)
-
-
-def _say(text: str) -> None:
-    click.echo(f"etcdfix: {safe_text(text)}", err=True)

@@ -9,6 +9,7 @@ import click
 
 from etcdfix.cli.exit_codes import ExitCode, epilog
 from etcdfix.cli.options import reading_options, source_options
+from etcdfix.cli.output import say
 from etcdfix.cli.surroundings import (
     decoded_key,
     exit_code,
@@ -16,7 +17,6 @@ from etcdfix.cli.surroundings import (
     nothing_below,
     nothing_found,
     output_options,
-    say,
     surroundings,
 )
 from etcdfix.consequences.impact import impact_report

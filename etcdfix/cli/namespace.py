@@ -9,13 +9,13 @@ import click
 
 from etcdfix.cli.exit_codes import ExitCode, epilog
 from etcdfix.cli.options import reading_options, source_options
+from etcdfix.cli.output import say
 from etcdfix.cli.surroundings import (
     exit_code,
     next_words,
     nothing_below,
     nothing_found,
     output_options,
-    say,
     surroundings,
 )
 from etcdfix.consequences.namespace import concerns_namespace, namespace_report

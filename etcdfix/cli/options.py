@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from etcdfix.cli.output import say
 from etcdfix.errors import ConfigurationError
 from etcdfix.reports.commands import SameAgain
 from etcdfix.storagekey import DEFAULT_PREFIX
@@ -338,3 +339,33 @@ def open_plugins(
 
     rate = inputs.kms_max_rate if inputs.kms_max_rate is not None else DEFAULT_MAX_RATE
     return KMSPlugins(inputs.kms_endpoints, max_rate=rate)
+
+
+def what_to_read(
+    options: dict[str, Any], *, resources: tuple[str, ...] = ()
+) -> tuple[Inputs, EncryptionConfiguration | None]:
+    """Return what the source and reading options say, and the configuration they name; say what is odd about them.
+
+    Args:
+        options: What click collected for :func:`source_options` and :func:`reading_options`.
+        resources: Resources in scope, to pick an etcd of their own where the manifest has one for them.
+
+    Raises:
+        ConfigurationError: They make no sense.
+    """
+    inputs = gather_inputs(options, resources=resources)
+    return inputs, configuration_of(inputs)
+
+
+def configuration_of(inputs: Inputs) -> EncryptionConfiguration | None:
+    """Return the configuration that the options name, and say what is odd about either.
+
+    Raises:
+        ConfigurationError: It cannot be read, or makes no sense.
+    """
+    for notice in inputs.notices:
+        say(notice)
+    configuration = load_encryption(inputs)
+    for remark in configuration.remarks if configuration is not None else ():
+        say(f"{inputs.encryption_config}: {remark}")
+    return configuration

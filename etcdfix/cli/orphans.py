@@ -9,7 +9,8 @@ import click
 
 from etcdfix.cli.exit_codes import ExitCode, epilog
 from etcdfix.cli.options import reading_options, source_options
-from etcdfix.cli.surroundings import exit_code, nothing_below, output_options, say, surroundings
+from etcdfix.cli.output import say
+from etcdfix.cli.surroundings import exit_code, nothing_below, output_options, surroundings
 from etcdfix.consequences.orphans import orphans_report
 from etcdfix.reports.impact import ORPHANS_FORMATS
 

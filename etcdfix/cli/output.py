@@ -16,6 +16,7 @@ from typing import BinaryIO
 import click
 
 from etcdfix.errors import ConfigurationError
+from etcdfix.reports.safetext import safe_text
 
 
 @contextlib.contextmanager
@@ -68,6 +69,11 @@ def destination(
         raise
     if not in_place:
         partial.replace(target)
+
+
+def say(text: str) -> None:
+    """Write a line to standard error."""
+    click.echo(f"etcdfix: {safe_text(text)}", err=True)
 
 
 def require_output() -> None:

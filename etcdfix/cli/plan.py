@@ -15,11 +15,12 @@ from etcdfix.cli.options import (
     same_again,
     source_options,
     tls_files,
+    what_to_read,
 )
-from etcdfix.cli.output import destination
+from etcdfix.cli.output import destination, say
 from etcdfix.cli.progress import watcher
 from etcdfix.cli.safety import examiner_for
-from etcdfix.cli.surroundings import output_options, say, what_to_read
+from etcdfix.cli.surroundings import output_options
 from etcdfix.errors import ConfigurationError
 from etcdfix.planning.fromreport import load_report
 from etcdfix.planning.plan import PlanRequest, build_plan

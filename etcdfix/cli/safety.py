@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from etcdfix.cli.options import Inputs, load_encryption, open_plugins, open_source, option_group
+from etcdfix.cli.options import Inputs, configuration_of, open_plugins, open_source, option_group
+from etcdfix.cli.output import say
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError
 from etcdfix.pipeline import Examiner
@@ -193,11 +194,7 @@ def open_cluster(inputs: Inputs) -> Iterator[Cluster]:
         raise ConfigurationError(
             "--revision: a change is decided by what stands there now", hint="leave it out"
         )
-    for notice in inputs.notices:
-        say(notice)
-    configuration = load_encryption(inputs)
-    for remark in configuration.remarks if configuration is not None else ():
-        say(f"{inputs.encryption_config}: {remark}")
+    configuration = configuration_of(inputs)
     with open_source(inputs, say=say) as source, open_plugins(inputs, configuration) as plugins:
         assert isinstance(source, LiveSource)  # what open_source gives without a snapshot
         examiner = examiner_for(inputs, configuration, plugins)
@@ -210,11 +207,6 @@ def change_exit_code(outcome: Outcome) -> int:
     """Map what became of a change to its exit code: 0 done (or it would be), 3 anything less certain."""
     certain = outcome.result in {None, Result.DELETED, Result.RESTORED, Result.REENCRYPTED}
     return 0 if certain and outcome.head is not None else 3
-
-
-def say(text: str) -> None:
-    """Write a line to standard error."""
-    click.echo(f"etcdfix: {safe_text(text)}", err=True)
 
 
 def show(lines: Iterator[str], *, err: bool = False) -> None:

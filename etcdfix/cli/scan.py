@@ -11,16 +11,15 @@ import click
 from etcdfix.baseline import load_baseline
 from etcdfix.cli.exit_codes import MEANINGS, epilog, scan_exit_code
 from etcdfix.cli.options import (
-    gather_inputs,
-    load_encryption,
     open_plugins,
     open_source,
     reading_options,
     same_again,
     source_options,
     tls_files,
+    what_to_read,
 )
-from etcdfix.cli.output import destination
+from etcdfix.cli.output import destination, say
 from etcdfix.cli.progress import watcher
 from etcdfix.errors import ConfigurationError
 from etcdfix.reports import FORMATS
@@ -110,12 +109,7 @@ def command(
     each option has an ETCDFIX_* variable of its own.
     """  # fmt: skip
     wanted = ScopeRequest(scope, tuple(_key(text) for text in keys), namespaces)
-    inputs = gather_inputs(options, resources=tuple(wanted.resources))
-    for notice in inputs.notices:
-        _say(notice)
-    configuration = load_encryption(inputs)
-    for remark in configuration.remarks if configuration is not None else ():
-        _say(f"{inputs.encryption_config}: {remark}")
+    inputs, configuration = what_to_read(options, resources=tuple(wanted.resources))
     request = ScanRequest(
         layout=StorageLayout(inputs.etcd_prefix),
         scope=wanted,
@@ -127,7 +121,7 @@ def command(
         reveal_key_ids=reveal_key_ids,
     )
     inputs_used = (inputs.snapshot, inputs.encryption_config, options.get("manifest"), *tls_files(inputs))
-    with open_source(inputs, say=_say) as source, destination(output_file, inputs_used) as stream:
+    with open_source(inputs, say=say) as source, destination(output_file, inputs_used) as stream:
         with open_plugins(inputs, configuration) as plugins:
             result = run_scan(
                 source, request, FORMATS[output](stream, max_causes), plugins=plugins, watch=watcher(source)
@@ -140,22 +134,22 @@ def command(
 def _last_words(result: ScanResult, request: ScanRequest, revision: int) -> None:
     summary = result.summary
     for problem in result.problems:
-        _say(f"incomplete: {problem}")
+        say(f"incomplete: {problem}")
     for trouble in plugin_troubles(summary.kms):
-        _say(trouble)
+        say(trouble)
     prefix = request.layout.prefix
     if not result.below_prefix:
         at = f" at revision {revision}" if revision else ""
-        _say(f"NOTHING WAS EXAMINED: no key starts with {prefix}{at}")
+        say(f"NOTHING WAS EXAMINED: no key starts with {prefix}{at}")
         places = " or ".join(safe_text(p) for p in result.suggested_prefixes[:3])
         if places:
-            _say(f"  next: Kubernetes keys seem to be under {places}; give it with --etcd-prefix")
+            say(f"  next: Kubernetes keys seem to be under {places}; give it with --etcd-prefix")
         else:
-            _say("  next: check --etcd-prefix and that this is the etcd that the API servers use")
+            say("  next: check --etcd-prefix and that this is the etcd that the API servers use")
     elif result.nothing_named_exists:
-        _say("NOTHING WAS EXAMINED: nothing has this name or prefix (the storage prefix itself holds keys)")
+        say("NOTHING WAS EXAMINED: nothing has this name or prefix (the storage prefix itself holds keys)")
     elif summary.keys == 0:
-        _say("no key is in this scope (the storage prefix itself holds keys)")
+        say("no key is in this scope (the storage prefix itself holds keys)")
 
 
 def _key(text: str) -> bytes:
@@ -163,7 +157,3 @@ def _key(text: str) -> bytes:
         return base64.b64decode(text, validate=True)
     except ValueError as exc:  # binascii.Error, or characters outside ASCII
         raise ConfigurationError(f"--key-base64: not base64 ({exc})") from exc
-
-
-def _say(text: str) -> None:
-    click.echo(f"etcdfix: {safe_text(text)}", err=True)

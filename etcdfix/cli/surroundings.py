@@ -14,15 +14,14 @@ from etcdfix.cli.exit_codes import ExitCode
 from etcdfix.cli.options import (
     Decorator,
     Inputs,
-    gather_inputs,
-    load_encryption,
     open_plugins,
     open_source,
     option_group,
     same_again,
     tls_files,
+    what_to_read,
 )
-from etcdfix.cli.output import destination
+from etcdfix.cli.output import destination, say
 from etcdfix.cli.progress import watcher
 from etcdfix.consequences.surroundings import Keep, Surroundings, SurroundingsRequest, look_around
 from etcdfix.errors import ConfigurationError
@@ -32,7 +31,6 @@ from etcdfix.storagekey import StorageLayout
 if TYPE_CHECKING:
     from typing import BinaryIO
 
-    from etcdfix.encryption.config import EncryptionConfiguration
 
 T = TypeVar("T")
 
@@ -102,21 +100,6 @@ def surroundings(
         stream.flush()
 
 
-def what_to_read(options: dict[str, Any]) -> tuple[Inputs, EncryptionConfiguration | None]:
-    """Return what the source and reading options say, and the configuration they name; say what is odd about them.
-
-    Raises:
-        ConfigurationError: They make no sense.
-    """
-    inputs = gather_inputs(options)
-    for notice in inputs.notices:
-        say(notice)
-    configuration = load_encryption(inputs)
-    for remark in configuration.remarks if configuration is not None else ():
-        say(f"{inputs.encryption_config}: {remark}")
-    return inputs, configuration
-
-
 def _files(inputs: Inputs, options: dict[str, Any]) -> tuple[Path | None, ...]:
     return (inputs.snapshot, inputs.encryption_config, options.get("manifest"), *tls_files(inputs))
 
@@ -144,11 +127,6 @@ def exit_code(*, complete: bool, findings: bool) -> ExitCode:
     if not complete:
         return ExitCode.INCOMPLETE
     return ExitCode.FINDINGS if findings else ExitCode.NOTHING_WRONG
-
-
-def say(text: str) -> None:
-    """Write a line to standard error."""
-    click.echo(f"etcdfix: {safe_text(text)}", err=True)
 
 
 def next_words(text: str) -> None:

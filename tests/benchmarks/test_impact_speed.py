@@ -27,7 +27,7 @@ from pathlib import Path
 from etcdfix.decoding.stacks import Decoder
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.transformer import Transformers
-from tests.support.impact_objects import build_index
+from etcdfix.impact.builder import IndexBuilder
 from etcdfix.pipeline import Examiner
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout
@@ -36,7 +36,10 @@ transformers = Transformers.from_configuration(load_configuration(Path(sys.argv[
 with SnapshotSource(Path(sys.argv[1])) as source:
     examiner = Examiner(StorageLayout(), transformers, Decoder())
     examiner.learn_custom_resources(source)
-    index = build_index(source, examiner)
+    builder = IndexBuilder(examiner, source)
+    for stored in source.current(b""):
+        builder.add(examiner.examine(stored))
+    index = builder.finish(source.problems)
 assert sum(1 for _ in index.nodes()) == int(sys.argv[3])
 """
 

@@ -34,7 +34,7 @@ from etcdfix.cli.safety import (
     show,
 )
 from etcdfix.impact.grades import Risk
-from etcdfix.planning.planfile import entry_for, load_plan, proof_for
+from etcdfix.planning.planfile import broken_keys, entry_for, load_plan, proof_for
 from etcdfix.remediation.audit_record import Result
 from etcdfix.remediation.delete import DeleteRequest, run_delete
 from etcdfix.remediation.preflight import Cluster, Planned, Preflight, Proof
@@ -134,7 +134,13 @@ def _proof_of(plan: DeletionPlan, assumed_release: str) -> Proof:
             return held if isinstance(held, str) else "the plan does not list the key"
         breaking = entry.reasons[0].text if entry.reasons else ""
         return Planned(
-            held, plan.source.revision, Risk(entry.risk), breaking, tuple(entry.effects), entry.dependents
+            held,
+            plan.source.revision,
+            Risk(entry.risk),
+            breaking,
+            tuple(entry.effects),
+            entry.dependents,
+            broken_keys(plan),
         )
 
     return proof

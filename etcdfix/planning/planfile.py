@@ -153,8 +153,8 @@ def entry_for(plan: DeletionPlan, key: bytes) -> PlanEntry | None:
 
 
 def broken_keys(plan: DeletionPlan) -> frozenset[bytes]:
-    """Return the keys of all that a plan lists."""
-    return frozenset(map(_key, plan.entries))
+    """Return the keys of all that a plan found proven broken."""
+    return frozenset(_key(entry) for entry in plan.entries if entry.outcome in FAILED)
 
 
 def _read(path: Path, where: str) -> bytes:

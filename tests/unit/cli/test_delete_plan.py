@@ -85,6 +85,17 @@ def test_a_plan_that_holds_is_used_and_recorded(registry: Registry) -> None:
     assert f"--plan {plan} ({load_plan(plan).content_sha256})" in registry.events()[-1].annotations.accepted
 
 
+def test_one_deletion_of_a_plan_does_not_end_it_for_the_next(registry: Registry) -> None:
+    """What the plan knew to be broken never counted as opening, so that its end changes no count."""
+    names = ("shop/broken", "shop/broken-1", "shop/broken-2")
+    for name in names[1:]:
+        registry.put(name, BROKEN)
+    plan = planned(registry)
+    for name in names:
+        ran = registry.delete(registry.key(name), "--plan", str(plan))
+        assert (ran.code, USED in ran.err) == (0, True), ran.err
+
+
 def test_what_was_written_since_counts(registry: Registry) -> None:
     plan = planned(registry)
     registry.put("shop/more", BROKEN)

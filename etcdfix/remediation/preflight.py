@@ -393,8 +393,6 @@ def check_members(
         raise refuse(
             Rule.MOVED, f"{display(key)} was changed while it was being examined", hint="examine it again"
         )
-    if cluster.plugins is not None:
-        cluster.plugins.deferring = False  # its history is looked at now, and each revision may wait
     judgement = judge_copies(survey, accepted=accepted.unchecked_members)
     if judgement.agreement is Agreement.DISAGREE:
         who = "; ".join(copy.describe() for copy in judgement.differing)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from etcdfix.impact.assess import Assessment
+from etcdfix.impact.grades import Risk
 from etcdfix.impact.secretusers import Stops
 from etcdfix.model import Confidence
 from etcdfix.model import Outcome as Outcomes
@@ -97,7 +98,8 @@ def _authorization_line(allowed: Authorization | None) -> str:
 
 def assessment_lines(found: Assessment) -> Iterator[str]:
     """Yield what a deletion sets off, worst first, in a few lines."""
-    yield f"Risk         {found.risk.upper()}{' OR WORSE' if found.may_be_worse else ''}"
+    worse = found.may_be_worse and found.risk is not Risk.CLUSTER_BREAKING
+    yield f"Risk         {found.risk.upper()}{' OR WORSE' if worse else ''}"
     for reason in found.reasons[:_MOST_REASONS]:
         yield f"             {reason.risk}: {safe_text(reason.text)}"
     counts = [f"{number} {action}" for action, number in found.collection.counts.items() if number]

@@ -437,6 +437,11 @@ def test_everything_that_depends_on_it() -> None:
     assert HOSTILE not in text
 
 
+def test_nothing_is_worse_than_a_broken_cluster() -> None:
+    found = _assessed(risk=Risk.CLUSTER_BREAKING, may_be_worse=True)
+    assert "Risk         CLUSTER-BREAKING\n" in _text(_checked(assessment=found))
+
+
 def test_other_users_are_counted() -> None:
     refs = [ObjectRef("", "pods", "Pod", "shop", f"p{n}", f"/registry/pods/shop/p{n}") for n in range(12)]
     users = tuple(User(ref, Use(Role.CLAIM, path)) for ref in refs for path in ("a", "b"))

@@ -1,17 +1,20 @@
-"""Values that wait for a KMS plugin: put aside while the scan goes on, looked at again when answers are there.
+"""Values whose verdict waits: for a KMS plugin, or for what other values show. They are looked at again at the end.
 
 A plugin may be slow, and its KMS allows so many calls a second; neither may hold up the reading of etcd, whose
 revision can be compacted meanwhile. So a value whose data key is not there yet is put aside as it is stored, in
 an unlinked temporary file. So is a value against which a plugin has spoken: a later value may open under the same key
 id, and the verdict needs to know. What is said of either does not depend on when an answer came.
+
+A value that does not open under a local key waits as well: values written before and after it may show that the key is
+right, and only where the key opens something is it worth the time to search for what was damaged.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
-from typing import IO, Protocol, Self, TypeVar
+from typing import IO, Generic, Protocol, Self, TypeVar
 
 import msgspec
 
@@ -19,9 +22,11 @@ from etcdfix.encryption.kms import KMSPending
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.pipeline import Examiner
 from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.examination import Examination, KeyName
+from etcdfix.verdicts.standing import FAILED
 
 T = TypeVar("T")
+V = TypeVar("V")
 
 # What a verdict says of a value may rest on what its plugin did for others.
 _BEHIND_PLUGIN = frozenset(
@@ -34,6 +39,8 @@ _BEHIND_PLUGIN = frozenset(
         Cause.VALUE_TRUNCATED,
     }
 )
+# In a scan so many values of one encryption key are searched for damage; the search can take a second for a large one.
+MOST_SEARCHED = 1_000
 # So many values are asked about ahead of the one whose answer is awaited.
 _WINDOW = 512
 _WINDOW_BYTES = 8 << 20
@@ -71,13 +78,17 @@ class Deferrable(Protocol):
         ...
 
 
-class _Spool:
-    """Stored values in the order in which they came, in an unlinked temporary file once they are many."""
+class Spool(Generic[V]):
+    """Values in the order in which they came, in an unlinked temporary file once they are many.
 
-    def __init__(self) -> None:
+    Args:
+        kind: Type of the values, a ``msgspec.Struct``.
+    """
+
+    def __init__(self, kind: type[V]) -> None:
         self._file: IO[bytes] = tempfile.SpooledTemporaryFile(max_size=_MEMORY_BYTES)  # noqa: SIM115 - lives as long as we
         self._encode = msgspec.msgpack.Encoder().encode
-        self._decoder = msgspec.msgpack.Decoder(StoredValue)
+        self._decoder = msgspec.msgpack.Decoder(kind)
         self._read_at = 0
         self._end = 0
         self._size = 0
@@ -89,17 +100,23 @@ class _Spool:
         return self._end > _MEMORY_BYTES
 
     def close(self) -> None:
+        """Forget everything."""
         self._file.close()
 
-    def append(self, stored: StoredValue) -> None:
-        record = self._encode(stored)
+    def append(self, value: V) -> None:
+        """Add a value.
+
+        Raises:
+            OSError: There is no room for it.
+        """
+        record = self._encode(value)
         self._file.seek(self._end)
         self._file.write(len(record).to_bytes(_SIZE_BYTES) + record)
         self._file.flush()  # a full disk shows here, and what was written of this record is written over
         self._end += _SIZE_BYTES + len(record)
         self.count += 1
 
-    def peek(self) -> StoredValue:
+    def peek(self) -> V:
         """Return the first value that has not been dropped yet; there must be one."""
         self._file.seek(self._read_at)
         self._size = int.from_bytes(self._file.read(_SIZE_BYTES))
@@ -117,14 +134,18 @@ class Examining:
     Args:
         examiner: Says what each value is.
         plugins: The KMS plugins behind the examiner; None where no plugin is asked.
+        target: Etcd key of a value that is searched for damage in any case; b"" for none.
     """
 
-    def __init__(self, examiner: Examiner, plugins: Deferrable | None = None) -> None:
+    def __init__(self, examiner: Examiner, plugins: Deferrable | None = None, *, target: bytes = b"") -> None:
         self._examine = examiner.examine
+        self._opened = examiner.opened
         self._plugins = plugins
-        self._waiting = _Spool()
+        self._target = target
+        self._searched: Counter[KeyName] = Counter()
+        self._waiting = Spool(StoredValue)
         # From the first look, and from the later one; each in the source's order.
-        self._doubtful = (_Spool(), _Spool())
+        self._doubtful = (Spool(StoredValue), Spool(StoredValue))
         self._window: deque[tuple[StoredValue, Examination | None]] = deque()
 
     def __enter__(self) -> Self:
@@ -143,11 +164,14 @@ class Examining:
     def first(self, values: Iterable[StoredValue]) -> Iterator[Examination]:
         """Yield every value that can be judged now, in the order given; keep the others."""
         plugins = self._plugins
+        examine = self._examine
         if plugins is None:
-            yield from map(self._examine, values)
+            for stored in values:
+                found = examine(stored)
+                if found.verdict.settled or self._put_aside(self._doubtful[0], stored) is not None:
+                    yield found
             return
         plugins.deferring = True
-        examine = self._examine
         for stored in values:
             try:
                 found = examine(stored)
@@ -164,13 +188,13 @@ class Examining:
                 hopeless = plugins.over and self._waiting.on_disk
                 if hopeless or self._put_aside(self._waiting, stored) is not None:
                     yield found
-            elif _behind_plugin(found):
+            elif _behind_plugin(found) or not found.verdict.settled:
                 if self._put_aside(self._doubtful[0], stored) is not None:
                     yield found
             else:
                 yield found
 
-    def _put_aside(self, spool: _Spool, stored: StoredValue) -> Examination | None:
+    def _put_aside(self, spool: Spool[StoredValue], stored: StoredValue) -> Examination | None:
         """Keep a value for later; where there is no room for it, wait for its plugin now and return what it is."""
         try:
             spool.append(stored)
@@ -182,13 +206,16 @@ class Examining:
         return None
 
     def later(self) -> Iterator[Examination]:
-        """Yield what was put aside, waiting for answers; can be called again after an interruption."""
+        """Yield what was put aside, waiting for answers; can be called again after an interruption.
+
+        What there is something to say about comes in the order of the keys.
+        """
         while self._fill_window():
             stored, found = self._window[0]
             if found is None:
                 found = self._wait(stored)
             self._window.popleft()
-            if not _behind_plugin(found) or self._put_aside(self._doubtful[1], stored) is not None:
+            if found.verdict.is_plain or self._put_aside(self._doubtful[1], stored) is not None:
                 yield found
         # Every value that could open has: what is said now is the last word.
         if self._plugins is not None:
@@ -196,13 +223,26 @@ class Examining:
         try:
             while (spool := self._next_doubtful()) is not None:
                 found = self._wait(spool.peek())
+                if self._is_worth_a_search(found):
+                    found = self._examine(found.stored, thorough=True)
                 spool.drop()
                 yield found
         finally:
             if self._plugins is not None:
                 self._plugins.final = False
 
-    def _next_doubtful(self) -> _Spool | None:
+    def _is_worth_a_search(self, found: Examination) -> bool:
+        """Say whether to search a value for what was damaged: its key opens others, and not too many were searched."""
+        verdict = found.verdict
+        if found.stored.key == self._target:
+            return verdict.outcome in FAILED or verdict.outcome is Outcome.UNDETERMINED
+        keys = found.encryption_keys
+        if verdict.settled or not self._opened.opened(keys):
+            return False
+        self._searched.update(keys)
+        return all(self._searched[key] <= MOST_SEARCHED for key in keys)
+
+    def _next_doubtful(self) -> Spool[StoredValue] | None:
         filled = [spool for spool in self._doubtful if spool.count]
         return min(filled, key=lambda spool: spool.peek().key, default=None)
 

@@ -115,6 +115,102 @@ class Evidence(msgspec.Struct, frozen=True, gc=False):
     detail: str = ""
 
 
+class PeekState(StrEnum):
+    """What a look at a value without its tag or padding came to."""
+
+    NOT_POSSIBLE = "not-possible"
+    """There is nothing to see: too few bytes, no key of the right kind, or a plugin that does not answer."""
+    NOISE = "noise"
+    """Under no encryption key does the structure of an object stand where it belongs."""
+    RIGHT_KEY = "right-key"
+    """Under one it does, so that this is the encryption key that wrote the value."""
+
+
+class Undone(StrEnum):
+    """What makes a value open, tag and all, once it is undone."""
+
+    CIPHERTEXT_BIT = "ciphertext-bit"
+    TAG_BIT = "tag-bit"
+    NONCE_BIT = "nonce-bit"
+    INFO_BIT = "info-bit"
+    SOURCE_TYPE = "source-type"
+    OTHER_PREFIX = "other-prefix"
+    OTHER_PATH = "other-path"
+    TEXT_MODE = "text-mode"
+    DATA_KEY = "data-key"
+
+
+class Found(NamedTuple):
+    """What was undone, so that the value opened.
+
+    Attributes:
+        what: In one word.
+        detail: Where, for people: ``bit 3 of byte 117 of the ciphertext``.
+        belongs_to: The etcd key whose associated data fits, b"" where it is the value's own.
+    """
+
+    what: Undone
+    detail: str
+    belongs_to: bytes = b""
+
+
+class Look(NamedTuple):
+    """What decoding says of a plaintext that nobody else gets to see.
+
+    Attributes:
+        whole: An object comes out, and it is not empty.
+        breaks: The encoding itself is broken; False where a newer release, or a version that left its CRD, could
+            look the same.
+        ends_early: It breaks because bytes are missing at the end.
+        ends_as_written: It ends as the API server writes (protobuf ``1a 00 22 00``, JSON a newline).
+        message: The decoder's words, data withheld; "" for a whole object.
+        belongs: Complete etcd keys to which kind, namespace and name in it lead.
+        text_mode: It decodes once every CR LF is an LF.
+    """
+
+    whole: bool
+    breaks: bool
+    ends_early: bool
+    ends_as_written: bool
+    message: str
+    belongs: tuple[bytes, ...] = ()
+    text_mode: bool = False
+
+
+class Peek(msgspec.Struct, frozen=True):
+    """What a value looks like under the encryption keys of a configuration, without checking tag or padding.
+
+    Attributes:
+        state: See :class:`PeekState`.
+        rule: Rule of the key that is right, "" for none.
+        transformer: Of that key.
+        key_fingerprint: Of that key, "" under KMS.
+        named: It belongs to the resource's own rule, provider and key name, as the envelope gives them.
+        encoding: ``protobuf``, ``json``, ``yaml``, ``cbor``, or ``encrypted`` for another envelope.
+        wrong_bits: Of the structure that was compared.
+        odds_bits: By chance this is seen once in more than 2^odds_bits tries, the candidates counted.
+        candidates: How many were tried.
+        look: Of the plaintext under the right key.
+        undone: What makes the value open; None where nothing does, or nothing was tried.
+        too_short: Shorter than any value of its provider, counted from the first colon after the version.
+        name_may_go_on: Printable text and another colon follow the key name that matched.
+    """
+
+    state: PeekState
+    rule: str = ""
+    transformer: str = ""
+    key_fingerprint: str = ""
+    named: bool = False
+    encoding: str = ""
+    wrong_bits: int = 0
+    odds_bits: int = 0
+    candidates: int = 0
+    look: Look | None = None
+    undone: Found | None = None
+    too_short: bool = False
+    name_may_go_on: bool = False
+
+
 class Inconsistency(msgspec.Struct, frozen=True, gc=False):
     """Something wrong in an object that the API server nevertheless accepts on a single GET.
 

@@ -9,33 +9,69 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from etcdfix.decoding.customresource import CustomResourceInfo
-from etcdfix.decoding.registry import Registry, SchemeName
+from etcdfix.decoding.registry import Registry, SchemeName, stored_kinds
 from etcdfix.decoding.stacks import Decoder
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.envelope import Envelope, parse_envelope
 from etcdfix.encryption.kms import KEY_ID_MAX_SIZE, KMSPending, stored_key_id
-from etcdfix.encryption.transformer import ResourceTransformers, Transformers, TransformFailed, no_plugin
+from etcdfix.encryption.peek import LookInto, PeekRequest, Structures, peek
+from etcdfix.encryption.transformer import (
+    Plaintext,
+    ResourceTransformers,
+    Transformers,
+    TransformFailed,
+    no_plugin,
+)
 from etcdfix.errors import DecodeError, KindUnknown, TransformError
-from etcdfix.model import Confidence, DecodedObject, GroupResource, Outcome, ServerBehaviour, StoredValue
+from etcdfix.model import (
+    Confidence,
+    DecodedObject,
+    GroupResource,
+    Look,
+    Outcome,
+    Peek,
+    ServerBehaviour,
+    StoredValue,
+    key_id_digest,
+)
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import CRD_PATH, Directory, Stack, StorageLayout, custom_directory, display
-from etcdfix.verdicts.examination import Examination
+from etcdfix.storagekey import (
+    API_SERVICE_PATH,
+    CRD_PATH,
+    Directory,
+    Stack,
+    StorageLayout,
+    builtin_directories,
+    custom_directory,
+    display,
+    under_other_prefixes,
+)
+from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.judge import Verdict, judge
+from etcdfix.verdicts.key_loss import OpenedSpans
 from etcdfix.verdicts.observation import (
     Covered,
     DecodeFailure,
     DecodeFailureKind,
+    Neighbours,
     Observation,
     PluginTrust,
     TransformAttempt,
     TransformFailure,
 )
-from etcdfix.verdicts.plaintext import bits_off, describe_failure, shape_of
+from etcdfix.verdicts.plaintext import (
+    bits_off,
+    describe_failure,
+    look_of_failure,
+    look_of_object,
+    shape_of,
+)
 
 _ENCRYPTED = b"k8s:enc:"
 _READABLE = Verdict(Outcome.READABLE, None, Confidence.CERTAIN, ServerBehaviour.SERVES, "readable")
@@ -54,7 +90,8 @@ class _Reader:
     """How the keys of one directory are read: resolved once, used for each of them."""
 
     __slots__ = (
-        "covered", "decode", "directory", "match", "namespaced", "owner_known", "shared", "transformers",
+        "covered", "decode", "directory", "match", "namespaced", "opened", "owner_known", "rule", "shared",
+        "transformers",
     )  # fmt: skip
 
     def __init__(
@@ -68,6 +105,7 @@ class _Reader:
         transformers: ResourceTransformers | None,
         decode: Decode,
         owner_known: bool,
+        opened: dict[tuple[str, str], list[int]] | None,
     ) -> None:
         self.directory = directory
         self.shared = shared
@@ -76,15 +114,19 @@ class _Reader:
         self.namespaced = namespaced
         self.covered = covered
         self.transformers = transformers
+        self.rule = transformers.rule or "" if transformers is not None else ""
         self.decode = decode
         self.owner_known = owner_known
+        self.opened = opened
 
 
 class Examiner:
     """Turns stored values into verdicts, given a configuration and the CRDs of the cluster.
 
     Attributes:
+        aggregated_groups: API groups whose APIService names a Service, or cannot be read.
         custom_resources: ``(group, plural)`` to the readable CRD that claims it.
+        opened: Which encryption keys opened what in this run; a verdict against a value may rest on it.
         remembers: Keep the plaintext of the value examined last, for who looks into each one.
         unreadable_crds: ``(group, plural)`` of CRDs that cannot be read, by their keys.
 
@@ -110,6 +152,8 @@ class Examiner:
         self.assumed_release = assumed_release
         self.custom_resources: dict[tuple[str, str], CustomResourceInfo] = {}
         self.unreadable_crds: list[tuple[str, str]] = []
+        self.opened = OpenedSpans()
+        self.aggregated_groups: set[str] = set()
         self.remembers = False
         self._remembered: tuple[StoredValue, bytes] | None = None
         self._reader: _Reader | None = None
@@ -139,7 +183,11 @@ class Examiner:
         return cls(layout, transformers, Decoder(kubernetes_minor), assumed_release=release)
 
     def learn_custom_resources(self, source: Source) -> None:
-        """Read every CRD, in scope or not: only a readable CRD makes its objects custom resources."""
+        """Read every CRD and APIService, in scope or not.
+
+        Only a readable CRD makes its objects custom resources, and only where no APIService hands the group to another
+        server, or might.
+        """
         prefix = self.layout.prefix_bytes + CRD_PATH.encode() + b"/"
         for stored in source.current(prefix):
             name = stored.key[len(prefix) :]
@@ -152,6 +200,10 @@ class Examiner:
                 # Any bytes can be a key here; only one that can be a CRD's stands for a directory.
                 if directory == custom_directory(group, plural) and name == f"{plural}.{group}".encode():
                     self.unreadable_crds.append((group, plural))
+        prefix = self.layout.prefix_bytes + API_SERVICE_PATH.encode() + b"/"
+        for stored in source.current(prefix):
+            if self._may_be_aggregated(stored):
+                self.aggregated_groups.add(display(stored.key[len(prefix) :]).partition(".")[2])
         self._readers.clear()
         self._reader = None
 
@@ -178,8 +230,12 @@ class Examiner:
         uid = examination.decoded.uid
         return uid.decode("utf-8", "replace") if uid else None
 
-    def examine(self, stored: StoredValue) -> Examination:
+    def examine(self, stored: StoredValue, *, thorough: bool = False) -> Examination:
         """Decrypt, decode and judge one stored value.
+
+        Args:
+            stored: As etcd has it.
+            thorough: Try whatever may have damaged a value that does not open, at up to a second for a large one.
 
         Raises:
             KMSPending: A KMS plugin has not answered yet; look again later.
@@ -190,24 +246,40 @@ class Examiner:
             reader = self._reader = self._reader_for(key)
             if reader.directory.stack is Stack.NOT_AN_OBJECT:
                 return self._judge_closely(reader, stored, None)
-        data = stored.value
+        data, plain = stored.value, None
         self._remembered = None
         if reader.transformers is not None:
             try:
                 plain = reader.transformers.from_storage(data, key)
             except TransformError as problem:
-                return self._judge_closely(reader, stored, problem)
+                return self._judge_closely(reader, stored, problem, thorough=thorough)
             data, transformer, stale, key_id = plain.data, plain.transformer, plain.stale, plain.kms_key_id
         elif data.startswith(_ENCRYPTED) and reader.covered is Covered.NO_CONFIGURATION:
             return self._judge_closely(reader, stored, None)
         else:
-            transformer, stale, key_id = "identity", False, ""
+            plain, transformer, stale, key_id = (
+                Plaintext(data, "identity", stale=False),
+                "identity",
+                False,
+                "",
+            )
         if self.remembers:
             self._remembered = stored, data
         try:
             decoded = reader.decode(data)
         except DecodeError as problem:
-            return self._judge_closely(reader, stored, problem, data, None, transformer, stale=stale)
+            return self._judge_closely(reader, stored, problem, plain, thorough=thorough)
+        fingerprint = plain.key_fingerprint
+        if reader.opened is not None and transformer != "identity":
+            place = transformer, fingerprint or key_id_digest(key_id)
+            span = reader.opened.get(place)
+            revision = stored.mod_revision
+            if span is None:
+                reader.opened[place] = [revision, revision]
+            elif revision < span[0]:
+                span[0] = revision
+            elif revision > span[1]:
+                span[1] = revision
         namespace, name = decoded.namespace, decoded.name
         rest = key[len(reader.shared) :]
         same = (namespace + b"/" + name if namespace else name) == rest if name else False
@@ -229,8 +301,10 @@ class Examiner:
                 _READABLE,
                 decoded,
                 key_id,
+                reader.rule,
+                (fingerprint,) if fingerprint else (),
             )
-        return self._judge_closely(reader, stored, None, data, decoded, transformer, stale=stale)
+        return self._judge_closely(reader, stored, None, plain, decoded, thorough=thorough)
 
     def plaintext(self, found: Examination) -> bytes | None:
         """Return what a value that :meth:`examine` opened holds; None for one that did not open.
@@ -263,13 +337,14 @@ class Examiner:
         reader: _Reader,
         stored: StoredValue,
         problem: TransformError | DecodeError | None,
-        data: bytes | None = None,
+        plain: Plaintext | None = None,
         decoded: DecodedObject | None = None,
-        transformer: str = "",
         *,
-        stale: bool = False,
+        thorough: bool = False,
     ) -> Examination:
         """Collect everything a verdict needs about a value that is not plainly readable."""
+        data = plain.data if plain is not None else None
+        transformer = plain.transformer if plain is not None else ""
         where = self.layout.split(stored.key, reader.directory, reader.shared, namespaced=reader.namespaced)
         enveloped = stored.value.startswith(_ENCRYPTED)
         envelope = parse_envelope(stored.value, self._names) if enveloped else None
@@ -278,10 +353,20 @@ class Examiner:
         failure = decode_failure = shape = None
         if isinstance(problem, TransformError):
             failure = _transform_failure(problem)
+            if not enveloped and reader.owner_known:
+                data, decoded, decode_failure = stored.value, *self._in_the_clear(reader, stored.value)
         elif isinstance(problem, DecodeError):
             decode_failure = self._describe(problem, reader)
         if data is not None and (decode_failure is not None or (decoded is not None and decoded.empty)):
             shape = shape_of(data, reader.decode, heal=decode_failure is not None)
+        empty = decoded is not None and decoded.empty
+        peek = None
+        if known and (failure is not None or decode_failure is not None or empty):
+            peek = self._peek(reader, stored, plain, thorough=thorough)
+        keys = _encryption_keys(reader, plain, written_under, _kms_key_id(stored, envelope))
+        neighbours = Neighbours.UNKNOWN
+        if peek is not None:
+            neighbours = self.opened.around(keys, reader.directory.path, stored.mod_revision)
         seen = Observation(
             stack=reader.directory.stack,
             owner_known=reader.owner_known,
@@ -301,6 +386,8 @@ class Examiner:
                 reader, where.namespace, where.name, where.well_formed, decoded
             ),
             assumed_release=self.assumed_release,
+            peek=peek,
+            neighbours=neighbours,
         )
         return Examination(
             stored,
@@ -308,12 +395,75 @@ class Examiner:
             where.namespace,
             where.name,
             transformer or written_under or ("" if enveloped else "identity"),
-            bool(transformer),
-            stale,
+            plain is not None,
+            plain is not None and plain.stale,
             judge(seen),
-            decoded,
+            decoded if plain is not None else None,
             _kms_key_id(stored, envelope),
+            reader.rule,
+            tuple(name.key for name in keys if name.key.startswith("fp:")),
         )
+
+    def _in_the_clear(
+        self, reader: _Reader, data: bytes
+    ) -> tuple[DecodedObject | None, DecodeFailure | None]:
+        """Decode a value that its providers refuse since it is not encrypted: is it whole?"""
+        try:
+            return reader.decode(data), None
+        except DecodeError as problem:
+            return None, self._describe(problem, reader)
+
+    def _peek(
+        self, reader: _Reader, stored: StoredValue, plain: Plaintext | None, *, thorough: bool
+    ) -> Peek | None:
+        """Look at a value without its tag or padding; None where its encryption key is proven already, or unknown."""
+        if reader.transformers is None or self.transformers is None:
+            return None
+        if plain is not None and plain.authenticated:
+            return None
+        request = PeekRequest(
+            stored.value,
+            stored.key,
+            under_other_prefixes(stored.key, self.layout.prefix_bytes),
+            thorough,
+        )
+        resource = reader.directory.group_resource
+        return peek(self.transformers, resource, request, known_structures(), self._look_into(reader))
+
+    def _look_into(self, reader: _Reader) -> LookInto:
+        """Return what tells the encryption package whether a plaintext is whole; the plaintext stays there."""
+
+        def look(data: bytes) -> Look:
+            try:
+                decoded = reader.decode(data)
+            except DecodeError as problem:
+                failure = self._describe(problem, reader)
+                belongs = self._keys_of_kind(data, failure)
+                return look_of_failure(data, failure, reader.decode, belongs)
+            belongs = self._key_of(reader.directory, decoded)
+            return look_of_object(data, decoded, belongs)
+
+        return look
+
+    def _key_of(self, directory: Directory, decoded: DecodedObject) -> tuple[bytes, ...]:
+        """Return the etcd key that an object's own namespace and name lead to."""
+        if not decoded.name:
+            return ()
+        namespace = decoded.namespace + b"/" if decoded.namespace else b""
+        return (self.layout.directory_prefix(directory) + namespace + decoded.name,)
+
+    def _keys_of_kind(self, data: bytes, failure: DecodeFailure) -> tuple[bytes, ...]:
+        """Return the etcd keys of an object of another kind than the one that its key promises."""
+        if failure.kind is not DecodeFailureKind.WRONG_KIND:
+            return ()
+        group = failure.group_version.rpartition("/")[0]
+        found: list[bytes] = []
+        for directory in builtin_directories():
+            if (directory.group, directory.kind) == (group, failure.value_kind):
+                with contextlib.suppress(DecodeError):
+                    decoded = self._reader_for(self.layout.directory_prefix(directory) + b"-").decode(data)
+                    found += self._key_of(directory, decoded)
+        return tuple(found)
 
     @staticmethod
     def _describe(problem: DecodeError, reader: _Reader) -> DecodeFailure:
@@ -335,6 +485,15 @@ class Examiner:
                 msgspec.structs.replace(failure, kind=DecodeFailureKind.WRONG_KIND) if elsewhere else failure
             )
         return describe_failure(problem)
+
+    def _may_be_aggregated(self, stored: StoredValue) -> bool:
+        plaintext = self._plaintext_of(stored)
+        if plaintext is None:
+            return True
+        try:
+            return self.decoder.is_aggregated(plaintext)
+        except DecodeError:
+            return True
 
     def _readable_crd(self, stored: StoredValue) -> CustomResourceInfo | None:
         plaintext = self._plaintext_of(stored)
@@ -379,6 +538,8 @@ class Examiner:
             case Stack.CUSTOM_RESOURCE | Stack.UNKNOWN:
                 never_encrypted = directory.resource == "ranges"
                 crd = self.custom_resources.get((group, directory.resource))
+                if group in self.aggregated_groups:
+                    crd = None  # another server owns the group, whatever definition was left behind
                 owner_known = crd is not None
                 if crd is not None:
                     namespaced = crd.scope == "Namespaced"
@@ -405,7 +566,29 @@ class Examiner:
             transformers=transformers,
             decode=decode,
             owner_known=owner_known,
+            opened=self.opened.place(transformers.rule or "", directory.path)
+            if transformers is not None
+            else None,
         )
+
+
+@cache
+def known_structures() -> Structures:
+    """Return how values of every kind that a known release stores begin."""
+    return Structures(stored_kinds())
+
+
+def _encryption_keys(
+    reader: _Reader, plain: Plaintext | None, written_under: str, kms_key_id: str
+) -> tuple[KeyName, ...]:
+    """Return the encryption keys under which a value counts: the one that opened it, or all of its key's name."""
+    if plain is not None:
+        key = plain.key_fingerprint or key_id_digest(plain.kms_key_id)
+        return (KeyName(reader.rule, plain.transformer, key),)
+    alike = () if reader.transformers is None else reader.transformers.keys
+    fingerprints = [key.key_fingerprint for key in alike if key.transformer == written_under]
+    keys = [fingerprint for fingerprint in fingerprints if fingerprint] or [key_id_digest(kms_key_id)]
+    return tuple(KeyName(reader.rule, written_under, key) for key in dict.fromkeys(keys))
 
 
 def _claimed(directory: Directory, crd: CustomResourceInfo) -> Directory:

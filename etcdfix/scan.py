@@ -10,7 +10,7 @@ import msgspec
 
 from etcdfix import __version__
 from etcdfix.baseline import Baseline
-from etcdfix.deferred import Examining, Watch, unwatched
+from etcdfix.deferred import Examining, Spool, Watch, unwatched
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.envelope import transformer_name
 from etcdfix.errors import SourceError
@@ -18,16 +18,18 @@ from etcdfix.model import Outcome, StoredValue, key_id_digest
 from etcdfix.pipeline import Examiner
 from etcdfix.reports.base import Reporter, counted
 from etcdfix.reports.commands import SameAgain
-from etcdfix.reports.finding import finding_from, is_finding
+from etcdfix.reports.finding import finding_from, is_finding, status_cause
 from etcdfix.reports.kms import plugin_problems
 from etcdfix.reports.model import (
     Conclusion,
+    Finding,
     Header,
     KMSPluginSummary,
     KMSSummary,
     ReportConfiguration,
     ReportSource,
     Scope,
+    StatusCause,
     Summary,
     Tool,
 )
@@ -97,6 +99,15 @@ class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
 T = TypeVar("T")
 
 
+class _Held(msgspec.Struct, frozen=True):
+    """A finding that is known, and that waits for its turn: findings stand in the order of the etcd keys."""
+
+    key: bytes
+    directory: Directory
+    status: StatusCause | None
+    finding: Finding
+
+
 class _Gathering:
     """What comes out of the examinations: counts, findings for the reporter, and what the exit code needs."""
 
@@ -111,9 +122,34 @@ class _Gathering:
         self.new = dict.fromkeys((*_UNHEALTHY, Outcome.UNDETERMINED), 0)
         self._request = request
         self._reporter = reporter
+        self._held = Spool(_Held)
+        self.out_of_order = False
 
-    def take(self, found: Examination) -> None:
-        """Count one examination, and report it where there is something to say."""
+    def close(self) -> None:
+        """Forget what was held back."""
+        self._held.close()
+
+    def report_until(self, key: bytes | None) -> None:
+        """Report the findings that were held back, those with keys before this one; None for all."""
+        while self._held.count:
+            held = self._held.peek()
+            if key is not None and held.key > key:
+                return
+            self._held.drop()
+            self._report(held)
+
+    def _report(self, held: _Held) -> None:
+        if held.status is not None:
+            self.tally.list_cause(held.directory, held.status)
+        self._reporter.finding(held.finding)
+
+    def take(self, found: Examination, *, hold: bool) -> None:
+        """Count one examination, and report it where there is something to say.
+
+        Args:
+            found: What was found.
+            hold: Keep a finding back until :meth:`report_until`: others, with earlier keys, are still open.
+        """
         self.tally.add(found)
         outcome = found.verdict.outcome
         if not is_finding(found):
@@ -126,7 +162,16 @@ class _Gathering:
             self.tally.known_findings += 1
         elif outcome in self.new:
             self.new[outcome] += 1
-        self._reporter.finding(finding_from(found, baseline=known, same_again=self._request.same_again))
+        finding = finding_from(found, baseline=known, same_again=self._request.same_again)
+        record = _Held(found.stored.key, found.directory, status_cause(found), finding)
+        if hold and not self.out_of_order:
+            try:
+                self._held.append(record)
+            except OSError:
+                self.out_of_order = True
+            else:
+                return
+        self._report(record)
 
 
 def run_scan(
@@ -168,7 +213,7 @@ def run_scan(
     with Examining(examiner, plugins) as examining:
         try:
             for found in examining.first(watch(_values(source, ranges), "keys", None)):
-                take(found)
+                take(found, hold=bool(examining.waiting))
         except KeyboardInterrupt:
             interrupted = True
         except SourceError as exc:
@@ -177,11 +222,15 @@ def run_scan(
             midway = [f"the source was lost midway: {exc.message}"]
         if interrupted and plugins is not None:
             plugins.give_up()
-        interrupted |= _take_later(examining, plugins, take, watch)
+        interrupted |= _take_later(examining, plugins, gathering, watch)
+        gathering.report_until(None)
+        gathering.close()
     kms = _kms_summary(tally, plugins)
     summary = tally.summary()
     summary.kms = kms
     problems = [*source.problems, *midway]
+    if gathering.out_of_order:
+        problems.append("findings are not all in the order of their keys: no room in the temporary directory")
     below = summary.keys > summary.not_objects or _anything_below(source, request, strangers)
     nothing_named_exists = not summary.keys and (
         bool(request.scope.prefixes or request.scope.keys) or _no_such_namespace(source, request)
@@ -222,12 +271,18 @@ def run_scan(
 
 
 def _take_later(
-    examining: Examining, plugins: KMSPlugins | None, take: Callable[[Examination], None], watch: Watch
+    examining: Examining, plugins: KMSPlugins | None, gathering: _Gathering, watch: Watch
 ) -> bool:
-    """Take what waits for plugins; after an interruption without waiting any longer. Say whether there was one."""
+    """Take what waits; after an interruption without waiting any longer. Say whether there was one."""
+
+    def take(found: Examination) -> None:
+        if is_finding(found):
+            gathering.report_until(found.stored.key)
+        gathering.take(found, hold=False)
+
     count = examining.waiting
     try:
-        for found in watch(examining.later(), "waiting for KMS", count):
+        for found in watch(examining.later(), "waiting", count):
             take(found)
     except KeyboardInterrupt:
         if plugins is not None:

@@ -128,6 +128,7 @@ _JSON_BUILTINS = (
 )
 
 CRD_PATH = "apiextensions.k8s.io/customresourcedefinitions"
+API_SERVICE_PATH = "apiregistration.k8s.io/apiservices"
 
 # Single keys, never encrypted: the raw storage factory that opens them has no transformer.
 _ALLOCATORS = {
@@ -300,6 +301,29 @@ def find_resources(name: str, known: Iterable[Directory]) -> list[Directory]:
         return [d for d in matches if d.group == group]
     core = [d for d in matches if not d.group]
     return core or matches
+
+
+# Storage prefixes of distributions, and of clusters whose keys were copied.
+_KNOWN_PREFIXES = ("/registry/", "/kubernetes.io/", "/openshift.io/", "/kubernetes/", "/k8s/", "/")
+
+
+def under_other_prefixes(key: bytes, prefix: bytes) -> tuple[bytes, ...]:
+    """Return the same key as it may have been called when its value was written.
+
+    Below each storage prefix that is in use somewhere, and below the end of this one: a proxy may put a namespace of
+    its own in front of what the API server says.
+
+    Args:
+        key: Complete etcd key.
+        prefix: Storage prefix, with its slashes.
+    """
+    if not key.startswith(prefix):
+        return ()
+    rest = key[len(prefix) :]
+    parts = prefix.strip(b"/").split(b"/")
+    ends = [b"/" + b"".join(part + b"/" for part in parts[start:]) for start in range(1, len(parts))]
+    prefixes = dict.fromkeys([*ends, *(known.encode() for known in _KNOWN_PREFIXES)])
+    return tuple(other + rest for other in prefixes if other != prefix)
 
 
 def likely_prefixes(keys: Iterable[bytes]) -> list[str]:

@@ -43,8 +43,8 @@ from etcdfix.reports.model import Remedy
 from etcdfix.reports.remedies import gentle_remedies, remedies_for
 from etcdfix.reports.safetext import quote_command
 from etcdfix.storagekey import StorageLayout, display
-from etcdfix.verdicts.causes import CATALOGUE
 from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.standing import Standing, standing_of
 
 _UNJUDGED: Final = frozenset({Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE, Outcome.UNDETERMINED})
 _MOST_STEPS: Final = 20
@@ -291,11 +291,7 @@ class _Story:
 
     def _removable(self, found: Examination) -> bool:
         """Say whether a deletion would not be refused out of hand."""
-        verdict = found.verdict
-        if verdict.cause is not None and CATALOGUE[verdict.cause].curable_by_configuration:
-            return False
-        lost = verdict.outcome is Outcome.DECRYPT_FAILURE
-        return verdict.deletable and not (lost and self._surroundings.key_looks_lost(found.transformer))
+        return standing_of(found) is Standing.DELETABLE and not self._surroundings.key_looks_lost(found)
 
     def _cures(self, blockers: list[tuple[Blocker, Examination]]) -> Iterator[_Step]:
         """Yield what is no reason to delete: a configuration that lacks something, once for all that it would cure."""

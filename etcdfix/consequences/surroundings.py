@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,21 +14,20 @@ from etcdfix.deferred import Examining, Watch, unwatched
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import SourceError
 from etcdfix.impact.builder import IndexBuilder
-from etcdfix.impact.contents import ContentReader
 from etcdfix.impact.identity import ObjectRef
 from etcdfix.impact.index import ImpactIndex
 from etcdfix.impact.tables import UNDETERMINED
-from etcdfix.model import Outcome
 from etcdfix.pipeline import Examiner
 from etcdfix.reports.base import counted
 from etcdfix.reports.commands import SameAgain
 from etcdfix.reports.impact.model import ObjectEntry
 from etcdfix.reports.model import ReportConfiguration, ReportSource, Tool
-from etcdfix.reports.next_steps import failures_look_like_configuration
 from etcdfix.reports.safetext import is_plain
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import StorageLayout, display, likely_prefixes
 from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.key_loss import KeyCounter, KeyDoubt, doubt_about
+from etcdfix.verdicts.standing import IDENTITY
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms_plugins import KMSPlugins
@@ -66,8 +65,8 @@ class Surroundings:
         examiner: Judges values, those of the history too.
         index: Who refers to whom.
         kept: What was examined and asked to be kept, by key; the thousand that matter most, the first among equals.
-        aggregated: API groups whose APIService names a Service: an aggregated API server answers for them.
-        tried: Transformer to how many values under it were judged, and how many of them do not open.
+        aggregated: API groups whose APIService names a Service, or cannot be read: another API server may own them.
+        keys: What the values under each encryption key came to.
         undetermined: How many objects could not be judged.
         below_prefix: Whether any key lies below the storage prefix.
         suggested_prefixes: Where Kubernetes' keys seem to be instead, when none does.
@@ -80,24 +79,23 @@ class Surroundings:
         examiner: Examiner,
         index: ImpactIndex,
         kept: dict[bytes, Examination],
-        tried: dict[str, tuple[int, int]],
-        aggregated: frozenset[str] = frozenset(),
+        keys: KeyCounter,
     ) -> None:
         self.request = request
         self.source = source
         self.examiner = examiner
         self.index = index
         self.kept = kept
-        self.tried = tried
-        self.aggregated = aggregated
+        self.keys = keys
+        self.aggregated = frozenset(examiner.aggregated_groups)
         self.undetermined = sum(1 for node in index.nodes() if index.flags(node) & UNDETERMINED)
         self.below_prefix = next(index.nodes(), None) is not None
         self.suggested_prefixes = [] if self.below_prefix else _suggestions(source)
 
-    def key_looks_lost(self, transformer: str) -> bool:
-        """Say whether so much under a transformer does not open that it is the key, not the objects."""
-        judged, failed = self.tried.get(transformer, (0, 0))
-        return transformer != "identity" and failures_look_like_configuration(judged, failed)
+    def key_looks_lost(self, found: Examination) -> bool:
+        """Say whether so much under the encryption key of a value fails that it is the key, not the object."""
+        doubts = {doubt_about(self.keys.of(name)) for name in found.encryption_keys}
+        return found.transformer != IDENTITY and bool(doubts & {KeyDoubt.NONE_OPENS, KeyDoubt.MOST_FAIL})
 
     def origin(self) -> dict[str, Any]:
         """Return the fields with which every report begins."""
@@ -172,10 +170,8 @@ def look_around(
         plugins.deferring = False
     examiner.learn_custom_resources(source)
     builder = IndexBuilder(examiner, source)
-    reader = ContentReader(examiner)
     kept = _Kept()
-    aggregated: set[str] = set()
-    tried: dict[str, tuple[int, int]] = {}
+    keys = KeyCounter()
     count = 0
     midway: list[str] = []
 
@@ -183,12 +179,7 @@ def look_around(
         nonlocal count
         count += 1
         builder.add(found)
-        outcome = found.verdict.outcome
-        if outcome is not Outcome.UNDETERMINED:
-            judged, failed = tried.get(found.transformer, (0, 0))
-            tried[found.transformer] = judged + 1, failed + (outcome is Outcome.DECRYPT_FAILURE)
-        if found.directory.kind == "APIService":
-            aggregated.update(_aggregated_group(reader, found))
+        keys.add(found)
         weight = keep(found)
         if weight:
             kept.put(found, weight)
@@ -206,7 +197,7 @@ def look_around(
     if plugins is not None:
         plugins.deferring = False  # from here on, single values are looked at, and each may wait
     index = builder.finish([*source.problems, *midway])
-    return Surroundings(request, source, examiner, index, kept.by_key(), tried, frozenset(aggregated))
+    return Surroundings(request, source, examiner, index, kept.by_key(), keys)
 
 
 class _Kept:
@@ -225,14 +216,6 @@ class _Kept:
 
     def by_key(self) -> dict[bytes, Examination]:
         return {key: found for members in self._by_weight.values() for key, found in members.items()}
-
-
-def _aggregated_group(reader: ContentReader, found: Examination) -> Iterator[str]:
-    """Yield the API group of an APIService that names a Service; one of the API server's own groups names none."""
-    spec = (reader.plain(found) or {}).get("spec")
-    group = spec.get("group") if isinstance(spec, dict) and spec.get("service") else None
-    if isinstance(group, str) and group:
-        yield group
 
 
 def entry_of(ref: ObjectRef, key: bytes | None = None) -> ObjectEntry:

@@ -111,6 +111,13 @@ class RegisteredKind(msgspec.Struct, frozen=True, gc=False):
     stored: bool
 
 
+@cache
+def stored_kinds() -> tuple[tuple[str, str], ...]:
+    """Return (apiVersion, kind) of everything that some known release may store, sorted."""
+    rows = (row for row in kind_rows() if row.role == "stored")
+    return tuple(sorted({(f"{row.group}/{row.version}".lstrip("/"), row.kind) for row in rows}))
+
+
 class _Rows:
     """All releases' kinds of one scheme, indexed; shared by the registries of different releases."""
 

@@ -42,6 +42,10 @@ _SCHEMES: Final = {
 }
 _CRD_GROUP: Final = "apiextensions.k8s.io"
 _CRD_KIND: Final = "CustomResourceDefinition"
+_CRD_PACKAGE: Final = "k8s.io.apiextensions_apiserver.pkg.apis.apiextensions"
+_API_SERVICE_GROUP: Final = "apiregistration.k8s.io"
+_API_SERVICE_KIND: Final = "APIService"
+_API_SERVICE_PACKAGE: Final = "k8s.io.kube_aggregator.pkg.apis.apiregistration"
 
 _YAML_NOTE: Final = Evidence(
     "yaml-fallback", "readable as YAML", "neither protobuf nor JSON; the API server reads it all the same"
@@ -168,7 +172,19 @@ class Decoder:
         Raises:
             DecodeError: The API server could not read it either, or would read an empty object.
         """
-        decoded = self.json_builtin(data, _CRD_GROUP, _CRD_KIND)
+        return crd_info(self._members(data, _CRD_GROUP, _CRD_KIND, _CRD_PACKAGE))
+
+    def is_aggregated(self, data: bytes) -> bool:
+        """Say whether a stored APIService hands its group version to another server.
+
+        Raises:
+            DecodeError: The API server could not read it either, or would read an empty object.
+        """
+        spec = self._members(data, _API_SERVICE_GROUP, _API_SERVICE_KIND, _API_SERVICE_PACKAGE).get("spec")
+        return isinstance(spec, dict) and spec.get("service") is not None
+
+    def _members(self, data: bytes, group: str, kind: str, package: str) -> dict[str, Any]:
+        decoded = self.json_builtin(data, group, kind)
         if decoded.empty:
             raise KindUnknown(
                 f"Object 'Kind' is missing in '<{len(data)} bytes withheld>'",
@@ -179,18 +195,18 @@ class Decoder:
         if is_json(data):
             parsed = gojson.loads(data)
         elif data.startswith(PROTOBUF_MAGIC):
-            parsed = self._crd_from_protobuf(data)
+            parsed = self._members_of_protobuf(data, kind, package)
         else:
             parsed = gojson.loads(kubeyaml.to_json(data))
         assert isinstance(parsed, dict)
-        return crd_info(parsed)
+        return parsed
 
-    def _crd_from_protobuf(self, data: bytes) -> dict[str, Any]:
-        """Render the few fields of a definition that :func:`crd_info` reads; no server stores them so."""
+    def _members_of_protobuf(self, data: bytes, kind: str, package: str) -> dict[str, Any]:
+        """Render the few fields of an object that the callers read; no server stores these kinds so."""
         envelope = parse_envelope(data)
         api_version = envelope.api_version.decode("utf-8", "replace")
         version = api_version.rpartition("/")[2]
-        message = f"k8s.io.apiextensions_apiserver.pkg.apis.apiextensions.{version}.{_CRD_KIND}"
+        message = f"{package}.{version}.{kind}"
         node = StrictDecoder(self._schema).decode(message, envelope.raw).node
         rendered = _render(self._schema, message, node, depth=4)
         return {**rendered, "apiVersion": api_version}

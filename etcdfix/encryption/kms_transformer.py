@@ -56,11 +56,13 @@ class Opened(NamedTuple):
         data: Plaintext.
         stale: Not what would be written today, for a reason within the value.
         kms_key_id: Key id in the value, "" for v1.
+        authenticated: It was not AES-CBC, whose padding proves no key.
     """
 
     data: bytes
     stale: bool
     kms_key_id: str = ""
+    authenticated: bool = True
 
 
 class _OpenedV1(NamedTuple):
@@ -103,12 +105,12 @@ class KMSv1Transformer:
                 plugin.opened[""] += 1
                 self._sizes.add(size)
                 plugin.vouch(wrapped, result.dek)
-                return Opened(result.data, result.stale)
+                return Opened(result.data, result.stale, authenticated=not result.stale)
             # What is noise may come from a wrong DEK: without a control that is nobody's fault that we could name.
             fault = _witnessed(Fault(FailureReason.PADDING_INVALID, ()), plugin, "")
             assert fault.plugin is not None  # just added
             proven = fault.plugin.healthy and fault.plugin.same_key
-            return Opened(result.data, result.stale) if proven else fault
+            return Opened(result.data, result.stale, authenticated=not result.stale) if proven else fault
         # The size has no checksum; one that opens the value as its neighbours open is proof that it was damaged.
         for other in sorted(self._sizes - {size})[:_MOST_SIZES]:
             recut, rest = recut_v1_body(body, other)

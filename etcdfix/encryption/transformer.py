@@ -89,12 +89,16 @@ class Plaintext(msgspec.Struct, frozen=True, gc=False):
         transformer: What opened it.
         stale: Not what the API server would write today: not provider 0, not key 0, or an old KMS form.
         kms_key_id: KMS key id in the value, "" where there is none.
+        key_fingerprint: Of the local key that opened it, "" under KMS and identity.
+        authenticated: A tag, or nothing to decrypt, vouches for it; AES-CBC has padding alone, which proves no key.
     """
 
     data: bytes
     transformer: str
     stale: bool
     kms_key_id: str = ""
+    key_fingerprint: str = ""
+    authenticated: bool = True
 
 
 class ConfiguredKey(msgspec.Struct, frozen=True):
@@ -165,12 +169,16 @@ def no_plugin(_provider: KMSProvider) -> None:
 _Quick = Callable[[bytes, bytes], Plaintext | None]
 
 
-def _quick(opener: _Opener, transformer: str, *, stale: bool) -> _Quick:
+def _quick(key: _Key, skip: int, *, stale: bool) -> _Quick:
     """Return the fast road through one key: from (value, etcd key) to the plaintext, or None."""
+    opener = key.cipher.opener(skip)
+    transformer, fingerprint, authenticated = key.transformer, key.fingerprint, key.authenticated
 
     def quick(data: bytes, etcd_key: bytes) -> Plaintext | None:
         plaintext = opener(data, etcd_key)
-        return None if plaintext is None else Plaintext(plaintext, transformer, stale)
+        if plaintext is None:
+            return None
+        return Plaintext(plaintext, transformer, stale, "", fingerprint, authenticated)
 
     return quick
 
@@ -180,6 +188,8 @@ class _Success(msgspec.Struct, frozen=True):
     transformer: str
     stale: bool
     kms_key_id: str = ""
+    key_fingerprint: str = ""
+    authenticated: bool = True
 
 
 # A failed reading, with the single messages that the API server would aggregate.
@@ -187,9 +197,10 @@ _Failures = list[tuple[Attempt, tuple[str, ...]]]
 
 
 class _Key:
-    __slots__ = ("cipher", "fingerprint", "prefix", "transformer")
+    __slots__ = ("authenticated", "cipher", "fingerprint", "prefix", "transformer")
 
     def __init__(self, provider: ProviderType, key: NamedKey) -> None:
+        self.authenticated = provider is not ProviderType.AESCBC
         self.cipher = _cipher(provider, key.material.expose())
         self.fingerprint = key.material.fingerprint
         self.prefix = key.name.encode() + b":"
@@ -214,7 +225,7 @@ class _Keyed:
     def candidates(self, *, later: bool) -> Iterator[tuple[bytes, _Quick]]:
         for index, key in enumerate(self.keys):
             prefix = self.prefix + key.prefix
-            yield prefix, _quick(key.cipher.opener(len(prefix)), key.transformer, stale=later or index != 0)
+            yield prefix, _quick(key, len(prefix), stale=later or index != 0)
 
     def read(self, body: bytes, etcd_key: bytes) -> _Success | _Failures:
         failures: _Failures = []
@@ -223,7 +234,7 @@ class _Keyed:
                 continue
             result = key.cipher.read(body[len(key.prefix) :], etcd_key)
             if not isinstance(result, Fault):
-                return _Success(result, key.transformer, index != 0)
+                return _Success(result, key.transformer, index != 0, "", key.fingerprint, key.authenticated)
             failures.append(_failure(key.transformer, key.fingerprint, result))
         if not failures:
             fault = Fault(FailureReason.NO_KEY_MATCHED, (_NO_KEY_ERRORS[self.type],))
@@ -265,7 +276,9 @@ class _KMS:
         result = self._read(body, etcd_key)
         if isinstance(result, Fault):
             return [_failure(self.transformer, "", result)]
-        return _Success(result.data, self.transformer, result.stale, result.kms_key_id)
+        return _Success(
+            result.data, self.transformer, result.stale, result.kms_key_id, "", result.authenticated
+        )
 
 
 class _Identity:
@@ -295,8 +308,8 @@ class ResourceTransformers:
     """The providers that serve one resource.
 
     Attributes:
-        rule: The entry of the configuration that applies (``secrets``, ``*.apps``, ``*.``, ``*.*``); None
-            for a resource that the configuration does not cover.
+        rule: The entries of the configuration that share these providers, in file order (``secrets,configmaps``,
+            ``*.apps``, ``*.``, ``*.*``); None for a resource that the configuration does not cover.
         has_identity: Plaintext is allowed.
         keys: Everything that is tried, in order; the first one writes.
         write_key: That first one, with what it takes to write.
@@ -353,7 +366,12 @@ class ResourceTransformers:
             result = provider.read(data[len(provider.prefix) :], key)
             if isinstance(result, _Success):
                 return Plaintext(
-                    result.data, result.transformer, result.stale or index != 0, result.kms_key_id
+                    result.data,
+                    result.transformer,
+                    result.stale or index != 0,
+                    result.kms_key_id,
+                    result.key_fingerprint,
+                    result.authenticated,
                 )
             failures += result
         if not failures:
@@ -403,10 +421,7 @@ class Transformers:
                     names.update(key.name for key in provider.keys)
             for entry in filter(None, rule.resources):  # the empty entry is valid, and no resource
                 gathered.setdefault(parse_group_resource(entry), []).extend(providers)
-        return cls(
-            {name: ResourceTransformers(rule_name(name), found) for name, found in gathered.items()},
-            frozenset(names),
-        )
+        return cls(_rules(gathered), frozenset(names))
 
     def for_resource(self, resource: GroupResource) -> ResourceTransformers:
         """Return the transformers of a resource: its own entry, else its group's, else ``*.*``.
@@ -424,6 +439,20 @@ class Transformers:
             if found is not None:
                 return found
         return self._not_covered
+
+
+def _rules(
+    gathered: Mapping[GroupResource, Sequence[_Provider]],
+) -> dict[GroupResource, ResourceTransformers]:
+    """Return one set of transformers for each effective provider list: resources that share it are one rule."""
+    alike: dict[tuple[int, ...], list[GroupResource]] = {}
+    for name, providers in gathered.items():
+        alike.setdefault(tuple(map(id, providers)), []).append(name)
+    rules = {}
+    for names in alike.values():
+        shared = ResourceTransformers(",".join(map(rule_name, names)), gathered[names[0]])
+        rules.update(dict.fromkeys(names, shared))
+    return rules
 
 
 def _provider(provider: Provider, plugin_for: PluginFor) -> _Provider:

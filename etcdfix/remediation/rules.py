@@ -25,6 +25,9 @@ class Rule(StrEnum):
     CORRUPT_ALARM = "corrupt-alarm"
     NO_SPACE = "no-space"
     CURABLE_BY_CONFIGURATION = "curable-by-configuration"
+    RISK = "risk-not-accepted"
+    NEWER = "newer-than-known"
+    RELEASE = "release"
     PATTERN = "pattern"
     DECLARATION = "declaration"
     UNKNOWN_CLUSTER = "unknown-cluster"
@@ -37,10 +40,6 @@ class Rule(StrEnum):
     PRESENT = "present"
     LEASE_EXPIRED = "lease-expired"
     WRITE_KEY = "write-key"
-
-
-CLUSTER_BREAKING = "cluster-breaking"
-"""The risk that ``--accept-risk`` names."""
 
 
 def refuse(rule: Rule, message: str, *, hint: str = "") -> RefusedByRule:

@@ -19,10 +19,7 @@ _ANYWHERE = SameAgain()
 
 def is_finding(found: Examination) -> bool:
     """Say whether there is anything to say: plainly readable keys and bookkeeping make no finding."""
-    verdict = found.verdict
-    if verdict.outcome is Outcome.READABLE:
-        return bool(verdict.cause or verdict.evidence or verdict.readable_until)
-    return verdict.outcome is not Outcome.NOT_AN_OBJECT
+    return not found.verdict.is_plain and found.verdict.outcome is not Outcome.NOT_AN_OBJECT
 
 
 def finding_from(found: Examination, *, baseline: bool = False, same_again: SameAgain = _ANYWHERE) -> Finding:

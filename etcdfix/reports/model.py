@@ -181,11 +181,19 @@ class CauseSummary(msgspec.Struct):
 
 
 class TransformerSummary(msgspec.Struct):
-    """How many keys were written under a transformer, how many are proven not to open, how many were not tried."""
+    """How many values were written under one encryption key of one rule, and what became of them.
+
+    A key's name is local to its rule: one name in two rules gives two entries. ``resources`` are those of the rule,
+    empty for none. ``key_fingerprint`` is null under KMS, in the clear, and where no key of that name is configured.
+    ``failures`` do not open or do not decode; of ``damaged`` it is proven that the value is wrong, not the key.
+    """
 
     transformer: str
+    resources: list[str]
+    key_fingerprint: str | None
     keys: int
     failures: int
+    damaged: int
     undetermined: int
     stale: int
     first_mod_revision: int

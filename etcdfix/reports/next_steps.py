@@ -7,23 +7,19 @@ from collections.abc import Iterator
 from etcdfix.reports.base import counted
 from etcdfix.reports.model import Summary, TransformerSummary
 from etcdfix.verdicts.causes import CATALOGUE, Cause
-from etcdfix.verdicts.standing import KMS_DOUBTS
-
-# From the deletion rules: under one transformer none opens and at least 2 fail, or at least half and 10 fail.
-_ALL_FAIL = 2
-_MANY_FAIL = 10
+from etcdfix.verdicts.key_loss import KeyDoubt, doubt_by_numbers
+from etcdfix.verdicts.standing import IDENTITY, KMS_DOUBTS
 
 
-def looks_like_configuration(entry: TransformerSummary) -> bool:
-    """Say whether the failures under one transformer point at the configuration, not at single objects."""
-    return failures_look_like_configuration(entry.keys - entry.undetermined, entry.failures)
+def doubt_in(entry: TransformerSummary) -> KeyDoubt:
+    """Say what the failures under one encryption key point at: the key or the configuration, or single objects."""
+    opened = entry.keys - entry.failures - entry.undetermined
+    return doubt_by_numbers(opened=opened, failed=entry.failures, damaged=entry.damaged)
 
 
-def failures_look_like_configuration(tried: int, failures: int) -> bool:
-    """Say the same of so many values that were tried, and so many of them that do not open."""
-    if failures == tried:
-        return failures >= _ALL_FAIL
-    return failures >= _MANY_FAIL and failures * 2 >= tried
+def _named(entry: TransformerSummary) -> str:
+    of = f" of {', '.join(entry.resources)}" if entry.resources else ""
+    return f"{entry.transformer}{of}"
 
 
 def _kms_steps(summary: Summary, undetermined: set[str]) -> Iterator[str]:
@@ -56,20 +52,23 @@ def next_steps(summary: Summary) -> list[str]:
     causes = {c.cause for c in summary.by_cause}
     undetermined = {c.cause for c in summary.by_cause if c.outcome == "undetermined"}
     # Plaintext that is refused has no key to look for: it is counted among what the configuration can cure.
-    patterns = [
-        entry
-        for entry in summary.by_transformer
-        if entry.transformer != "identity" and looks_like_configuration(entry)
-    ]
+    keys = [entry for entry in summary.by_transformer if entry.transformer != IDENTITY]
+    patterns = [entry for entry in keys if doubt_in(entry) in {KeyDoubt.NONE_OPENS, KeyDoubt.MOST_FAIL}]
     if Cause.NO_CONFIGURATION in undetermined:
         steps.append(
             "Encrypted values were not examined: scan again with --encryption-config and the API servers' "
             "EncryptionConfiguration."
         )
     steps += [
-        f"{entry.failures} of {entry.keys} values under {entry.transformer} do not open: that is the "
+        f"{entry.failures} of {entry.keys} values under {_named(entry)} do not open: that is the "
         "configuration, not the objects. Do not delete any of them; find the key."
         for entry in patterns
+    ]
+    steps += [
+        f"{entry.failures} of {entry.keys} values under {_named(entry)} are damaged, and the key is right: find out "
+        "what damages them before anything is deleted."
+        for entry in keys
+        if doubt_in(entry) is KeyDoubt.MASS_DAMAGE
     ]
     doubtful = undetermined & KMS_DOUBTS
     if patterns or doubtful:

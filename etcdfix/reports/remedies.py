@@ -6,24 +6,21 @@ from etcdfix.model import Outcome, ServerBehaviour
 from etcdfix.reports.commands import SameAgain, piped
 from etcdfix.reports.model import Remedy
 from etcdfix.reports.safetext import is_plain, quote_command
-from etcdfix.verdicts.causes import CATALOGUE, Cause
+from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.standing import LOST_KEY, Standing, risks_of, standing_of
 
 _ANYWHERE = SameAgain()
 
 LAST = "Last: "
 """With this begin the ways out after which the object is gone."""
-_LOST_KEY = frozenset(
-    {
-        Cause.RESOURCE_NOT_CONFIGURED,
-        Cause.PROVIDER_MISSING,
-        Cause.KEY_NAME_MISSING,
-        Cause.AUTHENTICATION_FAILED,
-        Cause.PADDING_INVALID,
-        Cause.WRONG_KEY,
-        Cause.UNKNOWN_ENVELOPE,
-    }
-)
+# An API server that ran before may still hold the object, whatever became of the key or the value.
+_MAY_BE_CACHED = LOST_KEY | {
+    Cause.UNKNOWN_ENVELOPE,
+    Cause.KEY_RENAMED,
+    Cause.STORAGE_PREFIX_CHANGED,
+    Cause.ASSOCIATED_DATA_UNKNOWN,
+}
 
 _CONFIGURATION_TEXT: dict[Cause, tuple[str, str]] = {
     Cause.RESOURCE_NOT_CONFIGURED: (
@@ -42,23 +39,25 @@ _CONFIGURATION_TEXT: dict[Cause, tuple[str, str]] = {
         "Add identity as the last provider of the resource, then rewrite the objects",
         "Rewriting encrypts them with today's write key; identity can go afterwards.",
     ),
-    Cause.AUTHENTICATION_FAILED: (
-        "Compare the configured key with the one in a backup of the configuration file",
-        (
-            "If other values under the same key open (see the summary by transformer), the key is right and "
-            "this value is damaged or was moved."
-        ),
-    ),
-    Cause.PADDING_INVALID: (
-        "Compare the configured key with the one in a backup of the configuration file",
-        (
-            "If other values under the same key open (see the summary by transformer), the key is right and "
-            "this value is damaged."
-        ),
+    Cause.KEY_RENAMED: (
+        "Give the key that wrote the value its old name and place in the configuration",
+        "The message says where in the configuration it stands now; put it behind the key that writes today.",
     ),
     Cause.WRONG_KEY: (
         "Compare the configured key with the one in a backup of the configuration file",
-        "The key name matches; its bytes may not.",
+        "The key name matches; its bytes most likely do not.",
+    ),
+    Cause.AUTHENTICATION_FAILED: (
+        "Compare the configured key with the one in a backup of the configuration file",
+        "Too little of the value can be seen to tell a wrong key from damage.",
+    ),
+    Cause.STORAGE_PREFIX_CHANGED: (
+        "Let API servers read it below the storage prefix under which it was written",
+        "The message names that prefix. The value is in order; it only stands in another place.",
+    ),
+    Cause.ASSOCIATED_DATA_UNKNOWN: (
+        "Find out under which complete etcd key it was written: a proxy with a namespace, another --etcd-prefix",
+        "The encryption key is right and the object whole. Read below the old prefix, it opens.",
     ),
 }
 
@@ -84,6 +83,8 @@ _KMS_TEXT: dict[Cause, tuple[str, str]] = {
     ),
 }
 _KMS_DOUBTS = frozenset(_KMS_TEXT)
+# Behind a plugin there are no key bytes to compare: it is the plugin's keyring that may be another one.
+_OTHER_BYTES = frozenset({Cause.WRONG_KEY, Cause.AUTHENTICATION_FAILED})
 
 
 def remedies_for(found: Examination, again: SameAgain = _ANYWHERE) -> list[Remedy]:
@@ -98,11 +99,12 @@ def remedies_for(found: Examination, again: SameAgain = _ANYWHERE) -> list[Remed
     if verdict.outcome is Outcome.INCONSISTENT:
         return _inconsistent(found, cause, again)
     remedies: list[Remedy] = []
-    if cause in _LOST_KEY:
+    if cause in _MAY_BE_CACHED:
         remedies.append(_rescue_from_cache(found))
-    behind_plugin = cause is Cause.AUTHENTICATION_FAILED and found.transformer.startswith("kms/")
     text = _CONFIGURATION_TEXT.get(cause)
-    if text is not None and not behind_plugin:  # a plugin's key is proven by what else it opened
+    if cause in _OTHER_BYTES and found.transformer.startswith("kms/"):
+        text = _KMS_TEXT[Cause.KMS_UNPROVEN]
+    if text is not None:
         remedies.append(Remedy(text[0], again.scan(key, reading=["--encryption-config", "FILE"]), text[1]))
     if cause is Cause.VERSION_REMOVED:
         until = verdict.readable_until or "an earlier release"
@@ -148,12 +150,20 @@ def remedies_for(found: Examination, again: SameAgain = _ANYWHERE) -> list[Remed
             )
         )
         return remedies
-    if cause is Cause.KIND_NOT_REGISTERED and not verdict.deletable:
+    if cause is Cause.KIND_NOT_REGISTERED:
         remedies.append(
             Remedy(
                 "Name the release of the API servers, so that it is certain which kinds they know",
                 again.scan(key, reading=[*again.reading, "--kubernetes-version", "X.Y"]),
-                "Without it, a kind that is newer than this etcdfix looks like a damaged one; deletion is not offered.",
+                "Without it, a kind that is newer than this etcdfix looks like a damaged one.",
+            )
+        )
+    if cause is Cause.VALUE_MOVED:
+        remedies.append(
+            Remedy(
+                "Look at the etcd key that it belongs to: it was copied from there",
+                again.scan(verdict.belongs_to),
+                "Where that key is gone, these bytes are the only copy: take a snapshot before anything else.",
             )
         )
     remedies.append(
@@ -165,11 +175,9 @@ def remedies_for(found: Examination, again: SameAgain = _ANYWHERE) -> list[Remed
     )
     if cause is Cause.ENVELOPE_DAMAGED:
         return remedies
-    if verdict.deletable and not CATALOGUE[cause].curable_by_configuration:
+    if standing_of(found) is Standing.DELETABLE:
         served = verdict.apiserver is ServerBehaviour.SERVES_EMPTY
-        remedies += (
-            [_ordinary_delete(found)] if served else _deletions(found, again, maybe_key=cause in _LOST_KEY)
-        )
+        remedies += [_ordinary_delete(found)] if served else _deletions(found, again)
     return remedies
 
 
@@ -205,15 +213,15 @@ def _rescue_from_cache(found: Examination) -> Remedy:
     )
 
 
-def _deletions(found: Examination, again: SameAgain, *, maybe_key: bool) -> list[Remedy]:
+def _deletions(found: Examination, again: SameAgain) -> list[Remedy]:
     """Return the two ways to delete what cannot be read: ours, and the API server's own."""
-    if_not_the_key = "Only if other values under the same key open: else it is the key, not this object. "
+    needs = "".join(f"Needs --accept-risk {risk}. " for risk in risks_of(found.verdict))
     lost = "Skips finalizers and graceful termination, and the garbage collector then deletes what it owned."
     return [
         Remedy(
             "Last: delete it on the live etcd, after this dry run, with a backup and a record",
             again.delete(found.stored.key),
-            (if_not_the_key if maybe_key else "") + lost,
+            needs + lost,
         ),
         Remedy(
             "Last: or let an API server delete it the unsafe way, after a snapshot of etcd: it keeps no backup",

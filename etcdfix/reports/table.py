@@ -121,10 +121,14 @@ class TableReporter:
             self._output.line()
         if summary.by_transformer:
             self._table(
-                ("TRANSFORMER", "KEYS", "DO NOT OPEN", "UNDETERMINED", "STALE", "FIRST MOD REVISION", "LAST"),
+                (
+                    "TRANSFORMER", "RULE", "KEY", "KEYS", "FAIL", "OF THEM DAMAGED", "UNDETERMINED", "STALE",
+                    "FIRST MOD REVISION", "LAST",
+                ),
                 [
                     (
-                        safe_text(t.transformer), str(t.keys), _number(t.failures), _number(t.undetermined),
+                        safe_text(t.transformer), safe_text(",".join(t.resources)), t.key_fingerprint or "",
+                        str(t.keys), _number(t.failures), _number(t.damaged), _number(t.undetermined),
                         _number(t.stale),
                         str(t.first_mod_revision), str(t.last_mod_revision),
                     )

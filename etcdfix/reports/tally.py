@@ -7,7 +7,6 @@ from collections.abc import Callable
 import msgspec
 
 from etcdfix.model import GroupResource, Outcome
-from etcdfix.reports.finding import status_cause
 from etcdfix.reports.model import (
     CauseSummary,
     Counts,
@@ -20,7 +19,9 @@ from etcdfix.reports.model import (
     TransformerSummary,
 )
 from etcdfix.storagekey import Directory, display
+from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.standing import FAILED, IDENTITY
 
 CAP = 100
 """KEP-3926: so many unreadable objects are shown; the next entry says that there are more."""
@@ -62,7 +63,7 @@ class Tally:
         self._resources: dict[tuple[str, str], ResourceSummary] = {}
         self._reveal_key_ids = reveal_key_ids
         self._kms_keys: dict[tuple[str, str], KMSKeySummary] = {}
-        self._transformers: dict[str, TransformerSummary] = {}
+        self._transformers: dict[tuple[str, str, str], TransformerSummary] = {}
         self._causes: dict[tuple[str, str], CauseSummary] = {}
         self._listed: dict[GroupResource, _Listed] = {}
         self._last_directory: Directory | None = None
@@ -107,19 +108,33 @@ class Tally:
         self._count_cause(found)
 
     def _count_transformer(self, found: Examination) -> None:
+        rule = (
+            found.rule if found.transformer != IDENTITY else ""
+        )  # in the clear there is no key that could be lost
+        for fingerprint in found.key_fingerprints or ("",):
+            self._count_key((rule, found.transformer, fingerprint), found)
+
+    def _count_key(self, place: tuple[str, str, str], found: Examination) -> None:
         revision = found.stored.mod_revision
-        entry = self._transformers.get(found.transformer)
+        entry = self._transformers.get(place)
         if entry is None:
-            name = found.transformer if len(self._transformers) < MAX_NAMES else OTHERS
-            entry = self._transformers.setdefault(
-                name, TransformerSummary(name, 0, 0, 0, 0, revision, revision)
+            rule, transformer, fingerprint = place = (
+                place if len(self._transformers) < MAX_NAMES else ("", OTHERS, "")
             )
+            entry = self._transformers.setdefault(
+                place,
+                TransformerSummary(
+                    transformer, rule.split(",") if rule else [], fingerprint or None, 0, 0, 0, 0, 0,
+                    revision, revision,
+                ),
+            )  # fmt: skip
         entry.keys += 1
-        if not found.opened:
-            if found.verdict.outcome is Outcome.DECRYPT_FAILURE:
-                entry.failures += 1
-            else:
-                entry.undetermined += 1
+        outcome = found.verdict.outcome
+        if outcome in FAILED:
+            entry.failures += 1
+            entry.damaged += found.verdict.damage is Damage.PROVEN
+        elif outcome is Outcome.UNDETERMINED:
+            entry.undetermined += 1
         if found.stale:
             entry.stale += 1
         if revision < entry.first_mod_revision:
@@ -167,14 +182,13 @@ class Tally:
                 self._causes[place] = CauseSummary(*place, 1, display(found.stored.key))
             else:
                 entry.count += 1
-        shown = status_cause(found)
-        if shown is None:
-            return
-        listed = self._listed.get(found.directory.group_resource)
+                entry.example = min(entry.example, display(found.stored.key))
+
+    def list_cause(self, directory: Directory, shown: StatusCause) -> None:
+        """Add what the API server's LIST would show to the Status of its resource; in the order of the etcd keys."""
+        listed = self._listed.get(directory.group_resource)
         if listed is None:
-            listed = self._listed[found.directory.group_resource] = _Listed(
-                self.list_prefix(found.directory), []
-            )
+            listed = self._listed[directory.group_resource] = _Listed(self.list_prefix(directory), [])
         if len(listed.causes) < self.max_causes:
             listed.causes.append(shown)
         else:
@@ -215,5 +229,7 @@ class Tally:
         total.keys += self.not_objects
         total.by_resource = [self._resources[place] for place in sorted(self._resources)]
         total.by_cause = sorted(self._causes.values(), key=lambda c: (-c.count, c.cause, c.outcome))
-        total.by_transformer = sorted(self._transformers.values(), key=lambda t: (-t.keys, t.transformer))
+        total.by_transformer = sorted(
+            self._transformers.values(), key=lambda t: (-t.keys, t.transformer, t.resources)
+        )
         return total

@@ -22,15 +22,20 @@ class Cause(StrEnum):
     KEY_NAME_MISSING = "key-name-missing"
     PLAINTEXT_NOT_ALLOWED = "plaintext-not-allowed"
     UNKNOWN_ENVELOPE = "unknown-envelope"
+    KEY_RENAMED = "key-renamed"
+    WRONG_KEY = "wrong-key"
     AUTHENTICATION_FAILED = "authentication-failed"
-    PADDING_INVALID = "padding-invalid"
+    STORAGE_PREFIX_CHANGED = "storage-prefix-changed"
+    VALUE_MOVED = "value-moved"
+    ASSOCIATED_DATA_UNKNOWN = "associated-data-unknown"
+    CIPHERTEXT_DAMAGED = "ciphertext-damaged"
+    NONCE_DAMAGED = "nonce-damaged"
     VALUE_TRUNCATED = "value-truncated"
     KMS_UNREACHABLE = "kms-unreachable"
     KMS_DENIED = "kms-denied"
     KMS_KEY_UNKNOWN = "kms-key-unknown"
     KMS_UNPROVEN = "kms-unproven"
     KMS_ENVELOPE_DAMAGED = "kms-envelope-damaged"
-    WRONG_KEY = "wrong-key"
     IV_DAMAGED = "iv-damaged"
     DOUBLE_ENCRYPTED = "double-encrypted"
     EMPTY_VALUE = "empty-value"
@@ -80,7 +85,8 @@ class CauseInfo(msgspec.Struct, frozen=True):
 
 
 _DECRYPT = (Outcome.DECRYPT_FAILURE,)
-_DECODE = (Outcome.DECODE_FAILURE,)
+# A value in the clear that its resource's providers refuse is a decrypt failure, whatever else is wrong with it.
+_DECODE = (Outcome.DECODE_FAILURE, Outcome.DECRYPT_FAILURE)
 _INCONSISTENT = (Outcome.INCONSISTENT,)
 
 _CATALOGUE = (
@@ -123,8 +129,8 @@ _CATALOGUE = (
         _DECRYPT,
         "plaintext, but identity is not configured",
         "The value is not encrypted, and the resource's provider list lacks identity, so the API server "
-        "refuses to read it. The bytes themselves may be in order.",
-        "The value has no k8s:enc: prefix and the list has no identity provider.",
+        "refuses to read it. The object itself is in order.",
+        "The value has no k8s:enc: prefix, the list has no identity provider, and the bytes decode to an object.",
         curable_by_configuration=True,
     ),
     CauseInfo(
@@ -136,30 +142,87 @@ _CATALOGUE = (
         "The words after k8s:enc: were compared with all known providers and versions.",
     ),
     CauseInfo(
-        Cause.AUTHENTICATION_FAILED,
+        Cause.KEY_RENAMED,
         _DECRYPT,
-        "authentication failed: wrong key, damaged or moved",
-        "A key of the right name is configured, and the value does not authenticate under it. Either the "
-        "key has other bytes now, or the value was damaged, or it was copied from another etcd key. The "
-        "authentication alone cannot tell these apart.",
-        "Decryption was tried with every configured key that matches; each failed its authentication tag.",
+        "the key has another name or place",
+        "An encryption key that the configuration has elsewhere wrote this value: under another name, for another "
+        "provider, or for other resources. The value itself may be in perfect order.",
+        "Under that key the structure of an object stands where it belongs, or the value opens; under the keys that "
+        "the value names it does not.",
+        curable_by_configuration=True,
     ),
     CauseInfo(
-        Cause.PADDING_INVALID,
+        Cause.WRONG_KEY,
+        (Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE),
+        "noise under every key of that name",
+        "A key of the right name is configured, and what it makes of the value is noise: most likely the key has other "
+        "bytes now. A damaged nonce or a wholly overwritten value looks the same.",
+        "The value was decrypted without checking its tag or padding, with every key of that name: nowhere does the "
+        "structure of an object stand where it belongs. Nothing shows that values around it open under that key.",
+        curable_by_configuration=True,
+    ),
+    CauseInfo(
+        Cause.AUTHENTICATION_FAILED,
         _DECRYPT,
-        "bad padding: wrong key or damaged",
-        "A key of the right name is configured, and the decrypted value does not end in valid padding. "
-        "Either the key has other bytes now, or the end of the value was damaged. AES-CBC has no "
-        "authentication, so the padding is all there is to check.",
-        "Decryption was tried with every configured key that matches; the padding was wrong each time.",
+        "does not open, and too little can be seen",
+        "A key of the right name is configured, and the value does not open under it. Too little of it can be seen "
+        "without its tag to tell a wrong key from a damaged value, so it is treated as under a wrong key.",
+        "Decryption was tried with every configured key that matches; a look without the tag decided nothing.",
+        curable_by_configuration=True,
+    ),
+    CauseInfo(
+        Cause.STORAGE_PREFIX_CHANGED,
+        _DECRYPT,
+        "written under another storage prefix",
+        "The value opens as if its etcd key began with another storage prefix: the keys were copied below a new prefix "
+        "(--etcd-prefix), or etcd is read past a proxy that adds one.",
+        "The value opens, tag and all, with the associated data of the same key under the other prefix.",
+        curable_by_configuration=True,
+    ),
+    CauseInfo(
+        Cause.VALUE_MOVED,
+        _DECRYPT,
+        "belongs to another etcd key",
+        "The value was written under another etcd key and copied here. Encryption binds it to that key, so it cannot "
+        "be read here.",
+        "The value opens, tag and all, with the associated data of the etcd key that its contents name.",
+    ),
+    CauseInfo(
+        Cause.ASSOCIATED_DATA_UNKNOWN,
+        _DECRYPT,
+        "whole, but bound to something unknown",
+        "Under the right encryption key a whole object comes out, and the tag does not fit. The value may be in "
+        "perfect order and bound to an etcd key that cannot be guessed: an etcd proxy with a namespace, a prefix that "
+        "was never named. Nothing shows damage.",
+        "The value was decrypted without its tag and decodes whole; no single changed bit, no other prefix and no "
+        "other path makes the tag fit; values of the same resource around it do not show that the associated data is "
+        "right.",
+        curable_by_configuration=True,
+    ),
+    CauseInfo(
+        Cause.CIPHERTEXT_DAMAGED,
+        _DECRYPT,
+        "encrypted data or tag damaged",
+        "The encryption key is right, and bytes of the value were changed after it was written.",
+        "Under the right key: one changed bit was found whose undoing makes the tag fit; or the plaintext itself "
+        "breaks; or the cipher has no associated data that could be wrong. Only likely where it rests on values "
+        "written before and after it that open under the same key.",
+    ),
+    CauseInfo(
+        Cause.NONCE_DAMAGED,
+        _DECRYPT,
+        "nonce damaged",
+        "The random number in front of the encrypted data was changed, so that everything decrypts to noise.",
+        "One changed bit was found whose undoing makes the value open. Only likely where it rests on values written "
+        "before and after it that open under the same key.",
     ),
     CauseInfo(
         Cause.VALUE_TRUNCATED,
         (Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE),
         "value cut short",
         "Bytes are missing at the end of the value.",
-        "The body is shorter than its format allows or no whole number of cipher blocks, or a protobuf "
-        "length runs past the end of the value.",
+        "The value is shorter than its format allows whatever the key; or, under the right encryption key, the object "
+        "stops before its end; or a length in an object that is not encrypted runs past the end of the value.",
     ),
     CauseInfo(
         Cause.KMS_UNREACHABLE,
@@ -193,7 +256,8 @@ _CATALOGUE = (
         "The plugin rejects the value, or what it answers does not open it; but no other value under the same "
         "key id opened in this run, or the plugin does not call itself well. A plugin that points at the wrong "
         "keyring answers like that for everything.",
-        "There was no positive control: nothing else under this key id (KMS v1: under this provider) opened.",
+        "There was no positive control: no values written before and after it under this key id (KMS v1: under this "
+        "provider) opened, and the value does not show the plugin's answer to be right.",
     ),
     CauseInfo(
         Cause.KMS_ENVELOPE_DAMAGED,
@@ -201,17 +265,9 @@ _CATALOGUE = (
         "KMS envelope or wrapped key damaged",
         "What surrounds the encrypted data is broken: the envelope does not parse or breaks a rule, or the "
         "wrapped data key in it does not unwrap.",
-        "The API server's own checks of the envelope failed while the plugin was well; or the plugin refused "
-        "this wrapped key (INVALID_ARGUMENT), or unwrapped something that is no key, and opened another value of "
-        "the same key id in the same run.",
-    ),
-    CauseInfo(
-        Cause.WRONG_KEY,
-        (Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE),
-        "decrypted with a wrong key",
-        "The padding happened to be valid, but what came out is noise: about one AES-CBC value in 256 "
-        "passes the padding check under a wrong key.",
-        "AES-CBC gave plaintext that neither starts nor ends like anything Kubernetes writes.",
+        "The API server's own checks of the envelope failed while the plugin was well; or the value opens with a "
+        "neighbour's wrapped key. Only likely where the plugin refuses this wrapped key, or what it unwraps opens "
+        "nothing, while values written before and after it open under the same key id.",
     ),
     CauseInfo(
         Cause.IV_DAMAGED,
@@ -364,7 +420,7 @@ _CATALOGUE = (
     ),
     CauseInfo(
         Cause.ALLOCATOR_DAMAGED,
-        _DECODE,
+        (Outcome.DECODE_FAILURE,),
         "allocation bitmap damaged",
         "The record of used ClusterIPs or NodePorts does not decode. API servers need it at start-up; it "
         "is never to be deleted with this tool.",

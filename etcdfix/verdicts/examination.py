@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from etcdfix.model import DecodedObject, GroupVersionKind, StoredValue, key_id_digest
 from etcdfix.storagekey import Directory
 from etcdfix.verdicts.judge import Verdict
+
+
+class KeyName(NamedTuple):
+    """One encryption key as values are counted under it.
+
+    A key's name is local to its rule: two rules with one name and different bytes are two keys.
+
+    Attributes:
+        rule: Resources of the effective provider list, ``secrets,configmaps``; "" for none.
+        transformer: ``aescbc/v1/key1``, ``kms/v2/prov``, ``identity``; "" for an envelope that nobody knows.
+        key: Fingerprint of a local key, digest of a KMS v2 key id; "" where there is neither.
+    """
+
+    rule: str
+    transformer: str
+    key: str
 
 
 class Examination(msgspec.Struct, frozen=True, gc=False):
@@ -23,6 +41,8 @@ class Examination(msgspec.Struct, frozen=True, gc=False):
         verdict: What it is.
         decoded: What came out, or None.
         kms_key_id: KMS key id in the envelope, "" where there is none; reports show its digest.
+        rule: Rule of the configuration that serves the resource; "" for none.
+        key_fingerprints: Of the key that opened the value; of one that did not open, those of all keys of its name.
     """
 
     stored: StoredValue
@@ -35,6 +55,15 @@ class Examination(msgspec.Struct, frozen=True, gc=False):
     verdict: Verdict
     decoded: DecodedObject | None = None
     kms_key_id: str = ""
+    rule: str = ""
+    key_fingerprints: tuple[str, ...] = ()
+
+    @property
+    def encryption_keys(self) -> tuple[KeyName, ...]:
+        """The encryption keys under which the value counts: one, or all that share its key's name."""
+        if self.key_fingerprints:
+            return tuple(KeyName(self.rule, self.transformer, key) for key in self.key_fingerprints)
+        return (KeyName(self.rule, self.transformer, self.kms_key_id_sha256),)
 
     @property
     def kms_key_id_sha256(self) -> str:

@@ -7,11 +7,22 @@ from typing import assert_never
 
 import msgspec
 
-from etcdfix.model import Confidence, DecodedObject, Evidence, Inconsistency, Outcome, ServerBehaviour
+from etcdfix.model import (
+    Confidence,
+    DecodedObject,
+    Evidence,
+    Inconsistency,
+    Outcome,
+    Peek,
+    PeekState,
+    ServerBehaviour,
+)
 from etcdfix.storagekey import Stack
 from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.kms import doubt, doubt_message, proven
+from etcdfix.verdicts.damage import Damage, Ruling, is_right_key, other_key, peek_evidence, rule_on
+from etcdfix.verdicts.kms import doubt, doubt_message, envelope_ruling
 from etcdfix.verdicts.observation import (
+    AROUND,
     Covered,
     DecodeFailure,
     DecodeFailureKind,
@@ -35,7 +46,12 @@ class Verdict(msgspec.Struct, frozen=True):
         upstream_message: The API server's wording, "" where it has none.
         transient: The same scan may say something else once an outage is over.
         breaks_responses: Answers that contain the object are malformed.
-        deletable: The outcome and cause let a deletion be considered at all.
+        damage: Whether the value is proven wrong, which is what a deletion rests on.
+        maybe_newer: The cluster may be newer than this tool, or than the release that was named, and read the value.
+        fitting_key: A key that wrote the value, and that stands elsewhere in the configuration; "" for none.
+        settled: More values, or a longer look, would not change the verdict.
+        stated_kind: ``apps/v9 Deployment`` as the value itself states it, where a decoder did not know it; else "".
+        belongs_to: The etcd key that the value belongs to, where it was moved; else b"".
         readable_until: Last Kubernetes minor that reads it, "" where none dropped it.
         evidence: Checks made and what they showed.
     """
@@ -48,16 +64,39 @@ class Verdict(msgspec.Struct, frozen=True):
     upstream_message: str = ""
     transient: bool = False
     breaks_responses: bool = False
-    deletable: bool = False
+    damage: Damage = Damage.NONE
+    maybe_newer: bool = False
+    fitting_key: str = ""
+    settled: bool = True
+    stated_kind: str = ""
+    belongs_to: bytes = b""
     readable_until: str = ""
     evidence: tuple[Evidence, ...] = ()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the value is readable and there is nothing more to say."""
+        return self.outcome is Outcome.READABLE and not (self.cause or self.evidence or self.readable_until)
 
 
 # So many flipped bits still let a start be recognised: of the magic's 32, of the 64 of k8s:enc:.
 _MAGIC_BITS = 2
 _ENVELOPE_BITS = 3
-# What may be whole below one damaged or one additional layer, or once the CRD lists its version again.
-_NEVER_DELETABLE = frozenset({Cause.DOUBLE_ENCRYPTED, Cause.CRD_VERSION_MISSING, Cause.ENVELOPE_DAMAGED})
+# A cluster that is newer than this tool may read what looks like that.
+_MAYBE_NEWER = frozenset(
+    {
+        Cause.UNKNOWN_ENVELOPE,
+        Cause.UNKNOWN_ENCODING,
+        Cause.VERSION_REMOVED,
+        Cause.KIND_NOT_REGISTERED,
+        Cause.WRONG_KIND_FOR_KEY,
+        Cause.CONVERSION_FAILED,
+        Cause.CBOR_DAMAGED,
+    }
+)
+# What may be whole below one damaged or one additional layer, or once the CRD lists its version again: no damage that a
+# deletion could rest on.
+_MAY_BE_WHOLE = frozenset({Cause.DOUBLE_ENCRYPTED, Cause.CRD_VERSION_MISSING, Cause.ENVELOPE_DAMAGED})
 
 
 def judge(seen: Observation) -> Verdict:
@@ -91,6 +130,7 @@ def _undetermined(
     message: str,
     *,
     transient: bool = False,
+    settled: bool = True,
     evidence: tuple[Evidence, ...] = (),
 ) -> Verdict:
     failure = seen.transform_failure or seen.decode_failure
@@ -102,6 +142,7 @@ def _undetermined(
         message,
         upstream_message=failure.message if failure else "",
         transient=transient,
+        settled=settled,
         evidence=seen.evidence + evidence,
     )
 
@@ -125,22 +166,32 @@ def _nearly_enveloped(seen: Observation) -> bool:
 
 def _judge_transform(seen: Observation, failure: TransformFailure) -> Verdict:
     attempts = tuple(evidence for attempt in failure.attempts for evidence in _attempted(attempt))
-    doubtful = doubt(failure.attempts)
+    attempts += peek_evidence(seen.peek)
+    right_key = is_right_key(seen.peek)
+    doubtful = doubt(failure.attempts, right_key=right_key, neighbours=seen.neighbours)
     if doubtful is not None:
         message = doubt_message(doubtful, seen.envelope_transformer, failure.attempts)
         transient = doubtful is Cause.KMS_UNREACHABLE
-        return _undetermined(seen, doubtful, message, transient=transient, evidence=attempts)
+        settled = doubtful is not Cause.KMS_UNPROVEN
+        return _undetermined(seen, doubtful, message, transient=transient, settled=settled, evidence=attempts)
     if not seen.owner_known:
         return _owner_unknown(seen)
-    cause, confidence, message = _transform_cause(seen, failure)
+    ruling = _ruling(seen, failure)
     return Verdict(
         Outcome.DECRYPT_FAILURE,
-        cause,
-        confidence,
+        ruling.cause,
+        ruling.confidence,
         ServerBehaviour.CORRUPT,
-        message,
+        ruling.message,
         upstream_message=failure.message,
-        deletable=cause not in _NEVER_DELETABLE,
+        damage=ruling.damage,
+        maybe_newer=ruling.cause in _MAYBE_NEWER,
+        fitting_key=other_key(seen.peek),
+        settled=not ruling.open,
+        stated_kind=_stated_kind(seen.decode_failure),
+        belongs_to=seen.peek.undone.belongs_to
+        if ruling.cause is Cause.VALUE_MOVED and seen.peek is not None and seen.peek.undone is not None
+        else b"",
         evidence=seen.evidence + attempts,
     )
 
@@ -162,41 +213,53 @@ def _attempted(attempt: TransformAttempt) -> Iterator[Evidence]:
         )
 
 
-def _transform_cause(seen: Observation, failure: TransformFailure) -> tuple[Cause, Confidence, str]:
-    certain = Confidence.CERTAIN
+def _ruling(seen: Observation, failure: TransformFailure) -> Ruling:
+    certain, proven = Confidence.CERTAIN, Damage.PROVEN
     written = seen.envelope_transformer
     if seen.envelope_cut:
-        return Cause.VALUE_TRUNCATED, certain, "ends inside its own k8s:enc: envelope"
+        return Ruling(Cause.VALUE_TRUNCATED, certain, "ends inside its own k8s:enc: envelope", proven)
     if seen.enveloped and not seen.envelope_known:
-        return Cause.UNKNOWN_ENVELOPE, certain, "starts with k8s:enc: but with no envelope that is known"
+        message = "starts with k8s:enc: but with no envelope that is known"
+        return Ruling(Cause.UNKNOWN_ENVELOPE, certain, message, proven)
     if seen.covered is Covered.NOT_COVERED:
         message = f"written under {written}, and the configuration has no entry for {seen.resource}"
-        return Cause.RESOURCE_NOT_CONFIGURED, certain, message
+        return Ruling(Cause.RESOURCE_NOT_CONFIGURED, certain, message)
     if _nearly_enveloped(seen):
-        return Cause.ENVELOPE_DAMAGED, Confidence.LIKELY, _ENVELOPE_MESSAGE
+        return Ruling(Cause.ENVELOPE_DAMAGED, Confidence.LIKELY, _ENVELOPE_MESSAGE)
     if not seen.enveloped:
-        message = f"stored as plaintext, and the providers of {seen.resource} lack identity"
-        return Cause.PLAINTEXT_NOT_ALLOWED, certain, message
-    for attempt in failure.attempts:
-        behind_plugin = proven(attempt, written)
-        if behind_plugin is not None:
-            return behind_plugin
+        return _refused_plaintext(seen)
     reasons = {a.reason for a in failure.attempts} or {failure.reason}
-    if "authentication-failed" in reasons:
-        message = f"does not authenticate under {written}: wrong key bytes, damaged, or moved"
-        return Cause.AUTHENTICATION_FAILED, certain, message
-    if "padding-invalid" in reasons:
-        message = f"decrypts under {written} to something without valid padding: wrong key bytes or damaged"
-        return Cause.PADDING_INVALID, certain, message
-    if "too-short" in reasons:
-        return Cause.VALUE_TRUNCATED, certain, f"too short to have been written under {written}"
-    if "not-block-multiple" in reasons:
-        message = f"{written} writes whole blocks of 16 bytes, and this value ends inside one"
-        return Cause.VALUE_TRUNCATED, Confidence.LIKELY, message
+    if reasons <= {"no-key-matched", "no-provider-matched"}:
+        return _nothing_of_that_name(seen, reasons)
+    behind_plugin = envelope_ruling(failure.attempts, written)
+    if behind_plugin is not None and not is_right_key(seen.peek):
+        return behind_plugin
+    return rule_on(seen, seen.peek if seen.peek is not None else Peek(PeekState.NOT_POSSIBLE))
+
+
+def _refused_plaintext(seen: Observation) -> Ruling:
+    """Rule on a value in the clear that its providers refuse: whole, it waits for identity; broken, it is broken."""
+    if seen.decode_failure is not None:
+        cause, confidence, message = _decode_cause(seen, seen.decode_failure)
+        return Ruling(cause, confidence, message, _damage_of(cause))
+    if seen.decoded is not None and seen.decoded.empty:
+        cause, message = _empty_cause(seen)
+        return Ruling(cause, Confidence.CERTAIN, message, Damage.PROVEN)
+    message = f"stored as plaintext, and the providers of {seen.resource} lack identity"
+    return Ruling(Cause.PLAINTEXT_NOT_ALLOWED, Confidence.CERTAIN, message)
+
+
+def _nothing_of_that_name(seen: Observation, reasons: set[str]) -> Ruling:
+    certain = Confidence.CERTAIN
+    written = seen.envelope_transformer
+    peek = seen.peek
+    if peek is not None and (peek.state is PeekState.RIGHT_KEY or peek.too_short):
+        return rule_on(seen, peek)
     if "no-key-matched" in reasons:
-        return Cause.KEY_NAME_MISSING, certain, f"written under {written}; no key of that name is configured"
+        message = f"written under {written}; no key of that name is configured"
+        return Ruling(Cause.KEY_NAME_MISSING, certain, message)
     message = f"written under {written}; {seen.resource} has no such provider in the configuration"
-    return Cause.PROVIDER_MISSING, certain, message
+    return Ruling(Cause.PROVIDER_MISSING, certain, message)
 
 
 def _judge_decode(seen: Observation, failure: DecodeFailure) -> Verdict:
@@ -212,20 +275,55 @@ def _judge_decode(seen: Observation, failure: DecodeFailure) -> Verdict:
             upstream_message=failure.message,
             evidence=seen.evidence + _damage_evidence(failure),
         )
-    cause, confidence, message = _decode_cause(seen, failure)
-    maybe_newer = cause is Cause.KIND_NOT_REGISTERED and (
-        not seen.assumed_release or bool(failure.known_since)
-    )
+    unproven = _unproven_key(seen)
+    if unproven is None:
+        cause, confidence, message = _decode_cause(seen, failure)
+        ruling = Ruling(cause, confidence, message, _damage_of(cause))
+    else:
+        ruling = unproven
     return Verdict(
         Outcome.DECODE_FAILURE,
-        cause,
-        confidence,
+        ruling.cause,
+        ruling.confidence,
         ServerBehaviour.CORRUPT,
-        message,
+        ruling.message,
         upstream_message=failure.message,
-        deletable=not maybe_newer and cause not in _NEVER_DELETABLE,
+        damage=ruling.damage,
+        maybe_newer=ruling.cause in _MAYBE_NEWER or _magic_is_a_guess(seen, ruling.cause),
+        fitting_key=other_key(seen.peek),
+        settled=not ruling.open,
+        stated_kind=_stated_kind(failure),
         readable_until=failure.readable_until,
-        evidence=seen.evidence + _damage_evidence(failure),
+        evidence=seen.evidence + _damage_evidence(failure) + peek_evidence(seen.peek),
+    )
+
+
+def _unproven_key(seen: Observation) -> Ruling | None:
+    """Rule on plaintext that came out of CBC, whose padding proves no key; None where the key is proven."""
+    peek = seen.peek
+    if peek is None or is_right_key(peek):
+        return None
+    if peek.state is PeekState.RIGHT_KEY or seen.neighbours in AROUND:
+        return rule_on(seen, peek)
+    message = (
+        f"decrypts under {seen.transformer} to noise with valid padding, which a wrong key gives now and then"
+    )
+    return Ruling(Cause.WRONG_KEY, Confidence.LIKELY, message, open=True)
+
+
+def _damage_of(cause: Cause) -> Damage:
+    """Return what a decoder's cause proves, where the encryption key is right or there is none."""
+    return Damage.NONE if cause in _MAY_BE_WHOLE else Damage.PROVEN
+
+
+def _magic_is_a_guess(seen: Observation, cause: Cause) -> bool:
+    """Say whether a magic was called damaged that may belong to an encoding newer than this tool."""
+    return cause is Cause.MAGIC_DAMAGED and (seen.shape is None or not seen.shape.heals_magic)
+
+
+def _stated_kind(failure: DecodeFailure | None) -> str:
+    return (
+        f"{failure.group_version} {failure.value_kind}" if failure is not None and failure.value_kind else ""
     )
 
 
@@ -312,12 +410,9 @@ def _shape_cause(
             certain,
             f"a whole object of {shape.whole_at} bytes, and {extra} bytes after it",
         )
-    if seen.transformer.startswith(
-        ("aescbc/", "kms/v1/")
-    ):  # API servers up to 1.24 wrote KMS v1 values in CBC
-        garbled = _cbc_cause(seen, failure, shape)
-        if garbled is not None:
-            return garbled
+    if seen.peek is not None and seen.peek.wrong_bits:
+        message = "only the first cipher block is garbled, which is what a damaged initialisation vector does"
+        return Cause.IV_DAMAGED, certain, message
     if failure.kind is DecodeFailureKind.UNKNOWN_ENCODING:
         if shape.heals_magic:
             return (
@@ -338,28 +433,6 @@ def _shape_cause(
         )
     if failure.kind is DecodeFailureKind.JSON and failure.message.endswith("unexpected end of JSON input"):
         return Cause.VALUE_TRUNCATED, likely, "the JSON body stops before it is complete"
-    return None
-
-
-_CIPHER_BLOCK = 16
-
-
-def _cbc_cause(
-    seen: Observation, failure: DecodeFailure, shape: PlaintextShape
-) -> tuple[Cause, Confidence, str] | None:
-    """AES-CBC has no authentication: noise under a wrong key, or one garbled block, gets as far as decoding."""
-    whole = shape.ends_envelope or shape.ends_json
-    if not shape.starts_known and not whole:
-        return Cause.WRONG_KEY, Confidence.LIKELY, f"decrypts under {seen.transformer} to noise"
-    # apiVersion and kind stand in the first blocks; damage that shows there and leaves the end whole is the IV's.
-    in_first_block = failure.offset is not None and failure.offset < _CIPHER_BLOCK
-    names_garbled = failure.kind in {DecodeFailureKind.NOT_REGISTERED, DecodeFailureKind.KIND_MISSING}
-    if whole and (not shape.starts_known or in_first_block or names_garbled):
-        return (
-            Cause.IV_DAMAGED,
-            Confidence.LIKELY,
-            "only the first cipher block is garbled; the end is intact",
-        )
     return None
 
 
@@ -410,21 +483,33 @@ def _judge_object(seen: Observation, decoded: DecodedObject) -> Verdict:
 
 
 def _judge_empty(seen: Observation) -> Verdict:
-    size = seen.shape.size if seen.shape is not None else -1
-    cause = Cause.EMPTY_VALUE if size == 0 else Cause.EMPTY_OBJECT
+    cause, message = _empty_cause(seen)
     allocator = seen.stack is Stack.ALLOCATOR
+    # Sixteen bytes of padding and nothing else are what an empty value is under AES-CBC: no wrong key gives that.
+    unproven = _unproven_key(seen) if cause is Cause.EMPTY_OBJECT else None
+    ruling = unproven or Ruling(
+        Cause.ALLOCATOR_DAMAGED if allocator else cause,
+        Confidence.CERTAIN,
+        message,
+        Damage.NONE if allocator else Damage.PROVEN,
+    )
     return Verdict(
         Outcome.DECODE_FAILURE,
-        Cause.ALLOCATOR_DAMAGED if allocator else cause,
-        # A garbled first block can turn "kind" into another word, and all the rest is still there.
-        Confidence.LIKELY if size and seen.transformer.startswith("aescbc/") else Confidence.CERTAIN,
+        ruling.cause,
+        ruling.confidence,
         ServerBehaviour.NOT_ASKED if allocator else ServerBehaviour.SERVES_EMPTY,
-        "the value has 0 bytes; the API server shows an empty object"
-        if size == 0
-        else "no field of an object comes out; the API server shows an empty object",
-        deletable=not allocator,
-        evidence=seen.evidence,
+        ruling.message,
+        damage=ruling.damage,
+        fitting_key=other_key(seen.peek),
+        settled=not ruling.open,
+        evidence=seen.evidence + peek_evidence(seen.peek),
     )
+
+
+def _empty_cause(seen: Observation) -> tuple[Cause, str]:
+    if seen.shape is not None and seen.shape.size == 0:
+        return Cause.EMPTY_VALUE, "the value has 0 bytes; the API server shows an empty object"
+    return Cause.EMPTY_OBJECT, "no field of an object comes out; the API server shows an empty object"
 
 
 def _judge_inconsistent(

@@ -7,26 +7,39 @@ id in this run; a plugin that points at the wrong keyring answers like that for 
 
 from __future__ import annotations
 
+from typing import Final
+
 from etcdfix.model import Confidence
 from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.observation import TransformAttempt
+from etcdfix.verdicts.damage import Damage, Ruling
+from etcdfix.verdicts.observation import AROUND, Neighbours, TransformAttempt
 
 _DENIED = frozenset({"PERMISSION_DENIED", "UNAUTHENTICATED"})
 _UNKNOWN_KEY = frozenset({"NOT_FOUND", "FAILED_PRECONDITION"})
+# What a plugin says of a wrapped data key: at most likely, since its key may be another one under the same id.
+_REFUSALS: Final = frozenset({"kms-refused", "kms-key-invalid"})
 # Worst first: who could not be asked at all says less than who could.
 _DOUBTS = (Cause.KMS_UNREACHABLE, Cause.KMS_DENIED, Cause.KMS_UNPROVEN, Cause.KMS_KEY_UNKNOWN)
 
 
-def doubt(attempts: tuple[TransformAttempt, ...]) -> Cause | None:
-    """Return why nothing is proven by these attempts, or None where nothing stands against the proof."""
-    doubts = {_doubt(attempt) for attempt in attempts}
+def doubt(attempts: tuple[TransformAttempt, ...], *, right_key: bool, neighbours: Neighbours) -> Cause | None:
+    """Return why nothing is proven by these attempts, or None where nothing stands against the proof.
+
+    Args:
+        attempts: All that were made.
+        right_key: The value itself shows that what the plugin unwrapped is its data key.
+        neighbours: What values written before and after it do, under the same key id.
+    """
+    doubts = {_doubt(attempt, right_key=right_key, neighbours=neighbours) for attempt in attempts}
     return next((cause for cause in _DOUBTS if cause in doubts), None)
 
 
-def _doubt(attempt: TransformAttempt) -> Cause | None:
+def _doubt(attempt: TransformAttempt, *, right_key: bool, neighbours: Neighbours) -> Cause | None:
+    plugin = attempt.plugin
+    if right_key:
+        return None
     if attempt.reason == "kms-unreachable":
         return Cause.KMS_UNREACHABLE
-    plugin = attempt.plugin
     if plugin is None:
         return None
     if attempt.kms_status in _DENIED:
@@ -36,7 +49,11 @@ def _doubt(attempt: TransformAttempt) -> Cause | None:
         contradicts_itself = attempt.transformer.startswith("kms/v2/") and plugin.same_key
         known_well = plugin.healthy and plugin.any_key and not contradicts_itself
         return Cause.KMS_KEY_UNKNOWN if known_well else Cause.KMS_UNPROVEN
-    return None if plugin.healthy and plugin.same_key else Cause.KMS_UNPROVEN
+    if not (plugin.healthy and plugin.same_key):
+        return Cause.KMS_UNPROVEN
+    # A key that was replaced behind its key id refuses every old data key, and opens every new one.
+    refused = attempt.reason in _REFUSALS
+    return Cause.KMS_UNPROVEN if refused and neighbours not in AROUND else None
 
 
 def doubt_message(cause: Cause, transformer: str, attempts: tuple[TransformAttempt, ...]) -> str:
@@ -67,38 +84,18 @@ def doubt_message(cause: Cause, transformer: str, attempts: tuple[TransformAttem
             )
 
 
-def proven(attempt: TransformAttempt, transformer: str) -> tuple[Cause, Confidence, str] | None:
-    """Return the cause of a failure behind a plugin that has earned belief; None for one that is no plugin's."""
-    certain = Confidence.CERTAIN
-    if attempt.reason == "kms-envelope-invalid":
-        message = (
-            f"the envelope of {transformer} is broken: the API server rejects it before it asks the plugin"
-        )
-        return Cause.KMS_ENVELOPE_DAMAGED, certain, message
-    if attempt.reason == "kms-size-damaged":
-        message = (
-            f"opens under {transformer} once its wrapped data key is cut like others: its length is damaged"
-        )
-        return Cause.KMS_ENVELOPE_DAMAGED, certain, message
-    plugin = attempt.plugin
-    if plugin is None:
-        return None
-    # v1 has no key ids: behind one provider there may be a key that is gone, beside one that works.
-    v1 = transformer.startswith("kms/v1/")
-    under = "provider" if v1 else "key id"
-    others = f"{plugin.same_key} other value{'s' if plugin.same_key != 1 else ''} of the same {under}"
-    match attempt.reason:
-        case "kms-refused":
-            message = f"the plugin of {transformer} rejects the data key of this value, and opened {others}"
-            return Cause.KMS_ENVELOPE_DAMAGED, Confidence.LIKELY if v1 else certain, message
-        case "kms-key-invalid":
-            message = f"what the plugin of {transformer} unwraps here is no data key; it opened {others}"
-            return Cause.KMS_ENVELOPE_DAMAGED, Confidence.LIKELY, message
-        case "too-short":
-            return Cause.VALUE_TRUNCATED, certain, f"too short to have been written under {transformer}"
-        case _:
-            message = (
-                f"does not authenticate with the data key that the plugin of {transformer} unwrapped (it opened "
-                f"{others}): damaged, or moved from another etcd key"
-            )
-            return Cause.AUTHENTICATION_FAILED, certain, message
+def envelope_ruling(attempts: tuple[TransformAttempt, ...], transformer: str) -> Ruling | None:
+    """Rule on an envelope that is broken whatever its keys are; None where nothing shows that."""
+    certain, proven = Confidence.CERTAIN, Damage.PROVEN
+    for attempt in attempts:
+        match attempt.reason:
+            case "kms-envelope-invalid":
+                message = f"the envelope of {transformer} is broken: the API server rejects it before asking the plugin"
+                return Ruling(Cause.KMS_ENVELOPE_DAMAGED, certain, message, proven)
+            case "kms-size-damaged":
+                message = f"opens under {transformer} once its wrapped data key is cut like others: its size is damaged"
+                return Ruling(Cause.KMS_ENVELOPE_DAMAGED, certain, message, proven)
+            case "too-short" if attempt.plugin is not None:
+                message = f"too short to have been written under {transformer}, whatever the key"
+                return Ruling(Cause.VALUE_TRUNCATED, certain, message, proven)
+    return None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
-from etcdfix.model import DecodedObject, Evidence
+from etcdfix.model import DecodedObject, Evidence, Peek
 from etcdfix.storagekey import Stack
 
 
@@ -133,6 +134,22 @@ class PlaintextShape(msgspec.Struct, frozen=True):
     whole_at: int = 0
 
 
+class Neighbours(StrEnum):
+    """Whether values that were written before and after this one open under its rule and encryption key."""
+
+    UNKNOWN = "unknown"
+    """Not everything has been seen yet."""
+    NONE = "none"
+    SAME_KEY = "same-key"
+    """They do."""
+    SAME_RESOURCE = "same-resource"
+    """They do, and they are of the same resource."""
+
+
+AROUND: Final = frozenset({Neighbours.SAME_KEY, Neighbours.SAME_RESOURCE})
+"""Values around this one show that its rule and encryption key were right when it was written."""
+
+
 class Observation(msgspec.Struct, frozen=True):
     """Everything seen of one key, enough to judge it and nothing more.
 
@@ -154,6 +171,8 @@ class Observation(msgspec.Struct, frozen=True):
         evidence: Checks made on the way that belong into the finding.
         identity_mismatch: In which way the object contradicts its key, "" when it does not.
         assumed_release: Release that was named (``1.36``); "" for none, when a kind may be newer than this tool.
+        peek: The value without its tag or padding; None where no encryption key has a part in it.
+        neighbours: What the values around it do.
     """
 
     stack: Stack
@@ -173,3 +192,5 @@ class Observation(msgspec.Struct, frozen=True):
     evidence: tuple[Evidence, ...] = ()
     identity_mismatch: str = ""
     assumed_release: str = ""
+    peek: Peek | None = None
+    neighbours: Neighbours = Neighbours.UNKNOWN

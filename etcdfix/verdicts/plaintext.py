@@ -13,7 +13,7 @@ from etcdfix.errors import (
     KindUnknown,
     ProtobufMalformed,
 )
-from etcdfix.model import DecodedObject
+from etcdfix.model import DecodedObject, Look
 from etcdfix.verdicts.observation import DecodeFailure, DecodeFailureKind, PlaintextShape
 
 PROTOBUF_MAGIC = b"k8s\x00"
@@ -53,6 +53,49 @@ def describe_failure(problem: DecodeError, *, known_since: str = "") -> DecodeFa
         offset=problem.offset,
         field_path=bounded(problem.field_path, LONGEST_MESSAGE),
     )
+
+
+_BROKEN = frozenset({DecodeFailureKind.PROTOBUF, DecodeFailureKind.JSON, DecodeFailureKind.CBOR})
+_CUT_MESSAGES = ("unexpected EOF", "empty body", "unexpected end of JSON input")
+
+
+def look_of_object(data: bytes, decoded: DecodedObject, belongs: tuple[bytes, ...]) -> Look:
+    """Return what a whole plaintext shows of itself; one from which nothing comes out counts as broken."""
+    return Look(
+        whole=not decoded.empty,
+        breaks=decoded.empty,
+        ends_early=False,
+        ends_as_written=_ends_as_written(data),
+        message="nothing of an object comes out" if decoded.empty else "",
+        belongs=belongs,
+    )
+
+
+def look_of_failure(
+    data: bytes,
+    failure: DecodeFailure,
+    decode: Callable[[bytes], DecodedObject],
+    belongs: tuple[bytes, ...],
+) -> Look:
+    """Return what a plaintext shows of itself that does not decode."""
+    shape = shape_of(data, decode, heal=True)
+    cut = failure.message.endswith(_CUT_MESSAGES) and not _ends_as_written(data)
+    return Look(
+        whole=False,
+        breaks=failure.kind in _BROKEN or shape.heals_magic or shape.heals_as_text or bool(shape.whole_at),
+        ends_early=failure.kind in _BROKEN and cut,
+        ends_as_written=_ends_as_written(data),
+        message=failure.message,
+        belongs=belongs,
+        text_mode=shape.heals_as_text,
+    )
+
+
+def _ends_as_written(data: bytes) -> bool:
+    """Say whether a plaintext ends as the API server writes it; of encodings without such an end, always."""
+    if data.startswith(PROTOBUF_MAGIC):
+        return data.endswith(_ENVELOPE_END)
+    return data.endswith(b"\n") if data.startswith(b"{") else True
 
 
 # A damaged length makes a "kind" of whatever follows, and that may be a Secret's data. A flipped bit makes one odd

@@ -7,7 +7,9 @@ from typing import Final
 
 from etcdfix.model import Outcome
 from etcdfix.verdicts.causes import CATALOGUE, Cause
+from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.judge import Verdict
 
 IDENTITY: Final = "identity"
 """The transformer of values in the clear, which have no key that could be lost."""
@@ -20,6 +22,27 @@ KMS_DOUBTS: Final = frozenset(
 )
 """Undetermined because of a KMS: only a person can say that its key is gone for ever."""
 
+LOST_KEY: Final = frozenset(
+    {
+        Cause.WRONG_KEY,
+        Cause.AUTHENTICATION_FAILED,
+        Cause.KEY_NAME_MISSING,
+        Cause.PROVIDER_MISSING,
+        Cause.RESOURCE_NOT_CONFIGURED,
+    }
+)
+"""A key is missing or has other bytes: curable, until somebody declares it lost for ever."""
+
+
+class Risk(StrEnum):
+    """What ``--accept-risk`` can name; each lifts its own rule and no other."""
+
+    CLUSTER_BREAKING = "cluster-breaking"
+    UNPROVEN_DAMAGE = "unproven-damage"
+    NEWER_THAN_KNOWN = "newer-than-known"
+    MASS_DAMAGE = "mass-damage"
+    ONLY_COPY = "only-copy"
+
 
 class Standing(StrEnum):
     """How a value stands towards its deletion."""
@@ -29,13 +52,15 @@ class Standing(StrEnum):
     UNPROVEN = "unproven"
     """Undetermined, and nothing that a person could declare would change that."""
     CURABLE = "curable"
-    """The configuration alone can cure it, and there is no key that could be declared lost."""
+    """The configuration can cure it, and nothing that a person declares lifts that."""
     DECLARABLE = "declarable"
     """Only once its key is declared lost."""
+    MOVED = "moved"
+    """It belongs to another etcd key: only where that one holds it."""
     NEVER = "never"
     """Broken, but its cause is never a reason to delete."""
     DELETABLE = "deletable"
-    """Unless it is one of so many under its transformer that the key is at fault."""
+    """The value is wrong; what else has to be accepted, :func:`risks_of` says."""
 
 
 def standing_of(found: Examination) -> Standing:
@@ -46,15 +71,29 @@ def standing_of(found: Examination) -> Standing:
     if verdict.outcome not in FAILED:
         return Standing.NOT_BROKEN
     assert verdict.cause is not None  # every failure has one
-    if CATALOGUE[verdict.cause].curable_by_configuration:
+    if verdict.cause in LOST_KEY:
         return Standing.DECLARABLE if key_may_be_lost(found) else Standing.CURABLE
-    return Standing.DELETABLE if verdict.deletable else Standing.NEVER
+    if CATALOGUE[verdict.cause].curable_by_configuration:
+        return Standing.CURABLE
+    if verdict.cause is Cause.VALUE_MOVED:
+        return Standing.MOVED
+    return Standing.NEVER if verdict.damage is Damage.NONE else Standing.DELETABLE
+
+
+def risks_of(verdict: Verdict) -> tuple[Risk, ...]:
+    """Return what has to be accepted before a value with this verdict may go, whatever others say."""
+    risks = []
+    if verdict.damage is Damage.LIKELY:
+        risks.append(Risk.UNPROVEN_DAMAGE)
+    if verdict.maybe_newer:
+        risks.append(Risk.NEWER_THAN_KNOWN)
+    return tuple(risks)
 
 
 def key_may_be_lost(found: Examination) -> bool:
     """Say whether there is a key whose loss could be declared.
 
-    A value in the clear has none, and an envelope that nobody knows has none that could be named; a version that left
-    its CRD has nothing to do with keys.
+    A value in the clear has none, an envelope that nobody knows has none that could be named, and a key that stands
+    elsewhere in the configuration is not lost.
     """
-    return found.transformer not in {IDENTITY, ""} and found.verdict.deletable
+    return found.transformer not in {IDENTITY, ""} and not found.verdict.fitting_key

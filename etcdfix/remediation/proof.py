@@ -1,0 +1,213 @@
+"""Is the value proven wrong, or may it be the configuration, the release, or the tool? The rules that no plan can lift.
+
+Counted live, always. ``--declare-key-lost`` speaks of one encryption key; each ``--accept-risk`` of one rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from etcdfix.errors import RefusedByRule
+from etcdfix.model import Outcome
+from etcdfix.remediation.alike import Alike
+from etcdfix.remediation.rules import Rule, refuse
+from etcdfix.reports.plan_needs import declaration
+from etcdfix.reports.safetext import key_arguments, quote_command
+from etcdfix.storagekey import display
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.examination import Examination, KeyName
+from etcdfix.verdicts.key_loss import KeyCounts, KeyDoubt, doubt_about
+from etcdfix.verdicts.standing import (
+    FAILED,
+    Risk,
+    Standing,
+    key_may_be_lost,
+    risks_of,
+    standing_of,
+)
+
+# Left behind by a release that is in our tables, so that a release which the Nodes bear out proves them.
+_IN_OUR_TABLES: Final = frozenset({Cause.VERSION_REMOVED, Cause.WRONG_KIND_FOR_KEY})
+_LIKES: Final = 2
+
+
+def check_proof(
+    found: Examination, alike: Alike, *, declared: str, risks: Collection[str], release_proven: bool
+) -> bool:
+    """Refuse what is not proven wrong, or what may be the configuration's fault.
+
+    Args:
+        found: The value, after everything else was seen.
+        alike: What the others do.
+        declared: ``TRANSFORMER[/KEY-ID]`` that was declared lost, or "".
+        risks: What ``--accept-risk`` names.
+        release_proven: The Nodes bear out the release that was named.
+
+    Returns:
+        Whether the declaration of a lost key was needed.
+
+    Raises:
+        RefusedByRule: With what would convince us.
+    """
+    lost = _declaration_fits(found, alike.counts, declared)
+    _check_own_verdict(found, lost=lost)
+    if standing_of(found) is Standing.DECLARABLE:
+        return True
+    _check_newer(found, alike, release_proven=release_proven)
+    needed = _check_key(found, alike.counts, risks, lost=lost)
+    for risk in risks_of(found.verdict):
+        excused = risk is Risk.NEWER_THAN_KNOWN and release_proven and found.verdict.cause in _IN_OUR_TABLES
+        if risk not in risks and not excused:
+            text = f"{display(found.stored.key)}: {_WHY[risk]} ({found.verdict.message})"
+            raise refuse(Rule.RISK, text, hint=_accept(risk))
+    return needed
+
+
+_WHY: Final = {
+    Risk.UNPROVEN_DAMAGE: "the damage is likely and not proven: it rests on what values around it do",
+    Risk.NEWER_THAN_KNOWN: "the cluster may be newer than this etcdfix, or than the release that was named",
+}
+
+
+def _accept(risk: Risk) -> str:
+    return f"if that is understood: --accept-risk {risk}"
+
+
+def not_deletable(found: Examination) -> RefusedByRule:
+    """Return the refusal of a value that is not broken, or about which nothing is proven."""
+    rule, why, hint = _INSTEAD[found.verdict.outcome]
+    command = hint.replace("KEY", quote_command(key_arguments(found.stored.key)))
+    return refuse(rule, f"{display(found.stored.key)}: {why} ({found.verdict.message})", hint=command)
+
+
+_INSTEAD: Final[dict[Outcome, tuple[Rule, str, str]]] = {
+    Outcome.READABLE: (
+        Rule.READABLE, "the object is readable", "delete it through the API: kubectl delete",
+    ),
+    Outcome.INCONSISTENT: (
+        Rule.INCONSISTENT, "the API server accepts the object", "heal or delete it through the API: etcdfix get KEY",
+    ),
+    Outcome.NOT_AN_OBJECT: (
+        Rule.NOT_AN_OBJECT, "the key holds no object of the API", "leave it: it is bookkeeping, or not Kubernetes'",
+    ),
+    Outcome.UNDETERMINED: (
+        Rule.UNDETERMINED, "nothing is proven against the value", "find out more: etcdfix scan KEY -o yaml",
+    ),
+}  # fmt: skip
+
+
+def _check_own_verdict(found: Examination, *, lost: bool) -> None:
+    """Refuse what the value's own verdict forbids, whatever others do."""
+    verdict = found.verdict
+    key = display(found.stored.key)
+    standing = standing_of(found)
+    if verdict.outcome not in FAILED:
+        if standing is not Standing.DECLARABLE or not lost:
+            raise not_deletable(found)
+        return
+    cause = f"{verdict.cause}: {verdict.message}"
+    match standing:
+        case Standing.DECLARABLE if not lost:
+            lift = f"only if that key is gone for ever: {declaration(found.transformer, found.kms_key_id_sha256)}"
+            raise refuse(
+                Rule.CURABLE_BY_CONFIGURATION,
+                f"{key}: the configuration alone can cure this ({cause})",
+                hint=f"mend the configuration; {lift}",
+            )
+        case Standing.CURABLE:
+            there = f"; the key is there: {verdict.fitting_key}" if verdict.fitting_key else ""
+            raise refuse(
+                Rule.CURABLE_BY_CONFIGURATION,
+                f"{key}: the configuration alone can cure this ({cause})",
+                hint=f"mend the configuration{there}",
+            )
+        case Standing.NEVER:
+            raise refuse(
+                Rule.NEVER_DELETABLE,
+                f"{key}: {verdict.cause} is never a reason to delete ({verdict.message})",
+                hint="see the remedies: "
+                + quote_command(["etcdfix", "scan", *key_arguments(found.stored.key), "-o", "yaml"]),
+            )
+
+
+def _check_newer(found: Examination, alike: Alike, *, release_proven: bool) -> None:
+    """Refuse what fails as a whole kind does that the tool, the release or the CRD does not know. No flag lifts it."""
+    if not found.verdict.maybe_newer or (release_proven and found.verdict.cause in _IN_OUR_TABLES):
+        return
+    if alike.likes_failed >= _LIKES and not alike.likes_read:
+        raise refuse(
+            Rule.NEWER,
+            f"{display(found.stored.key)}: {alike.likes_failed} values like it ({alike.likeness}) fail and none can be "
+            "read: that is this tool, the release or the definition, not the object",
+            hint="use an etcdfix that knows the cluster's release; name the release with --kubernetes-version",
+        )
+
+
+def _check_key(
+    found: Examination, counts: Mapping[KeyName, KeyCounts], risks: Collection[str], *, lost: bool
+) -> bool:
+    """Refuse where so much under the value's encryption key fails that it is the key; say whether a loss was needed."""
+    needed = False
+    for name, tally in counts.items():
+        doubt = doubt_about(tally)
+        if doubt is KeyDoubt.NONE or (doubt is KeyDoubt.MASS_DAMAGE and Risk.MASS_DAMAGE in risks):
+            continue
+        if lost:
+            needed = True
+            continue
+        said = f"under {_shown(name)} {tally.failed} values fail and {tally.opened} do not"
+        if doubt is KeyDoubt.MASS_DAMAGE:
+            raise refuse(
+                Rule.PATTERN,
+                f"{said}: something damages values in numbers, and each of them is proven damaged",
+                hint=f"find out what damaged so many of them; {_accept(Risk.MASS_DAMAGE)}",
+            )
+        lift = f"only if that key is gone for ever: {declaration(found.transformer, found.kms_key_id_sha256)}"
+        raise refuse(
+            Rule.PATTERN,
+            f"{said}: that is the key or the configuration, not this object",
+            hint=f"find the key; {lift}"
+            if key_may_be_lost(found)
+            else "find out what happened to so many of them",
+        )
+    return needed
+
+
+def _shown(name: KeyName) -> str:
+    of = f" of {name.rule}" if name.rule else ""
+    return f"{name.transformer or 'envelopes that nobody knows'}{of}"
+
+
+def _declaration_fits(found: Examination, counts: Mapping[KeyName, KeyCounts], declared: str) -> bool:
+    """Say whether ``--declare-key-lost`` speaks of this value's key; refuse one that speaks of another."""
+    if not declared:
+        return False
+    key = display(found.stored.key)
+    opened = any(tally.opened for tally in counts.values())
+    names = [found.transformer]
+    if found.kms_key_id:
+        digest_name = f"{found.transformer}/{found.kms_key_id_sha256}"
+        plain_name = f"{found.transformer}/{found.kms_key_id}"
+        # Other key ids of this provider may answer: the declaration has to say which one is lost.
+        names = [digest_name, *([plain_name] if declared == plain_name else [])]
+    if declared not in names or not key_may_be_lost(found):
+        raise refuse(
+            Rule.DECLARATION,
+            f"--declare-key-lost {declared} does not name a key of {key} that could be lost"
+            if declared in names
+            else f"--declare-key-lost {declared} does not name the key of {key}",
+            hint=f"it opens under {found.verdict.fitting_key}: mend the configuration"
+            if found.verdict.fitting_key
+            else f"it was written under {' or '.join(names)}",
+        )
+    for tally in counts.values():
+        # A key that opens what was written between the last failure and this value was not lost when this was written.
+        if opened and 0 < tally.last_failing < tally.last_opened:
+            raise refuse(
+                Rule.DECLARATION,
+                f"{key} is newer than the last other value that does not open (mod_revision {tally.last_failing}), and "
+                f"one from in between opens (mod_revision {tally.last_opened})",
+                hint="the key that wrote it was not lost then: look at this object alone",
+            )
+    return True

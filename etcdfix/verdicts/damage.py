@@ -1,0 +1,197 @@
+"""What a value that does not open proves: that its encryption key is right and the value wrong, or nothing.
+
+A tag or a padding that does not fit says neither. A :class:`~etcdfix.model.Peek` looks past them: under the right key
+the structure of an object stands where it belongs. Then damage counts where it is found: something was undone and the
+tag fits, the plaintext itself breaks, or it ends too early. Everything else is the configuration's fault until
+somebody shows the contrary. ``docs/adr`` says why, with the odds.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final, NamedTuple, assert_never
+
+from etcdfix.model import Confidence, Evidence, Look, Peek, PeekState, Undone
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.observation import AROUND, Neighbours, Observation
+
+# Without associated data there is nothing but the value itself that could be wrong under the right key.
+_WITHOUT_ASSOCIATED_DATA: Final = ("secretbox/", "aescbc/")
+
+
+class Damage(StrEnum):
+    """Whether a value is proven wrong: not the configuration, not the reader, the value."""
+
+    NONE = "none"
+    LIKELY = "likely"
+    """It rests on the values around it; a deletion needs a person's word."""
+    PROVEN = "proven"
+
+
+class Ruling(NamedTuple):
+    """Why a value does not open.
+
+    Attributes:
+        cause: From the catalogue.
+        confidence: In the cause.
+        message: One sentence.
+        damage: Whether the value is proven wrong.
+        open: More could be found: by a thorough look, or once the values around it have been seen.
+    """
+
+    cause: Cause
+    confidence: Confidence
+    message: str
+    damage: Damage = Damage.NONE
+    open: bool = False
+
+
+def is_right_key(peek: Peek | None) -> bool:
+    """Say whether the encryption key that the value names is proven to be the one that wrote it."""
+    return peek is not None and peek.state is PeekState.RIGHT_KEY and peek.named
+
+
+def other_key(peek: Peek | None) -> str:
+    """Return the key elsewhere in the configuration that wrote the value, "" for none."""
+    if peek is None or peek.state is not PeekState.RIGHT_KEY or peek.named:
+        return ""
+    return f"{peek.transformer} of {peek.rule} ({peek.key_fingerprint})"
+
+
+def rule_on(seen: Observation, peek: Peek) -> Ruling:
+    """Say why a value does not open although a key of the name that it gives was tried."""
+    written = seen.envelope_transformer
+    if is_right_key(peek):
+        return _under_right_key(seen, peek)
+    if peek.state is PeekState.RIGHT_KEY:
+        message = (
+            f"written under {written}, and opens under another key of the configuration: {other_key(peek)}"
+        )
+        return Ruling(Cause.KEY_RENAMED, Confidence.CERTAIN, message)
+    if peek.too_short:
+        message = f"too short to have been written under {written}, whatever the key"
+        return Ruling(Cause.VALUE_TRUNCATED, Confidence.CERTAIN, message, Damage.PROVEN)
+    if peek.name_may_go_on:
+        message = (
+            f"does not open under {written}, and its key name may be longer: text and another colon follow"
+        )
+        return Ruling(Cause.KEY_NAME_MISSING, Confidence.POSSIBLE, message)
+    if seen.neighbours in AROUND:
+        return _among_neighbours(seen)
+    if peek.state is PeekState.NOISE:
+        message = f"noise under every key named {written}: its bytes are most likely others now"
+        return Ruling(Cause.WRONG_KEY, Confidence.LIKELY, message, open=True)
+    message = f"does not open under {written}, and too little of it can be seen to say why"
+    return Ruling(Cause.AUTHENTICATION_FAILED, Confidence.POSSIBLE, message, open=True)
+
+
+def _under_right_key(seen: Observation, peek: Peek) -> Ruling:
+    written = seen.envelope_transformer
+    if peek.undone is not None:
+        return _undone(peek.undone.what, peek.undone.detail, written)
+    if peek.encoding == "encrypted":
+        message = f"decrypts under {written} to another encrypted value"
+        return Ruling(Cause.DOUBLE_ENCRYPTED, Confidence.CERTAIN, message)
+    look = peek.look
+    certain, proven = Confidence.CERTAIN, Damage.PROVEN
+    if look is not None and look.breaks:
+        if look.ends_early:
+            message = f"the key of {written} is right, and the object stops before its end: {look.message}"
+            return Ruling(Cause.VALUE_TRUNCATED, certain, message, proven)
+        message = f"the key of {written} is right, and the object itself is damaged: {look.message}"
+        return Ruling(Cause.CIPHERTEXT_DAMAGED, certain, message, proven)
+    if written.startswith(_WITHOUT_ASSOCIATED_DATA):
+        message = f"the key of {written} is right, and the value does not open: bytes of it were changed"
+        return Ruling(Cause.CIPHERTEXT_DAMAGED, certain, message, proven)
+    if look is not None and look.whole and not look.ends_as_written:
+        message = f"the key of {written} is right, and the last bytes that the API server writes are missing"
+        return Ruling(Cause.VALUE_TRUNCATED, certain, message, proven)
+    if seen.neighbours is Neighbours.SAME_RESOURCE:
+        message = (
+            f"the key of {written} is right, the tag does not fit, and values of {seen.resource} written before and "
+            "after it open: its bytes were changed"
+        )
+        return Ruling(Cause.CIPHERTEXT_DAMAGED, Confidence.LIKELY, message, Damage.LIKELY)
+    message = (
+        f"the key of {written} is right and no damage is found: it may be in order and bound to another etcd key or "
+        "prefix, which nothing here names"
+    )
+    return Ruling(Cause.ASSOCIATED_DATA_UNKNOWN, Confidence.POSSIBLE, message, open=True)
+
+
+def _undone(what: Undone, detail: str, written: str) -> Ruling:
+    certain, proven = Confidence.CERTAIN, Damage.PROVEN
+    match what:
+        case Undone.CIPHERTEXT_BIT | Undone.TAG_BIT:
+            message = f"opens under {written} once one bit is put back: {detail}"
+            return Ruling(Cause.CIPHERTEXT_DAMAGED, certain, message, proven)
+        case Undone.NONCE_BIT | Undone.INFO_BIT:
+            message = f"opens under {written} once one bit is put back: {detail}"
+            return Ruling(Cause.NONCE_DAMAGED, certain, message, proven)
+        case Undone.SOURCE_TYPE:
+            message = f"opens under {written} as a value of the other source type: the envelope is damaged"
+            return Ruling(Cause.KMS_ENVELOPE_DAMAGED, certain, message, proven)
+        case Undone.DATA_KEY:
+            message = (
+                f"opens under {written} with the data key of a neighbour: its own wrapped key is damaged"
+            )
+            return Ruling(Cause.KMS_ENVELOPE_DAMAGED, certain, message, proven)
+        case Undone.TEXT_MODE:
+            message = f"opens under {written} once every CR LF is turned back into LF"
+            return Ruling(Cause.TEXT_MODE_DAMAGE, certain, message, proven)
+        case Undone.OTHER_PREFIX:
+            message = f"opens under {written} as a value of {detail}: the storage prefix was another one"
+            return Ruling(Cause.STORAGE_PREFIX_CHANGED, certain, message)
+        case Undone.OTHER_PATH:
+            message = f"opens under {written} as a value of {detail}: it was copied from there"
+            return Ruling(Cause.VALUE_MOVED, certain, message)
+        case _:
+            assert_never(what)
+
+
+def _among_neighbours(seen: Observation) -> Ruling:
+    """Rule on noise where values written before and after it open: only that value can have changed."""
+    written = seen.envelope_transformer
+    likely = Confidence.LIKELY
+    around = "values written before and after it open under the same key"
+    if written.startswith("kms/"):
+        message = f"does not open under {written}, and {around}: its wrapped data key or its nonce is damaged"
+        return Ruling(Cause.KMS_ENVELOPE_DAMAGED, likely, message, Damage.LIKELY, open=True)
+    if written.startswith("aescbc/"):
+        message = f"noise under {written}, and {around}: the encrypted data is damaged"
+        return Ruling(Cause.CIPHERTEXT_DAMAGED, likely, message, Damage.LIKELY, open=True)
+    message = f"noise under {written}, and {around}: its nonce is damaged"
+    return Ruling(Cause.NONCE_DAMAGED, likely, message, Damage.LIKELY, open=True)
+
+
+def peek_evidence(peek: Peek | None) -> tuple[Evidence, ...]:
+    """Return what the look without tag or padding showed, for a finding; never anything of the plaintext."""
+    if peek is None:
+        return ()
+    tried = f"{peek.candidates} candidate{'s' if peek.candidates != 1 else ''} tried"
+    check = "look without tag or padding"
+    if peek.state is PeekState.NOT_POSSIBLE:
+        return (Evidence(check, "not possible", "too little to see, or no key that could be tried"),)
+    if peek.state is PeekState.NOISE:
+        return (Evidence(check, "noise", tried),)
+    key = f"{peek.transformer} of {peek.rule}" + (
+        f" ({peek.key_fingerprint})" if peek.key_fingerprint else ""
+    )
+    odds = (
+        f"the start of {peek.encoding} stands where it belongs, {peek.wrong_bits} bits of it wrong; by chance less "
+        f"often than once in 2^{peek.odds_bits}, {tried}"
+    )
+    found = [Evidence(check, f"right key: {key}", odds)]
+    if peek.undone is not None:
+        found.append(Evidence("undo what may have happened", str(peek.undone.what), peek.undone.detail))
+    if peek.look is not None:
+        found.append(Evidence("decode what the look showed", _looked(peek.look), peek.look.message))
+    return tuple(found)
+
+
+def _looked(look: Look) -> str:
+    if look.whole:
+        return "a whole object" if look.ends_as_written else "a whole object, its end missing"
+    if look.ends_early:
+        return "ends too early"
+    return "breaks" if look.breaks else "does not decode"

@@ -1,0 +1,164 @@
+"""Is it the encryption key, or the object? Counted per rule, transformer and key, by whoever sees many values.
+
+One rule for a scan's advice, a plan, an impact and every change: see :func:`doubt_about`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from etcdfix.model import Outcome, StoredValue
+from etcdfix.verdicts.damage import Damage
+from etcdfix.verdicts.examination import Examination, KeyName
+from etcdfix.verdicts.observation import Neighbours
+from etcdfix.verdicts.standing import FAILED
+
+ALL_FAIL: Final = 2
+"""So many that fail while none opens say that it is the key."""
+MANY_FAIL: Final = 10
+"""So many that fail, and at least as many as open, say so too."""
+
+
+class KeyDoubt(StrEnum):
+    """What the values under one encryption key say about the key."""
+
+    NONE = "none"
+    NONE_OPENS = "none-opens"
+    """None opens, at least two fail, and they are not each proven damaged."""
+    MOST_FAIL = "most-fail"
+    """At least ten fail, and as many as open."""
+    MASS_DAMAGE = "mass-damage"
+    """The same, and each that fails is proven damaged: not the key, but something damages values in numbers."""
+
+
+class KeyCounts(msgspec.Struct):
+    """What the values under one encryption key came to.
+
+    Attributes:
+        opened: Readable, or at least served.
+        failed: Proven not to be.
+        damaged: Of those, how many are proven damaged.
+        undetermined: Neither.
+        last_failing: Newest mod_revision among those that do not open, the target left out.
+        last_opened: Newest mod_revision among those that open; with a target, among those written before it.
+    """
+
+    opened: int = 0
+    failed: int = 0
+    damaged: int = 0
+    undetermined: int = 0
+    last_failing: int = 0
+    last_opened: int = 0
+
+    def add(self, found: Examination, *, target: StoredValue | None = None) -> None:
+        """Count one value; a target says nothing itself about when others failed or opened last."""
+        revision = found.stored.mod_revision
+        outcome = found.verdict.outcome
+        if outcome in FAILED:
+            self.failed += 1
+            self.damaged += found.verdict.damage is Damage.PROVEN
+        elif outcome is Outcome.UNDETERMINED:
+            self.undetermined += 1
+        else:
+            self.opened += 1
+            if target is None or revision < target.mod_revision:
+                self.last_opened = max(self.last_opened, revision)
+            return
+        if target is None or found.stored.key != target.key:
+            self.last_failing = max(self.last_failing, revision)
+
+
+def doubt_about(counts: KeyCounts) -> KeyDoubt:
+    """Say whether the failures under one encryption key point at the key or the configuration."""
+    return doubt_by_numbers(opened=counts.opened, failed=counts.failed, damaged=counts.damaged)
+
+
+def doubt_by_numbers(*, opened: int, failed: int, damaged: int) -> KeyDoubt:
+    """Say the same of bare numbers, as a report has them."""
+    if not opened and failed >= ALL_FAIL and damaged < failed:
+        return KeyDoubt.NONE_OPENS
+    if failed >= MANY_FAIL and failed >= opened:
+        return KeyDoubt.MASS_DAMAGE if damaged == failed else KeyDoubt.MOST_FAIL
+    return KeyDoubt.NONE
+
+
+MOST_KEYS: Final = 10_000
+"""So many encryption keys are counted one by one; in hostile data every value can name a new one."""
+
+
+class KeyCounter:
+    """Counts values under their encryption keys as they pass; past :data:`MOST_KEYS`, all others as one.
+
+    Args:
+        target: The value in question, if there is one.
+        only: Count under these keys alone; None for every key that is met.
+    """
+
+    def __init__(self, target: StoredValue | None = None, only: Collection[KeyName] | None = None) -> None:
+        self._target = target
+        self._only = only
+        self._counts: dict[KeyName, KeyCounts] = {}
+        self._others = KeyCounts()
+
+    def add(self, found: Examination) -> None:
+        """Count one value."""
+        if found.verdict.outcome is Outcome.NOT_AN_OBJECT:
+            return
+        for name in found.encryption_keys:
+            if self._only is None or name in self._only:
+                self._of(name).add(found, target=self._target)
+
+    def of(self, name: KeyName) -> KeyCounts:
+        """Return what the values under one key came to."""
+        return self._counts.get(name, self._others)
+
+    def _of(self, name: KeyName) -> KeyCounts:
+        found = self._counts.get(name)
+        if found is None:
+            if len(self._counts) >= MOST_KEYS:
+                return self._others
+            found = self._counts[name] = KeyCounts()
+        return found
+
+
+class OpenedSpans:
+    """Which encryption keys opened what, from which mod revision to which.
+
+    A value that does not open is damaged, likely, where values written before and after it open under the same rule and
+    key: the key was right at that time.
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[tuple[str, str], dict[tuple[str, str], list[int]]] = {}
+
+    def place(self, rule: str, resource: str) -> dict[tuple[str, str], list[int]]:
+        """Return where the spans of one resource are kept: (transformer, key) to first and last mod revision."""
+        return self._places.setdefault((rule, resource), {})
+
+    def around(self, keys: Iterable[KeyName], resource: str, mod_revision: int) -> Neighbours:
+        """Say whether values written before and after a mod revision opened under one of the keys."""
+        known = Neighbours.NONE
+        for name in keys:
+            spans = [
+                (place, span)
+                for (rule, place), found in self._places.items()
+                if rule == name.rule and (span := found.get((name.transformer, name.key))) is not None
+            ]
+            if any(place == resource and first < mod_revision < last for place, (first, last) in spans):
+                return Neighbours.SAME_RESOURCE
+            if spans and min(s[0] for _, s in spans) < mod_revision < max(s[1] for _, s in spans):
+                known = Neighbours.SAME_KEY
+        return known
+
+    def opened(self, keys: Iterable[KeyName]) -> bool:
+        """Say whether anything opened under one of the keys."""
+        return any(
+            (name.transformer, name.key) in found
+            for name in keys
+            for (rule, _), found in self._places.items()
+            if rule == name.rule
+        )

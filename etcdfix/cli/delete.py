@@ -33,15 +33,12 @@ from etcdfix.cli.safety import (
     risk_options,
     show,
 )
-from etcdfix.impact.grades import Risk
-from etcdfix.planning.planfile import broken_keys, entry_for, load_plan, proof_for
+from etcdfix.planning.planfile import expectation_of, load_plan
 from etcdfix.remediation.audit_record import Result
 from etcdfix.remediation.delete import DeleteRequest, run_delete
-from etcdfix.remediation.preflight import Cluster, Planned, Preflight, Proof
+from etcdfix.remediation.preflight import Preflight
 from etcdfix.remediation.preview import after_deletion_lines, outcome_lines, preview_lines
 from etcdfix.reports.commands import ACKNOWLEDGEMENT
-from etcdfix.reports.plan_model import DeletionPlan
-from etcdfix.verdicts.examination import Examination
 
 
 @click.command("delete", epilog=epilog(EXIT_CODES))
@@ -53,9 +50,8 @@ from etcdfix.verdicts.examination import Examination
     "--plan",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    envvar="ETCDFIX_PLAN",
-    help="A plan of at most 15 minutes (etcdfix plan -o json): its look at everything need not be taken again, while "
-    "nothing written since says otherwise.",
+    help="A plan of at most 15 minutes (etcdfix plan -o json) that must list the key as it stands now: refuse where "
+    "anything differs.",
 )
 @change_options
 @expectation_options
@@ -80,9 +76,22 @@ def command(
     named = one_key(key, key_base64)
     again = same_again(inputs)
     planned = load_plan(plan) if plan is not None else None
-    release = f"1.{inputs.kubernetes_minor}" if inputs.kubernetes_minor is not None else ""
+    accepted = acceptances(options)
     with open_cluster(inputs) as cluster:
         checked: list[Preflight] = []
+        expected = None
+        if planned is not None:
+            expected = expectation_of(
+                planned,
+                named,
+                cluster_id=cluster.source.describe().cluster_id,
+                etcd_prefix=cluster.examiner.layout.prefix,
+                config_sha256=cluster.config_sha256,
+                assumed_release=f"1.{inputs.kubernetes_minor}" if inputs.kubernetes_minor is not None else "",
+                flags=accepted.as_flags(),
+                again=again.plan(planned.report.path, str(plan)),
+                now=datetime.now(UTC),
+            )
 
         def preview(found: Preflight) -> None:
             checked.append(found)
@@ -93,7 +102,7 @@ def command(
             DeleteRequest(
                 key=named,
                 reason=options["reason"],
-                accepted=acceptances(options),
+                accepted=accepted,
                 places=places(options),
                 kubeconfig=options["kubeconfig"],
                 context=options["context"],
@@ -103,7 +112,7 @@ def command(
             ),
             Terminal(yes=options["yes"]),
             preview=preview,
-            proof=_proof_of(planned, release) if planned is not None else None,
+            expected=expected,
             watch=watcher(cluster.source),
         )
         lines = list(outcome_lines(named, Result.DELETED, outcome, again))
@@ -111,36 +120,3 @@ def command(
             lines += after_deletion_lines(checked[0], again)
         show_outcome(lines)
     return change_exit_code(outcome)
-
-
-def _proof_of(plan: DeletionPlan, assumed_release: str) -> Proof:
-    """Return what asks a plan about one value, as things stand when it is asked."""
-
-    def proof(cluster: Cluster, found: Examination, uid: str) -> Planned | str:
-        held = proof_for(
-            plan,
-            stored=found.stored,
-            transformer=found.transformer,
-            kms_key_id_sha256=found.kms_key_id_sha256,
-            cluster_uid=uid,
-            cluster_id=cluster.source.describe().cluster_id,
-            etcd_prefix=cluster.examiner.layout.prefix,
-            config_sha256=cluster.config_sha256,
-            assumed_release=assumed_release,
-            now=datetime.now(UTC),
-        )
-        entry = entry_for(plan, found.stored.key)
-        if isinstance(held, str) or entry is None:
-            return held if isinstance(held, str) else "the plan does not list the key"
-        breaking = entry.reasons[0].text if entry.reasons else ""
-        return Planned(
-            held,
-            plan.source.revision,
-            Risk(entry.risk),
-            breaking,
-            tuple(entry.effects),
-            entry.dependents,
-            broken_keys(plan),
-        )
-
-    return proof

@@ -27,7 +27,6 @@ from etcdfix.planning.plan import PlanRequest, build_plan
 from etcdfix.reports.plan_json import write_plan_json
 from etcdfix.reports.plan_model import DeletionPlan
 from etcdfix.reports.plan_table import write_plan_table
-from etcdfix.reports.safetext import quote_command
 
 T = TypeVar("T")
 
@@ -72,7 +71,7 @@ def command(
         )
     again = same_again(inputs)
     minor = inputs.kubernetes_minor
-    # Only the newest revision of a live etcd proves anything for a deletion.
+    # A deletion refuses any plan but one of the newest revision of a live etcd.
     reusable = output == "json" and inputs.snapshot is None and not inputs.revision
     inputs_used = (
         inputs.snapshot, inputs.encryption_config, from_report, options.get("manifest"), *tls_files(inputs),
@@ -101,9 +100,7 @@ def command(
         if output == "json":
             write_plan_json(stream, plan)
         else:
-            words = ["etcdfix", "plan", "--from-report", str(from_report), *again.source, *again.layout]
-            whole = quote_command([*words, *again.reading, "-o", "json", "--output-file", "plan.json"])
-            write_plan_table(stream, plan, max_rows, json_file=whole)
+            write_plan_table(stream, plan, max_rows, json_file=again.plan(str(from_report), "plan.json"))
         stream.flush()
     for problem in plan.problems:
         say(f"incomplete: {problem}")

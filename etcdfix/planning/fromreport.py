@@ -44,7 +44,6 @@ class ReportedFinding(msgspec.Struct, frozen=True):
     mod_revision: int
     value_sha256: str
     key_base64: bytes | None = None  # msgspec undoes the base64
-    kms_key_id_sha256: str | None = None
 
     def raw_key(self) -> bytes:
         """Return the etcd key."""

@@ -28,11 +28,10 @@ from etcdfix.planning.lastseen import last_seen
 from etcdfix.planning.neighbours import Neighbours, Place
 from etcdfix.planning.order import STAGES, in_order, is_breaking
 from etcdfix.planning.planfile import sealed
-from etcdfix.planning.proofs import ProofKey, Proofs
 from etcdfix.planning.recreation import who_recreates
 from etcdfix.planning.steps import steps_for
 from etcdfix.planning.words import users_of, what_it_is
-from etcdfix.remediation.preview import assessment_lines
+from etcdfix.remediation.pattern import Tally
 from etcdfix.reports.commands import SameAgain
 from etcdfix.reports.model import API_VERSION, ReportConfiguration, Tool
 from etcdfix.reports.plan_model import (
@@ -41,7 +40,6 @@ from etcdfix.reports.plan_model import (
     LeftOut,
     PlanEntry,
     PlanGroup,
-    PlanProof,
     PlanReason,
     PlanRecreator,
     PlanReport,
@@ -89,7 +87,6 @@ class _Broken(msgspec.Struct, frozen=True):
 
     found: Examination
     value_sha256: str
-    marker: bytes
 
 
 class _Gathered(msgspec.Struct):
@@ -98,7 +95,6 @@ class _Gathered(msgspec.Struct):
     broken: list[_Broken] = []
     left_out: dict[bytes, tuple[str, str]] = {}
     not_in_report: int = 0
-    unreached: int = 0
 
 
 def build_plan(
@@ -130,9 +126,7 @@ def build_plan(
     _check_same(report, uid, request, examiner)
     reported = {finding.raw_key(): finding for finding in report.findings}
     reader = ContentReader(examiner)
-    names = examiner.transformers.names if examiner.transformers is not None else ()
-    key_ids = {f.kms_key_id_sha256 for f in report.findings if f.kms_key_id_sha256}
-    proofs = Proofs(examiner.layout.prefix_bytes, names, key_ids)
+    counts: dict[str, Tally] = {}
     neighbours = Neighbours(reader, {_place(examiner, key) for key in reported})
     builder = IndexBuilder(examiner, source)
     gathered = _Gathered()
@@ -141,20 +135,20 @@ def build_plan(
         for part in (examining.first(waiting), examining.later()):
             for found in part:
                 builder.add(found)
-                gathered.unreached += found.verdict.cause is Cause.KMS_UNREACHABLE
                 neighbours.take(found)
-                proofs.add(found)
-                _gather(gathered, found, reported.get(found.stored.key), proofs)
+                if found.verdict.outcome is not Outcome.NOT_AN_OBJECT:
+                    counts.setdefault(found.transformer, Tally()).add(found)
+                _gather(gathered, found, reported.get(found.stored.key))
     if plugins is not None:
         plugins.deferring = False
     for key in reported.keys() - gathered.left_out.keys() - {b.found.stored.key for b in gathered.broken}:
         gathered.left_out[key] = ("gone", "the key does not exist any more")
     index = builder.finish(source.problems)
-    write = _Writer(index, source, examiner, reader, neighbours, proofs, request)
+    write = _Writer(index, source, examiner, reader, neighbours, request, uid)
     drafts = [
         write.draft(broken) for broken in watch(iter(gathered.broken), "broken objects", len(gathered.broken))
     ]
-    groups, saved = _groups_and_proofs(gathered.broken, proofs)
+    groups = _groups(gathered.broken, counts)
     declared = {_kind(group): group.declaration for group in groups}
     entries = [
         msgspec.structs.replace(entry, needs=_needs(entry, declared[_kind(entry)]))
@@ -179,9 +173,7 @@ def build_plan(
             list(description.endpoints) if description.endpoints is not None else None,
             description.revision,
             request.newest and description.type == "etcd",
-            not source.problems,
             description.cluster_id,
-            gathered.unreached,
         ),
         kube_system_uid=uid,
         encryption_config=ReportConfiguration(
@@ -195,7 +187,6 @@ def build_plan(
         groups=groups,
         recreators=recreators,
         steps=steps,
-        proofs=saved,
         not_in_report=gathered.not_in_report,
         left_out=[_left_out(key, *why) for key, why in sorted(gathered.left_out.items())],
         entries=entries,
@@ -253,7 +244,7 @@ def _place(examiner: Examiner, key: bytes) -> Place:
     return Place(directory.path, where.namespace)
 
 
-def _gather(gathered: _Gathered, found: Examination, finding: ReportedFinding | None, proofs: Proofs) -> None:
+def _gather(gathered: _Gathered, found: Examination, finding: ReportedFinding | None) -> None:
     verdict = found.verdict
     if finding is None:
         gathered.not_in_report += verdict.outcome in _BROKEN
@@ -277,7 +268,7 @@ def _gather(gathered: _Gathered, found: Examination, finding: ReportedFinding | 
         gathered.left_out[stored.key] = why
     else:
         bare = msgspec.structs.replace(found, stored=msgspec.structs.replace(stored, value=b""), decoded=None)
-        gathered.broken.append(_Broken(bare, value, proofs.marker(found)))
+        gathered.broken.append(_Broken(bare, value))
 
 
 def _never(found: Examination) -> tuple[str, str] | None:
@@ -303,16 +294,17 @@ class _Writer:
         examiner: Examiner,
         reader: ContentReader,
         neighbours: Neighbours,
-        proofs: Proofs,
         request: PlanRequest,
+        uid: str | None,
     ) -> None:
         self._index = index
         self._source = source
         self._examiner = examiner
         self._reader = reader
         self._neighbours = neighbours
-        self._proofs = proofs
         self._request = request
+        # A deletion refuses a plan that cannot say which cluster it is of.
+        self._plan_file = request.plan_file if uid else ""
         # A live etcd tells of earlier generations only by a watch for each key; a file has them at hand.
         self._generations = source.describe().type != "etcd"
 
@@ -333,10 +325,6 @@ class _Writer:
         recreation = who_recreates(index, node, self._neighbours, assessment, seen)
         users, stopped = users_of(assessment)
         cause = found.verdict.cause
-        opened_before, opened_before_same_key = (
-            self._proofs.opened_before(ProofKey(broken.marker, key_id), stored.mod_revision)
-            for key_id in ("", found.kms_key_id_sha256)
-        )
         return PlanEntry(
             order=0,
             key=display(stored.key),
@@ -361,20 +349,16 @@ class _Writer:
             recreate_basis=recreation.basis,
             recreate_how=recreation.recreator.how,
             readable_revision=assessment.last_known.readable_at if seen.revision else 0,
-            dependents=sum(assessment.collection.counts.values()),
             floor=floor_reason(found.directory.group_resource, found.namespace),
             risk=assessment.risk.value,
             reasons=_reasons(assessment),
-            opened_before=opened_before,
-            opened_before_same_key=opened_before_same_key,
-            effects=list(assessment_lines(assessment)),
             command=self._command(stored),
         )
 
     def _command(self, stored: StoredValue) -> str:
         words = ["--expect-mod-revision", str(stored.mod_revision)]
-        if self._request.plan_file:
-            words += ["--plan", self._request.plan_file]
+        if self._plan_file:
+            words += ["--plan", self._plan_file]
         return f"{self._request.same_again.delete(stored.key)} {quote_command(words)}"
 
 
@@ -382,44 +366,24 @@ def _reasons(assessment: Assessment) -> list[PlanReason]:
     return [PlanReason(r.risk.value, r.code, r.text) for r in assessment.reasons[:_MOST_REASONS]]
 
 
-def _groups_and_proofs(broken: list[_Broken], proofs: Proofs) -> tuple[list[PlanGroup], list[PlanProof]]:
-    counts: Counter[tuple[str, str, str, str, bytes]] = Counter()
-    wanted: dict[tuple[str, str], ProofKey] = {}
-    ambiguous = {""}  # envelopes that nobody knows have no transformer, and each its own likes
-    for one in broken:
-        found = one.found
-        cause = found.verdict.cause
-        key_id = found.kms_key_id_sha256
-        counts[
-            found.verdict.outcome.value, cause.value if cause else "", found.transformer, key_id, one.marker
-        ] += 1
-        for part in {"", key_id}:
-            proof = ProofKey(one.marker, part)
-            if wanted.setdefault((found.transformer, part), proof) != proof:
-                ambiguous.add(found.transformer)
-    saved = []
-    for (transformer, key_id), proof in sorted(wanted.items()):
-        if transformer in ambiguous:
-            continue
-        count = proofs.count(proof)
-        tally = count.tally
-        saved.append(
-            PlanProof(
-                transformer, key_id, tally.opened, tally.failed, tally.undetermined, count.newest, count.second,
-                proofs.keys,
-            )
-        )  # fmt: skip
+def _groups(broken: list[_Broken], counts: dict[str, Tally]) -> list[PlanGroup]:
+    sizes = Counter(_group_of(one.found) for one in broken)
     groups = []
-    for (outcome, cause_name, transformer, key_id, marker), size in counts.most_common():
-        tally = proofs.count(ProofKey(marker)).tally
-        curable = bool(cause_name) and CATALOGUE[Cause(cause_name)].curable_by_configuration
+    for (outcome, cause, transformer, key_id), size in sizes.most_common():
+        tally = counts[transformer]
+        curable = bool(cause) and CATALOGUE[Cause(cause)].curable_by_configuration
         advice, flag = _advice(outcome, transformer, key_id, curable=curable, pattern=tally.is_pattern)
         groups.append(
-            PlanGroup(
-                outcome, cause_name, transformer, key_id, size, tally.opened, tally.is_pattern, advice, flag
-            )
+            PlanGroup(outcome, cause, transformer, key_id, size, tally.opened, tally.is_pattern, advice, flag)
         )
-    return groups, saved
+    return groups
+
+
+def _group_of(found: Examination) -> tuple[str, str, str, str]:
+    cause = found.verdict.cause
+    return (
+        found.verdict.outcome.value, cause.value if cause else "", found.transformer, found.kms_key_id_sha256,
+    )  # fmt: skip
 
 
 def _kind(of: PlanEntry | PlanGroup) -> tuple[str, str, str, str]:

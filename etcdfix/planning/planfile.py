@@ -1,4 +1,8 @@
-"""A plan as a file: sealed against accidents, loaded with care, and what it still proves."""
+"""A plan as a file: sealed against accidents, loaded with care, and what it expects of a key.
+
+Whoever owns the file can change it and seal it anew. So it may add a refusal to a deletion, and takes none away: all
+that permits is looked at live.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import errno
 import hashlib
 import os
 import stat
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -14,11 +19,12 @@ from typing import Final
 import msgspec
 
 from etcdfix.errors import ConfigurationError
-from etcdfix.model import StoredValue
-from etcdfix.remediation.pattern import Pattern, Tally
+from etcdfix.remediation.expectation import Expectation, refuse_plan
+from etcdfix.remediation.rules import Rule, refuse
 from etcdfix.reports.model import API_VERSION
-from etcdfix.reports.plan_model import KIND, DeletionPlan, PlanEntry, PlanProof
-from etcdfix.verdicts.standing import FAILED
+from etcdfix.reports.plan_model import KIND, DeletionPlan, LeftOut, PlanEntry
+from etcdfix.reports.plan_needs import DECLARE_KEY_LOST, meaning
+from etcdfix.storagekey import display
 
 MOST_AGE: Final = timedelta(minutes=15)
 _MOST_BYTES: Final = 1 << 29
@@ -56,7 +62,8 @@ def load_plan(path: Path) -> DeletionPlan:
         raise ConfigurationError(f"{where} is not what was written: its digest does not fit", hint=_AGAIN)
     if _parsed(plan.generated_at) is None:
         raise ConfigurationError(f"{where}: generated_at {plan.generated_at!r} is no time", hint=_AGAIN)
-    for entry in plan.entries:
+    listed: list[PlanEntry | LeftOut] = [*plan.entries, *plan.left_out]
+    for entry in listed:
         try:
             _key(entry)
         except ValueError as exc:  # binascii.Error, or characters outside ASCII
@@ -66,95 +73,97 @@ def load_plan(path: Path) -> DeletionPlan:
     return plan
 
 
-def proof_for(
+def expectation_of(
     plan: DeletionPlan,
+    key: bytes,
     *,
-    stored: StoredValue,
-    transformer: str,
-    kms_key_id_sha256: str,
-    cluster_uid: str,
+    cluster_id: str | None,
+    etcd_prefix: str,
+    config_sha256: str,
+    assumed_release: str,
+    flags: Collection[str],
+    again: str,
+    now: datetime,
+) -> Expectation:
+    """Return what a plan expects of a key, where the plan fits at all.
+
+    Args:
+        plan: As loaded.
+        key: To delete.
+        cluster_id: etcd's own id.
+        etcd_prefix: Storage prefix.
+        config_sha256: ``sha256:<hex>`` of the EncryptionConfiguration in use.
+        assumed_release: ``1.36``, or "" for every known release.
+        flags: What the operator accepts and declares, as given.
+        again: The command that makes a new plan.
+        now: With a time zone.
+
+    Raises:
+        RefusedByRule: The plan is old, or of something else, or it speaks against the deletion of this key.
+    """
+    why = _misfit(plan, cluster_id, etcd_prefix, config_sha256, assumed_release, now)
+    if why:
+        raise refuse_plan(why, again)
+    left_out = next((left for left in plan.left_out if _key(left) == key), None)
+    if left_out is not None:
+        raise refuse_plan(f"the plan leaves {display(key)} out ({left_out.why}): {left_out.detail}", again)
+    entry = next((entry for entry in plan.entries if _key(entry) == key), None)
+    if entry is None:
+        raise refuse_plan(f"the plan does not list {display(key)}", again)
+    for need in entry.needs:
+        if not _is_given(need, flags):
+            raise refuse(
+                Rule.PLAN,
+                f"the plan says that the deletion of {display(key)} needs {need}",
+                hint=f"add it, if {meaning(need)}",
+            )
+    return Expectation(
+        kube_system_uid=plan.kube_system_uid or "",
+        mod_revision=entry.mod_revision,
+        value_sha256=entry.value_sha256,
+        outcome=entry.outcome,
+        cause=entry.cause,
+        transformer=entry.transformer,
+        kms_key_id_sha256=entry.kms_key_id_sha256,
+        again=again,
+    )
+
+
+def _misfit(
+    plan: DeletionPlan,
     cluster_id: str | None,
     etcd_prefix: str,
     config_sha256: str,
     assumed_release: str,
     now: datetime,
-) -> Pattern | str:
-    """Return what the plan counted for a value, or why it proves nothing for it.
-
-    Args:
-        plan: As loaded.
-        stored: The value as it stands now.
-        transformer: Under which it was written.
-        kms_key_id_sha256: "" for none.
-        cluster_uid: uid of namespace kube-system, "" where unknown.
-        cluster_id: etcd's own id.
-        etcd_prefix: Storage prefix.
-        config_sha256: ``sha256:<hex>`` of the EncryptionConfiguration in use.
-        assumed_release: ``1.36``, or "" for every known release.
-        now: With a time zone.
-
-    Returns:
-        The pattern, its ``target`` None since nothing was examined again; or one sentence.
-    """
+) -> str:
+    """Return why a plan says nothing about this etcd as it is now, in one sentence; "" where it does."""
     age = now - _time(plan.generated_at)
     if not plan.source.newest:
         return "the plan was made from a snapshot or an old revision, which says nothing about now"
-    if not plan.source.complete:
-        return "the plan did not see everything"
-    if plan.source.unreached:
-        return f"{plan.source.unreached} values waited for a KMS plugin when the plan was made"
     if age < timedelta():
         return f"the plan is from the future ({plan.generated_at}): compare the clocks"
     if age > MOST_AGE:
         minutes, most = (int(span.total_seconds() // 60) for span in (age, MOST_AGE))
-        return f"the plan is {minutes} minutes old; its counts hold for {most}"
-    if not cluster_uid or plan.kube_system_uid != cluster_uid:
-        theirs, ours = plan.kube_system_uid or "unknown", cluster_uid or "unknown"
-        return f"the plan is of the cluster {theirs}, this one is {ours}"
+        return f"the plan is {minutes} minutes old; it holds for {most}"
     if plan.source.cluster_id != cluster_id:
         # The uid of kube-system came along when the snapshot of one was restored into the other.
         return f"the plan is of etcd {plan.source.cluster_id}, this one is {cluster_id}"
     if plan.etcd_prefix.rstrip("/") != etcd_prefix.rstrip("/"):
-        return f"the plan is of keys below {plan.etcd_prefix}"
+        return f"the plan is of keys below {plan.etcd_prefix}, and here they are below {etcd_prefix}"
     if plan.encryption_config.sha256 != config_sha256:
         return "the plan was made with another encryption configuration"
     if (plan.kubernetes_version or "") != assumed_release:
         return "the plan was made with another --kubernetes-version"
-    entry = entry_for(plan, stored.key)
-    if entry is None:
-        return "the plan does not list the key"
-    digest = f"sha256:{hashlib.sha256(stored.value).hexdigest()}"
-    if (entry.mod_revision, entry.value_sha256) != (stored.mod_revision, digest):
-        return "the value was changed since the plan was made"
-    if (entry.transformer, entry.kms_key_id_sha256) != (transformer, kms_key_id_sha256):
-        return "the plan has the value under another transformer"
-    if entry.outcome not in FAILED:
-        return "the plan found nothing proven against the value"
-    everything, same = (_proof(plan, transformer, key_id) for key_id in ("", kms_key_id_sha256))
-    if everything is None or same is None:
-        return f"the plan has no counts for {transformer or 'an envelope that nobody knows'}"
-    if everything.undetermined:
-        return (
-            f"{everything.undetermined} values under {transformer} could not be judged when the plan was made"
-        )
-    return Pattern(
-        transformer,
-        kms_key_id_sha256,
-        _tally(everything, entry.mod_revision, entry.opened_before),
-        _tally(same, entry.mod_revision, entry.opened_before_same_key),
-        everything.keys,
-        None,
-    )
+    return ""
 
 
-def entry_for(plan: DeletionPlan, key: bytes) -> PlanEntry | None:
-    """Return what the plan says of a key, None where it does not list it."""
-    return next((entry for entry in plan.entries if _key(entry) == key), None)
-
-
-def broken_keys(plan: DeletionPlan) -> frozenset[bytes]:
-    """Return the keys of all that a plan found proven broken."""
-    return frozenset(_key(entry) for entry in plan.entries if entry.outcome in FAILED)
+def _is_given(need: str, flags: Collection[str]) -> bool:
+    """Say whether a flag was given; how a lost key is named in full, the deletion itself looks at."""
+    option = need.partition(" ")[0]
+    if option == DECLARE_KEY_LOST:
+        return any(flag.startswith(f"{option} ") for flag in flags)
+    return need in flags
 
 
 def _read(path: Path, where: str) -> bytes:
@@ -186,25 +195,7 @@ def _without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW)
 
 
-def _proof(plan: DeletionPlan, transformer: str, key_id: str) -> PlanProof | None:
-    return next(
-        (p for p in plan.proofs if (p.transformer, p.kms_key_id_sha256) == (transformer, key_id)), None
-    )
-
-
-def _tally(proof: PlanProof, mod_revision: int, opened_before: int) -> Tally:
-    """Return the counts for one value; it says nothing itself about when others failed last."""
-    newest = proof.last_failing_mod_revision
-    return Tally(
-        opened=proof.opened,
-        failed=proof.failed,
-        undetermined=proof.undetermined,
-        last_failing=proof.other_failing_mod_revision if mod_revision == newest else newest,
-        last_opened=opened_before,
-    )
-
-
-def _key(entry: PlanEntry) -> bytes:
+def _key(entry: PlanEntry | LeftOut) -> bytes:
     return (
         base64.b64decode(entry.key_base64, validate=True)
         if entry.key_base64 is not None

@@ -18,7 +18,8 @@ from etcdfix.remediation.audit_record import Entry, Operator, RecordType, Result
 from etcdfix.remediation.backup_file import BackupCluster, BackupContent, make_content
 from etcdfix.remediation.commit import Change, Outcome, Places, commit, place_warnings, rehearse
 from etcdfix.remediation.durable import Step, no_step
-from etcdfix.remediation.preflight import Acceptances, Cluster, Preflight, Proof, check_deletion
+from etcdfix.remediation.expectation import Expectation
+from etcdfix.remediation.preflight import Acceptances, Cluster, Preflight, check_deletion
 from etcdfix.remediation.rules import Rule, refuse
 from etcdfix.remediation.writer import KeyState
 from etcdfix.storagekey import display
@@ -75,7 +76,7 @@ def run_delete(
     asker: Asker,
     *,
     preview: Callable[[Preflight], None],
-    proof: Proof | None = None,
+    expected: Expectation | None = None,
     watch: Watch = unwatched,
     step: Step = no_step,
 ) -> Outcome:
@@ -86,7 +87,7 @@ def run_delete(
         request: What.
         asker: Confirms.
         preview: Shows what was found out, before anything is asked.
-        proof: Asks a plan for its counts; None without a plan.
+        expected: By a plan, which may add a refusal; None without one.
         watch: Counts the values of the pattern check for a display.
         step: Told the name of each step before it is taken.
 
@@ -103,7 +104,7 @@ def run_delete(
         request.accepted,
         kubeconfig=request.kubeconfig,
         context=request.context,
-        proof=proof,
+        expected=expected,
         watch=watch,
         step=step,
     )
@@ -121,7 +122,7 @@ def run_delete(
             reason=request.reason,
             cluster_uid=checked.cluster_uid,
             header_revision=checked.reading.revision,
-            accepted=(*request.accepted.as_flags(), *([request.plan] if checked.planned is not None else [])),
+            accepted=(*request.accepted.as_flags(), *([request.plan] if request.plan else [])),
         ),
         expected=KeyState.of(checked.stored),
         content=backup_content(cluster, checked, "delete", operator, request.reason),

@@ -6,7 +6,6 @@ writes: the client's channel takes read methods only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from etcdfix.model import Outcome, StoredValue
 from etcdfix.pipeline import Examiner
 from etcdfix.remediation.backup_file import digest
 from etcdfix.remediation.durable import Step, no_step
+from etcdfix.remediation.expectation import Expectation
 from etcdfix.remediation.members import (
     Agreement,
     AlarmKind,
@@ -35,7 +35,6 @@ from etcdfix.remediation.members import (
 )
 from etcdfix.remediation.pattern import Pattern, find_pattern
 from etcdfix.remediation.rules import CLUSTER_BREAKING, Rule, refuse
-from etcdfix.remediation.since import Since
 from etcdfix.reports.plan_needs import declaration
 from etcdfix.reports.safetext import key_arguments, quote_command
 from etcdfix.sources.live import LiveSource
@@ -102,7 +101,7 @@ class Cluster(msgspec.Struct, frozen=True):
         examiner: Says what each value is; it knows the custom resources.
         plugins: The KMS plugins behind it, None where none is asked.
         configured: An EncryptionConfiguration was given.
-        config_sha256: ``sha256:<hex>`` of it, "" where a plan need not be held against it.
+        config_sha256: ``sha256:<hex>`` of it, "" where none was given.
     """
 
     source: LiveSource
@@ -118,32 +117,6 @@ class Cluster(msgspec.Struct, frozen=True):
         return self.examiner.examine(stored)
 
 
-class Planned(msgspec.Struct, frozen=True):
-    """What a plan has found out already, while it holds.
-
-    Attributes:
-        pattern: What was counted; its target is None, since nothing was examined again.
-        revision: At which that was.
-        risk: Grade of the deletion.
-        breaking: The worst reason for it.
-        effects: What the deletion sets off, as lines.
-        dependents: How many objects it owned.
-        broken: Keys of all values that the plan found broken.
-    """
-
-    pattern: Pattern
-    revision: int
-    risk: Risk
-    breaking: str
-    effects: tuple[str, ...]
-    dependents: int = 0
-    broken: frozenset[bytes] = frozenset()
-
-
-Proof = Callable[["Cluster", Examination, str], Planned | str]
-"""From a cluster, an examination and the cluster's uid to what a plan says of the value, or why it says nothing."""
-
-
 class Preflight(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a key that may be changed.
 
@@ -155,8 +128,7 @@ class Preflight(msgspec.Struct, frozen=True, kw_only=True):
         lease: Of the key, None for none.
         authorization: The API's yes; None where it was not asked.
         floor: Why deleting the object may break the cluster, "" where nothing says so.
-        assessment: What a deletion sets off; None where nothing is known of the key, or a plan says it.
-        planned: What a plan says; None where none was used.
+        assessment: What a deletion sets off; None where nothing is known of the key.
         warnings: What a person should read before going on.
         declared_lost: The declaration was needed, and fits.
     """
@@ -169,7 +141,6 @@ class Preflight(msgspec.Struct, frozen=True, kw_only=True):
     authorization: Authorization | None
     floor: str
     assessment: Assessment | None
-    planned: Planned | None
     warnings: tuple[str, ...]
     declared_lost: bool
 
@@ -186,7 +157,7 @@ def check_deletion(
     *,
     kubeconfig: Path | None = None,
     context: str | None = None,
-    proof: Proof | None = None,
+    expected: Expectation | None = None,
     watch: Watch = unwatched,
     step: Step = no_step,
 ) -> Preflight:
@@ -198,7 +169,7 @@ def check_deletion(
         accepted: Expectations and acceptances.
         kubeconfig: Ask the API server behind it for permission too.
         context: Of the kubeconfig; None for its current one.
-        proof: Asks a plan for its counts, so that they need not be made again; None without a plan.
+        expected: By a plan, which may add a refusal; None without one.
         watch: Counts the values of the pattern check for a display.
         step: Told the name of each check before it is made.
 
@@ -230,19 +201,13 @@ def check_deletion(
     warnings += check_alarms(cluster)
     step("check: cluster")
     uid = check_cluster(cluster, accepted)
+    if expected is not None:
+        step("check: plan")
+        expected.check_stored(stored, uid)
     step("check: pattern")
-    planned = _plan_for(cluster, found, uid, reading.revision, proof)
-    if isinstance(planned, Planned):
-        pattern, assessment = planned.pattern, None
-        warnings.append(
-            "counts and risk are those of the plan; of the rest, only what was written since was examined"
-        )
-    else:
-        if proof is not None:
-            warnings.append(f"the plan is not used: {planned}")
-        pattern, assessment = _look_around(cluster, found, watch)
-        assert pattern.target is not None  # else it would have been refused
-        found = pattern.target
+    pattern, assessment = _look_around(cluster, found, watch)
+    assert pattern.target is not None  # else it would have been refused
+    found = pattern.target
     if found.verdict.cause is Cause.KMS_UNREACHABLE and cluster.plugins is None:
         raise refuse(
             Rule.UNDETERMINED,
@@ -250,10 +215,12 @@ def check_deletion(
             hint="leave --no-kms (ETCDFIX_NO_KMS) out; --kms-endpoint NAME=unix:///PATH says where the plugin listens",
         )
     declared = _check_verdict(found, pattern, accepted)
+    if expected is not None:
+        expected.check_verdict(found)
     step("check: authorization")
     authorization = authorize_change(found, uid, kubeconfig, context)
     step("check: floor")
-    floor = floor_reason(found.directory.group_resource, found.namespace) or _breaking(assessment, planned)
+    floor = floor_reason(found.directory.group_resource, found.namespace) or _breaking(assessment)
     if floor and accepted.risk != CLUSTER_BREAKING:
         raise refuse(
             Rule.FLOOR,
@@ -271,30 +238,9 @@ def check_deletion(
         authorization=authorization,
         floor=floor,
         assessment=assessment,
-        planned=planned if isinstance(planned, Planned) else None,
         warnings=tuple(warnings),
         declared_lost=declared,
     )
-
-
-def _plan_for(
-    cluster: Cluster, found: Examination, uid: str, revision: int, proof: Proof | None
-) -> Planned | str:
-    """Return what a plan says of a value, while nothing written since says otherwise; or why it is not used."""
-    if proof is None:
-        return "there is none"
-    if found.verdict.outcome not in FAILED:
-        return "the verdict on this value needs what the KMS plugin does for others"
-    planned = proof(cluster, found, uid)
-    if isinstance(planned, str):
-        return planned
-    if planned.dependents:
-        # What becomes of them rests on their other owners, which may be gone by now: by the same plan, even.
-        return "what it owns is looked at anew"
-    look = Since(
-        cluster.source, cluster.examiner, cluster.plugins, planned.revision, revision, planned.broken
-    )
-    return look.changed(found, planned.pattern) or planned
 
 
 def _look_around(cluster: Cluster, found: Examination, watch: Watch) -> tuple[Pattern, Assessment | None]:
@@ -312,10 +258,8 @@ def _look_around(cluster: Cluster, found: Examination, watch: Watch) -> tuple[Pa
     return pattern, assess(index, cluster.source, cluster.examiner, key)
 
 
-def _breaking(assessment: Assessment | None, planned: Planned | str) -> str:
+def _breaking(assessment: Assessment | None) -> str:
     """Return the reason for which a deletion was found to be cluster-breaking, "" where it was not."""
-    if isinstance(planned, Planned):
-        return planned.breaking if planned.risk is Risk.CLUSTER_BREAKING else ""
     if assessment is None or assessment.risk is not Risk.CLUSTER_BREAKING:
         return ""
     return assessment.reasons[0].text

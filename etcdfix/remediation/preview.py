@@ -66,9 +66,6 @@ def preview_lines(cluster: Cluster, checked: Preflight, again: SameAgain) -> Ite
     if checked.assessment is not None:
         yield from assessment_lines(checked.assessment)
         yield f"             see all of it: {again.impact(stored.key)}"
-    if checked.planned is not None:
-        yield from map(safe_text, checked.planned.effects)
-        yield f"             see all of it: {again.impact(stored.key)}"
     gentle = gentle_remedies(found, again)
     if gentle:
         yield ""

@@ -15,6 +15,7 @@ class Rule(StrEnum):
     NO_CONFIGURATION = "no-configuration"
     GONE = "gone"
     EXPECTATION_DIFFERS = "expectation-differs"
+    PLAN = "plan"
     READABLE = "readable"
     INCONSISTENT = "inconsistent"
     NOT_AN_OBJECT = "not-an-object"

@@ -49,6 +49,11 @@ class SameAgain(msgspec.Struct, frozen=True):
             ["etcdfix", "impact", *self.source, *self.layout, *self.reading, *key_arguments(key)]
         )
 
+    def plan(self, report: str, file: str) -> str:
+        """Return the command that makes a plan from a saved report, and writes it to a file."""
+        words = ["etcdfix", "plan", "--from-report", report, *self.source, *self.layout, *self.reading]
+        return quote_command([*words, "-o", "json", "--output-file", file])
+
     def delete(self, key: bytes) -> str:
         """Return the dry run of a deletion, on the live etcd that was read, or on the default one for a snapshot."""
         where = () if "--snapshot" in self.source else self.source

@@ -10,7 +10,7 @@ import msgspec
 from etcdfix.reports.plan_model import DeletionPlan
 from etcdfix.reports.safetext import safe_json
 
-_LISTS: Final = frozenset({"problems", "groups", "recreators", "steps", "proofs", "left_out", "entries"})
+_LISTS: Final = frozenset({"problems", "groups", "recreators", "steps", "left_out", "entries"})
 
 
 def write_plan_json(stream: BinaryIO, plan: DeletionPlan) -> None:

@@ -16,10 +16,8 @@ class PlanSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where the plan looked.
 
     Attributes:
-        newest: At the newest revision of a live etcd; nothing else proves anything for a deletion.
-        complete: It showed everything that it holds.
+        newest: At the newest revision of a live etcd; a deletion refuses any other plan.
         cluster_id: etcd's own id, lower-case hex; null for a snapshot.
-        unreached: How many values lie behind a KMS plugin that was not asked, or did not answer.
     """
 
     type: str
@@ -27,9 +25,7 @@ class PlanSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     endpoints: list[str] | None
     revision: int
     newest: bool
-    complete: bool
     cluster_id: str | None = None
-    unreached: int = 0
 
 
 class PlanReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,30 +34,6 @@ class PlanReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     path: str
     sha256: str
     generated_at: str
-
-
-class PlanProof(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What everything under one transformer came to, or the part under one of its KMS key ids.
-
-    Attributes:
-        transformer: As reports and flags call it.
-        kms_key_id_sha256: "" for everything under the transformer.
-        opened: Readable, or at least served.
-        failed: Proven not to be.
-        undetermined: Neither.
-        last_failing_mod_revision: Newest among those that do not open.
-        other_failing_mod_revision: Newest but one: for the newest one itself, when others failed last.
-        keys: Keys below the storage prefix that were looked at.
-    """
-
-    transformer: str
-    kms_key_id_sha256: str
-    opened: int
-    failed: int
-    undetermined: int
-    last_failing_mod_revision: int
-    other_failing_mod_revision: int
-    keys: int
 
 
 class PlanReason(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -83,7 +55,6 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         users: How many objects refer to it.
         users_stopped: How many of them cannot start or work without it.
         cascade: How many dependents the garbage collector deletes after it.
-        dependents: How many it has, whatever becomes of them.
         recreated_by: Who makes it again, or ``by hand``.
         recreate_confidence: Of that; null for ``by hand``.
         comes_back: ``by-itself``, ``after-a-step``, ``not-needed`` or ``no``.
@@ -92,11 +63,7 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         readable_revision: A revision of etcd at which its newest readable value can still be read, 0 for none.
         floor: Why the cluster itself may stand on it: then the deletion needs ``--accept-risk cluster-breaking``.
         risk: The worst of ``reasons``.
-        opened_before: Newest mod_revision before its own at which a value under its transformer was written that
-            opens, 0 for none.
-        opened_before_same_key: The same, under its KMS key id.
         needs: Flags that its command lacks, and without which it is refused: a person has to type them.
-        effects: What its deletion sets off, in the lines that the deletion's preview shows.
         command: The dry run of its deletion.
     """
 
@@ -117,7 +84,6 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     users: int
     users_stopped: int
     cascade: int
-    dependents: int = 0
     recreated_by: str
     recreate_confidence: str | None
     comes_back: str
@@ -127,10 +93,7 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     floor: str
     risk: str
     reasons: list[PlanReason]
-    opened_before: int
-    opened_before_same_key: int
     needs: list[str] = []
-    effects: list[str] = []
     command: str
 
 
@@ -215,7 +178,6 @@ class DeletionPlan(
     groups: list[PlanGroup]
     recreators: list[PlanRecreator]
     steps: list[PlanStep]
-    proofs: list[PlanProof]
     not_in_report: int
     left_out: list[LeftOut]
     entries: list[PlanEntry]

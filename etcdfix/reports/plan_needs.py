@@ -7,6 +7,7 @@ from typing import Final
 from etcdfix.reports.safetext import quote_command
 
 ACCEPT_RISK: Final = "--accept-risk cluster-breaking"
+DECLARE_KEY_LOST: Final = "--declare-key-lost"
 
 
 def declaration(transformer: str, kms_key_id_sha256: str) -> str:
@@ -15,7 +16,7 @@ def declaration(transformer: str, kms_key_id_sha256: str) -> str:
     Under KMS it names the key id too: other key ids of the same provider may well answer.
     """
     key = f"{transformer}/{kms_key_id_sha256}" if kms_key_id_sha256 else transformer
-    return quote_command(["--declare-key-lost", key])
+    return quote_command([DECLARE_KEY_LOST, key])
 
 
 def meaning(flag: str) -> str:

@@ -19,7 +19,7 @@ from etcdfix.sources.base import Segment, SourceDescription
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.client import EtcdClient, Pending
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind
-from etcdfix.sources.etcd.history import watch_changes, watch_history
+from etcdfix.sources.etcd.history import watch_history
 from etcdfix.sources.etcd.paging import PageSize, after, bounds_of
 from etcdfix.wire.etcd import RANGE, message
 
@@ -201,30 +201,6 @@ class LiveSource:
                     raise self._as_error(failed.failure) from failed
             else:
                 return
-
-    def changes(
-        self, prefix: bytes, *, since: int, until: int
-    ) -> Iterator[tuple[StoredValue | None, StoredValue | None]]:
-        """Yield what every change below ``prefix`` replaced and what it wrote, oldest first; None for nothing.
-
-        Args:
-            prefix: Of the keys.
-            since: Changes after this revision, which is not compacted: so every value before a change is there.
-            until: Up to this one.
-
-        Raises:
-            SourceUnreachable: Nobody answers, the watch ended early, or there was too much for the time-out.
-            SourceDenied: The user may not read everything.
-            RevisionCompacted: Something after ``since`` is gone.
-        """
-        limit = self._connection.command_timeout_seconds + _PAGE_EXTRA_SECONDS
-        try:
-            for before, now in watch_changes(self._client, since=since, until=until, timeout_seconds=limit):
-                found = tuple(_stored(value) if value is not None else None for value in (before, now))
-                if any(value is not None and value.key.startswith(prefix) for value in found):
-                    yield found[0], found[1]
-        except CallFailed as failed:
-            raise self._as_error(failed.failure) from failed
 
     def estimate(self) -> int:
         """Return how many keys there are; 0 when etcd does not tell."""

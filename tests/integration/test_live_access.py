@@ -181,12 +181,6 @@ def test_a_range_that_the_user_may_not_read(guarded: EtcdServer) -> None:
     assert "grant-permission" in caught.value.hint
 
 
-def test_changes_that_the_user_may_not_watch(guarded: EtcdServer) -> None:
-    until = guarded.revision()
-    with LiveSource(logged_in(guarded, READER)) as source, pytest.raises(SourceDenied):
-        list(source.changes(b"/registry/secrets/", since=until - 1, until=until))
-
-
 def test_a_key_that_the_user_may_not_read(guarded: EtcdServer) -> None:
     with LiveSource(logged_in(guarded, READER)) as source, pytest.raises(SourceDenied):
         source.get(b"/registry/pods/shop/a")

@@ -363,56 +363,6 @@ def test_history_after_a_compaction(etcd: EtcdServer, prefix: bytes) -> None:
         assert history_of(source, key) == [(second, b"2"), (third, None), (fourth, b"4")]
 
 
-def changes_of(
-    source: LiveSource, prefix: bytes, *, since: int, until: int
-) -> list[tuple[bytes, bytes | None, bytes | None]]:
-    """Key, value before and value after each change."""
-    found = []
-    for before, now in source.changes(prefix, since=since, until=until):
-        (key,) = {stored.key for stored in (before, now) if stored is not None}
-        found.append(
-            (key, before.value if before is not None else None, now.value if now is not None else None)
-        )
-    return found
-
-
-def test_changes_between_two_revisions(etcd: EtcdServer, prefix: bytes) -> None:
-    key, other = prefix + b"a", prefix + b"b"
-    since = etcd.put(key, b"0")
-    etcd.put(other, b"1")
-    etcd.put(b"/elsewhere" + prefix, b"-")
-    etcd.delete(key)
-    until = etcd.put(key, b"2")
-    etcd.put(key, b"3")
-    with live(etcd.endpoint) as source:
-        assert changes_of(source, prefix, since=since, until=until) == [
-            (other, None, b"1"),
-            (key, b"0", None),
-            (key, None, b"2"),
-        ]
-        assert changes_of(source, prefix, since=until, until=until) == []
-        assert changes_of(source, prefix + b"nobody", since=since, until=until) == []
-
-
-def test_changes_larger_than_one_answer(etcd: EtcdServer, prefix: bytes) -> None:
-    since = etcd.revision()
-    large = {b"%s%02d" % (prefix, number): bytes([number]) * 1_000_000 for number in range(12)}
-    for key, value in large.items():
-        etcd.put(key, value)
-    with live(etcd.endpoint) as source:
-        found = changes_of(source, prefix, since=since, until=etcd.revision())
-    assert {key: now for key, _before, now in found} == large
-
-
-def test_changes_that_were_compacted_away(etcd: EtcdServer, prefix: bytes) -> None:
-    since = etcd.put(prefix + b"a", b"1")
-    etcd.put(prefix + b"a", b"2")
-    until = etcd.put(prefix + b"a", b"3")
-    etcd.compact()
-    with live(etcd.endpoint) as source, pytest.raises(RevisionCompacted):
-        changes_of(source, prefix, since=since, until=until)
-
-
 def test_history_that_was_compacted_away(etcd: EtcdServer, prefix: bytes) -> None:
     etcd.put(prefix + b"gone", b"1")
     etcd.delete(prefix + b"gone")

@@ -35,8 +35,6 @@ def entry(order: int = 1, **change: Any) -> PlanEntry:
         "floor": "",
         "risk": "low",
         "reasons": [],
-        "opened_before": 0,
-        "opened_before_same_key": 0,
         "command": f"etcdfix delete /registry/secrets/shop/web-{order}",
     }
     return PlanEntry(**(settings | change))

@@ -1,4 +1,4 @@
-"""Every kept revision of one key, or every change of all keys, by watching the past.
+"""Every kept revision of one key, by watching the past.
 
 API: etcd 3.4 and later, ``Watch/Watch``. A watch that starts below the compacted revision is cancelled and told
 that revision. A watch does not say when it has caught up; the answer to a progress request does, in two ways:
@@ -18,7 +18,6 @@ from typing import Any, Final
 
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind
-from etcdfix.sources.etcd.paging import bounds_of
 from etcdfix.wire.etcd import EVENT_DELETE, RANGE, message
 
 _PROGRESS_PAUSE_SECONDS: Final = 0.1
@@ -70,42 +69,6 @@ def watch_history(
             return
 
 
-def watch_changes(
-    client: EtcdClient, *, since: int, until: int, timeout_seconds: float
-) -> Iterator[tuple[Any | None, Any | None]]:
-    """Yield (record before, record after) of every change in etcd, oldest first; None where there was, or is, none.
-
-    Every revision is somebody's change, so that a watch of all keys meets the last one, and nobody has to guess
-    whether it has caught up.
-
-    Args:
-        client: Connected.
-        since: Changes after this revision.
-        until: Up to this one, which exists.
-        timeout_seconds: For the whole watch.
-
-    Raises:
-        CallFailed: Nobody could answer, the watch ended early, or something after ``since`` has been compacted.
-    """
-    if until <= since:
-        return
-    start, end = bounds_of(b"")
-    requests = _Requests(start, since + 1, ask_progress=False, end=end)
-    with contextlib.closing(client.watch(iter(requests), timeout_seconds=timeout_seconds)) as answers:
-        try:
-            for answer in answers:
-                if answer.canceled:
-                    raise _compacted_meanwhile()
-                for event in answer.events:
-                    if event.kv.mod_revision <= until:
-                        yield _around(event)
-                # One revision can change many keys, which may come in several answers.
-                if answer.events and answer.events[-1].kv.mod_revision >= until and not answer.fragment:
-                    return
-        finally:
-            requests.end()
-
-
 def _compacted_revision(client: EtcdClient, key: bytes, timeout_seconds: float) -> int:
     """Return the compacted revision, 0 when nothing was compacted.
 
@@ -134,7 +97,9 @@ def _events(client: EtcdClient, requests: _Requests, *, until: int, timeout_seco
         try:
             for answer in answers:
                 if answer.canceled:
-                    raise _compacted_meanwhile()
+                    raise CallFailed(
+                        Failure(FailureKind.COMPACTED, "etcd ended the watch: compacted in the meantime")
+                    )
                 if answer.events:
                     quiet = 0
                     yield from answer.events
@@ -146,23 +111,6 @@ def _events(client: EtcdClient, requests: _Requests, *, until: int, timeout_seco
             requests.end()
 
 
-def _around(event: Any) -> tuple[Any | None, Any | None]:
-    """Return the records before and after an event.
-
-    Raises:
-        CallFailed: There was one before, and etcd has compacted it in the meantime.
-    """
-    gone = event.type == EVENT_DELETE
-    before = event.prev_kv if event.HasField("prev_kv") else None
-    if before is None and (gone or event.kv.version > 1):
-        raise _compacted_meanwhile()
-    return before, None if gone else event.kv
-
-
-def _compacted_meanwhile() -> CallFailed:
-    return CallFailed(Failure(FailureKind.COMPACTED, "etcd ended the watch: compacted in the meantime"))
-
-
 def _answers_in_order(version: str) -> bool:
     """Whether a progress answer of this etcd cannot overtake events; not, where the version is unknown."""
     parts = re.match(r"([0-9]+)\.([0-9]+)\.([0-9]+)", version)
@@ -172,11 +120,8 @@ def _answers_in_order(version: str) -> bool:
 class _Requests:
     """What goes up the stream: one watch, then, if wanted, progress requests until the end."""
 
-    def __init__(self, key: bytes, start: int, *, ask_progress: bool, end: bytes = b"") -> None:
-        # Without fragments, everything that one revision range holds would come as one message.
-        self._create = message("WatchCreateRequest")(
-            key=key, range_end=end, start_revision=start, prev_kv=bool(end), fragment=bool(end)
-        )
+    def __init__(self, key: bytes, start: int, *, ask_progress: bool) -> None:
+        self._create = message("WatchCreateRequest")(key=key, start_revision=start)
         self._pause_seconds = _PROGRESS_PAUSE_SECONDS if ask_progress else None
         self._ended = threading.Event()
 

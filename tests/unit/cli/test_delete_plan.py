@@ -1,7 +1,8 @@
-"""``etcdfix delete --plan``: the plan's counts stand in for a look at everything, while they hold."""
+"""``etcdfix delete --plan``: a plan may add a refusal, and takes none away."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -11,11 +12,12 @@ from typing import Any, Self
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from etcdfix.cli import delete as module
 from etcdfix.planning.planfile import load_plan, sealed
 from etcdfix.reports.plan_json import write_plan_json
-from etcdfix.reports.plan_model import DeletionPlan
+from etcdfix.reports.plan_model import DeletionPlan, LeftOut
 from tests.support.change_runs import BROKEN, Ran, Registry
 from tests.support.etcd_server import EtcdServer
 from tests.support.impact_objects import Cluster as Made
@@ -24,8 +26,6 @@ from tests.support.kms_plugin import KMSPlugin
 from tests.support.objects import IDENTITY, KEY_1, namespace_object, provider, secret
 
 pytestmark = pytest.mark.etcd
-
-USED = "those of the plan"
 
 
 @pytest.fixture
@@ -51,20 +51,28 @@ def rewrite(plan: Path, change: Callable[[DeletionPlan], dict[str, Any]]) -> Non
     """Change a plan and seal it anew, as whoever owns the file can."""
     loaded = load_plan(plan)
     with plan.open("wb") as stream:
-        write_plan_json(stream, sealed(msgspec.structs.replace(loaded, **change(loaded))))
+        write_plan_json(stream, sealed(replace(loaded, **change(loaded))))
 
 
 def dry(registry: Registry, plan: Path, key: bytes | None = None, *arguments: str) -> Ran:
     return registry.delete(key or registry.key("shop/broken"), "--plan", str(plan), "--dry-run", *arguments)
 
 
-def not_used(ran: Ran, why: str) -> None:
-    assert USED not in ran.err
-    assert f"Note         the plan is not used: {why}" in ran.err
-    assert ran.code == 0, ran.err
+def not_fitting(registry: Registry, ran: Ran, why: str) -> None:
+    """Assert that the plan was refused, with the command that makes a new one."""
+    report, plan = registry.folder / "scan.json", registry.folder / "plan.json"
+    registry.refused(ran, why, hint=f"etcdfix plan --from-report {report} --endpoints {registry.endpoints}")
+    assert f"-o json --output-file {plan}" in ran.err
 
 
-def test_a_plan_that_holds_is_used_and_recorded(registry: Registry) -> None:
+def two_broken(registry: Registry) -> None:
+    """Leave two Secrets under key1, both damaged: that may be the key."""
+    for number in range(2):
+        registry.etcd.delete(registry.key(f"shop/good-{number}"))
+    registry.put("shop/more", BROKEN)
+
+
+def test_a_plan_that_fits_is_recorded_and_everything_looked_at(registry: Registry) -> None:
     before = os.umask(0)
     try:
         plan = planned(registry)
@@ -73,12 +81,7 @@ def test_a_plan_that_holds_is_used_and_recorded(registry: Registry) -> None:
     assert stat.S_IMODE(plan.stat().st_mode) == 0o600
     ran = dry(registry, plan)
     assert ran.code == 0, ran.err
-    assert USED in ran.err
-    # The preview says the same of what the deletion sets off as without a plan.
-    without = registry.delete(registry.key("shop/broken"), "--dry-run").err
-    effects = [line for line in without.splitlines() if line.startswith(("Risk", "Used by", "Finalizer"))]
-    assert effects
-    assert all(line in ran.err for line in effects)
+    assert ran.err == registry.delete(registry.key("shop/broken"), "--dry-run").err
     ran = registry.delete(registry.key("shop/broken"), "--plan", str(plan))
     assert ran.code == 0, ran.err
     assert registry.stored(registry.key("shop/broken")) is None
@@ -86,38 +89,166 @@ def test_a_plan_that_holds_is_used_and_recorded(registry: Registry) -> None:
 
 
 def test_one_deletion_of_a_plan_does_not_end_it_for_the_next(registry: Registry) -> None:
-    """What the plan knew to be broken never counted as opening, so that its end changes no count."""
     names = ("shop/broken", "shop/broken-1", "shop/broken-2")
     for name in names[1:]:
         registry.put(name, BROKEN)
     plan = planned(registry)
     for name in names:
         ran = registry.delete(registry.key(name), "--plan", str(plan))
-        assert (ran.code, USED in ran.err) == (0, True), ran.err
+        assert ran.code == 0, ran.err
 
 
-def test_what_was_written_since_counts(registry: Registry) -> None:
+# What a plan would permit: edited by hand, and sealed anew.
+
+
+def test_counts_in_a_plan_permit_nothing(registry: Registry) -> None:
+    two_broken(registry)
     plan = planned(registry)
-    registry.put("shop/more", BROKEN)
-    not_used(dry(registry, plan), "one of secrets under the same transformer was written since")
+    rewrite(
+        plan,
+        lambda p: {
+            "groups": [
+                replace(g, count=1, opened=1000, pattern=False, advice="", declaration="") for g in p.groups
+            ],
+            "entries": [replace(e, needs=[]) for e in p.entries],
+        },
+    )
+    with registry.untouched():
+        ran = registry.delete(registry.key("shop/broken"), "--plan", str(plan))
+    registry.refused(ran, "2 values do not open and 0 do", hint="--declare-key-lost")
 
 
-def test_dependents_that_came_since_count(registry: Registry) -> None:
+def test_counts_of_an_earlier_release_permit_nothing(registry: Registry) -> None:
+    two_broken(registry)
+    plan = planned(registry)
+    proof = {"transformer": "aescbc/v1/key1", "opened": 1000, "failed": 1}
+    plan.write_bytes(msgspec.json.encode(msgspec.json.decode(plan.read_bytes()) | {"proofs": [proof]}))
+    ran = dry(registry, plan)
+    assert (ran.code, ran.out) == (2, "")
+    assert "is not a plan of etcdfix: Object contains unknown field `proofs`" in ran.err
+    assert "next: make a new one: etcdfix plan" in ran.err
+
+
+def test_a_grade_in_a_plan_permits_nothing(registry: Registry) -> None:
     made = Made(registry.prefix)
     key = made.break_(made.add("apps/v1", "ReplicaSet", "web", "shop"))
-    registry.etcd.put_all(made.pairs())
-    plan = planned(registry)
     for number in range(100):
         made.pod(f"p-{number}", owners=(owner("ReplicaSet", "web"),))
     registry.etcd.put_all(made.pairs())
-    # That wrote the ReplicaSet again, too: the plan must be of it as it stands.
-    entry = registry.mod_revision(key.encode())
-    rewrite(plan, lambda p: {"entries": [msgspec.structs.replace(e, mod_revision=entry) for e in p.entries]})
+    plan = planned(registry)
+    (grades,) = {entry.risk for entry in load_plan(plan).entries if entry.resource == "replicasets"}
+    assert grades == "cluster-breaking"
+    rewrite(
+        plan,
+        lambda p: {
+            "entries": [replace(e, risk="low", reasons=[], floor="", needs=[], cascade=0) for e in p.entries]
+        },
+    )
     registry.refused(
         dry(registry, plan, key.encode()),
         "the garbage collector deletes 100 dependents",
         hint="--accept-risk cluster-breaking",
     )
+
+
+def test_what_came_since_the_plan_counts(registry: Registry) -> None:
+    made = Made(registry.prefix)
+    key = made.break_(made.add("apps/v1", "ReplicaSet", "web", "shop"))
+    registry.etcd.put(key.encode(), made.values[key])
+    plan = planned(registry)
+    for number in range(100):
+        pod = made.pod(f"p-{number}", owners=(owner("ReplicaSet", "web"),))
+        registry.etcd.put(pod.encode(), made.values[pod])
+    registry.refused(
+        dry(registry, plan, key.encode()),
+        "the garbage collector deletes 100 dependents",
+        hint="--accept-risk cluster-breaking",
+    )
+
+
+def test_a_verdict_in_a_plan_permits_nothing(registry: Registry) -> None:
+    """A healthy object that the plan calls broken is readable all the same."""
+    plan = planned(registry)
+    key = registry.key("shop/good-0")
+    stored = registry.stored(key)
+    assert stored is not None
+    digest = f"sha256:{hashlib.sha256(stored).hexdigest()}"
+    entry = replace(
+        load_plan(plan).entries[0],
+        key=key.decode(),
+        mod_revision=registry.mod_revision(key),
+        value_sha256=digest,
+    )
+    rewrite(plan, lambda _: {"entries": [entry]})
+    with registry.untouched():
+        ran = registry.delete(key, "--plan", str(plan))
+    registry.refused(ran, "the object is readable", hint="kubectl delete")
+
+
+def test_a_plan_from_the_environment_is_none(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = planned(registry)
+    rewrite(plan, lambda _: {"entries": []})
+    for named in (str(plan), "/nowhere"):
+        monkeypatch.setenv("ETCDFIX_PLAN", named)
+        ran = registry.delete(registry.key("shop/broken"), "--dry-run")
+        assert ran.code == 0, ran.err
+        assert "--plan" not in str(registry.events()[-1].annotations.accepted)
+
+
+# What a plan refuses.
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"mod_revision": 1}, "the plan has 1 with sha256:"),
+        ({"value_sha256": "sha256:00"}, "with sha256:00"),
+    ],
+)
+def test_a_plan_of_another_value(registry: Registry, change: dict[str, Any], words: str) -> None:
+    plan = planned(registry)
+    rewrite(plan, lambda p: {"entries": [replace(e, **change) for e in p.entries]})
+    not_fitting(registry, dry(registry, plan), words)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"outcome": "decode-failure"}, "the plan has it as decode-failure (value-truncated)"),
+        ({"cause": "ciphertext-damaged"}, "the plan has it as decrypt-failure (ciphertext-damaged)"),
+        ({"transformer": "aescbc/v1/lost"}, "under aescbc/v1/lost, and now it is decrypt-failure"),
+        ({"kms_key_id_sha256": "sha256:00"}, "under aescbc/v1/key1/sha256:00, and now"),
+    ],
+)
+def test_a_plan_of_another_verdict(registry: Registry, change: dict[str, Any], words: str) -> None:
+    plan = planned(registry)
+    rewrite(plan, lambda p: {"entries": [replace(e, **change) for e in p.entries]})
+    not_fitting(registry, dry(registry, plan), words)
+
+
+def test_a_value_that_was_written_since(registry: Registry) -> None:
+    plan = planned(registry)
+    registry.put("shop/broken", BROKEN)
+    not_fitting(registry, dry(registry, plan), "stands at mod_revision")
+
+
+def test_a_key_that_the_plan_leaves_out_or_does_not_know(registry: Registry) -> None:
+    plan = planned(registry)
+    other = registry.put("shop/later", BROKEN)
+    not_fitting(registry, dry(registry, plan, other), "the plan does not list")
+    left = LeftOut(key=other.decode(), why="undetermined", detail="nothing is proven against it")
+    rewrite(plan, lambda p: {"left_out": [left], "entries": [replace(p.entries[0], key=left.key)]})
+    not_fitting(registry, dry(registry, plan, other), "out (undetermined): nothing is proven against it")
+
+
+def test_a_flag_that_the_plan_asks_for(registry: Registry) -> None:
+    plan = planned(registry)
+    risk = ("--accept-risk", "cluster-breaking")
+    rewrite(plan, lambda p: {"entries": [replace(e, needs=[" ".join(risk)]) for e in p.entries]})
+    registry.refused(
+        dry(registry, plan), "needs --accept-risk cluster-breaking", hint="add it, if the cluster"
+    )
+    assert dry(registry, plan, None, *risk).code == 0
 
 
 class Clock(datetime):
@@ -138,44 +269,53 @@ def test_its_age(registry: Registry, monkeypatch: pytest.MonkeyPatch, ahead: tim
     plan = planned(registry)
     monkeypatch.setattr(Clock, "ahead", ahead)
     monkeypatch.setattr(module, "datetime", Clock)
-    not_used(dry(registry, plan), why)
+    not_fitting(registry, dry(registry, plan), why)
 
 
 def test_another_configuration(registry: Registry) -> None:
     plan = planned(registry)
     registry.config.write_bytes(registry.config.read_bytes() + b"\n")
-    not_used(dry(registry, plan), "the plan was made with another encryption configuration")
+    not_fitting(registry, dry(registry, plan), "the plan was made with another encryption configuration")
+
+
+def test_another_release(registry: Registry) -> None:
+    plan = planned(registry)
+    ran = dry(registry, plan, None, "--kubernetes-version", "1.30")
+    not_fitting(registry, ran, "the plan was made with another --kubernetes-version")
 
 
 def test_another_cluster(registry: Registry) -> None:
     plan = planned(registry)
     registry.put("kube-system", namespace_object("kube-system", uid="another-uid"), resource="namespaces")
-    not_used(dry(registry, plan), "the plan is of the cluster")
+    not_fitting(registry, dry(registry, plan), "the plan is of the cluster")
+
+
+def test_a_cluster_that_nobody_can_name(registry: Registry) -> None:
+    """Neither then nor now: that does not make them the same, and the plan's own commands leave it out."""
+    registry.etcd.delete(registry.key("kube-system", "namespaces"))
+    plan = planned(registry)
+    (entry,) = load_plan(plan).entries
+    assert "--plan" not in entry.command
+    ran = dry(registry, plan, None, "--accept-unknown-cluster")
+    not_fitting(registry, ran, "the plan is of the cluster unknown, this one is unknown")
 
 
 def test_a_clone_of_the_cluster(registry: Registry) -> None:
     """An etcd restored from the cluster's snapshot has the same kube-system, and nothing else in common."""
     plan = planned(registry)
-    rewrite(plan, lambda p: {"source": msgspec.structs.replace(p.source, cluster_id="abc")})
-    not_used(dry(registry, plan), "the plan is of etcd abc, this one is")
+    rewrite(plan, lambda p: {"source": replace(p.source, cluster_id="abc")})
+    not_fitting(registry, dry(registry, plan), "the plan is of etcd abc, this one is")
 
 
 def test_another_storage_prefix(registry: Registry) -> None:
     plan = planned(registry)
     rewrite(plan, lambda _: {"etcd_prefix": "/another"})
-    not_used(dry(registry, plan), "the plan is of keys below /another")
+    not_fitting(registry, dry(registry, plan), "the plan is of keys below /another")
 
 
-def test_a_plan_from_before_a_restore(registry: Registry) -> None:
-    plan = planned(registry)
-    ahead = registry.etcd.revision() + 10_000_000
-    rewrite(plan, lambda p: {"source": msgspec.structs.replace(p.source, revision=ahead)})
-    not_used(dry(registry, plan), "it was made at revision")
-
-
-def test_a_plan_of_an_older_revision_proves_nothing(registry: Registry) -> None:
+def test_a_plan_of_an_older_revision(registry: Registry) -> None:
     plan = planned(registry, "--revision", str(registry.etcd.revision()))
-    not_used(dry(registry, plan), "the plan was made from a snapshot or an old revision")
+    not_fitting(registry, dry(registry, plan), "the plan was made from a snapshot or an old revision")
 
 
 def test_a_plan_of_somebody_else_is_refused(registry: Registry, tmp_path: Path) -> None:
@@ -217,14 +357,23 @@ def behind(registry: Registry, plugin: KMSPlugin) -> bytes:
     return keys["dead"]
 
 
-def test_an_undetermined_value_never_rests_on_a_plan(registry: Registry, plugin: KMSPlugin) -> None:
+def test_a_plan_that_asked_no_plugin_knows_another_verdict(registry: Registry, plugin: KMSPlugin) -> None:
     key = behind(registry, plugin)
     plan = planned(registry, "--no-kms")
-    declared = ("--declare-key-lost", "kms/v2/prov")
-    without = registry.delete(key, "--dry-run", *declared)
-    with_plan = dry(registry, plan, key, *declared)
-    assert without.code == with_plan.code == 4
-    assert without.err.splitlines()[-2:] == with_plan.err.splitlines()[-2:]
+    registry.refused(
+        dry(registry, plan, key),
+        "needs --declare-key-lost kms/v2/prov/sha256:",
+        hint="add it, if its key is gone",
+    )
+    ran = dry(registry, plan, key, "--declare-key-lost", "kms/v2/prov/kek-1")
+    registry.refused(ran, "the plan has it as undetermined (kms-unreachable)", hint="--from-report")
+
+
+def test_a_plan_that_asked_the_plugin_fits(registry: Registry, plugin: KMSPlugin) -> None:
+    key = behind(registry, plugin)
+    plan = planned(registry)
+    ran = dry(registry, plan, key, "--declare-key-lost", "kms/v2/prov/kek-1")
+    assert ran.code == 0, ran.err
 
 
 def test_a_plan_that_asked_no_plugin_says_nothing_of_the_risk(registry: Registry, plugin: KMSPlugin) -> None:

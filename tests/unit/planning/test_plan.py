@@ -19,15 +19,11 @@ from etcdfix.errors import ConfigurationError
 from etcdfix.impact.secretusers import secret_users
 from etcdfix.model import KeptRevision, Revision, StoredValue
 from etcdfix.planning.plan import build_plan
-from etcdfix.planning.planfile import proof_for
-from etcdfix.remediation.pattern import find_pattern
-from etcdfix.remediation.preflight import unwatched
 from etcdfix.reports.plan_json import write_plan_json
 from etcdfix.reports.plan_model import DeletionPlan, PlanEntry
 from etcdfix.reports.plan_table import write_plan_table
 from etcdfix.sources.base import Source
-from tests.support.encoders import aescbc_body
-from tests.support.impact_objects import BROKEN, Cluster, node_of, owner
+from tests.support.impact_objects import Cluster, node_of, owner
 from tests.support.lost_key import (
     CERT_MANAGER,
     CONFIGURATION,
@@ -117,7 +113,7 @@ def test_the_first_turns_are_one_of_each_maker(large: DeletionPlan) -> None:
     assert makers[2] == makers[3]
 
 
-def test_one_group_with_the_proof_of_its_pattern(large: DeletionPlan) -> None:
+def test_one_group_for_one_lost_key(large: DeletionPlan) -> None:
     (group,) = large.groups
     assert (group.count, group.cause, group.transformer, group.opened, group.pattern) == (
         1200,
@@ -127,9 +123,6 @@ def test_one_group_with_the_proof_of_its_pattern(large: DeletionPlan) -> None:
         True,
     )
     assert f"--declare-key-lost {LOST}" in group.advice
-    (proof,) = large.proofs
-    assert (proof.opened, proof.failed, proof.undetermined) == (0, 1200, 0)
-    assert proof.last_failing_mod_revision == max(entry.mod_revision for entry in large.entries)
 
 
 def test_a_command_deletes_exactly_one_key_as_it_was_examined(large: DeletionPlan) -> None:
@@ -181,60 +174,33 @@ def test_json_is_the_plan(large: DeletionPlan) -> None:
     assert json.loads(out.getvalue())["apiVersion"] == "etcdfix/v1alpha1"
 
 
-# ------------------------------------------------------------------------------------------- the proof of a pattern
+# ------------------------------------------------------------------------------------------ what belongs together
 
 
-def test_proofs_count_as_a_deletion_counts(tmp_path: Path) -> None:
-    config = configuration(provider("aescbc", **{"key1": KEY_1, "key1:b": KEY_2}), IDENTITY)
+def test_a_group_says_what_the_others_under_its_transformer_do(tmp_path: Path) -> None:
+    config = configuration(provider("aescbc", key1=KEY_1, key2=KEY_2), IDENTITY)
     cluster = base()
-    names = ["a", "b", "c", "d", "e", "f", "g"]
-    keys = [cluster.secret(name) for name in names]
+    keys = [cluster.secret(name) for name in ("a", "b", "c", "d", "e", "f")]
     values = cluster.values
     values[keys[0]] = aescbc(values[keys[0]], KEY_1)
-    values[keys[1]] = aescbc(values[keys[1]], KEY_2)  # another key of the same name
-    values[keys[2]] = aescbc(values[keys[2]], KEY_1)[:-3]
-    values[keys[3]] = aescbc(values[keys[3]], KEY_2, name="key1:b")
-    values[keys[4]] = aescbc(values[keys[4]], KEY_1, name="key1:b")
-    values[keys[5]] = aescbc(values[keys[5]], KEY_1, name="gone")
-    values[keys[6]] = BROKEN
-    path = tmp_path / "report.json"
-    scan_to(path, cluster, config=config)
-    source = LiveMemory(cluster.values)
-    examiner = examiner_of(cluster, source, config)
-    plan = build_plan(source, examiner, request_for(path, config), now=lambda: NOON)
-    assert {entry.name for entry in plan.entries} == {"b", "c", "e", "f", "g"}
-    for entry in plan.entries:
-        target = source.get(entry.key.encode())
-        assert target is not None
-        pattern = find_pattern(source, examiner, examiner.examine(target), None, unwatched)
-        planned = proof_for(
-            plan,
-            stored=target,
-            transformer=entry.transformer,
-            kms_key_id_sha256="",
-            cluster_uid="uid-kube-system",
-            cluster_id=plan.source.cluster_id,
-            etcd_prefix=plan.etcd_prefix,
-            config_sha256=config.sha256,
-            assumed_release="",
-            now=NOON,
-        )
-        assert planned == msgspec.structs.replace(pattern, target=None), entry.name
-
-
-def test_a_transformer_that_two_beginnings_fit_has_no_proof(tmp_path: Path) -> None:
-    """Key ``key1`` opens what looks as if ``key1:b`` had written it: whose counts those are is not certain."""
-    config = configuration(provider("aescbc", **{"key1": KEY_1, "key1:b": KEY_2}), IDENTITY)
-    cluster = base()
-    plain, odd = cluster.secret("plain"), cluster.secret("odd")
-    cluster.values[plain] = aescbc(b"no object at all", KEY_1)
-    body = aescbc_body(b"no object at all", KEY_1, b"b:" + b"i" * 14)
-    cluster.values[odd] = b"k8s:enc:aescbc:v1:key1:" + body
+    values[keys[1]] = aescbc(values[keys[1]], KEY_1)[:-3]
+    values[keys[2]] = aescbc(values[keys[2]], KEY_2, name="gone")
+    values[keys[3]] = aescbc(values[keys[3]], KEY_2, name="gone")
+    values[keys[4]] = aescbc(b"no object", KEY_2, name="key2")
+    values["/elsewhere/key"] = b"k8s:enc:aescbc:v1:key1:x"  # below another prefix
     path = scan_to(tmp_path / "report.json", cluster, config=config)
     source = cluster.source()
     plan = build_plan(source, examiner_of(cluster, source, config), request_for(path, config))
-    assert [entry.transformer for entry in plan.entries] == ["aescbc/v1/key1"] * 2
-    assert plan.proofs == []
+    found = {(group.transformer, group.count, group.opened, group.pattern) for group in plan.groups}
+    assert found == {
+        ("aescbc/v1/key1", 1, 1, False),
+        ("aescbc/v1/gone", 2, 0, True),
+        ("aescbc/v1/key2", 1, 0, False),
+    }
+
+
+def test_what_an_operator_has_to_add_is_said_for_each_object(large: DeletionPlan) -> None:
+    assert {tuple(entry.needs) for entry in large.entries} == {(f"--declare-key-lost {LOST}",)}
 
 
 # ----------------------------------------------------------------------------------- what is left out, and why
@@ -300,7 +266,7 @@ def test_broken_values_that_the_report_does_not_have_are_counted(tmp_path: Path)
     plan = build_plan(source, examiner_of(cluster, source), request_for(path))
     assert [entry.name for entry in plan.entries] == ["one"]
     assert plan.not_in_report == 1
-    assert plan.proofs[0].failed == 2
+    assert plan.groups[0].pattern
 
 
 def test_a_report_of_another_cluster_is_refused(tmp_path: Path) -> None:
@@ -358,7 +324,6 @@ def test_problems_of_report_and_source_make_a_plan_incomplete(tmp_path: Path) ->
     path = scan_to(tmp_path / "report.json", cluster, source=source)
     plan = build_plan(source, examiner_of(cluster, source), request_for(path))
     assert not plan.complete
-    assert not plan.source.complete
     assert plan.problems == ["the report is incomplete: page 7 is damaged", "page 7 is damaged"]
 
 
@@ -561,15 +526,6 @@ def test_a_value_of_nobody_is_left_out(tmp_path: Path) -> None:
     assert [entry.what for entry in plan.entries] == ["Certificate"]
 
 
-def test_each_unknown_envelope_stands_alone_and_has_no_proof(tmp_path: Path) -> None:
-    cluster = base()
-    cluster.values[cluster.secret("one")] = b"k8s:enc:what:v1:x"
-    cluster.values[cluster.secret("two")] = b"k8s:enc:aescbc:v9:x"
-    plan = plan_of(cluster, tmp_path)
-    assert {entry.name for entry in plan.entries} == {"one", "two"}
-    assert plan.proofs == []
-
-
 def test_envelopes_that_nobody_knows_have_no_key_to_declare_lost(tmp_path: Path) -> None:
     cluster = base()
     for name in ("one", "two", "three"):
@@ -587,4 +543,3 @@ def test_objects_with_too_many_references_are_said(tmp_path: Path, monkeypatch: 
     lose(cluster, cluster.secret("one"))
     plan = plan_of(cluster, tmp_path)
     assert plan.problems == ["1 objects have more references than are followed"]
-    assert plan.source.complete

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -9,14 +11,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from etcdfix.errors import ConfigurationError
+from etcdfix.errors import ConfigurationError, RefusedByRule
 from etcdfix.model import StoredValue
 from etcdfix.planning import planfile
 from etcdfix.planning.plan import build_plan
-from etcdfix.planning.planfile import entry_for, load_plan, proof_for, sealed
-from etcdfix.remediation.pattern import Pattern, Tally
+from etcdfix.planning.planfile import expectation_of, load_plan, sealed
+from etcdfix.remediation.expectation import Expectation
+from etcdfix.remediation.rules import Rule
 from etcdfix.reports.plan_json import write_plan_json
-from etcdfix.reports.plan_model import DeletionPlan
+from etcdfix.reports.plan_model import DeletionPlan, LeftOut
 from tests.support.lost_key import (
     CONFIGURATION,
     LOST,
@@ -27,7 +30,6 @@ from tests.support.lost_key import (
     request_for,
     scan_to,
 )
-from tests.support.objects import KEY_2, aescbc
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -56,121 +58,149 @@ def write(path: Path, plan: DeletionPlan) -> Path:
     return path
 
 
-def asked(plan: DeletionPlan, stored: StoredValue, **other: Any) -> Pattern | str:
-    """Ask for the proof; everything is as in the plan but for what is named."""
+def asked(plan: DeletionPlan, key: bytes, **other: Any) -> Expectation:
+    """Ask what the plan expects; everything is as in the plan but for what is named."""
     settings: dict[str, Any] = {
-        "stored": stored,
-        "transformer": LOST,
-        "kms_key_id_sha256": "",
-        "cluster_uid": "uid-kube-system",
         "cluster_id": plan.source.cluster_id,
         "etcd_prefix": "/registry",
         "config_sha256": CONFIGURATION.sha256,
         "assumed_release": "",
+        "flags": (f"--declare-key-lost {LOST}",),
+        "again": "etcdfix plan AGAIN",
         "now": NOON + timedelta(minutes=15),
     }
-    return proof_for(plan, **(settings | other))
+    return expectation_of(plan, key, **(settings | other))
 
 
-def test_a_fresh_plan_of_this_cluster_proves_the_pattern(made: tuple[Path, StoredValue]) -> None:
+def refused(plan: DeletionPlan, key: bytes, **other: Any) -> RefusedByRule:
+    with pytest.raises(RefusedByRule) as caught:
+        asked(plan, key, **other)
+    assert caught.value.rule == Rule.PLAN
+    return caught.value
+
+
+def rewritten(path: Path, change: Callable[[DeletionPlan], dict[str, Any]]) -> DeletionPlan:
+    """Change a plan, seal it anew as whoever owns the file can, and load it."""
+    plan = load_plan(path)
+    return load_plan(write(path, sealed(msgspec.structs.replace(plan, **change(plan)))))
+
+
+def test_what_a_fresh_plan_of_this_cluster_expects(made: tuple[Path, StoredValue]) -> None:
     path, value = made
-    proof = asked(load_plan(path), value)
-    assert isinstance(proof, Pattern)
-    assert (
-        proof.all
-        == proof.same_key_id
-        == Tally(opened=0, failed=3, undetermined=0, last_failing=proof.all.last_failing)
+    assert asked(load_plan(path), value.key) == Expectation(
+        kube_system_uid="uid-kube-system",
+        mod_revision=value.mod_revision,
+        value_sha256=f"sha256:{hashlib.sha256(value.value).hexdigest()}",
+        outcome="decrypt-failure",
+        cause="key-name-missing",
+        transformer=LOST,
+        kms_key_id_sha256="",
+        again="etcdfix plan AGAIN",
     )
-    assert proof.all.last_failing >= value.mod_revision
-    assert proof.all.is_pattern
-    assert proof.keys == 8
-    assert proof.target is None
-    assert proof.transformer == LOST
+
+
+def test_an_expectation_holds_nothing_that_permits(made: tuple[Path, StoredValue]) -> None:
+    """Counts, risk and reasons stand in a plan for people to read; a deletion gets none of them."""
+    path, value = made
+    before = asked(load_plan(path), value.key)
+    plan = rewritten(
+        path,
+        lambda p: {
+            "complete": True,
+            "groups": [msgspec.structs.replace(g, opened=1000, pattern=False, advice="") for g in p.groups],
+            "entries": [msgspec.structs.replace(e, risk="low", reasons=[], floor="") for e in p.entries],
+        },
+    )
+    assert asked(plan, value.key) == before
 
 
 @pytest.mark.parametrize(
     ("other", "reason"),
     [
-        ({"now": NOON + timedelta(minutes=15, seconds=1)}, "the plan is 15 minutes old; its counts hold for 15"),
-        ({"now": NOON + timedelta(hours=2)}, "the plan is 120 minutes old; its counts hold for 15"),
-        ({"now": NOON - timedelta(seconds=1)}, "from the future"),
-        ({"cluster_uid": "another"}, "of the cluster uid-kube-system, this one is another"),
-        ({"cluster_uid": ""}, "this one is unknown"),
+        ({"now": NOON + timedelta(minutes=15, seconds=1)}, "the plan is 15 minutes old; it holds for 15"),
+        ({"now": NOON + timedelta(hours=2)}, "the plan is 120 minutes old; it holds for 15"),
+        ({"now": NOON - timedelta(seconds=1)}, "the plan is from the future (2026-03-01T12:00:00Z)"),
         ({"cluster_id": "abc"}, "this one is abc"),
-        ({"etcd_prefix": "/registry2/"}, "the plan is of keys below /registry"),
+        ({"etcd_prefix": "/registry2/"}, "the plan is of keys below /registry, and here they are below /registry2/"),
         ({"config_sha256": "sha256:00"}, "another encryption configuration"),
+        ({"config_sha256": ""}, "another encryption configuration"),
         ({"assumed_release": "1.30"}, "another --kubernetes-version"),
-        ({"transformer": "aescbc/v1/key1"}, "another transformer"),
-        ({"kms_key_id_sha256": "sha256:00"}, "another transformer"),
     ],
 )  # fmt: skip
-def test_a_plan_proves_nothing_elsewhere_or_later(
+def test_a_plan_does_not_fit_elsewhere_or_later(
     made: tuple[Path, StoredValue], other: dict[str, Any], reason: str
 ) -> None:
     path, value = made
-    proof = asked(load_plan(path), value, **other)
-    assert isinstance(proof, str)
-    assert reason in proof
+    error = refused(load_plan(path), value.key, **other)
+    assert reason in error.message
+    assert error.hint == "make a new plan: etcdfix plan AGAIN"
+
+
+def test_a_slash_at_the_end_of_a_prefix_does_not_matter(made: tuple[Path, StoredValue]) -> None:
+    path, value = made
+    assert asked(load_plan(path), value.key, etcd_prefix="/registry/")
+
+
+def test_a_plan_from_a_snapshot_or_an_old_revision_does_not_fit(made: tuple[Path, StoredValue]) -> None:
+    path, value = made
+    plan = rewritten(path, lambda p: {"source": msgspec.structs.replace(p.source, newest=False)})
+    assert "a snapshot or an old revision" in refused(plan, value.key).message
+
+
+def test_a_plan_for_a_named_release_does_not_fit_any(made: tuple[Path, StoredValue]) -> None:
+    path, value = made
+    plan = rewritten(path, lambda _: {"kubernetes_version": "1.30"})
+    assert "another --kubernetes-version" in refused(plan, value.key).message
+    assert asked(plan, value.key, assumed_release="1.30")
+
+
+def test_a_key_that_the_plan_does_not_list(made: tuple[Path, StoredValue]) -> None:
+    error = refused(load_plan(made[0]), b"/registry/secrets/shop/nobody")
+    assert error.message == "the plan does not list /registry/secrets/shop/nobody"
+
+
+def test_a_key_that_the_plan_leaves_out(made: tuple[Path, StoredValue]) -> None:
+    """Even where it lists the key as well."""
+    path, value = made
+    encoded = base64.b64encode(value.key).decode()
+    left = LeftOut(key="else", key_base64=encoded, why="readable", detail="it can be read now")
+    plan = rewritten(path, lambda _: {"left_out": [left]})
+    error = refused(plan, value.key)
+    assert error.message == f"the plan leaves {value.key.decode()} out (readable): it can be read now"
 
 
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    ("flags", "needs", "missing"),
     [
-        ({"mod_revision": 999}, "was changed"),
-        ({"value": aescbc(b"another", KEY_2, name="lost")}, "was changed"),
-        ({"key": b"/registry/secrets/shop/web-9"}, "does not list the key"),
+        ((), (f"--declare-key-lost {LOST}",), f"--declare-key-lost {LOST}"),
+        (("--accept-risk cluster-breaking",), (f"--declare-key-lost {LOST}",), f"--declare-key-lost {LOST}"),
+        ((f"--declare-key-lost {LOST}",), ("--accept-risk cluster-breaking",), "--accept-risk cluster-breaking"),
+        (("--accept-risk mass-damage",), ("--accept-risk cluster-breaking",), "--accept-risk cluster-breaking"),
+        (
+            (f"--declare-key-lost {LOST}",),
+            (f"--declare-key-lost {LOST}", "--accept-risk cluster-breaking"),
+            "--accept-risk cluster-breaking",
+        ),
+        (("--accept-unknown-cluster",), ("--what-nobody-knows",), "--what-nobody-knows"),
     ],
-)
-def test_a_plan_proves_nothing_for_another_value(
-    made: tuple[Path, StoredValue], change: dict[str, Any], reason: str
+)  # fmt: skip
+def test_a_flag_that_the_plan_asks_for(
+    made: tuple[Path, StoredValue], flags: tuple[str, ...], needs: tuple[str, ...], missing: str
 ) -> None:
     path, value = made
-    proof = asked(load_plan(path), msgspec.structs.replace(value, **change))
-    assert isinstance(proof, str)
-    assert reason in proof
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        (
-            lambda p: {"source": msgspec.structs.replace(p.source, newest=False)},
-            "a snapshot or an old revision",
-        ),
-        (lambda p: {"source": msgspec.structs.replace(p.source, complete=False)}, "did not see everything"),
-        (
-            lambda p: {"source": msgspec.structs.replace(p.source, unreached=3)},
-            "3 values waited for a KMS plugin",
-        ),
-        (
-            lambda p: {"proofs": [msgspec.structs.replace(p.proofs[0], undetermined=2)]},
-            f"2 values under {LOST} could not be judged",
-        ),
-        (
-            lambda p: {"entries": [msgspec.structs.replace(e, outcome="undetermined") for e in p.entries]},
-            "nothing proven against the value",
-        ),
-        (lambda _: {"kube_system_uid": None}, "of the cluster unknown"),
-        (lambda _: {"proofs": []}, f"no counts for {LOST}"),
-    ],
-)
-def test_a_plan_that_could_not_see_proves_nothing(
-    made: tuple[Path, StoredValue], change: Callable[[DeletionPlan], dict[str, Any]], reason: str
-) -> None:
-    path, value = made
-    plan = load_plan(path)
-    plan = sealed(msgspec.structs.replace(plan, **change(plan)))
-    proof = asked(load_plan(write(path, plan)), value)
-    assert isinstance(proof, str)
-    assert reason in proof
-
-
-def test_a_report_that_was_incomplete_does_not_spoil_the_proof(made: tuple[Path, StoredValue]) -> None:
-    path, value = made
-    plan = sealed(
-        msgspec.structs.replace(load_plan(path), complete=False, problems=["the report is incomplete"])
+    plan = rewritten(
+        path, lambda p: {"entries": [msgspec.structs.replace(e, needs=list(needs)) for e in p.entries]}
     )
-    assert isinstance(asked(load_plan(write(path, plan)), value), Pattern)
+    error = refused(plan, value.key, flags=flags)
+    assert error.message == f"the plan says that the deletion of {value.key.decode()} needs {missing}"
+    assert error.hint.startswith("add it, if ")
+    assert asked(plan, value.key, flags=needs)
+
+
+def test_a_lost_key_may_be_named_in_another_way(made: tuple[Path, StoredValue]) -> None:
+    """Whether it names the key of the value, the deletion looks at itself."""
+    path, value = made
+    assert asked(load_plan(path), value.key, flags=("--declare-key-lost kms/v2/prov/kek-1",))
 
 
 # ------------------------------------------------------------------------------------------------ files not to trust
@@ -212,6 +242,11 @@ def _unknown_field(raw: bytes) -> bytes:
     return raw.replace(b"{\n", b'{\n  "more": 1,\n', 1)
 
 
+def _with_counts(raw: bytes) -> bytes:
+    """What an earlier release wrote, which let a plan stand in for a look at everything."""
+    return raw.replace(b'  "not_in_report"', b'  "proofs": [],\n  "not_in_report"', 1)
+
+
 def _report(raw: bytes) -> bytes:
     return raw.replace(b"DeletionPlan", b"ScanReport", 1)
 
@@ -221,6 +256,7 @@ def _report(raw: bytes) -> bytes:
     [
         (_cut, "is not a plan of etcdfix"),
         (_unknown_field, "is not a plan of etcdfix: Object contains unknown field `more`"),
+        (_with_counts, "is not a plan of etcdfix: Object contains unknown field `proofs`"),
         (_report, "says etcdfix/v1alpha1 ScanReport, expected etcdfix/v1alpha1 DeletionPlan"),
         (lambda _: b"", "is not a plan of etcdfix"),
         (lambda _: b"\xff\xfe{}", "is not a plan of etcdfix"),
@@ -244,6 +280,10 @@ def test_what_is_no_plan_is_refused(
         (
             lambda p: {"entries": [msgspec.structs.replace(p.entries[0], key_base64="%%%")]},
             "the key_base64 of /registry/secrets/shop/web-0 is not base64",
+        ),
+        (
+            lambda _: {"left_out": [LeftOut(key="/k", key_base64="%%%", why="gone", detail="")]},
+            "the key_base64 of /k is not base64",
         ),
     ],
 )
@@ -303,25 +343,3 @@ def test_a_plan_that_is_too_large_is_refused(
     monkeypatch.setattr(planfile, "_MOST_BYTES", 100)
     with pytest.raises(ConfigurationError, match="larger than any plan"):
         load_plan(path)
-
-
-def test_when_others_failed_last_is_not_told_by_the_value_itself(made: tuple[Path, StoredValue]) -> None:
-    plan = load_plan(made[0])
-    revisions = sorted(entry.mod_revision for entry in plan.entries)
-    newest = next(entry for entry in plan.entries if entry.mod_revision == revisions[-1])
-    value = three_lost().get(newest.key.encode())
-    assert value is not None
-    proof = asked(plan, value)
-    assert isinstance(proof, Pattern)
-    assert proof.all.last_failing == revisions[-2]
-    proof = asked(plan, made[1])
-    assert isinstance(proof, Pattern)
-    assert proof.all.last_failing == revisions[-1]
-
-
-def test_what_a_plan_says_of_a_key(made: tuple[Path, StoredValue]) -> None:
-    plan = load_plan(made[0])
-    entry = entry_for(plan, made[1].key)
-    assert entry is not None
-    assert (entry.name, entry.mod_revision) == ("web-1", made[1].mod_revision)
-    assert entry_for(plan, b"/registry/secrets/shop/nobody") is None

@@ -16,15 +16,17 @@ from etcdfix.impact.assess import Assessment
 from etcdfix.impact.grades import Risk, RiskReason
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.remediation import preflight
+from etcdfix.remediation.backup_file import digest
+from etcdfix.remediation.expectation import Expectation
 from etcdfix.remediation.members import CopyState, MemberSurvey, read_key, survey_members
 from etcdfix.remediation.pattern import Pattern, Tally
-from etcdfix.remediation.preflight import Acceptances, Cluster, Planned, check_deletion
+from etcdfix.remediation.preflight import Acceptances, Cluster, check_deletion
 from etcdfix.remediation.rules import CLUSTER_BREAKING, Rule
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
 from etcdfix.wire.etcd import ALARM, message
-from tests.support.change_runs import BROKEN, Registry
+from tests.support.change_runs import BROKEN, UID, Registry
 from tests.support.etcd_server import EtcdServer
 from tests.support.examinations import examination, readable
 from tests.support.impact_objects import Cluster as Made
@@ -345,50 +347,50 @@ def test_nobody_was_asked_is_no_ground_for_a_declaration(registry: Registry) -> 
 # A plan.
 
 
-def _planned(cluster: Cluster, key: bytes, **changes: Any) -> Planned:
+def _expected(cluster: Cluster, key: bytes, **changes: Any) -> Expectation:
+    """Return what a plan says that fits."""
     stored = read_key(cluster.source.client, key).stored
     assert stored is not None
     found = cluster.examine(stored)
-    tally = Tally(3, 1, 0, stored.mod_revision)
-    pattern = Pattern(found.transformer, "", tally, tally, 99, None)
-    revision = read_key(cluster.source.client, key).revision
-    planned = Planned(pattern, revision, Risk.LOW, "nobody needs it", ("Risk         LOW",))
-    return msgspec.structs.replace(planned, **changes)
+    assert found.verdict.cause is not None
+    expected = Expectation(
+        kube_system_uid=UID,
+        mod_revision=stored.mod_revision,
+        value_sha256=digest(stored.value),
+        outcome=found.verdict.outcome.value,
+        cause=found.verdict.cause.value,
+        transformer=found.transformer,
+        kms_key_id_sha256="",
+        again="etcdfix plan AGAIN",
+    )
+    return msgspec.structs.replace(expected, **changes)
 
 
-def test_a_plan_that_holds_saves_the_counting(registry: Registry) -> None:
+def test_a_plan_that_fits_changes_nothing(registry: Registry) -> None:
     key = registry.key("shop/broken")
     with registry.cluster() as cluster:
-        planned = _planned(cluster, key)
-        checked = check_deletion(cluster, key, Acceptances(), proof=lambda *_asked: planned)
-    assert (checked.pattern.keys, checked.planned, checked.assessment) == (99, planned, None)
-    assert "those of the plan" in checked.warnings[-1]
+        steps: list[str] = []
+        checked = check_deletion(
+            cluster, key, Acceptances(), expected=_expected(cluster, key), step=steps.append
+        )
+        assert checked == check_deletion(cluster, key, Acceptances())
+    # Whatever the plan is refused for without everything being looked at, is refused before that.
+    assert steps[steps.index("check: plan") + 1] == "check: pattern"
 
 
-def test_what_an_object_owns_is_never_left_to_a_plan(registry: Registry) -> None:
-    """What becomes of dependents rests on their other owners, and one plan may delete them all."""
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"kube_system_uid": "another"}, Rule.PLAN),
+        ({"mod_revision": 1}, Rule.EXPECTATION_DIFFERS),
+        ({"value_sha256": "sha256:00"}, Rule.EXPECTATION_DIFFERS),
+        ({"cause": "ciphertext-damaged"}, Rule.PLAN),
+    ],
+)
+def test_a_plan_that_differs_refuses(registry: Registry, changes: dict[str, Any], rule: Rule) -> None:
     key = registry.key("shop/broken")
     with registry.cluster() as cluster:
-        planned = _planned(cluster, key, dependents=1)
-        checked = check_deletion(cluster, key, Acceptances(), proof=lambda *_asked: planned)
-    assert checked.planned is None
-    assert checked.warnings[-1] == "the plan is not used: what it owns is looked at anew"
-
-
-def test_a_plan_that_does_not_hold_is_said_and_made_up_for(registry: Registry) -> None:
-    key = registry.key("shop/broken")
-    with registry.cluster() as cluster:
-        checked = check_deletion(cluster, key, Acceptances(), proof=lambda *_asked: "it is old")
-    assert checked.warnings[-1] == "the plan is not used: it is old"
-    assert checked.planned is None
-    assert checked.pattern.target is not None
-    assert checked.assessment is not None
-
-
-def test_a_plan_that_calls_it_cluster_breaking_needs_the_word_too(registry: Registry) -> None:
-    key = registry.key("shop/broken")
-    with registry.cluster() as cluster:
-        planned = _planned(cluster, key, risk=Risk.CLUSTER_BREAKING)
-        with pytest.raises(RefusedByRule, match="nobody needs it") as caught:
-            check_deletion(cluster, key, Acceptances(), proof=lambda *_asked: planned)
-    assert caught.value.rule == Rule.FLOOR
+        expected = _expected(cluster, key, **changes)
+        with registry.untouched(), pytest.raises(RefusedByRule) as caught:
+            check_deletion(cluster, key, Acceptances(), expected=expected)
+    assert caught.value.rule == rule

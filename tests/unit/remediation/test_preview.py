@@ -23,7 +23,7 @@ from etcdfix.remediation.authorization import Authorization
 from etcdfix.remediation.commit import Outcome
 from etcdfix.remediation.members import KeyReading, LeaseState
 from etcdfix.remediation.pattern import Pattern, Tally
-from etcdfix.remediation.preflight import Cluster, Planned, Preflight
+from etcdfix.remediation.preflight import Cluster, Preflight
 from etcdfix.remediation.preview import (
     WARNINGS,
     after_deletion_lines,
@@ -70,7 +70,6 @@ def _checked(found: Examination | None = None, **changes: object) -> Preflight:
         authorization=None,
         floor="",
         assessment=None,
-        planned=None,
         warnings=(),
         declared_lost=False,
     )
@@ -320,17 +319,6 @@ def test_values_that_open_under_a_lost_name_are_counted() -> None:
 def test_what_is_not_proven_says_so() -> None:
     found = examination(KEY, outcome=Verdicts.UNDETERMINED, cause=Cause.KMS_KEY_UNKNOWN)
     assert "Verdict      NOT PROVEN (kms-key-unknown)" in _text(_checked(found))
-
-
-def test_risk_of_a_plan() -> None:
-    tally = Tally(1, 1, 0, 9)
-    effects = ("Risk         HIGH", f"             six{HOSTILE} stop")
-    planned = Planned(Pattern("x", "", tally, tally, 5, None), 9, Risk.HIGH, "six stop", effects)
-    text = _text(_checked(planned=planned))
-    assert (
-        "Risk         HIGH\n             six\\x1b[2J\\u202e stop\n             see all of it: etcdfix impact"
-        in text
-    )
 
 
 @pytest.mark.parametrize(("key", "named"), [(KEY, True), (b"/registry/secrets/shop/\xff", False)])

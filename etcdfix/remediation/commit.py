@@ -6,7 +6,7 @@ here on they walk the same steps::
     audit log       open, whole, locked; open intents about the same key are reconciled first
     signals         SIGINT, SIGTERM, SIGHUP and SIGQUIT wait until the outcome is recorded
     backup, intent  durable and read back, or nothing is done
-    transaction     one, compared with what was examined, sent once
+    transaction     one, compared with what was examined and with the landmarks of its cluster, sent once
     outcome         recorded; what nobody knows is recorded as unknown, never guessed
 """
 
@@ -48,10 +48,11 @@ from etcdfix.remediation.durable import (
     require_lasting,
     why,
 )
-from etcdfix.remediation.members import AlarmKind, read_alarms, read_key
+from etcdfix.remediation.landmarks import Landmarks, find_elsewhere, sight
+from etcdfix.remediation.members import AlarmKind, read_alarms
 from etcdfix.remediation.reconcile import foresee, judge_reading, open_intents_of, reconcile_intent
 from etcdfix.remediation.rules import Rule, refuse
-from etcdfix.remediation.writer import KeyState, TxnAnswer, Writer, describe_move, evaluate_compare
+from etcdfix.remediation.writer import Expected, TxnAnswer, Writer, evaluate_compare
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.storagekey import display
 from etcdfix.verdicts.judge import Verdict
@@ -94,8 +95,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         entry: Its intent, but for digests and backups.
-        expected: Where the key was examined to stand.
-        content: What the backup holds; None where nothing is replaced.
+        landmarks: Of the cluster in which the key was examined, read before anything else was.
+        content: What the backup holds, which is what was examined; None where there was nothing.
         value: What to put; None deletes.
         lease: To attach to it, 0 for none.
         done: What the outcome is called when all went well.
@@ -103,7 +104,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     entry: Entry
-    expected: KeyState
+    landmarks: Landmarks
     content: BackupContent | None
     value: bytes | None = None
     lease: int = 0
@@ -113,13 +114,23 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         # Without the bytes to put: under identity they are plaintext.
         size = "nothing" if self.value is None else f"{len(self.value)} bytes"
-        return f"Change({self.entry.verb}, {self.key!r}, {self.expected!r}, to {size})"
+        return f"Change({self.entry.verb}, {self.key!r}, {self.examined!r}, to {size})"
 
     @property
     def key(self) -> bytes:
         """Which key."""
         assert self.entry.subject is not None  # only torn lines have none
         return self.entry.subject.key
+
+    @property
+    def examined(self) -> StoredValue | None:
+        """What was examined at it; None where there was nothing."""
+        return self.content.stored if self.content is not None else None
+
+    @property
+    def expected(self) -> Expected:
+        """What must still be so."""
+        return Expected(key=self.key, stored=self.examined, landmarks=self.landmarks)
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -216,13 +227,10 @@ def rehearse(
             BackupPlan(change.content, directories, sequence=log.head.sequence + 1)
         warnings += _foresee_first(client, log, change)
         step("rehearse: compare")
-        outlook = evaluate_compare(client, change.key, change.expected)
-        if not outlook.holds:
-            raise refuse(
-                Rule.MOVED,
-                f"{display(change.key)}: {describe_move(change.expected, outlook.present)}",
-                hint="examine it again",
-            )
+        outlook = evaluate_compare(client, change.expected)
+        if outlook.difference is not None:
+            rule, text, hint = outlook.difference
+            raise refuse(rule, f"{display(change.key)}: {text}", hint=hint)
         entry = msgspec.structs.replace(
             change.entry,
             type=RecordType.DRY_RUN,
@@ -249,7 +257,7 @@ def commit(
     """Make the change, with backup and record.
 
     Raises:
-        RefusedByRule: The key moved; nothing was changed. The refusal is recorded.
+        RefusedByRule: The key moved, or another cluster answers; nothing was changed. The refusal is recorded.
         NotDurable: A backup could not be made durable; nothing was changed.
         AuditError: The intent could not be made durable; nothing was changed.
         TransactionNotSent: No endpoint could be reached; nothing was changed.
@@ -352,11 +360,9 @@ def _transact(
     try:
         with Writer(client) as writer:
             if change.value is None:
-                answer = writer.compare_and_delete(change.key, change.expected)
+                answer = writer.compare_and_delete(change.expected)
             else:
-                answer = writer.compare_and_put(
-                    change.key, change.value, lease=change.lease, expected=change.expected
-                )
+                answer = writer.compare_and_put(change.expected, change.value, lease=change.lease)
     except (TransactionNotSent, TransactionRefused) as exc:
         result = Result.REFUSED if isinstance(exc, TransactionRefused) else Result.NOT_APPLIED
         log.append(intent.closed_by(result, operator=operator, detail=exc.message))
@@ -367,22 +373,17 @@ def _transact(
         step("transaction: no answer")
         return _after_silence(client, change, intent, log, operator, exc)
     step("transaction: after answer")
-    if not answer.applied:
-        moved = describe_move(change.expected, answer.present)
+    if answer.difference is not None:
+        rule, text, hint = answer.difference
+        text += "; nothing was changed" if answer.sent else "; no transaction was sent"
         log.append(
-            intent.closed_by(Result.REFUSED, operator=operator, detail=moved, header_revision=answer.revision)
+            intent.closed_by(Result.REFUSED, operator=operator, detail=text, header_revision=answer.revision)
         )
-        raise refuse(
-            Rule.MOVED, f"{display(change.key)}: {moved}; nothing was changed", hint="examine it again"
-        )
-    if answer.previous != _expected_previous(change):
+        raise refuse(rule, f"{display(change.key)}: {text}", hint=hint)
+    if answer.previous != change.examined:
         detail = "the value that was there is not the one that was examined, although its revisions are"
         return _anomaly(client, change, intent, log, directories, operator, answer, detail, step)
     return _close(log, intent, operator, change.done, "", answer.revision)
-
-
-def _expected_previous(change: Change) -> StoredValue | None:
-    return change.content.stored if change.content is not None else None
 
 
 def _close(
@@ -432,14 +433,19 @@ def _after_silence(
 ) -> Outcome:
     """The answer never came: read the key again, and say no more than that shows."""
     try:
-        reading = read_key(client, change.key)
+        sighting = sight(client, change.key, change.landmarks)
     except SourceError as exc:
         detail = f"{error.message}; reading the key again failed too: {exc.message}"
         return _close(log, intent, operator, Result.UNKNOWN, detail, 0)
+    reading = sighting.reading
+    elsewhere = find_elsewhere(change.landmarks, sighting.created, reading.revision)
+    if elsewhere is not None:
+        # How the key stands there says nothing of what was sent here.
+        return _close(log, intent, operator, Result.UNKNOWN, f"{error.message}; {elsewhere.text}", 0)
     result, seen = judge_reading(intent, reading)
     present, revision = reading.stored, reading.revision
     newer = present is not None and present.mod_revision > max(
-        change.expected.mod_revision, intent.header_revision
+        change.expected.state.mod_revision, intent.header_revision
     )
     if newer and present is not None and present.value == change.value:
         # The revision of the put, as an answer would have said it: by it an undo recognises what we wrote.
@@ -465,8 +471,9 @@ def _anomaly(
     step: Step,
 ) -> Outcome:
     """Something else came back than what was asked for: keep what was there, if there was anything else."""
-    examined = _expected_previous(change)
-    others = [stored for stored in dict.fromkeys(answer.returned) if answer.applied and stored != examined]
+    others = [
+        stored for stored in dict.fromkeys(answer.returned) if answer.applied and stored != change.examined
+    ]
     kept: list[BackupPlan] = []
     try:
         for other in others[:_MOST_KEPT]:

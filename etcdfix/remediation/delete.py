@@ -19,9 +19,9 @@ from etcdfix.remediation.backup_file import BackupCluster, BackupContent, make_c
 from etcdfix.remediation.commit import Change, Outcome, Places, commit, place_warnings, rehearse
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.expectation import Expectation
+from etcdfix.remediation.landmarks import read_landmarks
 from etcdfix.remediation.preflight import Acceptances, Cluster, Preflight, check_deletion
 from etcdfix.remediation.rules import Rule, refuse
-from etcdfix.remediation.writer import KeyState
 from etcdfix.storagekey import display
 from etcdfix.verdicts.examination import Examination
 
@@ -98,6 +98,8 @@ def run_delete(
         TransactionRefused: etcd says no; nothing was changed.
         SourceError: etcd could not be asked; nothing was changed.
     """
+    step("check: landmarks")
+    landmarks = read_landmarks(cluster.source.client, cluster.examiner.layout, target=request.key)
     checked = check_deletion(
         cluster,
         request.key,
@@ -124,7 +126,7 @@ def run_delete(
             header_revision=checked.reading.revision,
             accepted=(*request.accepted.as_flags(), *([request.plan] if request.plan else [])),
         ),
-        expected=KeyState.of(checked.stored),
+        landmarks=landmarks,
         content=backup_content(cluster, checked, "delete", operator, request.reason),
         done=Result.DELETED,
         accept_unknown_cluster=request.accepted.unknown_cluster,

@@ -213,13 +213,29 @@ def name_member(name: str, member_id: int) -> str:
     return f"{short} ({member_id:x})"
 
 
+def call_etcd(client: EtcdClient, method: ReadMethod, request: Any) -> Any:
+    """Ask whichever member answers, and wait.
+
+    Raises:
+        SourceError: Nobody could answer, or the answer is no.
+    """
+    try:
+        return client.call(method, request)
+    except CallFailed as failed:
+        raise failed.failure.as_error() from failed
+
+
 def read_key(client: EtcdClient, key: bytes) -> KeyReading:
     """Read one key linearizably.
 
     Raises:
         SourceError: Nobody could answer, or the answer is no.
     """
-    found = _call(client, RANGE, message("RangeRequest")(key=key))
+    return key_reading(call_etcd(client, RANGE, message("RangeRequest")(key=key)))
+
+
+def key_reading(found: Any) -> KeyReading:
+    """Turn the answer to a linearizable Range over one key into a reading."""
     return KeyReading(
         stored=stored_value(found.kvs[0]) if found.kvs else None,
         revision=found.header.revision,
@@ -294,7 +310,7 @@ def read_alarms(client: EtcdClient) -> tuple[ActiveAlarm, ...]:
     Raises:
         SourceError: Nobody could answer, or the answer is no.
     """
-    found = _call(client, ALARM, alarm_query())
+    found = call_etcd(client, ALARM, alarm_query())
     if not found.alarms:
         return ()
     names = {member.member_id: member.name for member in _member_list(client)}
@@ -322,7 +338,7 @@ def read_lease(client: EtcdClient, lease: int) -> LeaseState:
     """
     if not lease:
         raise ValueError("0 is no lease")
-    found = _call(client, LEASE_TIME_TO_LIVE, message("LeaseTimeToLiveRequest")(ID=lease))
+    found = call_etcd(client, LEASE_TIME_TO_LIVE, message("LeaseTimeToLiveRequest")(ID=lease))
     return LeaseState(
         lease=lease,
         alive=found.TTL > 0,
@@ -475,13 +491,6 @@ class _Asking:
             stored=stored_value(found.kvs[0]) if found.kvs else None,
         )
         return answer, False
-
-
-def _call(client: EtcdClient, method: ReadMethod, request: Any) -> Any:
-    try:
-        return client.call(method, request)
-    except CallFailed as failed:
-        raise failed.failure.as_error() from failed
 
 
 def _member_list(client: EtcdClient) -> tuple[ClusterMember, ...]:

@@ -394,7 +394,7 @@ def check_cluster(cluster: Cluster, accepted: Acceptances) -> str:
     """Return the uid of namespace kube-system, "" where it is unknown and that was accepted.
 
     Raises:
-        RefusedByRule: It is unknown.
+        RefusedByRule: It is unknown, or no Namespace at all can be read under this prefix.
     """
     uid = cluster.examiner.kube_system_uid(cluster.source)
     if uid is None and not accepted.unknown_cluster:
@@ -403,7 +403,22 @@ def check_cluster(cluster: Cluster, accepted: Acceptances) -> str:
             "the namespace kube-system is not readable here, so it is not certain which cluster this is",
             hint="mend that namespace first, or --accept-unknown-cluster",
         )
+    if uid is None and not _has_namespace(cluster):
+        # Anything may lie under a prefix of which nothing says that an API server stores there.
+        raise refuse(
+            Rule.UNKNOWN_CLUSTER,
+            f"no Namespace can be read under {cluster.examiner.layout.prefix}: nothing shows that it is the storage "
+            "prefix of a cluster, or that the configuration fits",
+            hint="--etcd-prefix, and --encryption-config where namespaces are encrypted",
+        )
     return uid or ""
+
+
+def _has_namespace(cluster: Cluster) -> bool:
+    return any(
+        cluster.examine(stored).verdict.outcome is Outcome.READABLE
+        for stored in cluster.source.current(cluster.examiner.layout.prefix_bytes + b"namespaces/")
+    )
 
 
 def _check_verdict(found: Examination, pattern: Pattern, accepted: Acceptances) -> bool:

@@ -30,6 +30,7 @@ from etcdfix.remediation.commit import (
 )
 from etcdfix.remediation.delete import Asker, lease_ttl, now, operator_for, subject_of
 from etcdfix.remediation.durable import Step, no_step
+from etcdfix.remediation.landmarks import Landmarks, read_landmarks
 from etcdfix.remediation.members import KeyReading, read_key, read_lease
 from etcdfix.remediation.preflight import (
     Acceptances,
@@ -42,7 +43,6 @@ from etcdfix.remediation.preflight import (
     require_there,
 )
 from etcdfix.remediation.rules import Rule, refuse
-from etcdfix.remediation.writer import KeyState
 from etcdfix.storagekey import display
 from etcdfix.verdicts.examination import Examination
 
@@ -136,6 +136,8 @@ def run_reencrypt(
             Rule.NO_CONFIGURATION, "no encryption configuration was given, so today's write key is unknown",
             hint="--encryption-config FILE: the one that the API servers use today",
         )  # fmt: skip
+    step("check: landmarks")
+    landmarks = read_landmarks(cluster.source.client, cluster.examiner.layout, target=key)
     step("check: read the key")
     reading = read_key(cluster.source.client, key)
     stored = require_there(cluster, key, reading.stored)
@@ -193,7 +195,7 @@ def run_reencrypt(
     )
     step("preview")
     preview(shown)
-    change = _change(cluster, request, reading, shown, sealed)
+    change = _change(cluster, request, reading, landmarks, shown, sealed)
     operator = change.entry.operator
     client = cluster.source.client
     if request.dry_run:
@@ -286,7 +288,12 @@ def _find_proof(
 
 
 def _change(
-    cluster: Cluster, request: ReencryptRequest, reading: KeyReading, shown: ReencryptPreview, sealed: Sealed
+    cluster: Cluster,
+    request: ReencryptRequest,
+    reading: KeyReading,
+    landmarks: Landmarks,
+    shown: ReencryptPreview,
+    sealed: Sealed,
 ) -> Change:
     today, stored = shown.today, shown.today.stored
     operator = operator_for(shown.authorization, request.etcd_user)
@@ -318,7 +325,7 @@ def _change(
             detail=f"from {shown.candidate.transformer} to {sealed.transformer}, {digest(sealed.data)}",
             accepted=(*request.accepted.as_flags(), *flags),
         ),
-        expected=KeyState.of(stored),
+        landmarks=landmarks,
         content=content,
         value=sealed.data,
         lease=stored.lease,

@@ -33,6 +33,7 @@ from etcdfix.remediation.commit import (
 )
 from etcdfix.remediation.delete import Asker, lease_ttl, now, operator_for, subject_of
 from etcdfix.remediation.durable import Step, no_step
+from etcdfix.remediation.landmarks import read_landmarks
 from etcdfix.remediation.members import (
     KeyReading,
     LeaseState,
@@ -51,7 +52,6 @@ from etcdfix.remediation.preflight import (
     check_members,
 )
 from etcdfix.remediation.rules import Rule, refuse
-from etcdfix.remediation.writer import ABSENT, KeyState
 from etcdfix.storagekey import display
 from etcdfix.verdicts.examination import Examination
 
@@ -186,6 +186,8 @@ def run_restore(
         SourceError: etcd, or the backup, could not be read; nothing was changed.
     """
     candidate, key = request.candidate, request.candidate.stored.key
+    step("check: landmarks")
+    landmarks = read_landmarks(cluster.source.client, cluster.examiner.layout, target=key)
     step("check: read the key")
     reading = read_key(cluster.source.client, key)
     step("check: cluster")
@@ -252,7 +254,7 @@ def run_restore(
             detail=f"from {candidate.origin}, {digest(candidate.stored.value)}",
             accepted=(*request.accepted.as_flags(), *_further_flags(request, listed=listed)),
         ),
-        expected=ABSENT if reading.stored is None else KeyState.of(reading.stored),
+        landmarks=landmarks,
         content=None if replaced is None else _content(cluster, replaced, operator, request.reason),
         value=candidate.stored.value,
         lease=lease,

@@ -1,9 +1,11 @@
 """The only module that can change etcd: one transaction, about one key, sent once.
 
-A :class:`Writer` sends a ``KV/Txn`` that compares where the key stands with where it stood when it was examined,
-and then deletes or puts that one key, or else reads it. The messages below can say nothing more than that: there is
-no ``range_end`` to reach a second key, and no comparison of values, which members that disagree could answer
-differently. The channel is made here and nowhere else; every other channel of etcdfix takes read methods only.
+A :class:`Writer` sends a ``KV/Txn`` that compares where the key stands with where it stood when it was examined, and
+when the landmarks of that cluster were made (:mod:`~etcdfix.remediation.landmarks`); then it deletes or puts that one
+key, or else reads what was compared. The messages below can say nothing more than that: there is no ``range_end`` to
+reach a second key, and no comparison of values, which members that disagree could answer differently. So the value is
+read ahead of the transaction, whole, on the very connection that will carry it; unless it is what was examined, nothing
+is sent. The channel is made here and nowhere else; every other channel of etcdfix takes read methods only.
 
 What is known after a failure is what the errors say::
 
@@ -18,10 +20,10 @@ Format: etcd 3.6, ``api/etcdserverpb/rpc.proto`` (``TxnRequest``, ``Compare``).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import msgspec
 
@@ -33,19 +35,30 @@ from etcdfix.errors import (
     TransactionUnanswered,
 )
 from etcdfix.model import StoredValue
-from etcdfix.remediation.members import read_key, stored_value
+from etcdfix.remediation.landmarks import (
+    Landmarks,
+    Sighting,
+    created,
+    find_elsewhere,
+    other_bytes,
+    questions,
+    sight,
+    sighting_of,
+)
+from etcdfix.remediation.members import KeyReading, stored_value
+from etcdfix.remediation.rules import Rule
 from etcdfix.sources.etcd.channel import ReadOnlyChannel, RpcError, open_transport
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.endpoints import Endpoint
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind, classify
 from etcdfix.wire.descriptors import MessageClasses, build_pool
-from etcdfix.wire.etcd import RANGE, message, parse_table, read_messages
+from etcdfix.wire.etcd import RANGE, parse_table, read_messages
 
 _TXN_PATH = "/etcdserverpb.KV/Txn"
 
-# Named apart from the messages for reading: here a Range has a key and nothing else.
+# Named apart from the messages for reading: here a Range is about one key.
 _TABLE = """
-KeyRange: 1 key bytes
+KeyRange: 1 key bytes, 8 keys_only bool
 PutRequest: 1 key bytes, 2 value bytes, 3 lease int64, 4 prev_kv bool
 PutResponse: 1 header ResponseHeader, 2 prev_kv KeyValue
 DeleteRangeRequest: 1 key bytes, 3 prev_kv bool
@@ -112,30 +125,66 @@ class KeyState(msgspec.Struct, frozen=True, kw_only=True):
 ABSENT = KeyState(mod_revision=0, create_revision=0, version=0)
 
 
+class Expected(msgspec.Struct, frozen=True, kw_only=True):
+    """What was examined, and must still be so for a change to be made.
+
+    Attributes:
+        key: Complete etcd key.
+        stored: The record that was examined; None where there was none.
+        landmarks: Of the cluster in which it was examined.
+    """
+
+    key: bytes
+    stored: StoredValue | None
+    landmarks: Landmarks
+
+    @property
+    def state(self) -> KeyState:
+        """What the transaction compares of the key."""
+        return KeyState.of(self.stored)
+
+
+class Difference(NamedTuple):
+    """Why a change is not made: not everything is as it was examined.
+
+    Attributes:
+        rule: ``moved`` for the key itself, ``other-cluster`` for what surrounds it.
+        text: One sentence, without its full stop.
+        hint: What to do.
+    """
+
+    rule: Rule
+    text: str
+    hint: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TxnAnswer:
     """What etcd answered; stored bytes are left out of the ``repr``.
 
     Attributes:
-        applied: Whether the key stood where it was expected, so that the change was made.
+        applied: Whether everything stood as it was expected, so that the change was made.
+        sent: Whether there was a transaction. Without, the read ahead of it showed the difference.
+        difference: Without ``applied``, what is not as expected.
         previous: With ``applied``, what stood there before; None where nothing did.
         present: Without ``applied``, what stands there instead; None where the key is gone.
         returned: Every record in the answer, whatever its key; of an anomaly it may be all that is left of them.
-        revision: etcd's revision after the transaction, of the deletion or put itself when ``applied``.
+        revision: etcd's revision after the transaction, of the deletion or put itself when ``applied``; of the read
+            where none was ``sent``.
         cluster_id: Of the cluster that answered.
         member_id: Of the member that answered.
-        raft_term: Its term.
         endpoint: Its address as given.
     """
 
     applied: bool
+    sent: bool = True
+    difference: Difference | None = None
     previous: StoredValue | None = field(default=None, repr=False)
     present: StoredValue | None = field(default=None, repr=False)
     returned: tuple[StoredValue, ...] = field(default=(), repr=False)
     revision: int
     cluster_id: int
     member_id: int
-    raft_term: int
     endpoint: str
 
 
@@ -144,13 +193,11 @@ class CompareOutlook:
     """What the compare of a transaction would find now (:func:`evaluate_compare`).
 
     Attributes:
-        holds: Whether the key stands where it is expected.
-        present: What stands there; None where the key does not exist.
+        difference: What is not as expected; None where the compare holds.
         revision: etcd's revision at that moment.
     """
 
-    holds: bool
-    present: StoredValue | None = field(repr=False)
+    difference: Difference | None
     revision: int
 
 
@@ -180,12 +227,11 @@ class Writer:
             self._channel.close()
             self._channel = None
 
-    def compare_and_delete(self, key: bytes, expected: KeyState) -> TxnAnswer:
-        """Delete exactly this key, if it still stands where it stood when it was examined.
+    def compare_and_delete(self, expected: Expected) -> TxnAnswer:
+        """Delete exactly this key, if it and its cluster still are what was examined.
 
         Args:
-            key: Complete etcd key.
-            expected: All three numbers are compared.
+            expected: All of it is held against what this connection shows, and then, but for the value, compared.
 
         Raises:
             ValueError: No key, or the expectation is that it does not exist.
@@ -195,21 +241,20 @@ class Writer:
             TransactionUnanswered: The answer never came.
             TransactionAnomaly: The answer contradicts the request.
         """
-        if not expected.exists:
+        if expected.stored is None:
             raise ValueError("a key that does not exist cannot be deleted")
         change = _message("RequestOp")()
-        change.request_delete_range.key = key
+        change.request_delete_range.key = expected.key
         change.request_delete_range.prev_kv = True
-        return self._commit(key, expected, change)
+        return self._commit(expected, change)
 
-    def compare_and_put(self, key: bytes, value: bytes, *, lease: int, expected: KeyState) -> TxnAnswer:
-        """Put this value at this key, if the key is absent or still stands where it is expected.
+    def compare_and_put(self, expected: Expected, value: bytes, *, lease: int) -> TxnAnswer:
+        """Put this value at this key, if the key and its cluster still are what was examined.
 
         Args:
-            key: Complete etcd key.
+            expected: The key is absent, or holds what is to be replaced. Compared as for a deletion.
             value: Stored bytes.
             lease: Lease to attach, 0 for none. etcd refuses one that has expired.
-            expected: :data:`ABSENT`, or all three numbers of what is to be replaced.
 
         Raises:
             ValueError: No key.
@@ -220,31 +265,38 @@ class Writer:
             TransactionAnomaly: The answer contradicts the request.
         """
         change = _message("RequestOp")()
-        change.request_put.key = key
+        change.request_put.key = expected.key
         change.request_put.value = value
         change.request_put.lease = lease
         change.request_put.prev_kv = True
-        return self._commit(key, expected, change)
+        return self._commit(expected, change)
 
-    def _commit(self, key: bytes, expected: KeyState, change: Any) -> TxnAnswer:
-        if not key:
+    def _commit(self, expected: Expected, change: Any) -> TxnAnswer:
+        if not expected.key:
             raise ValueError("no key")
         if self._sent:
             raise RuntimeError("this writer has sent its transaction already")
-        request = _message("TxnRequest")(compare=_compares(key, expected), success=[change])
-        request.failure.add().request_range.key = key
-        endpoint, channel, metadata, read_revision = self._reach(key)
+        request = _message("TxnRequest")(compare=_compares(expected), success=[change])
+        request.failure.add().request_range.key = expected.key
+        for mark in expected.landmarks.marks:
+            request.failure.add().request_range.MergeFrom(_message("KeyRange")(key=mark.key, keys_only=True))
+        endpoint, channel, metadata, seen = self._reach(expected)
+        difference = find_difference(expected, seen)
+        if difference is not None:
+            return _unsent(difference, seen.reading, endpoint)
         limit = self._client.connection.command_timeout_seconds
         # From here on nothing is certain but an answer.
         self._sent = True
         try:
             found = channel.commit(request, timeout_seconds=limit, metadata=metadata).result()
         except RpcError as exc:
-            raise self._lost(exc, endpoint, read_revision) from exc
-        return _read_answer(found, key, expected, change, endpoint, self._client.cluster_id)
+            raise self._lost(exc, endpoint, seen.reading.revision) from exc
+        return _read_answer(found, expected, change, endpoint, self._client.cluster_id)
 
-    def _reach(self, key: bytes) -> tuple[Endpoint, _TxnChannel, tuple[tuple[str, str], ...], int]:
-        """Find an endpoint that works, by a linearizable read of the same key on the very channel for the write.
+    def _reach(
+        self, expected: Expected
+    ) -> tuple[Endpoint, _TxnChannel, tuple[tuple[str, str], ...], Sighting]:
+        """Find an endpoint that works, by linearizable reads of all that is compared on the very channel for the write.
 
         So a dead endpoint, a refused token, a member without leader or a learner shows while nothing is at stake,
         and the next endpoint can be tried.
@@ -258,34 +310,40 @@ class Writer:
         for endpoint in endpoints:
             self.close()
             try:
-                revision = self._try_endpoint(endpoint, key, metadata)
+                seen = self._try_endpoint(endpoint, expected, metadata)
             except CallFailed as failed:
                 failures.append(failed.failure)
                 if failed.failure.kind in {FailureKind.DENIED, FailureKind.TOKEN_REFUSED}:
                     raise _not_sent([failed.failure], endpoint) from failed
                 continue
             assert self._channel is not None
-            return endpoint, self._channel, metadata, revision
+            return endpoint, self._channel, metadata, seen
         raise _not_sent(failures, endpoints[0])
 
-    def _try_endpoint(self, endpoint: Endpoint, key: bytes, metadata: tuple[tuple[str, str], ...]) -> int:
+    def _try_endpoint(
+        self, endpoint: Endpoint, expected: Expected, metadata: tuple[tuple[str, str], ...]
+    ) -> Sighting:
         connection, material = self._client.connection, self._client.material
         channel = self._channel = _TxnChannel(open_transport(endpoint, material, connection))
         limit = connection.command_timeout_seconds
-        request = message("RangeRequest")(key=key, keys_only=True)
-        try:
-            found, _size = channel.start(RANGE, request, timeout_seconds=limit, metadata=metadata).result()
-        except RpcError as exc:
-            raise CallFailed(self._classify(exc, endpoint)) from exc
-        if found.header.cluster_id != self._client.cluster_id:
-            raise CallFailed(
-                Failure(
-                    FailureKind.UNREACHABLE,
-                    f"{endpoint.text}: belongs to cluster {found.header.cluster_id:x}, "
-                    f"not to {self._client.cluster_id:x}",
+        answers = []
+        for request in questions(expected.key, expected.landmarks):
+            try:
+                found, _size = channel.start(
+                    RANGE, request, timeout_seconds=limit, metadata=metadata
+                ).result()
+            except RpcError as exc:
+                raise CallFailed(self._classify(exc, endpoint)) from exc
+            if found.header.cluster_id != self._client.cluster_id:
+                raise CallFailed(
+                    Failure(
+                        FailureKind.UNREACHABLE,
+                        f"{endpoint.text}: belongs to cluster {found.header.cluster_id:x}, "
+                        f"not to {self._client.cluster_id:x}",
+                    )
                 )
-            )
-        return int(found.header.revision)
+            answers.append(found)
+        return sighting_of(answers)
 
     def _classify(self, error: Any, endpoint: Endpoint) -> Failure:
         return classify(
@@ -313,19 +371,28 @@ class Writer:
         return _unanswered(failure.message, error.code().name, endpoint, read_revision)
 
 
-def evaluate_compare(client: EtcdClient, key: bytes, expected: KeyState) -> CompareOutlook:
-    """Say what the compare of a transaction would find now, without a transaction.
+def evaluate_compare(client: EtcdClient, expected: Expected) -> CompareOutlook:
+    """Say what the compare of a transaction, and the read ahead of it, would find now, without a transaction.
 
-    A linearizable Range, compared here: the channel for reading does not take ``KV/Txn``, and is not to learn it
+    Linearizable Ranges, compared here: the channel for reading does not take ``KV/Txn``, and is not to learn it
     for the sake of a dry run.
 
     Raises:
         SourceError: etcd could not be asked.
     """
-    reading = read_key(client, key)
-    return CompareOutlook(
-        holds=_holds(expected, reading.stored), present=reading.stored, revision=reading.revision
-    )
+    seen = sight(client, expected.key, expected.landmarks)
+    return CompareOutlook(difference=find_difference(expected, seen), revision=seen.reading.revision)
+
+
+def find_difference(expected: Expected, seen: Sighting) -> Difference | None:
+    """Hold what one connection shows against what was examined; None where all of it is the same."""
+    present = seen.reading.stored
+    elsewhere = find_elsewhere(expected.landmarks, seen.created, seen.reading.revision)
+    if elsewhere is None and not _holds(expected, present):
+        return Difference(Rule.MOVED, describe_move(expected.state, present), "examine it again")
+    if elsewhere is None and present != expected.stored:
+        elsewhere = other_bytes()
+    return None if elsewhere is None else Difference(Rule.OTHER_CLUSTER, *elsewhere)
 
 
 def describe_move(expected: KeyState, present: StoredValue | None) -> str:
@@ -372,21 +439,39 @@ def _message(name: str) -> Any:
     return _classes()[name]
 
 
-def _compares(key: bytes, expected: KeyState) -> list[Any]:
+def _compares(expected: Expected) -> list[Any]:
     # For an absent key one number says it all: revisions begin at 1.
-    fields = _TARGETS if expected.exists else ("create_revision",)
+    state = expected.state
+    fields = _TARGETS if state.exists else ("create_revision",)
     return [
-        _message("Compare")(result=_EQUAL, target=_TARGETS[name], key=key, **{name: getattr(expected, name)})
-        for name in fields
+        *(_compare(expected.key, name, getattr(state, name)) for name in fields),
+        *(_compare(mark.key, "create_revision", mark.create_revision) for mark in expected.landmarks.marks),
     ]
 
 
-def _holds(expected: KeyState, present: StoredValue | None) -> bool:
-    return KeyState.of(present) == expected
+def _compare(key: bytes, name: str, number: int) -> Any:
+    return _message("Compare")(result=_EQUAL, target=_TARGETS[name], key=key, **{name: number})
+
+
+def _holds(expected: Expected, present: StoredValue | None) -> bool:
+    return KeyState.of(present) == expected.state
+
+
+def _unsent(difference: Difference, reading: KeyReading, endpoint: Endpoint) -> TxnAnswer:
+    return TxnAnswer(
+        applied=False,
+        sent=False,
+        difference=difference,
+        present=reading.stored,
+        revision=reading.revision,
+        cluster_id=reading.cluster_id,
+        member_id=reading.member_id,
+        endpoint=endpoint.text,
+    )
 
 
 def _read_answer(
-    found: Any, key: bytes, expected: KeyState, change: Any, endpoint: Endpoint, cluster_id: int
+    found: Any, expected: Expected, change: Any, endpoint: Endpoint, cluster_id: int
 ) -> TxnAnswer:
     """Turn the answer into a value.
 
@@ -394,14 +479,12 @@ def _read_answer(
         TransactionAnomaly: It is not the answer to what was asked.
     """
     operation = found.responses[0] if found.responses else _message("ResponseOp")()
-    wanted = "response_range"
-    records: Sequence[Any] = operation.response_range.kvs
-    if found.succeeded and change.HasField("request_delete_range"):
-        wanted = "response_delete_range"
-        records = operation.response_delete_range.prev_kvs
-    elif found.succeeded:
-        wanted = "response_put"
-        records = [operation.response_put.prev_kv] if operation.response_put.HasField("prev_kv") else []
+    # In the order of the requests: the key, and without success each landmark.
+    wanted, keys = "response_range", [expected.key, *(mark.key for mark in expected.landmarks.marks)]
+    if found.succeeded:
+        wanted = "response_delete_range" if change.HasField("request_delete_range") else "response_put"
+        keys = [expected.key]
+    records = _records(operation)
     stored = stored_value(records[0]) if records else None
     answer = TxnAnswer(
         applied=found.succeeded,
@@ -411,25 +494,40 @@ def _read_answer(
         revision=found.header.revision,
         cluster_id=found.header.cluster_id,
         member_id=found.header.member_id,
-        raft_term=found.header.raft_term,
         endpoint=endpoint.text,
     )
     if found.header.cluster_id != cluster_id:
         raise _anomaly(f"it comes from cluster {found.header.cluster_id:x}, not {cluster_id:x}", answer)
-    if len(found.responses) != 1 or not operation.HasField(wanted):
+    if len(found.responses) != len(keys) or not all(each.HasField(wanted) for each in found.responses):
         raise _anomaly("it does not tell what was done", answer)
-    if len(records) > 1 or (stored is not None and stored.key != key):
-        raise _anomaly("it tells of another key", answer)
+    for key, each in zip(keys, found.responses, strict=True):
+        if [record.key for record in _records(each)] not in ([], [key]):
+            raise _anomaly("it tells of another key", answer)
     if not answer.applied:
-        if _holds(expected, stored):
-            raise _anomaly("the key stands where it was expected, and yet the comparison failed", answer)
-        return answer
+        return _refused(found, expected, answer)
     if wanted == "response_delete_range" and operation.response_delete_range.deleted != 1:
         deleted = operation.response_delete_range.deleted
         raise _anomaly(f"{deleted} keys were deleted instead of one", answer)
     if not _holds(expected, stored):
         raise _anomaly("the previous value is not the one that was compared", answer)
     return answer
+
+
+def _refused(found: Any, expected: Expected, answer: TxnAnswer) -> TxnAnswer:
+    """Say why the comparison failed."""
+    reading = KeyReading(
+        stored=answer.present,
+        revision=answer.revision,
+        cluster_id=answer.cluster_id,
+        member_id=answer.member_id,
+    )
+    seen = Sighting(
+        reading=reading, created=tuple(created(each.response_range) for each in found.responses[1:])
+    )
+    difference = find_difference(expected, seen)
+    if difference is None:
+        raise _anomaly("everything stands as it was expected, and yet the comparison failed", answer)
+    return replace(answer, difference=difference)
 
 
 def _records(operation: Any) -> list[Any]:

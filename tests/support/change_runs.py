@@ -104,6 +104,11 @@ class Registry:
         self.etcd.put(key, value)
         return key
 
+    def lose_kube_system(self) -> None:
+        """Delete the Namespace that names the cluster; another one can be read."""
+        self.put("shop", namespace_object("shop", "u-4"), resource="namespaces")
+        self.etcd.delete(self.key("kube-system", "namespaces"))
+
     def stored(self, key: bytes) -> bytes | None:
         """Return what etcd holds, None for nothing."""
         with LiveSource(EtcdConnection(endpoints=(self.etcd.endpoint,))) as source:

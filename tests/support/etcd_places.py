@@ -86,6 +86,9 @@ def find_tools() -> Tools:
     return Tools(etcd=Path(etcd), ctl=Path(ctl), utl=Path(utl) if utl is not None else None)
 
 
+_PEER = "127.0.0.1:2380"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
     """What a server is to be like.
@@ -97,7 +100,7 @@ class Wanted:
             clients do not speak TLS.
         client_certificates: Whether they must show a certificate.
         snapshot: File to restore before the start.
-        token: Makes its cluster id differ from that of other clusters.
+        token: Makes its cluster id differ from that of clusters with another one; all else is the same for all.
         flags: Further ones for etcd.
     """
 
@@ -117,7 +120,7 @@ class Wanted:
             f"--listen-client-urls={scheme}://{listen}",
             f"--advertise-client-urls={scheme}://{advertise}",
             f"--listen-peer-urls=http://{peer}",
-            *self.membership(peer),
+            *self.membership(),
         ]
         if self.certify:
             arguments += [f"--cert-file={folder}/server.crt", f"--key-file={folder}/server.key"]
@@ -125,15 +128,16 @@ class Wanted:
             arguments += ["--client-cert-auth", f"--trusted-ca-file={folder}/ca.crt"]
         return [*arguments, *self.tools.no_fsync, *self.flags]
 
-    def membership(self, peer: str) -> list[str]:
-        """The arguments that a restored snapshot must be given too."""
+    def membership(self) -> list[str]:
+        """The arguments that a restored snapshot must be given too; ids are made of them."""
+        # An only member: nobody ever calls there.
         return [
-            f"--initial-advertise-peer-urls=http://{peer}",
-            f"--initial-cluster=default=http://{peer}",
+            f"--initial-advertise-peer-urls=http://{_PEER}",
+            f"--initial-cluster=default=http://{_PEER}",
             f"--initial-cluster-token={self.token}",
         ]
 
-    def restore(self, peer: str) -> None:
+    def restore(self) -> None:
         """Make the data directory out of the snapshot, if there is one."""
         if self.snapshot is None:
             return
@@ -141,7 +145,7 @@ class Wanted:
         data = self.folder / "data"
         shutil.rmtree(data, ignore_errors=True)
         subprocess.run(
-            [program, "snapshot", "restore", self.snapshot, f"--data-dir={data}", *self.membership(peer)],
+            [program, "snapshot", "restore", self.snapshot, f"--data-dir={data}", *self.membership()],
             check=True,
             capture_output=True,
             env=clean_environment(),
@@ -159,7 +163,7 @@ class Processes:
             wanted.certify("127.0.0.1")
         while True:
             client, peer = (f"127.0.0.1:{free_port()}" for _ in range(2))
-            wanted.restore(peer)
+            wanted.restore()
             arguments = wanted.arguments(str(wanted.folder), listen=client, advertise=client, peer=peer)
             try:
                 return client, start_process(wanted.tools, wanted.folder, arguments)
@@ -258,12 +262,11 @@ class Containers:
         from testcontainers.core.container import DockerContainer
         from testcontainers.core.wait_strategies import LogMessageWaitStrategy
 
-        peer = "127.0.0.1:2380"
-        wanted.restore(peer)
+        wanted.restore()
         if wanted.certify:
             wanted.certify("localhost")
         arguments = wanted.arguments(
-            _IN_CONTAINER, listen="0.0.0.0:2379", advertise="127.0.0.1:2379", peer=peer
+            _IN_CONTAINER, listen="0.0.0.0:2379", advertise="127.0.0.1:2379", peer=_PEER
         )
         container = (
             DockerContainer(self._image)

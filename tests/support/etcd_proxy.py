@@ -39,7 +39,8 @@ class EtcdProxy:
         self.calls: list[str] = []
         self.before = before
         self._grpc = grpc
-        self._upstream = grpc.insecure_channel(upstream, [("grpc.enable_http_proxy", 0), *_UNLIMITED])
+        self._upstreams: list[Any] = []
+        self.turn(upstream)
         self._threads = ThreadPoolExecutor(max_workers=8)
         self._server = grpc.server(self._threads, options=[("grpc.so_reuseport", 0), *_UNLIMITED])
         self._server.add_generic_rpc_handlers((self._handler(),))
@@ -55,8 +56,14 @@ class EtcdProxy:
     def stop(self) -> None:
         """End all calls and stop listening."""
         self._server.stop(None).wait()
-        self._upstream.close()
+        for upstream in self._upstreams:
+            upstream.close()
         self._threads.shutdown()
+
+    def turn(self, upstream: str) -> None:
+        """Pass every call from now on to this etcd; who calls sees no difference."""
+        channel = self._grpc.insecure_channel(upstream, [("grpc.enable_http_proxy", 0), *_UNLIMITED])
+        self._upstreams.append(channel)
 
     def ranges(self) -> int:
         """How many pages were asked for."""
@@ -89,7 +96,7 @@ class EtcdProxy:
                 yield from requests
 
         metadata = [item for item in context.invocation_metadata() if item[0] == "token"]
-        answers = self._upstream.stream_stream(path)(all_requests(), metadata=metadata)
+        answers = self._upstreams[-1].stream_stream(path)(all_requests(), metadata=metadata)
         context.add_callback(answers.cancel)
         try:
             yield from answers

@@ -177,6 +177,7 @@ class EtcdServers:
         client_certificates: bool = False,
         expired: bool = False,
         snapshot: Path | None = None,
+        token: str | None = None,
         flags: tuple[str, ...] = (),
     ) -> EtcdServer:
         """Start one server.
@@ -186,11 +187,12 @@ class EtcdServers:
             client_certificates: They must also show one of the same authority.
             expired: Its certificate is out of date.
             snapshot: It holds what is in this file, which may be gzipped.
+            token: Servers with the same one have the same cluster id and member id; None for one of its own.
             flags: Further ones for etcd.
         """
         with contextlib.ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="etcdfix-test-")))
-            token = self._new_token()
+            token = token or self._new_token()
 
             def certify(host: str) -> None:
                 assert authority is not None

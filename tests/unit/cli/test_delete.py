@@ -594,7 +594,7 @@ def test_declaration_does_not_make_a_readable_kms_value_deletable(
 
 
 def test_unknown_cluster(registry: Registry) -> None:
-    registry.etcd.delete(registry.key("kube-system", "namespaces"))
+    registry.lose_kube_system()
     key = registry.key("shop/broken")
     with registry.untouched():
         ran = registry.delete(key)
@@ -604,6 +604,17 @@ def test_unknown_cluster(registry: Registry) -> None:
     assert "kube-system uid unknown (accepted)" in ran.err
     assert registry.kept()[0].content.cluster.kube_system_uid is None
     assert "--accept-unknown-cluster" in registry.events()[0].annotations.accepted
+
+
+@pytest.mark.parametrize("others", [{}, {"shop": b"k8s\x00\x0a\xff", "default": b"{}"}])
+def test_unknown_cluster_without_any_namespace(registry: Registry, others: dict[str, bytes]) -> None:
+    """Nothing shows that this is the storage prefix of a cluster, and no flag stands in for that."""
+    registry.etcd.delete(registry.key("kube-system", "namespaces"))
+    for name, value in others.items():
+        registry.put(name, value, resource="namespaces")
+    with registry.untouched():
+        ran = registry.delete(registry.key("shop/broken"), "--accept-unknown-cluster")
+    registry.refused(ran, f"no Namespace can be read under {registry.prefix}/", hint="--etcd-prefix")
 
 
 @pytest.mark.parametrize(
@@ -725,7 +736,7 @@ def test_api_server_of_another_cluster(registry: Registry, api: KubernetesAPI) -
 
 
 def test_authorization_in_an_unknown_cluster(registry: Registry, api: KubernetesAPI) -> None:
-    registry.etcd.delete(registry.key("kube-system", "namespaces"))
+    registry.lose_kube_system()
     kubeconfig = str(api.kubeconfig(registry.folder))
     with registry.untouched():
         ran = registry.delete(

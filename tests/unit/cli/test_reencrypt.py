@@ -392,7 +392,7 @@ def test_endpoint_given_for_the_provider_of_the_candidate(registry: Registry, pl
 
 
 def test_unknown_cluster(registry: Registry, key: bytes, candidate: Path) -> None:
-    registry.etcd.delete(registry.key("kube-system", "namespaces"))
+    registry.lose_kube_system()
     with registry.untouched():
         ran = registry.reencrypt(key, candidate)
     registry.refused(ran, "kube-system is not readable here", hint="--accept-unknown-cluster")

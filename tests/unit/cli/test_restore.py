@@ -259,7 +259,7 @@ def test_backup_of_another_cluster(registry: Registry) -> None:
 
 def test_unknown_cluster(registry: Registry) -> None:
     backup = registry.deleted()
-    registry.etcd.delete(registry.key("kube-system", "namespaces"))
+    registry.lose_kube_system()
     with registry.untouched():
         ran = registry.restore(str(backup.path))
     registry.refused(ran, "kube-system is not readable here", hint="--accept-unknown-cluster")
@@ -269,7 +269,7 @@ def test_unknown_cluster(registry: Registry) -> None:
 
 
 def test_backup_that_does_not_name_its_cluster(registry: Registry) -> None:
-    registry.etcd.delete(registry.key("kube-system", "namespaces"))
+    registry.lose_kube_system()
     assert registry.delete(registry.key("shop/broken"), "--accept-unknown-cluster").code == 0
     backup = registry.kept()[0]
     registry.put("kube-system", namespace_object("kube-system"), resource="namespaces")
@@ -375,7 +375,7 @@ def test_from_snapshot_what_is_broken_there_too(registry: Registry, saved: Path)
 
 
 def test_from_snapshot_without_kube_system(registry: Registry) -> None:
-    registry.etcd.delete(registry.key("kube-system", "namespaces"))
+    registry.lose_kube_system()
     path = registry.folder / "saved.db"
     registry.etcd.etcdctl("snapshot", "save", path)
     registry.etcd.delete(registry.key("shop/good-0"))
@@ -418,7 +418,7 @@ def test_from_revision_without_kube_system(registry: Registry) -> None:
     key = registry.key("shop/good-0")
     then = registry.etcd.revision()
     registry.etcd.delete(key)
-    registry.etcd.delete(registry.key("kube-system", "namespaces"))
+    registry.lose_kube_system()
     given = ("--from-revision", str(then), key.decode(), "--accept-unlisted-source")
     with registry.untouched():
         ran = registry.restore(*given)

@@ -20,8 +20,9 @@ from etcdfix.remediation.backup_file import digest
 from etcdfix.remediation.commit import Change, Places
 from etcdfix.remediation.delete import DeleteRequest, run_delete
 from etcdfix.remediation.durable import default_audit_log
-from etcdfix.remediation.writer import ABSENT, _message
-from etcdfix.wire.etcd import RANGE, message
+from etcdfix.remediation.landmarks import Landmarks
+from etcdfix.remediation.writer import _message
+from etcdfix.wire.etcd import RANGE
 from tests.support.audit_logs import OPERATOR, entry, subject
 from tests.support.change_runs import BROKEN, Agreeing, Registry
 from tests.support.etcd_proxy import Refusal
@@ -87,9 +88,8 @@ def test_refused_by_etcd(registry: Registry, lossy: LossyProxy) -> None:
 
 def test_never_sent(registry: Registry, lossy: LossyProxy) -> None:
     def before(path: str, request: bytes) -> Refusal | None:
-        # Only the reading on the channel for the write asks for the key alone.
-        asks = path == RANGE.path and message("RangeRequest").FromString(request).keys_only
-        lost = asks and registry.log.exists()  # the history is read that way too, before there is an intent
+        # Once there is an intent, all reading is on the channel for the write.
+        lost = path == RANGE.path and registry.log.exists() and b'"intent"' in registry.log.read_bytes()
         return Refusal("UNAVAILABLE", "etcdserver: no leader") if lost else None
 
     lossy.before = before
@@ -331,7 +331,7 @@ def test_rehearsal_with_nothing_to_back_up(registry: Registry) -> None:
             type=RecordType.DRY_RUN, verb=Verb.RESTORE, operator=OPERATOR, subject=subject(key, 0),
             value_sha256="sha256:" + "0" * 64,
         ),
-        expected=ABSENT, content=None, value=b"x", done=Result.RESTORED,
+        landmarks=Landmarks(), content=None, value=b"x", done=Result.RESTORED,
     )  # fmt: skip
     assert change.key == key
     with registry.untouched(), registry.cluster() as cluster:
@@ -397,10 +397,11 @@ def test_place_of_which_nobody_knows_whether_it_lasts(tmp_path: Path) -> None:
 
 def test_bytes_to_put_are_in_no_repr() -> None:
     made = entry(verb=Verb.RESTORE)
-    change = Change(entry=made, expected=ABSENT, content=None, value=b"hush", done=Result.RESTORED)
+    nowhere = Landmarks()
+    change = Change(entry=made, landmarks=nowhere, content=None, value=b"hush", done=Result.RESTORED)
     assert "to 4 bytes" in repr(change)
     assert "hush" not in repr(change)
-    assert "to nothing" in repr(Change(entry=made, expected=ABSENT, content=None, done=Result.DELETED))
+    assert "to nothing" in repr(Change(entry=made, landmarks=nowhere, content=None, done=Result.DELETED))
 
 
 def test_places_default_to_the_log_of_this_user(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import etcdfix
@@ -19,10 +20,12 @@ from etcdfix.errors import (
 )
 from etcdfix.model import StoredValue
 from etcdfix.remediation import writer as writer_module
+from etcdfix.remediation.landmarks import Landmark, Landmarks, read_landmarks
 from etcdfix.remediation.members import read_alarms, read_key, read_lease, survey_members
+from etcdfix.remediation.rules import Rule
 from etcdfix.remediation.writer import (
-    ABSENT,
     CompareOutlook,
+    Expected,
     KeyState,
     TxnAnswer,
     Writer,
@@ -34,7 +37,8 @@ from etcdfix.sources.etcd.channel import RpcError, open_transport
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.endpoints import parse_endpoint
 from etcdfix.sources.etcd.tls import TLSMaterial
-from etcdfix.wire.etcd import READ_METHODS
+from etcdfix.storagekey import StorageLayout
+from etcdfix.wire.etcd import READ_METHODS, message
 from tests.support.certificates import CertificateAuthority
 from tests.support.etcd_proxy import NO_LEADER, RANGE, EtcdProxy, Refusal
 from tests.support.etcd_server import READER, ROOT_USER, EtcdServer
@@ -44,7 +48,6 @@ pytestmark = pytest.mark.etcd
 
 VALUE = bytes(range(256)) * 5
 OTHER = b"\x00other\xff"
-KEY_STATE = KeyState(mod_revision=5, create_revision=4, version=2)
 
 StartEtcd = Callable[..., EtcdServer]
 
@@ -75,22 +78,31 @@ def stored(client: EtcdClient, key: bytes) -> StoredValue | None:
     return read_key(client, key).stored
 
 
-def examined(client: EtcdClient, key: bytes) -> KeyState:
-    state = KeyState.of(stored(client, key))
-    assert state.exists
-    return state
+def examined(client: EtcdClient, key: bytes) -> StoredValue:
+    found = stored(client, key)
+    assert found is not None
+    return found
 
 
-def delete(client: EtcdClient, key: bytes, expected: KeyState) -> TxnAnswer:
+def at(key: bytes, expected: StoredValue | None = None, *marks: Landmark, revision: int = 0) -> Expected:
+    return Expected(key=key, stored=expected, landmarks=Landmarks(marks, revision))
+
+
+def delete(client: EtcdClient, key: bytes, expected: StoredValue, *marks: Landmark) -> TxnAnswer:
     with Writer(client) as writer:
-        return writer.compare_and_delete(key, expected)
+        return writer.compare_and_delete(at(key, expected, *marks))
 
 
 def put(
-    client: EtcdClient, key: bytes, value: bytes, expected: KeyState = ABSENT, *, lease: int = 0
+    client: EtcdClient,
+    key: bytes,
+    value: bytes,
+    expected: StoredValue | None = None,
+    *marks: Landmark,
+    lease: int = 0,
 ) -> TxnAnswer:
     with Writer(client) as writer:
-        return writer.compare_and_put(key, value, lease=lease, expected=expected)
+        return writer.compare_and_put(at(key, expected, *marks), value, lease=lease)
 
 
 def grant(etcd: EtcdServer) -> str:
@@ -115,7 +127,6 @@ def test_a_deletion_returns_what_was_there(etcd: EtcdServer, client: EtcdClient,
         reading.member_id,
     )
     assert answer.endpoint == etcd.endpoint
-    assert answer.raft_term > 0
     # Exactly one key: not even the one that comes next.
     assert stored(client, neighbour) is not None
 
@@ -151,40 +162,169 @@ def _create_again(etcd: EtcdServer, key: bytes) -> None:
     ],
 )
 @pytest.mark.parametrize("change", ["delete", "put"])
+@pytest.mark.parametrize("moment", ["before the read", "after it"])
 def test_somebody_else_was_quicker(
+    proxy: LossyProxy,
     etcd: EtcdServer,
     client: EtcdClient,
     prefix: bytes,
     intrude: Callable[[EtcdServer, bytes], None],
     words: str,
     change: str,
+    moment: str,
 ) -> None:
     key = prefix + b"k"
     etcd.put(key, VALUE)
     expected = examined(client, key)
-    intrude(etcd, key)
+    with connected(proxy.endpoint) as through:
+        if moment == "before the read":
+            intrude(etcd, key)
+        else:
+            proxy.before = lambda path, _request: intrude(etcd, key) if path == TXN else None
+        answer = delete(through, key, expected) if change == "delete" else put(through, key, OTHER, expected)
     now = read_key(client, key)
-    answer = delete(client, key, expected) if change == "delete" else put(client, key, OTHER, expected)
     assert not answer.applied
+    assert answer.sent == (TXN in proxy.calls) == (moment == "after it")
     assert answer.previous is None
     assert answer.present == now.stored
-    assert re.match(words, describe_move(expected, answer.present))
-    after = read_key(client, key)
-    assert (after.stored, after.revision) == (now.stored, now.revision)
+    assert answer.difference is not None
+    assert answer.difference.rule == Rule.MOVED
+    assert re.match(words, answer.difference.text)
+    assert now.revision == answer.revision
+    if now.stored is not None:
+        assert now.stored.value == VALUE
+
+
+def _read_as(proxy: LossyProxy, **fields: object) -> None:
+    """Let every record of a Range look otherwise, so that only the transaction itself sees what is there."""
+
+    def rewrite(path: str, answer: bytes) -> bytes:
+        if path != RANGE:
+            return answer
+        found = message("RangeResponse").FromString(answer)
+        for record in found.kvs:
+            for name, value in fields.items():
+                setattr(record, name, value)
+        return bytes(found.SerializeToString())
+
+    proxy.rewrite = rewrite
 
 
 @pytest.mark.parametrize("field", ["mod_revision", "create_revision", "version"])
-def test_each_number_is_compared(etcd: EtcdServer, client: EtcdClient, prefix: bytes, field: str) -> None:
+def test_each_number_is_compared(
+    proxy: LossyProxy, etcd: EtcdServer, client: EtcdClient, prefix: bytes, field: str
+) -> None:
     key = prefix + b"k"
     etcd.put(key, OTHER)
     etcd.put(key, VALUE)
     right = examined(client, key)
-    numbers = {name: getattr(right, name) for name in ("mod_revision", "create_revision", "version")}
-    for step in (-1, 1):
-        wrong = KeyState(**{**numbers, field: numbers[field] + step})
-        assert not delete(client, key, wrong).applied
-        assert not put(client, key, OTHER, wrong).applied
-    assert stored(client, key) == StoredValue(key, VALUE, right.mod_revision, right.create_revision, 2, 0)
+    with connected(proxy.endpoint) as through:
+        for step in (-1, 1):
+            number = getattr(right, field) + step
+            wrong = msgspec.structs.replace(right, **{field: number})
+            assert not delete(through, key, wrong).sent
+            assert not put(through, key, OTHER, wrong).sent
+            _read_as(proxy, **{field: number})
+            for answer in (delete(through, key, wrong), put(through, key, OTHER, wrong)):
+                assert (answer.sent, answer.applied) == (True, False)
+            proxy.rewrite = lambda _path, answer: answer
+    assert stored(client, key) == right
+
+
+# What is examined is the whole record, and the cluster around it.
+
+
+@pytest.mark.parametrize("fields", [{"value": OTHER}, {"lease": 0x77}])
+@pytest.mark.parametrize("change", ["delete", "put"])
+def test_the_same_revisions_with_something_else(
+    proxy: LossyProxy,
+    etcd: EtcdServer,
+    client: EtcdClient,
+    prefix: bytes,
+    fields: dict[str, Any],
+    change: str,
+) -> None:
+    key = prefix + b"k"
+    etcd.put(key, VALUE)
+    expected = msgspec.structs.replace(examined(client, key), **fields)
+    with connected(proxy.endpoint) as through:
+        answer = delete(through, key, expected) if change == "delete" else put(through, key, OTHER, expected)
+    assert (answer.applied, answer.sent) == (False, False)
+    assert answer.difference is not None
+    assert answer.difference.rule == Rule.OTHER_CLUSTER
+    assert "with another value or lease" in answer.difference.text
+    assert TXN not in proxy.calls
+    assert stored(client, key) is not None
+
+
+@pytest.mark.parametrize("moment", ["before the read", "after it"])
+@pytest.mark.parametrize("absent", [False, True])
+@pytest.mark.parametrize("change", ["delete", "put", "create"])
+def test_each_landmark_is_compared(
+    proxy: LossyProxy,
+    etcd: EtcdServer,
+    client: EtcdClient,
+    prefix: bytes,
+    change: str,
+    moment: str,
+    *,
+    absent: bool,
+) -> None:
+    key, first, second = prefix + b"k", prefix + b"one", prefix + b"two"
+    if change != "create":
+        etcd.put(key, VALUE)
+    before = stored(client, key)
+    made = etcd.put(first, OTHER)
+    if not absent:
+        etcd.put(second, OTHER)
+    marks = (Landmark(first, made), Landmark(second, 0 if absent else etcd.revision()))
+
+    def intrude(path: str, _request: bytes) -> None:
+        if path == TXN:
+            etcd.put(second, OTHER) if absent else etcd.delete(second)
+
+    with connected(proxy.endpoint) as through:
+        if moment == "after it":
+            proxy.before = intrude
+        else:
+            intrude(TXN, b"")
+        if change == "delete":
+            assert before is not None
+            answer = delete(through, key, before, *marks)
+        else:
+            answer = put(through, key, OTHER, before, *marks)
+    assert (answer.applied, answer.sent) == (False, moment == "after it")
+    assert answer.difference is not None
+    assert answer.difference.rule == Rule.OTHER_CLUSTER
+    words = "was made at revision" if absent else "is gone"
+    assert f"{second.decode()} {words}" in answer.difference.text
+    assert stored(client, key) == before
+
+
+def test_landmarks_that_stand(etcd: EtcdServer, client: EtcdClient, prefix: bytes) -> None:
+    key, mark = prefix + b"k", prefix + b"mark"
+    etcd.put(key, VALUE)
+    made = etcd.put(mark, OTHER)
+    etcd.put(mark, VALUE)  # written since: only where it began counts
+    marks = (Landmark(mark, made), Landmark(prefix + b"none", 0))
+    assert delete(client, key, examined(client, key), *marks).applied
+    assert put(client, key, VALUE, None, *marks).applied
+    assert put(client, key, OTHER, examined(client, key), *marks).applied
+    assert examined(client, mark).value == VALUE
+
+
+def test_etcd_that_stands_before_the_landmarks(etcd: EtcdServer, client: EtcdClient, prefix: bytes) -> None:
+    key = prefix + b"k"
+    etcd.put(key, VALUE)
+    now = etcd.revision()
+    for revision, sent in ((now + 1, False), (now, True)):
+        with Writer(client) as writer:
+            answer = writer.compare_and_delete(at(key, examined(client, key), revision=revision))
+        assert answer.sent == answer.applied == sent
+        if not sent:
+            assert answer.difference is not None
+            assert answer.difference.rule == Rule.OTHER_CLUSTER
+            assert f"etcd stands at revision {now}, and stood at {now + 1}" in answer.difference.text
 
 
 @pytest.mark.parametrize("change", ["delete", "put"])
@@ -227,7 +367,8 @@ def test_a_value_put_where_nothing_is(etcd: EtcdServer, client: EtcdClient, pref
     again = put(client, key, OTHER)
     assert not again.applied
     assert again.present == stored(client, key)
-    assert describe_move(ABSENT, again.present) == (
+    assert again.difference is not None
+    assert again.difference.text == (
         f"the key exists: created at revision {answer.revision}, mod_revision {answer.revision}, version 1"
     )
 
@@ -273,19 +414,20 @@ def test_a_value_that_is_too_large(client: EtcdClient, prefix: bytes) -> None:
 
 def test_what_cannot_be_asked_for(client: EtcdClient) -> None:
     with pytest.raises(ValueError, match="does not exist"):
-        Writer(client).compare_and_delete(b"k", ABSENT)
+        Writer(client).compare_and_delete(at(b"k"))
     with pytest.raises(ValueError, match="no key"):
-        Writer(client).compare_and_delete(b"", KEY_STATE)
+        Writer(client).compare_and_delete(at(b"", StoredValue(b"", b"", 5, 4, 2, 0)))
     with pytest.raises(ValueError, match="no key"):
-        Writer(client).compare_and_put(b"", VALUE, lease=0, expected=ABSENT)
+        Writer(client).compare_and_put(at(b""), VALUE, lease=0)
 
 
 def test_a_writer_writes_once(etcd: EtcdServer, client: EtcdClient, prefix: bytes) -> None:
     key = prefix + b"k"
+    etcd.put(key, VALUE)
     with Writer(client) as writer:
-        assert not writer.compare_and_delete(key, KEY_STATE).applied
+        assert writer.compare_and_delete(at(key, examined(client, key))).applied
         with pytest.raises(RuntimeError, match="sent its transaction already"):
-            writer.compare_and_put(key, VALUE, lease=0, expected=ABSENT)
+            writer.compare_and_put(at(key), VALUE, lease=0)
     assert stored(client, key) is None
 
 
@@ -374,7 +516,7 @@ def test_a_connection_closed_meanwhile(
         thread = threading.Thread(target=close)
         thread.start()
         with pytest.raises(TransactionUnanswered, match="the connection was lost after") as caught:
-            writer.compare_and_delete(key, examined(through, key))
+            writer.compare_and_delete(at(key, examined(through, key)))
         thread.join()
     assert caught.value.status == "CANCELLED"
     assert stored(client, key) is None
@@ -479,7 +621,7 @@ def test_a_user_who_may_only_read(guarded: EtcdServer) -> None:
         assert caught.value.sent
         assert examined(client, b"/readable/k") == expected
         with pytest.raises(TransactionRefused, match="no transaction was sent") as caught:
-            delete(client, b"/other/k", KEY_STATE)
+            delete(client, b"/other/k", expected)
         assert not caught.value.sent
 
 
@@ -576,7 +718,7 @@ def _failed(found: Any) -> None:
         (_another_key, "tells of another key", True),
         (_another_state, "not the one that was compared", True),
         (_another_cluster, "comes from cluster 7, not [0-9a-f]+$", True),
-        (_failed, "stands where it was expected, and yet the comparison failed", False),
+        (_failed, "stands as it was expected, and yet the comparison failed", False),
     ],
 )
 def test_an_answer_that_contradicts(
@@ -623,22 +765,34 @@ def test_the_compare_is_evaluated_without_a_transaction(
     with connected(proxy.endpoint) as client:
         expected = examined(client, key)
         revision = etcd.revision()
-        outlook = evaluate_compare(client, key, expected)
-        assert outlook == CompareOutlook(holds=True, present=stored(client, key), revision=revision)
-        assert not evaluate_compare(client, key, ABSENT).holds
+        assert evaluate_compare(client, at(key, expected)) == CompareOutlook(
+            difference=None, revision=revision
+        )
+
+        def rule(*question: Any, **more: Any) -> Rule | None:
+            difference = evaluate_compare(client, at(*question, **more)).difference
+            return None if difference is None else difference.rule
+
+        mark = Landmark(key, expected.create_revision)
+        assert rule(key, expected, mark, revision=revision) is None
+        assert rule(key, None) is Rule.MOVED
+        assert rule(key, expected, Landmark(key, mark.create_revision - 1)) is Rule.OTHER_CLUSTER
+        assert rule(key, expected, Landmark(prefix + b"none", 5)) is Rule.OTHER_CLUSTER
+        assert rule(key, expected, revision=revision + 1) is Rule.OTHER_CLUSTER
+        assert rule(key, msgspec.structs.replace(expected, value=OTHER)) is Rule.OTHER_CLUSTER
         etcd.put(key, VALUE)
-        assert not evaluate_compare(client, key, expected).holds
+        assert rule(key, expected) is Rule.MOVED
         etcd.delete(key)
-        gone = evaluate_compare(client, key, expected)
-        assert (gone.holds, gone.present) == (False, None)
-        assert evaluate_compare(client, key, ABSENT).holds
-        assert etcd.revision() == gone.revision == revision + 2
+        assert rule(key, expected) is Rule.MOVED
+        assert rule(key) is None
+        assert etcd.revision() == revision + 2
     assert TXN not in proxy.calls
 
 
 def test_a_move_that_is_in_the_version_alone() -> None:
     present = StoredValue(b"k", b"", 5, 4, 3, 0)
-    assert describe_move(KEY_STATE, present) == (
+    state = KeyState(mod_revision=5, create_revision=4, version=2)
+    assert describe_move(state, present) == (
         "the key was written again: mod_revision 5 instead of 5, version 3 instead of 2"
     )
 
@@ -655,12 +809,13 @@ def test_only_the_writer_calls_a_method_that_writes(etcd: EtcdServer, prefix: by
         survey_members(client, key)
         read_alarms(client)
         read_lease(client, lease)
-        evaluate_compare(client, key, expected)
+        evaluate_compare(client, at(key, expected, Landmark(prefix + b"none", 0)))
+        read_landmarks(client, StorageLayout(prefix.decode()), target=key)
         Writer(client).close()
         assert set(proxy.calls) <= set(READ_METHODS)
         asked = len(proxy.calls)
-        delete(client, key, expected)
-        assert proxy.calls[asked:] == [RANGE, TXN]
+        delete(client, key, expected, Landmark(prefix + b"none", 0))
+        assert proxy.calls[asked:] == [RANGE, RANGE, TXN]
 
 
 def test_the_request_says_no_more_than_it_must(proxy: LossyProxy, etcd: EtcdServer, prefix: bytes) -> None:
@@ -671,15 +826,31 @@ def test_the_request_says_no_more_than_it_must(proxy: LossyProxy, etcd: EtcdServ
             requests.append(request)
 
     proxy.before = note
-    key = prefix + b"k"
+    key, one, none = prefix + b"k", prefix + b"one", prefix + b"none"
+    marks = (Landmark(one, etcd.put(one, OTHER)), Landmark(none, 0))
     with connected(proxy.endpoint) as client:
-        put(client, key, VALUE)
-        delete(client, key, examined(client, key))
+        put(client, key, VALUE, None, *marks)
+        expected = examined(client, key)
+        delete(client, key, expected, *marks)
     create, remove = (writer_module._message("TxnRequest").FromString(raw) for raw in requests)
-    assert [(c.target, c.result, c.key) for c in create.compare] == [(1, 0, key)]
-    assert [(c.target, c.result, c.key) for c in remove.compare] == [(0, 0, key), (1, 0, key), (2, 0, key)]
+    surroundings = [(1, 0, one, marks[0].create_revision), (1, 0, none, 0)]
+
+    def compared(request: Any) -> list[tuple[int, int, bytes, int]]:
+        names = {number: name for name, number in writer_module._TARGETS.items()}
+        return [(c.target, c.result, c.key, getattr(c, names[c.target])) for c in request.compare]
+
+    assert compared(create) == [(1, 0, key, 0), *surroundings]
+    assert compared(remove) == [
+        (0, 0, key, 1),
+        (1, 0, key, expected.create_revision),
+        (2, 0, key, expected.mod_revision),
+        *surroundings,
+    ]
     for request in (create, remove):
-        assert [operation.request_range.key for operation in request.failure] == [key]
+        asked = [
+            (operation.request_range.key, operation.request_range.keys_only) for operation in request.failure
+        ]
+        assert asked == [(key, False), (one, True), (none, True)]
         assert len(request.success) == 1
         # Nothing that our messages do not know, such as a range_end.
         assert request.SerializeToString() in requests
@@ -707,10 +878,9 @@ def test_stored_bytes_are_in_no_repr() -> None:
         revision=6,
         cluster_id=1,
         member_id=2,
-        raft_term=3,
         endpoint="e",
     )
     assert repr(record) == "StoredValue(b'k', 4 bytes, mod_revision=5, create_revision=4, version=2, lease=0)"
     assert "hush" not in repr(answer)
-    assert "hush" not in repr(CompareOutlook(holds=True, present=record, revision=6))
+    assert "hush" not in repr(at(b"k", record))
     assert "hush" not in repr(TransactionAnomaly("x", answer=answer))

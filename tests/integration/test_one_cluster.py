@@ -1,0 +1,267 @@
+"""Changes whose connection turns to another cluster on the way: one that was restored from the same snapshot.
+
+The two have the same kube-system, the same cluster_id and member id, and stand at the same revisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from etcdfix.errors import RefusedByRule
+from etcdfix.remediation.audit_record import Event
+from etcdfix.remediation.audit_verify import ChainState, read_records, verify
+from etcdfix.remediation.commit import Outcome
+from etcdfix.remediation.durable import Step
+from etcdfix.remediation.members import read_key
+from etcdfix.remediation.rules import Rule
+from etcdfix.wire.etcd import READ_METHODS
+from tests.support import objects
+from tests.support.etcd_server import EtcdServer
+from tests.support.lossy_etcd import TXN, LossyProxy
+from tests.support.remediation_ground import Ground, Recorded, delete, reached, reencrypt, restore, stands
+
+pytestmark = pytest.mark.etcd
+
+SENT = "transaction: before send"
+
+
+class Twins:
+    """Two clusters from one snapshot, and a proxy that leads to the first until it is turned.
+
+    Attributes:
+        here: The one that is examined.
+        there: The other.
+        proxy: Before them.
+        ground: What both hold, reached by the proxy.
+    """
+
+    def __init__(self, here: EtcdServer, there: EtcdServer, proxy: LossyProxy, ground: Ground) -> None:
+        self.here, self.there, self.proxy = here, there, proxy
+        self.ground = ground.through(proxy.endpoint)
+
+    def turn(self) -> None:
+        """Lead to the other one from now on."""
+        self.proxy.turn(self.there.endpoint)
+
+    def part(self, key: bytes, here: bytes, there: bytes) -> None:
+        """Write at one key of both, at the same revision."""
+        assert self.here.put(key, here) == self.there.put(key, there)
+
+    def diverge(self) -> None:
+        """Make something in each, so that they are two clusters: a Namespace here, something else there."""
+        self.here.put(
+            f"{self.ground.prefix}/namespaces/made-here".encode(), objects.namespace_object("made-here")
+        )
+        self.there.put(b"made-there", b"")
+        assert self.here.revision() == self.there.revision()
+
+    def value_there(self, key: bytes) -> bytes | None:
+        with reached(self.ground.through(self.there.endpoint)) as cluster:
+            found = stands(cluster, key)
+        return None if found is None else found.value
+
+    def value_here(self, key: bytes) -> bytes | None:
+        with reached(self.ground.through(self.here.endpoint)) as cluster:
+            found = stands(cluster, key)
+        return None if found is None else found.value
+
+    def last_event(self) -> Event:
+        return list(read_records(self.ground.log))[-1][1]
+
+
+Made = Callable[..., Twins]
+
+
+@pytest.fixture(scope="module")
+def snapshot_of(
+    start_etcd: Callable[..., EtcdServer], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Path]:
+    """Take a snapshot of a ground with a broken target, once for each kind."""
+    folder = tmp_path_factory.mktemp("snapshots")
+
+    def take(encryption: str) -> Path:
+        path = folder / f"{encryption}.db"
+        if not path.exists():
+            origin = start_etcd()
+            found = ground(encryption)
+            origin.put_all(found.furniture().items())
+            origin.put(found.key("target"), found.broken("target"))
+            origin.etcdctl("snapshot", "save", path)
+            origin.stop()
+        return path
+
+    return take
+
+
+def ground(encryption: str) -> Ground:
+    return Ground(endpoints=(), prefix="/registry", encryption=encryption, folder="")
+
+
+@pytest.fixture
+def twins(
+    start_etcd: Callable[..., EtcdServer], snapshot_of: Callable[[str], Path], tmp_path: Path
+) -> Iterator[Made]:
+    """Restore two clusters from a snapshot."""
+    with ExitStack() as stack:
+
+        def make(encryption: str = "plain") -> Twins:
+            servers = [start_etcd(snapshot=snapshot_of(encryption), token="twins") for _ in range(2)]
+            for server in servers:
+                stack.callback(server.stop)
+            proxy = stack.enter_context(LossyProxy(servers[0].endpoint))
+            return Twins(servers[0], servers[1], proxy, ground(encryption).at(tmp_path / "places"))
+
+        yield make
+
+
+def test_twins_are_told_apart_by_nothing_that_they_say_of_themselves(twins: Made) -> None:
+    pair = twins()
+    pair.diverge()
+    key = pair.ground.key("target")
+    seen = []
+    for server in (pair.here, pair.there):
+        with reached(pair.ground.through(server.endpoint)) as cluster:
+            uid = cluster.examiner.kube_system_uid(cluster.source)
+            seen.append((uid, read_key(cluster.source.client, key)))
+    assert seen[0] == seen[1]
+    assert seen[0][1].stored is not None
+
+
+@pytest.mark.parametrize("at", ["check: read the key", "check: pattern", "confirm"])
+def test_connection_that_turns_while_a_deletion_is_prepared(twins: Made, at: str) -> None:
+    pair = twins()
+    pair.diverge()
+    key, revision = pair.ground.key("target"), pair.there.revision()
+    with pytest.raises(RefusedByRule, match="this is another cluster or a restored copy") as refused:
+        delete(pair.ground, key, Recorded({at: pair.turn}))
+    assert (refused.value.rule, refused.value.exit_code) == (Rule.OTHER_CLUSTER, 4)
+    assert "/registry/namespaces/made-here is gone" in refused.value.message
+    assert "no transaction was sent" in refused.value.message
+    assert TXN not in pair.proxy.calls
+    assert pair.value_here(key) == pair.value_there(key) == pair.ground.broken("target")
+    assert pair.here.revision() == pair.there.revision() == revision
+    assert pair.last_event().annotations.outcome == "refused"
+    assert "another cluster" in pair.last_event().annotations.detail
+    assert verify(pair.ground.log).state is ChainState.WHOLE
+
+
+Change = Callable[[Twins, Step], Outcome]
+
+
+def _deletion(pair: Twins) -> Change:
+    return lambda pair, step: delete(pair.ground, pair.ground.key("target"), step)
+
+
+def _undo(pair: Twins) -> Change:
+    key = pair.ground.key("target")
+    backup = Path(delete(pair.ground, key).backups[0])
+    pair.there.delete(key)
+    return lambda pair, step: restore(pair.ground, backup, step)
+
+
+def _reencryption(pair: Twins) -> Change:
+    return lambda pair, step: reencrypt(pair.ground, pair.ground.key("target"), step)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "encryption"), [(_deletion, "plain"), (_undo, "plain"), (_reencryption, "rotated")]
+)
+@pytest.mark.parametrize("sent", [False, True])
+def test_connection_that_turns_at_the_last_moment(
+    twins: Made, prepare: Callable[[Twins], Change], encryption: str, *, sent: bool
+) -> None:
+    """Even between the last read and the transaction: the transaction itself finds out."""
+    pair = twins(encryption)
+    change = prepare(pair)
+    pair.diverge()
+    key, revision = pair.ground.key("target"), pair.there.revision()
+    before = pair.value_there(key)
+    pair.proxy.calls.clear()
+    steps = Recorded({} if sent else {SENT: pair.turn})
+    if sent:
+        pair.proxy.before = lambda path, _request: pair.turn() if path == TXN else None
+    with pytest.raises(RefusedByRule, match="this is another cluster or a restored copy") as refused:
+        change(pair, steps)
+    assert refused.value.rule == Rule.OTHER_CLUSTER
+    assert pair.proxy.calls.count(TXN) == (1 if sent else 0)
+    assert ("nothing was changed" if sent else "no transaction was sent") in refused.value.message
+    assert pair.value_there(key) == pair.value_here(key) == before
+    assert pair.here.revision() == pair.there.revision() == revision
+    assert pair.last_event().annotations.outcome == "refused"
+
+
+def test_healthy_value_at_the_same_revisions(twins: Made) -> None:
+    """Nothing that lasts was made since the snapshot, so all landmarks are the same; the value is not."""
+    pair = twins()
+    key = pair.ground.key("target")
+    pair.part(key, pair.ground.broken("target"), objects.secret("target"))
+    with pytest.raises(RefusedByRule, match="with another value or lease") as refused:
+        delete(pair.ground, key, Recorded({SENT: pair.turn}))
+    assert refused.value.rule == Rule.OTHER_CLUSTER
+    assert TXN not in pair.proxy.calls
+    assert pair.value_there(key) == objects.secret("target")
+    assert pair.last_event().annotations.outcome == "refused"
+
+
+def test_healthy_value_at_a_key_that_was_absent(twins: Made) -> None:
+    pair = twins()
+    change = _undo(pair)
+    key = pair.ground.key("target")
+    pair.here.put(b"made-here", b"")
+    pair.there.put(key, objects.secret("target"))
+    with pytest.raises(RefusedByRule, match="the key exists") as refused:
+        change(pair, Recorded({SENT: pair.turn}))
+    assert refused.value.rule == Rule.MOVED
+    assert pair.value_there(key) == objects.secret("target")
+
+
+def test_copy_that_is_behind(twins: Made) -> None:
+    """No landmark differs, but a cluster's revision never goes back."""
+    pair = twins()
+    key = pair.ground.key("target")
+    pair.here.put(b"made-here", b"")
+    with pytest.raises(RefusedByRule, match="etcd stands at revision") as refused:
+        delete(pair.ground, key, Recorded({SENT: pair.turn}))
+    assert refused.value.rule == Rule.OTHER_CLUSTER
+    assert pair.value_there(key) == pair.ground.broken("target")
+
+
+def test_dry_run_sees_another_cluster_too(twins: Made) -> None:
+    pair = twins()
+    pair.diverge()
+    key = pair.ground.key("target")
+    with pytest.raises(RefusedByRule, match="this is another cluster or a restored copy") as refused:
+        delete(pair.ground, key, Recorded({"rehearse: compare": pair.turn}), dry_run=True)
+    assert refused.value.rule == Rule.OTHER_CLUSTER
+    assert set(pair.proxy.calls) <= set(READ_METHODS)
+
+
+def test_answer_lost_and_another_cluster_asked(twins: Made) -> None:
+    """The key is gone here, and stands there as it was examined: that is no proof that nothing happened."""
+    pair = twins()
+    pair.diverge()
+    key = pair.ground.key("target")
+    pair.proxy.lost = {TXN}
+    outcome = delete(pair.ground, key, Recorded({"transaction: no answer": pair.turn}))
+    assert outcome.result == "unknown"
+    assert "another cluster" in outcome.detail
+    assert (pair.value_here(key), pair.value_there(key)) == (None, pair.ground.broken("target"))
+    assert len(verify(pair.ground.log).open_intents) == 1
+
+
+def test_landmark_that_is_deleted_meanwhile(twins: Made) -> None:
+    """In the same cluster: refused in words that say to try again, and the next attempt finds another one."""
+    pair = twins()
+    pair.diverge()
+    key = pair.ground.key("target")
+    steps = Recorded({"confirm": lambda: pair.here.delete(b"/registry/namespaces/made-here")})
+    with pytest.raises(RefusedByRule, match="made-here is gone: since it was examined, or") as refused:
+        delete(pair.ground, key, steps)
+    assert (refused.value.rule, refused.value.exit_code) == (Rule.OTHER_CLUSTER, 4)
+    assert "try again" in refused.value.hint
+    assert pair.value_here(key) == pair.ground.broken("target")
+    assert delete(pair.ground, key).result == "deleted"

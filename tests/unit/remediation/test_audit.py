@@ -32,6 +32,7 @@ from etcdfix.remediation.audit_record import (
     draft_entry,
     hash_of,
     parse_event,
+    parse_grounds,
     parse_intent,
     parse_list,
     timestamp,
@@ -39,7 +40,9 @@ from etcdfix.remediation.audit_record import (
 )
 from etcdfix.remediation.audit_verify import ChainState, FindingKind, verify
 from etcdfix.remediation.durable import SafeDirectory, step_names
+from etcdfix.remediation.grounds import Grounds, ServerAnswer
 from tests.support.audit_logs import (
+    GROUNDS,
     KEY,
     NOON,
     OPERATOR,
@@ -137,6 +140,59 @@ class TestRecords:
         }
         assert event["userAgent"].startswith("etcdfix/")
         assert all(isinstance(value, str) for value in event["annotations"].values())
+
+    def test_what_it_rests_on_stands_in_intent_and_outcome(self) -> None:
+        draft = draft_entry(entry(grounds=GROUNDS), BEGINNING, at=NOON)
+        intent = parse_intent(draft.line)
+        closing = draft_entry(intent.closed_by(Result.DELETED, operator=OPERATOR), draft.link, at=NOON)
+        told = [json.loads(line)["annotations"]["etcdfix.io/grounds"] for line in (draft.line, closing.line)]
+        assert told[0] == told[1]
+        assert json.loads(told[0]) == {
+            "configuration_sha256": "sha256:c0",
+            "no_encryption": False,
+            "rule": "secrets",
+            "transformer": "aesgcm/v1/old",
+            "key_fingerprint": "fp:0011",
+            "kms_key_id_sha256": "",
+            "counts": {"opened": 7, "failed": 1, "undetermined": 2, "proven_damaged": 1},
+            "release": "1.34",
+            "release_source": "--kubernetes-version",
+            "warnings": ["TLS checks are off"],
+            "server_answers": [{"server": "https://10.0.0.1:6443", "answer": "500"}],
+            "peek": ["protobuf header: 0 wrong bits"],
+        }
+        assert intent.grounds == GROUNDS
+
+    def test_that_nothing_was_given_is_said(self) -> None:
+        intent = parse_intent(draft_entry(entry(grounds=Grounds()), BEGINNING, at=NOON).line)
+        assert intent.grounds == Grounds()
+        told = json.loads(draft_entry(entry(grounds=Grounds()), BEGINNING, at=NOON).line)["annotations"]
+        assert json.loads(told["etcdfix.io/grounds"])["configuration_sha256"] is None
+
+    def test_hostile_words_in_what_it_rests_on(self) -> None:
+        hostile = Grounds(
+            transformer="a\udce9\u202e\n",
+            server_answers=(ServerAnswer("http://\ud800", "\x1b[2J"),),
+            peek=("\udc80",),
+        )
+        draft = draft_entry(entry(grounds=hostile), BEGINNING, at=NOON)
+        assert draft.line[:-1].decode().isprintable()
+        assert parse_intent(draft.line).grounds == Grounds(
+            transformer="a\\udce9\u202e\n", server_answers=(ServerAnswer("http://\\ud800", "\x1b[2J"),),
+            peek=("\\udc80",),
+        )  # fmt: skip
+
+    def test_record_of_before_there_were_any(self) -> None:
+        """Written by an earlier version: it is read, and its outcome says nothing about it either."""
+        intent = parse_intent(draft_entry(entry(), BEGINNING, at=NOON).line)
+        assert intent.grounds is None
+        closing = draft_entry(intent.closed_by(Result.DELETED, operator=OPERATOR), BEGINNING, at=NOON)
+        assert b"grounds" not in closing.line
+
+    @pytest.mark.parametrize("told", ["[]", "{", '{"peek":[7]}', '{"x":' + "[" * 100_000])
+    def test_grounds_that_are_none(self, told: str) -> None:
+        with pytest.raises(ValueError):
+            parse_grounds(told)
 
     @pytest.mark.parametrize(
         ("result", "status", "code"),

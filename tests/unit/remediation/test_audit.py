@@ -38,8 +38,8 @@ from etcdfix.remediation.audit_record import (
     timestamp,
     unicode_text,
 )
-from etcdfix.remediation.audit_verify import ChainState, FindingKind, verify
-from etcdfix.remediation.durable import SafeDirectory, step_names
+from etcdfix.remediation.audit_verify import ChainState, FindingKind, verify, without_head
+from etcdfix.remediation.durable import REPLACE_ACTIONS, SafeDirectory, step_names
 from etcdfix.remediation.grounds import Grounds, ServerAnswer
 from tests.support.audit_logs import (
     GROUNDS,
@@ -629,7 +629,25 @@ class TestBrokenLogs:
     def test_without_head(self, path: Path) -> None:
         write_log(path)
         head_of(path).unlink()
-        self.refused(path, "head file .*audit.jsonl.head is missing")
+        self.refused(path, "its head file is missing")
+
+    @pytest.mark.parametrize("pairs", [1, 3])
+    def test_how_to_go_on_without_head(self, path: Path, pairs: int) -> None:
+        """Verification and the writer agree, also where nothing but the first record is left."""
+        links = write_log(path, pairs=pairs)
+        path.write_bytes(b"".join(lines(path)[:1] if pairs == 1 else lines(path)))
+        head_of(path).unlink()
+        last = links[0] if pairs == 1 else links[-1]
+        found = verify(path)
+        assert (found.exit_code, found.head_missing) == (3, True)
+        with pytest.raises(AuditLogBroken) as caught:
+            AuditLog.open(path)
+        assert caught.value.exit_code == 4
+        assert caught.value.hint == without_head(path, last)
+        assert f"put this line into {head_of(path)}: {last}" in caught.value.hint
+        head_of(path).write_text(f"{last}\n")
+        AuditLog.open(path).close()
+        assert not verify(path).head_missing
 
     @pytest.mark.parametrize(
         "text", ["", "rubbish", "6:abc", "x:" + "0" * 64, "6:" + "0" * 64 + "\0" * 300, "ü"]
@@ -675,12 +693,15 @@ class TestCrashes:
         assert head_of(path).read_text() == f"{links[5]}\n"
         assert len(lines(path)) == 6
 
-    def test_first_record_without_a_head(self, path: Path) -> None:
-        with AuditLog.open(path) as log:
-            link = log.append(entry(RecordType.DRY_RUN))
-        head_of(path).unlink()
+    def test_log_that_was_made_and_no_head_yet(self, path: Path) -> None:
         AuditLog.open(path).close()
-        assert head_of(path).read_text() == f"{link}\n"
+        assert head_of(path).read_text() == f"{BEGINNING}\n"
+        head_of(path).unlink()
+        found = verify(path)
+        assert (found.records, found.exit_code) == (0, 3)
+        assert "the next writer makes a head file" in without_head(path, found.head)
+        AuditLog.open(path).close()
+        assert verify(path).exit_code == 0
 
     @pytest.mark.parametrize(
         "fragment",
@@ -921,7 +942,8 @@ def test_steps_are_what_the_page_lists() -> None:
         what, _, action = name.partition(": ")
         assert f"`{what}`" in page
         assert f"`{action.removeprefix('before ').removeprefix('after ')}`" in page
-    assert step_names("audit log", ("create file", "fsync file", "fsync directory")) == CREATE_STEPS
+    made = step_names("audit log", ("create file", "fsync file", "fsync directory"))
+    assert (*made, *step_names("audit head", REPLACE_ACTIONS)) == CREATE_STEPS
 
 
 def test_error_tree() -> None:

@@ -6,6 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,12 +27,14 @@ from etcdfix.errors import BackupUnreadable, ConfigurationError, RemediationRefu
 from etcdfix.remediation.audit_record import Event, Intent, Link, Operator, Result, Verb, unicode_text
 from etcdfix.remediation.audit_verify import (
     HEAD_SUFFIX,
+    NO_HEAD_FILE,
     Anchor,
     ChainState,
     Verification,
     parse_link,
     read_records,
     verify,
+    without_head,
 )
 from etcdfix.reports.base import counted
 from etcdfix.reports.model import API_VERSION
@@ -59,7 +62,7 @@ VERIFY_EXIT_CODES = {
     0: "whole",
     1: "tampered",
     2: "usage or configuration error",
-    3: "open intents, or a torn last line",
+    3: "open intents, a torn last line, or no head file",
     5: "unreadable",
 }
 RECONCILE_EXIT_CODES = {
@@ -124,9 +127,22 @@ def show(*, log: Path, output: str, last: int | None) -> int:
         for _, event in records:
             click.echo(safe_json(msgspec.json.encode(event)))
     else:
-        items = [event for _, event in records]
-        _json({"apiVersion": "audit.k8s.io/v1", "kind": "EventList", "metadata": {}, "items": items})
+        _event_list(event for _, event in records)
     return 0
+
+
+def _event_list(events: Iterable[Event]) -> None:
+    """Write one EventList, record by record: a log may be larger than memory."""
+    click.echo(
+        '{\n  "apiVersion": "audit.k8s.io/v1",\n  "kind": "EventList",\n  "metadata": {},\n  "items": [',
+        nl=False,
+    )
+    before, end = "\n", "]\n}"
+    for event in events:
+        text = msgspec.json.format(safe_json(msgspec.json.encode(event)), indent=2).decode()
+        click.echo(before + indent(text, "    "), nl=False)
+        before, end = ",\n", "\n  ]\n}"
+    click.echo(end)
 
 
 def _row(link: Link, event: Event) -> tuple[str, ...]:
@@ -274,6 +290,7 @@ def _verification_document(
         "records": found.records,
         "head": found.head,
         "torn_size": found.torn_size,
+        "head_missing": found.head_missing,
         "findings": [
             {**msgspec.structs.asdict(f), "message": unicode_text(f.message)} for f in found.findings
         ],
@@ -290,7 +307,8 @@ def _verification_lines(log: Path, found: Verification, compared: Sequence[str])
         ChainState.TAMPERED: "TAMPERED",
         ChainState.UNFINISHED: "whole, but unfinished",
     }
-    yield f"{log}: {words[found.state]}, {counted(found.records, 'record')}, head {found.head}"
+    known = "open" if found.head_missing and found.state is ChainState.UNFINISHED else words[found.state]
+    yield f"{log}: {known}, {counted(found.records, 'record')}, head {found.head}"
     if compared:
         yield f"compared with {' and '.join(filter(None, (', '.join(compared[:-1]), compared[-1])))}"
     else:
@@ -309,6 +327,10 @@ def _verification_lines(log: Path, found: Verification, compared: Sequence[str])
         shown = ", ".join(map(str, numbers[:_LONGEST_LIST])) + (", …" if len(numbers) > _LONGEST_LIST else "")
         yield f"open intents, of which nobody knows what became: {shown}"
         yield f"  next: {quote_command(['etcdfix', 'audit', 'reconcile', str(log)])}"
+    if found.head_missing:
+        yield NO_HEAD_FILE
+        if found.state is not ChainState.TAMPERED:
+            yield f"  next: {without_head(log, found.head)}"
     yield from found.notes
 
 

@@ -23,6 +23,7 @@ def audit_schema() -> dict[str, Any]:
         Result,
         Verb,
     )
+    from etcdfix.remediation.grounds import Grounds  # noqa: PLC0415 - as above
 
     schema = schema_of(Event, f"{KIND} of {API_VERSION}, as the audit log of etcdfix holds it")
     event = schema["$defs"]["Event"]["properties"]
@@ -31,6 +32,11 @@ def audit_schema() -> dict[str, Any]:
     notes = schema["$defs"]["Annotations"]["properties"]
     notes[PREFIX + "type"] = {"enum": [kind.value for kind in RecordType]}
     notes[PREFIX + "outcome"] = {"enum": [result.value for result in Result]}
+    (inside,), parts = msgspec.json.schema_components([Grounds], ref_template="#/$defs/{name}")
+    schema["$defs"] |= parts
+    notes[PREFIX + "grounds"] = {
+        "type": "string", "contentMediaType": "application/json", "contentSchema": inside
+    }  # fmt: skip
     notes[PREFIX + "sequence"] = {"type": "string", "pattern": "^[1-9][0-9]*$"}
     notes[PREFIX + "previous"] = {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"}
     return schema

@@ -10,6 +10,8 @@ An append is: write the line, fsync, read it back, then replace the head file (w
 - Stopped within the write: a last line without newline. The next writer saves the fragment as
   ``FILE.torn-<sequence>-<digest>``, cuts it off, and records that; ``<sequence>`` is the one of that record.
 - Stopped before the head file was replaced: the head is one record behind. The next writer moves it on.
+- Stopped before the first head file was there: a log without a record. The next writer makes the head file, which
+  names record 0 then. A record without a head file is nobody's crash: whether the log went on is open.
 - A head that names a record which is not there, or more than one that it does not name: somebody did that.
 
 A call that fails (a full disk) takes its own partial line back, and leaves the log object unusable: open it again.
@@ -44,11 +46,14 @@ from etcdfix.remediation.audit_record import (
 )
 from etcdfix.remediation.audit_verify import (
     HEAD_SUFFIX,
+    LOG_IS_GONE,
+    NO_HEAD_FILE,
     ChainFinding,
     Verification,
     check_chain,
     lock,
     parse_head,
+    without_head,
 )
 from etcdfix.remediation.durable import (
     REPLACE_ACTIONS,
@@ -63,12 +68,17 @@ from etcdfix.remediation.durable import (
     write_fully,
 )
 
-CREATE_STEPS: Final = step_names("audit log", ("create file", "fsync file", "fsync directory"))
-"""Steps of making a log that is not there yet."""
+_HEAD_STEPS: Final = step_names("audit head", REPLACE_ACTIONS)
+
+CREATE_STEPS: Final = (
+    *step_names("audit log", ("create file", "fsync file", "fsync directory")),
+    *_HEAD_STEPS,
+)
+"""Steps of making a log that is not there yet; its head file names record 0."""
 
 APPEND_STEPS: Final = (
     *step_names("audit log", ("write record", "fsync file", "read back")),
-    *step_names("audit head", REPLACE_ACTIONS),
+    *_HEAD_STEPS,
 )
 """Steps of one append."""
 
@@ -250,7 +260,7 @@ class AuditLog:
         try:
             found, head = self._check()
             self.head, self._size, self._open = found.head, found.size, dict(found.open_intents)
-            if head != found.head and found.records:
+            if head != found.head:
                 self._write_head()
             if found.torn_size:
                 self._set_aside(found.torn_size)
@@ -268,9 +278,9 @@ class AuditLog:
         found = check_chain(self._descriptor, head=head, head_damaged=raw is not None and head is None)
         if found.findings:
             raise self._broken(found.findings[0].message, found.findings)
-        if head is None and found.records > 1:
-            # One record without a head is a crash at the first append; more were never written without one.
-            raise self._broken(f"its head file {self.path}{HEAD_SUFFIX} is missing")
+        if found.head_missing and found.records:
+            # A log is made with its head file before the first record: no crash leaves a record without one.
+            raise broken(self.path, NO_HEAD_FILE, hint=without_head(self.path, found.head))
         return found, head
 
     def _read_head(self) -> bytes | None:
@@ -379,13 +389,16 @@ class AuditLog:
         return broken(self.path, problem, findings)
 
 
-def broken(path: Path, problem: str, findings: tuple[ChainFinding, ...] = ()) -> AuditLogBroken:
-    """Return the refusal to add to a log whose chain does not hold."""
+def broken(
+    path: Path, problem: str, findings: tuple[ChainFinding, ...] = (), *, hint: str = ""
+) -> AuditLogBroken:
+    """Return the refusal to add to a log whose chain does not hold; without a hint it says how to begin a new one."""
     return AuditLogBroken(
         f"audit log {path}: {problem}",
         path=path,
         findings=findings,
-        hint="etcdfix audit verify shows all of it; keep the file, and begin a new one with --audit-log",
+        hint=hint
+        or "etcdfix audit verify shows all of it; keep the file, and begin a new one with --audit-log",
     )
 
 
@@ -433,7 +446,7 @@ def _open_or_create(directory: SafeDirectory, name: str, step: Step) -> int:
         with suppress(FileNotFoundError):
             return os.open(name, _OPEN, dir_fd=directory.descriptor)
         if _exists(directory, name + HEAD_SUFFIX) and not _exists(directory, name):
-            raise broken(directory.path / name, "the log is gone, and its head file is still there")
+            raise broken(directory.path / name, LOG_IS_GONE)
         with suppress(FileExistsError), announced(step, "audit log", "create file"):
             descriptor = os.open(name, _OPEN | _CREATE, 0o600, dir_fd=directory.descriptor)
             break

@@ -20,12 +20,13 @@ import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from etcdfix import __version__
+from etcdfix.remediation.grounds import Grounds
 from etcdfix.reports.safetext import safe_json
 
 PREFIX: Final = "etcdfix.io/"
@@ -162,6 +163,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         result: What became of it; None for an intent.
         detail: One sentence that a person would want to read.
         accepted: Safety flags that were given and what they accepted (``--accept-risk cluster-breaking``).
+        grounds: What the change rests on; None where nothing is changed (a reveal, a torn line).
         intent: Sequence of the intent that an outcome belongs to.
         audit_id: The same for an intent and its outcome; "" makes a new one.
     """
@@ -179,6 +181,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     result: Result | None = None
     detail: str = ""
     accepted: tuple[str, ...] = ()
+    grounds: Grounds | None = None
     intent: int | None = None
     audit_id: str = ""
 
@@ -240,6 +243,7 @@ class Annotations(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     backup_sha256: str = ""
     reason: str = ""
     accepted: str = ""
+    grounds: str = ""
     detail: str = ""
     os_user: str = ""
     sudo_user: str = ""
@@ -389,6 +393,7 @@ def _annotations(entry: Entry, sequence: int, previous: Link) -> Annotations:
         backup_sha256=entry.backup_sha256,
         reason=unicode_text(entry.reason),
         accepted=_list(entry.accepted),
+        grounds=_encode_grounds(entry.grounds),
         detail=unicode_text(entry.detail),
         os_user=unicode_text(operator.os_user),
         sudo_user=unicode_text(operator.sudo_user),
@@ -403,6 +408,26 @@ def _annotations(entry: Entry, sequence: int, previous: Link) -> Annotations:
 def unicode_text(text: str) -> str:
     """Return text that can be encoded: words from the command line and the system may hold lone surrogates."""
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def unicode_grounds(grounds: Grounds) -> Grounds:
+    """Return the same with text that can be encoded: names of keys and addresses may hold anything."""
+    return msgspec.convert(_encodable(msgspec.to_builtins(grounds)), Grounds)
+
+
+def _encodable(value: Any) -> Any:
+    match value:
+        case str():
+            return unicode_text(value)
+        case list() | tuple():
+            return [_encodable(item) for item in value]
+        case dict():
+            return {name: _encodable(item) for name, item in value.items()}
+    return value
+
+
+def _encode_grounds(grounds: Grounds | None) -> str:
+    return "" if grounds is None else msgspec.json.encode(unicode_grounds(grounds)).decode()
 
 
 def _number(number: int) -> str:
@@ -429,6 +454,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
         backups: Paths of its backup files.
         backup_sha256: ``content_sha256`` of these files.
         accepted: Safety flags that were given.
+        grounds: What the change rested on; None in a record that was written before there were any.
     """
 
     link: Link
@@ -442,6 +468,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
     backups: tuple[str, ...]
     backup_sha256: str
     accepted: tuple[str, ...]
+    grounds: Grounds | None = None
 
     def closed_by(
         self,
@@ -472,6 +499,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
             result=result,
             detail=detail,
             accepted=self.accepted,
+            grounds=self.grounds,
             intent=self.link.sequence,
             audit_id=self.audit_id,
         )
@@ -479,6 +507,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
 
 _EVENTS = msgspec.json.Decoder(Event)
 _LISTS = msgspec.json.Decoder(tuple[str, ...])
+_GROUNDS = msgspec.json.Decoder(Grounds)
 
 
 def parse_event(line: bytes) -> Event:
@@ -526,7 +555,20 @@ def parse_intent(line: bytes) -> Intent:
         backups=parse_list(notes.backups),
         backup_sha256=notes.backup_sha256,
         accepted=parse_list(notes.accepted),
+        grounds=parse_grounds(notes.grounds),
     )
+
+
+def parse_grounds(text: str) -> Grounds | None:
+    """Read the annotation that holds what a change rested on; None for "", as in records of before there was one.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    try:
+        return _GROUNDS.decode(text) if text else None
+    except RecursionError as exc:
+        raise ValueError("nested too deeply") from exc
 
 
 def parse_list(text: str) -> tuple[str, ...]:

@@ -35,12 +35,19 @@ from etcdfix.remediation.audit_record import (
     parse_event,
 )
 from etcdfix.remediation.durable import read_limited, why
+from etcdfix.reports.safetext import quote_command, safe_text
 
 MAX_FINDINGS: Final = 100
 """Findings told one by one; beyond that they are counted."""
 
 HEAD_SUFFIX: Final = ".head"
 """The head file is the log's name and this."""
+
+NO_HEAD_FILE: Final = "its head file is missing: nothing beside it says which record is the last"
+"""Whether such a log is whole is open, for verification and for the next writer alike."""
+
+LOG_IS_GONE: Final = "the log is gone, and its head file is still there"
+"""Such a log is not made anew."""
 
 _MAX_HEAD_SIZE: Final = 256
 _MAX_DIGITS: Final = 15
@@ -103,6 +110,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         more_findings: How many were left out of ``findings``.
         open_intents: Sequence of each intent without an outcome, and the offset and length of its line.
         notes: What to know although nothing is wrong with it, one sentence each.
+        head_missing: There is no head file: whether later records existed is open.
     """
 
     records: int
@@ -113,13 +121,14 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     more_findings: int
     open_intents: dict[int, tuple[int, int]]
     notes: tuple[str, ...]
+    head_missing: bool = False
 
     @property
     def state(self) -> ChainState:
-        """Tampered wins over unfinished: open intents, or a torn last line."""
+        """Tampered wins over unfinished: open intents, a torn last line, or no head file."""
         if self.findings:
             return ChainState.TAMPERED
-        if self.open_intents or self.torn_size:
+        if self.open_intents or self.torn_size or self.head_missing:
             return ChainState.UNFINISHED
         return ChainState.WHOLE
 
@@ -127,6 +136,19 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     def exit_code(self) -> int:
         """What ``audit verify`` returns; an unreadable log is an exception instead, and 5."""
         return _EXIT_CODES[self.state]
+
+
+def without_head(path: Path, head: Link) -> str:
+    """Return how to go on with a log whose head file is missing; ``head`` is its last record."""
+    name = safe_text(str(path))
+    if not head.sequence:
+        return f"{name} holds no record: the next writer makes a head file for it"
+    look = quote_command(["etcdfix", "audit", "verify", str(path), "--backup-dir", "DIR"])
+    return (
+        f"compare it with its backups ({look}) or with a head that was written down (--expect-head SEQ:SHA256); if "
+        f"nothing is cut off, put this line into {name}{HEAD_SUFFIX}: {head}; else keep the log as it is, and begin a "
+        "new one with --audit-log"
+    )
 
 
 def parse_link(text: str) -> Link:
@@ -341,6 +363,7 @@ def check_chain(
         more_findings=chain.more_findings,
         open_intents=chain.open_intents,
         notes=notes,
+        head_missing=head is None and not head_damaged,
     )
 
 

@@ -32,6 +32,7 @@ from etcdfix.remediation.audit_record import (
     Result,
     hash_of,
     parse_intent,
+    unicode_grounds,
     unicode_text,
 )
 from etcdfix.remediation.audit_search import outcomes_of
@@ -162,6 +163,8 @@ def record_intent(
 ) -> Intent:
     """Write the backups and then the intent; when this returns, a transaction may be sent.
 
+    What the change rests on stands in the entry, and is put into the backups from there: the two say the same.
+
     Args:
         log: Open, and so locked until the outcome is recorded.
         entry: The intent; its value digest, backups and their digest are filled in here.
@@ -173,7 +176,7 @@ def record_intent(
         BackupNotDurable: A backup is not durable. The log has no open intent of it.
         AuditError: The intent is not durable. The backups keep their markers.
     """
-    plan = BackupPlan(content, directories, sequence=log.head.sequence + 1)
+    plan = BackupPlan(resting_on(content, entry), directories, sequence=log.head.sequence + 1)
     draft = log.draft(
         msgspec.structs.replace(
             entry,
@@ -193,6 +196,12 @@ def record_intent(
             log.append(intent.closed_by(Result.REFUSED, operator=entry.operator, detail=exc.message))
         raise
     return intent
+
+
+def resting_on(content: BackupContent, entry: Entry) -> BackupContent:
+    """Return the content of a backup with what the change rests on, as its record says it."""
+    grounds = None if entry.grounds is None else unicode_grounds(entry.grounds)
+    return msgspec.structs.replace(content, grounds=grounds)
 
 
 def confirm_backups(intent: Intent, *, step: Step = no_step) -> None:

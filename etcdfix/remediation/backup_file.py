@@ -35,6 +35,7 @@ from etcdfix.errors import (
 from etcdfix.model import StoredValue
 from etcdfix.remediation.audit_record import Link, Operator, timestamp, unicode_text
 from etcdfix.remediation.durable import read_limited, why
+from etcdfix.remediation.grounds import Grounds
 from etcdfix.reports.safetext import safe_json
 from etcdfix.storagekey import display
 from etcdfix.verdicts.judge import Verdict
@@ -123,6 +124,7 @@ class BackupContent(msgspec.Struct, frozen=True, kw_only=True):
         cluster: Where they came from.
         operator: Who wanted it.
         reason: Why.
+        grounds: What the change rests on; None in a file that was written before there were any.
     """
 
     purpose: str
@@ -142,6 +144,7 @@ class BackupContent(msgspec.Struct, frozen=True, kw_only=True):
     cluster: BackupCluster
     operator: Operator
     reason: str
+    grounds: Grounds | None = None
     value_base64: bytes
 
     def __repr__(self) -> str:

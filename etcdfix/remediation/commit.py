@@ -35,7 +35,7 @@ from etcdfix.model import Confidence, ServerBehaviour, StoredValue
 from etcdfix.model import Outcome as Verdicts
 from etcdfix.remediation.audit import AuditLog
 from etcdfix.remediation.audit_record import Entry, Intent, Link, Operator, RecordType, Result
-from etcdfix.remediation.backup import ANOMALY, BackupPlan, keep_second_backup, record_intent
+from etcdfix.remediation.backup import ANOMALY, BackupPlan, keep_second_backup, record_intent, resting_on
 from etcdfix.remediation.backup_file import BackupCluster, BackupContent, make_content
 from etcdfix.remediation.durable import (
     SafeDirectory,
@@ -224,7 +224,7 @@ def rehearse(
             probe(directory, step=step)
         if change.content is not None:
             # Names, size and number of directories are looked at as for the real thing.
-            BackupPlan(change.content, directories, sequence=log.head.sequence + 1)
+            BackupPlan(resting_on(change.content, change.entry), directories, sequence=log.head.sequence + 1)
         warnings += _foresee_first(client, log, change)
         step("rehearse: compare")
         outlook = evaluate_compare(client, change.expected)
@@ -496,7 +496,7 @@ def _second_content(
 ) -> BackupContent:
     # What another cluster gave back would be no undo in this one.
     ours = answer.cluster_id == client.cluster_id
-    return make_content(
+    content = make_content(
         other,
         purpose=ANOMALY,
         verdict=_NOT_EXAMINED,
@@ -511,6 +511,7 @@ def _second_content(
         lease_ttl_seconds=None,
         at=datetime.now(UTC),
     )
+    return resting_on(content, change.entry)
 
 
 @contextmanager

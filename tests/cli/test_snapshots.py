@@ -284,7 +284,7 @@ CASES = [
     Case("audit-verify-whole", ["audit", "verify", "{tmp}/log/audit.jsonl"], OK, _audit_log),
     Case("audit-verify-unfinished", ["audit", "verify", "{tmp}/log/audit.jsonl"], INCOMPLETE, _unfinished_log),
     Case("audit-verify-cut", ["audit", "verify", "{tmp}/log/audit.jsonl"], FINDINGS, _cut_log),
-    Case("audit-verify-without-anchor", ["audit", "verify", "{tmp}/log/audit.jsonl"], OK, _log_without_anchor),
+    Case("audit-verify-without-anchor", ["audit", "verify", "{tmp}/log/audit.jsonl"], INCOMPLETE, _log_without_anchor),
     Case("audit-verify-edited-json", ["audit", "verify", "-o", "json", "{tmp}/log/audit.jsonl"], FINDINGS, _edited_log),
     Case("audit-verify-missing", ["audit", "verify", "{tmp}/nowhere.jsonl"], SOURCE),
     Case("audit-reconcile-nothing", ["audit", "reconcile", "{tmp}/log/audit.jsonl"], OK, _audit_log),
@@ -323,7 +323,7 @@ def normalised(text: str, folder: Path) -> str:
     text = text.replace(str(folder), "TMP")
     text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "TIME", text)
     # The hash of an audit record covers the version that wrote it.
-    text = re.sub(r'(head \d+:|"sha256": "|io/previous": "sha256:)(?!0{64})[0-9a-f]{64}', r"\1HASH", text)
+    text = re.sub(r'(head:? \d+:|"sha256": "|io/previous": "sha256:)(?!0{64})[0-9a-f]{64}', r"\1HASH", text)
     for before in (
         "etcdfix ",
         "etcdfix, version ",

@@ -21,6 +21,7 @@ from etcdfix.remediation.audit_record import Entry, Link, Operator, RecordType, 
 from etcdfix.remediation.backup import record_intent
 from etcdfix.remediation.backup_file import BackupCluster, BackupContent, make_content
 from etcdfix.remediation.durable import Step, no_step, open_directory
+from etcdfix.remediation.grounds import Grounds, KeyCounts, ServerAnswer
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.judge import Verdict
 
@@ -43,6 +44,19 @@ VERDICT = Verdict(
     apiserver=ServerBehaviour.CORRUPT,
     message="No key of this name opens it.",
     upstream_message="cipher: message authentication failed",
+)
+
+GROUNDS = Grounds(
+    configuration_sha256="sha256:c0",
+    rule="secrets",
+    transformer="aesgcm/v1/old",
+    key_fingerprint="fp:0011",
+    counts=KeyCounts(opened=7, failed=1, undetermined=2, proven_damaged=1),
+    release="1.34",
+    release_source="--kubernetes-version",
+    warnings=("TLS checks are off",),
+    server_answers=(ServerAnswer("https://10.0.0.1:6443", "500"),),
+    peek=("protobuf header: 0 wrong bits",),
 )
 
 

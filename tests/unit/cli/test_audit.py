@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -21,6 +23,7 @@ from etcdfix.remediation.audit_record import Intent, RecordType, Result, Verb
 from etcdfix.remediation.audit_verify import read_records
 from etcdfix.remediation.backup import MARKER_SUFFIX, record_intent
 from etcdfix.remediation.durable import open_directory
+from etcdfix.reports.safetext import quote_command
 from tests.support.audit_logs import OPERATOR, content, entry, own_directory, subject, write_log
 from tests.support.encoders import aesgcm_body
 from tests.support.etcd_server import EtcdServer
@@ -82,12 +85,47 @@ def test_show_json_is_an_event_list_that_fits_the_schema(capfd: Captured, path: 
     assert (document["apiVersion"], document["kind"]) == ("audit.k8s.io/v1", "EventList")
     written = [json.loads(line) for line in path.read_bytes().splitlines()]
     assert document["items"] == written
+    whole = {"apiVersion": "audit.k8s.io/v1", "kind": "EventList", "metadata": {}, "items": written}
+    assert out == msgspec.json.format(json.dumps(whole), indent=2) + "\n"
     schema = audit_schema()
     for item in written:
         jsonschema.validate(item, schema)
     written[0]["annotations"]["etcdfix.io/sequence"] = 1
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(written[0], schema)
+
+
+def test_show_json_of_no_records(capfd: Captured, path: Path) -> None:
+    AuditLog.open(path).close()
+    _, out, _ = audit(capfd, "show", path, "-o", "json")
+    assert json.loads(out) == {
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "EventList",
+        "metadata": {},
+        "items": [],
+    }
+
+
+def test_show_json_in_flat_memory(path: Path) -> None:
+    """Forty times as many records are shown in the same memory."""
+    write_log(path, pairs=1)
+    line = path.read_bytes().splitlines(keepends=True)[0]
+    script = (
+        "import re, sys; from pathlib import Path; from etcdfix.cli.root import run\n"
+        "assert run(['audit', 'show', sys.argv[1], '-o', 'json']) == 0\n"
+        "print(re.search(r'VmHWM:\\s+(\\d+)', Path('/proc/self/status').read_text())[1], file=sys.stderr)\n"
+    )
+    peaks = []
+    for records in (250, 10_000):
+        path.write_bytes(line * records)
+        done = subprocess.run(
+            [sys.executable, "-c", script, str(path)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            check=True,
+        )
+        peaks.append(int(done.stderr))
+    assert peaks[1] - peaks[0] < 4096, "kilobytes"
 
 
 def test_show_hostile_words_spelled_out(capfd: Captured, path: Path) -> None:
@@ -138,12 +176,21 @@ def test_verify_a_whole_log(capfd: Captured, path: Path) -> None:
 
 
 def test_verify_says_what_nothing_can_show(capfd: Captured, path: Path) -> None:
-    write_log(path)
+    links = write_log(path)
     cut(path, 2)
     code, out, _ = audit(capfd, "verify", path)
-    assert code == 0
+    assert code == 3
+    assert "open, 4 records" in out
     assert "compared with nothing" in out
+    assert "its head file is missing" in out
+    assert (
+        f"  next: compare it with its backups ({quote_command(['etcdfix', 'audit', 'verify', str(path)])}"
+        in out
+    )
+    assert f"put this line into {path}.head: {links[3]}; else" in out
     assert "whole up to record 4; nothing here can show that later records existed" in out
+    code, out, _ = audit(capfd, "verify", path, "-o", "json")
+    assert (code, json.loads(out)["state"], json.loads(out)["head_missing"]) == (3, "unfinished", True)
 
 
 def test_verify_finds_a_cut_tail_by_a_head_that_was_written_down(capfd: Captured, path: Path) -> None:
@@ -227,11 +274,11 @@ def test_verify_with_backups_alone(capfd: Captured, path: Path, with_backups: li
     _, out, _ = audit(capfd, "verify", path, "--backup-dir", folder, "-o", "json")
     assert json.loads(out)["compared_with"][1:] == [f"backup {name}" for name in sorted(with_backups)]
     cut(path, 2)
-    assert audit(capfd, "verify", path)[0] == 0
+    assert audit(capfd, "verify", path)[0] == 3
     code, out, _ = audit(capfd, "verify", path, "--backup-dir", folder)
     assert code == 1
     assert f"backup {with_backups[2]} names record 5, the last one is 4" in out
-    assert audit(capfd, "verify", path, "--backup", with_backups[0])[0] == 0
+    assert audit(capfd, "verify", path, "--backup", with_backups[0])[0] == 3
     assert audit(capfd, "verify", path, "--backup", with_backups[2])[0] == 1
 
 
@@ -246,7 +293,7 @@ def test_verify_with_backups_that_prove_nothing(
     moved = tmp_path / "moved.jsonl"
     path.rename(moved)
     code, _, err = audit(capfd, "verify", moved, "--backup-dir", folder)
-    assert code == 0
+    assert code == 3
     assert f"backup {with_backups[0]}" in err
     assert "it was not compared" in err
     assert "2 backups of another audit log left out" in err

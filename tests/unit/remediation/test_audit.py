@@ -32,14 +32,17 @@ from etcdfix.remediation.audit_record import (
     draft_entry,
     hash_of,
     parse_event,
+    parse_grounds,
     parse_intent,
     parse_list,
     timestamp,
     unicode_text,
 )
-from etcdfix.remediation.audit_verify import ChainState, FindingKind, verify
-from etcdfix.remediation.durable import SafeDirectory, step_names
+from etcdfix.remediation.audit_verify import ChainState, FindingKind, verify, without_head
+from etcdfix.remediation.durable import REPLACE_ACTIONS, SafeDirectory, step_names
+from etcdfix.remediation.grounds import Grounds, ServerAnswer
 from tests.support.audit_logs import (
+    GROUNDS,
     KEY,
     NOON,
     OPERATOR,
@@ -137,6 +140,59 @@ class TestRecords:
         }
         assert event["userAgent"].startswith("etcdfix/")
         assert all(isinstance(value, str) for value in event["annotations"].values())
+
+    def test_what_it_rests_on_stands_in_intent_and_outcome(self) -> None:
+        draft = draft_entry(entry(grounds=GROUNDS), BEGINNING, at=NOON)
+        intent = parse_intent(draft.line)
+        closing = draft_entry(intent.closed_by(Result.DELETED, operator=OPERATOR), draft.link, at=NOON)
+        told = [json.loads(line)["annotations"]["etcdfix.io/grounds"] for line in (draft.line, closing.line)]
+        assert told[0] == told[1]
+        assert json.loads(told[0]) == {
+            "configuration_sha256": "sha256:c0",
+            "no_encryption": False,
+            "rule": "secrets",
+            "transformer": "aesgcm/v1/old",
+            "key_fingerprint": "fp:0011",
+            "kms_key_id_sha256": "",
+            "counts": {"opened": 7, "failed": 1, "undetermined": 2, "proven_damaged": 1},
+            "release": "1.34",
+            "release_source": "--kubernetes-version",
+            "warnings": ["TLS checks are off"],
+            "server_answers": [{"server": "https://10.0.0.1:6443", "answer": "500"}],
+            "peek": ["protobuf header: 0 wrong bits"],
+        }
+        assert intent.grounds == GROUNDS
+
+    def test_that_nothing_was_given_is_said(self) -> None:
+        intent = parse_intent(draft_entry(entry(grounds=Grounds()), BEGINNING, at=NOON).line)
+        assert intent.grounds == Grounds()
+        told = json.loads(draft_entry(entry(grounds=Grounds()), BEGINNING, at=NOON).line)["annotations"]
+        assert json.loads(told["etcdfix.io/grounds"])["configuration_sha256"] is None
+
+    def test_hostile_words_in_what_it_rests_on(self) -> None:
+        hostile = Grounds(
+            transformer="a\udce9\u202e\n",
+            server_answers=(ServerAnswer("http://\ud800", "\x1b[2J"),),
+            peek=("\udc80",),
+        )
+        draft = draft_entry(entry(grounds=hostile), BEGINNING, at=NOON)
+        assert draft.line[:-1].decode().isprintable()
+        assert parse_intent(draft.line).grounds == Grounds(
+            transformer="a\\udce9\u202e\n", server_answers=(ServerAnswer("http://\\ud800", "\x1b[2J"),),
+            peek=("\\udc80",),
+        )  # fmt: skip
+
+    def test_record_of_before_there_were_any(self) -> None:
+        """Written by an earlier version: it is read, and its outcome says nothing about it either."""
+        intent = parse_intent(draft_entry(entry(), BEGINNING, at=NOON).line)
+        assert intent.grounds is None
+        closing = draft_entry(intent.closed_by(Result.DELETED, operator=OPERATOR), BEGINNING, at=NOON)
+        assert b"grounds" not in closing.line
+
+    @pytest.mark.parametrize("told", ["[]", "{", '{"peek":[7]}', '{"x":' + "[" * 100_000])
+    def test_grounds_that_are_none(self, told: str) -> None:
+        with pytest.raises(ValueError):
+            parse_grounds(told)
 
     @pytest.mark.parametrize(
         ("result", "status", "code"),
@@ -573,7 +629,25 @@ class TestBrokenLogs:
     def test_without_head(self, path: Path) -> None:
         write_log(path)
         head_of(path).unlink()
-        self.refused(path, "head file .*audit.jsonl.head is missing")
+        self.refused(path, "its head file is missing")
+
+    @pytest.mark.parametrize("pairs", [1, 3])
+    def test_how_to_go_on_without_head(self, path: Path, pairs: int) -> None:
+        """Verification and the writer agree, also where nothing but the first record is left."""
+        links = write_log(path, pairs=pairs)
+        path.write_bytes(b"".join(lines(path)[:1] if pairs == 1 else lines(path)))
+        head_of(path).unlink()
+        last = links[0] if pairs == 1 else links[-1]
+        found = verify(path)
+        assert (found.exit_code, found.head_missing) == (3, True)
+        with pytest.raises(AuditLogBroken) as caught:
+            AuditLog.open(path)
+        assert caught.value.exit_code == 4
+        assert caught.value.hint == without_head(path, last)
+        assert f"put this line into {head_of(path)}: {last}" in caught.value.hint
+        head_of(path).write_text(f"{last}\n")
+        AuditLog.open(path).close()
+        assert not verify(path).head_missing
 
     @pytest.mark.parametrize(
         "text", ["", "rubbish", "6:abc", "x:" + "0" * 64, "6:" + "0" * 64 + "\0" * 300, "ü"]
@@ -619,12 +693,15 @@ class TestCrashes:
         assert head_of(path).read_text() == f"{links[5]}\n"
         assert len(lines(path)) == 6
 
-    def test_first_record_without_a_head(self, path: Path) -> None:
-        with AuditLog.open(path) as log:
-            link = log.append(entry(RecordType.DRY_RUN))
-        head_of(path).unlink()
+    def test_log_that_was_made_and_no_head_yet(self, path: Path) -> None:
         AuditLog.open(path).close()
-        assert head_of(path).read_text() == f"{link}\n"
+        assert head_of(path).read_text() == f"{BEGINNING}\n"
+        head_of(path).unlink()
+        found = verify(path)
+        assert (found.records, found.exit_code) == (0, 3)
+        assert "the next writer makes a head file" in without_head(path, found.head)
+        AuditLog.open(path).close()
+        assert verify(path).exit_code == 0
 
     @pytest.mark.parametrize(
         "fragment",
@@ -865,7 +942,8 @@ def test_steps_are_what_the_page_lists() -> None:
         what, _, action = name.partition(": ")
         assert f"`{what}`" in page
         assert f"`{action.removeprefix('before ').removeprefix('after ')}`" in page
-    assert step_names("audit log", ("create file", "fsync file", "fsync directory")) == CREATE_STEPS
+    made = step_names("audit log", ("create file", "fsync file", "fsync directory"))
+    assert (*made, *step_names("audit head", REPLACE_ACTIONS)) == CREATE_STEPS
 
 
 def test_error_tree() -> None:

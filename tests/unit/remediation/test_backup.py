@@ -39,6 +39,7 @@ from etcdfix.remediation.backup_file import Backup, read_backup
 from etcdfix.remediation.durable import SafeDirectory, open_directory
 from tests.support.audit_logs import (
     CLUSTER,
+    GROUNDS,
     OPERATOR,
     STORED,
     content,
@@ -168,6 +169,15 @@ class TestIntent:
         assert log.open_intents() == (intent,)
         log.append(intent.closed_by(Result.DELETED, operator=OPERATOR))
         assert log.open_intents() == ()
+
+    def test_backup_and_intent_rest_on_the_same(
+        self, log: AuditLog, directories: list[SafeDirectory]
+    ) -> None:
+        hostile = msgspec.structs.replace(GROUNDS, transformer="a\udce9")
+        intent = record_intent(log, entry(grounds=hostile), content(), directories)
+        assert intent.grounds == msgspec.structs.replace(GROUNDS, transformer="a\\udce9")
+        for path in intent.backups:
+            assert read_backup(Path(path)).content.grounds == intent.grounds
 
     def test_other_verbs(self, log: AuditLog, directories: list[SafeDirectory]) -> None:
         intent = record_intent(
@@ -316,7 +326,7 @@ class TestListed:
         path, audit_log = listed
         audit_log.write_bytes(b"")
         audit_log.with_name("audit.jsonl.head").unlink()
-        assert verify(audit_log).state is ChainState.WHOLE
+        assert verify(audit_log).state is ChainState.UNFINISHED
         anchor = anchor_of(read_backup(path))
         assert anchor is not None
         found = verify(audit_log, anchors=[anchor])

@@ -1,0 +1,71 @@
+"""What a change rested on, for the record: configuration, encryption key, counts, release, and who was asked.
+
+It stands in the records of intent, dry run and outcome (annotation ``etcdfix.io/grounds``, compact JSON) and in the
+backup. The version of etcdfix stands beside it in both: ``userAgent`` of a record, ``tool`` of a backup.
+
+Nothing in it is key material or plaintext: an encryption key is named by its fingerprint, a KMS key id by its digest.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class KeyCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the values under one encryption key came to: same rule, transformer and fingerprint.
+
+    Attributes:
+        opened: They decrypt.
+        failed: They do not, or what comes out does not decode; the value at hand included.
+        undetermined: Nobody could find out.
+        proven_damaged: Of the failed ones, those whose damage was found.
+    """
+
+    opened: int = 0
+    failed: int = 0
+    undetermined: int = 0
+    proven_damaged: int = 0
+
+
+class ServerAnswer(msgspec.Struct, frozen=True):
+    """What one API server said when it was asked for the object.
+
+    Attributes:
+        server: Its URL.
+        answer: What it came to, in one sentence or a status code.
+    """
+
+    server: str
+    answer: str
+
+
+class Grounds(msgspec.Struct, frozen=True, kw_only=True):
+    """What a change rested on; every field has a value that says that there is nothing to say.
+
+    Attributes:
+        configuration_sha256: ``sha256:<hex>`` of the EncryptionConfiguration; None where none was given.
+        no_encryption: ``--no-encryption`` said that there is none.
+        rule: Rule of the configuration that holds for the resource, as in reports; "" for none.
+        transformer: Of the value (``aescbc/v1/key1``), "" for none.
+        key_fingerprint: ``fp:…`` of the encryption key, "" where it is not known.
+        kms_key_id_sha256: Digest of the KMS key id, "" for none.
+        counts: Of the values under that encryption key; None where they were not counted.
+        release: Kubernetes release that was assumed (``1.34``), "" for every one that is known.
+        release_source: Where the release comes from (``--kubernetes-version``, a manifest), "" for none.
+        warnings: TLS checks off, a password without TLS: one sentence each.
+        server_answers: Of the API servers that were asked for the object, in the order of asking.
+        peek: What was seen without checking tag or padding, one line of evidence each.
+    """
+
+    configuration_sha256: str | None = None
+    no_encryption: bool = False
+    rule: str = ""
+    transformer: str = ""
+    key_fingerprint: str = ""
+    kms_key_id_sha256: str = ""
+    counts: KeyCounts | None = None
+    release: str = ""
+    release_source: str = ""
+    warnings: tuple[str, ...] = ()
+    server_answers: tuple[ServerAnswer, ...] = ()
+    peek: tuple[str, ...] = ()

@@ -21,10 +21,11 @@ from etcdfix.pipeline import Examiner
 from etcdfix.remediation.audit_record import Result
 from etcdfix.remediation.commit import Outcome, Places
 from etcdfix.remediation.preflight import Acceptances, Cluster
-from etcdfix.remediation.rules import CLUSTER_BREAKING, Rule, refuse
+from etcdfix.remediation.rules import Rule, refuse
 from etcdfix.reports.safetext import safe_text
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import StorageLayout
+from etcdfix.verdicts.standing import AcceptRisk
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms_plugins import KMSPlugins
@@ -85,7 +86,12 @@ member_options = option_group(
 
 risk_options = option_group(
     click.option(
-        "--accept-risk", type=click.Choice([CLUSTER_BREAKING]), help="Go on although the cluster may break."
+        "--accept-risk", "accept_risks", multiple=True, type=click.Choice([*AcceptRisk]),
+        help="Go on in spite of this one risk (may be repeated).",
+    ),
+    click.option(
+        "--accept-unknown-release", is_flag=True,
+        help="Go on although no Node bears out the --kubernetes-version that was named.",
     ),
     click.option(
         "--declare-key-lost", "key_lost", default="", metavar="TRANSFORMER[/KEY-ID]",
@@ -149,7 +155,8 @@ def acceptances(options: dict[str, Any]) -> Acceptances:
         expect_value_sha256=digest,
         unchecked_members=tuple(options.get("unchecked_members") or ()),
         unknown_cluster=bool(options.get("accept_unknown_cluster")),
-        risk=options.get("accept_risk") or "",
+        unknown_release=bool(options.get("accept_unknown_release")),
+        risks=tuple(map(AcceptRisk, options.get("accept_risks") or ())),
         key_lost=options.get("key_lost") or "",
     )
 

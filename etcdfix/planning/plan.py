@@ -31,7 +31,6 @@ from etcdfix.planning.planfile import sealed
 from etcdfix.planning.recreation import who_recreates
 from etcdfix.planning.steps import steps_for
 from etcdfix.planning.words import users_of, what_it_is
-from etcdfix.remediation.pattern import Tally
 from etcdfix.reports.commands import SameAgain
 from etcdfix.reports.model import API_VERSION, ReportConfiguration, Tool
 from etcdfix.reports.plan_model import (
@@ -45,13 +44,15 @@ from etcdfix.reports.plan_model import (
     PlanReport,
     PlanSource,
 )
-from etcdfix.reports.plan_needs import ACCEPT_RISK, declaration
+from etcdfix.reports.plan_needs import acceptance, declaration
 from etcdfix.reports.safetext import is_plain, quote_command, safe_text
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import Directory, display
-from etcdfix.verdicts.causes import CATALOGUE, Cause
-from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.standing import FAILED, IDENTITY, Standing, standing_of
+from etcdfix.verdicts.examination import Examination, KeyName
+from etcdfix.verdicts.key_loss import KeyCounter, KeyDoubt, doubt_about
+from etcdfix.verdicts.standing import FAILED, IDENTITY, AcceptRisk, Standing, risks_of, standing_of
+
+_WORST_FIRST: Final = (KeyDoubt.NONE_OPENS, KeyDoubt.MOST_FAIL, KeyDoubt.MASS_DAMAGE, KeyDoubt.NONE)
 
 _BROKEN: Final = FAILED | {Outcome.INCONSISTENT, Outcome.UNDETERMINED}
 _MOST_REASONS: Final = 8
@@ -126,7 +127,7 @@ def build_plan(
     _check_same(report, uid, request, examiner)
     reported = {finding.raw_key(): finding for finding in report.findings}
     reader = ContentReader(examiner)
-    counts: dict[str, Tally] = {}
+    keys = KeyCounter()
     neighbours = Neighbours(reader, {_place(examiner, key) for key in reported})
     builder = IndexBuilder(examiner, source)
     gathered = _Gathered()
@@ -136,22 +137,22 @@ def build_plan(
             for found in part:
                 builder.add(found)
                 neighbours.take(found)
-                if found.verdict.outcome is not Outcome.NOT_AN_OBJECT:
-                    counts.setdefault(found.transformer, Tally()).add(found)
+                keys.add(found)
                 _gather(gathered, found, reported.get(found.stored.key))
     if plugins is not None:
         plugins.deferring = False
     for key in reported.keys() - gathered.left_out.keys() - {b.found.stored.key for b in gathered.broken}:
         gathered.left_out[key] = ("gone", "the key does not exist any more")
     index = builder.finish(source.problems)
-    write = _Writer(index, source, examiner, reader, neighbours, request, uid)
+    write = _Writer(index, source, examiner, reader, neighbours, keys, request, uid)
     drafts = [
         write.draft(broken) for broken in watch(iter(gathered.broken), "broken objects", len(gathered.broken))
     ]
-    groups = _groups(gathered.broken, counts)
-    declared = {_kind(group): group.declaration for group in groups}
+    groups = _groups(gathered.broken, keys)
     entries = [
-        msgspec.structs.replace(entry, needs=_needs(entry, declared[_kind(entry)]))
+        msgspec.structs.replace(entry, needs=[*entry.needs, acceptance(AcceptRisk.CLUSTER_BREAKING)])
+        if is_breaking(entry)
+        else entry
         for entry in in_order(drafts)
     ]
     recreators = _recreators(entries)
@@ -279,6 +280,8 @@ def _never(found: Examination) -> tuple[str, str] | None:
             return "undetermined", f"nothing is proven against it ({verdict.message})"
         case Standing.CURABLE:
             return "curable-by-configuration", f"the configuration alone can cure it ({verdict.message})"
+        case Standing.MOVED:
+            return "value-moved", f"it belongs to {display(verdict.belongs_to)}: look at that key first"
         case Standing.NEVER:
             return "never-deletable", f"{verdict.cause} is no reason to delete ({verdict.message})"
     return None
@@ -294,6 +297,7 @@ class _Writer:
         examiner: Examiner,
         reader: ContentReader,
         neighbours: Neighbours,
+        keys: KeyCounter,
         request: PlanRequest,
         uid: str | None,
     ) -> None:
@@ -302,6 +306,7 @@ class _Writer:
         self._examiner = examiner
         self._reader = reader
         self._neighbours = neighbours
+        self._keys = keys
         self._request = request
         # A deletion refuses a plan that cannot say which cluster it is of.
         self._plan_file = request.plan_file if uid else ""
@@ -352,6 +357,7 @@ class _Writer:
             floor=floor_reason(found.directory.group_resource, found.namespace),
             risk=assessment.risk.value,
             reasons=_reasons(assessment),
+            needs=_needs(found, _worst_doubt(found, self._keys)),
             command=self._command(stored),
         )
 
@@ -366,52 +372,67 @@ def _reasons(assessment: Assessment) -> list[PlanReason]:
     return [PlanReason(r.risk.value, r.code, r.text) for r in assessment.reasons[:_MOST_REASONS]]
 
 
-def _groups(broken: list[_Broken], counts: dict[str, Tally]) -> list[PlanGroup]:
-    sizes = Counter(_group_of(one.found) for one in broken)
+def _groups(broken: list[_Broken], keys: KeyCounter) -> list[PlanGroup]:
+    members: dict[tuple[str, str, tuple[KeyName, ...]], list[Examination]] = {}
+    for one in broken:
+        found = one.found
+        cause = found.verdict.cause.value if found.verdict.cause else ""
+        members.setdefault((found.verdict.outcome.value, cause, found.encryption_keys), []).append(found)
     groups = []
-    for (outcome, cause, transformer, key_id), size in sizes.most_common():
-        tally = counts[transformer]
-        curable = bool(cause) and CATALOGUE[Cause(cause)].curable_by_configuration
-        advice, flag = _advice(outcome, transformer, key_id, curable=curable, pattern=tally.is_pattern)
+    for (outcome, cause, names), alike in sorted(members.items(), key=lambda item: -len(item[1])):
+        first = alike[0]
+        doubt = _worst_doubt(first, keys)
+        advice, flag = _advice(first, doubt)
         groups.append(
-            PlanGroup(outcome, cause, transformer, key_id, size, tally.opened, tally.is_pattern, advice, flag)
+            PlanGroup(
+                outcome,
+                cause,
+                first.transformer,
+                first.rule,
+                first.kms_key_id_sha256,
+                len(alike),
+                max(keys.of(name).opened for name in names),
+                doubt is not KeyDoubt.NONE,
+                advice,
+                flag,
+            )
         )
     return groups
 
 
-def _group_of(found: Examination) -> tuple[str, str, str, str]:
-    cause = found.verdict.cause
-    return (
-        found.verdict.outcome.value, cause.value if cause else "", found.transformer, found.kms_key_id_sha256,
-    )  # fmt: skip
+def _worst_doubt(found: Examination, keys: KeyCounter) -> KeyDoubt:
+    doubts = {doubt_about(keys.of(name)) for name in found.encryption_keys}
+    return next(doubt for doubt in _WORST_FIRST if doubt in doubts)
 
 
-def _kind(of: PlanEntry | PlanGroup) -> tuple[str, str, str, str]:
-    return of.outcome, of.cause, of.transformer, of.kms_key_id_sha256
+def _needs(found: Examination, doubt: KeyDoubt) -> list[str]:
+    """Return the flags that a deletion needs beyond its command, but for the one that the object's place asks for."""
+    _, flag = _advice(found, doubt)
+    risks = [acceptance(risk) for risk in risks_of(found.verdict)]
+    mass = [acceptance(AcceptRisk.MASS_DAMAGE)] if doubt is KeyDoubt.MASS_DAMAGE else []
+    return [*([flag] if flag else []), *risks, *mass]
 
 
-def _needs(entry: PlanEntry, declaration: str) -> list[str]:
-    return [declaration] * bool(declaration) + [ACCEPT_RISK] * is_breaking(entry)
-
-
-def _advice(
-    outcome: str, transformer: str, kms_key_id_sha256: str, *, curable: bool, pattern: bool
-) -> tuple[str, str]:
-    """Return what is to be said of a group, and the flag that its deletions need; "" for nothing."""
-    if not transformer:
-        return "many envelopes that nobody knows: find out what wrote them" if pattern else "", ""
-    if transformer == IDENTITY:
-        text = "many values in the clear do not open: find out why before anything is deleted"
-        return text if pattern else "", ""
-    if outcome == Outcome.UNDETERMINED:
+def _advice(found: Examination, doubt: KeyDoubt) -> tuple[str, str]:
+    """Return what is to be said of a value and its likes, and the flag that declares their key lost; "" for nothing."""
+    transformer, key = found.transformer, doubt in {KeyDoubt.NONE_OPENS, KeyDoubt.MOST_FAIL}
+    if doubt is KeyDoubt.MASS_DAMAGE:
+        return "many values are proven damaged: find out what damages them before anything is deleted", ""
+    if transformer in {IDENTITY, ""}:
+        return (
+            ("many values do not open, and no key is to blame: find out what wrote them", "")
+            if key
+            else ("", "")
+        )
+    if found.verdict.outcome is Outcome.UNDETERMINED:
         text = "nothing is proven: bring the KMS plugin back"
-    elif curable:
+    elif standing_of(found) is Standing.DECLARABLE:
         text = "the configuration alone can cure this: find the key"
-    elif pattern:
+    elif key:
         text = "that is the key, not the objects: find it"
     else:
         return "", ""
-    flag = declaration(transformer, kms_key_id_sha256)
+    flag = declaration(transformer, found.kms_key_id_sha256)
     return f"{text}; only if it is gone for ever: {flag}", flag
 
 

@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from etcdfix.deferred import Deferrable, Watch, unwatched
-from etcdfix.errors import RefusedByRule
 from etcdfix.impact.assess import Assessment, assess
 from etcdfix.impact.builder import IndexBuilder
 from etcdfix.impact.floor import floor_reason
 from etcdfix.impact.grades import Risk
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.pipeline import Examiner
+from etcdfix.remediation.alike import Alike, look_at_all
 from etcdfix.remediation.backup_file import digest
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.expectation import Expectation
+from etcdfix.remediation.landmarks import Landmark
 from etcdfix.remediation.members import (
     Agreement,
     AlarmKind,
@@ -33,33 +34,18 @@ from etcdfix.remediation.members import (
     read_lease,
     survey_members,
 )
-from etcdfix.remediation.pattern import Pattern, find_pattern
-from etcdfix.remediation.rules import CLUSTER_BREAKING, Rule, refuse
-from etcdfix.reports.plan_needs import declaration
-from etcdfix.reports.safetext import key_arguments, quote_command
+from etcdfix.remediation.proof import check_proof, not_deletable
+from etcdfix.remediation.release import check_release
+from etcdfix.remediation.rules import Rule, refuse
+from etcdfix.reports.safetext import quote_command
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import display
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.standing import FAILED, Standing, key_may_be_lost, standing_of
+from etcdfix.verdicts.standing import AcceptRisk, Standing, standing_of
 
 if TYPE_CHECKING:
     from etcdfix.remediation.authorization import Authorization
-
-_INSTEAD: dict[Outcome, tuple[Rule, str, str]] = {
-    Outcome.READABLE: (
-        Rule.READABLE, "the object is readable", "delete it through the API: kubectl delete",
-    ),
-    Outcome.INCONSISTENT: (
-        Rule.INCONSISTENT, "the API server accepts the object", "heal or delete it through the API: etcdfix get KEY",
-    ),
-    Outcome.NOT_AN_OBJECT: (
-        Rule.NOT_AN_OBJECT, "the key holds no object of the API", "leave it: it is bookkeeping, or not Kubernetes'",
-    ),
-    Outcome.UNDETERMINED: (
-        Rule.UNDETERMINED, "nothing is proven against the value", "find out more: etcdfix scan KEY -o yaml",
-    ),
-}  # fmt: skip
 
 
 class Acceptances(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +56,8 @@ class Acceptances(msgspec.Struct, frozen=True, kw_only=True):
         expect_value_sha256: ``sha256:<hex>`` of the stored bytes, "" for any.
         unchecked_members: Names or ids of members that need not be asked.
         unknown_cluster: Go on where no uid names the cluster.
-        risk: ``cluster-breaking``, or "".
+        unknown_release: Go on where no Node bears out the release that was named.
+        risks: What ``--accept-risk`` names; each lifts its own rule.
         key_lost: ``TRANSFORMER[/KEY-ID]`` that was declared lost for ever, or "".
     """
 
@@ -78,7 +65,8 @@ class Acceptances(msgspec.Struct, frozen=True, kw_only=True):
     expect_value_sha256: str = ""
     unchecked_members: tuple[str, ...] = ()
     unknown_cluster: bool = False
-    risk: str = ""
+    unknown_release: bool = False
+    risks: tuple[AcceptRisk, ...] = ()
     key_lost: str = ""
 
     def as_flags(self) -> tuple[str, ...]:
@@ -86,8 +74,9 @@ class Acceptances(msgspec.Struct, frozen=True, kw_only=True):
         flags = [f"--accept-unchecked-member {name}" for name in self.unchecked_members]
         if self.unknown_cluster:
             flags.append("--accept-unknown-cluster")
-        if self.risk:
-            flags.append(f"--accept-risk {self.risk}")
+        if self.unknown_release:
+            flags.append("--accept-unknown-release")
+        flags += [f"--accept-risk {risk}" for risk in self.risks]
         if self.key_lost:
             flags.append(f"--declare-key-lost {self.key_lost}")
         return tuple(flags)
@@ -123,7 +112,8 @@ class Preflight(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         reading: The linearizable read on which everything rests.
         found: The verdict, after all others under the same transformer were seen.
-        pattern: What those came to.
+        alike: What those came to.
+        moved_to: The etcd key to which the value belongs and that holds it too, with its mod revision; None elsewhere.
         cluster_uid: uid of namespace kube-system, "" where unknown (and accepted).
         lease: Of the key, None for none.
         authorization: The API's yes; None where it was not asked.
@@ -135,7 +125,8 @@ class Preflight(msgspec.Struct, frozen=True, kw_only=True):
 
     reading: KeyReading
     found: Examination
-    pattern: Pattern
+    alike: Alike
+    moved_to: Landmark | None
     cluster_uid: str
     lease: LeaseState | None
     authorization: Authorization | None
@@ -194,7 +185,7 @@ def check_deletion(
     step("check: examine")
     found = cluster.examine(stored)
     if standing_of(found) in {Standing.NOT_BROKEN, Standing.UNPROVEN}:
-        raise _not_deletable(found)
+        raise not_deletable(found)
     step("check: members")
     warnings = check_members(cluster, key, reading, accepted)
     step("check: alarms")
@@ -204,35 +195,42 @@ def check_deletion(
     if expected is not None:
         step("check: plan")
         expected.check_stored(stored, uid)
-    step("check: pattern")
-    pattern, assessment = _look_around(cluster, found, watch)
-    assert pattern.target is not None  # else it would have been refused
-    found = pattern.target
+    step("check: release")
+    release_proven = check_release(cluster.source, cluster.examiner, accept_unknown=accepted.unknown_release)
+    step("check: everything else")
+    alike, assessment = _look_around(cluster, found, watch)
+    assert alike.target is not None  # else it would have been refused
+    found = alike.target
     if found.verdict.cause is Cause.KMS_UNREACHABLE and cluster.plugins is None:
         raise refuse(
             Rule.UNDETERMINED,
             f"{display(key)} is under KMS, and no plugin was asked: nothing is known of it",
-            hint="leave --no-kms (ETCDFIX_NO_KMS) out; --kms-endpoint NAME=unix:///PATH says where the plugin listens",
+            hint="leave --no-kms out; --kms-endpoint NAME=unix:///PATH says where the plugin listens",
         )
-    declared = _check_verdict(found, pattern, accepted)
+    step("check: proof")
+    declared = check_proof(
+        found, alike, declared=accepted.key_lost, risks=accepted.risks, release_proven=release_proven
+    )
+    moved_to = check_moved(cluster, found, accepted) if standing_of(found) is Standing.MOVED else None
     if expected is not None:
         expected.check_verdict(found)
     step("check: authorization")
     authorization = authorize_change(found, uid, kubeconfig, context)
     step("check: floor")
     floor = floor_reason(found.directory.group_resource, found.namespace) or _breaking(assessment)
-    if floor and accepted.risk != CLUSTER_BREAKING:
+    if floor and AcceptRisk.CLUSTER_BREAKING not in accepted.risks:
         raise refuse(
             Rule.FLOOR,
             f"{floor}; deleting this key may break the cluster",
-            hint=f"if that is understood: --accept-risk {CLUSTER_BREAKING}",
+            hint=f"if that is understood: --accept-risk {AcceptRisk.CLUSTER_BREAKING}",
         )
     step("check: lease")
     lease = read_lease(cluster.source.client, stored.lease) if stored.lease else None
     return Preflight(
         reading=reading,
         found=found,
-        pattern=pattern,
+        alike=alike,
+        moved_to=moved_to,
         cluster_uid=uid,
         lease=lease,
         authorization=authorization,
@@ -243,19 +241,55 @@ def check_deletion(
     )
 
 
-def _look_around(cluster: Cluster, found: Examination, watch: Watch) -> tuple[Pattern, Assessment | None]:
-    """See in one pass what the other values under the same transformer do, and what depends on this one."""
+def _look_around(cluster: Cluster, found: Examination, watch: Watch) -> tuple[Alike, Assessment | None]:
+    """See in one pass what the other values under the same encryption key do, and what depends on this one."""
     key = found.stored.key
     builder = IndexBuilder(cluster.examiner, cluster.source)
-    pattern = find_pattern(cluster.source, cluster.examiner, found, cluster.plugins, watch, see=builder.add)
+    alike = look_at_all(cluster.source, cluster.examiner, found, cluster.plugins, watch, see=builder.add)
     index = builder.finish(cluster.source.problems)
-    if pattern.target is None:
+    if alike.target is None:
         raise refuse(
             Rule.MOVED, f"{display(key)} was changed while it was being examined", hint="examine it again"
         )
     if cluster.plugins is not None:
         cluster.plugins.deferring = False  # its history is looked at now, and each revision may wait
-    return pattern, assess(index, cluster.source, cluster.examiner, key)
+    return alike, assess(index, cluster.source, cluster.examiner, key)
+
+
+def check_moved(cluster: Cluster, found: Examination, accepted: Acceptances) -> Landmark:
+    """Return the etcd key to which a moved value belongs, where that key holds the object too.
+
+    Raises:
+        RefusedByRule: It does not, or only in a later state and that was not accepted.
+        SourceError: etcd could not be asked.
+    """
+    stored, home = found.stored, found.verdict.belongs_to
+    name = f"{display(stored.key)} holds a value of {display(home)}"
+    there = read_key(cluster.source.client, home).stored
+    same = cluster.examine(there) if there is not None else None
+    only_here = refuse(
+        Rule.ONLY_COPY,
+        f"{name}, and that key does not hold the same object: these bytes may be the only copy",
+        hint=f"save them, and put the object back under {display(home)}, before anything is deleted",
+    )
+    if there is None or same is None or same.verdict.outcome is not Outcome.READABLE:
+        raise only_here
+    ours = cluster.examiner.plaintext(cluster.examine(msgspec.structs.replace(stored, key=home)))
+    theirs = cluster.examiner.plaintext(same)
+    if ours is not None and ours == theirs:
+        return Landmark(home, there.mod_revision)
+    moved = cluster.examine(msgspec.structs.replace(stored, key=home))
+    uid = moved.decoded.uid if moved.decoded is not None else None
+    same_uid = bool(uid) and same.decoded is not None and same.decoded.uid == uid
+    if not same_uid or there.mod_revision <= stored.mod_revision:
+        raise only_here
+    if AcceptRisk.ONLY_COPY not in accepted.risks:
+        raise refuse(
+            Rule.RISK,
+            f"{name}, and that key holds the same object in a later state: this state is only here",
+            hint=f"if that is understood: --accept-risk {AcceptRisk.ONLY_COPY}",
+        )
+    return Landmark(home, there.mod_revision)
 
 
 def _breaking(assessment: Assessment | None) -> str:
@@ -303,13 +337,6 @@ def check_expectations(stored: StoredValue, accepted: Acceptances) -> None:
             f"the value of {display(stored.key)} has {found}, not {accepted.expect_value_sha256}",
             hint="examine it again: it is another value",
         )
-
-
-def _not_deletable(found: Examination) -> RefusedByRule:
-    rule, why, hint = _INSTEAD[found.verdict.outcome]
-    key = found.stored.key
-    command = hint.replace("KEY", quote_command(key_arguments(key)))
-    return refuse(rule, f"{display(key)}: {why} ({found.verdict.message})", hint=command)
 
 
 def check_members(
@@ -419,83 +446,6 @@ def _has_namespace(cluster: Cluster) -> bool:
         cluster.examine(stored).verdict.outcome is Outcome.READABLE
         for stored in cluster.source.current(cluster.examiner.layout.prefix_bytes + b"namespaces/")
     )
-
-
-def _check_verdict(found: Examination, pattern: Pattern, accepted: Acceptances) -> bool:
-    """Refuse what is not proven, or proven to be the configuration's fault; say whether the declaration was needed."""
-    verdict = found.verdict
-    lost = _declaration_fits(found, pattern, accepted)
-    standing = standing_of(found)
-    if verdict.outcome not in FAILED:
-        if standing is not Standing.DECLARABLE or not lost:
-            raise _not_deletable(found)
-        return True
-    key = display(found.stored.key)
-    lift = f"only if that key is gone for ever: {declaration(found.transformer, found.kms_key_id_sha256)}"
-    may_be_lost = key_may_be_lost(found)
-    if standing is Standing.CURABLE or (standing is Standing.DECLARABLE and not lost):
-        raise refuse(
-            Rule.CURABLE_BY_CONFIGURATION,
-            f"{key}: the configuration alone can cure this ({verdict.cause}: {verdict.message})",
-            hint=f"mend the configuration; {lift}" if may_be_lost else "mend the configuration",
-        )
-    if standing is Standing.DECLARABLE:
-        return True
-    if standing is Standing.NEVER:
-        raise refuse(
-            Rule.NEVER_DELETABLE,
-            f"{key}: {verdict.cause} is never a reason to delete ({verdict.message})",
-            hint="see the remedies: "
-            + quote_command(["etcdfix", "scan", *key_arguments(found.stored.key), "-o", "yaml"]),
-        )
-    if pattern.all.is_pattern:
-        if not (lost and may_be_lost):
-            tally = pattern.all
-            raise refuse(
-                Rule.PATTERN,
-                f"under {pattern.transformer} {tally.failed + tally.undetermined} values do not open and "
-                f"{tally.opened} do: that is the key or the configuration, not this object",
-                hint=f"find the key; {lift}" if may_be_lost else "find out what damaged so many of them",
-            )
-        return True
-    return False
-
-
-def _declaration_fits(found: Examination, pattern: Pattern, accepted: Acceptances) -> bool:
-    """Say whether ``--declare-key-lost`` speaks of this value's key; refuse one that speaks of another."""
-    declared = accepted.key_lost
-    if not declared:
-        return False
-    names = [found.transformer]
-    tally = pattern.all
-    if found.kms_key_id:
-        with_key_id = {
-            f"{found.transformer}/{found.kms_key_id}",
-            f"{found.transformer}/{found.kms_key_id_sha256}",
-        }
-        digest_name = f"{found.transformer}/{found.kms_key_id_sha256}"
-        if declared in with_key_id:
-            tally, names = pattern.same_key_id, [declared]
-        elif tally.opened or found.verdict.cause is Cause.KMS_UNREACHABLE:
-            # Other key ids of this provider may answer: the declaration has to say which one is lost.
-            names = [digest_name]
-        else:
-            names.append(digest_name)
-    if declared not in names:
-        raise refuse(
-            Rule.DECLARATION,
-            f"--declare-key-lost {declared} does not name the key of {display(found.stored.key)}",
-            hint=f"it was written under {' or '.join(names)}",
-        )
-    # A key that opens what was written between the last failure and this value was not lost when this was written.
-    if 0 < tally.last_failing < tally.last_opened:
-        raise refuse(
-            Rule.DECLARATION,
-            f"{display(found.stored.key)} is newer than the last other value that does not open (mod_revision "
-            f"{tally.last_failing}), and one from in between opens (mod_revision {tally.last_opened})",
-            hint="the key that wrote it was not lost then: look at this object alone",
-        )
-    return True
 
 
 def authorize_change(

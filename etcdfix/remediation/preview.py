@@ -55,7 +55,7 @@ def preview_lines(cluster: Cluster, checked: Preflight, again: SameAgain) -> Ite
     yield f"             {safe_text(verdict.message)}"
     if verdict.upstream_message:
         yield f"             API server: {safe_text(verdict.upstream_message)}"
-    yield _cluster_line(cluster, checked.cluster_uid, f", {counted(checked.pattern.keys, 'key')}")
+    yield _cluster_line(cluster, checked.cluster_uid, f", {counted(checked.alike.keys, 'key')}")
     yield from _pattern_lines(checked)
     if checked.lease is not None:
         left = f"{checked.lease.remaining_seconds} s left" if checked.lease.alive else "expired"
@@ -125,18 +125,22 @@ def assessment_lines(found: Assessment) -> Iterator[str]:
 
 
 def _pattern_lines(checked: Preflight) -> Iterator[str]:
-    pattern = checked.pattern
-    tally = pattern.all
-    undetermined = f", {tally.undetermined} undetermined" if tally.undetermined else ""
-    yield (
-        f"Under        {safe_text(pattern.transformer) or 'no envelope that is known'}: {tally.opened} open, "
-        f"{tally.failed} do not{undetermined} (this one included)"
-    )
+    for name, counts in checked.alike.counts.items():
+        undetermined = f", {counts.undetermined} undetermined" if counts.undetermined else ""
+        damaged = f", {counts.damaged} of them proven damaged" if counts.damaged else ""
+        rule = f" of {name.rule}" if name.rule else ""
+        key = f" ({name.key})" if name.key else ""
+        yield (
+            f"Under        {safe_text(f'{name.transformer}{rule}') or 'no envelope that is known'}{key}: "
+            f"{counts.opened} open, {counts.failed} fail{damaged}{undetermined} (this one included)"
+        )
+        if checked.declared_lost and counts.opened:
+            opened = counted(counts.opened, "value")
+            yield f"             {opened} OPEN under this key: make sure that you mean this one"
     if checked.declared_lost:
         yield "             declared lost for ever"
-        if tally.opened:
-            opened = counted(tally.opened, "value")
-            yield f"             {opened} OPEN under this name: make sure that you mean this key"
+    verdict = checked.found.verdict
+    yield f"Proof        {verdict.damage}: {safe_text(verdict.message)}"
 
 
 def restore_preview_lines(cluster: Cluster, shown: RestorePreview) -> Iterator[str]:

@@ -20,7 +20,7 @@ from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.key_loss import KeyCounts, KeyDoubt, doubt_about
 from etcdfix.verdicts.standing import (
     FAILED,
-    Risk,
+    AcceptRisk,
     Standing,
     key_may_be_lost,
     risks_of,
@@ -57,7 +57,9 @@ def check_proof(
     _check_newer(found, alike, release_proven=release_proven)
     needed = _check_key(found, alike.counts, risks, lost=lost)
     for risk in risks_of(found.verdict):
-        excused = risk is Risk.NEWER_THAN_KNOWN and release_proven and found.verdict.cause in _IN_OUR_TABLES
+        excused = (
+            risk is AcceptRisk.NEWER_THAN_KNOWN and release_proven and found.verdict.cause in _IN_OUR_TABLES
+        )
         if risk not in risks and not excused:
             text = f"{display(found.stored.key)}: {_WHY[risk]} ({found.verdict.message})"
             raise refuse(Rule.RISK, text, hint=_accept(risk))
@@ -65,12 +67,12 @@ def check_proof(
 
 
 _WHY: Final = {
-    Risk.UNPROVEN_DAMAGE: "the damage is likely and not proven: it rests on what values around it do",
-    Risk.NEWER_THAN_KNOWN: "the cluster may be newer than this etcdfix, or than the release that was named",
+    AcceptRisk.UNPROVEN_DAMAGE: "the damage is likely and not proven: it rests on what values around it do",
+    AcceptRisk.NEWER_THAN_KNOWN: "the cluster may be newer than this etcdfix, or than the release that was named",
 }
 
 
-def _accept(risk: Risk) -> str:
+def _accept(risk: AcceptRisk) -> str:
     return f"if that is understood: --accept-risk {risk}"
 
 
@@ -151,7 +153,7 @@ def _check_key(
     needed = False
     for name, tally in counts.items():
         doubt = doubt_about(tally)
-        if doubt is KeyDoubt.NONE or (doubt is KeyDoubt.MASS_DAMAGE and Risk.MASS_DAMAGE in risks):
+        if doubt is KeyDoubt.NONE or (doubt is KeyDoubt.MASS_DAMAGE and AcceptRisk.MASS_DAMAGE in risks):
             continue
         if lost:
             needed = True
@@ -161,7 +163,7 @@ def _check_key(
             raise refuse(
                 Rule.PATTERN,
                 f"{said}: something damages values in numbers, and each of them is proven damaged",
-                hint=f"find out what damaged so many of them; {_accept(Risk.MASS_DAMAGE)}",
+                hint=f"find out what damaged so many of them; {_accept(AcceptRisk.MASS_DAMAGE)}",
             )
         lift = f"only if that key is gone for ever: {declaration(found.transformer, found.kms_key_id_sha256)}"
         raise refuse(

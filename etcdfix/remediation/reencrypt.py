@@ -168,9 +168,9 @@ def run_reencrypt(
     if not proof and not request.undeployed_write_key:
         raise refuse(
             Rule.WRITE_KEY,
-            f"no other object of {today.directory.group_resource} is stored under {sealed.transformer}: nothing shows "
-            "that the API servers hold that key",
-            hint="let an API server write one (kubectl annotate), or --accept-undeployed-write-key",
+            f"the newest other object of {today.directory.group_resource} is not stored under {sealed.transformer}: "
+            "nothing shows that the API servers hold that key",
+            hint="let an API server create one, or --accept-undeployed-write-key",
         )
     step("check: authorization")
     authorization = authorize_change(today, uid, request.kubeconfig, request.context)
@@ -261,7 +261,10 @@ def _seal(transformers: ResourceTransformers, plaintext: bytes, key: bytes) -> S
 def _find_proof(
     cluster: Cluster, transformers: ResourceTransformers, today: Examination, ours: Mapping[str, int]
 ) -> bytes:
-    """Return the key of another object of the resource that an API server has written as it would be written now.
+    """Return the key of the newest object of the resource, if an API server has written it as it would be written now.
+
+    An older one proves nothing: the API servers may have had another key since. Nor does a newest one about which
+    nothing is known.
 
     Args:
         cluster: Where.
@@ -272,19 +275,27 @@ def _find_proof(
     """
     write_key = transformers.write_key
     prefix = cluster.examiner.layout.directory_prefix(today.directory)
-    for stored in cluster.source.current(prefix):
-        if stored.key == today.stored.key or not stored.value.startswith(write_key.prefix):
-            continue
-        if stored.mod_revision <= ours.get(b64encode(stored.key).decode(), 0):
-            continue
-        found = cluster.examine(stored)
-        if (
-            found.verdict.outcome is Verdicts.READABLE
-            and found.transformer == write_key.transformer
-            and not found.stale
-        ):
-            return stored.key
-    return b""
+    newest = max(
+        (
+            stored
+            for stored in cluster.source.current(prefix)
+            if stored.key != today.stored.key
+            and stored.mod_revision > ours.get(b64encode(stored.key).decode(), 0)
+        ),
+        key=lambda stored: stored.mod_revision,
+        default=None,
+    )
+    if newest is None:
+        return b""
+    found = cluster.examine(newest)
+    material = write_key.material
+    proven = (
+        found.verdict.outcome is Verdicts.READABLE
+        and found.transformer == write_key.transformer
+        and found.key_fingerprints == ((material.fingerprint,) if material is not None else ())
+        and not found.stale
+    )
+    return newest.key if proven else b""
 
 
 def _change(

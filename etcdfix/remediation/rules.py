@@ -26,6 +26,7 @@ class Rule(StrEnum):
     CORRUPT_ALARM = "corrupt-alarm"
     NO_SPACE = "no-space"
     CURABLE_BY_CONFIGURATION = "curable-by-configuration"
+    ONLY_COPY = "only-copy"
     RISK = "risk-not-accepted"
     NEWER = "newer-than-known"
     RELEASE = "release"

@@ -100,8 +100,8 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A finding of the report that is no part of the plan, and why.
 
-    ``why`` is ``gone``, ``changed``, ``readable``, ``inconsistent``, ``undetermined``, ``curable-by-configuration`` or
-    ``never-deletable``.
+    ``why`` is ``gone``, ``changed``, ``readable``, ``inconsistent``, ``undetermined``, ``curable-by-configuration``,
+    ``value-moved`` or ``never-deletable``.
     """
 
     key: str
@@ -111,7 +111,7 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class PlanGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Entries with one cause under one transformer.
+    """Entries with one cause under one encryption key of one rule.
 
     ``advice`` is what holds for all of them, "" for nothing; ``declaration`` the flag without which a deletion of one
     of them is refused, "" for none.
@@ -120,6 +120,7 @@ class PlanGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     outcome: str
     cause: str
     transformer: str
+    rule: str
     kms_key_id_sha256: str
     count: int
     opened: int

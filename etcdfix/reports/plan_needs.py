@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from etcdfix.reports.safetext import quote_command
+from etcdfix.verdicts.standing import AcceptRisk
 
-ACCEPT_RISK: Final = "--accept-risk cluster-breaking"
 DECLARE_KEY_LOST: Final = "--declare-key-lost"
 
 
@@ -19,8 +19,20 @@ def declaration(transformer: str, kms_key_id_sha256: str) -> str:
     return quote_command([DECLARE_KEY_LOST, key])
 
 
+def acceptance(risk: AcceptRisk) -> str:
+    """Return the flag that accepts a risk."""
+    return quote_command(["--accept-risk", risk.value])
+
+
+_MEANINGS: Final = {
+    acceptance(AcceptRisk.CLUSTER_BREAKING): "the cluster itself may stand on it, and you go on all the same",
+    acceptance(AcceptRisk.UNPROVEN_DAMAGE): "its damage is likely and not proven, and you go on all the same",
+    acceptance(AcceptRisk.NEWER_THAN_KNOWN): "a newer release may read it, and you know that yours does not",
+    acceptance(AcceptRisk.MASS_DAMAGE): "something damages values in numbers, and you know what",
+    acceptance(AcceptRisk.ONLY_COPY): "this state of the object is nowhere else, and you can do without it",
+}
+
+
 def meaning(flag: str) -> str:
     """Return what somebody says who types a flag."""
-    if flag == ACCEPT_RISK:
-        return "the cluster itself may stand on it, and you go on all the same"
-    return "its key is gone for ever, and you are certain of that"
+    return _MEANINGS.get(flag, "its key is gone for ever, and you are certain of that")

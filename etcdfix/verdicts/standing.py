@@ -34,7 +34,7 @@ LOST_KEY: Final = frozenset(
 """A key is missing or has other bytes: curable, until somebody declares it lost for ever."""
 
 
-class Risk(StrEnum):
+class AcceptRisk(StrEnum):
     """What ``--accept-risk`` can name; each lifts its own rule and no other."""
 
     CLUSTER_BREAKING = "cluster-breaking"
@@ -80,13 +80,13 @@ def standing_of(found: Examination) -> Standing:
     return Standing.NEVER if verdict.damage is Damage.NONE else Standing.DELETABLE
 
 
-def risks_of(verdict: Verdict) -> tuple[Risk, ...]:
+def risks_of(verdict: Verdict) -> tuple[AcceptRisk, ...]:
     """Return what has to be accepted before a value with this verdict may go, whatever others say."""
     risks = []
     if verdict.damage is Damage.LIKELY:
-        risks.append(Risk.UNPROVEN_DAMAGE)
+        risks.append(AcceptRisk.UNPROVEN_DAMAGE)
     if verdict.maybe_newer:
-        risks.append(Risk.NEWER_THAN_KNOWN)
+        risks.append(AcceptRisk.NEWER_THAN_KNOWN)
     return tuple(risks)
 
 

@@ -288,7 +288,7 @@ def parse_kubernetes_version(text: str | None) -> int | None:
 
 
 def open_source(inputs: Inputs, *, say: Callable[[str], None]) -> Source:
-    """Open the snapshot or connect to etcd.
+    """Open the snapshot or connect to etcd; say what makes the connection less than safe.
 
     Raises:
         SourceError: It cannot be read.
@@ -298,10 +298,13 @@ def open_source(inputs: Inputs, *, say: Callable[[str], None]) -> Source:
         from etcdfix.sources.snapshot import SnapshotSource  # noqa: PLC0415 - either source, never both
 
         return SnapshotSource(inputs.snapshot, revision=inputs.revision)
-    from etcdfix.sources.connection import connection_from_options  # noqa: PLC0415 - grpc is slow to import
-    from etcdfix.sources.live import LiveSource  # noqa: PLC0415
+    from etcdfix.sources.connection import connection_from_options, transport_warnings  # noqa: PLC0415 - same
+    from etcdfix.sources.live import LiveSource  # noqa: PLC0415 - grpc is slow to import
 
-    return LiveSource(connection_from_options(**inputs.connection), revision=inputs.revision, on_notice=say)
+    connection = connection_from_options(**inputs.connection)
+    for warning in transport_warnings(connection):
+        say(f"warning: {warning}")
+    return LiveSource(connection, revision=inputs.revision, on_notice=say)
 
 
 def load_encryption(inputs: Inputs) -> EncryptionConfiguration | None:

@@ -17,11 +17,12 @@ from etcdfix.cli.options import (
     tls_files,
     what_to_read,
 )
-from etcdfix.cli.output import destination, say
+from etcdfix.cli.output import say
 from etcdfix.cli.progress import watcher
 from etcdfix.cli.safety import examiner_for
 from etcdfix.cli.surroundings import output_options
 from etcdfix.errors import ConfigurationError
+from etcdfix.outputfile import destination
 from etcdfix.planning.fromreport import load_report
 from etcdfix.planning.plan import PlanRequest, build_plan
 from etcdfix.reports.plan_json import write_plan_json
@@ -78,7 +79,7 @@ def command(
     )  # fmt: skip
     with (
         open_source(inputs, say=say) as source,
-        destination(output_file, inputs_used, private=True) as stream,
+        destination(output_file, inputs_used, private=True, may_replace_plan=output == "json") as stream,
     ):
         with open_plugins(inputs, configuration) as plugins:
             examiner = examiner_for(inputs, configuration, plugins)

@@ -19,9 +19,10 @@ from etcdfix.cli.options import (
     tls_files,
     what_to_read,
 )
-from etcdfix.cli.output import destination, say
+from etcdfix.cli.output import say
 from etcdfix.cli.progress import watcher
 from etcdfix.errors import ConfigurationError
+from etcdfix.outputfile import destination
 from etcdfix.reports import FORMATS
 from etcdfix.reports.kms import plugin_troubles
 from etcdfix.reports.safetext import safe_text
@@ -120,8 +121,13 @@ def command(
         same_again=same_again(inputs),
         reveal_key_ids=reveal_key_ids,
     )
-    inputs_used = (inputs.snapshot, inputs.encryption_config, options.get("manifest"), *tls_files(inputs))
-    with open_source(inputs, say=say) as source, destination(output_file, inputs_used) as stream:
+    inputs_used = (
+        inputs.snapshot, inputs.encryption_config, options.get("manifest"), baseline, *tls_files(inputs),
+    )  # fmt: skip
+    with (
+        open_source(inputs, say=say) as source,
+        destination(output_file, inputs_used, private=reveal_key_ids) as stream,
+    ):
         with open_plugins(inputs, configuration) as plugins:
             result = run_scan(
                 source, request, FORMATS[output](stream, max_causes), plugins=plugins, watch=watcher(source)

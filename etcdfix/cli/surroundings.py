@@ -21,10 +21,11 @@ from etcdfix.cli.options import (
     tls_files,
     what_to_read,
 )
-from etcdfix.cli.output import destination, say
+from etcdfix.cli.output import say
 from etcdfix.cli.progress import watcher
 from etcdfix.consequences.surroundings import Keep, Surroundings, SurroundingsRequest, look_around
 from etcdfix.errors import ConfigurationError
+from etcdfix.outputfile import destination
 from etcdfix.reports.safetext import safe_text
 from etcdfix.storagekey import StorageLayout
 

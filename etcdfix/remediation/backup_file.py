@@ -45,10 +45,14 @@ FORMAT: Final = "etcdfix.backup/v1"
 MAX_BACKUP_SIZE: Final = 768 << 20
 """Largest file that is written or read, bytes: room for the largest answer that we take from etcd, in base64."""
 
-_FAMILY: Final = b'{"format":"etcdfix.backup/'
+FAMILY: Final = b'{"format":"etcdfix.backup/'
+"""How a backup of any version begins."""
+
+TAIL: Final = re.compile(rb',\n"document_sha256":"(sha256:[0-9a-f]{64})"\}\n\Z')
+"""How one ends."""
+
 _OPENING: Final = f'{{"format":"{FORMAT}",\n"content":'.encode()
 _VERSION: Final = re.compile(rb'\{"format":"(etcdfix\.backup/[^"\\]{1,40})"')
-_TAIL: Final = re.compile(rb',\n"document_sha256":"(sha256:[0-9a-f]{64})"\}\n\Z')
 _TAIL_ANYWHERE: Final = b'\n"document_sha256":"sha256:'
 _TAIL_REACH: Final = 4096
 _ENVELOPE: Final = b"k8s:enc:"
@@ -306,7 +310,7 @@ def parse_backup(raw: bytes, *, path: Path) -> Backup:
 
 
 def _check_frame(raw: bytes, path: Path) -> tuple[bytes, str]:
-    if not raw.startswith(_FAMILY[: len(raw)]):
+    if not raw.startswith(FAMILY[: len(raw)]):
         raise NotABackup(f"{path} is no backup of etcdfix", path=path)
     if not raw.startswith(_OPENING):
         if _OPENING.startswith(raw):
@@ -319,7 +323,7 @@ def _check_frame(raw: bytes, path: Path) -> tuple[bytes, str]:
             path=path,
             hint="use the version of etcdfix that wrote it",
         )
-    tail = _TAIL.search(raw, max(0, len(raw) - _TAIL_REACH))
+    tail = TAIL.search(raw, max(0, len(raw) - _TAIL_REACH))
     if tail is not None:
         return raw[: tail.start()], tail[1].decode()
     if raw.endswith(b"}\n") or _TAIL_ANYWHERE in raw[-_TAIL_REACH:]:

@@ -502,9 +502,8 @@ def _member_list(client: EtcdClient) -> tuple[ClusterMember, ...]:
 
 def _advertised_endpoint(url: str, client: EtcdClient, given: Sequence[Endpoint]) -> Endpoint | str:
     """Read a client URL out of the member list; a text says why it is not used."""
-    has_material = client.material.given or client.connection.insecure_skip_tls_verify
     try:
-        endpoint = parse_endpoint(url, has_tls_material=has_material)
+        endpoint = parse_endpoint(url, has_tls_material=client.connection.has_tls_material)
     except ConfigurationError as exc:
         return f"a client URL that it advertises cannot be used: {exc.message}"
     if not endpoint.tls and all(known.tls for known in given):

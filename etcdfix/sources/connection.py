@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from etcdfix.errors import ConfigurationError
+from etcdfix.sources.etcd.endpoints import parse_endpoint
 
 DEFAULT_ENDPOINT = "127.0.0.1:2379"
 DEFAULT_DIAL_TIMEOUT_SECONDS = 2.0
@@ -60,6 +61,38 @@ class EtcdConnection:
     insecure_skip_tls_verify: bool = False
     dial_timeout_seconds: float = DEFAULT_DIAL_TIMEOUT_SECONDS
     command_timeout_seconds: float = DEFAULT_COMMAND_TIMEOUT_SECONDS
+
+    @property
+    def has_tls_material(self) -> bool:
+        """Whether an endpoint without a scheme speaks TLS, as etcdctl decides it."""
+        named = self.cacert is not None or (self.cert is not None and self.key is not None)
+        return named or self.insecure_skip_tls_verify
+
+
+def transport_warnings(connection: EtcdConnection) -> tuple[str, ...]:
+    """Return what makes a connection less than safe, a sentence each; they belong on record too.
+
+    Nothing is said of a Unix socket, which does not leave the machine.
+
+    Raises:
+        ConfigurationError: An endpoint makes no sense.
+    """
+    endpoints = [
+        parse_endpoint(text, has_tls_material=connection.has_tls_material) for text in connection.endpoints
+    ]
+    warnings = []
+    if connection.insecure_skip_tls_verify and any(endpoint.tls for endpoint in endpoints):
+        warnings.append(
+            "TLS certificates are not checked (--insecure-skip-tls-verify): whoever answers may be another etcd, or "
+            "somebody in between who reads and changes everything"
+        )
+    plain = [endpoint.text for endpoint in endpoints if not endpoint.tls and endpoint.port]
+    if connection.password is not None and plain:
+        warnings.append(
+            f"the password of etcd user {connection.user!r} is sent without TLS to {', '.join(plain)}: whoever is in "
+            "between can read it; use https:// endpoints, and change it if others share that network"
+        )
+    return tuple(warnings)
 
 
 def connection_from_options(

@@ -143,9 +143,9 @@ class EtcdClient:
         self._token: str | None = None
         self.cluster_id = 0
         self._material = load_tls_material(connection)
-        has_material = self._material.given or connection.insecure_skip_tls_verify
         self._members = [
-            _Member(parse_endpoint(text, has_tls_material=has_material)) for text in connection.endpoints
+            _Member(parse_endpoint(text, has_tls_material=connection.has_tls_material))
+            for text in connection.endpoints
         ]
         self._current = self._members[0]
         try:

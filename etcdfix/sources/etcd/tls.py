@@ -41,11 +41,6 @@ class TLSMaterial:
     private_key: bytes | None = field(default=None, repr=False)
     files: tuple[str, str] | None = None
 
-    @property
-    def given(self) -> bool:
-        """Whether anything was named at all."""
-        return self.roots is not None or self.certificate is not None
-
 
 def load_tls_material(connection: EtcdConnection) -> TLSMaterial:
     """Read and check the files that a connection names.

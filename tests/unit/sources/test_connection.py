@@ -12,6 +12,7 @@ from etcdfix.sources.connection import (
     EtcdConnection,
     connection_from_options,
     parse_duration,
+    transport_warnings,
 )
 
 SECRET = "hunter2-of-the-test"
@@ -199,3 +200,54 @@ def test_the_password_is_not_in_the_repr() -> None:
     assert connection.password == SECRET
     assert SECRET not in repr(connection)
     assert "'u'" in repr(connection)
+
+
+@pytest.mark.parametrize(
+    ("options", "material"),
+    [
+        ({}, False),
+        ({"cacert": "ca"}, True),
+        ({"cert": "c", "key": "k"}, True),
+        ({"insecure_skip_tls_verify": True}, True),
+    ],
+)
+def test_what_makes_an_endpoint_without_a_scheme_speak_tls(options: dict[str, Any], material: bool) -> None:
+    assert EtcdConnection(**options).has_tls_material is material
+
+
+UNCHECKED = "TLS certificates are not checked"
+IN_THE_CLEAR = "the password of etcd user 'u' is sent without TLS to "
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "options", "expected"),
+    [
+        ("a:1", {}, []),
+        ("http://a:1", {"user": None}, []),
+        ("https://a:1", {"user": "u", "password": SECRET}, []),
+        ("a:1", {"user": "u", "password": SECRET, "cacert": "ca"}, []),
+        ("unix:///run/etcd.sock", {"user": "u", "password": SECRET}, []),
+        ("a:1", {"user": "u", "password": SECRET}, [IN_THE_CLEAR + "a:1:"]),
+        ("http://a:1", {"user": "u", "password": SECRET, "cacert": "ca"}, [IN_THE_CLEAR + "http://a:1:"]),
+        ("https://a:1,http://b:2,http://c:3", {"user": "u", "password": ""}, [IN_THE_CLEAR + "http://b:2, http://c:3:"]),
+        ("127.0.0.1:2379", {"user": "u", "password": SECRET}, [IN_THE_CLEAR + "127.0.0.1:2379:"]),
+        ("https://a:1", {"insecure_skip_tls_verify": True}, [UNCHECKED]),
+        ("a:1", {"insecure_skip_tls_verify": True, "cacert": "ca"}, [UNCHECKED]),
+        ("http://a:1", {"insecure_skip_tls_verify": True}, []),
+        (
+            "https://a:1,http://b:2",
+            {"insecure_skip_tls_verify": True, "user": "u", "password": SECRET},
+            [UNCHECKED, IN_THE_CLEAR + "http://b:2:"],
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_less_than_safe(endpoints: str, options: dict[str, Any], expected: list[str]) -> None:
+    warnings = transport_warnings(EtcdConnection(endpoints=tuple(endpoints.split(",")), **options))
+    assert len(warnings) == len(expected)
+    assert all(found.startswith(start) for found, start in zip(warnings, expected, strict=True))
+    assert SECRET not in "".join(warnings)
+
+
+def test_checks_off_by_a_variable_are_told_too() -> None:
+    environ = {"ETCDCTL_INSECURE_SKIP_TLS_VERIFY": "true", "ETCDCTL_ENDPOINTS": "https://a:1"}
+    assert transport_warnings(connection_from_options(environ=environ))

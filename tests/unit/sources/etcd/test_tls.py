@@ -55,14 +55,12 @@ def at(server: ScriptedEtcd) -> Endpoint:
 def test_nothing_named() -> None:
     material = load_tls_material(EtcdConnection())
     assert material == TLSMaterial()
-    assert not material.given
 
 
 def test_everything_named(authority: CertificateAuthority, client: CertificateFiles) -> None:
     material = load_tls_material(
         EtcdConnection(cacert=str(authority.cert), cert=str(client.cert), key=str(client.key))
     )
-    assert material.given
     assert material.roots == authority.cert.read_bytes()
     assert material.certificate == client.cert.read_bytes()
     assert material.private_key == client.key.read_bytes()
@@ -73,7 +71,7 @@ def test_everything_named(authority: CertificateAuthority, client: CertificateFi
 def test_an_authority_between_comments(authority: CertificateAuthority, tmp_path: Path) -> None:
     file = tmp_path / "ca"
     file.write_bytes("# für etcd\n".encode() + authority.cert.read_bytes())
-    assert load_tls_material(EtcdConnection(cacert=str(file))).given
+    assert load_tls_material(EtcdConnection(cacert=str(file))).roots == file.read_bytes()
 
 
 def encrypted(files: CertificateFiles, folder: Path, *, traditional: bool) -> Path:

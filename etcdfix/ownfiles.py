@@ -1,0 +1,88 @@
+"""Files of ours that no report may replace: backups, audit logs with their head files, and plans.
+
+They are recognised by how they begin and how they end, and by the files beside them, so that one which is damaged in
+its middle is still known for what it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from enum import StrEnum
+from typing import Final
+
+from etcdfix.remediation.audit_record import API_VERSION, KIND, MAX_RECORD_SIZE, PREFIX
+from etcdfix.remediation.audit_verify import HEAD_SUFFIX, parse_head
+from etcdfix.remediation.backup_file import FAMILY, TAIL
+from etcdfix.reports.plan_model import KIND as PLAN_KIND
+
+# The longest line of an audit log, and a little of its neighbours.
+_REACH: Final = MAX_RECORD_SIZE + 4096
+_FIRST_RECORD: Final = f'{{"kind":"{KIND}","apiVersion":"{API_VERSION}"'.encode()
+_RECORD: Final = re.compile(rb'^\{[^\n]*"%ssequence":"' % re.escape(PREFIX.encode()), re.MULTILINE)
+_PLAN: Final = re.compile(
+    rb'\s*\{(?=.*"apiVersion":\s*"etcdfix/)(?=.*"kind":\s*"%s")' % PLAN_KIND.encode(), re.DOTALL
+)
+_PLAN_REACH: Final = 4096
+
+
+class OwnFile(StrEnum):
+    """What a file of ours is, as it is called in a message."""
+
+    BACKUP = "a backup"
+    AUDIT_LOG = "an audit log"
+    HEAD = "the head file of an audit log"
+    PLAN = "a plan"
+
+
+def own_file(directory: int, name: str) -> OwnFile | None:
+    """Return what a regular file is, if it is one of ours.
+
+    Args:
+        directory: Descriptor of the directory that it is in.
+        name: Its plain name there; a link is not followed.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    first, last = _ends(directory, name)
+    if first.startswith(FAMILY) or TAIL.search(last) is not None:
+        return OwnFile.BACKUP
+    if _is_log(first, last) or _is_head(directory, name + HEAD_SUFFIX):
+        return OwnFile.AUDIT_LOG
+    if _is_head(directory, name) or _stands_beside_a_log(directory, name):
+        return OwnFile.HEAD
+    if _PLAN.match(first[:_PLAN_REACH]) is not None:
+        return OwnFile.PLAN
+    return None
+
+
+def _is_log(first: bytes, last: bytes) -> bool:
+    return first.startswith(_FIRST_RECORD) or any(_RECORD.search(part) is not None for part in (first, last))
+
+
+def _is_head(directory: int, name: str) -> bool:
+    with contextlib.suppress(OSError):
+        first, last = _ends(directory, name)
+        return first == last and parse_head(first) is not None
+    return False
+
+
+def _stands_beside_a_log(directory: int, name: str) -> bool:
+    if not name.endswith(HEAD_SUFFIX):
+        return False
+    with contextlib.suppress(OSError):
+        return _is_log(*_ends(directory, name.removesuffix(HEAD_SUFFIX)))
+    return False
+
+
+def _ends(directory: int, name: str) -> tuple[bytes, bytes]:
+    """Return the first and the last bytes of a file; of a short one, all of it twice."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(name, flags, dir_fd=directory)
+    try:
+        size = os.fstat(descriptor).st_size
+        return os.pread(descriptor, _REACH, 0), os.pread(descriptor, _REACH, max(0, size - _REACH))
+    finally:
+        os.close(descriptor)

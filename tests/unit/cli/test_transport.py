@@ -1,0 +1,84 @@
+"""Every command that goes to a live etcd says, each time, what makes the way there less than safe."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from etcdfix.cli.root import run
+from etcdfix.remediation.audit import AuditLog
+from etcdfix.reports.commands import ACKNOWLEDGEMENT
+from tests.support.audit_logs import entry, own_directory
+from tests.support.collecting import ALPHA
+
+KEY = "/registry/secrets/shop/db"
+CONFIG = ["--encryption-config", str(ALPHA / "config-lost.yaml")]
+NOBODY = ["--dial-timeout", "200ms"]
+UNCHECKED = "etcdfix: warning: TLS certificates are not checked"
+IN_THE_CLEAR = "etcdfix: warning: the password of etcd user 'ada' is sent without TLS to http://127.0.0.1:1"
+COMMANDS = {
+    "scan": ["scan"],
+    "get": ["get", KEY],
+    "impact": ["impact", KEY],
+    "namespace": ["namespace", "shop"],
+    "orphans": ["orphans"],
+    "plan": ["plan", "--from-report", "{report}", *CONFIG],
+    "delete": ["delete", KEY, "--reason", "x", "--dry-run", ACKNOWLEDGEMENT, *CONFIG],
+    "restore": ["restore", KEY, "--from-revision", "3", "--reason", "x", "--dry-run"],
+    "reencrypt": ["reencrypt", KEY, "--candidate-config", CONFIG[1], "--reason", "x", "--dry-run", *CONFIG],
+    "reconcile": ["audit", "reconcile", "{log}", "--dry-run"],
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith(("ETCDFIX_", "ETCDCTL_")):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = own_directory(tmp_path_factory.mktemp("files") / "own")
+    report, log = str(folder / "report.json"), folder / "audit.jsonl"
+    snapshot = ["--snapshot", str(ALPHA / "snapshot.db.gz"), *CONFIG]
+    run(["scan", *snapshot, "secrets", "-o", "json", "--output-file", report])
+    with AuditLog.open(log) as opened:
+        opened.append(entry())
+    return {"report": report, "log": str(log)}
+
+
+@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
+def test_every_command_warns(
+    words: list[str],
+    files: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    command = [word.format_map(files) for word in words]
+    monkeypatch.setenv("ETCDCTL_PASSWORD", "not-to-be-shown")
+    unsafe = [
+        "--insecure-skip-tls-verify",
+        "--user",
+        "ada",
+        "--endpoints",
+        "http://127.0.0.1:1,https://127.0.0.1:1",
+    ]
+    assert run([*command, *NOBODY, *unsafe]) == 5
+    told = capfd.readouterr()
+    assert [line.startswith((UNCHECKED, IN_THE_CLEAR)) for line in told.err.splitlines()[:3]] == [
+        True,
+        True,
+        False,
+    ]
+    assert "not-to-be-shown" not in told.out + told.err
+    assert run([*command, *NOBODY, "--endpoints", "http://127.0.0.1:1"]) == 5
+    assert "warning" not in capfd.readouterr().err
+
+
+def test_a_snapshot_needs_no_way(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ETCDCTL_USER", "ada:secret")
+    monkeypatch.setenv("ETCDCTL_INSECURE_SKIP_TLS_VERIFY", "true")
+    assert run(["scan", "--snapshot", str(ALPHA / "snapshot.db.gz"), "pods"]) == 1
+    assert "warning" not in capfd.readouterr().err

@@ -158,9 +158,9 @@ def find_elsewhere(landmarks: Landmarks, seen: Sequence[int], revision: int) -> 
     # What changed in the same cluster changed after the landmarks were read. Nothing else can explain an earlier one.
     for mark, now in differing:
         if 0 < now <= landmarks.revision:
-            return _certain(f"{display(mark.key)} was made at revision {now}, {_before(mark)}")
+            return _certain(f"{display(mark.key)} was made at revision {now} here {_before(mark)}")
     if revision < landmarks.revision:
-        return _certain(f"etcd stands at revision {revision}, and stood at {landmarks.revision} before")
+        return _certain(f"etcd stands at revision {revision} here and stood at {landmarks.revision} there")
     if not differing:
         return None
     what = "; ".join(_meanwhile(mark, now) for mark, now in differing)

@@ -324,7 +324,9 @@ def test_etcd_that_stands_before_the_landmarks(etcd: EtcdServer, client: EtcdCli
         if not sent:
             assert answer.difference is not None
             assert answer.difference.rule == Rule.OTHER_CLUSTER
-            assert f"etcd stands at revision {now}, and stood at {now + 1}" in answer.difference.text
+            assert (
+                f"etcd stands at revision {now} here and stood at {now + 1} there" in answer.difference.text
+            )
 
 
 @pytest.mark.parametrize("change", ["delete", "put"])

@@ -61,6 +61,10 @@ change_options = option_group(
     ),
     click.option("--context", metavar="NAME", envvar="ETCDFIX_CONTEXT", help="Context of the kubeconfig."),
     click.option("--accept-unknown-cluster", is_flag=True, help="Go on although no uid names the cluster."),
+    click.option(
+        "--accept-unknown-release", is_flag=True,
+        help="Go on although no Node bears out the --kubernetes-version that was named.",
+    ),
 )  # fmt: skip
 """Of every change."""
 
@@ -89,10 +93,7 @@ risk_options = option_group(
         "--accept-risk", "accept_risks", multiple=True, type=click.Choice([*AcceptRisk]),
         help="Go on in spite of this one risk (may be repeated).",
     ),
-    click.option(
-        "--accept-unknown-release", is_flag=True,
-        help="Go on although no Node bears out the --kubernetes-version that was named.",
-    ),
+
     click.option(
         "--declare-key-lost", "key_lost", default="", metavar="TRANSFORMER[/KEY-ID]",
         help="Say that this key is gone for ever, so that what was written under it may be deleted.",

@@ -438,7 +438,7 @@ def _after_silence(
         detail = f"{error.message}; reading the key again failed too: {exc.message}"
         return _close(log, intent, operator, Result.UNKNOWN, detail, 0)
     reading = sighting.reading
-    elsewhere = find_elsewhere(change.landmarks, sighting.created, reading.revision)
+    elsewhere = find_elsewhere(change.landmarks, sighting.revisions, reading.revision)
     if elsewhere is not None:
         # How the key stands there says nothing of what was sent here.
         return _close(log, intent, operator, Result.UNKNOWN, f"{error.message}; {elsewhere.text}", 0)

@@ -126,7 +126,7 @@ def run_delete(
             header_revision=checked.reading.revision,
             accepted=(*request.accepted.as_flags(), *([request.plan] if request.plan else [])),
         ),
-        landmarks=landmarks,
+        landmarks=landmarks if checked.moved_to is None else landmarks.with_mark(checked.moved_to),
         content=backup_content(cluster, checked, "delete", operator, request.reason),
         done=Result.DELETED,
         accept_unknown_cluster=request.accepted.unknown_cluster,

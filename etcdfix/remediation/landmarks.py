@@ -54,10 +54,24 @@ _LOOK_BEHIND = "see what stands behind each address: etcdctl endpoint status --w
 
 
 class Landmark(NamedTuple):
-    """One object and when it was made; a create revision of 0 says that there is none."""
+    """One object and when it was made; a create revision of 0 says that there is none.
+
+    Attributes:
+        key: Complete etcd key.
+        create_revision: Of this generation.
+        mod_revision: Of its last change, where it must not have been written since either; 0 where it may have been.
+    """
 
     key: bytes
     create_revision: int
+    mod_revision: int = 0
+
+    @property
+    def compared(self) -> tuple[str, int]:
+        """Which of its revisions is compared, as etcd's Compare names it, and with what."""
+        if self.mod_revision:
+            return "mod_revision", self.mod_revision
+        return "create_revision", self.create_revision
 
 
 class Landmarks(msgspec.Struct, frozen=True):
@@ -71,17 +85,22 @@ class Landmarks(msgspec.Struct, frozen=True):
     marks: tuple[Landmark, ...] = ()
     revision: int = 0
 
+    def with_mark(self, mark: Landmark) -> Landmarks:
+        """Return the same with one more, on which the change rests; one that is there already gives way to it."""
+        others = (known for known in self.marks if known.key != mark.key)
+        return msgspec.structs.replace(self, marks=(*others, mark))
+
 
 class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     """A key and the landmarks, as one connection shows them.
 
     Attributes:
         reading: Of the key; its revision is etcd's at that moment.
-        created: Create revision of each landmark, in their order, 0 where it is absent.
+        revisions: The compared revision of each landmark, in their order, 0 where it is absent.
     """
 
     reading: KeyReading
-    created: tuple[int, ...] = ()
+    revisions: tuple[int, ...] = ()
 
 
 class Elsewhere(NamedTuple):
@@ -114,7 +133,11 @@ def read_landmarks(client: EtcdClient, layout: StorageLayout, *, target: bytes) 
         if mark.key not in {target, kube_system}
     )
     newest = heapq.nlargest(NEWEST, found, key=lambda mark: (mark.create_revision, mark.key))
-    own = [] if target == kube_system else [Landmark(kube_system, created(first))]
+    own = (
+        []
+        if target == kube_system
+        else [Landmark(kube_system, int(first.kvs[0].create_revision) if first.kvs else 0)]
+    )
     return Landmarks((*own, *newest), first.header.revision)
 
 
@@ -125,9 +148,17 @@ def questions(key: bytes, landmarks: Landmarks) -> Iterator[Any]:
         yield _question(mark.key, keys_only=True)
 
 
-def sighting_of(answers: Sequence[Any]) -> Sighting:
+def sighting_of(landmarks: Landmarks, answers: Sequence[Any]) -> Sighting:
     """Put together the answers to :func:`questions`."""
-    return Sighting(reading=key_reading(answers[0]), created=tuple(created(answer) for answer in answers[1:]))
+    return Sighting(reading=key_reading(answers[0]), revisions=compared_in(landmarks, answers[1:]))
+
+
+def compared_in(landmarks: Landmarks, answers: Sequence[Any]) -> tuple[int, ...]:
+    """Return the compared revision of each landmark from a RangeResponse for each, 0 where it holds no record."""
+    return tuple(
+        int(getattr(answer.kvs[0], mark.compared[0])) if answer.kvs else 0
+        for mark, answer in zip(landmarks.marks, answers, strict=True)
+    )
 
 
 def sight(client: EtcdClient, key: bytes, landmarks: Landmarks) -> Sighting:
@@ -136,12 +167,9 @@ def sight(client: EtcdClient, key: bytes, landmarks: Landmarks) -> Sighting:
     Raises:
         SourceError: etcd could not be asked.
     """
-    return sighting_of([call_etcd(client, RANGE, request) for request in questions(key, landmarks)])
-
-
-def created(answer: Any) -> int:
-    """Return the create revision of the one record in a RangeResponse, 0 where it holds none."""
-    return int(answer.kvs[0].create_revision) if answer.kvs else 0
+    return sighting_of(
+        landmarks, [call_etcd(client, RANGE, request) for request in questions(key, landmarks)]
+    )
 
 
 def find_elsewhere(landmarks: Landmarks, seen: Sequence[int], revision: int) -> Elsewhere | None:
@@ -149,16 +177,15 @@ def find_elsewhere(landmarks: Landmarks, seen: Sequence[int], revision: int) -> 
 
     Args:
         landmarks: Of the cluster that was examined.
-        seen: Create revision of each landmark now, 0 where it is absent.
+        seen: The compared revision of each landmark now, 0 where it is absent.
         revision: etcd's revision now.
     """
-    differing = [
-        pair for pair in zip(landmarks.marks, seen, strict=True) if pair[0].create_revision != pair[1]
-    ]
+    differing = [pair for pair in zip(landmarks.marks, seen, strict=True) if pair[0].compared[1] != pair[1]]
     # What changed in the same cluster changed after the landmarks were read. Nothing else can explain an earlier one.
     for mark, now in differing:
         if 0 < now <= landmarks.revision:
-            return _certain(f"{display(mark.key)} was made at revision {now} here {_before(mark)}")
+            what = "last changed" if mark.mod_revision else "made"
+            return _certain(f"{display(mark.key)} was {what} at revision {now} here {_before(mark)}")
     if revision < landmarks.revision:
         return _certain(f"etcd stands at revision {revision} here and stood at {landmarks.revision} there")
     if not differing:
@@ -186,13 +213,15 @@ def _certain(text: str) -> Elsewhere:
 
 
 def _before(mark: Landmark) -> str:
-    return f"and at {mark.create_revision} there" if mark.create_revision else "and did not exist there"
+    return f"and at {mark.compared[1]} there" if mark.create_revision else "and did not exist there"
 
 
 def _meanwhile(mark: Landmark, now: int) -> str:
     key = display(mark.key)
     if not now:
         return f"{key} is gone"
+    if mark.mod_revision:
+        return f"{key} was written again at revision {now}"
     if not mark.create_revision:
         return f"{key} was made at revision {now}"
     return f"{key} was deleted and made again at revision {now}"

@@ -113,7 +113,7 @@ class Preflight(msgspec.Struct, frozen=True, kw_only=True):
         reading: The linearizable read on which everything rests.
         found: The verdict, after all others under the same transformer were seen.
         alike: What those came to.
-        moved_to: The etcd key to which the value belongs and that holds it too, with its mod revision; None elsewhere.
+        moved_to: The etcd key to which a moved value belongs and that holds the object too; None for all others.
         cluster_uid: uid of namespace kube-system, "" where unknown (and accepted).
         lease: Of the key, None for none.
         authorization: The API's yes; None where it was not asked.
@@ -277,7 +277,7 @@ def check_moved(cluster: Cluster, found: Examination, accepted: Acceptances) -> 
     ours = cluster.examiner.plaintext(cluster.examine(msgspec.structs.replace(stored, key=home)))
     theirs = cluster.examiner.plaintext(same)
     if ours is not None and ours == theirs:
-        return Landmark(home, there.mod_revision)
+        return Landmark(home, there.create_revision, there.mod_revision)
     moved = cluster.examine(msgspec.structs.replace(stored, key=home))
     uid = moved.decoded.uid if moved.decoded is not None else None
     same_uid = bool(uid) and same.decoded is not None and same.decoded.uid == uid
@@ -289,7 +289,7 @@ def check_moved(cluster: Cluster, found: Examination, accepted: Acceptances) -> 
             f"{name}, and that key holds the same object in a later state: this state is only here",
             hint=f"if that is understood: --accept-risk {AcceptRisk.ONLY_COPY}",
         )
-    return Landmark(home, there.mod_revision)
+    return Landmark(home, there.create_revision, there.mod_revision)
 
 
 def _breaking(assessment: Assessment | None) -> str:

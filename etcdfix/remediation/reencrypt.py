@@ -42,6 +42,7 @@ from etcdfix.remediation.preflight import (
     check_members,
     require_there,
 )
+from etcdfix.remediation.release import check_release
 from etcdfix.remediation.rules import Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.verdicts.examination import Examination
@@ -161,6 +162,8 @@ def run_reencrypt(
     require_space(cluster.source.client)
     step("check: cluster")
     uid = check_cluster(cluster, request.accepted)
+    step("check: release")
+    check_release(cluster.source, cluster.examiner, accept_unknown=request.accepted.unknown_release)
     step("check: write key")
     transformers = _transformers(cluster, today)
     sealed = _seal(transformers, plaintext, key)

@@ -51,6 +51,7 @@ from etcdfix.remediation.preflight import (
     check_expectations,
     check_members,
 )
+from etcdfix.remediation.release import check_release
 from etcdfix.remediation.rules import Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.verdicts.examination import Examination
@@ -193,6 +194,8 @@ def run_restore(
     step("check: cluster")
     uid = check_cluster(cluster, request.accepted)
     _check_same_cluster(candidate, uid, request.accepted)
+    step("check: release")
+    check_release(cluster.source, cluster.examiner, accept_unknown=request.accepted.unknown_release)
     step("check: candidate")
     intent = _intent_behind(candidate, request.places.log_path)
     listed = intent is not None

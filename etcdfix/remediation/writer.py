@@ -38,7 +38,7 @@ from etcdfix.model import StoredValue
 from etcdfix.remediation.landmarks import (
     Landmarks,
     Sighting,
-    created,
+    compared_in,
     find_elsewhere,
     other_bytes,
     questions,
@@ -343,7 +343,7 @@ class Writer:
                     )
                 )
             answers.append(found)
-        return sighting_of(answers)
+        return sighting_of(expected.landmarks, answers)
 
     def _classify(self, error: Any, endpoint: Endpoint) -> Failure:
         return classify(
@@ -387,7 +387,7 @@ def evaluate_compare(client: EtcdClient, expected: Expected) -> CompareOutlook:
 def find_difference(expected: Expected, seen: Sighting) -> Difference | None:
     """Hold what one connection shows against what was examined; None where all of it is the same."""
     present = seen.reading.stored
-    elsewhere = find_elsewhere(expected.landmarks, seen.created, seen.reading.revision)
+    elsewhere = find_elsewhere(expected.landmarks, seen.revisions, seen.reading.revision)
     if elsewhere is None and not _holds(expected, present):
         return Difference(Rule.MOVED, describe_move(expected.state, present), "examine it again")
     if elsewhere is None and present != expected.stored:
@@ -445,7 +445,7 @@ def _compares(expected: Expected) -> list[Any]:
     fields = _TARGETS if state.exists else ("create_revision",)
     return [
         *(_compare(expected.key, name, getattr(state, name)) for name in fields),
-        *(_compare(mark.key, "create_revision", mark.create_revision) for mark in expected.landmarks.marks),
+        *(_compare(mark.key, *mark.compared) for mark in expected.landmarks.marks),
     ]
 
 
@@ -521,9 +521,8 @@ def _refused(found: Any, expected: Expected, answer: TxnAnswer) -> TxnAnswer:
         cluster_id=answer.cluster_id,
         member_id=answer.member_id,
     )
-    seen = Sighting(
-        reading=reading, created=tuple(created(each.response_range) for each in found.responses[1:])
-    )
+    marks = [each.response_range for each in found.responses[1:]]
+    seen = Sighting(reading=reading, revisions=compared_in(expected.landmarks, marks))
     difference = find_difference(expected, seen)
     if difference is None:
         raise _anomaly("everything stands as it was expected, and yet the comparison failed", answer)

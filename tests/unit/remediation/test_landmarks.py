@@ -132,7 +132,7 @@ def test_what_one_connection_shows(etcd: EtcdServer, client: EtcdClient, prefix:
     assert seen.reading.stored is not None
     assert (seen.reading.stored.key, seen.reading.stored.value) == (key, b"value")
     assert seen.reading.revision == etcd.revision()
-    assert seen.created == (made, 0, made)
+    assert seen.revisions == (made, 0, made)
     assert sight(client, prefix + b"none", Landmarks()).reading.stored is None
 
 

@@ -153,6 +153,7 @@ def delete_with(folder: Path, step: Step = no_step) -> None:
     with ExitStack() as stack:
         log = stack.enter_context(AuditLog.open(folder / "audit.jsonl", step=step))
         directories = [stack.enter_context(open_directory(folder / name)) for name in ("one", "two")]
+        log.reserve()
         intent = record_intent(log, entry(), content(at=datetime.now(UTC)), directories, step=step)
         step("transaction: before")
         (folder / "sent").touch()
@@ -163,6 +164,23 @@ def delete_with(folder: Path, step: Step = no_step) -> None:
 def reopen_with(folder: Path, step: Step = no_step) -> None:
     """Open a log as it is: whatever is to be put right happens here."""
     AuditLog.open(folder / "audit.jsonl", step=step).close()
+
+
+class mounted:  # noqa: N801 - reads like contextlib's
+    """A small tmpfs, where we may mount one."""
+
+    def __init__(self, path: Path, options: str) -> None:
+        self.path = own_directory(path)
+        self.options = options
+
+    def __enter__(self) -> Path:
+        command = ["mount", "-t", "tmpfs", "-o", f"mode=0700,{self.options}", "etcdfix-test", str(self.path)]
+        if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode != 0:
+            pytest.skip("may not mount a file system here")
+        return self.path
+
+    def __exit__(self, *_: object) -> None:
+        subprocess.run(["umount", self.path], check=True)
 
 
 SCENARIOS: dict[str, Callable[[Path, Step], None]] = {"delete": delete_with, "reopen": reopen_with}

@@ -105,6 +105,7 @@ class Inputs(msgspec.Struct, frozen=True):
         kms_max_rate: Calls a second to one plugin, 0 for no limit; None for the default.
         ask_kms: Whether plugins are asked at all.
         notices: Sentences to say on standard error before work begins.
+        release_source: Where the release comes from, "" where none was named.
     """
 
     snapshot: Path | None
@@ -117,6 +118,7 @@ class Inputs(msgspec.Struct, frozen=True):
     kms_max_rate: float | None = None
     ask_kms: bool = True
     notices: tuple[str, ...] = ()
+    release_source: str = ""
 
     def __repr__(self) -> str:
         """Leave the connection out: a password may be in it."""
@@ -185,6 +187,7 @@ def gather_inputs(options: dict[str, Any], *, resources: tuple[str, ...] = ()) -
     prefix, config = options.get("etcd_prefix"), options.get("encryption_config")
     version: str | None = options.get("kubernetes_version")
     notices: list[str] = []
+    release_source = ""
     if options.get("manifest") is not None:
         from etcdfix.manifest import load_manifest  # noqa: PLC0415 - needs YAML, only here
 
@@ -192,6 +195,7 @@ def gather_inputs(options: dict[str, Any], *, resources: tuple[str, ...] = ()) -
         _fill_connection(connection, manifest, resources, notices, live=snapshot is None)
         prefix = prefix if prefix is not None else manifest.etcd_prefix
         config = config or manifest.encryption_config
+        release_source = "" if version or not manifest.kubernetes_version else "--manifest"
         version = version or manifest.kubernetes_version
     return Inputs(
         snapshot=snapshot,
@@ -204,6 +208,7 @@ def gather_inputs(options: dict[str, Any], *, resources: tuple[str, ...] = ()) -
         kms_max_rate=_kms_max_rate(options.get("kms_max_rate")),
         ask_kms=not options.get("no_kms"),
         notices=tuple(notices),
+        release_source=release_source or ("--kubernetes-version" if version else ""),
     )
 
 

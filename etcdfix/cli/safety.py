@@ -208,7 +208,14 @@ def open_cluster(inputs: Inputs) -> Iterator[Cluster]:
         examiner = examiner_for(inputs, configuration, plugins)
         examiner.learn_custom_resources(source)
         digest = configuration.sha256 if configuration is not None else ""
-        yield Cluster(source, examiner, plugins, configured=bool(digest), config_sha256=digest)
+        yield Cluster(
+            source,
+            examiner,
+            plugins,
+            configured=bool(digest),
+            config_sha256=digest,
+            release_source=inputs.release_source,
+        )
 
 
 def change_exit_code(outcome: Outcome) -> int:

@@ -3,7 +3,7 @@
 A deletion, a restore and a re-encryption differ in what the transaction does and in what was checked before; from
 here on they walk the same steps::
 
-    audit log       open, whole, locked; open intents about the same key are reconciled first
+    audit log       open, whole, locked; open intents about the same key are reconciled first; room for the outcome
     signals         SIGINT, SIGTERM, SIGHUP and SIGQUIT wait until the outcome is recorded
     backup, intent  durable and read back, or nothing is done
     transaction     one, compared with what was examined and with the landmarks of its cluster, sent once
@@ -226,6 +226,7 @@ def rehearse(
             # Names, size and number of directories are looked at as for the real thing.
             BackupPlan(resting_on(change.content, change.entry), directories, sequence=log.head.sequence + 1)
         warnings += _foresee_first(client, log, change)
+        log.reserve()
         step("rehearse: compare")
         outlook = evaluate_compare(client, change.expected)
         if outlook.difference is not None:
@@ -268,6 +269,7 @@ def commit(
         directories, more = _open_directories(stack, places, step)
         warnings += more
         warnings += _reconcile_first(client, log, change, operator, step)
+        log.reserve()  # not earlier: settling another intent would use it up
         with _signals_held() as held:
             intent = _record(log, change, directories, step)
             try:

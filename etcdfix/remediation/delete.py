@@ -20,7 +20,13 @@ from etcdfix.remediation.commit import Change, Outcome, Places, commit, place_wa
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.expectation import Expectation
 from etcdfix.remediation.landmarks import read_landmarks
-from etcdfix.remediation.preflight import Acceptances, Cluster, Preflight, check_deletion
+from etcdfix.remediation.preflight import (
+    Acceptances,
+    Cluster,
+    Preflight,
+    check_deletion,
+    grounds_of,
+)
 from etcdfix.remediation.rules import Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.verdicts.examination import Examination
@@ -125,6 +131,7 @@ def run_delete(
             cluster_uid=checked.cluster_uid,
             header_revision=checked.reading.revision,
             accepted=(*request.accepted.as_flags(), *([request.plan] if request.plan else [])),
+            grounds=grounds_of(cluster, checked.found, checked.alike.counts),
         ),
         landmarks=landmarks if checked.moved_to is None else landmarks.with_mark(checked.moved_to),
         content=backup_content(cluster, checked, "delete", operator, request.reason),

@@ -6,7 +6,9 @@ writes: the client's channel takes read methods only.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,6 +24,7 @@ from etcdfix.remediation.alike import Alike, look_at_all
 from etcdfix.remediation.backup_file import digest
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.expectation import Expectation
+from etcdfix.remediation.grounds import Grounds
 from etcdfix.remediation.landmarks import Landmark
 from etcdfix.remediation.members import (
     Agreement,
@@ -38,10 +41,13 @@ from etcdfix.remediation.proof import check_proof, not_deletable
 from etcdfix.remediation.release import check_release
 from etcdfix.remediation.rules import Rule, refuse
 from etcdfix.reports.safetext import quote_command
+from etcdfix.sources.connection import transport_warnings
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import display
 from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.damage import PEEK_CHECKS
+from etcdfix.verdicts.examination import Examination, KeyName
+from etcdfix.verdicts.key_loss import KeyCounts
 from etcdfix.verdicts.standing import AcceptRisk, Standing, standing_of
 
 if TYPE_CHECKING:
@@ -91,6 +97,7 @@ class Cluster(msgspec.Struct, frozen=True):
         plugins: The KMS plugins behind it, None where none is asked.
         configured: An EncryptionConfiguration was given.
         config_sha256: ``sha256:<hex>`` of it, "" where none was given.
+        release_source: Where the release comes from that the examiner assumes, "" for none.
     """
 
     source: LiveSource
@@ -98,12 +105,39 @@ class Cluster(msgspec.Struct, frozen=True):
     plugins: Deferrable | None = None
     configured: bool = True
     config_sha256: str = ""
+    release_source: str = ""
 
     def examine(self, stored: StoredValue) -> Examination:
         """Examine one value, waiting for its plugin."""
         if self.plugins is not None:
             self.plugins.deferring = False
         return self.examiner.examine(stored)
+
+
+def grounds_of(
+    cluster: Cluster, found: Examination, counts: Mapping[KeyName, KeyCounts] = MappingProxyType({})
+) -> Grounds:
+    """Return what a change rests on, for the record.
+
+    Args:
+        cluster: Where, and how it was read.
+        found: The value that is changed, or put back.
+        counts: Of the values under its encryption keys, where they were counted.
+    """
+    return Grounds(
+        configuration_sha256=cluster.config_sha256 or None,
+        rule=found.rule,
+        transformer=found.transformer,
+        key_fingerprints=found.key_fingerprints,
+        kms_key_id_sha256=found.kms_key_id_sha256,
+        counts=tuple(counts.values()),
+        release=cluster.examiner.assumed_release,
+        release_source=cluster.release_source,
+        warnings=transport_warnings(cluster.source.client.connection),
+        peek=tuple(
+            f"{e.check}: {e.result}; {e.detail}" for e in found.verdict.evidence if e.check in PEEK_CHECKS
+        ),
+    )
 
 
 class Preflight(msgspec.Struct, frozen=True, kw_only=True):

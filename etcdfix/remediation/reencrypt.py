@@ -40,6 +40,7 @@ from etcdfix.remediation.preflight import (
     check_cluster,
     check_expectations,
     check_members,
+    grounds_of,
     require_there,
 )
 from etcdfix.remediation.release import check_release
@@ -338,6 +339,7 @@ def _change(
             header_revision=reading.revision,
             detail=f"from {shown.candidate.transformer} to {sealed.transformer}, {digest(sealed.data)}",
             accepted=(*request.accepted.as_flags(), *flags),
+            grounds=grounds_of(cluster, today),
         ),
         landmarks=landmarks,
         content=content,

@@ -50,6 +50,7 @@ from etcdfix.remediation.preflight import (
     check_deletion,
     check_expectations,
     check_members,
+    grounds_of,
 )
 from etcdfix.remediation.release import check_release
 from etcdfix.remediation.rules import Rule, refuse
@@ -256,8 +257,13 @@ def run_restore(
             value_sha256=digest(candidate.stored.value),
             detail=f"from {candidate.origin}, {digest(candidate.stored.value)}",
             accepted=(*request.accepted.as_flags(), *_further_flags(request, listed=listed)),
+            grounds=grounds_of(
+                cluster, found, replaced.alike.counts if isinstance(replaced, Preflight) else {}
+            ),
         ),
-        landmarks=landmarks,
+        landmarks=landmarks
+        if not isinstance(replaced, Preflight) or replaced.moved_to is None
+        else landmarks.with_mark(replaced.moved_to),
         content=None if replaced is None else _content(cluster, replaced, operator, request.reason),
         value=candidate.stored.value,
         lease=lease,

@@ -164,12 +164,19 @@ def _among_neighbours(seen: Observation) -> Ruling:
     return Ruling(Cause.NONCE_DAMAGED, likely, message, Damage.LIKELY, open=True)
 
 
+_LOOK: Final = "look without tag or padding"
+_UNDO: Final = "undo what may have happened"
+_DECODE: Final = "decode what the look showed"
+PEEK_CHECKS: Final = frozenset({_LOOK, _UNDO, _DECODE})
+"""The checks in whose evidence a peek speaks."""
+
+
 def peek_evidence(peek: Peek | None) -> tuple[Evidence, ...]:
     """Return what the look without tag or padding showed, for a finding; never anything of the plaintext."""
     if peek is None:
         return ()
     tried = f"{peek.candidates} candidate{'s' if peek.candidates != 1 else ''} tried"
-    check = "look without tag or padding"
+    check = _LOOK
     if peek.state is PeekState.NOT_POSSIBLE:
         return (Evidence(check, "not possible", "too little to see, or no key that could be tried"),)
     if peek.state is PeekState.NOISE:
@@ -183,9 +190,9 @@ def peek_evidence(peek: Peek | None) -> tuple[Evidence, ...]:
     )
     found = [Evidence(check, f"right key: {key}", odds)]
     if peek.undone is not None:
-        found.append(Evidence("undo what may have happened", str(peek.undone.what), peek.undone.detail))
+        found.append(Evidence(_UNDO, str(peek.undone.what), peek.undone.detail))
     if peek.look is not None:
-        found.append(Evidence("decode what the look showed", _looked(peek.look), peek.look.message))
+        found.append(Evidence(_DECODE, _looked(peek.look), peek.look.message))
     return tuple(found)
 
 

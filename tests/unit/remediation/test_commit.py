@@ -292,6 +292,20 @@ def test_outcome_that_cannot_be_recorded(registry: Registry, monkeypatch: pytest
     assert verify(registry.log).open_intents.keys() == {1}
 
 
+@pytest.mark.parametrize("arguments", [[], ["--dry-run"]])
+def test_no_room_for_the_outcome_refuses_before_anything_is_sent(
+    registry: Registry, lossy: LossyProxy, arguments: list[str]
+) -> None:
+    (registry.log.parent / f"{registry.log.name}.reserve").mkdir()  # where the room would be taken
+    with registry.untouched():
+        ran = registry.delete(registry.key("shop/broken"), *arguments)
+    assert (ran.code, ran.out) == (4, "")
+    assert "there is no room for the record of the outcome" in ran.err
+    assert TXN not in lossy.calls
+    assert registry.events() == []
+    assert registry.kept() == []
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_signals_wait_for_the_outcome(registry: Registry, number: signal.Signals) -> None:
     before = signal.getsignal(number)

@@ -36,7 +36,7 @@ from etcdfix.remediation.durable import (
     step_names,
     write_fully,
 )
-from tests.support.audit_logs import Calls, own_directory
+from tests.support.audit_logs import Calls, mounted, own_directory
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
@@ -290,23 +290,6 @@ with open_directory(Path(sys.argv[1])) as opened:
             [sys.executable, "-c", script, path], capture_output=True, text=True, check=True
         )
         assert done.stdout == "File too large []\n"
-
-
-class mounted:  # noqa: N801 - reads like contextlib's
-    """A small tmpfs, where we may mount one."""
-
-    def __init__(self, path: Path, options: str) -> None:
-        self.path = own_directory(path)
-        self.options = options
-
-    def __enter__(self) -> Path:
-        command = ["mount", "-t", "tmpfs", "-o", f"mode=0700,{self.options}", "etcdfix-test", str(self.path)]
-        if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode != 0:
-            pytest.skip("may not mount a file system here")
-        return self.path
-
-    def __exit__(self, *_: object) -> None:
-        subprocess.run(["umount", self.path], check=True)
 
 
 class TestReplaceAndRemove:

@@ -33,6 +33,7 @@ from etcdfix.cli.safety import (
     risk_options,
     show,
 )
+from etcdfix.cli.variables import ChangingCommand
 from etcdfix.planning.planfile import expectation_of, load_plan
 from etcdfix.remediation.audit_record import Result
 from etcdfix.remediation.delete import DeleteRequest, run_delete
@@ -41,7 +42,7 @@ from etcdfix.remediation.preview import after_deletion_lines, outcome_lines, pre
 from etcdfix.reports.commands import ACKNOWLEDGEMENT
 
 
-@click.command("delete", epilog=epilog(EXIT_CODES))
+@click.command("delete", cls=ChangingCommand, epilog=epilog(EXIT_CODES))
 @click.argument("key", required=False)
 @click.option(
     ACKNOWLEDGEMENT, "acknowledged", is_flag=True, required=True, help="Required: you know what this means."

@@ -22,7 +22,7 @@ from etcdfix.remediation.delete import DeleteRequest, run_delete
 from etcdfix.remediation.durable import default_audit_log
 from etcdfix.remediation.landmarks import Landmarks
 from etcdfix.remediation.writer import _message
-from etcdfix.wire.etcd import RANGE
+from etcdfix.wire.etcd import RANGE, message
 from tests.support.audit_logs import OPERATOR, entry, subject
 from tests.support.change_runs import BROKEN, Agreeing, Registry
 from tests.support.etcd_proxy import Refusal
@@ -268,6 +268,55 @@ def test_something_was_there_although_nothing_was(registry: Registry, lossy: Los
     assert (second.content.stored.key, second.content.stored.value) == (registry.key("shop/broken"), OTHER)
     assert second.content.cluster.kube_system_uid == KUBE_SYSTEM_UID
     assert annotations.backup_sha256 == second.content_sha256
+
+
+# Nothing comes back.
+
+
+def _look_otherwise(lossy: LossyProxy, key: bytes, change: Callable[[Any], None]) -> None:
+    """Once a transaction was sent, let a record look otherwise to whoever reads it."""
+
+    def rewrite(path: str, answer: bytes) -> bytes:
+        if path != RANGE.path or TXN not in lossy.calls:
+            return answer
+        found = message("RangeResponse").FromString(answer)
+        for record in found.kvs:
+            if record.key == key:
+                change(record)
+        return bytes(found.SerializeToString())
+
+    lossy.rewrite = rewrite
+
+
+def test_another_cluster_proves_nothing_about_silence(registry: Registry, lossy: LossyProxy) -> None:
+    def change(record: Any) -> None:
+        record.create_revision -= 1
+
+    lossy.lost = {TXN}
+    _look_otherwise(lossy, registry.key("kube-system", "namespaces"), change)
+    ran = registry.delete(registry.key("shop/broken"))
+    assert ran.code == 3
+    assert ran.out.startswith("UNKNOWN: ")
+    assert "this is another cluster or a restored copy" in ran.out
+    assert verify(registry.log).open_intents.keys() == {1}
+
+
+def test_bytes_that_were_there_before_the_intent_are_not_ours(registry: Registry, lossy: LossyProxy) -> None:
+    """They stand at a revision that the key had not reached when it was examined, at a later one."""
+    backup, key = registry.deleted(), registry.key("shop/broken")
+    revision = registry.etcd.put(key, BROKEN[:-1])
+    registry.put("shop/later", aescbc(secret("later")))
+    lossy.calls.clear()
+    lossy.before = lambda path, _: Refusal("UNAVAILABLE", "Socket closed") if path == TXN else None
+
+    def change(record: Any) -> None:
+        record.value, record.mod_revision, record.version = BROKEN, revision + 1, 2
+
+    _look_otherwise(lossy, key, change)
+    ran = registry.restore(str(backup.path), "--replace-mod-revision", str(revision))
+    assert ran.code == 3
+    assert ran.out.startswith("APPLIED-OR-GONE: ")
+    assert registry.events()[-1].annotations.outcome == "applied-or-gone"
 
 
 # The record of the outcome.

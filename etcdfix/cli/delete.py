@@ -33,6 +33,7 @@ from etcdfix.cli.safety import (
     risk_options,
     show,
 )
+from etcdfix.cli.variables import ChangingCommand
 from etcdfix.impact.grades import Risk
 from etcdfix.planning.planfile import broken_keys, entry_for, load_plan, proof_for
 from etcdfix.remediation.audit_record import Result
@@ -44,7 +45,7 @@ from etcdfix.reports.plan_model import DeletionPlan
 from etcdfix.verdicts.examination import Examination
 
 
-@click.command("delete", epilog=epilog(EXIT_CODES))
+@click.command("delete", cls=ChangingCommand, epilog=epilog(EXIT_CODES))
 @click.argument("key", required=False)
 @click.option(
     ACKNOWLEDGEMENT, "acknowledged", is_flag=True, required=True, help="Required: you know what this means."
@@ -53,7 +54,6 @@ from etcdfix.verdicts.examination import Examination
     "--plan",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    envvar="ETCDFIX_PLAN",
     help="A plan of at most 15 minutes (etcdfix plan -o json): its look at everything need not be taken again, while "
     "nothing written since says otherwise.",
 )

@@ -1,7 +1,8 @@
 """Options that several commands share: where the data is, and how to read it.
 
-Each has an ``ETCDFIX_*`` variable; those that etcdctl has too also listen to ``ETCDCTL_*`` (handled where the
-connection is built, so that a flag wins over both).
+Each has an ``ETCDFIX_*`` variable, which most lose on commands that change something (:mod:`etcdfix.cli.variables`);
+those that etcdctl has too also listen to ``ETCDCTL_*`` (handled where the connection is built, so that a flag wins over
+both).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import click
 import msgspec
 
 from etcdfix.cli.output import say
+from etcdfix.cli.variables import variable_of
 from etcdfix.errors import ConfigurationError
 from etcdfix.reports.commands import SameAgain
 from etcdfix.storagekey import DEFAULT_PREFIX
@@ -46,8 +48,7 @@ def option_group(*options: Decorator) -> Decorator:
 
 def _option(*names: str, **settings: Any) -> Decorator:
     long = next(n for n in names if n.startswith("--"))
-    variable = "ETCDFIX_" + long.removeprefix("--").split("/")[0].replace("-", "_").upper()
-    return click.option(*names, envvar=variable, show_envvar=False, **settings)
+    return click.option(*names, envvar=variable_of(long), show_envvar=False, **settings)
 
 
 _FILE = click.Path(path_type=Path)

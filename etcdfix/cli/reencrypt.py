@@ -36,13 +36,14 @@ from etcdfix.cli.safety import (
     require_reason,
     show,
 )
+from etcdfix.cli.variables import ChangingCommand
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.remediation.audit_record import Result
 from etcdfix.remediation.preview import outcome_lines, reencrypt_preview_lines
 from etcdfix.remediation.reencrypt import ReencryptRequest, run_reencrypt
 
 
-@click.command("reencrypt", epilog=epilog(EXIT_CODES))
+@click.command("reencrypt", cls=ChangingCommand, epilog=epilog(EXIT_CODES))
 @click.argument("key", required=False)
 @click.option(
     "--candidate-config", type=click.Path(path_type=Path), required=True, metavar="FILE",

@@ -27,6 +27,7 @@ from etcdfix.cli.safety import (
     risk_options,
     show,
 )
+from etcdfix.cli.variables import ChangingCommand
 from etcdfix.remediation.audit_record import Result
 from etcdfix.remediation.backup_file import read_backup
 from etcdfix.remediation.preflight import Cluster
@@ -40,7 +41,7 @@ from etcdfix.storagekey import display
 _PATH = click.Path(path_type=Path)
 
 
-@click.command("restore", epilog=epilog(EXIT_CODES))
+@click.command("restore", cls=ChangingCommand, epilog=epilog(EXIT_CODES))
 @click.argument("backup_or_key", required=False, metavar="[BACKUP|KEY]")
 @click.option(
     "--from-snapshot",

@@ -1,6 +1,6 @@
 """Options that every change shares: reason, places, expectations, acceptances.
 
-None of the flags that lift a safety rule has a variable: what was exported once must not decide tonight.
+None of them has a variable: what was exported once must not decide tonight.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ change_options = option_group(
     click.option("--dry-run", is_flag=True, help="Check everything, change nothing."),
     click.option("--yes", is_flag=True, help="Do not ask for the key to be typed back (for scripts)."),
     click.option(
-        "--backup-dir", "backup_dirs", type=_PATH, multiple=True, metavar="DIR", envvar="ETCDFIX_BACKUP_DIR",
+        "--backup-dir", "backup_dirs", type=_PATH, multiple=True, metavar="DIR",
         help="Where the backup goes (may be repeated: all must take it).  [default: /var/lib/etcdfix for root, else "
         "$XDG_STATE_HOME/etcdfix]",
     ),
     click.option(
-        "--audit-log", type=_PATH, metavar="FILE", envvar="ETCDFIX_AUDIT_LOG",
+        "--audit-log", type=_PATH, metavar="FILE",
         help="The hash-chained record.  [default: audit.jsonl in the default directory]",
     ),
     click.option(
-        "--kubeconfig", type=_PATH, metavar="FILE", envvar="ETCDFIX_KUBECONFIG",
+        "--kubeconfig", type=_PATH, metavar="FILE",
         help="Ask this API server too whether you may: unsafe-delete-ignore-read-errors and delete.",
     ),
-    click.option("--context", metavar="NAME", envvar="ETCDFIX_CONTEXT", help="Context of the kubeconfig."),
+    click.option("--context", metavar="NAME", help="Context of the kubeconfig."),
     click.option("--accept-unknown-cluster", is_flag=True, help="Go on although no uid names the cluster."),
 )  # fmt: skip
 """Of every change."""

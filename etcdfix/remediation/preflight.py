@@ -247,7 +247,7 @@ def check_deletion(
         raise refuse(
             Rule.UNDETERMINED,
             f"{display(key)} is under KMS, and no plugin was asked: nothing is known of it",
-            hint="leave --no-kms (ETCDFIX_NO_KMS) out; --kms-endpoint NAME=unix:///PATH says where the plugin listens",
+            hint="leave --no-kms out; --kms-endpoint NAME=unix:///PATH says where the plugin listens",
         )
     declared = _check_verdict(found, pattern, accepted)
     step("check: authorization")

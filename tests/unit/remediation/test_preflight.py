@@ -339,7 +339,7 @@ def test_nobody_was_asked_is_no_ground_for_a_declaration(registry: Registry) -> 
     )
     key = registry.put("shop/kms", b"k8s:enc:kms:v2:prov:x")
     ran = registry.delete(key, "--no-kms", "--declare-key-lost", "kms/v2/prov")
-    registry.refused(ran, "no plugin was asked", hint="leave --no-kms (ETCDFIX_NO_KMS) out")
+    registry.refused(ran, "no plugin was asked", hint="leave --no-kms out")
 
 
 # A plan.

@@ -20,6 +20,7 @@ from etcdfix.cli.safety import (
     etcd_user,
     examiner_for,
     member_options,
+    named_digest,
     one_key,
     open_cluster,
     places,
@@ -61,6 +62,11 @@ _PATH = click.Path(path_type=Path)
 @click.option(
     "--accept-unlisted-source", is_flag=True, help="Take a value that is no backup of this audit log."
 )
+@click.option(
+    "--expect-value-sha256", "candidate_sha256", metavar="sha256:HEX", default="",
+    help="Refuse unless the value to put back has this digest. With the digest that the deletion printed, a backup "
+    "whose audit log is lost or broken restores by itself.",
+)  # fmt: skip
 @click.option("--without-lease", is_flag=True, help="Put it back without the lease that it had.")
 @change_options
 @member_options
@@ -104,6 +110,7 @@ def command(
                 reason=options["reason"],
                 replace_mod_revision=options["replace_mod_revision"],
                 unlisted_source=options["accept_unlisted_source"],
+                value_sha256=named_digest(options["candidate_sha256"]),
                 without_lease=options["without_lease"],
                 accepted=acceptances(options),
                 places=places(options),

@@ -146,14 +146,16 @@ def one_key(key: str | None, key_base64: str | None) -> bytes:
     return named
 
 
+def named_digest(text: str) -> str:
+    """Return a digest as it stands in reports, ``sha256:<hex>``; "" for none."""
+    return text if not text or text.startswith("sha256:") else f"sha256:{text}"
+
+
 def acceptances(options: dict[str, Any]) -> Acceptances:
     """Return what the flags expect and accept."""
-    digest = options.get("expect_value_sha256") or ""
-    if digest and not digest.startswith("sha256:"):
-        digest = f"sha256:{digest}"
     return Acceptances(
         expect_mod_revision=options.get("expect_mod_revision"),
-        expect_value_sha256=digest,
+        expect_value_sha256=named_digest(options.get("expect_value_sha256") or ""),
         unchecked_members=tuple(options.get("unchecked_members") or ()),
         unknown_cluster=bool(options.get("accept_unknown_cluster")),
         unknown_release=bool(options.get("accept_unknown_release")),

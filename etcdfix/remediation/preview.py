@@ -153,6 +153,8 @@ def restore_preview_lines(cluster: Cluster, shown: RestorePreview) -> Iterator[s
         if shown.listed
         else "             NOT a backup that this audit log knows, as accepted"
     )
+    if shown.by_itself:
+        yield f"             by itself: its own digests fit, and the one that was given; {safe_text(shown.by_itself)}"
     yield f"Value        {len(stored.value)} bytes, was at mod_revision {stored.mod_revision}"
     if found.gvk is not None:
         version = f"{found.gvk.group}/{found.gvk.version}".lstrip("/")
@@ -227,6 +229,8 @@ def outcome_lines(key_bytes: bytes, done: Result, outcome: Outcome, again: SameA
         yield f"Note: {safe_text(warning)}"
     for path in outcome.backups:
         yield f"Backup: {safe_text(path)}"
+    for found in outcome.values:
+        yield f"Its value: {found}"
     yield f"Audit log: {safe_text(str(outcome.audit_log))}" + (
         f", head {outcome.head}" if outcome.head else ""
     )

@@ -3,6 +3,10 @@
 Undoing needs no configuration: a backup whose digest stands in this audit log holds bytes that were at this key of
 this cluster. Whatever comes from elsewhere is examined first, and must be readable.
 
+A backup whose log is lost or broken restores by itself, unread, and only where nothing is: its own digests fit, it
+names this cluster, and whoever restores it brings the digest that the deletion printed. A file that somebody made up
+has fitting digests too; the digest that was written down on the day is what it cannot have. So nothing here says it.
+
 What stands at the key is replaced only if it could be deleted, or if it is the very value that we put there in place of
 the one that now comes back: a restore and a re-encryption have an undo too.
 """
@@ -11,15 +15,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from etcdfix.deferred import Watch, unwatched
+from etcdfix.errors import AuditLogUnreadable
+from etcdfix.impact.floor import floor_reason
 from etcdfix.model import Outcome as Verdicts
 from etcdfix.model import StoredValue
+from etcdfix.remediation.audit import broken
 from etcdfix.remediation.audit_record import Entry, Intent, Operator, RecordType, Result, Verb
-from etcdfix.remediation.audit_search import is_there, wrote
+from etcdfix.remediation.audit_search import is_there, trouble_with, wrote
 from etcdfix.remediation.backup import intent_of
 from etcdfix.remediation.backup_file import Backup, BackupCluster, BackupContent, digest, make_content
 from etcdfix.remediation.commit import (
@@ -56,9 +63,17 @@ from etcdfix.remediation.release import check_release
 from etcdfix.remediation.rules import Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.standing import AcceptRisk
 
 if TYPE_CHECKING:
     from etcdfix.remediation.authorization import Authorization
+
+
+_BY_ITSELF: Final = (
+    "a backup restores by itself with --accept-unlisted-source and --expect-value-sha256, the digest that the deletion "
+    "printed"
+)
+_ANOTHER_LOG: Final = f"keep it as it is, and begin a new one with --audit-log; {_BY_ITSELF}"
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +109,7 @@ class RestoreRequest(msgspec.Struct, frozen=True, kw_only=True):
         replace_mod_revision: The present value may be replaced, if it stands at this revision; None: the key must
             be absent.
         unlisted_source: A source that is no intent of this audit log is accepted.
+        value_sha256: ``sha256:<hex>`` that the value to put back must have, "" for any.
         without_lease: Leave the lease out.
         accepted: Acceptances, for the cluster and for what is replaced.
         places: Where backups and the audit log go.
@@ -107,6 +123,7 @@ class RestoreRequest(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     replace_mod_revision: int | None = None
     unlisted_source: bool = False
+    value_sha256: str = ""
     without_lease: bool = False
     accepted: Acceptances = msgspec.field(default_factory=Acceptances)
     places: Places = msgspec.field(default_factory=Places)
@@ -152,6 +169,7 @@ class RestorePreview(msgspec.Struct, frozen=True, kw_only=True):
         candidate: What, and from where.
         found: What it is under today's configuration.
         listed: It is a true undo: an intent of this audit log made the backup.
+        by_itself: Why no audit log speaks for the backup, where it restores by itself; else "".
         replaced: What stands there now: what could be deleted, or what we wrote; None where the key is absent.
         lease: That will be attached, 0 for none.
         cluster_uid: uid of namespace kube-system, "" where unknown (and accepted).
@@ -162,6 +180,7 @@ class RestorePreview(msgspec.Struct, frozen=True, kw_only=True):
     candidate: Candidate
     found: Examination
     listed: bool
+    by_itself: str = ""
     replaced: Preflight | OwnWrite | None
     lease: int
     cluster_uid: str
@@ -200,7 +219,9 @@ def run_restore(
     step("check: candidate")
     intent = _intent_behind(candidate, request.places.log_path)
     listed = intent is not None
-    found = _examine_candidate(cluster, candidate, request, listed=listed)
+    _check_digest(request)
+    found = cluster.examine(candidate.stored)
+    by_itself = "" if listed else _check_unlisted(found, request, uid, reading.stored)
     replaced: Preflight | OwnWrite | None = None
     warnings: list[str] = []
     if reading.stored is None:
@@ -234,6 +255,7 @@ def run_restore(
         candidate=candidate,
         found=found,
         listed=listed,
+        by_itself=by_itself,
         replaced=replaced,
         lease=lease,
         cluster_uid=uid,
@@ -255,7 +277,7 @@ def run_restore(
             cluster_uid=uid,
             header_revision=reading.revision,
             value_sha256=digest(candidate.stored.value),
-            detail=f"from {candidate.origin}, {digest(candidate.stored.value)}",
+            detail=f"from {candidate.origin}{_unlisted_words(by_itself)}, {digest(candidate.stored.value)}",
             accepted=(*request.accepted.as_flags(), *_further_flags(request, listed=listed)),
             grounds=grounds_of(
                 cluster, found, replaced.alike.counts if isinstance(replaced, Preflight) else {}
@@ -287,6 +309,8 @@ def run_restore(
 
 def _further_flags(request: RestoreRequest, *, listed: bool) -> list[str]:
     flags = [] if listed else ["--accept-unlisted-source"]
+    if request.value_sha256:
+        flags.append(f"--expect-value-sha256 {request.value_sha256}")
     return flags + (["--without-lease"] if request.without_lease and request.candidate.stored.lease else [])
 
 
@@ -308,30 +332,105 @@ def _check_same_cluster(candidate: Candidate, uid: str, accepted: Acceptances) -
 
 def _intent_behind(candidate: Candidate, audit_log: Path) -> Intent | None:
     """Return the intent by whose word the value was at this very key of this very cluster; None where there is none."""
-    if candidate.backup is None or not is_there(audit_log):
+    if candidate.backup is None:
         return None
-    return intent_of(candidate.backup, audit_log)
+    try:
+        trouble = trouble_with(audit_log)
+        if trouble:
+            raise broken(audit_log, trouble, hint=_ANOTHER_LOG)
+        return intent_of(candidate.backup, audit_log) if is_there(audit_log) else None
+    except AuditLogUnreadable as exc:
+        raise AuditLogUnreadable(exc.message, hint=exc.hint or _ANOTHER_LOG) from exc
 
 
-def _examine_candidate(
-    cluster: Cluster, candidate: Candidate, request: RestoreRequest, *, listed: bool
-) -> Examination:
-    found = cluster.examine(candidate.stored)
-    if listed:
-        return found
+def _check_digest(request: RestoreRequest) -> None:
+    # The digest of the value is not said: from this file it would prove nothing.
+    if request.value_sha256 and request.value_sha256 != digest(request.candidate.stored.value):
+        raise refuse(
+            Rule.EXPECTATION_DIFFERS,
+            f"the value from the {request.candidate.origin} does not have the digest {request.value_sha256}",
+            hint="it is another value, or was changed; the digest is the one that the deletion printed",
+        )
+
+
+def _check_unlisted(
+    found: Examination, request: RestoreRequest, uid: str, present: StoredValue | None
+) -> str:
+    """Check a source that this audit log does not know; say why no log speaks for it where it restores by itself."""
+    candidate = request.candidate
     if not request.unlisted_source:
         raise refuse(
             Rule.UNLISTED_SOURCE,
             f"the {candidate.origin} is no backup that this audit log ({request.places.log_path}) knows",
             hint="name the log that was used then with --audit-log, or --accept-unlisted-source",
         )
-    if found.verdict.outcome is not Verdicts.READABLE:
+    if found.verdict.outcome is Verdicts.READABLE:
+        return ""
+    if candidate.backup is None or not request.value_sha256:
+        more = "" if candidate.backup is None else f"; {_BY_ITSELF}"
         raise refuse(
             Rule.NOT_READABLE,
             f"the value from the {candidate.origin} is {found.verdict.outcome}: {found.verdict.message}",
-            hint="only a readable value may come from elsewhere; give the --encryption-config that reads it",
+            hint="only a readable value may come from elsewhere; give the --encryption-config that reads it"
+            + more,
         )
-    return found
+    _check_by_itself(found, request, uid, present)
+    return _lost_log(candidate.backup, request.places.log_path)
+
+
+def _check_by_itself(
+    found: Examination, request: RestoreRequest, uid: str, present: StoredValue | None
+) -> None:
+    """Refuse a backup that no log speaks for, unless it can only bring back what was there."""
+    origin = request.candidate.origin
+    if found.verdict.outcome is Verdicts.NOT_AN_OBJECT:
+        raise refuse(
+            Rule.NOT_AN_OBJECT,
+            f"the {origin} is about {display(found.stored.key)}, which holds no object of the API",
+            hint="name the storage prefix of this cluster: --etcd-prefix",
+        )
+    if not uid or not request.candidate.cluster_uid:
+        raise refuse(
+            Rule.UNKNOWN_CLUSTER,
+            f"the {origin} restores by itself only in the cluster that it names; "
+            + ("that cannot be read here" if not uid else "it names none"),
+            hint="name the audit log that knows it with --audit-log"
+            + ("" if uid else ", or give the --encryption-config that reads namespace kube-system"),
+        )
+    if present is not None:
+        raise refuse(
+            Rule.PRESENT,
+            f"{display(present.key)} exists, at mod_revision {present.mod_revision}: a backup that no audit log speaks "
+            "for is put only where nothing is",
+            hint="name the audit log that knows it with --audit-log",
+        )
+    reason = floor_reason(found.directory.group_resource, found.namespace)
+    if reason and AcceptRisk.CLUSTER_BREAKING not in request.accepted.risks:
+        raise refuse(
+            Rule.FLOOR,
+            f"{reason}; no audit log says that this value was there",
+            hint=f"if that is understood: --accept-risk {AcceptRisk.CLUSTER_BREAKING}",
+        )
+
+
+def _lost_log(backup: Backup, named: Path) -> str:
+    """Say what became of the log that a backup names; it may be another than the one that is written now."""
+    own = Path(backup.intent.audit_log)
+    try:
+        trouble = trouble_with(own)
+        if trouble:
+            return f"its audit log {own} does not hold: {trouble}"
+        if not is_there(own):
+            return f"its audit log {own} is not there"
+        if own != named and intent_of(backup, own) is not None:
+            return f"its audit log {own} lists it, but another one was named"
+    except AuditLogUnreadable as exc:
+        return f"its log cannot be read: {exc.message}"
+    return f"its audit log {own} does not list it"
+
+
+def _unlisted_words(by_itself: str) -> str:
+    return f" by itself, for {by_itself}" if by_itself else ""
 
 
 def _check_named(request: RestoreRequest, present: StoredValue) -> None:

@@ -12,7 +12,8 @@ from etcdfix.errors import AuditLogUnreadable
 from etcdfix.model import StoredValue
 from etcdfix.remediation.audit import AuditLog
 from etcdfix.remediation.audit_record import Intent, RecordType, Result, Verb
-from etcdfix.remediation.audit_search import is_there, outcomes_of, own_writes, wrote
+from etcdfix.remediation.audit_search import is_there, outcomes_of, own_writes, trouble_with, wrote
+from etcdfix.remediation.audit_verify import LOG_IS_GONE, NO_HEAD_FILE
 from etcdfix.remediation.backup_file import digest
 from tests.support.audit_logs import OPERATOR, entry, own_directory, subject
 
@@ -51,6 +52,25 @@ def test_a_log_that_is_not_there(path: Path) -> None:
 def test_a_log_that_cannot_be_looked_for(tmp_path: Path) -> None:
     with pytest.raises(AuditLogUnreadable, match="File name too long"):
         is_there(tmp_path / ("a" * 300))
+
+
+def test_a_log_in_trouble_is_what_a_writer_would_refuse(path: Path) -> None:
+    head = path.with_name("audit.jsonl.head")
+    assert trouble_with(path) == ""
+    AuditLog.open(path).close()
+    head.unlink()
+    assert trouble_with(path) == ""  # the next writer makes the head file
+    record(path)
+    assert trouble_with(path) == ""
+    told = head.read_bytes()
+    head.unlink()
+    assert trouble_with(path) == NO_HEAD_FILE
+    head.write_bytes(told)
+    written = path.read_bytes()
+    path.write_bytes(written[:-1])
+    assert "cut off the end" in trouble_with(path)
+    path.unlink()
+    assert trouble_with(path) == LOG_IS_GONE
 
 
 def test_outcomes_of_one_intent(path: Path) -> None:

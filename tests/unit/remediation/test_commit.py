@@ -133,6 +133,7 @@ def test_another_value_was_there(registry: Registry, lossy: LossyProxy, shift: i
     assert f"ANOMALY: {key.decode()}: " in ran.out
     assert "what was there was kept as a second backup" in ran.out
     assert ran.out.count("\nBackup: ") == 2
+    assert f"\nIts value: {digest(BROKEN)}\nIts value: {digest(OTHER)}\nAudit log: " in ran.out
     assert "Settle it" not in ran.out
     first, second = sorted(registry.kept(), key=lambda backup: backup.content.purpose, reverse=True)
     assert (first.content.purpose, first.content.stored.value) == ("delete", BROKEN)

@@ -162,6 +162,12 @@ def _restored(**changes: object) -> str:
     return text
 
 
+def test_restore_by_itself() -> None:
+    text = _restored(listed=False, by_itself=f"its audit log /l{HOSTILE} is not there")
+    assert "NOT a backup that this audit log knows, as accepted" in text
+    assert "by itself: its own digests fit, and the one that was given; its audit log /l\\x1b" in text
+
+
 def test_restore() -> None:
     text = _restored()
     for words in (

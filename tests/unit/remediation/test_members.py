@@ -4,6 +4,7 @@ import hashlib
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -340,6 +341,29 @@ def test_a_key_that_is_being_written(
             survey = survey_members(client, key)
         assert judge_copies(survey).agreement is agreement
         assert proxy.calls.count(RANGE) == (4 if writes == 1 else 6)
+
+
+@pytest.mark.parametrize(
+    ("revisions", "differs", "looks"),
+    [((9, 10), True, 3), ((9, 10), False, 1), ((9, 9), True, 1), ((9, 9), False, 1)],
+)
+def test_only_a_difference_while_writes_come_in_is_looked_at_again(
+    monkeypatch: pytest.MonkeyPatch, revisions: tuple[int, int], *, differs: bool, looks: int
+) -> None:
+    copies = (copy_of("a", LINEARIZABLE), copy_of("bb", None if differs else LINEARIZABLE))
+    survey = survey_of(
+        *(replace(copy, revision=revision) for copy, revision in zip(copies, revisions, strict=True))
+    )
+    looked: list[bytes] = []
+
+    def look(_client: object, key: bytes, _patience: float) -> MemberSurvey:
+        looked.append(key)
+        return survey
+
+    monkeypatch.setattr(members_module, "_survey_once", look)
+    nobody: Any = None
+    assert survey_members(nobody, KEY) is survey
+    assert looked == [KEY] * looks
 
 
 # Odd member lists.

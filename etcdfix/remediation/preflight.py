@@ -7,8 +7,6 @@ writes: the client's channel takes read methods only.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -20,6 +18,7 @@ from etcdfix.impact.floor import floor_reason
 from etcdfix.impact.grades import Risk
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.pipeline import Examiner
+from etcdfix.remediation.api_servers import APIAccess, ServerAnswers, ask_servers
 from etcdfix.remediation.backup_file import digest
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.members import (
@@ -43,9 +42,6 @@ from etcdfix.storagekey import display
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.standing import FAILED, Standing, key_may_be_lost, standing_of
-
-if TYPE_CHECKING:
-    from etcdfix.remediation.authorization import Authorization
 
 _INSTEAD: dict[Outcome, tuple[Rule, str, str]] = {
     Outcome.READABLE: (
@@ -73,6 +69,7 @@ class Acceptances(msgspec.Struct, frozen=True, kw_only=True):
         unknown_cluster: Go on where no uid names the cluster.
         risk: ``cluster-breaking``, or "".
         key_lost: ``TRANSFORMER[/KEY-ID]`` that was declared lost for ever, or "".
+        no_api_server: Go on where no API server could be asked.
     """
 
     expect_mod_revision: int | None = None
@@ -81,6 +78,7 @@ class Acceptances(msgspec.Struct, frozen=True, kw_only=True):
     unknown_cluster: bool = False
     risk: str = ""
     key_lost: str = ""
+    no_api_server: bool = False
 
     def as_flags(self) -> tuple[str, ...]:
         """Return the flags that lift a refusal, for the record."""
@@ -91,6 +89,8 @@ class Acceptances(msgspec.Struct, frozen=True, kw_only=True):
             flags.append(f"--accept-risk {self.risk}")
         if self.key_lost:
             flags.append(f"--declare-key-lost {self.key_lost}")
+        if self.no_api_server:
+            flags.append("--accept-no-api-server")
         return tuple(flags)
 
 
@@ -153,7 +153,7 @@ class Preflight(msgspec.Struct, frozen=True, kw_only=True):
         pattern: What those came to.
         cluster_uid: uid of namespace kube-system, "" where unknown (and accepted).
         lease: Of the key, None for none.
-        authorization: The API's yes; None where it was not asked.
+        servers: What the API servers said.
         floor: Why deleting the object may break the cluster, "" where nothing says so.
         assessment: What a deletion sets off; None where nothing is known of the key, or a plan says it.
         planned: What a plan says; None where none was used.
@@ -166,7 +166,7 @@ class Preflight(msgspec.Struct, frozen=True, kw_only=True):
     pattern: Pattern
     cluster_uid: str
     lease: LeaseState | None
-    authorization: Authorization | None
+    servers: ServerAnswers
     floor: str
     assessment: Assessment | None
     planned: Planned | None
@@ -184,8 +184,7 @@ def check_deletion(
     key: bytes,
     accepted: Acceptances,
     *,
-    kubeconfig: Path | None = None,
-    context: str | None = None,
+    api: APIAccess | None = None,
     proof: Proof | None = None,
     watch: Watch = unwatched,
     step: Step = no_step,
@@ -196,8 +195,7 @@ def check_deletion(
         cluster: Where.
         key: Complete etcd key.
         accepted: Expectations and acceptances.
-        kubeconfig: Ask the API server behind it for permission too.
-        context: Of the kubeconfig; None for its current one.
+        api: Which API servers to ask; None for none.
         proof: Asks a plan for its counts, so that they need not be made again; None without a plan.
         watch: Counts the values of the pattern check for a display.
         step: Told the name of each check before it is made.
@@ -208,6 +206,7 @@ def check_deletion(
         SourceError: etcd could not be asked.
         ConfigurationError: The kubeconfig cannot be used.
     """
+    require_api(api, accepted)
     step("check: configuration")
     if not cluster.configured:
         raise refuse(
@@ -250,8 +249,8 @@ def check_deletion(
             hint="leave --no-kms (ETCDFIX_NO_KMS) out; --kms-endpoint NAME=unix:///PATH says where the plugin listens",
         )
     declared = _check_verdict(found, pattern, accepted)
-    step("check: authorization")
-    authorization = authorize_change(found, uid, kubeconfig, context)
+    step("check: API servers")
+    servers = check_api_servers(found, uid, api, accepted)
     step("check: floor")
     floor = floor_reason(found.directory.group_resource, found.namespace) or _breaking(assessment, planned)
     if floor and accepted.risk != CLUSTER_BREAKING:
@@ -268,7 +267,7 @@ def check_deletion(
         pattern=pattern,
         cluster_uid=uid,
         lease=lease,
-        authorization=authorization,
+        servers=servers,
         floor=floor,
         assessment=assessment,
         planned=planned if isinstance(planned, Planned) else None,
@@ -539,26 +538,62 @@ def _declaration_fits(found: Examination, pattern: Pattern, accepted: Acceptance
     return True
 
 
-def authorize_change(
-    found: Examination, uid: str, kubeconfig: Path | None, context: str | None
-) -> Authorization | None:
-    """Ask the API server behind a kubeconfig, if one was named.
+def require_api(api: APIAccess | None, accepted: Acceptances) -> None:
+    """Refuse a declaration where no API server can contradict it.
 
     Raises:
-        AuthorizationRefused: It does not clearly say yes.
+        RefusedByRule: None was named, and that is not accepted.
+    """
+    if accepted.key_lost and api is None and not accepted.no_api_server:
+        raise refuse(
+            Rule.NO_API_SERVER,
+            "--declare-key-lost: no API server is asked whether it has the key and reads the object",
+            hint="--kubeconfig FILE; only if there is none that could be asked: --accept-no-api-server",
+        )
+
+
+def check_api_servers(
+    found: Examination,
+    uid: str,
+    api: APIAccess | None,
+    accepted: Acceptances,
+    *,
+    readable_is_fine: bool = False,
+) -> ServerAnswers:
+    """Ask the API servers, if any were named, whether they read the object, and whether it may be deleted.
+
+    Args:
+        found: The object.
+        uid: Of namespace kube-system, as etcd holds it.
+        api: Which servers.
+        accepted: Says whether it matters that none answers.
+        readable_is_fine: The change does not rest on the object being unreadable.
+
+    Raises:
+        RefusedByRule: One reads the object, or none answered.
+        AuthorizationRefused: One does not clearly say yes.
         ConfigurationError: The kubeconfig cannot be used.
     """
-    if kubeconfig is None:
-        return None
-    from etcdfix.remediation.authorization import authorize  # noqa: PLC0415 - only with --kubeconfig
-
+    if api is None:
+        return ServerAnswers()
     directory = found.directory
-    return authorize(
-        kubeconfig,
-        context,
+    servers = ask_servers(
+        api.kubeconfig,
+        api.context,
+        api.servers,
         group=directory.group,
+        version=directory.version,
         resource=directory.resource,
         namespace=found.namespace,
         name=found.name,
         kube_system_uid=uid,
+        readable_is_fine=readable_is_fine,
     )
+    if servers.authorization is None and not accepted.no_api_server:
+        said = "; ".join(f"{asked.server}: {asked.detail}" for asked in servers.answers)
+        raise refuse(
+            Rule.NO_API_SERVER,
+            f"no API server could say whether it reads {display(found.stored.key)} ({said})",
+            hint="name another one: --server URL; only if there is none that could be asked: --accept-no-api-server",
+        )
+    return servers

@@ -27,6 +27,8 @@ class Rule(StrEnum):
     CURABLE_BY_CONFIGURATION = "curable-by-configuration"
     PATTERN = "pattern"
     DECLARATION = "declaration"
+    CONFIGURATION_WRONG = "configuration-wrong"
+    NO_API_SERVER = "no-api-server"
     UNKNOWN_CLUSTER = "unknown-cluster"
     OTHER_CLUSTER = "other-cluster"
     FLOOR = "cluster-breaking"

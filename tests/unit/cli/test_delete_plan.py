@@ -220,7 +220,7 @@ def behind(registry: Registry, plugin: KMSPlugin) -> bytes:
 def test_an_undetermined_value_never_rests_on_a_plan(registry: Registry, plugin: KMSPlugin) -> None:
     key = behind(registry, plugin)
     plan = planned(registry, "--no-kms")
-    declared = ("--declare-key-lost", "kms/v2/prov")
+    declared = ("--accept-no-api-server", "--declare-key-lost", "kms/v2/prov")
     without = registry.delete(key, "--dry-run", *declared)
     with_plan = dry(registry, plan, key, *declared)
     assert without.code == with_plan.code == 4

@@ -40,6 +40,7 @@ SAFETY = {
     "--reason",
     "--dry-run",
     "--declare-key-lost",
+    "--accept-no-api-server",
     "--expect-mod-revision",
     "--expect-value-sha256",
     "--accept-unknown-cluster",
@@ -51,7 +52,7 @@ SAFETY = {
     "--without-lease",
 }
 # What names this one change: meaningless for the next.
-NAMING = {"--key-base64", "--from-snapshot", "--from-revision", "--candidate-config"}
+NAMING = {"--key-base64", "--from-snapshot", "--from-revision", "--candidate-config", "--server"}
 WITH_VARIABLE = {"--plan", "--backup-dir", "--audit-log", "--kubeconfig", "--context"}
 
 
@@ -166,6 +167,7 @@ def test_acceptances() -> None:
             "accept_unknown_cluster": True,
             "accept_risk": "cluster-breaking",
             "key_lost": "aescbc/v1/key1",
+            "accept_no_api_server": True,
         }
     )
     assert given.expect_value_sha256 == "sha256:ab"
@@ -175,6 +177,7 @@ def test_acceptances() -> None:
         "--accept-unknown-cluster",
         "--accept-risk cluster-breaking",
         "--declare-key-lost aescbc/v1/key1",
+        "--accept-no-api-server",
     )
     assert Acceptances().as_flags() == ()
 

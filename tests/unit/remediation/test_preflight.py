@@ -265,7 +265,7 @@ def test_steps_are_told_in_order(registry: Registry) -> None:
         f"check: {name}"
         for name in (
             "configuration", "read the key", "expectations", "examine", "members", "alarms", "cluster", "pattern",
-            "authorization", "floor", "lease",
+            "API servers", "floor", "lease",
         )
     ]  # fmt: skip
     assert checked.stored.value == BROKEN
@@ -338,7 +338,7 @@ def test_nobody_was_asked_is_no_ground_for_a_declaration(registry: Registry) -> 
         {"kms": {"apiVersion": "v2", "name": "prov", "endpoint": "unix:///nowhere.sock"}}, {"identity": {}}
     )
     key = registry.put("shop/kms", b"k8s:enc:kms:v2:prov:x")
-    ran = registry.delete(key, "--no-kms", "--declare-key-lost", "kms/v2/prov")
+    ran = registry.delete(key, "--no-kms", "--accept-no-api-server", "--declare-key-lost", "kms/v2/prov")
     registry.refused(ran, "no plugin was asked", hint="leave --no-kms (ETCDFIX_NO_KMS) out")
 
 

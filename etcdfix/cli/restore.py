@@ -15,6 +15,7 @@ from etcdfix.cli.progress import watcher
 from etcdfix.cli.safety import (
     EXIT_CODES,
     acceptances,
+    api_access,
     change_exit_code,
     change_options,
     etcd_user,
@@ -89,6 +90,7 @@ def command(
     """
     require_reason(options)
     require_output()
+    api = api_access(options)
     if from_snapshot is not None and from_revision is not None:
         raise click.UsageError("--from-snapshot and --from-revision name two different sources")
     inputs = gather_inputs(options)
@@ -114,8 +116,7 @@ def command(
                 without_lease=options["without_lease"],
                 accepted=acceptances(options),
                 places=places(options),
-                kubeconfig=options["kubeconfig"],
-                context=options["context"],
+                api=api,
                 etcd_user=etcd_user(inputs),
                 dry_run=options["dry_run"],
             ),

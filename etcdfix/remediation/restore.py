@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -24,6 +24,7 @@ from etcdfix.errors import AuditLogUnreadable
 from etcdfix.impact.floor import floor_reason
 from etcdfix.model import Outcome as Verdicts
 from etcdfix.model import StoredValue
+from etcdfix.remediation.api_servers import APIAccess, ServerAnswers
 from etcdfix.remediation.audit import broken
 from etcdfix.remediation.audit_record import Entry, Intent, Operator, RecordType, Result, Verb
 from etcdfix.remediation.audit_search import is_there, trouble_with, wrote
@@ -51,23 +52,20 @@ from etcdfix.remediation.preflight import (
     Acceptances,
     Cluster,
     Preflight,
-    authorize_change,
     check_alarms,
+    check_api_servers,
     check_cluster,
     check_deletion,
     check_expectations,
     check_members,
     grounds_of,
+    require_api,
 )
 from etcdfix.remediation.release import check_release
 from etcdfix.remediation.rules import Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.standing import AcceptRisk
-
-if TYPE_CHECKING:
-    from etcdfix.remediation.authorization import Authorization
-
 
 _BY_ITSELF: Final = (
     "a backup restores by itself with --accept-unlisted-source and --expect-value-sha256, the digest that the deletion "
@@ -113,8 +111,7 @@ class RestoreRequest(msgspec.Struct, frozen=True, kw_only=True):
         without_lease: Leave the lease out.
         accepted: Acceptances, for the cluster and for what is replaced.
         places: Where backups and the audit log go.
-        kubeconfig: Ask the API server behind it for permission too.
-        context: Of the kubeconfig.
+        api: Which API servers to ask; None for none.
         etcd_user: As whom etcd is asked, for the record.
         dry_run: Change nothing.
     """
@@ -127,8 +124,7 @@ class RestoreRequest(msgspec.Struct, frozen=True, kw_only=True):
     without_lease: bool = False
     accepted: Acceptances = msgspec.field(default_factory=Acceptances)
     places: Places = msgspec.field(default_factory=Places)
-    kubeconfig: Path | None = None
-    context: str | None = None
+    api: APIAccess | None = None
     etcd_user: str = ""
     dry_run: bool = False
 
@@ -141,7 +137,7 @@ class OwnWrite(msgspec.Struct, frozen=True, kw_only=True):
         reading: The linearizable read that found it.
         found: What it is under today's configuration.
         cluster_uid: As in :class:`RestorePreview`; so are the next two.
-        authorization: The API's yes.
+        servers: What the API servers said.
         warnings: One sentence each.
         lease: Of the value, None for none.
         declared_lost: Never: no key needs to be lost for this.
@@ -151,7 +147,7 @@ class OwnWrite(msgspec.Struct, frozen=True, kw_only=True):
     reading: KeyReading
     found: Examination
     cluster_uid: str
-    authorization: Authorization | None
+    servers: ServerAnswers
     warnings: tuple[str, ...]
     lease: LeaseState | None
     declared_lost: bool = False
@@ -173,7 +169,7 @@ class RestorePreview(msgspec.Struct, frozen=True, kw_only=True):
         replaced: What stands there now: what could be deleted, or what we wrote; None where the key is absent.
         lease: That will be attached, 0 for none.
         cluster_uid: uid of namespace kube-system, "" where unknown (and accepted).
-        authorization: The API's yes; None where it was not asked.
+        servers: What the API servers said.
         warnings: One sentence each.
     """
 
@@ -184,7 +180,7 @@ class RestorePreview(msgspec.Struct, frozen=True, kw_only=True):
     replaced: Preflight | OwnWrite | None
     lease: int
     cluster_uid: str
-    authorization: Authorization | None
+    servers: ServerAnswers
     warnings: tuple[str, ...]
 
 
@@ -207,6 +203,7 @@ def run_restore(
         SourceError: etcd, or the backup, could not be read; nothing was changed.
     """
     candidate, key = request.candidate, request.candidate.stored.key
+    require_api(request.api, request.accepted)
     step("check: landmarks")
     landmarks = read_landmarks(cluster.source.client, cluster.examiner.layout, target=key)
     step("check: read the key")
@@ -234,8 +231,8 @@ def run_restore(
         warnings += check_members(cluster, key, reading, request.accepted)
         step("check: alarms")
         warnings += check_alarms(cluster)
-        step("check: authorization")
-        authorization = authorize_change(found, uid, request.kubeconfig, request.context)
+        step("check: API servers")
+        servers = check_api_servers(found, uid, request.api, request.accepted)
     else:
         _check_named(request, reading.stored)
         if intent is not None and wrote(request.places.log_path, intent, reading.stored):
@@ -243,7 +240,7 @@ def run_restore(
         else:
             replaced = _check_replaced(cluster, request, reading.stored, watch, step)
         warnings += replaced.warnings
-        authorization = replaced.authorization
+        servers = replaced.servers
     step("check: space")
     require_space(cluster.source.client)
     step("check: lease")
@@ -259,11 +256,11 @@ def run_restore(
         replaced=replaced,
         lease=lease,
         cluster_uid=uid,
-        authorization=authorization,
+        servers=servers,
         warnings=tuple(warnings),
     )
     preview(shown)
-    operator = operator_for(authorization, request.etcd_user)
+    operator = operator_for(servers.authorization, request.etcd_user)
     change = Change(
         entry=Entry(
             type=RecordType.DRY_RUN if request.dry_run else RecordType.INTENT,
@@ -461,14 +458,14 @@ def _check_own(
     warnings = check_members(cluster, present.key, reading, request.accepted, readable_is_fine=True)
     step("check: alarms")
     warnings += check_alarms(cluster)
-    step("check: authorization")
-    authorization = authorize_change(found, uid, request.kubeconfig, request.context)
+    step("check: API servers")
+    servers = check_api_servers(found, uid, request.api, request.accepted, readable_is_fine=True)
     return OwnWrite(
         intent=intent,
         reading=reading,
         found=found,
         cluster_uid=uid,
-        authorization=authorization,
+        servers=servers,
         warnings=tuple(warnings),
         lease=read_lease(cluster.source.client, present.lease) if present.lease else None,
     )
@@ -489,8 +486,7 @@ def _check_replaced(
         cluster,
         present.key,
         _as_named(request),
-        kubeconfig=request.kubeconfig,
-        context=request.context,
+        api=request.api,
         watch=watch,
         step=step,
     )

@@ -362,7 +362,7 @@ def test_lost_key_of_what_is_replaced_is_typed_back_too(
     registry.etcd.put(key, aescbc(secret("broken"), KEY_2, "key2"))
     given = (
         str(backup.path), "--replace-mod-revision", str(registry.mod_revision(key)),
-        "--declare-key-lost", "aescbc/v1/key2",
+        "--accept-no-api-server", "--declare-key-lost", "aescbc/v1/key2",
     )  # fmt: skip
     with registry.untouched(), typing(monkeypatch, key.decode()):
         ran = registry.restore(*given)
@@ -409,6 +409,11 @@ def test_authorization_is_asked_and_shown(registry: Registry, api: KubernetesAPI
         ran = registry.restore(str(backup.path), "--kubeconfig", kubeconfig)
     registry.refused(ran, "denies the permission to delete secrets shop/broken", hint="kubectl auth can-i")
     api.denied = set()
+    api.reads = True
+    with registry.untouched():
+        ran = registry.restore(str(backup.path), "--kubeconfig", kubeconfig)
+    registry.refused(ran, "or this is not that server's etcd", hint="--etcd-servers")
+    api.reads = False
     ran = registry.restore(str(backup.path), "--kubeconfig", kubeconfig)
     assert ran.code == 0, ran.err
     assert f"Allowed by   {api.url}, for alice@example.org" in ran.err
@@ -421,7 +426,7 @@ def test_authorization_is_asked_and_shown(registry: Registry, api: KubernetesAPI
 def test_backup_of_another_log_is_a_source_like_any_other(registry: Registry) -> None:
     """Nothing of the first machine is there but the file."""
     key = registry.put("shop/found", aescbc(secret("found"), KEY_2, "key2"))
-    ran = registry.delete(key, "--declare-key-lost", "aescbc/v1/key2")
+    ran = registry.delete(key, "--accept-no-api-server", "--declare-key-lost", "aescbc/v1/key2")
     assert ran.code == 0, ran.err
     taken = registry.folder / "from-another-machine.json"
     registry.kept()[0].path.rename(taken)

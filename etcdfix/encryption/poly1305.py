@@ -1,9 +1,11 @@
 """Where one flipped bit in a ciphertext under Poly1305 lies, from what it did to the tag.
 
-The tag is ``(sum of block[i] * r^(n - i) mod p) + s mod 2^128``. The two halves of the one-time key are told by
-tags that everybody gets who can encrypt: that of an empty message is s, that of eight bytes of zero is
-``2^64 * r mod p + s``. A tag tells its sum modulo 2^128 only, so four r would give it, ``2^64`` apart; but bits 64 and 65
-of r are always 0. A flipped bit changes the sum by ``±2^bit * r^(n - i)``, so the difference of the sums is divided by r again and again
+The tag is ``(sum of block[i] * r^(n - i) mod p) + s mod 2^128``. The two halves of the one-time key are told by tags
+that anybody with the key can make: that of an empty message is s, that of eight bytes of zero is
+``2^64 * r mod p + s``. A tag tells its sum modulo 2^128 only, so four r would give it, 2^64 apart;
+but bits 64 and 65 of r are always 0.
+
+A flipped bit changes the sum by ``±2^bit * r^(n - i)``, so the difference of the sums is divided by r again and again
 until a power of two is left.
 
 Source: RFC 8439, section 2.5; as in NaCl's secretbox, the ciphertext alone is authenticated.

@@ -40,6 +40,8 @@ __all__ = [
     "Attempt",
     "ConfiguredKey",
     "FailureReason",
+    "KMSReader",
+    "LocalKey",
     "Plaintext",
     "ResourceTransformers",
     "TransformFailed",
@@ -89,12 +91,14 @@ class Plaintext(msgspec.Struct, frozen=True, gc=False):
         transformer: What opened it.
         stale: Not what the API server would write today: not provider 0, not key 0, or an old KMS form.
         kms_key_id: KMS key id in the value, "" where there is none.
+        key_fingerprint: Of the local key that opened it, "" for KMS and identity.
     """
 
     data: bytes
     transformer: str
     stale: bool
     kms_key_id: str = ""
+    key_fingerprint: str = ""
 
 
 class ConfiguredKey(msgspec.Struct, frozen=True):
@@ -102,6 +106,36 @@ class ConfiguredKey(msgspec.Struct, frozen=True):
 
     transformer: str
     key_fingerprint: str = ""
+
+
+class LocalKey(NamedTuple):
+    """A key of an aescbc, aesgcm or secretbox provider.
+
+    Attributes:
+        provider: Its type.
+        prefix: What a value under it begins with, its name and the colon after it included.
+        transformer: ``aescbc/v1/key1``.
+        material: The key.
+    """
+
+    provider: ProviderType
+    prefix: bytes
+    transformer: str
+    material: KeyMaterial
+
+
+class KMSReader(NamedTuple):
+    """A kms provider.
+
+    Attributes:
+        prefix: What a value under it begins with.
+        transformer: ``kms/v2/prov``.
+        opener: What opens a body under it.
+    """
+
+    prefix: bytes
+    transformer: str
+    opener: KMSv1Transformer | KMSv2Transformer
 
 
 class WriteKey(NamedTuple):
@@ -165,12 +199,13 @@ def no_plugin(_provider: KMSProvider) -> None:
 _Quick = Callable[[bytes, bytes], Plaintext | None]
 
 
-def _quick(opener: _Opener, transformer: str, *, stale: bool) -> _Quick:
+def _quick(opener: _Opener, key: _Key, *, stale: bool) -> _Quick:
     """Return the fast road through one key: from (value, etcd key) to the plaintext, or None."""
+    transformer, fingerprint = key.transformer, key.fingerprint
 
     def quick(data: bytes, etcd_key: bytes) -> Plaintext | None:
         plaintext = opener(data, etcd_key)
-        return None if plaintext is None else Plaintext(plaintext, transformer, stale)
+        return None if plaintext is None else Plaintext(plaintext, transformer, stale, "", fingerprint)
 
     return quick
 
@@ -180,6 +215,7 @@ class _Success(msgspec.Struct, frozen=True):
     transformer: str
     stale: bool
     kms_key_id: str = ""
+    key_fingerprint: str = ""
 
 
 # A failed reading, with the single messages that the API server would aggregate.
@@ -207,6 +243,10 @@ class _Keyed:
         self.write_key = WriteKey(
             first.transformer, self.type, self.prefix + first.prefix, provider.keys[0].material
         )
+        self.local_keys = [
+            LocalKey(self.type, self.prefix + key.prefix, key.transformer, named.material)
+            for key, named in zip(self.keys, provider.keys, strict=True)
+        ]
 
     def listing(self) -> list[ConfiguredKey]:
         return [ConfiguredKey(key.transformer, key.fingerprint) for key in self.keys]
@@ -214,7 +254,7 @@ class _Keyed:
     def candidates(self, *, later: bool) -> Iterator[tuple[bytes, _Quick]]:
         for index, key in enumerate(self.keys):
             prefix = self.prefix + key.prefix
-            yield prefix, _quick(key.cipher.opener(len(prefix)), key.transformer, stale=later or index != 0)
+            yield prefix, _quick(key.cipher.opener(len(prefix)), key, stale=later or index != 0)
 
     def read(self, body: bytes, etcd_key: bytes) -> _Success | _Failures:
         failures: _Failures = []
@@ -223,7 +263,7 @@ class _Keyed:
                 continue
             result = key.cipher.read(body[len(key.prefix) :], etcd_key)
             if not isinstance(result, Fault):
-                return _Success(result, key.transformer, index != 0)
+                return _Success(result, key.transformer, index != 0, key_fingerprint=key.fingerprint)
             failures.append(_failure(key.transformer, key.fingerprint, result))
         if not failures:
             fault = Fault(FailureReason.NO_KEY_MATCHED, (_NO_KEY_ERRORS[self.type],))
@@ -239,6 +279,7 @@ class _KMS:
         self.transformer = transformer_name(ProviderType.KMS, provider.api_version, provider.name)
         self.write_key = WriteKey(self.transformer, ProviderType.KMS, self.prefix)
         opener = KMSv1Transformer(plugin) if provider.api_version == "v1" else KMSv2Transformer(plugin)
+        self.reader = KMSReader(self.prefix, self.transformer, opener)
         self._read = opener.read
         self._read_known = opener.read_known if isinstance(opener, KMSv2Transformer) else None
 
@@ -300,14 +341,30 @@ class ResourceTransformers:
         has_identity: Plaintext is allowed.
         keys: Everything that is tried, in order; the first one writes.
         write_key: That first one, with what it takes to write.
+        local_keys: The keys among them, for who looks at values without opening them.
+        kms_readers: The KMS providers among them.
     """
 
-    __slots__ = ("_candidates", "_identity_stale", "_providers", "has_identity", "keys", "rule", "write_key")
+    __slots__ = (
+        "_candidates",
+        "_identity_stale",
+        "_providers",
+        "has_identity",
+        "keys",
+        "kms_readers",
+        "local_keys",
+        "rule",
+        "write_key",
+    )
 
     def __init__(self, rule: str | None, providers: Sequence[_Provider]) -> None:
         self.rule = rule
         self.keys = tuple(key for provider in providers for key in provider.listing())
         self.write_key = providers[0].write_key
+        self.local_keys = tuple(
+            key for provider in providers if isinstance(provider, _Keyed) for key in provider.local_keys
+        )
+        self.kms_readers = tuple(provider.reader for provider in providers if isinstance(provider, _KMS))
         self._providers = tuple(providers)
         self._candidates = tuple(
             candidate
@@ -353,7 +410,11 @@ class ResourceTransformers:
             result = provider.read(data[len(provider.prefix) :], key)
             if isinstance(result, _Success):
                 return Plaintext(
-                    result.data, result.transformer, result.stale or index != 0, result.kms_key_id
+                    result.data,
+                    result.transformer,
+                    result.stale or index != 0,
+                    result.kms_key_id,
+                    result.key_fingerprint,
                 )
             failures += result
         if not failures:
@@ -417,6 +478,11 @@ class Transformers:
         if found is None:
             found = self._found[resource] = self._look_up(resource)
         return found
+
+    @property
+    def rules(self) -> tuple[ResourceTransformers, ...]:
+        """Every rule of the configuration, in file order."""
+        return tuple(self._rules.values())
 
     def _look_up(self, resource: GroupResource) -> ResourceTransformers:
         for name in (resource, GroupResource(resource.group, "*"), EVERYTHING):

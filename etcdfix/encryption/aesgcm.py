@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR, ECB
 from etcdfix.encryption import ghash
 from etcdfix.encryption.fault import TOO_SHORT_ERROR, FailureReason, Fault
 from etcdfix.encryption.sight import START_SIZE
-from etcdfix.encryption.unchecked import Flip, difference, single_bit, turned
+from etcdfix.encryption.unchecked import Flip, difference, single_bit
 
 NONCE_SIZE = 12
 TAG_SIZE = 16
@@ -95,9 +95,7 @@ class UncheckedAESGCM:
             (_FIRST_COUNTER + block).to_bytes(_COUNTER_SIZE) for block in range(-(-len(seen) // _BLOCK_SIZE))
         ]
         inputs = b"".join(
-            other + counter
-            for other in (turned(nonce, flip.byte, flip.bit) for flip in flips)
-            for counter in counters
+            other + counter for other in (flip.turned(nonce) for flip in flips) for counter in counters
         )
         streams = Cipher(self._aes, ECB()).encryptor().update(inputs)  # noqa: S305 - the blocks of counter mode
         step = len(counters) * _BLOCK_SIZE
@@ -113,15 +111,10 @@ class UncheckedAESGCM:
         wrong = difference(tag, computed)
         in_tag = single_bit(wrong)
         if in_tag is not None:
-            yield Flip("tag", *in_tag)
+            yield Flip("tag", *in_tag, len(body) - TAG_SIZE)
         hash_key = Cipher(self._aes, ECB()).encryptor().update(bytes(_BLOCK_SIZE))  # noqa: S305 - H is defined so
         for byte, bit in ghash.flipped_bits(hash_key, wrong, len(plaintext)):
-            yield Flip("ciphertext", byte, bit)
-
-    def mended(self, body: bytes, flip: Flip) -> bytes:
-        """Return the body with one bit turned back."""
-        starts = {"nonce": 0, "ciphertext": NONCE_SIZE, "tag": len(body) - TAG_SIZE}
-        return turned(body, starts[flip.part] + flip.byte, flip.bit)
+            yield Flip("ciphertext", byte, bit, NONCE_SIZE)
 
     def _decrypted(self, body: bytes, end: int) -> bytes:
         nonce = body[:NONCE_SIZE]

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 BLOCK_SIZE = 16
 _REDUCTION = 0xE1 << 120
 _TOP = 127
+# x^128 + x^7 + x^2 + x + 1, reflected.
+_MODULUS = 1 << 128 | 0x87
 
 
 def flipped_bits(hash_key: bytes, difference: bytes, size: int) -> Iterator[tuple[int, int]]:
@@ -31,9 +33,10 @@ def flipped_bits(hash_key: bytes, difference: bytes, size: int) -> Iterator[tupl
         Byte, from 0, and bit in it, 0 for the lowest.
     """
     inverse = _inverse(int.from_bytes(hash_key))
-    value = _multiply(int.from_bytes(difference), inverse)
+    value = int.from_bytes(difference)
     t0, t1, t2, t3, t4, t5, t6, t7, t8, t9, t10, t11, t12, t13, t14, t15 = _tables(inverse)
-    for block in range((size + BLOCK_SIZE - 1) // BLOCK_SIZE - 1, -1, -1):
+    # The block of lengths comes last, and no bit of it is stored.
+    for block in range(-(-size // BLOCK_SIZE), -1, -1):
         a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q = value.to_bytes(BLOCK_SIZE)
         value = (
             t0[a] ^ t1[b] ^ t2[c] ^ t3[d] ^ t4[e] ^ t5[f] ^ t6[g] ^ t7[h]
@@ -66,19 +69,22 @@ def _times_x(value: int) -> int:
     return value >> 1 ^ _REDUCTION if value & 1 else value >> 1
 
 
-def _multiply(one: int, other: int) -> int:
-    product = 0
-    for place in range(_TOP, -1, -1):
-        if one >> place & 1:
-            product ^= other
-        other = _times_x(other)
-    return product
-
-
 def _inverse(value: int) -> int:
-    """Return value^(2^128 - 2)."""
-    power, product = value, 0
-    for step in range(_TOP):
-        power = _multiply(power, power)
-        product = _multiply(product, power) if step else power
-    return product
+    """Return 1 / value, by Euclid's algorithm for polynomials; 0 for 0."""
+    if not value:
+        return 0
+    one, other = _reflected(value), _MODULUS
+    factor, other_factor = 1, 0
+    while one != 1:
+        shift = one.bit_length() - other.bit_length()
+        if shift < 0:
+            one, other, factor, other_factor = other, one, other_factor, factor
+            shift = -shift
+        one ^= other << shift
+        factor ^= other_factor << shift
+    return _reflected(factor)
+
+
+def _reflected(value: int) -> int:
+    """Return the bits in the other order: there the lowest one is the coefficient of x^0."""
+    return int(f"{value:0128b}"[::-1], 2)

@@ -98,17 +98,12 @@ class UncheckedSecretbox:
         computed = self._sealed(self.plaintext(body), nonce)[:TAG_SIZE]
         in_tag = single_bit(difference(tag, computed))
         if in_tag is not None:
-            yield Flip("tag", *in_tag)
+            yield Flip("tag", *in_tag, NONCE_SIZE)
         empty_tag = self._sealed(b"", nonce)
         stream = self._sealed(bytes(poly1305.ZEROES_SIZE), nonce)[TAG_SIZE:]
         zeroes_tag = self._sealed(stream, nonce)[:TAG_SIZE]
         for byte, bit in poly1305.flipped_bits(empty_tag, zeroes_tag, ciphertext, tag):
-            yield Flip("ciphertext", byte, bit)
-
-    def mended(self, body: bytes, flip: Flip) -> bytes:
-        """Return the body with one bit turned back."""
-        starts = {"nonce": 0, "tag": NONCE_SIZE, "ciphertext": _BODY}
-        return turned(body, starts[flip.part] + flip.byte, flip.bit)
+            yield Flip("ciphertext", byte, bit, _BODY)
 
     def _decrypted(self, body: bytes) -> bytes:
         return self._sealed(body[_BODY:], body[:NONCE_SIZE])[TAG_SIZE:] if len(body) > _BODY else b""

@@ -99,11 +99,13 @@ class Sight(NamedTuple):
         encoding: ``protobuf``, ``json``, ``yaml``, ``cbor``, ``encrypted``.
         bits: Noise looks like this with a probability below 2^-bits.
         wrong_bits: Bits of the known structure that are not as they should be.
+        behind: The start itself is noise, and what follows it was recognised.
     """
 
     encoding: str
     bits: float
     wrong_bits: int
+    behind: bool = False
 
 
 class _Literal(NamedTuple):
@@ -184,7 +186,7 @@ class Structures:
     def _metadata(seen: bytes) -> Sight | None:
         if _METADATA.match(seen, 2 * _BLOCK_SIZE) is None:
             return None
-        return Sight("protobuf", _UID_BITS - _METADATA_PLACES - _SHAPES, 0)
+        return Sight("protobuf", _UID_BITS - _METADATA_PLACES - _SHAPES, 0, behind=True)
 
     @staticmethod
     def _json_behind(seen: bytes) -> Sight | None:
@@ -193,7 +195,7 @@ class Structures:
             wrong = sum(not 0x20 <= byte <= 0x7E for byte in text)
             if len(text) == _TEXT_SIZE and wrong <= allowed and text.count(_MEMBER) >= 2:
                 ways = math.log2(1 + allowed * _TEXT_SIZE * (256 / 95 - 1))
-                return Sight("json", _TEXT_SIZE * _PRINTABLE - ways - _SHAPES, wrong)
+                return Sight("json", _TEXT_SIZE * _PRINTABLE - ways - _SHAPES, wrong, behind=True)
         return None
 
 

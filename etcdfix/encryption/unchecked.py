@@ -19,25 +19,36 @@ class Flip(NamedTuple):
         part: ``ciphertext``, ``tag``, ``nonce``, ``info``.
         byte: Counted from the beginning of that part, from 0.
         bit: 0 for the lowest.
+        start: Where that part begins in the body.
     """
 
     part: str
     byte: int
     bit: int
+    start: int = 0
 
     @property
     def words(self) -> str:
         """Where it is, for people."""
         return f"bit {self.bit} of byte {self.byte} of the {self.part}"
 
+    def turned(self, body: bytes) -> bytes:
+        """Return the body with this bit turned back."""
+        return turned(body, self.start + self.byte, self.bit)
+
 
 class Unchecked(Protocol):
     """One cipher with one key; ``body`` is what follows the name in a value."""
 
-    authenticated: bool
-    """Whether what opens is proven to be what was written."""
-    bound: bool
-    """Whether the etcd key is associated data."""
+    @property
+    def authenticated(self) -> bool:
+        """Whether what opens is proven to be what was written."""
+        ...
+
+    @property
+    def bound(self) -> bool:
+        """Whether the etcd key is associated data."""
+        ...
 
     def start(self, body: bytes) -> bytes:
         """Return the first bytes of what would be decrypted, a tag at the end of the body included."""
@@ -57,10 +68,6 @@ class Unchecked(Protocol):
 
     def flips(self, body: bytes, etcd_key: bytes) -> Iterator[Flip]:
         """Yield what explains the tag: a bit of the tag or of the ciphertext. It has to be confirmed by opening."""
-        ...
-
-    def mended(self, body: bytes, flip: Flip) -> bytes:
-        """Return the body with one bit turned back."""
         ...
 
 

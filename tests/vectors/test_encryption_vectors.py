@@ -11,6 +11,7 @@ import pytest
 
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.envelope import parse_envelope
+from etcdfix.encryption.keyring import fingerprint
 from etcdfix.encryption.kms import (
     DEKSourceType,
     WrappedKey,
@@ -108,7 +109,12 @@ def test_envelope(name: str) -> None:
 def test_local_ciphers_open_it(name: str) -> None:
     transformers = Transformers.from_configuration(parse_configuration(CONFIGURATION, path="test"))
     secrets = transformers.for_resource(GroupResource("", "secrets"))
-    expected = Plaintext(PLAINTEXT, VECTORS[name]["transformer"], stale=name != "aescbc")
+    expected = Plaintext(
+        PLAINTEXT,
+        VECTORS[name]["transformer"],
+        stale=name != "aescbc",
+        key_fingerprint=fingerprint(bytes(range(32))),
+    )
     assert secrets.from_storage(stored(name), ETCD_KEY) == expected
     assert secrets.search(stored(name), ETCD_KEY) == expected
 

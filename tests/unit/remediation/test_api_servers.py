@@ -323,6 +323,22 @@ def test_another_one_shows_it(
     assert found.authorization.server == other.url
 
 
+def test_what_a_stranger_reads_is_no_word_for_the_cluster(
+    api: KubernetesAPI, start: Callable[..., KubernetesAPI], tmp_path: Path
+) -> None:
+    """Where the object may be read, permission is asked of a server of this cluster only."""
+    api.instead[KUBE_SYSTEM] = status_answer(403)
+    api.reads = True
+    kubeconfig = api.kubeconfig(tmp_path)
+    assert ask(kubeconfig, readable_is_fine=True).authorization is None
+    other = start()
+    found = ask(kubeconfig, other.url, readable_is_fine=True)
+    assert answers(found) == [(api.url, Answer.READS_IT), (other.url, Answer.NOT_FOUND)]
+    assert found.authorization is not None
+    assert found.authorization.server == other.url
+    assert api.asked(ACCESS_REVIEW) == []
+
+
 def test_nobody_knows_the_user(api: KubernetesAPI, tmp_path: Path) -> None:
     def wrong_token(config: dict[str, Any]) -> None:
         config["users"][0]["user"]["token"] = f"{TOKEN}-expired"

@@ -128,7 +128,7 @@ def run_delete(
             cluster_uid=checked.cluster_uid,
             header_revision=checked.reading.revision,
             accepted=(*request.accepted.as_flags(), *([request.plan] if request.plan else [])),
-            grounds=grounds_of(cluster, checked.found, checked.alike.counts),
+            grounds=grounds_of(cluster, checked.found, checked.servers, checked.alike.counts),
         ),
         landmarks=landmarks if checked.moved_to is None else landmarks.with_mark(checked.moved_to),
         content=backup_content(cluster, checked, "delete", operator, request.reason),

@@ -23,7 +23,7 @@ from etcdfix.remediation.api_servers import APIAccess, ServerAnswers, ask_server
 from etcdfix.remediation.backup_file import digest
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.expectation import Expectation
-from etcdfix.remediation.grounds import Grounds
+from etcdfix.remediation.grounds import Grounds, RecordedAnswer
 from etcdfix.remediation.landmarks import Landmark
 from etcdfix.remediation.members import (
     Agreement,
@@ -115,13 +115,17 @@ class Cluster(msgspec.Struct, frozen=True):
 
 
 def grounds_of(
-    cluster: Cluster, found: Examination, counts: Mapping[KeyName, KeyCounts] = MappingProxyType({})
+    cluster: Cluster,
+    found: Examination,
+    servers: ServerAnswers,
+    counts: Mapping[KeyName, KeyCounts] = MappingProxyType({}),
 ) -> Grounds:
     """Return what a change rests on, for the record.
 
     Args:
         cluster: Where, and how it was read.
         found: The value that is changed, or put back.
+        servers: What the API servers said of it.
         counts: Of the values under its encryption keys, where they were counted.
     """
     return Grounds(
@@ -134,6 +138,10 @@ def grounds_of(
         release=cluster.examiner.assumed_release,
         release_source=cluster.release_source,
         warnings=transport_warnings(cluster.source.client.connection),
+        server_answers=tuple(
+            RecordedAnswer(each.server, f"{each.answer}: {each.detail}" if each.detail else each.answer.value)
+            for each in servers.answers
+        ),
         peek=tuple(
             f"{e.check}: {e.result}; {e.detail}" for e in found.verdict.evidence if e.check in PEEK_CHECKS
         ),

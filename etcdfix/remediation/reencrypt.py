@@ -336,7 +336,7 @@ def _change(
             header_revision=reading.revision,
             detail=f"from {shown.candidate.transformer} to {sealed.transformer}, {digest(sealed.data)}",
             accepted=(*request.accepted.as_flags(), *flags),
-            grounds=grounds_of(cluster, today),
+            grounds=grounds_of(cluster, today, shown.servers),
         ),
         landmarks=landmarks,
         content=content,

@@ -277,7 +277,7 @@ def run_restore(
             detail=f"from {candidate.origin}{_unlisted_words(by_itself)}, {digest(candidate.stored.value)}",
             accepted=(*request.accepted.as_flags(), *_further_flags(request, listed=listed)),
             grounds=grounds_of(
-                cluster, found, replaced.alike.counts if isinstance(replaced, Preflight) else {}
+                cluster, found, servers, replaced.alike.counts if isinstance(replaced, Preflight) else {}
             ),
         ),
         landmarks=landmarks

@@ -131,7 +131,10 @@ def box(name: str, key: bytes) -> bytes:
     ],
 )
 def test_opens(providers: list[str], data: bytes, transformer: str, stale: bool, key: str) -> None:
-    assert opened(for_secrets(*providers), data) == Plaintext(PLAIN, transformer, stale, key_fingerprint=key)
+    padded_only = transformer.startswith("aescbc/")
+    assert opened(for_secrets(*providers), data) == Plaintext(
+        PLAIN, transformer, stale, key_fingerprint=key, authenticated=not padded_only
+    )
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"\xd9\xd9\xf7\xa0", b"k8s:enc"])
@@ -332,10 +335,10 @@ def test_look_up_order_does_not_follow_the_file() -> None:
         ("'*.*'", [keyed("aescbc", ("all", ONE))]),
     )
     for resource, rule, key in (
-        (SECRETS, "secrets", "exact"),
-        (GroupResource("batch", "jobs"), "jobs.batch", "exact"),
-        (GroupResource("", "pods"), "*.", "group"),
-        (GroupResource("apps", "deployments"), "*.apps", "group"),
+        (SECRETS, "secrets,jobs.batch", "exact"),
+        (GroupResource("batch", "jobs"), "secrets,jobs.batch", "exact"),
+        (GroupResource("", "pods"), "*.,*.apps", "group"),
+        (GroupResource("apps", "deployments"), "*.,*.apps", "group"),
         (GroupResource("batch", "cronjobs"), "*.*", "all"),
         (GroupResource("example.com", "secrets"), "*.*", "all"),
     ):

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from etcdfix.errors import AuditError, BackupNotDurable, RefusedByRule, UnsafePlace
+from etcdfix.errors import AuditError, BackupNotDurable, RefusedByRule, TransactionUnanswered, UnsafePlace
+from etcdfix.model import StoredValue
 from etcdfix.remediation import commit as commit_module
 from etcdfix.remediation.audit import AuditLog
 from etcdfix.remediation.audit_record import Entry, Link, RecordType, Result, Verb
@@ -20,7 +21,8 @@ from etcdfix.remediation.backup_file import digest
 from etcdfix.remediation.commit import Change, Places
 from etcdfix.remediation.delete import DeleteRequest, run_delete
 from etcdfix.remediation.durable import default_audit_log
-from etcdfix.remediation.writer import ABSENT, _message
+from etcdfix.remediation.members import KeyReading
+from etcdfix.remediation.writer import ABSENT, KeyState, _message
 from etcdfix.wire.etcd import RANGE, message
 from tests.support.audit_logs import OPERATOR, entry, subject
 from tests.support.change_runs import BROKEN, Agreeing, Registry
@@ -323,6 +325,47 @@ def test_interruption_before_the_intent_changes_nothing(registry: Registry) -> N
 
     with registry.untouched(), pytest.raises(KeyboardInterrupt):
         _delete(registry, _at("confirm", interrupt))
+
+
+@pytest.mark.parametrize(
+    ("expected", "header", "mod_revision", "result"),
+    [
+        (0, 77, 78, Result.RESTORED),
+        (
+            0,
+            77,
+            77,
+            Result.ANOMALY,
+        ),  # absent at 77, says the intent: etcd was put back, and somebody else wrote it
+        (41, 77, 60, Result.ANOMALY),
+        (41, 77, 78, Result.RESTORED),
+        (41, 0, 41, Result.NOT_APPLIED),
+        (41, 0, 42, Result.RESTORED),
+    ],
+)
+def test_after_silence_only_what_came_later_is_ours(
+    registry: Registry,
+    monkeypatch: pytest.MonkeyPatch,
+    expected: int,
+    header: int,
+    mod_revision: int,
+    result: Result,
+) -> None:
+    key, value = registry.key("shop/new"), b"the bytes of the intent"
+    stored = StoredValue(key, value, mod_revision, 12 if expected else mod_revision, 1, 0)
+    reading = KeyReading(stored=stored, revision=90, cluster_id=1, member_id=2)
+    monkeypatch.setattr(commit_module, "read_key", lambda *_: reading)
+    told = entry(
+        verb=Verb.RESTORE, subject=subject(key, expected), header_revision=header, value_sha256=digest(value)
+    )
+    state = ABSENT if not expected else KeyState(mod_revision=expected, create_revision=12, version=1)
+    change = Change(entry=told, expected=state, content=None, value=value, done=Result.RESTORED)
+    silence = TransactionUnanswered("no answer", endpoint="a:1", status="UNAVAILABLE", read_revision=header)
+    with registry.cluster() as cluster, AuditLog.open(registry.log) as log:
+        intent = log.intent(log.append(told).sequence)
+        outcome = commit_module._after_silence(cluster.source.client, change, intent, log, OPERATOR, silence)
+    assert outcome.result is result
+    assert outcome.revision == (mod_revision if result is Result.RESTORED else 90)
 
 
 # A rehearsal.

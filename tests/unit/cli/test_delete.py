@@ -466,8 +466,11 @@ def test_no_pattern(registry: Registry, lost: int, kept: int) -> None:
 
 @pytest.mark.parametrize(
     "declared",
-    ["aesgcm/v1/other", "aesgcm/v1/GONE", "aesgcm/v1/gone/", "gone", "aescbc/v1/key1", "aesgcm/v1/gone/id"],
-)
+    [
+        "aesgcm/v1/other", "aesgcm/v1/GONE", "aesgcm/v1/gone/", "gone", "aescbc/v1/key1", "aesgcm/v1/gone/id",
+        "aesgcm/v1/gon", "aesgcm/v1/gonee", "aesgcm/v1", " aesgcm/v1/gone", "aesgcm/v1/gone ",
+    ],
+)  # fmt: skip
 def test_declaration_of_another_key(registry: Registry, declared: str) -> None:
     key = _lose(registry, lost=2, kept=0)
     with registry.untouched():
@@ -909,7 +912,10 @@ def test_standard_input_closed(registry: Registry, monkeypatch: pytest.MonkeyPat
     registry.refused(ran, "was not typed back", hint="--yes")
 
 
-@pytest.mark.parametrize("typed", ["yes", "", "/registry/secrets/shop"])
+@pytest.mark.parametrize(
+    "typed",
+    ["yes", "", "/registry/secrets/shop", "/registry/secrets/shop/broke", "/registry/secrets/shop/brokenn"],
+)
 def test_something_else_typed(registry: Registry, monkeypatch: pytest.MonkeyPatch, typed: str) -> None:
     with registry.untouched(), typing(monkeypatch, typed):
         ran = registry.delete(registry.key("shop/broken"), yes=False)

@@ -326,6 +326,25 @@ def test_a_member_that_does_not_catch_up_is_not_different(cluster: EtcdMembers) 
     assert behind.stored is None
 
 
+def test_a_member_of_the_list_that_lags_behind_holds_nothing_else(
+    cluster: EtcdMembers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its old answer says that the key is absent, which would look like a member that differs."""
+    late = cluster.member_id("member-2")
+    with LossyProxy(cluster.endpoint("member-2")) as proxy, connected(cluster.endpoint("member-0")) as client:
+        proxy.rewrite = answers_as(10**6, _as_before)
+        members = [
+            replace(one, client_urls=(f"http://{proxy.endpoint}",)) if one.member_id == late else one
+            for one in client.members()
+        ]
+        monkeypatch.setattr(client, "members", lambda: tuple(members))
+        judgement = judge_copies(survey_members(client, KEY, patience_seconds=0.02))
+    assert judgement.agreement is Agreement.UNCHECKED
+    (behind,) = judgement.unchecked
+    assert behind.name == "member-2"
+    assert "lags behind, at revision 1" in behind.reason
+
+
 @pytest.mark.parametrize(("writes", "agreement"), [(1, Agreement.AGREE), (100, Agreement.DISAGREE)])
 def test_a_key_that_is_being_written(
     etcd: EtcdServer, prefix: bytes, writes: int, agreement: Agreement

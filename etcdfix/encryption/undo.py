@@ -90,26 +90,18 @@ class Search:
 
     def undo(self, candidate: Candidate, seen: Look) -> Found | None:
         """Find what was done to a value that shows a start under its key."""
-        cipher, body = candidate.cipher, candidate.body
-        if cipher.bound:
+        if candidate.cipher.bound:
             for what, keys in ((Undone.OTHER_PREFIX, self._other_keys), (Undone.OTHER_PATH, seen.belongs)):
                 for key in dict.fromkeys(keys):
                     if key != self._etcd_key and self._opens(candidate, key) is not None:
                         return Found(what, "the etcd key that it was written under", key)
-        mended = self._without_cr(candidate)
-        if mended is not None:
-            return mended.found
-        confirmed = (
-            flip
-            for flip in cipher.flips(body, self._etcd_key)
-            if self._opens(candidate.over(flip.turned(body)), self._etcd_key) is not None
-        )
-        flip = next(confirmed, None)
-        return Found(_OF_PART[flip.part], flip.words) if flip is not None else None
+        mended = self._without_cr(candidate) or self._one_bit(candidate)
+        return mended.found if mended is not None else None
 
     def undo_noise(self, candidate: Candidate) -> Mended | None:
         """Find what was done to a value that shows noise under a key of its name."""
-        return self._without_cr(candidate) or self._other_nonce(candidate)
+        # A start that is recognised by its text may be noise for one bit of it.
+        return self._without_cr(candidate) or self._other_nonce(candidate) or self._one_bit(candidate)
 
     def undo_kms(self, reader: KMSReader, rule: str, body: bytes) -> Mended | None:
         """Find what was done to a KMS value that shows noise, or whose data key the plugin did not give."""
@@ -145,14 +137,20 @@ class Search:
             return None
         return self._confirmed(candidate.over(text), Found(Undone.TEXT_MODE, "every CR LF was LF"))
 
+    def _one_bit(self, candidate: Candidate) -> Mended | None:
+        """Try the bits that explain the tag: one pass over the blocks, so this comes last."""
+        flips = candidate.cipher.flips(candidate.body, self._etcd_key)
+        return next(filter(None, (self._turned(candidate, flip) for flip in flips)), None)
+
+    def _turned(self, candidate: Candidate, flip: Flip) -> Mended | None:
+        there = candidate.over(flip.turned(candidate.body))
+        return self._confirmed(there, Found(_OF_PART[flip.part], flip.words))
+
     def _other_nonce(self, candidate: Candidate) -> Mended | None:
-        cipher, body = candidate.cipher, candidate.body
-        for flip, start in cipher.other_nonces(body):
+        for flip, start in candidate.cipher.other_nonces(candidate.body):
             self.tried += 1
             if self._structures.recognise(start) is not None:
-                mended = self._confirmed(
-                    candidate.over(flip.turned(body)), Found(_OF_PART[flip.part], flip.words)
-                )
+                mended = self._turned(candidate, flip)
                 if mended is not None:
                     return mended
         return None

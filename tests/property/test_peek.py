@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from etcdfix.encryption.candidates import unchecked
 from etcdfix.encryption.config import ProviderType
-from etcdfix.encryption.peek import PeekState, Undone
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.encryption.unchecked import Flip
+from etcdfix.model import PeekState, Undone
 from tests.support.peeking import (
     ETCD_KEY,
     NONCE12,

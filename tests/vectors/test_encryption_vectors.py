@@ -20,7 +20,7 @@ from etcdfix.encryption.kms import (
     validate_encrypted_object,
 )
 from etcdfix.encryption.kms_transformer import derive_key
-from etcdfix.encryption.peek import Look, PeekRequest, PeekState, Structures, Undone, peek
+from etcdfix.encryption.peek import PeekRequest, Structures, peek
 from etcdfix.encryption.transformer import (
     FailureReason,
     Plaintext,
@@ -28,7 +28,7 @@ from etcdfix.encryption.transformer import (
     Transformers,
     TransformFailed,
 )
-from etcdfix.model import GroupResource, key_id_digest
+from etcdfix.model import GroupResource, Look, PeekState, Undone, key_id_digest
 from tests.support import encoders
 from tests.support.played_plugins import OneAnswer
 

@@ -6,13 +6,7 @@ import random
 
 import pytest
 
-from etcdfix.encryption.sight import (
-    LEAST_ODDS_BITS,
-    START_SIZE,
-    START_SIZE_CBC,
-    Sight,
-    Structures,
-)
+from etcdfix.encryption.sight import LEAST_ODDS_BITS, START_SIZE, START_SIZE_CBC, Sight, Structures
 from tests.support.objects import secret
 from tests.support.protobytes import block, object_meta, unknown
 

@@ -1,4 +1,8 @@
-"""An earlier report as a baseline: what was known then does not count towards the exit code now."""
+"""An earlier report as a baseline: what was known then does not count towards the exit code now.
+
+A finding is known by its etcd key, its outcome and the digest of its value. Its cause does not matter: the next version
+may find a better name for what is wrong with the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from etcdfix.verdicts.examination import Examination
 class _Known(msgspec.Struct):
     key: str
     outcome: str
-    cause: str | None = None
+    value_sha256: str = ""
     key_base64: bytes | None = None  # msgspec undoes the base64
 
 
@@ -28,12 +32,12 @@ class _Line(msgspec.Struct):
     kind: str
     key: str = ""
     outcome: str = ""
-    cause: str | None = None
+    value_sha256: str = ""
     key_base64: bytes | None = None  # msgspec undoes the base64
 
 
 class Baseline:
-    """The findings of an earlier report, by key, outcome and cause.
+    """The findings of an earlier report, by key, outcome and value.
 
     Held as 16-byte digests, so that a report of a hundred thousand findings costs a few megabytes.
     """
@@ -42,11 +46,12 @@ class Baseline:
         self._known = known
 
     def knows(self, found: Examination) -> bool:
-        """Say whether the earlier report had this key with this outcome and cause."""
-        verdict = found.verdict
-        if verdict.outcome is Outcome.READABLE:
+        """Say whether the earlier report had this key with this outcome and the very same value."""
+        outcome = found.verdict.outcome
+        if outcome is Outcome.READABLE:
             return False
-        return _digest(found.stored.key, verdict.outcome.value, verdict.cause) in self._known
+        value = f"sha256:{hashlib.sha256(found.stored.value).hexdigest()}"
+        return _digest(found.stored.key, outcome.value, value) in self._known
 
 
 def load_baseline(path: Path) -> Baseline:
@@ -74,7 +79,7 @@ def _findings(raw: bytes) -> list[_Known]:
         lines = [msgspec.json.decode(line, type=_Line) for line in raw.splitlines() if line.strip()]
         if lines and lines[0].kind == "ScanHeader":
             return [
-                _Known(line.key, line.outcome, line.cause, line.key_base64)
+                _Known(line.key, line.outcome, line.value_sha256, line.key_base64)
                 for line in lines
                 if line.kind == "Finding"
             ]
@@ -86,9 +91,9 @@ def _findings(raw: bytes) -> list[_Known]:
 
 def _known_digest(item: _Known) -> bytes:
     key = item.key_base64 if item.key_base64 is not None else item.key.encode()
-    return _digest(key, item.outcome, item.cause)
+    return _digest(key, item.outcome, item.value_sha256)
 
 
-def _digest(key: bytes, outcome: str, cause: str | None) -> bytes:
-    text = b"\x00".join((key, outcome.encode(), (cause or "").encode()))
+def _digest(key: bytes, outcome: str, value_sha256: str) -> bytes:
+    text = b"\x00".join((key, outcome.encode(), value_sha256.encode()))
     return hashlib.blake2b(text, digest_size=16).digest()

@@ -138,6 +138,7 @@ class Examining:
     """
 
     def __init__(self, examiner: Examiner, plugins: Deferrable | None = None, *, target: bytes = b"") -> None:
+        examiner.start_over()  # a value from a file or of another member must not speak for those of this run
         self._examine = examiner.examine
         self._opened = examiner.opened
         self._plugins = plugins

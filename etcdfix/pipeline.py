@@ -182,6 +182,12 @@ class Examiner:
         release = f"1.{kubernetes_minor}" if kubernetes_minor else ""
         return cls(layout, transformers, Decoder(kubernetes_minor), assumed_release=release)
 
+    def start_over(self) -> None:
+        """Forget which encryption keys opened what: a new run counts what it sees itself, and nothing else."""
+        self.opened = OpenedSpans()
+        self._readers.clear()
+        self._reader = None
+
     def learn_custom_resources(self, source: Source) -> None:
         """Read every CRD and APIService, in scope or not.
 

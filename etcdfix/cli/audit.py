@@ -23,6 +23,7 @@ from etcdfix.cli.options import (
     source_options,
 )
 from etcdfix.cli.output import require_output, say
+from etcdfix.cli.variables import ChangingCommand
 from etcdfix.errors import BackupUnreadable, ConfigurationError, RemediationRefused
 from etcdfix.remediation.audit_record import Event, Intent, Link, Operator, Result, Verb, unicode_text
 from etcdfix.remediation.audit_verify import (
@@ -334,7 +335,7 @@ def _verification_lines(log: Path, found: Verification, compared: Sequence[str])
     yield from found.notes
 
 
-@command.command("reconcile", epilog=epilog(RECONCILE_EXIT_CODES))
+@command.command("reconcile", cls=ChangingCommand, epilog=epilog(RECONCILE_EXIT_CODES))
 @_log_argument
 @source_options
 @reading_options

@@ -21,6 +21,7 @@ from etcdfix.cli.progress import watcher
 from etcdfix.cli.safety import (
     EXIT_CODES,
     acceptances,
+    api_access,
     change_exit_code,
     change_options,
     etcd_user,
@@ -33,6 +34,7 @@ from etcdfix.cli.safety import (
     risk_options,
     show,
 )
+from etcdfix.cli.variables import ChangingCommand
 from etcdfix.planning.planfile import expectation_of, load_plan
 from etcdfix.remediation.audit_record import Result
 from etcdfix.remediation.delete import DeleteRequest, run_delete
@@ -41,7 +43,7 @@ from etcdfix.remediation.preview import after_deletion_lines, outcome_lines, pre
 from etcdfix.reports.commands import ACKNOWLEDGEMENT
 
 
-@click.command("delete", epilog=epilog(EXIT_CODES))
+@click.command("delete", cls=ChangingCommand, epilog=epilog(EXIT_CODES))
 @click.argument("key", required=False)
 @click.option(
     ACKNOWLEDGEMENT, "acknowledged", is_flag=True, required=True, help="Required: you know what this means."
@@ -72,6 +74,7 @@ def command(
         raise click.UsageError(f"a deletion needs {ACKNOWLEDGEMENT}")
     require_reason(options)
     require_output()
+    api = api_access(options)
     inputs = gather_inputs(options)
     named = one_key(key, key_base64)
     again = same_again(inputs)
@@ -104,8 +107,7 @@ def command(
                 reason=options["reason"],
                 accepted=accepted,
                 places=places(options),
-                kubeconfig=options["kubeconfig"],
-                context=options["context"],
+                api=api,
                 etcd_user=etcd_user(inputs),
                 dry_run=options["dry_run"],
                 plan=f"--plan {plan} ({planned.content_sha256})" if planned is not None else "",

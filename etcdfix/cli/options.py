@@ -1,7 +1,8 @@
 """Options that several commands share: where the data is, and how to read it.
 
-Each has an ``ETCDFIX_*`` variable; those that etcdctl has too also listen to ``ETCDCTL_*`` (handled where the
-connection is built, so that a flag wins over both).
+Each has an ``ETCDFIX_*`` variable, which most lose on commands that change something (:mod:`etcdfix.cli.variables`);
+those that etcdctl has too also listen to ``ETCDCTL_*`` (handled where the connection is built, so that a flag wins over
+both).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import click
 import msgspec
 
 from etcdfix.cli.output import say
+from etcdfix.cli.variables import variable_of
 from etcdfix.errors import ConfigurationError
 from etcdfix.reports.commands import SameAgain
 from etcdfix.storagekey import DEFAULT_PREFIX
@@ -46,8 +48,7 @@ def option_group(*options: Decorator) -> Decorator:
 
 def _option(*names: str, **settings: Any) -> Decorator:
     long = next(n for n in names if n.startswith("--"))
-    variable = "ETCDFIX_" + long.removeprefix("--").split("/")[0].replace("-", "_").upper()
-    return click.option(*names, envvar=variable, show_envvar=False, **settings)
+    return click.option(*names, envvar=variable_of(long), show_envvar=False, **settings)
 
 
 _FILE = click.Path(path_type=Path)
@@ -105,6 +106,7 @@ class Inputs(msgspec.Struct, frozen=True):
         kms_max_rate: Calls a second to one plugin, 0 for no limit; None for the default.
         ask_kms: Whether plugins are asked at all.
         notices: Sentences to say on standard error before work begins.
+        release_source: Where the release comes from, "" where none was named.
     """
 
     snapshot: Path | None
@@ -117,6 +119,7 @@ class Inputs(msgspec.Struct, frozen=True):
     kms_max_rate: float | None = None
     ask_kms: bool = True
     notices: tuple[str, ...] = ()
+    release_source: str = ""
 
     def __repr__(self) -> str:
         """Leave the connection out: a password may be in it."""
@@ -185,6 +188,7 @@ def gather_inputs(options: dict[str, Any], *, resources: tuple[str, ...] = ()) -
     prefix, config = options.get("etcd_prefix"), options.get("encryption_config")
     version: str | None = options.get("kubernetes_version")
     notices: list[str] = []
+    release_source = ""
     if options.get("manifest") is not None:
         from etcdfix.manifest import load_manifest  # noqa: PLC0415 - needs YAML, only here
 
@@ -192,6 +196,7 @@ def gather_inputs(options: dict[str, Any], *, resources: tuple[str, ...] = ()) -
         _fill_connection(connection, manifest, resources, notices, live=snapshot is None)
         prefix = prefix if prefix is not None else manifest.etcd_prefix
         config = config or manifest.encryption_config
+        release_source = "" if version or not manifest.kubernetes_version else "--manifest"
         version = version or manifest.kubernetes_version
     return Inputs(
         snapshot=snapshot,
@@ -204,6 +209,7 @@ def gather_inputs(options: dict[str, Any], *, resources: tuple[str, ...] = ()) -
         kms_max_rate=_kms_max_rate(options.get("kms_max_rate")),
         ask_kms=not options.get("no_kms"),
         notices=tuple(notices),
+        release_source=release_source or ("--kubernetes-version" if version else ""),
     )
 
 

@@ -1,6 +1,6 @@
 """Options that every change shares: reason, places, expectations, acceptances.
 
-None of the flags that lift a safety rule has a variable: what was exported once must not decide tonight.
+None of them has a variable: what was exported once must not decide tonight.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from etcdfix.cli.output import say
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError
 from etcdfix.pipeline import Examiner
+from etcdfix.remediation.api_servers import APIAccess, parse_server_url
 from etcdfix.remediation.audit_record import Result
 from etcdfix.remediation.commit import Outcome, Places
 from etcdfix.remediation.preflight import Acceptances, Cluster
@@ -47,19 +48,28 @@ change_options = option_group(
     click.option("--dry-run", is_flag=True, help="Check everything, change nothing."),
     click.option("--yes", is_flag=True, help="Do not ask for the key to be typed back (for scripts)."),
     click.option(
-        "--backup-dir", "backup_dirs", type=_PATH, multiple=True, metavar="DIR", envvar="ETCDFIX_BACKUP_DIR",
+        "--backup-dir", "backup_dirs", type=_PATH, multiple=True, metavar="DIR",
         help="Where the backup goes (may be repeated: all must take it).  [default: /var/lib/etcdfix for root, else "
         "$XDG_STATE_HOME/etcdfix]",
     ),
     click.option(
-        "--audit-log", type=_PATH, metavar="FILE", envvar="ETCDFIX_AUDIT_LOG",
+        "--audit-log", type=_PATH, metavar="FILE",
         help="The hash-chained record.  [default: audit.jsonl in the default directory]",
     ),
     click.option(
-        "--kubeconfig", type=_PATH, metavar="FILE", envvar="ETCDFIX_KUBECONFIG",
-        help="Ask this API server too whether you may: unsafe-delete-ignore-read-errors and delete.",
+        "--kubeconfig", type=_PATH, metavar="FILE",
+        help="Ask the API servers of the cluster: whether they read the object (then nothing is changed), and whether "
+        "you may: unsafe-delete-ignore-read-errors and delete.",
     ),
-    click.option("--context", metavar="NAME", envvar="ETCDFIX_CONTEXT", help="Context of the kubeconfig."),
+    click.option("--context", metavar="NAME", help="Context of the kubeconfig."),
+    click.option(
+        "--server", "servers", multiple=True, metavar="URL",
+        help="Ask this API server too, with the same credentials (may be repeated).",
+    ),
+    click.option(
+        "--accept-no-api-server", is_flag=True,
+        help="Go on although no API server could be asked, for permission neither.",
+    ),
     click.option("--accept-unknown-cluster", is_flag=True, help="Go on although no uid names the cluster."),
     click.option(
         "--accept-unknown-release", is_flag=True,
@@ -146,20 +156,38 @@ def one_key(key: str | None, key_base64: str | None) -> bytes:
     return named
 
 
+def named_digest(text: str) -> str:
+    """Return a digest as it stands in reports, ``sha256:<hex>``; "" for none."""
+    return text if not text or text.startswith("sha256:") else f"sha256:{text}"
+
+
 def acceptances(options: dict[str, Any]) -> Acceptances:
     """Return what the flags expect and accept."""
-    digest = options.get("expect_value_sha256") or ""
-    if digest and not digest.startswith("sha256:"):
-        digest = f"sha256:{digest}"
     return Acceptances(
         expect_mod_revision=options.get("expect_mod_revision"),
-        expect_value_sha256=digest,
+        expect_value_sha256=named_digest(options.get("expect_value_sha256") or ""),
         unchecked_members=tuple(options.get("unchecked_members") or ()),
         unknown_cluster=bool(options.get("accept_unknown_cluster")),
         unknown_release=bool(options.get("accept_unknown_release")),
         risks=tuple(map(AcceptRisk, options.get("accept_risks") or ())),
         key_lost=options.get("key_lost") or "",
+        no_api_server=bool(options.get("accept_no_api_server")),
     )
+
+
+def api_access(options: dict[str, Any]) -> APIAccess | None:
+    """Return which API servers to ask, None for none.
+
+    Raises:
+        click.UsageError: Servers were named, and nothing says as whom to ask them.
+        ConfigurationError: One of them is no address.
+    """
+    servers = tuple(parse_server_url(url) for url in options["servers"])
+    if options["kubeconfig"] is None:
+        if servers:
+            raise click.UsageError("--server needs --kubeconfig: the credentials to ask with")
+        return None
+    return APIAccess(options["kubeconfig"], options["context"], servers)
 
 
 def places(options: dict[str, Any]) -> Places:
@@ -208,7 +236,14 @@ def open_cluster(inputs: Inputs) -> Iterator[Cluster]:
         examiner = examiner_for(inputs, configuration, plugins)
         examiner.learn_custom_resources(source)
         digest = configuration.sha256 if configuration is not None else ""
-        yield Cluster(source, examiner, plugins, configured=bool(digest), config_sha256=digest)
+        yield Cluster(
+            source,
+            examiner,
+            plugins,
+            configured=bool(digest),
+            config_sha256=digest,
+            release_source=inputs.release_source,
+        )
 
 
 def change_exit_code(outcome: Outcome) -> int:

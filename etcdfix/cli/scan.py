@@ -84,7 +84,8 @@ T = TypeVar("T")
     type=click.Path(path_type=Path),
     metavar="REPORT",
     envvar="ETCDFIX_BASELINE",
-    help="An earlier json or jsonl report: what it knows does not count towards the exit code.",
+    help="An earlier json or jsonl report: what it knows (same key, outcome and value) does not count towards the "
+    "exit code.",
 )
 @click.option(
     "--reveal-key-ids",

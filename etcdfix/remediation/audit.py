@@ -14,6 +14,9 @@ An append is: write the line, fsync, read it back, then replace the head file (w
   names record 0 then. A record without a head file is nobody's crash: whether the log went on is open.
 - A head that names a record which is not there, or more than one that it does not name: somebody did that.
 
+Room for the record of an outcome is kept from before its intent on (:meth:`AuditLog.reserve`): what was done must be
+told although the disk is full by then.
+
 A call that fails (a full disk) takes its own partial line back, and leaves the log object unusable: open it again.
 """
 
@@ -56,6 +59,8 @@ from etcdfix.remediation.audit_verify import (
     without_head,
 )
 from etcdfix.remediation.durable import (
+    FILE_ACTIONS,
+    REMOVE_ACTIONS,
     REPLACE_ACTIONS,
     SafeDirectory,
     Step,
@@ -88,6 +93,18 @@ TORN_STEPS: Final = (
     *APPEND_STEPS,
 )
 """Steps of setting a torn last line aside; the last of them append its record."""
+
+RESERVE_STEPS: Final = step_names("audit reserve", FILE_ACTIONS)
+"""Steps of keeping room for the record of an outcome."""
+
+RELEASE_STEPS: Final = step_names("audit reserve", REMOVE_ACTIONS)
+"""Steps of giving that room back, just before the record is written."""
+
+RESERVE_SUFFIX: Final = ".reserve"
+"""The file that keeps the room is the log's name and this."""
+
+RESERVE_SIZE: Final = MAX_RECORD_SIZE + (64 << 10)
+"""Bytes that it keeps: the longest record, and what a new head file takes."""
 
 _MAX_HEAD_SIZE: Final = 256
 _MAX_FRAGMENT_SIZE: Final = 16 << 20
@@ -126,6 +143,7 @@ class AuditLog:
         self._clock = clock
         self._size = 0
         self._open: dict[int, tuple[int, int]] = {}
+        self._reserved = False
         self._usable = True
 
     @classmethod
@@ -183,10 +201,39 @@ class AuditLog:
     def close(self) -> None:
         """Give the lock back; a second call does nothing."""
         if self._descriptor >= 0:
+            self._release()
             os.close(self._descriptor)
             self._descriptor = -1
             self._directory.close()
         self._usable = False
+
+    def reserve(self) -> None:
+        """Keep room on the disk for the record of an outcome; call it before an intent is recorded.
+
+        A file beside the log takes the room, and makes way when the record is written. Its bytes are random, so that
+        no file system makes less of them.
+
+        Raises:
+            AuditError: There is no such room, or an earlier append failed.
+        """
+        self._require_usable()
+        self._reserved = True
+        name = self.path.name + RESERVE_SUFFIX
+        try:
+            self._directory.create(name, os.urandom(RESERVE_SIZE), what="audit reserve", step=self._step)
+        except NotDurable as exc:
+            raise self._error(
+                f"there is no room for the record of the outcome: {exc.message}",
+                hint=f"make {RESERVE_SIZE >> 10} KiB of room there, and as much as the backup takes",
+            ) from exc
+
+    def _release(self) -> None:
+        if not self._reserved:
+            return
+        self._reserved = False
+        # Where it stays, the record may still find room; the next writer removes it.
+        with suppress(NotDurable):
+            self._directory.remove(self.path.name + RESERVE_SUFFIX, what="audit reserve", step=self._step)
 
     def draft(self, entry: Entry) -> Draft:
         """Give an entry its sequence and its exact bytes, without writing anything.
@@ -222,6 +269,8 @@ class AuditLog:
             raise self._error(f"record {draft.link.sequence} was drafted for another place in the chain")
         if entry.intent is not None and entry.intent not in self._open:
             raise self._error(f"intent {entry.intent} is not open")
+        if entry.intent is not None:
+            self._release()
         self._usable = False  # until this record is whole
         self._write(draft)
         self._usable = True
@@ -260,6 +309,8 @@ class AuditLog:
         try:
             found, head = self._check()
             self.head, self._size, self._open = found.head, found.size, dict(found.open_intents)
+            self._reserved = _exists(self._directory, self.path.name + RESERVE_SUFFIX)
+            self._release()  # what a crash left takes the room that the next records need
             if head != found.head:
                 self._write_head()
             if found.torn_size:

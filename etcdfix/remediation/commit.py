@@ -3,7 +3,7 @@
 A deletion, a restore and a re-encryption differ in what the transaction does and in what was checked before; from
 here on they walk the same steps::
 
-    audit log       open, whole, locked; open intents about the same key are reconciled first
+    audit log       open, whole, locked; open intents about the same key are reconciled first; room for the outcome
     signals         SIGINT, SIGTERM, SIGHUP and SIGQUIT wait until the outcome is recorded
     backup, intent  durable and read back, or nothing is done
     transaction     one, compared with what was examined and with the landmarks of its cluster, sent once
@@ -141,6 +141,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         detail: One sentence.
         revision: etcd's revision after it, 0 where unknown.
         backups: Paths of the backups.
+        values: Digests of the values that these hold, in their order, each once: to be written down, for a backup whose
+            log is lost restores only for whoever brings the digest.
         audit_log: The log.
         head: Its head afterwards, for ``--expect-head``; None where the outcome could not be recorded.
         warnings: What a person should know, one sentence each.
@@ -150,6 +152,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
     revision: int = 0
     backups: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
     audit_log: Path
     head: Link | None = None
     warnings: tuple[str, ...] = ()
@@ -226,6 +229,7 @@ def rehearse(
             # Names, size and number of directories are looked at as for the real thing.
             BackupPlan(resting_on(change.content, change.entry), directories, sequence=log.head.sequence + 1)
         warnings += _foresee_first(client, log, change)
+        log.reserve()
         step("rehearse: compare")
         outlook = evaluate_compare(client, change.expected)
         if outlook.difference is not None:
@@ -268,6 +272,7 @@ def commit(
         directories, more = _open_directories(stack, places, step)
         warnings += more
         warnings += _reconcile_first(client, log, change, operator, step)
+        log.reserve()  # not earlier: settling another intent would use it up
         with _signals_held() as held:
             intent = _record(log, change, directories, step)
             try:
@@ -417,6 +422,7 @@ def _close(
         detail=detail,
         revision=revision,
         backups=(*intent.backups, *more),
+        values=(*([intent.value_sha256] if intent.backups else []), *(plan.value_sha256 for plan in second)),
         audit_log=log.path,
         head=head,
         warnings=tuple(warnings),
@@ -444,9 +450,7 @@ def _after_silence(
         return _close(log, intent, operator, Result.UNKNOWN, f"{error.message}; {elsewhere.text}", 0)
     result, seen = judge_reading(intent, reading)
     present, revision = reading.stored, reading.revision
-    newer = present is not None and present.mod_revision > max(
-        change.expected.state.mod_revision, intent.header_revision
-    )
+    newer = present is not None and present.mod_revision > intent.header_revision
     if newer and present is not None and present.value == change.value:
         # The revision of the put, as an answer would have said it: by it an undo recognises what we wrote.
         result, revision = change.done, present.mod_revision

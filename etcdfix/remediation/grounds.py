@@ -10,24 +10,10 @@ from __future__ import annotations
 
 import msgspec
 
-
-class KeyCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the values under one encryption key came to: same rule, transformer and fingerprint.
-
-    Attributes:
-        opened: They decrypt.
-        failed: They do not, or what comes out does not decode; the value at hand included.
-        undetermined: Nobody could find out.
-        proven_damaged: Of the failed ones, those whose damage was found.
-    """
-
-    opened: int = 0
-    failed: int = 0
-    undetermined: int = 0
-    proven_damaged: int = 0
+from etcdfix.verdicts.key_loss import KeyCounts
 
 
-class ServerAnswer(msgspec.Struct, frozen=True):
+class RecordedAnswer(msgspec.Struct, frozen=True):
     """What one API server said when it was asked for the object.
 
     Attributes:
@@ -47,9 +33,10 @@ class Grounds(msgspec.Struct, frozen=True, kw_only=True):
         no_encryption: ``--no-encryption`` said that there is none.
         rule: Rule of the configuration that holds for the resource, as in reports; "" for none.
         transformer: Of the value (``aescbc/v1/key1``), "" for none.
-        key_fingerprint: ``fp:…`` of the encryption key, "" where it is not known.
+        key_fingerprints: ``fp:…`` of the encryption key; several where keys share its name, none where it is not known.
         kms_key_id_sha256: Digest of the KMS key id, "" for none.
-        counts: Of the values under that encryption key; None where they were not counted.
+        counts: Of the values under each of those keys (same rule, transformer and fingerprint), one for each
+            fingerprint, or one where there is none; empty where they were not counted.
         release: Kubernetes release that was assumed (``1.34``), "" for every one that is known.
         release_source: Where the release comes from (``--kubernetes-version``, a manifest), "" for none.
         warnings: TLS checks off, a password without TLS: one sentence each.
@@ -61,11 +48,11 @@ class Grounds(msgspec.Struct, frozen=True, kw_only=True):
     no_encryption: bool = False
     rule: str = ""
     transformer: str = ""
-    key_fingerprint: str = ""
+    key_fingerprints: tuple[str, ...] = ()
     kms_key_id_sha256: str = ""
-    counts: KeyCounts | None = None
+    counts: tuple[KeyCounts, ...] = ()
     release: str = ""
     release_source: str = ""
     warnings: tuple[str, ...] = ()
-    server_answers: tuple[ServerAnswer, ...] = ()
+    server_answers: tuple[RecordedAnswer, ...] = ()
     peek: tuple[str, ...] = ()

@@ -190,7 +190,6 @@ def _declaration_fits(found: Examination, counts: Mapping[KeyName, KeyCounts], d
     if not declared:
         return False
     key = display(found.stored.key)
-    opened = any(tally.opened for tally in counts.values())
     names = [found.transformer]
     if found.kms_key_id:
         digest_name = f"{found.transformer}/{found.kms_key_id_sha256}"
@@ -209,11 +208,16 @@ def _declaration_fits(found: Examination, counts: Mapping[KeyName, KeyCounts], d
         )
     for tally in counts.values():
         # A key that opens what was written between the last failure and this value was not lost when this was written.
-        if opened and 0 < tally.last_failing < tally.last_opened:
+        if tally.last_failing < tally.last_opened:
+            last = (
+                f"the last one is from mod_revision {tally.last_failing}"
+                if tally.last_failing
+                else "there is none"
+            )
             raise refuse(
                 Rule.DECLARATION,
-                f"{key} is newer than the last other value that does not open (mod_revision {tally.last_failing}), and "
-                f"one from in between opens (mod_revision {tally.last_opened})",
+                f"a value that was written before {key}, and after all others that do not open ({last}), opens under "
+                f"the same key (mod_revision {tally.last_opened})",
                 hint="the key that wrote it was not lost then: look at this object alone",
             )
     return True

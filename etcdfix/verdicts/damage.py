@@ -11,7 +11,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, NamedTuple, assert_never
 
-from etcdfix.model import Confidence, Evidence, Look, Peek, PeekState, Undone
+from etcdfix.model import Confidence, Evidence, Found, Look, Peek, PeekState, Undone
+from etcdfix.storagekey import display
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.observation import AROUND, Neighbours, Observation
 
@@ -93,7 +94,7 @@ def rule_on(seen: Observation, peek: Peek) -> Ruling:
 def _under_right_key(seen: Observation, peek: Peek) -> Ruling:
     written = seen.envelope_transformer
     if peek.undone is not None:
-        return _undone(peek.undone.what, peek.undone.detail, written)
+        return _undone(peek.undone, written)
     if peek.encoding == "encrypted":
         message = f"decrypts under {written} to another encrypted value"
         return Ruling(Cause.DOUBLE_ENCRYPTED, Confidence.CERTAIN, message)
@@ -124,9 +125,10 @@ def _under_right_key(seen: Observation, peek: Peek) -> Ruling:
     return Ruling(Cause.ASSOCIATED_DATA_UNKNOWN, Confidence.POSSIBLE, message, open=True)
 
 
-def _undone(what: Undone, detail: str, written: str) -> Ruling:
+def _undone(found: Found, written: str) -> Ruling:
     certain, proven = Confidence.CERTAIN, Damage.PROVEN
-    match what:
+    detail, home = found.detail, display(found.belongs_to)
+    match found.what:
         case Undone.CIPHERTEXT_BIT | Undone.TAG_BIT:
             message = f"opens under {written} once one bit is put back: {detail}"
             return Ruling(Cause.CIPHERTEXT_DAMAGED, certain, message, proven)
@@ -145,13 +147,13 @@ def _undone(what: Undone, detail: str, written: str) -> Ruling:
             message = f"opens under {written} once every CR LF is turned back into LF"
             return Ruling(Cause.TEXT_MODE_DAMAGE, certain, message, proven)
         case Undone.OTHER_PREFIX:
-            message = f"opens under {written} as a value of {detail}: the storage prefix was another one"
+            message = f"opens under {written} as the value of {home}: the storage prefix was another one"
             return Ruling(Cause.STORAGE_PREFIX_CHANGED, certain, message)
         case Undone.OTHER_PATH:
-            message = f"opens under {written} as a value of {detail}: it was copied from there"
+            message = f"opens under {written} as the value of {home}: it was copied from there"
             return Ruling(Cause.VALUE_MOVED, certain, message)
         case _:
-            assert_never(what)
+            assert_never(found.what)
 
 
 def _among_neighbours(seen: Observation) -> Ruling:
@@ -169,12 +171,19 @@ def _among_neighbours(seen: Observation) -> Ruling:
     return Ruling(Cause.NONCE_DAMAGED, likely, message, Damage.LIKELY, open=True)
 
 
+_LOOK: Final = "look without tag or padding"
+_UNDO: Final = "undo what may have happened"
+_DECODE: Final = "decode what the look showed"
+PEEK_CHECKS: Final = frozenset({_LOOK, _UNDO, _DECODE})
+"""The checks in whose evidence a peek speaks."""
+
+
 def peek_evidence(peek: Peek | None) -> tuple[Evidence, ...]:
     """Return what the look without tag or padding showed, for a finding; never anything of the plaintext."""
     if peek is None:
         return ()
     tried = f"{peek.candidates} candidate{'s' if peek.candidates != 1 else ''} tried"
-    check = "look without tag or padding"
+    check = _LOOK
     if peek.state is PeekState.NOT_POSSIBLE:
         return (Evidence(check, "not possible", "too little to see, or no key that could be tried"),)
     if peek.state is PeekState.NOISE:
@@ -185,9 +194,9 @@ def peek_evidence(peek: Peek | None) -> tuple[Evidence, ...]:
     )
     found = [Evidence(check, f"right key: {_key_of(peek)}", odds)]
     if peek.undone is not None:
-        found.append(Evidence("undo what may have happened", str(peek.undone.what), peek.undone.detail))
+        found.append(Evidence(_UNDO, str(peek.undone.what), peek.undone.detail))
     if peek.look is not None:
-        found.append(Evidence("decode what the look showed", _looked(peek.look), peek.look.message))
+        found.append(Evidence(_DECODE, _looked(peek.look), peek.look.message))
     return tuple(found)
 
 

@@ -93,7 +93,10 @@ def envelope_ruling(attempts: tuple[TransformAttempt, ...], transformer: str) ->
                 message = f"the envelope of {transformer} is broken: the API server rejects it before asking the plugin"
                 return Ruling(Cause.KMS_ENVELOPE_DAMAGED, certain, message, proven)
             case "kms-size-damaged":
-                message = f"opens under {transformer} once its wrapped data key is cut like others: its size is damaged"
+                message = (
+                    f"opens under {transformer} once its wrapped data key is cut like others: "
+                    "its length is damaged"
+                )
                 return Ruling(Cause.KMS_ENVELOPE_DAMAGED, certain, message, proven)
             case "too-short" if attempt.plugin is not None:
                 message = f"too short to have been written under {transformer}, whatever the key"

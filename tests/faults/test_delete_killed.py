@@ -14,7 +14,14 @@ import pytest
 
 from etcdfix.model import Outcome as Verdict
 from etcdfix.model import StoredValue
-from etcdfix.remediation.audit import APPEND_STEPS, CREATE_STEPS, TORN_STEPS, AuditLog
+from etcdfix.remediation.audit import (
+    APPEND_STEPS,
+    CREATE_STEPS,
+    RELEASE_STEPS,
+    RESERVE_STEPS,
+    TORN_STEPS,
+    AuditLog,
+)
 from etcdfix.remediation.audit_record import Subject
 from etcdfix.remediation.backup import CONFIRM_STEPS, WRITE_STEPS
 from etcdfix.remediation.backup_file import digest
@@ -66,7 +73,16 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 def expected_steps(*, fresh: bool, torn: bool) -> set[str]:
     """The steps at which a deletion must have died for the test to have shown anything."""
-    names = {SENT, ANSWERED, "confirm", *WRITE_STEPS, *CONFIRM_STEPS, *APPEND_STEPS}
+    names = {
+        SENT,
+        ANSWERED,
+        "confirm",
+        *WRITE_STEPS,
+        *CONFIRM_STEPS,
+        *APPEND_STEPS,
+        *RESERVE_STEPS,
+        *RELEASE_STEPS,
+    }
     if fresh:
         names |= {"check: read the key", "check: members", "check: pattern", "preview", *CREATE_STEPS}
     if torn:
@@ -352,7 +368,8 @@ def backup_of(ground: Ground) -> Path:
         "backup marker: after unlink file",
         SENT,
         ANSWERED,
-        "audit head: before rename file",
+        "audit log: after write record",
+        "audit reserve: before unlink file",
     ],
 )
 def test_signal_between_intent_and_outcome_waits_for_it(

@@ -21,9 +21,10 @@ from etcdfix.remediation.audit_record import Entry, Link, Operator, RecordType, 
 from etcdfix.remediation.backup import record_intent
 from etcdfix.remediation.backup_file import BackupCluster, BackupContent, make_content
 from etcdfix.remediation.durable import Step, no_step, open_directory
-from etcdfix.remediation.grounds import Grounds, KeyCounts, ServerAnswer
+from etcdfix.remediation.grounds import Grounds, RecordedAnswer
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.judge import Verdict
+from etcdfix.verdicts.key_loss import KeyCounts
 
 NOON = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
 OPERATOR = Operator(os_user="ada", host="node-1", sudo_user="grace", etcd_user="root")
@@ -50,12 +51,12 @@ GROUNDS = Grounds(
     configuration_sha256="sha256:c0",
     rule="secrets",
     transformer="aesgcm/v1/old",
-    key_fingerprint="fp:0011",
-    counts=KeyCounts(opened=7, failed=1, undetermined=2, proven_damaged=1),
+    key_fingerprints=("fp:0011",),
+    counts=(KeyCounts(opened=7, failed=1, undetermined=2, damaged=1),),
     release="1.34",
     release_source="--kubernetes-version",
     warnings=("TLS checks are off",),
-    server_answers=(ServerAnswer("https://10.0.0.1:6443", "500"),),
+    server_answers=(RecordedAnswer("https://10.0.0.1:6443", "500"),),
     peek=("protobuf header: 0 wrong bits",),
 )
 
@@ -153,6 +154,7 @@ def delete_with(folder: Path, step: Step = no_step) -> None:
     with ExitStack() as stack:
         log = stack.enter_context(AuditLog.open(folder / "audit.jsonl", step=step))
         directories = [stack.enter_context(open_directory(folder / name)) for name in ("one", "two")]
+        log.reserve()
         intent = record_intent(log, entry(), content(at=datetime.now(UTC)), directories, step=step)
         step("transaction: before")
         (folder / "sent").touch()
@@ -163,6 +165,23 @@ def delete_with(folder: Path, step: Step = no_step) -> None:
 def reopen_with(folder: Path, step: Step = no_step) -> None:
     """Open a log as it is: whatever is to be put right happens here."""
     AuditLog.open(folder / "audit.jsonl", step=step).close()
+
+
+class mounted:  # noqa: N801 - reads like contextlib's
+    """A small tmpfs, where we may mount one."""
+
+    def __init__(self, path: Path, options: str) -> None:
+        self.path = own_directory(path)
+        self.options = options
+
+    def __enter__(self) -> Path:
+        command = ["mount", "-t", "tmpfs", "-o", f"mode=0700,{self.options}", "etcdfix-test", str(self.path)]
+        if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode != 0:
+            pytest.skip("may not mount a file system here")
+        return self.path
+
+    def __exit__(self, *_: object) -> None:
+        subprocess.run(["umount", self.path], check=True)
 
 
 SCENARIOS: dict[str, Callable[[Path, Step], None]] = {"delete": delete_with, "reopen": reopen_with}

@@ -74,7 +74,7 @@ class Aftermath:
         code, report = self._audit(
             "verify", *(f"--backup-dir={path}" for path in self.ground.places.backup_directories)
         )
-        unfinished = bool(report["open_intents"] or report["torn_size"])
+        unfinished = bool(report["open_intents"] or report["torn_size"] or report["head_missing"])
         assert (code, report["findings"]) == (3 if unfinished else 0, [])
         assert report["state"] == ("unfinished" if unfinished else "whole")
         found: list[int] = report["open_intents"]

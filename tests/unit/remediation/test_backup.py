@@ -21,7 +21,7 @@ from etcdfix.errors import (
     NotDurable,
 )
 from etcdfix.remediation import backup
-from etcdfix.remediation.audit import APPEND_STEPS, CREATE_STEPS, AuditLog
+from etcdfix.remediation.audit import APPEND_STEPS, CREATE_STEPS, RELEASE_STEPS, RESERVE_STEPS, AuditLog
 from etcdfix.remediation.audit_record import Link, RecordType, Result, Verb, parse_event
 from etcdfix.remediation.audit_verify import ChainState, FindingKind, verify
 from etcdfix.remediation.backup import (
@@ -342,7 +342,9 @@ def test_killed_at_every_step_of_a_deletion(tmp_path: Path) -> None:
         go_on(folder, name)
     write, confirm = [*WRITE_STEPS] * 2, [*CONFIRM_STEPS] * 2
     sent = ["transaction: before", "transaction: after"]
-    assert names == [*CREATE_STEPS, *write, *APPEND_STEPS, *confirm, *sent, *APPEND_STEPS, ""]
+    room, given_back = RESERVE_STEPS, RELEASE_STEPS
+    before = [*CREATE_STEPS, *room, *write, *APPEND_STEPS, *confirm]
+    assert names == [*before, *sent, *given_back, *APPEND_STEPS, ""]
 
 
 def whole_backups(folder: Path) -> list[Backup]:

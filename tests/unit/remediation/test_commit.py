@@ -22,13 +22,13 @@ from etcdfix.remediation.delete import DeleteRequest, run_delete
 from etcdfix.remediation.durable import default_audit_log
 from etcdfix.remediation.landmarks import Landmarks
 from etcdfix.remediation.writer import _message
-from etcdfix.wire.etcd import RANGE
+from etcdfix.wire.etcd import RANGE, message
 from tests.support.audit_logs import OPERATOR, entry, subject
 from tests.support.change_runs import BROKEN, Agreeing, Registry
 from tests.support.etcd_proxy import Refusal
 from tests.support.etcd_server import EtcdServer
 from tests.support.lossy_etcd import TXN, LossyProxy
-from tests.support.objects import KUBE_SYSTEM_UID, aescbc, secret
+from tests.support.objects import KUBE_SYSTEM_UID, aescbc, namespace_object, secret
 
 pytestmark = pytest.mark.etcd
 
@@ -101,6 +101,46 @@ def test_never_sent(registry: Registry, lossy: LossyProxy) -> None:
     assert not verify(registry.log).open_intents
 
 
+def test_key_that_moves_before_the_transaction(registry: Registry) -> None:
+    key, mended = registry.key("shop/broken"), aescbc(secret("broken"))
+    with pytest.raises(RefusedByRule, match="the key was written again") as caught:
+        _delete(registry, _at("transaction: before send", lambda: registry.etcd.put(key, mended)))
+    assert caught.value.rule == "moved"
+    assert "no transaction was sent" in caught.value.message
+    assert registry.stored(key) == mended
+    annotations = registry.events()[-1].annotations
+    assert annotations.outcome == "refused"
+    assert annotations.header_revision == str(registry.etcd.revision())
+    assert not verify(registry.log).open_intents
+
+
+def test_key_that_moves_while_the_transaction_is_on_its_way(registry: Registry, lossy: LossyProxy) -> None:
+    key, mended = registry.key("shop/broken"), aescbc(secret("broken"))
+    lossy.before = lambda path, _: registry.etcd.put(key, mended) and None if path == TXN else None
+    ran = registry.delete(key)
+    registry.refused(ran, "the key was written again", "nothing was changed", hint="examine it again")
+    assert registry.stored(key) == mended
+    assert registry.events()[-1].annotations.outcome == "refused"
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_cluster_that_is_another_one_at_the_end(registry: Registry, *, dry_run: bool) -> None:
+    """Here the Namespace that names it is made anew, as it might be by whoever restores a cluster."""
+    name = registry.key("kube-system", "namespaces")
+
+    def make_again() -> None:
+        registry.etcd.delete(name)
+        registry.etcd.put(name, namespace_object("kube-system"))
+
+    step = "rehearse: compare" if dry_run else "transaction: before send"
+    with pytest.raises(RefusedByRule, match="or this is another cluster or a restored copy") as caught:
+        _delete(registry, _at(step, make_again), dry_run=dry_run)
+    assert caught.value.rule == "other-cluster"
+    assert "was deleted and made again at revision" in caught.value.message
+    assert registry.stored(registry.key("shop/broken")) == BROKEN
+    assert [event.annotations.outcome for event in registry.events()][1:] == ([] if dry_run else ["refused"])
+
+
 # Something else comes back.
 
 
@@ -133,6 +173,7 @@ def test_another_value_was_there(registry: Registry, lossy: LossyProxy, shift: i
     assert f"ANOMALY: {key.decode()}: " in ran.out
     assert "what was there was kept as a second backup" in ran.out
     assert ran.out.count("\nBackup: ") == 2
+    assert f"\nIts value: {digest(BROKEN)}\nIts value: {digest(OTHER)}\nAudit log: " in ran.out
     assert "Settle it" not in ran.out
     first, second = sorted(registry.kept(), key=lambda backup: backup.content.purpose, reverse=True)
     assert (first.content.purpose, first.content.stored.value) == ("delete", BROKEN)
@@ -270,6 +311,75 @@ def test_something_was_there_although_nothing_was(registry: Registry, lossy: Los
     assert annotations.backup_sha256 == second.content_sha256
 
 
+# Nothing comes back.
+
+
+def _look_otherwise(lossy: LossyProxy, key: bytes, change: Callable[[Any], None]) -> None:
+    """Once a transaction was sent, let a record look otherwise to whoever reads it."""
+
+    def rewrite(path: str, answer: bytes) -> bytes:
+        if path != RANGE.path or TXN not in lossy.calls:
+            return answer
+        found = message("RangeResponse").FromString(answer)
+        for record in found.kvs:
+            if record.key == key:
+                change(record)
+        return bytes(found.SerializeToString())
+
+    lossy.rewrite = rewrite
+
+
+def test_silence_that_lasts(registry: Registry, lossy: LossyProxy) -> None:
+    lossy.before = lambda path, _: (
+        Refusal("PERMISSION_DENIED", "etcdserver: permission denied")
+        if path == RANGE.path and TXN in lossy.calls
+        else None
+    )
+    lossy.lost = {TXN}
+    ran = registry.delete(registry.key("shop/broken"))
+    assert (ran.code, ran.out.startswith("UNKNOWN: ")) == (3, True)
+    assert "reading the key again failed too" in ran.out
+    assert verify(registry.log).open_intents.keys() == {1}
+
+
+def test_transaction_that_may_still_be_on_its_way(registry: Registry, lossy: LossyProxy) -> None:
+    lossy.before = lambda path, _: Refusal("UNAVAILABLE", "Socket closed") if path == TXN else None
+    ran = registry.delete(registry.key("shop/broken"))
+    assert (ran.code, ran.out.startswith("NOT-APPLIED: ")) == (3, True)
+    assert "a transaction that is still on its way could arrive later" in ran.out
+
+
+def test_another_cluster_proves_nothing_about_silence(registry: Registry, lossy: LossyProxy) -> None:
+    def change(record: Any) -> None:
+        record.create_revision -= 1
+
+    lossy.lost = {TXN}
+    _look_otherwise(lossy, registry.key("kube-system", "namespaces"), change)
+    ran = registry.delete(registry.key("shop/broken"))
+    assert ran.code == 3
+    assert ran.out.startswith("UNKNOWN: ")
+    assert "this is another cluster or a restored copy" in ran.out
+    assert verify(registry.log).open_intents.keys() == {1}
+
+
+def test_bytes_that_were_there_before_the_intent_are_not_ours(registry: Registry, lossy: LossyProxy) -> None:
+    """They stand at a revision that the key had not reached when it was examined, at a later one."""
+    backup, key = registry.deleted(), registry.key("shop/broken")
+    revision = registry.etcd.put(key, BROKEN[:-1])
+    registry.put("shop/later", aescbc(secret("later")))
+    lossy.calls.clear()
+    lossy.before = lambda path, _: Refusal("UNAVAILABLE", "Socket closed") if path == TXN else None
+
+    def change(record: Any) -> None:
+        record.value, record.mod_revision, record.version = BROKEN, revision + 1, 2
+
+    _look_otherwise(lossy, key, change)
+    ran = registry.restore(str(backup.path), "--replace-mod-revision", str(revision))
+    assert ran.code == 3
+    assert ran.out.startswith("APPLIED-OR-GONE: ")
+    assert registry.events()[-1].annotations.outcome == "applied-or-gone"
+
+
 # The record of the outcome.
 
 
@@ -290,6 +400,20 @@ def test_outcome_that_cannot_be_recorded(registry: Registry, monkeypatch: pytest
     assert "Settle it when etcd answers again: etcdfix audit reconcile" in ran.out
     assert ", head " not in ran.out
     assert verify(registry.log).open_intents.keys() == {1}
+
+
+@pytest.mark.parametrize("arguments", [[], ["--dry-run"]])
+def test_no_room_for_the_outcome_refuses_before_anything_is_sent(
+    registry: Registry, lossy: LossyProxy, arguments: list[str]
+) -> None:
+    (registry.log.parent / f"{registry.log.name}.reserve").mkdir()  # where the room would be taken
+    with registry.untouched():
+        ran = registry.delete(registry.key("shop/broken"), *arguments)
+    assert (ran.code, ran.out) == (4, "")
+    assert "there is no room for the record of the outcome" in ran.err
+    assert TXN not in lossy.calls
+    assert registry.events() == []
+    assert registry.kept() == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])

@@ -24,6 +24,7 @@ from etcdfix.storagekey import StorageLayout, builtin_directories
 from etcdfix.wire.etcd import RANGE, message
 from tests.support.etcd_proxy import EtcdProxy, Refusal
 from tests.support.etcd_server import EtcdServer
+from tests.support.lossy_etcd import LossyProxy
 
 KUBE_SYSTEM = b"/r/namespaces/kube-system"
 MARKS = (Landmark(KUBE_SYSTEM, 2), Landmark(b"/r/namespaces/shop", 40))
@@ -112,6 +113,24 @@ def test_they_cannot_be_read(etcd: EtcdServer, prefix: bytes) -> None:
             read_landmarks(client, layout(prefix), target=b"")
         with pytest.raises(SourceDenied):
             sight(client, prefix + b"k", Landmarks())
+
+
+@pytest.mark.etcd
+def test_more_that_never_comes(etcd: EtcdServer, prefix: bytes) -> None:
+    etcd.put(prefix + b"namespaces/a", b"{}")
+
+    def promise(path: str, answer: bytes) -> bytes:
+        if path != RANGE.path:
+            return answer
+        found = message("RangeResponse").FromString(answer)
+        found.ClearField("kvs")
+        found.more = True
+        return bytes(found.SerializeToString())
+
+    with LossyProxy(etcd.endpoint) as proxy, connected(proxy.endpoint) as client:
+        proxy.rewrite = promise
+        found = read_landmarks(client, layout(prefix), target=b"")
+    assert found.marks == (Landmark(prefix + b"namespaces/kube-system", 0),)
 
 
 def test_their_directories_are_known_ones() -> None:

@@ -301,6 +301,17 @@ def test_each_landmark_is_compared(
     assert stored(client, key) == before
 
 
+def test_a_landmark_weighs_more_than_the_key(etcd: EtcdServer, client: EtcdClient, prefix: bytes) -> None:
+    """In another cluster the key may have gone any way; that it moved would be a lie."""
+    key = prefix + b"k"
+    etcd.put(key, VALUE)
+    expected = examined(client, key)
+    etcd.put(key, OTHER)
+    answer = delete(client, key, expected, Landmark(key, expected.create_revision - 1))
+    assert answer.difference is not None
+    assert answer.difference.rule == Rule.OTHER_CLUSTER
+
+
 def test_landmarks_that_stand(etcd: EtcdServer, client: EtcdClient, prefix: bytes) -> None:
     key, mark = prefix + b"k", prefix + b"mark"
     etcd.put(key, VALUE)
@@ -555,8 +566,20 @@ def test_no_endpoint_left(proxy: LossyProxy, etcd: EtcdServer, client: EtcdClien
 
 
 def test_the_next_endpoint_is_taken_before_anything_is_sent(
-    proxy: LossyProxy, etcd: EtcdServer, prefix: bytes
+    proxy: LossyProxy, etcd: EtcdServer, prefix: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    opened, closed = [], []
+
+    class Channel(writer_module._TxnChannel):
+        def __init__(self, transport: Any) -> None:
+            super().__init__(transport)
+            opened.append(self)
+
+        def close(self) -> None:
+            closed.append(self)
+            super().close()
+
+    monkeypatch.setattr(writer_module, "_TxnChannel", Channel)
     key = prefix + b"k"
     etcd.put(key, VALUE)
     with connected(proxy.endpoint, etcd.endpoint) as through:
@@ -566,6 +589,22 @@ def test_the_next_endpoint_is_taken_before_anything_is_sent(
     assert answer.applied
     assert answer.endpoint == etcd.endpoint
     assert TXN not in proxy.calls
+    assert len(opened) == 2
+    assert closed == opened
+
+
+def test_a_no_to_the_user_is_not_taken_elsewhere(
+    proxy: LossyProxy, etcd: EtcdServer, client: EtcdClient, prefix: bytes
+) -> None:
+    key = prefix + b"k"
+    etcd.put(key, VALUE)
+    denied = Refusal("PERMISSION_DENIED", "etcdserver: permission denied")
+    with connected(proxy.endpoint, etcd.endpoint) as through:
+        expected = examined(through, key)
+        proxy.before = lambda path, _request: denied if path == RANGE else None
+        with pytest.raises(TransactionRefused, match="no transaction was sent"):
+            delete(through, key, expected)
+    assert examined(client, key) == expected
 
 
 def test_an_endpoint_that_leads_to_another_cluster_now(
@@ -741,6 +780,26 @@ def test_an_answer_that_contradicts(
     assert caught.value.exit_code == 3
     previous = caught.value.answer.previous
     assert (previous is not None and previous.value == VALUE) is keeps_value
+
+
+@pytest.mark.parametrize(
+    ("tell", "words"),
+    [
+        (lambda found: setattr(found.responses[1].response_range.kvs[0], "key", b"another"), "another key"),
+        (lambda found: found.responses.pop(), "does not tell what was done"),
+        (lambda found: found.responses[1].Clear(), "does not tell what was done"),
+    ],
+)
+def test_a_refusal_that_does_not_tell_of_the_landmarks(
+    proxy: LossyProxy, etcd: EtcdServer, prefix: bytes, tell: Callable[[Any], None], words: str
+) -> None:
+    key, mark = prefix + b"k", prefix + b"mark"
+    etcd.put(key, VALUE)
+    landmark = Landmark(mark, etcd.put(mark, OTHER))
+    proxy.before = lambda path, _request: etcd.put(key, OTHER) and None if path == TXN else None
+    proxy.rewrite = lambda path, answer: _change(answer, tell) if path == TXN else answer
+    with connected(proxy.endpoint) as through, pytest.raises(TransactionAnomaly, match=words):
+        delete(through, key, examined(through, key), landmark)
 
 
 def test_a_put_that_replaced_something_unasked(proxy: LossyProxy, etcd: EtcdServer, prefix: bytes) -> None:

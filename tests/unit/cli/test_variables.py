@@ -1,0 +1,181 @@
+"""Environment variables: no command that changes something listens to more than the list, and no safety flag ever."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.core import ParameterSource
+
+from etcdfix.cli.options import gather_inputs
+from etcdfix.cli.root import cli, run
+from etcdfix.cli.variables import ChangingCommand
+from etcdfix.reports.commands import ACKNOWLEDGEMENT
+from etcdfix.sources.connection import connection_from_options
+from tests.support.collecting import ALPHA
+
+# As the contract has it; not taken from the code.
+ALLOWED = {
+    "--endpoints", "--cacert", "--cert", "--key", "--user", "--password", "--dial-timeout", "--command-timeout",
+    "--encryption-config", "--manifest",
+}  # fmt: skip
+CHANGING = {"delete", "restore", "reencrypt", "audit reconcile"}
+# What lifts a rule, says yes for somebody, or shows what is hidden: once exported, it would decide every night.
+SAFETY = re.compile(
+    r"--(yes|reason|dry-run|declare-.*|expect-.*|accept-.*|ignore-.*|reveal.*|decrypted-raw|replace-.*|without-lease)"
+)
+NEEDED = {
+    "delete": ["/k", "--reason", "x", ACKNOWLEDGEMENT],
+    "restore": ["/k", "--reason", "x"],
+    "reencrypt": ["/k", "--reason", "x", "--candidate-config", "c.yaml"],
+    "audit reconcile": ["log"],
+}
+
+
+def walk(group: click.Group, before: str = "") -> Iterator[tuple[str, click.Command]]:
+    with click.Context(group) as context:
+        for name in group.list_commands(context):
+            command = group.get_command(context, name)
+            assert command is not None
+            if isinstance(command, click.Group):
+                yield from walk(command, f"{before}{name} ")
+            else:
+                yield before + name, command
+
+
+COMMANDS = dict(walk(cli))
+
+
+def options_of(command: click.Command) -> dict[str, click.Option]:
+    return {
+        next(name for name in option.opts if name.startswith("--")): option
+        for option in command.params
+        if isinstance(option, click.Option)
+    }
+
+
+def context_of(name: str, *more: str) -> click.Context:
+    """Parse the words that a command cannot do without, and more; a parent, since click keeps what it makes of one."""
+    parent = cli.make_context("etcdfix", [name.partition(" ")[0]], resilient_parsing=True)
+    return COMMANDS[name].make_context(name, [*NEEDED[name], *more], parent=parent)
+
+
+@pytest.fixture(autouse=True)
+def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith(("ETCDFIX_", "ETCDCTL_")):
+            monkeypatch.delenv(name)
+
+
+def test_which_commands_change_something() -> None:
+    """What asks for a reason, or has a dry run, changes something."""
+    assert COMMANDS.keys() >= CHANGING
+    for name, command in COMMANDS.items():
+        changes = not {"--reason", "--dry-run"}.isdisjoint(options_of(command))
+        assert (isinstance(command, ChangingCommand), name in CHANGING) == (changes, changes), name
+
+
+@pytest.mark.parametrize("name", sorted(CHANGING))
+def test_a_change_listens_to_the_list_alone(name: str) -> None:
+    for long, option in options_of(COMMANDS[name]).items():
+        if long in ALLOWED:
+            assert option.envvar == "ETCDFIX_" + long[2:].replace("-", "_").upper(), long
+        else:
+            assert option.envvar is None, long
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_safety_flag_has_a_variable_anywhere(name: str) -> None:
+    for long, option in options_of(COMMANDS[name]).items():
+        assert option.envvar is None or SAFETY.fullmatch(long) is None, long
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_arguments_have_no_variable(name: str) -> None:
+    assert all(p.envvar is None for p in COMMANDS[name].params if isinstance(p, click.Argument))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_prefix_lets_click_read_variables_by_itself(name: str) -> None:
+    assert cli.context_settings.get("auto_envvar_prefix") is None
+    assert COMMANDS[name].context_settings.get("auto_envvar_prefix") is None
+
+
+@pytest.mark.parametrize("name", sorted(CHANGING))
+def test_everything_exported_and_only_the_list_counts(
+    name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    command = COMMANDS[name]
+    every = {"ETCDFIX_" + long[2:].replace("-", "_").upper() for long in options_of(command)}
+    for variable in every:
+        monkeypatch.setenv(variable, "7")
+    context = context_of(name)
+    heeded = {
+        long
+        for long, option in options_of(command).items()
+        if context.get_parameter_source(option.name or "") is ParameterSource.ENVIRONMENT
+    }
+    assert heeded == ALLOWED
+    (told,) = capfd.readouterr().err.splitlines()
+    assert set(re.findall(r"ETCDFIX_\w+", told)) == every - {
+        "ETCDFIX_" + long[2:].replace("-", "_").upper() for long in ALLOWED
+    }
+
+
+@pytest.mark.parametrize("variable", ["ETCDFIX_INSECURE_SKIP_TLS_VERIFY", "ETCDCTL_INSECURE_SKIP_TLS_VERIFY"])
+@pytest.mark.parametrize("name", sorted(CHANGING))
+def test_no_variable_turns_tls_checks_off_for_a_change(
+    name: str, variable: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(variable, "true")
+    monkeypatch.setenv("ETCDCTL_ENDPOINTS", "https://a:1")
+    for more, expected in (([], False), (["--insecure-skip-tls-verify"], True)):
+        with context_of(name, *more) as context:
+            connection = connection_from_options(**gather_inputs(context.params).connection)
+        assert connection.insecure_skip_tls_verify is expected
+        assert connection.endpoints == ("https://a:1",)
+        assert f"not heeded: {variable};" in capfd.readouterr().err
+
+
+def test_variables_that_are_heeded_or_empty_are_not_mentioned(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ETCDFIX_USER", "ada")
+    monkeypatch.setenv("ETCDCTL_PASSWORD", "secret")
+    monkeypatch.setenv("ETCDFIX_PLAN", "")
+    context_of("delete")
+    assert capfd.readouterr().err == ""
+
+
+def test_the_value_of_a_variable_is_never_shown(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ETCDFIX_REASON", "not-to-be-shown")
+    assert run(["delete", "/k", ACKNOWLEDGEMENT]) == 2
+    told = capfd.readouterr().err
+    assert "not heeded: ETCDFIX_REASON;" in told
+    assert "Missing option '--reason'" in told
+    assert "not-to-be-shown" not in told
+
+
+def test_readers_listen_as_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    target = tmp_path / "report"
+    monkeypatch.setenv("ETCDFIX_SNAPSHOT", str(ALPHA / "snapshot.db.gz"))
+    monkeypatch.setenv("ETCDFIX_OUTPUT_FILE", str(target))
+    assert run(["scan", "pods"]) == 1
+    assert target.exists()
+
+
+def test_a_release_that_was_exported_makes_nothing_deletable(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What is readable to every known release was ``version-removed`` for the one that somebody had exported."""
+    monkeypatch.setenv("ETCDFIX_KUBERNETES_VERSION", "1.99")  # heeded, it would be refused
+    monkeypatch.setenv("ETCDFIX_DIAL_TIMEOUT", "200ms")
+    monkeypatch.setenv("ETCDFIX_ENDPOINTS", "127.0.0.1:1")
+    assert run(["delete", *NEEDED["delete"]]) == 5
+    assert "1.99" not in capfd.readouterr().err

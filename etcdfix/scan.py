@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
@@ -210,7 +211,7 @@ def run_scan(
     tally, strangers, take = gathering.tally, gathering.strangers, gathering.take
     interrupted = False
     midway: list[str] = []
-    with Examining(examiner, plugins) as examining:
+    with Examining(examiner, plugins) as examining, closing(gathering):
         try:
             for found in examining.first(watch(_values(source, ranges), "keys", None)):
                 take(found, hold=bool(examining.waiting))
@@ -224,7 +225,6 @@ def run_scan(
             plugins.give_up()
         interrupted |= _take_later(examining, plugins, gathering, watch)
         gathering.report_until(None)
-        gathering.close()
     kms = _kms_summary(tally, plugins)
     summary = tally.summary()
     summary.kms = kms

@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 from etcdfix.reports import FORMATS
 from etcdfix.reports.base import Reporter
-from etcdfix.reports.finding import finding_from, is_finding
+from etcdfix.reports.finding import finding_from, is_finding, status_cause
 from etcdfix.reports.model import (
     Conclusion,
     Header,
@@ -72,6 +72,14 @@ def conclusion(
     return Conclusion(**(fields | changes))  # type: ignore[arg-type]
 
 
+def count(tally: Tally, found: Examination) -> None:
+    """Count an examination, and list it where a LIST would, as a scan does."""
+    tally.add(found)
+    listed = status_cause(found)
+    if listed is not None:
+        tally.list_cause(found.directory, listed)
+
+
 def new_tally(*, max_causes: int = CAP) -> Tally:
     """Return an empty tally for the default storage prefix."""
     return Tally(max_causes=max_causes, list_prefix=lambda d: display(LAYOUT.directory_prefix(d)))
@@ -91,7 +99,7 @@ def write(
     tally = new_tally(max_causes=max_causes)
     reporter.begin(head or header())
     for one in found:
-        tally.add(one)
+        count(tally, one)
         if is_finding(one):
             reporter.finding(finding_from(one))
     reporter.end(conclusion(tally.summary(), tally.statuses(), **end))

@@ -21,6 +21,7 @@ from etcdfix.remediation.commit import Change, Places
 from etcdfix.remediation.delete import DeleteRequest, run_delete
 from etcdfix.remediation.durable import default_audit_log
 from etcdfix.remediation.landmarks import Landmarks
+from etcdfix.remediation.members import ActiveAlarm, AlarmKind
 from etcdfix.remediation.writer import _message
 from etcdfix.wire.etcd import RANGE, message
 from tests.support.audit_logs import OPERATOR, entry, subject
@@ -431,6 +432,38 @@ def test_key_that_moves_before_the_rehearsal(registry: Registry) -> None:
     assert "the key was written again" in caught.value.message
     assert registry.stored(key) == mended
     assert registry.events() == []
+
+
+@pytest.mark.parametrize("what", ["probe", "BackupPlan"])
+def test_rehearsal_in_a_place_that_would_take_no_backup(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise BackupNotDurable("no space", path=registry.backups)
+
+    monkeypatch.setattr(commit_module, what, fail)
+    with registry.untouched():
+        ran = registry.delete(registry.key("shop/broken"), "--dry-run")
+    assert (ran.code, ran.out) == (4, "")
+    assert "no space" in ran.err
+    assert registry.events() == []
+
+
+@pytest.mark.parametrize("kind", list(AlarmKind))
+def test_nothing_is_put_while_etcd_has_no_space(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, kind: AlarmKind
+) -> None:
+    alarm = ActiveAlarm(kind=kind, member_id=0xA1, name="one")
+    monkeypatch.setattr(commit_module, "read_alarms", lambda _client: (alarm,))
+    with registry.cluster() as cluster:
+        if kind is not AlarmKind.NOSPACE:
+            commit_module.require_space(cluster.source.client)
+            return
+        with pytest.raises(
+            RefusedByRule, match=r"member one \(a1\) has raised etcd's NOSPACE alarm"
+        ) as caught:
+            commit_module.require_space(cluster.source.client)
+    assert caught.value.rule == "no-space"
 
 
 def test_rehearsal_with_nothing_to_back_up(registry: Registry) -> None:

@@ -362,6 +362,23 @@ def test_another_cluster_proves_nothing_about_silence(registry: Registry, lossy:
     assert verify(registry.log).open_intents.keys() == {1}
 
 
+def test_bytes_of_somebody_else_are_not_ours(registry: Registry, lossy: LossyProxy) -> None:
+    backup, key = registry.deleted(), registry.key("shop/broken")
+    revision = registry.etcd.put(key, BROKEN[:-1])
+    mended = aescbc(secret("broken"))
+
+    def lose(path: str, _request: bytes) -> Refusal | None:
+        if path != TXN:
+            return None
+        registry.etcd.put(key, mended)
+        return Refusal("UNAVAILABLE", "Socket closed")
+
+    lossy.before = lose
+    ran = registry.restore(str(backup.path), "--replace-mod-revision", str(revision))
+    assert (ran.code, ran.out.startswith("APPLIED-OR-GONE: ")) == (3, True)
+    assert registry.stored(key) == mended
+
+
 def test_bytes_that_were_there_before_the_intent_are_not_ours(registry: Registry, lossy: LossyProxy) -> None:
     """They stand at a revision that the key had not reached when it was examined, at a later one."""
     backup, key = registry.deleted(), registry.key("shop/broken")

@@ -21,6 +21,7 @@ from etcdfix.remediation.commit import Change, Places
 from etcdfix.remediation.delete import DeleteRequest, run_delete
 from etcdfix.remediation.durable import default_audit_log
 from etcdfix.remediation.landmarks import Landmarks
+from etcdfix.remediation.members import ActiveAlarm, AlarmKind
 from etcdfix.remediation.writer import _message
 from etcdfix.wire.etcd import RANGE, message
 from tests.support.audit_logs import OPERATOR, entry, subject
@@ -362,6 +363,23 @@ def test_another_cluster_proves_nothing_about_silence(registry: Registry, lossy:
     assert verify(registry.log).open_intents.keys() == {1}
 
 
+def test_bytes_of_somebody_else_are_not_ours(registry: Registry, lossy: LossyProxy) -> None:
+    backup, key = registry.deleted(), registry.key("shop/broken")
+    revision = registry.etcd.put(key, BROKEN[:-1])
+    mended = aescbc(secret("broken"))
+
+    def lose(path: str, _request: bytes) -> Refusal | None:
+        if path != TXN:
+            return None
+        registry.etcd.put(key, mended)
+        return Refusal("UNAVAILABLE", "Socket closed")
+
+    lossy.before = lose
+    ran = registry.restore(str(backup.path), "--replace-mod-revision", str(revision))
+    assert (ran.code, ran.out.startswith("APPLIED-OR-GONE: ")) == (3, True)
+    assert registry.stored(key) == mended
+
+
 def test_bytes_that_were_there_before_the_intent_are_not_ours(registry: Registry, lossy: LossyProxy) -> None:
     """They stand at a revision that the key had not reached when it was examined, at a later one."""
     backup, key = registry.deleted(), registry.key("shop/broken")
@@ -446,6 +464,38 @@ def test_key_that_moves_before_the_rehearsal(registry: Registry) -> None:
     assert "the key was written again" in caught.value.message
     assert registry.stored(key) == mended
     assert registry.events() == []
+
+
+@pytest.mark.parametrize("what", ["probe", "BackupPlan"])
+def test_rehearsal_in_a_place_that_would_take_no_backup(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise BackupNotDurable("no space", path=registry.backups)
+
+    monkeypatch.setattr(commit_module, what, fail)
+    with registry.untouched():
+        ran = registry.delete(registry.key("shop/broken"), "--dry-run")
+    assert (ran.code, ran.out) == (4, "")
+    assert "no space" in ran.err
+    assert registry.events() == []
+
+
+@pytest.mark.parametrize("kind", list(AlarmKind))
+def test_nothing_is_put_while_etcd_has_no_space(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, kind: AlarmKind
+) -> None:
+    alarm = ActiveAlarm(kind=kind, member_id=0xA1, name="one")
+    monkeypatch.setattr(commit_module, "read_alarms", lambda _client: (alarm,))
+    with registry.cluster() as cluster:
+        if kind is not AlarmKind.NOSPACE:
+            commit_module.require_space(cluster.source.client)
+            return
+        with pytest.raises(
+            RefusedByRule, match=r"member one \(a1\) has raised etcd's NOSPACE alarm"
+        ) as caught:
+            commit_module.require_space(cluster.source.client)
+    assert caught.value.rule == "no-space"
 
 
 def test_rehearsal_with_nothing_to_back_up(registry: Registry) -> None:

@@ -127,17 +127,23 @@ class PeekState(StrEnum):
 
 
 class Undone(StrEnum):
-    """What makes a value open, tag and all, once it is undone."""
+    """What fits the tag again once it is undone."""
 
     CIPHERTEXT_BIT = "ciphertext-bit"
     TAG_BIT = "tag-bit"
     NONCE_BIT = "nonce-bit"
     INFO_BIT = "info-bit"
+    """The value's own part of the key derivation of KMS v2."""
     SOURCE_TYPE = "source-type"
+    """What the plugin gave is a seed, and the value says key, or the other way round."""
     OTHER_PREFIX = "other-prefix"
+    """It was written under the same path and another storage prefix."""
     OTHER_PATH = "other-path"
+    """It was written under the path that the object in it names."""
     TEXT_MODE = "text-mode"
+    """Each LF had become CR LF."""
     DATA_KEY = "data-key"
+    """It opens with the data key of another value of the same KMS provider."""
 
 
 class Found(NamedTuple):
@@ -178,22 +184,25 @@ class Look(NamedTuple):
 
 
 class Peek(msgspec.Struct, frozen=True):
-    """What a value looks like under the encryption keys of a configuration, without checking tag or padding.
+    """What a look without tag and padding showed.
 
     Attributes:
-        state: See :class:`PeekState`.
-        rule: Rule of the key that is right, "" for none.
+        state: See :class:`PeekState`. All but the last two attributes are empty unless it is ``right-key``.
+        rule: Of the key that is right, "" for none.
         transformer: Of that key.
         key_fingerprint: Of that key, "" under KMS.
-        named: It belongs to the resource's own rule, provider and key name, as the envelope gives them.
-        encoding: ``protobuf``, ``json``, ``yaml``, ``cbor``, or ``encrypted`` for another envelope.
-        wrong_bits: Of the structure that was compared.
-        odds_bits: By chance this is seen once in more than 2^odds_bits tries, the candidates counted.
-        candidates: How many were tried.
-        look: Of the plaintext under the right key.
-        undone: What makes the value open; None where nothing does, or nothing was tried.
-        too_short: Shorter than any value of its provider, counted from the first colon after the version.
-        name_may_go_on: Printable text and another colon follow the key name that matched.
+        named: It is a key of the resource's own rule, under the provider and name that the value gives.
+        opens: It opens the value as it stands, tag or padding checked. So for a key of another name or rule; for a key
+            that is named only under CBC, whose padding proves nothing.
+        encoding: ``protobuf``, ``json``, ``yaml``, ``cbor``, ``encrypted`` (``k8s:enc:`` again); "" where only a tag
+            proves the key.
+        wrong_bits: Bits of the known structure that are not as they should be.
+        odds_bits: Noise looks like this with odds below 2^-odds_bits, all candidates together.
+        candidates: How many keys, bits and etcd keys were tried.
+        look: What decoding says of the plaintext: as it is stored, or as it is once :attr:`undone` where it was noise.
+        undone: What was found, None for nothing; only where it was asked for.
+        too_short: Shorter than any value of its provider can be, counted from the first colon after the provider.
+        name_may_go_on: Printable text and another colon follow the name.
     """
 
     state: PeekState
@@ -201,6 +210,7 @@ class Peek(msgspec.Struct, frozen=True):
     transformer: str = ""
     key_fingerprint: str = ""
     named: bool = False
+    opens: bool = False
     encoding: str = ""
     wrong_bits: int = 0
     odds_bits: int = 0

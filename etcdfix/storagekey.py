@@ -63,11 +63,24 @@ class Directory(msgspec.Struct, frozen=True):
 
     def api_path(self, namespace: str, name: str) -> str:
         """Return the path of one object in the Kubernetes API, or "" where the version is not known."""
-        if not self.version:
-            return ""
-        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
-        middle = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
-        return f"{root}{middle}/{self.resource}/{quote(name, safe=':')}"
+        return api_path(self.group, self.version, self.resource, namespace, name)
+
+
+def api_path(group: str, version: str, resource: str, namespace: str, name: str) -> str:
+    """Return the path of one object in the Kubernetes API.
+
+    Returns:
+        "" where a part is missing, or is one that no request can carry: it would name something else.
+
+    Format:
+        kube-apiserver 1.36, ``apimachinery/pkg/api/validation/path/name.go``: what may stand between two slashes.
+    """
+    needed = [version, resource, name, *filter(None, (group, namespace))]
+    if any(not part or part in {".", ".."} or "/" in part or "%" in part for part in needed):
+        return ""
+    root = f"/apis/{quote(group)}/{quote(version)}" if group else f"/api/{quote(version)}"
+    middle = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
+    return f"{root}{middle}/{quote(resource)}/{quote(name, safe=':')}"
 
 
 class StorageKey(NamedTuple):

@@ -27,9 +27,13 @@ class Terminal:
         return _is_terminal() and _typed_back("the key", safe_text(display(key)))
 
     def confirm_lost(self, declared: str) -> bool:
-        """Have the lost key's name typed back; in a script its exact value on the command line stands for that."""
+        """Have the lost key's name typed back, whatever ``--yes`` says.
+
+        Without a terminal its value on the command line stands for that: the checks before have compared it with the
+        transformer, letter by letter.
+        """
         if not _is_terminal():
-            return True  # the checks before have compared it with the transformer, letter by letter
+            return True
         return _typed_back("the name of the key that is lost for ever", safe_text(declared))
 
 
@@ -40,5 +44,5 @@ def _is_terminal() -> bool:
 def _typed_back(what: str, expected: str) -> bool:
     click.echo(f"Type {what} in full to go on:\n  {expected}", err=True)
     typed = click.prompt(">", prompt_suffix=" ", default="", show_default=False, err=True)
-    # A blank too many is a slip; a key that ends in one is typed with it.
-    return expected in {str(typed).rstrip("\r\n"), str(typed).strip()}
+    # To the letter: who types less, more or other than what is shown has not read it, or means another key.
+    return str(typed) == expected

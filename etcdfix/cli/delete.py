@@ -21,6 +21,7 @@ from etcdfix.cli.progress import watcher
 from etcdfix.cli.safety import (
     EXIT_CODES,
     acceptances,
+    api_access,
     change_exit_code,
     change_options,
     etcd_user,
@@ -73,6 +74,7 @@ def command(
         raise click.UsageError(f"a deletion needs {ACKNOWLEDGEMENT}")
     require_reason(options)
     require_output()
+    api = api_access(options)
     inputs = gather_inputs(options)
     named = one_key(key, key_base64)
     again = same_again(inputs)
@@ -105,8 +107,7 @@ def command(
                 reason=options["reason"],
                 accepted=accepted,
                 places=places(options),
-                kubeconfig=options["kubeconfig"],
-                context=options["context"],
+                api=api,
                 etcd_user=etcd_user(inputs),
                 dry_run=options["dry_run"],
                 plan=f"--plan {plan} ({planned.content_sha256})" if planned is not None else "",

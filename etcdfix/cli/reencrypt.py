@@ -24,6 +24,7 @@ from etcdfix.cli.output import require_output, show_outcome
 from etcdfix.cli.safety import (
     EXIT_CODES,
     acceptances,
+    api_access,
     change_exit_code,
     change_options,
     etcd_user,
@@ -66,6 +67,7 @@ def command(*, key: str | None, key_base64: str | None, candidate_config: Path, 
     """
     require_reason(options)
     require_output()
+    api = api_access(options)
     inputs = gather_inputs(options)
     named = one_key(key, key_base64)
     candidate_inputs = msgspec.structs.replace(inputs, encryption_config=candidate_config)
@@ -86,8 +88,7 @@ def command(*, key: str | None, key_base64: str | None, candidate_config: Path, 
                 undeployed_write_key=options["accept_undeployed_write_key"],
                 accepted=acceptances(options),
                 places=places(options),
-                kubeconfig=options["kubeconfig"],
-                context=options["context"],
+                api=api,
                 etcd_user=etcd_user(inputs),
                 dry_run=options["dry_run"],
             ),

@@ -15,11 +15,13 @@ from etcdfix.cli.progress import watcher
 from etcdfix.cli.safety import (
     EXIT_CODES,
     acceptances,
+    api_access,
     change_exit_code,
     change_options,
     etcd_user,
     examiner_for,
     member_options,
+    named_digest,
     one_key,
     open_cluster,
     places,
@@ -61,6 +63,11 @@ _PATH = click.Path(path_type=Path)
 @click.option(
     "--accept-unlisted-source", is_flag=True, help="Take a value that is no backup of this audit log."
 )
+@click.option(
+    "--expect-value-sha256", "candidate_sha256", metavar="sha256:HEX", default="",
+    help="Refuse unless the value to put back has this digest. With the digest that the deletion printed, a backup "
+    "whose audit log is lost or broken restores by itself.",
+)  # fmt: skip
 @click.option("--without-lease", is_flag=True, help="Put it back without the lease that it had.")
 @change_options
 @member_options
@@ -83,6 +90,7 @@ def command(
     """
     require_reason(options)
     require_output()
+    api = api_access(options)
     if from_snapshot is not None and from_revision is not None:
         raise click.UsageError("--from-snapshot and --from-revision name two different sources")
     inputs = gather_inputs(options)
@@ -104,11 +112,11 @@ def command(
                 reason=options["reason"],
                 replace_mod_revision=options["replace_mod_revision"],
                 unlisted_source=options["accept_unlisted_source"],
+                value_sha256=named_digest(options["candidate_sha256"]),
                 without_lease=options["without_lease"],
                 accepted=acceptances(options),
                 places=places(options),
-                kubeconfig=options["kubeconfig"],
-                context=options["context"],
+                api=api,
                 etcd_user=etcd_user(inputs),
                 dry_run=options["dry_run"],
             ),

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import click
 
 from etcdfix import __version__
+from etcdfix.cli.secrecy import forbid_core_dumps
 from etcdfix.errors import EtcdfixError
 from etcdfix.reports.safetext import safe_text
 
@@ -94,6 +95,7 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Run the command line; every end has an exit code of the table, and none a traceback."""
+    forbid_core_dumps()  # keys and passwords are read later
     sys.exit(run(sys.argv[1:]))
 
 

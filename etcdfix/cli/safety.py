@@ -18,6 +18,7 @@ from etcdfix.cli.output import say
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError
 from etcdfix.pipeline import Examiner
+from etcdfix.remediation.api_servers import APIAccess, parse_server_url
 from etcdfix.remediation.audit_record import Result
 from etcdfix.remediation.commit import Outcome, Places
 from etcdfix.remediation.preflight import Acceptances, Cluster
@@ -57,9 +58,18 @@ change_options = option_group(
     ),
     click.option(
         "--kubeconfig", type=_PATH, metavar="FILE",
-        help="Ask this API server too whether you may: unsafe-delete-ignore-read-errors and delete.",
+        help="Ask the API servers of the cluster: whether they read the object (then nothing is changed), and whether "
+        "you may: unsafe-delete-ignore-read-errors and delete.",
     ),
     click.option("--context", metavar="NAME", help="Context of the kubeconfig."),
+    click.option(
+        "--server", "servers", multiple=True, metavar="URL",
+        help="Ask this API server too, with the same credentials (may be repeated).",
+    ),
+    click.option(
+        "--accept-no-api-server", is_flag=True,
+        help="Go on although no API server could be asked, for permission neither.",
+    ),
     click.option("--accept-unknown-cluster", is_flag=True, help="Go on although no uid names the cluster."),
     click.option(
         "--accept-unknown-release", is_flag=True,
@@ -146,20 +156,38 @@ def one_key(key: str | None, key_base64: str | None) -> bytes:
     return named
 
 
+def named_digest(text: str) -> str:
+    """Return a digest as it stands in reports, ``sha256:<hex>``; "" for none."""
+    return text if not text or text.startswith("sha256:") else f"sha256:{text}"
+
+
 def acceptances(options: dict[str, Any]) -> Acceptances:
     """Return what the flags expect and accept."""
-    digest = options.get("expect_value_sha256") or ""
-    if digest and not digest.startswith("sha256:"):
-        digest = f"sha256:{digest}"
     return Acceptances(
         expect_mod_revision=options.get("expect_mod_revision"),
-        expect_value_sha256=digest,
+        expect_value_sha256=named_digest(options.get("expect_value_sha256") or ""),
         unchecked_members=tuple(options.get("unchecked_members") or ()),
         unknown_cluster=bool(options.get("accept_unknown_cluster")),
         unknown_release=bool(options.get("accept_unknown_release")),
         risks=tuple(map(AcceptRisk, options.get("accept_risks") or ())),
         key_lost=options.get("key_lost") or "",
+        no_api_server=bool(options.get("accept_no_api_server")),
     )
+
+
+def api_access(options: dict[str, Any]) -> APIAccess | None:
+    """Return which API servers to ask, None for none.
+
+    Raises:
+        click.UsageError: Servers were named, and nothing says as whom to ask them.
+        ConfigurationError: One of them is no address.
+    """
+    servers = tuple(parse_server_url(url) for url in options["servers"])
+    if options["kubeconfig"] is None:
+        if servers:
+            raise click.UsageError("--server needs --kubeconfig: the credentials to ask with")
+        return None
+    return APIAccess(options["kubeconfig"], options["context"], servers)
 
 
 def places(options: dict[str, Any]) -> Places:

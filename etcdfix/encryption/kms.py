@@ -119,6 +119,10 @@ class KMSPlugin(Protocol):
         """
         ...
 
+    def recall(self, wrapped: WrappedKey) -> bytes | None:
+        """Return the DEK or DEK seed that the plugin has given already, else None; never asks it."""
+        ...
+
 
 class EncryptedObject(msgspec.Struct, frozen=True):
     """A KMS v2 body taken apart, not yet validated. Field names as in ``api.proto``."""

@@ -166,6 +166,12 @@ class PluginSession:
                 answer = self._wait_for(wrapped)
         return _key_of(answer)
 
+    def recall(self, wrapped: WrappedKey) -> bytes | None:
+        """Return the DEK or DEK seed from memory, None where the plugin would have to be asked, or refused."""
+        with self._lock:
+            answer = self._answers.get(_digest(wrapped))
+        return answer.expose() if isinstance(answer, KeyMaterial) else None
+
     def vouch(self, wrapped: WrappedKey, key: bytes) -> None:
         """Remember a wrapped key that opened a value, as a control for its key id."""
         if len(self._controls) < _CONTROLS_KEPT:

@@ -17,10 +17,11 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.hmac import HMAC
 
 from etcdfix.encryption.aescbc import AESCBCTransformer
-from etcdfix.encryption.aesgcm import NONCE_SIZE, AESGCMTransformer
+from etcdfix.encryption.aesgcm import NONCE_SIZE, AESGCMTransformer, UncheckedAESGCM
 from etcdfix.encryption.fault import TOO_SHORT_ERROR, FailureReason, Fault, PluginRecord
 from etcdfix.encryption.kms import (
     DEKSourceType,
+    EncryptedObject,
     KMSEnvelopeInvalid,
     KMSPlugin,
     WrappedKey,
@@ -34,15 +35,16 @@ from etcdfix.encryption.kms import (
 from etcdfix.errors import KMSRefused, KMSUnreachable
 
 _AES_KEY_SIZES = frozenset({16, 24, 32})
-_INFO_SIZE = 32
+INFO_SIZE = 32
 _MIN_SEED_SIZE = 32
 _OBJECT_STARTS = (b"k8s\x00", b'{"')
 _MOST_SIZES = 4
 # API servers share one seed among all that they write until the key rotates, so few suffice.
 _MOST_KNOWN_TAILS = 1024
 _MAX_TAIL_SIZE = 64 << 10
+_MOST_WITNESSES = 64
 
-_SEEDED_MIN_SIZE = _INFO_SIZE + NONCE_SIZE
+_SEEDED_MIN_SIZE = INFO_SIZE + NONCE_SIZE
 _NONCE_END = _SEEDED_MIN_SIZE
 
 _Read = Callable[[bytes, bytes], bytes | Fault]
@@ -65,6 +67,39 @@ class Opened(NamedTuple):
     authenticated: bool = True
 
 
+class DataKey:
+    """What a KMS v2 plugin gave for a wrapped key, and what it is used as.
+
+    Attributes:
+        seeded: It is a seed, from which each value's key is derived; otherwise it is the key.
+    """
+
+    __slots__ = ("_source", "seeded")
+
+    def __init__(self, source: bytes, *, seeded: bool) -> None:
+        self._source = source
+        self.seeded = seeded
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DataKey) and (self._source, self.seeded) == (other._source, other.seeded)
+
+    def __hash__(self) -> int:
+        return hash((self._source, self.seeded))
+
+    def used_as(self, *, seeded: bool) -> DataKey:
+        """Return the same bytes for the other use."""
+        return DataKey(self._source, seeded=seeded)
+
+    def unchecked(self, data: bytes) -> tuple[UncheckedAESGCM, bytes] | None:
+        """Return how a value's data is looked at under it, and what follows the info; None where that cannot be."""
+        source = self._source
+        if not self.seeded:
+            return (UncheckedAESGCM(source), data) if len(source) in _AES_KEY_SIZES else None
+        if len(source) < _MIN_SEED_SIZE or len(data) < _SEEDED_MIN_SIZE:
+            return None
+        return UncheckedAESGCM(derive_key(source, data[:INFO_SIZE])), data[INFO_SIZE:]
+
+
 class _OpenedV1(NamedTuple):
     """A KMS v1 value opened, and the DEK that did it."""
 
@@ -80,6 +115,15 @@ class KMSv1Transformer:
         self._plugin = plugin
         # Sizes of wrapped DEKs that opened: a KMS gives them one or two.
         self._sizes: set[int] = set()
+
+    def recall(self, body: bytes) -> tuple[bytes, bytes] | None:
+        """Return the DEK that the plugin has given already and the data under it; None where there is none."""
+        try:
+            wrapped, data = parse_v1_body(body)
+        except KMSEnvelopeInvalid:
+            return None
+        dek = self._plugin.recall(wrapped) if self._plugin is not None else None
+        return (dek, data) if dek is not None and len(dek) in _AES_KEY_SIZES else None
 
     def read(self, body: bytes, etcd_key: bytes) -> Opened | Fault:
         """Return the plaintext of ``body``, or why there is none.
@@ -151,6 +195,18 @@ class KMSv2Transformer:
         self._plugin = plugin
         # What follows the data in a value -> its key id, and how data under its seed is read.
         self._known: dict[bytes, tuple[str, _Quick]] = {}
+        # What opened other values, newest last.
+        self._witnesses: dict[DataKey, None] = {}
+
+    @property
+    def witnesses(self) -> list[DataKey]:
+        """What has opened other values in this run, newest first; the newest 64."""
+        return list(reversed(self._witnesses))
+
+    def recall(self, encrypted: EncryptedObject) -> DataKey | None:
+        """Return what the plugin has given already for a value; None where it was not asked, or said no."""
+        key = self._plugin.recall(encrypted.wrapped_key) if self._plugin is not None else None
+        return None if key is None else DataKey(key, seeded=_is_seeded(encrypted))
 
     def read(self, body: bytes, etcd_key: bytes) -> Opened | Fault:
         """Return the plaintext of ``body``, or why there is none; faults name the key id where it is known.
@@ -173,13 +229,14 @@ class KMSv2Transformer:
             return source
         assert plugin is not None  # else there would be no DEK
         # Servers write seeds (type 1) since 1.29.
-        seeded = encrypted.encrypted_dek_source_type == DEKSourceType.HKDF_SHA256_XNONCE_AES_GCM_SEED
+        seeded = _is_seeded(encrypted)
         read = _seeded(source) if seeded else _keyed(source)
         plaintext = read(encrypted.encrypted_data, etcd_key)
         if isinstance(plaintext, Fault):
             return _witnessed(plaintext, plugin, key_id)
         if seeded:
             self._remember(body, key_id, source)
+        self._witness(DataKey(source, seeded=seeded))
         plugin.vouch(encrypted.wrapped_key, source)
         plugin.opened[key_id] += 1
         # Which key the plugin writes with can change while we read.
@@ -202,6 +259,12 @@ class KMSv2Transformer:
         plugin.opened[key_id] += 1
         return plaintext, plugin.write_key_id not in ("", key_id), key_id
 
+    def _witness(self, key: DataKey) -> None:
+        self._witnesses.pop(key, None)
+        self._witnesses[key] = None
+        if len(self._witnesses) > _MOST_WITNESSES:
+            del self._witnesses[next(iter(self._witnesses))]
+
     def _remember(self, body: bytes, key_id: str, seed: bytes) -> None:
         begin, end = split_encrypted_object(body, 0)
         tail = body[end:]
@@ -217,6 +280,10 @@ def derive_key(seed: bytes, info: bytes) -> bytes:
     return hmac.digest(seed, info + b"\x01", "sha256")
 
 
+def _is_seeded(encrypted: EncryptedObject) -> bool:
+    return encrypted.encrypted_dek_source_type == DEKSourceType.HKDF_SHA256_XNONCE_AES_GCM_SEED
+
+
 def _seeded(seed: bytes) -> _Read:
     """Return how values under one DEK seed are read."""
 
@@ -224,9 +291,9 @@ def _seeded(seed: bytes) -> _Read:
         if len(seed) < _MIN_SEED_SIZE:
             error = f"invalid seed length {len(seed)} used for key generation"
             return Fault(FailureReason.KMS_KEY_INVALID, (error,))
-        if len(data) < _INFO_SIZE:
+        if len(data) < INFO_SIZE:
             return Fault(FailureReason.TOO_SHORT, (TOO_SHORT_ERROR,))
-        return AESGCMTransformer(derive_key(seed, data[:_INFO_SIZE])).read(data[_INFO_SIZE:], etcd_key)
+        return AESGCMTransformer(derive_key(seed, data[:INFO_SIZE])).read(data[INFO_SIZE:], etcd_key)
 
     return read
 
@@ -239,9 +306,9 @@ def _seeded_quickly(seed: bytes) -> _Quick:
         if len(data) < _SEEDED_MIN_SIZE:
             return None
         block = expand.copy()
-        block.update(data[:_INFO_SIZE] + b"\x01")
+        block.update(data[:INFO_SIZE] + b"\x01")
         try:
-            return AESGCM(block.finalize()).decrypt(data[_INFO_SIZE:_NONCE_END], data[_NONCE_END:], etcd_key)
+            return AESGCM(block.finalize()).decrypt(data[INFO_SIZE:_NONCE_END], data[_NONCE_END:], etcd_key)
         except InvalidTag:
             return None
 

@@ -1,30 +1,169 @@
+"""What an encryption key would make of a value that does not open, and what would have to be undone for it to open.
+
+A key that does not open a value proves nothing: it may be the wrong one. Looking at the plaintext without its tag or
+padding tells: under a wrong key it is noise. Where it starts like something that an API server writes, the key is
+right; whether the value is damaged is another question, and is answered only by finding the damage.
+
+Plaintext never leaves this package: it is handed to the callback, and not kept. No KMS plugin is asked.
+"""
+
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
 
 import msgspec
 
-from etcdfix.model import GroupResource, Look, Peek, PeekState
+from etcdfix.encryption.candidates import Candidate, Place, local_candidates, place_of
+from etcdfix.encryption.config import ProviderType
+from etcdfix.encryption.fault import Fault
+from etcdfix.encryption.sight import LEAST_ODDS_BITS, LookInto, Sight, Structures
+from etcdfix.encryption.transformer import KMSReader, ResourceTransformers, Transformers
+from etcdfix.encryption.undo import Search, kms_candidates
+from etcdfix.model import Found, GroupResource, Look, Peek, PeekState
 
-LookInto = Callable[[bytes], Look]
-
-
-class Structures:
-    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None: ...
+__all__ = ["LookInto", "PeekRequest", "Structures", "peek"]
 
 
 class PeekRequest(msgspec.Struct, frozen=True):
+    """One value to look at.
+
+    Attributes:
+        data: As etcd has it.
+        key: Its complete etcd key.
+        other_keys: The same key under other storage prefixes.
+        thorough: Also find out what was damaged.
+    """
+
     data: bytes
     key: bytes
-    other_keys: tuple[bytes, ...]
-    thorough: bool
+    other_keys: tuple[bytes, ...] = ()
+    thorough: bool = False
+
+    def __repr__(self) -> str:
+        return f"PeekRequest({len(self.data)} bytes, thorough={self.thorough})"
+
+
+class _Seen:
+    __slots__ = ("candidate", "sight")
+
+    def __init__(self, candidate: Candidate, sight: Sight) -> None:
+        self.candidate = candidate
+        self.sight = sight
+
+    @property
+    def rank(self) -> tuple[bool, bool, float]:
+        """What goes first: under CBC a name that goes on for whole blocks looks like blocks that are damaged."""
+        return not self.sight.behind, self.candidate.named, self.sight.bits
 
 
 def peek(
-    transformers: object,
+    transformers: Transformers,
     resource: GroupResource,
     request: PeekRequest,
     structures: Structures,
     look: LookInto,
 ) -> Peek:
-    return Peek(PeekState.NOT_POSSIBLE)
+    """Look at a value without its tag and padding, with every key that could have written it.
+
+    First come the keys that the value names in its resource's own rule, then every other key of the configuration.
+
+    Args:
+        transformers: Of the configuration; a KMS value has been read with them before.
+        resource: Whose rule is its own.
+        request: The value.
+        structures: Starts that API servers write.
+        look: Decodes a plaintext and says what came of it; called once for the key that is right, and where CBC text
+            has to be confirmed.
+    """
+    place = place_of(request.data, transformers)
+    if place is None:
+        return Peek(PeekState.NOT_POSSIBLE)
+    own = transformers.for_resource(resource)
+    search = Search(request.key, request.other_keys, structures, look)
+    readers = [reader for reader in own.kms_readers if request.data.startswith(reader.prefix)]
+    candidates = list(local_candidates(request.data, place, own, transformers))
+    for reader in readers:
+        candidates += kms_candidates(reader, own.rule or "", request.data[len(reader.prefix) :])
+    best: _Seen | None = None
+    for candidate in candidates:
+        sight = search.recognise(candidate)
+        if sight is None:
+            continue
+        seen = _Seen(candidate, sight)
+        if best is None or seen.rank > best.rank:
+            best = seen
+    found = None
+    if best is not None:
+        found = _described(best, search, request, place, look)
+    elif request.thorough:
+        found = _mended(candidates, readers, own, search, request, place, look)
+    if found is not None and found.odds_bits >= LEAST_ODDS_BITS:
+        return found
+    return Peek(
+        PeekState.NOISE if search.visible else PeekState.NOT_POSSIBLE,
+        candidates=search.tried,
+        too_short=place.too_short,
+        name_may_go_on=place.name_may_go_on,
+    )
+
+
+def _described(best: _Seen, search: Search, request: PeekRequest, place: Place, look: LookInto) -> Peek:
+    """Return what the key that is right shows, and what was done to the value where that is asked for."""
+    candidate = best.candidate
+    opened = candidate.cipher.read(candidate.body, request.key)
+    opens = not isinstance(opened, Fault)
+    seen = look(candidate.cipher.plaintext(candidate.body))
+    undone = None
+    if request.thorough and not (opens and candidate.cipher.authenticated):
+        undone = search.undo(candidate, seen)
+    return _right_key(candidate, best.sight, seen, undone, search, place, opens=opens)
+
+
+def _mended(
+    candidates: list[Candidate],
+    readers: list[KMSReader],
+    own: ResourceTransformers,
+    search: Search,
+    request: PeekRequest,
+    place: Place,
+    look: LookInto,
+) -> Peek | None:
+    """Return what opens a value that shows noise, None where nothing does."""
+    if place.provider == ProviderType.KMS:
+        rule = own.rule or ""
+        tries = (search.undo_kms(reader, rule, request.data[len(reader.prefix) :]) for reader in readers)
+    else:
+        tries = (search.undo_noise(candidate) for candidate in candidates if candidate.named)
+    mended = next(filter(None, tries), None)
+    if mended is None:
+        return None
+    seen = look(mended.plaintext)
+    return _right_key(mended.candidate, mended.sight, seen, mended.found, search, place, opens=False)
+
+
+def _right_key(
+    candidate: Candidate,
+    sight: Sight,
+    seen: Look,
+    undone: Found | None,
+    search: Search,
+    place: Place,
+    *,
+    opens: bool,
+) -> Peek:
+    return Peek(
+        PeekState.RIGHT_KEY,
+        rule=candidate.rule,
+        transformer=candidate.transformer,
+        key_fingerprint=candidate.key_fingerprint,
+        named=candidate.named,
+        opens=opens,
+        encoding=sight.encoding,
+        wrong_bits=sight.wrong_bits,
+        odds_bits=math.floor(sight.bits - math.log2(search.tried)),
+        candidates=search.tried,
+        look=seen,
+        undone=undone,
+        too_short=place.too_short,
+        name_may_go_on=place.name_may_go_on,
+    )

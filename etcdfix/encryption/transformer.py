@@ -40,6 +40,8 @@ __all__ = [
     "Attempt",
     "ConfiguredKey",
     "FailureReason",
+    "KMSReader",
+    "LocalKey",
     "Plaintext",
     "ResourceTransformers",
     "TransformFailed",
@@ -106,6 +108,36 @@ class ConfiguredKey(msgspec.Struct, frozen=True):
 
     transformer: str
     key_fingerprint: str = ""
+
+
+class LocalKey(NamedTuple):
+    """A key of an aescbc, aesgcm or secretbox provider.
+
+    Attributes:
+        provider: Its type.
+        prefix: What a value under it begins with, its name and the colon after it included.
+        transformer: ``aescbc/v1/key1``.
+        material: The key.
+    """
+
+    provider: ProviderType
+    prefix: bytes
+    transformer: str
+    material: KeyMaterial
+
+
+class KMSReader(NamedTuple):
+    """A kms provider.
+
+    Attributes:
+        prefix: What a value under it begins with.
+        transformer: ``kms/v2/prov``.
+        opener: What opens a body under it.
+    """
+
+    prefix: bytes
+    transformer: str
+    opener: KMSv1Transformer | KMSv2Transformer
 
 
 class WriteKey(NamedTuple):
@@ -218,6 +250,10 @@ class _Keyed:
         self.write_key = WriteKey(
             first.transformer, self.type, self.prefix + first.prefix, provider.keys[0].material
         )
+        self.local_keys = [
+            LocalKey(self.type, self.prefix + key.prefix, key.transformer, named.material)
+            for key, named in zip(self.keys, provider.keys, strict=True)
+        ]
 
     def listing(self) -> list[ConfiguredKey]:
         return [ConfiguredKey(key.transformer, key.fingerprint) for key in self.keys]
@@ -250,6 +286,7 @@ class _KMS:
         self.transformer = transformer_name(ProviderType.KMS, provider.api_version, provider.name)
         self.write_key = WriteKey(self.transformer, ProviderType.KMS, self.prefix)
         opener = KMSv1Transformer(plugin) if provider.api_version == "v1" else KMSv2Transformer(plugin)
+        self.reader = KMSReader(self.prefix, self.transformer, opener)
         self._read = opener.read
         self._read_known = opener.read_known if isinstance(opener, KMSv2Transformer) else None
 
@@ -313,14 +350,30 @@ class ResourceTransformers:
         has_identity: Plaintext is allowed.
         keys: Everything that is tried, in order; the first one writes.
         write_key: That first one, with what it takes to write.
+        local_keys: The keys among them, for who looks at values without opening them.
+        kms_readers: The KMS providers among them.
     """
 
-    __slots__ = ("_candidates", "_identity_stale", "_providers", "has_identity", "keys", "rule", "write_key")
+    __slots__ = (
+        "_candidates",
+        "_identity_stale",
+        "_providers",
+        "has_identity",
+        "keys",
+        "kms_readers",
+        "local_keys",
+        "rule",
+        "write_key",
+    )
 
     def __init__(self, rule: str | None, providers: Sequence[_Provider]) -> None:
         self.rule = rule
         self.keys = tuple(key for provider in providers for key in provider.listing())
         self.write_key = providers[0].write_key
+        self.local_keys = tuple(
+            key for provider in providers if isinstance(provider, _Keyed) for key in provider.local_keys
+        )
+        self.kms_readers = tuple(provider.reader for provider in providers if isinstance(provider, _KMS))
         self._providers = tuple(providers)
         self._candidates = tuple(
             candidate
@@ -432,6 +485,11 @@ class Transformers:
         if found is None:
             found = self._found[resource] = self._look_up(resource)
         return found
+
+    @property
+    def rules(self) -> tuple[ResourceTransformers, ...]:
+        """Every rule of the configuration, in file order."""
+        return tuple(self._rules.values())
 
     def _look_up(self, resource: GroupResource) -> ResourceTransformers:
         for name in (resource, GroupResource(resource.group, "*"), EVERYTHING):

@@ -1,6 +1,7 @@
 """What an audit log says of one intent, or of one key: for an undo, and against a proof of our own making.
 
-Only the words of the log are read here; that its chain holds is seen when it is opened to write.
+The words of the log are believed here; whether its chain holds is said by :func:`trouble_with`, and seen again when it
+is opened to write.
 """
 
 from __future__ import annotations
@@ -19,7 +20,14 @@ from etcdfix.remediation.audit_record import (
     Verb,
     parse_event,
 )
-from etcdfix.remediation.audit_verify import find_line, read_records
+from etcdfix.remediation.audit_verify import (
+    HEAD_SUFFIX,
+    LOG_IS_GONE,
+    NO_HEAD_FILE,
+    find_line,
+    read_records,
+    verify,
+)
 from etcdfix.remediation.backup_file import digest
 from etcdfix.remediation.durable import why
 
@@ -42,6 +50,20 @@ def is_there(path: Path) -> bool:
     except OSError as exc:
         raise AuditLogUnreadable(f"audit log {path}: {why(exc)}") from exc
     return True
+
+
+def trouble_with(path: Path) -> str:
+    """Say why a log cannot be relied upon, as a writer would find it; "" for one that is whole, or not there at all.
+
+    Raises:
+        AuditLogUnreadable: The log cannot be read.
+    """
+    if not is_there(path):
+        return LOG_IS_GONE if is_there(path.with_name(path.name + HEAD_SUFFIX)) else ""
+    found = verify(path)
+    if found.findings:
+        return found.findings[0].message
+    return NO_HEAD_FILE if found.head_missing and found.records else ""
 
 
 def outcomes_of(path: Path, intent: Intent) -> Iterator[Annotations]:

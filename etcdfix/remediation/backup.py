@@ -83,6 +83,7 @@ class BackupPlan:
     Attributes:
         paths: Of the files.
         content_sha256: What the intent calls them by.
+        value_sha256: Digest of the stored bytes that they hold.
 
     Raises:
         BackupNotDurable: No directory, one of them named twice, or the file would be too large to be read again.
@@ -95,6 +96,7 @@ class BackupPlan:
         self._directories = tuple(directories)
         self._sequence = sequence
         self.content_sha256 = digest(self._encoded)
+        self.value_sha256 = content.value_sha256
         key = hashlib.sha256(content.key_base64).hexdigest()[:16]
         unique = self.content_sha256.removeprefix("sha256:")[:16]  # it covers the time, so no two are alike
         self._name = f"{key}-{content.mod_revision}-{sequence}-{unique}.json"

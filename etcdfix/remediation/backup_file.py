@@ -350,4 +350,6 @@ def _contradiction(document: _Document, encoded: bytes, content: BackupContent) 
         return "its lease is no lease id"
     if not re.fullmatch("[0-9a-f]{64}", document.intent.sha256):
         return "the hash of its intent is no hash"
+    if "\0" in document.intent.audit_log:
+        return "the path of its audit log is none"
     return ""

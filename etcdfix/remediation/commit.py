@@ -141,6 +141,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         detail: One sentence.
         revision: etcd's revision after it, 0 where unknown.
         backups: Paths of the backups.
+        values: Digests of the values that these hold, in their order, each once: to be written down, for a backup whose
+            log is lost restores only for whoever brings the digest.
         audit_log: The log.
         head: Its head afterwards, for ``--expect-head``; None where the outcome could not be recorded.
         warnings: What a person should know, one sentence each.
@@ -150,6 +152,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
     revision: int = 0
     backups: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
     audit_log: Path
     head: Link | None = None
     warnings: tuple[str, ...] = ()
@@ -419,6 +422,7 @@ def _close(
         detail=detail,
         revision=revision,
         backups=(*intent.backups, *more),
+        values=(*([intent.value_sha256] if intent.backups else []), *(plan.value_sha256 for plan in second)),
         audit_log=log.path,
         head=head,
         warnings=tuple(warnings),

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from etcdfix.deferred import Watch, unwatched
+from etcdfix.remediation.api_servers import APIAccess
 from etcdfix.remediation.audit_record import Entry, Operator, RecordType, Result, Subject, Verb
 from etcdfix.remediation.backup_file import BackupCluster, BackupContent, make_content
 from etcdfix.remediation.commit import Change, Outcome, Places, commit, place_warnings, rehearse
@@ -58,8 +58,7 @@ class DeleteRequest(msgspec.Struct, frozen=True, kw_only=True):
         reason: For the record.
         accepted: Expectations and acceptances.
         places: Where backups and the audit log go.
-        kubeconfig: Ask the API server behind it for permission too.
-        context: Of the kubeconfig.
+        api: Which API servers to ask; None for none.
         etcd_user: As whom etcd is asked, for the record.
         dry_run: Change nothing.
         plan: How the plan is named in the record, "" for none.
@@ -69,8 +68,7 @@ class DeleteRequest(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     accepted: Acceptances = msgspec.field(default_factory=Acceptances)
     places: Places = msgspec.field(default_factory=Places)
-    kubeconfig: Path | None = None
-    context: str | None = None
+    api: APIAccess | None = None
     etcd_user: str = ""
     dry_run: bool = False
     plan: str = ""
@@ -110,8 +108,7 @@ def run_delete(
         cluster,
         request.key,
         request.accepted,
-        kubeconfig=request.kubeconfig,
-        context=request.context,
+        api=request.api,
         expected=expected,
         watch=watch,
         step=step,
@@ -120,7 +117,7 @@ def run_delete(
     checked = msgspec.structs.replace(checked, warnings=(*checked.warnings, *place_warnings(request.places)))
     step("preview")
     preview(checked)
-    operator = operator_for(checked.authorization, request.etcd_user)
+    operator = operator_for(checked.servers.authorization, request.etcd_user)
     change = Change(
         entry=Entry(
             type=RecordType.DRY_RUN if request.dry_run else RecordType.INTENT,
@@ -131,7 +128,7 @@ def run_delete(
             cluster_uid=checked.cluster_uid,
             header_revision=checked.reading.revision,
             accepted=(*request.accepted.as_flags(), *([request.plan] if request.plan else [])),
-            grounds=grounds_of(cluster, checked.found, checked.alike.counts),
+            grounds=grounds_of(cluster, checked.found, checked.servers, checked.alike.counts),
         ),
         landmarks=landmarks if checked.moved_to is None else landmarks.with_mark(checked.moved_to),
         content=backup_content(cluster, checked, "delete", operator, request.reason),

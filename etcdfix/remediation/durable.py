@@ -350,6 +350,9 @@ class Filesystem(msgspec.Struct, frozen=True):
         return self.kind in _VOLATILE
 
 
+_UNKNOWN: Final = Filesystem(kind="", source="", mount_point="")
+
+
 def filesystem_kind(path: Path) -> Filesystem:
     """Say what an existing path lies on.
 
@@ -362,8 +365,12 @@ def filesystem_kind(path: Path) -> Filesystem:
     """
     descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
-        info = Path(f"/proc/self/fdinfo/{descriptor}").read_text()
         table = Path("/proc/self/mountinfo").read_text(errors="surrogateescape")
+        try:
+            info = Path(f"/proc/self/fdinfo/{descriptor}").read_text()
+        except PermissionError:
+            # Before Linux 5.14, a process that may not dump core cannot read this, unless it is root.
+            return find_mount_above(os.path.realpath(path), table)
     finally:
         os.close(descriptor)
     return find_mount(info, table)
@@ -372,12 +379,22 @@ def filesystem_kind(path: Path) -> Filesystem:
 def find_mount(fdinfo: str, mountinfo: str) -> Filesystem:
     """Return the mount that ``fdinfo`` names out of ``mountinfo``; all "" where it is not there."""
     wanted = [line.split()[1] for line in fdinfo.splitlines() if line.startswith("mnt_id:")]
+    return next((mount for number, mount in _mounts(mountinfo) if number in wanted), _UNKNOWN)
+
+
+def find_mount_above(path: str, mountinfo: str) -> Filesystem:
+    """Return the mount out of ``mountinfo`` that a path without links lies on, by its name."""
+    above = [mount for _, mount in _mounts(mountinfo) if Path(path).is_relative_to(mount.mount_point)]
+    # Of two at one place, the one that was mounted last is seen.
+    return max(reversed(above), key=lambda mount: len(mount.mount_point), default=_UNKNOWN)
+
+
+def _mounts(mountinfo: str) -> Iterator[tuple[str, Filesystem]]:
     for line in mountinfo.splitlines():
         before, _, after = line.partition(" - ")
         fields, details = before.split(" "), after.split(" ")
-        if fields[0] in wanted and len(details) > 1:
-            return Filesystem(kind=details[0], source=details[1], mount_point=_unescape(fields[4]))
-    return Filesystem(kind="", source="", mount_point="")
+        if len(details) > 1:
+            yield fields[0], Filesystem(kind=details[0], source=details[1], mount_point=_unescape(fields[4]))
 
 
 def _unescape(field: str) -> str:

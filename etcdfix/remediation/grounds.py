@@ -13,7 +13,7 @@ import msgspec
 from etcdfix.verdicts.key_loss import KeyCounts
 
 
-class ServerAnswer(msgspec.Struct, frozen=True):
+class RecordedAnswer(msgspec.Struct, frozen=True):
     """What one API server said when it was asked for the object.
 
     Attributes:
@@ -54,5 +54,5 @@ class Grounds(msgspec.Struct, frozen=True, kw_only=True):
     release: str = ""
     release_source: str = ""
     warnings: tuple[str, ...] = ()
-    server_answers: tuple[ServerAnswer, ...] = ()
+    server_answers: tuple[RecordedAnswer, ...] = ()
     peek: tuple[str, ...] = ()

@@ -381,7 +381,7 @@ def _survey_once(client: EtcdClient, key: bytes, patience_seconds: float) -> Mem
     # An endpoint that fails now may have told earlier whose it is.
     owners = {status.endpoint: status.member_id for status in client.statuses()}
     for asked in answers:
-        if asked.failure and not asked.member_id:
+        if asked.failure:
             reasons.get(owners.get(asked.endpoint.text, 0), []).append(asked.failure)
     # One that answered and lags behind would do the same at another address.
     unreached = [member for member in missing if member.member_id not in behind]

@@ -7,9 +7,7 @@ writes: the client's channel takes read methods only.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,10 +19,11 @@ from etcdfix.impact.grades import Risk
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.pipeline import Examiner
 from etcdfix.remediation.alike import Alike, look_at_all
+from etcdfix.remediation.api_servers import APIAccess, ServerAnswers, ask_servers
 from etcdfix.remediation.backup_file import digest
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.expectation import Expectation
-from etcdfix.remediation.grounds import Grounds
+from etcdfix.remediation.grounds import Grounds, RecordedAnswer
 from etcdfix.remediation.landmarks import Landmark
 from etcdfix.remediation.members import (
     Agreement,
@@ -50,9 +49,6 @@ from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.key_loss import KeyCounts
 from etcdfix.verdicts.standing import AcceptRisk, Standing, standing_of
 
-if TYPE_CHECKING:
-    from etcdfix.remediation.authorization import Authorization
-
 
 class Acceptances(msgspec.Struct, frozen=True, kw_only=True):
     """What the operator expects and accepts, as given by flags.
@@ -65,6 +61,7 @@ class Acceptances(msgspec.Struct, frozen=True, kw_only=True):
         unknown_release: Go on where no Node bears out the release that was named.
         risks: What ``--accept-risk`` names; each lifts its own rule.
         key_lost: ``TRANSFORMER[/KEY-ID]`` that was declared lost for ever, or "".
+        no_api_server: Go on where no API server could be asked.
     """
 
     expect_mod_revision: int | None = None
@@ -74,6 +71,7 @@ class Acceptances(msgspec.Struct, frozen=True, kw_only=True):
     unknown_release: bool = False
     risks: tuple[AcceptRisk, ...] = ()
     key_lost: str = ""
+    no_api_server: bool = False
 
     def as_flags(self) -> tuple[str, ...]:
         """Return the flags that lift a refusal, for the record."""
@@ -85,6 +83,8 @@ class Acceptances(msgspec.Struct, frozen=True, kw_only=True):
         flags += [f"--accept-risk {risk}" for risk in self.risks]
         if self.key_lost:
             flags.append(f"--declare-key-lost {self.key_lost}")
+        if self.no_api_server:
+            flags.append("--accept-no-api-server")
         return tuple(flags)
 
 
@@ -115,13 +115,17 @@ class Cluster(msgspec.Struct, frozen=True):
 
 
 def grounds_of(
-    cluster: Cluster, found: Examination, counts: Mapping[KeyName, KeyCounts] = MappingProxyType({})
+    cluster: Cluster,
+    found: Examination,
+    servers: ServerAnswers,
+    counts: Mapping[KeyName, KeyCounts] = MappingProxyType({}),
 ) -> Grounds:
     """Return what a change rests on, for the record.
 
     Args:
         cluster: Where, and how it was read.
         found: The value that is changed, or put back.
+        servers: What the API servers said of it.
         counts: Of the values under its encryption keys, where they were counted.
     """
     return Grounds(
@@ -134,6 +138,10 @@ def grounds_of(
         release=cluster.examiner.assumed_release,
         release_source=cluster.release_source,
         warnings=transport_warnings(cluster.source.client.connection),
+        server_answers=tuple(
+            RecordedAnswer(each.server, f"{each.answer}: {each.detail}" if each.detail else each.answer.value)
+            for each in servers.answers
+        ),
         peek=tuple(
             f"{e.check}: {e.result}; {e.detail}" for e in found.verdict.evidence if e.check in PEEK_CHECKS
         ),
@@ -150,7 +158,7 @@ class Preflight(msgspec.Struct, frozen=True, kw_only=True):
         moved_to: The etcd key to which a moved value belongs and that holds the object too; None for all others.
         cluster_uid: uid of namespace kube-system, "" where unknown (and accepted).
         lease: Of the key, None for none.
-        authorization: The API's yes; None where it was not asked.
+        servers: What the API servers said.
         floor: Why deleting the object may break the cluster, "" where nothing says so.
         assessment: What a deletion sets off; None where nothing is known of the key.
         warnings: What a person should read before going on.
@@ -163,7 +171,7 @@ class Preflight(msgspec.Struct, frozen=True, kw_only=True):
     moved_to: Landmark | None
     cluster_uid: str
     lease: LeaseState | None
-    authorization: Authorization | None
+    servers: ServerAnswers
     floor: str
     assessment: Assessment | None
     warnings: tuple[str, ...]
@@ -180,8 +188,7 @@ def check_deletion(
     key: bytes,
     accepted: Acceptances,
     *,
-    kubeconfig: Path | None = None,
-    context: str | None = None,
+    api: APIAccess | None = None,
     expected: Expectation | None = None,
     watch: Watch = unwatched,
     step: Step = no_step,
@@ -192,8 +199,7 @@ def check_deletion(
         cluster: Where.
         key: Complete etcd key.
         accepted: Expectations and acceptances.
-        kubeconfig: Ask the API server behind it for permission too.
-        context: Of the kubeconfig; None for its current one.
+        api: Which API servers to ask; None for none.
         expected: By a plan, which may add a refusal; None without one.
         watch: Counts the values of the pattern check for a display.
         step: Told the name of each check before it is made.
@@ -204,6 +210,7 @@ def check_deletion(
         SourceError: etcd could not be asked.
         ConfigurationError: The kubeconfig cannot be used.
     """
+    require_api(api, accepted)
     step("check: configuration")
     if not cluster.configured:
         raise refuse(
@@ -248,8 +255,8 @@ def check_deletion(
     moved_to = check_moved(cluster, found, accepted) if standing_of(found) is Standing.MOVED else None
     if expected is not None:
         expected.check_verdict(found)
-    step("check: authorization")
-    authorization = authorize_change(found, uid, kubeconfig, context)
+    step("check: API servers")
+    servers = check_api_servers(found, uid, api, accepted)
     step("check: floor")
     floor = floor_reason(found.directory.group_resource, found.namespace) or _breaking(assessment)
     if floor and AcceptRisk.CLUSTER_BREAKING not in accepted.risks:
@@ -267,7 +274,7 @@ def check_deletion(
         moved_to=moved_to,
         cluster_uid=uid,
         lease=lease,
-        authorization=authorization,
+        servers=servers,
         floor=floor,
         assessment=assessment,
         warnings=tuple(warnings),
@@ -482,26 +489,62 @@ def _has_namespace(cluster: Cluster) -> bool:
     )
 
 
-def authorize_change(
-    found: Examination, uid: str, kubeconfig: Path | None, context: str | None
-) -> Authorization | None:
-    """Ask the API server behind a kubeconfig, if one was named.
+def require_api(api: APIAccess | None, accepted: Acceptances) -> None:
+    """Refuse a declaration where no API server can contradict it.
 
     Raises:
-        AuthorizationRefused: It does not clearly say yes.
+        RefusedByRule: None was named, and that is not accepted.
+    """
+    if accepted.key_lost and api is None and not accepted.no_api_server:
+        raise refuse(
+            Rule.NO_API_SERVER,
+            "--declare-key-lost: no API server is asked whether it has the key and reads the object",
+            hint="--kubeconfig FILE; only if there is none that could be asked: --accept-no-api-server",
+        )
+
+
+def check_api_servers(
+    found: Examination,
+    uid: str,
+    api: APIAccess | None,
+    accepted: Acceptances,
+    *,
+    readable_is_fine: bool = False,
+) -> ServerAnswers:
+    """Ask the API servers, if any were named, whether they read the object, and whether it may be deleted.
+
+    Args:
+        found: The object.
+        uid: Of namespace kube-system, as etcd holds it.
+        api: Which servers.
+        accepted: Says whether it matters that none answers.
+        readable_is_fine: The change does not rest on the object being unreadable.
+
+    Raises:
+        RefusedByRule: One reads the object, or none answered.
+        AuthorizationRefused: One does not clearly say yes.
         ConfigurationError: The kubeconfig cannot be used.
     """
-    if kubeconfig is None:
-        return None
-    from etcdfix.remediation.authorization import authorize  # noqa: PLC0415 - only with --kubeconfig
-
+    if api is None:
+        return ServerAnswers()
     directory = found.directory
-    return authorize(
-        kubeconfig,
-        context,
+    servers = ask_servers(
+        api.kubeconfig,
+        api.context,
+        api.servers,
         group=directory.group,
+        version=directory.version,
         resource=directory.resource,
         namespace=found.namespace,
         name=found.name,
         kube_system_uid=uid,
+        readable_is_fine=readable_is_fine,
     )
+    if servers.authorization is None and not accepted.no_api_server:
+        said = "; ".join(f"{asked.server}: {asked.detail}" for asked in servers.answers)
+        raise refuse(
+            Rule.NO_API_SERVER,
+            f"no API server could say whether it reads {display(found.stored.key)} ({said})",
+            hint="name another one: --server URL; only if there is none that could be asked: --accept-no-api-server",
+        )
+    return servers

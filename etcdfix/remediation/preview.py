@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from etcdfix.impact.assess import Assessment
 from etcdfix.impact.grades import Risk
 from etcdfix.impact.secretusers import Stops
 from etcdfix.model import Confidence
 from etcdfix.model import Outcome as Outcomes
+from etcdfix.remediation.api_servers import Answer, ServerAnswers
 from etcdfix.remediation.audit_record import Result
 from etcdfix.remediation.commit import Outcome
 from etcdfix.remediation.preflight import Cluster, Preflight
@@ -20,9 +20,6 @@ from etcdfix.reports.commands import SameAgain
 from etcdfix.reports.remedies import gentle_remedies, unsafe_deletion_request
 from etcdfix.reports.safetext import quote_command, safe_text
 from etcdfix.storagekey import display
-
-if TYPE_CHECKING:
-    from etcdfix.remediation.authorization import Authorization
 
 _MOST_REASONS = 5
 _STOPS = "grows more slowly, and stops when nothing else is unreadable"
@@ -60,7 +57,7 @@ def preview_lines(cluster: Cluster, checked: Preflight, again: SameAgain) -> Ite
     if checked.lease is not None:
         left = f"{checked.lease.remaining_seconds} s left" if checked.lease.alive else "expired"
         yield f"Lease        {checked.lease.lease:x}, {left}"
-    yield _authorization_line(checked.authorization)
+    yield from _api_lines(checked.servers)
     for warning in checked.warnings:
         yield f"Note         {safe_text(warning)}"
     if checked.assessment is not None:
@@ -87,10 +84,30 @@ def _cluster_line(cluster: Cluster, uid: str, keys: str = "") -> str:
     return f"Cluster      kube-system uid {safe_text(uid or 'unknown (accepted)')}{keys}, at {safe_text(endpoints)}"
 
 
-def _authorization_line(allowed: Authorization | None) -> str:
-    if allowed is None:
-        return "Allowed by   nobody was asked: without --kubeconfig the etcd credentials are the only gate"
-    return f"Allowed by   {safe_text(allowed.server)}, for {safe_text(allowed.user_name)}"
+_SAID = {
+    Answer.READS_IT: "reads it",
+    Answer.NOT_FOUND: "finds no such object",
+    Answer.READ_ERROR: "cannot read it either",
+    Answer.EMPTY: "makes an empty object of it",
+    Answer.DENIED: "may not be asked",
+    Answer.NO_ANSWER: "gave no answer",
+}
+
+
+def _api_lines(servers: ServerAnswers) -> Iterator[str]:
+    """Yield who allows the change, and what each API server said of the object."""
+    allowed = servers.authorization
+    if allowed is not None:
+        yield f"Allowed by   {safe_text(allowed.server)}, for {safe_text(allowed.user_name)}"
+    elif servers.answers:
+        yield "Allowed by   nobody: no API server answered, as accepted; the etcd credentials are the only gate"
+    else:
+        yield "Allowed by   nobody was asked: without --kubeconfig the etcd credentials are the only gate"
+    for asked in servers.answers:
+        detail = f": {asked.detail}" if asked.detail else ""
+        yield f"API server   {safe_text(f'{asked.server} {_SAID[asked.answer]}{detail}')}"
+    for note in servers.notes:
+        yield f"             {safe_text(note)}"
 
 
 def assessment_lines(found: Assessment) -> Iterator[str]:
@@ -153,13 +170,15 @@ def restore_preview_lines(cluster: Cluster, shown: RestorePreview) -> Iterator[s
         if shown.listed
         else "             NOT a backup that this audit log knows, as accepted"
     )
+    if shown.by_itself:
+        yield f"             by itself: its own digests fit, and the one that was given; {safe_text(shown.by_itself)}"
     yield f"Value        {len(stored.value)} bytes, was at mod_revision {stored.mod_revision}"
     if found.gvk is not None:
         version = f"{found.gvk.group}/{found.gvk.version}".lstrip("/")
         yield f"Object       {safe_text(f'{version} {found.gvk.kind} {found.namespace}/{found.name}')}"
     yield f"Today it is  {found.verdict.outcome}: {safe_text(found.verdict.message)}"
     yield _cluster_line(cluster, shown.cluster_uid)
-    yield _authorization_line(shown.authorization)
+    yield from _api_lines(shown.servers)
     if stored.lease:
         kept = f"{shown.lease & _MASK:x} is attached again" if shown.lease else "is left out, as accepted"
         yield f"Lease        {kept}"
@@ -197,7 +216,7 @@ def reencrypt_preview_lines(cluster: Cluster, shown: ReencryptPreview) -> Iterat
     else:
         yield "             nothing shows that API servers hold that key, as accepted"
     yield _cluster_line(cluster, shown.cluster_uid)
-    yield _authorization_line(shown.authorization)
+    yield from _api_lines(shown.servers)
     if shown.lease is not None:
         yield f"Lease        {shown.lease.lease & _MASK:x}, kept"
     for warning in shown.warnings:
@@ -227,6 +246,8 @@ def outcome_lines(key_bytes: bytes, done: Result, outcome: Outcome, again: SameA
         yield f"Note: {safe_text(warning)}"
     for path in outcome.backups:
         yield f"Backup: {safe_text(path)}"
+    for found in outcome.values:
+        yield f"Its value: {found}"
     yield f"Audit log: {safe_text(str(outcome.audit_log))}" + (
         f", head {outcome.head}" if outcome.head else ""
     )

@@ -195,6 +195,12 @@ def judge_reading(
             f"etcd stands at revision {reading.revision}, and stood at "
             f"{max(expected, intent.header_revision)} at the time of the intent: it was put back to an older state"
         )
+    if present is not None and expected < present.mod_revision <= intent.header_revision:
+        # The read before the intent would have found it.
+        return Result.ANOMALY, (
+            f"the key stands at mod_revision {present.mod_revision}, and had none after {expected} when etcd stood at "
+            f"{intent.header_revision}: it was put back to an older state, and went on from there"
+        )
     if present is None:
         return _judge_absent(intent, reading.revision)
     if expected == 0:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,6 +15,7 @@ from etcdfix.encryption.seal import NotSealed, Sealed, SealRefusal, to_storage
 from etcdfix.encryption.transformer import ResourceTransformers
 from etcdfix.model import Outcome as Verdicts
 from etcdfix.pipeline import Examiner
+from etcdfix.remediation.api_servers import APIAccess, ServerAnswers
 from etcdfix.remediation.audit_record import Entry, RecordType, Result, Verb
 from etcdfix.remediation.audit_search import own_writes
 from etcdfix.remediation.backup_file import BackupCluster, digest, make_content
@@ -35,8 +35,8 @@ from etcdfix.remediation.members import KeyReading, read_key, read_lease
 from etcdfix.remediation.preflight import (
     Acceptances,
     Cluster,
-    authorize_change,
     check_alarms,
+    check_api_servers,
     check_cluster,
     check_expectations,
     check_members,
@@ -49,7 +49,6 @@ from etcdfix.storagekey import display
 from etcdfix.verdicts.examination import Examination
 
 if TYPE_CHECKING:
-    from etcdfix.remediation.authorization import Authorization
     from etcdfix.remediation.members import LeaseState
 
 _IDENTITY = "identity"
@@ -64,8 +63,7 @@ class ReencryptRequest(msgspec.Struct, frozen=True, kw_only=True):
         undeployed_write_key: Nothing of the resource needs to be stored under today's write key yet.
         accepted: Expectations and acceptances.
         places: Where backups and the audit log go.
-        kubeconfig: Ask the API server behind it for permission too.
-        context: Of the kubeconfig.
+        api: Which API servers to ask; None for none.
         etcd_user: As whom etcd is asked, for the record.
         dry_run: Change nothing.
     """
@@ -75,8 +73,7 @@ class ReencryptRequest(msgspec.Struct, frozen=True, kw_only=True):
     undeployed_write_key: bool = False
     accepted: Acceptances = msgspec.field(default_factory=Acceptances)
     places: Places = msgspec.field(default_factory=Places)
-    kubeconfig: Path | None = None
-    context: str | None = None
+    api: APIAccess | None = None
     etcd_user: str = ""
     dry_run: bool = False
 
@@ -91,7 +88,7 @@ class ReencryptPreview(msgspec.Struct, frozen=True, kw_only=True):
         proof: Key of another object that is stored under that already; b"" where none was needed.
         cluster_uid: uid of namespace kube-system, "" where unknown.
         lease: That it keeps; None for none.
-        authorization: The API's yes; None where it was not asked.
+        servers: What the API servers said.
         warnings: One sentence each.
     """
 
@@ -101,7 +98,7 @@ class ReencryptPreview(msgspec.Struct, frozen=True, kw_only=True):
     proof: bytes
     cluster_uid: str
     lease: LeaseState | None
-    authorization: Authorization | None
+    servers: ServerAnswers
     warnings: tuple[str, ...]
 
 
@@ -176,8 +173,8 @@ def run_reencrypt(
             "nothing shows that the API servers hold that key",
             hint="let an API server create one, or --accept-undeployed-write-key",
         )
-    step("check: authorization")
-    authorization = authorize_change(today, uid, request.kubeconfig, request.context)
+    step("check: API servers")
+    servers = check_api_servers(today, uid, request.api, request.accepted)
     step("check: lease")
     lease = read_lease(cluster.source.client, stored.lease) if stored.lease else None
     if lease is not None and not lease.alive:
@@ -194,7 +191,7 @@ def run_reencrypt(
         proof=proof,
         cluster_uid=uid,
         lease=lease,
-        authorization=authorization,
+        servers=servers,
         warnings=tuple(warnings),
     )
     step("preview")
@@ -311,7 +308,7 @@ def _change(
     sealed: Sealed,
 ) -> Change:
     today, stored = shown.today, shown.today.stored
-    operator = operator_for(shown.authorization, request.etcd_user)
+    operator = operator_for(shown.servers.authorization, request.etcd_user)
     content = make_content(
         stored,
         purpose="reencrypt",
@@ -339,7 +336,7 @@ def _change(
             header_revision=reading.revision,
             detail=f"from {shown.candidate.transformer} to {sealed.transformer}, {digest(sealed.data)}",
             accepted=(*request.accepted.as_flags(), *flags),
-            grounds=grounds_of(cluster, today),
+            grounds=grounds_of(cluster, today, shown.servers),
         ),
         landmarks=landmarks,
         content=content,

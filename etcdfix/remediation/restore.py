@@ -3,6 +3,10 @@
 Undoing needs no configuration: a backup whose digest stands in this audit log holds bytes that were at this key of
 this cluster. Whatever comes from elsewhere is examined first, and must be readable.
 
+A backup whose log is lost or broken restores by itself, unread, and only where nothing is: its own digests fit, it
+names this cluster, and whoever restores it brings the digest that the deletion printed. A file that somebody made up
+has fitting digests too; the digest that was written down on the day is what it cannot have. So nothing here says it.
+
 What stands at the key is replaced only if it could be deleted, or if it is the very value that we put there in place of
 the one that now comes back: a restore and a re-encryption have an undo too.
 """
@@ -11,15 +15,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Final
 
 import msgspec
 
 from etcdfix.deferred import Watch, unwatched
+from etcdfix.errors import AuditLogUnreadable
+from etcdfix.impact.floor import floor_reason
 from etcdfix.model import Outcome as Verdicts
 from etcdfix.model import StoredValue
+from etcdfix.remediation.api_servers import APIAccess, ServerAnswers
+from etcdfix.remediation.audit import broken
 from etcdfix.remediation.audit_record import Entry, Intent, Operator, RecordType, Result, Verb
-from etcdfix.remediation.audit_search import is_there, wrote
+from etcdfix.remediation.audit_search import is_there, trouble_with, wrote
 from etcdfix.remediation.backup import intent_of
 from etcdfix.remediation.backup_file import Backup, BackupCluster, BackupContent, digest, make_content
 from etcdfix.remediation.commit import (
@@ -44,21 +52,26 @@ from etcdfix.remediation.preflight import (
     Acceptances,
     Cluster,
     Preflight,
-    authorize_change,
     check_alarms,
+    check_api_servers,
     check_cluster,
     check_deletion,
     check_expectations,
     check_members,
     grounds_of,
+    require_api,
 )
 from etcdfix.remediation.release import check_release
 from etcdfix.remediation.rules import Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.standing import AcceptRisk
 
-if TYPE_CHECKING:
-    from etcdfix.remediation.authorization import Authorization
+_BY_ITSELF: Final = (
+    "a backup restores by itself with --accept-unlisted-source and --expect-value-sha256, the digest that the deletion "
+    "printed"
+)
+_ANOTHER_LOG: Final = f"keep it as it is, and begin a new one with --audit-log; {_BY_ITSELF}"
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,11 +107,11 @@ class RestoreRequest(msgspec.Struct, frozen=True, kw_only=True):
         replace_mod_revision: The present value may be replaced, if it stands at this revision; None: the key must
             be absent.
         unlisted_source: A source that is no intent of this audit log is accepted.
+        value_sha256: ``sha256:<hex>`` that the value to put back must have, "" for any.
         without_lease: Leave the lease out.
         accepted: Acceptances, for the cluster and for what is replaced.
         places: Where backups and the audit log go.
-        kubeconfig: Ask the API server behind it for permission too.
-        context: Of the kubeconfig.
+        api: Which API servers to ask; None for none.
         etcd_user: As whom etcd is asked, for the record.
         dry_run: Change nothing.
     """
@@ -107,11 +120,11 @@ class RestoreRequest(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     replace_mod_revision: int | None = None
     unlisted_source: bool = False
+    value_sha256: str = ""
     without_lease: bool = False
     accepted: Acceptances = msgspec.field(default_factory=Acceptances)
     places: Places = msgspec.field(default_factory=Places)
-    kubeconfig: Path | None = None
-    context: str | None = None
+    api: APIAccess | None = None
     etcd_user: str = ""
     dry_run: bool = False
 
@@ -124,7 +137,7 @@ class OwnWrite(msgspec.Struct, frozen=True, kw_only=True):
         reading: The linearizable read that found it.
         found: What it is under today's configuration.
         cluster_uid: As in :class:`RestorePreview`; so are the next two.
-        authorization: The API's yes.
+        servers: What the API servers said.
         warnings: One sentence each.
         lease: Of the value, None for none.
         declared_lost: Never: no key needs to be lost for this.
@@ -134,7 +147,7 @@ class OwnWrite(msgspec.Struct, frozen=True, kw_only=True):
     reading: KeyReading
     found: Examination
     cluster_uid: str
-    authorization: Authorization | None
+    servers: ServerAnswers
     warnings: tuple[str, ...]
     lease: LeaseState | None
     declared_lost: bool = False
@@ -152,20 +165,22 @@ class RestorePreview(msgspec.Struct, frozen=True, kw_only=True):
         candidate: What, and from where.
         found: What it is under today's configuration.
         listed: It is a true undo: an intent of this audit log made the backup.
+        by_itself: Why no audit log speaks for the backup, where it restores by itself; else "".
         replaced: What stands there now: what could be deleted, or what we wrote; None where the key is absent.
         lease: That will be attached, 0 for none.
         cluster_uid: uid of namespace kube-system, "" where unknown (and accepted).
-        authorization: The API's yes; None where it was not asked.
+        servers: What the API servers said.
         warnings: One sentence each.
     """
 
     candidate: Candidate
     found: Examination
     listed: bool
+    by_itself: str = ""
     replaced: Preflight | OwnWrite | None
     lease: int
     cluster_uid: str
-    authorization: Authorization | None
+    servers: ServerAnswers
     warnings: tuple[str, ...]
 
 
@@ -188,6 +203,7 @@ def run_restore(
         SourceError: etcd, or the backup, could not be read; nothing was changed.
     """
     candidate, key = request.candidate, request.candidate.stored.key
+    require_api(request.api, request.accepted)
     step("check: landmarks")
     landmarks = read_landmarks(cluster.source.client, cluster.examiner.layout, target=key)
     step("check: read the key")
@@ -200,7 +216,9 @@ def run_restore(
     step("check: candidate")
     intent = _intent_behind(candidate, request.places.log_path)
     listed = intent is not None
-    found = _examine_candidate(cluster, candidate, request, listed=listed)
+    _check_digest(request)
+    found = cluster.examine(candidate.stored)
+    by_itself = "" if listed else _check_unlisted(found, request, uid, reading.stored)
     replaced: Preflight | OwnWrite | None = None
     warnings: list[str] = []
     if reading.stored is None:
@@ -213,8 +231,8 @@ def run_restore(
         warnings += check_members(cluster, key, reading, request.accepted)
         step("check: alarms")
         warnings += check_alarms(cluster)
-        step("check: authorization")
-        authorization = authorize_change(found, uid, request.kubeconfig, request.context)
+        step("check: API servers")
+        servers = check_api_servers(found, uid, request.api, request.accepted)
     else:
         _check_named(request, reading.stored)
         if intent is not None and wrote(request.places.log_path, intent, reading.stored):
@@ -222,7 +240,7 @@ def run_restore(
         else:
             replaced = _check_replaced(cluster, request, reading.stored, watch, step)
         warnings += replaced.warnings
-        authorization = replaced.authorization
+        servers = replaced.servers
     step("check: space")
     require_space(cluster.source.client)
     step("check: lease")
@@ -234,14 +252,15 @@ def run_restore(
         candidate=candidate,
         found=found,
         listed=listed,
+        by_itself=by_itself,
         replaced=replaced,
         lease=lease,
         cluster_uid=uid,
-        authorization=authorization,
+        servers=servers,
         warnings=tuple(warnings),
     )
     preview(shown)
-    operator = operator_for(authorization, request.etcd_user)
+    operator = operator_for(servers.authorization, request.etcd_user)
     change = Change(
         entry=Entry(
             type=RecordType.DRY_RUN if request.dry_run else RecordType.INTENT,
@@ -255,10 +274,10 @@ def run_restore(
             cluster_uid=uid,
             header_revision=reading.revision,
             value_sha256=digest(candidate.stored.value),
-            detail=f"from {candidate.origin}, {digest(candidate.stored.value)}",
+            detail=f"from {candidate.origin}{_unlisted_words(by_itself)}, {digest(candidate.stored.value)}",
             accepted=(*request.accepted.as_flags(), *_further_flags(request, listed=listed)),
             grounds=grounds_of(
-                cluster, found, replaced.alike.counts if isinstance(replaced, Preflight) else {}
+                cluster, found, servers, replaced.alike.counts if isinstance(replaced, Preflight) else {}
             ),
         ),
         landmarks=landmarks
@@ -287,6 +306,8 @@ def run_restore(
 
 def _further_flags(request: RestoreRequest, *, listed: bool) -> list[str]:
     flags = [] if listed else ["--accept-unlisted-source"]
+    if request.value_sha256:
+        flags.append(f"--expect-value-sha256 {request.value_sha256}")
     return flags + (["--without-lease"] if request.without_lease and request.candidate.stored.lease else [])
 
 
@@ -308,30 +329,105 @@ def _check_same_cluster(candidate: Candidate, uid: str, accepted: Acceptances) -
 
 def _intent_behind(candidate: Candidate, audit_log: Path) -> Intent | None:
     """Return the intent by whose word the value was at this very key of this very cluster; None where there is none."""
-    if candidate.backup is None or not is_there(audit_log):
+    if candidate.backup is None:
         return None
-    return intent_of(candidate.backup, audit_log)
+    try:
+        trouble = trouble_with(audit_log)
+        if trouble:
+            raise broken(audit_log, trouble, hint=_ANOTHER_LOG)
+        return intent_of(candidate.backup, audit_log) if is_there(audit_log) else None
+    except AuditLogUnreadable as exc:
+        raise AuditLogUnreadable(exc.message, hint=exc.hint or _ANOTHER_LOG) from exc
 
 
-def _examine_candidate(
-    cluster: Cluster, candidate: Candidate, request: RestoreRequest, *, listed: bool
-) -> Examination:
-    found = cluster.examine(candidate.stored)
-    if listed:
-        return found
+def _check_digest(request: RestoreRequest) -> None:
+    # The digest of the value is not said: from this file it would prove nothing.
+    if request.value_sha256 and request.value_sha256 != digest(request.candidate.stored.value):
+        raise refuse(
+            Rule.EXPECTATION_DIFFERS,
+            f"the value from the {request.candidate.origin} does not have the digest {request.value_sha256}",
+            hint="it is another value, or was changed; the digest is the one that the deletion printed",
+        )
+
+
+def _check_unlisted(
+    found: Examination, request: RestoreRequest, uid: str, present: StoredValue | None
+) -> str:
+    """Check a source that this audit log does not know; say why no log speaks for it where it restores by itself."""
+    candidate = request.candidate
     if not request.unlisted_source:
         raise refuse(
             Rule.UNLISTED_SOURCE,
             f"the {candidate.origin} is no backup that this audit log ({request.places.log_path}) knows",
             hint="name the log that was used then with --audit-log, or --accept-unlisted-source",
         )
-    if found.verdict.outcome is not Verdicts.READABLE:
+    if found.verdict.outcome is Verdicts.READABLE:
+        return ""
+    if candidate.backup is None or not request.value_sha256:
+        more = "" if candidate.backup is None else f"; {_BY_ITSELF}"
         raise refuse(
             Rule.NOT_READABLE,
             f"the value from the {candidate.origin} is {found.verdict.outcome}: {found.verdict.message}",
-            hint="only a readable value may come from elsewhere; give the --encryption-config that reads it",
+            hint="only a readable value may come from elsewhere; give the --encryption-config that reads it"
+            + more,
         )
-    return found
+    _check_by_itself(found, request, uid, present)
+    return _lost_log(candidate.backup, request.places.log_path)
+
+
+def _check_by_itself(
+    found: Examination, request: RestoreRequest, uid: str, present: StoredValue | None
+) -> None:
+    """Refuse a backup that no log speaks for, unless it can only bring back what was there."""
+    origin = request.candidate.origin
+    if found.verdict.outcome is Verdicts.NOT_AN_OBJECT:
+        raise refuse(
+            Rule.NOT_AN_OBJECT,
+            f"the {origin} is about {display(found.stored.key)}, which holds no object of the API",
+            hint="name the storage prefix of this cluster: --etcd-prefix",
+        )
+    if not uid or not request.candidate.cluster_uid:
+        raise refuse(
+            Rule.UNKNOWN_CLUSTER,
+            f"the {origin} restores by itself only in the cluster that it names; "
+            + ("that cannot be read here" if not uid else "it names none"),
+            hint="name the audit log that knows it with --audit-log"
+            + ("" if uid else ", or give the --encryption-config that reads namespace kube-system"),
+        )
+    if present is not None:
+        raise refuse(
+            Rule.PRESENT,
+            f"{display(present.key)} exists, at mod_revision {present.mod_revision}: a backup that no audit log speaks "
+            "for is put only where nothing is",
+            hint="name the audit log that knows it with --audit-log",
+        )
+    reason = floor_reason(found.directory.group_resource, found.namespace)
+    if reason and AcceptRisk.CLUSTER_BREAKING not in request.accepted.risks:
+        raise refuse(
+            Rule.FLOOR,
+            f"{reason}; no audit log says that this value was there",
+            hint=f"if that is understood: --accept-risk {AcceptRisk.CLUSTER_BREAKING}",
+        )
+
+
+def _lost_log(backup: Backup, named: Path) -> str:
+    """Say what became of the log that a backup names; it may be another than the one that is written now."""
+    own = Path(backup.intent.audit_log)
+    try:
+        trouble = trouble_with(own)
+        if trouble:
+            return f"its audit log {own} does not hold: {trouble}"
+        if not is_there(own):
+            return f"its audit log {own} is not there"
+        if own != named and intent_of(backup, own) is not None:
+            return f"its audit log {own} lists it, but another one was named"
+    except AuditLogUnreadable as exc:
+        return f"its log cannot be read: {exc.message}"
+    return f"its audit log {own} does not list it"
+
+
+def _unlisted_words(by_itself: str) -> str:
+    return f" by itself, for {by_itself}" if by_itself else ""
 
 
 def _check_named(request: RestoreRequest, present: StoredValue) -> None:
@@ -362,14 +458,14 @@ def _check_own(
     warnings = check_members(cluster, present.key, reading, request.accepted, readable_is_fine=True)
     step("check: alarms")
     warnings += check_alarms(cluster)
-    step("check: authorization")
-    authorization = authorize_change(found, uid, request.kubeconfig, request.context)
+    step("check: API servers")
+    servers = check_api_servers(found, uid, request.api, request.accepted, readable_is_fine=True)
     return OwnWrite(
         intent=intent,
         reading=reading,
         found=found,
         cluster_uid=uid,
-        authorization=authorization,
+        servers=servers,
         warnings=tuple(warnings),
         lease=read_lease(cluster.source.client, present.lease) if present.lease else None,
     )
@@ -390,8 +486,7 @@ def _check_replaced(
         cluster,
         present.key,
         _as_named(request),
-        kubeconfig=request.kubeconfig,
-        context=request.context,
+        api=request.api,
         watch=watch,
         step=step,
     )

@@ -32,6 +32,8 @@ class Rule(StrEnum):
     RELEASE = "release"
     PATTERN = "pattern"
     DECLARATION = "declaration"
+    CONFIGURATION_WRONG = "configuration-wrong"
+    NO_API_SERVER = "no-api-server"
     UNKNOWN_CLUSTER = "unknown-cluster"
     OTHER_CLUSTER = "other-cluster"
     FLOOR = "cluster-breaking"

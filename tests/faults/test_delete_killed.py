@@ -368,7 +368,8 @@ def backup_of(ground: Ground) -> Path:
         "backup marker: after unlink file",
         SENT,
         ANSWERED,
-        "audit head: before rename file",
+        "audit log: after write record",
+        "audit reserve: before unlink file",
     ],
 )
 def test_signal_between_intent_and_outcome_waits_for_it(

@@ -316,7 +316,11 @@ def test_dry_run_makes_the_same_checks_and_changes_nothing(
         (objects.secret("other"), {}, Rule.INCONSISTENT),
         (None, {}, Rule.GONE),
         (objects.secret("target")[:-3], {"expect_mod_revision": 1}, Rule.EXPECTATION_DIFFERS),
-        (objects.secret("target")[:-3], {"key_lost": "aesgcm/v1/key1"}, Rule.DECLARATION),
+        (
+            objects.secret("target")[:-3],
+            {"key_lost": "aesgcm/v1/key1", "no_api_server": True},
+            Rule.DECLARATION,
+        ),
     ],
 )
 def test_dry_run_refuses_what_the_deletion_refuses(

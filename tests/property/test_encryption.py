@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.config_values import format_duration, parse_base64, parse_duration, parse_endpoint
 from etcdfix.encryption.envelope import parse_envelope, transformer_name
+from etcdfix.encryption.keyring import fingerprint
 from etcdfix.encryption.kms import (
     EncryptedObject,
     KMSEnvelopeInvalid,
@@ -91,7 +92,10 @@ def test_round_trip(case: tuple[str, str, bytes, bytes, bytes]) -> None:
     if (provider, name) == ("aescbc", "k:k") and opened.transformer == "aescbc/v1/k":
         return
     assert opened == Plaintext(
-        plaintext, f"{provider}/v1/{name}", stale=(provider, name) != ("secretbox", "k")
+        plaintext,
+        f"{provider}/v1/{name}",
+        stale=(provider, name) != ("secretbox", "k"),
+        key_fingerprint=fingerprint(KEYS[NAMES.index(name)]),
     )
 
 

@@ -21,7 +21,7 @@ from etcdfix.remediation.audit_record import Entry, Link, Operator, RecordType, 
 from etcdfix.remediation.backup import record_intent
 from etcdfix.remediation.backup_file import BackupCluster, BackupContent, make_content
 from etcdfix.remediation.durable import Step, no_step, open_directory
-from etcdfix.remediation.grounds import Grounds, ServerAnswer
+from etcdfix.remediation.grounds import Grounds, RecordedAnswer
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.judge import Verdict
 from etcdfix.verdicts.key_loss import KeyCounts
@@ -56,7 +56,7 @@ GROUNDS = Grounds(
     release="1.34",
     release_source="--kubernetes-version",
     warnings=("TLS checks are off",),
-    server_answers=(ServerAnswer("https://10.0.0.1:6443", "500"),),
+    server_answers=(RecordedAnswer("https://10.0.0.1:6443", "500"),),
     peek=("protobuf header: 0 wrong bits",),
 )
 

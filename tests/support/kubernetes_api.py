@@ -1,4 +1,4 @@
-"""An HTTPS server that answers as a kube-apiserver does, as far as authorization asks it; with switches for trouble."""
+"""An HTTPS server that answers as a kube-apiserver does, as far as changes ask it; with switches for trouble."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple, Self
+from urllib.parse import unquote
 
 from tests.support.certificates import CertificateAuthority
 
 KUBE_SYSTEM = "/api/v1/namespaces/kube-system"
 ACCESS_REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 SUBJECT_REVIEW = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+ENDPOINTS = "/api/v1/namespaces/default/endpoints/kubernetes"
 
 TOKEN = "token-of-the-test-that-must-not-be-shown"
 UID = "6a1e0f0e-0000-4000-8000-00000000c0de"
@@ -29,6 +31,7 @@ class Request(NamedTuple):
     path: str
     body: Any
     authorization: str | None
+    accept: str | None = None
 
 
 class Answer(NamedTuple):
@@ -39,10 +42,18 @@ class Answer(NamedTuple):
     headers: tuple[tuple[str, str], ...] = ()
 
 
-def status_answer(code: int, message: str = "no") -> Answer:
-    """A Kubernetes Status."""
-    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "code": code}
-    return Answer(code, json.dumps(body).encode())
+def status_answer(code: int, message: str = "no", *, name: str = "") -> Answer:
+    """A Kubernetes Status; about an object, where it is named."""
+    body: dict[str, Any] = {
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "code": code,
+    }  # fmt: skip
+    return Answer(code, json.dumps(body | ({"details": {"name": name}} if name else {})).encode())
+
+
+def object_answer(**metadata: str) -> Answer:
+    """The metadata of an object, as a server makes them of what it reads."""
+    body = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
+    return Answer(200, json.dumps(body).encode())
 
 
 @dataclass
@@ -54,6 +65,9 @@ class KubernetesAPI:
         user: Who the holder of ``TOKEN`` is.
         denied: Verbs that the access review says no to.
         status: Merged into the status of every access review.
+        reads: It reads whatever object it is asked for; else it finds none.
+        versions: Which each group has, preferred first; objects of other versions are not served.
+        listed: Addresses and ports that service default/kubernetes lists; None where there is no such service.
         instead: Answers by path, which win over the usual ones.
         stall: Paths that are never answered, until the server stops.
         drip: Paths that are answered one byte at a time, without end, until the server stops.
@@ -66,6 +80,9 @@ class KubernetesAPI:
     user: str = "alice@example.org"
     denied: set[str] = field(default_factory=set)
     status: dict[str, Any] = field(default_factory=dict)
+    reads: bool = False
+    versions: dict[str, list[str]] = field(default_factory=lambda: {"apps": ["v1"]})
+    listed: list[tuple[str, int]] | None = field(default_factory=list)
     instead: dict[str, Answer] = field(default_factory=dict)
     stall: set[str] = field(default_factory=set)
     drip: set[str] = field(default_factory=set)
@@ -91,8 +108,16 @@ class KubernetesAPI:
         self._thread.start()
 
     @property
+    def port(self) -> int:
+        return self._server.server_port
+
+    @property
     def url(self) -> str:
-        return f"https://127.0.0.1:{self._server.server_port}"
+        return f"https://127.0.0.1:{self.port}"
+
+    def asked(self, *paths: str) -> list[str]:
+        """The paths of the requests that arrived, as far as they begin like these."""
+        return [request.path for request in self.requests if request.path.startswith(paths)]
 
     def __enter__(self) -> Self:
         return self
@@ -152,7 +177,30 @@ class KubernetesAPI:
                 "status": {"allowed": verb not in self.denied, **self.status},
             }
             return Answer(201, json.dumps(found).encode())
+        if request.method == "GET":
+            return self._look(request.path)
         return status_answer(404, "the server could not find the requested resource")
+
+    def _look(self, path: str) -> Answer:
+        if path == ENDPOINTS:
+            if self.listed is None:
+                return status_answer(404, name="kubernetes")
+            subsets = [
+                {"addresses": [{"ip": ip}], "ports": [{"name": "https", "port": port, "protocol": "TCP"}]}
+                for ip, port in self.listed
+            ]
+            return Answer(200, json.dumps({"kind": "Endpoints", "subsets": subsets}).encode())
+        root, *words = path.strip("/").split("/")
+        group = "" if root == "api" else words.pop(0)
+        versions = {"": ["v1"], **self.versions}.get(group, [])
+        if not words and versions:
+            known = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
+            found = {"kind": "APIGroup", "name": group, "versions": known, "preferredVersion": known[0]}
+            return Answer(200, json.dumps(found).encode())
+        if not words or words[0] not in versions:
+            return Answer(404, b"404 page not found\n")
+        name = unquote(words[-1])
+        return object_answer(name=name, uid="u-1") if self.reads else status_answer(404, name=name)
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         played = self
@@ -171,6 +219,7 @@ class KubernetesAPI:
                     self.path,
                     json.loads(raw) if raw else None,
                     self.headers.get("Authorization"),
+                    self.headers.get("Accept"),
                 )
                 played.requests.append(request)
                 if self.path in played.hang_up:

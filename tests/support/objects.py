@@ -94,11 +94,16 @@ def configuration(
 
 def configuration_yaml(*providers: dict[str, Any], resources: tuple[str, ...] = ("secrets",)) -> bytes:
     """Return the file of such a configuration."""
+    return configuration_of_rules((resources, providers))
+
+
+def configuration_of_rules(*rules: tuple[tuple[str, ...], tuple[dict[str, Any], ...]]) -> bytes:
+    """Return the file of a configuration with several rules: resources and providers of each."""
     return json.dumps(
         {
             "apiVersion": "apiserver.config.k8s.io/v1",
             "kind": "EncryptionConfiguration",
-            "resources": [{"resources": list(resources), "providers": list(providers)}],
+            "resources": [{"resources": list(r), "providers": list(p)} for r, p in rules],
         }
     ).encode()
 

@@ -25,6 +25,7 @@ class OneAnswer:
         self.opened: Counter[str] = Counter()
         self.asked = 0
         self.controls: list[tuple[WrappedKey, bytes]] = []
+        self.given: dict[WrappedKey, bytes] = {}
 
     def check(self) -> None:
         if self.unwell is not None:
@@ -35,6 +36,13 @@ class OneAnswer:
 
     def unwrap(self, wrapped: WrappedKey) -> bytes:
         self.asked += 1
+        self.given[wrapped] = key = self.key_of(wrapped)
+        return key
+
+    def recall(self, wrapped: WrappedKey) -> bytes | None:
+        return self.given.get(wrapped)
+
+    def key_of(self, wrapped: WrappedKey) -> bytes:
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer

@@ -72,7 +72,11 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def accepted(self) -> Acceptances:
         """What is accepted on this ground."""
-        return Acceptances(key_lost=self.key_lost, unchecked_members=self.unchecked)
+        return Acceptances(
+            key_lost=self.key_lost,
+            unchecked_members=self.unchecked,
+            no_api_server=bool(self.key_lost),
+        )
 
     def key(self, name: str) -> bytes:
         """The key of a Secret."""

@@ -58,6 +58,9 @@ class SlowPlugin:
     def vouch(self, wrapped: WrappedKey, key: bytes) -> None:
         pass
 
+    def recall(self, wrapped: WrappedKey) -> bytes | None:
+        return None
+
     def unwrap(self, wrapped: WrappedKey) -> bytes:
         self.asked.append(wrapped.ciphertext)
         if self.deferring and wrapped.ciphertext not in self.known:

@@ -131,18 +131,19 @@ def test_an_ignored_signal_stays_ignored(tmp_path: Path) -> None:
         signal.signal(signal.SIGHUP, before)
 
 
-@pytest.mark.parametrize("what", ["log", "link"])
+@pytest.mark.parametrize("what", ["log", "link", "pipe"])
 def test_what_came_to_stand_there_meanwhile_stays(tmp_path: Path, what: str) -> None:
     path = tmp_path / "report"
 
     def work() -> None:
         with destination(path, ()):
-            path.write_bytes(RECORD) if what == "log" else path.symlink_to("elsewhere")
+            make = {"log": lambda: path.write_bytes(RECORD), "link": lambda: path.symlink_to("elsewhere")}
+            make.get(what, lambda: os.mkfifo(path))()
 
     with pytest.raises(ConfigurationError):
         work()
     assert [p.name for p in tmp_path.iterdir()] == ["report"]
-    assert path.is_symlink() or path.read_bytes() == RECORD
+    assert path.is_symlink() or path.is_fifo() or path.read_bytes() == RECORD
 
 
 def test_a_directory_that_changes_its_name_meanwhile_still_gets_the_file(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from etcdfix.storagekey import (
     Directory,
     Stack,
     StorageLayout,
+    api_path,
     builtin_directories,
     clean_prefix,
     custom_directory,
@@ -350,11 +351,24 @@ def test_display_spells_out_what_is_not_utf8() -> None:
             "w.example.com",
             "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/w.example.com",
         ),
-        ("secrets", "a b", "x?y=/z", "/api/v1/namespaces/a%20b/secrets/x%3Fy%3D%2Fz"),
+        ("secrets", "a b", "x?y=#z", "/api/v1/namespaces/a%20b/secrets/x%3Fy%3D%23z"),
     ],
 )
 def test_api_path(path: str, namespace: str, name: str, expected: str) -> None:
     assert EXPECTED[path].api_path(namespace, name) == expected
+
+
+@pytest.mark.parametrize("part", [".", "..", "a/b", "a%2fb"])
+def test_no_api_path_that_would_name_something_else(part: str) -> None:
+    assert api_path("example.com", "v1", "widgets", "shop", "w") == (
+        "/apis/example.com/v1/namespaces/shop/widgets/w"
+    )
+    assert api_path("example.com", "v1?x", "wid gets", "", "w") == "/apis/example.com/v1%3Fx/wid%20gets/w"
+    good = {"group": "example.com", "version": "v1", "resource": "widgets", "namespace": "shop", "name": "w"}
+    for field in good:
+        assert api_path(**{**good, field: part}) == ""
+    for field in ("version", "resource", "name"):
+        assert api_path(**{**good, field: ""}) == ""
 
 
 def test_no_api_path_where_only_the_crd_knows_the_version() -> None:

@@ -40,7 +40,7 @@ class PlayedPlugin(OneAnswer):
         lines = (ALPHA / key_file).read_text().splitlines()
         self._keys = {name: bytes.fromhex(key) for name, key in (line.split() for line in lines)}
 
-    def unwrap(self, wrapped: WrappedKey) -> bytes:
+    def key_of(self, wrapped: WrappedKey) -> bytes:
         key_id, ciphertext, missing = wrapped.key_id, wrapped.ciphertext, f"key {wrapped.key_id} not found"
         if wrapped.api_version == "v1":
             name, _, ciphertext = ciphertext.partition(b":")

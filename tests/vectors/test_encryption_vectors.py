@@ -11,6 +11,7 @@ import pytest
 
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.envelope import parse_envelope
+from etcdfix.encryption.keyring import fingerprint
 from etcdfix.encryption.kms import (
     DEKSourceType,
     WrappedKey,
@@ -19,6 +20,7 @@ from etcdfix.encryption.kms import (
     validate_encrypted_object,
 )
 from etcdfix.encryption.kms_transformer import derive_key
+from etcdfix.encryption.peek import Look, PeekRequest, PeekState, Structures, Undone, peek
 from etcdfix.encryption.transformer import (
     FailureReason,
     Plaintext,
@@ -66,7 +68,7 @@ def stored(name: str) -> bytes:
     return bytes.fromhex((FOLDER / f"{name}.hex").read_text())
 
 
-def transformers_for(name: str, plugin: RecordedPlugin | None) -> ResourceTransformers:
+def everywhere(name: str, plugin: RecordedPlugin | None) -> Transformers:
     version = "v1" if name == "kms-v1-gcm" else "v2"
     configuration = parse_configuration(
         f"""
@@ -79,9 +81,11 @@ resources:
 """.encode(),
         path="test",
     )
-    return Transformers.from_configuration(configuration, lambda _: plugin).for_resource(
-        GroupResource("", "secrets")
-    )
+    return Transformers.from_configuration(configuration, lambda _: plugin)
+
+
+def transformers_for(name: str, plugin: RecordedPlugin | None) -> ResourceTransformers:
+    return everywhere(name, plugin).for_resource(GroupResource("", "secrets"))
 
 
 def test_every_file_is_in_the_manifest() -> None:
@@ -108,7 +112,12 @@ def test_envelope(name: str) -> None:
 def test_local_ciphers_open_it(name: str) -> None:
     transformers = Transformers.from_configuration(parse_configuration(CONFIGURATION, path="test"))
     secrets = transformers.for_resource(GroupResource("", "secrets"))
-    expected = Plaintext(PLAINTEXT, VECTORS[name]["transformer"], stale=name != "aescbc")
+    expected = Plaintext(
+        PLAINTEXT,
+        VECTORS[name]["transformer"],
+        stale=name != "aescbc",
+        key_fingerprint=fingerprint(bytes(range(32))),
+    )
     assert secrets.from_storage(stored(name), ETCD_KEY) == expected
     assert secrets.search(stored(name), ETCD_KEY) == expected
 
@@ -197,3 +206,27 @@ def test_the_independent_encoder_writes_the_same_bytes(name: str) -> None:
     vector = VECTORS[name]
     prefix = f"k8s:enc:{vector['transformer'].replace('/', ':')}:".encode()
     assert prefix + _written_again(name, vector) == stored(name)
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_a_look_without_the_tag_shows_what_was_written(name: str) -> None:
+    secrets = GroupResource("", "secrets")
+    if name in LOCAL:
+        found = Transformers.from_configuration(parse_configuration(CONFIGURATION, path="test"))
+    else:
+        found = everywhere(name, RecordedPlugin(VECTORS[name]))
+        found.for_resource(secrets).from_storage(stored(name), ETCD_KEY)  # the plugin gives its data key
+    seen: list[bytes] = []
+
+    def look(plaintext: bytes) -> Look:
+        seen.append(plaintext)
+        return Look(whole=True, breaks=False, ends_early=False, ends_as_written=True, message="")
+
+    # Under another etcd key nothing authenticates, where there is associated data.
+    request = PeekRequest(stored(name), b"/other", (ETCD_KEY,), thorough=True)
+    peeked = peek(found, secrets, request, Structures([("v1", "Secret")]), look)
+    assert seen == [PLAINTEXT]
+    assert (peeked.state, peeked.encoding, peeked.named) == (PeekState.RIGHT_KEY, "json", True)
+    assert peeked.transformer == VECTORS[name]["transformer"]
+    undone = peeked.undone.what if peeked.undone is not None else None
+    assert undone == (None if name in {"aescbc", "secretbox"} else Undone.OTHER_PREFIX)

@@ -32,23 +32,56 @@ def test_without_a_terminal_nothing_is_read(monkeypatch: pytest.MonkeyPatch, tmp
         assert stream.read() == f"{KEY.decode()}\n"
 
 
-@pytest.mark.parametrize(
-    ("typed", "confirmed"),
-    [
-        (KEY.decode(), True),
-        (f"  {KEY.decode()} ", True),
-        (KEY.decode().upper(), False),
-        (KEY.decode() + "/", False),
-        ("y", False),
-        ("", False),
-    ],
-)
-def test_key_typed_back(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], typed: str, *, confirmed: bool
-) -> None:
-    with typing(monkeypatch, typed):
-        assert Terminal(yes=False).confirm_key(KEY) is confirmed
-    assert f"Type the key in full to go on:\n  {KEY.decode()}\n" in capfd.readouterr().err
+def others(text: str) -> list[str]:
+    """Everything near a text that is not the text."""
+    middle = len(text) // 2
+    return [
+        "",
+        "y",
+        "yes",
+        text[:-1],
+        text[1:],
+        text[:middle],
+        text[middle:],
+        text.rpartition("/")[2],
+        text + "/",
+        text + "x",
+        f"{text} {text}",
+        "x" + text,
+        "/" + text,
+        text.upper(),
+        text.title(),
+        text.swapcase(),
+        text[:middle] + " " + text[middle:],
+        text[:middle] + "x" + text[middle + 1 :],
+        text.replace("/", "//"),
+        f"  {text}",
+        f"{text} ",
+        f"{text}\t",
+        f'"{text}"',
+        f"'{text}'",
+    ]
+
+
+class TestTheKey:
+    def test_to_the_letter(self, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+        with typing(monkeypatch, KEY.decode()):
+            assert Terminal(yes=False).confirm_key(KEY)
+        assert f"Type the key in full to go on:\n  {KEY.decode()}\n" in capfd.readouterr().err
+
+    @pytest.mark.parametrize("typed", others(KEY.decode()))
+    def test_anything_else_is_no(self, monkeypatch: pytest.MonkeyPatch, typed: str) -> None:
+        with typing(monkeypatch, typed):
+            assert not Terminal(yes=False).confirm_key(KEY)
+
+    def test_only_the_first_line_counts(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        with typing(monkeypatch, "no", KEY.decode()):
+            assert not Terminal(yes=False).confirm_key(KEY)
+
+    def test_a_key_that_ends_in_a_blank_is_typed_with_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for typed, confirmed in ((f"{KEY.decode()} ", True), (KEY.decode(), False)):
+            with typing(monkeypatch, typed):
+                assert Terminal(yes=False).confirm_key(KEY + b" ") is confirmed
 
 
 def test_key_of_a_stranger_is_shown_and_typed_as_it_is_spelled_out(
@@ -63,13 +96,24 @@ def test_key_of_a_stranger_is_shown_and_typed_as_it_is_spelled_out(
         assert Terminal(yes=False).confirm_key(key)
 
 
+LOST = "kms/v2/prov"
+
+
 @pytest.mark.parametrize("yes", [True, False])
-@pytest.mark.parametrize(("typed", "confirmed"), [("kms/v2/prov", True), ("kms/v2/pro", False), ("", False)])
-def test_lost_key_is_typed_back_whatever_yes_says(
-    monkeypatch: pytest.MonkeyPatch, typed: str, *, confirmed: bool, yes: bool
-) -> None:
-    with typing(monkeypatch, typed):
-        assert Terminal(yes=yes).confirm_lost("kms/v2/prov") is confirmed
+class TestTheLostKey:
+    def test_to_the_letter(
+        self, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], *, yes: bool
+    ) -> None:
+        with typing(monkeypatch, LOST):
+            assert Terminal(yes=yes).confirm_lost(LOST)
+        assert f"Type the name of the key that is lost for ever in full to go on:\n  {LOST}\n" in (
+            capfd.readouterr().err
+        )
+
+    @pytest.mark.parametrize("typed", [*others(LOST), KEY.decode()])
+    def test_anything_else_is_no(self, monkeypatch: pytest.MonkeyPatch, typed: str, *, yes: bool) -> None:
+        with typing(monkeypatch, typed):
+            assert not Terminal(yes=yes).confirm_lost(LOST)
 
 
 @pytest.mark.parametrize("closed", [True, False])
@@ -86,9 +130,19 @@ def test_end_of_input_is_an_interruption(monkeypatch: pytest.MonkeyPatch) -> Non
         Terminal(yes=False).confirm_key(KEY)
 
 
-@pytest.mark.parametrize(("typed", "answer"), [(KEY, b"True"), (b"no", b"False")])
-def test_real_terminal(typed: bytes, answer: bytes) -> None:
-    script = f"from etcdfix.cli.confirm import Terminal\nprint(Terminal(yes=False).confirm_key({KEY!r}))"
+@pytest.mark.parametrize(
+    ("call", "expected"), [(f"confirm_key({KEY!r})", KEY), (f"confirm_lost({LOST!r})", LOST.encode())]
+)
+@pytest.mark.parametrize("change", ["nothing", "prefix", "suffix", "case", "other"])
+def test_real_terminal(call: str, expected: bytes, change: str) -> None:
+    typed = {
+        "nothing": expected,
+        "prefix": expected[:-1],
+        "suffix": expected + b"/more",
+        "case": expected.upper(),
+        "other": b"no",
+    }[change]
+    script = f"from etcdfix.cli.confirm import Terminal\nprint(Terminal(yes=False).{call})"
     master, slave = pty.openpty()
     with subprocess.Popen(
         [sys.executable, "-c", script], stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -97,5 +151,5 @@ def test_real_terminal(typed: bytes, answer: bytes) -> None:
         os.write(master, typed + b"\n")
         out, err = process.communicate(timeout=60)
     os.close(master)
-    assert out.split() == [answer]
-    assert b"Type the key in full" in err
+    assert out.split() == [b"True" if change == "nothing" else b"False"]
+    assert b" in full to go on" in err

@@ -19,7 +19,7 @@ from etcdfix.encryption.kms_plugins import KMSPlugins
 from etcdfix.model import key_id_digest
 from etcdfix.remediation import audit as audit_module
 from etcdfix.remediation import audit_verify, durable
-from etcdfix.remediation import authorization as authorization_module
+from etcdfix.remediation import preflight as preflight_module
 from etcdfix.remediation.audit_record import RecordType
 from etcdfix.remediation.audit_verify import ChainState, verify
 from etcdfix.remediation.durable import Filesystem
@@ -396,16 +396,18 @@ def test_what_the_configuration_can_cure(
         f"the configuration alone can cure this ({cause}: ",
         hint=f"mend the configuration; only if that key is gone for ever: --declare-key-lost {transformer}",
     )
-    ran = registry.delete(key, "--declare-key-lost", transformer)
+    ran = registry.delete(key, "--accept-no-api-server", "--declare-key-lost", transformer)
     assert ran.code == 0, ran.err
     assert "declared lost for ever" in ran.err
-    assert registry.events()[0].annotations.accepted == f'["--declare-key-lost {transformer}"]'
+    assert registry.events()[0].annotations.accepted == (
+        f'["--declare-key-lost {transformer}","--accept-no-api-server"]'
+    )
 
 
 def test_plaintext_that_identity_would_read_has_no_key_to_be_lost(registry: Registry) -> None:
     registry.configure(provider("aescbc", key1=KEY_1))
     key = registry.put("shop/plain", secret("plain"))
-    for declared in ((), ("--declare-key-lost", "identity")):
+    for declared in ((), ("--accept-no-api-server", "--declare-key-lost", "identity")):
         with registry.untouched():
             ran = registry.delete(key, *declared)
         registry.refused(ran, "can cure this (plaintext-not-allowed: ", hint="mend the configuration")
@@ -422,7 +424,7 @@ def test_custom_resource_whose_version_the_crd_lost_is_never_deleted(registry: R
         ran = registry.delete(key)
     registry.refused(ran, "can cure this (crd-version-missing: ", hint="mend the configuration")
     with registry.untouched():
-        ran = registry.delete(key, "--declare-key-lost", "aescbc/v1/key1")
+        ran = registry.delete(key, "--accept-no-api-server", "--declare-key-lost", "aescbc/v1/key1")
     registry.refused(ran, "can cure this (crd-version-missing: ", hint="mend the configuration")
 
 
@@ -450,7 +452,7 @@ def test_pattern(registry: Registry, lost: int, kept: int) -> None:
         f"under aesgcm/v1/gone {lost} values do not open and {kept} do: that is the key or the configuration",
         hint="find the key; only if that key is gone for ever: --declare-key-lost aesgcm/v1/gone",
     )
-    ran = registry.delete(key, "--declare-key-lost", "aesgcm/v1/gone")
+    ran = registry.delete(key, "--accept-no-api-server", "--declare-key-lost", "aesgcm/v1/gone")
     assert ran.code == 0, ran.err
     assert f"aesgcm/v1/gone: {kept} open, {lost} do not" in ran.err
     assert "declared lost for ever" in ran.err
@@ -464,12 +466,15 @@ def test_no_pattern(registry: Registry, lost: int, kept: int) -> None:
 
 @pytest.mark.parametrize(
     "declared",
-    ["aesgcm/v1/other", "aesgcm/v1/GONE", "aesgcm/v1/gone/", "gone", "aescbc/v1/key1", "aesgcm/v1/gone/id"],
-)
+    [
+        "aesgcm/v1/other", "aesgcm/v1/GONE", "aesgcm/v1/gone/", "gone", "aescbc/v1/key1", "aesgcm/v1/gone/id",
+        "aesgcm/v1/gon", "aesgcm/v1/gonee", "aesgcm/v1", " aesgcm/v1/gone", "aesgcm/v1/gone ",
+    ],
+)  # fmt: skip
 def test_declaration_of_another_key(registry: Registry, declared: str) -> None:
     key = _lose(registry, lost=2, kept=0)
     with registry.untouched():
-        ran = registry.delete(key, "--declare-key-lost", declared)
+        ran = registry.delete(key, "--accept-no-api-server", "--declare-key-lost", declared)
     registry.refused(
         ran,
         f"--declare-key-lost {declared} does not name the key of",
@@ -480,7 +485,7 @@ def test_declaration_of_another_key(registry: Registry, declared: str) -> None:
 def test_declaration_that_is_not_needed_must_fit_too(registry: Registry) -> None:
     key = registry.key("shop/broken")
     with registry.untouched():
-        ran = registry.delete(key, "--declare-key-lost", "aescbc/v1/key9")
+        ran = registry.delete(key, "--accept-no-api-server", "--declare-key-lost", "aescbc/v1/key9")
     registry.refused(ran, "does not name the key", hint="aescbc/v1/key1")
 
 
@@ -488,7 +493,7 @@ def test_declared_key_is_typed_back_at_a_terminal_even_with_yes(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = _lose(registry, lost=2, kept=0)
-    declared = ("--declare-key-lost", "aesgcm/v1/gone")
+    declared = ("--accept-no-api-server", "--declare-key-lost", "aesgcm/v1/gone")
     with registry.untouched(), typing(monkeypatch, "yes"):
         ran = registry.delete(key, *declared)
     assert ran.code == 4
@@ -533,13 +538,13 @@ def test_kms_key_that_the_plugin_does_not_know(registry: Registry, plugin: KMSPl
     registry.refused(ran, "nothing is proven against the value", hint="find out more: etcdfix scan")
     # Another key id of the provider opens: the name of the provider alone would say too much.
     with registry.untouched():
-        ran = registry.delete(key, "--declare-key-lost", "kms/v2/prov")
+        ran = registry.delete(key, "--accept-no-api-server", "--declare-key-lost", "kms/v2/prov")
     registry.refused(ran, "does not name the key", hint=f"it was written under kms/v2/prov/{digest}")
     for wrong in ("kms/v2/prov/kek-2", "kms/v2/prov/", "kms/v2/other"):
         with registry.untouched():
-            ran = registry.delete(key, "--declare-key-lost", wrong)
+            ran = registry.delete(key, "--accept-no-api-server", "--declare-key-lost", wrong)
         registry.refused(ran, "does not name the key", hint=digest)
-    ran = registry.delete(key, "--declare-key-lost", "kms/v2/prov/kek-1")
+    ran = registry.delete(key, "--accept-no-api-server", "--declare-key-lost", "kms/v2/prov/kek-1")
     assert ran.code == 0, ran.err
     assert "Verdict      NOT PROVEN (kms-key-unknown)" in ran.err
     assert registry.kept()[0].content.verdict.outcome == "undetermined"
@@ -551,7 +556,7 @@ def test_kms_key_id_by_its_digest(registry: Registry, plugin: KMSPlugin) -> None
     (key,) = _behind(registry, plugin, "dead", key_id="kek-1")
     del plugin.keks["kek-1"]
     declared = f"kms/v2/prov/sha256:{hashlib.sha256(b'kek-1').hexdigest()}"
-    assert registry.delete(key, "--declare-key-lost", declared).code == 0
+    assert registry.delete(key, "--accept-no-api-server", "--declare-key-lost", declared).code == 0
 
 
 def test_whole_kms_provider_that_is_dead(
@@ -566,9 +571,11 @@ def test_whole_kms_provider_that_is_dead(
         ran = registry.delete(one)
     registry.refused(ran, "nothing is proven against the value", hint="find out more")
     # While nobody answers, others of its key ids may be in order: the one that is lost has to be named.
-    ran = registry.delete(one, "--declare-key-lost", "kms/v2/prov")
+    ran = registry.delete(one, "--accept-no-api-server", "--declare-key-lost", "kms/v2/prov")
     registry.refused(ran, "does not name the key", hint="kms/v2/prov/sha256:")
-    ran = registry.delete(one, "--declare-key-lost", f"kms/v2/prov/{key_id_digest('kek-1')}")
+    ran = registry.delete(
+        one, "--accept-no-api-server", "--declare-key-lost", f"kms/v2/prov/{key_id_digest('kek-1')}"
+    )
     assert ran.code == 0, ran.err
     assert "kms/v2/prov: 0 open, 0 do not, 2 undetermined" in ran.err
 
@@ -586,7 +593,7 @@ def test_declaration_does_not_make_a_readable_kms_value_deletable(
 ) -> None:
     (key,) = _behind(registry, plugin, "one", key_id="kek-1")
     with registry.untouched():
-        ran = registry.delete(key, "--declare-key-lost", "kms/v2/prov/kek-1")
+        ran = registry.delete(key, "--accept-no-api-server", "--declare-key-lost", "kms/v2/prov/kek-1")
     registry.refused(ran, "the object is readable", hint=API_OF)
 
 
@@ -688,13 +695,83 @@ def test_denied(registry: Registry, api: KubernetesAPI, verb: str) -> None:
     )
 
 
-def test_not_authenticated(registry: Registry, api: KubernetesAPI) -> None:
-    api.instead[KUBE_SYSTEM] = status_answer(401)
+def test_nobody_answers(registry: Registry, api: KubernetesAPI) -> None:
+    """No server that knows the user is as good as no kubeconfig: the flag says so, and nothing else does."""
+    broken, kubeconfig = registry.key("shop/broken"), str(api.kubeconfig(registry.folder))
+    for path in (KUBE_SYSTEM, "/api/v1/namespaces/shop/secrets/broken"):
+        api.instead[path] = status_answer(401)
     with registry.untouched():
-        ran = registry.delete(
-            registry.key("shop/broken"), "--kubeconfig", str(api.kubeconfig(registry.folder))
-        )
-    registry.refused(ran, "does not know the kubeconfig's user (401)", hint="auth whoami")
+        ran = registry.delete(broken, "--kubeconfig", kubeconfig)
+    registry.refused(
+        ran,
+        "no API server could say whether it reads",
+        f"({api.url}: it does not know the kubeconfig's user (401))",
+        hint="--server URL; only if there is none that could be asked: --accept-no-api-server",
+    )
+    ran = registry.delete(broken, "--kubeconfig", kubeconfig, "--accept-no-api-server")
+    assert ran.code == 0, ran.err
+    assert "Allowed by   nobody: no API server answered, as accepted" in ran.err
+    assert f"API server   {api.url} may not be asked: it does not know the kubeconfig's user (401)" in ran.err
+    intent = registry.events()[0].annotations
+    assert (intent.authorization, intent.accepted) == ("none", '["--accept-no-api-server"]')
+
+
+def test_the_flag_lifts_no_answer_that_was_given(registry: Registry, api: KubernetesAPI) -> None:
+    broken, kubeconfig = registry.key("shop/broken"), str(api.kubeconfig(registry.folder))
+    api.denied = {"delete"}
+    with registry.untouched():
+        ran = registry.delete(broken, "--kubeconfig", kubeconfig, "--accept-no-api-server")
+    registry.refused(ran, "denies the permission", hint="kubectl auth can-i")
+    api.reads = True
+    with registry.untouched():
+        ran = registry.delete(broken, "--kubeconfig", kubeconfig, "--accept-no-api-server")
+    registry.refused(
+        ran,
+        f"the API server at {api.url} reads secrets shop/broken",
+        "the configuration given here is wrong or old",
+        hint="--encryption-provider-config",
+    )
+
+
+def test_each_server_is_asked_and_shown(
+    registry: Registry, api: KubernetesAPI, authority: CertificateAuthority
+) -> None:
+    broken, kubeconfig = registry.key("shop/broken"), str(api.kubeconfig(registry.folder))
+    with KubernetesAPI(authority, uid=UID) as named, KubernetesAPI(authority, uid=UID) as listed:
+        api.listed = [("127.0.0.1", listed.port)]
+        arguments = ("--kubeconfig", kubeconfig, "--server", named.url, "--server", "https://127.0.0.1:1")
+        for server in (named, listed):
+            server.reads = True
+            with registry.untouched():
+                ran = registry.delete(broken, *arguments)
+            registry.refused(ran, f"the API server at {server.url} reads", hint="compare with that server's")
+            server.reads = False
+        ran = registry.delete(broken, *arguments)
+        assert ran.code == 0, ran.err
+        for server in (api, named, listed):
+            assert f"API server   {server.url} finds no such object" in ran.err
+        assert "API server   https://127.0.0.1:1 gave no answer: no connection comes about" in ran.err
+
+
+@pytest.mark.parametrize("dry_run", [(), ("--dry-run",)])
+def test_a_declaration_without_an_api_server(registry: Registry, dry_run: tuple[str, ...]) -> None:
+    """It is refused before anything is read."""
+    with registry.untouched():
+        ran = registry.delete(registry.key("shop/broken"), "--declare-key-lost", "aescbc/v1/key1", *dry_run)
+    registry.refused(
+        ran,
+        "--declare-key-lost: no API server is asked whether it has the key",
+        hint="--kubeconfig FILE; only if there is none that could be asked: --accept-no-api-server",
+    )
+
+
+def test_servers_need_credentials(registry: Registry) -> None:
+    ran = registry.delete(registry.key("shop/broken"), "--server", "https://127.0.0.1:1")
+    assert (ran.code, ran.out) == (2, "")
+    assert "--server needs --kubeconfig" in ran.err
+    ran = registry.delete(registry.key("shop/broken"), "--server", "http://u:secret@127.0.0.1:1")
+    assert (ran.code, ran.out) == (2, "")
+    assert "--server http://127.0.0.1:1: not the address of an API server" in ran.err
 
 
 def test_server_error(registry: Registry, api: KubernetesAPI) -> None:
@@ -709,12 +786,12 @@ def test_server_error(registry: Registry, api: KubernetesAPI) -> None:
 def test_api_server_that_does_not_answer(
     registry: Registry, api: KubernetesAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = authorization_module.authorize
+    real = preflight_module.ask_servers
 
     def impatient(*arguments: Any, **keywords: Any) -> Any:
-        return real(*arguments, **keywords, timeout_seconds=0.4)
+        return real(*arguments, **keywords, timeout_seconds=3)
 
-    monkeypatch.setattr(authorization_module, "authorize", impatient)
+    monkeypatch.setattr(preflight_module, "ask_servers", impatient)
     api.stall = {ACCESS_REVIEW}
     with registry.untouched():
         ran = registry.delete(
@@ -835,7 +912,10 @@ def test_standard_input_closed(registry: Registry, monkeypatch: pytest.MonkeyPat
     registry.refused(ran, "was not typed back", hint="--yes")
 
 
-@pytest.mark.parametrize("typed", ["yes", "", "/registry/secrets/shop"])
+@pytest.mark.parametrize(
+    "typed",
+    ["yes", "", "/registry/secrets/shop", "/registry/secrets/shop/broke", "/registry/secrets/shop/brokenn"],
+)
 def test_something_else_typed(registry: Registry, monkeypatch: pytest.MonkeyPatch, typed: str) -> None:
     with registry.untouched(), typing(monkeypatch, typed):
         ran = registry.delete(registry.key("shop/broken"), yes=False)

@@ -365,14 +365,16 @@ def test_a_plan_that_asked_no_plugin_knows_another_verdict(registry: Registry, p
         "needs --declare-key-lost kms/v2/prov/sha256:",
         hint="add it, if its key is gone",
     )
-    ran = dry(registry, plan, key, "--declare-key-lost", "kms/v2/prov/kek-1")
+    declared = ("--accept-no-api-server", "--declare-key-lost", "kms/v2/prov/kek-1")
+    ran = dry(registry, plan, key, *declared)
     registry.refused(ran, "the plan has it as undetermined (kms-unreachable)", hint="--from-report")
 
 
 def test_a_plan_that_asked_the_plugin_fits(registry: Registry, plugin: KMSPlugin) -> None:
     key = behind(registry, plugin)
     plan = planned(registry)
-    ran = dry(registry, plan, key, "--declare-key-lost", "kms/v2/prov/kek-1")
+    declared = ("--accept-no-api-server", "--declare-key-lost", "kms/v2/prov/kek-1")
+    ran = dry(registry, plan, key, *declared)
     assert ran.code == 0, ran.err
 
 

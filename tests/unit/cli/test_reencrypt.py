@@ -412,6 +412,25 @@ def test_authorization(registry: Registry, key: bytes, candidate: Path, api: Kub
     assert f"Allowed by   {api.url}, for alice@example.org" in ran.err
 
 
+def test_a_server_that_reads_it(registry: Registry, key: bytes, candidate: Path, api: KubernetesAPI) -> None:
+    """Before, it speaks against today's configuration; of what we wrote ourselves it may be read, to be undone."""
+    asked = ("--kubeconfig", str(api.kubeconfig(registry.folder)))
+    api.reads = True
+    with registry.untouched():
+        ran = registry.reencrypt(key, candidate, *asked)
+    registry.refused(
+        ran, f"the API server at {api.url} reads secrets shop/old", hint="compare with that server's"
+    )
+    api.reads = False
+    assert registry.reencrypt(key, candidate, *asked).code == 0
+    api.reads = True
+    backup = str(registry.kept()[0].path)
+    ran = registry.restore(backup, "--replace-mod-revision", str(registry.mod_revision(key)), *asked)
+    assert ran.code == 0, ran.err
+    assert f"API server   {api.url} reads it" in ran.err
+    assert registry.stored(key) == OLD
+
+
 def test_answer_that_never_came(registry: Registry, key: bytes, candidate: Path) -> None:
     with LossyProxy(registry.etcd.endpoint) as lossy:
         registry.endpoints = lossy.endpoint

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from etcdfix.cli.root import _what_changed
 from etcdfix.remediation.audit_record import RecordType
 from etcdfix.remediation.audit_verify import ChainState, verify
+from etcdfix.remediation.backup_file import encode_content, encode_document
 from tests.support.audit_logs import own_directory
 from tests.support.certificates import CertificateAuthority
-from tests.support.change_runs import BROKEN, UID, Registry, holds, typing
+from tests.support.change_runs import BROKEN, UID, Ran, Registry, holds, typing
 from tests.support.etcd_proxy import NO_LEADER, EtcdProxy
 from tests.support.etcd_server import EtcdServer
 from tests.support.kubernetes_api import KubernetesAPI
@@ -48,6 +53,213 @@ def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.Capt
 def api(tmp_path: Path) -> Iterator[KubernetesAPI]:
     with KubernetesAPI(CertificateAuthority(tmp_path / "ca"), uid=UID) as server:
         yield server
+
+
+# A backup by itself: its log is lost, broken, or another one.
+
+_ALONE = ("--accept-unlisted-source", "--expect-value-sha256")
+
+
+def _printed(registry: Registry) -> str:
+    """Delete the broken Secret; return the digest that was printed for whoever writes it down."""
+    ran = registry.delete(registry.key("shop/broken"))
+    assert ran.code == 0, ran.err
+    (digest,) = re.findall("^Its value: (sha256:[0-9a-f]{64})$", ran.out, re.MULTILINE)
+    assert digest == f"sha256:{hashlib.sha256(BROKEN).hexdigest()}"
+    return str(digest)
+
+
+def _nothing_said(ran: Ran, digest: str) -> None:
+    assert digest.removeprefix("sha256:") not in ran.out + ran.err
+
+
+def _lose(log: Path) -> None:
+    for path in log.parent.iterdir():
+        path.unlink()
+
+
+def _damage(log: Path) -> None:
+    log.write_bytes(log.read_bytes().replace(b"its key is lost", b"its key is lOst", 1))
+
+
+def _behead(log: Path) -> None:
+    log.with_name(f"{log.name}.head").unlink()
+
+
+def _cut(log: Path) -> None:
+    log.write_bytes(b"")
+
+
+def _only_head(log: Path) -> None:
+    log.unlink()
+
+
+@pytest.mark.parametrize("configured", [True, False])
+def test_backup_whose_log_is_lost_restores_by_itself(registry: Registry, configured: bool) -> None:
+    digest = _printed(registry)
+    backup = str(registry.kept()[0].path)
+    _lose(registry.log)
+    # Neither the acceptance nor the digest is enough, and no refusal says what the digest would be.
+    for given in ([], ["--expect-value-sha256", digest], ["--accept-unlisted-source"]):
+        with registry.untouched():
+            ran = registry.restore(backup, *given, configured=configured)
+        assert ran.code == 4
+        if digest not in given:
+            _nothing_said(ran, digest)
+    with registry.untouched():
+        other = "sha256:" + "0" * 64
+        ran = registry.restore(backup, *_ALONE, other, configured=configured)
+    registry.refused(ran, f"does not have the digest {other}", hint="the one that the deletion printed")
+    _nothing_said(ran, digest)
+    with registry.untouched():
+        ran = registry.restore(backup, *_ALONE, digest, "--dry-run", configured=configured)
+    assert ran.code == 0, ran.err
+    ran = registry.restore(backup, *_ALONE, digest.removeprefix("sha256:"), configured=configured)
+    assert ran.code == 0, ran.err
+    assert "by itself: its own digests fit, and the one that was given" in ran.err
+    assert registry.stored(registry.key("shop/broken")) == BROKEN
+    intent = registry.events()[1].annotations
+    assert json.loads(intent.accepted) == ["--accept-unlisted-source", f"--expect-value-sha256 {digest}"]
+    assert f"by itself, for its audit log {registry.log} does not list it, {digest}" in intent.detail
+    assert verify(registry.log).state is ChainState.WHOLE
+
+
+@pytest.mark.parametrize(
+    ("harm", "why"),
+    [
+        (_damage, "is not the one that record 2 was chained to"),
+        (_behead, "its head file is missing"),
+        (_cut, "cut off the end: the head file names record 2"),
+        (_only_head, "the log is gone, and its head file is still there"),
+    ],
+)
+def test_broken_log_says_how_to_go_on_and_hinders_nothing(
+    registry: Registry, harm: Callable[[Path], None], why: str
+) -> None:
+    digest = _printed(registry)
+    backup = str(registry.kept()[0].path)
+    harm(registry.log)
+    left = {path: path.read_bytes() for path in registry.log.parent.iterdir()}
+    for given in ([], [*_ALONE, digest]):
+        with registry.untouched():
+            ran = registry.restore(backup, *given)
+        registry.refused(ran, why, hint="begin a new one with --audit-log; a backup restores by itself")
+        if not given:
+            _nothing_said(ran, digest)
+    broken, registry.log = registry.log, own_directory(registry.folder / "anew") / "audit.jsonl"
+    ran = registry.restore(backup, *_ALONE, digest, configured=False)
+    assert ran.code == 0, ran.err
+    assert registry.stored(registry.key("shop/broken")) == BROKEN
+    assert {path: path.read_bytes() for path in broken.parent.iterdir()} == left
+    detail = registry.events()[0].annotations.detail
+    assert f"by itself, for its audit log {broken} does not hold: " in detail
+    assert why in detail
+
+
+def test_another_log_than_the_one_that_lists_it(registry: Registry) -> None:
+    digest = _printed(registry)
+    backup = str(registry.kept()[0].path)
+    first, registry.log = registry.log, own_directory(registry.folder / "anew") / "audit.jsonl"
+    ran = registry.restore(backup, *_ALONE, digest)
+    assert ran.code == 0, ran.err
+    assert (
+        f"its audit log {first} lists it, but another one was named"
+        in registry.events()[0].annotations.detail
+    )
+
+
+@pytest.mark.parametrize("made", ["missing", "folder"])
+def test_log_that_a_backup_names_cannot_be_looked_at(registry: Registry, made: str) -> None:
+    digest = _printed(registry)
+    backup = str(registry.kept()[0].path)
+    first, registry.log = registry.log, own_directory(registry.folder / "anew") / "audit.jsonl"
+    _lose(first)
+    if made == "folder":
+        first.mkdir()
+    ran = registry.restore(backup, *_ALONE, digest)
+    assert ran.code == 0, ran.err
+    why = f"its audit log {first} is not there" if made == "missing" else "its log cannot be read: "
+    assert why in registry.events()[0].annotations.detail
+
+
+def test_listed_backup_is_held_against_the_digest_too(registry: Registry) -> None:
+    digest = _printed(registry)
+    backup = str(registry.kept()[0].path)
+    with registry.untouched():
+        ran = registry.restore(backup, "--expect-value-sha256", "ab" * 32)
+    registry.refused(ran, "does not have the digest", hint="another value")
+    _nothing_said(ran, digest)
+    ran = registry.restore(backup, "--expect-value-sha256", digest)
+    assert ran.code == 0, ran.err
+    assert "a true undo" in ran.err
+
+
+def test_by_itself_only_where_nothing_is(registry: Registry) -> None:
+    digest = _printed(registry)
+    backup = str(registry.kept()[0].path)
+    _lose(registry.log)
+    key = registry.put("shop/broken", b"k8s:enc:aescbc:v1:key1:other")
+    there = str(registry.mod_revision(key))
+    for given in ([], ["--replace-mod-revision", there]):
+        with registry.untouched():
+            ran = registry.restore(backup, *_ALONE, digest, *given)
+        registry.refused(ran, "is put only where nothing is", hint="--audit-log")
+
+
+def test_by_itself_only_in_the_cluster_that_it_names(registry: Registry) -> None:
+    digest = _printed(registry)
+    (kept,) = registry.kept()
+    _lose(registry.log)
+    registry.put("kube-system", b"k8s:enc:aescbc:v1:key9:unreadable", "namespaces")
+    with registry.untouched():
+        ran = registry.restore(str(kept.path), *_ALONE, digest, "--accept-unknown-cluster")
+    registry.refused(
+        ran, "only in the cluster that it names; that cannot be read here", hint="--encryption-config"
+    )
+    registry.put("kube-system", namespace_object("kube-system", uid="another"), "namespaces")
+    with registry.untouched():
+        ran = registry.restore(str(kept.path), *_ALONE, digest, "--accept-unknown-cluster")
+    registry.refused(ran, "comes from the cluster with kube-system uid", hint="--endpoints")
+    registry.put("kube-system", namespace_object("kube-system"), "namespaces")
+    nameless = registry.folder / "nameless.json"
+    cluster = msgspec.structs.replace(kept.content.cluster, kube_system_uid=None)
+    content = encode_content(msgspec.structs.replace(kept.content, cluster=cluster))
+    nameless.write_bytes(encode_document(content, kept.intent))
+    with registry.untouched():
+        ran = registry.restore(str(nameless), *_ALONE, digest, "--accept-unknown-cluster")
+    registry.refused(ran, "it names none", hint="--audit-log")
+
+
+def test_protected_kind_by_itself_needs_the_risk_accepted(registry: Registry) -> None:
+    key = registry.put("kube-system/broken", BROKEN)
+    assert registry.delete(key, "--accept-risk", "cluster-breaking").code == 0
+    (kept,) = registry.kept()
+    _lose(registry.log)
+    given = (str(kept.path), *_ALONE, kept.content.value_sha256)
+    with registry.untouched():
+        ran = registry.restore(*given)
+    registry.refused(ran, "may be part of the control plane", hint="--accept-risk cluster-breaking")
+    # Under another storage prefix the same key would be no object, and so unprotected.
+    registry.etcd.put(f"{registry.prefix}x/namespaces/kube-system".encode(), namespace_object("kube-system"))
+    real, registry.prefix = registry.prefix, f"{registry.prefix}x"
+    with registry.untouched():
+        ran = registry.restore(*given)
+    registry.prefix = real
+    registry.refused(ran, "holds no object of the API", hint="--etcd-prefix")
+    ran = registry.restore(*given, "--accept-risk", "cluster-breaking")
+    assert ran.code == 0, ran.err
+    assert "--accept-risk cluster-breaking" in registry.events()[0].annotations.accepted
+
+
+def test_digest_opens_no_other_source(registry: Registry) -> None:
+    """Only a backup file restores unread; a value of a snapshot or a revision must be readable, digest or not."""
+    key = registry.key("shop/broken")
+    then = registry.mod_revision(key)
+    digest = _printed(registry)
+    with registry.untouched():
+        ran = registry.restore("--from-revision", str(then), key.decode(), *_ALONE, digest)
+    registry.refused(ran, "is decrypt-failure", hint="only a readable value may come from elsewhere")
+    assert "--expect-value-sha256" not in ran.err
 
 
 # The undo.
@@ -150,7 +362,7 @@ def test_lost_key_of_what_is_replaced_is_typed_back_too(
     registry.etcd.put(key, aescbc(secret("broken"), KEY_2, "key2"))
     given = (
         str(backup.path), "--replace-mod-revision", str(registry.mod_revision(key)),
-        "--declare-key-lost", "aescbc/v1/key2",
+        "--accept-no-api-server", "--declare-key-lost", "aescbc/v1/key2",
     )  # fmt: skip
     with registry.untouched(), typing(monkeypatch, key.decode()):
         ran = registry.restore(*given)
@@ -197,6 +409,11 @@ def test_authorization_is_asked_and_shown(registry: Registry, api: KubernetesAPI
         ran = registry.restore(str(backup.path), "--kubeconfig", kubeconfig)
     registry.refused(ran, "denies the permission to delete secrets shop/broken", hint="kubectl auth can-i")
     api.denied = set()
+    api.reads = True
+    with registry.untouched():
+        ran = registry.restore(str(backup.path), "--kubeconfig", kubeconfig)
+    registry.refused(ran, "or this is not that server's etcd", hint="--etcd-servers")
+    api.reads = False
     ran = registry.restore(str(backup.path), "--kubeconfig", kubeconfig)
     assert ran.code == 0, ran.err
     assert f"Allowed by   {api.url}, for alice@example.org" in ran.err
@@ -209,7 +426,7 @@ def test_authorization_is_asked_and_shown(registry: Registry, api: KubernetesAPI
 def test_backup_of_another_log_is_a_source_like_any_other(registry: Registry) -> None:
     """Nothing of the first machine is there but the file."""
     key = registry.put("shop/found", aescbc(secret("found"), KEY_2, "key2"))
-    ran = registry.delete(key, "--declare-key-lost", "aescbc/v1/key2")
+    ran = registry.delete(key, "--accept-no-api-server", "--declare-key-lost", "aescbc/v1/key2")
     assert ran.code == 0, ran.err
     taken = registry.folder / "from-another-machine.json"
     registry.kept()[0].path.rename(taken)

@@ -87,6 +87,7 @@ def test_acceptances() -> None:
             "accept_unknown_cluster": True,
             "accept_risk": "cluster-breaking",
             "key_lost": "aescbc/v1/key1",
+            "accept_no_api_server": True,
         }
     )
     assert given.expect_value_sha256 == "sha256:ab"
@@ -96,6 +97,7 @@ def test_acceptances() -> None:
         "--accept-unknown-cluster",
         "--accept-risk cluster-breaking",
         "--declare-key-lost aescbc/v1/key1",
+        "--accept-no-api-server",
     )
     assert Acceptances().as_flags() == ()
 

@@ -58,6 +58,12 @@ def options_of(command: click.Command) -> dict[str, click.Option]:
     }
 
 
+def context_of(name: str, *more: str) -> click.Context:
+    """Parse the words that a command cannot do without, and more; a parent, since click keeps what it makes of one."""
+    parent = cli.make_context("etcdfix", [name.partition(" ")[0]], resilient_parsing=True)
+    return COMMANDS[name].make_context(name, [*NEEDED[name], *more], parent=parent)
+
+
 @pytest.fixture(autouse=True)
 def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
@@ -107,7 +113,7 @@ def test_everything_exported_and_only_the_list_counts(
     every = {"ETCDFIX_" + long[2:].replace("-", "_").upper() for long in options_of(command)}
     for variable in every:
         monkeypatch.setenv(variable, "7")
-    context = command.make_context(name, list(NEEDED[name]))
+    context = context_of(name)
     heeded = {
         long
         for long, option in options_of(command).items()
@@ -128,7 +134,7 @@ def test_no_variable_turns_tls_checks_off_for_a_change(
     monkeypatch.setenv(variable, "true")
     monkeypatch.setenv("ETCDCTL_ENDPOINTS", "https://a:1")
     for more, expected in (([], False), (["--insecure-skip-tls-verify"], True)):
-        with COMMANDS[name].make_context(name, [*NEEDED[name], *more]) as context:
+        with context_of(name, *more) as context:
             connection = connection_from_options(**gather_inputs(context.params).connection)
         assert connection.insecure_skip_tls_verify is expected
         assert connection.endpoints == ("https://a:1",)
@@ -141,7 +147,7 @@ def test_variables_that_are_heeded_or_empty_are_not_mentioned(
     monkeypatch.setenv("ETCDFIX_USER", "ada")
     monkeypatch.setenv("ETCDCTL_PASSWORD", "secret")
     monkeypatch.setenv("ETCDFIX_PLAN", "")
-    COMMANDS["delete"].make_context("delete", list(NEEDED["delete"]))
+    context_of("delete")
     assert capfd.readouterr().err == ""
 
 

@@ -70,7 +70,7 @@ def test_valid(fixture: dict[str, Any]) -> None:
     transformers = Transformers.from_configuration(loaded)
     for expected in fixture["serves"]:
         found = transformers.for_resource(parse_group_resource(expected["resource"]))
-        assert (found.rule or "") == expected["rule"]
+        assert expected["rule"] in (found.rule or "").split(",")
         assert [key.transformer for key in found.keys] == expected["transformers"]
         assert found.has_identity == ("identity" in expected["transformers"])
 

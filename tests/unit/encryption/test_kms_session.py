@@ -127,6 +127,20 @@ def test_the_rate_holds_for_everything_that_is_sent(start: Start, client: Script
     assert session.report().calls == len(client.times)
 
 
+def test_what_was_given_is_recalled_and_nothing_is_asked_for_it(start: Start, client: Scripted) -> None:
+    session = start()
+    assert session.recall(key(1)) is None
+    assert client.checks == 0
+    session.unwrap(key(1))
+    client.answer = lambda _: Refused("NOT_FOUND", "no")
+    with pytest.raises(KMSRefused):
+        session.unwrap(key(2))
+    asked = len(client.times)
+    assert session.recall(key(1)) == key(1).ciphertext
+    assert session.recall(key(2)) is None
+    assert len(client.times) == asked
+
+
 def test_no_limit_needs_no_time(start: Start, client: Scripted, clock: HandClock) -> None:
     session = start()
     for number in range(100):

@@ -37,7 +37,7 @@ SEEDED = encoders.kms_v2_seeded_data(b"plaintext", SEED, INFO, NONCE, ETCD_KEY)
 
 def test_v1_opens_both_eras() -> None:
     assert v1(GCM, OneAnswer(DEK)) == Opened(b"plaintext", stale=False)
-    assert v1(OBJECT_CBC, OneAnswer(DEK)) == Opened(b'{"kind":"Secret"}', stale=True)
+    assert v1(OBJECT_CBC, OneAnswer(DEK)) == Opened(b'{"kind":"Secret"}', stale=True, authenticated=False)
 
 
 def test_v1_lucky_padding_is_no_plaintext_until_the_plugin_has_shown_that_it_is_right() -> None:
@@ -46,7 +46,7 @@ def test_v1_lucky_padding_is_no_plaintext_until_the_plugin_has_shown_that_it_is_
     assert v1(CBC, plugin) == doubtful  # noise under a wrong DEK passes for padding once in 256 times
     assert plugin.opened[""] == 0
     v1(GCM, plugin)
-    assert v1(CBC, plugin) == Opened(b"plaintext", stale=True)
+    assert v1(CBC, plugin) == Opened(b"plaintext", stale=True, authenticated=False)
     plugin.healthy = False
     assert isinstance(v1(CBC, plugin), Fault)
 
@@ -98,8 +98,7 @@ def test_keys_of_a_wrong_size(dek: bytes, size: int) -> None:
 
 def test_v1_a_damaged_length_is_proven_by_the_one_that_opens() -> None:
     class Strict(OneAnswer):
-        def unwrap(self, wrapped: WrappedKey) -> bytes:
-            self.asked += 1
+        def key_of(self, wrapped: WrappedKey) -> bytes:
             if wrapped.ciphertext != b"wrapped":
                 raise KMSRefused("no such key", status="NOT_FOUND")
             return DEK
@@ -184,7 +183,7 @@ def test_v2_quick_and_exact_ways_agree_whatever_the_size(size: int) -> None:
     body = value(b"x" * size)
     exact = transformer.read(body, ETCD_KEY)
     assert exact == Opened(b"x" * size, True, KEY_ID)
-    assert transformer.read_known(body, 0, ETCD_KEY) == exact
+    assert transformer.read_known(body, 0, ETCD_KEY) == exact[:3]
     for damaged in (body[:-1], body[: size // 2], body[:2], body[:1], b"", bytes([body[0] ^ 8]) + body[1:]):
         assert transformer.read_known(damaged, 0, ETCD_KEY) is None
     flipped = body[:80] + bytes([body[80] ^ 1]) + body[81:]

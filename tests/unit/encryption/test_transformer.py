@@ -30,6 +30,7 @@ ONE, TWO = bytes(range(32)), bytes(range(32, 64))
 KEY_ID = "key-id-1"
 NONCE12, NONCE16, NONCE24 = b"n" * 12, b"n" * 16, b"n" * 24
 PLAIN = b"k8s\x00plaintext"
+FP_ONE, FP_TWO = fingerprint(ONE), fingerprint(TWO)
 
 
 def keyed(provider: str, *keys: tuple[str, bytes]) -> str:
@@ -92,27 +93,48 @@ def box(name: str, key: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("providers", "data", "transformer", "stale"),
+    ("providers", "data", "transformer", "stale", "key"),
     [
-        ([keyed("aesgcm", ("k", ONE))], gcm("k", ONE), "aesgcm/v1/k", False),
-        ([keyed("aesgcm", ("k", ONE), ("l", TWO))], gcm("l", TWO), "aesgcm/v1/l", True),
-        ([keyed("aescbc", ("k", ONE)), keyed("aesgcm", ("k", ONE))], gcm("k", ONE), "aesgcm/v1/k", True),
-        ([keyed("aescbc", ("k", ONE)), keyed("aesgcm", ("k", ONE))], cbc("k", ONE), "aescbc/v1/k", False),
-        ([keyed("secretbox", ("k", ONE))], box("k", ONE), "secretbox/v1/k", False),
-        ([IDENTITY, keyed("secretbox", ("k", ONE))], box("k", ONE), "secretbox/v1/k", True),
-        ([IDENTITY], PLAIN, "identity", False),
-        ([keyed("aesgcm", ("k", ONE)), IDENTITY], PLAIN, "identity", True),
-        ([IDENTITY, keyed("aesgcm", ("k", ONE)), IDENTITY], PLAIN, "identity", False),
+        ([keyed("aesgcm", ("k", ONE))], gcm("k", ONE), "aesgcm/v1/k", False, FP_ONE),
+        ([keyed("aesgcm", ("k", ONE), ("l", TWO))], gcm("l", TWO), "aesgcm/v1/l", True, FP_TWO),
+        (
+            [keyed("aescbc", ("k", ONE)), keyed("aesgcm", ("k", ONE))],
+            gcm("k", ONE),
+            "aesgcm/v1/k",
+            True,
+            FP_ONE,
+        ),
+        (
+            [keyed("aescbc", ("k", ONE)), keyed("aesgcm", ("k", ONE))],
+            cbc("k", ONE),
+            "aescbc/v1/k",
+            False,
+            FP_ONE,
+        ),
+        ([keyed("secretbox", ("k", ONE))], box("k", ONE), "secretbox/v1/k", False, FP_ONE),
+        ([IDENTITY, keyed("secretbox", ("k", ONE))], box("k", ONE), "secretbox/v1/k", True, FP_ONE),
+        ([IDENTITY], PLAIN, "identity", False, ""),
+        ([keyed("aesgcm", ("k", ONE)), IDENTITY], PLAIN, "identity", True, ""),
+        ([IDENTITY, keyed("aesgcm", ("k", ONE)), IDENTITY], PLAIN, "identity", False, ""),
         # The same provider twice, the same name twice: the search goes on after an error.
-        ([keyed("aesgcm", ("k", ONE)), keyed("aesgcm", ("k", TWO))], gcm("k", TWO), "aesgcm/v1/k", True),
-        ([keyed("aesgcm", ("k", ONE), ("k", TWO))], gcm("k", TWO), "aesgcm/v1/k", True),
+        (
+            [keyed("aesgcm", ("k", ONE)), keyed("aesgcm", ("k", TWO))],
+            gcm("k", TWO),
+            "aesgcm/v1/k",
+            True,
+            FP_TWO,
+        ),
+        ([keyed("aesgcm", ("k", ONE), ("k", TWO))], gcm("k", TWO), "aesgcm/v1/k", True, FP_TWO),
         # Key a also matches what key a:b wrote; that is an error, and not the end.
-        ([keyed("aesgcm", ("a", ONE), ("a:b", TWO))], gcm("a:b", TWO), "aesgcm/v1/a:b", True),
-        ([keyed("aesgcm", ("a:b", TWO), ("a", ONE))], gcm("a:b", TWO), "aesgcm/v1/a:b", False),
+        ([keyed("aesgcm", ("a", ONE), ("a:b", TWO))], gcm("a:b", TWO), "aesgcm/v1/a:b", True, FP_TWO),
+        ([keyed("aesgcm", ("a:b", TWO), ("a", ONE))], gcm("a:b", TWO), "aesgcm/v1/a:b", False, FP_TWO),
     ],
 )
-def test_opens(providers: list[str], data: bytes, transformer: str, stale: bool) -> None:
-    assert opened(for_secrets(*providers), data) == Plaintext(PLAIN, transformer, stale)
+def test_opens(providers: list[str], data: bytes, transformer: str, stale: bool, key: str) -> None:
+    padded_only = transformer.startswith("aescbc/")
+    assert opened(for_secrets(*providers), data) == Plaintext(
+        PLAIN, transformer, stale, key_fingerprint=key, authenticated=not padded_only
+    )
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"\xd9\xd9\xf7\xa0", b"k8s:enc"])
@@ -132,7 +154,6 @@ NO_PREFIX = "no matching prefix found"
 NO_AES_KEY = "no matching key was found for the provided AES transformer"
 NO_BOX_KEY = "no matching key was found for the provided Secretbox transformer"
 NOT_AUTHENTIC = "cipher: message authentication failed"
-FP_ONE, FP_TWO = fingerprint(ONE), fingerprint(TWO)
 
 
 @pytest.mark.parametrize(
@@ -314,10 +335,10 @@ def test_look_up_order_does_not_follow_the_file() -> None:
         ("'*.*'", [keyed("aescbc", ("all", ONE))]),
     )
     for resource, rule, key in (
-        (SECRETS, "secrets", "exact"),
-        (GroupResource("batch", "jobs"), "jobs.batch", "exact"),
-        (GroupResource("", "pods"), "*.", "group"),
-        (GroupResource("apps", "deployments"), "*.apps", "group"),
+        (SECRETS, "secrets,jobs.batch", "exact"),
+        (GroupResource("batch", "jobs"), "secrets,jobs.batch", "exact"),
+        (GroupResource("", "pods"), "*.,*.apps", "group"),
+        (GroupResource("apps", "deployments"), "*.,*.apps", "group"),
         (GroupResource("batch", "cronjobs"), "*.*", "all"),
         (GroupResource("example.com", "secrets"), "*.*", "all"),
     ):
@@ -332,7 +353,9 @@ def test_provider_lists_of_one_resource_are_joined() -> None:
         ("secrets", [keyed("aesgcm", ("k", ONE)), IDENTITY]),
     )
     secrets, configmaps = found.for_resource(SECRETS), found.for_resource(GroupResource("", "configmaps"))
-    assert opened(secrets, gcm("k", ONE)) == Plaintext(PLAIN, "aesgcm/v1/k", stale=True)
+    assert opened(secrets, gcm("k", ONE)) == Plaintext(
+        PLAIN, "aesgcm/v1/k", stale=True, key_fingerprint=FP_ONE
+    )
     assert opened(secrets, PLAIN).stale
     assert failure(configmaps, gcm("k", ONE)).message == NO_PREFIX
 

@@ -50,7 +50,7 @@ from etcdfix.remediation.audit_record import (
 )
 from etcdfix.remediation.audit_verify import ChainState, FindingKind, verify, without_head
 from etcdfix.remediation.durable import REPLACE_ACTIONS, SafeDirectory, step_names
-from etcdfix.remediation.grounds import Grounds, ServerAnswer
+from etcdfix.remediation.grounds import Grounds, RecordedAnswer
 from tests.support.audit_logs import (
     GROUNDS,
     KEY,
@@ -196,13 +196,13 @@ class TestRecords:
     def test_hostile_words_in_what_it_rests_on(self) -> None:
         hostile = Grounds(
             transformer="a\udce9\u202e\n",
-            server_answers=(ServerAnswer("http://\ud800", "\x1b[2J"),),
+            server_answers=(RecordedAnswer("http://\ud800", "\x1b[2J"),),
             peek=("\udc80",),
         )
         draft = draft_entry(entry(grounds=hostile), BEGINNING, at=NOON)
         assert draft.line[:-1].decode().isprintable()
         assert parse_intent(draft.line).grounds == Grounds(
-            transformer="a\\udce9\u202e\n", server_answers=(ServerAnswer("http://\\ud800", "\x1b[2J"),),
+            transformer="a\\udce9\u202e\n", server_answers=(RecordedAnswer("http://\\ud800", "\x1b[2J"),),
             peek=("\\udc80",),
         )  # fmt: skip
 

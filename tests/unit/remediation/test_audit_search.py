@@ -10,9 +10,11 @@ import pytest
 
 from etcdfix.errors import AuditLogUnreadable
 from etcdfix.model import StoredValue
+from etcdfix.remediation import audit_search
 from etcdfix.remediation.audit import AuditLog
 from etcdfix.remediation.audit_record import Intent, RecordType, Result, Verb
-from etcdfix.remediation.audit_search import is_there, outcomes_of, own_writes, wrote
+from etcdfix.remediation.audit_search import is_there, outcomes_of, own_writes, trouble_with, wrote
+from etcdfix.remediation.audit_verify import LOG_IS_GONE, NO_HEAD_FILE
 from etcdfix.remediation.backup_file import digest
 from tests.support.audit_logs import OPERATOR, entry, own_directory, subject
 
@@ -53,11 +55,38 @@ def test_a_log_that_cannot_be_looked_for(tmp_path: Path) -> None:
         is_there(tmp_path / ("a" * 300))
 
 
+def test_a_log_in_trouble_is_what_a_writer_would_refuse(path: Path) -> None:
+    head = path.with_name("audit.jsonl.head")
+    assert trouble_with(path) == ""
+    AuditLog.open(path).close()
+    head.unlink()
+    assert trouble_with(path) == ""  # the next writer makes the head file
+    record(path)
+    assert trouble_with(path) == ""
+    told = head.read_bytes()
+    head.unlink()
+    assert trouble_with(path) == NO_HEAD_FILE
+    head.write_bytes(told)
+    written = path.read_bytes()
+    path.write_bytes(written[:-1])
+    assert "cut off the end" in trouble_with(path)
+    path.unlink()
+    assert trouble_with(path) == LOG_IS_GONE
+
+
 def test_outcomes_of_one_intent(path: Path) -> None:
     record(path, (Result.REFUSED, 5))
     intent = record(path, (Result.UNKNOWN, 0), (Result.ANOMALY, 8))
     assert [notes.outcome for notes in outcomes_of(path, intent)] == ["unknown", "anomaly"]
     other = msgspec.structs.replace(intent, audit_id="another")
+    with AuditLog.open(path) as log:
+        same = log.intent(log.append(entry(audit_id=intent.audit_id)).sequence)
+        log.append(same.closed_by(Result.DELETED, operator=OPERATOR))
+        again = log.intent(log.append(entry()).sequence)
+        told = again.closed_by(Result.RESTORED, operator=OPERATOR)
+        log.append(msgspec.structs.replace(told, type=RecordType.DRY_RUN))
+    assert [notes.outcome for notes in outcomes_of(path, intent)] == ["unknown", "anomaly"]
+    assert list(outcomes_of(path, again)) == []
     assert list(outcomes_of(path, other)) == []
 
 
@@ -68,6 +97,12 @@ def test_exactly_what_was_written(path: Path, verb: Verb, result: Result) -> Non
     assert wrote(path, intent, WRITTEN)
     for change in ({"mod_revision": 91}, {"value": VALUE + b"!"}, {"key": KEY + b"!"}):
         assert not wrote(path, intent, msgspec.structs.replace(WRITTEN, **change))
+
+
+def test_intent_that_is_gone_wrote_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    intent = record(path, (Result.RESTORED, 90))
+    monkeypatch.setattr(audit_search, "find_line", lambda *_: None)
+    assert not wrote(path, intent, WRITTEN)
 
 
 @pytest.mark.parametrize(
@@ -89,6 +124,7 @@ def test_a_deletion_writes_nothing(path: Path) -> None:
         ([(Result.REENCRYPTED, 90)], {NAME: 90}),
         ([(Result.APPLIED_OR_GONE, 90)], {NAME: 90}),
         ([(Result.ANOMALY, 90)], {NAME: 90}),
+        ([(Result.ANOMALY, 0)], {NAME: 0}),
         ([(Result.UNKNOWN, 0), (Result.RESTORED, 90)], {NAME: 90}),
         ([(Result.REFUSED, 90)], {}),
         ([(Result.NOT_APPLIED, 90)], {}),

@@ -320,6 +320,18 @@ class TestTampered:
         head_of(path).write_text(f"{links[2]}\n")
         assert kinds(tampered(path)) == [(FindingKind.HEAD, 3)]
 
+    def test_head_put_back_to_the_beginning(self, path: Path) -> None:
+        """The head of a new log fits a first record, whose writer was stopped, and no more."""
+        links = write_log(path)
+        head_of(path).write_text(f"{BEGINNING}\n")
+        assert kinds(tampered(path)) == [(FindingKind.HEAD, 0)]
+        put(path, lines(path)[0])
+        found = verify(path)
+        assert (found.findings, found.head) == ((), links[0])
+        assert found.notes == (
+            "the head file is one record behind: a crash came before it could name record 1",
+        )
+
     def test_tampering_wins_over_open_intents(self, path: Path) -> None:
         write_log(path)
         with AuditLog.open(path) as log:

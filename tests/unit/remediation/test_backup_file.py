@@ -262,6 +262,7 @@ class TestReading:
             ),
             (b"is lost", b"is fine", "content_sha256 is not the digest"),
             (b'"sha256":"abab', b'"sha256":"xbab', "the hash of its intent is no hash"),
+            (b"etcdfix/audit.jsonl", b"etcdfix\\u0000/audit.jsonl", "the path of its audit log is none"),
         ],
     )
     def test_sealed_anew(self, written: Path, old: bytes, new: bytes, match: str) -> None:

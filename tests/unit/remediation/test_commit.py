@@ -28,7 +28,7 @@ from tests.support.change_runs import BROKEN, Agreeing, Registry
 from tests.support.etcd_proxy import Refusal
 from tests.support.etcd_server import EtcdServer
 from tests.support.lossy_etcd import TXN, LossyProxy
-from tests.support.objects import KUBE_SYSTEM_UID, aescbc, secret
+from tests.support.objects import KUBE_SYSTEM_UID, aescbc, namespace_object, secret
 
 pytestmark = pytest.mark.etcd
 
@@ -101,6 +101,46 @@ def test_never_sent(registry: Registry, lossy: LossyProxy) -> None:
     assert not verify(registry.log).open_intents
 
 
+def test_key_that_moves_before_the_transaction(registry: Registry) -> None:
+    key, mended = registry.key("shop/broken"), aescbc(secret("broken"))
+    with pytest.raises(RefusedByRule, match="the key was written again") as caught:
+        _delete(registry, _at("transaction: before send", lambda: registry.etcd.put(key, mended)))
+    assert caught.value.rule == "moved"
+    assert "no transaction was sent" in caught.value.message
+    assert registry.stored(key) == mended
+    annotations = registry.events()[-1].annotations
+    assert annotations.outcome == "refused"
+    assert annotations.header_revision == str(registry.etcd.revision())
+    assert not verify(registry.log).open_intents
+
+
+def test_key_that_moves_while_the_transaction_is_on_its_way(registry: Registry, lossy: LossyProxy) -> None:
+    key, mended = registry.key("shop/broken"), aescbc(secret("broken"))
+    lossy.before = lambda path, _: registry.etcd.put(key, mended) and None if path == TXN else None
+    ran = registry.delete(key)
+    registry.refused(ran, "the key was written again", "nothing was changed", hint="examine it again")
+    assert registry.stored(key) == mended
+    assert registry.events()[-1].annotations.outcome == "refused"
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_cluster_that_is_another_one_at_the_end(registry: Registry, *, dry_run: bool) -> None:
+    """Here the Namespace that names it is made anew, as it might be by whoever restores a cluster."""
+    name = registry.key("kube-system", "namespaces")
+
+    def make_again() -> None:
+        registry.etcd.delete(name)
+        registry.etcd.put(name, namespace_object("kube-system"))
+
+    step = "rehearse: compare" if dry_run else "transaction: before send"
+    with pytest.raises(RefusedByRule, match="or this is another cluster or a restored copy") as caught:
+        _delete(registry, _at(step, make_again), dry_run=dry_run)
+    assert caught.value.rule == "other-cluster"
+    assert "was deleted and made again at revision" in caught.value.message
+    assert registry.stored(registry.key("shop/broken")) == BROKEN
+    assert [event.annotations.outcome for event in registry.events()][1:] == ([] if dry_run else ["refused"])
+
+
 # Something else comes back.
 
 
@@ -133,6 +173,7 @@ def test_another_value_was_there(registry: Registry, lossy: LossyProxy, shift: i
     assert f"ANOMALY: {key.decode()}: " in ran.out
     assert "what was there was kept as a second backup" in ran.out
     assert ran.out.count("\nBackup: ") == 2
+    assert f"\nIts value: {digest(BROKEN)}\nIts value: {digest(OTHER)}\nAudit log: " in ran.out
     assert "Settle it" not in ran.out
     first, second = sorted(registry.kept(), key=lambda backup: backup.content.purpose, reverse=True)
     assert (first.content.purpose, first.content.stored.value) == ("delete", BROKEN)
@@ -286,6 +327,26 @@ def _look_otherwise(lossy: LossyProxy, key: bytes, change: Callable[[Any], None]
         return bytes(found.SerializeToString())
 
     lossy.rewrite = rewrite
+
+
+def test_silence_that_lasts(registry: Registry, lossy: LossyProxy) -> None:
+    lossy.before = lambda path, _: (
+        Refusal("PERMISSION_DENIED", "etcdserver: permission denied")
+        if path == RANGE.path and TXN in lossy.calls
+        else None
+    )
+    lossy.lost = {TXN}
+    ran = registry.delete(registry.key("shop/broken"))
+    assert (ran.code, ran.out.startswith("UNKNOWN: ")) == (3, True)
+    assert "reading the key again failed too" in ran.out
+    assert verify(registry.log).open_intents.keys() == {1}
+
+
+def test_transaction_that_may_still_be_on_its_way(registry: Registry, lossy: LossyProxy) -> None:
+    lossy.before = lambda path, _: Refusal("UNAVAILABLE", "Socket closed") if path == TXN else None
+    ran = registry.delete(registry.key("shop/broken"))
+    assert (ran.code, ran.out.startswith("NOT-APPLIED: ")) == (3, True)
+    assert "a transaction that is still on its way could arrive later" in ran.out
 
 
 def test_another_cluster_proves_nothing_about_silence(registry: Registry, lossy: LossyProxy) -> None:

@@ -4,6 +4,7 @@ import hashlib
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,15 @@ from etcdfix.sources.etcd.channel import open_channel
 from etcdfix.sources.etcd.client import ClusterMember, EtcdClient
 from etcdfix.sources.etcd.endpoints import parse_endpoint
 from etcdfix.sources.etcd.tls import TLSMaterial
-from etcdfix.wire.etcd import ALARM, AUTHENTICATE, MEMBER_LIST, READ_METHODS, alarm_query, message
+from etcdfix.wire.etcd import (
+    ALARM,
+    AUTHENTICATE,
+    LEASE_TIME_TO_LIVE,
+    MEMBER_LIST,
+    READ_METHODS,
+    alarm_query,
+    message,
+)
 from tests.support.certificates import CertificateAuthority
 from tests.support.etcd_members import EtcdMembers, etcd_members
 from tests.support.etcd_places import NoEtcdError
@@ -268,6 +277,13 @@ def test_a_name_that_two_members_bear_accepts_neither() -> None:
     assert judge_copies(survey, accepted=["a1", "a2"]).agreement is Agreement.AGREE
 
 
+def test_an_empty_name_accepts_nobody() -> None:
+    unnamed = MemberCopy(member_id=0xA1, name="", state=CopyState.UNCHECKED, reason="has not started")
+    survey = survey_of(copy_of("a", LINEARIZABLE), unnamed)
+    assert judge_copies(survey, accepted=[""]).unchecked == (unnamed,)
+    assert judge_copies(survey, accepted=["a1"]).accepted == (unnamed,)
+
+
 def test_nobody_answered_and_all_are_accepted() -> None:
     survey = survey_of(copy_of("a", None, state=CopyState.UNCHECKED))
     assert judge_copies(survey).agreement is Agreement.UNCHECKED
@@ -322,6 +338,25 @@ def test_a_member_that_does_not_catch_up_is_not_different(cluster: EtcdMembers) 
     assert behind.stored is None
 
 
+def test_a_member_of_the_list_that_lags_behind_holds_nothing_else(
+    cluster: EtcdMembers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its old answer says that the key is absent, which would look like a member that differs."""
+    late = cluster.member_id("member-2")
+    with LossyProxy(cluster.endpoint("member-2")) as proxy, connected(cluster.endpoint("member-0")) as client:
+        proxy.rewrite = answers_as(10**6, _as_before)
+        members = [
+            replace(one, client_urls=(f"http://{proxy.endpoint}",)) if one.member_id == late else one
+            for one in client.members()
+        ]
+        monkeypatch.setattr(client, "members", lambda: tuple(members))
+        judgement = judge_copies(survey_members(client, KEY, patience_seconds=0.02))
+    assert judgement.agreement is Agreement.UNCHECKED
+    (behind,) = judgement.unchecked
+    assert behind.name == "member-2"
+    assert "lags behind, at revision 1" in behind.reason
+
+
 @pytest.mark.parametrize(("writes", "agreement"), [(1, Agreement.AGREE), (100, Agreement.DISAGREE)])
 def test_a_key_that_is_being_written(
     etcd: EtcdServer, prefix: bytes, writes: int, agreement: Agreement
@@ -340,6 +375,29 @@ def test_a_key_that_is_being_written(
             survey = survey_members(client, key)
         assert judge_copies(survey).agreement is agreement
         assert proxy.calls.count(RANGE) == (4 if writes == 1 else 6)
+
+
+@pytest.mark.parametrize(
+    ("revisions", "differs", "looks"),
+    [((9, 10), True, 3), ((9, 10), False, 1), ((9, 9), True, 1), ((9, 9), False, 1)],
+)
+def test_only_a_difference_while_writes_come_in_is_looked_at_again(
+    monkeypatch: pytest.MonkeyPatch, revisions: tuple[int, int], *, differs: bool, looks: int
+) -> None:
+    copies = (copy_of("a", LINEARIZABLE), copy_of("bb", None if differs else LINEARIZABLE))
+    survey = survey_of(
+        *(replace(copy, revision=revision) for copy, revision in zip(copies, revisions, strict=True))
+    )
+    looked: list[bytes] = []
+
+    def look(_client: object, key: bytes, _patience: float) -> MemberSurvey:
+        looked.append(key)
+        return survey
+
+    monkeypatch.setattr(members_module, "_survey_once", look)
+    nobody: Any = None
+    assert survey_members(nobody, KEY) is survey
+    assert looked == [KEY] * looks
 
 
 # Odd member lists.
@@ -596,6 +654,23 @@ def test_leases(etcd: EtcdServer) -> None:
         assert read_lease(client, lease) == gone
         with pytest.raises(ValueError, match="no lease"):
             read_lease(client, 0)
+
+
+def test_a_lease_in_its_last_second(etcd: EtcdServer) -> None:
+    """What is left is rounded down, and etcd is about to delete what hangs on it."""
+    lease = int(etcd.etcdctl("lease", "grant", "600").split()[1], 16)
+
+    def last(path: str, answer: bytes) -> bytes:
+        if path != LEASE_TIME_TO_LIVE.path:
+            return answer
+        found = message("LeaseTimeToLiveResponse").FromString(answer)
+        found.TTL = 0
+        return bytes(found.SerializeToString())
+
+    with LossyProxy(etcd.endpoint) as proxy, connected(proxy.endpoint) as client:
+        proxy.rewrite = last
+        found = read_lease(client, lease)
+    assert (found.alive, found.remaining_seconds, found.granted_seconds) == (False, 0, 600)
 
 
 # Words.

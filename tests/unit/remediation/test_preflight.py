@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from etcdfix.remediation.pattern import Pattern, Tally
 
 from etcdfix.errors import RefusedByRule
 from etcdfix.impact.assess import Assessment
@@ -19,7 +20,6 @@ from etcdfix.remediation import preflight
 from etcdfix.remediation.backup_file import digest
 from etcdfix.remediation.expectation import Expectation
 from etcdfix.remediation.members import CopyState, MemberSurvey, read_key, survey_members
-from etcdfix.remediation.pattern import Pattern, Tally
 from etcdfix.remediation.preflight import Acceptances, Cluster, check_deletion
 from etcdfix.remediation.rules import CLUSTER_BREAKING, Rule
 from etcdfix.sources.etcd.client import EtcdClient
@@ -267,7 +267,7 @@ def test_steps_are_told_in_order(registry: Registry) -> None:
         f"check: {name}"
         for name in (
             "configuration", "read the key", "expectations", "examine", "members", "alarms", "cluster", "pattern",
-            "authorization", "floor", "lease",
+            "API servers", "floor", "lease",
         )
     ]  # fmt: skip
     assert checked.stored.value == BROKEN
@@ -340,7 +340,7 @@ def test_nobody_was_asked_is_no_ground_for_a_declaration(registry: Registry) -> 
         {"kms": {"apiVersion": "v2", "name": "prov", "endpoint": "unix:///nowhere.sock"}}, {"identity": {}}
     )
     key = registry.put("shop/kms", b"k8s:enc:kms:v2:prov:x")
-    ran = registry.delete(key, "--no-kms", "--declare-key-lost", "kms/v2/prov")
+    ran = registry.delete(key, "--no-kms", "--accept-no-api-server", "--declare-key-lost", "kms/v2/prov")
     registry.refused(ran, "no plugin was asked", hint="leave --no-kms out")
 
 

@@ -8,6 +8,7 @@ from typing import cast
 
 import msgspec
 import pytest
+from etcdfix.remediation.pattern import Pattern, Tally
 
 from etcdfix.impact.assess import Assessment, LastKnown
 from etcdfix.impact.finalizers import LostFinalizer
@@ -18,11 +19,11 @@ from etcdfix.impact.secretusers import SecretUser, SecretUsers, Stops
 from etcdfix.impact.uses import Role, Use
 from etcdfix.model import Confidence
 from etcdfix.model import Outcome as Verdicts
+from etcdfix.remediation.api_servers import Answer, ServerAnswer, ServerAnswers
 from etcdfix.remediation.audit_record import Link, Result
 from etcdfix.remediation.authorization import Authorization
 from etcdfix.remediation.commit import Outcome
 from etcdfix.remediation.members import KeyReading, LeaseState
-from etcdfix.remediation.pattern import Pattern, Tally
 from etcdfix.remediation.preflight import Cluster, Preflight
 from etcdfix.remediation.preview import (
     WARNINGS,
@@ -52,6 +53,14 @@ AGAIN = SameAgain(
     ("--endpoints", "a:1"), ("--etcd-prefix", "/kubernetes.io"), ("--encryption-config", "my file")
 )
 ALLOWED = Authorization(user_name=f"alice{HOSTILE}", server="https://api", kube_system_uid="u")
+ANSWERED = ServerAnswers(
+    answers=(
+        ServerAnswer(server="https://api", answer=Answer.READ_ERROR),
+        ServerAnswer(server="https://b", answer=Answer.NO_ANSWER, detail=f"why{HOSTILE}"),
+    ),
+    notes=(f"there may be more{HOSTILE}",),
+    authorization=ALLOWED,
+)
 
 
 def _lease(*, alive: bool) -> LeaseState:
@@ -67,7 +76,7 @@ def _checked(found: Examination | None = None, **changes: object) -> Preflight:
         pattern=Pattern(found.transformer, "", tally, tally, 5, found),
         cluster_uid="uid-1",
         lease=None,
-        authorization=None,
+        servers=ServerAnswers(),
         floor="",
         assessment=None,
         warnings=(),
@@ -100,7 +109,7 @@ def test_everything_that_may_be_added() -> None:
         _checked(
             found,
             lease=_lease(alive=True),
-            authorization=ALLOWED,
+            servers=ANSWERED,
             floor="secrets are what the cluster stands on",
             warnings=("one", f"two{HOSTILE}"),
             declared_lost=True,
@@ -114,12 +123,23 @@ def test_everything_that_may_be_added() -> None:
         "declared lost for ever",
         "Lease        1f, 42 s left",
         "Allowed by   https://api, for alice",
+        "API server   https://api cannot read it either",
+        "API server   https://b gave no answer: why",
+        "             there may be more",
         "Note         one\nNote         two",
         "CLUSTER-BREAKING, as accepted: secrets are what the cluster stands on.",
     ):
         assert words in text, words
     assert "\x1b" not in text
     assert "\u202e" not in text
+
+
+def test_no_api_server_answered() -> None:
+    text = _text(_checked(servers=msgspec.structs.replace(ANSWERED, authorization=None)))
+    assert (
+        "Allowed by   nobody: no API server answered, as accepted; the etcd credentials are the only gate"
+        in text
+    )
 
 
 def test_what_is_left_out() -> None:
@@ -154,12 +174,18 @@ def _restored(**changes: object) -> str:
         replaced=None,
         lease=0,
         cluster_uid="uid-1",
-        authorization=None,
+        servers=ServerAnswers(),
         warnings=(),
     )
     text = "\n".join(restore_preview_lines(CLUSTER, msgspec.structs.replace(shown, **changes)))
     assert "\x1b" not in text
     return text
+
+
+def test_restore_by_itself() -> None:
+    text = _restored(listed=False, by_itself=f"its audit log /l{HOSTILE} is not there")
+    assert "NOT a backup that this audit log knows, as accepted" in text
+    assert "by itself: its own digests fit, and the one that was given; its audit log /l\\x1b" in text
 
 
 def test_restore() -> None:
@@ -182,7 +208,7 @@ def test_restore_with_everything() -> None:
         lease=-5,
         listed=False,
         replaced=_checked(),
-        authorization=ALLOWED,
+        servers=ANSWERED,
         cluster_uid="",
         warnings=("one",),
     )
@@ -214,7 +240,7 @@ def test_reencrypt(proof: bytes) -> None:
         proof=proof,
         cluster_uid="uid-1",
         lease=_lease(alive=True) if proof else None,
-        authorization=ALLOWED if proof else None,
+        servers=ANSWERED if proof else ServerAnswers(),
         warnings=("one",) if proof else (),
     )
     text = "\n".join(reencrypt_preview_lines(CLUSTER, shown))

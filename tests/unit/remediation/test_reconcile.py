@@ -11,8 +11,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from etcdfix.errors import AuditError, AuditLogBroken, AuditLogUnreadable, RemediationRefused
+from etcdfix.errors import (
+    AuditError,
+    AuditLogBroken,
+    AuditLogUnreadable,
+    RemediationRefused,
+    SourceUnreachable,
+)
 from etcdfix.model import StoredValue
+from etcdfix.remediation import reconcile as reconcile_module
 from etcdfix.remediation.audit import AuditLog
 from etcdfix.remediation.audit_record import Intent, RecordType, Result, Subject, Verb
 from etcdfix.remediation.audit_verify import ChainState, read_records, verify
@@ -234,6 +241,74 @@ def test_every_sentence_is_its_own(path: Path) -> None:
         Result.APPLIED_OR_GONE,
     ]
     assert not [detail for _, detail in found if detail.endswith(".")]
+
+
+def _judged(
+    path: Path, verb: Verb, expected: int, header: int, present: tuple[int, int] | None, revision: int
+) -> Result:
+    """Judge a key that stands, with the bytes of the intent, at (mod_revision, create_revision)."""
+    key = b"/registry/secrets/shop/db"
+    intent = open_intent(path, key, mod_revision=expected, verb=verb, header_revision=header)
+    stored = None if present is None else StoredValue(key, VALUE, *present, 1, 0)
+    return judge_reading(intent, KeyReading(stored=stored, revision=revision, cluster_id=1, member_id=2))[0]
+
+
+@pytest.mark.parametrize(
+    ("verb", "expected", "header", "present", "revision", "result"),
+    [
+        # etcd stands before what was examined, or before its own answer of then; as far as it counts.
+        (Verb.DELETE, 41, 0, None, 40, Result.ANOMALY),
+        (Verb.DELETE, 41, 0, None, 41, Result.APPLIED_OR_GONE),
+        (Verb.DELETE, 41, 50, None, 49, Result.ANOMALY),
+        (Verb.DELETE, 41, 50, None, 50, Result.APPLIED_OR_GONE),
+        # It went on from there: the key has a revision that it did not have when the intent's read found another.
+        (Verb.DELETE, 41, 50, (50, 12), 90, Result.ANOMALY),
+        (Verb.DELETE, 41, 50, (51, 12), 90, Result.NOT_APPLIED),
+        (Verb.DELETE, 41, 50, (50, 50), 90, Result.ANOMALY),
+        (Verb.RESTORE, 0, 50, (50, 50), 90, Result.ANOMALY),
+        (Verb.RESTORE, 0, 50, (51, 51), 90, Result.RESTORED),
+        (Verb.REENCRYPT, 41, 50, (42, 12), 90, Result.ANOMALY),
+        (Verb.REENCRYPT, 41, 41, (42, 12), 90, Result.APPLIED_OR_GONE),
+        # Made by the very write that was examined, and written since: never deleted.
+        (Verb.DELETE, 41, 50, (60, 41), 90, Result.NOT_APPLIED),
+        (Verb.DELETE, 41, 50, (60, 42), 90, Result.APPLIED_OR_GONE),
+    ],
+)
+def test_every_revision_counts(
+    path: Path,
+    verb: Verb,
+    expected: int,
+    header: int,
+    present: tuple[int, int] | None,
+    revision: int,
+    result: Result,
+) -> None:
+    assert _judged(path, verb, expected, header, present, revision) is result
+
+
+def test_intent_that_went_from_the_log_meanwhile(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    open_intent(path, b"/registry/secrets/a/b", mod_revision=5)
+    monkeypatch.setattr(reconcile_module, "find_line", lambda *_, **__: None)
+    with pytest.raises(AuditLogUnreadable, match="record 1 is no intent"):
+        read_open_intents(path)
+
+
+def test_marker_stays_while_nobody_knows(
+    etcd: EtcdServer, path: Path, key: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It proves that nothing was sent, also to whoever asks again."""
+    marker = own_directory(tmp_path / "one") / f"a.json{MARKER_SUFFIX}"
+    marker.touch()
+    intent = open_intent(path, key, mod_revision=5, backups=(str(tmp_path / "one" / "a.json"),))
+
+    def silent(*_: object) -> KeyReading:
+        raise SourceUnreachable("nobody is there")
+
+    monkeypatch.setattr(reconcile_module, "read_key", silent)
+    with connected(etcd) as client, AuditLog.open(path) as log:
+        found = reconcile_intent(client, log, intent, OPERATOR, cluster_uid=UID)
+    assert (found.result, found.remarks) == (Result.UNKNOWN, ())
+    assert marker.exists()
 
 
 # Nobody answers; another cluster.

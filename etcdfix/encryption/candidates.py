@@ -1,0 +1,163 @@
+"""Which keys a value can be looked at with, and where in it what they would decrypt begins.
+
+A name may hold colons, so where it ends is known only to the configuration that wrote the value. Each key of the
+resource's own rule knows its own name; a key of another name takes the longest configured name that fits, or the first
+colon, and every further colon to which the name may go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from etcdfix.encryption.aescbc import UncheckedAESCBC
+from etcdfix.encryption.aesgcm import UncheckedAESGCM
+from etcdfix.encryption.config import ProviderType
+from etcdfix.encryption.envelope import parse_envelope
+from etcdfix.encryption.transformer import LocalKey, ResourceTransformers, Transformers
+from etcdfix.encryption.unchecked import Unchecked
+
+_LONGEST_NAME = 1024
+_MOST_BODIES = 8
+_SECRETBOX_KEY_SIZE = 32
+# Nonce, IV, tag, one block; under KMS with the shortest wrapped key and key id as well.
+_SHORTEST = {
+    ("aescbc", "v1"): 32,
+    ("aesgcm", "v1"): 28,
+    ("secretbox", "v1"): 40,
+    ("kms", "v1"): 30,
+    ("kms", "v2"): 36,
+}
+
+
+class Candidate:
+    """One key and what it would decrypt.
+
+    Attributes:
+        cipher: With the key.
+        body: What it would decrypt.
+        named: It is a key of the resource's own rule, under the provider and name that the value gives.
+        rule: Of the key.
+        transformer: Of the key.
+        key_fingerprint: Of the key, "" under KMS.
+    """
+
+    __slots__ = ("body", "cipher", "key_fingerprint", "named", "rule", "transformer")
+
+    def __init__(
+        self,
+        cipher: Unchecked,
+        body: bytes,
+        *,
+        named: bool,
+        rule: str,
+        transformer: str,
+        key_fingerprint: str,
+    ) -> None:
+        self.cipher = cipher
+        self.body = body
+        self.named = named
+        self.rule = rule
+        self.transformer = transformer
+        self.key_fingerprint = key_fingerprint
+
+    def over(self, body: bytes, cipher: Unchecked | None = None) -> Candidate:
+        """Return the same key over another body."""
+        return Candidate(
+            cipher or self.cipher,
+            body,
+            named=self.named,
+            rule=self.rule,
+            transformer=self.transformer,
+            key_fingerprint=self.key_fingerprint,
+        )
+
+
+class Place(msgspec.Struct, frozen=True):
+    """What a value's envelope says of where its body begins.
+
+    Attributes:
+        provider: ``aescbc``, ``kms``…
+        bodies: Offsets at which the body may begin, for a key of another name.
+        too_short: Shorter than any value of this provider can be, counted from the first colon.
+        name_may_go_on: Printable text and another colon follow the name.
+    """
+
+    provider: str
+    bodies: tuple[int, ...]
+    too_short: bool
+    name_may_go_on: bool
+
+
+def place_of(data: bytes, transformers: Transformers) -> Place | None:
+    """Return where the body of a value may begin; None where no API server is known to write its envelope."""
+    envelope = parse_envelope(data, transformers.names)
+    if envelope is None or not envelope.known:
+        return None
+    start = len(f"k8s:enc:{envelope.provider}:{envelope.version}:")
+    shortest = _SHORTEST[envelope.provider, envelope.version]
+    bodies = [envelope.body_offset]
+    while (
+        envelope.version != "v2" and len(bodies) < _MOST_BODIES
+    ):  # the name of a KMS v2 provider holds no colon
+        end = data.find(b":", bodies[-1], bodies[-1] + _LONGEST_NAME)
+        if end < 0 or not _prints(data[bodies[-1] : end]):
+            break
+        bodies.append(end + 1)
+    too_short = len(data) - (data.index(b":", start) + 1) < shortest
+    return Place(envelope.provider, tuple(bodies), too_short, name_may_go_on=len(bodies) > 1)
+
+
+def local_candidates(
+    data: bytes, place: Place, own: ResourceTransformers, transformers: Transformers
+) -> Iterator[Candidate]:
+    """Yield every local key to look at a value with: first those that it names, then all others, once each."""
+    if place.provider == ProviderType.KMS:
+        return
+    provider = ProviderType(place.provider)
+    tried: set[tuple[str, int]] = set()
+    named = [(own, key, len(key.prefix), True) for key in own.local_keys if data.startswith(key.prefix)]
+    others = [
+        (rule, key, body, False)
+        for rule in (own, *transformers.rules)
+        for key in rule.local_keys
+        for body in place.bodies
+    ]
+    for rule, key, body, is_named in named + others:
+        if (key.material.fingerprint, body) in tried or not _fits(key, provider):
+            continue
+        tried.add((key.material.fingerprint, body))
+        yield Candidate(
+            unchecked(provider, key.material.expose()),
+            data[body:],
+            named=is_named,
+            rule=rule.rule or "",
+            transformer=key.transformer,
+            key_fingerprint=key.material.fingerprint,
+        )
+
+
+def unchecked(provider: ProviderType, key: bytes) -> Unchecked:
+    """Return the cipher of a local provider with one key."""
+    match provider:
+        case ProviderType.AESCBC:
+            return UncheckedAESCBC(key)
+        case ProviderType.AESGCM:
+            return UncheckedAESGCM(key)
+        case _:
+            # PyNaCl loads a library of its own: only those who use secretbox wait for it.
+            from etcdfix.encryption.secretbox import UncheckedSecretbox  # noqa: PLC0415
+
+            return UncheckedSecretbox(key)
+
+
+def _fits(key: LocalKey, provider: ProviderType) -> bool:
+    return provider is not ProviderType.SECRETBOX or key.material.size == _SECRETBOX_KEY_SIZE
+
+
+def _prints(text: bytes) -> bool:
+    try:
+        return text.decode().isprintable()
+    except UnicodeDecodeError:
+        return False

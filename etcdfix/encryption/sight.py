@@ -1,0 +1,205 @@
+r"""Recognises the start of a plaintext that nothing has authenticated: is this what an API server wrote, or noise?
+
+Under a wrong key every plaintext is noise, so a start that is not noise shows that the key is right. How sure that is
+stands beside it: the odds that noise of the same length looks like this, in bits, with everything that was compared
+counted against it. Namespace and name are never looked at: they tell where a value belongs.
+
+Format:
+    protobuf: ``k8s\0``, then ``runtime.Unknown`` with its TypeMeta first (``apimachinery/pkg/runtime``).
+    JSON: ``{"kind":…,"apiVersion":…`` (built-ins) or ``{"apiVersion":…`` (custom resources).
+    CBOR: tag 55799, a map, a field's name (``apimachinery/pkg/runtime/serializer/cbor``).
+    ObjectMeta: fields 1 to 5, all written even where empty; field 5 is the uid in canonical form.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from etcdfix.encryption.envelope import ENCRYPTED_PREFIX, KNOWN_PROVIDERS
+from etcdfix.model import Look
+
+WRONG_BITS_ALLOWED = 8
+LEAST_ODDS_BITS = 60
+# What has to be decrypted to recognise a start.
+START_SIZE = 256
+# Where the first block is damaged, what follows has to be seen as far as the uid.
+START_SIZE_CBC = 1024
+LEAST_VISIBLE = 15
+
+_LEAST_BITS_PROTOBUF = 128
+_LEAST_BITS_TEXT = 120
+_BLOCK_SIZE = 16
+_TEXT_SIZE = 64
+# log2: how much is known of a byte that is printable ASCII, and of one that may also end a line.
+_PRINTABLE = math.log2(256 / 95)
+_PRINTABLE_OR_NEWLINE = math.log2(256 / 97)
+_JSON_TEXT = re.compile(rb'\{"[\x20-\x7e]{62}')
+_YAML_TEXT = re.compile(rb"[\x20-\x7e\r\n]{64}")
+_YAML_WORD = re.compile(rb'"?[A-Za-z][A-Za-z0-9_-]*"?:[ \r\n]')
+_MEMBER = b'":'
+# JSON, YAML, CBOR, and the two places at which text is looked for behind a damaged block.
+_SHAPES = math.log2(5)
+
+_CBOR_MAP = rb"\xd9\xd9\xf7[\xa1-\xb7\xbf]"
+_CBOR_KIND = re.compile(_CBOR_MAP + rb"[\x44\x64]kind[\x41-\x57\x61-\x77]([A-Za-z0-9]{1,23})")
+_CBOR_API_VERSION = re.compile(_CBOR_MAP + rb"[\x4a\x6a]apiVersion[\x41-\x58\x61-\x78]")
+_CBOR_MAPS = re.compile(
+    _CBOR_MAP + rb"(?:[\x48\x68]metadata|[\x44\x64]spec|[\x46\x66]status|[\x44\x64]data)[\xa0-\xb7\xbf]"
+)
+_CBOR_NAMES = math.log2(6)
+# Tag, one of 24 heads of a map, one of two heads of the name's string, and the name with what follows it.
+_CBOR_BITS = 24 + math.log2(256 / 24) + 7 - _CBOR_NAMES
+_CBOR_STRING_HEAD = math.log2(256 / 48)
+_CBOR_MAP_HEAD = math.log2(256 / 25)
+_ALPHANUMERIC = math.log2(256 / 62)
+
+_UID = rb"\x2a\x24[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_UID_BITS = 16 + 32 * 4 + 4 * 8
+# From the third block on: the rest of the header, lengths, the rest of the name, generateName, namespace, selfLink.
+_HEADER_REST = rb"(?:[\x20-\x7e]|\x12[\x00-\x7f]){0,96}?"
+_LENGTHS = rb"[\x00-\xff]{0,12}?"
+_METADATA_REST = rb"(?:[\x20-\x7e]|\x12[\x00-\x7f]|\x1a[\x00-\x3f]|\x22\x00){0,700}?"
+_METADATA = re.compile(_HEADER_REST + _LENGTHS + _METADATA_REST + _UID)
+# All the ways in which the three runs can end before the uid.
+_METADATA_PLACES = math.log2(97 * 13 * 701)
+
+
+LookInto = Callable[[bytes], Look]
+
+
+class Sight(NamedTuple):
+    """A start that was recognised.
+
+    Attributes:
+        encoding: ``protobuf``, ``json``, ``yaml``, ``cbor``, ``encrypted``.
+        bits: Noise looks like this with a probability below 2^-bits.
+        wrong_bits: Bits of the known structure that are not as they should be.
+        behind: The start itself is noise, and what follows it was recognised.
+    """
+
+    encoding: str
+    bits: float
+    wrong_bits: int
+    behind: bool = False
+
+
+class _Literal(NamedTuple):
+    text: bytes
+    encoding: str
+    least_bits: int
+
+
+class Structures:
+    """The starts that API servers write.
+
+    Args:
+        pairs: apiVersion and kind of every registered type.
+    """
+
+    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
+        literals = {_Literal(b'{"apiVersion":"', "json", _LEAST_BITS_TEXT)}
+        for provider, _ in KNOWN_PROVIDERS:
+            prefix = ENCRYPTED_PREFIX + provider.encode() + b":v"
+            # Shorter ones are recognised with their version, which is one digit.
+            for version in b"12":
+                literals.add(_Literal(prefix + bytes([version]) + b":", "encrypted", _LEAST_BITS_TEXT))
+        for api_version, kind in pairs:
+            literals.add(_Literal(_protobuf_header(api_version, kind), "protobuf", _LEAST_BITS_PROTOBUF))
+            text = f'{{"kind":"{kind}","apiVersion":"{api_version}"'.encode()
+            literals.add(_Literal(text, "json", _LEAST_BITS_TEXT))
+        self._tried = math.log2(len(literals)) + _SHAPES
+        self._by_head: dict[int, list[_Literal]] = {}
+        for literal in sorted(literals):
+            self._by_head.setdefault(int.from_bytes(literal.text[:4]), []).append(literal)
+
+    def recognise(self, seen: bytes) -> Sight | None:
+        """Return what the first bytes of a plaintext show, None where they are noise.
+
+        Args:
+            seen: The first bytes, up to :data:`START_SIZE` of them; fewer where there are no more.
+        """
+        return _surest(self._literal(seen), self._text(seen))
+
+    def recognise_blocks(self, seen: bytes) -> Sight | None:
+        """Return what the first bytes of a CBC plaintext show, None where they are noise.
+
+        A damaged block of CBC becomes noise, and the same bits are wrong in the block after it. So either the first
+        block is looked at alone, or it and the second are left out and two or more later ones have to fit.
+
+        Args:
+            seen: The first bytes, up to :data:`START_SIZE_CBC` of them.
+        """
+        found = self.recognise(seen) or self._literal(seen[:_BLOCK_SIZE])
+        return found or _surest(self._metadata(seen), self._json_behind(seen))
+
+    def _literal(self, seen: bytes) -> Sight | None:
+        best = None
+        head = int.from_bytes(seen[:4])
+        for first, literals in self._by_head.items():
+            if (head ^ first).bit_count() > WRONG_BITS_ALLOWED:
+                continue
+            for text, encoding, least_bits in literals:
+                size = min(len(text), len(seen))
+                if size * 8 < least_bits:
+                    continue
+                wrong = (int.from_bytes(text[:size]) ^ int.from_bytes(seen[:size])).bit_count()
+                if wrong > WRONG_BITS_ALLOWED or (best is not None and wrong >= best.wrong_bits):
+                    continue
+                best = Sight(encoding, size * 8 - _ways_to_be_wrong(size * 8) - self._tried, wrong)
+        return best
+
+    @staticmethod
+    def _text(seen: bytes) -> Sight | None:
+        if _JSON_TEXT.match(seen):
+            return Sight("json", 16 + (_TEXT_SIZE - 2) * _PRINTABLE - _SHAPES, 0)
+        if _YAML_TEXT.match(seen) and _YAML_WORD.match(seen):
+            return Sight("yaml", _TEXT_SIZE * _PRINTABLE_OR_NEWLINE - _SHAPES, 0)
+        bits = _cbor_bits(seen)
+        return Sight("cbor", bits - _SHAPES, 0) if bits else None
+
+    @staticmethod
+    def _metadata(seen: bytes) -> Sight | None:
+        if _METADATA.match(seen, 2 * _BLOCK_SIZE) is None:
+            return None
+        return Sight("protobuf", _UID_BITS - _METADATA_PLACES - _SHAPES, 0, behind=True)
+
+    @staticmethod
+    def _json_behind(seen: bytes) -> Sight | None:
+        for start, allowed in ((_BLOCK_SIZE, 1), (2 * _BLOCK_SIZE, 0)):
+            text = seen[start : start + _TEXT_SIZE]
+            wrong = sum(not 0x20 <= byte <= 0x7E for byte in text)
+            if len(text) == _TEXT_SIZE and wrong <= allowed and text.count(_MEMBER) >= 2:
+                ways = math.log2(1 + allowed * _TEXT_SIZE * (256 / 95 - 1))
+                return Sight("json", _TEXT_SIZE * _PRINTABLE - ways - _SHAPES, wrong, behind=True)
+        return None
+
+
+def _surest(one: Sight | None, other: Sight | None) -> Sight | None:
+    if one is None or other is None:
+        return one or other
+    return max(one, other, key=lambda sight: sight.bits)
+
+
+def _ways_to_be_wrong(size_bits: int) -> float:
+    """Return log2 of the number of ways in which so many bits can have at most the wrong bits that are allowed."""
+    return math.log2(sum(math.comb(size_bits, wrong) for wrong in range(WRONG_BITS_ALLOWED + 1)))
+
+
+def _protobuf_header(api_version: str, kind: str) -> bytes:
+    version, name = api_version.encode(), kind.encode()
+    type_meta = b"\x0a" + bytes([len(version)]) + version + b"\x12" + bytes([len(name)]) + name
+    return b"k8s\x00\x0a" + bytes([len(type_meta)]) + type_meta + b"\x12"
+
+
+def _cbor_bits(seen: bytes) -> float:
+    """Return how surely these are the first bytes of an object as CBOR, before anything is counted against it."""
+    kind = _CBOR_KIND.match(seen)
+    if kind is not None:
+        return _CBOR_BITS + 32 + _CBOR_STRING_HEAD + len(kind[1]) * _ALPHANUMERIC
+    if _CBOR_API_VERSION.match(seen):
+        return _CBOR_BITS + 80 + _CBOR_STRING_HEAD
+    # The shortest of the four names counts for all.
+    return _CBOR_BITS + 32 + _CBOR_MAP_HEAD if _CBOR_MAPS.match(seen) else 0.0

@@ -1,0 +1,269 @@
+"""What was done to a value, found by undoing it: it opens again, with its tag.
+
+Each try is confirmed by really opening the value, so what is found is proven, and nothing is found by chance. CBC has
+no tag: there the start, the padding and an object that decodes whole have to come together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from etcdfix.encryption.aescbc import UncheckedAESCBC
+from etcdfix.encryption.aesgcm import UncheckedAESGCM
+from etcdfix.encryption.candidates import Candidate
+from etcdfix.encryption.fault import Fault
+from etcdfix.encryption.kms import (
+    DEKSourceType,
+    EncryptedObject,
+    KMSEnvelopeInvalid,
+    parse_encrypted_object,
+    split_encrypted_object,
+)
+from etcdfix.encryption.kms_transformer import INFO_SIZE, DataKey, KMSv1Transformer, KMSv2Transformer
+from etcdfix.encryption.sight import LEAST_VISIBLE, LookInto, Sight, Structures
+from etcdfix.encryption.transformer import KMSReader
+from etcdfix.encryption.unchecked import Flip, turned
+from etcdfix.model import Found, Look, Undone
+
+_CR_LF, _LF = b"\r\n", b"\n"
+# Of what opened with its tag: no forger has better odds.
+_TAG_BITS = 100.0
+_INFO = "info"
+
+
+_OF_PART = {
+    "ciphertext": Undone.CIPHERTEXT_BIT,
+    "tag": Undone.TAG_BIT,
+    "nonce": Undone.NONCE_BIT,
+    _INFO: Undone.INFO_BIT,
+}
+
+
+class Mended:
+    """A value that showed noise, and opens.
+
+    Attributes:
+        candidate: The key, over the mended body.
+        found: What was undone.
+        sight: What its plaintext starts like.
+        plaintext: Authenticated.
+    """
+
+    __slots__ = ("candidate", "found", "plaintext", "sight")
+
+    def __init__(self, candidate: Candidate, found: Found, sight: Sight, plaintext: bytes) -> None:
+        self.candidate = candidate
+        self.found = found
+        self.sight = sight
+        self.plaintext = plaintext
+
+
+class Search:
+    """The tries on one value.
+
+    Attributes:
+        tried: How many there were: every key, bit and etcd key that could have fitted by chance.
+        visible: Some key had enough bytes to see.
+    """
+
+    def __init__(
+        self, etcd_key: bytes, other_keys: Iterable[bytes], structures: Structures, look: LookInto
+    ) -> None:
+        self.tried = 0
+        self.visible = False
+        self._etcd_key = etcd_key
+        self._other_keys = tuple(other_keys)
+        self._structures = structures
+        self._look = look
+
+    def recognise(self, candidate: Candidate) -> Sight | None:
+        """Return what a key would make of the value's start, None for noise."""
+        self.tried += 1
+        seen = candidate.cipher.start(candidate.body)
+        self.visible = self.visible or len(seen) >= LEAST_VISIBLE
+        if candidate.cipher.authenticated:
+            return self._structures.recognise(seen)
+        return self._structures.recognise_blocks(seen)
+
+    def undo(self, candidate: Candidate, seen: Look) -> Found | None:
+        """Find what was done to a value that shows a start under its key."""
+        if candidate.cipher.bound:
+            for what, keys in ((Undone.OTHER_PREFIX, self._other_keys), (Undone.OTHER_PATH, seen.belongs)):
+                for key in dict.fromkeys(keys):
+                    if key != self._etcd_key and self._opens(candidate, key) is not None:
+                        return Found(what, "the etcd key that it was written under", key)
+        mended = self._without_cr(candidate) or self._one_bit(candidate)
+        return mended.found if mended is not None else None
+
+    def undo_noise(self, candidate: Candidate) -> Mended | None:
+        """Find what was done to a value that shows noise under a key of its name."""
+        # A start that is recognised by its text may be noise for one bit of it.
+        return self._without_cr(candidate) or self._other_nonce(candidate) or self._one_bit(candidate)
+
+    def undo_kms(self, reader: KMSReader, rule: str, body: bytes) -> Mended | None:
+        """Find what was done to a KMS value that shows noise, or whose data key the plugin did not give."""
+        candidates = list(kms_candidates(reader, rule, body))
+        for candidate in candidates:
+            mended = self.undo_noise(candidate)
+            if mended is not None:
+                return mended
+        if isinstance(reader.opener, KMSv2Transformer):
+            template = _Template(reader, rule)
+            mended = self._other_source(reader.opener, template, body)
+            if mended is not None:
+                return mended
+        text = body.replace(_CR_LF, _LF)
+        return self._text_of_kms(reader, rule, text) if text != body else None
+
+    def _text_of_kms(self, reader: KMSReader, rule: str, text: bytes) -> Mended | None:
+        """Try a body without CR: lengths and wrapped key are read anew."""
+        found = Found(Undone.TEXT_MODE, "every CR LF was LF")
+        for candidate in kms_candidates(reader, rule, text):
+            mended = self._confirmed(candidate, found)
+            if mended is not None:
+                return mended
+        if isinstance(reader.opener, KMSv2Transformer):
+            mended = self._other_source(reader.opener, _Template(reader, rule), text)
+            if mended is not None:
+                return Mended(mended.candidate, found, mended.sight, mended.plaintext)
+        return None
+
+    def _without_cr(self, candidate: Candidate) -> Mended | None:
+        text = candidate.body.replace(_CR_LF, _LF)
+        if text == candidate.body:
+            return None
+        return self._confirmed(candidate.over(text), Found(Undone.TEXT_MODE, "every CR LF was LF"))
+
+    def _one_bit(self, candidate: Candidate) -> Mended | None:
+        """Try the bits that explain the tag: one pass over the blocks, so this comes last."""
+        flips = candidate.cipher.flips(candidate.body, self._etcd_key)
+        return next(filter(None, (self._turned(candidate, flip) for flip in flips)), None)
+
+    def _turned(self, candidate: Candidate, flip: Flip) -> Mended | None:
+        there = candidate.over(flip.turned(candidate.body))
+        return self._confirmed(there, Found(_OF_PART[flip.part], flip.words))
+
+    def _other_nonce(self, candidate: Candidate) -> Mended | None:
+        for flip, start in candidate.cipher.other_nonces(candidate.body):
+            self.tried += 1
+            if self._structures.recognise(start) is not None:
+                mended = self._turned(candidate, flip)
+                if mended is not None:
+                    return mended
+        return None
+
+    def _other_source(self, opener: KMSv2Transformer, template: _Template, body: bytes) -> Mended | None:
+        """Try the plugin's answer for the other use, with each bit of info turned, and the keys of other values."""
+        encrypted = _parsed(body)
+        own = _recalled(opener, encrypted)
+        data = encrypted.encrypted_data
+        if own is not None:
+            known = encrypted.encrypted_dek_source_type in set(DEKSourceType)
+            for seeded in (True, False):
+                if known and seeded == own.seeded:
+                    continue  # that is what the value says
+                what = "what the plugin gave is a seed" if seeded else "what the plugin gave is a key"
+                mended = self._under(
+                    template, own.used_as(seeded=seeded), data, Found(Undone.SOURCE_TYPE, what)
+                )
+                if mended is not None:
+                    return mended
+            mended = self._other_info(template, own, data) if own.seeded else None
+            if mended is not None:
+                return mended
+        found = Found(Undone.DATA_KEY, "the data key of another value of this provider")
+        for key in opener.witnesses:
+            mended = self._under(template, key, data, found) if key != own else None
+            if mended is not None:
+                return mended
+        return None
+
+    def _other_info(self, template: _Template, key: DataKey, data: bytes) -> Mended | None:
+        for byte in range(min(INFO_SIZE, len(data))):
+            for bit in range(8):
+                self.tried += 1
+                other = key.unchecked(turned(data, byte, bit))
+                if other is None or self._structures.recognise(other[0].start(other[1])) is None:
+                    continue
+                found = Found(Undone.INFO_BIT, Flip(_INFO, byte, bit).words)
+                mended = self._confirmed(template.candidate(*other), found)
+                if mended is not None:
+                    return mended
+        return None
+
+    def _under(self, template: _Template, key: DataKey, data: bytes, found: Found) -> Mended | None:
+        there = key.unchecked(data)
+        return self._confirmed(template.candidate(*there), found) if there is not None else None
+
+    def _confirmed(self, candidate: Candidate, found: Found) -> Mended | None:
+        """Return a mended value if it opens; without a tag it has to decode whole as well."""
+        plaintext = self._opens(candidate, self._etcd_key)
+        if plaintext is None:
+            return None
+        sight = self.recognise(candidate)
+        if not candidate.cipher.authenticated:
+            if sight is None or not self._look(plaintext).whole:
+                return None
+            return Mended(candidate, found, sight, plaintext)
+        encoding, bits, wrong, _ = sight if sight is not None else Sight("", 0.0, 0)
+        return Mended(candidate, found, Sight(encoding, max(bits, _TAG_BITS), wrong), plaintext)
+
+    def _opens(self, candidate: Candidate, etcd_key: bytes) -> bytes | None:
+        self.tried += 1
+        opened = candidate.cipher.read(candidate.body, etcd_key)
+        return None if isinstance(opened, Fault) else opened
+
+
+class _Template(NamedTuple):
+    reader: KMSReader
+    rule: str
+
+    def candidate(self, cipher: UncheckedAESGCM | UncheckedAESCBC, body: bytes) -> Candidate:
+        return Candidate(
+            cipher,
+            body,
+            named=True,
+            rule=self.rule,
+            transformer=self.reader.transformer,
+            key_fingerprint="",
+        )
+
+
+def kms_candidates(reader: KMSReader, rule: str, body: bytes) -> Iterator[Candidate]:
+    """Yield what a KMS value can be looked at with, given the data key from memory; v1 has two layouts."""
+    template = _Template(reader, rule)
+    if isinstance(reader.opener, KMSv1Transformer):
+        recalled = reader.opener.recall(body)
+        if recalled is not None:
+            dek, data = recalled
+            yield template.candidate(UncheckedAESGCM(dek), data)
+            yield template.candidate(UncheckedAESCBC(dek), data)
+        return
+    encrypted = _parsed(body)
+    key = reader.opener.recall(encrypted)
+    there = key.unchecked(encrypted.encrypted_data) if key is not None else None
+    if there is not None:
+        yield template.candidate(*there)
+
+
+def _parsed(body: bytes) -> EncryptedObject:
+    """Return a KMS v2 body taken apart; where it is malformed, what can be told of its data."""
+    try:
+        return parse_encrypted_object(body)
+    except KMSEnvelopeInvalid:
+        begin, end = split_encrypted_object(body, 0)
+        return EncryptedObject(encrypted_data=body[begin:end])
+
+
+def _recalled(opener: KMSv2Transformer, encrypted: EncryptedObject) -> DataKey | None:
+    """Return what the plugin gave for a value, whatever the value says of its use; used as the value says."""
+    own = encrypted.encrypted_dek_source_type
+    seeded = own == DEKSourceType.HKDF_SHA256_XNONCE_AES_GCM_SEED
+    for kind in (own, *DEKSourceType):
+        key = opener.recall(msgspec.structs.replace(encrypted, encrypted_dek_source_type=kind))
+        if key is not None:
+            return key.used_as(seeded=seeded)
+    return None

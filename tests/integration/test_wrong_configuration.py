@@ -1,0 +1,131 @@
+"""A configuration that is wrong, and API servers that have the right one: no writer may go on.
+
+Twelve healthy Secrets stand in etcd under ``aesgcm/v1/key1``; the configuration has other bytes for that name. Thirteen
+ConfigMaps of another rule, whose key has the same name, open. An API server reads all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.certificates import CertificateAuthority
+from tests.support.change_runs import Ran, Registry, candidate_config
+from tests.support.etcd_server import EtcdServer
+from tests.support.kubernetes_api import ACCESS_REVIEW, KubernetesAPI, status_answer
+from tests.support.objects import (
+    IDENTITY,
+    KEY_1,
+    KEY_2,
+    KUBE_SYSTEM_UID,
+    aesgcm,
+    config_map,
+    configuration_of_rules,
+    provider,
+    secret,
+)
+
+TRUE, WRONG, OTHER = KEY_1, KEY_2, b"another-rules-ke"
+NAMES = [f"db-{number}" for number in range(12)]
+DECLARED = ("--declare-key-lost", "aesgcm/v1/key1")
+EVERYTHING = (*DECLARED, "--accept-no-api-server", "--accept-risk", "cluster-breaking")
+
+pytestmark = pytest.mark.etcd
+
+
+@pytest.fixture
+def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Registry:
+    found = Registry(etcd, prefix, tmp_path, capfd)
+    for name in ("good-0", "good-1", "broken"):
+        found.etcd.delete(found.key(f"shop/{name}"))
+    found.config.write_bytes(
+        configuration_of_rules(
+            (("secrets",), (provider("aesgcm", key1=WRONG), IDENTITY)),
+            (("configmaps",), (provider("aesgcm", key1=OTHER), IDENTITY)),
+        )
+    )
+    for name in NAMES:
+        key = found.key(f"shop/{name}")
+        found.etcd.put(key, aesgcm(secret(name), key.decode(), WRONG))  # a value that only its history has
+        found.etcd.put(key, aesgcm(secret(name), key.decode(), TRUE))
+    for number in range(13):
+        key = found.key(f"shop/settings-{number}", "configmaps")
+        found.etcd.put(key, aesgcm(config_map(f"settings-{number}"), key.decode(), OTHER))
+    return found
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
+    return CertificateAuthority(tmp_path_factory.mktemp("ca"))
+
+
+@pytest.fixture
+def api(authority: CertificateAuthority) -> Iterator[KubernetesAPI]:
+    with KubernetesAPI(authority, uid=KUBE_SYSTEM_UID) as server:
+        yield server
+
+
+def writers(registry: Registry, name: str, *arguments: str) -> Iterator[tuple[str, Ran]]:
+    """Run each command that could take the place of a value, or it away."""
+    key = registry.key(f"shop/{name}")
+    yield "delete", registry.delete(key, *arguments)
+    present = registry.mod_revision(key)
+    yield (
+        "restore",
+        registry.restore(
+            key.decode(), "--from-revision", str(present - 1), "--accept-unlisted-source",
+            "--replace-mod-revision", str(present), *arguments,
+        ),
+    )  # fmt: skip
+    candidate = candidate_config(registry.folder, provider("aesgcm", key1=TRUE))
+    declared = [word for word in arguments if word not in {*DECLARED, "--accept-risk", "cluster-breaking"}]
+    yield "reencrypt", registry.reencrypt(key, candidate, "--accept-undeployed-write-key", *declared)
+
+
+def test_every_writer_refuses_whatever_is_declared(registry: Registry, api: KubernetesAPI) -> None:
+    api.reads = True
+    asked = ("--kubeconfig", str(api.kubeconfig(registry.folder)))
+    for name in NAMES:
+        with registry.untouched():
+            for writer, ran in writers(registry, name, *asked, *EVERYTHING):
+                registry.refused(
+                    ran,
+                    f"the API server at {api.url} reads secrets shop/{name}: the configuration given here is wrong",
+                    hint="compare with that server's --encryption-provider-config",
+                )
+                assert "never-to-be-shown" not in ran.err, writer
+    with registry.untouched():
+        assert registry.delete(registry.key("shop/db-0"), *asked).code == 4
+        assert registry.delete(registry.key("shop/db-0"), *asked, *EVERYTHING, "--dry-run").code == 4
+    assert api.asked(ACCESS_REVIEW) == []
+    assert not registry.log.exists()
+
+
+def test_one_of_several_servers_that_reads_is_enough(
+    registry: Registry, api: KubernetesAPI, authority: CertificateAuthority
+) -> None:
+    """As in the middle of a roll-out: the server of the kubeconfig fails, too."""
+    path = "/api/v1/namespaces/shop/secrets/db-0"
+    api.instead[path] = status_answer(500)
+    kubeconfig = str(api.kubeconfig(registry.folder))
+    with KubernetesAPI(authority, uid=KUBE_SYSTEM_UID, reads=True) as other:
+        for listed, named in (([("127.0.0.1", other.port)], ()), ([], ("--server", other.url))):
+            api.listed = listed
+            with registry.untouched():
+                for _writer, ran in writers(
+                    registry, "db-0", "--kubeconfig", kubeconfig, *named, *EVERYTHING
+                ):
+                    registry.refused(ran, f"the API server at {other.url} reads", hint="compare")
+
+
+def test_a_declaration_that_nobody_could_contradict(registry: Registry) -> None:
+    for name in NAMES:
+        key = registry.key(f"shop/{name}")
+        with registry.untouched():
+            ran = registry.delete(key, *DECLARED)
+            registry.refused(ran, "--declare-key-lost: no API server is asked", hint="--kubeconfig FILE")
+            earlier = ("--from-revision", str(registry.mod_revision(key) - 1))
+            ran = registry.restore(key.decode(), *earlier, "--accept-unlisted-source", *DECLARED)
+            registry.refused(ran, "--declare-key-lost: no API server is asked", hint="--accept-no-api-server")

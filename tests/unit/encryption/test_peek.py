@@ -1,0 +1,589 @@
+"""What a look without tag and padding shows: under every provider, for every kind of damage, and for wrong keys."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import random
+
+import pytest
+
+from etcdfix.encryption.keyring import fingerprint
+from etcdfix.encryption.kms import WrappedKey
+from etcdfix.encryption.peek import PeekRequest, peek
+from etcdfix.encryption.transformer import Transformers, TransformFailed
+from etcdfix.encryption.unchecked import turned
+from etcdfix.errors import KMSRefused, KMSUnreachable
+from etcdfix.model import GroupResource, Look, Peek, PeekState, Undone
+from tests.support import encoders
+from tests.support.peeking import (
+    ETCD_KEY,
+    INFO,
+    NONCE12,
+    NONCE16,
+    ONE,
+    PLAIN,
+    SECRETS,
+    STRUCTURES,
+    THREE,
+    TWO,
+    first_version,
+    keyed,
+    look,
+    peeked,
+    sealed,
+    secret,
+    seeded,
+    transformers,
+)
+from tests.support.played_plugins import OneAnswer
+
+LOCAL = ("aescbc", "aesgcm", "secretbox")
+BOUND = ("aesgcm",)
+NONCE_SIZES = {"aescbc": 16, "aesgcm": 12, "secretbox": 24}
+TAG_AT = {"aesgcm": -16, "secretbox": len(b"k8s:enc:secretbox:v1:key1:") + 24}
+CONFIGMAPS = GroupResource("", "configmaps")
+OTHER_PREFIX = b"/other/secrets/shop/web"
+
+
+def keys(**named: bytes) -> str:
+    return ", ".join(f'{{name: "{n}", secret: {base64.b64encode(k).decode()}}}' for n, k in named.items())
+
+
+def rule(resource: str, **providers: str) -> str:
+    listed = ", ".join(f"{{{p}: {{keys: [{k}]}}}}" for p, k in providers.items())
+    return f"- {{resources: ['{resource}'], providers: [{listed}]}}\n"
+
+
+def every(**named: bytes) -> Transformers:
+    """All three providers with the same keys, for secrets."""
+    return transformers(rule("secrets", **dict.fromkeys(LOCAL, keys(**named))))
+
+
+RIGHT = every(key1=ONE)
+WRONG = every(key1=TWO)
+
+
+def offset(provider: str) -> int:
+    """Where the ciphertext begins in a sealed value."""
+    start = len(f"k8s:enc:{provider}:v1:key1:")
+    return start + {"aescbc": 16, "aesgcm": 12, "secretbox": 40}[provider]
+
+
+def right(found: Peek) -> Peek:
+    assert found.state is PeekState.RIGHT_KEY
+    assert found.odds_bits >= 60
+    assert found.look is not None
+    return found
+
+
+# --- the key
+
+
+@pytest.mark.parametrize("provider", LOCAL)
+def test_the_key_is_right_and_the_end_is_gone(provider: str) -> None:
+    data = sealed(provider)
+    for cut in (1, 15, 16, 17, 100):
+        found = right(peeked(RIGHT, data[:-cut]))
+        assert (found.named, found.rule, found.transformer) == (True, "secrets", f"{provider}/v1/key1")
+        assert (found.key_fingerprint, found.encoding, found.wrong_bits) == (fingerprint(ONE), "protobuf", 0)
+        assert (found.undone, found.too_short) == (None, False)
+        assert found.look is not None
+        if provider != "aescbc" or cut > 16:  # the end of CBC may be padding alone
+            assert found.look.ends_early
+
+
+@pytest.mark.parametrize("provider", LOCAL)
+def test_a_wrong_key_shows_noise_whatever_is_tried(provider: str) -> None:
+    found = peeked(WRONG, sealed(provider), other_keys=(OTHER_PREFIX,))
+    assert found.state is PeekState.NOISE
+    assert (found.rule, found.transformer, found.key_fingerprint, found.look) == ("", "", "", None)
+    assert found.candidates >= 1
+
+
+@pytest.mark.parametrize("provider", LOCAL)
+def test_too_little_to_see(provider: str) -> None:
+    data = sealed(provider)
+    start = offset(provider)
+    assert peeked(RIGHT, data[: start + 14]).state is PeekState.NOT_POSSIBLE
+    assert peeked(RIGHT, data[: start - 5]).state is PeekState.NOT_POSSIBLE
+    assert peeked(RIGHT, data[: start - 5]).too_short
+    assert peeked(RIGHT, data[: start + 20 + 12]).state is PeekState.RIGHT_KEY
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"k8s\x00",
+        b"k8s:enc:",
+        b"k8s:enc:aesgcm:v1:",
+        b"k8s:enc:aesgcm:v2:key1:" + bytes(99),
+        b"k8s:enc:rot:v1:k:",
+    ],
+)
+def test_an_envelope_that_nobody_knows(data: bytes) -> None:
+    assert peeked(RIGHT, data) == Peek(PeekState.NOT_POSSIBLE)
+
+
+@pytest.mark.parametrize("provider", LOCAL)
+@pytest.mark.parametrize("thorough", [False, True])
+def test_a_key_that_was_renamed(provider: str, thorough: bool) -> None:
+    found = right(peeked(every(key2=ONE, key3=TWO), sealed(provider), thorough=thorough))
+    assert (found.named, found.opens, found.undone) == (False, True, None)
+    assert found.transformer.endswith("/v1/key2")
+    assert found.look == look(PLAIN)
+
+
+@pytest.mark.parametrize("provider", LOCAL)
+def test_a_key_of_another_rule_and_provider(provider: str) -> None:
+    other = next(p for p in LOCAL if p != provider)
+    rules = rule("secrets", **{provider: keys(key1=TWO)}) + rule("configmaps", **{other: keys(key1=ONE)})
+    found = right(peeked(transformers(rules), sealed(provider)))
+    assert (found.named, found.opens, found.rule) == (False, True, "configmaps")
+    assert found.transformer == f"{other}/v1/key1"
+
+
+def test_a_resource_that_is_not_configured() -> None:
+    found = right(peeked(RIGHT, sealed("aesgcm"), resource=CONFIGMAPS))
+    assert (found.named, found.opens, found.rule) == (False, True, "secrets")
+
+
+def test_an_own_key_that_the_value_names_goes_first() -> None:
+    both = every(key1=ONE, key2=ONE)
+    assert right(peeked(both, sealed("aesgcm")[:-1])).transformer == "aesgcm/v1/key1"
+    rules = rule("configmaps", aesgcm=keys(key1=ONE)) + rule("secrets", aesgcm=keys(key0=ONE, key1=ONE))
+    found = right(peeked(transformers(rules), sealed("aesgcm")[:-1]))
+    assert (found.rule, found.transformer, found.named) == ("secrets", "aesgcm/v1/key1", True)
+
+
+def test_several_keys_of_one_name() -> None:
+    listed = f"{keys(key1=TWO)}, {keys(key1=ONE)}"
+    found = right(peeked(transformers(rule("secrets", aesgcm=listed)), sealed("aesgcm")[:-1]))
+    assert (found.named, found.key_fingerprint) == (True, fingerprint(ONE))
+
+
+def test_a_key_that_does_not_fit_the_cipher_is_left_out() -> None:
+    rules = rule("secrets", aescbc=keys(key1=ONE[:16]))
+    found = peeked(transformers(rules), sealed("secretbox"))
+    assert (found.state, found.candidates) == (PeekState.NOT_POSSIBLE, 0)
+
+
+# --- names with colons
+
+
+def named(name: str, key: bytes = ONE) -> bytes:
+    body = encoders.aesgcm_body(PLAIN, key, NONCE12, ETCD_KEY)
+    return f"k8s:enc:aesgcm:v1:{name}:".encode() + body
+
+
+def test_a_name_may_go_on() -> None:
+    found = peeked(every(key=TWO), named("key:b"))
+    assert (found.state, found.name_may_go_on) == (PeekState.NOISE, True)
+    found = right(peeked(every(key=ONE), named("key:b")))
+    assert (found.named, found.opens, found.name_may_go_on) == (False, True, True)
+    assert not peeked(every(key=TWO), b"k8s:enc:aesgcm:v1:key:\xff\xfe:" + bytes(60)).name_may_go_on
+
+
+@pytest.mark.parametrize("rest", ["f" * 15, "f" * 31, "f" * 47, "g" * 4, "a:b:c:d:e:f:gxx"])
+def test_a_name_that_goes_on_for_whole_blocks_is_no_damage(rest: str) -> None:
+    # In CBC the same key bytes come into step again after a block: it looks like a first block that is damaged.
+    value = f"k8s:enc:aescbc:v1:key:{rest}:".encode() + encoders.aescbc_body(PLAIN, ONE, NONCE16)
+    found = right(peeked(every(key=ONE), value))
+    assert (found.named, found.opens, found.name_may_go_on) == (False, True, True)
+    assert found.look == look(PLAIN)
+    one = base64.b64encode(ONE).decode()
+    listed = f'{{name: "key:{rest}", secret: {one}}}, {{name: key, secret: {one}}}'
+    found = right(peeked(transformers(rule("secrets", aescbc=listed)), value))
+    assert (found.transformer, found.named, found.opens) == (f"aescbc/v1/key:{rest}", True, True)
+
+
+def test_both_names_that_fit_are_tried() -> None:
+    one, two = base64.b64encode(ONE).decode(), base64.b64encode(TWO).decode()
+    listed = f'{{name: "key", secret: {two}}}, {{name: "key:b", secret: {one}}}'
+    found = right(peeked(transformers(rule("secrets", aesgcm=listed)), named("key:b")[:-1]))
+    assert (found.named, found.transformer) == (True, "aesgcm/v1/key:b")
+    listed = listed.replace("key:b", "key:c")
+    found = right(peeked(transformers(rule("secrets", aesgcm=listed)), named("key", TWO)[:-1]))
+    assert (found.named, found.transformer) == (True, "aesgcm/v1/key")
+
+
+@pytest.mark.parametrize(("provider", "shortest"), [("aescbc", 32), ("aesgcm", 28), ("secretbox", 40)])
+def test_too_short_counts_from_the_first_colon(provider: str, shortest: int) -> None:
+    prefix = f"k8s:enc:{provider}:v1:key:".encode()
+    for configured in ("key", "key:b"):
+        found = transformers(rule("secrets", **{provider: f'{{name: "{configured}", secret: {"A" * 43}=}}'}))
+        assert peeked(found, prefix + b"\xff" * (shortest - 1)).too_short
+        assert not peeked(found, prefix + b"\xff" * shortest).too_short
+        assert not peeked(found, prefix + b"b:" + b"\xff" * (shortest - 2)).too_short
+
+
+# --- what was done
+
+
+@pytest.mark.parametrize("provider", ["aesgcm", "secretbox"])
+@pytest.mark.parametrize("byte", [0, 5, 17, 60, len(PLAIN) - 1])
+def test_one_bit_of_the_ciphertext(provider: str, byte: int) -> None:
+    for bit in (0, 3, 7):
+        data = turned(sealed(provider), offset(provider) + byte, bit)
+        found = right(peeked(RIGHT, data))
+        assert found.undone is not None
+        assert found.undone == (Undone.CIPHERTEXT_BIT, f"bit {bit} of byte {byte} of the ciphertext", b"")
+        assert found.look == look(turned(PLAIN, byte, bit))
+        assert (found.named, found.opens) == (True, False)
+        assert right(peeked(RIGHT, data, thorough=False)).undone is None
+
+
+@pytest.mark.parametrize("provider", ["aesgcm", "secretbox"])
+def test_two_bits_are_not_found(provider: str) -> None:
+    at = offset(provider) + 90
+    found = right(peeked(RIGHT, turned(turned(sealed(provider), at, 1), at + 40, 2)))
+    assert found.undone is None
+    assert found.look is not None
+    assert found.look.breaks
+
+
+@pytest.mark.parametrize("provider", ["aesgcm", "secretbox"])
+def test_one_bit_of_the_tag(provider: str) -> None:
+    data = sealed(provider)
+    at = TAG_AT[provider] % len(data)
+    found = right(peeked(RIGHT, turned(data, at + 9, 6)))
+    assert found.undone == (Undone.TAG_BIT, "bit 6 of byte 9 of the tag", b"")
+    assert found.look == look(PLAIN)
+
+
+@pytest.mark.parametrize("provider", ["aesgcm", "secretbox"])
+def test_one_bit_of_the_nonce(provider: str) -> None:
+    start = len(f"k8s:enc:{provider}:v1:key1:")
+    for byte in range(NONCE_SIZES[provider]):
+        data = turned(sealed(provider), start + byte, byte % 8)
+        assert peeked(RIGHT, data, thorough=False).state is PeekState.NOISE
+        assert peeked(WRONG, data).state is PeekState.NOISE
+        found = right(peeked(RIGHT, data))
+        assert found.undone == (Undone.NONCE_BIT, f"bit {byte % 8} of byte {byte} of the nonce", b"")
+        assert found.look == look(PLAIN)
+        assert (found.encoding, found.named, found.opens) == ("protobuf", True, False)
+
+
+@pytest.mark.parametrize("provider", ["aesgcm", "secretbox"])
+def test_two_bits_of_the_nonce_are_noise(provider: str) -> None:
+    start = len(f"k8s:enc:{provider}:v1:key1:")
+    assert peeked(RIGHT, turned(turned(sealed(provider), start, 1), start + 1, 2)).state is PeekState.NOISE
+
+
+@pytest.mark.parametrize("provider", ["aesgcm", "secretbox"])
+def test_a_nonce_and_the_end_damaged_are_noise(provider: str) -> None:
+    # The start is recognised under another nonce, but nothing opens: nothing is proven.
+    start = len(f"k8s:enc:{provider}:v1:key1:")
+    assert peeked(RIGHT, turned(sealed(provider), start, 1)[:-3]).state is PeekState.NOISE
+
+
+def test_associated_data() -> None:
+    moved = sealed("aesgcm", etcd_key=OTHER_PREFIX)
+    found = right(peeked(RIGHT, moved, other_keys=(ETCD_KEY, b"/x", OTHER_PREFIX)))
+    assert found.undone is not None
+    assert found.undone[::2] == (Undone.OTHER_PREFIX, OTHER_PREFIX)
+    assert right(peeked(RIGHT, moved)).undone is None
+    # The object names the path that it was written under.
+    found = right(peeked(RIGHT, sealed("aesgcm"), key=b"/registry/secrets/shop/elsewhere"))
+    assert found.undone is not None
+    assert found.undone[::2] == (Undone.OTHER_PATH, ETCD_KEY)
+    assert not found.opens
+
+
+@pytest.mark.parametrize("provider", LOCAL)
+def test_line_feeds_that_became_two_bytes(provider: str) -> None:
+    start = len(f"k8s:enc:{provider}:v1:key1:")
+    for seed in range(300):
+        nonce = random.Random(seed).randbytes(NONCE_SIZES[provider])
+        match provider:
+            case "aescbc":
+                body = encoders.aescbc_body(PLAIN, ONE, nonce)
+            case "aesgcm":
+                body = encoders.aesgcm_body(PLAIN, ONE, nonce, ETCD_KEY)
+            case _:
+                body = encoders.secretbox_body(PLAIN, ONE, nonce)
+        if b"\n" in body[NONCE_SIZES[provider] + 80 :] and b"\n" not in body[:80]:
+            break
+    data = sealed(provider)[:start] + body
+    found = right(peeked(RIGHT, data.replace(b"\n", b"\r\n")))
+    assert found.undone == (Undone.TEXT_MODE, "every CR LF was LF", b"")
+    assert peeked(WRONG, data.replace(b"\n", b"\r\n")).state is PeekState.NOISE
+    # Also in the nonce, where the start is noise.
+    nonce = b"\n" + nonce[1:]
+    if provider == "aesgcm":
+        data = sealed(provider)[:start] + encoders.aesgcm_body(PLAIN, ONE, nonce, ETCD_KEY)
+        found = right(peeked(RIGHT, data.replace(b"\n", b"\r\n")))
+        assert found.undone is not None
+        assert found.undone.what is Undone.TEXT_MODE
+        assert found.look == look(PLAIN)
+
+
+def test_cbc_text_that_decodes_to_something_else_is_not_mended() -> None:
+    other = secret(41)
+    body = encoders.aescbc_body(other, ONE, b"\n" * 16)
+    data = (b"k8s:enc:aescbc:v1:key1:" + body).replace(b"\n", b"\r\n")
+    assert right(peeked(RIGHT, data.replace(b"\r\n", b"\n"))).undone is None
+    assert peeked(RIGHT, data).undone is None
+
+
+def test_cbc_blocks() -> None:
+    start = offset("aescbc")
+    damaged_iv = right(peeked(RIGHT, turned(sealed("aescbc"), start - 3, 2)))
+    assert (damaged_iv.wrong_bits, damaged_iv.encoding, damaged_iv.opens) == (1, "protobuf", True)
+    for block in range(len(PLAIN) // 16):
+        found = right(peeked(RIGHT, turned(sealed("aescbc"), start + 16 * block + 4, 2)))
+        assert found.encoding == "protobuf"
+        assert found.look is not None
+        assert found.look.breaks
+    assert right(peeked(RIGHT, sealed("aescbc"))).opens  # whoever asks is told that the padding fits
+
+
+def test_what_was_encrypted_twice() -> None:
+    found = right(peeked(RIGHT, sealed("aesgcm", sealed("aescbc"))))
+    assert (found.encoding, found.opens) == ("encrypted", True)
+
+
+@pytest.mark.parametrize("provider", ["aesgcm", "secretbox"])
+def test_large_values(provider: str) -> None:
+    plaintext = secret(1_500_000)
+    data = f"k8s:enc:{provider}:v1:key1:".encode()
+    if provider == "aesgcm":
+        data += encoders.aesgcm_body(plaintext, ONE, NONCE12, ETCD_KEY)
+    else:
+        from nacl.bindings import crypto_secretbox
+
+        nonce = bytes(24)
+        data += nonce + crypto_secretbox(plaintext, nonce, ONE)
+    found = right(peeked(RIGHT, turned(data, offset(provider) + 200, 3)))
+    assert found.undone == (Undone.CIPHERTEXT_BIT, "bit 3 of byte 200 of the ciphertext", b"")
+
+
+# --- KMS
+
+
+class Plugin(OneAnswer):
+    """Knows some wrapped keys and refuses the others."""
+
+    def __init__(self, **known: bytes) -> None:
+        super().__init__(b"", write_key_id="key-id-1")
+        self.known = {name.encode(): key for name, key in known.items()}
+
+    def key_of(self, wrapped: WrappedKey) -> bytes:
+        if wrapped.ciphertext not in self.known:
+            raise KMSRefused("no", status="INVALID_ARGUMENT")
+        return self.known[wrapped.ciphertext]
+
+
+def kms(plugin: OneAnswer | None, version: str = "v2") -> Transformers:
+    stanza = f"{{kms: {{apiVersion: {version}, name: prov, endpoint: 'unix:///x'}}}}"
+    return transformers(f"- {{resources: [secrets], providers: [{stanza}]}}\n", plugin)
+
+
+def kms_peek(
+    found: Transformers, data: bytes, plugin: OneAnswer | None = None, *, thorough: bool = True
+) -> Peek:
+    """Read a value, as whoever peeks has done, and look at it; the plugin is not asked once more."""
+    with contextlib.suppress(TransformFailed):
+        found.for_resource(SECRETS).from_storage(data, ETCD_KEY)
+    asked = plugin.asked if plugin is not None else 0
+    result = peeked(found, data, other_keys=(OTHER_PREFIX,), thorough=thorough)
+    assert plugin is None or plugin.asked == asked
+    return result
+
+
+V1_GCM = first_version(encoders.aesgcm_body(PLAIN, ONE, NONCE12, ETCD_KEY))
+V1_CBC = first_version(encoders.aescbc_body(PLAIN, ONE, NONCE16))
+BODIES = {
+    "v1-gcm": ("v1", V1_GCM),
+    "v1-cbc": ("v1", V1_CBC),
+    "v2-key": ("v2", keyed()),
+    "v2-seed": ("v2", seeded()),
+}
+
+
+def data_at(data: bytes, byte: int) -> int:
+    """Where a byte of the plaintext is, counted in the stored value."""
+    sealed_at = data.index(NONCE16 if NONCE16 in data else NONCE12)
+    return sealed_at + (16 if NONCE16 in data else 12) + byte
+
+
+@pytest.mark.parametrize("form", BODIES)
+def test_kms_values(form: str) -> None:
+    version, data = BODIES[form]
+    plugin = Plugin(wrapped=ONE)
+    damaged = turned(data, data_at(data, 100), 3)
+    found = right(kms_peek(kms(plugin, version), damaged, plugin))
+    assert (found.named, found.rule, found.transformer) == (True, "secrets", f"kms/{version}/prov")
+    assert (found.key_fingerprint, found.encoding) == ("", "protobuf")
+    if form == "v1-cbc":
+        assert found.look is not None
+        assert (found.undone, found.look.breaks) == (None, True)
+    else:
+        assert found.undone == (Undone.CIPHERTEXT_BIT, "bit 3 of byte 100 of the ciphertext", b"")
+    wrong = Plugin(wrapped=TWO)
+    assert kms_peek(kms(wrong, version), data, wrong).state is PeekState.NOISE
+
+
+@pytest.mark.parametrize("form", BODIES)
+@pytest.mark.parametrize("plugin", [None, OneAnswer(KMSUnreachable("later")), Plugin(), OneAnswer(b"short")])
+def test_kms_without_a_data_key(form: str, plugin: OneAnswer | None) -> None:
+    version, data = BODIES[form]
+    for cut in (data, data[:-1], data[: len(data) // 2]):
+        assert kms_peek(kms(plugin, version), cut, plugin).state is PeekState.NOT_POSSIBLE
+
+
+def test_kms_of_another_name_or_rule() -> None:
+    plugin = Plugin(wrapped=ONE)
+    found = kms(plugin)
+    assert kms_peek(found, seeded().replace(b":prov:", b":other:"), plugin).state is PeekState.NOT_POSSIBLE
+    assert peeked(found, seeded(), resource=CONFIGMAPS).state is PeekState.NOT_POSSIBLE
+
+
+@pytest.mark.parametrize(("version", "shortest"), [("v1", 30), ("v2", 36)])
+def test_kms_too_short(version: str, shortest: int) -> None:
+    prefix = f"k8s:enc:kms:{version}:prov:".encode()
+    assert peeked(kms(None, version), prefix + bytes(shortest - 1)).too_short
+    assert not peeked(kms(None, version), prefix + bytes(shortest)).too_short
+
+
+def test_one_bit_of_info_and_of_the_nonce() -> None:
+    plugin = Plugin(wrapped=ONE)
+    found = kms(plugin)
+    info = seeded().index(INFO)
+    for byte in (0, 13, 31):
+        result = right(kms_peek(found, turned(seeded(), info + byte, 7), plugin))
+        assert result.undone == (Undone.INFO_BIT, f"bit 7 of byte {byte} of the info", b"")
+        assert result.look == look(PLAIN)
+    result = right(kms_peek(found, turned(seeded(), info + 32 + 4, 1), plugin))
+    assert result.undone == (Undone.NONCE_BIT, "bit 1 of byte 4 of the nonce", b"")
+    both = turned(turned(seeded(), info, 1), data_at(seeded(), 90), 1)
+    assert kms_peek(found, both, plugin).state is PeekState.NOISE
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (seeded(kind=0), "what the plugin gave is a seed"),
+        (keyed(kind=1), "what the plugin gave is a key"),
+    ],
+)
+def test_the_other_source_type(data: bytes, words: str) -> None:
+    plugin = Plugin(wrapped=ONE)
+    result = right(kms_peek(kms(plugin), data, plugin))
+    assert result.undone == (Undone.SOURCE_TYPE, words, b"")
+
+
+def test_a_source_type_that_nobody_knows() -> None:
+    plugin = Plugin(wrapped=ONE)
+    found = kms(plugin)
+    assert kms_peek(found, seeded(kind=3), plugin).state is PeekState.NOT_POSSIBLE
+    found.for_resource(SECRETS).from_storage(seeded(), ETCD_KEY)  # the same wrapped key, whole
+    assert right(kms_peek(found, seeded(kind=3), plugin)).undone == (
+        Undone.SOURCE_TYPE, "what the plugin gave is a seed", b"",
+    )  # fmt: skip
+
+
+def test_the_data_key_of_a_neighbour() -> None:
+    plugin = Plugin(wrapped=ONE, other=TWO)
+    found = kms(plugin)
+    refused = seeded(source=b"damaged")
+    assert kms_peek(found, refused, plugin).state is PeekState.NOT_POSSIBLE
+    assert kms_peek(found, seeded(seed=TWO), plugin).state is PeekState.NOISE
+    found.for_resource(SECRETS).from_storage(seeded(seed=TWO, source=b"other"), ETCD_KEY)
+    assert kms_peek(found, refused, plugin).state is PeekState.NOT_POSSIBLE
+    found.for_resource(SECRETS).from_storage(seeded(), ETCD_KEY)
+    assert kms_peek(found, refused, plugin, thorough=False).state is PeekState.NOT_POSSIBLE
+    result = right(kms_peek(found, refused, plugin))
+    assert result.undone == (Undone.DATA_KEY, "the data key of another value of this provider", b"")
+    assert (result.named, result.opens, result.look) == (True, False, look(PLAIN))
+    # The plugin gives a key, but the wrong one; and a body whose end is no protobuf any more.
+    assert right(kms_peek(found, seeded(source=b"other"), plugin)).undone is not None
+    broken = seeded(source=b"damaged")
+    broken = broken[: broken.index(b"key-id-1") - 1] + b"\xff" + broken[broken.index(b"key-id-1") :]
+    assert right(kms_peek(found, broken, plugin)).undone is not None
+    # What is damaged beyond that stays what it was.
+    assert kms_peek(found, turned(refused, data_at(refused, 50), 1), plugin).state is PeekState.NOT_POSSIBLE
+
+
+def test_a_kms_value_in_text_mode() -> None:
+    for seed in range(500):
+        nonce = random.Random(seed).randbytes(12)
+        gcm = encoders.aesgcm_body(PLAIN, ONE, nonce, ETCD_KEY)
+        if b"\n" in gcm and b"\r" not in gcm:
+            break
+    plugin = Plugin(wrapped=ONE)
+    v1 = first_version(gcm).replace(b"\n", b"\r\n")
+    assert right(kms_peek(kms(plugin, "v1"), v1, plugin)).undone == (
+        Undone.TEXT_MODE,
+        "every CR LF was LF",
+        b"",
+    )
+    v2 = b"k8s:enc:kms:v2:prov:" + encoders.kms_v2_body(gcm, dek_source=b"wrapped")
+    text = v2.replace(b"\n", b"\r\n")  # even the tag of the first field
+    found = kms(plugin)
+    assert kms_peek(found, text, plugin).state is PeekState.NOT_POSSIBLE
+    found.for_resource(SECRETS).from_storage(v2, ETCD_KEY)
+    result = right(kms_peek(found, text, plugin))
+    assert result.undone == (Undone.TEXT_MODE, "every CR LF was LF", b"")
+    # Recalled by nobody, but another value had the same data key.
+    other = b"k8s:enc:kms:v2:prov:" + encoders.kms_v2_body(gcm, dek_source=b"wra\nped")
+    result = right(kms_peek(found, other.replace(b"\n", b"\r\n"), plugin))
+    assert result.undone is not None
+    assert result.undone.what is Undone.TEXT_MODE
+    wrong = kms(Plugin(wrapped=TWO), "v1")
+    assert kms_peek(wrong, v1).state is PeekState.NOISE
+
+
+def test_the_newest_witnesses_are_kept() -> None:
+    plugin = Plugin(**{f"w{n}": bytes([n]) * 32 for n in range(70)})
+    found = kms(plugin)
+    for n in range(70):
+        found.for_resource(SECRETS).from_storage(
+            seeded(seed=bytes([n]) * 32, source=f"w{n}".encode()), ETCD_KEY
+        )
+    assert kms_peek(found, seeded(seed=bytes([5]) * 32, source=b"?"), plugin).state is PeekState.NOT_POSSIBLE
+    assert kms_peek(found, seeded(seed=bytes([6]) * 32, source=b"?"), plugin).state is PeekState.RIGHT_KEY
+
+
+# --- evidence
+
+
+def test_every_try_counts_against_the_odds() -> None:
+    one = right(peeked(RIGHT, sealed("aesgcm")[:-1], thorough=False))
+    many = every(key1=ONE, **{f"k{n}": bytes([n]) * 32 for n in range(60, 90)})
+    more = right(peeked(many, sealed("aesgcm")[:-1], thorough=False))
+    assert (one.candidates, more.candidates) == (1, 31)
+    assert one.odds_bits - more.odds_bits in {4, 5}
+
+
+def test_a_look_that_is_too_likely_by_chance_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("etcdfix.encryption.peek.LEAST_ODDS_BITS", 500)
+    assert peeked(RIGHT, sealed("aesgcm")[:-1]).state is PeekState.NOISE
+
+
+def test_nothing_prints_what_was_seen() -> None:
+    seen: list[bytes] = []
+
+    def spy(plaintext: bytes) -> Look:
+        seen.append(plaintext)
+        return look(plaintext)
+
+    data = turned(sealed("aesgcm"), offset("aesgcm") + 100, 1)
+    request = PeekRequest(data, ETCD_KEY, thorough=True)
+    found = peek(RIGHT, SECRETS, request, STRUCTURES, spy)
+    assert len(seen) == 1
+    for text in (repr(found), repr(request), str(found)):
+        assert "never" not in text
+        assert "nshown" not in text
+        assert ONE.hex() not in text
+    assert repr(request) == f"PeekRequest({len(data)} bytes, thorough=True)"
+
+
+@pytest.mark.parametrize("provider", LOCAL)
+def test_random_keys_never_look_right(provider: str) -> None:
+    source = random.Random(11)
+    data = sealed(provider)
+    for _ in range(20):
+        many = every(**{f"k{n}": source.randbytes(32) for n in range(50)}, key1=THREE)
+        assert peeked(many, data).state is PeekState.NOISE

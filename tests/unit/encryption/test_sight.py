@@ -1,0 +1,178 @@
+"""What counts as the start of a plaintext, how sure it is, and that noise never does."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from etcdfix.encryption.sight import (
+    LEAST_ODDS_BITS,
+    START_SIZE,
+    START_SIZE_CBC,
+    Sight,
+    Structures,
+)
+from tests.support.objects import secret
+from tests.support.protobytes import block, object_meta, unknown
+
+PAIRS = [
+    ("v1", "Pod"),
+    ("v1", "Secret"),
+    ("v1", "ConfigMap"),
+    ("apps/v1", "Deployment"),
+    ("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration"),
+    ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+]
+STRUCTURES = Structures(PAIRS)
+UID = b"99999999-8888-7777-6666-555555555555"
+CUSTOM = (
+    b'{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w","namespace":"shop","uid":"u"}}\n'
+)
+CRD = b'{"kind":"CustomResourceDefinition","apiVersion":"apiextensions.k8s.io/v1","metadata":{}}\n'
+YAML = b"apiVersion: v1\nkind: Secret\nmetadata:\n  name: s1\n  namespace: default\n  labels: {}\n"
+
+
+def stored(api_version: bytes, kind: bytes, name: bytes = b"web", namespace: bytes = b"shop") -> bytes:
+    return unknown(api_version, kind, block(1, object_meta(name, namespace, UID)))
+
+
+def noise(size: int, seed: int = 1) -> bytes:
+    return random.Random(seed).randbytes(size)
+
+
+def flipped(data: bytes, *bits: int) -> bytes:
+    changed = bytearray(data)
+    for bit in bits:
+        changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+def seen(data: bytes) -> Sight:
+    found = STRUCTURES.recognise(data[:START_SIZE])
+    assert found is not None
+    assert found.bits >= LEAST_ODDS_BITS
+    return found
+
+
+@pytest.mark.parametrize(
+    ("data", "encoding"),
+    [
+        (stored(b"v1", b"Pod"), "protobuf"),
+        (secret(), "protobuf"),
+        (stored(b"admissionregistration.k8s.io/v1", b"ValidatingWebhookConfiguration"), "protobuf"),
+        (CUSTOM, "json"),
+        (CRD, "json"),
+        (b'{"apiVersion":"v1"', "json"),
+        (b'{"metadata":{"name":"w","namespace":"shop"},"kind":"Widget","apiVersion":"v1"}', "json"),
+        (YAML, "yaml"),
+        (b"k8s:enc:aescbc:v1:key1:", "encrypted"),
+        (b"k8s:enc:kms:v2:prov:", "encrypted"),
+        (b"\xd9\xd9\xf7\xa4\x44kind\x46Widget\x44spec\xa0", "cbor"),
+        (b"\xd9\xd9\xf7\xbf\x64kind\x66Widget", "cbor"),
+        (b"\xd9\xd9\xf7\xa2\x4aapiVersion\x42v1", "cbor"),
+        (b"\xd9\xd9\xf7\xa2\x48metadata\xa1", "cbor"),
+        (b"\xd9\xd9\xf7\xa2\x44spec\xa1", "cbor"),
+    ],
+)
+def test_starts_that_api_servers_write(data: bytes, encoding: str) -> None:
+    assert seen(data)[::2] == (encoding, 0)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"k8s\x00",
+        b"k8s\x00\n\x09\n\x02v1\x12\x03Po",  # 15 bytes of a header: 120 bits are too few for protobuf
+        stored(b"example.com/v1", b"Widget"),  # a kind that nobody registers
+        b"\xd9\xd9\xf7\xa1\x44kind\x80",
+        b"\xd9\xd9\xf7\xa1\x44kink\x46Widget",
+        b'{"name":"w"}' + b"\x00" * 60,
+        b"a printable text that starts like nothing that an API server ever writes, only longer",
+        b'"quoted": \xff' + bytes(64),
+    ],
+)
+def test_starts_that_nobody_writes(data: bytes) -> None:
+    assert STRUCTURES.recognise(data) is None
+
+
+def test_a_header_may_have_eight_wrong_bits_and_no_more() -> None:
+    header = stored(b"v1", b"Secret")
+    bits = [3, 17, 40, 60, 77, 90, 100, 140]
+    assert seen(flipped(header, *bits)) == seen(header)._replace(wrong_bits=8)
+    assert STRUCTURES.recognise(flipped(header, *bits, 141)) is None
+
+
+def test_the_closest_type_is_the_one_that_is_named() -> None:
+    near = Structures([*PAIRS, ("v2", "Secret"), ("v3", "Secret")])
+    found = near.recognise(stored(b"v3", b"Secret"))
+    assert found is not None
+    assert found.wrong_bits == 0
+
+
+def test_odds_count_what_was_compared_and_what_was_tried() -> None:
+    assert seen(stored(b"apps/v1", b"Deployment")).bits > seen(stored(b"v1", b"Pod")).bits
+    more = Structures([*PAIRS, *((f"v{n}", "Thing") for n in range(1000))])
+    found = more.recognise(stored(b"v1", b"Pod"))
+    assert found is not None
+    assert found.bits < seen(stored(b"v1", b"Pod")).bits
+
+
+# --- CBC: blocks become noise
+
+
+def blocks(data: bytes) -> Sight | None:
+    return STRUCTURES.recognise_blocks(data[:START_SIZE_CBC])
+
+
+@pytest.mark.parametrize("name", [b"w", b"web-5d4b7c9f6d-x2x7k", b"a" * 253])
+@pytest.mark.parametrize(
+    "kind",
+    [(b"v1", b"Pod"), (b"apps/v1", b"Deployment"), tuple(t.encode() for t in PAIRS[4])],
+)
+def test_a_garbled_first_block_of_protobuf(kind: tuple[bytes, bytes], name: bytes) -> None:
+    data = stored(*kind, name)
+    for garbled in (16, 32):  # the block after a damaged one has wrong bits too
+        found = blocks(noise(garbled) + data[garbled:])
+        assert found is not None
+        assert found.encoding == "protobuf"
+        assert found.bits > 2 * LEAST_ODDS_BITS
+    assert blocks(noise(48 + len(name)) + data[48 + len(name) :]) is None
+
+
+def test_a_garbled_second_block_leaves_the_first() -> None:
+    data = stored(b"admissionregistration.k8s.io/v1", b"ValidatingWebhookConfiguration")
+    damaged = data[:16] + noise(16) + data[32:]
+    assert STRUCTURES.recognise(damaged) is None
+    found = blocks(damaged)
+    assert found is not None
+    assert (found.encoding, found.wrong_bits) == ("protobuf", 0)
+
+
+def test_a_garbled_first_block_of_json() -> None:
+    for damaged in (
+        noise(16) + CUSTOM[16:],
+        noise(16) + flipped(CUSTOM, 135)[16:],
+        noise(32) + CUSTOM[32:],
+    ):
+        found = blocks(damaged)
+        assert found is not None
+        assert found.encoding == "json"
+        assert found.bits >= LEAST_ODDS_BITS
+    assert blocks(noise(16) + CUSTOM[16:79]) is None
+    assert blocks(noise(32) + b"only text, no members" * 5) is None
+
+
+def test_a_uid_somewhere_is_no_structure() -> None:
+    data = stored(b"v1", b"Secret")
+    assert blocks(noise(200) + data[32:]) is None
+
+
+def test_noise_is_noise() -> None:
+    source = random.Random(7)
+    for _ in range(20_000):
+        data = source.randbytes(START_SIZE)
+        assert STRUCTURES.recognise(data) is None
+    for _ in range(5_000):
+        assert STRUCTURES.recognise_blocks(source.randbytes(START_SIZE_CBC)) is None

@@ -56,7 +56,12 @@ def other_key(peek: Peek | None) -> str:
     """Return the key elsewhere in the configuration that wrote the value, "" for none."""
     if peek is None or peek.state is not PeekState.RIGHT_KEY or peek.named:
         return ""
-    return f"{peek.transformer} of {peek.rule} ({peek.key_fingerprint})"
+    return _key_of(peek)
+
+
+def _key_of(peek: Peek) -> str:
+    fingerprint = f" ({peek.key_fingerprint})" if peek.key_fingerprint else ""
+    return f"{peek.transformer} of {peek.rule}{fingerprint}"
 
 
 def rule_on(seen: Observation, peek: Peek) -> Ruling:
@@ -183,14 +188,11 @@ def peek_evidence(peek: Peek | None) -> tuple[Evidence, ...]:
         return (Evidence(check, "not possible", "too little to see, or no key that could be tried"),)
     if peek.state is PeekState.NOISE:
         return (Evidence(check, "noise", tried),)
-    key = f"{peek.transformer} of {peek.rule}" + (
-        f" ({peek.key_fingerprint})" if peek.key_fingerprint else ""
-    )
     odds = (
         f"the start of {peek.encoding} stands where it belongs, {peek.wrong_bits} bits of it wrong; by chance less "
         f"often than once in 2^{peek.odds_bits}, {tried}"
     )
-    found = [Evidence(check, f"right key: {key}", odds)]
+    found = [Evidence(check, f"right key: {_key_of(peek)}", odds)]
     if peek.undone is not None:
         found.append(Evidence(_UNDO, str(peek.undone.what), peek.undone.detail))
     if peek.look is not None:

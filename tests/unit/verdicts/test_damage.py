@@ -192,7 +192,10 @@ def test_everything_that_can_be_undone_is_ruled_on(what: Undone) -> None:
         Undone.SOURCE_TYPE,
         Undone.DATA_KEY,
         Undone.TEXT_MODE,
+        *elsewhere,
     }
+    # Where it belongs is said instead.
+    assert (what in elsewhere) == ("the value of" in ruling.message)
 
 
 @pytest.mark.parametrize("look", [WHOLE, CUT_AFTER_THE_OBJECT, NEWER, None])

@@ -169,7 +169,7 @@ class Examining:
         if plugins is None:
             for stored in values:
                 found = examine(stored)
-                if found.verdict.settled or self._put_aside(self._doubtful[0], stored) is not None:
+                if not self._is_open(found) or self._put_aside(self._doubtful[0], stored) is not None:
                     yield found
             return
         plugins.deferring = True
@@ -189,18 +189,22 @@ class Examining:
                 hopeless = plugins.over and self._waiting.on_disk
                 if hopeless or self._put_aside(self._waiting, stored) is not None:
                     yield found
-            elif _behind_plugin(found) or not found.verdict.settled:
+            elif _behind_plugin(found) or self._is_open(found):
                 if self._put_aside(self._doubtful[0], stored) is not None:
                     yield found
             else:
                 yield found
+
+    def _is_open(self, found: Examination) -> bool:
+        """Say whether the verdict waits: more may be found, or a search is due since it is the target."""
+        return not found.verdict.settled or found.stored.key == self._target
 
     def _put_aside(self, spool: Spool[StoredValue], stored: StoredValue) -> Examination | None:
         """Keep a value for later; where there is no room for it, wait for its plugin now and return what it is."""
         try:
             spool.append(stored)
         except OSError:
-            found = self._wait(stored)
+            found = self._wait_and_search(stored)
             if self._plugins is not None:
                 self._plugins.deferring = True
             return found
@@ -223,9 +227,7 @@ class Examining:
             self._plugins.final = True
         try:
             while (spool := self._next_doubtful()) is not None:
-                found = self._wait(spool.peek())
-                if self._is_worth_a_search(found):
-                    found = self._examine(found.stored, thorough=True)
+                found = self._wait_and_search(spool.peek())
                 spool.drop()
                 yield found
         finally:
@@ -259,6 +261,10 @@ class Examining:
         if self._plugins is not None:
             self._plugins.deferring = False
         return self._examine(stored)
+
+    def _wait_and_search(self, stored: StoredValue) -> Examination:
+        found = self._wait(stored)
+        return self._examine(stored, thorough=True) if self._is_worth_a_search(found) else found
 
     def _fill_window(self) -> bool:
         """Take values from the file and let their data keys be asked for; say whether any value is left."""

@@ -188,10 +188,10 @@ def peek_evidence(peek: Peek | None) -> tuple[Evidence, ...]:
         return (Evidence(check, "not possible", "too little to see, or no key that could be tried"),)
     if peek.state is PeekState.NOISE:
         return (Evidence(check, "noise", tried),)
-    odds = (
-        f"the start of {peek.encoding} stands where it belongs, {peek.wrong_bits} bits of it wrong; by chance less "
-        f"often than once in 2^{peek.odds_bits}, {tried}"
-    )
+    shown = f"the start of {peek.encoding} stands where it belongs, {peek.wrong_bits} bits of it wrong"
+    if not peek.encoding:
+        shown = "the tag fits"
+    odds = f"{shown}; by chance less often than once in 2^{peek.odds_bits}, {tried}"
     found = [Evidence(check, f"right key: {_key_of(peek)}", odds)]
     if peek.undone is not None:
         found.append(Evidence(_UNDO, str(peek.undone.what), peek.undone.detail))

@@ -106,12 +106,15 @@ def _under_right_key(seen: Observation, peek: Peek) -> Ruling:
             return Ruling(Cause.VALUE_TRUNCATED, certain, message, proven)
         message = f"the key of {written} is right, and the object itself is damaged: {look.message}"
         return Ruling(Cause.CIPHERTEXT_DAMAGED, certain, message, proven)
+    # Bytes that are missing at the end, and bytes that were changed there, look the same.
+    end_missing = look is not None and look.whole and not look.ends_as_written
     if written.startswith(_WITHOUT_ASSOCIATED_DATA):
         message = f"the key of {written} is right, and the value does not open: bytes of it were changed"
-        return Ruling(Cause.CIPHERTEXT_DAMAGED, certain, message, proven)
-    if look is not None and look.whole and not look.ends_as_written:
+        confidence = Confidence.LIKELY if end_missing else certain
+        return Ruling(Cause.CIPHERTEXT_DAMAGED, confidence, message, proven)
+    if end_missing:
         message = f"the key of {written} is right, and the last bytes that the API server writes are missing"
-        return Ruling(Cause.VALUE_TRUNCATED, certain, message, proven)
+        return Ruling(Cause.VALUE_TRUNCATED, Confidence.LIKELY, message, proven)
     if seen.neighbours is Neighbours.SAME_RESOURCE:
         message = (
             f"the key of {written} is right, the tag does not fit, and values of {seen.resource} written before and "

@@ -441,7 +441,7 @@ class Examiner:
         request = PeekRequest(
             stored.value,
             stored.key,
-            under_other_prefixes(stored.key, self.layout.prefix_bytes),
+            under_other_prefixes(stored.key, self.layout.prefix_bytes) if thorough else (),
             thorough,
         )
         resource = reader.directory.group_resource

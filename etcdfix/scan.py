@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
@@ -207,11 +207,13 @@ def run_scan(
     ranges = resolve_scope(request.scope, request.layout, _custom_directories(examiner))
     cluster = examiner.kube_system_uid(source)
     reporter.begin(_header(source, request, cluster))
-    gathering = _Gathering(request, reporter)
-    tally, strangers, take = gathering.tally, gathering.strangers, gathering.take
     interrupted = False
     midway: list[str] = []
-    with Examining(examiner, plugins) as examining, closing(gathering):
+    with (
+        contextlib.closing(_Gathering(request, reporter)) as gathering,
+        Examining(examiner, plugins) as examining,
+    ):
+        tally, strangers, take = gathering.tally, gathering.strangers, gathering.take
         try:
             for found in examining.first(watch(_values(source, ranges), "keys", None)):
                 take(found, hold=bool(examining.waiting))

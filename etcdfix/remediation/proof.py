@@ -51,7 +51,7 @@ def check_proof(
     Raises:
         RefusedByRule: With what would convince us.
     """
-    lost = _declaration_fits(found, alike.counts, declared)
+    lost = _declaration_fits(found, alike, declared)
     _check_own_verdict(found, lost=lost)
     if standing_of(found) is Standing.DECLARABLE:
         return True
@@ -192,7 +192,7 @@ def _not_lost(found: Examination) -> str:
     return "that key wrote it and is there: look at this object alone" if found.verdict.key_proven else ""
 
 
-def _declaration_fits(found: Examination, counts: Mapping[KeyName, KeyCounts], declared: str) -> bool:
+def _declaration_fits(found: Examination, alike: Alike, declared: str) -> bool:
     """Say whether ``--declare-key-lost`` speaks of this value's key; refuse one that speaks of another."""
     if not declared:
         return False
@@ -201,8 +201,10 @@ def _declaration_fits(found: Examination, counts: Mapping[KeyName, KeyCounts], d
     if found.kms_key_id:
         digest_name = f"{found.transformer}/{found.kms_key_id_sha256}"
         plain_name = f"{found.transformer}/{found.kms_key_id}"
-        # Other key ids of this provider may answer: the declaration has to say which one is lost.
+        # Where other key ids of this provider answer, or might, the declaration has to say which one is lost.
         names = [digest_name, *([plain_name] if declared == plain_name else [])]
+        if not alike.transformer_opens and found.verdict.cause is not Cause.KMS_UNREACHABLE:
+            names.append(found.transformer)
     if declared not in names or not key_may_be_lost(found):
         raise refuse(
             Rule.DECLARATION,
@@ -211,7 +213,7 @@ def _declaration_fits(found: Examination, counts: Mapping[KeyName, KeyCounts], d
             else f"--declare-key-lost {declared} does not name the key of {key}",
             hint=_not_lost(found) or f"it was written under {' or '.join(names)}",
         )
-    for tally in counts.values():
+    for tally in alike.counts.values():
         # A key that opens what was written between the last failure and this value was not lost when this was written.
         if tally.last_failing < tally.last_opened:
             last = (

@@ -72,17 +72,17 @@ def conclusion(
     return Conclusion(**(fields | changes))  # type: ignore[arg-type]
 
 
-def count(tally: Tally, found: Examination) -> None:
-    """Count an examination, and list it where a LIST would, as a scan does."""
-    tally.add(found)
-    listed = status_cause(found)
-    if listed is not None:
-        tally.list_cause(found.directory, listed)
-
-
 def new_tally(*, max_causes: int = CAP) -> Tally:
     """Return an empty tally for the default storage prefix."""
     return Tally(max_causes=max_causes, list_prefix=lambda d: display(LAYOUT.directory_prefix(d)))
+
+
+def count(tally: Tally, found: Examination) -> None:
+    """Count one examination as a scan does whose findings come in order."""
+    tally.add(found)
+    shown = status_cause(found)
+    if shown is not None:
+        tally.list_cause(found.directory, shown)
 
 
 def write(

@@ -583,7 +583,8 @@ def test_envelopes_that_nobody_knows_have_no_key_to_declare_lost(tmp_path: Path)
     for name in ("one", "two", "three"):
         cluster.values[cluster.secret(name)] = b"k8s:enc:what:v1:" + name.encode()
     (group,) = plan_of(cluster, tmp_path).groups
-    assert (group.transformer, group.count, group.declaration) == ("", 3, "")
+    assert (group.transformer, group.count, group.pattern, group.declaration) == ("", 3, True, "")
+    assert group.advice == "many values do not open, and no key is to blame: find out what wrote them"
 
 
 def test_objects_with_too_many_references_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -229,6 +229,8 @@ def test_a_kind_that_may_be_newer_asks_for_the_release_first() -> None:
     remedies = remedies_for(found)
     assert "--kubernetes-version X.Y" in remedies[0].command
     assert remedies[-2].note.startswith("Needs --accept-risk newer-than-known. ")
+    named = SameAgain(reading=("--kubernetes-version", "1.36"))
+    assert not any("X.Y" in remedy.command for remedy in remedies_for(found, named))
 
 
 @pytest.mark.parametrize(("until", "words"), [("1.24", "(1.24)"), ("", "(an earlier release)")])

@@ -60,7 +60,7 @@ class Registry:
     """A storage prefix that is a cluster for itself, places of its own, and the commands that use them.
 
     It begins with a kube-system, and three Secrets in namespace shop: ``good-0`` and ``good-1``, which aescbc key1
-    opens, and ``broken``, which is cut short.
+    opens, and ``broken``, which is cut short and older than they are.
 
     Attributes:
         etcd: The server.
@@ -83,11 +83,12 @@ class Registry:
         self.backups = own_directory(folder / "backups")
         self.log = own_directory(folder / "log") / "audit.jsonl"
         self._capfd = capfd
+        self.put("shop/broken", BROKEN)
+        # Written after it, so that the newest Secret shows which key the API servers have.
         self.etcd.put_all(
             [
                 (self.key("kube-system", "namespaces"), namespace_object("kube-system")),
                 *((self.key(f"shop/{name}"), aescbc(secret(name))) for name in ("good-0", "good-1")),
-                (self.key("shop/broken"), BROKEN),
             ]
         )
 

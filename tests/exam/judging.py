@@ -96,7 +96,9 @@ def judge_case(case: Case) -> Judged:
             refusals.append(f"{refusal.message} {refusal.hint}")
     deletable = not refusals[0] and standing_of(found) is Standing.DELETABLE
     without = not refusals[1] and standing_of(found) is Standing.DELETABLE
-    said = msgspec.json.encode((found.verdict, first.verdict)).decode() + "".join(refusals) + repr(case.plugin)
+    said = (
+        msgspec.json.encode((found.verdict, first.verdict)).decode() + "".join(refusals) + repr(case.plugin)
+    )
     wrong = [
         *_of_wrong_key_or_undamaged(case, found, deletable=deletable, without=without),
         *_certain_and_wrong(case, found),
@@ -111,10 +113,14 @@ def _examiner(case: Case) -> Examiner:
         return case.plugin
 
     configuration = parse_configuration(case.configuration, path="exam")
-    return Examiner(corpus.LAYOUT, Transformers.from_configuration(configuration, plugin_for), corpus.decoder())
+    return Examiner(
+        corpus.LAYOUT, Transformers.from_configuration(configuration, plugin_for), corpus.decoder()
+    )
 
 
-def _of_wrong_key_or_undamaged(case: Case, found: Examination, *, deletable: bool, without: bool) -> list[str]:
+def _of_wrong_key_or_undamaged(
+    case: Case, found: Examination, *, deletable: bool, without: bool
+) -> list[str]:
     """A wrong key, or nothing damaged: nothing of it may be deleted, and no damage is certain."""
     verdict = found.verdict
     damaged = case.damage not in UNDAMAGED and bool(case.marks & _DONE)

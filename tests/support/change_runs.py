@@ -201,7 +201,9 @@ class Registry:
     def refused(self, ran: Ran, *words: str, hint: str = "") -> None:
         """Assert that a command was refused by a safety rule, in these words and with this next step."""
         assert ran.code == 4, ran
-        line = [line for line in ran.err.splitlines() if line.startswith("etcdfix: ")][-1]  # after what it warns of
+        line = [line for line in ran.err.splitlines() if line.startswith("etcdfix: ")][
+            -1
+        ]  # after what it warns of
         for word in words:
             assert word in line, (word, line)
         hints = [line for line in ran.err.splitlines() if line.startswith("  next: ")]

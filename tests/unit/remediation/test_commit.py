@@ -21,6 +21,7 @@ from etcdfix.remediation.commit import Change, Places
 from etcdfix.remediation.delete import DeleteRequest, run_delete
 from etcdfix.remediation.durable import default_audit_log
 from etcdfix.remediation.landmarks import Landmarks
+from etcdfix.remediation.members import ActiveAlarm, AlarmKind
 from etcdfix.remediation.writer import _message
 from etcdfix.wire.etcd import RANGE, message
 from tests.support.audit_logs import OPERATOR, entry, subject
@@ -291,6 +292,24 @@ def test_nothing_else_to_keep(registry: Registry, lossy: LossyProxy, what: str) 
     assert registry.events()[-1].annotations.outcome == "anomaly"
 
 
+def test_what_a_refusal_tells_of_is_no_value_to_keep(registry: Registry, lossy: LossyProxy) -> None:
+    name = registry.key("kube-system", "namespaces")
+
+    def change(found: Any) -> None:
+        found.succeeded = False
+        record = _previous(found)
+        found.responses[0].response_range.kvs.append(record)
+        found.responses[0].ClearField("response_delete_range")
+        found.responses[0].response_range.kvs[0].mod_revision = registry.mod_revision(name)
+        found.responses.add().response_range.kvs.add(key=name, create_revision=1)
+        found.header.cluster_id += 1
+
+    _answer(lossy, change)
+    ran = registry.delete(registry.key("shop/broken"))
+    assert (ran.code, ran.out.startswith("ANOMALY: ")) == (3, True)
+    assert [kept.content.purpose for kept in registry.kept()] == ["delete"]
+
+
 def test_something_was_there_although_nothing_was(registry: Registry, lossy: LossyProxy) -> None:
     backup = registry.deleted()
 
@@ -360,6 +379,23 @@ def test_another_cluster_proves_nothing_about_silence(registry: Registry, lossy:
     assert ran.out.startswith("UNKNOWN: ")
     assert "this is another cluster or a restored copy" in ran.out
     assert verify(registry.log).open_intents.keys() == {1}
+
+
+def test_bytes_of_somebody_else_are_not_ours(registry: Registry, lossy: LossyProxy) -> None:
+    backup, key = registry.deleted(), registry.key("shop/broken")
+    revision = registry.etcd.put(key, BROKEN[:-1])
+    mended = aescbc(secret("broken"))
+
+    def lose(path: str, _request: bytes) -> Refusal | None:
+        if path != TXN:
+            return None
+        registry.etcd.put(key, mended)
+        return Refusal("UNAVAILABLE", "Socket closed")
+
+    lossy.before = lose
+    ran = registry.restore(str(backup.path), "--replace-mod-revision", str(revision))
+    assert (ran.code, ran.out.startswith("APPLIED-OR-GONE: ")) == (3, True)
+    assert registry.stored(key) == mended
 
 
 def test_bytes_that_were_there_before_the_intent_are_not_ours(registry: Registry, lossy: LossyProxy) -> None:
@@ -448,6 +484,38 @@ def test_key_that_moves_before_the_rehearsal(registry: Registry) -> None:
     assert registry.events() == []
 
 
+@pytest.mark.parametrize("what", ["probe", "BackupPlan"])
+def test_rehearsal_in_a_place_that_would_take_no_backup(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise BackupNotDurable("no space", path=registry.backups)
+
+    monkeypatch.setattr(commit_module, what, fail)
+    with registry.untouched():
+        ran = registry.delete(registry.key("shop/broken"), "--dry-run")
+    assert (ran.code, ran.out) == (4, "")
+    assert "no space" in ran.err
+    assert registry.events() == []
+
+
+@pytest.mark.parametrize("kind", list(AlarmKind))
+def test_nothing_is_put_while_etcd_has_no_space(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, kind: AlarmKind
+) -> None:
+    alarm = ActiveAlarm(kind=kind, member_id=0xA1, name="one")
+    monkeypatch.setattr(commit_module, "read_alarms", lambda _client: (alarm,))
+    with registry.cluster() as cluster:
+        if kind is not AlarmKind.NOSPACE:
+            commit_module.require_space(cluster.source.client)
+            return
+        with pytest.raises(
+            RefusedByRule, match=r"member one \(a1\) has raised etcd's NOSPACE alarm"
+        ) as caught:
+            commit_module.require_space(cluster.source.client)
+    assert caught.value.rule == "no-space"
+
+
 def test_rehearsal_with_nothing_to_back_up(registry: Registry) -> None:
     key = registry.key("shop/new")
     change = Change(
@@ -500,6 +568,23 @@ def test_rehearsal_refuses_where_the_change_would(registry: Registry) -> None:
         registry.refused(ran, words, hint="--accept-unknown-cluster")
     ran = registry.delete(registry.key("shop/broken"), "--dry-run", "--accept-unknown-cluster")
     assert ran.code == 0, ran.err
+
+
+@pytest.mark.parametrize("place", ["backups", "log"])
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_place_that_was_named_is_never_made(registry: Registry, place: str, *, dry_run: bool) -> None:
+    """A name that is mistyped must not become a directory where nobody looks."""
+    missing = registry.folder / "mistyped"
+    if place == "backups":
+        registry.backups = missing
+    else:
+        registry.log = missing / "audit.jsonl"
+    before = registry.etcd.revision()
+    ran = registry.delete(registry.key("shop/broken"), *(["--dry-run"] if dry_run else []))
+    assert (ran.code, ran.out) == (4, "")
+    assert str(missing) in ran.err
+    assert not missing.exists()
+    assert registry.etcd.revision() == before
 
 
 @pytest.mark.parametrize("place", [{"backup_directories": 0}, {"audit_log": 0}])

@@ -1,0 +1,420 @@
+"""Breaks every guard on the way to a change, one at a time, and says which of them no test would miss.
+
+``python -m tests.mutation.guards [--list] [--only PATH[:LINE]] [--jobs N] [--fresh] [--output FILE]``
+
+What is broken, and how: ``mutants.py``. For each mutant those tests are run that run its line
+(``coverage_map.py``), its module's own test file first, then the quick ones, as many as fit into ``--seconds``,
+until one fails (``running.py``). A mutant that cannot be told from the original stands in ``equivalent.toml``, with
+the reason. Exit 1 where any other survives, or where an entry of that file fits no survivor any more.
+
+Results stay in ``.mutation/`` and are used again as long as the guard's function and the test that noticed are the
+same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import subprocess
+import sys
+import tomllib
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from tests.mutation.coverage_map import Touching, digest, surroundings, touching
+from tests.mutation.mutants import Mutant, deciding_names, find_mutants
+from tests.mutation.running import Result, Task, Work
+
+ROOT = Path(__file__).parents[2]
+KEPT = ROOT / ".mutation"
+TABLE = Path(__file__).with_name("equivalent.toml")
+GUARDED = ("etcdfix/remediation/*.py", "etcdfix/verdicts/*.py", "etcdfix/cli/confirm.py")
+# In this order they are tried; the last two have servers of their own and are slow.
+TESTS = ("tests/unit", "tests/property", "tests/vectors", "tests/faults", "tests/integration")
+
+# Results are stored after so many, for whoever stops it half-way.
+_AT_ONCE = 150
+
+
+class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A line of ``equivalent.toml``.
+
+    Attributes:
+        path: Of the module.
+        function: Of the guard, as in ``Mutant``; of ``text_only`` it is everything that begins like this.
+        reason: Why it makes no difference.
+        guard: Its source text, "" for every guard of the function (``text_only``).
+        change: What is done to it, "" for anything.
+    """
+
+    path: str
+    function: str
+    reason: str
+    guard: str = ""
+    change: str = ""
+
+    def fits(self, mutant: Mutant) -> bool:
+        """Say whether it speaks of this mutant."""
+        return (
+            self.path == mutant.path
+            and self.function == mutant.function
+            and self.guard in {"", mutant.guard}
+            and self.change in {"", mutant.change}
+        )
+
+
+class Tables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``equivalent.toml``.
+
+    Attributes:
+        text_only: Functions whose conditions only choose words: their guards are not broken.
+        equivalent: Mutants that behave as the original does.
+    """
+
+    text_only: tuple[Entry, ...] = ()
+    equivalent: tuple[Entry, ...] = ()
+
+
+class Known(msgspec.Struct, frozen=True):
+    """A result of an earlier run, and what it was made from."""
+
+    result: Result
+    function: str
+    tests: str
+
+
+def all_mutants(root: Path, patterns: Sequence[str], tables: Tables) -> list[Mutant]:
+    """Return every mutant of the modules that fit, but for those that only choose words."""
+    sources = {
+        str(path.relative_to(root)): path.read_bytes()
+        for pattern in patterns
+        for path in sorted(root.glob(pattern))
+    }
+    folders = {Path(pattern).parts[0] for pattern in patterns}
+    names = deciding_names(
+        [path.read_bytes() for folder in folders for path in (root / folder).rglob("*.py")]
+    )
+    return [
+        mutant
+        for path, source in sources.items()
+        for mutant in find_mutants(path, source, deciding=names)
+        if not any(entry.fits(mutant) for entry in tables.text_only)
+    ]
+
+
+def tests_for(mutant: Mutant, source: bytes, touched: Touching, seconds: float) -> tuple[str, ...]:
+    """Return the tests that may notice a mutant, the likely and quick ones first, as many as fit into the time."""
+    lines = touched.lines.get(mutant.path, {})
+    tests: set[str] = set()
+    if mutant.function:
+        tests = set().union(*(lines.get(line, ()) for line in mutant.lines))
+    for line in _lines_about(mutant, source) if not tests else ():
+        tests |= lines.get(line, set())
+    own = f"tests/unit/{Path(mutant.path).parent.name}/test_{Path(mutant.path).name}"
+
+    def rank(test: str) -> tuple[int, float]:
+        file = test.partition("::")[0]
+        folder = next((n for n, start in enumerate(TESTS) if file.startswith(start)), len(TESTS))
+        return (-1 if file == own else folder), touched.seconds.get(test, 1.0)
+
+    chosen: list[str] = []
+    left = seconds
+    for test in sorted(tests, key=rank):
+        left -= touched.seconds.get(test, 1.0)
+        if left < 0 and chosen:
+            break
+        chosen.append(test)
+    return tuple(chosen)
+
+
+def _lines_about(mutant: Mutant, source: bytes) -> Iterable[int]:
+    """Yield the lines of the whole function; of a constant, those where it is used."""
+    for node in ast.walk(ast.parse(source)):
+        if mutant.function:
+            if isinstance(node, ast.FunctionDef) and node.lineno <= mutant.line <= (node.end_lineno or 0):
+                yield from range(node.body[0].lineno, (node.end_lineno or 0) + 1)
+        elif isinstance(node, ast.Name) and node.id == mutant.guard:
+            yield node.lineno
+
+
+def _function_text(mutant: Mutant, source: bytes) -> str:
+    if not mutant.function:
+        return digest(source)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef) and node.lineno <= mutant.line <= (node.end_lineno or 0):
+            return digest(ast.unparse(node).encode())
+    return digest(source)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do as the command line says."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation.guards", description=__doc__)
+    parser.add_argument("--list", action="store_true", help="only list the mutants")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="PATH[:LINE]", help="a module, or one line"
+    )
+    parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
+    parser.add_argument("--fresh", action="store_true", help="use no result of an earlier run")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of tests for one mutant (60)")
+    parser.add_argument(
+        "--tests", action="append", default=[], metavar="PATH", help="test files or folders (all)"
+    )
+    parser.add_argument("--output", type=Path, help="write the page, docs/mutation.md")
+    chosen = parser.parse_args(arguments)
+    return run(
+        ROOT,
+        KEPT,
+        msgspec.convert(tomllib.loads(TABLE.read_text()), Tables),
+        only=chosen.only,
+        patterns=GUARDED,
+        folders=chosen.tests or TESTS,
+        jobs=chosen.jobs,
+        fresh=chosen.fresh,
+        seconds=chosen.seconds,
+        only_list=chosen.list,
+        output=chosen.output,
+    )
+
+
+def run(
+    root: Path,
+    kept: Path,
+    tables: Tables,
+    *,
+    patterns: Sequence[str],
+    folders: Sequence[str],
+    only: Sequence[str] = (),
+    jobs: int = 1,
+    fresh: bool = False,
+    seconds: float = 60.0,
+    only_list: bool = False,
+    output: Path | None = None,
+) -> int:
+    """Break guards; return 1 where one survives that ought not, or an entry of the tables is out of date."""
+    everything = all_mutants(root, patterns, tables)
+    mutants = [mutant for mutant in everything if not only or _is_meant(mutant, only)]
+    if only_list:
+        for mutant in mutants:
+            print(
+                f"{mutant.path}:{mutant.line} {mutant.function or '(module)'}: {mutant.guard}: {mutant.change}"
+            )
+        print(f"{len(mutants)} mutants")
+        return 0
+    results = judge(root, kept, mutants, folders, jobs=jobs, fresh=fresh, seconds=seconds)
+    survivors = [mutant for mutant in mutants if not results[mutant.key].killer]
+    known = {mutant.key: entry for mutant in survivors for entry in tables.equivalent if entry.fits(mutant)}
+    open_ones = [mutant for mutant in survivors if mutant.key not in known]
+    for mutant in open_ones:
+        seen = results[mutant.key].run
+        print(f"{mutant.path}:{mutant.line} {mutant.function or '(module)'}: {mutant.guard}")
+        print(
+            f"    {mutant.change}: survives {seen} tests" if seen else f"    {mutant.change}: no test runs it"
+        )
+    stale = [] if only else [entry for entry in tables.equivalent if entry not in known.values()]
+    for entry in stale:
+        print(f"equivalent.toml: no survivor fits {entry.path}, {entry.function}: {entry.guard}")
+    killed = len(mutants) - len(survivors)
+    print(f"{len(mutants)} mutants: {killed} killed, {len(known)} equivalent, {len(open_ones)} survive")
+    if output is not None:
+        output.write_text(page(mutants, results, known, tables))
+    return 1 if open_ones or stale else 0
+
+
+def _is_meant(mutant: Mutant, only: Sequence[str]) -> bool:
+    for place in only:
+        path, _, line = place.partition(":")
+        if mutant.path.startswith(path) and (not line or int(line) in mutant.lines):
+            return True
+    return False
+
+
+def judge(
+    root: Path,
+    kept: Path,
+    mutants: Sequence[Mutant],
+    folders: Sequence[str],
+    *,
+    jobs: int,
+    fresh: bool,
+    seconds: float,
+) -> dict[str, Result]:
+    """Return what became of each mutant, by its key; what is known from an earlier run is not run again."""
+    kept.mkdir(exist_ok=True)
+    sources = {path: (root / path).read_bytes() for path in {mutant.path for mutant in mutants}}
+    files = [str(file.relative_to(root)) for folder in folders for file in _test_files(root / folder)]
+    digests = {file: digest((root / file).read_bytes()) for file in files}
+    touched = touching(root, kept, sorted(sources), files)
+    store = kept / "results.json"
+    memory: dict[str, Known] = {}
+    if store.exists():
+        memory = msgspec.json.decode(store.read_bytes(), type=dict[str, Known])
+
+    def made_from(tests: Iterable[str]) -> str:
+        return digest(
+            "".join(
+                digests.get(file, "") for file in sorted({test.partition("::")[0] for test in tests})
+            ).encode()
+        )
+
+    found: dict[str, Result] = {}
+    tasks, functions = [], {}
+    for mutant in mutants:
+        tests = tests_for(mutant, sources[mutant.path], touched, seconds)
+        functions[mutant.key] = _function_text(mutant, sources[mutant.path])
+        before = memory.get(mutant.key)
+        if before is not None and before.result.killer in tests:
+            tests = (before.result.killer, *(test for test in tests if test != before.result.killer))
+        if before is not None and not fresh and before.function == functions[mutant.key]:
+            rest = [before.result.killer] if before.result.killer else tests
+            if before.tests == made_from(rest):
+                found[mutant.key] = before.result
+                continue
+        at_import = bool(mutant.lines & touched.at_import.get(mutant.path, set()))
+        tasks.append(
+            Task(
+                key=mutant.key,
+                path=mutant.path,
+                function="" if at_import else mutant.function,
+                source=mutant.apply(sources[mutant.path]).decode(),
+                tests=tests,
+            )
+        )
+    by_key = {task.key: task for task in tasks}
+    for first in range(0, len(tasks), _AT_ONCE * jobs):
+        print(f"{len(tasks) - first} mutants are to be run", flush=True)
+        for result in _run_tasks(root, kept, tasks[first : first + _AT_ONCE * jobs], touched, jobs):
+            found[result.key] = result
+            tests = (result.killer,) if result.killer else by_key[result.key].tests
+            memory[result.key] = Known(result, functions[result.key], made_from(tests))
+        store.write_bytes(msgspec.json.encode(memory))
+    return found
+
+
+def _test_files(place: Path) -> list[Path]:
+    return [place] if place.is_file() else sorted(place.rglob("test_*.py"))
+
+
+def _run_tasks(root: Path, kept: Path, tasks: Sequence[Task], touched: Touching, jobs: int) -> list[Result]:
+    results = [Result(key=task.key) for task in tasks if not task.tests]
+    tasks = [task for task in tasks if task.tests]
+    if not tasks:
+        return results
+    running = []
+    for job in range(jobs):
+        own = tuple(tasks[job * len(tasks) // jobs : (job + 1) * len(tasks) // jobs])
+        files = tuple(sorted({test.partition("::")[0] for task in own for test in task.tests}))
+        names = {test for task in own for test in task.tests}
+        took = {test: seconds for test, seconds in touched.seconds.items() if test in names}
+        work, answers = kept / f"work-{job}.json", kept / f"answers-{job}.jsonl"
+        work.write_bytes(msgspec.json.encode(Work(root=str(root), files=files, seconds=took, tasks=own)))
+        answers.unlink(missing_ok=True)
+        log = (kept / f"running-{job}.log").open("wb")
+        command = [sys.executable, "-m", "tests.mutation.running", str(work), str(answers)]
+        running.append(
+            (
+                subprocess.Popen(command, cwd=root, env=surroundings(root), stdout=log, stderr=log),
+                answers,
+                log,
+            )
+        )
+    for process, answers, log in running:
+        try:
+            process.wait()
+        except BaseException:
+            for each, _, _ in running:
+                each.terminate()
+            raise
+        log.close()
+        if answers.exists():
+            results += [msgspec.json.decode(line, type=Result) for line in answers.read_bytes().splitlines()]
+    missing = {task.key for task in tasks} - {result.key for result in results}
+    if missing:
+        raise SystemExit(f"{len(missing)} mutants were not run: see {kept}/running-*.log")
+    return results
+
+
+def page(
+    mutants: Sequence[Mutant], results: dict[str, Result], known: dict[str, Entry], tables: Tables
+) -> str:
+    """Return the page of the documentation."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    guards: dict[str, set[tuple[int, int]]] = defaultdict(set)
+    for mutant in mutants:
+        guards[mutant.path].add((mutant.start, mutant.end))
+        state = "killed" if results[mutant.key].killer else "equivalent" if mutant.key in known else "open"
+        counts[mutant.path][state] += 1
+    lines = [
+        _INTRODUCTION,
+        "| module | guards | mutants | killed | equivalent | open |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
+    rows = [
+        (path.removeprefix("etcdfix/"), len(guards[path]), sum(count.values()), count)
+        for path, count in sorted(counts.items())
+    ]
+    whole: Counter[str] = sum((count for *_, count in rows), Counter())
+    rows.append(("**together**", sum(row[1] for row in rows), sum(row[2] for row in rows), whole))
+    for name, number, made, count in rows:
+        name = name if name.startswith("**") else f"`{name}`"
+        lines.append(
+            f"| {name} | {number} | {made} | {count['killed']} | {count['equivalent']} | {count['open']} |"
+        )
+    lines += ["", "## Mutants that behave as the original does", ""]
+    reasons: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for mutant in mutants:
+        if mutant.key in known:
+            entry = known[mutant.key]
+            reasons[entry.path, mutant.function, entry.reason].append(
+                f"`{_plain(mutant.guard)}` ({_plain(mutant.change)})"
+            )
+    for (path, function, reason), which in reasons.items():
+        name = path.removeprefix("etcdfix/")
+        lines.append(f"- `{name}`, `{function or 'constants'}`: {', '.join(dict.fromkeys(which))}. {reason}")
+    lines += ["", "## Functions that only choose words", ""]
+    for entry in tables.text_only:
+        guard = f", `{_plain(entry.guard)}`" if entry.guard else ""
+        lines.append(f"- `{entry.path.removeprefix('etcdfix/')}`, `{entry.function}`{guard}: {entry.reason}")
+    survivors = [mutant for mutant in mutants if not results[mutant.key].killer and mutant.key not in known]
+    if survivors:
+        lines += ["", "## Open", ""]
+        lines += [
+            f"- `{mutant.path.removeprefix('etcdfix/')}`, `{mutant.function or 'constants'}`: "
+            f"`{_plain(mutant.guard)}` ({_plain(mutant.change)})"
+            for mutant in survivors
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _plain(text: str) -> str:
+    return text.replace("`", "'").replace("|", "\\|")
+
+
+_INTRODUCTION = """# Every guard, broken on purpose
+
+A guard that no test would miss is a guard that somebody can remove. So each one on the way to a change is broken, one
+at a time, and the tests that run its line are run until one fails: then the mutant is killed. What survives either
+cannot be told from the original, and stands below with the reason, or is a missing test.
+
+```sh
+python -m tests.mutation.guards --output docs/mutation.md
+```
+
+It takes one to two hours the first time, and needs an etcd as the other tests do. `--only PATH[:LINE]` looks at one
+module or line, `--list` shows what would be broken, `--jobs 2` uses two processes. The checkout is not changed. Results
+stay in `.mutation/` and are used again while the guard's function and the test that noticed are the same.
+
+A guard is the test of an `if`, `while`, ternary or comprehension (broken: always true, always false), each operand of
+`and` and `or` (left out), a comparison that is handed on (always true, always false), `<` and `<=` (the other one), a
+`raise` (left out), and each member of a set or tuple that decides by membership (left out). `assert` narrows types and
+is not one of them. What only chooses the words of a message is not broken. `tests/mutation/equivalent.toml` names its
+entries by the guard's text, so that they hold wherever it moves; an entry that fits no survivor is an error.
+
+## Result
+"""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

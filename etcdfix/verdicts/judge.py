@@ -426,9 +426,9 @@ def _shape_cause(
             certain,
             f"a whole object of {shape.whole_at} bytes, and {extra} bytes after it",
         )
-    if seen.peek is not None and seen.peek.wrong_bits:
+    if seen.peek is not None and _only_the_first_block_breaks(failure, shape):
         message = "only the first cipher block is garbled, which is what a damaged initialisation vector does"
-        return Cause.IV_DAMAGED, certain, message
+        return Cause.IV_DAMAGED, likely, message
     if failure.kind is DecodeFailureKind.UNKNOWN_ENCODING:
         if shape.heals_magic:
             return (
@@ -450,6 +450,18 @@ def _shape_cause(
     if failure.kind is DecodeFailureKind.JSON and failure.message.endswith("unexpected end of JSON input"):
         return Cause.VALUE_TRUNCATED, likely, "the JSON body stops before it is complete"
     return None
+
+
+_CIPHER_BLOCK = 16
+_GARBLED = frozenset({DecodeFailureKind.PROTOBUF, DecodeFailureKind.JSON, DecodeFailureKind.UNKNOWN_ENCODING})
+
+
+def _only_the_first_block_breaks(failure: DecodeFailure, shape: PlaintextShape) -> bool:
+    """Say whether the start is garbled and the end is whole; a kind that nobody knows may be a newer one instead."""
+    garbled = failure.kind in _GARBLED and (shape.ends_envelope or shape.ends_json)
+    return garbled and (
+        not shape.starts_known or (failure.offset is not None and failure.offset < _CIPHER_BLOCK)
+    )
 
 
 # Worst first: what breaks other people's answers, then what contradicts the key, then the rest.

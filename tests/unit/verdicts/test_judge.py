@@ -398,7 +398,7 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
     ),
     "iv": (
         under_padding(plaintext=shape(ends_envelope=True), peek=right(CBC, wrong_bits=1)),
-        Outcome.DECODE_FAILURE, Cause.IV_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
+        Outcome.DECODE_FAILURE, Cause.IV_DAMAGED, LIKELY, ServerBehaviour.CORRUPT, PROVEN,
     ),
     "noise under aescbc": (
         under_padding(plaintext=shape(), peek=NOISE),
@@ -455,12 +455,25 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
     "damage in the first block under aescbc": (
         under_padding(DecodeFailureKind.PROTOBUF, plaintext=shape(starts_known=True, ends_envelope=True),
                       failure={"offset": 9}, peek=right(CBC, wrong_bits=2)),
-        Outcome.DECODE_FAILURE, Cause.IV_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
+        Outcome.DECODE_FAILURE, Cause.IV_DAMAGED, LIKELY, ServerBehaviour.CORRUPT, PROVEN,
     ),
     "kind garbled under aescbc": (
         under_padding(DecodeFailureKind.NOT_REGISTERED, plaintext=shape(starts_known=True, ends_json=True),
                       peek=right(CBC, wrong_bits=1), assumed_release="1.36"),
-        Outcome.DECODE_FAILURE, Cause.IV_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
+        Outcome.DECODE_FAILURE, Cause.KIND_NOT_REGISTERED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
+    ),
+    "first block noise under aescbc, the end of a JSON object whole": (
+        under_padding(DecodeFailureKind.JSON, plaintext=shape(ends_json=True), peek=right(CBC)),
+        Outcome.DECODE_FAILURE, Cause.IV_DAMAGED, LIKELY, ServerBehaviour.CORRUPT, PROVEN,
+    ),
+    "noise at both ends under aescbc": (
+        under_padding(DecodeFailureKind.JSON, plaintext=shape(), peek=right(CBC)),
+        Outcome.DECODE_FAILURE, Cause.JSON_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
+    ),
+    "damage that no place is known of under aescbc": (
+        under_padding(DecodeFailureKind.JSON, plaintext=shape(starts_known=True, ends_json=True),
+                      peek=right(CBC, wrong_bits=1)),
+        Outcome.DECODE_FAILURE, Cause.JSON_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
     ),
     "damage further on under aescbc": (
         under_padding(DecodeFailureKind.PROTOBUF, plaintext=shape(starts_known=True, ends_envelope=True),
@@ -846,6 +859,7 @@ def test_a_newer_cluster_may_read_what_looks_new() -> None:
         "nothing known",
         "nothing known and not looked at",
         "cbor broken",
+        "kind garbled under aescbc",
         "kind of a later release",
         "kind unknown, release named",
         "kind unknown, maybe newer than the tables",
@@ -919,6 +933,9 @@ def test_a_key_is_proven_by_a_look_or_a_tag() -> None:
         "iv",
         "damage in the first block under aescbc",
         "kind garbled under aescbc",
+        "first block noise under aescbc, the end of a JSON object whole",
+        "noise at both ends under aescbc",
+        "damage that no place is known of under aescbc",
         "damage further on under aescbc",
         "empty object under aescbc",
         "0 bytes under aescbc",

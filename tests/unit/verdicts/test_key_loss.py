@@ -13,6 +13,7 @@ from etcdfix.verdicts.key_loss import (
     KeyCounter,
     KeyCounts,
     KeyDoubt,
+    OpenedSpan,
     OpenedSpans,
     doubt_about,
     doubt_by_numbers,
@@ -165,7 +166,7 @@ def spans(*opened: tuple[str, str, str, int, int]) -> OpenedSpans:
     """Return spans of (rule, resource, fingerprint, first, last)."""
     found = OpenedSpans()
     for rule, resource, fingerprint, first, last in opened:
-        found.place(rule, resource)["aesgcm/v1/key1", fingerprint] = [first, last]
+        found.place(rule, resource)["aesgcm/v1/key1", fingerprint] = OpenedSpan(first=first, last=last)
     return found
 
 
@@ -221,11 +222,12 @@ def test_what_a_key_opened() -> None:
     assert not spans(HERE).opened((key("secrets", "fp:a"),))
     assert not spans(HERE).opened((key("secrets,configmaps", "fp:b"),))
     assert not spans().opened(KEY)
+    assert not spans((*HERE[:3], 0, 0)).opened(KEY)  # it decrypted to nothing that counts
 
 
 def test_a_place_is_kept() -> None:
     found = OpenedSpans()
     place = found.place("secrets", "secrets")
-    place["aesgcm/v1/key1", "fp:a"] = [1, 2]
+    place["aesgcm/v1/key1", "fp:a"] = OpenedSpan(first=1, last=2)
     assert found.place("secrets", "secrets") is place
     assert found.place("secrets", "configmaps") == {}

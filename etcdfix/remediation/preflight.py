@@ -429,6 +429,13 @@ def check_members(
             hint="start it, name its address in --endpoints, or "
             + quote_command(["--accept-unchecked-member", name]),
         )
+    voters, read = len(survey.copies), len(survey.copies) - len(judgement.accepted)
+    if 2 * read <= voters:
+        raise refuse(
+            Rule.MEMBER_UNCHECKED,
+            f"only {read} of {voters} voting members could be asked: no majority, whatever is accepted",
+            hint="start the others, or name their addresses in --endpoints",
+        )
     warnings = [f"member {copy.label} was not asked, as accepted" for copy in judgement.accepted]
     unused = set(accepted.unchecked_members) - {
         name for copy in judgement.accepted for name in (copy.name, f"{copy.member_id:x}")

@@ -108,9 +108,8 @@ class Tally:
         self._count_cause(found)
 
     def _count_transformer(self, found: Examination) -> None:
-        rule = (
-            found.rule if found.transformer != IDENTITY else ""
-        )  # in the clear there is no key that could be lost
+        # In the clear there is no key that could be lost.
+        rule = found.rule if found.transformer != IDENTITY else ""
         for fingerprint in found.key_fingerprints or ("",):
             self._count_key((rule, found.transformer, fingerprint), found)
 

@@ -56,7 +56,12 @@ def other_key(peek: Peek | None) -> str:
     """Return the key elsewhere in the configuration that wrote the value, "" for none."""
     if peek is None or peek.state is not PeekState.RIGHT_KEY or peek.named:
         return ""
-    return f"{peek.transformer} of {peek.rule} ({peek.key_fingerprint})"
+    return _key_of(peek)
+
+
+def _key_of(peek: Peek) -> str:
+    fingerprint = f" ({peek.key_fingerprint})" if peek.key_fingerprint else ""
+    return f"{peek.transformer} of {peek.rule}{fingerprint}"
 
 
 def rule_on(seen: Observation, peek: Peek) -> Ruling:
@@ -101,12 +106,15 @@ def _under_right_key(seen: Observation, peek: Peek) -> Ruling:
             return Ruling(Cause.VALUE_TRUNCATED, certain, message, proven)
         message = f"the key of {written} is right, and the object itself is damaged: {look.message}"
         return Ruling(Cause.CIPHERTEXT_DAMAGED, certain, message, proven)
+    # Bytes that are missing at the end, and bytes that were changed there, look the same.
+    end_missing = look is not None and look.whole and not look.ends_as_written
     if written.startswith(_WITHOUT_ASSOCIATED_DATA):
         message = f"the key of {written} is right, and the value does not open: bytes of it were changed"
-        return Ruling(Cause.CIPHERTEXT_DAMAGED, certain, message, proven)
-    if look is not None and look.whole and not look.ends_as_written:
+        confidence = Confidence.LIKELY if end_missing else certain
+        return Ruling(Cause.CIPHERTEXT_DAMAGED, confidence, message, proven)
+    if end_missing:
         message = f"the key of {written} is right, and the last bytes that the API server writes are missing"
-        return Ruling(Cause.VALUE_TRUNCATED, certain, message, proven)
+        return Ruling(Cause.VALUE_TRUNCATED, Confidence.LIKELY, message, proven)
     if seen.neighbours is Neighbours.SAME_RESOURCE:
         message = (
             f"the key of {written} is right, the tag does not fit, and values of {seen.resource} written before and "
@@ -183,14 +191,11 @@ def peek_evidence(peek: Peek | None) -> tuple[Evidence, ...]:
         return (Evidence(check, "not possible", "too little to see, or no key that could be tried"),)
     if peek.state is PeekState.NOISE:
         return (Evidence(check, "noise", tried),)
-    key = f"{peek.transformer} of {peek.rule}" + (
-        f" ({peek.key_fingerprint})" if peek.key_fingerprint else ""
-    )
-    odds = (
-        f"the start of {peek.encoding} stands where it belongs, {peek.wrong_bits} bits of it wrong; by chance less "
-        f"often than once in 2^{peek.odds_bits}, {tried}"
-    )
-    found = [Evidence(check, f"right key: {key}", odds)]
+    shown = f"the start of {peek.encoding} stands where it belongs, {peek.wrong_bits} bits of it wrong"
+    if not peek.encoding:
+        shown = "the tag fits"
+    odds = f"{shown}; by chance less often than once in 2^{peek.odds_bits}, {tried}"
+    found = [Evidence(check, f"right key: {_key_of(peek)}", odds)]
     if peek.undone is not None:
         found.append(Evidence(_UNDO, str(peek.undone.what), peek.undone.detail))
     if peek.look is not None:

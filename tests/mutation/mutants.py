@@ -163,9 +163,7 @@ class _Finder(ast.NodeVisitor):
         if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
             return
         self._condition(node.test)
-        if len(node.body) == 1 and isinstance(node.body[0], ast.Raise) and not node.orelse:
-            self._raised(node.body[0])
-        else:
+        if len(node.body) > 1 or not isinstance(node.body[0], ast.Raise) or node.orelse:
             for child in node.body:
                 self.visit(child)
         for child in node.orelse:
@@ -194,7 +192,6 @@ class _Finder(ast.NodeVisitor):
 
     def visit_Raise(self, node: ast.Raise) -> None:
         self._add(node, "raise left out", "pass")
-        self._raised(node)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> None:
         if id(node) not in self._whole and any(
@@ -237,7 +234,7 @@ class _Finder(ast.NodeVisitor):
                     f"({ast.unparse(changed)})",
                 )
         for asked in _asked_of(node):
-            self._members(asked)
+            self._members(asked, name=self._text(node))
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
@@ -245,7 +242,7 @@ class _Finder(ast.NodeVisitor):
         if name in _WORDS:
             return
         for asked in _asked_of(node):
-            self._members(asked)
+            self._members(asked, name=self._text(node))
         self.generic_visit(node)
 
     # --- the parts of them ---
@@ -263,9 +260,6 @@ class _Finder(ast.NodeVisitor):
         if id(node) not in self._whole:
             self._add(node, "always True", "True")
             self._add(node, "always False", "False")
-
-    def _raised(self, node: ast.Raise) -> None:
-        """What is raised only chooses words; but the call that is asked for them may decide something."""
 
     def _constant(self, target: ast.expr, value: ast.expr | None) -> None:
         if value is None:

@@ -279,6 +279,10 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
         enveloped("kms/v2/prov", transform_failure=failed("kms-envelope-invalid")),
         Outcome.DECRYPT_FAILURE, Cause.KMS_ENVELOPE_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
     ),
+    "KMS envelope that a newer server may accept": (
+        enveloped("kms/v2/prov", transform_failure=failed("kms-envelope-unknown")),
+        Outcome.DECRYPT_FAILURE, Cause.UNKNOWN_ENVELOPE, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
+    ),
     "damaged length of a KMS v1 value": (
         enveloped("kms/v1/prov", transform_failure=failed("kms-size-damaged")),
         Outcome.DECRYPT_FAILURE, Cause.KMS_ENVELOPE_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
@@ -820,6 +824,7 @@ def test_what_a_plugin_has_shown_is_evidence() -> None:
 def test_a_verdict_waits_where_more_could_still_be_found() -> None:
     waiting = {name for name, row in BRANCHES.items() if not judge(row[0]).settled}
     assert waiting == {
+        "KMS envelope that a newer server may accept",
         "plugin knows no key",
         "plugin that is unwell knows other keys",
         "plugin contradicts itself",
@@ -851,6 +856,7 @@ def test_a_newer_cluster_may_read_what_looks_new() -> None:
     assert newer == {
         "strange envelope",
         "strange envelope of a resource without entry",
+        "KMS envelope that a newer server may accept",
         # A magic that is not healed may be no magic.
         "magic nearly right",
         "magic lost, end whole",

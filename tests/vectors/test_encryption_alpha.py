@@ -136,8 +136,14 @@ def test_write_configurations(name: str) -> None:
     expected = {
         GroupResource("", "secrets"): ("secrets", WRITTEN[name]),
         GroupResource("", "configmaps"): ("configmaps", ("aesgcm/v1/gcm1", "identity")),
-        GroupResource("", "serviceaccounts"): ("serviceaccounts", ("secretbox/v1/sb1", "identity")),
-        GroupResource("apps", "deployments"): ("deployments.apps", ("secretbox/v1/sb1", "identity")),
+        GroupResource("", "serviceaccounts"): (
+            "serviceaccounts,deployments.apps",
+            ("secretbox/v1/sb1", "identity"),
+        ),
+        GroupResource("apps", "deployments"): (
+            "serviceaccounts,deployments.apps",
+            ("secretbox/v1/sb1", "identity"),
+        ),
         GroupResource("example.com", "widgets"): ("widgets.example.com", ("aescbc/v1/crkey", "identity")),
         GroupResource("coordination.k8s.io", "leases"): ("leases.coordination.k8s.io", ("identity",)),
         GroupResource("", "pods"): (None, ("identity",)),

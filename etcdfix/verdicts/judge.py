@@ -76,6 +76,11 @@ class Verdict(msgspec.Struct, frozen=True):
     evidence: tuple[Evidence, ...] = ()
 
     @property
+    def is_damage(self) -> bool:
+        """Whether the value is proven wrong, and no newer release could read it."""
+        return self.damage is Damage.PROVEN and not self.maybe_newer
+
+    @property
     def is_plain(self) -> bool:
         """Whether the value is readable and there is nothing more to say."""
         return self.outcome is Outcome.READABLE and not (self.cause or self.evidence or self.readable_until)

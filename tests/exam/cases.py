@@ -186,7 +186,9 @@ def make_case(seed: int) -> Case:
     target = StoredValue(home, damaged.value, TARGET_REVISION, 5, 2, 0)
     records = [target, StoredValue(*corpus.crd_record(), 3, 3, 1, 0)]
     prefix = written_under[: -len(kind.etcd_key("", identity))].decode()
-    records += _neighbours(rng, neighbours, kind, writer, identity, prefix if damage == "hidden prefix" else PREFIX)
+    records += _neighbours(
+        rng, neighbours, kind, writer, identity, prefix if damage == "hidden prefix" else PREFIX
+    )
     marks = damaged.marks | _KEY_MARKS.get(key, frozenset())
     left, opens = _left(provider, writer.mine.key, sealed, damaged, plaintext)
     return Case(
@@ -324,7 +326,9 @@ class _Writer:
     def shown(self) -> tuple[str, ...]:
         """Return the keys as text, in every form in which one might slip out."""
         keys = (self.mine.key, self.other.key)
-        return tuple(form for key in keys for form in (key.hex(), base64.b64encode(key).decode(), repr(key)[2:-1]))
+        return tuple(
+            form for key in keys for form in (key.hex(), base64.b64encode(key).decode(), repr(key)[2:-1])
+        )
 
 
 def _other_resource(kind: Kind) -> tuple[str, ...]:
@@ -413,7 +417,9 @@ _Hurt = Callable[[random.Random, Sealed, str], _Damaged]
 def _untouched(words: str, *marks: str) -> _Hurt:
     def leave(_rng: random.Random, sealed: Sealed, provider: str) -> _Damaged:
         bound = provider in BOUND_PROVIDERS
-        return _Damaged(sealed.value, frozenset(marks) if bound or not marks else frozenset({f"{words}, unbound"}), words)
+        return _Damaged(
+            sealed.value, frozenset(marks) if bound or not marks else frozenset({f"{words}, unbound"}), words
+        )
 
     return leave
 
@@ -487,7 +493,9 @@ def _wrapped_damaged(rng: random.Random, sealed: Sealed, _provider: str) -> _Dam
 def _envelope_damaged(rng: random.Random, sealed: Sealed, provider: str) -> _Damaged:
     """Flip a bit of what frames the parts: lengths and tags, and under v2 the key id and the source type."""
     start = sealed.value.index(b"kms:") + len(b"kms:v2:prov:")
-    inside = {at for part in sealed.parts.values() for at in range(part.start, min(part.end, part.start + 4096))}
+    inside = {
+        at for part in sealed.parts.values() for at in range(part.start, min(part.end, part.start + 4096))
+    }
     first = min(part.start for part in sealed.parts.values())
     ends = range(sealed.body().end, len(sealed.value)) if provider.startswith("kms v2") else range(0)
     places = [at for at in (*range(start, first), *ends) if at not in inside]
@@ -497,7 +505,9 @@ def _envelope_damaged(rng: random.Random, sealed: Sealed, provider: str) -> _Dam
 def _cut(rng: random.Random, sealed: Sealed, _provider: str) -> _Damaged:
     body = sealed.body()
     room = len(sealed.value) - body.start
-    size = rng.choice((rng.randint(1, 40), 16 * rng.randint(1, 8), rng.randint(1, room - 1), rng.randint(1, room - 1)))
+    size = rng.choice(
+        (rng.randint(1, 40), 16 * rng.randint(1, 8), rng.randint(1, room - 1), rng.randint(1, room - 1))
+    )
     return _Damaged(sealed.value[: -min(size, room - 1)], frozenset({"cut"}), "")
 
 
@@ -602,7 +612,9 @@ def _neighbours(
     found = []
     for revision in revisions:
         identity = _identity(rng, kind)
-        identity = identity._replace(name=f"n{revision}-{identity.name}", namespace=target.namespace or identity.namespace)
+        identity = identity._replace(
+            name=f"n{revision}-{identity.name}", namespace=target.namespace or identity.namespace
+        )
         if not kind.namespaced:
             identity = identity._replace(namespace="")
         plaintext = kind.build(identity, corpus.filler(rng, 60))

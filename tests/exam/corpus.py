@@ -76,7 +76,9 @@ def kinds() -> dict[str, tuple[Kind, ...]]:
     found: dict[str, list[Kind]] = {}
     examiner = plain_examiner()
     for kind in (*_written_by_hand(), *(_golden() if VARIABLE in os.environ else ())):
-        identity = Identity("probe", "shop" if kind.namespaced else "", "99999999-8888-7777-6666-555555555555")
+        identity = Identity(
+            "probe", "shop" if kind.namespaced else "", "99999999-8888-7777-6666-555555555555"
+        )
         record = stored(kind.etcd_key("/registry", identity), kind.build(identity, TOKEN))
         if examiner.examine(record).verdict.outcome is Outcome.READABLE:
             found.setdefault(kind.encoding, []).append(kind)

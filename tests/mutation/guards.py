@@ -20,6 +20,7 @@ import sys
 import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from pathlib import Path
 
 import msgspec
@@ -36,7 +37,7 @@ GUARDED = ("etcdfix/remediation/*.py", "etcdfix/verdicts/*.py", "etcdfix/cli/con
 TESTS = ("tests/unit", "tests/property", "tests/vectors", "tests/faults", "tests/integration")
 
 # Results are stored after so many, for whoever stops it half-way.
-_AT_ONCE = 150
+_AT_ONCE = 100
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -120,9 +121,12 @@ def tests_for(mutant: Mutant, source: bytes, touched: Touching, seconds: float) 
         folder = next((n for n, start in enumerate(TESTS) if file.startswith(start)), len(TESTS))
         return (-1 if file == own else folder), touched.seconds.get(test, 1.0)
 
+    # Both answers of the guard in turn: those that go on behind it, and those that do not.
+    behind = tests & set().union(*(lines.get(line, ()) for line in mutant.behind))
+    turns = zip_longest(sorted(behind, key=rank), sorted(tests - behind, key=rank))
     chosen: list[str] = []
     left = seconds
-    for test in sorted(tests, key=rank):
+    for test in (test for turn in turns for test in turn if test is not None):
         left -= touched.seconds.get(test, 1.0)
         if left < 0 and chosen:
             break

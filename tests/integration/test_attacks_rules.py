@@ -261,7 +261,9 @@ def test_declaration_of_the_wrong_rule(registry: Attacked, kind: str) -> None:
     cut = registry.key("shop/cut", "configmaps")
     registry.etcd.put(cut, seal(kind, config_map("cut"), cut, OTHER)[:-40])
     # Its key wrote it, and is there: nothing was lost.
-    registry.refuses([cut], *declared(f"{kind}/v1/key1"), says=["does not name a key"], hint="written under")
+    registry.refuses(
+        [cut], *declared(f"{kind}/v1/key1"), says=["does not name a key"], hint="wrote it and is there"
+    )
     assert registry.delete(cut, "--dry-run").code == 0
 
 

@@ -185,6 +185,13 @@ def _shown(name: KeyName) -> str:
     return f"{name.transformer or 'envelopes that nobody knows'}{of}"
 
 
+def _not_lost(found: Examination) -> str:
+    """Say why the key of a value is not lost; "" where nothing shows that."""
+    if found.verdict.fitting_key:
+        return f"it was written under {found.verdict.fitting_key}: mend the configuration"
+    return "that key wrote it and is there: look at this object alone" if found.verdict.key_proven else ""
+
+
 def _declaration_fits(found: Examination, alike: Alike, declared: str) -> bool:
     """Say whether ``--declare-key-lost`` speaks of this value's key; refuse one that speaks of another."""
     if not declared:
@@ -204,7 +211,7 @@ def _declaration_fits(found: Examination, alike: Alike, declared: str) -> bool:
             f"--declare-key-lost {declared} does not name a key of {key} that could be lost"
             if declared in names
             else f"--declare-key-lost {declared} does not name the key of {key}",
-            hint=_instead(found, names),
+            hint=_not_lost(found) or f"it was written under {' or '.join(names)}",
         )
     for tally in alike.counts.values():
         # A key that opens what was written between the last failure and this value was not lost when this was written.
@@ -221,15 +228,3 @@ def _declaration_fits(found: Examination, alike: Alike, declared: str) -> bool:
                 hint="the key that wrote it was not lost then: look at this object alone",
             )
     return True
-
-
-def _instead(found: Examination, names: list[str]) -> str:
-    """Say what can be done instead of the declaration that was made."""
-    verdict = found.verdict
-    if verdict.fitting_key:
-        return f"it opens under {verdict.fitting_key}: mend the configuration"
-    if verdict.key_proven:
-        return f"the key of {found.transformer} is there and wrote it: look at this object alone"
-    if not key_may_be_lost(found):
-        return "no encryption key that is known has a part in it: leave --declare-key-lost out"
-    return f"it was written under {' or '.join(names)}"

@@ -64,7 +64,8 @@ def look_of_object(data: bytes, decoded: DecodedObject, belongs: tuple[bytes, ..
     return Look(
         whole=not decoded.empty,
         breaks=decoded.empty,
-        ends_early=False,
+        # Cut just behind its kind, a protobuf value is whole as far as it goes.
+        ends_early=decoded.empty and data.startswith(PROTOBUF_MAGIC) and not _ends_as_written(data),
         ends_as_written=_ends_as_written(data),
         message="nothing of an object comes out" if decoded.empty else "",
         belongs=belongs,

@@ -1046,3 +1046,9 @@ def test_inconsistent_objects_say_how_long_they_are_readable() -> None:
 
 def test_nothing_more_is_to_be_said_of_a_plainly_readable_value() -> None:
     assert {name for name, row in BRANCHES.items() if judge(row[0]).is_plain} == {"readable"}
+
+
+def test_what_a_newer_release_may_read_does_not_count_as_damage() -> None:
+    for name, row in BRANCHES.items():
+        verdict = judge(row[0])
+        assert verdict.is_damage == (row[5] is PROVEN and not verdict.maybe_newer), name

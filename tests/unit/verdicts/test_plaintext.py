@@ -211,9 +211,19 @@ def test_a_whole_plaintext_says_whether_its_end_is_there(data: bytes, *, as_writ
     assert look == Look(True, False, False, as_written, "", BELONGS)
 
 
-def test_a_plaintext_from_which_nothing_comes_out_is_broken() -> None:
-    look = look_of_object(b"{}\n", accept(b"", empty=True), ())
-    assert (look.whole, look.breaks, look.ends_early) == (False, True, False)
+@pytest.mark.parametrize(
+    ("data", "early"),
+    [
+        (b"{}\n", False),
+        (b"{}", False),
+        (PROTOBUF_MAGIC + WHOLE, False),
+        # Cut behind its kind.
+        (PROTOBUF_MAGIC + b"\n\x0c\n\x02v1\x12\x06Secret", True),
+    ],
+)
+def test_a_plaintext_from_which_nothing_comes_out_is_broken(data: bytes, *, early: bool) -> None:
+    look = look_of_object(data, accept(b"", empty=True), ())
+    assert (look.whole, look.breaks, look.ends_early) == (False, True, early)
     assert look.message == "nothing of an object comes out"
 
 

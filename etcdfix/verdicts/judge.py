@@ -311,8 +311,9 @@ def _judge_decode(seen: Observation, failure: DecodeFailure) -> Verdict:
 def _unproven_key(seen: Observation) -> Ruling | None:
     """Rule on plaintext that came out of CBC, whose padding proves no key; None where the key is proven."""
     peek = seen.peek
-    if peek is None or is_right_key(peek):
+    if peek is None or (is_right_key(peek) and peek.key_fingerprint == seen.key_fingerprint):
         return None
+    # Two keys may have one name, and the padding fits by chance under the first.
     if peek.state is PeekState.RIGHT_KEY or seen.neighbours in AROUND:
         return rule_on(seen, peek)
     message = (
@@ -431,9 +432,9 @@ def _shape_cause(
             certain,
             f"a whole object of {shape.whole_at} bytes, and {extra} bytes after it",
         )
-    if seen.peek is not None and _only_the_first_block_breaks(failure, shape):
+    if seen.peek is not None and (sure := _iv_is_damaged(seen.peek, failure, shape)) is not None:
         message = "only the first cipher block is garbled, which is what a damaged initialisation vector does"
-        return Cause.IV_DAMAGED, likely, message
+        return Cause.IV_DAMAGED, sure, message
     if failure.kind is DecodeFailureKind.UNKNOWN_ENCODING:
         if shape.heals_magic:
             return (
@@ -459,6 +460,16 @@ def _shape_cause(
 
 _CIPHER_BLOCK = 16
 _GARBLED = frozenset({DecodeFailureKind.PROTOBUF, DecodeFailureKind.JSON, DecodeFailureKind.UNKNOWN_ENCODING})
+
+
+def _iv_is_damaged(peek: Peek, failure: DecodeFailure, shape: PlaintextShape) -> Confidence | None:
+    """Say how sure it is that only the initialisation vector of a CBC value is damaged; None where it is not.
+
+    A kind that nobody knows and that is in order may be a newer one, a bit away from one that is in the tables.
+    """
+    if peek.wrong_bits and not peek.behind and _breaks(peek):
+        return Confidence.CERTAIN
+    return Confidence.LIKELY if _only_the_first_block_breaks(failure, shape) else None
 
 
 def _only_the_first_block_breaks(failure: DecodeFailure, shape: PlaintextShape) -> bool:

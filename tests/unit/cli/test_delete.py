@@ -467,7 +467,7 @@ def test_a_key_that_stands_elsewhere_is_not_lost(
     registry.refused(
         ran,
         f"--declare-key-lost {transformer} does not name a key of {key.decode()} that could be lost",
-        hint=f"it opens under {there}: mend the configuration",
+        hint=f"it was written under {there}: mend the configuration",
     )
 
 
@@ -498,7 +498,12 @@ def test_plaintext_that_identity_would_read_has_no_key_to_be_lost(registry: Regi
     assert "declare-key-lost" not in ran.err
     with registry.untouched():
         ran = registry.delete(key, "--accept-no-api-server", "--declare-key-lost", "identity")
-    registry.refused(ran, "does not name a key of", "that could be lost", hint="it was written under")
+    registry.refused(
+        ran,
+        "does not name a key of",
+        "that could be lost",
+        hint="it was written under identity",
+    )
 
 
 def test_custom_resource_whose_version_the_crd_lost_is_never_deleted(registry: Registry) -> None:
@@ -512,7 +517,12 @@ def test_custom_resource_whose_version_the_crd_lost_is_never_deleted(registry: R
     registry.refused(ran, "can cure this (crd-version-missing: ", hint="mend the configuration")
     with registry.untouched():
         ran = registry.delete(key, "--accept-no-api-server", "--declare-key-lost", "aescbc/v1/key1")
-    registry.refused(ran, "does not name a key of", "that could be lost", hint="it was written under")
+    registry.refused(
+        ran,
+        "does not name a key of",
+        "that could be lost",
+        hint="that key wrote it and is there: look at this object alone",
+    )
 
 
 def _lose(registry: Registry, *, lost: int, kept: int, damaged: int = 0) -> bytes:

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from etcdfix.consequences.surroundings import Keep, Surroundings, entry_of
-from etcdfix.impact.garbage import Action, collect
+from etcdfix.impact.collector import collect
+from etcdfix.impact.garbage import Action
 from etcdfix.impact.grades import Risk, reasons_for
 from etcdfix.impact.identity import ObjectRef
 from etcdfix.impact.namespaces import (

@@ -9,7 +9,8 @@ import msgspec
 
 from etcdfix.impact.contents import ContentReader
 from etcdfix.impact.finalizers import LostFinalizer, inferred_finalizers, lost_finalizers
-from etcdfix.impact.garbage import Collection, collect
+from etcdfix.impact.collector import collect
+from etcdfix.impact.garbage import Collection
 from etcdfix.impact.grades import Risk, RiskReason, User, crd_path, doubts_about, reasons_for
 from etcdfix.impact.identity import ObjectRef
 from etcdfix.impact.index import ImpactIndex

@@ -17,13 +17,16 @@ from etcdfix.impact.index import (
     NamespaceDetails,
 )
 from etcdfix.impact.references import OwnerReference, Reference
+from etcdfix.impact.served import Served, served_version
 from etcdfix.impact.tables import (
     BY_NAME,
     BY_UID,
     FINISHED,
     FOREGROUND,
+    NOT_SERVED,
     OPAQUE,
     ORPHANS,
+    PERHAPS_SERVED,
     SEEN,
     SERVES_EMPTY,
     TERMINATING,
@@ -42,6 +45,7 @@ from etcdfix.verdicts.examination import Examination
 SKIP_PROTECTION: Final = "secret.kubernetes.io/skip-secret-protection"
 """KEP-2639's annotation; ``yes`` opts a Secret out of protection."""
 
+_SERVED_FLAGS: Final = {Served.YES: 0, Served.NO: NOT_SERVED, Served.PERHAPS: PERHAPS_SERVED}
 _LOST: Final = frozenset({Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE})
 _FINISHED_PHASES: Final = frozenset({"Succeeded", "Failed"})
 _MOST_EDGES_OF_AN_OBJECT: Final = 20_000
@@ -76,7 +80,7 @@ class IndexBuilder:
         self._index = ImpactIndex(examiner.layout, self._reader.kinds, self._tables)
         self._index.unreadable_crds = tuple(examiner.unreadable_crds)
         self._shared: dict[tuple[str, ...], tuple[str, ...]] = {}
-        self._targets: dict[tuple[str, str], Directory | None] = {}
+        self._targets: dict[tuple[str, str], tuple[Directory | None, int]] = {}
 
     def add(self, found: Examination) -> None:
         """Take in one key.
@@ -210,11 +214,11 @@ class IndexBuilder:
         for owner in owners:
             place = (owner.api_version, owner.kind)
             if place in self._targets:
-                directory = self._targets[place]
+                directory, flags = self._targets[place]
             else:
-                directory = self._reader.kinds.of_api_version(*place)
+                directory, flags = self._owner_place(*place)
                 if len(self._targets) < _MOST_EDGES_OF_AN_OBJECT:
-                    self._targets[place] = directory
+                    self._targets[place] = directory, flags
             if directory is None:
                 target = UNKNOWN_KIND
             elif directory.namespaced and not found.namespace:
@@ -222,7 +226,18 @@ class IndexBuilder:
             else:
                 middle = f"{found.namespace}/" if directory.namespaced else ""
                 target = tables.number(_bytes(f"{directory.path}/{middle}{owner.name}"))
-            tables.add_owner(node, target, owner)
+            tables.add_owner(node, target, owner, flags)
+
+    def _owner_place(self, api_version: str, kind: str) -> tuple[Directory | None, int]:
+        """Return where the owners that a reference means lie, and the flags that tell whether they are served so."""
+        kinds = self._reader.kinds
+        directory = kinds.of_owner(api_version, kind)
+        if directory is None:
+            return None, 0
+        release = self._examiner.assumed_release
+        minor = int(release.partition(".")[2]) if release else None
+        served = served_version(directory, api_version, kinds.definition(directory), minor)
+        return directory, _SERVED_FLAGS[served]
 
 
 def _guess_owners(index: ImpactIndex, tables: Tables) -> None:

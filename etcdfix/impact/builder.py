@@ -27,6 +27,7 @@ from etcdfix.impact.tables import (
     OPAQUE,
     ORPHANS,
     PERHAPS_SERVED,
+    READY,
     SEEN,
     SERVES_EMPTY,
     TERMINATING,
@@ -181,6 +182,11 @@ class IndexBuilder:
             status = plain.get("status")
             if type(status) is dict and status.get("phase") in _FINISHED_PHASES:
                 return FINISHED
+        elif kind == "Node":
+            status = plain.get("status")
+            conditions = _conditions(status.get("conditions") if type(status) is dict else None)
+            if any((c.type, c.status) == ("Ready", "True") for c in conditions):
+                return READY
         elif kind == "Namespace":
             index.namespaces[node] = _namespace_details(plain)
         return 0

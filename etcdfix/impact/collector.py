@@ -34,7 +34,7 @@ from etcdfix.impact.garbage import (
     holds_on,
     judge,
 )
-from etcdfix.impact.identity import ObjectRef
+from etcdfix.impact.identity import ObjectRef, crd_path
 from etcdfix.impact.index import Guess, ImpactIndex, Owner
 from etcdfix.impact.served import Served
 from etcdfix.impact.tables import FOREGROUND, ORPHANS, TERMINATING
@@ -44,6 +44,9 @@ _CRD_UNREADABLE: Final = (
 )
 _OWNER_NOT_SERVED: Final = "as soon as the kind of its owner is served: no built-in and no CRD in etcd has it"
 _BY_NAME: Final = "; that this is its owner is told by API group and name alone"
+CRDS: Final = "apiextensions.k8s.io/customresourcedefinitions"
+CRD_FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
+_RAN: Final = "a controller manager that ran before the damage"
 _NOBODY: Final = -1
 _NOT_SERVED: Final = "as soon as its own kind is served: no readable CRD has it"
 
@@ -105,20 +108,21 @@ class _Collector:
         self._blind = {path: count for path, count in counts.items() if count}
         self._listable = [path for path, count in counts.items() if not count]
         if by_api is not None:
-            for node, fate in self._fates.items():
+            for node, fate in list(self._fates.items()):
                 fate.stays = holds_on(index, node)
                 unnoticed = self._unnoticed(node) if by_api is not Propagation.BACKGROUND else ""
                 if unnoticed:
                     fate.stays = fate.ran_before = fate.started_after = unnoticed
+                fate.doubt = self._unseen_dependents(node) if by_api is not Propagation.BACKGROUND else ""
+                self._instances(node, fate)
 
     # -- the play
 
     def run(self) -> Collection:
         """Play it through."""
-        self._spread(deque(self._removed))
+        self._spread(deque(self._fates))
         found = list(self._decisions)
-        if self._listable:
-            self._spread(self._pending())
+        self._spread(self._pending() if self._listable else self._waiting_owners())
         self._foreground()
         decisions = [self._decisions[node] for node in found]
         deleted = [decision for decision in decisions if decision.action is Action.CASCADE_DELETED]
@@ -135,6 +139,7 @@ class _Collector:
             when_served=sum(1 for decision in deleted if decision.when_served),
             later=sum(1 for decision in decisions if decision.later),
             stays=self._fates[first].stays,
+            doubt=self._fates[first].doubt,
             listable=tuple(self._listable),
             unlistable=dict(self._blind),
             caught_up=tuple(below.get(_NOBODY, ())),
@@ -174,25 +179,38 @@ class _Collector:
             if node in self._fates or node in self._decisions:
                 continue
             flags = index.flags(node)
-            if flags & TERMINATING and flags & (ORPHANS | FOREGROUND):
-                decision, fate = self._goes_on(node, flags)
-            elif index.has_owners(node):
-                weighed, fate_or_none = self._weigh(node, index.owners(node))
-                if fate_or_none is None or index.flags(node) & TERMINATING:
-                    continue
-                decision, fate = weighed, fate_or_none
-            else:
-                continue
-            self._parents[node] = _NOBODY
-            self._take(node, decision, fate)
-            found.append(node)
+            works = bool(flags & (ORPHANS | FOREGROUND)) or self._path(node) == CRDS
+            if flags & TERMINATING and works:
+                self._goes_on(node, found)
+            elif index.has_owners(node) and not flags & TERMINATING:
+                decision, fate = self._weigh(node, index.owners(node))
+                if fate is not None:
+                    self._parents[node] = _NOBODY
+                    self._take(node, decision, fate)
+                    found.append(node)
         return found
 
-    def _goes_on(self, node: int, flags: int) -> tuple[Decision, Fate]:
-        """Return what becomes of an object that waits for the collector to end its deletion."""
-        index = self._index
+    def _waiting_owners(self) -> deque[int]:
+        """Return what is being deleted in the foreground and waited for something that goes, and take it in."""
+        index, found = self._index, deque[int]()
+        for node in list(self._fates):
+            for owner in index.owners(node):
+                target = owner.node
+                if target >= 0 and target not in self._fates and index.exists(target):
+                    flags = index.flags(target)
+                    if flags & TERMINATING and flags & FOREGROUND and owner.uid == index.uid(target):
+                        self._goes_on(target, found)
+        return found
+
+    def _goes_on(self, node: int, found: deque[int]) -> None:
+        """Take in an object that waits for the end of its deletion."""
+        index, flags = self._index, self._index.flags(node)
+        propagation = Propagation.FOREGROUND if flags & FOREGROUND else Propagation.BACKGROUND
         stays = holds_on(index, node) or self._unnoticed(node)
-        fate = Fate(Propagation.ORPHAN if flags & ORPHANS else Propagation.FOREGROUND, stays=stays)
+        fate = Fate(Propagation.ORPHAN if flags & ORPHANS else propagation, stays=stays)
+        self._parents[node] = _NOBODY
+        found.append(node)
+        found.extend(self._instances(node, fate))
         decision = Decision(
             index.ref(node),
             Action.CASCADE_DELETED,
@@ -200,9 +218,48 @@ class _Collector:
             (),
             after_finalizers=_others(index.finalizers(node)),
             already_terminating=True,
-            stays=stays,
+            stays=fate.stays,
         )
-        return decision, fate
+        self._take(node, decision, fate)
+
+    def _instances(self, node: int, fate: Fate) -> list[int]:
+        """Take in the objects of a CustomResourceDefinition that is deleted through the API: they go before it does.
+
+        One that cannot be read keeps them all, and the CustomResourceDefinition.
+        """
+        if self._path(node) != CRDS:
+            return []
+        index = self._index
+        fate.stays = holds_on(index, node, beside=CRD_FINALIZER)
+        path = crd_path(index.place(node)[2])
+        if path in self._blind:
+            fate.stays = f"{self._blind[path]} of its objects, which cannot be read"
+            return []
+        instances = list(index.below(path))
+        for instance in instances:
+            below = Fate(stays=holds_on(index, instance))
+            decision = Decision(
+                index.ref(instance), Action.CASCADE_DELETED, below.propagation, (), stays=below.stays
+            )
+            self._parents[instance] = node
+            self._take(instance, decision, below)
+        return instances
+
+    def _unseen_dependents(self, node: int) -> str:
+        """Say that what cannot be read may depend on an object, and hold its end up; "" where nothing can."""
+        index = self._index
+        namespace = index.place(node)[1]
+        blind = (other for path in self._blind for other in index.unlistable()[path])
+        count = sum(not namespace or index.place(other)[1] == namespace for other in blind)
+        if not count:
+            return ""
+        return (
+            f"if one of {count} that cannot be read depends on it, {_RAN} waits for that one, and it stays "
+            "Terminating; one that started since does not wait"
+        )
+
+    def _path(self, node: int) -> str:
+        return self._index.place(node)[0].path
 
     def _foreground(self) -> None:
         """Keep what is deleted in the foreground as long as a dependent that blocks it is there."""
@@ -306,7 +363,7 @@ class _Collector:
         """Return why a controller manager does not act at once that ran before the damage, or that started after."""
         ran = next((text for o in going if (text := self._fates[o.node].ran_before)), "")
         started = next((text for o in going if (text := self._fates[o.node].started_after)), "")
-        paths = [self._index.place(owner.node)[0].path for owner in going]
+        paths = [self._path(owner.node) for owner in going]
         if not ran and paths and all(path in self._blind for path in paths):
             first = self._index.ref(going[0].node)
             ran = f"does not notice that {first} is gone before all {_resource(first)} can be listed"
@@ -317,27 +374,27 @@ class _Collector:
 
     def _told(self, dependent: int, action: Action, ran: str, started: str) -> str:
         """Say what controller managers do that started before and after the damage, where that differs."""
-        path = self._index.place(dependent)[0].path
+        path = self._path(dependent)
         own = self._blind.get(path, 0)
         of_type = f"{own} of its type cannot be read; " if own else ""
         if ran and ran == started:
             return f"{of_type}the collector {ran}"
         if ran and started:
-            return f"{of_type}a controller manager that ran before the damage {ran}, one that started since {started}"
+            return f"{of_type}{_RAN} {ran}, one that started since {started}"
         if ran:
-            return f"{of_type}a controller manager that ran before the damage {ran}; one that started since does not wait"
+            return f"{of_type}{_RAN} {ran}; one that started since does not wait"
         if not started:
             return ""
         then = ", and deletes it then" if action in {Action.ORPHANED, Action.REFERENCE_STRIPPED} else ""
         return (
-            f"{of_type}a controller manager that started since then {started}{then}; one that ran before knows what was "
-            "made before"
+            f"{of_type}a controller manager that started since then {started}{then}; one that ran before knows what "
+            "was made before"
         )
 
     def _unnoticed(self, node: int) -> str:
         """Return why the collector does not notice that an object is being deleted; "" where it does."""
         ref = self._index.ref(node)
-        blind = self._index.place(node)[0].path in self._blind
+        blind = self._path(node) in self._blind
         return (
             f"does not notice that {ref} is being deleted before all {_resource(ref)} can be listed"
             if blind

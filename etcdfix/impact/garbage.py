@@ -17,7 +17,6 @@ from etcdfix.impact.identity import ObjectRef
 from etcdfix.impact.index import FOREGROUND_FINALIZER, ORPHAN_FINALIZER, ImpactIndex, Owner
 from etcdfix.impact.served import Served
 from etcdfix.impact.tables import FINISHED, FOREGROUND, OPAQUE, ORPHANS, TERMINATING
-from etcdfix.impact.uses import Role
 
 _EVENTS: Final = "events"
 OF_THE_COLLECTOR: Final = frozenset({ORPHAN_FINALIZER, FOREGROUND_FINALIZER})
@@ -130,6 +129,7 @@ class Collection(msgspec.Struct, frozen=True):
             serve, see :attr:`Decision.when_served`.
         later: How many are kept until an owner is really gone, see :attr:`Decision.later`.
         stays: The removed object itself only becomes Terminating: what it waits for. Never so in etcd.
+        doubt: Where the removed object is deleted through the API: why it may only become Terminating.
         listable: Directories that can be listed again once it is gone.
         unlistable: Directories that cannot even then, each with how many objects are the reason.
         caught_up: What the collector then does that is no dependent of the removed object: it could not see these
@@ -144,6 +144,7 @@ class Collection(msgspec.Struct, frozen=True):
     when_served: int = 0
     later: int = 0
     stays: str = ""
+    doubt: str = ""
     listable: tuple[str, ...] = ()
     unlistable: dict[str, int] = {}
     caught_up: tuple[Decision, ...] = ()
@@ -234,17 +235,21 @@ def judge(index: ImpactIndex, dependent: int, owners: list[Owner], fates: Mappin
     return Verdict(action, propagation, tuple(shown), race)
 
 
-def holds_on(index: ImpactIndex, node: int) -> str:
-    """Return what an object waits for once it is deleted through the API: foreign finalizers, or its kubelet; ""."""
-    held = [name for name in index.finalizers(node) if name not in OF_THE_COLLECTOR]
+def holds_on(index: ImpactIndex, node: int, *, beside: str = "") -> str:
+    """Return what an object waits for once it is deleted through the API: foreign finalizers, or its kubelet; "".
+
+    Args:
+        index: Of the cluster.
+        node: The object.
+        beside: A finalizer that is known to be worked on.
+    """
+    held = [name for name in index.finalizers(node) if name not in OF_THE_COLLECTOR and name != beside]
     if held:
         return f"finalizer{'s' if len(held) > 1 else ''} {', '.join(held)}"
-    runs_on = next(
-        (index.place(edge.target)[2] for edge in index.uses(node) if edge.use.role is Role.NODE), ""
-    )
-    if runs_on and not index.flags(node) & FINISHED:
-        return f"the kubelet of node {runs_on}, which has to end it"
-    return ""
+    runs_on = index.node_of(node)
+    if runs_on is None or index.flags(node) & FINISHED:
+        return ""
+    return f"the kubelet of node {index.place(runs_on)[2]}, which has to end it"
 
 
 def _orphans(index: ImpactIndex, fates: Mapping[int, Fate], owner: Owner) -> bool:

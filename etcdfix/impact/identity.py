@@ -113,3 +113,9 @@ def relative_key(directory: Directory, namespace: str, name: str) -> str:
     if directory.namespaced is False:
         return f"{directory.path}/{name}"
     return f"{directory.path}/{namespace}/{name}" if namespace else f"{directory.path}/{name}"
+
+
+def crd_path(name: str) -> str:
+    """Return where the objects of a CustomResourceDefinition lie below the storage prefix."""
+    plural, _, group = name.partition(".")
+    return f"{group}/{plural}"

@@ -21,6 +21,7 @@ from etcdfix.impact.tables import (
     CONTROLLER,
     NOT_SERVED,
     PERHAPS_SERVED,
+    READY,
     SEEN,
     SERVES_EMPTY,
     UNDETERMINED,
@@ -28,7 +29,7 @@ from etcdfix.impact.tables import (
     WRONG_SCOPE,
     Tables,
 )
-from etcdfix.impact.uses import Use, wide_keys
+from etcdfix.impact.uses import Role, Use, wide_keys
 from etcdfix.storagekey import Directory, Stack, StorageLayout, display
 
 ORPHAN_FINALIZER: Final = "orphan"
@@ -196,6 +197,14 @@ class ImpactIndex:
     def lost(self, node: int) -> bool:
         """Tell whether an object is proven broken."""
         return bool(self._tables.flags[node] & UNREADABLE)
+
+    def ready(self, node: int) -> bool:
+        """Tell whether a Node says that its kubelet is ready."""
+        return bool(self._tables.flags[node] & READY)
+
+    def node_of(self, pod: int) -> int | None:
+        """Return the Node that a Pod is bound to, whether it exists or not; None for a Pod without one."""
+        return next((edge.target for edge in self.uses(pod) if edge.use.role is Role.NODE), None)
 
     def serves_empty(self, node: int) -> bool:
         """Tell whether an object is broken in such a way that the API server shows an empty one, without a uid."""

@@ -25,6 +25,7 @@ FOREGROUND: Final = 32
 FINISHED: Final = 64
 OPAQUE: Final = 128
 SERVES_EMPTY: Final = 256
+READY: Final = 512
 
 # Flags of an owner reference.
 CONTROLLER: Final = 1

@@ -40,7 +40,7 @@ from etcdfix.impact.tables import (
 from etcdfix.model import Outcome, ServerBehaviour
 from etcdfix.pipeline import Examiner
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import Directory, Stack, display
+from etcdfix.storagekey import CRD_PATH, Directory, Stack, display
 from etcdfix.verdicts.examination import Examination
 
 SKIP_PROTECTION: Final = "secret.kubernetes.io/skip-secret-protection"
@@ -75,6 +75,7 @@ class IndexBuilder:
         self._examiner = examiner
         examiner.remembers = True  # every value is looked into right after it was examined
         self._prefix = examiner.layout.prefix_bytes
+        self._custom: set[tuple[str, str]] = set()
         self._outside: Counter[str] = Counter()
         self._outside_bytes: Counter[str] = Counter()
         self._tables = Tables()
@@ -97,6 +98,9 @@ class IndexBuilder:
             return
         node = tables.number(key[len(self._prefix) :])
         flags = SEEN
+        directory = found.directory
+        if directory.stack is Stack.CUSTOM_RESOURCE:
+            self._custom.add((directory.group, directory.resource))
         tables.sizes[node] = min(len(stored.value), 0xFFFF_FFFF)
         outcome = found.verdict.outcome
         if outcome in _LOST:
@@ -125,12 +129,19 @@ class IndexBuilder:
             problems: Why what was added is not everything.
         """
         self._examiner.remembers = False
+        self._mention_definitions()
         _guess_owners(self._index, self._tables)
         self._index.problems = list(problems)
         self._index.outside = {
             start: (count, self._outside_bytes[start]) for start, count in self._outside.items()
         }
         return self._index
+
+    def _mention_definitions(self) -> None:
+        """Let stored custom resources mention their CustomResourceDefinition, which may be gone."""
+        for group, plural in self._custom - self._examiner.custom_resources.keys():
+            if group not in self._examiner.aggregated_groups:
+                self._tables.number(_bytes(f"{CRD_PATH}/{plural}.{group}"))
 
     def _count_outside(self, key: bytes, size: int) -> None:
         start = display(b"/".join(key.split(b"/")[:2]))[:200]

@@ -38,14 +38,14 @@ from etcdfix.impact.identity import ObjectRef, crd_path
 from etcdfix.impact.index import Guess, ImpactIndex, Owner
 from etcdfix.impact.served import Served
 from etcdfix.impact.tables import FOREGROUND, ORPHANS, TERMINATING
+from etcdfix.storagekey import CRD_PATH
 
 _CRD_UNREADABLE: Final = (
     "as soon as the CRD of its owner is served: it cannot be read, but a running API server may still hold it"
 )
 _OWNER_NOT_SERVED: Final = "as soon as the kind of its owner is served: no built-in and no CRD in etcd has it"
 _BY_NAME: Final = "; that this is its owner is told by API group and name alone"
-CRDS: Final = "apiextensions.k8s.io/customresourcedefinitions"
-CRD_FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
+_CRD_FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
 _RAN: Final = "a controller manager that ran before the damage"
 _NOBODY: Final = -1
 _NOT_SERVED: Final = "as soon as its own kind is served: no readable CRD has it"
@@ -179,7 +179,7 @@ class _Collector:
             if node in self._fates or node in self._decisions:
                 continue
             flags = index.flags(node)
-            works = bool(flags & (ORPHANS | FOREGROUND)) or self._path(node) == CRDS
+            works = bool(flags & (ORPHANS | FOREGROUND)) or self._path(node) == CRD_PATH
             if flags & TERMINATING and works:
                 self._goes_on(node, found)
             elif index.has_owners(node) and not flags & TERMINATING:
@@ -227,10 +227,10 @@ class _Collector:
 
         One that cannot be read keeps them all, and the CustomResourceDefinition.
         """
-        if self._path(node) != CRDS:
+        if self._path(node) != CRD_PATH:
             return []
         index = self._index
-        fate.stays = holds_on(index, node, beside=CRD_FINALIZER)
+        fate.stays = holds_on(index, node, beside=_CRD_FINALIZER)
         path = crd_path(index.place(node)[2])
         if path in self._blind:
             fate.stays = f"{self._blind[path]} of its objects, which cannot be read"

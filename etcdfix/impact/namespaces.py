@@ -82,6 +82,7 @@ class ResourceContent(msgspec.Struct, frozen=True):
         count: Number of objects.
         unreadable: How many of them cannot be read or judged. One that fails the LIST of this type keeps them all.
         with_finalizers: How many have finalizers.
+        unlistable: How many of the unreadable fail the LIST.
         served: Whether an API serves it; False for a custom resource without a readable CRD, None where its CRD was
             not seen and not everything was.
         aggregated: Its group belongs to an aggregated API server, which keeps its objects here or elsewhere.
@@ -97,6 +98,7 @@ class ResourceContent(msgspec.Struct, frozen=True):
     with_finalizers: int
     served: bool | None
     aggregated: bool = False
+    unlistable: int = 0
     stays: str = ""
 
 
@@ -322,7 +324,10 @@ def _staying(
     *,
     processed: bool,
 ) -> tuple[ResourceContent, ...]:
-    """Tell of each resource whether its objects go: what cannot be listed stays, and all that waits for pods."""
+    """Tell of each resource whether its objects go: what cannot be listed stays, and all that waits for pods.
+
+    Recorded: an object of another namespace that cannot be read keeps the namespace, and its pods, but nothing else.
+    """
     pods_stay = _PODS not in blind and any(
         _is_pod(b.object) and b.reason in {"finalizers", "node"} for b in blockers
     )
@@ -334,7 +339,7 @@ def _staying(
             stays = Stays.CRD_UNREADABLE
         elif content.served is False:
             stays = Stays.NOT_SERVED
-        elif content.path in blind:
+        elif content.unlistable or (content.path == _PODS and _PODS in blind):
             stays = Stays.NOT_LISTED
         else:
             stays = Stays.PODS_FIRST if pods_stay and content.path != _PODS else ""
@@ -374,10 +379,11 @@ def _contents(
     for node in inside:
         directory = index.place(node)[0]
         directories[directory.path] = directory
-        row = rows.setdefault(directory.path, [0, 0, 0])
+        row = rows.setdefault(directory.path, [0, 0, 0, 0])
         row[0] += 1
         row[1] += index.unreadable(node)
         row[2] += bool(index.finalizers(node))
+        row[3] += index.unreadable(node) and not index.serves_empty(node)
     return tuple(
         ResourceContent(
             directories[path].group,
@@ -388,6 +394,7 @@ def _contents(
             row[2],
             served=_served(index, directories[path], aggregated),
             aggregated=_without_crd(directories[path]) and directories[path].group in aggregated,
+            unlistable=row[3],
         )
         for path, row in sorted(rows.items())
     )
@@ -420,13 +427,18 @@ def _blockers(index: ImpactIndex, inside: Iterable[int], now: str) -> list[Block
         left = runs_on is not None and not index.flags(node) & FINISHED and (past or state != "ready")
         if left or past:
             blockers.append(Blocker(index.ref(node), "node", finalizers, since, host, state, past))
-        elif finalizers and (set(finalizers) - OF_THE_COLLECTOR or _waits_for_dependents(index, node)):
+        elif set(finalizers) - OF_THE_COLLECTOR or (
+            since and finalizers and _waits_for_dependents(index, node)
+        ):
             blockers.append(Blocker(index.ref(node), "finalizers", finalizers, since, host, state))
     return blockers
 
 
 def _waits_for_dependents(index: ImpactIndex, node: int) -> bool:
-    """Tell whether an object whose finalizers are the garbage collector's own is kept all the same."""
+    """Tell whether an object whose finalizers are the garbage collector's own is kept all the same.
+
+    Only of one that was told to go: the namespace controller deletes with Background, which takes them off.
+    """
     flags = index.flags(node)
     how = Propagation.FOREGROUND if flags & FOREGROUND else Propagation.ORPHAN
     played = collect(index, node, by_api=how)

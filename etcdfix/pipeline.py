@@ -54,7 +54,7 @@ from etcdfix.storagekey import (
 )
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.judge import Verdict, judge
-from etcdfix.verdicts.key_loss import OpenedSpans
+from etcdfix.verdicts.key_loss import OpenedSpan, OpenedSpans
 from etcdfix.verdicts.observation import (
     Covered,
     DecodeFailure,
@@ -68,6 +68,7 @@ from etcdfix.verdicts.observation import (
 from etcdfix.verdicts.plaintext import (
     bits_off,
     describe_failure,
+    is_in_order,
     look_of_failure,
     look_of_object,
     shape_of,
@@ -90,8 +91,8 @@ class _Reader:
     """How the keys of one directory are read: resolved once, used for each of them."""
 
     __slots__ = (
-        "covered", "decode", "directory", "match", "namespaced", "opened", "owner_known", "rule", "shared",
-        "transformers",
+        "_last", "_span", "_spans", "covered", "decode", "directory", "match", "namespaced", "owner_known", "rule",
+        "shared", "transformers",
     )  # fmt: skip
 
     def __init__(
@@ -105,7 +106,7 @@ class _Reader:
         transformers: ResourceTransformers | None,
         decode: Decode,
         owner_known: bool,
-        opened: dict[tuple[str, str], list[int]] | None,
+        spans: dict[tuple[str, str], OpenedSpan],
     ) -> None:
         self.directory = directory
         self.shared = shared
@@ -117,7 +118,22 @@ class _Reader:
         self.rule = transformers.rule or "" if transformers is not None else ""
         self.decode = decode
         self.owner_known = owner_known
-        self.opened = opened
+        self._spans = spans
+        self._last: tuple[str, str, str] = ("", "", "")
+        self._span = OpenedSpan(())
+
+    def opened_by(self, plain: Plaintext) -> OpenedSpan:
+        """Return what the key that opened a value has opened here; the same key opens one value after the other."""
+        transformer, fingerprint, key_id = plain.transformer, plain.key_fingerprint, plain.kms_key_id
+        last = self._last
+        if fingerprint is not last[1] or transformer is not last[0] or key_id != last[2]:
+            self._last = transformer, fingerprint, key_id
+            place = transformer, fingerprint or key_id_digest(key_id)
+            span = self._spans.get(place)
+            if span is None:
+                span = self._spans[place] = OpenedSpan((fingerprint,) if fingerprint else ())
+            self._span = span
+        return self._span
 
 
 class Examiner:
@@ -275,17 +291,13 @@ class Examiner:
             decoded = reader.decode(data)
         except DecodeError as problem:
             return self._judge_closely(reader, stored, problem, plain, thorough=thorough)
-        fingerprint = plain.key_fingerprint
-        if reader.opened is not None and transformer != "identity":
-            place = transformer, fingerprint or key_id_digest(key_id)
-            span = reader.opened.get(place)
+        opened = reader.opened_by(plain)
+        if not decoded.empty:  # what a wrong key makes of AES-CBC might pass for an empty object
             revision = stored.mod_revision
-            if span is None:
-                reader.opened[place] = [revision, revision]
-            elif revision < span[0]:
-                span[0] = revision
-            elif revision > span[1]:
-                span[1] = revision
+            if revision < opened.first:  # noqa: PLR1730 - min() costs three times as much, for every value
+                opened.first = revision
+            if revision > opened.last:  # noqa: PLR1730 - same
+                opened.last = revision
         namespace, name = decoded.namespace, decoded.name
         rest = key[len(reader.shared) :]
         same = (namespace + b"/" + name if namespace else name) == rest if name else False
@@ -308,7 +320,7 @@ class Examiner:
                 decoded,
                 key_id,
                 reader.rule,
-                (fingerprint,) if fingerprint else (),
+                opened.key_fingerprints,
             )
         return self._judge_closely(reader, stored, None, plain, decoded, thorough=thorough)
 
@@ -384,6 +396,7 @@ class Examiner:
             envelope_cut=enveloped and not known and _ENVELOPE_CUT.fullmatch(stored.value) is not None,
             envelope_bits_off=bits_off(stored.value, _ENCRYPTED),
             transformer=transformer,
+            key_fingerprint=plain.key_fingerprint if plain is not None else "",
             transform_failure=failure,
             decoded=decoded,
             decode_failure=decode_failure,
@@ -430,7 +443,7 @@ class Examiner:
         request = PeekRequest(
             stored.value,
             stored.key,
-            under_other_prefixes(stored.key, self.layout.prefix_bytes),
+            under_other_prefixes(stored.key, self.layout.prefix_bytes) if thorough else (),
             thorough,
         )
         resource = reader.directory.group_resource
@@ -439,13 +452,16 @@ class Examiner:
     def _look_into(self, reader: _Reader) -> LookInto:
         """Return what tells the encryption package whether a plaintext is whole; the plaintext stays there."""
 
+        def in_order(data: bytes) -> bool:
+            return is_in_order(data, self.decoder.parses, reader.directory.group, reader.directory.kind)
+
         def look(data: bytes) -> Look:
             try:
                 decoded = reader.decode(data)
             except DecodeError as problem:
                 failure = self._describe(problem, reader)
                 belongs = self._keys_of_kind(data, failure)
-                return look_of_failure(data, failure, reader.decode, belongs)
+                return look_of_failure(data, failure, reader.decode, in_order, belongs)
             belongs = self._key_of(reader.directory, decoded)
             return look_of_object(data, decoded, belongs)
 
@@ -572,9 +588,9 @@ class Examiner:
             transformers=transformers,
             decode=decode,
             owner_known=owner_known,
-            opened=self.opened.place(transformers.rule or "", directory.path)
-            if transformers is not None
-            else None,
+            spans=self.opened.place(
+                transformers.rule or "" if transformers is not None else "", directory.path
+            ),
         )
 
 

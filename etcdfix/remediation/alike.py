@@ -43,6 +43,7 @@ class Alike(msgspec.Struct, frozen=True):
     Attributes:
         target: What the target came to when all others had been seen; None where it was not met again.
         counts: What the values under each of its encryption keys came to, the target included.
+        transformer_opens: Anything under the same rule and transformer opens, whatever its KMS key id.
         likeness: What it shares with values that a newer cluster may have written; None for no such cause.
         likes_failed: How many of those fail, the target included.
         likes_read: How many of the same kind can be read.
@@ -51,6 +52,7 @@ class Alike(msgspec.Struct, frozen=True):
 
     target: Examination | None
     counts: dict[KeyName, KeyCounts]
+    transformer_opens: bool
     likeness: Likeness | None
     likes_failed: int
     likes_read: int
@@ -83,6 +85,7 @@ def look_at_all(
     counter = KeyCounter(target.stored, only=names)
     likeness = likeness_of(target, examiner)
     failed = read = keys = 0
+    opens = False
     again = None
     with Examining(examiner, plugins, target=target.stored.key) as run:
         everything = watch(iter(source.current(examiner.layout.prefix_bytes)), "keys", None)
@@ -91,6 +94,8 @@ def look_at_all(
                 keys += 1
                 see(found)
                 counter.add(found)
+                if found.opened and (found.rule, found.transformer) == (target.rule, target.transformer):
+                    opens = opens or found.verdict.outcome not in FAILED
                 if found.stored.key == target.stored.key:
                     again = found
                 if likeness is not None:
@@ -99,6 +104,7 @@ def look_at_all(
     return Alike(
         again if again is not None and again.stored == target.stored else None,
         {name: counter.of(name) for name in names},
+        opens,
         likeness,
         failed,
         read,

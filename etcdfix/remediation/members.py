@@ -343,7 +343,7 @@ def read_lease(client: EtcdClient, lease: int) -> LeaseState:
         lease=lease,
         alive=found.TTL > 0,
         remaining_seconds=max(0, found.TTL),
-        granted_seconds=max(0, found.grantedTTL),
+        granted_seconds=found.grantedTTL,
     )
 
 

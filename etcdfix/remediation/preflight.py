@@ -142,10 +142,14 @@ def grounds_of(
             RecordedAnswer(each.server, f"{each.answer}: {each.detail}" if each.detail else each.answer.value)
             for each in servers.answers
         ),
-        peek=tuple(
-            f"{e.check}: {e.result}; {e.detail}" for e in found.verdict.evidence if e.check in PEEK_CHECKS
-        ),
+        peek=peek_lines(found),
     )
+
+
+def peek_lines(found: Examination) -> tuple[str, ...]:
+    """Return what a look without tag or padding showed, one line for each check."""
+    seen = (evidence for evidence in found.verdict.evidence if evidence.check in PEEK_CHECKS)
+    return tuple(f"{e.check}: {e.result}; {e.detail}" if e.detail else f"{e.check}: {e.result}" for e in seen)
 
 
 class Preflight(msgspec.Struct, frozen=True, kw_only=True):
@@ -428,6 +432,13 @@ def check_members(
             f"not every member could be asked: {who}",
             hint="start it, name its address in --endpoints, or "
             + quote_command(["--accept-unchecked-member", name]),
+        )
+    voters, read = len(survey.copies), len(survey.copies) - len(judgement.accepted)
+    if 2 * read <= voters:
+        raise refuse(
+            Rule.MEMBER_UNCHECKED,
+            f"only {read} of {voters} voting members could be asked: no majority, whatever is accepted",
+            hint="start the others, or name their addresses in --endpoints",
         )
     warnings = [f"member {copy.label} was not asked, as accepted" for copy in judgement.accepted]
     unused = set(accepted.unchecked_members) - {

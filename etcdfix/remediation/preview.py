@@ -12,7 +12,7 @@ from etcdfix.model import Outcome as Outcomes
 from etcdfix.remediation.api_servers import Answer, ServerAnswers
 from etcdfix.remediation.audit_record import Result
 from etcdfix.remediation.commit import Outcome
-from etcdfix.remediation.preflight import Cluster, Preflight
+from etcdfix.remediation.preflight import Cluster, Preflight, peek_lines
 from etcdfix.remediation.reencrypt import ReencryptPreview
 from etcdfix.remediation.restore import OwnWrite, RestorePreview
 from etcdfix.reports.base import counted
@@ -156,8 +156,10 @@ def _pattern_lines(checked: Preflight) -> Iterator[str]:
             yield f"             {opened} OPEN under this key: make sure that you mean this one"
     if checked.declared_lost:
         yield "             declared lost for ever"
-    verdict = checked.found.verdict
-    yield f"Proof        {verdict.damage}: {safe_text(verdict.message)}"
+    title = "Proof"
+    for line in peek_lines(checked.found):
+        yield f"{title:<13}{safe_text(line)}"
+        title = ""
 
 
 def restore_preview_lines(cluster: Cluster, shown: RestorePreview) -> Iterator[str]:

@@ -14,7 +14,7 @@ from etcdfix.remediation.alike import Alike
 from etcdfix.remediation.rules import Rule, refuse
 from etcdfix.reports.plan_needs import declaration
 from etcdfix.reports.safetext import key_arguments, quote_command
-from etcdfix.storagekey import display
+from etcdfix.storagekey import Stack, display
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.key_loss import KeyCounts, KeyDoubt, doubt_about
@@ -27,8 +27,9 @@ from etcdfix.verdicts.standing import (
     standing_of,
 )
 
-# Left behind by a release that is in our tables, so that a release which the Nodes bear out proves them.
-_IN_OUR_TABLES: Final = frozenset({Cause.VERSION_REMOVED, Cause.WRONG_KIND_FOR_KEY})
+# Kinds of a release that is in our tables, so that one which no API server is older than proves them.
+_BY_OUR_TABLES: Final = frozenset({Cause.VERSION_REMOVED, Cause.WRONG_KIND_FOR_KEY})
+_BUILT_IN: Final = frozenset({Stack.BUILTIN, Stack.JSON_BUILTIN})
 _LIKES: Final = 2
 
 
@@ -42,7 +43,7 @@ def check_proof(
         alike: What the others do.
         declared: ``TRANSFORMER[/KEY-ID]`` that was declared lost, or "".
         risks: What ``--accept-risk`` names.
-        release_proven: The Nodes bear out the release that was named.
+        release_proven: No API server is older than the release that was named.
 
     Returns:
         Whether the declaration of a lost key was needed.
@@ -50,16 +51,14 @@ def check_proof(
     Raises:
         RefusedByRule: With what would convince us.
     """
-    lost = _declaration_fits(found, alike.counts, declared)
+    lost = _declaration_fits(found, alike, declared)
     _check_own_verdict(found, lost=lost)
     if standing_of(found) is Standing.DECLARABLE:
         return True
     _check_newer(found, alike, release_proven=release_proven)
     needed = _check_key(found, alike.counts, risks, lost=lost)
     for risk in risks_of(found.verdict):
-        excused = (
-            risk is AcceptRisk.NEWER_THAN_KNOWN and release_proven and found.verdict.cause in _IN_OUR_TABLES
-        )
+        excused = risk is AcceptRisk.NEWER_THAN_KNOWN and release_proven and _in_our_tables(found)
         if risk not in risks and not excused:
             text = f"{display(found.stored.key)}: {_WHY[risk]} ({found.verdict.message})"
             raise refuse(Rule.RISK, text, hint=_accept(risk))
@@ -135,7 +134,7 @@ def _check_own_verdict(found: Examination, *, lost: bool) -> None:
 
 def _check_newer(found: Examination, alike: Alike, *, release_proven: bool) -> None:
     """Refuse what fails as a whole kind does that the tool, the release or the CRD does not know. No flag lifts it."""
-    if not found.verdict.maybe_newer or (release_proven and found.verdict.cause in _IN_OUR_TABLES):
+    if not found.verdict.maybe_newer or (release_proven and _in_our_tables(found)):
         return
     if alike.likes_failed >= _LIKES and not alike.likes_read:
         raise refuse(
@@ -144,6 +143,11 @@ def _check_newer(found: Examination, alike: Alike, *, release_proven: bool) -> N
             "read: that is this tool, the release or the definition, not the object",
             hint="use an etcdfix that knows the cluster's release; name the release with --kubernetes-version",
         )
+
+
+def _in_our_tables(found: Examination) -> bool:
+    """Say whether our tables know the kind; those of custom resources are in none."""
+    return found.verdict.cause in _BY_OUR_TABLES and found.directory.stack in _BUILT_IN
 
 
 def _check_key(
@@ -181,7 +185,14 @@ def _shown(name: KeyName) -> str:
     return f"{name.transformer or 'envelopes that nobody knows'}{of}"
 
 
-def _declaration_fits(found: Examination, counts: Mapping[KeyName, KeyCounts], declared: str) -> bool:
+def _not_lost(found: Examination) -> str:
+    """Say why the key of a value is not lost; "" where nothing shows that."""
+    if found.verdict.fitting_key:
+        return f"it was written under {found.verdict.fitting_key}: mend the configuration"
+    return "that key wrote it and is there: look at this object alone" if found.verdict.key_proven else ""
+
+
+def _declaration_fits(found: Examination, alike: Alike, declared: str) -> bool:
     """Say whether ``--declare-key-lost`` speaks of this value's key; refuse one that speaks of another."""
     if not declared:
         return False
@@ -190,19 +201,19 @@ def _declaration_fits(found: Examination, counts: Mapping[KeyName, KeyCounts], d
     if found.kms_key_id:
         digest_name = f"{found.transformer}/{found.kms_key_id_sha256}"
         plain_name = f"{found.transformer}/{found.kms_key_id}"
-        # Other key ids of this provider may answer: the declaration has to say which one is lost.
+        # Where other key ids of this provider answer, or might, the declaration has to say which one is lost.
         names = [digest_name, *([plain_name] if declared == plain_name else [])]
+        if not alike.transformer_opens and found.verdict.cause is not Cause.KMS_UNREACHABLE:
+            names.append(found.transformer)
     if declared not in names or not key_may_be_lost(found):
         raise refuse(
             Rule.DECLARATION,
             f"--declare-key-lost {declared} does not name a key of {key} that could be lost"
             if declared in names
             else f"--declare-key-lost {declared} does not name the key of {key}",
-            hint=f"it opens under {found.verdict.fitting_key}: mend the configuration"
-            if found.verdict.fitting_key
-            else f"it was written under {' or '.join(names)}",
+            hint=_not_lost(found) or f"it was written under {' or '.join(names)}",
         )
-    for tally in counts.values():
+    for tally in alike.counts.values():
         # A key that opens what was written between the last failure and this value was not lost when this was written.
         if tally.last_failing < tally.last_opened:
             last = (

@@ -57,7 +57,9 @@ def check_release(source: Source, examiner: Examiner, *, accept_unknown: bool) -
         accept_unknown: ``--accept-unknown-release`` was given.
 
     Returns:
-        False where none was named, or where no Node can be read and that was accepted.
+        Whether the API servers are of that release or a newer one, so that what it dropped they cannot read: it is
+        that of the newest kubelet, which no API server is older than. False where none was named, where it is a later
+        one (the API servers may be older), or where no Node can be read and that was accepted.
 
     Raises:
         RefusedByRule: The release does not fit, or nothing shows that it does.
@@ -82,4 +84,4 @@ def check_release(source: Source, examiner: Examiner, *, accept_unknown: bool) -
             f"of 1.{newest} to 1.{newest + MOST_SKEW}",
             hint="name the release of the API servers with --kubernetes-version, or leave it out",
         )
-    return True
+    return minor == newest

@@ -19,7 +19,6 @@ from etcdfix.reports.model import (
     TransformerSummary,
 )
 from etcdfix.storagekey import Directory, display
-from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.standing import FAILED, IDENTITY
 
@@ -108,9 +107,8 @@ class Tally:
         self._count_cause(found)
 
     def _count_transformer(self, found: Examination) -> None:
-        rule = (
-            found.rule if found.transformer != IDENTITY else ""
-        )  # in the clear there is no key that could be lost
+        # In the clear there is no key that could be lost.
+        rule = found.rule if found.transformer != IDENTITY else ""
         for fingerprint in found.key_fingerprints or ("",):
             self._count_key((rule, found.transformer, fingerprint), found)
 
@@ -132,7 +130,7 @@ class Tally:
         outcome = found.verdict.outcome
         if outcome in FAILED:
             entry.failures += 1
-            entry.damaged += found.verdict.damage is Damage.PROVEN
+            entry.damaged += found.verdict.is_damage
         elif outcome is Outcome.UNDETERMINED:
             entry.undetermined += 1
         if found.stale:

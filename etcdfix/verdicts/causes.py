@@ -85,6 +85,8 @@ class CauseInfo(msgspec.Struct, frozen=True):
 
 
 _DECRYPT = (Outcome.DECRYPT_FAILURE,)
+# The padding of AES-CBC fits now and then under a wrong key, or over damage: then it is the decoder that fails.
+_EITHER = (Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE)
 # A value in the clear that its resource's providers refuse is a decrypt failure, whatever else is wrong with it.
 _DECODE = (Outcome.DECODE_FAILURE, Outcome.DECRYPT_FAILURE)
 _INCONSISTENT = (Outcome.INCONSISTENT,)
@@ -117,7 +119,7 @@ _CATALOGUE = (
     ),
     CauseInfo(
         Cause.KEY_NAME_MISSING,
-        _DECRYPT,
+        _EITHER,
         "no key of that name",
         "The right kind of provider is configured, but the key name that the value was written under is not "
         "in its list: the key was removed or renamed.",
@@ -137,13 +139,14 @@ _CATALOGUE = (
         Cause.UNKNOWN_ENVELOPE,
         _DECRYPT,
         "an envelope that no API server writes",
-        "The value starts with k8s:enc: and goes on with a provider or version that no known release "
-        "writes: the prefix was damaged, or something else wrote it.",
-        "The words after k8s:enc: were compared with all known providers and versions.",
+        "The value starts with k8s:enc: and goes on with a provider, a version or, under KMS v2, a kind of data key "
+        "that no known release writes: the envelope was damaged, something else wrote it, or a newer release did.",
+        "The words after k8s:enc: were compared with all known providers and versions, and the numbers of a KMS v2 "
+        "envelope with what known API servers accept.",
     ),
     CauseInfo(
         Cause.KEY_RENAMED,
-        _DECRYPT,
+        _EITHER,
         "the key has another name or place",
         "An encryption key that the configuration has elsewhere wrote this value: under another name, for another "
         "provider, or for other resources. The value itself may be in perfect order.",
@@ -153,7 +156,7 @@ _CATALOGUE = (
     ),
     CauseInfo(
         Cause.WRONG_KEY,
-        (Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE),
+        _EITHER,
         "noise under every key of that name",
         "A key of the right name is configured, and what it makes of the value is noise: most likely the key has other "
         "bytes now. A damaged nonce or a wholly overwritten value looks the same.",
@@ -201,7 +204,7 @@ _CATALOGUE = (
     ),
     CauseInfo(
         Cause.CIPHERTEXT_DAMAGED,
-        _DECRYPT,
+        _EITHER,
         "encrypted data or tag damaged",
         "The encryption key is right, and bytes of the value were changed after it was written.",
         "Under the right key: one changed bit was found whose undoing makes the tag fit; or the plaintext itself "
@@ -218,7 +221,7 @@ _CATALOGUE = (
     ),
     CauseInfo(
         Cause.VALUE_TRUNCATED,
-        (Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE),
+        _EITHER,
         "value cut short",
         "Bytes are missing at the end of the value.",
         "The value is shorter than its format allows whatever the key; or, under the right encryption key, the object "
@@ -261,7 +264,7 @@ _CATALOGUE = (
     ),
     CauseInfo(
         Cause.KMS_ENVELOPE_DAMAGED,
-        _DECRYPT,
+        _EITHER,
         "KMS envelope or wrapped key damaged",
         "What surrounds the encrypted data is broken: the envelope does not parse or breaks a rule, or the "
         "wrapped data key in it does not unwrap.",
@@ -320,7 +323,7 @@ _CATALOGUE = (
     ),
     CauseInfo(
         Cause.ENVELOPE_DAMAGED,
-        (Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE),
+        _EITHER,
         "k8s:enc: damaged",
         "The value begins almost like an encrypted one: a bit of the prefix k8s:enc: was flipped, so the API "
         "server takes it for plaintext. What follows may be in perfect order.",

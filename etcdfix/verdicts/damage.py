@@ -16,9 +16,6 @@ from etcdfix.storagekey import display
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.observation import AROUND, Neighbours, Observation
 
-# Without associated data there is nothing but the value itself that could be wrong under the right key.
-_WITHOUT_ASSOCIATED_DATA: Final = ("secretbox/", "aescbc/")
-
 
 class Damage(StrEnum):
     """Whether a value is proven wrong: not the configuration, not the reader, the value."""
@@ -56,7 +53,12 @@ def other_key(peek: Peek | None) -> str:
     """Return the key elsewhere in the configuration that wrote the value, "" for none."""
     if peek is None or peek.state is not PeekState.RIGHT_KEY or peek.named:
         return ""
-    return f"{peek.transformer} of {peek.rule} ({peek.key_fingerprint})"
+    return _key_of(peek)
+
+
+def _key_of(peek: Peek) -> str:
+    fingerprint = f" ({peek.key_fingerprint})" if peek.key_fingerprint else ""
+    return f"{peek.transformer} of {peek.rule}{fingerprint}"
 
 
 def rule_on(seen: Observation, peek: Peek) -> Ruling:
@@ -90,6 +92,14 @@ def _under_right_key(seen: Observation, peek: Peek) -> Ruling:
     written = seen.envelope_transformer
     if peek.undone is not None:
         return _undone(peek.undone, written)
+    if (
+        peek.opens and peek.key_fingerprint
+    ):  # KMS v1 under CBC opens too, where nothing vouches for its plugin
+        message = (
+            f"decrypts to noise under the first key named {written}, and opens under another one of that name: "
+            f"{_key_of(peek)}"
+        )
+        return Ruling(Cause.KEY_RENAMED, Confidence.CERTAIN, message)
     if peek.encoding == "encrypted":
         message = f"decrypts under {written} to another encrypted value"
         return Ruling(Cause.DOUBLE_ENCRYPTED, Confidence.CERTAIN, message)
@@ -97,16 +107,26 @@ def _under_right_key(seen: Observation, peek: Peek) -> Ruling:
     certain, proven = Confidence.CERTAIN, Damage.PROVEN
     if look is not None and look.breaks:
         if look.ends_early:
+            # A length that was changed looks the same where the end was changed too.
             message = f"the key of {written} is right, and the object stops before its end: {look.message}"
-            return Ruling(Cause.VALUE_TRUNCATED, certain, message, proven)
+            return Ruling(Cause.VALUE_TRUNCATED, Confidence.LIKELY, message, proven)
         message = f"the key of {written} is right, and the object itself is damaged: {look.message}"
         return Ruling(Cause.CIPHERTEXT_DAMAGED, certain, message, proven)
-    if written.startswith(_WITHOUT_ASSOCIATED_DATA):
+    # Bytes that are missing at the end, and bytes that were changed there, look the same.
+    whole = look is not None and look.whole
+    end_wrong = look is not None and whole and not look.ends_as_written
+    if not peek.bound:
+        # There is nothing but the value itself that could be wrong.
         message = f"the key of {written} is right, and the value does not open: bytes of it were changed"
-        return Ruling(Cause.CIPHERTEXT_DAMAGED, certain, message, proven)
-    if look is not None and look.whole and not look.ends_as_written:
+        return Ruling(Cause.CIPHERTEXT_DAMAGED, Confidence.LIKELY if end_wrong else certain, message, proven)
+    if look is not None and whole and look.ends_early:
         message = f"the key of {written} is right, and the last bytes that the API server writes are missing"
-        return Ruling(Cause.VALUE_TRUNCATED, certain, message, proven)
+        return Ruling(Cause.VALUE_TRUNCATED, Confidence.LIKELY, message, proven)
+    if end_wrong:
+        message = (
+            f"the key of {written} is right, and the last bytes are not those that the API server writes"
+        )
+        return Ruling(Cause.CIPHERTEXT_DAMAGED, Confidence.LIKELY, message, proven)
     if seen.neighbours is Neighbours.SAME_RESOURCE:
         message = (
             f"the key of {written} is right, the tag does not fit, and values of {seen.resource} written before and "
@@ -183,14 +203,11 @@ def peek_evidence(peek: Peek | None) -> tuple[Evidence, ...]:
         return (Evidence(check, "not possible", "too little to see, or no key that could be tried"),)
     if peek.state is PeekState.NOISE:
         return (Evidence(check, "noise", tried),)
-    key = f"{peek.transformer} of {peek.rule}" + (
-        f" ({peek.key_fingerprint})" if peek.key_fingerprint else ""
-    )
-    odds = (
-        f"the start of {peek.encoding} stands where it belongs, {peek.wrong_bits} bits of it wrong; by chance less "
-        f"often than once in 2^{peek.odds_bits}, {tried}"
-    )
-    found = [Evidence(check, f"right key: {key}", odds)]
+    shown = f"the start of {peek.encoding} stands where it belongs, {peek.wrong_bits} bits of it wrong"
+    if not peek.encoding:
+        shown = "the tag fits"
+    odds = f"{shown}; by chance less often than once in 2^{peek.odds_bits}, {tried}"
+    found = [Evidence(check, f"right key: {_key_of(peek)}", odds)]
     if peek.undone is not None:
         found.append(Evidence(_UNDO, str(peek.undone.what), peek.undone.detail))
     if peek.look is not None:

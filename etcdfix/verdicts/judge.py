@@ -49,6 +49,7 @@ class Verdict(msgspec.Struct, frozen=True):
         damage: Whether the value is proven wrong, which is what a deletion rests on.
         maybe_newer: The cluster may be newer than this tool, or than the release that was named, and read the value.
         fitting_key: A key that wrote the value, and that stands elsewhere in the configuration; "" for none.
+        key_proven: The key that the value names is there, and wrote it: its loss cannot be declared.
         settled: More values, or a longer look, would not change the verdict.
         stated_kind: ``apps/v9 Deployment`` as the value itself states it, where a decoder did not know it; else "".
         belongs_to: The etcd key that the value belongs to, where it was moved; else b"".
@@ -67,11 +68,17 @@ class Verdict(msgspec.Struct, frozen=True):
     damage: Damage = Damage.NONE
     maybe_newer: bool = False
     fitting_key: str = ""
+    key_proven: bool = False
     settled: bool = True
     stated_kind: str = ""
     belongs_to: bytes = b""
     readable_until: str = ""
     evidence: tuple[Evidence, ...] = ()
+
+    @property
+    def is_damage(self) -> bool:
+        """Whether the value is proven wrong, and no newer release could read it."""
+        return self.damage is Damage.PROVEN and not self.maybe_newer
 
     @property
     def is_plain(self) -> bool:
@@ -142,6 +149,7 @@ def _undetermined(
         message,
         upstream_message=failure.message if failure else "",
         transient=transient,
+        fitting_key=other_key(seen.peek),
         settled=settled,
         evidence=seen.evidence + evidence,
     )
@@ -185,8 +193,9 @@ def _judge_transform(seen: Observation, failure: TransformFailure) -> Verdict:
         ruling.message,
         upstream_message=failure.message,
         damage=ruling.damage,
-        maybe_newer=ruling.cause in _MAYBE_NEWER,
+        maybe_newer=_maybe_newer(seen, ruling.cause),
         fitting_key=other_key(seen.peek),
+        key_proven=right_key,
         settled=not ruling.open,
         stated_kind=_stated_kind(seen.decode_failure),
         belongs_to=seen.peek.undone.belongs_to
@@ -289,8 +298,9 @@ def _judge_decode(seen: Observation, failure: DecodeFailure) -> Verdict:
         ruling.message,
         upstream_message=failure.message,
         damage=ruling.damage,
-        maybe_newer=ruling.cause in _MAYBE_NEWER or _magic_is_a_guess(seen, ruling.cause),
+        maybe_newer=_maybe_newer(seen, ruling.cause),
         fitting_key=other_key(seen.peek),
+        key_proven=seen.enveloped and unproven is None,
         settled=not ruling.open,
         stated_kind=_stated_kind(failure),
         readable_until=failure.readable_until,
@@ -301,8 +311,9 @@ def _judge_decode(seen: Observation, failure: DecodeFailure) -> Verdict:
 def _unproven_key(seen: Observation) -> Ruling | None:
     """Rule on plaintext that came out of CBC, whose padding proves no key; None where the key is proven."""
     peek = seen.peek
-    if peek is None or is_right_key(peek):
+    if peek is None or (is_right_key(peek) and peek.key_fingerprint == seen.key_fingerprint):
         return None
+    # Two keys may have one name, and the padding fits by chance under the first.
     if peek.state is PeekState.RIGHT_KEY or seen.neighbours in AROUND:
         return rule_on(seen, peek)
     message = (
@@ -316,9 +327,20 @@ def _damage_of(cause: Cause) -> Damage:
     return Damage.NONE if cause in _MAY_BE_WHOLE else Damage.PROVEN
 
 
-def _magic_is_a_guess(seen: Observation, cause: Cause) -> bool:
-    """Say whether a magic was called damaged that may belong to an encoding newer than this tool."""
-    return cause is Cause.MAGIC_DAMAGED and (seen.shape is None or not seen.shape.heals_magic)
+def _maybe_newer(seen: Observation, cause: Cause) -> bool:
+    """Say whether a cluster that is newer than this tool, or than the release that was named, may read the value."""
+    if (
+        cause is Cause.MAGIC_DAMAGED
+    ):  # a guess, where it is not healed: it may begin an encoding that is newer
+        return seen.shape is None or not seen.shape.heals_magic
+    if cause in {Cause.CIPHERTEXT_DAMAGED, Cause.VALUE_TRUNCATED}:  # as for a CBOR value whose tag fits
+        peek = seen.peek
+        return peek is not None and peek.encoding == "cbor" and peek.undone is None and _breaks(peek)
+    return cause in _MAYBE_NEWER
+
+
+def _breaks(peek: Peek) -> bool:
+    return peek.look is not None and peek.look.breaks
 
 
 def _stated_kind(failure: DecodeFailure | None) -> str:
@@ -410,9 +432,9 @@ def _shape_cause(
             certain,
             f"a whole object of {shape.whole_at} bytes, and {extra} bytes after it",
         )
-    if seen.peek is not None and seen.peek.wrong_bits:
+    if seen.peek is not None and (sure := _iv_is_damaged(seen.peek, failure, shape)) is not None:
         message = "only the first cipher block is garbled, which is what a damaged initialisation vector does"
-        return Cause.IV_DAMAGED, certain, message
+        return Cause.IV_DAMAGED, sure, message
     if failure.kind is DecodeFailureKind.UNKNOWN_ENCODING:
         if shape.heals_magic:
             return (
@@ -434,6 +456,28 @@ def _shape_cause(
     if failure.kind is DecodeFailureKind.JSON and failure.message.endswith("unexpected end of JSON input"):
         return Cause.VALUE_TRUNCATED, likely, "the JSON body stops before it is complete"
     return None
+
+
+_CIPHER_BLOCK = 16
+_GARBLED = frozenset({DecodeFailureKind.PROTOBUF, DecodeFailureKind.JSON, DecodeFailureKind.UNKNOWN_ENCODING})
+
+
+def _iv_is_damaged(peek: Peek, failure: DecodeFailure, shape: PlaintextShape) -> Confidence | None:
+    """Say how sure it is that only the initialisation vector of a CBC value is damaged; None where it is not.
+
+    A kind that nobody knows and that is in order may be a newer one, a bit away from one that is in the tables.
+    """
+    if peek.wrong_bits and not peek.behind and _breaks(peek):
+        return Confidence.CERTAIN
+    return Confidence.LIKELY if _only_the_first_block_breaks(failure, shape) else None
+
+
+def _only_the_first_block_breaks(failure: DecodeFailure, shape: PlaintextShape) -> bool:
+    """Say whether the start is garbled and the end is whole; a kind that nobody knows may be a newer one instead."""
+    garbled = failure.kind in _GARBLED and (shape.ends_envelope or shape.ends_json)
+    return garbled and (
+        not shape.starts_known or (failure.offset is not None and failure.offset < _CIPHER_BLOCK)
+    )
 
 
 # Worst first: what breaks other people's answers, then what contradicts the key, then the rest.
@@ -501,6 +545,7 @@ def _judge_empty(seen: Observation) -> Verdict:
         ruling.message,
         damage=ruling.damage,
         fitting_key=other_key(seen.peek),
+        key_proven=seen.enveloped and unproven is None,
         settled=not ruling.open,
         evidence=seen.evidence + peek_evidence(seen.peek),
     )

@@ -12,13 +12,13 @@ from typing import Final
 import msgspec
 
 from etcdfix.model import Outcome, StoredValue
-from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.observation import Neighbours
 from etcdfix.verdicts.standing import FAILED
 
 ALL_FAIL: Final = 2
 """So many that fail while none opens say that it is the key."""
+_NEVER: Final = 1 << 63
 MANY_FAIL: Final = 10
 """So many that fail, and at least as many as open, say so too."""
 
@@ -60,7 +60,7 @@ class KeyCounts(msgspec.Struct):
         outcome = found.verdict.outcome
         if outcome in FAILED:
             self.failed += 1
-            self.damaged += found.verdict.damage is Damage.PROVEN
+            self.damaged += found.verdict.is_damage
         elif outcome is Outcome.UNDETERMINED:
             self.undetermined += 1
         else:
@@ -125,6 +125,23 @@ class KeyCounter:
         return found
 
 
+class OpenedSpan:
+    """From which mod revision to which an encryption key opened values of one resource.
+
+    Attributes:
+        key_fingerprints: Of the key, empty where it has none.
+        first: Lowest mod revision; above all others until there is one.
+        last: Highest mod revision, 0 until there is one.
+    """
+
+    __slots__ = ("first", "key_fingerprints", "last")
+
+    def __init__(self, key_fingerprints: tuple[str, ...] = (), *, first: int = _NEVER, last: int = 0) -> None:
+        self.key_fingerprints = key_fingerprints
+        self.first = first
+        self.last = last
+
+
 class OpenedSpans:
     """Which encryption keys opened what, from which mod revision to which.
 
@@ -133,10 +150,10 @@ class OpenedSpans:
     """
 
     def __init__(self) -> None:
-        self._places: dict[tuple[str, str], dict[tuple[str, str], list[int]]] = {}
+        self._places: dict[tuple[str, str], dict[tuple[str, str], OpenedSpan]] = {}
 
-    def place(self, rule: str, resource: str) -> dict[tuple[str, str], list[int]]:
-        """Return where the spans of one resource are kept: (transformer, key) to first and last mod revision."""
+    def place(self, rule: str, resource: str) -> dict[tuple[str, str], OpenedSpan]:
+        """Return where the spans of one resource are kept, by transformer and key."""
         return self._places.setdefault((rule, resource), {})
 
     def around(self, keys: Iterable[KeyName], resource: str, mod_revision: int) -> Neighbours:
@@ -148,16 +165,16 @@ class OpenedSpans:
                 for (rule, place), found in self._places.items()
                 if rule == name.rule and (span := found.get((name.transformer, name.key))) is not None
             ]
-            if any(place == resource and first < mod_revision < last for place, (first, last) in spans):
+            if any(place == resource and span.first < mod_revision < span.last for place, span in spans):
                 return Neighbours.SAME_RESOURCE
-            if spans and min(s[0] for _, s in spans) < mod_revision < max(s[1] for _, s in spans):
+            if spans and min(s.first for _, s in spans) < mod_revision < max(s.last for _, s in spans):
                 known = Neighbours.SAME_KEY
         return known
 
     def opened(self, keys: Iterable[KeyName]) -> bool:
         """Say whether anything opened under one of the keys."""
         return any(
-            (name.transformer, name.key) in found
+            (span := found.get((name.transformer, name.key))) is not None and span.last > 0
             for name in keys
             for (rule, _), found in self._places.items()
             if rule == name.rule

@@ -67,7 +67,8 @@ def standing_of(found: Examination) -> Standing:
     """Return how a value stands towards its deletion, by its own verdict."""
     verdict = found.verdict
     if verdict.outcome is Outcome.UNDETERMINED:
-        return Standing.DECLARABLE if verdict.cause in KMS_DOUBTS else Standing.UNPROVEN
+        lost = verdict.cause in KMS_DOUBTS and key_may_be_lost(found)
+        return Standing.DECLARABLE if lost else Standing.UNPROVEN
     if verdict.outcome not in FAILED:
         return Standing.NOT_BROKEN
     assert verdict.cause is not None  # every failure has one
@@ -93,7 +94,8 @@ def risks_of(verdict: Verdict) -> tuple[AcceptRisk, ...]:
 def key_may_be_lost(found: Examination) -> bool:
     """Say whether there is a key whose loss could be declared.
 
-    A value in the clear has none, an envelope that nobody knows has none that could be named, and a key that stands
-    elsewhere in the configuration is not lost.
+    A value in the clear has none, an envelope that nobody knows has none that could be named, and a key of the
+    configuration that wrote the value is not lost, wherever it stands.
     """
-    return found.transformer not in {IDENTITY, ""} and not found.verdict.fitting_key
+    verdict = found.verdict
+    return found.transformer not in {IDENTITY, ""} and not (verdict.fitting_key or verdict.key_proven)

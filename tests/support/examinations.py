@@ -8,14 +8,23 @@ import msgspec
 
 from etcdfix.model import Confidence, Outcome, ServerBehaviour
 from etcdfix.storagekey import StorageLayout
-from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.causes import CATALOGUE, Cause
+from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.judge import Verdict
+from etcdfix.verdicts.standing import FAILED
 from tests.support.memory_source import stored
 
 LAYOUT = StorageLayout()
 # What a damaged value looks like: long enough to have a size, and text that must never reach a report.
 SECRET_BYTES = b"k8s:enc:aescbc:v1:key2:" + b"never-to-be-shown-" * 4
+# With these causes a verdict never says that the value is damaged.
+_NO_DAMAGE = {info.cause for info in CATALOGUE.values() if info.curable_by_configuration} | {
+    Cause.VALUE_MOVED,
+    Cause.DOUBLE_ENCRYPTED,
+    Cause.ENVELOPE_DAMAGED,
+    Cause.ALLOCATOR_DAMAGED,
+}
 
 
 def examination(
@@ -31,6 +40,8 @@ def examination(
     mod_revision: int = 7,
     lease: int = 0,
     kms_key_id: str = "",
+    rule: str = "",
+    key_fingerprints: tuple[str, ...] = (),
     namespaced: bool | None = None,
     **verdict: Any,
 ) -> Examination:
@@ -47,7 +58,7 @@ def examination(
         "confidence": Confidence.CERTAIN,
         "message": "written under aescbc/v1/key2; no key of that name is configured",
         "upstream_message": "no matching key was found for the provided AES transformer",
-        "deletable": outcome in {Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE},
+        "damage": Damage.PROVEN if outcome in FAILED and cause not in _NO_DAMAGE else Damage.NONE,
         **verdict,
     }
     return Examination(
@@ -60,6 +71,8 @@ def examination(
         stale,
         Verdict(outcome=outcome, cause=cause, apiserver=apiserver, **fields),
         kms_key_id=kms_key_id,
+        rule=rule,
+        key_fingerprints=key_fingerprints,
     )
 
 

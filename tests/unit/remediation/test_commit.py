@@ -292,6 +292,24 @@ def test_nothing_else_to_keep(registry: Registry, lossy: LossyProxy, what: str) 
     assert registry.events()[-1].annotations.outcome == "anomaly"
 
 
+def test_what_a_refusal_tells_of_is_no_value_to_keep(registry: Registry, lossy: LossyProxy) -> None:
+    name = registry.key("kube-system", "namespaces")
+
+    def change(found: Any) -> None:
+        found.succeeded = False
+        record = _previous(found)
+        found.responses[0].response_range.kvs.append(record)
+        found.responses[0].ClearField("response_delete_range")
+        found.responses[0].response_range.kvs[0].mod_revision = registry.mod_revision(name)
+        found.responses.add().response_range.kvs.add(key=name, create_revision=1)
+        found.header.cluster_id += 1
+
+    _answer(lossy, change)
+    ran = registry.delete(registry.key("shop/broken"))
+    assert (ran.code, ran.out.startswith("ANOMALY: ")) == (3, True)
+    assert [kept.content.purpose for kept in registry.kept()] == ["delete"]
+
+
 def test_something_was_there_although_nothing_was(registry: Registry, lossy: LossyProxy) -> None:
     backup = registry.deleted()
 
@@ -550,6 +568,23 @@ def test_rehearsal_refuses_where_the_change_would(registry: Registry) -> None:
         registry.refused(ran, words, hint="--accept-unknown-cluster")
     ran = registry.delete(registry.key("shop/broken"), "--dry-run", "--accept-unknown-cluster")
     assert ran.code == 0, ran.err
+
+
+@pytest.mark.parametrize("place", ["backups", "log"])
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_place_that_was_named_is_never_made(registry: Registry, place: str, *, dry_run: bool) -> None:
+    """A name that is mistyped must not become a directory where nobody looks."""
+    missing = registry.folder / "mistyped"
+    if place == "backups":
+        registry.backups = missing
+    else:
+        registry.log = missing / "audit.jsonl"
+    before = registry.etcd.revision()
+    ran = registry.delete(registry.key("shop/broken"), *(["--dry-run"] if dry_run else []))
+    assert (ran.code, ran.out) == (4, "")
+    assert str(missing) in ran.err
+    assert not missing.exists()
+    assert registry.etcd.revision() == before
 
 
 @pytest.mark.parametrize("place", [{"backup_directories": 0}, {"audit_log": 0}])

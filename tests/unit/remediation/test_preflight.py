@@ -106,8 +106,21 @@ def test_one_readable_copy(registry: Registry, monkeypatch: pytest.MonkeyPatch) 
     registry.refused(ran, "a member holds a readable copy of", hint="replace the member that does not")
 
 
-def _unchecked(survey: MemberSurvey) -> MemberSurvey:
+def _half_unchecked(survey: MemberSurvey) -> MemberSurvey:
     return _one_more(survey, state=CopyState.UNCHECKED, stored=None, value_sha256="", reason="nobody answers")
+
+
+def _unchecked(survey: MemberSurvey) -> MemberSurvey:
+    made = _half_unchecked(survey)
+    third = dataclasses.replace(made.copies[0], name="dora", member_id=0xD0)
+    return dataclasses.replace(made, copies=(*made.copies, third))
+
+
+def test_half_of_the_members_is_not_enough(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    _surveyed(monkeypatch, _half_unchecked)
+    with registry.untouched():
+        ran = registry.delete(registry.key("shop/broken"), "--accept-unchecked-member", "bob")
+    registry.refused(ran, "only 1 of 2 voting members could be asked: no majority", hint="start the others")
 
 
 def test_member_that_cannot_be_asked(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +146,7 @@ def test_member_without_a_name(registry: Registry, monkeypatch: pytest.MonkeyPat
     def nameless(survey: MemberSurvey) -> MemberSurvey:
         made = _unchecked(survey)
         return dataclasses.replace(
-            made, copies=(made.copies[0], dataclasses.replace(made.copies[1], name=""))
+            made, copies=(made.copies[0], dataclasses.replace(made.copies[1], name=""), made.copies[2])
         )
 
     _surveyed(monkeypatch, nameless)

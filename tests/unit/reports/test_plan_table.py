@@ -19,10 +19,15 @@ from etcdfix.reports.plan_model import (
     PlanSource,
     PlanStep,
 )
-from etcdfix.reports.plan_needs import ACCEPT_RISK, declaration
+from etcdfix.reports.plan_needs import acceptance, declaration
 from etcdfix.reports.plan_table import write_plan_table
+from etcdfix.verdicts.standing import AcceptRisk
 from tests.support.plan_entries import entry
 
+ACCEPT_RISK = acceptance(AcceptRisk.CLUSTER_BREAKING)
+GROUP = PlanGroup(
+    "decrypt-failure", "wrong-key", "aescbc/v1/lost", "secrets", "", 1, 0, pattern=True, advice=""
+)
 HOSTILE = "\x1b[2J\u202egone\n"
 
 
@@ -40,7 +45,7 @@ def plan(*entries: PlanEntry, **change: Any) -> DeletionPlan:
         "report": PlanReport("scan.json", "sha256:22", "2026-03-01T11:00:00Z"),
         "complete": True,
         "problems": [],
-        "groups": [PlanGroup("decrypt-failure", "wrong-key", "aescbc/v1/lost", "", 1, 0, pattern=True, advice="")],
+        "groups": [GROUP],
         "recreators": [PlanRecreator("by hand", "no", 1, "")],
         "steps": [PlanStep("Do not restart the API servers", "Their caches.", ["kubectl get"])],
         "not_in_report": 0,
@@ -178,7 +183,7 @@ def test_hostile_texts_are_made_safe_in_table_and_json() -> None:
         complete=False,
         problems=[HOSTILE],
         steps=[PlanStep(HOSTILE, HOSTILE, [HOSTILE])],
-        groups=[PlanGroup(HOSTILE, HOSTILE, HOSTILE, "", 1, 0, pattern=False, advice=HOSTILE)],
+        groups=[PlanGroup(HOSTILE, HOSTILE, HOSTILE, HOSTILE, "", 1, 0, pattern=False, advice=HOSTILE)],
         recreators=[PlanRecreator(HOSTILE, "no", 1, HOSTILE)],
         kube_system_uid=HOSTILE,
         report=PlanReport(HOSTILE, "", HOSTILE),

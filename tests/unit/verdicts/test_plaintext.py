@@ -14,10 +14,17 @@ from etcdfix.errors import (
     ProtobufMalformed,
     UnknownEncoding,
 )
-from etcdfix.model import DecodedObject, GroupVersionKind
+from etcdfix.model import DecodedObject, GroupVersionKind, Look
 from etcdfix.verdicts.observation import DecodeFailure, DecodeFailureKind, PlaintextShape
-from etcdfix.verdicts.plaintext import PROTOBUF_MAGIC, describe_failure, shape_of
+from etcdfix.verdicts.plaintext import (
+    PROTOBUF_MAGIC,
+    describe_failure,
+    look_of_failure,
+    look_of_object,
+    shape_of,
+)
 
+HEADER = PROTOBUF_MAGIC + b"\x0a\x0c\x0a\x02v1\x12\x06Secret"
 # The end of an intact envelope: contentEncoding and contentType, both empty.
 WHOLE = b"\x1a\x00\x22\x00"
 
@@ -183,3 +190,88 @@ def test_what_still_does_not_decode_or_is_empty_does_not_heal(data: bytes, empty
     found = shape_of(data, decode, heal=True)
     assert (found.heals_as_text, found.whole_at) == (False, 0)
     assert len(asked) == 1
+
+
+BELONGS = (b"/registry/secrets/shop/web",)
+
+
+@pytest.mark.parametrize(
+    ("data", "as_written"),
+    [
+        (HEADER + b"\x12\x04body" + WHOLE, True),
+        (HEADER + b"\x12\x04body" + WHOLE[:-1], False),
+        (b'{"kind":"Secret"}\n', True),
+        (b'{"kind":"Secret"}', False),
+        # Encodings without an end of their own.
+        (b"kind: Secret", True),
+        (b"\xd9\xd9\xf7\xa0", True),
+    ],
+)
+def test_a_whole_plaintext_says_whether_its_end_is_there(data: bytes, *, as_written: bool) -> None:
+    look = look_of_object(data, accept(data), BELONGS)
+    assert look == Look(True, False, not as_written, as_written, "", BELONGS)
+
+
+@pytest.mark.parametrize(
+    ("data", "early"),
+    [
+        (b"{}\n", False),
+        (b"{}", True),
+        (HEADER + b"\x12\x00" + WHOLE, False),
+        # Cut behind its kind.
+        (HEADER, True),
+    ],
+)
+def test_a_plaintext_from_which_nothing_comes_out_is_broken(data: bytes, *, early: bool) -> None:
+    look = look_of_object(data, accept(b"", empty=True), ())
+    assert (look.whole, look.breaks, look.ends_early) == (False, True, early)
+    assert look.message == "nothing of an object comes out"
+
+
+def in_order(_data: bytes) -> bool:
+    return True
+
+
+def failure(kind: DecodeFailureKind, message: str = "as the decoder says it") -> DecodeFailure:
+    return DecodeFailure(kind, message)
+
+
+@pytest.mark.parametrize("kind", list(DecodeFailureKind))
+def test_only_an_encoding_that_breaks_is_damage(kind: DecodeFailureKind) -> None:
+    """A newer release, or a version that left its definition, must not look like damage."""
+    look = look_of_failure(b"noise", failure(kind), refuse, in_order, BELONGS)
+    assert look.breaks == (
+        kind in {DecodeFailureKind.PROTOBUF, DecodeFailureKind.JSON, DecodeFailureKind.CBOR}
+    )
+    assert not look.whole
+    assert (look.message, look.belongs, look.text_mode) == ("as the decoder says it", BELONGS, False)
+
+
+@pytest.mark.parametrize(
+    ("data", "kind", "message", "early"),
+    [
+        (HEADER + b"\x12\x20body", DecodeFailureKind.PROTOBUF, "unexpected EOF", True),
+        (PROTOBUF_MAGIC, DecodeFailureKind.PROTOBUF, "empty body", True),
+        (b'{"kind":', DecodeFailureKind.JSON, "json parse error: unexpected end of JSON input", True),
+        # A damaged length runs past an end that is there.
+        (PROTOBUF_MAGIC + b"body" + WHOLE, DecodeFailureKind.PROTOBUF, "unexpected EOF", False),
+        (b'{"kind":\n', DecodeFailureKind.JSON, "json parse error: unexpected end of JSON input", False),
+        (PROTOBUF_MAGIC + b"body", DecodeFailureKind.PROTOBUF, "illegal wireType 7", False),
+        (PROTOBUF_MAGIC + b"body", DecodeFailureKind.CONVERSION, "unexpected EOF", False),
+    ],
+)
+def test_what_ends_too_early(data: bytes, kind: DecodeFailureKind, message: str, *, early: bool) -> None:
+    assert look_of_failure(data, failure(kind, message), refuse, in_order, ()).ends_early == early
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"K8s\x00body" + WHOLE, b"a\r\nb", PROTOBUF_MAGIC + b"\x0a\x00\x12\x00\x1a\x00\x22\x00and more"],
+    ids=["magic", "line feeds", "bytes after the end"],
+)
+def test_what_heals_is_damaged(data: bytes) -> None:
+    unknown = failure(DecodeFailureKind.UNKNOWN_ENCODING)
+    assert not look_of_failure(data, unknown, refuse, in_order, ()).breaks
+    look = look_of_failure(data, unknown, accept, in_order, ())
+    assert look.breaks
+    assert look.text_mode == (b"\r\n" in data)

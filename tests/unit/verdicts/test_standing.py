@@ -8,7 +8,17 @@ import pytest
 
 from etcdfix.model import Outcome
 from etcdfix.verdicts.causes import CATALOGUE, Cause
-from etcdfix.verdicts.standing import FAILED, KMS_DOUBTS, Standing, key_may_be_lost, standing_of
+from etcdfix.verdicts.damage import Damage
+from etcdfix.verdicts.standing import (
+    FAILED,
+    KMS_DOUBTS,
+    LOST_KEY,
+    AcceptRisk,
+    Standing,
+    key_may_be_lost,
+    risks_of,
+    standing_of,
+)
 from tests.support.examinations import examination
 
 KEY = b"/registry/secrets/shop/web"
@@ -26,9 +36,36 @@ KEY = b"/registry/secrets/shop/web"
         ({"cause": Cause.KEY_NAME_MISSING}, Standing.DECLARABLE),
         ({"cause": Cause.KEY_NAME_MISSING, "transformer": "identity"}, Standing.CURABLE),
         ({"cause": Cause.KEY_NAME_MISSING, "transformer": ""}, Standing.CURABLE),
-        ({"cause": Cause.KEY_NAME_MISSING, "deletable": False}, Standing.CURABLE),
+        ({"cause": Cause.KEY_NAME_MISSING, "fitting_key": "aesgcm/v1/b of secrets"}, Standing.CURABLE),
+        ({"cause": Cause.WRONG_KEY}, Standing.DECLARABLE),
+        ({"cause": Cause.WRONG_KEY, "key_proven": True}, Standing.CURABLE),
+        ({"cause": Cause.AUTHENTICATION_FAILED}, Standing.DECLARABLE),
+        ({"cause": Cause.KEY_RENAMED}, Standing.CURABLE),
+        ({"cause": Cause.ASSOCIATED_DATA_UNKNOWN}, Standing.CURABLE),
+        ({"cause": Cause.STORAGE_PREFIX_CHANGED}, Standing.CURABLE),
+        ({"cause": Cause.PLAINTEXT_NOT_ALLOWED, "transformer": "identity"}, Standing.CURABLE),
+        # Not even damage lifts what the configuration can cure.
+        ({"cause": Cause.KEY_RENAMED, "damage": Damage.PROVEN}, Standing.CURABLE),
+        ({"cause": Cause.VALUE_MOVED}, Standing.MOVED),
+        (
+            {"outcome": Outcome.UNDETERMINED, "cause": Cause.KMS_UNREACHABLE, "transformer": "kms/v2/p"},
+            Standing.DECLARABLE,
+        ),
+        (
+            {
+                "outcome": Outcome.UNDETERMINED,
+                "cause": Cause.KMS_UNPROVEN,
+                "transformer": "kms/v2/p",
+                "fitting_key": "kms/v2/other of secrets",
+            },
+            Standing.UNPROVEN,
+        ),
         ({"cause": Cause.VALUE_TRUNCATED}, Standing.DELETABLE),
-        ({"cause": Cause.VALUE_TRUNCATED, "deletable": False}, Standing.NEVER),
+        ({"cause": Cause.NONCE_DAMAGED, "damage": Damage.LIKELY}, Standing.DELETABLE),
+        ({"cause": Cause.VALUE_TRUNCATED, "damage": Damage.NONE}, Standing.NEVER),
+        ({"outcome": Outcome.DECODE_FAILURE, "cause": Cause.DOUBLE_ENCRYPTED}, Standing.NEVER),
+        ({"outcome": Outcome.DECODE_FAILURE, "cause": Cause.ENVELOPE_DAMAGED}, Standing.NEVER),
+        ({"outcome": Outcome.DECODE_FAILURE, "cause": Cause.ALLOCATOR_DAMAGED}, Standing.NEVER),
         ({"outcome": Outcome.DECODE_FAILURE, "cause": Cause.PROTOBUF_DAMAGED}, Standing.DELETABLE),
     ],
 )
@@ -42,14 +79,42 @@ def test_every_cause_has_one(cause: Cause) -> None:
         found = standing_of(examination(KEY, outcome=outcome, cause=cause))
         assert (found is Standing.NOT_BROKEN) == (outcome not in FAILED | {Outcome.UNDETERMINED})
         if outcome in FAILED and CATALOGUE[cause].curable_by_configuration:
-            assert found is Standing.DECLARABLE
+            assert found is (Standing.DECLARABLE if cause in LOST_KEY else Standing.CURABLE)
         if cause in KMS_DOUBTS:
             assert found is Standing.DECLARABLE
 
 
+def test_a_loss_can_be_declared_for_what_the_configuration_could_cure_by_that_key() -> None:
+    assert {cause for cause in LOST_KEY if not CATALOGUE[cause].curable_by_configuration} == set()
+
+
 @pytest.mark.parametrize(
     ("change", "may"),
-    [({}, True), ({"transformer": "identity"}, False), ({"transformer": ""}, False), ({"deletable": False}, False)],
-)  # fmt: skip
-def test_only_a_key_can_be_declared_lost(change: dict[str, Any], *, may: bool) -> None:
+    [
+        ({}, True),
+        ({"transformer": "identity"}, False),
+        ({"transformer": ""}, False),
+        ({"fitting_key": "aesgcm/v1/b of secrets"}, False),
+        ({"key_proven": True}, False),
+    ],
+)
+def test_only_a_key_that_nothing_shows_to_be_there_can_be_declared_lost(
+    change: dict[str, Any], *, may: bool
+) -> None:
     assert key_may_be_lost(examination(KEY, **change)) is may
+
+
+@pytest.mark.parametrize(
+    ("change", "risks"),
+    [
+        ({"damage": Damage.PROVEN}, ()),
+        ({"damage": Damage.LIKELY}, (AcceptRisk.UNPROVEN_DAMAGE,)),
+        ({"damage": Damage.PROVEN, "maybe_newer": True}, (AcceptRisk.NEWER_THAN_KNOWN,)),
+        (
+            {"damage": Damage.LIKELY, "maybe_newer": True},
+            (AcceptRisk.UNPROVEN_DAMAGE, AcceptRisk.NEWER_THAN_KNOWN),
+        ),
+    ],
+)
+def test_what_has_to_be_accepted(change: dict[str, Any], risks: tuple[AcceptRisk, ...]) -> None:
+    assert risks_of(examination(KEY, cause=Cause.NONCE_DAMAGED, **change).verdict) == risks

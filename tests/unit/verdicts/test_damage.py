@@ -1,0 +1,294 @@
+"""What a look without tag or padding proves: every ruling, one row each, and what it may rest on."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from etcdfix.model import Confidence, Evidence, Found, Look, Peek, PeekState, Undone
+from etcdfix.storagekey import Stack, display
+from etcdfix.verdicts.causes import CATALOGUE, Cause
+from etcdfix.verdicts.damage import Damage, is_right_key, other_key, peek_evidence, rule_on
+from etcdfix.verdicts.observation import Covered, Neighbours, Observation
+
+CERTAIN, LIKELY, POSSIBLE = Confidence.CERTAIN, Confidence.LIKELY, Confidence.POSSIBLE
+NONE, LIKELY_DAMAGE, PROVEN = Damage.NONE, Damage.LIKELY, Damage.PROVEN
+GCM, CBC, BOX, V1, V2 = "aesgcm/v1/key1", "aescbc/v1/key1", "secretbox/v1/key1", "kms/v1/prov", "kms/v2/prov"
+HOME = b"/old/secrets/shop/\x1bweb"
+ALL = (GCM, CBC, BOX, V1, V2)
+HERE, SAME_KEY, FAR = Neighbours.SAME_RESOURCE, Neighbours.SAME_KEY, Neighbours.NONE
+
+WHOLE = Look(whole=True, breaks=False, ends_early=False, ends_as_written=True, message="")
+CUT_AFTER_THE_OBJECT = WHOLE._replace(ends_early=True, ends_as_written=False)
+OTHER_END = WHOLE._replace(ends_as_written=False)
+BROKEN = WHOLE._replace(whole=False, breaks=True, message="proto: illegal wireType 7")
+CUT = BROKEN._replace(ends_early=True, ends_as_written=False, message="unexpected EOF")
+NEWER = WHOLE._replace(whole=False, message='no kind "Pod" is registered for version "v7"')
+
+
+def right(**changes: Any) -> Peek:
+    """Return a look that shows the key which the value names to be right."""
+    fields: dict[str, Any] = {
+        "rule": "secrets",
+        "transformer": GCM,
+        "key_fingerprint": "fp:0a1b2c3d",
+        "named": True,
+        "encoding": "protobuf",
+        "wrong_bits": 2,
+        "odds_bits": 98,
+        "candidates": 3,
+    }
+    return Peek(PeekState.RIGHT_KEY, **(fields | changes))
+
+
+NOISE = Peek(PeekState.NOISE, candidates=3)
+NOT_POSSIBLE = Peek(PeekState.NOT_POSSIBLE)
+
+
+def undone(what: Undone, look: Look = WHOLE) -> Peek:
+    elsewhere = what in {Undone.OTHER_PREFIX, Undone.OTHER_PATH}
+    found = Found(what, "", HOME) if elsewhere else Found(what, "bit 3 of byte 117")
+    return right(undone=found, look=look)
+
+
+def seen(written: str, neighbours: Neighbours = FAR) -> Observation:
+    return Observation(
+        stack=Stack.BUILTIN,
+        owner_known=True,
+        covered=Covered.COVERED,
+        enveloped=True,
+        envelope_known=True,
+        envelope_transformer=written,
+        resource="secrets",
+        neighbours=neighbours,
+    )
+
+
+# name: look, written under, neighbours, cause, confidence, damage, may more be found?
+RULINGS: dict[str, tuple[Peek, tuple[str, ...], Neighbours, Cause, Confidence, Damage, bool]] = {
+    "a bit of the ciphertext": (
+        undone(Undone.CIPHERTEXT_BIT), (GCM, BOX, V1, V2), FAR, Cause.CIPHERTEXT_DAMAGED, CERTAIN, PROVEN, False),
+    "a bit of the tag": (
+        undone(Undone.TAG_BIT), (GCM, BOX, V1, V2), FAR, Cause.CIPHERTEXT_DAMAGED, CERTAIN, PROVEN, False),
+    "a bit of the nonce": (
+        undone(Undone.NONCE_BIT), (GCM, BOX, V1, V2), FAR, Cause.NONCE_DAMAGED, CERTAIN, PROVEN, False),
+    "a bit of the info": (
+        undone(Undone.INFO_BIT), (V2,), FAR, Cause.NONCE_DAMAGED, CERTAIN, PROVEN, False),
+    "the other source type": (
+        undone(Undone.SOURCE_TYPE), (V2,), FAR, Cause.KMS_ENVELOPE_DAMAGED, CERTAIN, PROVEN, False),
+    "a neighbour's data key": (
+        undone(Undone.DATA_KEY), (V1, V2), FAR, Cause.KMS_ENVELOPE_DAMAGED, CERTAIN, PROVEN, False),
+    "line feeds": (
+        undone(Undone.TEXT_MODE), ALL, FAR, Cause.TEXT_MODE_DAMAGE, CERTAIN, PROVEN, False),
+    "another prefix": (
+        undone(Undone.OTHER_PREFIX), (GCM, V2), FAR, Cause.STORAGE_PREFIX_CHANGED, CERTAIN, NONE, False),
+    "another prefix, though values around it open here": (
+        undone(Undone.OTHER_PREFIX), (GCM, V2), HERE, Cause.STORAGE_PREFIX_CHANGED, CERTAIN, NONE, False),
+    "another path": (
+        undone(Undone.OTHER_PATH), (GCM, V2), FAR, Cause.VALUE_MOVED, CERTAIN, NONE, False),
+    "another path, and a plaintext that breaks": (
+        undone(Undone.OTHER_PATH, BROKEN), (GCM, V2), HERE, Cause.VALUE_MOVED, CERTAIN, NONE, False),
+    "encrypted again": (
+        right(encoding="encrypted"), ALL, HERE, Cause.DOUBLE_ENCRYPTED, CERTAIN, NONE, False),
+    "encrypted again, and not decoded": (
+        right(encoding="encrypted", look=BROKEN), ALL, FAR, Cause.DOUBLE_ENCRYPTED, CERTAIN, NONE, False),
+    "the object breaks": (
+        right(look=BROKEN), ALL, FAR, Cause.CIPHERTEXT_DAMAGED, CERTAIN, PROVEN, False),
+    "the object ends early": (
+        right(look=CUT), ALL, FAR, Cause.VALUE_TRUNCATED, LIKELY, PROVEN, False),
+    "whole, and nothing but the value could be wrong": (
+        right(look=WHOLE, bound=False), (BOX, CBC), FAR, Cause.CIPHERTEXT_DAMAGED, CERTAIN, PROVEN, False),
+    "not seen whole, and nothing but the value could be wrong": (
+        right(bound=False), (BOX, CBC), FAR, Cause.CIPHERTEXT_DAMAGED, CERTAIN, PROVEN, False),
+    "whole, the end missing": (
+        right(look=CUT_AFTER_THE_OBJECT), (GCM, V1, V2), FAR, Cause.VALUE_TRUNCATED, LIKELY, PROVEN, False),
+    "whole, the end missing, and nothing but the value could be wrong": (
+        right(look=CUT_AFTER_THE_OBJECT, bound=False), (BOX, CBC), FAR,
+        Cause.CIPHERTEXT_DAMAGED, LIKELY, PROVEN, False),
+    "whole, other bytes at its end": (
+        right(look=OTHER_END), (GCM, V1, V2), FAR, Cause.CIPHERTEXT_DAMAGED, LIKELY, PROVEN, False),
+    "opens under another key of that name": (
+        right(opens=True, look=WHOLE), ALL, FAR, Cause.KEY_RENAMED, CERTAIN, NONE, False),
+    "whole": (
+        right(look=WHOLE), (GCM, V1, V2), FAR, Cause.ASSOCIATED_DATA_UNKNOWN, POSSIBLE, NONE, True),
+    "whole, not everything seen yet": (
+        right(look=WHOLE), (GCM, V1, V2), Neighbours.UNKNOWN, Cause.ASSOCIATED_DATA_UNKNOWN, POSSIBLE, NONE, True),
+    "whole, values of other resources around it open": (
+        right(look=WHOLE), (GCM, V1, V2), SAME_KEY, Cause.ASSOCIATED_DATA_UNKNOWN, POSSIBLE, NONE, True),
+    "whole, values of the resource around it open": (
+        right(look=WHOLE), (GCM, V1, V2), HERE, Cause.CIPHERTEXT_DAMAGED, LIKELY, LIKELY_DAMAGE, False),
+    "of a kind that may be newer": (
+        right(look=NEWER), (GCM, V1, V2), FAR, Cause.ASSOCIATED_DATA_UNKNOWN, POSSIBLE, NONE, True),
+    "of a kind that may be newer, its end missing": (
+        right(look=NEWER._replace(ends_as_written=False)), (GCM, V1, V2), FAR,
+        Cause.ASSOCIATED_DATA_UNKNOWN, POSSIBLE, NONE, True),
+    "not decoded": (
+        right(), (GCM, V1, V2), FAR, Cause.ASSOCIATED_DATA_UNKNOWN, POSSIBLE, NONE, True),
+    "another key of the configuration": (
+        right(named=False), ALL, FAR, Cause.KEY_RENAMED, CERTAIN, NONE, False),
+    "another key of the configuration, and damage": (
+        right(named=False, look=BROKEN, undone=Found(Undone.TAG_BIT, "bit 1")), ALL, HERE,
+        Cause.KEY_RENAMED, CERTAIN, NONE, False),
+    "too short for any key": (
+        Peek(PeekState.NOT_POSSIBLE, too_short=True), ALL, FAR, Cause.VALUE_TRUNCATED, CERTAIN, PROVEN, False),
+    "the name may go on": (
+        Peek(PeekState.NOISE, name_may_go_on=True), ALL, FAR, Cause.KEY_NAME_MISSING, POSSIBLE, NONE, False),
+    "the name may go on, and values around it open": (
+        Peek(PeekState.NOISE, name_may_go_on=True), ALL, HERE, Cause.KEY_NAME_MISSING, POSSIBLE, NONE, False),
+    "noise": (
+        NOISE, ALL, FAR, Cause.WRONG_KEY, LIKELY, NONE, True),
+    "noise, not everything seen yet": (
+        NOISE, ALL, Neighbours.UNKNOWN, Cause.WRONG_KEY, LIKELY, NONE, True),
+    "nothing to see": (
+        NOT_POSSIBLE, ALL, FAR, Cause.AUTHENTICATION_FAILED, POSSIBLE, NONE, True),
+    "noise, values around it open": (
+        NOISE, (GCM, BOX), SAME_KEY, Cause.NONCE_DAMAGED, LIKELY, LIKELY_DAMAGE, True),
+    "noise, values of the resource around it open": (
+        NOISE, (GCM, BOX), HERE, Cause.NONCE_DAMAGED, LIKELY, LIKELY_DAMAGE, True),
+    "noise of blocks, values around it open": (
+        NOISE, (CBC,), SAME_KEY, Cause.CIPHERTEXT_DAMAGED, LIKELY, LIKELY_DAMAGE, True),
+    "noise behind a plugin, values around it open": (
+        NOISE, (V1, V2), SAME_KEY, Cause.KMS_ENVELOPE_DAMAGED, LIKELY, LIKELY_DAMAGE, True),
+    "nothing to see, values around it open": (
+        NOT_POSSIBLE, (GCM, BOX), SAME_KEY, Cause.NONCE_DAMAGED, LIKELY, LIKELY_DAMAGE, True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(RULINGS))
+def test_ruling(name: str) -> None:
+    peek, written_under, neighbours, cause, confidence, damage, more = RULINGS[name]
+    for written in written_under:
+        ruling = rule_on(seen(written, neighbours), peek)
+        assert (ruling.cause, ruling.confidence, ruling.damage, ruling.open) == (
+            cause,
+            confidence,
+            damage,
+            more,
+        )
+        assert "\n" not in ruling.message
+        assert not ruling.message.endswith(".")
+        assert written in ruling.message
+
+
+@pytest.mark.parametrize("name", list(RULINGS))
+def test_damage_is_never_what_a_configuration_cures(name: str) -> None:
+    peek, written_under, neighbours, *_ = RULINGS[name]
+    ruling = rule_on(seen(written_under[0], neighbours), peek)
+    assert not (ruling.damage is not NONE and CATALOGUE[ruling.cause].curable_by_configuration)
+
+
+@pytest.mark.parametrize("name", list(RULINGS))
+def test_damage_is_proven_only_under_the_right_key_or_whatever_the_key(name: str) -> None:
+    peek = RULINGS[name][0]
+    for written, neighbours in itertools.product(ALL, Neighbours):
+        ruling = rule_on(seen(written, neighbours), peek)
+        if ruling.damage is PROVEN:
+            assert is_right_key(peek) or peek.too_short
+            # Missing bytes and changed ones at the end look alike: it is damage, and which is only likely.
+            assert ruling.confidence is CERTAIN or peek.look in {CUT, CUT_AFTER_THE_OBJECT, OTHER_END}
+            assert not ruling.open
+        if ruling.damage is LIKELY_DAMAGE:
+            assert neighbours in {HERE, SAME_KEY}
+            assert ruling.confidence is LIKELY
+
+
+@pytest.mark.parametrize("what", list(Undone))
+def test_everything_that_can_be_undone_is_ruled_on(what: Undone) -> None:
+    """A fit elsewhere is no damage; any other undoing makes the tag fit, and is."""
+    ruling = rule_on(seen(V2), undone(what))
+    if what in {Undone.OTHER_PREFIX, Undone.OTHER_PATH}:
+        assert ruling.damage is NONE
+        assert display(HOME) in ruling.message
+    else:
+        assert ruling.damage is PROVEN
+        in_one_word = what in {Undone.SOURCE_TYPE, Undone.DATA_KEY, Undone.TEXT_MODE}
+        assert ("bit 3 of byte 117" in ruling.message) is not in_one_word
+
+
+@pytest.mark.parametrize("look", [WHOLE, CUT_AFTER_THE_OBJECT, NEWER, None])
+def test_without_a_damage_that_was_found_the_associated_data_may_be_wrong(look: Look | None) -> None:
+    """Forty-three healthy values behind a proxy with a namespace all looked like this."""
+    ruling = rule_on(seen(GCM), right(look=look))
+    # Under a tag that does not fit, only a missing end shows that the value is not as it was written.
+    assert (ruling.damage is NONE) == (look is not CUT_AFTER_THE_OBJECT)
+
+
+def test_the_words_of_a_decoder_stand_in_the_message() -> None:
+    assert "proto: illegal wireType 7" in rule_on(seen(GCM), right(look=BROKEN)).message
+    assert "unexpected EOF" in rule_on(seen(GCM), right(look=CUT)).message
+
+
+def test_a_key_is_right_only_where_the_value_names_it() -> None:
+    assert is_right_key(right())
+    assert not is_right_key(right(named=False))
+    assert not is_right_key(NOISE)
+    assert not is_right_key(NOT_POSSIBLE)
+    assert not is_right_key(None)
+
+
+def test_another_key_is_named_with_its_rule_and_fingerprint() -> None:
+    assert other_key(right(named=False)) == "aesgcm/v1/key1 of secrets (fp:0a1b2c3d)"
+    assert "aesgcm/v1/key1 of secrets (fp:0a1b2c3d)" in rule_on(seen(CBC), right(named=False)).message
+    for peek in (right(), NOISE, NOT_POSSIBLE, None):
+        assert other_key(peek) == ""
+
+
+def test_another_key_behind_a_plugin_has_no_fingerprint_to_name() -> None:
+    peek = right(named=False, transformer=V2, key_fingerprint="")
+    assert other_key(peek) == "kms/v2/prov of secrets"
+
+
+CHECK = "look without tag or padding"
+DECODED = "decode what the look showed"
+
+
+@pytest.mark.parametrize(
+    ("peek", "evidence"),
+    [
+        (None, ()),
+        (
+            NOT_POSSIBLE,
+            (Evidence(CHECK, "not possible", "too little to see, or no key that could be tried"),),
+        ),
+        (NOISE, (Evidence(CHECK, "noise", "3 candidates tried"),)),
+        (Peek(PeekState.NOISE, candidates=1), (Evidence(CHECK, "noise", "1 candidate tried"),)),
+    ],
+)
+def test_a_look_that_proves_nothing_is_evidence_of_that(
+    peek: Peek | None, evidence: tuple[Evidence, ...]
+) -> None:
+    assert peek_evidence(peek) == evidence
+
+
+def test_the_odds_and_what_was_found_are_evidence() -> None:
+    found = peek_evidence(right(look=BROKEN, undone=Found(Undone.NONCE_BIT, "bit 7 of byte 0 of the nonce")))
+    assert found == (
+        Evidence(
+            CHECK,
+            "right key: aesgcm/v1/key1 of secrets (fp:0a1b2c3d)",
+            "the start of protobuf stands where it belongs, 2 bits of it wrong; by chance less often than once in "
+            "2^98, 3 candidates tried",
+        ),
+        Evidence("undo what may have happened", "nonce-bit", "bit 7 of byte 0 of the nonce"),
+        Evidence(DECODED, "breaks", "proto: illegal wireType 7"),
+    )
+    (by_tag, _) = peek_evidence(right(encoding="", undone=Found(Undone.NONCE_BIT, "bit 7")))
+    assert by_tag.detail == "the tag fits; by chance less often than once in 2^98, 3 candidates tried"
+    (alone,) = peek_evidence(right(key_fingerprint="", transformer=V2))
+    assert alone.result == "right key: kms/v2/prov of secrets"
+
+
+@pytest.mark.parametrize(
+    ("look", "word"),
+    [
+        (WHOLE, "a whole object"),
+        (CUT_AFTER_THE_OBJECT, "a whole object, its end missing"),
+        (CUT, "ends too early"),
+        (BROKEN, "breaks"),
+        (NEWER, "does not decode"),
+    ],
+)
+def test_what_decoding_said_is_evidence(look: Look, word: str) -> None:
+    assert peek_evidence(right(look=look))[-1] == Evidence(DECODED, word, look.message)

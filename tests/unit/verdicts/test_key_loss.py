@@ -1,0 +1,233 @@
+"""Is it the encryption key, or the object: counted by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from etcdfix.model import Outcome
+from etcdfix.verdicts import key_loss
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.damage import Damage
+from etcdfix.verdicts.examination import Examination, KeyName
+from etcdfix.verdicts.key_loss import (
+    KeyCounter,
+    KeyCounts,
+    KeyDoubt,
+    OpenedSpan,
+    OpenedSpans,
+    doubt_about,
+    doubt_by_numbers,
+)
+from etcdfix.verdicts.observation import Neighbours
+from tests.support.examinations import examination, readable
+
+NO, NONE_OPENS, MOST, MASS = KeyDoubt.NONE, KeyDoubt.NONE_OPENS, KeyDoubt.MOST_FAIL, KeyDoubt.MASS_DAMAGE
+
+
+@pytest.mark.parametrize(
+    ("opened", "failed", "damaged", "doubt"),
+    [
+        (0, 0, 0, NO),
+        (0, 1, 0, NO),
+        (0, 1, 1, NO),
+        (0, 2, 0, NONE_OPENS),
+        (0, 2, 1, NONE_OPENS),
+        (0, 2, 2, NO),
+        (0, 9, 8, NONE_OPENS),
+        (0, 9, 9, NO),
+        (1, 2, 0, NO),
+        (1, 9, 0, NO),
+        (0, 10, 9, NONE_OPENS),
+        (0, 10, 10, MASS),
+        (1, 10, 0, MOST),
+        (1, 10, 9, MOST),
+        (1, 10, 10, MASS),
+        (10, 10, 0, MOST),
+        (10, 10, 10, MASS),
+        (11, 10, 0, NO),
+        (11, 10, 10, NO),
+        (1000, 999, 999, NO),
+        (1000, 1000, 999, MOST),
+        (1000, 1000, 1000, MASS),
+    ],
+)
+def test_what_points_at_the_key(opened: int, failed: int, damaged: int, doubt: KeyDoubt) -> None:
+    assert doubt_by_numbers(opened=opened, failed=failed, damaged=damaged) is doubt
+    # What is undetermined speaks neither for nor against the key.
+    assert doubt_about(KeyCounts(opened, failed, damaged, undetermined=99)) is doubt
+
+
+def damaged(key: str = "/registry/secrets/shop/damaged", *, mod_revision: int = 7) -> Examination:
+    return examination(key, cause=Cause.CIPHERTEXT_DAMAGED, mod_revision=mod_revision)
+
+
+def test_counting() -> None:
+    counts = KeyCounts()
+    counts.add(readable(mod_revision=99))
+    counts.add(examination(outcome=Outcome.INCONSISTENT, mod_revision=98))
+    assert (counts.opened, counts.last_failing) == (2, 0)
+    counts.add(examination(mod_revision=9))
+    counts.add(examination(outcome=Outcome.DECODE_FAILURE, mod_revision=8))
+    counts.add(examination(outcome=Outcome.UNDETERMINED, cause=None, mod_revision=12))
+    assert (counts.opened, counts.failed, counts.undetermined, counts.last_failing) == (2, 2, 1, 12)
+    assert counts.last_opened == 99
+
+
+def test_only_proven_damage_counts_as_damage() -> None:
+    counts = KeyCounts()
+    counts.add(damaged())
+    counts.add(examination(cause=Cause.NONCE_DAMAGED, damage=Damage.LIKELY))
+    counts.add(examination(cause=Cause.WRONG_KEY))
+    assert (counts.failed, counts.damaged) == (3, 1)
+
+
+def test_the_target_says_nothing_of_when_others_failed_or_opened_last() -> None:
+    target = examination(mod_revision=50)
+    counts = KeyCounts()
+    for found in (
+        target,
+        examination("/registry/secrets/shop/a", mod_revision=20),
+        readable("/registry/secrets/shop/b", mod_revision=40),
+        readable("/registry/secrets/shop/c", mod_revision=60),
+    ):
+        counts.add(found, target=target.stored)
+    assert (counts.failed, counts.last_failing, counts.opened, counts.last_opened) == (2, 20, 2, 40)
+
+
+def under(rule: str, *fingerprints: str, opens: bool = False, name: str = "web") -> Examination:
+    make = readable if opens else examination
+    return make(
+        f"/registry/secrets/shop/{name}",
+        transformer="aesgcm/v1/key1",
+        rule=rule,
+        key_fingerprints=fingerprints,
+    )
+
+
+def key(rule: str, fingerprint: str) -> KeyName:
+    return KeyName(rule, "aesgcm/v1/key1", fingerprint)
+
+
+def test_one_name_in_two_rules_is_counted_twice() -> None:
+    """Twelve Secrets under a wrong key were once outvoted by thirteen ConfigMaps under another of that name."""
+    counter = KeyCounter()
+    for number in range(12):
+        counter.add(under("secrets", "fp:wrong", name=f"s{number}"))
+    for number in range(13):
+        counter.add(under("configmaps", "fp:other", opens=True, name=f"c{number}"))
+    assert doubt_about(counter.of(key("secrets", "fp:wrong"))) is NONE_OPENS
+    assert doubt_about(counter.of(key("configmaps", "fp:other"))) is NO
+
+
+def test_one_name_with_other_bytes_in_the_same_rule_is_counted_twice() -> None:
+    counter = KeyCounter()
+    for number in range(3):
+        counter.add(under("secrets", "fp:b", opens=True, name=f"o{number}"))
+    # Which of the two keys of that name it was under, nobody knows: it counts under each.
+    for number in range(2):
+        counter.add(under("secrets", "fp:a", "fp:b", name=f"f{number}"))
+    assert doubt_about(counter.of(key("secrets", "fp:a"))) is NONE_OPENS
+    assert counter.of(key("secrets", "fp:b")) == KeyCounts(3, 2, 0, 0, 7, 7)
+
+
+def test_bookkeeping_is_not_counted() -> None:
+    counter = KeyCounter()
+    counter.add(examination("/registry/masterleases/10.0.0.1", outcome=Outcome.NOT_AN_OBJECT, cause=None))
+    assert counter.of(KeyName("", "aescbc/v1/key2", "")) == KeyCounts()
+
+
+def test_only_the_keys_in_question_are_counted() -> None:
+    counter = KeyCounter(only=[key("secrets", "fp:a")])
+    counter.add(under("secrets", "fp:a", "fp:b"))
+    counter.add(under("configmaps", "fp:a"))
+    assert counter.of(key("secrets", "fp:a")).failed == 1
+    assert counter.of(key("secrets", "fp:b")) == counter.of(key("configmaps", "fp:a")) == KeyCounts()
+
+
+def test_the_target_is_told_to_each_count() -> None:
+    target = under("secrets", "fp:a", "fp:b")
+    counter = KeyCounter(target.stored)
+    counter.add(target)
+    for fingerprint in ("fp:a", "fp:b"):
+        assert counter.of(key("secrets", fingerprint)) == KeyCounts(failed=1)
+
+
+def test_past_a_bound_all_other_keys_count_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_loss, "MOST_KEYS", 2)
+    counter = KeyCounter()
+    for number in range(5):
+        counter.add(under("secrets", f"fp:{number}"))
+    assert [counter.of(key("secrets", f"fp:{number}")).failed for number in range(5)] == [1, 1, 3, 3, 3]
+    counter.add(under("secrets", "fp:0"))
+    assert counter.of(key("secrets", "fp:0")).failed == 2
+
+
+def spans(*opened: tuple[str, str, str, int, int]) -> OpenedSpans:
+    """Return spans of (rule, resource, fingerprint, first, last)."""
+    found = OpenedSpans()
+    for rule, resource, fingerprint, first, last in opened:
+        found.place(rule, resource)["aesgcm/v1/key1", fingerprint] = OpenedSpan(first=first, last=last)
+    return found
+
+
+KEY = (key("secrets,configmaps", "fp:a"),)
+HERE = ("secrets,configmaps", "secrets", "fp:a", 10, 20)
+THERE = ("secrets,configmaps", "configmaps", "fp:a", 10, 20)
+
+
+@pytest.mark.parametrize(
+    ("opened", "mod_revision", "neighbours"),
+    [
+        ((), 15, Neighbours.NONE),
+        ((HERE,), 15, Neighbours.SAME_RESOURCE),
+        ((HERE,), 11, Neighbours.SAME_RESOURCE),
+        ((HERE,), 19, Neighbours.SAME_RESOURCE),
+        # Only before it, or only after it: then the key may have been replaced in place.
+        ((HERE,), 9, Neighbours.NONE),
+        ((HERE,), 21, Neighbours.NONE),
+        # In one transaction with it is neither before nor after.
+        ((HERE,), 10, Neighbours.NONE),
+        ((HERE,), 20, Neighbours.NONE),
+        ((THERE,), 15, Neighbours.SAME_KEY),
+        ((HERE, THERE), 15, Neighbours.SAME_RESOURCE),
+        ((("secrets,configmaps", "secrets", "fp:a", 10, 10), ("secrets,configmaps", "configmaps", "fp:a", 20, 20)),
+         15, Neighbours.SAME_KEY),
+        # Another key, another rule.
+        ((("secrets,configmaps", "secrets", "fp:b", 10, 20),), 15, Neighbours.NONE),
+        ((("*.*", "secrets", "fp:a", 10, 20),), 15, Neighbours.NONE),
+    ],
+)  # fmt: skip
+def test_neighbours(
+    opened: tuple[tuple[str, str, str, int, int], ...], mod_revision: int, neighbours: Neighbours
+) -> None:
+    assert spans(*opened).around(KEY, "secrets", mod_revision) is neighbours
+
+
+def test_one_of_several_keys_of_a_name_is_enough() -> None:
+    keys = (key("secrets,configmaps", "fp:b"), key("secrets,configmaps", "fp:a"))
+    assert spans(HERE).around(keys, "secrets", 15) is Neighbours.SAME_RESOURCE
+    assert spans(THERE).around(tuple(reversed(keys)), "secrets", 15) is Neighbours.SAME_KEY
+    assert spans(HERE).around((), "secrets", 15) is Neighbours.NONE
+
+
+def test_the_transformer_counts_too() -> None:
+    other = (KeyName("secrets,configmaps", "secretbox/v1/key1", "fp:a"),)
+    assert spans(HERE).around(other, "secrets", 15) is Neighbours.NONE
+    assert not spans(HERE).opened(other)
+
+
+def test_what_a_key_opened() -> None:
+    assert spans(HERE).opened(KEY)
+    assert spans(THERE).opened(KEY)
+    assert not spans(HERE).opened((key("secrets", "fp:a"),))
+    assert not spans(HERE).opened((key("secrets,configmaps", "fp:b"),))
+    assert not spans().opened(KEY)
+    assert not spans((*HERE[:3], 0, 0)).opened(KEY)  # it decrypted to nothing that counts
+
+
+def test_a_place_is_kept() -> None:
+    found = OpenedSpans()
+    place = found.place("secrets", "secrets")
+    place["aesgcm/v1/key1", "fp:a"] = OpenedSpan(first=1, last=2)
+    assert found.place("secrets", "secrets") is place
+    assert found.place("secrets", "configmaps") == {}

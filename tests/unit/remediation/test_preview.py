@@ -22,6 +22,7 @@ from etcdfix.remediation.alike import Alike
 from etcdfix.remediation.api_servers import Answer, ServerAnswer, ServerAnswers
 from etcdfix.remediation.audit_record import Link, Result
 from etcdfix.remediation.authorization import Authorization
+from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.commit import Outcome
 from etcdfix.remediation.members import KeyReading, LeaseState
 from etcdfix.remediation.preflight import Cluster, Preflight
@@ -87,7 +88,7 @@ def _checked(found: Examination | None = None, **changes: object) -> Preflight:
         found=found,
         alike=_alike(found, *[KeyCounts(opened=3, failed=2)] * len(found.encryption_keys)),
         moved_to=None,
-        cluster_uid="uid-1",
+        identity=ClusterIdentity.by_uid("uid-1"),
         lease=None,
         servers=ServerAnswers(),
         floor="",
@@ -125,7 +126,7 @@ def test_everything_that_may_be_added() -> None:
             floor="secrets are what the cluster stands on",
             warnings=("one", f"two{HOSTILE}"),
             declared_lost=True,
-            cluster_uid="",
+            identity=ClusterIdentity(),
             alike=_alike(found, KeyCounts(opened=3, failed=2, damaged=1, undetermined=4), keys=1),
         )
     )
@@ -183,12 +184,14 @@ def test_no_endpoints_to_name() -> None:
 def _restored(**changes: object) -> str:
     found = readable(KEY)
     shown = RestorePreview(
-        candidate=Candidate(stored=found.stored, origin=f"backup /b{HOSTILE}", cluster_uid="uid-1"),
+        candidate=Candidate(
+            stored=found.stored, origin=f"backup /b{HOSTILE}", cluster=ClusterIdentity.by_uid("uid-1")
+        ),
         found=found,
         listed=True,
         replaced=None,
         lease=0,
-        cluster_uid="uid-1",
+        identity=ClusterIdentity.by_uid("uid-1"),
         servers=ServerAnswers(),
         warnings=(),
     )
@@ -219,12 +222,12 @@ def test_restore() -> None:
 def test_restore_with_everything() -> None:
     stored = readable(KEY, lease=-5).stored
     text = _restored(
-        candidate=Candidate(stored=stored, origin="snapshot", cluster_uid=""),
+        candidate=Candidate(stored=stored, origin="snapshot", cluster=ClusterIdentity()),
         lease=-5,
         listed=False,
         replaced=_checked(),
         servers=ANSWERED,
-        cluster_uid="",
+        identity=ClusterIdentity(),
         warnings=("one",),
     )
     for words in (
@@ -240,7 +243,7 @@ def test_restore_with_everything() -> None:
 
 def test_lease_that_is_left_out() -> None:
     stored = readable(KEY, lease=5).stored
-    text = _restored(candidate=Candidate(stored=stored, origin="o", cluster_uid=""))
+    text = _restored(candidate=Candidate(stored=stored, origin="o", cluster=ClusterIdentity()))
     assert "Lease        is left out, as accepted" in text
 
 
@@ -253,7 +256,7 @@ def test_reencrypt(proof: bytes) -> None:
         ),
         write_transformer="aescbc/v1/key1",
         proof=proof,
-        cluster_uid="uid-1",
+        identity=ClusterIdentity.by_uid("uid-1"),
         lease=_lease(alive=True) if proof else None,
         servers=ANSWERED if proof else ServerAnswers(),
         warnings=("one",) if proof else (),

@@ -15,6 +15,7 @@ from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, aesgcm, provid
 
 pytestmark = pytest.mark.etcd
 
+WITHOUT_PROOF = "nothing shows that the API servers hold the key of aesgcm/v1/fresh"
 OLD = aescbc(secret("old"), KEY_2, "key2")
 
 
@@ -52,7 +53,7 @@ def test_proof_is_a_value_that_reads_under_the_very_key(registry: Registry) -> N
     with registry.untouched():
         ran = registry.reencrypt(key, path)
     registry.refused(
-        ran, "is not stored under aesgcm/v1/fresh: nothing shows", hint="--accept-undeployed-write-key"
+        ran, "nothing shows that the API servers hold the key of aesgcm/v1/fresh", hint="--accept-undeployed"
     )
     proof = registry.key("shop/gcm-good")
     registry.etcd.put(proof, aesgcm(secret("gcm-good"), proof.decode(), KEY_1, "fresh"))
@@ -73,7 +74,7 @@ def test_an_older_value_under_the_key_is_no_proof(registry: Registry) -> None:
     with registry.untouched():
         ran = registry.reencrypt(key, path)
     registry.refused(
-        ran, "the newest other object of secrets is not stored under", hint="undeployed-write-key"
+        ran, "nothing shows that the API servers hold the key of aesgcm/v1/fresh", hint="undeployed-write-key"
     )
     # Another resource says nothing, and the object itself does not either.
     registry.etcd.delete(newer)
@@ -91,7 +92,9 @@ def test_a_key_of_the_same_name_and_other_bytes_is_no_proof(registry: Registry) 
     key = registry.put("shop/old", OLD)
     with registry.untouched():
         ran = registry.reencrypt(key, candidate_config(registry.folder))
-    registry.refused(ran, "is not stored under aesgcm/v1/fresh: nothing shows", hint="undeployed-write-key")
+    registry.refused(
+        ran, "nothing shows that the API servers hold the key of aesgcm/v1/fresh", hint="undeployed-write-key"
+    )
 
 
 def test_a_value_in_the_clear_is_no_proof(registry: Registry) -> None:
@@ -100,4 +103,6 @@ def test_a_value_in_the_clear_is_no_proof(registry: Registry) -> None:
     key = registry.put("shop/old", OLD)
     with registry.untouched():
         ran = registry.reencrypt(key, candidate_config(registry.folder))
-    registry.refused(ran, "is not stored under aesgcm/v1/fresh: nothing shows", hint="undeployed-write-key")
+    registry.refused(
+        ran, "nothing shows that the API servers hold the key of aesgcm/v1/fresh", hint="undeployed-write-key"
+    )

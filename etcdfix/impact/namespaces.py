@@ -300,6 +300,26 @@ def namespace_state(
     )
 
 
+def freed_by(index: ImpactIndex, removed: int) -> tuple[NamespaceState, ...]:
+    """Return the namespaces that are being deleted and that finish once an object is gone, as they are then.
+
+    Args:
+        index: Of the cluster.
+        removed: Node of the object.
+    """
+    found = []
+    for ref in terminating_namespaces(index)[:_MOST_NAMED]:
+        before = namespace_state(index, ref.name)
+        after = (
+            namespace_state(index, ref.name, without={removed})
+            if before is not None and before.held
+            else None
+        )
+        if after is not None and after.exists and not after.held:
+            found.append(after)
+    return tuple(found)
+
+
 def _elsewhere(index: ImpactIndex, blind: Mapping[str, Iterable[int]], name: str) -> list[Blocker]:
     """Return what outside of a namespace keeps it from finishing: pods first, since without them the order is lost."""
     found = []

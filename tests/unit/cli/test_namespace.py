@@ -148,7 +148,22 @@ def test_finalizers_of_others_on_the_namespace(namespace: Runner) -> None:
     cluster.namespace("shop", terminating=True, finalizers=("example.com/account",))
     ran = namespace(cluster, "shop")
     assert ran.code == 1
-    assert "The Namespace itself has finalizers of others: example.com/account" in ran.out
+    assert "its own metadata.finalizers example.com/account\n" in ran.out
+    assert "The Namespace itself has metadata.finalizers: example.com/account; see" in ran.out
+    assert "/finalize" not in ran.out
+
+
+def test_spec_finalizers_of_others_go_through_finalize_alone(namespace: Runner) -> None:
+    cluster = Cluster()
+    cluster.namespace("shop", terminating=True, spec={"finalizers": ["kubernetes", "example.com/audit"]})
+    ran = namespace(cluster, "shop")
+    assert ran.code == 1
+    assert ran.out.startswith(
+        f"NAMESPACE shop IS STUCK: Terminating since {NOW}: its own spec.finalizers example.com/audit, which only "
+        "/finalize takes off\n"
+    )
+    assert "kubectl replace --raw /api/v1/namespaces/shop/finalize -f FILE" in ran.out
+    assert "has metadata.finalizers" not in ran.out
 
 
 def test_conditions_and_missing_apis(namespace: Runner) -> None:
@@ -178,7 +193,9 @@ def test_conditions_and_missing_apis(namespace: Runner) -> None:
     assert "x" * 301 not in ran.out
     assert "ContentRemoved" not in ran.out
     assert "kubectl get apiservices v1beta1.metrics.k8s.io -o yaml" in ran.out
-    assert "Bring back the CustomResourceDefinition of widgets.example.com" in ran.out
+    plan = namespace(cluster, "shop", "-o", "json").document["plan"]
+    assert "bring back the CustomResourceDefinition widgets.example.com" in plan[0]["action"]
+    assert "kubectl get customresourcedefinitions" not in ran.out
     conditions = namespace(cluster, "shop", "-o", "json").document["conditions"]
     assert [c["problem"] for c in conditions] == [True, False]
 
@@ -387,12 +404,13 @@ def test_what_could_not_be_judged(namespace: Runner) -> None:
     cluster.values[cluster.key("secrets", "pay", "sealed")] = b"k8s:enc:aescbc:v1:key1:" + bytes(48)
     ran = namespace(cluster, "shop")
     assert ran.code == 3
-    assert "incomplete: undetermined: 1 object; " in ran.err
+    assert "incomplete: undetermined: 2 objects; " in ran.err
+    assert "Find out about 1 object of other namespaces that could not be judged; delete none of them" in ran.out
     assert "Find out about 1 object that could not be judged; delete none of them" in ran.out
     assert "Nobody deletes it now. Before somebody does" in ran.out
     assert "etcdfix delete" not in ran.out
     cluster.namespace("infra")
-    assert namespace(cluster, "infra").code == 0  # what is elsewhere does not matter here
+    assert namespace(cluster, "infra").code == 3  # what is elsewhere holds it, too, if it cannot be read
 
 
 def test_many_blockers_are_counted_and_not_all_shown(namespace: Runner) -> None:

@@ -405,7 +405,9 @@ def test_what_could_not_be_judged(namespace: Runner) -> None:
     ran = namespace(cluster, "shop")
     assert ran.code == 3
     assert "incomplete: undetermined: 2 objects; " in ran.err
-    assert "Find out about 1 object of other namespaces that could not be judged; delete none of them" in ran.out
+    assert (
+        "Find out about 1 object of other namespaces that could not be judged; delete none of them" in ran.out
+    )
     assert "Find out about 1 object that could not be judged; delete none of them" in ran.out
     assert "Nobody deletes it now. Before somebody does" in ran.out
     assert "etcdfix delete" not in ran.out

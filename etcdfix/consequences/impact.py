@@ -140,8 +140,8 @@ def _dependents(index: ImpactIndex, node: int, found: Assessment) -> Dependents:
         notes=[
             *_catching_up(collection),
             *(
-                f"namespace {state.name}, which is being deleted, then finishes: "
-                f"{counted(sum(content.count for content in state.contents), 'object')} in it go"
+                f"namespace {state.name}, which is being deleted, then finishes, and all that is left in it goes: "
+                f"{counted(sum(content.count for content in state.contents), 'object')}"
                 for state in freed
             ),
             *_of_managers(collection),
@@ -198,9 +198,9 @@ def _orphaning(index: ImpactIndex, node: int, found: Assessment) -> Iterator[str
     late = sum(d.action in orphaned and bool(d.started_after) for d in played.tree)
     if late:
         yield (
-            f"deleted through the API with Orphan, {counted(late, 'dependent')} of types that cannot be listed keep "
-            "their reference where the controller manager started after the damage, and are deleted as soon as "
-            "their type can be listed"
+            f"deleted through the API with Orphan, its dependents of types that cannot be listed ({late}) keep their "
+            "reference where the controller manager started after the damage, and are deleted as soon as their type "
+            "can be listed"
         )
     if played.doubt:
         yield f"deleted through the API with Orphan: {played.doubt}"

@@ -230,10 +230,11 @@ def _json_builtin(identity: Identity, text: str, *, kind: str, version: str, spe
 
 def _yaml(identity: Identity, text: str, *, kind: str) -> bytes:
     data = base64.b64encode(text.encode()).decode()
-    namespace = f"  namespace: {identity.namespace}\n" if identity.namespace else ""
+    namespace = f"  namespace: {json.dumps(identity.namespace)}\n" if identity.namespace else ""
     return (
         f"apiVersion: v1\ndata:\n  password: {data}\nkind: {kind}\nmetadata:\n  annotations:\n"
-        f"    note: {json.dumps(text)}\n  name: {json.dumps(identity.name)}\n{namespace}  uid: {identity.uid}\n"
+        f"    note: {json.dumps(text)}\n  name: {json.dumps(identity.name)}\n{namespace}"
+        f"  uid: {json.dumps(identity.uid)}\n"
     ).encode()
 
 

@@ -22,6 +22,7 @@ from etcdfix.model import Outcome as Verdicts
 from etcdfix.remediation.api_servers import Answer, ServerAnswer, ServerAnswers
 from etcdfix.remediation.audit_record import Link, Result
 from etcdfix.remediation.authorization import Authorization
+from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.commit import Outcome
 from etcdfix.remediation.members import KeyReading, LeaseState
 from etcdfix.remediation.preflight import Cluster, Preflight
@@ -74,7 +75,7 @@ def _checked(found: Examination | None = None, **changes: object) -> Preflight:
         reading=KeyReading(stored=found.stored, revision=1, cluster_id=2, member_id=3),
         found=found,
         pattern=Pattern(found.transformer, "", tally, tally, 5, found),
-        cluster_uid="uid-1",
+        identity=ClusterIdentity.by_uid("uid-1"),
         lease=None,
         servers=ServerAnswers(),
         floor="",
@@ -113,7 +114,7 @@ def test_everything_that_may_be_added() -> None:
             floor="secrets are what the cluster stands on",
             warnings=("one", f"two{HOSTILE}"),
             declared_lost=True,
-            cluster_uid="",
+            identity=ClusterIdentity(),
             pattern=Pattern(found.transformer, "", tally, tally, 1, found),
         )
     )
@@ -168,12 +169,14 @@ def test_no_endpoints_to_name() -> None:
 def _restored(**changes: object) -> str:
     found = readable(KEY)
     shown = RestorePreview(
-        candidate=Candidate(stored=found.stored, origin=f"backup /b{HOSTILE}", cluster_uid="uid-1"),
+        candidate=Candidate(
+            stored=found.stored, origin=f"backup /b{HOSTILE}", cluster=ClusterIdentity.by_uid("uid-1")
+        ),
         found=found,
         listed=True,
         replaced=None,
         lease=0,
-        cluster_uid="uid-1",
+        identity=ClusterIdentity.by_uid("uid-1"),
         servers=ServerAnswers(),
         warnings=(),
     )
@@ -204,12 +207,12 @@ def test_restore() -> None:
 def test_restore_with_everything() -> None:
     stored = readable(KEY, lease=-5).stored
     text = _restored(
-        candidate=Candidate(stored=stored, origin="snapshot", cluster_uid=""),
+        candidate=Candidate(stored=stored, origin="snapshot", cluster=ClusterIdentity()),
         lease=-5,
         listed=False,
         replaced=_checked(),
         servers=ANSWERED,
-        cluster_uid="",
+        identity=ClusterIdentity(),
         warnings=("one",),
     )
     for words in (
@@ -225,7 +228,7 @@ def test_restore_with_everything() -> None:
 
 def test_lease_that_is_left_out() -> None:
     stored = readable(KEY, lease=5).stored
-    text = _restored(candidate=Candidate(stored=stored, origin="o", cluster_uid=""))
+    text = _restored(candidate=Candidate(stored=stored, origin="o", cluster=ClusterIdentity()))
     assert "Lease        is left out, as accepted" in text
 
 
@@ -238,7 +241,7 @@ def test_reencrypt(proof: bytes) -> None:
         ),
         write_transformer="aescbc/v1/key1",
         proof=proof,
-        cluster_uid="uid-1",
+        identity=ClusterIdentity.by_uid("uid-1"),
         lease=_lease(alive=True) if proof else None,
         servers=ANSWERED if proof else ServerAnswers(),
         warnings=("one",) if proof else (),

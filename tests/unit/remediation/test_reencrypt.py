@@ -52,7 +52,7 @@ def test_proof_is_a_value_that_reads_under_the_very_key(registry: Registry) -> N
     with registry.untouched():
         ran = registry.reencrypt(key, path)
     registry.refused(
-        ran, "is stored under aesgcm/v1/fresh: nothing shows", hint="--accept-undeployed-write-key"
+        ran, "nothing shows that the API servers hold the key of aesgcm/v1/fresh", hint="--accept-undeployed"
     )
     proof = registry.key("shop/gcm-good")
     registry.etcd.put(proof, aesgcm(secret("gcm-good"), proof.decode(), KEY_1, "fresh"))

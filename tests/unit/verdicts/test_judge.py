@@ -141,7 +141,7 @@ def undecoded(
 def under_padding(*arguments: Any, **changes: Any) -> Observation:
     """Return an observation of what AES-CBC made of a value, and from which no object came out."""
     known: dict[str, Any] = {"enveloped": True, "envelope_known": True, "envelope_transformer": CBC}
-    return undecoded(*arguments, transformer=CBC, **known, **changes)
+    return undecoded(*arguments, transformer=CBC, key_fingerprint="fp:0a1b2c3d", **known, **changes)
 
 
 def refused(
@@ -493,7 +493,8 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
         Outcome.DECODE_FAILURE, Cause.KIND_NOT_REGISTERED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
     ),
     "empty object under aescbc": (
-        enveloped(CBC, decoded=decoded(empty=True), shape=shape(size=90), transformer=CBC, peek=right(CBC)),
+        enveloped(CBC, decoded=decoded(empty=True), shape=shape(size=90), transformer=CBC, peek=right(CBC),
+                  key_fingerprint="fp:0a1b2c3d"),
         Outcome.DECODE_FAILURE, Cause.EMPTY_OBJECT, CERTAIN, ServerBehaviour.SERVES_EMPTY, PROVEN,
     ),
     "empty object under aescbc, and nothing shows the key": (
@@ -903,7 +904,7 @@ def test_broken_cbor_below_a_tag_that_does_not_fit_may_be_newer_as_below_one_tha
 def test_a_tag_bit_in_cbor_is_no_matter_of_releases() -> None:
     whole = Look(whole=True, breaks=False, ends_early=False, ends_as_written=True, message="")
     secretbox = "secretbox/v1/key2"
-    seen_right = right(secretbox, encoding="cbor", look=whole)
+    seen_right = right(secretbox, encoding="cbor", look=whole, bound=False)
     verdict = judge(enveloped(secretbox, transform_failure=failed("authentication-failed"), peek=seen_right))
     assert (verdict.cause, verdict.maybe_newer) == (Cause.CIPHERTEXT_DAMAGED, False)
     unseen = judge(

@@ -220,6 +220,13 @@ def test_name_that_goes_on(registry: Attacked, kind: str, *, same: bool) -> None
     registry.refuses(keys, *EVERY_FLAG, says=["can cure this (key-"], hint="mend the configuration")
 
 
+def test_name_that_goes_on_by_a_block_and_does_not_print(registry: Attacked) -> None:
+    """To a key of the same bytes and a shorter name, sixteen bytes more look like a damaged initialisation vector."""
+    registry.keyed("aescbc", TRUE, "key")
+    keys = [*_under_names(registry, "aescbc", ("key:\u00a0a\u200b012345678", "key:" + "\x01" * 15))]
+    registry.refuses(keys, *EVERY_FLAG, says=["can cure this (key-renamed: "], hint="mend the configuration")
+
+
 HOSTILE = ("ключ", "key\u202e1", "key\n1", "\x1b[31mkey", "key 1", "k" * 600)
 
 

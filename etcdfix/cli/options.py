@@ -20,7 +20,7 @@ from etcdfix.cli.output import say
 from etcdfix.cli.variables import variable_of
 from etcdfix.errors import ConfigurationError
 from etcdfix.reports.commands import SameAgain
-from etcdfix.storagekey import DEFAULT_PREFIX
+from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout
 
 if TYPE_CHECKING:
     from etcdfix.encryption.config import EncryptionConfiguration
@@ -91,6 +91,15 @@ reading_options = option_group(
 )  # fmt: skip
 """How values are to be read."""
 
+main_etcd_options = option_group(
+    click.option(
+        "--main-endpoints", metavar="LIST",
+        help="Where the resource has an etcd of its own: endpoints of the main one, whose namespace kube-system says "
+        "which cluster this is. A manifest names them too.",
+    ),
+)  # fmt: skip
+"""Of commands that change something, or judge a change: the etcd that names the cluster."""
+
 
 class Inputs(msgspec.Struct, frozen=True):
     """The shared options after the manifest has filled in what flags left open.
@@ -107,6 +116,8 @@ class Inputs(msgspec.Struct, frozen=True):
         ask_kms: Whether plugins are asked at all.
         notices: Sentences to say on standard error before work begins.
         release_source: Where the release comes from, "" where none was named.
+        main_endpoints: Comma list of the etcd that holds namespace kube-system, where it may be another one; else "".
+        main_named: A flag named it, not only a manifest.
     """
 
     snapshot: Path | None
@@ -120,6 +131,8 @@ class Inputs(msgspec.Struct, frozen=True):
     ask_kms: bool = True
     notices: tuple[str, ...] = ()
     release_source: str = ""
+    main_endpoints: str = ""
+    main_named: bool = False
 
     def __repr__(self) -> str:
         """Leave the connection out: a password may be in it."""
@@ -162,6 +175,7 @@ def same_again(inputs: Inputs) -> SameAgain:
         source=tuple(source),
         layout=() if inputs.etcd_prefix == DEFAULT_PREFIX else ("--etcd-prefix", inputs.etcd_prefix),
         reading=tuple(reading),
+        changing=("--main-endpoints", inputs.main_endpoints) if inputs.main_endpoints else (),
     )
 
 
@@ -171,12 +185,15 @@ def tls_files(inputs: Inputs) -> list[Path]:
     return [Path(file) for file in files if file]
 
 
-def gather_inputs(options: dict[str, Any], *, resources: tuple[str, ...] = ()) -> Inputs:
+def gather_inputs(
+    options: dict[str, Any], *, resources: tuple[str, ...] = (), key: bytes | None = None
+) -> Inputs:
     """Combine flags, variables and the manifest.
 
     Args:
         options: What click collected for :func:`source_options` and :func:`reading_options`.
         resources: Resources in scope, to pick an etcd of their own where the manifest has one for them.
+        key: The one etcd key in question, likewise.
 
     Raises:
         ConfigurationError: Options contradict each other or make no sense.
@@ -189,12 +206,17 @@ def gather_inputs(options: dict[str, Any], *, resources: tuple[str, ...] = ()) -
     version: str | None = options.get("kubernetes_version")
     notices: list[str] = []
     release_source = ""
+    main: str = options.get("main_endpoints") or ""
     if options.get("manifest") is not None:
         from etcdfix.manifest import load_manifest  # noqa: PLC0415 - needs YAML, only here
 
         manifest = load_manifest(options["manifest"])
-        _fill_connection(connection, manifest, resources, notices, live=snapshot is None)
         prefix = prefix if prefix is not None else manifest.etcd_prefix
+        if key is not None:
+            layout = StorageLayout(prefix if prefix is not None else DEFAULT_PREFIX)
+            resources = (str(layout.locate(key)[0].group_resource),)
+        _fill_connection(connection, manifest, resources, notices, live=snapshot is None)
+        main = main or ",".join(manifest.endpoints)
         config = config or manifest.encryption_config
         release_source = "" if version or not manifest.kubernetes_version else "--manifest"
         version = version or manifest.kubernetes_version
@@ -209,6 +231,8 @@ def gather_inputs(options: dict[str, Any], *, resources: tuple[str, ...] = ()) -
         kms_max_rate=_kms_max_rate(options.get("kms_max_rate")),
         ask_kms=not options.get("no_kms"),
         notices=tuple(notices),
+        main_endpoints="" if main == connection["endpoints"] else main,
+        main_named=bool(options.get("main_endpoints")),
         release_source=release_source or ("--kubernetes-version" if version else ""),
     )
 

@@ -24,6 +24,7 @@ from etcdfix.remediation.commit import Outcome, Places
 from etcdfix.remediation.preflight import Acceptances, Cluster
 from etcdfix.remediation.rules import Rule, refuse
 from etcdfix.reports.safetext import safe_text
+from etcdfix.sources.connection import EtcdConnection, connection_from_options
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import StorageLayout
 from etcdfix.verdicts.standing import AcceptRisk
@@ -212,6 +213,17 @@ def examiner_for(
     )
 
 
+def main_etcd(inputs: Inputs) -> EtcdConnection | None:
+    """Return how to reach the etcd that holds namespace kube-system, where it may be another one.
+
+    Raises:
+        ConfigurationError: The connection options make no sense.
+    """
+    if not inputs.main_endpoints:
+        return None
+    return connection_from_options(**{**inputs.connection, "endpoints": inputs.main_endpoints})
+
+
 @contextmanager
 def open_cluster(inputs: Inputs) -> Iterator[Cluster]:
     """Connect to the live etcd, ready to examine.
@@ -243,6 +255,8 @@ def open_cluster(inputs: Inputs) -> Iterator[Cluster]:
             configured=bool(digest),
             config_sha256=digest,
             release_source=inputs.release_source,
+            main=main_etcd(inputs),
+            main_named=inputs.main_named,
         )
 
 

@@ -34,6 +34,7 @@ from etcdfix.errors import (
 )
 from etcdfix.model import StoredValue
 from etcdfix.remediation.audit_record import Link, Operator, timestamp, unicode_text
+from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.durable import read_limited, why
 from etcdfix.remediation.grounds import Grounds
 from etcdfix.reports.safetext import safe_json
@@ -90,12 +91,20 @@ class BackupCluster(msgspec.Struct, frozen=True):
         cluster_id: etcd's, lower-case hex.
         endpoints: As given.
         header_revision: Revision in the header of the answer that held the value.
+        identity: What names the cluster, and what says so; None where it is not certain that the value came from that
+            cluster, and in a file of before it was kept.
     """
 
     kube_system_uid: str | None
     cluster_id: str
     endpoints: tuple[str, ...]
     header_revision: int
+    identity: ClusterIdentity | None = None
+
+    @property
+    def named(self) -> ClusterIdentity:
+        """What names the cluster; the uid alone where nothing else was kept."""
+        return self.identity or ClusterIdentity.by_uid(self.kube_system_uid or "")
 
 
 class BackupTool(msgspec.Struct, frozen=True):

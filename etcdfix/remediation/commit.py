@@ -85,6 +85,11 @@ class Places(msgspec.Struct, frozen=True):
     etcd_data: Path = _ETCD_DATA
 
     @property
+    def directories(self) -> tuple[Path, ...]:
+        """The backup directories."""
+        return self.backup_directories or (default_directory(),)
+
+    @property
     def log_path(self) -> Path:
         """The audit log."""
         return self.audit_log if self.audit_log is not None else default_audit_log()
@@ -164,7 +169,7 @@ def place_warnings(places: Places) -> tuple[str, ...]:
     Raises:
         UnsafePlace: A default place would not last, or a place cannot be looked at.
     """
-    named = [(path, True) for path in places.backup_directories] or [(default_directory(), False)]
+    named = [(path, bool(places.backup_directories)) for path in places.directories]
     named.append((places.log_path.parent, places.audit_log is not None))
     found = [
         warning
@@ -295,10 +300,9 @@ def _open_log(stack: ExitStack, places: Places, operator: Operator, step: Step) 
 
 def _open_directories(stack: ExitStack, places: Places, step: Step) -> tuple[list[SafeDirectory], list[str]]:
     named = bool(places.backup_directories)
-    paths: Sequence[Path] = places.backup_directories or (default_directory(),)
     directories: list[SafeDirectory] = []
     warnings: list[str] = []
-    for path in paths:
+    for path in places.directories:
         directory = stack.enter_context(open_directory(path, create=not named, step=step))
         warnings += _lasting(directory.path, places, named=named)
         directories.append(directory)
@@ -310,14 +314,14 @@ def _reconcile_first(
 ) -> list[str]:
     """Settle what earlier attempts on the same key left open."""
     remarks = []
-    for intent in open_intents_of(log, change.key, cluster_uid=change.entry.cluster_uid):
+    for intent in open_intents_of(log, change.key, cluster=change.entry.cluster):
         step("reconcile: open intent of the same key")
         settled = reconcile_intent(
             client,
             log,
             intent,
             operator,
-            cluster_uid=change.entry.cluster_uid,
+            cluster=change.entry.cluster,
             accept_unknown_cluster=change.accept_unknown_cluster,
         )
         remarks.append(
@@ -330,11 +334,11 @@ def _reconcile_first(
 def _foresee_first(client: EtcdClient, log: AuditLog, change: Change) -> list[str]:
     """Say what the change itself would settle first; what would refuse it there refuses here."""
     remarks = []
-    for intent in open_intents_of(log, change.key, cluster_uid=change.entry.cluster_uid):
+    for intent in open_intents_of(log, change.key, cluster=change.entry.cluster):
         found = foresee(
             client,
             intent,
-            cluster_uid=change.entry.cluster_uid,
+            cluster=change.entry.cluster,
             accept_unknown_cluster=change.accept_unknown_cluster,
         )
         remarks.append(
@@ -509,6 +513,7 @@ def _second_content(
             f"{answer.cluster_id:x}",
             (answer.endpoint,),
             answer.revision,
+            change.entry.cluster if ours else None,
         ),
         operator=operator,
         reason=change.entry.reason,

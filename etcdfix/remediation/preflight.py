@@ -6,7 +6,8 @@ writes: the client's channel takes read methods only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 
 import msgspec
@@ -21,9 +22,11 @@ from etcdfix.pipeline import Examiner
 from etcdfix.remediation.alike import Alike, look_at_all
 from etcdfix.remediation.api_servers import APIAccess, ServerAnswers, ask_servers
 from etcdfix.remediation.backup_file import digest
+from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.expectation import Expectation
 from etcdfix.remediation.grounds import Grounds, RecordedAnswer
+from etcdfix.remediation.identify import identify
 from etcdfix.remediation.landmarks import Landmark
 from etcdfix.remediation.members import (
     Agreement,
@@ -40,7 +43,7 @@ from etcdfix.remediation.proof import check_proof, not_deletable
 from etcdfix.remediation.release import check_release
 from etcdfix.remediation.rules import Rule, refuse
 from etcdfix.reports.safetext import quote_command
-from etcdfix.sources.connection import transport_warnings
+from etcdfix.sources.connection import EtcdConnection, transport_warnings
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import display
 from etcdfix.verdicts.causes import Cause
@@ -98,6 +101,8 @@ class Cluster(msgspec.Struct, frozen=True):
         configured: An EncryptionConfiguration was given.
         config_sha256: ``sha256:<hex>`` of it, "" where none was given.
         release_source: Where the release comes from that the examiner assumes, "" for none.
+        main: How to reach the main etcd, where one was named; it holds namespace kube-system.
+        main_named: It was named on purpose, so that it must be of the same cluster.
     """
 
     source: LiveSource
@@ -106,6 +111,8 @@ class Cluster(msgspec.Struct, frozen=True):
     configured: bool = True
     config_sha256: str = ""
     release_source: str = ""
+    main: EtcdConnection | None = None
+    main_named: bool = False
 
     def examine(self, stored: StoredValue) -> Examination:
         """Examine one value, waiting for its plugin."""
@@ -118,6 +125,7 @@ def grounds_of(
     cluster: Cluster,
     found: Examination,
     servers: ServerAnswers,
+    identity: ClusterIdentity,
     counts: Mapping[KeyName, KeyCounts] = MappingProxyType({}),
 ) -> Grounds:
     """Return what a change rests on, for the record.
@@ -126,6 +134,7 @@ def grounds_of(
         cluster: Where, and how it was read.
         found: The value that is changed, or put back.
         servers: What the API servers said of it.
+        identity: Which cluster it is.
         counts: Of the values under its encryption keys, where they were counted.
     """
     return Grounds(
@@ -142,6 +151,7 @@ def grounds_of(
             RecordedAnswer(each.server, f"{each.answer}: {each.detail}" if each.detail else each.answer.value)
             for each in servers.answers
         ),
+        cluster=identity,
         peek=peek_lines(found),
     )
 
@@ -160,7 +170,7 @@ class Preflight(msgspec.Struct, frozen=True, kw_only=True):
         found: The verdict, after all others under the same transformer were seen.
         alike: What those came to.
         moved_to: The etcd key to which a moved value belongs and that holds the object too; None for all others.
-        cluster_uid: uid of namespace kube-system, "" where unknown (and accepted).
+        identity: Which cluster it is; unknown where that was accepted.
         lease: Of the key, None for none.
         servers: What the API servers said.
         floor: Why deleting the object may break the cluster, "" where nothing says so.
@@ -173,7 +183,7 @@ class Preflight(msgspec.Struct, frozen=True, kw_only=True):
     found: Examination
     alike: Alike
     moved_to: Landmark | None
-    cluster_uid: str
+    identity: ClusterIdentity
     lease: LeaseState | None
     servers: ServerAnswers
     floor: str
@@ -192,6 +202,7 @@ def check_deletion(
     key: bytes,
     accepted: Acceptances,
     *,
+    backup_directories: Sequence[Path] = (),
     api: APIAccess | None = None,
     expected: Expectation | None = None,
     watch: Watch = unwatched,
@@ -203,6 +214,7 @@ def check_deletion(
         cluster: Where.
         key: Complete etcd key.
         accepted: Expectations and acceptances.
+        backup_directories: Where backups lie, which may say which cluster this is.
         api: Which API servers to ask; None for none.
         expected: By a plan, which may add a refusal; None without one.
         watch: Counts the values of the pattern check for a display.
@@ -236,10 +248,10 @@ def check_deletion(
     step("check: alarms")
     warnings += check_alarms(cluster)
     step("check: cluster")
-    uid = check_cluster(cluster, accepted)
+    identity = check_cluster(cluster, accepted, backup_directories)
     if expected is not None:
         step("check: plan")
-        expected.check_stored(stored, uid)
+        expected.check_stored(stored, identity)
     step("check: release")
     release_proven = check_release(cluster.source, cluster.examiner, accept_unknown=accepted.unknown_release)
     step("check: everything else")
@@ -260,7 +272,7 @@ def check_deletion(
     if expected is not None:
         expected.check_verdict(found)
     step("check: API servers")
-    servers = check_api_servers(found, uid, api, accepted)
+    servers = check_api_servers(found, identity, api, accepted)
     step("check: floor")
     floor = floor_reason(found.directory.group_resource, found.namespace) or _breaking(assessment)
     if floor and AcceptRisk.CLUSTER_BREAKING not in accepted.risks:
@@ -276,7 +288,7 @@ def check_deletion(
         found=found,
         alike=alike,
         moved_to=moved_to,
-        cluster_uid=uid,
+        identity=identity,
         lease=lease,
         servers=servers,
         floor=floor,
@@ -469,20 +481,27 @@ def check_alarms(cluster: Cluster) -> list[str]:
     return warnings
 
 
-def check_cluster(cluster: Cluster, accepted: Acceptances) -> str:
-    """Return the uid of namespace kube-system, "" where it is unknown and that was accepted.
+def check_cluster(
+    cluster: Cluster, accepted: Acceptances, backup_directories: Sequence[Path] = ()
+) -> ClusterIdentity:
+    """Return which cluster this is; unknown where that was accepted.
 
     Raises:
-        RefusedByRule: It is unknown, or no Namespace at all can be read under this prefix.
+        RefusedByRule: It is unknown, or no Namespace at all can be read under this prefix, or the main etcd that was
+            named belongs to another cluster.
+        SourceError: etcd, or the main etcd, could not be asked.
     """
-    uid = cluster.examiner.kube_system_uid(cluster.source)
-    if uid is None and not accepted.unknown_cluster:
+    identity = find_cluster(cluster, backup_directories)
+    if identity.is_known:
+        return identity
+    if not accepted.unknown_cluster:
         raise refuse(
             Rule.UNKNOWN_CLUSTER,
-            "the namespace kube-system is not readable here, so it is not certain which cluster this is",
-            hint="mend that namespace first, or --accept-unknown-cluster",
+            "there is no namespace kube-system here, so it is not certain which cluster this is",
+            hint="where its main etcd is another one: --main-endpoints LIST, or --manifest FILE; else "
+            "--accept-unknown-cluster",
         )
-    if uid is None and not _has_namespace(cluster):
+    if not _has_namespace(cluster):
         # Anything may lie under a prefix of which nothing says that an API server stores there.
         raise refuse(
             Rule.UNKNOWN_CLUSTER,
@@ -490,7 +509,45 @@ def check_cluster(cluster: Cluster, accepted: Acceptances) -> str:
             "prefix of a cluster, or that the configuration fits",
             hint="--etcd-prefix, and --encryption-config where namespaces are encrypted",
         )
-    return uid or ""
+    return identity
+
+
+def find_cluster(cluster: Cluster, backup_directories: Sequence[Path] = ()) -> ClusterIdentity:
+    """Return which cluster this is, by its own etcd or by the main one that was named.
+
+    Raises:
+        RefusedByRule: The main etcd that was named does not say, or belongs to another cluster.
+        SourceError: etcd, or the main etcd, could not be asked.
+    """
+    identity = identify(cluster.source, cluster.examiner, backup_directories)
+    if cluster.main is not None and (cluster.main_named or not identity.is_known):
+        return _with_main(cluster, cluster.main, identity, backup_directories)
+    return identity
+
+
+def _with_main(
+    cluster: Cluster, connection: EtcdConnection, here: ClusterIdentity, backup_directories: Sequence[Path]
+) -> ClusterIdentity:
+    """Ask the main etcd which cluster it is."""
+    endpoints = ", ".join(connection.endpoints)
+    with LiveSource(connection) as source:
+        main = identify(source, cluster.examiner, backup_directories)
+    if not main.is_known:
+        raise refuse(
+            Rule.UNKNOWN_CLUSTER,
+            f"there is no namespace kube-system in the main etcd at {endpoints} either",
+            hint="name the etcd of the API servers' --etcd-servers, and their --etcd-prefix",
+        )
+    if not here.is_known:
+        return msgspec.structs.replace(main, main_endpoints=connection.endpoints)
+    if not here.is_same(main):
+        raise refuse(
+            Rule.OTHER_CLUSTER,
+            f"this etcd holds the cluster with {here.describe()}, the main etcd at {endpoints} the one with "
+            f"{main.describe()}",
+            hint="leave --main-endpoints out: this etcd has a namespace kube-system of its own",
+        )
+    return here
 
 
 def _has_namespace(cluster: Cluster) -> bool:
@@ -516,7 +573,7 @@ def require_api(api: APIAccess | None, accepted: Acceptances) -> None:
 
 def check_api_servers(
     found: Examination,
-    uid: str,
+    identity: ClusterIdentity,
     api: APIAccess | None,
     accepted: Acceptances,
     *,
@@ -526,7 +583,7 @@ def check_api_servers(
 
     Args:
         found: The object.
-        uid: Of namespace kube-system, as etcd holds it.
+        identity: Which cluster etcd holds.
         api: Which servers.
         accepted: Says whether it matters that none answers.
         readable_is_fine: The change does not rest on the object being unreadable.
@@ -548,7 +605,7 @@ def check_api_servers(
         resource=directory.resource,
         namespace=found.namespace,
         name=found.name,
-        kube_system_uid=uid,
+        cluster=identity,
         readable_is_fine=readable_is_fine,
     )
     if servers.authorization is None and not accepted.no_api_server:

@@ -19,11 +19,13 @@ class SameAgain(msgspec.Struct, frozen=True):
         source: Options that say where the data is (``--snapshot FILE``, ``--endpoints …``).
         layout: ``--etcd-prefix``, where it is not the default.
         reading: ``--encryption-config`` and ``--kubernetes-version``, where they were given.
+        changing: ``--main-endpoints``, for commands that change something.
     """
 
     source: tuple[str, ...] = ()
     layout: tuple[str, ...] = ()
     reading: tuple[str, ...] = ()
+    changing: tuple[str, ...] = ()
 
     def scan(
         self,
@@ -57,7 +59,15 @@ class SameAgain(msgspec.Struct, frozen=True):
     def delete(self, key: bytes) -> str:
         """Return the dry run of a deletion, on the live etcd that was read, or on the default one for a snapshot."""
         where = () if "--snapshot" in self.source else self.source
-        words = ["etcdfix", "delete", *key_arguments(key), *where, *self.layout, *self.reading]
+        words = [
+            "etcdfix",
+            "delete",
+            *key_arguments(key),
+            *where,
+            *self.layout,
+            *self.reading,
+            *self.changing,
+        ]
         return quote_command([*words, "--reason", "REASON", ACKNOWLEDGEMENT, "--dry-run"])
 
     def restore(self, key: bytes, revision: int, *, replacing: int) -> str:
@@ -70,7 +80,14 @@ class SameAgain(msgspec.Struct, frozen=True):
         """
         where = () if "--snapshot" in self.source else self.source
         words = ["etcdfix", "restore", "--from-revision", str(revision), *key_arguments(key)]
-        words += ["--replace-mod-revision", str(replacing), *where, *self.layout, *self.reading]
+        words += [
+            "--replace-mod-revision",
+            str(replacing),
+            *where,
+            *self.layout,
+            *self.reading,
+            *self.changing,
+        ]
         return quote_command([*words, "--reason", "REASON", "--dry-run"])
 
 

@@ -432,9 +432,9 @@ def _shape_cause(
             certain,
             f"a whole object of {shape.whole_at} bytes, and {extra} bytes after it",
         )
-    if seen.peek is not None and (sure := _iv_is_damaged(seen.peek, failure, shape)) is not None:
+    if seen.peek is not None and _only_the_first_block_breaks(failure, shape):
         message = "only the first cipher block is garbled, which is what a damaged initialisation vector does"
-        return Cause.IV_DAMAGED, sure, message
+        return Cause.IV_DAMAGED, likely, message
     if failure.kind is DecodeFailureKind.UNKNOWN_ENCODING:
         if shape.heals_magic:
             return (
@@ -460,16 +460,6 @@ def _shape_cause(
 
 _CIPHER_BLOCK = 16
 _GARBLED = frozenset({DecodeFailureKind.PROTOBUF, DecodeFailureKind.JSON, DecodeFailureKind.UNKNOWN_ENCODING})
-
-
-def _iv_is_damaged(peek: Peek, failure: DecodeFailure, shape: PlaintextShape) -> Confidence | None:
-    """Say how sure it is that only the initialisation vector of a CBC value is damaged; None where it is not.
-
-    A kind that nobody knows and that is in order may be a newer one, a bit away from one that is in the tables.
-    """
-    if peek.wrong_bits and not peek.behind and _breaks(peek):
-        return Confidence.CERTAIN
-    return Confidence.LIKELY if _only_the_first_block_breaks(failure, shape) else None
 
 
 def _only_the_first_block_breaks(failure: DecodeFailure, shape: PlaintextShape) -> bool:

@@ -233,7 +233,8 @@ def _yaml(identity: Identity, text: str, *, kind: str) -> bytes:
     namespace = f"  namespace: {json.dumps(identity.namespace)}\n" if identity.namespace else ""
     return (
         f"apiVersion: v1\ndata:\n  password: {data}\nkind: {kind}\nmetadata:\n  annotations:\n"
-        f"    note: {json.dumps(text)}\n  name: {json.dumps(identity.name)}\n{namespace}  uid: {json.dumps(identity.uid)}\n"
+        f"    note: {json.dumps(text)}\n  name: {json.dumps(identity.name)}\n{namespace}"
+        f"  uid: {json.dumps(identity.uid)}\n"
     ).encode()
 
 

@@ -115,6 +115,7 @@ class TestContents:
                 "cluster_id": "cdf818194e3a8c32",
                 "endpoints": ["https://10.0.0.1:2379"],
                 "header_revision": 77,
+                "identity": None,
             },
             "operator": {
                 "os_user": "ada",

@@ -87,6 +87,15 @@ def test_rows_are_capped_and_said() -> None:
     assert "\n3        low" not in text
 
 
+def test_groups_of_two_rules_can_be_told_apart() -> None:
+    one = plan().groups[0]
+    rules = ("secrets", "configmaps,widgets.example.com")
+    text = table(plan(entry(), groups=[msgspec.structs.replace(one, rule=rule) for rule in rules]))
+    assert [line.split()[3] for line in text.splitlines() if f" {one.transformer} " in line][:2] == list(
+        rules
+    )
+
+
 def test_groups_and_makers_are_capped_and_said() -> None:
     one = plan().groups[0]
     text = table(plan(entry(), groups=[one] * 22, recreators=[PlanRecreator("x", "no", 1, "")] * 21))
@@ -147,7 +156,7 @@ def test_flags_that_a_command_lacks_are_numbered_and_said() -> None:
     assert [end.strip() for end in ends] == ["[1]", "[2]", "[1] [3]", "0"]
     assert (
         "[2]: its command works with --declare-key-lost kms/v2/prov/sha256:ab only: its key is gone for ever, and "
-        "you are certain of that"
+        "you are certain of that; with --kubeconfig, so that an API server can contradict, or --accept-no-api-server"
     ) in lines
     command = lines.index("  etcdfix delete /registry/secrets/shop/web-3")
     assert lines[command + 1 : command + 3] == [

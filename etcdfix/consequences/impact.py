@@ -180,7 +180,7 @@ def _catching_up(collection: Collection) -> Iterator[str]:
 
 def _of_managers(collection: Collection) -> Iterator[str]:
     """Yield on what it depends whether any of this happens at once."""
-    if collection.unlistable:
+    if collection.unlistable and collection.tree:
         types = ", ".join(f"{path} ({count})" for path, count in list(collection.unlistable.items())[:5])
         yield (
             f"other objects keep types from being listed: {types}; a controller manager that ran before the damage and "

@@ -93,7 +93,7 @@ def test_the_readmes_commands_run_with_any_python_that_is_new_enough_and_say_so_
         old = tmp_path / "python3"
         old.write_text(
             f'#!/bin/sh\n[ "$1" = -c ] || exit 99\nexec {sys.executable} -c "import sys; '
-            'sys.version_info = (3, 9, 2); sys.version = \'3.9.2 (default)\'; $2"\n'
+            "sys.version_info = (3, 9, 2); sys.version = '3.9.2 (default)'; $2\"\n"
         )
         old.chmod(0o755)
         done = {

@@ -96,6 +96,11 @@ class EndedEarly(KeyboardInterrupt):
         self.exit_code = exit_code
         self.bare_exit_code = exit_code if bare_exit_code is None else bare_exit_code
 
+    @property
+    def by_clock(self) -> bool:
+        """Whether ``--timeout`` was over, and no signal came."""
+        return self.exit_code < 128  # which shells add to the number of a signal
+
     @classmethod
     def of(cls, exc: KeyboardInterrupt) -> EndedEarly:
         """Return an interruption as one of these; Ctrl-C comes as Python's own."""

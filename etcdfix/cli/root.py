@@ -168,7 +168,9 @@ def _end_early(ending: EndedEarly, arguments: list[str]) -> int:
     if ending.reason == "interrupted":
         click.echo("interrupted", err=True)
     else:
-        _say_error(f"{ending.reason}; {_what_changed(arguments)}", "")
+        # No --timeout counts any more once a change has begun.
+        what = "nothing was changed" if ending.by_clock else _what_changed(arguments)
+        _say_error(f"{ending.reason}; {what}", "")
     return ending.bare_exit_code
 
 

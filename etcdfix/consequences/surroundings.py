@@ -81,8 +81,10 @@ class Surroundings:
         index: ImpactIndex,
         kept: dict[bytes, Examination],
         keys: KeyCounter,
-        ended: EndedEarly | None = None,
+        kube_system_uid: str | None,
+        ended: EndedEarly | None,
     ) -> None:
+        self._kube_system_uid = kube_system_uid
         self.request = request
         self.ended = ended
         self.source = source
@@ -115,7 +117,7 @@ class Surroundings:
                 single_revision=description.single_revision,
                 segments=list(description.segments),
                 cluster_id=description.cluster_id,
-                kube_system_uid=self.examiner.kube_system_uid(self.source),
+                kube_system_uid=self._kube_system_uid,
                 sha256=description.sha256,
                 etcd_version=description.etcd_version,
                 integrity=description.integrity,
@@ -173,6 +175,7 @@ def look_around(
         examiner.ask_ahead(source)
         plugins.deferring = False
     examiner.learn_custom_resources(source)
+    cluster = examiner.kube_system_uid(source)
     builder = IndexBuilder(examiner, source)
     kept = _Kept()
     keys = KeyCounter()
@@ -215,7 +218,7 @@ def look_around(
     if plugins is not None:
         plugins.deferring = False  # from here on, single values are looked at, and each may wait
     index = builder.finish([*source.problems, *midway])
-    return Surroundings(request, source, examiner, index, kept.by_key(), keys, ended)
+    return Surroundings(request, source, examiner, index, kept.by_key(), keys, cluster, ended)
 
 
 class _Kept:

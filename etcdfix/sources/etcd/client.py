@@ -180,9 +180,11 @@ class EtcdClient:
         """Send a request to the current member and return without waiting; failures show in the answer."""
         member = self._current
         try:
-            if self._lost is not None:
-                raise CallFailed(self._lost)
-            future = self._start(member, method, request, timeout_seconds)
+            future = (
+                self._start(member, method, request, timeout_seconds)
+                if self._lost is None
+                else _NeverSent(CallFailed(self._lost))
+            )
         except CallFailed as failed:
             future = _NeverSent(failed)
         return Pending(method, request, timeout_seconds, member, future, self._token)

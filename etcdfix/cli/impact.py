@@ -88,6 +88,10 @@ def _wanted(key: str | None, key_base64: str | None) -> bytes:
 
 
 def _not_found(found: Surroundings, key: bytes) -> NoReturn:
+    limited_to = found.source.describe().limited_to
+    if not display(key).startswith(limited_to):
+        say(f"{display(key)}: permission denied: only keys that start with {limited_to} were looked at")
+        nothing_found(found)
     if found.index.problems:
         say(f"{display(key)}: not seen, nor anything that refers to it; not everything could be read")
         for reason in found.index.problems:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from etcdfix.consequences.surroundings import Surroundings, entry_of
+from etcdfix.errors import SourceError
 from etcdfix.impact.assess import Assessment, LastKnown, assess
 from etcdfix.impact.collector import collect
 from etcdfix.impact.garbage import Action, Collection, Decision, Propagation
@@ -33,6 +34,7 @@ from etcdfix.reports.impact.model import (
 from etcdfix.reports.model import Finding, Remedy
 from etcdfix.reports.remedies import LAST
 from etcdfix.reports.safetext import quote_command
+from etcdfix.storagekey import display
 from etcdfix.verdicts.examination import Examination
 
 # KEP-3926 and every runbook begin with it.
@@ -52,12 +54,15 @@ def impact_report(surroundings: Surroundings, key: bytes) -> ImpactReport | None
 
     Returns:
         None for a key that nobody has and nobody mentions.
-
-    Raises:
-        SourceError: The history cannot be read.
     """
     index = surroundings.index
-    found = assess(index, surroundings.source, surroundings.examiner, key)
+    # Who ended the look does not want to wait for more.
+    source = surroundings.source if surroundings.ended is None else None
+    try:
+        found = assess(index, source, surroundings.examiner, key)
+    except SourceError as exc:
+        index.problems.append(f"lost the earlier revisions of {display(key)}: {exc.message}")
+        found = assess(index, None, surroundings.examiner, key)
     node = index.find(key)
     if found is None or node is None:
         return None

@@ -4,7 +4,7 @@ A deletion, a restore and a re-encryption differ in what the transaction does an
 here on they walk the same steps::
 
     audit log       open, whole, locked; open intents about the same key are reconciled first; room for the outcome
-    signals         SIGINT, SIGTERM, SIGHUP and SIGQUIT wait until the outcome is recorded
+    signals         SIGINT, SIGTERM, SIGHUP and SIGQUIT wait until the outcome is recorded; no --timeout counts any more
     backup, intent  durable and read back, or nothing is done
     transaction     one, compared with what was examined and with the landmarks of its cluster, sent once
     outcome         recorded; what nobody knows is recorded as unknown, never guessed
@@ -525,7 +525,11 @@ def _second_content(
 
 @contextmanager
 def _signals_held() -> Iterator[list[str]]:
-    """Let the signals wait that a person, a terminal or a service manager sends; yield the names of those that came."""
+    """Let the signals wait that a person, a terminal or a service manager sends; yield the names of those that came.
+
+    From here on no ``--timeout`` counts any more either: one that is over is heard before anything is recorded.
+    """
+    signal.setitimer(signal.ITIMER_REAL, 0)
     came: list[str] = []
 
     def note(number: int, _frame: FrameType | None) -> None:

@@ -65,10 +65,10 @@ def command(
     """
     report = load_report(from_report)
     inputs, configuration = what_to_read(options)
-    if configuration is None:
+    if configuration is None and not inputs.no_encryption:
         raise ConfigurationError(
             "no encryption configuration was given, so nothing can be proven",
-            hint="--encryption-config FILE; for a cluster without encryption, one whose only provider is identity",
+            hint="--encryption-config FILE; where nothing is encrypted at rest: --no-encryption",
         )
     again = same_again(inputs)
     minor = inputs.kubernetes_minor

@@ -253,6 +253,7 @@ def open_cluster(inputs: Inputs) -> Iterator[Cluster]:
             examiner,
             plugins,
             configured=bool(digest),
+            no_encryption=inputs.no_encryption,
             config_sha256=digest,
             release_source=inputs.release_source,
             main=main_etcd(inputs),

@@ -151,7 +151,8 @@ def _misfit(
         return f"the plan is of etcd {plan.source.cluster_id}, this one is {cluster_id}"
     if plan.etcd_prefix.rstrip("/") != etcd_prefix.rstrip("/"):
         return f"the plan is of keys below {plan.etcd_prefix}, and here they are below {etcd_prefix}"
-    if plan.encryption_config.sha256 != config_sha256:
+    planned = plan.encryption_config.sha256 if plan.encryption_config is not None else ""
+    if planned != config_sha256:
         return "the plan was made with another encryption configuration"
     if (plan.kubernetes_version or "") != assumed_release:
         return "the plan was made with another --kubernetes-version"

@@ -59,6 +59,7 @@ from etcdfix.remediation.preflight import (
     check_deletion,
     check_expectations,
     check_members,
+    check_no_encryption,
     grounds_of,
     require_api,
 )
@@ -217,6 +218,7 @@ def run_restore(
     step("check: release")
     check_release(cluster.source, cluster.examiner, accept_unknown=request.accepted.unknown_release)
     step("check: candidate")
+    check_no_encryption(cluster, candidate.stored)
     intent = _intent_behind(candidate, request.places.log_path)
     listed = intent is not None
     _check_digest(request)

@@ -22,7 +22,7 @@ from etcdfix.cli.progress import watcher
 from etcdfix.cli.safety import examiner_for
 from etcdfix.cli.surroundings import output_options
 from etcdfix.errors import ConfigurationError
-from etcdfix.outputfile import destination
+from etcdfix.outputfile import STANDARD_OUTPUT, destination
 from etcdfix.planning.fromreport import load_report
 from etcdfix.planning.plan import PlanRequest, build_plan
 from etcdfix.reports.plan_json import write_plan_json
@@ -93,7 +93,9 @@ def command(
                     kubernetes_version=f"1.{minor}" if minor is not None else None,
                     newest=not inputs.revision,
                     same_again=again,
-                    plan_file=str(output_file) if output_file is not None and reusable else "",
+                    plan_file=str(output_file)
+                    if output_file not in {None, STANDARD_OUTPUT} and reusable
+                    else "",
                 ),
                 plugins=plugins,
                 watch=watcher(source),

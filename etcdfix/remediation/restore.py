@@ -251,7 +251,7 @@ def run_restore(
     step("check: lease")
     lease = _lease(cluster, candidate, without=request.without_lease)
     step("check: places")
-    warnings += place_warnings(request.places)
+    warnings += place_warnings(request.places, backup=replaced is not None)
     step("preview")
     shown = RestorePreview(
         candidate=candidate,

@@ -146,7 +146,7 @@ class Examining:
         self._searched: Counter[KeyName] = Counter()
         self._waiting = Spool(StoredValue)
         # From the first look, and from the later one; each in the source's order.
-        self._doubtful = (Spool(StoredValue), Spool(StoredValue))
+        self._doubtful = (Spool(Examination), Spool(Examination))
         self._window: deque[tuple[StoredValue, Examination | None]] = deque()
 
     def __enter__(self) -> Self:
@@ -166,10 +166,13 @@ class Examining:
         """Yield every value that can be judged now, in the order given; keep the others."""
         plugins = self._plugins
         examine = self._examine
+        found: Examination | None
         if plugins is None:
             for stored in values:
                 found = examine(stored)
-                if not self._is_open(found) or self._put_aside(self._doubtful[0], stored) is not None:
+                if found.verdict.outcome is not Outcome.READABLE and self._is_open(found):
+                    found = self._put_aside(self._doubtful[0], found, stored)
+                if found is not None:
                     yield found
             return
         plugins.deferring = True
@@ -177,32 +180,28 @@ class Examining:
             try:
                 found = examine(stored)
             except KMSPending:
-                waited_for = self._put_aside(self._waiting, stored)
-                if waited_for is not None:
-                    yield waited_for
-                continue
-            if found.verdict.outcome is Outcome.READABLE:
-                yield found
-            elif found.verdict.cause is Cause.KMS_UNREACHABLE:
-                # Nothing can change any more; a few are kept all the same, so that their order does not depend on when
-                # the plugin was given up.
-                hopeless = plugins.over and self._waiting.on_disk
-                if hopeless or self._put_aside(self._waiting, stored) is not None:
-                    yield found
-            elif _behind_plugin(found) or self._is_open(found):
-                if self._put_aside(self._doubtful[0], stored) is not None:
-                    yield found
+                found = self._put_aside(self._waiting, stored, stored)
             else:
+                if found.verdict.outcome is Outcome.READABLE:
+                    pass
+                elif found.verdict.cause is Cause.KMS_UNREACHABLE:
+                    # Nothing can change any more; a few are kept all the same, so that their order does not depend on
+                    # when the plugin was given up.
+                    if not (plugins.over and self._waiting.on_disk):
+                        found = self._put_aside(self._waiting, stored, stored)
+                elif _behind_plugin(found) or self._is_open(found):
+                    found = self._put_aside(self._doubtful[0], found, stored)
+            if found is not None:
                 yield found
 
     def _is_open(self, found: Examination) -> bool:
         """Say whether the verdict waits: more may be found, or a search is due since it is the target."""
         return not found.verdict.settled or found.stored.key == self._target
 
-    def _put_aside(self, spool: Spool[StoredValue], stored: StoredValue) -> Examination | None:
+    def _put_aside(self, spool: Spool[V], kept: V, stored: StoredValue) -> Examination | None:
         """Keep a value for later; where there is no room for it, wait for its plugin now and return what it is."""
         try:
-            spool.append(stored)
+            spool.append(kept)
         except OSError:
             found = self._wait_and_search(stored)
             if self._plugins is not None:
@@ -220,14 +219,17 @@ class Examining:
             if found is None:
                 found = self._wait(stored)
             self._window.popleft()
-            if found.verdict.is_plain or self._put_aside(self._doubtful[1], stored) is not None:
-                yield found
+            now = found if found.verdict.is_plain else self._put_aside(self._doubtful[1], found, stored)
+            if now is not None:
+                yield now
         # Every value that could open has: what is said now is the last word.
         if self._plugins is not None:
             self._plugins.final = True
         try:
             while (spool := self._next_doubtful()) is not None:
-                found = self._wait_and_search(spool.peek())
+                found = spool.peek()
+                if self._may_change(found):
+                    found = self._wait_and_search(found.stored)
                 spool.drop()
                 yield found
         finally:
@@ -245,9 +247,16 @@ class Examining:
         self._searched.update(keys)
         return all(self._searched[key] <= MOST_SEARCHED for key in keys)
 
-    def _next_doubtful(self) -> Spool[StoredValue] | None:
+    def _may_change(self, found: Examination) -> bool:
+        """Say whether the last look may come to something else than the first, now that everything has been seen."""
+        searched = found.stored.key == self._target
+        return searched or _behind_plugin(found) or self._opened.opened(found.encryption_keys)
+
+    def _next_doubtful(self) -> Spool[Examination] | None:
         filled = [spool for spool in self._doubtful if spool.count]
-        return min(filled, key=lambda spool: spool.peek().key, default=None)
+        if len(filled) == len(self._doubtful):
+            return min(filled, key=lambda spool: spool.peek().stored.key)
+        return filled[0] if filled else None
 
     def _try(self, stored: StoredValue) -> Examination | None:
         """Examine a value without waiting; None when a plugin has not answered, or could not just now."""

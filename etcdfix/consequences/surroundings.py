@@ -192,7 +192,7 @@ def look_around(
             if not count and not examining.waiting:
                 raise
             midway = [f"the source was lost midway: {exc.message}"]
-        for found in watch(examining.later(), "waiting for KMS", examining.waiting):
+        for found in watch(examining.later(), "waiting", examining.waiting):
             take(found)
     if plugins is not None:
         plugins.deferring = False  # from here on, single values are looked at, and each may wait

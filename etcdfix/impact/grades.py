@@ -11,7 +11,7 @@ import msgspec
 from etcdfix.impact.finalizers import LostFinalizer
 from etcdfix.impact.floor import floor_reason
 from etcdfix.impact.garbage import Action, Collection
-from etcdfix.impact.identity import ObjectRef
+from etcdfix.impact.identity import ObjectRef, crd_path
 from etcdfix.impact.index import ImpactIndex
 from etcdfix.impact.secretusers import SecretUsers, Stops
 from etcdfix.impact.uses import SECRETS, Role, Use
@@ -207,12 +207,6 @@ def doubts_about(index: ImpactIndex, node: int) -> list[RiskReason]:
         text = f"{_objects(index.truncated)} with more references than are followed may use it too"
         doubts.append(("not-looked-into", text))
     return [RiskReason(Risk.LOW, code, text) for code, text in doubts]
-
-
-def crd_path(name: str) -> str:
-    """Return where the objects of a CustomResourceDefinition lie below the storage prefix."""
-    plural, _, group = name.partition(".")
-    return f"{group}/{plural}"
 
 
 def _floor_reasons(ref: ObjectRef) -> list[RiskReason]:

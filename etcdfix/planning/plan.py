@@ -50,7 +50,15 @@ from etcdfix.sources.base import Source
 from etcdfix.storagekey import Directory, display
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.key_loss import KeyCounter, KeyDoubt, doubt_about
-from etcdfix.verdicts.standing import FAILED, IDENTITY, AcceptRisk, Standing, risks_of, standing_of
+from etcdfix.verdicts.standing import (
+    FAILED,
+    IDENTITY,
+    AcceptRisk,
+    Standing,
+    key_may_be_lost,
+    risks_of,
+    standing_of,
+)
 
 _WORST_FIRST: Final = (KeyDoubt.NONE_OPENS, KeyDoubt.MOST_FAIL, KeyDoubt.MASS_DAMAGE, KeyDoubt.NONE)
 
@@ -432,6 +440,8 @@ def _advice(found: Examination, doubt: KeyDoubt) -> tuple[str, str]:
         text = "nothing is proven: bring the KMS plugin back"
     elif standing_of(found) is Standing.DECLARABLE:
         text = "the configuration alone can cure this: find the key"
+    elif key and not key_may_be_lost(found):
+        return "many values under its key do not open, and the key is there: find out why first", ""
     elif key:
         text = "that is the key, not the objects: find it"
     else:

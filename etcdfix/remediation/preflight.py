@@ -156,10 +156,14 @@ def grounds_of(
             for each in servers.answers
         ),
         cluster=identity,
-        peek=tuple(
-            f"{e.check}: {e.result}; {e.detail}" for e in found.verdict.evidence if e.check in PEEK_CHECKS
-        ),
+        peek=peek_lines(found),
     )
+
+
+def peek_lines(found: Examination) -> tuple[str, ...]:
+    """Return what a look without tag or padding showed, one line for each check."""
+    seen = (evidence for evidence in found.verdict.evidence if evidence.check in PEEK_CHECKS)
+    return tuple(f"{e.check}: {e.result}; {e.detail}" if e.detail else f"{e.check}: {e.result}" for e in seen)
 
 
 class Preflight(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from etcdfix.remediation.api_servers import Answer, ServerAnswers
 from etcdfix.remediation.audit_record import Result
 from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.commit import Outcome
-from etcdfix.remediation.preflight import Cluster, Preflight
+from etcdfix.remediation.preflight import Cluster, Preflight, peek_lines
 from etcdfix.remediation.reencrypt import ReencryptPreview
 from etcdfix.remediation.restore import OwnWrite, RestorePreview
 from etcdfix.reports.base import counted
@@ -152,7 +152,7 @@ def _pattern_lines(checked: Preflight) -> Iterator[str]:
         rule = f" of {name.rule}" if name.rule else ""
         key = f" ({name.key})" if name.key else ""
         yield (
-            f"Under        {safe_text(f'{name.transformer}{rule}') or 'no envelope that is known'}{key}: "
+            f"Under        {safe_text(name.transformer or 'no envelope that is known')}{safe_text(rule)}{key}: "
             f"{counts.opened} open, {counts.failed} fail{damaged}{undetermined} (this one included)"
         )
         if checked.declared_lost and counts.opened:
@@ -160,8 +160,10 @@ def _pattern_lines(checked: Preflight) -> Iterator[str]:
             yield f"             {opened} OPEN under this key: make sure that you mean this one"
     if checked.declared_lost:
         yield "             declared lost for ever"
-    verdict = checked.found.verdict
-    yield f"Proof        {verdict.damage}: {safe_text(verdict.message)}"
+    title = "Proof"
+    for line in peek_lines(checked.found):
+        yield f"{title:<13}{safe_text(line)}"
+        title = ""
 
 
 def restore_preview_lines(cluster: Cluster, shown: RestorePreview) -> Iterator[str]:

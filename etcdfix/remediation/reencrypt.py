@@ -170,8 +170,8 @@ def run_reencrypt(
     if not proof and not request.undeployed_write_key:
         raise refuse(
             Rule.WRITE_KEY,
-            f"the newest other object of {today.directory.group_resource} is not stored under {sealed.transformer}: "
-            "nothing shows that the API servers hold that key",
+            f"nothing shows that the API servers hold the key of {sealed.transformer}: there is no other object of "
+            f"{today.directory.group_resource}, or the newest one does not open under it",
             hint="let an API server create one, or --accept-undeployed-write-key",
         )
     step("check: API servers")

@@ -37,9 +37,16 @@ def write_plan_table(stream: BinaryIO, plan: DeletionPlan, max_rows: int, *, jso
         line()
         _table(
             output,
-            ("COUNT", "CAUSE", "WRITTEN UNDER", "OPEN", "ADVICE"),
+            ("COUNT", "CAUSE", "WRITTEN UNDER", "RULE", "OPEN", "ADVICE"),
             [
-                (str(g.count), g.cause or g.outcome, g.transformer or "unknown", str(g.opened), g.advice)
+                (
+                    str(g.count),
+                    g.cause or g.outcome,
+                    g.transformer or "unknown",
+                    g.rule,
+                    str(g.opened),
+                    g.advice,
+                )
                 for g in plan.groups[:_MOST_GROUPS]
             ],
         )

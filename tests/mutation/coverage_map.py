@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import os
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -52,6 +53,11 @@ class Touching(msgspec.Struct, frozen=True):
     seconds: dict[str, float]
 
 
+def surroundings(root: Path) -> dict[str, str]:
+    """Return the environment in which a process finds the modules of a checkout, and then these."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join((str(root), str(Path(__file__).parents[2])))}
+
+
 def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:16]
 
@@ -72,7 +78,7 @@ def touching(root: Path, kept: Path, modules: Sequence[str], files: Sequence[str
         place = _place(kept, file)
         if place.exists():
             found = msgspec.json.decode(place.read_bytes(), type=FileMap)
-            if found.digest == digest((root / file).read_bytes()):
+            if found.digest == digest((root / file).read_bytes()) and found.sources.keys() >= set(modules):
                 maps[file] = found
     stale = [file for file in files if file not in maps]
     if stale:
@@ -101,6 +107,7 @@ def _run(root: Path, kept: Path, modules: Sequence[str], files: Sequence[str]) -
         subprocess.run(
             [sys.executable, "-m", "tests.mutation.coverage_map", str(settings), str(durations), *files],
             cwd=root,
+            env=surroundings(root),
             stdout=log,
             stderr=log,
             check=False,

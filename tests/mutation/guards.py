@@ -20,11 +20,12 @@ import sys
 import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from pathlib import Path
 
 import msgspec
 
-from tests.mutation.coverage_map import Touching, digest, touching
+from tests.mutation.coverage_map import Touching, digest, surroundings, touching
 from tests.mutation.mutants import Mutant, deciding_names, find_mutants
 from tests.mutation.running import Result, Task, Work
 
@@ -35,15 +36,18 @@ GUARDED = ("etcdfix/remediation/*.py", "etcdfix/verdicts/*.py", "etcdfix/cli/con
 # In this order they are tried; the last two have servers of their own and are slow.
 TESTS = ("tests/unit", "tests/property", "tests/vectors", "tests/faults", "tests/integration")
 
+# Results are stored after so many, for whoever stops it half-way.
+_AT_ONCE = 100
+
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A line of ``equivalent.toml``.
 
     Attributes:
         path: Of the module.
-        function: Of the guard, as in ``Mutant``; of ``text_only`` it is everything that begins like this.
+        function: Of the guard, as in ``Mutant``.
         reason: Why it makes no difference.
-        guard: Its source text, "" for every guard of the function (``text_only``).
+        guard: Its source text, "" for every guard of the function.
         change: What is done to it, "" for anything.
     """
 
@@ -90,7 +94,10 @@ def all_mutants(root: Path, patterns: Sequence[str], tables: Tables) -> list[Mut
         for pattern in patterns
         for path in sorted(root.glob(pattern))
     }
-    names = deciding_names([path.read_bytes() for path in (root / "etcdfix").rglob("*.py")])
+    folders = {Path(pattern).parts[0] for pattern in patterns}
+    names = deciding_names(
+        [path.read_bytes() for folder in folders for path in (root / folder).rglob("*.py")]
+    )
     return [
         mutant
         for path, source in sources.items()
@@ -109,14 +116,22 @@ def tests_for(mutant: Mutant, source: bytes, touched: Touching, seconds: float) 
         tests |= lines.get(line, set())
     own = f"tests/unit/{Path(mutant.path).parent.name}/test_{Path(mutant.path).name}"
 
-    def rank(test: str) -> tuple[int, float]:
+    cases: Counter[str] = Counter()
+    ranks: dict[str, tuple[int, int, float]] = {}
+    for test in sorted(tests, key=lambda test: (touched.seconds.get(test, 1.0), test)):
         file = test.partition("::")[0]
         folder = next((n for n, start in enumerate(TESTS) if file.startswith(start)), len(TESTS))
-        return (-1 if file == own else folder), touched.seconds.get(test, 1.0)
+        # Of a test with many cases one first: what it does not notice, another test will sooner than another case.
+        name = test.partition("[")[0]
+        cases[name] += 1
+        ranks[test] = (-1 if file == own else folder, cases[name], touched.seconds.get(test, 1.0))
 
+    # Both answers of the guard in turn: those that go on behind it, and those that do not.
+    behind = tests & set().union(*(lines.get(line, ()) for line in mutant.behind))
+    turns = zip_longest(sorted(behind, key=ranks.__getitem__), sorted(tests - behind, key=ranks.__getitem__))
     chosen: list[str] = []
     left = seconds
-    for test in sorted(tests, key=rank):
+    for test in (test for turn in turns for test in turn if test is not None):
         left -= touched.seconds.get(test, 1.0)
         if left < 0 and chosen:
             break
@@ -197,7 +212,8 @@ def run(
             )
         print(f"{len(mutants)} mutants")
         return 0
-    results = judge(root, kept, mutants, folders, jobs=jobs, fresh=fresh, seconds=seconds)
+    modules = sorted({mutant.path for mutant in everything})
+    results = judge(root, kept, mutants, modules, folders, jobs=jobs, fresh=fresh, seconds=seconds)
     survivors = [mutant for mutant in mutants if not results[mutant.key].killer]
     known = {mutant.key: entry for mutant in survivors for entry in tables.equivalent if entry.fits(mutant)}
     open_ones = [mutant for mutant in survivors if mutant.key not in known]
@@ -229,6 +245,7 @@ def judge(
     root: Path,
     kept: Path,
     mutants: Sequence[Mutant],
+    modules: Sequence[str],
     folders: Sequence[str],
     *,
     jobs: int,
@@ -237,21 +254,22 @@ def judge(
 ) -> dict[str, Result]:
     """Return what became of each mutant, by its key; what is known from an earlier run is not run again."""
     kept.mkdir(exist_ok=True)
-    sources = {path: (root / path).read_bytes() for path in {mutant.path for mutant in mutants}}
+    sources = {path: (root / path).read_bytes() for path in modules}
     files = [str(file.relative_to(root)) for folder in folders for file in _test_files(root / folder)]
-    digests = {file: digest((root / file).read_bytes()) for file in files}
-    touched = touching(root, kept, sorted(sources), files)
+    touched = touching(root, kept, modules, files)
     store = kept / "results.json"
     memory: dict[str, Known] = {}
     if store.exists():
         memory = msgspec.json.decode(store.read_bytes(), type=dict[str, Known])
 
+    texts = {file: _tests_of((root / file).read_bytes()) for file in files}
+
     def made_from(tests: Iterable[str]) -> str:
-        return digest(
-            "".join(
-                digests.get(file, "") for file in sorted({test.partition("::")[0] for test in tests})
-            ).encode()
-        )
+        found = []
+        for test in tests:
+            file, _, name = test.partition("::")
+            found.append(f"{test} {texts.get(file, {}).get(name.partition('[')[0], '')}")
+        return digest("\n".join(found).encode())
 
     found: dict[str, Result] = {}
     tasks, functions = [], {}
@@ -276,13 +294,25 @@ def judge(
                 tests=tests,
             )
         )
-    for result in _run_tasks(root, kept, tasks, touched, jobs):
-        found[result.key] = result
-        tests = next(task.tests for task in tasks if task.key == result.key)
-        memory[result.key] = Known(
-            result, functions[result.key], made_from([result.killer] if result.killer else tests)
-        )
-    store.write_bytes(msgspec.json.encode(memory))
+    by_key = {task.key: task for task in tasks}
+    for first in range(0, len(tasks), _AT_ONCE * jobs):
+        print(f"{len(tasks) - first} mutants are to be run", flush=True)
+        for result in _run_tasks(root, kept, tasks[first : first + _AT_ONCE * jobs], touched, jobs):
+            found[result.key] = result
+            tests = (result.killer,) if result.killer else by_key[result.key].tests
+            memory[result.key] = Known(result, functions[result.key], made_from(tests))
+        store.write_bytes(msgspec.json.encode(memory))
+    return found
+
+
+def _tests_of(source: bytes) -> dict[str, str]:
+    """Return a digest of each test of a file, by its name in the id."""
+    found = {}
+    for node in ast.parse(source).body:
+        for each in node.body if isinstance(node, ast.ClassDef) else [node]:
+            if isinstance(each, ast.FunctionDef):
+                name = each.name if each is node else f"{node.name}::{each.name}"
+                found[name] = digest(ast.unparse(each).encode())
     return found
 
 
@@ -295,7 +325,6 @@ def _run_tasks(root: Path, kept: Path, tasks: Sequence[Task], touched: Touching,
     tasks = [task for task in tasks if task.tests]
     if not tasks:
         return results
-    print(f"{len(tasks)} mutants are to be run", flush=True)
     running = []
     for job in range(jobs):
         own = tuple(tasks[job * len(tasks) // jobs : (job + 1) * len(tasks) // jobs])
@@ -307,9 +336,20 @@ def _run_tasks(root: Path, kept: Path, tasks: Sequence[Task], touched: Touching,
         answers.unlink(missing_ok=True)
         log = (kept / f"running-{job}.log").open("wb")
         command = [sys.executable, "-m", "tests.mutation.running", str(work), str(answers)]
-        running.append((subprocess.Popen(command, cwd=root, stdout=log, stderr=log), answers, log))
+        running.append(
+            (
+                subprocess.Popen(command, cwd=root, env=surroundings(root), stdout=log, stderr=log),
+                answers,
+                log,
+            )
+        )
     for process, answers, log in running:
-        process.wait()
+        try:
+            process.wait()
+        except BaseException:
+            for each, _, _ in running:
+                each.terminate()
+            raise
         log.close()
         if answers.exists():
             results += [msgspec.json.decode(line, type=Result) for line in answers.read_bytes().splitlines()]

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from etcdfix.impact.garbage import Action, Collection, Decision, OwnerState, Propagation, collect, decide
+from etcdfix.impact.collector import collect, decide
+from etcdfix.impact.garbage import Action, Collection, Decision, OwnerState, Propagation
 from tests.support.impact_objects import BROKEN, Cluster, node_of, owner
 from tests.support.memory_source import MemorySource
 

@@ -1,0 +1,186 @@
+"""How a case is judged: by the library, as a deletion would, and then by what really was done to the value."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import msgspec
+
+from etcdfix.deferred import unwatched
+from etcdfix.encryption.config import KMSProvider, parse_configuration
+from etcdfix.encryption.transformer import Transformers
+from etcdfix.errors import RefusedByRule
+from etcdfix.model import Confidence, Outcome
+from etcdfix.pipeline import Examiner
+from etcdfix.remediation.alike import look_at_all
+from etcdfix.remediation.proof import check_proof
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.damage import Damage
+from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.standing import FAILED, AcceptRisk, Standing, standing_of
+from tests.exam import corpus
+from tests.exam.cases import CBC_PROVIDERS, UNDAMAGED, WRONG_KEYS, Case, Keyring
+from tests.support.memory_source import MemorySource, stored
+
+LEAST_VISIBLE: Final = 16
+_EVERY_RISK: Final = frozenset(AcceptRisk)
+# What shows whatever the key is: too short for its provider, or an envelope that a server rejects by itself.
+_WHATEVER_THE_KEY: Final = frozenset({Cause.VALUE_TRUNCATED, Cause.KMS_ENVELOPE_DAMAGED})
+_ON_PURPOSE: Final = frozenset({"another in between"})
+
+_NEEDS: Final[dict[Cause, frozenset[str]]] = {
+    Cause.KEY_RENAMED: frozenset({"renamed"}),
+    Cause.VALUE_MOVED: frozenset({"moved"}),
+    Cause.STORAGE_PREFIX_CHANGED: frozenset({"prefix"}),
+    Cause.VALUE_TRUNCATED: frozenset({"cut"}),
+    Cause.TEXT_MODE_DAMAGE: frozenset({"crlf"}),
+    Cause.NONCE_DAMAGED: frozenset({"nonce", "info"}),
+    Cause.IV_DAMAGED: frozenset({"nonce"}),
+    Cause.KMS_ENVELOPE_DAMAGED: frozenset({"envelope", "wrapped", "cut", "appended", "crlf"}),
+    Cause.TRAILING_BYTES: frozenset({"appended"}),
+}
+"""What must have been done where a cause is certain."""
+
+
+class Judged(NamedTuple):
+    """What became of a case.
+
+    Attributes:
+        case: What was judged.
+        found: What the library says of the target, all other values seen.
+        deletable: Every risk accepted and no key declared lost, nothing stands against its deletion.
+        refusal: What stands against it.
+        counts: It is of the kinds of which 99 % are to be called damage.
+        wrong: What must not be.
+    """
+
+    case: Case
+    found: Examination
+    deletable: bool
+    refusal: str
+    counts: bool
+    wrong: tuple[str, ...]
+
+    @property
+    def called(self) -> str:
+        """Proven, likely, or what it is called instead."""
+        verdict = self.found.verdict
+        if verdict.damage is not Damage.NONE:
+            return str(verdict.damage)
+        return str(verdict.cause or verdict.outcome)
+
+
+class _NeverWaits:
+    """Plugins that answer at once."""
+
+    deferring = False
+    final = False
+    over = False
+
+
+def judge_case(case: Case) -> Judged:
+    """Have a case examined as a deletion examines it, and compare what is said with what was done."""
+    examiner = _examiner(case)
+    source = MemorySource(case.records)
+    examiner.learn_custom_resources(source)
+    plugins = _NeverWaits() if case.plugin is not None else None
+    first = examiner.examine(case.target)
+    alike = look_at_all(source, examiner, first, plugins, unwatched, see=lambda _found: None)
+    found = alike.target
+    assert found is not None
+    refusals = []
+    for risks in (_EVERY_RISK, frozenset[str]()):
+        try:
+            check_proof(found, alike, declared="", risks=risks, release_proven=True)
+            refusals.append("")
+        except RefusedByRule as refusal:
+            refusals.append(f"{refusal.message} {refusal.hint}")
+    deletable = not refusals[0] and standing_of(found) is Standing.DELETABLE
+    without = not refusals[1] and standing_of(found) is Standing.DELETABLE
+    said = (
+        msgspec.json.encode((found.verdict, first.verdict)).decode() + "".join(refusals) + repr(case.plugin)
+    )
+    wrong = [
+        *_of_wrong_key_or_undamaged(case, found, deletable=deletable, without=without),
+        *_certain_and_wrong(case, found),
+        *_not_readable(case, found),
+        *(f"shows what is hidden: {index}" for index, hidden in enumerate(case.hidden) if hidden in said),
+    ]
+    return Judged(case, found, deletable, refusals[0], _is_counted(case), tuple(wrong))
+
+
+def _examiner(case: Case) -> Examiner:
+    def plugin_for(_: KMSProvider) -> Keyring | None:
+        return case.plugin
+
+    configuration = parse_configuration(case.configuration, path="exam")
+    return Examiner(
+        corpus.LAYOUT, Transformers.from_configuration(configuration, plugin_for), corpus.decoder()
+    )
+
+
+def _of_wrong_key_or_undamaged(
+    case: Case, found: Examination, *, deletable: bool, without: bool
+) -> list[str]:
+    """A wrong key, or nothing damaged: nothing of it may be deleted, and no damage is certain."""
+    verdict = found.verdict
+    damaged = case.damage not in UNDAMAGED and bool(case.marks & _DONE)
+    if case.key not in WRONG_KEYS and damaged:
+        return []
+    if damaged and verdict.cause in _WHATEVER_THE_KEY and verdict.damage is Damage.PROVEN:
+        return []
+    wrong = []
+    if case.key in _ON_PURPOSE:
+        if without:
+            wrong.append("deletable without a word")
+    elif deletable:
+        wrong.append("deletable")
+    if verdict.damage is Damage.PROVEN:
+        wrong.append("damage is called proven")
+    elif verdict.damage is Damage.LIKELY and verdict.confidence is Confidence.CERTAIN:
+        wrong.append("likely damage is called certain")
+    return wrong
+
+
+_DONE: Final = frozenset({"bits", "run", "cut", "appended", "crlf"})
+
+
+def _certain_and_wrong(case: Case, found: Examination) -> list[str]:
+    verdict = found.verdict
+    if verdict.cause is None or verdict.confidence is not Confidence.CERTAIN or verdict.outcome not in FAILED:
+        return []
+    needed = _NEEDS.get(verdict.cause)
+    if needed is not None and not case.marks & needed:
+        return [f"{verdict.cause} is certain, and {sorted(case.marks)} was done"]
+    return []
+
+
+def _not_readable(case: Case, found: Examination) -> list[str]:
+    """What the server reads is readable: whatever is in order, and what CBC still decodes."""
+    outcome = found.verdict.outcome
+    if case.key in WRONG_KEYS:
+        return []
+    if case.provider in CBC_PROVIDERS and case.opens is not None and _decodes(case, case.opens):
+        return [] if outcome in {Outcome.READABLE, Outcome.INCONSISTENT} else ["decodes, and is not readable"]
+    if case.damage == "no damage" and outcome is not Outcome.READABLE:
+        return ["in order, and not readable"]
+    return []
+
+
+def _is_counted(case: Case) -> bool:
+    """Say whether this is a flip in the body, or a cut, that has to be called damage."""
+    if case.key in WRONG_KEYS or not case.marks & {"bits", "cut"} or case.marks & {"wrapped", "envelope"}:
+        return False
+    tag = case.provider not in CBC_PROVIDERS
+    if tag and "one bit" in case.marks:
+        return True
+    if case.left is None or len(case.left) < LEAST_VISIBLE:
+        return False
+    if tag:
+        return not _decodes(case, case.left)
+    return case.opens is None or not _decodes(case, case.opens)
+
+
+def _decodes(case: Case, plaintext: bytes) -> bool:
+    record = stored(case.target.key, plaintext)
+    return corpus.plain_examiner().examine(record).verdict.outcome in {Outcome.READABLE, Outcome.INCONSISTENT}

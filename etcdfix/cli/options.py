@@ -92,6 +92,8 @@ source_options = option_group(
 reading_options = option_group(
     _option("--encryption-config", "--encryption-provider-config", "encryption_config", type=_FILE,
             metavar="FILE", help="The EncryptionConfiguration of the API servers."),
+    _option("--no-encryption", is_flag=True, default=None,
+            help="This cluster encrypts nothing at rest, so there is no EncryptionConfiguration."),
     _option("--kms-endpoint", "kms_endpoints", metavar="NAME=unix:///PATH", multiple=True,
             help="Where the plugin of this KMS provider listens, instead of the configuration's endpoint "
                  "(may be repeated)."),
@@ -128,6 +130,7 @@ class Inputs(msgspec.Struct, frozen=True):
         kms_endpoints: Provider name to endpoint, where it is not the configuration's.
         kms_max_rate: Calls a second to one plugin, 0 for no limit; None for the default.
         ask_kms: Whether plugins are asked at all.
+        no_encryption: The operator says that nothing is encrypted at rest.
         notices: Sentences to say on standard error before work begins.
         release_source: Where the release comes from, "" where none was named.
         main_endpoints: Comma list of the etcd that holds namespace kube-system, where it may be another one; else "".
@@ -143,6 +146,7 @@ class Inputs(msgspec.Struct, frozen=True):
     kms_endpoints: dict[str, str] = msgspec.field(default_factory=dict)
     kms_max_rate: float | None = None
     ask_kms: bool = True
+    no_encryption: bool = False
     notices: tuple[str, ...] = ()
     release_source: str = ""
     main_endpoints: str = ""
@@ -177,6 +181,8 @@ def same_again(inputs: Inputs) -> SameAgain:
     reading: list[str] = []
     if inputs.encryption_config is not None:
         reading += ["--encryption-config", str(inputs.encryption_config)]
+    if inputs.no_encryption:
+        reading.append("--no-encryption")
     for name, endpoint in inputs.kms_endpoints.items():
         reading += ["--kms-endpoint", f"{name}={endpoint}"]
     if inputs.kms_max_rate is not None:
@@ -234,6 +240,11 @@ def gather_inputs(
         config = config or manifest.encryption_config
         release_source = "" if version or not manifest.kubernetes_version else "--manifest"
         version = version or manifest.kubernetes_version
+    if options.get("no_encryption") and config is not None:
+        raise ConfigurationError(
+            f"--no-encryption, and {config} is named as the encryption configuration: one of them is wrong",
+            hint="leave --no-encryption out where the API servers have an --encryption-provider-config",
+        )
     return Inputs(
         snapshot=snapshot,
         connection=connection,
@@ -244,6 +255,7 @@ def gather_inputs(
         kms_endpoints=_kms_endpoints(options.get("kms_endpoints") or ()),
         kms_max_rate=_kms_max_rate(options.get("kms_max_rate")),
         ask_kms=not options.get("no_kms"),
+        no_encryption=bool(options.get("no_encryption")),
         notices=tuple(notices),
         main_endpoints="" if main == connection["endpoints"] else main,
         main_named=bool(options.get("main_endpoints")),

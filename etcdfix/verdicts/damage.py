@@ -67,9 +67,8 @@ def rule_on(seen: Observation, peek: Peek) -> Ruling:
     if is_right_key(peek):
         return _under_right_key(seen, peek)
     if peek.state is PeekState.RIGHT_KEY:
-        message = (
-            f"written under {written}, and opens under another key of the configuration: {other_key(peek)}"
-        )
+        how = "opens under" if peek.opens else "was written with"
+        message = f"written under {written}, and {how} another key of the configuration: {other_key(peek)}"
         return Ruling(Cause.KEY_RENAMED, Confidence.CERTAIN, message)
     if peek.too_short:
         message = f"too short to have been written under {written}, whatever the key"

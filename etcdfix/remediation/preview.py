@@ -150,7 +150,7 @@ def _pattern_lines(checked: Preflight) -> Iterator[str]:
         rule = f" of {name.rule}" if name.rule else ""
         key = f" ({name.key})" if name.key else ""
         yield (
-            f"Under        {safe_text(f'{name.transformer}{rule}') or 'no envelope that is known'}{key}: "
+            f"Under        {safe_text(name.transformer or 'no envelope that is known')}{safe_text(rule)}{key}: "
             f"{counts.opened} open, {counts.failed} fail{damaged}{undetermined} (this one included)"
         )
         if checked.declared_lost and counts.opened:

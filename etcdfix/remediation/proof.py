@@ -189,7 +189,9 @@ def _not_lost(found: Examination) -> str:
     """Say why the key of a value is not lost; "" where nothing shows that."""
     if found.verdict.fitting_key:
         return f"it was written under {found.verdict.fitting_key}: mend the configuration"
-    return "that key wrote it and is there: look at this object alone" if found.verdict.key_proven else ""
+    return (
+        f"it was written under {found.transformer}, and that key is there" if found.verdict.key_proven else ""
+    )
 
 
 def _declaration_fits(found: Examination, alike: Alike, declared: str) -> bool:

@@ -19,6 +19,7 @@ from etcdfix.verdicts.observation import DecodeFailure, DecodeFailureKind, Plain
 from etcdfix.verdicts.plaintext import (
     PROTOBUF_MAGIC,
     describe_failure,
+    is_in_order,
     look_of_failure,
     look_of_object,
     shape_of,
@@ -275,3 +276,64 @@ def test_what_heals_is_damaged(data: bytes) -> None:
     look = look_of_failure(data, unknown, accept, in_order, ())
     assert look.breaks
     assert look.text_mode == (b"\r\n" in data)
+
+
+def states(group: str, version: str, kind: str) -> Callable[[bytes], DecodedObject]:
+    def parse(data: bytes) -> DecodedObject:
+        return DecodedObject(GroupVersionKind(group, version, kind), b"web", b"shop", None, "protobuf")
+
+    return parse
+
+
+@pytest.mark.parametrize(
+    ("group", "version", "kind", "in_order"),
+    [
+        ("", "v1", "Secret", True),
+        # A newer release may have other versions and kinds, however near their names are.
+        ("", "v3", "Secret", True),
+        ("apps", "v2alpha1", "Deployment", True),
+        ("", "v1", "Secretary", True),
+        ("", "v1", "Pod", True),
+        ("example.com", "2024-01", "Widget", False),
+        ("example.com", "beta", "Widget", True),
+        # No API can have these.
+        ("", "beta", "Secret", False),
+        ("", "w1", "Secret", False),
+        ("", "v1\x00", "Secret", False),
+        ("", "", "Secret", False),
+        ("", "v1", "Sec ret", False),
+        ("", "v1", "", False),
+        ("a..b", "v1", "Widget", False),
+        # Two bits off from what is kept here.
+        ("", "v1", "Sebret", False),
+        ("", "v1", "Sexret", True),
+        ("apqs", "v1", "Deployment", True),
+    ],
+)
+def test_what_may_be_of_a_newer_release_is_in_order(
+    group: str, version: str, kind: str, *, in_order: bool
+) -> None:
+    assert is_in_order(b"x", states(group, version, kind), "", "Secret") is in_order
+
+
+def test_a_group_a_few_bits_off_is_no_other_group() -> None:
+    assert not is_in_order(b"x", states("appr", "v1", "Deployment"), "apps", "Deployment")
+    assert is_in_order(b"x", states("apps", "v7", "Deployment"), "apps", "Deployment")
+    assert is_in_order(b"x", states("batch", "v7", "Deployment"), "apps", "Deployment")
+
+
+@pytest.mark.parametrize(
+    ("problem", "in_order"),
+    [
+        (ProtobufMalformed("unexpected EOF"), False),
+        (JSONMalformed("invalid character"), False),
+        (CBORMalformed("unexpected EOF"), False),
+        (UnknownEncoding("nothing recognises it"), True),
+        (KindUnknown("no kind", group_version="v9", kind="X", reason="missing"), True),
+    ],
+)
+def test_an_encoding_that_breaks_is_not_in_order(problem: DecodeError, *, in_order: bool) -> None:
+    def parse(data: bytes) -> DecodedObject:
+        raise problem
+
+    assert is_in_order(b"x", parse, "", "Secret") is in_order

@@ -448,11 +448,7 @@ class Examiner:
             thorough,
         )
         resource = reader.directory.group_resource
-        found = peek(self.transformers, resource, request, known_structures(), self._look_into(reader))
-        if plain is not None and found.named and found.key_fingerprint != plain.key_fingerprint:
-            # Padding fitted by chance under an earlier key of the same name, and the server looks no further.
-            return msgspec.structs.replace(found, named=False)
-        return found
+        return peek(self.transformers, resource, request, known_structures(), self._look_into(reader))
 
     def _look_into(self, reader: _Reader) -> LookInto:
         """Return what tells the encryption package whether a plaintext is whole; the plaintext stays there."""

@@ -74,10 +74,11 @@ def rule_on(seen: Observation, peek: Peek) -> Ruling:
         message = f"too short to have been written under {written}, whatever the key"
         return Ruling(Cause.VALUE_TRUNCATED, Confidence.CERTAIN, message, Damage.PROVEN)
     if peek.name_may_go_on:
-        message = (
-            f"does not open under {written}, and its key name may be longer: text and another colon follow"
-        )
-        return Ruling(Cause.KEY_NAME_MISSING, Confidence.POSSIBLE, message)
+        kms = written.startswith("kms/")
+        name = "its provider's name" if kms else "its key name"
+        message = f"does not open under {written}, and {name} may be longer: text and another colon follow"
+        cause = Cause.PROVIDER_MISSING if kms else Cause.KEY_NAME_MISSING
+        return Ruling(cause, Confidence.POSSIBLE, message)
     if seen.neighbours in AROUND:
         return _among_neighbours(seen)
     if peek.state is PeekState.NOISE:

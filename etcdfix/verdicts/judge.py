@@ -240,10 +240,11 @@ def _ruling(seen: Observation, failure: TransformFailure) -> Ruling:
     reasons = {a.reason for a in failure.attempts} or {failure.reason}
     if reasons <= {"no-key-matched", "no-provider-matched"}:
         return _nothing_of_that_name(seen, reasons)
-    behind_plugin = envelope_ruling(failure.attempts, written)
-    if behind_plugin is not None and not is_right_key(seen.peek):
+    peek = seen.peek if seen.peek is not None else Peek(PeekState.NOT_POSSIBLE)
+    behind_plugin = envelope_ruling(failure.attempts, written, name_may_go_on=peek.name_may_go_on)
+    if behind_plugin is not None and not is_right_key(peek):
         return behind_plugin
-    return rule_on(seen, seen.peek if seen.peek is not None else Peek(PeekState.NOT_POSSIBLE))
+    return rule_on(seen, peek)
 
 
 def _refused_plaintext(seen: Observation) -> Ruling:

@@ -134,9 +134,14 @@ RULINGS: dict[str, tuple[Peek, tuple[str, ...], Neighbours, Cause, Confidence, D
     "too short for any key": (
         Peek(PeekState.NOT_POSSIBLE, too_short=True), ALL, FAR, Cause.VALUE_TRUNCATED, CERTAIN, PROVEN, False),
     "the name may go on": (
-        Peek(PeekState.NOISE, name_may_go_on=True), ALL, FAR, Cause.KEY_NAME_MISSING, POSSIBLE, NONE, False),
+        Peek(PeekState.NOISE, name_may_go_on=True), (GCM, CBC, BOX), FAR,
+        Cause.KEY_NAME_MISSING, POSSIBLE, NONE, False),
     "the name may go on, and values around it open": (
-        Peek(PeekState.NOISE, name_may_go_on=True), ALL, HERE, Cause.KEY_NAME_MISSING, POSSIBLE, NONE, False),
+        Peek(PeekState.NOISE, name_may_go_on=True), (GCM, CBC, BOX), HERE,
+        Cause.KEY_NAME_MISSING, POSSIBLE, NONE, False),
+    "the name of a provider may go on": (
+        Peek(PeekState.NOT_POSSIBLE, name_may_go_on=True), (V1,), HERE,
+        Cause.PROVIDER_MISSING, POSSIBLE, NONE, False),
     "noise": (
         NOISE, ALL, FAR, Cause.WRONG_KEY, LIKELY, NONE, True),
     "noise, not everything seen yet": (

@@ -279,6 +279,17 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
         enveloped("kms/v2/prov", transform_failure=failed("kms-envelope-invalid")),
         Outcome.DECRYPT_FAILURE, Cause.KMS_ENVELOPE_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
     ),
+    "broken KMS envelope, whose provider's name may go on": (
+        enveloped(
+            "kms/v1/prov", transform_failure=failed("kms-envelope-invalid"),
+            peek=Peek(PeekState.NOT_POSSIBLE, name_may_go_on=True),
+        ),
+        Outcome.DECRYPT_FAILURE, Cause.PROVIDER_MISSING, Confidence.POSSIBLE, ServerBehaviour.CORRUPT, NONE,
+    ),
+    "too short for the plugin's key, and its provider's name may go on": (
+        behind_plugin("too-short", same_key=3, any_key=3, peek=Peek(PeekState.NOT_POSSIBLE, name_may_go_on=True)),
+        Outcome.DECRYPT_FAILURE, Cause.PROVIDER_MISSING, Confidence.POSSIBLE, ServerBehaviour.CORRUPT, NONE,
+    ),
     "KMS envelope that a newer server may accept": (
         enveloped("kms/v2/prov", transform_failure=failed("kms-envelope-unknown")),
         Outcome.DECRYPT_FAILURE, Cause.UNKNOWN_ENVELOPE, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,

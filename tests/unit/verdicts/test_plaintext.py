@@ -306,7 +306,6 @@ def states(group: str, version: str, kind: str) -> Callable[[bytes], DecodedObje
         ("a..b", "v1", "Widget", False),
         # Two bits off from what is kept here.
         ("", "v1", "Sebret", False),
-        ("", "v1", "Sexret", True),
         ("", "v1", "Policy", True),
         ("apqs", "v1", "Deployment", True),
     ],

@@ -184,6 +184,10 @@ def test_a_name_may_go_on() -> None:
     found = right(peeked(every(key=ONE), named("key:b")))
     assert (found.named, found.opens, found.name_may_go_on) == (False, True, True)
     assert not peeked(every(key=TWO), b"k8s:enc:aesgcm:v1:key:\xff\xfe:" + bytes(60)).name_may_go_on
+    assert not peeked(every(key=TWO), b"k8s:enc:aesgcm:v1:key:\x01\x02:" + bytes(60)).name_may_go_on
+    endless = peeked(every(key=TWO), named("key:" + "a:" * 5000))
+    assert endless.name_may_go_on
+    assert endless.candidates < 200
 
 
 @pytest.mark.parametrize(

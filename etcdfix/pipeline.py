@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -447,7 +447,11 @@ class Examiner:
             thorough,
         )
         resource = reader.directory.group_resource
-        return peek(self.transformers, resource, request, known_structures(), self._look_into(reader))
+        crd = self.custom_resource(reader.directory)
+        own = (
+            tuple((f"{crd.group}/{version}", crd.kind) for version in crd.versions) if crd is not None else ()
+        )
+        return peek(self.transformers, resource, request, known_structures(own), self._look_into(reader))
 
     def _look_into(self, reader: _Reader) -> LookInto:
         """Return what tells the encryption package whether a plaintext is whole; the plaintext stays there."""
@@ -594,10 +598,14 @@ class Examiner:
         )
 
 
-@cache
-def known_structures() -> Structures:
-    """Return how values of every kind that a known release stores begin."""
-    return Structures(stored_kinds())
+@lru_cache(maxsize=32)
+def known_structures(custom: tuple[tuple[str, str], ...] = ()) -> Structures:
+    """Return how values of every kind that a known release stores begin, and some custom resources.
+
+    Args:
+        custom: apiVersion and kind of the custom resources.
+    """
+    return Structures(stored_kinds(), custom)
 
 
 def _encryption_keys(

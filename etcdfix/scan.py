@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
@@ -206,11 +207,13 @@ def run_scan(
     ranges = resolve_scope(request.scope, request.layout, _custom_directories(examiner))
     cluster = examiner.kube_system_uid(source)
     reporter.begin(_header(source, request, cluster))
-    gathering = _Gathering(request, reporter)
-    tally, strangers, take = gathering.tally, gathering.strangers, gathering.take
     interrupted = False
     midway: list[str] = []
-    with Examining(examiner, plugins) as examining:
+    with (
+        contextlib.closing(_Gathering(request, reporter)) as gathering,
+        Examining(examiner, plugins) as examining,
+    ):
+        tally, strangers, take = gathering.tally, gathering.strangers, gathering.take
         try:
             for found in examining.first(watch(_values(source, ranges), "keys", None)):
                 take(found, hold=bool(examining.waiting))
@@ -224,7 +227,6 @@ def run_scan(
             plugins.give_up()
         interrupted |= _take_later(examining, plugins, gathering, watch)
         gathering.report_until(None)
-        gathering.close()
     kms = _kms_summary(tally, plugins)
     summary = tally.summary()
     summary.kms = kms

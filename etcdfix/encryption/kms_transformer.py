@@ -357,6 +357,8 @@ def _envelope_fault(error: KMSEnvelopeInvalid, plugin: KMSPlugin | None, key_id:
             pass
         else:
             reason = FailureReason.KMS_ENVELOPE_INVALID
+            if error.maybe_newer:
+                reason = FailureReason.KMS_ENVELOPE_UNKNOWN
     return Fault(reason, (error.message,), key_id)
 
 

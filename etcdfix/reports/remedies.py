@@ -150,7 +150,7 @@ def remedies_for(found: Examination, again: SameAgain = _ANYWHERE) -> list[Remed
             )
         )
         return remedies
-    if cause is Cause.KIND_NOT_REGISTERED:
+    if cause is Cause.KIND_NOT_REGISTERED and "--kubernetes-version" not in again.reading:
         remedies.append(
             Remedy(
                 "Name the release of the API servers, so that it is certain which kinds they know",

@@ -76,6 +76,11 @@ class Verdict(msgspec.Struct, frozen=True):
     evidence: tuple[Evidence, ...] = ()
 
     @property
+    def is_damage(self) -> bool:
+        """Whether the value is proven wrong, and no newer release could read it."""
+        return self.damage is Damage.PROVEN and not self.maybe_newer
+
+    @property
     def is_plain(self) -> bool:
         """Whether the value is readable and there is nothing more to say."""
         return self.outcome is Outcome.READABLE and not (self.cause or self.evidence or self.readable_until)
@@ -306,7 +311,7 @@ def _judge_decode(seen: Observation, failure: DecodeFailure) -> Verdict:
 def _unproven_key(seen: Observation) -> Ruling | None:
     """Rule on plaintext that came out of CBC, whose padding proves no key; None where the key is proven."""
     peek = seen.peek
-    if peek is None or (is_right_key(peek) and peek.key_fingerprint == seen.key_fingerprint):
+    if peek is None or (is_right_key(peek) and seen.key_fingerprint in {"", peek.key_fingerprint}):
         return None
     # Two keys may have one name, and the padding fits by chance under the first.
     if peek.state is PeekState.RIGHT_KEY or seen.neighbours in AROUND:
@@ -330,14 +335,10 @@ def _maybe_newer(seen: Observation, cause: Cause) -> bool:
         return seen.shape is None or not seen.shape.heals_magic
     if cause in {Cause.CIPHERTEXT_DAMAGED, Cause.VALUE_TRUNCATED}:  # as for a CBOR value whose tag fits
         peek = seen.peek
-        return peek is not None and peek.encoding == "cbor" and peek.undone is None and _breaks(peek)
-    if cause is Cause.IV_DAMAGED:
-        return seen.peek is not None and not _breaks(seen.peek)
+        if peek is None or peek.look is None or peek.undone is not None:
+            return False
+        return peek.look.breaks and (peek.encoding == "cbor" or peek.look.maybe_newer)
     return cause in _MAYBE_NEWER
-
-
-def _breaks(peek: Peek) -> bool:
-    return peek.look is not None and peek.look.breaks
 
 
 def _stated_kind(failure: DecodeFailure | None) -> str:
@@ -429,10 +430,9 @@ def _shape_cause(
             certain,
             f"a whole object of {shape.whole_at} bytes, and {extra} bytes after it",
         )
-    if seen.peek is not None and seen.peek.wrong_bits and not seen.peek.behind:
+    if seen.peek is not None and _only_the_first_block_breaks(failure, shape):
         message = "only the first cipher block is garbled, which is what a damaged initialisation vector does"
-        # A version that is newer than the tables may be one bit away from one that is in them.
-        return Cause.IV_DAMAGED, certain if _breaks(seen.peek) else likely, message
+        return Cause.IV_DAMAGED, likely, message
     if failure.kind is DecodeFailureKind.UNKNOWN_ENCODING:
         if shape.heals_magic:
             return (
@@ -454,6 +454,18 @@ def _shape_cause(
     if failure.kind is DecodeFailureKind.JSON and failure.message.endswith("unexpected end of JSON input"):
         return Cause.VALUE_TRUNCATED, likely, "the JSON body stops before it is complete"
     return None
+
+
+_CIPHER_BLOCK = 16
+_GARBLED = frozenset({DecodeFailureKind.PROTOBUF, DecodeFailureKind.JSON, DecodeFailureKind.UNKNOWN_ENCODING})
+
+
+def _only_the_first_block_breaks(failure: DecodeFailure, shape: PlaintextShape) -> bool:
+    """Say whether the start is garbled and the end is whole; a kind that nobody knows may be a newer one instead."""
+    garbled = failure.kind in _GARBLED and (shape.ends_envelope or shape.ends_json)
+    return garbled and (
+        not shape.starts_known or (failure.offset is not None and failure.offset < _CIPHER_BLOCK)
+    )
 
 
 # Worst first: what breaks other people's answers, then what contradicts the key, then the rest.

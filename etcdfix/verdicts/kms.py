@@ -92,6 +92,9 @@ def envelope_ruling(attempts: tuple[TransformAttempt, ...], transformer: str) ->
             case "kms-envelope-invalid":
                 message = f"the envelope of {transformer} is broken: the API server rejects it before asking the plugin"
                 return Ruling(Cause.KMS_ENVELOPE_DAMAGED, certain, message, proven)
+            case "kms-envelope-unknown":
+                message = f"the envelope of {transformer} is whole, and no known API server accepts it"
+                return Ruling(Cause.UNKNOWN_ENVELOPE, certain, message, proven, open=True)
             case "kms-size-damaged":
                 message = (
                     f"opens under {transformer} once its wrapped data key is cut like others: "

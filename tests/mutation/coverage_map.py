@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import os
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -50,6 +51,11 @@ class Touching(msgspec.Struct, frozen=True):
     lines: dict[str, dict[int, set[str]]]
     at_import: dict[str, set[int]]
     seconds: dict[str, float]
+
+
+def surroundings(root: Path) -> dict[str, str]:
+    """Return the environment in which a process finds the modules of a checkout, and then these."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join((str(root), str(Path(__file__).parents[2])))}
 
 
 def digest(data: bytes) -> str:
@@ -101,6 +107,7 @@ def _run(root: Path, kept: Path, modules: Sequence[str], files: Sequence[str]) -
         subprocess.run(
             [sys.executable, "-m", "tests.mutation.coverage_map", str(settings), str(durations), *files],
             cwd=root,
+            env=surroundings(root),
             stdout=log,
             stderr=log,
             check=False,

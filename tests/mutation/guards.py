@@ -20,11 +20,12 @@ import sys
 import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from pathlib import Path
 
 import msgspec
 
-from tests.mutation.coverage_map import Touching, digest, touching
+from tests.mutation.coverage_map import Touching, digest, surroundings, touching
 from tests.mutation.mutants import Mutant, deciding_names, find_mutants
 from tests.mutation.running import Result, Task, Work
 
@@ -34,6 +35,9 @@ TABLE = Path(__file__).with_name("equivalent.toml")
 GUARDED = ("etcdfix/remediation/*.py", "etcdfix/verdicts/*.py", "etcdfix/cli/confirm.py")
 # In this order they are tried; the last two have servers of their own and are slow.
 TESTS = ("tests/unit", "tests/property", "tests/vectors", "tests/faults", "tests/integration")
+
+# Results are stored after so many, for whoever stops it half-way.
+_AT_ONCE = 100
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -90,7 +94,10 @@ def all_mutants(root: Path, patterns: Sequence[str], tables: Tables) -> list[Mut
         for pattern in patterns
         for path in sorted(root.glob(pattern))
     }
-    names = deciding_names([path.read_bytes() for path in (root / "etcdfix").rglob("*.py")])
+    folders = {Path(pattern).parts[0] for pattern in patterns}
+    names = deciding_names(
+        [path.read_bytes() for folder in folders for path in (root / folder).rglob("*.py")]
+    )
     return [
         mutant
         for path, source in sources.items()
@@ -114,9 +121,12 @@ def tests_for(mutant: Mutant, source: bytes, touched: Touching, seconds: float) 
         folder = next((n for n, start in enumerate(TESTS) if file.startswith(start)), len(TESTS))
         return (-1 if file == own else folder), touched.seconds.get(test, 1.0)
 
+    # Both answers of the guard in turn: those that go on behind it, and those that do not.
+    behind = tests & set().union(*(lines.get(line, ()) for line in mutant.behind))
+    turns = zip_longest(sorted(behind, key=rank), sorted(tests - behind, key=rank))
     chosen: list[str] = []
     left = seconds
-    for test in sorted(tests, key=rank):
+    for test in (test for turn in turns for test in turn if test is not None):
         left -= touched.seconds.get(test, 1.0)
         if left < 0 and chosen:
             break
@@ -276,13 +286,14 @@ def judge(
                 tests=tests,
             )
         )
-    for result in _run_tasks(root, kept, tasks, touched, jobs):
-        found[result.key] = result
-        tests = next(task.tests for task in tasks if task.key == result.key)
-        memory[result.key] = Known(
-            result, functions[result.key], made_from([result.killer] if result.killer else tests)
-        )
-    store.write_bytes(msgspec.json.encode(memory))
+    by_key = {task.key: task for task in tasks}
+    for first in range(0, len(tasks), _AT_ONCE * jobs):
+        print(f"{len(tasks) - first} mutants are to be run", flush=True)
+        for result in _run_tasks(root, kept, tasks[first : first + _AT_ONCE * jobs], touched, jobs):
+            found[result.key] = result
+            tests = (result.killer,) if result.killer else by_key[result.key].tests
+            memory[result.key] = Known(result, functions[result.key], made_from(tests))
+        store.write_bytes(msgspec.json.encode(memory))
     return found
 
 
@@ -295,7 +306,6 @@ def _run_tasks(root: Path, kept: Path, tasks: Sequence[Task], touched: Touching,
     tasks = [task for task in tasks if task.tests]
     if not tasks:
         return results
-    print(f"{len(tasks)} mutants are to be run", flush=True)
     running = []
     for job in range(jobs):
         own = tuple(tasks[job * len(tasks) // jobs : (job + 1) * len(tasks) // jobs])
@@ -307,9 +317,20 @@ def _run_tasks(root: Path, kept: Path, tasks: Sequence[Task], touched: Touching,
         answers.unlink(missing_ok=True)
         log = (kept / f"running-{job}.log").open("wb")
         command = [sys.executable, "-m", "tests.mutation.running", str(work), str(answers)]
-        running.append((subprocess.Popen(command, cwd=root, stdout=log, stderr=log), answers, log))
+        running.append(
+            (
+                subprocess.Popen(command, cwd=root, env=surroundings(root), stdout=log, stderr=log),
+                answers,
+                log,
+            )
+        )
     for process, answers, log in running:
-        process.wait()
+        try:
+            process.wait()
+        except BaseException:
+            for each, _, _ in running:
+                each.terminate()
+            raise
         log.close()
         if answers.exists():
             results += [msgspec.json.decode(line, type=Result) for line in answers.read_bytes().splitlines()]

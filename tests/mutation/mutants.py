@@ -36,6 +36,7 @@ class Mutant:
         occurrence: The same guard and change can stand in one function more than once; the first is 1.
         line: First line of the guard.
         lines: Of the guard, and the first of its statement: whoever runs one of them runs the guard.
+        behind: Lines that are run only where the guard lets them be; empty where no line tells.
         start: Where the text to be replaced begins, in bytes of the module.
         end: Where it ends.
         text: What stands there instead.
@@ -48,6 +49,7 @@ class Mutant:
     occurrence: int = 1
     line: int
     lines: frozenset[int]
+    behind: frozenset[int] = frozenset()
     start: int
     end: int
     text: str
@@ -116,6 +118,7 @@ class _Finder(ast.NodeVisitor):
         self._scope: list[str] = []
         self._function = ""
         self._statement = 0
+        self._behind: frozenset[int] = frozenset()
         self._whole: set[int] = (
             set()
         )  # conditions, by id: their parts are looked at, they themselves are done
@@ -127,6 +130,7 @@ class _Finder(ast.NodeVisitor):
             before, self._statement = self._statement, node.lineno
             super().visit(node)
             self._statement = before
+            self._behind = frozenset()
         else:
             super().visit(node)
 
@@ -162,10 +166,10 @@ class _Finder(ast.NodeVisitor):
     def visit_If(self, node: ast.If) -> None:
         if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
             return
+        before, self._behind = self._behind, _lines_of(node.body)
         self._condition(node.test)
-        if len(node.body) == 1 and isinstance(node.body[0], ast.Raise) and not node.orelse:
-            self._raised(node.body[0])
-        else:
+        self._behind = before
+        if len(node.body) > 1 or not isinstance(node.body[0], ast.Raise) or node.orelse:
             for child in node.body:
                 self.visit(child)
         for child in node.orelse:
@@ -194,7 +198,6 @@ class _Finder(ast.NodeVisitor):
 
     def visit_Raise(self, node: ast.Raise) -> None:
         self._add(node, "raise left out", "pass")
-        self._raised(node)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> None:
         if id(node) not in self._whole and any(
@@ -237,7 +240,7 @@ class _Finder(ast.NodeVisitor):
                     f"({ast.unparse(changed)})",
                 )
         for asked in _asked_of(node):
-            self._members(asked)
+            self._members(asked, name=self._text(node))
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
@@ -245,7 +248,7 @@ class _Finder(ast.NodeVisitor):
         if name in _WORDS:
             return
         for asked in _asked_of(node):
-            self._members(asked)
+            self._members(asked, name=self._text(node))
         self.generic_visit(node)
 
     # --- the parts of them ---
@@ -263,9 +266,6 @@ class _Finder(ast.NodeVisitor):
         if id(node) not in self._whole:
             self._add(node, "always True", "True")
             self._add(node, "always False", "False")
-
-    def _raised(self, node: ast.Raise) -> None:
-        """What is raised only chooses words; but the call that is asked for them may decide something."""
 
     def _constant(self, target: ast.expr, value: ast.expr | None) -> None:
         if value is None:
@@ -307,11 +307,18 @@ class _Finder(ast.NodeVisitor):
                 change=change,
                 line=node.lineno,
                 lines=frozenset({self._statement, *range(node.lineno, node.end_lineno + 1)}),
+                behind=self._behind,
                 start=start,
                 end=end,
                 text=text,
             )
         )
+
+
+def _lines_of(body: list[ast.stmt]) -> frozenset[int]:
+    return frozenset(
+        line for node in body for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    )
 
 
 def _one(pair: tuple[ast.expr, ast.cmpop, ast.expr]) -> tuple[ast.expr, list[ast.cmpop], list[ast.expr]]:

@@ -38,6 +38,7 @@ from tests.support.etcd_server import EtcdServer, EtcdServers
 _COPIED = ("etcdfix", "tests", "fixtures", "docs", "pyproject.toml", "README.md")
 _SLACK_SECONDS = 20.0
 _SLOWER = 10.0
+_FIRST_FEW = 10
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,6 +119,8 @@ class Loop:
         self._sound: dict[str, bool] = {}
         self._killers: dict[str, Counter[str]] = defaultdict(Counter)
         self._copy: Path | None = None
+        self._temporary: Any = None
+        self._folder = Path()
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         self._items = {item.nodeid: item for item in session.items}
@@ -126,7 +129,12 @@ class Loop:
             if isinstance(found, FunctionType) and found.__code__.co_filename in places:
                 self._functions[found.__code__.co_filename, found.__code__.co_qualname].append(found)
         with contextlib.ExitStack() as stack:
-            self._server = stack.enter_context(_one_etcd())
+            if any("etcd" in getattr(item, "fixturenames", ()) for item in session.items):
+                self._server = stack.enter_context(_one_etcd())
+            self._temporary = session.config._tmp_path_factory
+            self._folder = (
+                self._temporary.getbasetemp()
+            )  # made once: to number a new one means to tidy up old ones
             self._copy = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="etcdfix-mutant-")))
             with self._results.open("ab") as file:
                 for task in self._work.tasks:
@@ -152,8 +160,12 @@ class Loop:
 
     def _is_sound(self, test: str) -> bool:
         if test not in self._sound:
-            killer, _, _ = self._fork(None, [test])
+            killer, how, _ = self._fork(None, [test])
             self._sound[test] = not killer
+            if killer:
+                print(f"{test} fails without a mutant: {how}", flush=True)
+            if len(self._sound) == _FIRST_FEW and not any(self._sound.values()):
+                raise RuntimeError("every test fails in a fork: nothing can be learned from that")
         return self._sound[test]
 
     def _notice(self, task: Task, tests: list[str]) -> tuple[str, str, int]:
@@ -167,10 +179,14 @@ class Loop:
     def _fork(self, task: Task | None, tests: Sequence[str]) -> tuple[str, str, int]:
         """Return the test that noticed, what it said, and how many were run."""
         reading, writing = os.pipe()
+        folder = self._folder / "fork"
+        folder.mkdir()
         child = os.fork()
         if not child:
             os.close(reading)
             os.setpgid(0, 0)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            self._temporary._basetemp = folder
             answer: tuple[str, str, int] = ("", "", 0)
             try:
                 if task is not None:
@@ -183,12 +199,16 @@ class Loop:
         os.close(writing)
         longest = 60 + sum(self._limit(test) for test in tests)
         data = b""
-        if select.select([reading], [], [], longest)[0]:
-            data = os.read(reading, 65536)
-        os.close(reading)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        try:
+            if select.select([reading], [], [], longest)[0]:
+                data = os.read(reading, 65536)
+        finally:
+            os.close(reading)
+            # With it goes what it has started.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            shutil.rmtree(folder, ignore_errors=True)
         if any("etcd" in getattr(self._items[test], "fixturenames", ()) for test in tests):
             self._sweep()
         if not data:
@@ -228,15 +248,15 @@ class Loop:
         return "", "", len(items)
 
     def _sweep(self) -> None:
-        assert self._server is not None
-        self._server.etcdctl("del", "", "--prefix")
+        if self._server is not None:
+            self._server.etcdctl("del", "", "--prefix")
 
     # --- in a process of its own ---
 
     def _fresh(self, task: Task, tests: Sequence[str]) -> tuple[str, str, int]:
         assert self._copy is not None
         if not any(self._copy.iterdir()):
-            for name in _COPIED:
+            for name in {*_COPIED, *(Path(each).parts[0] for each in (task.path, *self._work.files))}:
                 there = self._root / name
                 if there.is_dir():
                     ignored = shutil.ignore_patterns("__pycache__")
@@ -258,7 +278,11 @@ class Loop:
             "-rf",
             *tests,
         ]
-        surroundings = {**os.environ, "PYTHONPATH": str(self._copy), "PYTHONDONTWRITEBYTECODE": "1"}
+        surroundings = {
+            **os.environ,
+            "PYTHONPATH": f"{self._copy}{os.pathsep}{self._root}",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
         try:
             done = subprocess.run(
                 command,
@@ -316,6 +340,7 @@ def run_tests(arguments: Sequence[str], plugin: Any) -> int:
 
 def main(work: str, results: str) -> int:
     """Do what a file says."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing is left running
     began = time.monotonic()
     todo = msgspec.json.decode(Path(work).read_bytes(), type=Work)
     code = run_tests([*todo.files], Loop(todo, Path(results)))

@@ -59,8 +59,8 @@ class Ran(NamedTuple):
 class Registry:
     """A storage prefix that is a cluster for itself, places of its own, and the commands that use them.
 
-    It begins with a kube-system, and three Secrets in namespace shop: ``good-0`` and ``good-1``, which aescbc key1
-    opens, and ``broken``, which is cut short.
+    It begins with a kube-system, and where it is furnished with three Secrets in namespace shop: ``good-0`` and
+    ``good-1``, which aescbc key1 opens, and ``broken``, which is cut short and older than they are.
 
     Attributes:
         etcd: The server.
@@ -72,7 +72,13 @@ class Registry:
     """
 
     def __init__(
-        self, etcd: EtcdServer, prefix: bytes, folder: Path, capfd: pytest.CaptureFixture[str]
+        self,
+        etcd: EtcdServer,
+        prefix: bytes,
+        folder: Path,
+        capfd: pytest.CaptureFixture[str],
+        *,
+        furnished: bool = True,
     ) -> None:
         self.etcd = etcd
         self.endpoints = etcd.endpoint
@@ -83,13 +89,13 @@ class Registry:
         self.backups = own_directory(folder / "backups")
         self.log = own_directory(folder / "log") / "audit.jsonl"
         self._capfd = capfd
-        self.etcd.put_all(
-            [
-                (self.key("kube-system", "namespaces"), namespace_object("kube-system")),
-                *((self.key(f"shop/{name}"), aescbc(secret(name))) for name in ("good-0", "good-1")),
-                (self.key("shop/broken"), BROKEN),
-            ]
-        )
+        self.put("kube-system", namespace_object("kube-system"), resource="namespaces")
+        if furnished:
+            self.put("shop/broken", BROKEN)
+            # Written after it, so that the newest Secret shows which key the API servers have.
+            self.etcd.put_all(
+                (self.key(f"shop/{name}"), aescbc(secret(name))) for name in ("good-0", "good-1")
+            )
 
     def configure(self, *providers: dict[str, Any], resources: tuple[str, ...] = ("secrets",)) -> None:
         """Write the EncryptionConfiguration anew."""
@@ -194,7 +200,9 @@ class Registry:
     def refused(self, ran: Ran, *words: str, hint: str = "") -> None:
         """Assert that a command was refused by a safety rule, in these words and with this next step."""
         assert ran.code == 4, ran
-        line = next(line for line in ran.err.splitlines() if line.startswith("etcdfix: "))
+        line = [line for line in ran.err.splitlines() if line.startswith("etcdfix: ")][
+            -1
+        ]  # after what it warns of
         for word in words:
             assert word in line, (word, line)
         hints = [line for line in ran.err.splitlines() if line.startswith("  next: ")]

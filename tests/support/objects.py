@@ -13,19 +13,21 @@ from tests.support.protobytes import block, object_meta, unknown
 # Test keys: they protect nothing.
 KEY_1, KEY_2 = b"0123456789abcdef", b"fedcba9876543210"
 NONCE, IV = b"n" * 12, b"i" * 16
+# In the form that an API server gives it, by which a look without tag or padding knows it.
+UID = b"11111111-2222-3333-4444-555555555555"
 KUBE_SYSTEM_UID = "99999999-8888-7777-6666-555555555555"
 
 
 def secret(name: str = "web", namespace: str = "shop") -> bytes:
     """Return a v1 Secret as protobuf; its data must never be seen in any output."""
-    meta = object_meta(name.encode(), namespace.encode(), b"u-1")
+    meta = object_meta(name.encode(), namespace.encode(), UID)
     data = block(2, block(1, b"password") + block(2, b"never-to-be-shown"))
     return unknown(b"v1", b"Secret", block(1, meta) + data)
 
 
 def config_map(name: str = "settings", namespace: str = "shop") -> bytes:
     """Return a v1 ConfigMap as protobuf."""
-    return unknown(b"v1", b"ConfigMap", block(1, object_meta(name.encode(), namespace.encode(), b"u-2")))
+    return unknown(b"v1", b"ConfigMap", block(1, object_meta(name.encode(), namespace.encode(), UID)))
 
 
 def namespace_object(name: str, uid: str = KUBE_SYSTEM_UID) -> bytes:
@@ -66,7 +68,7 @@ def crd(
 
 def json_object(api_version: str, kind: str, name: str, namespace: str = "shop", **fields: Any) -> bytes:
     """Return an object as JSON."""
-    metadata = {"name": name, "uid": "u-3"} | ({"namespace": namespace} if namespace else {})
+    metadata = {"name": name, "uid": UID.decode()} | ({"namespace": namespace} if namespace else {})
     return json.dumps({"apiVersion": api_version, "kind": kind, "metadata": metadata, **fields}).encode()
 
 

@@ -264,12 +264,13 @@ def test_a_full_disk_costs_time_and_nothing_else(monkeypatch: pytest.MonkeyPatch
             raise KMSRefused("rejected", status="INVALID_ARGUMENT")
         return SEED
 
-    monkeypatch.setattr("etcdfix.deferred._Spool.append", full)
+    monkeypatch.setattr("etcdfix.deferred.Spool.append", full)
     plugin = SlowPlugin(reply)
     plugin.known.add(b"bad")
     with examining(plugin) as run:
         found = verdicts(run.first([value("a", b"1"), value("b", b"bad"), plain("c")]))
-        assert found == [("a", None), ("b", Cause.KMS_ENVELOPE_DAMAGED), ("c", None)]
+        # A refusal counts only between values that open: nothing was written before and after "b" here.
+        assert found == [("a", None), ("b", Cause.KMS_UNPROVEN), ("c", None)]
         assert list(run.later()) == []
 
 
@@ -294,5 +295,6 @@ def test_an_interruption_between_taking_and_dropping_counts_nothing_twice() -> N
 def test_later_is_nothing_without_plugins() -> None:
     transformers = Transformers.from_configuration(parse_configuration(CONFIG, path="test"))
     with Examining(Examiner(StorageLayout(), transformers, Decoder(None))) as run:
-        assert run._put_aside(run._doubtful[0], plain("a")) is None
+        found = run._examine(plain("a"))
+        assert run._put_aside(run._doubtful[0], found, found.stored) is None
         assert verdicts(run.later()) == [("a", None)]

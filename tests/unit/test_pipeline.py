@@ -8,14 +8,16 @@ from typing import Any
 import pytest
 
 from etcdfix.decoding.stacks import Decoder
-from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.errors import KMSUnreachable
-from etcdfix.model import Confidence, Outcome, ServerBehaviour, StoredValue
+from etcdfix.model import Confidence, GroupResource, Outcome, ServerBehaviour, StoredValue
 from etcdfix.pipeline import Examiner
 from etcdfix.storagekey import Stack, StorageLayout
 from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.damage import Damage
+from etcdfix.verdicts.examination import Examination, KeyName
+from etcdfix.verdicts.standing import AcceptRisk, Standing, risks_of, standing_of
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import (
     IDENTITY,
@@ -35,10 +37,13 @@ from tests.support.objects import (
     secret,
     widget,
 )
+from tests.support.protobytes import unknown
 
 KEY = "/registry/secrets/shop/web"
 CRD_KEY = "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.example.com"
 WIDGET_KEY = "/registry/example.com/widgets/shop/w-0"
+
+UNTOUCHABLE = {Standing.NOT_BROKEN, Standing.NEVER, Standing.UNPROVEN}
 
 
 def examiner(
@@ -107,13 +112,18 @@ CONFIG = configuration(provider("aescbc", key1=KEY_1), provider("aesgcm", key1=K
 @pytest.mark.parametrize(
     ("value", "config", "cause", "transformer"),
     [
+        (aescbc(secret(), KEY_2), CONFIG, Cause.WRONG_KEY, "aescbc/v1/key1"),
+        (aesgcm(secret(), KEY, KEY_2, name="key1:b"), CONFIG, Cause.KEY_NAME_MISSING, "aesgcm/v1/key1"),
+        (aesgcm(secret(), KEY, name="old"), CONFIG, Cause.KEY_RENAMED, "aesgcm/v1/old"),
+        (aesgcm(secret(), KEY)[:-16], CONFIG, Cause.VALUE_TRUNCATED, "aesgcm/v1/key1"),
         (aescbc(secret()), ELSEWHERE, Cause.RESOURCE_NOT_CONFIGURED, "aescbc/v1/key1"),
-        (aescbc(secret()), configuration(provider("aesgcm", key1=KEY_1)), Cause.PROVIDER_MISSING, "aescbc/v1/key1"),
-        (aescbc(secret(), name="old"), CONFIG, Cause.KEY_NAME_MISSING, "aescbc/v1/old"),
-        (aesgcm(secret(), KEY, KEY_2), CONFIG, Cause.AUTHENTICATION_FAILED, "aesgcm/v1/key1"),
-        (aesgcm(secret(), "/registry/secrets/shop/other"), CONFIG, Cause.AUTHENTICATION_FAILED, "aesgcm/v1/key1"),
-        (aescbc(secret())[:-16], CONFIG, Cause.PADDING_INVALID, "aescbc/v1/key1"),
-        (aescbc(secret())[:-1], CONFIG, Cause.VALUE_TRUNCATED, "aescbc/v1/key1"),
+        (aescbc(secret()), configuration(provider("aesgcm", key1=KEY_2)), Cause.PROVIDER_MISSING, "aescbc/v1/key1"),
+        (aescbc(secret(), KEY_2, name="old"), CONFIG, Cause.KEY_NAME_MISSING, "aescbc/v1/old"),
+        (aesgcm(secret(), KEY, KEY_2), CONFIG, Cause.WRONG_KEY, "aesgcm/v1/key1"),
+        (aesgcm(secret(), "/registry/secrets/shop/other"), CONFIG, Cause.ASSOCIATED_DATA_UNKNOWN, "aesgcm/v1/key1"),
+        (aescbc(secret())[:-16], CONFIG, Cause.CIPHERTEXT_DAMAGED, "aescbc/v1/key1"),
+        (aescbc(secret())[:-32], CONFIG, Cause.VALUE_TRUNCATED, "aescbc/v1/key1"),
+        (aescbc(secret())[:-1], CONFIG, Cause.CIPHERTEXT_DAMAGED, "aescbc/v1/key1"),
         (b"k8s:enc:aesgcm:v1:key1:short", CONFIG, Cause.VALUE_TRUNCATED, "aesgcm/v1/key1"),
         (secret(), configuration(provider("aescbc", key1=KEY_1)), Cause.PLAINTEXT_NOT_ALLOWED, "identity"),
         (b"k8s:enc:rot13:v1:key1:abc", CONFIG, Cause.UNKNOWN_ENVELOPE, ""),
@@ -144,13 +154,14 @@ def test_a_kms_plugin_that_is_not_asked_proves_nothing() -> None:
     assert verdict(found) == (Outcome.UNDETERMINED, Cause.KMS_UNREACHABLE)
     assert found.verdict.transient
     assert found.transformer == "kms/v2/prov"
-    assert not found.verdict.deletable
+    assert standing_of(found) is Standing.DECLARABLE
 
 
 def test_attempts_become_evidence_with_fingerprints_not_keys() -> None:
     found = look(aesgcm(secret(), KEY, KEY_2), CONFIG)
-    (evidence,) = found.verdict.evidence
+    evidence, looked = found.verdict.evidence
     assert evidence.check.startswith("decrypt with aesgcm/v1/key1 (key ")
+    assert (looked.check, looked.result) == ("look without tag or padding", "noise")
     assert KEY_1.decode() not in repr(found.verdict)
 
 
@@ -166,6 +177,7 @@ def test_another_transform_error_keeps_its_name(monkeypatch: pytest.MonkeyPatch)
 
     class Refusing:
         rule = "secrets"
+        keys = local_keys = kms_readers = ()
         from_storage = staticmethod(refuse)
 
     monkeypatch.setitem(transformers._found, resource, Refusing())
@@ -177,7 +189,8 @@ def test_another_transform_error_keeps_its_name(monkeypatch: pytest.MonkeyPatch)
     ("plaintext", "cause", "confidence"),
     [
         (aescbc(secret()), Cause.DOUBLE_ENCRYPTED, Confidence.CERTAIN),
-        (bytes(300), Cause.ZEROED_VALUE, Confidence.CERTAIN),
+        # Padding proves no key, so it is not said what these bytes are.
+        (bytes(300), Cause.WRONG_KEY, Confidence.LIKELY),
         (b"\x9d" * 16 + secret()[16:], Cause.IV_DAMAGED, Confidence.LIKELY),
         (b"\x9d" * 64, Cause.WRONG_KEY, Confidence.LIKELY),
         (secret()[:-9], Cause.VALUE_TRUNCATED, Confidence.LIKELY),
@@ -189,7 +202,8 @@ def test_values_that_open_and_do_not_decode(plaintext: bytes, cause: Cause, conf
     assert verdict(found) == (Outcome.DECODE_FAILURE, cause)
     assert found.verdict.confidence is confidence
     assert (found.transformer, found.opened, found.stale) == ("aescbc/v1/key1", True, True)
-    assert found.verdict.deletable is (cause is not Cause.DOUBLE_ENCRYPTED)
+    expected = {Cause.DOUBLE_ENCRYPTED: Standing.NEVER, Cause.WRONG_KEY: Standing.DECLARABLE}
+    assert standing_of(found) is expected.get(cause, Standing.DELETABLE)
 
 
 @pytest.mark.parametrize(
@@ -217,10 +231,11 @@ def test_what_the_server_serves_empty(value: bytes, cause: Cause) -> None:
     assert found.verdict.apiserver is ServerBehaviour.SERVES_EMPTY
 
 
-@pytest.mark.parametrize(("minor", "deletable"), [(36, True), (None, False)])
-def test_an_unknown_kind_may_be_newer_than_the_tables(minor: int | None, deletable: bool) -> None:
+@pytest.mark.parametrize("minor", [36, None])
+def test_an_unknown_kind_may_be_newer_than_the_tables(minor: int | None) -> None:
     found = look(json_object("v1", "Sekret", "web"), minor=minor)
-    assert found.verdict.deletable is deletable
+    assert risks_of(found.verdict) == (AcceptRisk.NEWER_THAN_KNOWN,)
+    assert found.verdict.stated_kind == "v1 Sekret"
 
 
 @pytest.mark.parametrize(
@@ -241,7 +256,7 @@ def test_objects_that_contradict_their_key(key: str, value: bytes, words: str) -
     found = look(value, key=key)
     assert verdict(found) == (Outcome.INCONSISTENT, Cause.IDENTITY_MISMATCH)
     assert words in found.verdict.message
-    assert not found.verdict.deletable
+    assert standing_of(found) in UNTOUCHABLE
 
 
 @pytest.mark.parametrize(
@@ -273,7 +288,7 @@ def test_keys_that_are_not_objects(key: str, value: bytes) -> None:
 def test_a_damaged_allocator_is_never_deletable(value: bytes) -> None:
     found = look(value, CONFIG, key="/registry/ranges/servicenodeports")
     assert verdict(found) == (Outcome.DECODE_FAILURE, Cause.ALLOCATOR_DAMAGED)
-    assert not found.verdict.deletable
+    assert standing_of(found) in UNTOUCHABLE
 
 
 def test_custom_resources_need_a_readable_definition() -> None:
@@ -442,7 +457,7 @@ def test_a_kind_of_a_later_release_is_said_to_be_one() -> None:
     found = look(hpa, key="/registry/horizontalpodautoscalers/shop/web", minor=20)
     assert verdict(found) == (Outcome.DECODE_FAILURE, Cause.KIND_NOT_REGISTERED)
     assert "1.20 does not register; 1.23 brought it" in found.verdict.message
-    assert not found.verdict.deletable
+    assert risks_of(found.verdict) == (AcceptRisk.NEWER_THAN_KNOWN,)
 
 
 def test_a_kind_that_another_server_owns_is_the_wrong_kind() -> None:
@@ -502,3 +517,224 @@ def test_the_plaintext_of_the_last_value_is_kept_only_where_that_is_wanted(
     assert len(opened) == 1
     assert under_test.plaintext(first) == secret()
     assert opened[1:] == [first.stored]
+
+
+RULES = parse_configuration(
+    b"""
+apiVersion: apiserver.config.k8s.io/v1
+kind: EncryptionConfiguration
+resources:
+- resources: [secrets]
+  providers:
+  - aesgcm: {keys: [{name: key1, secret: MDEyMzQ1Njc4OWFiY2RlZg==}, {name: key2, secret: MTExMTExMTExMTExMTExMQ==}]}
+- resources: [configmaps]
+  providers:
+  - aesgcm: {keys: [{name: key1, secret: ZmVkY2JhOTg3NjU0MzIxMA==}]}
+""",
+    path="test",
+)
+
+
+def fingerprints(config: EncryptionConfiguration, rule: str) -> list[str]:
+    transformers = Transformers.from_configuration(config)
+    found = transformers.for_resource(GroupResource("", rule))
+    return [key.key_fingerprint for key in found.keys]
+
+
+def test_a_value_counts_under_the_key_of_its_rule() -> None:
+    of_secrets, second = fingerprints(RULES, "secrets")
+    (of_config_maps,) = fingerprints(RULES, "configmaps")
+    config_map_key = "/registry/configmaps/shop/settings"
+    opened = look(aesgcm(secret(), KEY), RULES)
+    assert opened.encryption_keys == (KeyName("secrets", "aesgcm/v1/key1", of_secrets),)
+    unopened = look(aesgcm(secret(), KEY, b"0" * 16), RULES)
+    assert unopened.encryption_keys == opened.encryption_keys
+    other = look(aesgcm(config_map(), config_map_key, KEY_2), RULES, key=config_map_key)
+    assert other.encryption_keys == (KeyName("configmaps", "aesgcm/v1/key1", of_config_maps),)
+    assert len({of_secrets, second, of_config_maps}) == 3
+    missing = look(aesgcm(secret(), KEY, b"0" * 16, name="gone"), RULES)
+    assert missing.encryption_keys == (KeyName("secrets", "aesgcm/v1/gone", ""),)
+    plain = look(config_map(), ELSEWHERE, key=config_map_key)
+    assert plain.encryption_keys == (KeyName("", "identity", ""),)
+
+
+def test_a_value_that_does_not_open_counts_under_every_key_of_its_name() -> None:
+    both = configuration(
+        provider("aesgcm", key1=KEY_1), provider("aesgcm", key1=KEY_2), resources=("secrets",)
+    )
+    found = look(aesgcm(secret(), KEY, b"0" * 16), both)
+    assert found.key_fingerprints == tuple(fingerprints(both, "secrets"))
+
+
+def test_bytes_of_a_key_that_stands_in_another_rule_are_recognised() -> None:
+    """The configuration lists the rules the wrong way round: nothing is damaged, and nothing is lost."""
+    found = look(aesgcm(secret(), KEY, KEY_2), RULES)
+    assert verdict(found) == (Outcome.DECRYPT_FAILURE, Cause.KEY_RENAMED)
+    assert found.verdict.fitting_key.startswith("aesgcm/v1/key1 of configmaps (fp:")
+    assert standing_of(found) is Standing.CURABLE
+
+
+def noise(key: str, name: str = "key1") -> bytes:
+    return aesgcm(secret(), key, b"0" * 16, name=name)
+
+
+def test_values_around_one_show_that_its_key_is_right() -> None:
+    """Only what was written before and after it counts: a key replaced in place has neither, or nothing after it."""
+    under_test = examiner(RULES)
+    target = stored(KEY, noise(KEY), mod_revision=50)
+
+    def cause() -> Cause | None:
+        return under_test.examine(target).verdict.cause
+
+    def opens(name: str, mod_revision: int) -> None:
+        key = f"/registry/secrets/shop/{name}"
+        found = under_test.examine(stored(key, aesgcm(secret(name), key), mod_revision=mod_revision))
+        assert found.verdict.outcome is Outcome.READABLE
+
+    assert cause() is Cause.WRONG_KEY
+    opens("later", 60)
+    opens("latest", 90)
+    assert cause() is Cause.WRONG_KEY
+    opens("earlier", 40)
+    assert cause() is Cause.NONCE_DAMAGED
+    assert under_test.examine(target).verdict.damage is Damage.LIKELY
+    assert under_test.examine(stored(KEY, noise(KEY), mod_revision=91)).verdict.cause is Cause.WRONG_KEY
+    assert under_test.examine(stored(KEY, noise(KEY), mod_revision=40)).verdict.cause is Cause.WRONG_KEY
+    under_test.start_over()
+    assert cause() is Cause.WRONG_KEY
+
+
+def test_values_under_another_key_of_the_rule_say_nothing() -> None:
+    under_test = examiner(RULES)
+    for name, mod_revision in (("a", 10), ("b", 90)):
+        key = f"/registry/secrets/shop/{name}"
+        value = aesgcm(secret(name), key, b"1" * 16, name="key2")
+        assert under_test.examine(stored(key, value, mod_revision=mod_revision)).opened
+    assert under_test.examine(stored(KEY, noise(KEY), mod_revision=50)).verdict.cause is Cause.WRONG_KEY
+    second = under_test.examine(stored(KEY, noise(KEY, "key2"), mod_revision=50))
+    assert second.verdict.cause is Cause.NONCE_DAMAGED
+
+
+def test_values_in_the_clear_say_nothing_of_a_key() -> None:
+    with_identity = examiner(configuration(provider("aesgcm", key1=KEY_1), IDENTITY))
+    for name, mod_revision in (("a", 10), ("b", 90)):
+        with_identity.examine(
+            stored(f"/registry/secrets/shop/{name}", secret(name), mod_revision=mod_revision)
+        )
+    assert with_identity.examine(stored(KEY, noise(KEY), mod_revision=50)).verdict.cause is Cause.WRONG_KEY
+
+
+def test_a_value_of_another_storage_prefix_is_in_order() -> None:
+    under_test = examiner(CONFIG, prefix="/registry/new")
+    key = "/registry/new/secrets/shop/web"
+    value = stored(key, aesgcm(secret(), KEY))
+    assert under_test.examine(value).verdict.cause is Cause.ASSOCIATED_DATA_UNKNOWN
+    found = under_test.examine(value, thorough=True)
+    assert verdict(found) == (Outcome.DECRYPT_FAILURE, Cause.STORAGE_PREFIX_CHANGED)
+    assert KEY in found.verdict.message
+    assert standing_of(found) is Standing.CURABLE
+
+
+@pytest.mark.parametrize(
+    ("home", "plaintext"),
+    [
+        ("/registry/secrets/shop/home", secret("home")),
+        ("/registry/secrets/pay/web", secret("web", "pay")),
+        ("/registry/configmaps/shop/settings", config_map()),
+        ("/registry/namespaces/shop", namespace_object("shop")),
+    ],
+)
+def test_a_value_that_was_copied_says_where_it_belongs(home: str, plaintext: bytes) -> None:
+    config = configuration(provider("aesgcm", key1=KEY_1), resources=("*.*",))
+    found = examiner(config).examine(stored(KEY, aesgcm(plaintext, home)), thorough=True)
+    assert verdict(found) == (Outcome.DECRYPT_FAILURE, Cause.VALUE_MOVED)
+    assert found.verdict.belongs_to == home.encode()
+    assert standing_of(found) is Standing.MOVED
+
+
+def test_an_object_without_a_name_names_no_place() -> None:
+    config = configuration(provider("aesgcm", key1=KEY_1), resources=("*.*",))
+    for plaintext in (secret(""), unknown(b"v1", b"ConfigMap", b"\xff" * 40)):
+        found = examiner(config).examine(stored(KEY, aesgcm(plaintext, "/elsewhere")), thorough=True)
+        assert found.verdict.belongs_to == b""
+
+
+@pytest.mark.parametrize(
+    ("plaintext", "cause"),
+    [
+        (secret()[:-9], Cause.VALUE_TRUNCATED),
+        (config_map(), Cause.WRONG_KIND_FOR_KEY),
+        (json_object("v1", "Sekret", "web"), Cause.KIND_NOT_REGISTERED),
+        (b"", Cause.EMPTY_VALUE),
+        (b"{}", Cause.EMPTY_OBJECT),
+        (secret(), Cause.PLAINTEXT_NOT_ALLOWED),
+    ],
+)
+def test_only_plaintext_that_decodes_waits_for_identity(plaintext: bytes, cause: Cause) -> None:
+    found = look(plaintext, configuration(provider("aescbc", key1=KEY_1)))
+    assert verdict(found) == (Outcome.DECRYPT_FAILURE, cause)
+    assert found.verdict.apiserver is ServerBehaviour.CORRUPT
+    assert (standing_of(found) is Standing.CURABLE) == (cause is Cause.PLAINTEXT_NOT_ALLOWED)
+    assert (found.transformer, found.decoded) == ("identity", None)
+
+
+API_SERVICE = "/registry/apiregistration.k8s.io/apiservices/v1.example.com"
+
+
+def api_service(**spec: Any) -> bytes:
+    return json_object(
+        "apiregistration.k8s.io/v1", "APIService", "v1.example.com", "",
+        spec={"group": "example.com", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1, **spec},
+    )  # fmt: skip
+
+
+BY_A_SERVICE = {"service": {"namespace": "ns", "name": "server"}}
+
+
+@pytest.mark.parametrize(
+    ("value", "aggregated"),
+    [
+        (api_service(), False),
+        (api_service(**BY_A_SERVICE), True),
+        (b"junk", True),
+        (b"", True),
+        (aescbc(api_service()), True),
+    ],
+)
+def test_another_server_may_own_a_group_whatever_definition_is_left(
+    value: bytes, *, aggregated: bool
+) -> None:
+    config = configuration(
+        provider("aescbc", key1=KEY_2), IDENTITY, resources=("apiservices.apiregistration.k8s.io",)
+    )
+    under_test = examiner(config, holds={CRD_KEY: crd(), API_SERVICE: value})
+    assert under_test.aggregated_groups == ({"example.com"} if aggregated else set())
+    broken = under_test.examine(stored(WIDGET_KEY, widget()[:-9]))
+    whole = under_test.examine(stored(WIDGET_KEY, widget()))
+    if aggregated:
+        assert verdict(broken) == (Outcome.UNDETERMINED, Cause.OWNER_UNKNOWN)
+        assert verdict(whole) == (Outcome.READABLE, Cause.OWNER_UNKNOWN)
+        assert standing_of(broken) is Standing.UNPROVEN
+    else:
+        assert verdict(broken) == (Outcome.DECODE_FAILURE, Cause.VALUE_TRUNCATED)
+        assert verdict(whole) == (Outcome.READABLE, None)
+
+
+def test_one_version_of_a_group_that_another_server_serves_is_enough() -> None:
+    holds = {
+        CRD_KEY: crd(),
+        API_SERVICE: api_service(),
+        API_SERVICE.replace("v1.", "v2."): api_service(**BY_A_SERVICE),
+    }
+    assert examiner(holds=holds).aggregated_groups == {"example.com"}
+
+
+def test_an_aggregated_group_takes_nothing_from_built_in_types() -> None:
+    holds = {"/registry/apiregistration.k8s.io/apiservices/v1.apps": b"junk"}
+    under_test = examiner(holds=holds)
+    assert under_test.aggregated_groups == {"apps"}
+    value = json_object("apps/v1", "Deployment", "web")
+    assert verdict(under_test.examine(stored("/registry/deployments/shop/web", value))) == (
+        Outcome.READABLE,
+        None,
+    )

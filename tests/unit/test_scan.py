@@ -17,6 +17,7 @@ from etcdfix.cli.exit_codes import ExitCode, scan_exit_code
 from etcdfix.errors import ConfigurationError, SourceUnreachable
 from etcdfix.model import StoredValue
 from etcdfix.reports import FORMATS
+from etcdfix.reports.commands import SameAgain
 from etcdfix.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.scope import ScopeRequest
 from etcdfix.sources.base import Segment, SourceDescription
@@ -137,14 +138,16 @@ def test_a_source_lost_among_strangers_leaves_the_prefix_open() -> None:
     assert code(result) is ExitCode.INCOMPLETE
 
 
-@pytest.mark.parametrize(("minor", "remedy"), [(36, "kubectl delete"), (None, "--kubernetes-version X.Y")])
-def test_an_unknown_kind_is_certain_only_with_a_release(minor: int | None, remedy: str) -> None:
+@pytest.mark.parametrize("minor", [36, None])
+def test_an_unknown_kind_may_be_newer_whatever_release_was_named(minor: int | None) -> None:
     holds = {"/registry/configmaps/shop/x": b'{"kind":"Thing","apiVersion":"v1","metadata":{}}'}
-    reporter, _result = scan(holds, kubernetes_minor=minor)
+    reading = ("--kubernetes-version", f"1.{minor}") if minor is not None else ()
+    reporter, _result = scan(holds, kubernetes_minor=minor, same_again=SameAgain(reading=reading))
     (finding,) = reporter.findings.values()
     assert finding.cause == "kind-not-registered"
-    assert [remedy in r.command for r in finding.remedies].count(True) == 1
-    assert any("kubectl delete" in r.command for r in finding.remedies) is (minor is not None)
+    assert any("--kubernetes-version X.Y" in r.command for r in finding.remedies) is (minor is None)
+    (ours,) = [r for r in finding.remedies if r.command.startswith("etcdfix delete")]
+    assert ours.note.startswith("Needs --accept-risk newer-than-known. ")
 
 
 def test_a_source_lost_before_the_first_key_examined_nothing() -> None:

@@ -210,6 +210,7 @@ def test_by_itself_only_in_the_cluster_that_it_names(registry: Registry) -> None
     digest = _printed(registry)
     (kept,) = registry.kept()
     _lose(registry.log)
+    registry.put("shop", namespace_object("shop", "u-4"), "namespaces")
     registry.put("kube-system", b"k8s:enc:aescbc:v1:key9:unreadable", "namespaces")
     with registry.untouched():
         ran = registry.restore(str(kept.path), *_ALONE, digest, "--accept-unknown-cluster")

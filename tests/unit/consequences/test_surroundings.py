@@ -55,7 +55,7 @@ def test_groups_of_aggregated_apis_are_known_by_their_service() -> None:
         key = cluster.key("apiregistration.k8s.io/apiservices", "", name)
         cluster.values[key] = json_object("apiregistration.k8s.io/v1", "APIService", name, "", spec=spec)
     cluster.break_(cluster.key("apiregistration.k8s.io/apiservices", "", "v1.broken.example.com"))
-    assert look(cluster.source()).aggregated == {"wardle.example.com"}
+    assert look(cluster.source()).aggregated == {"wardle.example.com", "broken.example.com"}
 
 
 def test_every_key_passes_the_display() -> None:

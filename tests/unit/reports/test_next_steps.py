@@ -6,14 +6,16 @@ import pytest
 
 from etcdfix.model import Outcome
 from etcdfix.reports.model import CauseSummary, Summary, TransformerSummary
-from etcdfix.reports.next_steps import looks_like_configuration, next_steps
+from etcdfix.reports.next_steps import doubt_in, next_steps
 from etcdfix.verdicts.causes import CATALOGUE, Cause
+from etcdfix.verdicts.key_loss import KeyDoubt
 
 
 def transformer(
-    name: str = "aescbc/v1/key2", *, keys: int, failures: int, undetermined: int = 0
+    name: str = "aescbc/v1/key2", *, keys: int, failures: int, undetermined: int = 0, damaged: int = 0
 ) -> TransformerSummary:
-    return TransformerSummary(name, keys, failures, undetermined, 0, 1, 9)
+    resources = [] if name == "identity" else ["secrets", "configmaps"]
+    return TransformerSummary(name, resources, None, keys, failures, damaged, undetermined, 0, 1, 9)
 
 
 def cause(which: Cause, count: int = 1, outcome: Outcome | None = None) -> CauseSummary:
@@ -27,26 +29,42 @@ def summary(
 
 
 @pytest.mark.parametrize(
-    ("keys", "failures", "undetermined", "expected"),
+    ("keys", "failures", "undetermined", "damaged", "expected"),
     [
-        (1, 1, 0, False),
-        (2, 2, 0, True),
-        (2, 1, 0, False),
-        (20, 10, 0, True),
-        (21, 10, 0, False),
-        (18, 9, 0, False),
-        (1000, 999, 0, True),
-        (30, 10, 10, True),
-        (5, 2, 3, True),
-        (5, 0, 5, False),
-        (5, 0, 0, False),
+        (1, 1, 0, 0, KeyDoubt.NONE),
+        (2, 2, 0, 0, KeyDoubt.NONE_OPENS),
+        (2, 2, 0, 1, KeyDoubt.NONE_OPENS),
+        (2, 2, 0, 2, KeyDoubt.NONE),
+        (2, 1, 0, 0, KeyDoubt.NONE),
+        (20, 10, 0, 9, KeyDoubt.MOST_FAIL),
+        (20, 10, 0, 10, KeyDoubt.MASS_DAMAGE),
+        (10, 10, 0, 10, KeyDoubt.MASS_DAMAGE),
+        (21, 10, 0, 0, KeyDoubt.NONE),
+        (18, 9, 0, 0, KeyDoubt.NONE),
+        (1000, 999, 0, 0, KeyDoubt.MOST_FAIL),
+        (30, 10, 10, 0, KeyDoubt.MOST_FAIL),
+        (5, 2, 3, 0, KeyDoubt.NONE_OPENS),
+        (5, 0, 5, 0, KeyDoubt.NONE),
+        (5, 0, 0, 0, KeyDoubt.NONE),
     ],
 )
-def test_failures_that_point_at_the_configuration(
-    keys: int, failures: int, undetermined: int, expected: bool
+def test_failures_that_point_at_the_key(
+    keys: int, failures: int, undetermined: int, damaged: int, expected: KeyDoubt
 ) -> None:
-    entry = transformer(keys=keys, failures=failures, undetermined=undetermined)
-    assert looks_like_configuration(entry) is expected
+    entry = transformer(keys=keys, failures=failures, undetermined=undetermined, damaged=damaged)
+    assert doubt_in(entry) is expected
+
+
+def test_damage_in_numbers_is_no_lost_key() -> None:
+    steps = next_steps(
+        summary(
+            cause(Cause.CIPHERTEXT_DAMAGED, 12),
+            transformers=(transformer(keys=20, failures=12, damaged=12),),
+            decrypt_failures=12,
+        )
+    )
+    assert steps[0].startswith("12 of 20 values under aescbc/v1/key2 of secrets, configmaps are damaged")
+    assert not any("find the key" in step for step in steps)
 
 
 def test_nothing_wrong_needs_no_steps() -> None:
@@ -62,7 +80,7 @@ def test_a_lost_key_is_said_once_and_deletion_is_warned_off() -> None:
             decrypt_failures=5000,
         )
     )
-    assert steps[0].startswith("5000 of 5000 values under aescbc/v1/key2 do not open")
+    assert steps[0].startswith("5000 of 5000 values under aescbc/v1/key2 of secrets, configmaps do not open")
     assert "Do not delete any" in steps[0]
     assert steps[1].startswith("Do not restart the API servers")
     assert len([s for s in steps if "aescbc" in s]) == 1

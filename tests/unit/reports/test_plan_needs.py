@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import shlex
 
-from etcdfix.reports.plan_needs import ACCEPT_RISK, declaration, meaning
+from etcdfix.reports.plan_needs import acceptance, declaration, meaning
+from etcdfix.verdicts.standing import AcceptRisk
 
 LOST = "aescbc/v1/lost"
 
@@ -15,4 +16,7 @@ def test_a_declaration_names_the_key_id_of_kms() -> None:
 
 def test_each_flag_says_something_else() -> None:
     assert "gone for ever" in meaning(declaration(LOST, ""))
-    assert "the cluster itself" in meaning(ACCEPT_RISK)
+    said = [meaning(acceptance(risk)) for risk in AcceptRisk]
+    assert "the cluster itself" in meaning(acceptance(AcceptRisk.CLUSTER_BREAKING))
+    assert len({*said, meaning(declaration(LOST, ""))}) == len(AcceptRisk) + 1
+    assert acceptance(AcceptRisk.MASS_DAMAGE) == "--accept-risk mass-damage"

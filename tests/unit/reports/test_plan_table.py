@@ -19,8 +19,9 @@ from etcdfix.reports.plan_model import (
     PlanSource,
     PlanStep,
 )
-from etcdfix.reports.plan_needs import ACCEPT_RISK, declaration
+from etcdfix.reports.plan_needs import acceptance, declaration
 from etcdfix.reports.plan_table import write_plan_table
+from etcdfix.verdicts.standing import AcceptRisk
 from tests.support.plan_entries import entry
 
 HOSTILE = "\x1b[2J\u202egone\n"
@@ -40,7 +41,11 @@ def plan(*entries: PlanEntry, **change: Any) -> DeletionPlan:
         "report": PlanReport("scan.json", "sha256:22", "2026-03-01T11:00:00Z"),
         "complete": True,
         "problems": [],
-        "groups": [PlanGroup("decrypt-failure", "wrong-key", "aescbc/v1/lost", "", 1, 0, pattern=True, advice="")],
+        "groups": [
+            PlanGroup(
+                "decrypt-failure", "wrong-key", "aescbc/v1/lost", "secrets", "", 1, 0, pattern=True, advice=""
+            )
+        ],
         "recreators": [PlanRecreator("by hand", "no", 1, "")],
         "steps": [PlanStep("Do not restart the API servers", "Their caches.", ["kubectl get"])],
         "not_in_report": 0,
@@ -100,7 +105,11 @@ def test_marks_of_risk_are_explained_only_where_they_stand() -> None:
     assert "(unproven)" not in plain
     assert "[1]" not in plain
     assert "dependents" not in plain
-    breaking = {"floor": "kube-system", "risk": "cluster-breaking", "needs": [ACCEPT_RISK]}
+    breaking = {
+        "floor": "kube-system",
+        "risk": "cluster-breaking",
+        "needs": [acceptance(AcceptRisk.CLUSTER_BREAKING)],
+    }
     both = table(plan(entry(**breaking, outcome="undetermined", cascade=3)))
     assert "cluster-breaking (unproven)" in both
     assert (
@@ -130,7 +139,7 @@ def _row(text: str) -> str:
 def test_flags_that_a_command_lacks_are_numbered_and_said() -> None:
     kms = {"transformer": "kms/v2/prov", "kms_key_id_sha256": "sha256:ab", "outcome": "undetermined"}
 
-    lost, breaking = declaration("aescbc/v1/lost", ""), ACCEPT_RISK
+    lost, breaking = declaration("aescbc/v1/lost", ""), acceptance(AcceptRisk.CLUSTER_BREAKING)
     shown = plan(
         entry(1, needs=[lost]),
         entry(2, **kms, needs=[declaration("kms/v2/prov", "sha256:ab")]),
@@ -178,7 +187,7 @@ def test_hostile_texts_are_made_safe_in_table_and_json() -> None:
         complete=False,
         problems=[HOSTILE],
         steps=[PlanStep(HOSTILE, HOSTILE, [HOSTILE])],
-        groups=[PlanGroup(HOSTILE, HOSTILE, HOSTILE, "", 1, 0, pattern=False, advice=HOSTILE)],
+        groups=[PlanGroup(HOSTILE, HOSTILE, HOSTILE, HOSTILE, "", 1, 0, pattern=False, advice=HOSTILE)],
         recreators=[PlanRecreator(HOSTILE, "no", 1, HOSTILE)],
         kube_system_uid=HOSTILE,
         report=PlanReport(HOSTILE, "", HOSTILE),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import shlex
+from typing import Any
 from urllib.parse import unquote
 
 import msgspec
@@ -14,6 +15,7 @@ from etcdfix.reports.commands import ACKNOWLEDGEMENT, SameAgain
 from etcdfix.reports.model import Remedy
 from etcdfix.reports.remedies import remedies_for
 from etcdfix.verdicts.causes import CATALOGUE, Cause
+from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination
 from tests.support.examinations import examination, readable
 
@@ -31,7 +33,9 @@ NEVER_DELETABLE = {
     Cause.CRD_VERSION_MISSING,
     Cause.DOUBLE_ENCRYPTED,
     Cause.ENVELOPE_DAMAGED,
+    Cause.VALUE_MOVED,
 }
+HOME = b"/registry/secrets/shop/home"
 HOSTILE_KEYS = [
     b"/registry/secrets/shop/$(reboot)",
     b"/registry/secrets/shop/a b;c'd\"e`f`",
@@ -47,12 +51,13 @@ def found_with(
     cause: Cause, outcome: Outcome, key: bytes | str = "/registry/secrets/shop/web"
 ) -> Examination:
     """Return an examination as the judge would have made it."""
-    deletable = outcome in {Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE}
+    proven = outcome in {Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE} and cause not in NEVER_DELETABLE
     return examination(
         key,
         outcome=outcome,
         cause=cause,
-        deletable=deletable and cause not in NEVER_DELETABLE,
+        damage=Damage.PROVEN if proven else Damage.NONE,
+        belongs_to=HOME if cause is Cause.VALUE_MOVED else b"",
         breaks_responses=cause is Cause.RAW_JSON_INVALID,
     )
 
@@ -108,8 +113,10 @@ def test_what_the_configuration_cures_is_not_to_be_deleted(cause: Cause) -> None
         Cause.PROVIDER_MISSING,
         Cause.KEY_NAME_MISSING,
         Cause.AUTHENTICATION_FAILED,
-        Cause.PADDING_INVALID,
         Cause.WRONG_KEY,
+        Cause.KEY_RENAMED,
+        Cause.STORAGE_PREFIX_CHANGED,
+        Cause.ASSOCIATED_DATA_UNKNOWN,
     ],
 )
 def test_a_lost_key_begins_with_the_caches(cause: Cause) -> None:
@@ -118,7 +125,7 @@ def test_a_lost_key_begins_with_the_caches(cause: Cause) -> None:
     assert shlex.split(first.command) == [
         "kubectl", "get", "--raw", "/api/v1/namespaces/shop/secrets/web?resourceVersion=0",
     ]  # fmt: skip
-    assert "onfigur" in second.action or "Add the missing" in second.action
+    assert second.command.startswith("etcdfix scan --encryption-config FILE")
 
 
 @pytest.mark.parametrize(
@@ -142,17 +149,32 @@ def test_a_plugin_that_may_not_needs_its_rights_back() -> None:
     assert second.action.startswith("Give the plugin the right")
 
 
-def test_behind_a_plugin_there_is_no_configured_key_to_compare() -> None:
-    found = examination(cause=Cause.AUTHENTICATION_FAILED, transformer="kms/v2/prov", deletable=True)
+@pytest.mark.parametrize("cause", [Cause.AUTHENTICATION_FAILED, Cause.WRONG_KEY])
+def test_behind_a_plugin_there_is_no_configured_key_to_compare(cause: Cause) -> None:
+    found = examination(cause=cause, transformer="kms/v2/prov")
     actions = [remedy.action for remedy in remedies_for(found)]
     assert not any("Compare the configured key" in action for action in actions)
-    assert actions[-2].startswith("Last: delete it")
+    assert any(action.startswith("Check that the plugin runs with the keyring") for action in actions)
 
 
-@pytest.mark.parametrize("cause", [Cause.AUTHENTICATION_FAILED, Cause.PADDING_INVALID, Cause.WRONG_KEY])
-def test_where_it_may_be_the_key_the_deletion_says_so(cause: Cause) -> None:
-    ours = remedies_for(found_with(cause, Outcome.DECRYPT_FAILURE))[-2]
-    assert ours.note.startswith("Only if other values under the same key open")
+@pytest.mark.parametrize(
+    ("change", "needs"),
+    [
+        ({}, ""),
+        ({"damage": Damage.LIKELY}, "Needs --accept-risk unproven-damage. "),
+        ({"maybe_newer": True}, "Needs --accept-risk newer-than-known. "),
+    ],
+)
+def test_a_deletion_says_what_has_to_be_accepted(change: dict[str, Any], needs: str) -> None:
+    change = {"damage": Damage.PROVEN, **change}
+    ours = remedies_for(examination(cause=Cause.NONCE_DAMAGED, **change))[-2]
+    assert ours.note.startswith(f"{needs}Skips finalizers")
+
+
+def test_a_moved_value_leads_to_its_home() -> None:
+    remedies = remedies_for(found_with(Cause.VALUE_MOVED, Outcome.DECRYPT_FAILURE))
+    assert remedies[0].command == f"etcdfix scan {HOME.decode()}"
+    assert not any(is_deletion(remedy) for remedy in remedies)
 
 
 def test_deletion_is_a_dry_run_first() -> None:
@@ -186,13 +208,11 @@ def test_what_the_server_serves_empty_is_not_to_be_deleted_the_unsafe_way() -> N
     ]  # fmt: skip
 
 
-def test_a_kind_that_may_be_newer_is_not_offered_for_deletion() -> None:
-    found = examination(outcome=Outcome.DECODE_FAILURE, cause=Cause.KIND_NOT_REGISTERED, deletable=False)
-    remedies = remedies_for(found)
-    assert "--kubernetes-version X.Y" in remedies[0].command
-    assert not any("delete" in r.command for r in remedies)
-    certain = remedies_for(found_with(Cause.KIND_NOT_REGISTERED, Outcome.DECODE_FAILURE))
-    assert not any("--kubernetes-version" in r.command for r in certain)
+def test_for_a_kind_that_may_be_newer_the_release_comes_first() -> None:
+    found = found_with(Cause.KIND_NOT_REGISTERED, Outcome.DECODE_FAILURE)
+    assert "--kubernetes-version X.Y" in remedies_for(found)[0].command
+    named = SameAgain(reading=("--kubernetes-version", "1.36"))
+    assert not any("X.Y" in r.command for r in remedies_for(found, named))
 
 
 @pytest.mark.parametrize(("until", "words"), [("1.24", "(1.24)"), ("", "(an earlier release)")])
@@ -282,7 +302,7 @@ def test_commands_hold_together_whatever_the_key(cause: Cause, outcome: Outcome,
         assert words[0] in {"etcdfix", "kubectl", "curl"}
         if words[:2] == ["etcdfix", "scan"]:
             named = base64.b64decode(words[-1]) if words[-2] == "--key-base64" else words[-1].encode()
-            assert named == key
+            assert named in {key, HOME if cause is Cause.VALUE_MOVED else key}
         elif words[:2] == ["etcdfix", "delete"]:
             named = base64.b64decode(words[3]) if words[2] == "--key-base64" else words[2].encode()
             assert named == key

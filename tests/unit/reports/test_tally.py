@@ -18,7 +18,7 @@ from etcdfix.reports.tally import CAP, MAX_NAMES, OTHERS, Tally
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
 from tests.support.examinations import examination, readable
-from tests.support.reports import new_tally
+from tests.support.reports import count, new_tally
 
 
 def broken(count: int, resource: str = "secrets") -> list[Examination]:
@@ -28,7 +28,7 @@ def broken(count: int, resource: str = "secrets") -> list[Examination]:
 def tally_of(found: list[Examination], *, max_causes: int = CAP) -> Tally:
     tally = new_tally(max_causes=max_causes)
     for one in found:
-        tally.add(one)
+        count(tally, one)
     return tally
 
 
@@ -196,10 +196,10 @@ def test_summary_by_resource() -> None:
 
 def test_summary_by_transformer_counts_stale_and_failures() -> None:
     assert tally_of(everything()).summary().by_transformer == [
-        TransformerSummary("identity", 4, 0, 0, 0, 7, 50),
-        TransformerSummary("aescbc/v1/key1", 2, 0, 0, 2, 10, 20),
-        TransformerSummary("aescbc/v1/key2", 1, 1, 0, 0, 25, 25),
-        TransformerSummary("kms/v2/prov", 1, 0, 1, 0, 45, 45),
+        TransformerSummary("identity", [], None, 4, 1, 1, 0, 0, 7, 50),
+        TransformerSummary("aescbc/v1/key1", [], None, 2, 0, 0, 0, 2, 10, 20),
+        TransformerSummary("aescbc/v1/key2", [], None, 1, 1, 0, 0, 0, 25, 25),
+        TransformerSummary("kms/v2/prov", [], None, 1, 0, 0, 1, 0, 45, 45),
     ]
 
 
@@ -270,4 +270,4 @@ def test_transformers_by_name_end_somewhere_and_known_ones_go_on() -> None:
     entries = {t.transformer: t for t in tally_of(found).summary().by_transformer}
     assert len(entries) == MAX_NAMES + 1
     assert entries["aescbc/v1/key0"].keys == 2
-    assert entries[OTHERS] == TransformerSummary(OTHERS, 5, 5, 0, 0, MAX_NAMES, MAX_NAMES + 4)
+    assert entries[OTHERS] == TransformerSummary(OTHERS, [], None, 5, 5, 0, 0, 0, MAX_NAMES, MAX_NAMES + 4)

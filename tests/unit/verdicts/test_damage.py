@@ -96,13 +96,25 @@ RULINGS: dict[str, tuple[Peek, tuple[str, ...], Neighbours, Cause, Confidence, D
     "the object breaks": (
         right(look=BROKEN), ALL, FAR, Cause.CIPHERTEXT_DAMAGED, CERTAIN, PROVEN, False),
     "the object ends early": (
-        right(look=CUT), ALL, FAR, Cause.VALUE_TRUNCATED, CERTAIN, PROVEN, False),
+        right(look=CUT), ALL, FAR, Cause.VALUE_TRUNCATED, LIKELY, PROVEN, False),
+    "opens under the second key of its name": (
+        right(opens=True, bound=False, look=WHOLE), (CBC,), FAR, Cause.KEY_RENAMED, CERTAIN, NONE, False),
+    "damaged, and opens under the second key of its name": (
+        right(opens=True, bound=False, look=BROKEN), (CBC,), HERE, Cause.KEY_RENAMED, CERTAIN, NONE, False),
+    "broken under KMS v1, where the padding fits": (
+        right(opens=True, bound=False, key_fingerprint="", look=BROKEN), (V1,), FAR,
+        Cause.CIPHERTEXT_DAMAGED, CERTAIN, PROVEN, False),
+    "whole under KMS v1 and CBC, which has no associated data": (
+        right(bound=False, look=WHOLE), (V1,), HERE, Cause.CIPHERTEXT_DAMAGED, CERTAIN, PROVEN, False),
     "whole, and nothing but the value could be wrong": (
-        right(look=WHOLE), (BOX, CBC), FAR, Cause.CIPHERTEXT_DAMAGED, CERTAIN, PROVEN, False),
+        right(bound=False, look=WHOLE), (BOX, CBC), FAR, Cause.CIPHERTEXT_DAMAGED, CERTAIN, PROVEN, False),
     "not seen whole, and nothing but the value could be wrong": (
-        right(), (BOX, CBC), FAR, Cause.CIPHERTEXT_DAMAGED, CERTAIN, PROVEN, False),
+        right(bound=False), (BOX, CBC), FAR, Cause.CIPHERTEXT_DAMAGED, CERTAIN, PROVEN, False),
     "whole, the end missing": (
-        right(look=CUT_AFTER_THE_OBJECT), (GCM, V1, V2), FAR, Cause.VALUE_TRUNCATED, CERTAIN, PROVEN, False),
+        right(look=CUT_AFTER_THE_OBJECT), (GCM, V1, V2), FAR, Cause.VALUE_TRUNCATED, LIKELY, PROVEN, False),
+    "whole, the end missing, and nothing but the value could be wrong": (
+        right(bound=False, look=CUT_AFTER_THE_OBJECT), (BOX, CBC), FAR,
+        Cause.CIPHERTEXT_DAMAGED, LIKELY, PROVEN, False),
     "whole": (
         right(look=WHOLE), (GCM, V1, V2), FAR, Cause.ASSOCIATED_DATA_UNKNOWN, POSSIBLE, NONE, True),
     "whole, not everything seen yet": (
@@ -178,7 +190,7 @@ def test_damage_is_proven_only_under_the_right_key_or_whatever_the_key(name: str
         ruling = rule_on(seen(written, neighbours), peek)
         if ruling.damage is PROVEN:
             assert is_right_key(peek) or peek.too_short
-            assert ruling.confidence is CERTAIN
+            assert ruling.confidence is CERTAIN or peek.look in {CUT, CUT_AFTER_THE_OBJECT}
             assert not ruling.open
         if ruling.damage is LIKELY_DAMAGE:
             assert neighbours in {HERE, SAME_KEY}

@@ -279,6 +279,10 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
         enveloped("kms/v2/prov", transform_failure=failed("kms-envelope-invalid")),
         Outcome.DECRYPT_FAILURE, Cause.KMS_ENVELOPE_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
     ),
+    "KMS envelope that a newer server may accept": (
+        enveloped("kms/v2/prov", transform_failure=failed("kms-envelope-unknown")),
+        Outcome.DECRYPT_FAILURE, Cause.UNKNOWN_ENVELOPE, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
+    ),
     "damaged length of a KMS v1 value": (
         enveloped("kms/v1/prov", transform_failure=failed("kms-size-damaged")),
         Outcome.DECRYPT_FAILURE, Cause.KMS_ENVELOPE_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
@@ -398,7 +402,7 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
     ),
     "iv": (
         under_padding(plaintext=shape(ends_envelope=True), peek=right(CBC, wrong_bits=1)),
-        Outcome.DECODE_FAILURE, Cause.IV_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
+        Outcome.DECODE_FAILURE, Cause.IV_DAMAGED, LIKELY, ServerBehaviour.CORRUPT, PROVEN,
     ),
     "noise under aescbc": (
         under_padding(plaintext=shape(), peek=NOISE),
@@ -455,12 +459,25 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
     "damage in the first block under aescbc": (
         under_padding(DecodeFailureKind.PROTOBUF, plaintext=shape(starts_known=True, ends_envelope=True),
                       failure={"offset": 9}, peek=right(CBC, wrong_bits=2)),
-        Outcome.DECODE_FAILURE, Cause.IV_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
+        Outcome.DECODE_FAILURE, Cause.IV_DAMAGED, LIKELY, ServerBehaviour.CORRUPT, PROVEN,
     ),
     "kind garbled under aescbc": (
         under_padding(DecodeFailureKind.NOT_REGISTERED, plaintext=shape(starts_known=True, ends_json=True),
                       peek=right(CBC, wrong_bits=1), assumed_release="1.36"),
-        Outcome.DECODE_FAILURE, Cause.IV_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
+        Outcome.DECODE_FAILURE, Cause.KIND_NOT_REGISTERED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
+    ),
+    "first block noise under aescbc, the end of a JSON object whole": (
+        under_padding(DecodeFailureKind.JSON, plaintext=shape(ends_json=True), peek=right(CBC)),
+        Outcome.DECODE_FAILURE, Cause.IV_DAMAGED, LIKELY, ServerBehaviour.CORRUPT, PROVEN,
+    ),
+    "noise at both ends under aescbc": (
+        under_padding(DecodeFailureKind.JSON, plaintext=shape(), peek=right(CBC)),
+        Outcome.DECODE_FAILURE, Cause.JSON_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
+    ),
+    "damage that no place is known of under aescbc": (
+        under_padding(DecodeFailureKind.JSON, plaintext=shape(starts_known=True, ends_json=True),
+                      peek=right(CBC, wrong_bits=1)),
+        Outcome.DECODE_FAILURE, Cause.JSON_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
     ),
     "damage further on under aescbc": (
         under_padding(DecodeFailureKind.PROTOBUF, plaintext=shape(starts_known=True, ends_envelope=True),
@@ -807,6 +824,7 @@ def test_what_a_plugin_has_shown_is_evidence() -> None:
 def test_a_verdict_waits_where_more_could_still_be_found() -> None:
     waiting = {name for name, row in BRANCHES.items() if not judge(row[0]).settled}
     assert waiting == {
+        "KMS envelope that a newer server may accept",
         "plugin knows no key",
         "plugin that is unwell knows other keys",
         "plugin contradicts itself",
@@ -838,6 +856,7 @@ def test_a_newer_cluster_may_read_what_looks_new() -> None:
     assert newer == {
         "strange envelope",
         "strange envelope of a resource without entry",
+        "KMS envelope that a newer server may accept",
         # A magic that is not healed may be no magic.
         "magic nearly right",
         "magic lost, end whole",
@@ -846,6 +865,7 @@ def test_a_newer_cluster_may_read_what_looks_new() -> None:
         "nothing known",
         "nothing known and not looked at",
         "cbor broken",
+        "kind garbled under aescbc",
         "kind of a later release",
         "kind unknown, release named",
         "kind unknown, maybe newer than the tables",
@@ -883,13 +903,37 @@ def test_broken_cbor_below_a_tag_that_does_not_fit_may_be_newer_as_below_one_tha
 def test_a_tag_bit_in_cbor_is_no_matter_of_releases() -> None:
     whole = Look(whole=True, breaks=False, ends_early=False, ends_as_written=True, message="")
     secretbox = "secretbox/v1/key2"
-    seen_right = right(secretbox, encoding="cbor", look=whole)
+    seen_right = right(secretbox, bound=False, encoding="cbor", look=whole)
     verdict = judge(enveloped(secretbox, transform_failure=failed("authentication-failed"), peek=seen_right))
     assert (verdict.cause, verdict.maybe_newer) == (Cause.CIPHERTEXT_DAMAGED, False)
     unseen = judge(
-        enveloped(secretbox, transform_failure=failed("x"), peek=right(secretbox, encoding="cbor"))
+        enveloped(
+            secretbox, transform_failure=failed("x"), peek=right(secretbox, bound=False, encoding="cbor")
+        )
     )
     assert not unseen.maybe_newer
+
+
+@pytest.mark.parametrize("newer", [True, False])
+def test_what_begins_as_no_encoding_may_be_newer_below_a_tag_that_does_not_fit(*, newer: bool) -> None:
+    verdict = judge(unopened("authentication-failed", peek=right(look=BROKEN._replace(maybe_newer=newer))))
+    assert (verdict.cause, verdict.maybe_newer) == (Cause.CIPHERTEXT_DAMAGED, newer)
+
+
+@pytest.mark.parametrize(
+    ("opened_by", "cause", "damage"),
+    [
+        ("fp:0a1b2c3d", Cause.PROTOBUF_DAMAGED, Damage.PROVEN),
+        ("", Cause.PROTOBUF_DAMAGED, Damage.PROVEN),
+        ("fp:ffffffff", Cause.KEY_RENAMED, Damage.NONE),
+    ],
+)
+def test_noise_under_the_first_of_two_keys_of_one_name_proves_nothing_against_the_value(
+    opened_by: str, cause: Cause, damage: Damage
+) -> None:
+    peek = right(CBC, bound=False, opens=True)
+    verdict = judge(under_padding(DecodeFailureKind.PROTOBUF, peek=peek, key_fingerprint=opened_by))
+    assert (verdict.cause, verdict.damage) == (cause, damage)
 
 
 def test_a_key_that_wrote_the_value_is_named_wherever_it_stands() -> None:
@@ -919,6 +963,9 @@ def test_a_key_is_proven_by_a_look_or_a_tag() -> None:
         "iv",
         "damage in the first block under aescbc",
         "kind garbled under aescbc",
+        "first block noise under aescbc, the end of a JSON object whole",
+        "noise at both ends under aescbc",
+        "damage that no place is known of under aescbc",
         "damage further on under aescbc",
         "empty object under aescbc",
         "0 bytes under aescbc",

@@ -13,7 +13,7 @@ from etcdfix.sources.etcd import channel
 from etcdfix.sources.etcd import client as client_module
 from etcdfix.sources.etcd.client import ClusterMember, EtcdClient
 from etcdfix.sources.etcd.failures import CallFailed, FailureKind
-from etcdfix.wire.etcd import AUTHENTICATE, RANGE, STATUS, message
+from etcdfix.wire.etcd import ALARM, AUTHENTICATE, MEMBER_LIST, RANGE, STATUS, alarm_query, message
 from tests.support.certificates import CertificateAuthority
 from tests.support.etcd_proxy import Refusal
 from tests.support.scripted_etcd import (
@@ -176,6 +176,34 @@ def test_an_answer_from_another_cluster(etcd: ScriptedEtcd) -> None:
         assert caught.value.cluster_ids == {etcd.endpoint: "beef"}
         with pytest.raises(ClusterMismatch):
             next(client.watch(iter([watch_request()]), timeout_seconds=5))
+
+
+def without_ids(path: str, answer: str) -> Any:
+    """A script: answers to this method carry no ids."""
+    return lambda call: message(answer)() if call.path == path else None
+
+
+def test_an_answer_to_alarm_without_ids_is_not_from_another_cluster(etcd: ScriptedEtcd) -> None:
+    etcd.script = without_ids(ALARM.path, "AlarmResponse")
+    with Connected(etcd.endpoint) as client:
+        assert not client.call(ALARM, alarm_query()).header.cluster_id
+        assert client.cluster_id == 0xC1
+        # What carries ids is still held against them.
+        etcd.cluster_id = 0xC2
+        with pytest.raises(ClusterMismatch, match="c2"):
+            read(client)
+
+
+@pytest.mark.parametrize(
+    ("path", "answer"), [(RANGE.path, "RangeResponse"), (MEMBER_LIST.path, "MemberListResponse")]
+)
+def test_an_answer_that_should_carry_ids_and_does_not(etcd: ScriptedEtcd, path: str, answer: str) -> None:
+    etcd.script = without_ids(path, answer)
+    with Connected(etcd.endpoint) as client:
+        for _ in range(2):
+            with pytest.raises(ClusterMismatch, match="carries no cluster id"):
+                read(client) if path == RANGE.path else client.members()
+        assert client.cluster_id == 0xC1
 
 
 # What is asked again, and of whom

@@ -1,0 +1,226 @@
+"""Values that are really damaged can be deleted without declaring anything, and the backup brings them back.
+
+The damaged value is the only one under its encryption key: nothing around it vouches for the key, only the look at
+what the key makes of it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from etcdfix.verdicts.standing import AcceptRisk
+from tests.support.attacks import EVERY_FLAG, LOCAL, TRUE, Attacked, every_flag_but, seal, secret
+from tests.support.etcd_server import EtcdServer
+from tests.support.kms_plugin import KMSPlugin
+from tests.support.objects import IDENTITY
+
+pytestmark = pytest.mark.etcd
+
+KEKS = {"kek-1": b"1" * 32, "kek-2": b"2" * 32}
+PLUGINS = {"kms/v1": "v1", "kms/v2/0": "v2", "kms/v2/1": "v2"}
+PROVIDERS = (*LOCAL, *PLUGINS)
+# Behind the start, within ObjectMeta: there a changed byte is a changed length or tag.
+STRUCTURE = 23
+
+
+@pytest.fixture(autouse=True)
+def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith(("ETCDFIX_", "ETCDCTL_")):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Attacked:
+    return Attacked(etcd, prefix, tmp_path, capfd)
+
+
+Sealer = Callable[[str], tuple[bytes, bytes]]
+"""Seals a healthy Secret of that name; returns its etcd key and the value."""
+
+
+@pytest.fixture
+def sealer(registry: Attacked, tmp_path: Path, kind: str) -> Iterator[Sealer]:
+    """Configure a provider, and write as an API server would with it."""
+    if kind in LOCAL:
+        registry.keyed(kind)
+
+        def local(name: str) -> tuple[bytes, bytes]:
+            at = registry.key(f"shop/{name}")
+            return at, seal(kind, secret(name), at)
+
+        yield local
+        return
+    with KMSPlugin(PLUGINS[kind], f"@etcdfix-damage-{os.getpid()}-{tmp_path.name}", KEKS) as plugin:
+        registry.rules(("secrets", (kms_provider(plugin), IDENTITY)))
+
+        def remote(name: str) -> tuple[bytes, bytes]:
+            at = registry.key(f"shop/{name}")
+            if kind == "kms/v1":
+                return at, plugin.stored_v1(secret(name), at)
+            return at, plugin.stored_v2(secret(name), at, source_type=int(kind[-1]))
+
+        yield remote
+
+
+def kms_provider(plugin: KMSPlugin) -> dict[str, object]:
+    return {
+        "kms": {
+            "apiVersion": plugin.api_version,
+            "name": "prov",
+            "endpoint": plugin.endpoint,
+            "timeout": "5s",
+        }
+    }
+
+
+def body_end(kind: str, value: bytes, plaintext: bytes) -> tuple[int, int]:
+    """Return where the ciphertext lies in a value that encrypts such a plaintext."""
+    size = len(plaintext)
+    match kind:
+        case "aescbc":
+            end = len(value)
+            return end - (size // 16 + 1) * 16, end
+        case "secretbox":
+            return len(value) - size, len(value)
+        case "aesgcm" | "kms/v1":
+            return len(value) - 16 - size, len(value) - 16
+        case _:
+            begin = value.index(b":prov:") + len(":prov:") + 3  # tag and a length of two bytes
+            begin += 12 + (32 if kind.endswith("1") else 0)
+            return begin, begin + size
+
+
+def damaged(kind: str, value: bytes, name: str) -> Iterator[tuple[str, bytes]]:
+    """Yield what can happen to a value, in words, and the value after it."""
+    begin, end = body_end(kind, value, secret(name))
+
+    def changed(at: int, *masks: int) -> bytes:
+        out = bytearray(value)
+        for offset, mask in enumerate(masks):
+            out[at + offset] ^= mask
+        return bytes(out)
+
+    yield "bytes of the structure", changed(begin + STRUCTURE, *(0xA5, 0x5A) * 12)
+    yield "a sector of zeroes", value[: begin + STRUCTURE] + bytes(40) + value[begin + STRUCTURE + 40 :]
+    if kind != "aescbc":  # which has no tag: the server reads it
+        yield "one bit of the data", changed(end - 60, 0x10)
+    if not kind.startswith("kms/v2"):  # whose envelope says how long its data is
+        for cut in (1, 7, 16, 33, 64):
+            yield f"{cut} bytes fewer", value[:-cut]
+        return
+    for cut in (1, 40):
+        yield f"{cut} bytes fewer", value[:-cut]
+
+
+@pytest.mark.parametrize("kind", PROVIDERS)
+def test_damage_is_deletable_and_can_be_undone(registry: Attacked, sealer: Sealer, kind: str) -> None:
+    at, value = sealer("only")
+    for what, after in damaged(kind, value, "only"):
+        registry.etcd.put(at, after)
+        ran = registry.delete(at)
+        assert ran.code == 0, (what, ran.err)
+        assert registry.stored(at) is None
+        content = registry.kept()[-1].content
+        assert content.stored.value == after
+        assert content.verdict.outcome in {"decrypt-failure", "decode-failure"}
+        ran = registry.restore(str(registry.kept()[-1].path))
+        assert ran.code == 0, (what, ran.err)
+        assert registry.stored(at) == after
+
+
+@pytest.mark.parametrize("kind", PROVIDERS)
+def test_what_was_not_damaged_is_readable(registry: Attacked, sealer: Sealer, kind: str) -> None:
+    at, value = sealer("only")
+    registry.etcd.put(at, value)
+    registry.refuses([at], *EVERY_FLAG, says=["the object is readable"], hint="through the API")
+    if kind == "aescbc":
+        # Without a tag the server reads a changed value, as long as an object comes out.
+        begin, end = body_end(kind, value, secret("only"))
+        assert end - begin > 160
+        out = bytearray(value)
+        out[end - 80] ^= 0x01
+        registry.etcd.put(at, bytes(out))
+        registry.refuses([at], *EVERY_FLAG, says=["the object is readable"], hint="through the API")
+
+
+@pytest.mark.parametrize("kind", PROVIDERS)
+def test_likely_damage_needs_a_word(registry: Attacked, sealer: Sealer, kind: str) -> None:
+    """A nonce that is changed looks like another key; only the values around it say which of the two it is."""
+    before, at, later = sealer("before"), sealer("only"), sealer("later")
+    begin, _ = body_end(kind, at[1], secret("only"))
+    out = bytearray(at[1])
+    if kind == "aescbc":
+        for offset in range(64):
+            out[begin + offset] ^= 0x3C + offset
+    elif kind == "secretbox":
+        for offset in range(8):
+            out[begin - 40 + offset] ^= 0x3C + offset
+    else:
+        for offset in range(6):
+            out[begin - 12 + offset] ^= 0x3C + offset
+    for key, value in (before, (at[0], bytes(out)), later):
+        registry.etcd.put(key, value)
+    flags = every_flag_but(AcceptRisk.UNPROVEN_DAMAGE)
+    registry.refuses(
+        [at[0]], *flags, says=["the damage is likely and not proven"], hint="--accept-risk unproven-damage"
+    )
+    ran = registry.delete(at[0], "--accept-risk", "unproven-damage")
+    assert ran.code == 0, ran.err
+    assert registry.events()[0].annotations.accepted == '["--accept-risk unproven-damage"]'
+
+
+@pytest.mark.parametrize("kind", PROVIDERS)
+def test_the_same_without_neighbours_is_no_proof(registry: Attacked, sealer: Sealer, kind: str) -> None:
+    at, value = sealer("only")
+    begin, _ = body_end(kind, value, secret("only"))
+    out = bytearray(value)
+    for offset in range(64):
+        out[begin - 12 + offset] ^= 0x3C + offset
+    registry.etcd.put(at, bytes(out))
+    for flags in ((), EVERY_FLAG):
+        with registry.nothing_changes():
+            ran = registry.delete(at, *flags)
+        assert ran.code == 4, ran.err
+        assert "can cure this (" in ran.err or "nothing is proven against the value" in ran.err
+
+
+@pytest.mark.parametrize("kind", LOCAL)
+def test_mass_damage_needs_a_word(registry: Attacked, sealer: Sealer, kind: str) -> None:
+    """Each of ten is proven damaged, so it is not the key: but something is at work here."""
+    keys = []
+    for number in range(10):
+        at, value = sealer(f"cut-{number}")
+        registry.etcd.put(at, value[:-40])
+        keys.append(at)
+    flags = every_flag_but(AcceptRisk.MASS_DAMAGE)
+    registry.refuses(
+        keys[:2], *flags, says=["10 values fail and 0 do not", "damages values in numbers"],
+        hint="--accept-risk mass-damage",
+    )  # fmt: skip
+    assert registry.delete(keys[0], "--accept-risk", "mass-damage", "--dry-run").code == 0
+    # Nine of them, and one that is not proven: it may be the key after all.
+    registry.etcd.put(keys[9], seal(kind, secret("cut-9"), keys[9], TRUE[::-1]))
+    registry.refuses(
+        keys[:1],
+        *EVERY_FLAG,
+        says=["that is the key or the configuration, not this object"],
+        hint="find the key",
+    )
+
+
+def test_two_that_are_proven_are_no_pattern(registry: Attacked) -> None:
+    registry.keyed("aesgcm")
+    keys = registry.secrets("aesgcm", ["cut-0", "cut-1"])
+    for at in keys:
+        stored = registry.stored(at)
+        assert stored is not None
+        registry.etcd.put(at, stored[:-40])
+    assert registry.delete(keys[0], "--dry-run").code == 0
+    # One of them is not proven, and nothing opens: then nobody is deletable without more.
+    registry.etcd.put(keys[1], seal("aesgcm", secret("cut-1"), keys[1], TRUE[::-1]))
+    registry.refuses(keys[:1], *EVERY_FLAG, says=["2 values fail and 0 do not"], hint="find the key")

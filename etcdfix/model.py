@@ -167,7 +167,7 @@ class Look(NamedTuple):
         whole: An object comes out, and it is not empty.
         breaks: The encoding itself is broken; False where a newer release, or a version that left its CRD, could
             look the same.
-        ends_early: It breaks because bytes are missing at the end.
+        ends_early: Bytes are missing at the end.
         ends_as_written: It ends as the API server writes (protobuf ``1a 00 22 00``, JSON a newline).
         message: The decoder's words, data withheld; "" for a whole object.
         belongs: Complete etcd keys to which kind, namespace and name in it lead.

@@ -92,14 +92,6 @@ def _under_right_key(seen: Observation, peek: Peek) -> Ruling:
     written = seen.envelope_transformer
     if peek.undone is not None:
         return _undone(peek.undone, written)
-    if (
-        peek.opens and peek.key_fingerprint
-    ):  # KMS v1 under CBC opens too, where nothing vouches for its plugin
-        message = (
-            f"decrypts to noise under the first key named {written}, and opens under another one of that name: "
-            f"{_key_of(peek)}"
-        )
-        return Ruling(Cause.KEY_RENAMED, Confidence.CERTAIN, message)
     if peek.encoding == "encrypted":
         message = f"decrypts under {written} to another encrypted value"
         return Ruling(Cause.DOUBLE_ENCRYPTED, Confidence.CERTAIN, message)
@@ -113,15 +105,20 @@ def _under_right_key(seen: Observation, peek: Peek) -> Ruling:
         message = f"the key of {written} is right, and the object itself is damaged: {look.message}"
         return Ruling(Cause.CIPHERTEXT_DAMAGED, certain, message, proven)
     # Bytes that are missing at the end, and bytes that were changed there, look the same.
-    end_missing = look is not None and look.whole and not look.ends_as_written
+    whole = look is not None and look.whole
+    end_wrong = look is not None and whole and not look.ends_as_written
     if not peek.bound:
         # There is nothing but the value itself that could be wrong.
         message = f"the key of {written} is right, and the value does not open: bytes of it were changed"
-        confidence = Confidence.LIKELY if end_missing else certain
-        return Ruling(Cause.CIPHERTEXT_DAMAGED, confidence, message, proven)
-    if end_missing:
+        return Ruling(Cause.CIPHERTEXT_DAMAGED, Confidence.LIKELY if end_wrong else certain, message, proven)
+    if look is not None and whole and look.ends_early:
         message = f"the key of {written} is right, and the last bytes that the API server writes are missing"
         return Ruling(Cause.VALUE_TRUNCATED, Confidence.LIKELY, message, proven)
+    if end_wrong:
+        message = (
+            f"the key of {written} is right, and the last bytes are not those that the API server writes"
+        )
+        return Ruling(Cause.CIPHERTEXT_DAMAGED, Confidence.LIKELY, message, proven)
     if seen.neighbours is Neighbours.SAME_RESOURCE:
         message = (
             f"the key of {written} is right, the tag does not fit, and values of {seen.resource} written before and "

@@ -80,7 +80,7 @@ def look_of_object(data: bytes, decoded: DecodedObject, belongs: tuple[bytes, ..
     return Look(
         whole=not decoded.empty,
         breaks=decoded.empty,
-        ends_early=False,
+        ends_early=_stops_early(data),
         ends_as_written=_ends_as_written(data),
         message="nothing of an object comes out" if decoded.empty else "",
         belongs=belongs,

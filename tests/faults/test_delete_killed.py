@@ -239,6 +239,8 @@ def test_reencryption_killed_at_every_step(
     def prepare(ground: Ground, cluster: Cluster, name: str) -> Scene:
         key = ground.key(name)
         etcd.put(key, ground.broken(name))
+        # The newest Secret shows that the API servers hold the write key.
+        etcd.put(ground.key("other-2"), ground.readable("other-2"))
 
         def is_done(now: StoredValue | None) -> bool:
             if now is None or now.version != 2:

@@ -59,7 +59,7 @@ def test_storage_prefix_that_was_another_one(registry: Attacked, prefix_then: st
     for flags in ((), EVERY_FLAG):
         registry.refuses(keys, *flags, says=[f"can cure this ({cause}: "], hint="mend the configuration")
     registry.refuses(
-        keys[:1], *declared("aesgcm/v1/key1"), says=["does not name a key"], hint="written under"
+        keys[:1], *declared("aesgcm/v1/key1"), says=["does not name a key"], hint="wrote it and is there"
     )
 
 
@@ -74,7 +74,10 @@ def test_all_behind_a_proxy_with_a_namespace(registry: Attacked) -> None:
             list(keys.values())[::8], *flags, says=["can cure this (associated-data-unknown: "], hint="mend"
         )
     registry.refuses(
-        [keys["db-0"]], *declared("aesgcm/v1/key1"), says=["does not name a key"], hint="written under"
+        [keys["db-0"]],
+        *declared("aesgcm/v1/key1"),
+        says=["does not name a key"],
+        hint="wrote it and is there",
     )
 
 

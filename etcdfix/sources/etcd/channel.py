@@ -22,6 +22,7 @@ MAX_ANSWER_BYTES = 512 << 20
 
 RpcError = grpc.RpcError
 FutureCancelledError = grpc.FutureCancelledError
+FutureTimeoutError = grpc.FutureTimeoutError
 
 
 class ReadOnlyChannel:

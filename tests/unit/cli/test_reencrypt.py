@@ -207,7 +207,8 @@ def test_write_key_that_the_newest_other_object_does_not_open_under(
         ran = registry.reencrypt(key, path)
     registry.refused(
         ran,
-        "the newest other object of configmaps is not stored under aescbc/v1/key1: nothing shows that the API servers",
+        "nothing shows that the API servers hold the key of aescbc/v1/key1: there is no other object of configmaps, or "
+        "the newest one does not open under it",
         hint="--accept-undeployed-write-key",
     )
     ran = registry.reencrypt(key, path, "--accept-undeployed-write-key")
@@ -240,7 +241,7 @@ def test_what_we_wrote_ourselves_proves_nothing(registry: Registry, key: bytes, 
     with registry.untouched():
         ran = registry.reencrypt(second, candidate)
     registry.refused(
-        ran, "the newest other object of secrets is not stored under", hint="--accept-undeployed-write-key"
+        ran, "nothing shows that the API servers hold the key of", hint="--accept-undeployed-write-key"
     )
     # An API server writes the first one anew.
     registry.put("shop/old", aescbc(secret("old")))
@@ -400,7 +401,7 @@ def test_unknown_cluster(registry: Registry, key: bytes, candidate: Path) -> Non
     registry.lose_kube_system()
     with registry.untouched():
         ran = registry.reencrypt(key, candidate)
-    registry.refused(ran, "kube-system is not readable here", hint="--accept-unknown-cluster")
+    registry.refused(ran, "there is no namespace kube-system here", hint="--accept-unknown-cluster")
     ran = registry.reencrypt(key, candidate, "--accept-unknown-cluster")
     assert ran.code == 0, ran.err
 
@@ -410,7 +411,7 @@ def test_authorization(registry: Registry, key: bytes, candidate: Path, api: Kub
     api.denied = {"unsafe-delete-ignore-read-errors"}
     with registry.untouched():
         ran = registry.reencrypt(key, candidate, "--kubeconfig", kubeconfig)
-    registry.refused(ran, "denies the permission", hint="kubectl auth can-i")
+    registry.refused(ran, "denies the permission", hint="auth can-i")
     api.denied = set()
     ran = registry.reencrypt(key, candidate, "--kubeconfig", kubeconfig)
     assert ran.code == 0, ran.err

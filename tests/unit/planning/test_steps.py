@@ -64,7 +64,7 @@ def test_the_first_turns_are_said_where_there_are_any() -> None:
 def test_nobody_can_declare_an_unknown_envelope_lost() -> None:
     unknown = PlanGroup(
         "decrypt-failure", "unknown-envelope", "", "", "", 3, 0, pattern=True,
-        advice="many envelopes that nobody knows: find out what wrote them",
+        advice="many values do not open, and no key is to blame: find out what wrote them",
     )  # fmt: skip
     found = steps([entry(transformer="", cause="unknown-envelope")], [unknown])
     assert "Look for the key" not in found

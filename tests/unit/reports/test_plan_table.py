@@ -24,6 +24,10 @@ from etcdfix.reports.plan_table import write_plan_table
 from etcdfix.verdicts.standing import AcceptRisk
 from tests.support.plan_entries import entry
 
+ACCEPT_RISK = acceptance(AcceptRisk.CLUSTER_BREAKING)
+GROUP = PlanGroup(
+    "decrypt-failure", "wrong-key", "aescbc/v1/lost", "secrets", "", 1, 0, pattern=True, advice=""
+)
 HOSTILE = "\x1b[2J\u202egone\n"
 
 
@@ -41,11 +45,7 @@ def plan(*entries: PlanEntry, **change: Any) -> DeletionPlan:
         "report": PlanReport("scan.json", "sha256:22", "2026-03-01T11:00:00Z"),
         "complete": True,
         "problems": [],
-        "groups": [
-            PlanGroup(
-                "decrypt-failure", "wrong-key", "aescbc/v1/lost", "secrets", "", 1, 0, pattern=True, advice=""
-            )
-        ],
+        "groups": [GROUP],
         "recreators": [PlanRecreator("by hand", "no", 1, "")],
         "steps": [PlanStep("Do not restart the API servers", "Their caches.", ["kubectl get"])],
         "not_in_report": 0,
@@ -87,6 +87,15 @@ def test_rows_are_capped_and_said() -> None:
     assert "\n3        low" not in text
 
 
+def test_groups_of_two_rules_can_be_told_apart() -> None:
+    one = plan().groups[0]
+    rules = ("secrets", "configmaps,widgets.example.com")
+    text = table(plan(entry(), groups=[msgspec.structs.replace(one, rule=rule) for rule in rules]))
+    assert [line.split()[3] for line in text.splitlines() if f" {one.transformer} " in line][:2] == list(
+        rules
+    )
+
+
 def test_groups_and_makers_are_capped_and_said() -> None:
     one = plan().groups[0]
     text = table(plan(entry(), groups=[one] * 22, recreators=[PlanRecreator("x", "no", 1, "")] * 21))
@@ -105,11 +114,7 @@ def test_marks_of_risk_are_explained_only_where_they_stand() -> None:
     assert "(unproven)" not in plain
     assert "[1]" not in plain
     assert "dependents" not in plain
-    breaking = {
-        "floor": "kube-system",
-        "risk": "cluster-breaking",
-        "needs": [acceptance(AcceptRisk.CLUSTER_BREAKING)],
-    }
+    breaking = {"floor": "kube-system", "risk": "cluster-breaking", "needs": [ACCEPT_RISK]}
     both = table(plan(entry(**breaking, outcome="undetermined", cascade=3)))
     assert "cluster-breaking (unproven)" in both
     assert (
@@ -139,7 +144,7 @@ def _row(text: str) -> str:
 def test_flags_that_a_command_lacks_are_numbered_and_said() -> None:
     kms = {"transformer": "kms/v2/prov", "kms_key_id_sha256": "sha256:ab", "outcome": "undetermined"}
 
-    lost, breaking = declaration("aescbc/v1/lost", ""), acceptance(AcceptRisk.CLUSTER_BREAKING)
+    lost, breaking = declaration("aescbc/v1/lost", ""), ACCEPT_RISK
     shown = plan(
         entry(1, needs=[lost]),
         entry(2, **kms, needs=[declaration("kms/v2/prov", "sha256:ab")]),
@@ -151,7 +156,7 @@ def test_flags_that_a_command_lacks_are_numbered_and_said() -> None:
     assert [end.strip() for end in ends] == ["[1]", "[2]", "[1] [3]", "0"]
     assert (
         "[2]: its command works with --declare-key-lost kms/v2/prov/sha256:ab only: its key is gone for ever, and "
-        "you are certain of that"
+        "you are certain of that; with --kubeconfig, so that an API server can contradict, or --accept-no-api-server"
     ) in lines
     command = lines.index("  etcdfix delete /registry/secrets/shop/web-3")
     assert lines[command + 1 : command + 3] == [

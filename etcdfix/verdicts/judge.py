@@ -312,9 +312,8 @@ def _judge_decode(seen: Observation, failure: DecodeFailure) -> Verdict:
 def _unproven_key(seen: Observation) -> Ruling | None:
     """Rule on plaintext that came out of CBC, whose padding proves no key; None where the key is proven."""
     peek = seen.peek
-    if peek is None or (is_right_key(peek) and peek.key_fingerprint == seen.key_fingerprint):
+    if peek is None or is_right_key(peek):
         return None
-    # Two keys may have one name, and the padding fits by chance under the first.
     if peek.state is PeekState.RIGHT_KEY or seen.neighbours in AROUND:
         return rule_on(seen, peek)
     message = (
@@ -336,12 +335,10 @@ def _maybe_newer(seen: Observation, cause: Cause) -> bool:
         return seen.shape is None or not seen.shape.heals_magic
     if cause in {Cause.CIPHERTEXT_DAMAGED, Cause.VALUE_TRUNCATED}:  # as for a CBOR value whose tag fits
         peek = seen.peek
-        return peek is not None and peek.encoding == "cbor" and peek.undone is None and _breaks(peek)
+        if peek is None or peek.look is None or peek.undone is not None:
+            return False
+        return peek.look.breaks and (peek.encoding == "cbor" or peek.look.maybe_newer)
     return cause in _MAYBE_NEWER
-
-
-def _breaks(peek: Peek) -> bool:
-    return peek.look is not None and peek.look.breaks
 
 
 def _stated_kind(failure: DecodeFailure | None) -> str:

@@ -167,7 +167,7 @@ class Look(NamedTuple):
         whole: An object comes out, and it is not empty.
         breaks: The encoding itself is broken; False where a newer release, or a version that left its CRD, could
             look the same.
-        ends_early: It breaks because bytes are missing at the end.
+        ends_early: Bytes are missing at the end.
         ends_as_written: It ends as the API server writes (protobuf ``1a 00 22 00``, JSON a newline).
         message: The decoder's words, data withheld; "" for a whole object.
         belongs: Complete etcd keys to which kind, namespace and name in it lead.
@@ -194,9 +194,11 @@ class Peek(msgspec.Struct, frozen=True):
         named: It is a key of the resource's own rule, under the provider and name that the value gives.
         opens: It opens the value as it stands, tag or padding checked. So for a key of another name or rule; for a key
             that is named only under CBC, whose padding proves nothing.
+        bound: Its associated data is the etcd key, which may be another one than the value was written under.
         encoding: ``protobuf``, ``json``, ``yaml``, ``cbor``, ``encrypted`` (``k8s:enc:`` again); "" where only a tag
             proves the key.
         wrong_bits: Bits of the known structure that are not as they should be.
+        behind: The start itself is noise, and what follows it was recognised (CBC).
         odds_bits: Noise looks like this with odds below 2^-odds_bits, all candidates together.
         candidates: How many keys, bits and etcd keys were tried.
         look: What decoding says of the plaintext: as it is stored, or as it is once :attr:`undone` where it was noise.
@@ -211,8 +213,10 @@ class Peek(msgspec.Struct, frozen=True):
     key_fingerprint: str = ""
     named: bool = False
     opens: bool = False
+    bound: bool = True
     encoding: str = ""
     wrong_bits: int = 0
+    behind: bool = False
     odds_bits: int = 0
     candidates: int = 0
     look: Look | None = None

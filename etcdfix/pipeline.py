@@ -68,6 +68,7 @@ from etcdfix.verdicts.observation import (
 from etcdfix.verdicts.plaintext import (
     bits_off,
     describe_failure,
+    is_in_order,
     look_of_failure,
     look_of_object,
     shape_of,
@@ -383,7 +384,8 @@ class Examiner:
         keys = _encryption_keys(reader, plain, written_under, _kms_key_id(stored, envelope))
         neighbours = Neighbours.UNKNOWN
         if peek is not None:
-            neighbours = self.opened.around(keys, reader.directory.path, stored.mod_revision)
+            wrote = tuple(name for name in keys if peek.named and name.key == peek.key_fingerprint)
+            neighbours = self.opened.around(wrote or keys, reader.directory.path, stored.mod_revision)
         seen = Observation(
             stack=reader.directory.stack,
             owner_known=reader.owner_known,
@@ -395,6 +397,7 @@ class Examiner:
             envelope_cut=enveloped and not known and _ENVELOPE_CUT.fullmatch(stored.value) is not None,
             envelope_bits_off=bits_off(stored.value, _ENCRYPTED),
             transformer=transformer,
+            key_fingerprint=plain.key_fingerprint if plain is not None else "",
             transform_failure=failure,
             decoded=decoded,
             decode_failure=decode_failure,
@@ -450,13 +453,16 @@ class Examiner:
     def _look_into(self, reader: _Reader) -> LookInto:
         """Return what tells the encryption package whether a plaintext is whole; the plaintext stays there."""
 
+        def in_order(data: bytes) -> bool:
+            return is_in_order(data, self.decoder.parses, reader.directory.group, reader.directory.kind)
+
         def look(data: bytes) -> Look:
             try:
                 decoded = reader.decode(data)
             except DecodeError as problem:
                 failure = self._describe(problem, reader)
                 belongs = self._keys_of_kind(data, failure)
-                return look_of_failure(data, failure, reader.decode, belongs)
+                return look_of_failure(data, failure, reader.decode, in_order, belongs)
             belongs = self._key_of(reader.directory, decoded)
             return look_of_object(data, decoded, belongs)
 

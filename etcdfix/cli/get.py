@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import sys
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -10,6 +9,7 @@ from typing import Any, BinaryIO
 import click
 
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
+from etcdfix.cli.keys import decoded_key, is_base64, named_key
 from etcdfix.cli.options import (
     Inputs,
     open_plugins,
@@ -204,7 +204,7 @@ def _wanted(
     Raises:
         ConfigurationError: They make none.
     """
-    given = [key.encode("utf-8", "surrogateescape") for key in what if _is_key(key)] + [_key(k) for k in keys]
+    given = [named_key(key) for key in what if _is_key(key)] + [decoded_key(k) for k in keys]
     words = [word for word in what if not _is_key(word)]
     if not given and not words:
         raise ConfigurationError(
@@ -243,14 +243,7 @@ def _wanted(
 
 
 def _is_key(word: str) -> bool:
-    return word.startswith("/") or word == _COMPACTION_KEY
-
-
-def _key(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except ValueError as exc:  # binascii.Error, or characters outside ASCII
-        raise ConfigurationError(f"--key-base64: not base64 ({exc})") from exc
+    return word.startswith("/") or is_base64(word) or word == _COMPACTION_KEY
 
 
 def _standard_output() -> BinaryIO:

@@ -8,10 +8,10 @@ from typing import Any, NoReturn
 import click
 
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
+from etcdfix.cli.keys import decoded_key, is_base64, named_key
 from etcdfix.cli.options import reading_options, source_options
 from etcdfix.cli.output import say
 from etcdfix.cli.surroundings import (
-    decoded_key,
     exit_code,
     next_words,
     nothing_below,
@@ -80,11 +80,11 @@ def _wanted(key: str | None, key_base64: str | None) -> bytes:
         raise click.UsageError("name exactly one key: KEY, or --key-base64 BASE64")
     if key is None:
         return decoded_key(key_base64 or "")
-    if not key.startswith("/"):
+    if not key.startswith("/") and not is_base64(key):
         raise ConfigurationError(
             f"{key!r} is no key: keys start with /", hint="etcdfix get RESOURCE -A -o wide lists keys"
         )
-    return key.encode("utf-8", "surrogateescape")
+    return named_key(key)
 
 
 def _not_found(found: Surroundings, key: bytes) -> NoReturn:

@@ -92,6 +92,8 @@ source_options = option_group(
 reading_options = option_group(
     _option("--encryption-config", "--encryption-provider-config", "encryption_config", type=_FILE,
             metavar="FILE", help="The EncryptionConfiguration of the API servers."),
+    _option("--no-encryption", is_flag=True, default=None,
+            help="This cluster encrypts nothing at rest, so there is no EncryptionConfiguration."),
     _option("--kms-endpoint", "kms_endpoints", metavar="NAME=unix:///PATH", multiple=True,
             help="Where the plugin of this KMS provider listens, instead of the configuration's endpoint "
                  "(may be repeated)."),
@@ -104,6 +106,15 @@ reading_options = option_group(
             help="Only kinds that this release registers count as known.  [default: every known release]"),
 )  # fmt: skip
 """How values are to be read."""
+
+main_etcd_options = option_group(
+    click.option(
+        "--main-endpoints", metavar="LIST",
+        help="Where the resource has an etcd of its own: endpoints of the main one, whose namespace kube-system says "
+        "which cluster this is. A manifest names them too.",
+    ),
+)  # fmt: skip
+"""Of commands that change something, or judge a change: the etcd that names the cluster."""
 
 
 class Inputs(msgspec.Struct, frozen=True):
@@ -119,8 +130,11 @@ class Inputs(msgspec.Struct, frozen=True):
         kms_endpoints: Provider name to endpoint, where it is not the configuration's.
         kms_max_rate: Calls a second to one plugin, 0 for no limit; None for the default.
         ask_kms: Whether plugins are asked at all.
+        no_encryption: The operator says that nothing is encrypted at rest.
         notices: Sentences to say on standard error before work begins.
         release_source: Where the release comes from, "" where none was named.
+        main_endpoints: Comma list of the etcd that holds namespace kube-system, where it may be another one; else "".
+        main_named: A flag named it, not only a manifest.
     """
 
     snapshot: Path | None
@@ -132,8 +146,11 @@ class Inputs(msgspec.Struct, frozen=True):
     kms_endpoints: dict[str, str] = msgspec.field(default_factory=dict)
     kms_max_rate: float | None = None
     ask_kms: bool = True
+    no_encryption: bool = False
     notices: tuple[str, ...] = ()
     release_source: str = ""
+    main_endpoints: str = ""
+    main_named: bool = False
 
     def __repr__(self) -> str:
         """Leave the connection out: a password may be in it."""
@@ -164,6 +181,8 @@ def same_again(inputs: Inputs) -> SameAgain:
     reading: list[str] = []
     if inputs.encryption_config is not None:
         reading += ["--encryption-config", str(inputs.encryption_config)]
+    if inputs.no_encryption:
+        reading.append("--no-encryption")
     for name, endpoint in inputs.kms_endpoints.items():
         reading += ["--kms-endpoint", f"{name}={endpoint}"]
     if inputs.kms_max_rate is not None:
@@ -176,6 +195,7 @@ def same_again(inputs: Inputs) -> SameAgain:
         source=tuple(source),
         layout=() if inputs.etcd_prefix == DEFAULT_PREFIX else ("--etcd-prefix", inputs.etcd_prefix),
         reading=tuple(reading),
+        changing=("--main-endpoints", inputs.main_endpoints) if inputs.main_endpoints else (),
     )
 
 
@@ -185,12 +205,15 @@ def tls_files(inputs: Inputs) -> list[Path]:
     return [Path(file) for file in files if file]
 
 
-def gather_inputs(options: dict[str, Any], *, resources: tuple[str, ...] = ()) -> Inputs:
+def gather_inputs(
+    options: dict[str, Any], *, resources: tuple[str, ...] = (), key: bytes | None = None
+) -> Inputs:
     """Combine flags, variables and the manifest.
 
     Args:
         options: What click collected for :func:`source_options` and :func:`reading_options`.
         resources: Resources in scope, to pick an etcd of their own where the manifest has one for them.
+        key: The one etcd key in question, likewise.
 
     Raises:
         ConfigurationError: Options contradict each other or make no sense.
@@ -203,15 +226,25 @@ def gather_inputs(options: dict[str, Any], *, resources: tuple[str, ...] = ()) -
     version: str | None = options.get("kubernetes_version")
     notices: list[str] = []
     release_source = ""
+    main: str = options.get("main_endpoints") or ""
     if options.get("manifest") is not None:
         from etcdfix.manifest import load_manifest  # noqa: PLC0415 - needs YAML, only here
 
         manifest = load_manifest(options["manifest"])
-        _fill_connection(connection, manifest, resources, notices, live=snapshot is None)
         prefix = prefix if prefix is not None else manifest.etcd_prefix
+        if key is not None:
+            layout = StorageLayout(prefix if prefix is not None else DEFAULT_PREFIX)
+            resources = (str(layout.locate(key)[0].group_resource),)
+        _fill_connection(connection, manifest, resources, notices, live=snapshot is None)
+        main = main or ",".join(manifest.endpoints)
         config = config or manifest.encryption_config
         release_source = "" if version or not manifest.kubernetes_version else "--manifest"
         version = version or manifest.kubernetes_version
+    if options.get("no_encryption") and config is not None:
+        raise ConfigurationError(
+            f"--no-encryption, and {config} is named as the encryption configuration: one of them is wrong",
+            hint="leave --no-encryption out where the API servers have an --encryption-provider-config",
+        )
     return Inputs(
         snapshot=snapshot,
         connection=connection,
@@ -222,7 +255,10 @@ def gather_inputs(options: dict[str, Any], *, resources: tuple[str, ...] = ()) -
         kms_endpoints=_kms_endpoints(options.get("kms_endpoints") or ()),
         kms_max_rate=_kms_max_rate(options.get("kms_max_rate")),
         ask_kms=not options.get("no_kms"),
+        no_encryption=bool(options.get("no_encryption")),
         notices=tuple(notices),
+        main_endpoints="" if main == connection["endpoints"] else main,
+        main_named=bool(options.get("main_endpoints")),
         release_source=release_source or ("--kubernetes-version" if version else ""),
     )
 

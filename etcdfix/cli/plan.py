@@ -22,7 +22,7 @@ from etcdfix.cli.progress import watcher
 from etcdfix.cli.safety import examiner_for
 from etcdfix.cli.surroundings import output_options
 from etcdfix.errors import ConfigurationError
-from etcdfix.outputfile import destination
+from etcdfix.outputfile import STANDARD_OUTPUT, destination
 from etcdfix.planning.fromreport import load_report
 from etcdfix.planning.plan import PlanRequest, build_plan
 from etcdfix.reports.plan_json import write_plan_json
@@ -65,10 +65,10 @@ def command(
     """
     report = load_report(from_report)
     inputs, configuration = what_to_read(options)
-    if configuration is None:
+    if configuration is None and not inputs.no_encryption:
         raise ConfigurationError(
             "no encryption configuration was given, so nothing can be proven",
-            hint="--encryption-config FILE; for a cluster without encryption, one whose only provider is identity",
+            hint="--encryption-config FILE; where nothing is encrypted at rest: --no-encryption",
         )
     again = same_again(inputs)
     minor = inputs.kubernetes_minor
@@ -93,7 +93,9 @@ def command(
                     kubernetes_version=f"1.{minor}" if minor is not None else None,
                     newest=not inputs.revision,
                     same_again=again,
-                    plan_file=str(output_file) if output_file is not None and reusable else "",
+                    plan_file=str(output_file)
+                    if output_file not in {None, STANDARD_OUTPUT} and reusable
+                    else "",
                 ),
                 plugins=plugins,
                 watch=watcher(source),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -24,7 +23,6 @@ from etcdfix.cli.options import (
 from etcdfix.cli.output import say
 from etcdfix.cli.progress import watcher
 from etcdfix.consequences.surroundings import Keep, Surroundings, SurroundingsRequest, look_around
-from etcdfix.errors import ConfigurationError
 from etcdfix.outputfile import destination
 from etcdfix.reports.safetext import safe_text
 from etcdfix.storagekey import StorageLayout
@@ -143,15 +141,3 @@ def exit_code(found: Surroundings, *, complete: bool, findings: bool) -> int:
 def next_words(text: str) -> None:
     """Write to standard error what to do next."""
     click.echo(f"  next: {safe_text(text)}", err=True)
-
-
-def decoded_key(text: str) -> bytes:
-    """Return the key that ``--key-base64`` names.
-
-    Raises:
-        ConfigurationError: It is not base64.
-    """
-    try:
-        return base64.b64decode(text, validate=True)
-    except ValueError as exc:  # binascii.Error, or characters outside ASCII
-        raise ConfigurationError(f"--key-base64: not base64 ({exc})") from exc

@@ -205,7 +205,7 @@ def look_around(
             if plugins is not None:
                 plugins.give_up()
         try:
-            for found in watch(examining.later(), "waiting for KMS", examining.waiting):
+            for found in watch(examining.later(), "waiting", examining.waiting):
                 take(found)
         except KeyboardInterrupt as exc:
             ended = EndedEarly.of(exc)

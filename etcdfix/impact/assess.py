@@ -7,11 +7,12 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from etcdfix.impact.collector import collect
 from etcdfix.impact.contents import ContentReader
 from etcdfix.impact.finalizers import LostFinalizer, inferred_finalizers, lost_finalizers
-from etcdfix.impact.garbage import Collection, collect
-from etcdfix.impact.grades import Risk, RiskReason, User, crd_path, doubts_about, reasons_for
-from etcdfix.impact.identity import ObjectRef
+from etcdfix.impact.garbage import Collection
+from etcdfix.impact.grades import Risk, RiskReason, User, doubts_about, reasons_for
+from etcdfix.impact.identity import ObjectRef, crd_path
 from etcdfix.impact.index import ImpactIndex
 from etcdfix.impact.secretusers import SecretUsers, secret_users
 from etcdfix.impact.uses import ANY, SECRETS, Role
@@ -135,9 +136,8 @@ def assess(
     )
     finalizers = _finalizers(index, node, known)
     # What cannot be read refers to nothing; its history may still tell.
-    runs_on = next(
-        (index.place(e.target)[2] for e in index.uses(node) if e.use.role is Role.NODE), known.node
-    )
+    bound_to = index.node_of(node)
+    runs_on = index.place(bound_to)[2] if bound_to is not None else known.node
     doubts = doubts_about(index, node)
     reasons = reasons_for(index, node, collection, secret, users, finalizers) + doubts
     reasons.sort(key=lambda reason: -list(Risk).index(reason.risk))

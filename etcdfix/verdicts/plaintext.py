@@ -14,6 +14,7 @@ from etcdfix.errors import (
     ProtobufMalformed,
 )
 from etcdfix.model import DecodedObject, Look
+from etcdfix.storagekey import builtin_directories
 from etcdfix.verdicts.observation import DecodeFailure, DecodeFailureKind, PlaintextShape
 
 PROTOBUF_MAGIC = b"k8s\x00"
@@ -56,7 +57,8 @@ def describe_failure(problem: DecodeError, *, known_since: str = "") -> DecodeFa
 
 
 _BROKEN = frozenset({DecodeFailureKind.PROTOBUF, DecodeFailureKind.JSON, DecodeFailureKind.CBOR})
-_CUT_MESSAGES = ("unexpected EOF", "empty body", "unexpected end of JSON input")
+# What no serializer recognises and is text all the same, was to be JSON or YAML.
+_TEXT_START = re.compile(rb"[\x20-\x7e\r\n]{64}")
 
 
 def look_of_object(data: bytes, decoded: DecodedObject, belongs: tuple[bytes, ...]) -> Look:
@@ -64,7 +66,7 @@ def look_of_object(data: bytes, decoded: DecodedObject, belongs: tuple[bytes, ..
     return Look(
         whole=not decoded.empty,
         breaks=decoded.empty,
-        ends_early=False,
+        ends_early=_stops_early(data),
         ends_as_written=_ends_as_written(data),
         message="nothing of an object comes out" if decoded.empty else "",
         belongs=belongs,
@@ -75,20 +77,80 @@ def look_of_failure(
     data: bytes,
     failure: DecodeFailure,
     decode: Callable[[bytes], DecodedObject],
+    in_order: Callable[[bytes], bool],
     belongs: tuple[bytes, ...],
 ) -> Look:
-    """Return what a plaintext shows of itself that does not decode."""
+    """Return what a plaintext shows of itself that does not decode.
+
+    Args:
+        data: Plaintext, any length.
+        failure: What the decoder said.
+        decode: That decoder.
+        in_order: Says whether an object of any kind, also of one that no known release has, is nowhere broken.
+        belongs: Complete etcd keys to which kind, namespace and name in it lead.
+    """
     shape = shape_of(data, decode, heal=True)
-    cut = failure.message.endswith(_CUT_MESSAGES) and not _ends_as_written(data)
+    broken = failure.kind in _BROKEN or _breaks_behind(data, failure, in_order)
     return Look(
         whole=False,
-        breaks=failure.kind in _BROKEN or shape.heals_magic or shape.heals_as_text or bool(shape.whole_at),
-        ends_early=failure.kind in _BROKEN and cut,
+        breaks=broken or shape.heals_magic or shape.heals_as_text or bool(shape.whole_at),
+        ends_early=broken and _stops_early(data),
         ends_as_written=_ends_as_written(data),
         message=failure.message,
         belongs=belongs,
         text_mode=shape.heals_as_text,
     )
+
+
+def _breaks_behind(data: bytes, failure: DecodeFailure, in_order: Callable[[bytes], bool]) -> bool:
+    """Say whether a value breaks elsewhere than where its decoder gave up: behind a kind that it does not know.
+
+    Of a kind that only a newer release has, everything is in order.
+    """
+    if failure.kind is DecodeFailureKind.UNKNOWN_ENCODING:
+        return _TEXT_START.match(data) is not None
+    return not in_order(data)
+
+
+# As a definition may name them; versions of Kubernetes' own groups follow its convention.
+_GROUP = re.compile(r"(?:[a-z0-9]+(?:[-.][a-z0-9]+)*)?")
+_VERSION = re.compile(r"[a-z][-a-z0-9]*")
+_OWN_VERSION = re.compile(r"v[0-9]+(?:(?:alpha|beta)[0-9]+)?")
+_KIND = re.compile(r"[A-Za-z][-A-Za-z0-9]*")
+
+
+def is_in_order(data: bytes, parse: Callable[[bytes], DecodedObject], group: str, kind: str) -> bool:
+    """Say whether an object of any kind is nowhere broken: neither its encoding nor what it says that it is.
+
+    A release that is newer may have other versions, and other kinds. It has none whose names no API can have, and none
+    whose names are a few bits off from what is kept here.
+
+    Args:
+        data: Plaintext, any length.
+        parse: Reads an object of any kind.
+        group: API group of what is kept under the value's etcd key.
+        kind: Its kind; "" where that is not known.
+    """
+    try:
+        stated = parse(data).gvk
+    except DecodeError as problem:
+        return describe_failure(problem).kind not in _BROKEN
+    version = _OWN_VERSION if stated.group in {d.group for d in builtin_directories()} else _VERSION
+    names = ((_GROUP, stated.group), (version, stated.version), (_KIND, stated.kind))
+    possible = all(pattern.fullmatch(name) for pattern, name in names)
+    return possible and not (_nearly(stated.kind, kind) or _nearly(stated.group, group))
+
+
+def _nearly(stated: str, expected: str) -> bool:
+    off = bits_off(stated.encode(), expected.encode())
+    return len(stated) == len(expected) and 0 < off <= _MAGIC_BITS
+
+
+def _stops_early(data: bytes) -> bool:
+    """Say whether bytes are missing at the end of a plaintext, which is in order as far as can be told."""
+    if data.startswith(PROTOBUF_MAGIC):
+        return _envelope_end(data) > len(data)
+    return data.startswith(b"{") and not data.endswith(b"\n")
 
 
 def _ends_as_written(data: bytes) -> bool:
@@ -150,6 +212,8 @@ def shape_of(data: bytes, decode: Callable[[bytes], DecodedObject], *, heal: boo
 def _envelope_end(data: bytes) -> int:
     """Return where a protobuf envelope ends by its own lengths, whatever follows; 0 where they lead nowhere.
 
+    Where the value stops before that, the result lies past its end.
+
     Format:
         ``apimachinery/pkg/runtime/generated.pb.go``, ``Unknown``: after the magic the fields 1 to 4, in order.
     """
@@ -157,12 +221,14 @@ def _envelope_end(data: bytes) -> int:
         return 0
     offset = len(PROTOBUF_MAGIC)
     for tag in b"\x0a\x12\x1a\x22":
-        if data[offset : offset + 1] != bytes((tag,)):
+        if offset == len(data):
+            return offset + 1
+        if data[offset] != tag:
             return 0
         length, offset = _varint(data, offset + 1)
         offset += length
         if offset > len(data):
-            return 0
+            return offset
     return offset
 
 

@@ -27,7 +27,7 @@ from tests.support.objects import IDENTITY, configuration_of_rules
 from tests.support.played_plugins import OneAnswer
 
 PREFIX = "/registry"
-KNOWN_PREFIXES = ("/kubernetes.io", "/k8s")
+KNOWN_PREFIXES = ("/kubernetes.io", "/openshift.io")
 TARGET_REVISION = 100
 LARGE = 1_500_000
 
@@ -177,7 +177,7 @@ def make_case(seed: int) -> Case:
     elif key == "another in between":
         neighbours = "around"
     identity = _identity(rng, kind)
-    text = corpus.filler(rng, _size(rng, kind))
+    text = corpus.filler(rng, _size(rng, kind) if key != TWICE else 200)
     plaintext = kind.build(identity, text)
     writer = _Writer(rng, provider, key)
     home, written_under = _places(rng, kind, identity, damage)
@@ -186,7 +186,9 @@ def make_case(seed: int) -> Case:
     target = StoredValue(home, damaged.value, TARGET_REVISION, 5, 2, 0)
     records = [target, StoredValue(*corpus.crd_record(), 3, 3, 1, 0)]
     prefix = written_under[: -len(kind.etcd_key("", identity))].decode()
-    records += _neighbours(rng, neighbours, kind, writer, identity, prefix if damage == "hidden prefix" else PREFIX)
+    records += _neighbours(
+        rng, neighbours, kind, writer, identity, prefix if damage == "hidden prefix" else PREFIX
+    )
     marks = damaged.marks | _KEY_MARKS.get(key, frozenset())
     left, opens = _left(provider, writer.mine.key, sealed, damaged, plaintext)
     return Case(
@@ -210,11 +212,15 @@ def make_case(seed: int) -> Case:
 
 # --- what the configuration has -------------------------------------------------------------------------------------
 
+TWICE = "the same name twice, the right bytes second"
+
 _KEY_MARKS = {
     "renamed": frozenset({"renamed"}),
     "of another rule": frozenset({"renamed"}),
+    TWICE: frozenset({"renamed"}),
     "colon, shorter name with the right bytes": frozenset({"renamed"}),
 }
+
 _WRONG_LOCAL = (
     "wrong bytes",
     "wrong bytes",
@@ -224,6 +230,7 @@ _WRONG_LOCAL = (
     "colon, shorter name with the right bytes",
     "colon, shorter name with wrong bytes",
     "another in between",
+    TWICE,
 )
 _WRONG_KMS = ("refused", "wrong answer", "replaced", "another name", "another in between")
 
@@ -261,8 +268,14 @@ class _Writer:
             self.name = rng.choice(("team:2026", "a:b:c", "key1:"))
 
     def seal(self, plaintext: bytes, etcd_key: bytes) -> Sealed:
-        """Write the target."""
-        return _seal(self._rng, self._provider, self.name, plaintext, self.mine, etcd_key)
+        """Write the target; where two keys of CBC share its name, so that the padding fits under the wrong one too."""
+        sealed = _seal(self._rng, self._provider, self.name, plaintext, self.mine, etcd_key)
+        while self._key == TWICE and self._provider == "aescbc" and not self._fits_other(sealed):
+            sealed = _seal(self._rng, self._provider, self.name, plaintext, self.mine, etcd_key)
+        return sealed
+
+    def _fits_other(self, sealed: Sealed) -> bool:
+        return _unpadded(_cbc_blocks(sealed.value[sealed.body().start :], self.other.key)) is not None
 
     def seal_neighbour(self, plaintext: bytes, etcd_key: bytes, *, with_other: bool) -> bytes:
         """Write another value, with the same key, or with the one that the configuration has."""
@@ -293,7 +306,8 @@ class _Writer:
         rules = [((kind.resource, *_other_resource(kind)), (*self._providers(), IDENTITY))]
         if not self._provider.startswith("kms"):
             elsewhere = self.mine.key if self._key == "of another rule" else self._rng.randbytes(32)
-            rules.append((("leases.coordination.k8s.io",), (self._local(("key1", elsewhere)), IDENTITY)))
+            resource = "leases.coordination.k8s.io" if kind.path != "leases" else "secrets"
+            rules.append(((resource,), (self._local(("key1", elsewhere)), IDENTITY)))
         return configuration_of_rules(*rules)
 
     def _providers(self) -> tuple[dict[str, Any], ...]:
@@ -310,6 +324,8 @@ class _Writer:
                 if self._rng.random() < 0.5:
                     held.insert(0, (self.name, self.other.key))
                 return (self._local(*held),)
+            case _ if self._key == TWICE:
+                return (self._local((self.name, self.other.key), (self.name, self.mine.key)),)
             case "colon, shorter name with the right bytes":
                 return (self._local(("key", self.mine.key)),)
             case "colon, shorter name with wrong bytes":
@@ -324,7 +340,9 @@ class _Writer:
     def shown(self) -> tuple[str, ...]:
         """Return the keys as text, in every form in which one might slip out."""
         keys = (self.mine.key, self.other.key)
-        return tuple(form for key in keys for form in (key.hex(), base64.b64encode(key).decode(), repr(key)[2:-1]))
+        return tuple(
+            form for key in keys for form in (key.hex(), base64.b64encode(key).decode(), repr(key)[2:-1])
+        )
 
 
 def _other_resource(kind: Kind) -> tuple[str, ...]:
@@ -413,7 +431,9 @@ _Hurt = Callable[[random.Random, Sealed, str], _Damaged]
 def _untouched(words: str, *marks: str) -> _Hurt:
     def leave(_rng: random.Random, sealed: Sealed, provider: str) -> _Damaged:
         bound = provider in BOUND_PROVIDERS
-        return _Damaged(sealed.value, frozenset(marks) if bound or not marks else frozenset({f"{words}, unbound"}), words)
+        return _Damaged(
+            sealed.value, frozenset(marks) if bound or not marks else frozenset({f"{words}, unbound"}), words
+        )
 
     return leave
 
@@ -487,7 +507,9 @@ def _wrapped_damaged(rng: random.Random, sealed: Sealed, _provider: str) -> _Dam
 def _envelope_damaged(rng: random.Random, sealed: Sealed, provider: str) -> _Damaged:
     """Flip a bit of what frames the parts: lengths and tags, and under v2 the key id and the source type."""
     start = sealed.value.index(b"kms:") + len(b"kms:v2:prov:")
-    inside = {at for part in sealed.parts.values() for at in range(part.start, min(part.end, part.start + 4096))}
+    inside = {
+        at for part in sealed.parts.values() for at in range(part.start, min(part.end, part.start + 4096))
+    }
     first = min(part.start for part in sealed.parts.values())
     ends = range(sealed.body().end, len(sealed.value)) if provider.startswith("kms v2") else range(0)
     places = [at for at in (*range(start, first), *ends) if at not in inside]
@@ -497,7 +519,9 @@ def _envelope_damaged(rng: random.Random, sealed: Sealed, provider: str) -> _Dam
 def _cut(rng: random.Random, sealed: Sealed, _provider: str) -> _Damaged:
     body = sealed.body()
     room = len(sealed.value) - body.start
-    size = rng.choice((rng.randint(1, 40), 16 * rng.randint(1, 8), rng.randint(1, room - 1), rng.randint(1, room - 1)))
+    size = rng.choice(
+        (rng.randint(1, 40), 16 * rng.randint(1, 8), rng.randint(1, room - 1), rng.randint(1, room - 1))
+    )
     return _Damaged(sealed.value[: -min(size, room - 1)], frozenset({"cut"}), "")
 
 
@@ -534,6 +558,8 @@ UNDAMAGED = frozenset({"no damage", "moved", "other prefix", "hidden prefix"})
 
 
 def _damage_of_case(rng: random.Random, provider: str, key: str) -> str:
+    if key == TWICE:
+        return "no damage"
     weights = {
         "no damage": 4 if key.startswith("right") else 60,
         "one flipped bit": 22,
@@ -602,7 +628,9 @@ def _neighbours(
     found = []
     for revision in revisions:
         identity = _identity(rng, kind)
-        identity = identity._replace(name=f"n{revision}-{identity.name}", namespace=target.namespace or identity.namespace)
+        identity = identity._replace(
+            name=f"n{revision}-{identity.name}", namespace=target.namespace or identity.namespace
+        )
         if not kind.namespaced:
             identity = identity._replace(namespace="")
         plaintext = kind.build(identity, corpus.filler(rng, 60))
@@ -636,11 +664,8 @@ def _left(
         blocks = body[: len(body) // 16 * 16]
         if len(blocks) < 32:
             return None, None
-        decryptor = Cipher(AES(key), CBC(blocks[:16])).decryptor()
-        seen = decryptor.update(blocks[16:]) + decryptor.finalize()
-        size = seen[-1]
-        fits = len(body) % 16 == 0 and 0 < size <= len(seen) and seen.endswith(bytes([size]) * size)
-        return seen, seen[:-size] if fits else None
+        seen = _cbc_blocks(blocks, key)
+        return seen, _unpadded(seen) if len(body) == len(blocks) else None
     if "nonce" in marks:
         return None, None
     if provider.startswith("kms v2") and "cut" in marks:
@@ -652,3 +677,14 @@ def _left(
     before = sealed.value[text.start : text.start + len(stored)]
     changed = int.from_bytes(stored) ^ int.from_bytes(before) ^ int.from_bytes(plaintext[: len(stored)])
     return changed.to_bytes(len(stored)), None
+
+
+def _cbc_blocks(body: bytes, key: bytes) -> bytes:
+    decryptor = Cipher(AES(key), CBC(body[:16])).decryptor()
+    return decryptor.update(body[16:]) + decryptor.finalize()
+
+
+def _unpadded(padded: bytes) -> bytes | None:
+    size = padded[-1]
+    fits = 0 < size <= len(padded) and padded.endswith(bytes([size]) * size)
+    return padded[:-size] if fits else None

@@ -78,7 +78,7 @@ def touching(root: Path, kept: Path, modules: Sequence[str], files: Sequence[str
         place = _place(kept, file)
         if place.exists():
             found = msgspec.json.decode(place.read_bytes(), type=FileMap)
-            if found.digest == digest((root / file).read_bytes()):
+            if found.digest == digest((root / file).read_bytes()) and found.sources.keys() >= set(modules):
                 maps[file] = found
     stale = [file for file in files if file not in maps]
     if stale:

@@ -19,7 +19,8 @@ import subprocess
 import sys
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 from pathlib import Path
 
 import msgspec
@@ -36,7 +37,7 @@ GUARDED = ("etcdfix/remediation/*.py", "etcdfix/verdicts/*.py", "etcdfix/cli/con
 TESTS = ("tests/unit", "tests/property", "tests/vectors", "tests/faults", "tests/integration")
 
 # Results are stored after so many, for whoever stops it half-way.
-_AT_ONCE = 150
+_AT_ONCE = 100
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -44,9 +45,9 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         path: Of the module.
-        function: Of the guard, as in ``Mutant``; of ``text_only`` it is everything that begins like this.
+        function: Of the guard, as in ``Mutant``.
         reason: Why it makes no difference.
-        guard: Its source text, "" for every guard of the function (``text_only``).
+        guard: Its source text, "" for every guard of the function.
         change: What is done to it, "" for anything.
     """
 
@@ -105,24 +106,35 @@ def all_mutants(root: Path, patterns: Sequence[str], tables: Tables) -> list[Mut
     ]
 
 
-def tests_for(mutant: Mutant, source: bytes, touched: Touching, seconds: float) -> tuple[str, ...]:
+def tests_for(
+    mutant: Mutant, sources: dict[str, bytes], touched: Touching, seconds: float
+) -> tuple[str, ...]:
     """Return the tests that may notice a mutant, the likely and quick ones first, as many as fit into the time."""
     lines = touched.lines.get(mutant.path, {})
     tests: set[str] = set()
     if mutant.function:
         tests = set().union(*(lines.get(line, ()) for line in mutant.lines))
-    for line in _lines_about(mutant, source) if not tests else ():
-        tests |= lines.get(line, set())
+    for path, line in _lines_about(mutant, sources) if not tests else ():
+        tests |= touched.lines.get(path, {}).get(line, set())
     own = f"tests/unit/{Path(mutant.path).parent.name}/test_{Path(mutant.path).name}"
-
-    def rank(test: str) -> tuple[int, float]:
+    if not tests and mutant.lines & touched.at_import.get(mutant.path, set()):
+        tests = {test for test in touched.seconds if test.startswith(f"{own}::")}
+    cases: Counter[str] = Counter()
+    ranks: dict[str, tuple[int, int, float]] = {}
+    for test in sorted(tests, key=lambda test: (touched.seconds.get(test, 1.0), test)):
         file = test.partition("::")[0]
         folder = next((n for n, start in enumerate(TESTS) if file.startswith(start)), len(TESTS))
-        return (-1 if file == own else folder), touched.seconds.get(test, 1.0)
+        # Of a test with many cases one first: what it does not notice, another test will sooner than another case.
+        name = test.partition("[")[0]
+        cases[name] += 1
+        ranks[test] = (-1 if file == own else folder, cases[name], touched.seconds.get(test, 1.0))
 
+    # Both answers of the guard in turn: those that go on behind it, and those that do not.
+    behind = tests & set().union(*(lines.get(line, ()) for line in mutant.behind))
+    turns = zip_longest(sorted(behind, key=ranks.__getitem__), sorted(tests - behind, key=ranks.__getitem__))
     chosen: list[str] = []
     left = seconds
-    for test in sorted(tests, key=rank):
+    for test in (test for turn in turns for test in turn if test is not None):
         left -= touched.seconds.get(test, 1.0)
         if left < 0 and chosen:
             break
@@ -130,14 +142,19 @@ def tests_for(mutant: Mutant, source: bytes, touched: Touching, seconds: float) 
     return tuple(chosen)
 
 
-def _lines_about(mutant: Mutant, source: bytes) -> Iterable[int]:
+def _lines_about(mutant: Mutant, sources: dict[str, bytes]) -> Iterator[tuple[str, int]]:
     """Yield the lines of the whole function; of a constant, those where it is used."""
-    for node in ast.walk(ast.parse(source)):
-        if mutant.function:
-            if isinstance(node, ast.FunctionDef) and node.lineno <= mutant.line <= (node.end_lineno or 0):
-                yield from range(node.body[0].lineno, (node.end_lineno or 0) + 1)
-        elif isinstance(node, ast.Name) and node.id == mutant.guard:
-            yield node.lineno
+    for path in [mutant.path] if mutant.function else sources:
+        for node in ast.walk(ast.parse(sources[path])):
+            if mutant.function:
+                if isinstance(node, ast.FunctionDef) and node.lineno <= mutant.line <= (node.end_lineno or 0):
+                    yield from ((path, line) for line in _lines_in(node))
+            elif isinstance(node, ast.Name) and node.id == mutant.guard:
+                yield path, node.lineno
+
+
+def _lines_in(function: ast.FunctionDef) -> range:
+    return range(function.body[0].lineno, (function.end_lineno or 0) + 1)
 
 
 def _function_text(mutant: Mutant, source: bytes) -> str:
@@ -203,7 +220,8 @@ def run(
             )
         print(f"{len(mutants)} mutants")
         return 0
-    results = judge(root, kept, mutants, folders, jobs=jobs, fresh=fresh, seconds=seconds)
+    modules = sorted({mutant.path for mutant in everything})
+    results = judge(root, kept, mutants, modules, folders, jobs=jobs, fresh=fresh, seconds=seconds)
     survivors = [mutant for mutant in mutants if not results[mutant.key].killer]
     known = {mutant.key: entry for mutant in survivors for entry in tables.equivalent if entry.fits(mutant)}
     open_ones = [mutant for mutant in survivors if mutant.key not in known]
@@ -235,6 +253,7 @@ def judge(
     root: Path,
     kept: Path,
     mutants: Sequence[Mutant],
+    modules: Sequence[str],
     folders: Sequence[str],
     *,
     jobs: int,
@@ -243,26 +262,27 @@ def judge(
 ) -> dict[str, Result]:
     """Return what became of each mutant, by its key; what is known from an earlier run is not run again."""
     kept.mkdir(exist_ok=True)
-    sources = {path: (root / path).read_bytes() for path in {mutant.path for mutant in mutants}}
+    sources = {path: (root / path).read_bytes() for path in modules}
     files = [str(file.relative_to(root)) for folder in folders for file in _test_files(root / folder)]
-    digests = {file: digest((root / file).read_bytes()) for file in files}
-    touched = touching(root, kept, sorted(sources), files)
+    touched = touching(root, kept, modules, files)
     store = kept / "results.json"
     memory: dict[str, Known] = {}
     if store.exists():
         memory = msgspec.json.decode(store.read_bytes(), type=dict[str, Known])
 
+    texts = {file: _tests_of((root / file).read_bytes()) for file in files}
+
     def made_from(tests: Iterable[str]) -> str:
-        return digest(
-            "".join(
-                digests.get(file, "") for file in sorted({test.partition("::")[0] for test in tests})
-            ).encode()
-        )
+        found = []
+        for test in tests:
+            file, _, name = test.partition("::")
+            found.append(f"{test} {texts.get(file, {}).get(name.partition('[')[0], '')}")
+        return digest("\n".join(found).encode())
 
     found: dict[str, Result] = {}
     tasks, functions = [], {}
     for mutant in mutants:
-        tests = tests_for(mutant, sources[mutant.path], touched, seconds)
+        tests = tests_for(mutant, sources, touched, seconds)
         functions[mutant.key] = _function_text(mutant, sources[mutant.path])
         before = memory.get(mutant.key)
         if before is not None and before.result.killer in tests:
@@ -290,6 +310,17 @@ def judge(
             tests = (result.killer,) if result.killer else by_key[result.key].tests
             memory[result.key] = Known(result, functions[result.key], made_from(tests))
         store.write_bytes(msgspec.json.encode(memory))
+    return found
+
+
+def _tests_of(source: bytes) -> dict[str, str]:
+    """Return a digest of each test of a file, by its name in the id."""
+    found = {}
+    for node in ast.parse(source).body:
+        for each in node.body if isinstance(node, ast.ClassDef) else [node]:
+            if isinstance(each, ast.FunctionDef):
+                name = each.name if each is node else f"{node.name}::{each.name}"
+                found[name] = digest(ast.unparse(each).encode())
     return found
 
 

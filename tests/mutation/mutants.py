@@ -36,6 +36,7 @@ class Mutant:
         occurrence: The same guard and change can stand in one function more than once; the first is 1.
         line: First line of the guard.
         lines: Of the guard, and the first of its statement: whoever runs one of them runs the guard.
+        behind: Lines that are run only where the guard lets them be; empty where no line tells.
         start: Where the text to be replaced begins, in bytes of the module.
         end: Where it ends.
         text: What stands there instead.
@@ -48,6 +49,7 @@ class Mutant:
     occurrence: int = 1
     line: int
     lines: frozenset[int]
+    behind: frozenset[int] = frozenset()
     start: int
     end: int
     text: str
@@ -116,6 +118,7 @@ class _Finder(ast.NodeVisitor):
         self._scope: list[str] = []
         self._function = ""
         self._statement = 0
+        self._behind: frozenset[int] = frozenset()
         self._whole: set[int] = (
             set()
         )  # conditions, by id: their parts are looked at, they themselves are done
@@ -127,6 +130,7 @@ class _Finder(ast.NodeVisitor):
             before, self._statement = self._statement, node.lineno
             super().visit(node)
             self._statement = before
+            self._behind = frozenset()
         else:
             super().visit(node)
 
@@ -162,7 +166,9 @@ class _Finder(ast.NodeVisitor):
     def visit_If(self, node: ast.If) -> None:
         if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
             return
+        before, self._behind = self._behind, _lines_of(node.body)
         self._condition(node.test)
+        self._behind = before
         if len(node.body) > 1 or not isinstance(node.body[0], ast.Raise) or node.orelse:
             for child in node.body:
                 self.visit(child)
@@ -301,11 +307,18 @@ class _Finder(ast.NodeVisitor):
                 change=change,
                 line=node.lineno,
                 lines=frozenset({self._statement, *range(node.lineno, node.end_lineno + 1)}),
+                behind=self._behind,
                 start=start,
                 end=end,
                 text=text,
             )
         )
+
+
+def _lines_of(body: list[ast.stmt]) -> frozenset[int]:
+    return frozenset(
+        line for node in body for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    )
 
 
 def _one(pair: tuple[ast.expr, ast.cmpop, ast.expr]) -> tuple[ast.expr, list[ast.cmpop], list[ast.expr]]:

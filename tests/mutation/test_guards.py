@@ -129,7 +129,7 @@ def test_a_guard_without_a_test_is_found(root: Path, capsys: pytest.CaptureFixtu
     strange = Entry("planted/guarded.py", "", "nobody says so", "ODD", "without the member 'strange'")
     assert judged(root) == 1
     said = capsys.readouterr().out
-    assert "planted/guarded.py:5 (module): ODD\n    without the member 'strange': survives 1 tests" in said
+    assert "planted/guarded.py:5 (module): ODD\n    without the member 'strange': survives 2 tests" in said
     assert "7 mutants: 6 killed, 0 equivalent, 1 survive" in said
     assert judged(root, strange) == 0
     # Known by now, and so it takes no time.

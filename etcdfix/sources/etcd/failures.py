@@ -145,7 +145,7 @@ _SPEAKS_SOMETHING_ELSE = (
     "HANDSHAKE READ FAILED",
     "HANDSHAKER SHUTDOWN",
     "STREAM REMOVED",
-    # How gRPC puts an alert that comes after the handshake (TLS 1.3): etcd 3.4, client certificates.
+    # How gRPC puts an alert that comes once it takes the handshake for done (TLS 1.3): etcd 3.4, client certificates.
     "UNWRAP FAILED",
 )
 

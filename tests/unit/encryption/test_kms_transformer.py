@@ -264,6 +264,16 @@ def test_without_a_plugin_nothing_is_proven() -> None:
     assert v2(SEEDED, None) == Fault(FailureReason.KMS_UNREACHABLE, (), KEY_ID)
 
 
+def test_an_envelope_that_a_newer_server_may_accept_is_not_called_broken() -> None:
+    body = encoders.kms_v2_body(b"data", source_type=2)
+    for plugin, reason in (
+        (OneAnswer(DEK), FailureReason.KMS_ENVELOPE_UNKNOWN),
+        (None, FailureReason.KMS_UNREACHABLE),
+    ):
+        found = KMSv2Transformer(plugin).read(body, ETCD_KEY)
+        assert found == Fault(reason, ("unknown encryptedDEKSourceType: 2",), KEY_ID)
+
+
 EMPTY = "encrypted data is empty"
 LENGTH = "invalid data encountered by envelope transformer: failed to read uint16 length prefixed data"
 

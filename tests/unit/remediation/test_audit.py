@@ -48,7 +48,7 @@ from etcdfix.remediation.audit_record import (
     timestamp,
     unicode_text,
 )
-from etcdfix.remediation.audit_verify import ChainState, FindingKind, verify, without_head
+from etcdfix.remediation.audit_verify import ChainState, FindingKind, find_line, verify, without_head
 from etcdfix.remediation.durable import REPLACE_ACTIONS, SafeDirectory, step_names
 from etcdfix.remediation.grounds import Grounds, RecordedAnswer
 from tests.support.audit_logs import (
@@ -183,6 +183,7 @@ class TestRecords:
             "release_source": "--kubernetes-version",
             "warnings": ["TLS checks are off"],
             "server_answers": [{"server": "https://10.0.0.1:6443", "answer": "500"}],
+            "cluster": None,
             "peek": ["protobuf header: 0 wrong bits"],
         }
         assert intent.grounds == GROUNDS
@@ -450,6 +451,17 @@ class TestAppend:
             with pytest.raises(AuditError, match=f"at most {MAX_RECORD_SIZE} can be kept"):
                 log.append(entry(reason="x" * MAX_RECORD_SIZE))
             assert log.append(entry(RecordType.DRY_RUN)).sequence == 1
+
+    def test_the_longest_record_is_kept(self, path: Path) -> None:
+        with AuditLog.open(path) as log:
+            empty = len(log.draft(entry(reason="x")).line) - 1
+            fits = entry(reason="x" * (MAX_RECORD_SIZE - empty))
+            assert len(log.draft(fits).line) == MAX_RECORD_SIZE
+            with pytest.raises(AuditError, match=f"would have {MAX_RECORD_SIZE + 1} bytes"):
+                log.draft(entry(reason="x" * (MAX_RECORD_SIZE - empty + 1)))
+            log.append(fits)
+        assert verify(path).state is ChainState.UNFINISHED
+        assert find_line(path, 1) == path.read_bytes()
 
     def test_closed(self, path: Path) -> None:
         log = AuditLog.open(path)
@@ -864,6 +876,23 @@ class TestCrashes:
         with pytest.raises(AuditError, match="and no end"):
             AuditLog.open(path)
 
+    def test_the_longest_fragment_is_kept(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(audit, "_MAX_FRAGMENT_SIZE", 4)
+        write_log(path)
+        tear(path, b"half!")
+        with pytest.raises(AuditError, match="its last line has 5 bytes and no end"):
+            AuditLog.open(path)
+        path.write_bytes(path.read_bytes()[:-1])
+        with AuditLog.open(path) as log:
+            assert [kept.read_bytes() for kept in log.recovered] == [b"half"]
+
+    def test_a_fragment_that_was_never_whole_is_not_recorded(self, path: Path) -> None:
+        write_log(path)
+        path.with_name("audit.jsonl.torn-7-0123456789abcdef.new").touch(0o600)
+        with AuditLog.open(path) as log:
+            assert log.recovered == ()
+            assert log.head.sequence == 6
+
     @pytest.mark.parametrize("at", sorted(set(TORN_STEPS)))
     def test_setting_aside_fails(self, path: Path, at: str) -> None:
         write_log(path)
@@ -982,6 +1011,25 @@ class TestLock:
         with AuditLog.open(path) as log:
             assert log.head == BEGINNING
         assert verify(path.with_name("rotated")).records == 6
+
+    def test_another_log_in_its_place_while_waiting(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        write_log(path)
+        real = audit_verify.lock
+        moved: list[bool] = []
+
+        def replace_first(descriptor: int, operation: int, *, wait_seconds: float) -> bool:
+            if not moved:
+                moved.append(True)
+                path.rename(path.with_name("rotated"))
+                head_of(path).rename(path.with_name("rotated.head"))
+                write_log(path, pairs=1)
+            return real(descriptor, operation, wait_seconds=wait_seconds)
+
+        monkeypatch.setattr(audit, "lock", replace_first)
+        with AuditLog.open(path) as log:
+            assert log.head.sequence == 2
 
     def test_log_that_never_stays(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(audit, "_leads_to", lambda *_: False)

@@ -98,7 +98,9 @@ def place_of(data: bytes, transformers: Transformers) -> Place | None:
         return None
     start = len(f"k8s:enc:{envelope.provider}:{envelope.version}:")
     shortest = _SHORTEST[envelope.provider, envelope.version]
-    begin = at = envelope.body_offset
+    first = data.index(b":", start) + 1
+    # The end of a name that is not configured is a guess: any colon may be it.
+    begin = at = envelope.body_offset if envelope.name in transformers.names else first
     bodies = [begin]
     while envelope.version != "v2":  # the name of a KMS v2 provider holds no colon
         end = data.find(b":", at, at + _LONGEST_NAME)
@@ -110,9 +112,8 @@ def place_of(data: bytes, transformers: Transformers) -> Place | None:
             bodies.append(at)
         elif at - begin > _LONGEST_NAME:
             break
-    too_short = len(data) - (data.index(b":", start) + 1) < shortest
-    goes_on = len(bodies) > 1 and data[begin : bodies[1] - 1].decode().isprintable()
-    return Place(envelope.provider, tuple(bodies), too_short, name_may_go_on=goes_on)
+    too_short = len(data) - first < shortest
+    return Place(envelope.provider, tuple(bodies), too_short, name_may_go_on=envelope.name_may_go_on)
 
 
 def local_candidates(

@@ -7,6 +7,7 @@ colon, and every further colon to which the name may go on.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import msgspec
@@ -21,6 +22,8 @@ from etcdfix.encryption.unchecked import Unchecked
 _LONGEST_NAME = 1024
 _MOST_BODIES = 8
 _BLOCK_SIZE = 16
+# The length with which a KMS v1 body begins has one; a name that somebody typed has none.
+_CONTROLS = re.compile(rb"[\x00-\x1f\x7f]")
 _SECRETBOX_KEY_SIZE = 32
 # Nonce, IV, tag, one block; under KMS with the shortest wrapped key and key id as well.
 _SHORTEST = {
@@ -82,7 +85,7 @@ class Place(msgspec.Struct, frozen=True):
         provider: ``aescbc``, ``kms``…
         bodies: Offsets at which the body may begin, for a key of another name.
         too_short: Shorter than any value of this provider can be, counted from the first colon.
-        name_may_go_on: Printable text and another colon follow the name.
+        name_may_go_on: Text without control characters and another colon follow the name.
     """
 
     provider: str
@@ -111,7 +114,7 @@ def place_of(data: bytes, transformers: Transformers) -> Place | None:
         elif at - begin > _LONGEST_NAME:
             break
     too_short = len(data) - (data.index(b":", start) + 1) < shortest
-    goes_on = len(bodies) > 1 and data[begin : bodies[1] - 1].decode().isprintable()
+    goes_on = len(bodies) > 1 and not _CONTROLS.search(data, begin, bodies[1] - 1)
     return Place(envelope.provider, tuple(bodies), too_short, name_may_go_on=goes_on)
 
 

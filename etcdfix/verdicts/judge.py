@@ -240,10 +240,11 @@ def _ruling(seen: Observation, failure: TransformFailure) -> Ruling:
     reasons = {a.reason for a in failure.attempts} or {failure.reason}
     if reasons <= {"no-key-matched", "no-provider-matched"}:
         return _nothing_of_that_name(seen, reasons)
-    behind_plugin = envelope_ruling(failure.attempts, written)
-    if behind_plugin is not None and not is_right_key(seen.peek):
+    peek = seen.peek if seen.peek is not None else Peek(PeekState.NOT_POSSIBLE)
+    behind_plugin = envelope_ruling(failure.attempts, written, name_may_go_on=peek.name_may_go_on)
+    if behind_plugin is not None and not is_right_key(peek):
         return behind_plugin
-    return rule_on(seen, seen.peek if seen.peek is not None else Peek(PeekState.NOT_POSSIBLE))
+    return rule_on(seen, peek)
 
 
 def _refused_plaintext(seen: Observation) -> Ruling:
@@ -311,8 +312,9 @@ def _judge_decode(seen: Observation, failure: DecodeFailure) -> Verdict:
 def _unproven_key(seen: Observation) -> Ruling | None:
     """Rule on plaintext that came out of CBC, whose padding proves no key; None where the key is proven."""
     peek = seen.peek
-    if peek is None or is_right_key(peek):
+    if peek is None or (is_right_key(peek) and peek.key_fingerprint == seen.key_fingerprint):
         return None
+    # Two keys may have one name, and the padding fits by chance under the first.
     if peek.state is PeekState.RIGHT_KEY or seen.neighbours in AROUND:
         return rule_on(seen, peek)
     message = (

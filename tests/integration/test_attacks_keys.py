@@ -315,7 +315,9 @@ def test_padding_that_fits_by_chance_under_the_first_of_two_keys(registry: Attac
             registry.refuses(
                 [at], *flags, says=["can cure this (key-renamed: "], hint="mend the configuration"
             )
-        registry.refuses([at], *declared("aescbc/v1/key1"), says=["does not name a key"], hint="mend")
+        registry.refuses(
+            [at], *declared("aescbc/v1/key1"), says=["can cure this (key-renamed: "], hint="mend"
+        )
 
 
 # What is inside.
@@ -332,7 +334,7 @@ def test_encrypted_twice(registry: Attacked, kind: str) -> None:
             [at], *EVERY_FLAG, says=["double-encrypted is never a reason to delete"], hint="remedies"
         )
         registry.refuses(
-            [at], *declared(f"{kind}/v1/key1"), says=["does not name a key"], hint="wrote it and is there"
+            [at], *declared(f"{kind}/v1/key1"), says=["does not name a key"], hint="that key is there"
         )
 
 

@@ -258,6 +258,14 @@ def test_the_namespaces_that_one_object_frees(ending: Cluster) -> None:
     assert freed_by(index, node_of(index, key)) == ()
 
 
+def test_what_is_shown_as_empty_frees_its_own_namespace_alone(ending: Cluster) -> None:
+    ending.namespace("other", terminating=True)
+    key = ending.secret("empty")
+    ending.values[key] = b""
+    index = ending.index()
+    assert [freed.name for freed in freed_by(index, node_of(index, key))] == ["shop"]
+
+
 READY = {"conditions": [{"type": "Ready", "status": "True"}]}
 UNKNOWN = {"conditions": [{"type": "Ready", "status": "Unknown"}]}
 

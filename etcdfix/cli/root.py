@@ -112,7 +112,14 @@ def cli() -> None:
 def main() -> NoReturn:
     """Run the command line; every end has an exit code of the table, and none a traceback."""
     forbid_core_dumps()  # keys and passwords are read later
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    threads = sys.modules.get("etcdfix.sources.etcd.threads")  # there once a live etcd was asked
+    if threads is not None and threads.anything_stuck():
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, AttributeError):
+                stream.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
@@ -150,7 +157,13 @@ def _run(arguments: list[str]) -> int:
             f"{_what_changed(arguments)}; the output is incomplete",
         )
         return 3
+    except MemoryError:
+        _say_error(f"the system gives this process no more memory; {_what_changed(arguments)}", "")
+        return 3
     except Exception as exc:
+        if "can't start new thread" in str(exc):
+            _say_error(f"the system gives this process no more threads; {_what_changed(arguments)}", "")
+            return 3
         if os.environ.get("ETCDFIX_DEBUG") == "1":
             raise
         kind = type(exc).__name__

@@ -92,14 +92,6 @@ def _under_right_key(seen: Observation, peek: Peek) -> Ruling:
     written = seen.envelope_transformer
     if peek.undone is not None:
         return _undone(peek.undone, written)
-    if (
-        peek.opens and peek.key_fingerprint
-    ):  # KMS v1 under CBC opens too, where nothing vouches for its plugin
-        message = (
-            f"decrypts to noise under the first key named {written}, and opens under another one of that name: "
-            f"{_key_of(peek)}"
-        )
-        return Ruling(Cause.KEY_RENAMED, Confidence.CERTAIN, message)
     if peek.encoding == "encrypted":
         message = f"decrypts under {written} to another encrypted value"
         return Ruling(Cause.DOUBLE_ENCRYPTED, Confidence.CERTAIN, message)

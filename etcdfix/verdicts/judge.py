@@ -312,9 +312,8 @@ def _judge_decode(seen: Observation, failure: DecodeFailure) -> Verdict:
 def _unproven_key(seen: Observation) -> Ruling | None:
     """Rule on plaintext that came out of CBC, whose padding proves no key; None where the key is proven."""
     peek = seen.peek
-    if peek is None or (is_right_key(peek) and peek.key_fingerprint == seen.key_fingerprint):
+    if peek is None or is_right_key(peek):
         return None
-    # Two keys may have one name, and the padding fits by chance under the first.
     if peek.state is PeekState.RIGHT_KEY or seen.neighbours in AROUND:
         return rule_on(seen, peek)
     message = (

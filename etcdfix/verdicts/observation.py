@@ -164,7 +164,6 @@ class Observation(msgspec.Struct, frozen=True):
         envelope_transformer: The envelope's own name for its transformer, "" without envelope.
         resource: Display name of the resource (``deployments.apps``).
         transformer: The transformer that opened the value, "" when none did.
-        key_fingerprint: Of the local key that opened it, "" for none.
         transform_failure: Why it was not opened.
         decoded: What came out.
         decode_failure: Why nothing came out.
@@ -186,7 +185,6 @@ class Observation(msgspec.Struct, frozen=True):
     envelope_cut: bool = False
     envelope_bits_off: int = 64
     transformer: str = ""
-    key_fingerprint: str = ""
     transform_failure: TransformFailure | None = None
     decoded: DecodedObject | None = None
     decode_failure: DecodeFailure | None = None

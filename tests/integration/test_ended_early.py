@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -158,6 +159,25 @@ def test_a_time_out_before_anything_was_read(proxy: EtcdProxy) -> None:
         code, out, err = finish(start(*command, "--endpoints", proxy.endpoint, "--timeout", "1500ms"))
         assert (code, out) == (5, "")
         assert err.splitlines()[-1] == "etcdfix: ended by --timeout 1500ms; nothing was changed"
+
+
+# Threads that cannot start
+
+
+@pytest.mark.parametrize("megabytes", [110, 130, 300])
+def test_no_room_for_threads(full: EtcdServer, megabytes: int) -> None:
+    """Where there is enough room after all, the scan works; it never hangs, and never ends with a traceback."""
+    room = megabytes << 20
+    scan = start(
+        "scan", "-o", "name", "--endpoints", full.endpoint,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (room, room)),
+    )  # fmt: skip
+    code, out, err = finish(scan, 40)
+    assert code in {0, 3, 5}
+    if code:
+        assert out == ""
+        assert err.startswith("etcdfix: the system gives this process ")
+        assert len(err.splitlines()) <= 2
 
 
 # A signal comes

@@ -6,9 +6,9 @@ next one is asked. Every answer's ``cluster_id`` must be the same.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
@@ -30,11 +30,15 @@ from etcdfix.sources.etcd.failures import (
     classify,
     classify_cancelled,
 )
+from etcdfix.sources.etcd.threads import do_in_time, no_threads, require_threads
 from etcdfix.sources.etcd.tls import TLSMaterial, load_tls_material
 from etcdfix.wire.etcd import ALARM, AUTHENTICATE, MEMBER_LIST, STATUS, WATCH, ReadMethod, message
 
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 1.0
+
+# Beside the dial time-out, within which certificates may be fetched; making a channel takes no time.
+_PREPARING_SECONDS = 5.0
 
 # So many requests in a row may stay without an answer, and more only so that every member has its turn.
 _MOST_UNANSWERED = 3
@@ -388,9 +392,9 @@ class EtcdClient:
                 member.channel.close()
 
     def _open(self) -> None:
-        # In parallel, so that dead endpoints cost one dial time-out together, not one each.
-        with ThreadPoolExecutor(max_workers=len(self._members)) as pool:
-            list(pool.map(self._prepare, self._members))
+        require_threads()
+        if not do_in_time(self._prepare_all, self._connection.dial_timeout_seconds + _PREPARING_SECONDS):
+            raise no_threads("gRPC stands still")
         self._ask_statuses(self._members)
         reachable = [member for member in self._members if member.failure is None]
         if not reachable:
@@ -405,6 +409,16 @@ class EtcdClient:
             elif member.status is not None:
                 for error in member.status.errors:
                     self._on_notice(f"{member.endpoint.text}: etcd complains: {error}")
+
+    def _prepare_all(self) -> None:
+        # In parallel, so that dead endpoints cost one dial time-out together, not one each.
+        threads = [
+            threading.Thread(target=self._prepare, args=(member,), daemon=True) for member in self._members
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
 
     def _prepare(self, member: _Member) -> None:
         try:

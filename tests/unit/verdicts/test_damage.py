@@ -114,8 +114,6 @@ RULINGS: dict[str, tuple[Peek, tuple[str, ...], Neighbours, Cause, Confidence, D
         Cause.CIPHERTEXT_DAMAGED, LIKELY, PROVEN, False),
     "whole, other bytes at its end": (
         right(look=OTHER_END), (GCM, V1, V2), FAR, Cause.CIPHERTEXT_DAMAGED, LIKELY, PROVEN, False),
-    "opens under another key of that name": (
-        right(opens=True, look=WHOLE), ALL, FAR, Cause.KEY_RENAMED, CERTAIN, NONE, False),
     "whole": (
         right(look=WHOLE), (GCM, V1, V2), FAR, Cause.ASSOCIATED_DATA_UNKNOWN, POSSIBLE, NONE, True),
     "whole, not everything seen yet": (

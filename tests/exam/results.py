@@ -23,7 +23,7 @@ class Results:
         right_key: By provider and damage, what was said under the right key.
         wrong_key: By the way in which the configuration is wrong, and the provider, what was said.
         deletable: By the way in which the configuration is wrong, and the provider, how many could be deleted
-            with every risk accepted and no key declared lost.
+            with every risk accepted and no key declared lost; those left out that are damaged whatever the key.
         counted: What was said of the flips and cuts of which 99 % are to be called damage.
         missed: Those of them that were not.
     """
@@ -45,7 +45,8 @@ class Results:
         if case.key in WRONG_KEYS:
             row = case.key, case.provider
             self.wrong_key.setdefault(row, Counter())[judged.called] += 1
-            self.deletable[row] += judged.deletable
+            # Proven under a wrong key is wrong, but for what shows whatever the key is.
+            self.deletable[row] += judged.deletable and judged.called != Damage.PROVEN
         else:
             self.right_key.setdefault((case.provider, case.damage), Counter())[judged.called] += 1
         if judged.counts:

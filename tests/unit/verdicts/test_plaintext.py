@@ -368,6 +368,7 @@ def states(group: str, version: str, kind: str) -> Callable[[bytes], DecodedObje
         ("", "v1", "Sebret", False),
         ("", "v1", "SaaMet", False),
         ("", "v1", "Sadmet", True),
+        ("", "v1", "Policy", True),
         ("apqs", "v1", "Deployment", True),
     ],
 )

@@ -5,7 +5,6 @@ None of them has a variable: what was exported once must not decide tonight.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from etcdfix.cli.keys import decoded_key, is_base64, named_key
 from etcdfix.cli.options import Inputs, configuration_of, open_plugins, open_source, option_group
 from etcdfix.cli.output import say
 from etcdfix.encryption.config import EncryptionConfiguration
@@ -133,15 +133,12 @@ def one_key(key: str | None, key_base64: str | None) -> bytes:
     """
     if (key is None) == (key_base64 is None):
         raise click.UsageError("name exactly one key: KEY, or --key-base64 BASE64")
-    if key is None:
-        try:
-            found = base64.b64decode(key_base64 or "", validate=True)
-        except ValueError as exc:
-            raise ConfigurationError(f"--key-base64: not base64 ({exc})") from exc
+    if key is None or is_base64(key):
+        found = decoded_key(key or key_base64 or "")
         if not found:
             raise refuse(Rule.NOT_ONE_KEY, "the key is empty", hint="name exactly one key, in full")
         return found
-    named = key.encode("utf-8", "surrogateescape")
+    named = named_key(key)
     if not named.startswith(b"/"):
         raise refuse(
             Rule.NOT_ONE_KEY,
@@ -253,6 +250,7 @@ def open_cluster(inputs: Inputs) -> Iterator[Cluster]:
             examiner,
             plugins,
             configured=bool(digest),
+            no_encryption=inputs.no_encryption,
             config_sha256=digest,
             release_source=inputs.release_source,
             main=main_etcd(inputs),

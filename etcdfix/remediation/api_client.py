@@ -28,6 +28,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from etcdfix.errors import AuthorizationRefused, EtcdfixError, KubeconfigInvalid, KubernetesClientMissing
+from etcdfix.inputfile import MAX_SETTINGS_BYTES, read_input
 
 _Result = TypeVar("_Result")
 
@@ -377,7 +378,7 @@ def _check_readable(kubeconfig: str) -> None:
         # The package would take it for a list of files.
         raise KubeconfigInvalid(f"--kubeconfig {kubeconfig}: one file, and no {os.pathsep!r} in its path")
     try:
-        Path(kubeconfig).open("rb").close()
+        read_input(Path(kubeconfig), most_bytes=MAX_SETTINGS_BYTES)
     except OSError as exc:
         reason = (exc.strerror or "cannot be read").lower()
         raise KubeconfigInvalid(f"--kubeconfig {kubeconfig}: {reason}") from exc

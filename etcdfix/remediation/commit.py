@@ -3,8 +3,9 @@
 A deletion, a restore and a re-encryption differ in what the transaction does and in what was checked before; from
 here on they walk the same steps::
 
-    audit log       open, whole, locked; open intents about the same key are reconciled first; room for the outcome
-    signals         SIGINT, SIGTERM, SIGHUP and SIGQUIT wait until the outcome is recorded
+    places          backup directories are ours and last; audit log open, whole, locked; open intents about the same key
+                    are reconciled first; room for the outcome
+    signals         SIGINT, SIGTERM, SIGHUP and SIGQUIT wait until the outcome is recorded; no --timeout counts any more
     backup, intent  durable and read back, or nothing is done
     transaction     one, compared with what was examined and with the landmarks of its cluster, sent once
     outcome         recorded; what nobody knows is recorded as unknown, never guessed
@@ -163,13 +164,18 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-def place_warnings(places: Places) -> tuple[str, ...]:
+def place_warnings(places: Places, *, backup: bool = True) -> tuple[str, ...]:
     """Return what speaks against the places that were named, as far as they are there already; for the preview.
+
+    Args:
+        places: Where backups and the audit log go.
+        backup: There is something to back up; without, the default directory need not last.
 
     Raises:
         UnsafePlace: A default place would not last, or a place cannot be looked at.
     """
-    named = [(path, bool(places.backup_directories)) for path in places.directories]
+    chosen_places = places.directories if backup else places.backup_directories
+    named = [(path, bool(places.backup_directories)) for path in chosen_places]
     named.append((places.log_path.parent, places.audit_log is not None))
     found = [
         warning
@@ -225,8 +231,9 @@ def rehearse(
         SourceError: etcd could not be asked.
     """
     with ExitStack() as stack:
+        # First of all: where one is missing, no log is begun either.
+        directories, more = _open_directories(stack, places, change, step)
         log, warnings = _open_log(stack, places, operator, step)
-        directories, more = _open_directories(stack, places, step)
         for directory in directories:
             step("rehearse: probe backup directory")
             probe(directory, step=step)
@@ -273,8 +280,8 @@ def commit(
         TransactionRefused: etcd says no; nothing was changed.
     """
     with ExitStack() as stack:
+        directories, more = _open_directories(stack, places, change, step)
         log, warnings = _open_log(stack, places, operator, step)
-        directories, more = _open_directories(stack, places, step)
         warnings += more
         warnings += _reconcile_first(client, log, change, operator, step)
         log.reserve()  # not earlier: settling another intent would use it up
@@ -298,8 +305,12 @@ def _open_log(stack: ExitStack, places: Places, operator: Operator, step: Step) 
     return log, [*lasting, *warnings]
 
 
-def _open_directories(stack: ExitStack, places: Places, step: Step) -> tuple[list[SafeDirectory], list[str]]:
+def _open_directories(
+    stack: ExitStack, places: Places, change: Change, step: Step
+) -> tuple[list[SafeDirectory], list[str]]:
     named = bool(places.backup_directories)
+    if change.content is None and not named:
+        return [], []  # there is nothing to back up
     directories: list[SafeDirectory] = []
     warnings: list[str] = []
     for path in places.directories:
@@ -525,7 +536,11 @@ def _second_content(
 
 @contextmanager
 def _signals_held() -> Iterator[list[str]]:
-    """Let the signals wait that a person, a terminal or a service manager sends; yield the names of those that came."""
+    """Let the signals wait that a person, a terminal or a service manager sends; yield the names of those that came.
+
+    From here on no ``--timeout`` counts any more either: one that is over is heard before anything is recorded.
+    """
+    signal.setitimer(signal.ITIMER_REAL, 0)
     came: list[str] = []
 
     def note(number: int, _frame: FrameType | None) -> None:

@@ -13,6 +13,7 @@ from types import MappingProxyType
 import msgspec
 
 from etcdfix.deferred import Deferrable, Watch, unwatched
+from etcdfix.errors import SourceUnreachable
 from etcdfix.impact.assess import Assessment, assess
 from etcdfix.impact.builder import IndexBuilder
 from etcdfix.impact.floor import floor_reason
@@ -39,6 +40,7 @@ from etcdfix.remediation.members import (
     read_lease,
     survey_members,
 )
+from etcdfix.remediation.noencryption import Contradiction, encrypted, looks_enveloped
 from etcdfix.remediation.proof import check_proof, not_deletable
 from etcdfix.remediation.release import check_release
 from etcdfix.remediation.rules import Rule, refuse
@@ -99,6 +101,7 @@ class Cluster(msgspec.Struct, frozen=True):
         examiner: Says what each value is; it knows the custom resources.
         plugins: The KMS plugins behind it, None where none is asked.
         configured: An EncryptionConfiguration was given.
+        no_encryption: Instead, the operator says that this cluster encrypts nothing at rest.
         config_sha256: ``sha256:<hex>`` of it, "" where none was given.
         release_source: Where the release comes from that the examiner assumes, "" for none.
         main: How to reach the main etcd, where one was named; it holds namespace kube-system.
@@ -111,6 +114,7 @@ class Cluster(msgspec.Struct, frozen=True):
     configured: bool = True
     config_sha256: str = ""
     release_source: str = ""
+    no_encryption: bool = False
     main: EtcdConnection | None = None
     main_named: bool = False
 
@@ -139,6 +143,7 @@ def grounds_of(
     """
     return Grounds(
         configuration_sha256=cluster.config_sha256 or None,
+        no_encryption=cluster.no_encryption,
         rule=found.rule,
         transformer=found.transformer,
         key_fingerprints=found.key_fingerprints,
@@ -228,11 +233,11 @@ def check_deletion(
     """
     require_api(api, accepted)
     step("check: configuration")
-    if not cluster.configured:
+    if not cluster.configured and not cluster.no_encryption:
         raise refuse(
             Rule.NO_CONFIGURATION,
             "no encryption configuration was given, so nothing can be proven",
-            hint="--encryption-config FILE; for a cluster without encryption, one whose only provider is identity",
+            hint="--encryption-config FILE; where nothing is encrypted at rest: --no-encryption",
         )
     step("check: read the key")
     reading = read_key(cluster.source.client, key)
@@ -240,6 +245,8 @@ def check_deletion(
     step("check: expectations")
     check_expectations(stored, accepted)
     step("check: examine")
+    if cluster.no_encryption and looks_enveloped(stored.value):
+        raise encrypted(key)
     found = cluster.examine(stored)
     if standing_of(found) in {Standing.NOT_BROKEN, Standing.UNPROVEN}:
         raise not_deletable(found)
@@ -302,8 +309,22 @@ def _look_around(cluster: Cluster, found: Examination, watch: Watch) -> tuple[Al
     """See in one pass what the other values under the same encryption key do, and what depends on this one."""
     key = found.stored.key
     builder = IndexBuilder(cluster.examiner, cluster.source)
-    alike = look_at_all(cluster.source, cluster.examiner, found, cluster.plugins, watch, see=builder.add)
-    index = builder.finish(cluster.source.problems)
+    contradiction = Contradiction()
+
+    def see(each: Examination) -> None:
+        builder.add(each)
+        contradiction.see(each.stored)
+
+    alike = look_at_all(cluster.source, cluster.examiner, found, cluster.plugins, watch, see=see)
+    if cluster.source.problems:
+        # What was not seen may be what speaks against it.
+        raise SourceUnreachable(
+            f"a change is decided by everything in etcd, and not all of it could be read: {cluster.source.problems[0]}",
+            hint="nothing was changed; scan says what can be read",
+        )
+    if cluster.no_encryption:
+        contradiction.check()
+    index = builder.finish()
     if alike.target is None:
         raise refuse(
             Rule.MOVED, f"{display(key)} was changed while it was being examined", hint="examine it again"
@@ -372,6 +393,22 @@ def require_there(cluster: Cluster, key: bytes, stored: StoredValue | None) -> S
             hint="name exactly one key, in full",
         )
     raise refuse(Rule.GONE, f"{display(key)} does not exist", hint="see what is there: etcdfix scan")
+
+
+def check_no_encryption(cluster: Cluster, candidate: StoredValue) -> None:
+    """Hold every value, and one that is to be put, against ``--no-encryption``, where that was given.
+
+    Raises:
+        RefusedByRule: One of them is encrypted.
+        SourceError: etcd could not be asked.
+    """
+    if not cluster.no_encryption:
+        return
+    contradiction = Contradiction()
+    contradiction.see(candidate)
+    for stored in cluster.source.current(cluster.examiner.layout.prefix_bytes):
+        contradiction.see(stored)
+    contradiction.check()
 
 
 def check_expectations(stored: StoredValue, accepted: Acceptances) -> None:

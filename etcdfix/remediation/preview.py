@@ -53,7 +53,7 @@ def preview_lines(cluster: Cluster, checked: Preflight, again: SameAgain) -> Ite
     yield f"             {safe_text(verdict.message)}"
     if verdict.upstream_message:
         yield f"             API server: {safe_text(verdict.upstream_message)}"
-    yield _cluster_line(cluster, checked.identity, f", {counted(checked.alike.keys, 'key')}")
+    yield from _cluster_lines(cluster, checked.identity, f", {counted(checked.alike.keys, 'key')}")
     yield from _pattern_lines(checked)
     if checked.lease is not None:
         left = f"{checked.lease.remaining_seconds} s left" if checked.lease.alive else "expired"
@@ -80,10 +80,12 @@ def preview_lines(cluster: Cluster, checked: Preflight, again: SameAgain) -> Ite
         yield f"  - {text}"
 
 
-def _cluster_line(cluster: Cluster, identity: ClusterIdentity, keys: str = "") -> str:
+def _cluster_lines(cluster: Cluster, identity: ClusterIdentity, keys: str = "") -> Iterator[str]:
     endpoints = ", ".join(cluster.source.describe().endpoints or ())
     accepted = "" if identity.is_known else " (accepted)"
-    return f"Cluster      {safe_text(identity.describe())}{accepted}{keys}, at {safe_text(endpoints)}"
+    yield f"Cluster      {safe_text(identity.describe())}{accepted}{keys}, at {safe_text(endpoints)}"
+    if cluster.no_encryption:
+        yield "Encryption   none at rest, as you say (--no-encryption)"
 
 
 _SAID = {
@@ -181,7 +183,7 @@ def restore_preview_lines(cluster: Cluster, shown: RestorePreview) -> Iterator[s
         version = f"{found.gvk.group}/{found.gvk.version}".lstrip("/")
         yield f"Object       {safe_text(f'{version} {found.gvk.kind} {found.namespace}/{found.name}')}"
     yield f"Today it is  {found.verdict.outcome}: {safe_text(found.verdict.message)}"
-    yield _cluster_line(cluster, shown.identity)
+    yield from _cluster_lines(cluster, shown.identity)
     yield from _api_lines(shown.servers)
     if stored.lease:
         kept = f"{shown.lease & _MASK:x} is attached again" if shown.lease else "is left out, as accepted"
@@ -219,7 +221,7 @@ def reencrypt_preview_lines(cluster: Cluster, shown: ReencryptPreview) -> Iterat
         yield f"             API servers hold that key: {safe_text(display(shown.proof))} is stored under it"
     else:
         yield "             nothing shows that API servers hold that key, as accepted"
-    yield _cluster_line(cluster, shown.identity)
+    yield from _cluster_lines(cluster, shown.identity)
     yield from _api_lines(shown.servers)
     if shown.lease is not None:
         yield f"Lease        {shown.lease.lease & _MASK:x}, kept"

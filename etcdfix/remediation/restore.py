@@ -59,6 +59,7 @@ from etcdfix.remediation.preflight import (
     check_deletion,
     check_expectations,
     check_members,
+    check_no_encryption,
     grounds_of,
     require_api,
 )
@@ -217,6 +218,7 @@ def run_restore(
     step("check: release")
     check_release(cluster.source, cluster.examiner, accept_unknown=request.accepted.unknown_release)
     step("check: candidate")
+    check_no_encryption(cluster, candidate.stored)
     intent = _intent_behind(candidate, request.places.log_path)
     listed = intent is not None
     _check_digest(request)
@@ -249,7 +251,7 @@ def run_restore(
     step("check: lease")
     lease = _lease(cluster, candidate, without=request.without_lease)
     step("check: places")
-    warnings += place_warnings(request.places)
+    warnings += place_warnings(request.places, backup=replaced is not None)
     step("preview")
     shown = RestorePreview(
         candidate=candidate,

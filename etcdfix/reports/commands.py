@@ -27,6 +27,12 @@ class SameAgain(msgspec.Struct, frozen=True):
     reading: tuple[str, ...] = ()
     changing: tuple[str, ...] = ()
 
+    @property
+    def _deciding(self) -> tuple[str, ...]:
+        """How a command reads that decides by what it finds: it must be told whether anything is encrypted."""
+        told = {"--encryption-config", "--no-encryption"} & set(self.reading)
+        return self.reading if told else (*self.reading, "--no-encryption")
+
     def scan(
         self,
         key: bytes,
@@ -53,7 +59,7 @@ class SameAgain(msgspec.Struct, frozen=True):
 
     def plan(self, report: str, file: str) -> str:
         """Return the command that makes a plan from a saved report, and writes it to a file."""
-        words = ["etcdfix", "plan", "--from-report", report, *self.source, *self.layout, *self.reading]
+        words = ["etcdfix", "plan", "--from-report", report, *self.source, *self.layout, *self._deciding]
         return quote_command([*words, "-o", "json", "--output-file", file])
 
     def delete(self, key: bytes) -> str:
@@ -65,7 +71,7 @@ class SameAgain(msgspec.Struct, frozen=True):
             *key_arguments(key),
             *where,
             *self.layout,
-            *self.reading,
+            *self._deciding,
             *self.changing,
         ]
         return quote_command([*words, "--reason", "REASON", ACKNOWLEDGEMENT, "--dry-run"])
@@ -85,7 +91,7 @@ class SameAgain(msgspec.Struct, frozen=True):
             str(replacing),
             *where,
             *self.layout,
-            *self.reading,
+            *self._deciding,
             *self.changing,
         ]
         return quote_command([*words, "--reason", "REASON", "--dry-run"])

@@ -89,7 +89,9 @@ def _introduction(plan: DeletionPlan) -> list[str]:
         f"etcdfix {plan.tool.version} · plan from {plan.report.path} (scan of {plan.report.generated_at})",
         f"  {source.type} {where} · revision {source.revision} · {plan.generated_at}",
         f"  kube-system uid {plan.kube_system_uid or 'unknown'}",
-        f"  encryption configuration {plan.encryption_config.path} ({plan.encryption_config.sha256})",
+        f"  encryption configuration {plan.encryption_config.path} ({plan.encryption_config.sha256})"
+        if plan.encryption_config is not None
+        else "  nothing is encrypted at rest (--no-encryption)",
         f"  {counted(len(plan.entries), 'broken object')} to decide about, {len(plan.left_out)} of the report left out",
     ]
     if plan.not_in_report:

@@ -162,9 +162,9 @@ class Observation(msgspec.Struct, frozen=True):
         envelope_cut: The value ends inside its envelope.
         envelope_bits_off: Bits in which the first eight stored bytes differ from ``k8s:enc:``.
         envelope_transformer: The envelope's own name for its transformer, "" without envelope.
+        name_may_go_on: Where its name ends is not certain: printable text and another colon follow.
         resource: Display name of the resource (``deployments.apps``).
         transformer: The transformer that opened the value, "" when none did.
-        key_fingerprint: Of the local key that opened it, "" for none.
         transform_failure: Why it was not opened.
         decoded: What came out.
         decode_failure: Why nothing came out.
@@ -184,9 +184,9 @@ class Observation(msgspec.Struct, frozen=True):
     envelope_transformer: str
     resource: str
     envelope_cut: bool = False
+    name_may_go_on: bool = False
     envelope_bits_off: int = 64
     transformer: str = ""
-    key_fingerprint: str = ""
     transform_failure: TransformFailure | None = None
     decoded: DecodedObject | None = None
     decode_failure: DecodeFailure | None = None

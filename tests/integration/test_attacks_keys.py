@@ -220,6 +220,13 @@ def test_name_that_goes_on(registry: Attacked, kind: str, *, same: bool) -> None
     registry.refuses(keys, *EVERY_FLAG, says=["can cure this (key-"], hint="mend the configuration")
 
 
+def test_name_that_goes_on_by_a_block_and_does_not_print(registry: Attacked) -> None:
+    """To a key of the same bytes and a shorter name, sixteen bytes more look like a damaged initialisation vector."""
+    registry.keyed("aescbc", TRUE, "key")
+    keys = [*_under_names(registry, "aescbc", ("key:\u00a0a\u200b012345678", "key:" + "\x01" * 15))]
+    registry.refuses(keys, *EVERY_FLAG, says=["can cure this (key-renamed: "], hint="mend the configuration")
+
+
 HOSTILE = ("ключ", "key\u202e1", "key\n1", "\x1b[31mkey", "key 1", "k" * 600)
 
 
@@ -325,7 +332,7 @@ def test_encrypted_twice(registry: Attacked, kind: str) -> None:
             [at], *EVERY_FLAG, says=["double-encrypted is never a reason to delete"], hint="remedies"
         )
         registry.refuses(
-            [at], *declared(f"{kind}/v1/key1"), says=["does not name a key"], hint="wrote it and is there"
+            [at], *declared(f"{kind}/v1/key1"), says=["does not name a key"], hint="that key is there"
         )
 
 

@@ -414,8 +414,8 @@ def test_bytes_that_were_there_before_the_intent_are_not_ours(registry: Registry
     _look_otherwise(lossy, key, change)
     ran = registry.restore(str(backup.path), "--replace-mod-revision", str(revision))
     assert ran.code == 3
-    assert ran.out.startswith("APPLIED-OR-GONE: ")
-    assert registry.events()[-1].annotations.outcome == "applied-or-gone"
+    assert ran.out.startswith("ANOMALY: ")
+    assert registry.events()[-1].annotations.outcome == "anomaly"
 
 
 # The record of the outcome.

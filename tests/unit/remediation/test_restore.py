@@ -134,7 +134,9 @@ def _differing(survey: MemberSurvey) -> MemberSurvey:
 
 
 def _unchecked(survey: MemberSurvey) -> MemberSurvey:
-    return _other_copy(survey, state=CopyState.UNCHECKED, stored=None, value_sha256="", reason="no address")
+    made = _other_copy(survey, state=CopyState.UNCHECKED, stored=None, value_sha256="", reason="no address")
+    third = dataclasses.replace(made.copies[0], name="dora", member_id=0xD0)
+    return dataclasses.replace(made, copies=(*made.copies, third))
 
 
 def _moved(survey: MemberSurvey) -> MemberSurvey:

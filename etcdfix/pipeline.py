@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -241,6 +241,10 @@ class Examiner:
             with contextlib.suppress(KMSPending):
                 self._plaintext_of(stored)
 
+    def know_names(self, names: Collection[str]) -> None:
+        """Know further names of encryption keys, so that one with colons in it is called by its whole name."""
+        self._names |= frozenset(names)
+
     def kube_system_uid(self, source: Source) -> str | None:
         """Return the uid of namespace kube-system, which names the cluster; None when it cannot be read."""
         stored = source.get(self.layout.prefix_bytes + b"namespaces/kube-system")
@@ -393,6 +397,7 @@ class Examiner:
             enveloped=enveloped,
             envelope_known=known,
             envelope_transformer=written_under,
+            name_may_go_on=known and envelope is not None and envelope.name_may_go_on,
             resource=str(reader.directory.group_resource) or reader.directory.path,
             envelope_cut=enveloped and not known and _ENVELOPE_CUT.fullmatch(stored.value) is not None,
             envelope_bits_off=bits_off(stored.value, _ENCRYPTED),

@@ -69,6 +69,8 @@ timeout_option = _option(
 source_options = option_group(
     _option("--snapshot", type=_FILE, metavar="FILE",
             help="Read a snapshot (etcdctl snapshot save) or a copied member/snap/db; gzip is fine."),
+    _option("--salvage", is_flag=True, default=None,
+            help="Read every whole page of a broken snapshot. Always incomplete, and never a source for changes."),
     _option("--endpoints", metavar="LIST", help="Comma list of etcd endpoints.  [default: 127.0.0.1:2379]"),
     _option("--cacert", metavar="FILE", help="CA that signed etcd's server certificate."),
     _option("--cert", metavar="FILE", help="Client certificate."),
@@ -133,6 +135,7 @@ class Inputs(msgspec.Struct, frozen=True):
         no_encryption: The operator says that nothing is encrypted at rest.
         notices: Sentences to say on standard error before work begins.
         release_source: Where the release comes from, "" where none was named.
+        salvage: Read the whole pages of a broken snapshot.
         main_endpoints: Comma list of the etcd that holds namespace kube-system, where it may be another one; else "".
         main_named: A flag named it, not only a manifest.
     """
@@ -149,6 +152,7 @@ class Inputs(msgspec.Struct, frozen=True):
     no_encryption: bool = False
     notices: tuple[str, ...] = ()
     release_source: str = ""
+    salvage: bool = False
     main_endpoints: str = ""
     main_named: bool = False
 
@@ -166,7 +170,7 @@ _CONNECTION = (
 def same_again(inputs: Inputs) -> SameAgain:
     """Return the options that a command in a remedy must repeat; a password is never among them."""
     if inputs.snapshot is not None:
-        source = ["--snapshot", str(inputs.snapshot)]
+        source = ["--snapshot", str(inputs.snapshot), *(["--salvage"] if inputs.salvage else [])]
     else:
         source = []
         for name in ("endpoints", "cacert", "cert", "key_file", "user"):
@@ -222,6 +226,8 @@ def gather_inputs(
     snapshot: Path | None = options.get("snapshot")
     if snapshot is not None:
         _refuse_two_sources()
+    elif options.get("salvage"):
+        raise ConfigurationError("--salvage reads a broken snapshot", hint="name it with --snapshot FILE")
     prefix, config = options.get("etcd_prefix"), options.get("encryption_config")
     version: str | None = options.get("kubernetes_version")
     notices: list[str] = []
@@ -258,6 +264,7 @@ def gather_inputs(
         no_encryption=bool(options.get("no_encryption")),
         notices=tuple(notices),
         main_endpoints="" if main == connection["endpoints"] else main,
+        salvage=bool(options.get("salvage")),
         main_named=bool(options.get("main_endpoints")),
         release_source=release_source or ("--kubernetes-version" if version else ""),
     )
@@ -353,7 +360,7 @@ def open_source(inputs: Inputs, *, say: Callable[[str], None]) -> Source:
     if inputs.snapshot is not None:
         from etcdfix.sources.snapshot import SnapshotSource  # noqa: PLC0415 - either source, never both
 
-        return SnapshotSource(inputs.snapshot, revision=inputs.revision)
+        return SnapshotSource(inputs.snapshot, revision=inputs.revision, salvage=inputs.salvage)
     from etcdfix.sources.connection import connection_from_options, transport_warnings  # noqa: PLC0415 - same
     from etcdfix.sources.live import LiveSource  # noqa: PLC0415 - grpc is slow to import
 

@@ -70,6 +70,11 @@ def command(
             "no encryption configuration was given, so nothing can be proven",
             hint="--encryption-config FILE; where nothing is encrypted at rest: --no-encryption",
         )
+    if inputs.salvage:
+        raise ConfigurationError(
+            "--salvage: what was salvaged is never a source for changes, so nothing is planned from it",
+            hint="plan from a scan of the live etcd, or of a whole snapshot",
+        )
     again = same_again(inputs)
     minor = inputs.kubernetes_minor
     # A deletion refuses any plan but one of the newest revision of a live etcd.

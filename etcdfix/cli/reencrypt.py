@@ -81,6 +81,8 @@ def command(*, key: str | None, key_base64: str | None, candidate_config: Path, 
     with open_cluster(today_inputs) as cluster, open_plugins(candidate_inputs, candidate) as plugins:
         examiner = examiner_for(candidate_inputs, candidate, plugins)
         examiner.learn_custom_resources(cluster.source)
+        if examiner.transformers is not None:
+            cluster.examiner.know_names(examiner.transformers.names)
         outcome = run_reencrypt(
             cluster,
             examiner,

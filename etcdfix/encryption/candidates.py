@@ -7,7 +7,6 @@ colon, and every further colon to which the name may go on.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import msgspec
@@ -23,7 +22,6 @@ _LONGEST_NAME = 1024
 _MOST_BODIES = 8
 _BLOCK_SIZE = 16
 # The length with which a KMS v1 body begins has one; a name that somebody typed has none.
-_CONTROLS = re.compile(rb"[\x00-\x1f\x7f]")
 _SECRETBOX_KEY_SIZE = 32
 # Nonce, IV, tag, one block; under KMS with the shortest wrapped key and key id as well.
 _SHORTEST = {
@@ -101,7 +99,9 @@ def place_of(data: bytes, transformers: Transformers) -> Place | None:
         return None
     start = len(f"k8s:enc:{envelope.provider}:{envelope.version}:")
     shortest = _SHORTEST[envelope.provider, envelope.version]
-    begin = at = envelope.body_offset
+    first = data.index(b":", start) + 1
+    # The end of a name that is not configured is a guess: any colon may be it.
+    begin = at = envelope.body_offset if envelope.name in transformers.names else first
     bodies = [begin]
     while envelope.version != "v2":  # the name of a KMS v2 provider holds no colon
         end = data.find(b":", at, at + _LONGEST_NAME)
@@ -113,9 +113,8 @@ def place_of(data: bytes, transformers: Transformers) -> Place | None:
             bodies.append(at)
         elif at - begin > _LONGEST_NAME:
             break
-    too_short = len(data) - (data.index(b":", start) + 1) < shortest
-    goes_on = len(bodies) > 1 and not _CONTROLS.search(data, begin, bodies[1] - 1)
-    return Place(envelope.provider, tuple(bodies), too_short, name_may_go_on=goes_on)
+    too_short = len(data) - first < shortest
+    return Place(envelope.provider, tuple(bodies), too_short, name_may_go_on=envelope.name_may_go_on)
 
 
 def local_candidates(

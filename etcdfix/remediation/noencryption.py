@@ -8,6 +8,7 @@ from etcdfix.errors import RefusedByRule
 from etcdfix.model import StoredValue
 from etcdfix.remediation.rules import Rule, refuse
 from etcdfix.storagekey import display
+from etcdfix.verdicts.plaintext import bits_off
 
 _ENVELOPE: Final = b"k8s:enc:"
 
@@ -17,13 +18,7 @@ _MOST_WRONG_BITS: Final = 3
 
 def looks_enveloped(value: bytes) -> bool:
     """Say whether a value begins like the envelope of an encryption provider, but for a few bits."""
-    if value.startswith(_ENVELOPE):
-        return True
-    start = value[: len(_ENVELOPE)]
-    if len(start) < len(_ENVELOPE):
-        return False
-    wrong = int.from_bytes(start) ^ int.from_bytes(_ENVELOPE)
-    return wrong.bit_count() <= _MOST_WRONG_BITS
+    return bits_off(value, _ENVELOPE) <= _MOST_WRONG_BITS
 
 
 class Contradiction:

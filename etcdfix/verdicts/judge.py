@@ -121,7 +121,7 @@ def judge(seen: Observation) -> Verdict:
             seen,
             Cause.NO_CONFIGURATION,
             f"encrypted under {seen.envelope_transformer or 'an unknown envelope'}; no encryption "
-            "configuration was given to read it with",
+            f"configuration was given to read it with{_name_remark(seen)}",
         )
     if seen.transform_failure is not None:
         return _judge_transform(seen, seen.transform_failure)
@@ -232,6 +232,7 @@ def _ruling(seen: Observation, failure: TransformFailure) -> Ruling:
         return Ruling(Cause.UNKNOWN_ENVELOPE, certain, message, proven)
     if seen.covered is Covered.NOT_COVERED:
         message = f"written under {written}, and the configuration has no entry for {seen.resource}"
+        message += _name_remark(seen)
         return Ruling(Cause.RESOURCE_NOT_CONFIGURED, certain, message)
     if _nearly_enveloped(seen):
         return Ruling(Cause.ENVELOPE_DAMAGED, Confidence.LIKELY, _ENVELOPE_MESSAGE)
@@ -266,10 +267,16 @@ def _nothing_of_that_name(seen: Observation, reasons: set[str]) -> Ruling:
     if peek is not None and (peek.state is PeekState.RIGHT_KEY or peek.too_short):
         return rule_on(seen, peek)
     if "no-key-matched" in reasons:
-        message = f"written under {written}; no key of that name is configured"
+        message = f"written under {written}; no key of that name is configured{_name_remark(seen)}"
         return Ruling(Cause.KEY_NAME_MISSING, certain, message)
     message = f"written under {written}; {seen.resource} has no such provider in the configuration"
+    message += _name_remark(seen)
     return Ruling(Cause.PROVIDER_MISSING, certain, message)
+
+
+def _name_remark(seen: Observation) -> str:
+    """Say that nobody knows where the name ends, if so: without its key, the first colon was taken for the end."""
+    return "; its name may be longer: text and another colon follow" if seen.name_may_go_on else ""
 
 
 def _judge_decode(seen: Observation, failure: DecodeFailure) -> Verdict:

@@ -315,9 +315,7 @@ def test_padding_that_fits_by_chance_under_the_first_of_two_keys(registry: Attac
             registry.refuses(
                 [at], *flags, says=["can cure this (key-renamed: "], hint="mend the configuration"
             )
-        registry.refuses(
-            [at], *declared("aescbc/v1/key1"), says=["can cure this (key-renamed: "], hint="mend"
-        )
+        registry.refuses([at], *declared("aescbc/v1/key1"), says=["does not name a key"], hint="mend")
 
 
 # What is inside.

@@ -6,14 +6,21 @@ may find a better name for what is wrong with the same bytes.
 
 from __future__ import annotations
 
+import errno
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO, Final
 
 import msgspec
 
 from etcdfix.errors import ConfigurationError
+from etcdfix.inputfile import MAX_REPORT_BYTES, open_input
 from etcdfix.model import Outcome
 from etcdfix.verdicts.examination import Examination
+
+_MAX_LINE_BYTES: Final = 16 << 20
+"""A finding is a few kilobytes."""
 
 
 class _Known(msgspec.Struct):
@@ -61,32 +68,44 @@ def load_baseline(path: Path) -> Baseline:
         ConfigurationError: The file cannot be read or is no scan report.
     """
     try:
-        raw = path.read_bytes()
+        with open_input(path) as stream:
+            return Baseline({_known_digest(item) for item in _findings(stream)})
     except OSError as exc:
-        raise ConfigurationError(f"baseline {path}: {exc.strerror}") from exc
-    try:
-        return Baseline({_known_digest(item) for item in _findings(raw)})
-    except msgspec.MsgspecError as exc:
+        raise ConfigurationError(f"--baseline {path}: {exc.strerror}") from exc
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as exc:
         raise ConfigurationError(
-            f"baseline {path} is not a report of etcdfix: {exc}",
+            f"--baseline {path} is not a report of etcdfix: {exc}",
             hint="write one with: etcdfix scan -o json --output-file FILE",
         ) from exc
 
 
-def _findings(raw: bytes) -> list[_Known]:
-    first_line = raw.split(b"\n", 1)[0]
-    if first_line.rstrip().endswith(b"}"):
-        lines = [msgspec.json.decode(line, type=_Line) for line in raw.splitlines() if line.strip()]
-        if lines and lines[0].kind == "ScanHeader":
-            return [
-                _Known(line.key, line.outcome, line.value_sha256, line.key_base64)
-                for line in lines
-                if line.kind == "Finding"
-            ]
+def _findings(stream: BinaryIO) -> Iterator[_Known]:
+    """Yield what a report knows; one of single lines is read line by line, and may be of any length."""
+    first = stream.readline(_MAX_LINE_BYTES)
+    whole = len(first) < _MAX_LINE_BYTES and first.rstrip().endswith(b"}")
+    if whole and msgspec.json.decode(first, type=_Line).kind == "ScanHeader":
+        yield from _lines(stream)
+        return
+    raw = first + stream.read(MAX_REPORT_BYTES)
+    if len(raw) > MAX_REPORT_BYTES:
+        raise OSError(
+            errno.EFBIG, f"it is larger than {MAX_REPORT_BYTES} bytes; -o jsonl is read line by line"
+        )
     report = msgspec.json.decode(raw, type=_Report)
     if report.kind != "ScanReport":
         raise msgspec.ValidationError(f"its kind is {report.kind}, expected ScanReport")
-    return report.findings
+    yield from report.findings
+
+
+def _lines(stream: BinaryIO) -> Iterator[_Known]:
+    while line := stream.readline(_MAX_LINE_BYTES):
+        if not line.strip():
+            continue
+        if len(line) == _MAX_LINE_BYTES:
+            raise OSError(errno.EFBIG, f"a line of it is longer than {_MAX_LINE_BYTES} bytes")
+        found = msgspec.json.decode(line, type=_Line)
+        if found.kind == "Finding":
+            yield _Known(found.key, found.outcome, found.value_sha256, found.key_base64)
 
 
 def _known_digest(item: _Known) -> bytes:

@@ -166,10 +166,13 @@ class Examining:
         """Yield every value that can be judged now, in the order given; keep the others."""
         plugins = self._plugins
         examine = self._examine
+        found: Examination | None
         if plugins is None:
             for stored in values:
                 found = examine(stored)
-                if not self._is_open(found) or self._put_aside(self._doubtful[0], found, stored) is not None:
+                if found.verdict.outcome is not Outcome.READABLE and self._is_open(found):
+                    found = self._put_aside(self._doubtful[0], found, stored)
+                if found is not None:
                     yield found
             return
         plugins.deferring = True
@@ -177,22 +180,18 @@ class Examining:
             try:
                 found = examine(stored)
             except KMSPending:
-                waited_for = self._put_aside(self._waiting, stored, stored)
-                if waited_for is not None:
-                    yield waited_for
-                continue
-            if found.verdict.outcome is Outcome.READABLE:
-                yield found
-            elif found.verdict.cause is Cause.KMS_UNREACHABLE:
-                # Nothing can change any more; a few are kept all the same, so that their order does not depend on when
-                # the plugin was given up.
-                hopeless = plugins.over and self._waiting.on_disk
-                if hopeless or self._put_aside(self._waiting, stored, stored) is not None:
-                    yield found
-            elif _behind_plugin(found) or self._is_open(found):
-                if self._put_aside(self._doubtful[0], found, stored) is not None:
-                    yield found
+                found = self._put_aside(self._waiting, stored, stored)
             else:
+                if found.verdict.outcome is Outcome.READABLE:
+                    pass
+                elif found.verdict.cause is Cause.KMS_UNREACHABLE:
+                    # Nothing can change any more; a few are kept all the same, so that their order does not depend on
+                    # when the plugin was given up.
+                    if not (plugins.over and self._waiting.on_disk):
+                        found = self._put_aside(self._waiting, stored, stored)
+                elif _behind_plugin(found) or self._is_open(found):
+                    found = self._put_aside(self._doubtful[0], found, stored)
+            if found is not None:
                 yield found
 
     def _is_open(self, found: Examination) -> bool:
@@ -220,8 +219,9 @@ class Examining:
             if found is None:
                 found = self._wait(stored)
             self._window.popleft()
-            if found.verdict.is_plain or self._put_aside(self._doubtful[1], found, stored) is not None:
-                yield found
+            now = found if found.verdict.is_plain else self._put_aside(self._doubtful[1], found, stored)
+            if now is not None:
+                yield now
         # Every value that could open has: what is said now is the last word.
         if self._plugins is not None:
             self._plugins.final = True

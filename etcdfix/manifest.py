@@ -14,6 +14,7 @@ import msgspec
 import yaml
 
 from etcdfix.errors import ConfigurationError
+from etcdfix.inputfile import MAX_SETTINGS_BYTES, read_input
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +48,7 @@ def load_manifest(path: Path) -> Manifest:
         ConfigurationError: The file cannot be read, is no Pod, or runs no kube-apiserver.
     """
     try:
-        document = yaml.safe_load(path.read_bytes())
+        document = yaml.safe_load(read_input(path, most_bytes=MAX_SETTINGS_BYTES))
     except OSError as exc:
         raise ConfigurationError(f"manifest {path}: {exc.strerror}") from exc
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as exc:

@@ -167,11 +167,12 @@ class Look(NamedTuple):
         whole: An object comes out, and it is not empty.
         breaks: The encoding itself is broken; False where a newer release, or a version that left its CRD, could
             look the same.
-        ends_early: It breaks because bytes are missing at the end.
+        ends_early: Bytes are missing at the end.
         ends_as_written: It ends as the API server writes (protobuf ``1a 00 22 00``, JSON a newline).
         message: The decoder's words, data withheld; "" for a whole object.
         belongs: Complete etcd keys to which kind, namespace and name in it lead.
         text_mode: It decodes once every CR LF is an LF.
+        maybe_newer: A release that is newer may read it all the same: it does not begin as any encoding does.
     """
 
     whole: bool
@@ -181,6 +182,7 @@ class Look(NamedTuple):
     message: str
     belongs: tuple[bytes, ...] = ()
     text_mode: bool = False
+    maybe_newer: bool = False
 
 
 class Peek(msgspec.Struct, frozen=True):
@@ -194,6 +196,7 @@ class Peek(msgspec.Struct, frozen=True):
         named: It is a key of the resource's own rule, under the provider and name that the value gives.
         opens: It opens the value as it stands, tag or padding checked. So for a key of another name or rule; for a key
             that is named only under CBC, whose padding proves nothing.
+        bound: Its associated data is the etcd key, which may be another one than the value was written under.
         encoding: ``protobuf``, ``json``, ``yaml``, ``cbor``, ``encrypted`` (``k8s:enc:`` again); "" where only a tag
             proves the key.
         wrong_bits: Bits of the known structure that are not as they should be.
@@ -211,6 +214,7 @@ class Peek(msgspec.Struct, frozen=True):
     key_fingerprint: str = ""
     named: bool = False
     opens: bool = False
+    bound: bool = True
     encoding: str = ""
     wrong_bits: int = 0
     odds_bits: int = 0

@@ -20,6 +20,7 @@ from typing import BinaryIO, Final, Self
 
 from etcdfix.errors import ConfigurationError
 
+STANDARD_OUTPUT: Final = Path("-")
 _OWNER_ONLY: Final = 0o600
 _PERMISSIONS: Final = 0o777
 _ENDING: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
@@ -42,7 +43,7 @@ def destination(
     A mistyped resource must not cost last night's report, so nothing is replaced before the block has ended well.
 
     Args:
-        path: As named by ``--output-file``; None for standard output.
+        path: As named by ``--output-file``; None, or ``-``, for standard output.
         inputs: Files that the command reads, none of which may be written over.
         private: The file is for its owner alone, whatever the umask, and whatever the mode of one that it replaces;
             else that mode is kept.
@@ -52,7 +53,7 @@ def destination(
         ConfigurationError: It cannot be written, is a link, is one of the inputs, or one of our own files.
         OSError: What was written could not take its name in the end.
     """
-    if path is None:
+    if path is None or path == STANDARD_OUTPUT:
         if sys.stdout is None:
             raise ConfigurationError("standard output is closed", hint="name a file with --output-file")
         yield sys.stdout.buffer

@@ -14,7 +14,7 @@ from etcdfix.baseline import Baseline
 from etcdfix.deferred import Examining, Spool, Watch, unwatched
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.envelope import transformer_name
-from etcdfix.errors import SourceError
+from etcdfix.errors import EndedEarly, SourceDenied, SourceError
 from etcdfix.model import Outcome, StoredValue, key_id_digest
 from etcdfix.pipeline import Examiner
 from etcdfix.reports.base import Reporter, counted
@@ -80,10 +80,11 @@ class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
         new_findings: Unhealthy keys that the baseline does not know.
         new_undetermined: Undetermined keys that the baseline does not know.
         problems: Why the source could not show everything; empty when it could.
+        denied: Keys outside the storage prefix that were named and may not be read.
         below_prefix: Whether any key at all lies below the storage prefix.
         nothing_named_exists: Keys, key prefixes or namespaces were named, and none of them exists.
         suggested_prefixes: Where Kubernetes' keys seem to be instead, when none lies below the prefix.
-        interrupted: The person stopped it.
+        ended: What ended it early; None where nothing did.
     """
 
     summary: Summary
@@ -94,7 +95,8 @@ class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
     below_prefix: bool
     nothing_named_exists: bool
     suggested_prefixes: list[str]
-    interrupted: bool
+    ended: EndedEarly | None = None
+    denied: list[str] = msgspec.field(default_factory=list)
 
 
 T = TypeVar("T")
@@ -207,43 +209,50 @@ def run_scan(
     ranges = resolve_scope(request.scope, request.layout, _custom_directories(examiner))
     cluster = examiner.kube_system_uid(source)
     reporter.begin(_header(source, request, cluster))
-    interrupted = False
+    ended: EndedEarly | None = None
     midway: list[str] = []
+    denied: list[bytes] = []
     with (
         contextlib.closing(_Gathering(request, reporter)) as gathering,
         Examining(examiner, plugins) as examining,
     ):
         tally, strangers, take = gathering.tally, gathering.strangers, gathering.take
         try:
-            for found in examining.first(watch(_values(source, ranges), "keys", None)):
+            for found in examining.first(watch(_values(source, ranges, denied), "keys", None)):
                 take(found, hold=bool(examining.waiting))
-        except KeyboardInterrupt:
-            interrupted = True
+        except KeyboardInterrupt as exc:
+            ended = EndedEarly.of(exc)
         except SourceError as exc:
             if not tally.summary().keys and not examining.waiting:
                 raise
             midway = [f"the source was lost midway: {exc.message}"]
-        if interrupted and plugins is not None:
+        if ended is not None and plugins is not None:
             plugins.give_up()
-        interrupted |= _take_later(examining, plugins, gathering, watch)
+        ended = _take_later(examining, plugins, gathering, watch) or ended
         gathering.report_until(None)
     kms = _kms_summary(tally, plugins)
     summary = tally.summary()
     summary.kms = kms
-    problems = [*source.problems, *midway]
+    within = [key for key in denied if key.startswith(request.layout.prefix_bytes)]
+    problems = [*source.problems, *midway, *(f"lost {display(key)}: permission denied" for key in within)]
     if gathering.out_of_order:
         problems.append("findings are not all in the order of their keys: no room in the temporary directory")
-    below = summary.keys > summary.not_objects or _anything_below(source, request, strangers)
-    nothing_named_exists = not summary.keys and (
-        bool(request.scope.prefixes or request.scope.keys) or _no_such_namespace(source, request)
+    # What could not be read is not absent.
+    unseen = ended is not None or bool(midway)
+    below = summary.keys > summary.not_objects or unseen or _may_hold_keys(source, request, strangers)
+    nothing_named_exists = (
+        not summary.keys
+        and not unseen
+        and not problems
+        and (bool(request.scope.prefixes or request.scope.keys) or _no_such_namespace(source, request))
     )
     reasons = [*problems, *plugin_problems(kms)]
     if not below:
         reasons.append(f"no key starts with {request.layout.prefix}")
     elif nothing_named_exists:
         reasons.append("nothing of the name that was given exists")
-    if interrupted:
-        reasons.append("interrupted before the end")
+    if ended is not None:
+        reasons.append(f"{ended.reason} before the end")
     if summary.undetermined:
         reasons.append(f"undetermined: {counted(summary.undetermined, 'key')}")
     description = source.describe()
@@ -255,10 +264,9 @@ def run_scan(
             complete=not reasons,
             incomplete_reasons=reasons,
             finished_at=_now(),
-            interrupted=interrupted,
+            interrupted=ended is not None,
         )
     )
-    below = summary.keys > summary.not_objects or bool(midway) or _anything_below(source, request, strangers)
     return ScanResult(
         summary=summary,
         complete=not reasons,
@@ -268,14 +276,15 @@ def run_scan(
         below_prefix=below,
         nothing_named_exists=nothing_named_exists,
         suggested_prefixes=[] if below else likely_prefixes(strangers),
-        interrupted=interrupted,
+        ended=ended,
+        denied=[display(key) for key in denied if key not in within],
     )
 
 
 def _take_later(
     examining: Examining, plugins: KMSPlugins | None, gathering: _Gathering, watch: Watch
-) -> bool:
-    """Take what waits; after an interruption without waiting any longer. Say whether there was one."""
+) -> EndedEarly | None:
+    """Take what waits; after an interruption without waiting any longer. Return the interruption, if there was one."""
 
     def take(found: Examination) -> None:
         if is_finding(found):
@@ -286,13 +295,13 @@ def _take_later(
     try:
         for found in watch(examining.later(), "waiting", count):
             take(found)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as exc:
         if plugins is not None:
             plugins.give_up()
         for found in examining.later():
             take(found)
-        return True
-    return False
+        return EndedEarly.of(exc)
+    return None
 
 
 def _kms_summary(tally: Tally, plugins: KMSPlugins | None) -> KMSSummary | None:
@@ -320,12 +329,13 @@ def _kms_summary(tally: Tally, plugins: KMSPlugins | None) -> KMSSummary | None:
     )
 
 
-def _anything_below(source: Source, request: ScanRequest, strangers: list[bytes]) -> bool:
-    """Look whether the storage prefix holds anything; if not, gather keys that may tell the right one."""
+def _may_hold_keys(source: Source, request: ScanRequest, strangers: list[bytes]) -> bool:
+    """Look whether the storage prefix holds anything or cannot be read; if not, gather keys that tell where."""
     prefix = request.layout.prefix_bytes
     if any(key.startswith(prefix) for key in strangers):
         return True
-    if next(iter(source.current(prefix)), None) is not None:
+    known = len(source.problems)
+    if next(iter(source.current(prefix)), None) is not None or len(source.problems) > known:
         return True
     if not strangers:
         for stored in source.current(b""):
@@ -343,10 +353,15 @@ def _no_such_namespace(source: Source, request: ScanRequest) -> bool:
     )
 
 
-def _values(source: Source, ranges: list[KeyRange]) -> Iterator[StoredValue]:
+def _values(source: Source, ranges: list[KeyRange], denied: list[bytes]) -> Iterator[StoredValue]:
+    """Yield what is in scope; a single key that may not be read is noted, and does not hide what is below it."""
     for wanted in ranges:
         if wanted.exact:
-            stored = source.get(wanted.prefix)
+            try:
+                stored = source.get(wanted.prefix)
+            except SourceDenied:
+                denied.append(wanted.prefix)
+                continue
             if stored is not None:
                 yield stored
         else:
@@ -373,16 +388,18 @@ def _list_prefix(layout: StorageLayout, namespace: str) -> Callable[[Directory],
 def _header(source: Source, request: ScanRequest, cluster: str | None) -> Header:
     configuration = request.configuration
     minor = request.kubernetes_minor
+    description = source.describe()
     return Header(
         tool=Tool("etcdfix", __version__),
         generated_at=_now(),
-        source=_report_source(source.describe(), cluster),
+        source=_report_source(description, cluster),
         encryption_config=ReportConfiguration(_shown(configuration.path), configuration.sha256)
         if configuration
         else None,
         scope=Scope(
             etcd_prefix=request.layout.prefix.rstrip("/") or "/",
-            prefixes=[*map(_shown, request.scope.prefixes), *map(display, request.scope.keys)],
+            prefixes=[*map(_shown, request.scope.prefixes), *map(display, request.scope.keys)]
+            or ([description.limited_to] if request.scope.everything and description.limited_to else []),
             resources=request.scope.resources,
             namespaces=[*map(_shown, request.scope.namespaces)],
             kubernetes_version=f"1.{minor}" if minor is not None else None,

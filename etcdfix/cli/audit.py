@@ -16,11 +16,13 @@ from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import (
     gather_inputs,
     load_encryption,
+    main_etcd_options,
     open_plugins,
     open_source,
     reading_options,
     same_again,
     source_options,
+    timeout_option,
 )
 from etcdfix.cli.output import require_output, say
 from etcdfix.cli.variables import ChangingCommand
@@ -40,10 +42,11 @@ from etcdfix.remediation.audit_verify import (
 from etcdfix.reports.base import counted
 from etcdfix.reports.model import API_VERSION
 from etcdfix.reports.safetext import quote_command, safe_json, safe_text
-from etcdfix.storagekey import StorageLayout, display
+from etcdfix.storagekey import display
 
 if TYPE_CHECKING:
     from etcdfix.cli.options import Inputs
+    from etcdfix.remediation.cluster_identity import ClusterIdentity
     from etcdfix.remediation.reconcile import Reconciliation
     from etcdfix.reports.commands import SameAgain
     from etcdfix.sources.etcd.client import EtcdClient
@@ -109,6 +112,7 @@ def command() -> None:
     envvar="ETCDFIX_LAST",
     help="Only the last N records.  [default: all]",
 )
+@timeout_option
 def show(*, log: Path, output: str, last: int | None) -> int:
     """Print the records of an audit log, as they stand there.
 
@@ -192,6 +196,7 @@ def _key_of(event: Event) -> str:
     metavar="DIR",
     help="The same for every backup in a directory that names this log (may be repeated).",
 )
+@timeout_option
 @_output_option("table", "json")
 def verify_log(
     *,
@@ -338,12 +343,13 @@ def _verification_lines(log: Path, found: Verification, compared: Sequence[str])
 @command.command("reconcile", cls=ChangingCommand, epilog=epilog(RECONCILE_EXIT_CODES))
 @_log_argument
 @source_options
+@main_etcd_options
 @reading_options
 @click.option("--dry-run", is_flag=True, help="Say what would be recorded; change nothing, the log included.")
 @click.option(
     "--accept-unknown-cluster",
     is_flag=True,
-    help="Go on where the kube-system uid of an intent, or of this etcd, is unknown.",
+    help="Go on where nothing tells whether an intent is about this cluster.",
 )
 @_output_option("table", "json")
 def reconcile(*, log: Path, dry_run: bool, accept_unknown_cluster: bool, output: str, **options: Any) -> int:
@@ -387,14 +393,15 @@ def _reconcile(
     refused: list[tuple[Intent, RemediationRefused]] = []
 
     def work_through(
-        intents: Iterable[Intent], one: Callable[[EtcdClient, Intent, str], Reconciliation]
+        intents: Iterable[Intent], one: Callable[[EtcdClient, Intent, ClusterIdentity], Reconciliation]
     ) -> None:
-        cluster_uid = _cluster_uid(inputs)
+        intents = tuple(intents)
+        cluster = _cluster(inputs, intents)
         client = EtcdClient(connection_from_options(**inputs.connection), on_notice=say)
         try:
             for intent in intents:
                 try:
-                    found.append(one(client, intent, cluster_uid))
+                    found.append(one(client, intent, cluster))
                 except RemediationRefused as exc:
                     refused.append((intent, exc))
         finally:
@@ -406,8 +413,8 @@ def _reconcile(
     if dry_run:
         work_through(
             intents,
-            lambda client, intent, uid: foresee(
-                client, intent, cluster_uid=uid, accept_unknown_cluster=accept_unknown_cluster
+            lambda client, intent, cluster: foresee(
+                client, intent, cluster=cluster, accept_unknown_cluster=accept_unknown_cluster
             ),
         )
         return found, refused
@@ -415,27 +422,36 @@ def _reconcile(
     with AuditLog.open(log, operator=operator) as opened:
         work_through(
             opened.open_intents(),
-            lambda client, intent, uid: reconcile_intent(
+            lambda client, intent, cluster: reconcile_intent(
                 client,
                 opened,
                 intent,
                 operator,
-                cluster_uid=uid,
+                cluster=cluster,
                 accept_unknown_cluster=accept_unknown_cluster,
             ),
         )
     return found, refused
 
 
-def _cluster_uid(inputs: Inputs) -> str:
-    """Return the uid of namespace kube-system, "" where it cannot be read."""
-    from etcdfix.pipeline import Examiner  # noqa: PLC0415 - as above
+def _cluster(inputs: Inputs, intents: Iterable[Intent]) -> ClusterIdentity:
+    """Return which cluster this is; the backups of the intents may tell where etcd does not."""
+    from etcdfix.cli.safety import examiner_for, main_etcd  # noqa: PLC0415 - as above
+    from etcdfix.remediation.preflight import Cluster, find_cluster  # noqa: PLC0415 - as above
+    from etcdfix.sources.live import LiveSource  # noqa: PLC0415 - as above
 
+    directories = dict.fromkeys(Path(path).parent for intent in intents for path in intent.backups)
     configuration = load_encryption(inputs)
     with open_source(inputs, say=say) as source, open_plugins(inputs, configuration) as plugins:
-        layout = StorageLayout(inputs.etcd_prefix)
-        examiner = Examiner.configured(layout, configuration, inputs.kubernetes_minor, plugins)
-        return examiner.kube_system_uid(source) or ""
+        assert isinstance(source, LiveSource)  # neither a snapshot nor an old revision was let in
+        cluster = Cluster(
+            source,
+            examiner_for(inputs, configuration, plugins),
+            plugins,
+            main=main_etcd(inputs),
+            main_named=inputs.main_named,
+        )
+        return find_cluster(cluster, tuple(directories))
 
 
 def _reconciliation_document(
@@ -506,7 +522,7 @@ def _next_steps(log: Path, item: Reconciliation, again: SameAgain) -> Iterator[s
     intent = item.intent
     if item.result is Result.APPLIED_OR_GONE and intent.verb is Verb.DELETE and intent.backups:
         # The uid of kube-system is read for it too, wherever it is and whatever encrypts it.
-        same = [*again.source, *again.layout, *again.reading]
+        same = [*again.source, *again.layout, *again.reading, *again.changing]
         words = ["etcdfix", "restore", intent.backups[0], *same, "--audit-log", str(log), "--reason", "TEXT"]
         yield f"  to undo it: {quote_command(words)}"
     elif item.result is Result.ANOMALY:

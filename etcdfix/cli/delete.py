@@ -12,6 +12,7 @@ from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import (
     gather_inputs,
+    main_etcd_options,
     reading_options,
     same_again,
     source_options,
@@ -60,6 +61,7 @@ from etcdfix.reports.commands import ACKNOWLEDGEMENT
 @member_options
 @risk_options
 @source_options
+@main_etcd_options
 @reading_options
 def command(
     *, key: str | None, key_base64: str | None, acknowledged: bool, plan: Path | None, **options: Any
@@ -75,8 +77,8 @@ def command(
     require_reason(options)
     require_output()
     api = api_access(options)
-    inputs = gather_inputs(options)
     named = one_key(key, key_base64)
+    inputs = gather_inputs(options, key=named)
     again = same_again(inputs)
     planned = load_plan(plan) if plan is not None else None
     accepted = acceptances(options)

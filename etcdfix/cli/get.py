@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 import sys
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import click
 
-from etcdfix.cli.exit_codes import ExitCode, epilog
+from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
+from etcdfix.cli.keys import decoded_key, is_base64, named_key
 from etcdfix.cli.options import (
     Inputs,
     open_plugins,
@@ -39,7 +39,7 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.USAGE: "usage or configuration error",
     ExitCode.INCOMPLETE: "something is undetermined, missing, or was lost midway (wins over 1)",
     ExitCode.SOURCE: "no object of the name exists, or the source is unreachable, unreadable, or another etcd",
-    ExitCode.INTERRUPTED: "interrupted",
+    **ENDED_EARLY,
 }
 _COMPACTION_KEY = "compact_rev_key"
 _MOST_LINES = 20
@@ -160,7 +160,7 @@ def command(
             )
         stream.flush()
         speaker.end()
-        return int(_last_words(result, source, request))
+        return _last_words(result, source, request)
 
 
 def _record_reveal(audit_log: Path, request: GetRequest, inputs: Inputs, form: str) -> None:
@@ -204,7 +204,7 @@ def _wanted(
     Raises:
         ConfigurationError: They make none.
     """
-    given = [key.encode("utf-8", "surrogateescape") for key in what if _is_key(key)] + [_key(k) for k in keys]
+    given = [named_key(key) for key in what if _is_key(key)] + [decoded_key(k) for k in keys]
     words = [word for word in what if not _is_key(word)]
     if not given and not words:
         raise ConfigurationError(
@@ -243,14 +243,7 @@ def _wanted(
 
 
 def _is_key(word: str) -> bool:
-    return word.startswith("/") or word == _COMPACTION_KEY
-
-
-def _key(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except ValueError as exc:  # binascii.Error, or characters outside ASCII
-        raise ConfigurationError(f"--key-base64: not base64 ({exc})") from exc
+    return word.startswith("/") or is_base64(word) or word == _COMPACTION_KEY
 
 
 def _standard_output() -> BinaryIO:
@@ -375,18 +368,19 @@ def _code_of(found: Examination) -> ExitCode:
     return ExitCode.INCOMPLETE if undetermined else ExitCode.FINDINGS
 
 
-def _last_words(result: GetResult, source: Source, request: GetRequest) -> ExitCode:
+def _last_words(result: GetResult, source: Source, request: GetRequest) -> int:
     for problem in result.problems:
         say(f"incomplete: {problem}")
     if result.masked:
         say(f"{counted(result.masked, 'value')} masked: do not pipe this into kubectl; --reveal shows them")
-    if result.interrupted:
-        say("INTERRUPTED: what is shown is not everything")
-        return ExitCode.INTERRUPTED
+    if result.ended is not None:
+        say(f"{result.ended.reason} before the end: what is shown is not everything")
+        return result.ended.exit_code if result.seen else result.ended.bare_exit_code
+    if not result.seen and result.problems:
+        say("nothing was found, and not everything could be read")
+        return ExitCode.INCOMPLETE
     if not result.seen:
         _not_found(source, request)
-        if result.problems:
-            return ExitCode.INCOMPLETE
         return ExitCode.NOTHING_WRONG if result.empty else ExitCode.SOURCE
     for name in result.missing:
         say(f"{request.wanted.resource} {name!r}: not found{_where(request)}")

@@ -7,11 +7,11 @@ from typing import Any, NoReturn
 
 import click
 
-from etcdfix.cli.exit_codes import ExitCode, epilog
+from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
+from etcdfix.cli.keys import decoded_key, is_base64, named_key
 from etcdfix.cli.options import reading_options, source_options
 from etcdfix.cli.output import say
 from etcdfix.cli.surroundings import (
-    decoded_key,
     exit_code,
     next_words,
     nothing_below,
@@ -31,7 +31,7 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.USAGE: "usage or configuration error",
     ExitCode.INCOMPLETE: "assessed as far as can be: something is undetermined, or was lost midway (wins over 1)",
     ExitCode.SOURCE: "nobody has the key or refers to it, or the source is unreachable or unreadable",
-    ExitCode.INTERRUPTED: "interrupted",
+    **ENDED_EARLY,
 }
 
 
@@ -72,7 +72,7 @@ def command(
         say(f"incomplete: {reason}")
     undetermined = report.finding is not None and report.finding.outcome == "undetermined"
     healthy = report.finding is not None and report.finding.outcome in {"readable", "not-an-object"}
-    return int(exit_code(complete=report.complete and not undetermined, findings=not healthy))
+    return exit_code(found, complete=report.complete and not undetermined, findings=not healthy)
 
 
 def _wanted(key: str | None, key_base64: str | None) -> bytes:
@@ -80,14 +80,23 @@ def _wanted(key: str | None, key_base64: str | None) -> bytes:
         raise click.UsageError("name exactly one key: KEY, or --key-base64 BASE64")
     if key is None:
         return decoded_key(key_base64 or "")
-    if not key.startswith("/"):
+    if not key.startswith("/") and not is_base64(key):
         raise ConfigurationError(
             f"{key!r} is no key: keys start with /", hint="etcdfix get RESOURCE -A -o wide lists keys"
         )
-    return key.encode("utf-8", "surrogateescape")
+    return named_key(key)
 
 
 def _not_found(found: Surroundings, key: bytes) -> NoReturn:
+    limited_to = found.source.describe().limited_to
+    if not display(key).startswith(limited_to):
+        say(f"{display(key)}: permission denied: only keys that start with {limited_to} were looked at")
+        nothing_found(found)
+    if found.index.problems:
+        say(f"{display(key)}: not seen, nor anything that refers to it; not everything could be read")
+        for reason in found.index.problems:
+            say(f"incomplete: {reason}")
+        nothing_found(found)
     say(f"nothing is stored under {display(key)}, and nothing that can be read refers to it")
     below = next(iter(found.source.current(key.rstrip(b"/") + b"/")), None)
     if below is not None:

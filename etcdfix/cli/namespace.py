@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import click
 
-from etcdfix.cli.exit_codes import ExitCode, epilog
+from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import reading_options, source_options
 from etcdfix.cli.output import say
 from etcdfix.cli.surroundings import (
@@ -30,7 +30,7 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.USAGE: "usage or configuration error",
     ExitCode.INCOMPLETE: "something in it is undetermined, or the source was lost midway (wins over 1)",
     ExitCode.SOURCE: "no such namespace, or the source is unreachable or unreadable",
-    ExitCode.INTERRUPTED: "interrupted",
+    **ENDED_EARLY,
 }
 _WELL = frozenset({"active", "terminating"})
 
@@ -43,9 +43,10 @@ _WELL = frozenset({"active", "terminating"})
 def command(*, name: str, output: str, output_file: Path | None, max_rows: int, **options: Any) -> int:
     """Explain why a namespace cannot finish deleting, and in which order to act. Reads only.
 
-    Says whether it is Terminating and since when, which objects in it cannot be read (each fails every LIST of its
-    type), which finalizers hold what, which APIs are missing and which objects wait for one another; then a numbered
-    plan of commands in the order of the deletion: pods first, then the rest. Deletions in it are dry runs.
+    Says whether it is Terminating and since when, which objects cannot be read, in it or elsewhere (each fails every
+    LIST of its type and so holds every namespace of the cluster), which pods no kubelet ends, which finalizers hold
+    what, which APIs are missing and which objects wait for one another; then a numbered plan of commands: what holds
+    all namespaces first, then the order of the deletion, pods before the rest. Deletions in it are dry runs.
     """
     if not name or "/" in name:
         raise ConfigurationError(f"{name!r} is no name of a namespace", hint="etcdfix namespace shop")
@@ -61,7 +62,8 @@ def command(*, name: str, output: str, output_file: Path | None, max_rows: int, 
         NAMESPACE_FORMATS[output](report, stream, max_rows)
     for reason in report.incomplete_reasons:
         say(f"incomplete: {reason}")
-    return int(exit_code(complete=report.complete, findings=report.state not in _WELL))
+    findings = report.state not in _WELL or (report.terminating and report.left_behind > 0)
+    return exit_code(found, complete=report.complete, findings=findings)
 
 
 def _not_found(found: Surroundings, name: str) -> NoReturn:

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from etcdfix.cli.ending import end_after
 from etcdfix.cli.output import say
 from etcdfix.cli.variables import variable_of
 from etcdfix.errors import ConfigurationError
 from etcdfix.reports.commands import SameAgain
-from etcdfix.storagekey import DEFAULT_PREFIX
+from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout
 
 if TYPE_CHECKING:
     from etcdfix.encryption.config import EncryptionConfiguration
@@ -53,9 +54,23 @@ def _option(*names: str, **settings: Any) -> Decorator:
 
 _FILE = click.Path(path_type=Path)
 
+
+def _count_time(_context: click.Context, _parameter: click.Parameter, text: str | None) -> None:
+    if text is not None:
+        end_after(text)
+
+
+timeout_option = _option(
+    "--timeout", metavar="DURATION", expose_value=False, callback=_count_time,
+    help="Longest that the whole command may take; what there is by then is given, as incomplete.  [default: no limit]",
+)  # fmt: skip
+"""Bounds a whole command."""
+
 source_options = option_group(
     _option("--snapshot", type=_FILE, metavar="FILE",
             help="Read a snapshot (etcdctl snapshot save) or a copied member/snap/db; gzip is fine."),
+    _option("--salvage", is_flag=True, default=None,
+            help="Read every whole page of a broken snapshot. Always incomplete, and never a source for changes."),
     _option("--endpoints", metavar="LIST", help="Comma list of etcd endpoints.  [default: 127.0.0.1:2379]"),
     _option("--cacert", metavar="FILE", help="CA that signed etcd's server certificate."),
     _option("--cert", metavar="FILE", help="Client certificate."),
@@ -66,6 +81,7 @@ source_options = option_group(
             help="Do not check who the server is."),
     _option("--dial-timeout", metavar="DURATION", help="Time to reach an endpoint.  [default: 2s]"),
     _option("--command-timeout", metavar="DURATION", help="Time for one request.  [default: 5s]"),
+    timeout_option,
     _option("--manifest", type=_FILE, metavar="FILE",
             help="Take endpoints, certificates, prefix, configuration and version from a kube-apiserver "
                  "static-pod manifest; flags win."),
@@ -78,6 +94,8 @@ source_options = option_group(
 reading_options = option_group(
     _option("--encryption-config", "--encryption-provider-config", "encryption_config", type=_FILE,
             metavar="FILE", help="The EncryptionConfiguration of the API servers."),
+    _option("--no-encryption", is_flag=True, default=None,
+            help="This cluster encrypts nothing at rest, so there is no EncryptionConfiguration."),
     _option("--kms-endpoint", "kms_endpoints", metavar="NAME=unix:///PATH", multiple=True,
             help="Where the plugin of this KMS provider listens, instead of the configuration's endpoint "
                  "(may be repeated)."),
@@ -90,6 +108,15 @@ reading_options = option_group(
             help="Only kinds that this release registers count as known.  [default: every known release]"),
 )  # fmt: skip
 """How values are to be read."""
+
+main_etcd_options = option_group(
+    click.option(
+        "--main-endpoints", metavar="LIST",
+        help="Where the resource has an etcd of its own: endpoints of the main one, whose namespace kube-system says "
+        "which cluster this is. A manifest names them too.",
+    ),
+)  # fmt: skip
+"""Of commands that change something, or judge a change: the etcd that names the cluster."""
 
 
 class Inputs(msgspec.Struct, frozen=True):
@@ -105,8 +132,12 @@ class Inputs(msgspec.Struct, frozen=True):
         kms_endpoints: Provider name to endpoint, where it is not the configuration's.
         kms_max_rate: Calls a second to one plugin, 0 for no limit; None for the default.
         ask_kms: Whether plugins are asked at all.
+        no_encryption: The operator says that nothing is encrypted at rest.
         notices: Sentences to say on standard error before work begins.
         release_source: Where the release comes from, "" where none was named.
+        salvage: Read the whole pages of a broken snapshot.
+        main_endpoints: Comma list of the etcd that holds namespace kube-system, where it may be another one; else "".
+        main_named: A flag named it, not only a manifest.
     """
 
     snapshot: Path | None
@@ -118,8 +149,12 @@ class Inputs(msgspec.Struct, frozen=True):
     kms_endpoints: dict[str, str] = msgspec.field(default_factory=dict)
     kms_max_rate: float | None = None
     ask_kms: bool = True
+    no_encryption: bool = False
     notices: tuple[str, ...] = ()
     release_source: str = ""
+    salvage: bool = False
+    main_endpoints: str = ""
+    main_named: bool = False
 
     def __repr__(self) -> str:
         """Leave the connection out: a password may be in it."""
@@ -135,7 +170,7 @@ _CONNECTION = (
 def same_again(inputs: Inputs) -> SameAgain:
     """Return the options that a command in a remedy must repeat; a password is never among them."""
     if inputs.snapshot is not None:
-        source = ["--snapshot", str(inputs.snapshot)]
+        source = ["--snapshot", str(inputs.snapshot), *(["--salvage"] if inputs.salvage else [])]
     else:
         source = []
         for name in ("endpoints", "cacert", "cert", "key_file", "user"):
@@ -150,6 +185,8 @@ def same_again(inputs: Inputs) -> SameAgain:
     reading: list[str] = []
     if inputs.encryption_config is not None:
         reading += ["--encryption-config", str(inputs.encryption_config)]
+    if inputs.no_encryption:
+        reading.append("--no-encryption")
     for name, endpoint in inputs.kms_endpoints.items():
         reading += ["--kms-endpoint", f"{name}={endpoint}"]
     if inputs.kms_max_rate is not None:
@@ -162,6 +199,7 @@ def same_again(inputs: Inputs) -> SameAgain:
         source=tuple(source),
         layout=() if inputs.etcd_prefix == DEFAULT_PREFIX else ("--etcd-prefix", inputs.etcd_prefix),
         reading=tuple(reading),
+        changing=("--main-endpoints", inputs.main_endpoints) if inputs.main_endpoints else (),
     )
 
 
@@ -171,12 +209,15 @@ def tls_files(inputs: Inputs) -> list[Path]:
     return [Path(file) for file in files if file]
 
 
-def gather_inputs(options: dict[str, Any], *, resources: tuple[str, ...] = ()) -> Inputs:
+def gather_inputs(
+    options: dict[str, Any], *, resources: tuple[str, ...] = (), key: bytes | None = None
+) -> Inputs:
     """Combine flags, variables and the manifest.
 
     Args:
         options: What click collected for :func:`source_options` and :func:`reading_options`.
         resources: Resources in scope, to pick an etcd of their own where the manifest has one for them.
+        key: The one etcd key in question, likewise.
 
     Raises:
         ConfigurationError: Options contradict each other or make no sense.
@@ -185,19 +226,31 @@ def gather_inputs(options: dict[str, Any], *, resources: tuple[str, ...] = ()) -
     snapshot: Path | None = options.get("snapshot")
     if snapshot is not None:
         _refuse_two_sources()
+    elif options.get("salvage"):
+        raise ConfigurationError("--salvage reads a broken snapshot", hint="name it with --snapshot FILE")
     prefix, config = options.get("etcd_prefix"), options.get("encryption_config")
     version: str | None = options.get("kubernetes_version")
     notices: list[str] = []
     release_source = ""
+    main: str = options.get("main_endpoints") or ""
     if options.get("manifest") is not None:
         from etcdfix.manifest import load_manifest  # noqa: PLC0415 - needs YAML, only here
 
         manifest = load_manifest(options["manifest"])
-        _fill_connection(connection, manifest, resources, notices, live=snapshot is None)
         prefix = prefix if prefix is not None else manifest.etcd_prefix
+        if key is not None:
+            layout = StorageLayout(prefix if prefix is not None else DEFAULT_PREFIX)
+            resources = (str(layout.locate(key)[0].group_resource),)
+        _fill_connection(connection, manifest, resources, notices, live=snapshot is None)
+        main = main or ",".join(manifest.endpoints)
         config = config or manifest.encryption_config
         release_source = "" if version or not manifest.kubernetes_version else "--manifest"
         version = version or manifest.kubernetes_version
+    if options.get("no_encryption") and config is not None:
+        raise ConfigurationError(
+            f"--no-encryption, and {config} is named as the encryption configuration: one of them is wrong",
+            hint="leave --no-encryption out where the API servers have an --encryption-provider-config",
+        )
     return Inputs(
         snapshot=snapshot,
         connection=connection,
@@ -208,7 +261,11 @@ def gather_inputs(options: dict[str, Any], *, resources: tuple[str, ...] = ()) -
         kms_endpoints=_kms_endpoints(options.get("kms_endpoints") or ()),
         kms_max_rate=_kms_max_rate(options.get("kms_max_rate")),
         ask_kms=not options.get("no_kms"),
+        no_encryption=bool(options.get("no_encryption")),
         notices=tuple(notices),
+        main_endpoints="" if main == connection["endpoints"] else main,
+        salvage=bool(options.get("salvage")),
+        main_named=bool(options.get("main_endpoints")),
         release_source=release_source or ("--kubernetes-version" if version else ""),
     )
 
@@ -303,14 +360,15 @@ def open_source(inputs: Inputs, *, say: Callable[[str], None]) -> Source:
     if inputs.snapshot is not None:
         from etcdfix.sources.snapshot import SnapshotSource  # noqa: PLC0415 - either source, never both
 
-        return SnapshotSource(inputs.snapshot, revision=inputs.revision)
+        return SnapshotSource(inputs.snapshot, revision=inputs.revision, salvage=inputs.salvage)
     from etcdfix.sources.connection import connection_from_options, transport_warnings  # noqa: PLC0415 - same
     from etcdfix.sources.live import LiveSource  # noqa: PLC0415 - grpc is slow to import
 
     connection = connection_from_options(**inputs.connection)
     for warning in transport_warnings(connection):
         say(f"warning: {warning}")
-    return LiveSource(connection, revision=inputs.revision, on_notice=say)
+    prefix = StorageLayout(inputs.etcd_prefix).prefix_bytes
+    return LiveSource(connection, revision=inputs.revision, storage_prefix=prefix, on_notice=say)
 
 
 def load_encryption(inputs: Inputs) -> EncryptionConfiguration | None:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from etcdfix.cli.exit_codes import ExitCode, epilog
+from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import (
     open_plugins,
     open_source,
@@ -22,7 +22,7 @@ from etcdfix.cli.progress import watcher
 from etcdfix.cli.safety import examiner_for
 from etcdfix.cli.surroundings import output_options
 from etcdfix.errors import ConfigurationError
-from etcdfix.outputfile import destination
+from etcdfix.outputfile import STANDARD_OUTPUT, destination
 from etcdfix.planning.fromreport import load_report
 from etcdfix.planning.plan import PlanRequest, build_plan
 from etcdfix.reports.plan_json import write_plan_json
@@ -37,7 +37,7 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.USAGE: "usage or configuration error; the report is of another cluster or configuration",
     ExitCode.INCOMPLETE: "something is undetermined, the report was cut, or something was lost midway (wins over 1)",
     ExitCode.SOURCE: "source unreachable or unreadable: nothing was examined",
-    ExitCode.INTERRUPTED: "interrupted",
+    **ENDED_EARLY,
 }
 _SETTLED = frozenset({"gone", "readable"})
 _UNDETERMINED = "undetermined"
@@ -65,10 +65,15 @@ def command(
     """
     report = load_report(from_report)
     inputs, configuration = what_to_read(options)
-    if configuration is None:
+    if configuration is None and not inputs.no_encryption:
         raise ConfigurationError(
             "no encryption configuration was given, so nothing can be proven",
-            hint="--encryption-config FILE; for a cluster without encryption, one whose only provider is identity",
+            hint="--encryption-config FILE; where nothing is encrypted at rest: --no-encryption",
+        )
+    if inputs.salvage:
+        raise ConfigurationError(
+            "--salvage: what was salvaged is never a source for changes, so nothing is planned from it",
+            hint="plan from a scan of the live etcd, or of a whole snapshot",
         )
     again = same_again(inputs)
     minor = inputs.kubernetes_minor
@@ -93,7 +98,9 @@ def command(
                     kubernetes_version=f"1.{minor}" if minor is not None else None,
                     newest=not inputs.revision,
                     same_again=again,
-                    plan_file=str(output_file) if output_file is not None and reusable else "",
+                    plan_file=str(output_file)
+                    if output_file not in {None, STANDARD_OUTPUT} and reusable
+                    else "",
                 ),
                 plugins=plugins,
                 watch=watcher(source),

@@ -15,6 +15,7 @@ from etcdfix.cli.options import (
     Inputs,
     gather_inputs,
     load_encryption,
+    main_etcd_options,
     open_plugins,
     reading_options,
     same_again,
@@ -58,6 +59,7 @@ from etcdfix.remediation.reencrypt import ReencryptRequest, run_reencrypt
 @expectation_options
 @member_options
 @source_options
+@main_etcd_options
 @reading_options
 def command(*, key: str | None, key_base64: str | None, candidate_config: Path, **options: Any) -> int:
     """Rewrite one value, which today's configuration cannot read, under today's write key.
@@ -68,8 +70,8 @@ def command(*, key: str | None, key_base64: str | None, candidate_config: Path, 
     require_reason(options)
     require_output()
     api = api_access(options)
-    inputs = gather_inputs(options)
     named = one_key(key, key_base64)
+    inputs = gather_inputs(options, key=named)
     candidate_inputs = msgspec.structs.replace(inputs, encryption_config=candidate_config)
     candidate = load_encryption(candidate_inputs)
     # The endpoints that were given are for either configuration; one that neither has is refused with today's.
@@ -79,6 +81,8 @@ def command(*, key: str | None, key_base64: str | None, candidate_config: Path, 
     with open_cluster(today_inputs) as cluster, open_plugins(candidate_inputs, candidate) as plugins:
         examiner = examiner_for(candidate_inputs, candidate, plugins)
         examiner.learn_custom_resources(cluster.source)
+        if examiner.transformers is not None:
+            cluster.examiner.know_names(examiner.transformers.names)
         outcome = run_reencrypt(
             cluster,
             examiner,

@@ -9,7 +9,14 @@ import click
 
 from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.exit_codes import epilog
-from etcdfix.cli.options import Inputs, gather_inputs, reading_options, same_again, source_options
+from etcdfix.cli.options import (
+    Inputs,
+    gather_inputs,
+    main_etcd_options,
+    reading_options,
+    same_again,
+    source_options,
+)
 from etcdfix.cli.output import require_output, show_outcome
 from etcdfix.cli.progress import watcher
 from etcdfix.cli.safety import (
@@ -32,6 +39,7 @@ from etcdfix.cli.safety import (
 from etcdfix.cli.variables import ChangingCommand
 from etcdfix.remediation.audit_record import Result
 from etcdfix.remediation.backup_file import read_backup
+from etcdfix.remediation.identify import identify
 from etcdfix.remediation.preflight import Cluster
 from etcdfix.remediation.preview import outcome_lines, restore_preview_lines
 from etcdfix.remediation.restore import Candidate, RestoreRequest, run_restore
@@ -73,6 +81,7 @@ _PATH = click.Path(path_type=Path)
 @member_options
 @risk_options
 @source_options
+@main_etcd_options
 @reading_options
 def command(
     *,
@@ -93,7 +102,6 @@ def command(
     api = api_access(options)
     if from_snapshot is not None and from_revision is not None:
         raise click.UsageError("--from-snapshot and --from-revision name two different sources")
-    inputs = gather_inputs(options)
     if from_snapshot is None and from_revision is None:
         if backup_or_key is None or key_base64 is not None:
             raise click.UsageError("name the BACKUP, or a key with --from-snapshot FILE or --from-revision N")
@@ -102,6 +110,7 @@ def command(
     else:
         key = one_key(backup_or_key, key_base64)
         candidate = None
+    inputs = gather_inputs(options, key=key)
     with open_cluster(inputs) as cluster:
         if candidate is None:
             candidate = _elsewhere(cluster, inputs, key, from_snapshot, from_revision)
@@ -139,16 +148,16 @@ def _elsewhere(
             stored = source.get(key)
             examiner = examiner_for(inputs, None, None)
             examiner.transformers = cluster.examiner.transformers
-            uid = examiner.kube_system_uid(source) or ""
+            named = identify(source, examiner)
         origin = f"snapshot {snapshot}"
     else:
         connection = connection_from_options(**inputs.connection)
         with LiveSource(connection, revision=revision or 0) as source:
             stored = source.get(key)
-        uid = cluster.examiner.kube_system_uid(cluster.source) or ""
+        named = None  # this very etcd
         origin = f"revision {revision}"
     if stored is None:
         raise refuse(
             Rule.GONE, f"{display(key)} does not exist in the {origin}", hint="look into an older one"
         )
-    return Candidate(stored=stored, origin=origin, cluster_uid=uid)
+    return Candidate(stored=stored, origin=origin, cluster=named)

@@ -5,7 +5,6 @@ None of them has a variable: what was exported once must not decide tonight.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from etcdfix.cli.keys import decoded_key, is_base64, named_key
 from etcdfix.cli.options import Inputs, configuration_of, open_plugins, open_source, option_group
 from etcdfix.cli.output import say
 from etcdfix.encryption.config import EncryptionConfiguration
@@ -24,6 +24,7 @@ from etcdfix.remediation.commit import Outcome, Places
 from etcdfix.remediation.preflight import Acceptances, Cluster
 from etcdfix.remediation.rules import Rule, refuse
 from etcdfix.reports.safetext import safe_text
+from etcdfix.sources.connection import EtcdConnection, connection_from_options
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import StorageLayout
 from etcdfix.verdicts.standing import AcceptRisk
@@ -132,15 +133,12 @@ def one_key(key: str | None, key_base64: str | None) -> bytes:
     """
     if (key is None) == (key_base64 is None):
         raise click.UsageError("name exactly one key: KEY, or --key-base64 BASE64")
-    if key is None:
-        try:
-            found = base64.b64decode(key_base64 or "", validate=True)
-        except ValueError as exc:
-            raise ConfigurationError(f"--key-base64: not base64 ({exc})") from exc
+    if key is None or is_base64(key):
+        found = decoded_key(key or key_base64 or "")
         if not found:
             raise refuse(Rule.NOT_ONE_KEY, "the key is empty", hint="name exactly one key, in full")
         return found
-    named = key.encode("utf-8", "surrogateescape")
+    named = named_key(key)
     if not named.startswith(b"/"):
         raise refuse(
             Rule.NOT_ONE_KEY,
@@ -212,6 +210,17 @@ def examiner_for(
     )
 
 
+def main_etcd(inputs: Inputs) -> EtcdConnection | None:
+    """Return how to reach the etcd that holds namespace kube-system, where it may be another one.
+
+    Raises:
+        ConfigurationError: The connection options make no sense.
+    """
+    if not inputs.main_endpoints:
+        return None
+    return connection_from_options(**{**inputs.connection, "endpoints": inputs.main_endpoints})
+
+
 @contextmanager
 def open_cluster(inputs: Inputs) -> Iterator[Cluster]:
     """Connect to the live etcd, ready to examine.
@@ -241,8 +250,11 @@ def open_cluster(inputs: Inputs) -> Iterator[Cluster]:
             examiner,
             plugins,
             configured=bool(digest),
+            no_encryption=inputs.no_encryption,
             config_sha256=digest,
             release_source=inputs.release_source,
+            main=main_etcd(inputs),
+            main_named=inputs.main_named,
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,6 +9,7 @@ import click
 
 from etcdfix.baseline import load_baseline
 from etcdfix.cli.exit_codes import MEANINGS, epilog, scan_exit_code
+from etcdfix.cli.keys import decoded_key, is_base64
 from etcdfix.cli.options import (
     open_plugins,
     open_source,
@@ -21,7 +21,6 @@ from etcdfix.cli.options import (
 )
 from etcdfix.cli.output import say
 from etcdfix.cli.progress import watcher
-from etcdfix.errors import ConfigurationError
 from etcdfix.outputfile import destination
 from etcdfix.reports import FORMATS
 from etcdfix.reports.kms import plugin_troubles
@@ -84,8 +83,8 @@ T = TypeVar("T")
     type=click.Path(path_type=Path),
     metavar="REPORT",
     envvar="ETCDFIX_BASELINE",
-    help="An earlier json or jsonl report: what it knows (same key, outcome and value) does not count towards the "
-    "exit code.",
+    help="An earlier json or jsonl report, - for standard input: what it knows (same key, outcome and value) does not "
+    "count towards the exit code.",
 )
 @click.option(
     "--reveal-key-ids",
@@ -110,7 +109,9 @@ def command(
     or nothing for everything. Without --snapshot a live etcd is read; ETCDCTL_* variables are understood, and
     each option has an ETCDFIX_* variable of its own.
     """  # fmt: skip
-    wanted = ScopeRequest(scope, tuple(_key(text) for text in keys), namespaces)
+    whole = [word for word in scope if is_base64(word)]
+    words = tuple(word for word in scope if not is_base64(word))
+    wanted = ScopeRequest(words, tuple(decoded_key(text) for text in (*keys, *whole)), namespaces)
     inputs, configuration = what_to_read(options, resources=tuple(wanted.resources))
     request = ScanRequest(
         layout=StorageLayout(inputs.etcd_prefix),
@@ -144,8 +145,12 @@ def _last_words(result: ScanResult, request: ScanRequest, revision: int) -> None
         say(f"incomplete: {problem}")
     for trouble in plugin_troubles(summary.kms):
         say(trouble)
+    for key in result.denied:
+        say(f"permission denied: the key {key} itself, outside {request.layout.prefix}, was not read")
     prefix = request.layout.prefix
-    if not result.below_prefix:
+    if not summary.keys and (result.problems or result.ended is not None):
+        say("NOTHING WAS EXAMINED")
+    elif not result.below_prefix:
         at = f" at revision {revision}" if revision else ""
         say(f"NOTHING WAS EXAMINED: no key starts with {prefix}{at}")
         places = " or ".join(safe_text(p) for p in result.suggested_prefixes[:3])
@@ -157,10 +162,3 @@ def _last_words(result: ScanResult, request: ScanRequest, revision: int) -> None
         say("NOTHING WAS EXAMINED: nothing has this name or prefix (the storage prefix itself holds keys)")
     elif summary.keys == 0:
         say("no key is in this scope (the storage prefix itself holds keys)")
-
-
-def _key(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except ValueError as exc:  # binascii.Error, or characters outside ASCII
-        raise ConfigurationError(f"--key-base64: not base64 ({exc})") from exc

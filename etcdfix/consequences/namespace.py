@@ -1,7 +1,10 @@
 """Why a namespace cannot finish deleting, and what to do about it in which order.
 
-The order is that of the namespace controller (KEP-5080): what cannot be read fails the LIST of its type and goes first,
-pods before everything else; then whatever finalizers hold, pods first again; then APIs that do not answer.
+First of all what would be left behind, since it is too late for it once the namespace is gone: a
+CustomResourceDefinition comes back before anything else is done. Then what holds every namespace of the cluster: what
+cannot be read elsewhere, and APIs that do not answer. Then the order of the namespace controller (KEP-5080): what
+cannot be read in the namespace, pods before everything else; pods that no kubelet ends; whatever finalizers hold, pods
+first again.
 
 A Namespace object that is lost does not say that anybody wanted the namespace gone: keeping what is in it comes first.
 """
@@ -12,15 +15,17 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from etcdfix.consequences.surroundings import Keep, Surroundings, entry_of
-from etcdfix.impact.garbage import Action, collect
+from etcdfix.impact.collector import collect
+from etcdfix.impact.cycles import CyclicWait
+from etcdfix.impact.garbage import Action
 from etcdfix.impact.grades import Risk, reasons_for
 from etcdfix.impact.identity import ObjectRef
 from etcdfix.impact.namespaces import (
     Blocker,
-    CyclicWait,
     DeletionStage,
     NamespaceState,
     ResourceContent,
+    Stays,
     contents_of,
     namespace_state,
 )
@@ -51,7 +56,23 @@ _MOST_STEPS: Final = 20
 _SNAPSHOT: Final = "Take a snapshot of etcd first. "
 # The API server deletes these never, whoever asks (admission plugin NamespaceLifecycle).
 _IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
-_OPTIONS: Final = frozenset({"-n", "-o", "--dry-run=server"})
+_OPTIONS: Final = frozenset({"-n", "-o", "-f", "--raw", "--dry-run=server", "--grace-period=0", "--force"})
+_EVERYWHERE: Final = ", and so holds every namespace of the cluster"
+_OVERDUE: Final = {
+    True: "its grace period is over, and nothing has ended it",
+    False: "nothing will end it",
+}
+_PATIENCE: Final = {
+    "absent": "There is no Node object {0}, so the pod garbage collector forces the pod away within a minute; where it "
+    "does not, see that kube-controller-manager runs.",
+    "not-ready": "The Node object {0} is there and not ready: bring its kubelet back, or nobody ends the pod.",
+    "ready": "The Node object {0} says that it is ready: see why its kubelet does not end the pod.",
+    "unknown": "The state of the Node object {0} is not known.",
+}
+_FORCED: Final = (
+    " A forced deletion does not wait for its containers to end: be sure that they do not run, or two may write the "
+    "same volume."
+)
 _HARM: Final = {
     "unreadable": "it fails every LIST of its type",
     "serves-empty": "LISTs show an empty object without a name, so nothing that deletes by name finds it",
@@ -62,21 +83,24 @@ _CRDS: Final = b"apiextensions.k8s.io/customresourcedefinitions/"
 def concerns_namespace(layout: StorageLayout, name: str) -> Keep:
     """Return what says how much an examination matters to the report on a namespace.
 
-    The Namespace itself most of all, then pods, then what is proven broken.
+    The Namespace itself most of all, then pods, then what is proven broken; what lies elsewhere least.
     """
-    own = layout.prefix_bytes + b"namespaces/" + _bytes(name)
+    namespaces = layout.prefix_bytes + b"namespaces/"
+    own = namespaces + _bytes(name)
 
     def keep(found: Examination) -> int:
         outcome = found.verdict.outcome
         if outcome not in _UNJUDGED:
             return 0
         if found.stored.key == own:
-            return 4
-        if found.namespace != name:
-            return 0
-        if (found.directory.group, found.directory.resource) == ("", "pods"):
-            return 3
-        return 1 if outcome is Outcome.UNDETERMINED else 2
+            return 6
+        if found.namespace == name:
+            if (found.directory.group, found.directory.resource) == ("", "pods"):
+                return 5
+            return 3 if outcome is Outcome.UNDETERMINED else 4
+        # What cannot be read elsewhere holds this namespace, too.
+        everywhere = bool(found.namespace) or found.stored.key.startswith(namespaces)
+        return (1 if outcome is Outcome.UNDETERMINED else 2) if everywhere else 0
 
     return keep
 
@@ -89,15 +113,17 @@ def namespace_report(surroundings: Surroundings, name: str) -> NamespaceReport |
         name: Of the namespace.
     """
     index = surroundings.index
-    state = namespace_state(index, name, aggregated=surroundings.aggregated)
+    origin = surroundings.origin()
+    state = namespace_state(index, name, aggregated=surroundings.aggregated, now=origin["generated_at"])
     if state is None:
         return None
-    keys = {display(index.key(node)): index.key(node) for node in contents_of(index, name)}
+    nodes = [*contents_of(index, name), *(node for broken in index.unlistable().values() for node in broken)]
+    keys = {display(index.key(node)): index.key(node) for node in nodes}
     keys[state.object.key] = surroundings.request.layout.prefix_bytes + b"namespaces/" + _bytes(name)
     story = _Story(surroundings, state, keys)
     reasons = surroundings.incomplete_reasons(story.undetermined())
     return NamespaceReport(
-        **surroundings.origin(),
+        **origin,
         name=name,
         object=entry_of(state.object, keys[state.object.key]),
         state=_state(state),
@@ -131,6 +157,10 @@ def namespace_report(surroundings: Surroundings, name: str) -> NamespaceReport |
         ],
         complete=not reasons,
         incomplete_reasons=reasons,
+        elsewhere=[story.blocker(blocker) for blocker in state.elsewhere],
+        elsewhere_count=state.elsewhere_count,
+        left_behind=state.left_behind,
+        unavailable_apis=state.unavailable_apis,
     )
 
 
@@ -139,12 +169,12 @@ def _state(state: NamespaceState) -> str:
         return "missing" if state.complete else "unknown"
     if not state.readable:
         return "unreadable"
-    broken = any(content.unreadable for content in state.contents)
-    if not state.terminating:
-        return "active-with-blockers" if broken else "active"
-    held = any(stage.blockers for stage in state.stages) or bool(state.missing_apis or state.finalizers)
-    foreign = any(finalizer != "kubernetes" for finalizer in state.spec_finalizers)
-    return "stuck" if held or foreign or state.problems else "terminating"
+    if state.terminating:
+        return "stuck" if state.held or state.problems else "terminating"
+    # Finalizers of what nobody deletes are in order.
+    inside = any(blocker.reason != "finalizers" for blocker in state.blockers)
+    held = inside or state.elsewhere or state.unavailable_apis
+    return "active-with-blockers" if held else "active"
 
 
 class _Step(NamedTuple):
@@ -175,11 +205,12 @@ class _Story:
             number=stage.number,
             name=stage.name,
             resources=[_content(content) for content in stage.resources],
-            blockers=[self._blocker(blocker) for blocker in stage.waits_for],
+            blockers=[self.blocker(blocker) for blocker in stage.waits_for],
             blocker_count=stage.blockers,
         )
 
-    def _blocker(self, blocker: Blocker) -> BlockerEntry:
+    def blocker(self, blocker: Blocker) -> BlockerEntry:
+        """Return a blocker with its cause."""
         found = self._examined(blocker)
         cause = found.verdict.cause if found is not None else None
         return BlockerEntry(
@@ -189,6 +220,9 @@ class _Story:
             message=found.verdict.message if found is not None else "",
             finalizers=list(blocker.finalizers),
             terminating_since=blocker.terminating_since or None,
+            node=blocker.node or None,
+            node_state=blocker.node_state or None,
+            past_grace=blocker.past_grace,
         )
 
     def _examined(self, blocker: Blocker) -> Examination | None:
@@ -200,7 +234,17 @@ class _Story:
     def plan(self) -> Iterator[_Step]:
         """Yield what to do, in order; nothing where nothing has to be done."""
         state = self._state
-        steps = [*self._own_object(), *self._unreadable(), *self._finalizers(), *self._apis()]
+        inside = [b for stage in state.stages if stage.name == "unreadable" for b in stage.waits_for]
+        steps = [
+            *self._definitions(),
+            *self._own_object(),
+            *self._unreadable(list(state.elsewhere), state.elsewhere_count, _EVERYWHERE),
+            *self._apis(),
+            *self._unreadable(inside, sum(s.blockers for s in state.stages if s.name == "unreadable"), ""),
+            *self._pods(),
+            *self._finalizers(),
+            *self._own_finalizers(),
+        ]
         yield from steps
         if not steps and _state(state) != "stuck":
             return
@@ -257,20 +301,24 @@ class _Story:
                 "What cannot be read in it holds the controller up: see the steps that follow, if any.",
             )
 
-    def _unreadable(self) -> Iterator[_Step]:
-        """Yield a step for each object that fails its type: pods first, since they hold up, or lose, the order."""
-        blockers = sorted(
-            (b for stage in self._state.stages if stage.name == "unreadable" for b in stage.waits_for),
-            key=lambda b: (b.object.resource != "pods", b.object.key),
-        )
+    def _unreadable(self, blockers: list[Blocker], total: int, everywhere: str) -> Iterator[_Step]:
+        """Yield a step for each object that fails its type: pods first, since they hold up, or lose, the order.
+
+        Args:
+            blockers: Those that are named.
+            total: How many there are.
+            everywhere: What their removal means for other namespaces; "" for what lies in this one.
+        """
         known = [(b, found) for b in blockers if (found := self._examined(b)) is not None]
         lost = [(b, found) for b, found in known if b.reason != "undetermined"]
-        yield from self._cures([(b, found) for b, found in lost if not self._removable(found)])
+        cures = [(b, found) for b, found in lost if not self._removable(found)]
+        yield from self._cures(cures)
         unjudged = [found for b, found in known if b.reason == "undetermined"]
         if unjudged:
             way = _way_out(unjudged[0], self._again)
+            where = " of other namespaces" if everywhere else ""
             yield _Step(
-                f"Find out about {counted(self.undetermined(), 'object')} that could not be judged; delete none of "
+                f"Find out about {counted(len(unjudged), 'object')}{where} that could not be judged; delete none of "
                 "them",
                 way.command if way is not None else "",
                 way.action if way is not None else "",
@@ -278,15 +326,46 @@ class _Story:
         removable = [(b, found) for b, found in lost if self._removable(found)]
         for number, (blocker, found) in enumerate(removable[:_MOST_STEPS]):
             warning = self._warning(found) + (_SNAPSHOT if not number else "")
-            yield self._removal(found, f"{blocker.object}: {_HARM[blocker.reason]}", warning)
-        own = self._index.find(self._keys[self._state.object.key])
-        rest = sum(1 for node in self._nodes if node != own and self._index.lost(node))
-        rest -= min(len(removable), _MOST_STEPS) + len(lost) - len(removable)
+            yield self._removal(found, f"{blocker.object}: {_HARM[blocker.reason]}{everywhere}", warning)
+        rest = total - len(cures) - len(unjudged) - min(len(removable), _MOST_STEPS)
         if rest > 0:
             yield _Step(
                 f"Then {counted(rest, 'more object')} that cannot be read",
                 self._again_namespace("-o", "json"),
                 "Where everything under one key fails, the key is lost, not the objects: find it first.",
+            )
+
+    def _pods(self) -> Iterator[_Step]:
+        """Yield a step for each pod that no kubelet ends."""
+        if not self._state.terminating:
+            return
+        pods = [b for stage in self._state.stages for b in stage.waits_for if b.reason == "node"]
+        for number, pod in enumerate(pods[:_MOST_STEPS]):
+            ref = pod.object
+            wait = _PATIENCE[pod.node_state].format(pod.node)
+            first = (
+                f" It also has finalizers, which go first: {', '.join(pod.finalizers[:10])}."
+                if pod.finalizers
+                else ""
+            )
+            yield _Step(
+                f"End {ref} on node {pod.node}: {_OVERDUE[pod.past_grace]}",
+                self._kubectl(
+                    "delete",
+                    "pod",
+                    ref.name,
+                    "-n",
+                    ref.namespace,
+                    "--grace-period=0",
+                    "--force",
+                    "--dry-run=server",
+                ),
+                f"{wait}{first}" + ("" if number else _FORCED),
+                ref.key,
+            )
+        if len(pods) > _MOST_STEPS:
+            yield _Step(
+                f"Then {counted(len(pods) - _MOST_STEPS, 'more pod')}", self._again_namespace("-o", "json")
             )
 
     def _removable(self, found: Examination) -> bool:
@@ -372,32 +451,62 @@ class _Story:
                 "controller runs and does not finish.",
                 pod.key,
             )
-        foreign = [f for f in (*self._state.spec_finalizers, *self._state.finalizers) if f != "kubernetes"]
+
+    def _own_finalizers(self) -> Iterator[_Step]:
+        """Yield what to do about the finalizers of the Namespace itself, which go in two different ways."""
+        state = self._state
+        if not state.terminating:
+            return
+        if state.finalizers:
+            yield _Step(
+                f"The Namespace itself has metadata.finalizers: {', '.join(state.finalizers[:10])}; see that their "
+                "controllers run",
+                self._kubectl("get", "namespace", state.name, "-o", "yaml"),
+                "Only when a controller is gone for good, take its entry off with kubectl edit.",
+            )
+        foreign = [token for token in state.spec_finalizers if token != "kubernetes"]  # noqa: S105 - no password
         if foreign:
             yield _Step(
-                f"The Namespace itself has finalizers of others: {', '.join(foreign[:10])}; see that their controllers "
-                "run",
-                self._kubectl("get", "namespace", self._state.name, "-o", "yaml"),
+                f"The Namespace itself has spec.finalizers of others: {', '.join(foreign[:10])}; see that their "
+                "controllers run",
+                self._kubectl("replace", "--raw", f"/api/v1/namespaces/{state.name}/finalize", "-f", "FILE"),
+                "Only when a controller is gone for good: these go through the subresource /finalize alone. FILE is "
+                "the Namespace as JSON without that entry; leave kubernetes in.",
             )
 
-    def _apis(self) -> Iterator[_Step]:
-        unreadable = {f"{plural}.{group}" for group, plural in self._index.unreadable_crds}
-        for api, reason in list(self._state.missing_apis.items())[:_MOST_STEPS]:
-            if api in unreadable:
+    def _definitions(self) -> Iterator[_Step]:
+        """Yield how CustomResourceDefinitions come back without which objects are left behind."""
+        prefix = self._surroundings.request.layout.prefix_bytes
+        for content in self._state.contents:
+            api = f"{content.resource}.{content.group}"
+            key = prefix + _CRDS + _bytes(api)
+            if content.stays == Stays.CRD_UNREADABLE:
                 yield _Step(
-                    f"Mend the CustomResourceDefinition {api}: {reason}",
-                    self._again.impact(self._surroundings.request.layout.prefix_bytes + _CRDS + _bytes(api)),
+                    f"Mend the CustomResourceDefinition {api}: {self._state.missing_apis[api]}",
+                    self._again.impact(key),
                     "The API cannot show it either; the command says what hangs on it and what can be done.",
+                    display(key),
                 )
-            elif "CustomResourceDefinition" in reason:
-                text = f"Bring back the CustomResourceDefinition of {api}: {reason}"
-                yield _Step(text, self._kubectl("get", "customresourcedefinitions", api, "-o", "yaml"))
-            else:
+            elif content.stays == Stays.NOT_SERVED:
                 yield _Step(
-                    f"Bring back the API {api}, or delete its APIService: {reason}",
-                    self._kubectl("get", "apiservices", api, "-o", "yaml"),
-                    "While discovery fails, no namespace of the cluster finishes.",
+                    f"First bring back the CustomResourceDefinition {api}, before the namespace is gone: without it "
+                    f"{counted(content.count, 'object')} of it stay stored, and nobody sees them",
+                    self._kubectl("apply", "-f", "FILE"),
+                    "FILE is its manifest, of the operator that it came with; an older backup of etcd has it under "
+                    f"{display(key)}. Give it the same group, plural, scope and versions. Its controller does not come "
+                    "with it, and finalizers of its objects need that, too.",
+                    display(key),
                 )
+
+    def _apis(self) -> Iterator[_Step]:
+        for api, reason in list(self._state.missing_apis.items())[
+            : min(self._state.unavailable_apis, _MOST_STEPS)
+        ]:
+            yield _Step(
+                f"Bring back the API {api}, or delete its APIService: {reason}",
+                self._kubectl("get", "apiservices", api, "-o", "yaml"),
+                "While discovery fails, no namespace of the cluster finishes.",
+            )
 
     def _again_namespace(self, *options: str) -> str:
         name = self._state.name
@@ -425,6 +534,7 @@ def _content(content: ResourceContent) -> ContentEntry:
         with_finalizers=content.with_finalizers,
         served=content.served,
         aggregated=content.aggregated,
+        stays=content.stays,
     )
 
 

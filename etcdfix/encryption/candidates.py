@@ -20,6 +20,8 @@ from etcdfix.encryption.unchecked import Unchecked
 
 _LONGEST_NAME = 1024
 _MOST_BODIES = 8
+_BLOCK_SIZE = 16
+# The length with which a KMS v1 body begins has one; a name that somebody typed has none.
 _SECRETBOX_KEY_SIZE = 32
 # Nonce, IV, tag, one block; under KMS with the shortest wrapped key and key id as well.
 _SHORTEST = {
@@ -81,7 +83,7 @@ class Place(msgspec.Struct, frozen=True):
         provider: ``aescbc``, ``kms``…
         bodies: Offsets at which the body may begin, for a key of another name.
         too_short: Shorter than any value of this provider can be, counted from the first colon.
-        name_may_go_on: Printable text and another colon follow the name.
+        name_may_go_on: Text without control characters and another colon follow the name.
     """
 
     provider: str
@@ -97,16 +99,22 @@ def place_of(data: bytes, transformers: Transformers) -> Place | None:
         return None
     start = len(f"k8s:enc:{envelope.provider}:{envelope.version}:")
     shortest = _SHORTEST[envelope.provider, envelope.version]
-    bodies = [envelope.body_offset]
-    while (
-        envelope.version != "v2" and len(bodies) < _MOST_BODIES
-    ):  # the name of a KMS v2 provider holds no colon
-        end = data.find(b":", bodies[-1], bodies[-1] + _LONGEST_NAME)
-        if end < 0 or not _prints(data[bodies[-1] : end]):
+    first = data.index(b":", start) + 1
+    # The end of a name that is not configured is a guess: any colon may be it.
+    begin = at = envelope.body_offset if envelope.name in transformers.names else first
+    bodies = [begin]
+    while envelope.version != "v2":  # the name of a KMS v2 provider holds no colon
+        end = data.find(b":", at, at + _LONGEST_NAME)
+        if end < 0 or not _is_text(data[at:end]):
             break
-        bodies.append(end + 1)
-    too_short = len(data) - (data.index(b":", start) + 1) < shortest
-    return Place(envelope.provider, tuple(bodies), too_short, name_may_go_on=len(bodies) > 1)
+        at = end + 1
+        # Whole blocks further on the key of a shorter name comes into step again under CBC: none of those is left out.
+        if len(bodies) < _MOST_BODIES or (at - begin) % _BLOCK_SIZE == 0:
+            bodies.append(at)
+        elif at - begin > _LONGEST_NAME:
+            break
+    too_short = len(data) - first < shortest
+    return Place(envelope.provider, tuple(bodies), too_short, name_may_go_on=envelope.name_may_go_on)
 
 
 def local_candidates(
@@ -156,8 +164,10 @@ def _fits(key: LocalKey, provider: ProviderType) -> bool:
     return provider is not ProviderType.SECRETBOX or key.material.size == _SECRETBOX_KEY_SIZE
 
 
-def _prints(text: bytes) -> bool:
+def _is_text(data: bytes) -> bool:
+    """Say whether bytes may be part of a name: a configuration takes any text, also such as does not print."""
     try:
-        return text.decode().isprintable()
+        data.decode()
     except UnicodeDecodeError:
         return False
+    return True

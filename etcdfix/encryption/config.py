@@ -25,6 +25,7 @@ from etcdfix.encryption.config_yaml import read_yaml
 from etcdfix.encryption.keyring import KeyMaterial
 from etcdfix.encryption.wording import aggregate, go_quote
 from etcdfix.errors import ConfigurationError
+from etcdfix.inputfile import open_regular
 
 _KMS_V1_REMARK = (
     "uses KMS v1, which API servers from 1.29 on refuse without --feature-gates=KMSv1=true; "
@@ -124,7 +125,7 @@ def load_configuration(path: Path) -> EncryptionConfiguration:
     """
     name = str(path)
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             raw = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         operation = "read" if error.errno == errno.EISDIR else "open"

@@ -3,8 +3,9 @@
 Format:
     ``k8s:enc:<provider>:<version>:<key or KMS provider name>:<body>``, ASCII but for the name
     (kube-apiserver ``encryptionconfig/config.go``; the name is any string of the configuration file).
-    A name may contain colons, so where it ends is known only to the configuration; without one, the
-    first colon ends it.
+    A name may contain colons, so where it ends is known only to the configuration. Without one, the first colon
+    ends it, but for a name that ends in a time: k3s and RKE2 name the keys that they rotate to
+    ``aescbckey-2026-05-12T18:43:18+02:00`` (``k3s/pkg/secretsencrypt``, RFC 3339).
 """
 
 from __future__ import annotations
@@ -19,6 +20,12 @@ KNOWN_PROVIDERS = frozenset(
     {("aescbc", "v1"), ("aesgcm", "v1"), ("secretbox", "v1"), ("kms", "v1"), ("kms", "v2")}
 )
 _HEADER = re.compile(rb"k8s:enc:([a-z0-9]{1,32}):(?:([a-z0-9]{1,32}):)?")
+_TIME = re.compile(
+    rb"[0-9]{4}-[01][0-9]-[0-3][0-9][Tt][0-2][0-9]:[0-5][0-9]:[0-6][0-9](?:\.[0-9]{1,9})?"
+    rb"(?:[Zz]|[+-][0-2][0-9]:[0-5][0-9])(?=:)"
+)
+_TO_FIRST_COLON = len("2026-05-12T18")
+_CONTROLS = re.compile(rb"[\x00-\x1f\x7f]")
 # A name ends somewhere near: past this, the colon found belongs to the ciphertext.
 _LONGEST_NAME = 1024
 
@@ -32,12 +39,14 @@ class Envelope(msgspec.Struct, frozen=True):
         name: Key name or KMS provider name; "" where the prefix breaks off. Bytes that are not UTF-8 are
             surrogate escapes.
         body_offset: Byte at which the body begins, or the part of the prefix that cannot be read.
+        name_may_go_on: Where the name ends is not certain: text without control characters and another colon follow.
     """
 
     provider: str
     version: str
     name: str
     body_offset: int
+    name_may_go_on: bool = False
 
     @property
     def known(self) -> bool:
@@ -73,10 +82,30 @@ def parse_envelope(data: bytes, known_names: Collection[str] = ()) -> Envelope |
     fitting = [
         name for name in (known.encode() for known in known_names) if data.startswith(name + b":", start)
     ]
-    end = start + len(max(fitting, key=len)) if fitting else data.find(b":", start, start + _LONGEST_NAME + 1)
+    end = data.find(b":", start, start + _LONGEST_NAME + 1)
+    if fitting:
+        end = start + len(max(fitting, key=len))
+    elif end - _TO_FIRST_COLON >= start:
+        time = _TIME.match(data, end - _TO_FIRST_COLON)
+        end = time.end() if time is not None else end
     if end <= start:
         return Envelope(provider, version, "", start)
-    return Envelope(provider, version, data[start:end].decode("utf-8", "surrogateescape"), end + 1)
+    name = data[start:end].decode("utf-8", "surrogateescape")
+    # The name of a KMS v2 provider holds no colon.
+    goes_on = version != "v2" and _text_and_colon(data, end + 1)
+    return Envelope(provider, version, name, end + 1, goes_on)
+
+
+def _text_and_colon(data: bytes, start: int) -> bool:
+    """Say whether text and a colon follow: a configuration takes names of any text, also such as does not print."""
+    end = data.find(b":", start, start + _LONGEST_NAME)
+    if end < start or _CONTROLS.search(data, start, end):
+        return False
+    try:
+        data[start:end].decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def transformer_name(provider: str, version: str, name: str) -> str:

@@ -29,6 +29,8 @@ class FailureReason(StrEnum):
     """The plugin answered no."""
     KMS_ENVELOPE_INVALID = "kms-envelope-invalid"
     """The API server fails before it asks the plugin."""
+    KMS_ENVELOPE_UNKNOWN = "kms-envelope-unknown"
+    """The same, for what a newer API server may accept."""
     KMS_SIZE_DAMAGED = "kms-size-damaged"
     """A KMS v1 value that opens once its wrapped DEK is cut as its neighbours' are."""
     KMS_KEY_INVALID = "kms-key-invalid"

@@ -46,9 +46,18 @@ _SUBDOMAIN_MAX_SIZE = 253
 
 
 class KMSEnvelopeInvalid(KMSError):
-    """Raised when the API server would reject the value before asking the plugin; ``message`` is its own."""
+    """Raised when the API server would reject the value before asking the plugin; ``message`` is its own.
+
+    Attributes:
+        maybe_newer: It is well formed, and a server that knows more kinds of DEK sources, or allows more bytes, would
+            accept it.
+    """
 
     code = "kms-envelope-invalid"
+
+    def __init__(self, message: str, *, maybe_newer: bool = False) -> None:
+        super().__init__(message)
+        self.maybe_newer = maybe_newer
 
 
 class DEKSourceType(IntEnum):
@@ -248,7 +257,17 @@ def validate_encrypted_object(encrypted: EncryptedObject) -> None:
     """
     problem = _object_problem(encrypted)
     if problem:
-        raise KMSEnvelopeInvalid(problem)
+        raise KMSEnvelopeInvalid(problem, maybe_newer=_is_beyond_limits(encrypted))
+
+
+def _is_beyond_limits(encrypted: EncryptedObject) -> bool:
+    """Say whether nothing is missing, and only numbers are higher than any known API server takes."""
+    key_id_size, dek_source_size = len(encrypted.key_id.encode()), len(encrypted.encrypted_dek_source)
+    return bool(encrypted.encrypted_data and key_id_size and dek_source_size) and (
+        encrypted.encrypted_dek_source_type > max(DEKSourceType)
+        or dek_source_size > DEK_SOURCE_MAX_SIZE
+        or key_id_size > KEY_ID_MAX_SIZE
+    )
 
 
 def _object_problem(encrypted: EncryptedObject) -> str:

@@ -38,7 +38,7 @@ from etcdfix.wire.kms import V1_DECRYPT, V1_VERSION, V2_DECRYPT, V2_STATUS, KMSM
 
 # gRPC reads these when it is imported. Its log lines would repeat on stderr what we say in our own words,
 # and its fork handlers cost time in every child process.
-os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 import grpc  # after the variables that it reads

@@ -8,6 +8,7 @@ Sources: ``k8s.io/apiserver/pkg/storage/value/encrypt/envelope/envelope.go`` (v1
 from __future__ import annotations
 
 import hmac
+import re
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -37,7 +38,9 @@ from etcdfix.errors import KMSRefused, KMSUnreachable
 _AES_KEY_SIZES = frozenset({16, 24, 32})
 INFO_SIZE = 32
 _MIN_SEED_SIZE = 32
-_OBJECT_STARTS = (b"k8s\x00", b'{"')
+_OBJECT_STARTS = (b"k8s\x00", b'{"', b"\xd9\xd9\xf7")
+# YAML: noise is text for so long once in 2^22 values, and padding has to fit as well.
+_TEXT_START = re.compile(rb"[\x20-\x7e\r\n]{16}")
 _MOST_SIZES = 4
 # API servers share one seed among all that they write until the key rotates, so few suffice.
 _MOST_KNOWN_TAILS = 1024
@@ -185,7 +188,8 @@ def _read_v1(
 
 def _speaks_for_plugin(opened: _OpenedV1) -> bool:
     """Say whether an opened value is a witness: padding alone (CBC) fits one wrong key in 256."""
-    return not opened.stale or opened.data.startswith(_OBJECT_STARTS)
+    data = opened.data
+    return not opened.stale or data.startswith(_OBJECT_STARTS) or _TEXT_START.match(data) is not None
 
 
 class KMSv2Transformer:
@@ -353,6 +357,8 @@ def _envelope_fault(error: KMSEnvelopeInvalid, plugin: KMSPlugin | None, key_id:
             pass
         else:
             reason = FailureReason.KMS_ENVELOPE_INVALID
+            if error.maybe_newer:
+                reason = FailureReason.KMS_ENVELOPE_UNKNOWN
     return Fault(reason, (error.message,), key_id)
 
 

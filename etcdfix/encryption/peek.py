@@ -158,6 +158,7 @@ def _right_key(
         key_fingerprint=candidate.key_fingerprint,
         named=candidate.named,
         opens=opens,
+        bound=candidate.cipher.bound,
         encoding=sight.encoding,
         wrong_bits=sight.wrong_bits,
         odds_bits=math.floor(sight.bits - math.log2(search.tried)),

@@ -7,11 +7,12 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from etcdfix.impact.collector import collect
 from etcdfix.impact.contents import ContentReader
 from etcdfix.impact.finalizers import LostFinalizer, inferred_finalizers, lost_finalizers
-from etcdfix.impact.garbage import Collection, collect
-from etcdfix.impact.grades import Risk, RiskReason, User, crd_path, doubts_about, reasons_for
-from etcdfix.impact.identity import ObjectRef
+from etcdfix.impact.garbage import Collection
+from etcdfix.impact.grades import Risk, RiskReason, User, doubts_about, reasons_for
+from etcdfix.impact.identity import ObjectRef, crd_path
 from etcdfix.impact.index import ImpactIndex
 from etcdfix.impact.secretusers import SecretUsers, secret_users
 from etcdfix.impact.uses import ANY, SECRETS, Role
@@ -92,7 +93,7 @@ class Assessment(msgspec.Struct, frozen=True):
 
 def assess(
     index: ImpactIndex,
-    source: Source,
+    source: Source | None,
     examiner: Examiner,
     key: bytes,
     *,
@@ -103,7 +104,7 @@ def assess(
 
     Args:
         index: Of the cluster, made with the same examiner.
-        source: Where its history is.
+        source: Where its history is; None where that cannot be read any more.
         examiner: Judges the revisions of its history.
         key: Complete etcd key.
         reader: Looks into them; made when not given.
@@ -135,9 +136,8 @@ def assess(
     )
     finalizers = _finalizers(index, node, known)
     # What cannot be read refers to nothing; its history may still tell.
-    runs_on = next(
-        (index.place(e.target)[2] for e in index.uses(node) if e.use.role is Role.NODE), known.node
-    )
+    bound_to = index.node_of(node)
+    runs_on = index.place(bound_to)[2] if bound_to is not None else known.node
     doubts = doubts_about(index, node)
     reasons = reasons_for(index, node, collection, secret, users, finalizers) + doubts
     reasons.sort(key=lambda reason: -list(Risk).index(reason.risk))
@@ -165,7 +165,7 @@ def assess(
 
 def last_known(
     index: ImpactIndex,
-    source: Source,
+    source: Source | None,
     examiner: Examiner,
     node: int,
     *,
@@ -176,7 +176,7 @@ def last_known(
 
     Args:
         index: Of the cluster.
-        source: Where its history is.
+        source: Where its history is; None where that cannot be read any more.
         examiner: Judges the revisions.
         node: Of the object.
         reader: Looks into them; made when not given.
@@ -186,7 +186,11 @@ def last_known(
         SourceError: The history cannot be read.
     """
     reader = reader or ContentReader(examiner)
-    found = _newest_readable(source, examiner, index.key(node), generations=generations)
+    found = (
+        _newest_readable(source, examiner, index.key(node), generations=generations)
+        if source is not None
+        else None
+    )
     stated = _stated_uids(index, node)
     if found is not None:
         examination, current, same_generation, readable_at = found

@@ -17,13 +17,17 @@ from etcdfix.impact.index import (
     NamespaceDetails,
 )
 from etcdfix.impact.references import OwnerReference, Reference
+from etcdfix.impact.served import Served, served_version
 from etcdfix.impact.tables import (
     BY_NAME,
     BY_UID,
     FINISHED,
     FOREGROUND,
+    NOT_SERVED,
     OPAQUE,
     ORPHANS,
+    PERHAPS_SERVED,
+    READY,
     SEEN,
     SERVES_EMPTY,
     TERMINATING,
@@ -36,12 +40,13 @@ from etcdfix.impact.tables import (
 from etcdfix.model import Outcome, ServerBehaviour
 from etcdfix.pipeline import Examiner
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import Directory, Stack, display
+from etcdfix.storagekey import CRD_PATH, Directory, Stack, display
 from etcdfix.verdicts.examination import Examination
 
 SKIP_PROTECTION: Final = "secret.kubernetes.io/skip-secret-protection"
 """KEP-2639's annotation; ``yes`` opts a Secret out of protection."""
 
+_SERVED_FLAGS: Final = {Served.YES: 0, Served.NO: NOT_SERVED, Served.PERHAPS: PERHAPS_SERVED}
 _LOST: Final = frozenset({Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE})
 _FINISHED_PHASES: Final = frozenset({"Succeeded", "Failed"})
 _MOST_EDGES_OF_AN_OBJECT: Final = 20_000
@@ -70,13 +75,14 @@ class IndexBuilder:
         self._examiner = examiner
         examiner.remembers = True  # every value is looked into right after it was examined
         self._prefix = examiner.layout.prefix_bytes
+        self._custom: set[tuple[str, str]] = set()
         self._outside: Counter[str] = Counter()
         self._outside_bytes: Counter[str] = Counter()
         self._tables = Tables()
         self._index = ImpactIndex(examiner.layout, self._reader.kinds, self._tables)
         self._index.unreadable_crds = tuple(examiner.unreadable_crds)
         self._shared: dict[tuple[str, ...], tuple[str, ...]] = {}
-        self._targets: dict[tuple[str, str], Directory | None] = {}
+        self._targets: dict[tuple[str, str], tuple[Directory | None, int]] = {}
 
     def add(self, found: Examination) -> None:
         """Take in one key.
@@ -92,6 +98,9 @@ class IndexBuilder:
             return
         node = tables.number(key[len(self._prefix) :])
         flags = SEEN
+        directory = found.directory
+        if directory.stack is Stack.CUSTOM_RESOURCE:
+            self._custom.add((directory.group, directory.resource))
         tables.sizes[node] = min(len(stored.value), 0xFFFF_FFFF)
         outcome = found.verdict.outcome
         if outcome in _LOST:
@@ -120,12 +129,19 @@ class IndexBuilder:
             problems: Why what was added is not everything.
         """
         self._examiner.remembers = False
+        self._mention_definitions()
         _guess_owners(self._index, self._tables)
         self._index.problems = list(problems)
         self._index.outside = {
             start: (count, self._outside_bytes[start]) for start, count in self._outside.items()
         }
         return self._index
+
+    def _mention_definitions(self) -> None:
+        """Let stored custom resources mention their CustomResourceDefinition, which may be gone."""
+        for group, plural in self._custom - self._examiner.custom_resources.keys():
+            if group not in self._examiner.aggregated_groups:
+                self._tables.number(_bytes(f"{CRD_PATH}/{plural}.{group}"))
 
     def _count_outside(self, key: bytes, size: int) -> None:
         start = display(b"/".join(key.split(b"/")[:2]))[:200]
@@ -177,6 +193,11 @@ class IndexBuilder:
             status = plain.get("status")
             if type(status) is dict and status.get("phase") in _FINISHED_PHASES:
                 return FINISHED
+        elif kind == "Node":
+            status = plain.get("status")
+            conditions = _conditions(status.get("conditions") if type(status) is dict else None)
+            if any((c.type, c.status) == ("Ready", "True") for c in conditions):
+                return READY
         elif kind == "Namespace":
             index.namespaces[node] = _namespace_details(plain)
         return 0
@@ -210,11 +231,11 @@ class IndexBuilder:
         for owner in owners:
             place = (owner.api_version, owner.kind)
             if place in self._targets:
-                directory = self._targets[place]
+                directory, flags = self._targets[place]
             else:
-                directory = self._reader.kinds.of_api_version(*place)
+                directory, flags = self._owner_place(*place)
                 if len(self._targets) < _MOST_EDGES_OF_AN_OBJECT:
-                    self._targets[place] = directory
+                    self._targets[place] = directory, flags
             if directory is None:
                 target = UNKNOWN_KIND
             elif directory.namespaced and not found.namespace:
@@ -222,7 +243,18 @@ class IndexBuilder:
             else:
                 middle = f"{found.namespace}/" if directory.namespaced else ""
                 target = tables.number(_bytes(f"{directory.path}/{middle}{owner.name}"))
-            tables.add_owner(node, target, owner)
+            tables.add_owner(node, target, owner, flags)
+
+    def _owner_place(self, api_version: str, kind: str) -> tuple[Directory | None, int]:
+        """Return where the owners that a reference means lie, and the flags that tell whether they are served so."""
+        kinds = self._reader.kinds
+        directory = kinds.of_owner(api_version, kind)
+        if directory is None:
+            return None, 0
+        release = self._examiner.assumed_release
+        minor = int(release.partition(".")[2]) if release else None
+        served = served_version(directory, api_version, kinds.definition(directory), minor)
+        return directory, _SERVED_FLAGS[served]
 
 
 def _guess_owners(index: ImpactIndex, tables: Tables) -> None:

@@ -1,38 +1,26 @@
-"""What the garbage collector would do once an object is gone.
-
-Unsafe deletion removes a key and nothing else: no finalizer runs, nothing is orphaned. The collector then sees that an
-owner is absent, and decides for every dependent anew; what it deletes is absent in its turn. That is played through
-here, until nothing changes any more.
-
-An owner whose kind no built-in and no readable CRD has may be served all the same: a running API server keeps a CRD in
-memory that cannot be read any more, and whoever restores a CRD brings its objects back. Until then the collector
-cannot ask for such an owner and waits; from then on the answer is 404. So its dependents count as deleted, too.
+"""What the garbage collector does with one object: its owners as they are found, and what follows.
 
 Source: Kubernetes ``pkg/controller/garbagecollector/garbagecollector.go`` (``classifyReferences``,
-``attemptToDeleteItem``, ``attemptToOrphan``) and ``graph_builder.go``.
+``attemptToDeleteItem``, ``attemptToOrphan``) and ``graph_builder.go``. How a removal spreads:
+:mod:`etcdfix.impact.collector`.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
 import msgspec
 
 from etcdfix.impact.identity import ObjectRef
-from etcdfix.impact.index import FOREGROUND_FINALIZER, ORPHAN_FINALIZER, Guess, ImpactIndex, Owner
-from etcdfix.impact.tables import FOREGROUND, OPAQUE, ORPHANS, TERMINATING
+from etcdfix.impact.index import FOREGROUND_FINALIZER, ORPHAN_FINALIZER, ImpactIndex, Owner
+from etcdfix.impact.served import Served
+from etcdfix.impact.tables import FINISHED, FOREGROUND, OPAQUE, ORPHANS, TERMINATING
 
-_EVENTS = "events"
-
-_CRD_UNREADABLE: Final = (
-    "as soon as the CRD of its owner is served: it cannot be read, but a running API server may still hold it"
-)
-_OWNER_NOT_SERVED: Final = "as soon as the kind of its owner is served: no built-in and no CRD in etcd has it"
-_BY_NAME: Final = "; that this is its owner is told by API group and name alone"
-_NOT_SERVED: Final = "as soon as its own kind is served: no readable CRD has it"
+_EVENTS: Final = "events"
+OF_THE_COLLECTOR: Final = frozenset({ORPHAN_FINALIZER, FOREGROUND_FINALIZER})
+"""Finalizers that the garbage collector itself works on."""
 
 
 class OwnerState(StrEnum):
@@ -101,10 +89,14 @@ class Decision(msgspec.Struct, frozen=True):
         owners: Each of its owner references.
         after_finalizers: Finalizers that must be done before it is really gone; what it owns waits as long.
         already_terminating: It was being deleted before.
-        uncertain: Why it may come later or not at all; "" for nothing: objects of its type that cannot be read
-            keep the collector from seeing it after a restart, or ``when_served``.
+        uncertain: Why it may come later or not at all, "" for nothing: ``when_served``, a race, or that controller
+            managers differ.
         when_served: It happens no sooner than an API serves a kind that none is known to serve: that of the object,
             of its owner or of an owner above. Says which; "" for at once.
+        stays: It is deleted, but only becomes Terminating: what it waits for. "" for gone at once.
+        later: It is kept for now, and deleted once an owner that only becomes Terminating is really gone: says which.
+        ran_before: Why a controller manager that ran before objects became unreadable does not do it at once; "".
+        started_after: Why one that was started since then does not; "".
         dependents: What happens to what it owns.
     """
 
@@ -116,6 +108,10 @@ class Decision(msgspec.Struct, frozen=True):
     already_terminating: bool = False
     uncertain: str = ""
     when_served: str = ""
+    stays: str = ""
+    later: str = ""
+    ran_before: str = ""
+    started_after: str = ""
     dependents: tuple[Decision, ...] = ()
 
 
@@ -131,6 +127,13 @@ class Collection(msgspec.Struct, frozen=True):
         complete: Whether the index held everything; if not, dependents may be missing.
         when_served: How many of the cascade-deleted go no sooner than an API serves a kind that none is known to
             serve, see :attr:`Decision.when_served`.
+        later: How many are kept until an owner is really gone, see :attr:`Decision.later`.
+        stays: The removed object itself only becomes Terminating: what it waits for. Never so in etcd.
+        doubt: Where the removed object is deleted through the API: why it may only become Terminating.
+        listable: Directories that can be listed again once it is gone.
+        unlistable: Directories that cannot even then, each with how many objects are the reason.
+        caught_up: What the collector then does that is no dependent of the removed object: it could not see these
+            before, or could not see that their owners were gone.
     """
 
     removed: ObjectRef
@@ -139,140 +142,74 @@ class Collection(msgspec.Struct, frozen=True):
     deleted_by_resource: dict[str, int]
     complete: bool
     when_served: int = 0
+    later: int = 0
+    stays: str = ""
+    doubt: str = ""
+    listable: tuple[str, ...] = ()
+    unlistable: dict[str, int] = {}
+    caught_up: tuple[Decision, ...] = ()
 
 
-def collect(index: ImpactIndex, removed: int, *, uid: str = "") -> Collection:
-    """Play through the removal of an object.
+class Fate(msgspec.Struct):
+    """What becomes of an object that is deleted.
+
+    Attributes:
+        propagation: How it is deleted.
+        stays: It only becomes Terminating: what it waits for.
+        later: It is deleted only after an owner that only becomes Terminating: which.
+        doubt: Why its deletion is not certain.
+        when_served: See :attr:`Decision.when_served`.
+        ran_before: See :attr:`Decision.ran_before`.
+        started_after: See :attr:`Decision.started_after`.
+    """
+
+    propagation: Propagation = Propagation.BACKGROUND
+    stays: str = ""
+    later: str = ""
+    doubt: str = ""
+    when_served: str = ""
+    ran_before: str = ""
+    started_after: str = ""
+
+    @property
+    def keeps_dependents(self) -> bool:
+        """Whether what it owns stays for now: it is there, and no finalizer of the collector works on it."""
+        return bool(self.later) or (bool(self.stays) and self.propagation is Propagation.BACKGROUND)
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What the owners of an object make of it.
+
+    Attributes:
+        action: What happens, once all that is on its way has happened.
+        propagation: How it is deleted; None unless it is.
+        owners: Each reference, and what becomes of it.
+        race: Why nobody can tell whether it is deleted; "".
+    """
+
+    action: Action
+    propagation: Propagation | None
+    owners: tuple[OwnerFinding, ...]
+    race: str = ""
+
+
+def judge(index: ImpactIndex, dependent: int, owners: list[Owner], fates: Mapping[int, Fate]) -> Verdict:
+    """Decide as ``attemptToDeleteItem`` does.
 
     Args:
         index: Of the cluster as it is.
-        removed: Node of the object that is deleted in etcd, or unsafely.
-        uid: Its uid, where it is known from elsewhere: references with another uid were dangling before. Where no
-            CRD tells its kind, it finds those that state it.
+        dependent: The object.
+        owners: Its owner references.
+        fates: What is deleted, by node.
     """
-    return _Collector(index, removed, uid or index.uid(removed)).run()
-
-
-def decide(index: ImpactIndex, dependent: int, *, absent: Iterable[int] = ()) -> Decision:
-    """Return what the collector does to one object, given that others are gone.
-
-    Args:
-        index: Of the cluster as it is.
-        dependent: Node of the object.
-        absent: Nodes that count as deleted.
-    """
-    gone = dict.fromkeys(absent, Propagation.BACKGROUND)
-    return _decide(index, dependent, index.owners(dependent), gone, {}, index.unreadable_by_path())
-
-
-class _Collector:
-    """Spreads a removal over the owner references."""
-
-    def __init__(self, index: ImpactIndex, removed: int, uid: str) -> None:
-        self._index = index
-        self._removed = removed
-        self._uid = uid
-        # How each object that goes was deleted; the removed one orphans nothing, whatever it said.
-        self._gone = {removed: Propagation.BACKGROUND}
-        self._kind_known = bool(index.place(removed)[0].kind)
-        # Of those that go: what must be served first, see Decision.when_served.
-        self._when_served: dict[int, str] = {}
-        self._decisions: dict[int, Decision] = {}
-        self._parents: dict[int, int] = {}
-        self._unreadable_types = index.unreadable_by_path()
-
-    def run(self) -> Collection:
-        waiting = deque([self._removed])
-        while waiting:
-            owner = waiting.popleft()
-            uid = self._uid if owner == self._removed and not self._kind_known else ""
-            for dependent in self._index.dependents(owner, uid):
-                if dependent in self._gone:
-                    continue
-                owners = self._owners(dependent)
-                if not self._concerns(owner, owners):
-                    continue
-                self._parents.setdefault(dependent, owner)
-                decision = _decide(
-                    self._index, dependent, owners, self._gone, self._when_served, self._unreadable_types
-                )
-                self._decisions[dependent] = decision
-                if decision.action is Action.CASCADE_DELETED:
-                    assert decision.propagation is not None
-                    self._gone[dependent] = decision.propagation
-                    if decision.when_served:
-                        self._when_served[dependent] = decision.when_served
-                    waiting.append(dependent)
-        counts = dict.fromkeys(Action, 0)
-        by_resource: dict[str, int] = {}
-        for decision in self._decisions.values():
-            counts[decision.action] += 1
-            if decision.action is Action.CASCADE_DELETED:
-                ref = decision.object
-                resource = f"{ref.resource}.{ref.group}" if ref.group else ref.resource
-                by_resource[resource] = by_resource.get(resource, 0) + 1
-        return Collection(
-            self._index.ref(self._removed),
-            self._tree(),
-            counts,
-            dict(sorted(by_resource.items())),
-            not self._index.problems,
-            len(self._when_served),
-        )
-
-    def _owners(self, dependent: int) -> list[Owner]:
-        """Return the owner references; those of unknown kind that state the removed object's uid point at it."""
-        owners = self._index.owners(dependent)
-        if self._kind_known or not self._uid:
-            return owners
-        return [
-            owner._replace(node=self._removed, guess=Guess.UID)
-            if owner.uid == self._uid
-            and not owner.wrong_scope
-            and (owner.guess or owner.node < 0)
-            and self._index.may_own(self._removed, dependent, owner.name)
-            else owner
-            for owner in owners
-        ]
-
-    def _concerns(self, owner: int, owners: list[Owner]) -> bool:
-        """Leave out dependents of an earlier object of the same name, where the uid shows it."""
-        if owner != self._removed or not self._uid:
-            return True
-        return any(o.node == owner and o.uid in {"", self._uid} for o in owners)
-
-    def _tree(self) -> tuple[Decision, ...]:
-        """Hang every decision below its first owner; chains can be long, so this does not recurse."""
-        below: dict[int, list[Decision]] = {}
-        # A dependent was found after its owner: from the last one up, everything below is finished.
-        for dependent in reversed(list(self._parents)):
-            inner = tuple(reversed(below.pop(dependent, [])))
-            decision = msgspec.structs.replace(self._decisions[dependent], dependents=inner)
-            below.setdefault(self._parents[dependent], []).append(decision)
-        return tuple(reversed(below.get(self._removed, [])))
-
-
-def _decide(
-    index: ImpactIndex,
-    dependent: int,
-    owners: list[Owner],
-    gone: Mapping[int, Propagation],
-    when_served: Mapping[int, str],
-    unreadable_types: Mapping[str, int],
-) -> Decision:
-    """Decide as ``attemptToDeleteItem`` does, see the module's docstring."""
-    findings = [_look_up(index, owner, gone) for owner in owners]
-    states = {finding.state for finding in findings}
-    directory, _, _ = index.place(dependent)
-    finalizers = index.finalizers(dependent)
-    flags = index.flags(dependent)
-    propagation: Propagation | None = None
+    findings = [_look_up(index, owner, fates) for owner in owners]
     # Owners that are deleted with Orphan let go of their dependents before they are gone.
-    let_go = [f for f, o in zip(findings, owners, strict=True) if _orphans(gone, o)]
-    if let_go:
-        findings = [f for f in findings if f not in let_go]
-        states = {finding.state for finding in findings}
-    if directory.resource == _EVENTS or not (findings or let_go) or OwnerState.INVALID in states:
+    let_go = [f for f, o in zip(findings, owners, strict=True) if _orphans(index, fates, o)]
+    findings = [f for f, o in zip(findings, owners, strict=True) if not _orphans(index, fates, o)]
+    states = {finding.state for finding in findings}
+    propagation: Propagation | None = None
+    race = ""
+    if index.place(dependent)[0].resource == _EVENTS or not owners or OwnerState.INVALID in states:
         action = Action.NEVER_COLLECTED
     elif OwnerState.UNKNOWN in states:
         action = Action.FROZEN
@@ -283,45 +220,43 @@ def _decide(
     else:
         action = Action.CASCADE_DELETED
         waits = OwnerState.WAITING in states and bool(index.dependents(dependent))
-        propagation = _propagation(flags, foreground=waits)
+        propagation = _propagation(index.flags(dependent), foreground=waits)
+        if let_go:
+            race = (
+                f"a race: {let_go[0].name} lets go of it while {findings[0].name} goes; it stays where the first is "
+                "faster, which is usual, and nobody can tell"
+            )
     strips = action in {Action.KEPT, Action.REFERENCE_STRIPPED}
     dangling = {OwnerState.ABSENT, OwnerState.WAITING}
     shown = [
         msgspec.structs.replace(finding, stripped=True) if strips and finding.state in dangling else finding
         for finding in findings
     ] + [msgspec.structs.replace(finding, stripped=True, reason="its owner orphans it") for finding in let_go]
-    own = {ORPHAN_FINALIZER, FOREGROUND_FINALIZER}
-    deleted = action is Action.CASCADE_DELETED
-    later = ""
-    if action not in {Action.NEVER_COLLECTED, Action.FROZEN}:
-        waits_for = (_when_served(index, owner, when_served) for owner in owners if owner.node in gone)
-        later = next(filter(None, waits_for), "" if directory.kind else _NOT_SERVED)
-    broken = unreadable_types.get(directory.path, 0)
-    unseen = f"{broken} of its type cannot be read: the collector may not see it" if broken else ""
-    return Decision(
-        object=index.ref(dependent),
-        action=action,
-        propagation=propagation,
-        owners=tuple(shown),
-        after_finalizers=tuple(f for f in finalizers if f not in own) if deleted else (),
-        already_terminating=bool(flags & TERMINATING),
-        uncertain="; ".join(filter(None, (later, unseen))),
-        when_served=later,
-    )
+    return Verdict(action, propagation, tuple(shown), race)
 
 
-def _when_served(index: ImpactIndex, owner: Owner, when_served: Mapping[int, str]) -> str:
-    """Return what must be served before the collector sees that an owner is gone; "" for nothing."""
-    if not owner.guess:
-        return when_served.get(owner.node, "")
-    directory = index.place(owner.node)[0]
-    unreadable = (directory.group, directory.resource) in index.unreadable_crds
-    text = _CRD_UNREADABLE if unreadable else _OWNER_NOT_SERVED
-    return text + _BY_NAME if owner.guess is Guess.NAME else text
+def holds_on(index: ImpactIndex, node: int, *, beside: str = "") -> str:
+    """Return what an object waits for once it is deleted through the API: foreign finalizers, or its kubelet; "".
+
+    Args:
+        index: Of the cluster.
+        node: The object.
+        beside: A finalizer that is known to be worked on.
+    """
+    held = [name for name in index.finalizers(node) if name not in OF_THE_COLLECTOR and name != beside]
+    if held:
+        return f"finalizer{'s' if len(held) > 1 else ''} {', '.join(held)}"
+    runs_on = index.node_of(node)
+    if runs_on is None or index.flags(node) & FINISHED:
+        return ""
+    return f"the kubelet of node {index.place(runs_on)[2]}, which has to end it"
 
 
-def _orphans(gone: Mapping[int, Propagation], owner: Owner) -> bool:
-    return gone.get(owner.node) is Propagation.ORPHAN
+def _orphans(index: ImpactIndex, fates: Mapping[int, Fate], owner: Owner) -> bool:
+    fate = fates.get(owner.node)
+    if fate is None or fate.propagation is not Propagation.ORPHAN or owner.served is Served.NO:
+        return False
+    return owner.uid == index.uid(owner.node)
 
 
 def _propagation(flags: int, *, foreground: bool) -> Propagation:
@@ -332,8 +267,8 @@ def _propagation(flags: int, *, foreground: bool) -> Propagation:
     return Propagation.FOREGROUND if flags & FOREGROUND else Propagation.BACKGROUND
 
 
-def _look_up(index: ImpactIndex, owner: Owner, gone: Mapping[int, Propagation]) -> OwnerFinding:
-    state, reason = _state(index, owner, gone)
+def _look_up(index: ImpactIndex, owner: Owner, fates: Mapping[int, Fate]) -> OwnerFinding:
+    state, reason = _state(index, owner, fates)
     return OwnerFinding(
         index.ref(owner.node) if owner.node >= 0 else None,
         owner.api_version,
@@ -342,21 +277,28 @@ def _look_up(index: ImpactIndex, owner: Owner, gone: Mapping[int, Propagation]) 
         owner.uid,
         state,
         reason,
-        owner.node in gone,
+        owner.node in fates,
         stripped=False,
     )
 
 
-def _state(index: ImpactIndex, owner: Owner, gone: Mapping[int, Propagation]) -> tuple[OwnerState, str]:
+def _state(index: ImpactIndex, owner: Owner, fates: Mapping[int, Fate]) -> tuple[OwnerState, str]:
     """Classify one reference; what the collector cannot find out is never absence."""
     node = owner.node
     if owner.wrong_scope:
         return OwnerState.INVALID, "a cluster-scoped object cannot be owned by a namespaced one"
-    if node in gone:
+    if owner.served is Served.NO:
         return (
-            OwnerState.ABSENT,
-            "deleted, which shows as soon as its kind is served" if owner.guess else "deleted",
+            OwnerState.UNKNOWN,
+            f"{owner.api_version} is not served, so the collector cannot ask for its owner",
         )
+    fate = fates.get(node)
+    if fate is not None:
+        if owner.guess:
+            return OwnerState.ABSENT, "deleted, which shows as soon as its kind is served"
+        if fate.propagation is Propagation.FOREGROUND:
+            return OwnerState.WAITING, "being deleted in the foreground"
+        return OwnerState.ABSENT, "deleted"
     if node < 0 or owner.guess:
         return OwnerState.UNKNOWN, "its kind is not known: no built-in and no readable CRD has it"
     if not index.exists(node):

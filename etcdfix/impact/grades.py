@@ -11,7 +11,7 @@ import msgspec
 from etcdfix.impact.finalizers import LostFinalizer
 from etcdfix.impact.floor import floor_reason
 from etcdfix.impact.garbage import Action, Collection
-from etcdfix.impact.identity import ObjectRef
+from etcdfix.impact.identity import ObjectRef, crd_path
 from etcdfix.impact.index import ImpactIndex
 from etcdfix.impact.secretusers import SecretUsers, Stops
 from etcdfix.impact.uses import SECRETS, Role, Use
@@ -209,12 +209,6 @@ def doubts_about(index: ImpactIndex, node: int) -> list[RiskReason]:
     return [RiskReason(Risk.LOW, code, text) for code, text in doubts]
 
 
-def crd_path(name: str) -> str:
-    """Return where the objects of a CustomResourceDefinition lie below the storage prefix."""
-    plural, _, group = name.partition(".")
-    return f"{group}/{plural}"
-
-
 def _floor_reasons(ref: ObjectRef) -> list[RiskReason]:
     floor = floor_reason(GroupResource(ref.group, ref.resource), ref.namespace)
     return [RiskReason(Risk.CLUSTER_BREAKING, "floor", floor)] if floor else []
@@ -283,7 +277,14 @@ def _collection_reasons(collection: Collection) -> list[RiskReason]:
         if collection.when_served:
             text += f"; {collection.when_served} of them as soon as an API serves their kind or their owner's"
         reasons.append(RiskReason(Risk.CLUSTER_BREAKING if breaking else Risk.HIGH, "cascade", text))
-    kept = collection.counts[Action.KEPT] + collection.counts[Action.REFERENCE_STRIPPED]
+    if collection.later:
+        text = f"the garbage collector deletes {_dependents(collection.later)} later, once an owner is really gone"
+        reasons.append(RiskReason(Risk.HIGH, "cascade-later", text))
+    catches_up = sum(decision.action is Action.CASCADE_DELETED for decision in collection.caught_up)
+    if catches_up:
+        text = f"the garbage collector then also deletes {_objects(catches_up)} that it could not act upon before"
+        reasons.append(RiskReason(Risk.HIGH, "catches-up", text))
+    kept = collection.counts[Action.KEPT] + collection.counts[Action.REFERENCE_STRIPPED] - collection.later
     if kept:
         text = f"{_dependents(kept)} would stay, since another owner is there"
         reasons.append(RiskReason(Risk.LOW, "kept", text))

@@ -57,6 +57,7 @@ class Kinds:
     def __init__(self, custom_resources: Mapping[tuple[str, str], CustomResourceInfo]) -> None:
         self._custom: dict[tuple[str, str], Directory] = {}
         self._by_kind = {(d.group, d.kind): d for d in builtin_directories()}
+        self._definitions: dict[str, CustomResourceInfo] = {}
         for (group, plural), crd in custom_resources.items():
             directory = msgspec.structs.replace(
                 custom_directory(group, plural),
@@ -66,6 +67,9 @@ class Kinds:
             )
             self._by_kind.setdefault((group, crd.kind), directory)
             self._custom[group, plural] = directory
+            self._definitions[directory.path] = crd
+        # An API server's discovery names every kind in lower case, too, and in no other mix of cases.
+        self._in_lower_case = {(group, kind.lower()): d for (group, kind), d in self._by_kind.items()}
 
     def custom(self, directory: Directory) -> Directory:
         """Return a custom resource's directory with kind and scope, as far as a readable CRD tells them."""
@@ -77,6 +81,21 @@ class Kinds:
         if found is None and (group, kind) in _MOVED:
             found = self._by_kind.get((_MOVED[group, kind], kind))
         return found
+
+    def of_owner(self, api_version: str, kind: str) -> Directory | None:
+        """Return the directory for what an owner reference names; its kind may be written in lower case.
+
+        Source: ``client-go/restmapper/discovery.go``, by which the garbage collector finds an owner's resource.
+        """
+        found = self.of_api_version(api_version, kind)
+        if found is None and kind == kind.lower():
+            group = api_version.rpartition("/")[0]
+            found = self._in_lower_case.get((group, kind))
+        return found
+
+    def definition(self, directory: Directory) -> CustomResourceInfo | None:
+        """Return the readable CRD of a directory; None for a built-in's."""
+        return self._definitions.get(directory.path)
 
     def of_api_version(self, api_version: str, kind: str) -> Directory | None:
         """Return the directory for what a reference calls ``apiVersion`` and ``kind``."""
@@ -94,3 +113,9 @@ def relative_key(directory: Directory, namespace: str, name: str) -> str:
     if directory.namespaced is False:
         return f"{directory.path}/{name}"
     return f"{directory.path}/{namespace}/{name}" if namespace else f"{directory.path}/{name}"
+
+
+def crd_path(name: str) -> str:
+    """Return where the objects of a CustomResourceDefinition lie below the storage prefix."""
+    plural, _, group = name.partition(".")
+    return f"{group}/{plural}"

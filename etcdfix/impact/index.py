@@ -13,11 +13,15 @@ from typing import Final, NamedTuple
 import msgspec
 
 from etcdfix.impact.identity import Kinds, ObjectRef
+from etcdfix.impact.served import Served
 from etcdfix.impact.tables import (
     BLOCKS,
     BY_NAME,
     BY_UID,
     CONTROLLER,
+    NOT_SERVED,
+    PERHAPS_SERVED,
+    READY,
     SEEN,
     SERVES_EMPTY,
     UNDETERMINED,
@@ -25,7 +29,7 @@ from etcdfix.impact.tables import (
     WRONG_SCOPE,
     Tables,
 )
-from etcdfix.impact.uses import Use, wide_keys
+from etcdfix.impact.uses import Role, Use, wide_keys
 from etcdfix.storagekey import Directory, Stack, StorageLayout, display
 
 ORPHAN_FINALIZER: Final = "orphan"
@@ -79,6 +83,8 @@ class Owner(NamedTuple):
         wrong_scope: The dependent has no namespace and the owner's kind has one: such a reference is never resolved.
         guess: The kind is not known, and the node was found by the uid that it states, or by API group and name
             among objects whose uid is not known; ``Guess.NONE`` for a known kind.
+        served: Whether an API server serves the kind in the apiVersion of the reference; where it does not, the
+            collector cannot ask for the owner at all.
     """
 
     node: int
@@ -90,6 +96,7 @@ class Owner(NamedTuple):
     blocks: bool
     wrong_scope: bool
     guess: Guess
+    served: Served = Served.YES
 
 
 class Edge(NamedTuple):
@@ -132,6 +139,7 @@ class ImpactIndex:
         self.opaque = 0
         self._tables = tables
         self._unreadable: dict[str, int] | None = None
+        self._unlistable: dict[str, tuple[int, ...]] | None = None
         self._counts: tuple[dict[str, int], dict[str, int]] | None = None
         self._by_uid: dict[bytes, list[int]] | None = None
 
@@ -190,6 +198,14 @@ class ImpactIndex:
         """Tell whether an object is proven broken."""
         return bool(self._tables.flags[node] & UNREADABLE)
 
+    def ready(self, node: int) -> bool:
+        """Tell whether a Node says that its kubelet is ready."""
+        return bool(self._tables.flags[node] & READY)
+
+    def node_of(self, pod: int) -> int | None:
+        """Return the Node that a Pod is bound to, whether it exists or not; None for a Pod without one."""
+        return next((edge.target for edge in self.uses(pod) if edge.use.role is Role.NODE), None)
+
     def serves_empty(self, node: int) -> bool:
         """Tell whether an object is broken in such a way that the API server shows an empty one, without a uid."""
         return bool(self._tables.flags[node] & SERVES_EMPTY)
@@ -203,6 +219,23 @@ class ImpactIndex:
                     path = self.place(node)[0].path
                     self._unreadable[path] = self._unreadable.get(path, 0) + 1
         return self._unreadable
+
+    def unlistable(self) -> dict[str, tuple[int, ...]]:
+        """Return the directories whose LIST fails, or may fail, each with the objects that are the reason.
+
+        Left out is what the API server shows as an empty object, and what no API serves.
+        """
+        if self._unlistable is None:
+            found: dict[str, list[int]] = {}
+            for node in self.nodes():
+                if self.unreadable(node) and not self.serves_empty(node):
+                    directory = self.place(node)[0]
+                    if directory.kind or (directory.group, directory.resource) in self.unreadable_crds:
+                        found.setdefault(directory.path, []).append(node)
+            self._unlistable = {
+                path: tuple(sorted(nodes, key=self.relative)) for path, nodes in sorted(found.items())
+            }
+        return self._unlistable
 
     def count_in(self, namespace: str) -> int:
         """Return how many objects live in a namespace."""
@@ -364,6 +397,7 @@ class ImpactIndex:
             bool(flags & BLOCKS),
             target == WRONG_SCOPE,
             _guess(flags),
+            _served(flags),
         )
 
 
@@ -371,6 +405,12 @@ def _guess(flags: int) -> Guess:
     if flags & BY_UID:
         return Guess.UID
     return Guess.NAME if flags & BY_NAME else Guess.NONE
+
+
+def _served(flags: int) -> Served:
+    if flags & NOT_SERVED:
+        return Served.NO
+    return Served.PERHAPS if flags & PERHAPS_SERVED else Served.YES
 
 
 def _bytes(text: str) -> bytes:

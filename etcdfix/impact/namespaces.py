@@ -1,8 +1,12 @@
 """Why a namespace cannot finish deleting, and in which order its contents go.
 
 The namespace controller deletes pods first, waits until they are gone, then everything else (KEP-5080). An object
-that cannot be read fails the LIST of its type, so nothing of its type goes; a pod that cannot be read makes the
-pods' step fail, and then the order is lost: the rest is deleted while pods may still run.
+that cannot be read fails the LIST of its type, in every namespace: nothing of its type goes, and as the controller asks
+for every type that there is, no namespace of the cluster finishes, not even an empty one. A pod that cannot be read
+makes the pods' step fail, and then the order is lost: the rest is deleted while pods may still run.
+
+A pod that is bound to a node goes only when its kubelet has ended it. Where the Node object is gone too, the pod
+garbage collector forces the pod away within a minute; where the Node is there and its kubelet is not, nobody does.
 
 Source: Kubernetes ``pkg/controller/namespace/deletion/namespaced_resources_deleter.go``,
 ``status_condition_utils.go``; KEP-5080.
@@ -10,31 +14,29 @@ Source: Kubernetes ``pkg/controller/namespace/deletion/namespaced_resources_dele
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import Final
 
 import msgspec
 
+from etcdfix.impact.collector import collect
+from etcdfix.impact.cycles import CyclicWait, cyclic_waits
+from etcdfix.impact.garbage import OF_THE_COLLECTOR, Propagation
 from etcdfix.impact.identity import ObjectRef
 from etcdfix.impact.index import (
-    FOREGROUND_FINALIZER,
-    ORPHAN_FINALIZER,
     Condition,
     ImpactIndex,
     NamespaceDetails,
 )
-from etcdfix.impact.uses import Role
-from etcdfix.model import Confidence
+from etcdfix.impact.tables import FINISHED, FOREGROUND, OPAQUE
 from etcdfix.storagekey import Directory, Stack
 
 _PODS: Final = "pods"
+_API_SERVICES: Final = "apiregistration.k8s.io/apiservices"
+_NAMESPACES: Final = "namespaces"
+_KUBERNETES: Final = "kubernetes"
 _MOST_NAMED: Final = 100
-
-# Finalizers whose owner does its work without waiting for anything else in the namespace.
-_SELF_CONTAINED: Final = frozenset({"batch.kubernetes.io/job-tracking"})
-_CLAIM_PROTECTION: Final = "kubernetes.io/pvc-protection"
-_SHORTEST_WORD: Final = 4
 
 
 class Blocker(msgspec.Struct, frozen=True):
@@ -43,15 +45,23 @@ class Blocker(msgspec.Struct, frozen=True):
     Attributes:
         object: The object.
         reason: ``unreadable``: it fails every LIST of its type; ``serves-empty``: broken too, but LISTs show an empty
-            object without a name, so whatever deletes by name cannot delete it; ``undetermined``; ``finalizers``.
+            object without a name, so whatever deletes by name cannot delete it; ``undetermined``; ``node``: a pod whose
+            kubelet does not end it, or has not ended it in time; ``finalizers``.
         finalizers: What it waits for, where that is known.
-        terminating_since: When it was told to go, "" for not yet.
+        terminating_since: When it was told to go, or, for a pod, when its grace period ends; "" for not yet.
+        node: The node that a pod is bound to, "" for none.
+        node_state: Of the Node object: ``absent``, ``not-ready``, ``ready``, ``unknown`` where it cannot be read or was
+            not seen; "" where ``node`` is.
+        past_grace: A pod's grace period is over.
     """
 
     object: ObjectRef
     reason: str
     finalizers: tuple[str, ...] = ()
     terminating_since: str = ""
+    node: str = ""
+    node_state: str = ""
+    past_grace: bool = False
 
 
 class ResourceContent(msgspec.Struct, frozen=True):
@@ -64,9 +74,12 @@ class ResourceContent(msgspec.Struct, frozen=True):
         count: Number of objects.
         unreadable: How many of them cannot be read or judged. One that fails the LIST of this type keeps them all.
         with_finalizers: How many have finalizers.
+        unlistable: How many of the unreadable fail the LIST.
         served: Whether an API serves it; False for a custom resource without a readable CRD, None where its CRD was
             not seen and not everything was.
         aggregated: Its group belongs to an aggregated API server, which keeps its objects here or elsewhere.
+        stays: Why its objects are still there when the namespace controller has done what it can; "" for those that go,
+            but for what waits for finalizers. See :class:`Stays`.
     """
 
     group: str
@@ -77,6 +90,18 @@ class ResourceContent(msgspec.Struct, frozen=True):
     with_finalizers: int
     served: bool | None
     aggregated: bool = False
+    unlistable: int = 0
+    stays: str = ""
+
+
+class Stays(StrEnum):
+    """Why the objects of a resource are still there when the namespace controller has done what it can."""
+
+    NOT_LISTED = "cannot-be-listed"
+    PODS_FIRST = "pods-first"
+    NOT_SERVED = "not-served"
+    CRD_UNREADABLE = "crd-unreadable"
+    NOT_PROCESSED = "not-processed"
 
 
 class DeletionStage(msgspec.Struct, frozen=True):
@@ -86,7 +111,8 @@ class DeletionStage(msgspec.Struct, frozen=True):
         number: From 1.
         name: ``unreadable``: what must be removed first; ``pods``; ``rest``; ``namespace``.
         resources: What goes in it.
-        waits_for: What keeps it from ending, the first hundred: pods, then what is proven broken, then by key.
+        waits_for: What keeps it from ending, the first hundred: pods past their grace period, other pods, then what is
+            proven broken, then by key.
         blockers: How many there are.
     """
 
@@ -95,29 +121,6 @@ class DeletionStage(msgspec.Struct, frozen=True):
     resources: tuple[ResourceContent, ...]
     waits_for: tuple[Blocker, ...]
     blockers: int
-
-
-class WaitStep(msgspec.Struct, frozen=True):
-    """One edge of a cyclic wait: ``waiter`` goes only after ``waits_for``."""
-
-    waiter: ObjectRef
-    waits_for: ObjectRef
-    reason: str
-
-
-class CyclicWait(msgspec.Struct, frozen=True):
-    """Objects that wait for one another, so that none of them goes.
-
-    Attributes:
-        steps: In a ring; the last one waits for the first.
-        confidence: ``certain`` where Kubernetes' own finalizers wait, ``likely`` where the name of a finalizer tells
-            what it waits for, ``possible`` where nobody can know: its domain tells only whose it is.
-        way_out: What ends it.
-    """
-
-    steps: tuple[WaitStep, ...]
-    confidence: Confidence
-    way_out: str
 
 
 class NamespaceState(msgspec.Struct, frozen=True):
@@ -139,8 +142,13 @@ class NamespaceState(msgspec.Struct, frozen=True):
         order_lost: A pod cannot be read: the rest is deleted while pods may still run.
         frozen: The Namespace object itself fails the LIST of its type: no namespace of the cluster is processed.
         cycles: Objects that wait for one another.
-        missing_apis: APIs that do not answer, or whose CRD cannot be read, with the reason.
+        missing_apis: APIs that do not answer, or which have objects here and no readable CRD, with the reason.
         complete: Whether the index held everything.
+        elsewhere: What outside of the namespace holds it, the first hundred: objects of namespaced types, and
+            Namespaces, that cannot be read or judged. They hold every namespace of the cluster.
+        elsewhere_count: How many there are.
+        unavailable_apis: How many of ``missing_apis`` fail discovery, which holds every namespace of the cluster.
+        left_behind: How many objects in it stay stored although it finishes: no API serves them.
     """
 
     name: str
@@ -160,6 +168,17 @@ class NamespaceState(msgspec.Struct, frozen=True):
     cycles: tuple[CyclicWait, ...]
     missing_apis: dict[str, str]
     complete: bool
+    elsewhere: tuple[Blocker, ...] = ()
+    elsewhere_count: int = 0
+    unavailable_apis: int = 0
+    left_behind: int = 0
+
+    @property
+    def held(self) -> bool:
+        """Whether anything that is known keeps it from finishing, or would."""
+        own = self.finalizers or any(token != _KUBERNETES for token in self.spec_finalizers)
+        inside = any(stage.blockers for stage in self.stages)
+        return bool(own or inside or self.elsewhere or self.unavailable_apis) or self.frozen
 
     @property
     def terminating(self) -> bool:
@@ -172,18 +191,13 @@ class NamespaceState(msgspec.Struct, frozen=True):
         return tuple(blocker for stage in self.stages for blocker in stage.waits_for)
 
 
-class WaitReason(StrEnum):
-    """Why one object waits for another."""
-
-    ORDER = "pods go first"
-    FOREGROUND = "foregroundDeletion waits for blocking dependents"
-    CLAIM = "kubernetes.io/pvc-protection waits for the pods that use the claim"
-    NAMED = "the finalizer's name points at it"
-    DOMAIN = "the finalizer has the domain of its API group, and may wait for it"
-
-
 def namespace_state(
-    index: ImpactIndex, name: str, *, aggregated: Collection[str] = ()
+    index: ImpactIndex,
+    name: str,
+    *,
+    aggregated: Collection[str] = (),
+    now: str = "",
+    without: Collection[int] = (),
 ) -> NamespaceState | None:
     """Return what keeps a namespace; None where neither its object nor anything in it was seen.
 
@@ -191,18 +205,33 @@ def namespace_state(
         index: Of the cluster.
         name: Of the namespace.
         aggregated: API groups that belong to aggregated API servers.
+        now: RFC 3339, UTC; tells which pods are past their grace period. "" for all that were told to go.
+        without: Nodes that count as gone.
     """
     found = index.node(f"namespaces/{name}")
-    inside = contents_of(index, name)
-    exists = found is not None and index.exists(found)
+    inside = [node for node in contents_of(index, name) if node not in without]
+    exists = found is not None and index.exists(found) and found not in without
     if not exists and not inside:
         return None
     details = index.namespaces.get(found) if found is not None else None
     details = details or NamespaceDetails("", (), ())
     unreadable = exists and found is not None and index.unreadable(found)
     key = display_key(index, name)
+    blind = {
+        path: left
+        for path, nodes in index.unlistable().items()
+        if (left := [n for n in nodes if n not in without])
+    }
+    blockers = _blockers(index, inside, now)
+    elsewhere = _elsewhere(index, blind, name)
+    frozen = unreadable and found is not None and not index.serves_empty(found)
     contents = _contents(index, inside, aggregated)
-    blockers = _blockers(index, inside)
+    contents = _staying(index, contents, blockers, blind, processed=not frozen)
+    apis = {
+        api: reason
+        for api, reason in index.unavailable_apis.items()
+        if index.node(f"{_API_SERVICES}/{api}") not in without
+    }
     return NamespaceState(
         name=name,
         object=index.ref(found)
@@ -218,12 +247,84 @@ def namespace_state(
         finalizers=index.finalizers(found) if found is not None else (),
         contents=contents,
         stages=_stages(contents, blockers),
-        order_lost=any(content.path == _PODS and content.unreadable for content in contents),
-        frozen=unreadable and found is not None and not index.serves_empty(found),
+        order_lost=_PODS in blind,
+        frozen=frozen,
         cycles=cyclic_waits(index, inside),
-        missing_apis=_missing_apis(index, contents),
+        missing_apis=apis | _missing_apis(contents),
         complete=not index.problems,
+        elsewhere=tuple(elsewhere[:_MOST_NAMED]),
+        elsewhere_count=len(elsewhere),
+        unavailable_apis=len(apis),
+        left_behind=sum(c.count for c in contents if c.stays == Stays.NOT_SERVED),
     )
+
+
+def freed_by(index: ImpactIndex, removed: int) -> tuple[NamespaceState, ...]:
+    """Return the namespaces that are being deleted and that finish once an object is gone, as they are then.
+
+    Args:
+        index: Of the cluster.
+        removed: Node of an object that cannot be read.
+    """
+    directory, namespace, _ = index.place(removed)
+    of_namespaces = directory.namespaced is not False or directory.path == _NAMESPACES
+    everywhere = of_namespaces and not index.serves_empty(removed)
+    found: list[NamespaceState] = []
+    for ref in terminating_namespaces(index)[:_MOST_NAMED]:
+        if everywhere or ref.name == namespace:
+            after = namespace_state(index, ref.name, without={removed})
+            if after is not None and after.elsewhere:
+                return tuple(found)  # so it is for all of them
+            if after is not None and after.exists and not after.held:
+                found.append(after)
+    return tuple(found)
+
+
+def _elsewhere(index: ImpactIndex, blind: Mapping[str, Iterable[int]], name: str) -> list[Blocker]:
+    """Return what outside of a namespace keeps it from finishing: pods first, since without them the order is lost."""
+    found = []
+    for path, nodes in blind.items():
+        for node in nodes:
+            directory, namespace, own = index.place(node)
+            counts = (
+                own != name
+                if path == _NAMESPACES
+                else directory.namespaced is not False and namespace != name
+            )
+            if counts:
+                found.append(Blocker(index.ref(node), "unreadable" if index.lost(node) else "undetermined"))
+    return sorted(found, key=_urgency)
+
+
+def _staying(
+    index: ImpactIndex,
+    contents: tuple[ResourceContent, ...],
+    blockers: list[Blocker],
+    blind: Collection[str],
+    *,
+    processed: bool,
+) -> tuple[ResourceContent, ...]:
+    """Tell of each resource whether its objects go: what cannot be listed stays, and all that waits for pods.
+
+    Recorded: an object of another namespace that cannot be read keeps the namespace, and its pods, but nothing else.
+    """
+    pods_stay = _PODS not in blind and any(
+        _is_pod(b.object) and b.reason in {"finalizers", "node"} for b in blockers
+    )
+    found = []
+    for content in contents:
+        if not processed:
+            stays: str = Stays.NOT_PROCESSED
+        elif (content.group, content.resource) in index.unreadable_crds:
+            stays = Stays.CRD_UNREADABLE
+        elif content.served is False:
+            stays = Stays.NOT_SERVED
+        elif content.unlistable or (content.path == _PODS and _PODS in blind):
+            stays = Stays.NOT_LISTED
+        else:
+            stays = Stays.PODS_FIRST if pods_stay and content.path != _PODS else ""
+        found.append(msgspec.structs.replace(content, stays=stays))
+    return tuple(found)
 
 
 def display_key(index: ImpactIndex, name: str) -> str:
@@ -258,10 +359,11 @@ def _contents(
     for node in inside:
         directory = index.place(node)[0]
         directories[directory.path] = directory
-        row = rows.setdefault(directory.path, [0, 0, 0])
+        row = rows.setdefault(directory.path, [0, 0, 0, 0])
         row[0] += 1
         row[1] += index.unreadable(node)
         row[2] += bool(index.finalizers(node))
+        row[3] += index.unreadable(node) and not index.serves_empty(node)
     return tuple(
         ResourceContent(
             directories[path].group,
@@ -272,6 +374,7 @@ def _contents(
             row[2],
             served=_served(index, directories[path], aggregated),
             aggregated=_without_crd(directories[path]) and directories[path].group in aggregated,
+            unlistable=row[3],
         )
         for path, row in sorted(rows.items())
     )
@@ -289,21 +392,54 @@ def _served(index: ImpactIndex, directory: Directory, aggregated: Collection[str
     return False
 
 
-def _blockers(index: ImpactIndex, inside: Iterable[int]) -> list[Blocker]:
+def _blockers(index: ImpactIndex, inside: Iterable[int], now: str) -> list[Blocker]:
     blockers = []
     for node in inside:
         finalizers, since = index.finalizers(node), index.terminating_since(node)
         if index.unreadable(node):
             lost = "serves-empty" if index.serves_empty(node) else "unreadable"
             blockers.append(Blocker(index.ref(node), lost if index.lost(node) else "undetermined"))
-        elif finalizers:
-            blockers.append(Blocker(index.ref(node), "finalizers", finalizers, since))
+            continue
+        runs_on = index.node_of(node) if index.place(node)[0].path == _PODS else None
+        host = index.place(runs_on)[2] if runs_on is not None else ""
+        state = _node_state(index, runs_on) if runs_on is not None else ""
+        past = bool(since) and runs_on is not None and (not now or since < now)
+        left = runs_on is not None and not index.flags(node) & FINISHED and (past or state != "ready")
+        if left or past:
+            blockers.append(Blocker(index.ref(node), "node", finalizers, since, host, state, past))
+        elif set(finalizers) - OF_THE_COLLECTOR or (
+            since and finalizers and _waits_for_dependents(index, node)
+        ):
+            blockers.append(Blocker(index.ref(node), "finalizers", finalizers, since, host, state))
     return blockers
 
 
+def _waits_for_dependents(index: ImpactIndex, node: int) -> bool:
+    """Tell whether an object whose finalizers are the garbage collector's own is kept all the same.
+
+    Only of one that was told to go: the namespace controller deletes with Background, which takes them off.
+    """
+    flags = index.flags(node)
+    how = Propagation.FOREGROUND if flags & FOREGROUND else Propagation.ORPHAN
+    played = collect(index, node, by_api=how)
+    return bool(played.stays or played.doubt)
+
+
+def _node_state(index: ImpactIndex, node: int) -> str:
+    """Return what its Node object says of a pod's kubelet."""
+    if not index.exists(node):
+        return "unknown" if index.problems else "absent"
+    if index.unreadable(node) or index.flags(node) & OPAQUE:
+        return "unknown"
+    return "ready" if index.ready(node) else "not-ready"
+
+
 def _stages(contents: tuple[ResourceContent, ...], blockers: list[Blocker]) -> tuple[DeletionStage, ...]:
-    broken = sorted((b for b in blockers if b.reason != "finalizers"), key=_urgency)
-    held = [b for b in blockers if b.reason == "finalizers"]
+    waiting = {"finalizers", "node"}
+    broken = sorted((b for b in blockers if b.reason not in waiting), key=_urgency)
+    held = sorted(
+        (b for b in blockers if b.reason in waiting), key=lambda b: (not b.past_grace, b.reason != "node")
+    )
     plan = (
         ("unreadable", [c for c in contents if c.unreadable], broken),
         ("pods", [c for c in contents if c.path == _PODS], [b for b in held if _is_pod(b.object)]),
@@ -326,116 +462,15 @@ def _is_pod(ref: ObjectRef) -> bool:
     return (ref.group, ref.resource) == ("", _PODS)
 
 
-def _missing_apis(index: ImpactIndex, contents: tuple[ResourceContent, ...]) -> dict[str, str]:
-    missing = dict(index.unavailable_apis)
-    for group, plural in index.unreadable_crds:
-        missing[f"{plural}.{group}"] = "its CustomResourceDefinition cannot be read"
+def _missing_apis(contents: tuple[ResourceContent, ...]) -> dict[str, str]:
+    missing = {}
     for content in contents:
-        if content.served is False:
-            missing.setdefault(
-                f"{content.resource}.{content.group}",
-                "no CustomResourceDefinition: its objects are left behind",
+        api = f"{content.resource}.{content.group}"
+        if content.stays == Stays.CRD_UNREADABLE:
+            missing[api] = (
+                "its CustomResourceDefinition cannot be read: API servers that run may still serve its objects, "
+                "after a restart none does, and they are left behind"
             )
+        elif content.stays == Stays.NOT_SERVED:
+            missing[api] = "no CustomResourceDefinition: its objects are left behind when the namespace goes"
     return missing
-
-
-# ---------------------------------------------------------------------------------------------- cyclic waits
-
-
-def cyclic_waits(index: ImpactIndex, inside: Iterable[int]) -> tuple[CyclicWait, ...]:
-    """Return the cyclic waits among the objects of a namespace that is, or would be, deleted.
-
-    Pods wait for their finalizers, everything else waits for the pods: whatever makes a pod wait for something else
-    of its namespace closes a ring. What a foreign finalizer waits for is opaque; its name may tell.
-
-    Args:
-        index: Of the cluster.
-        inside: What lives in the namespace.
-    """
-    nodes = list(inside)
-    pods = [node for node in nodes if index.place(node)[0].path == _PODS]
-    others = [node for node in nodes if index.place(node)[0].path != _PODS]
-    cycles: list[CyclicWait] = []
-    for pod in pods:
-        for finalizer in index.finalizers(pod):
-            cycles += _cycles_of(index, pod, finalizer, others)
-    return tuple(cycles[:_MOST_NAMED])
-
-
-def _cycles_of(index: ImpactIndex, pod: int, finalizer: str, others: list[int]) -> list[CyclicWait]:
-    if finalizer in _SELF_CONTAINED or finalizer == ORPHAN_FINALIZER:
-        return []
-    if finalizer == FOREGROUND_FINALIZER:
-        return [
-            _ring(index, pod, other, WaitReason.FOREGROUND, Confidence.CERTAIN, finalizer)
-            for other in _held_dependents(index, pod, set(others))
-        ]
-    named = [node for node in others if _names(finalizer, index, node)]
-    if named:
-        return [
-            _ring(index, pod, other, WaitReason.NAMED, Confidence.LIKELY, finalizer)
-            for other in named[:_MOST_NAMED]
-        ]
-    if not others:
-        return []
-    for other in others:
-        if _shares_domain(finalizer, index, other):
-            return [_ring(index, pod, other, WaitReason.DOMAIN, Confidence.POSSIBLE, finalizer)]
-    # It may wait for any of them, or for something outside: one of them stands for all.
-    step = WaitStep(
-        index.ref(pod), index.ref(others[0]), f"finalizer {finalizer} may wait for it, or for any other"
-    )
-    back = WaitStep(index.ref(others[0]), index.ref(pod), WaitReason.ORDER)
-    return [CyclicWait((step, back), Confidence.POSSIBLE, _way_out(finalizer, Confidence.POSSIBLE))]
-
-
-def _held_dependents(index: ImpactIndex, pod: int, others: set[int]) -> list[int]:
-    """Return dependents that the pod waits for and that do not go by the collector's hand alone."""
-    held = []
-    for node in index.dependents(pod):
-        blocks = any(owner.node == pod and owner.blocks for owner in index.owners(node))
-        if not blocks or node not in others:
-            continue
-        waits_for_pod = _CLAIM_PROTECTION in index.finalizers(node) and any(
-            edge.source == pod and edge.use.role in {Role.CLAIM, Role.EPHEMERAL_CLAIM}
-            for edge in index.users(node)
-        )
-        if waits_for_pod or index.unreadable(node):
-            held.append(node)
-    return held
-
-
-def _ring(
-    index: ImpactIndex, pod: int, other: int, reason: WaitReason, confidence: Confidence, finalizer: str
-) -> CyclicWait:
-    there = WaitStep(index.ref(pod), index.ref(other), f"finalizer {finalizer}: {reason}")
-    claim = reason is WaitReason.FOREGROUND and _CLAIM_PROTECTION in index.finalizers(other)
-    back = WaitStep(index.ref(other), index.ref(pod), WaitReason.CLAIM if claim else WaitReason.ORDER)
-    return CyclicWait((there, back), confidence, _way_out(finalizer, confidence))
-
-
-def _way_out(finalizer: str, confidence: Confidence) -> str:
-    if confidence is Confidence.POSSIBLE:
-        return f"see that the controller of finalizer {finalizer} runs; only where it is gone for good, take it off"
-    return f"remove finalizer {finalizer} from the pod, once what it guards is safe"
-
-
-def _names(finalizer: str, index: ImpactIndex, node: int) -> bool:
-    """Tell whether a finalizer's name points at an object: by its kind, or by its own name."""
-    directory, _, name = index.place(node)
-    rest = finalizer.lower().rpartition("/")[2]
-    letters = "".join(c for c in rest if c.isalnum())
-    words = {directory.resource.lower(), directory.resource.lower().removesuffix("s"), directory.kind.lower()}
-    if directory.resource.endswith("ies"):
-        words.add(directory.resource[:-3] + "y")
-    if any(len(word) >= _SHORTEST_WORD and word in letters for word in words):
-        return True
-    return rest == name and len(name) >= _SHORTEST_WORD
-
-
-def _shares_domain(finalizer: str, index: ImpactIndex, node: int) -> bool:
-    """Tell whether a finalizer has the domain of a custom resource's group: whose it is, not what it waits for."""
-    directory = index.place(node)[0]
-    domain, group = finalizer.lower().rpartition("/")[0], directory.group
-    custom = directory.stack is Stack.CUSTOM_RESOURCE
-    return bool(custom and domain and (domain == group or domain.endswith(f".{group}")))

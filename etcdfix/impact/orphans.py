@@ -8,7 +8,8 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.impact.garbage import OwnerState, decide
+from etcdfix.impact.collector import decide
+from etcdfix.impact.garbage import OwnerState
 from etcdfix.impact.index import ImpactIndex
 from etcdfix.model import Confidence
 from etcdfix.storagekey import Stack, display

@@ -545,6 +545,8 @@ _PATHS: dict[tuple[str, str], tuple[str, ...]] = {
         "status.config.active.configMap",
         "status.config.assigned.configMap",
         "status.config.lastKnownGood.configMap",
+        "status.conditions[].type",
+        "status.conditions[].status",
     ),
     ("", "Namespace"): ("spec.finalizers", "status.phase", "status.conditions"),
     ("rbac.authorization.k8s.io", "RoleBinding"): ("subjects",),

@@ -25,12 +25,15 @@ FOREGROUND: Final = 32
 FINISHED: Final = 64
 OPAQUE: Final = 128
 SERVES_EMPTY: Final = 256
+READY: Final = 512
 
 # Flags of an owner reference.
 CONTROLLER: Final = 1
 BLOCKS: Final = 2
 BY_UID: Final = 4
 BY_NAME: Final = 8
+NOT_SERVED: Final = 16
+PERHAPS_SERVED: Final = 32
 
 # Targets of owner references that are no node.
 UNKNOWN_KIND: Final = -1
@@ -138,7 +141,7 @@ class Tables:
         self.next_in.append(self.first_in[target])
         self.first_in[target] = edge
 
-    def add_owner(self, dependent: int, target: int, owner: OwnerReference) -> None:
+    def add_owner(self, dependent: int, target: int, owner: OwnerReference, flags: int = 0) -> None:
         number = len(self.owner_dependent)
         self.owner_dependent.append(dependent)
         self.owner_target.append(target)
@@ -147,7 +150,7 @@ class Tables:
             (text(owner.uid), text(owner.api_version), text(owner.kind), text(owner.name))
         )
         self.owner_flags.append(
-            (CONTROLLER if owner.controller else 0) | (BLOCKS if owner.block_owner_deletion else 0)
+            flags | (CONTROLLER if owner.controller else 0) | (BLOCKS if owner.block_owner_deletion else 0)
         )
         self.next_owner.append(self.first_owner[dependent])
         self.first_owner[dependent] = number

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 from pathlib import Path
 from typing import Final
@@ -9,9 +10,9 @@ from typing import Final
 import msgspec
 
 from etcdfix.errors import ConfigurationError
+from etcdfix.inputfile import MAX_REPORT_BYTES, read_input
 from etcdfix.reports.model import API_VERSION
 
-_MOST_BYTES: Final = 1 << 30
 MOST_FINDINGS: Final = 100_000
 _HEALTHY: Final = "readable"
 
@@ -108,14 +109,10 @@ def load_report(path: Path) -> SavedReport:
         ConfigurationError: The file cannot be read, is too large, or is no scan report.
     """
     try:
-        with path.open("rb") as stream:
-            raw = stream.read(_MOST_BYTES + 1)
+        raw = read_input(path, most_bytes=MAX_REPORT_BYTES, standard_input=True)
     except OSError as exc:
-        raise ConfigurationError(f"--from-report {path}: {exc.strerror}") from exc
-    if len(raw) > _MOST_BYTES:
-        raise ConfigurationError(
-            f"--from-report {path}: larger than {_MOST_BYTES} bytes", hint="scan a part of the cluster only"
-        )
+        hint = "scan a part of the cluster only" if exc.errno == errno.EFBIG else ""
+        raise ConfigurationError(f"--from-report {path}: {exc.strerror}", hint=hint) from exc
     try:
         header, findings, problems = _read(raw)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as exc:

@@ -50,7 +50,15 @@ from etcdfix.sources.base import Source
 from etcdfix.storagekey import Directory, display
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.key_loss import KeyCounter, KeyDoubt, doubt_about
-from etcdfix.verdicts.standing import FAILED, IDENTITY, AcceptRisk, Standing, risks_of, standing_of
+from etcdfix.verdicts.standing import (
+    FAILED,
+    IDENTITY,
+    AcceptRisk,
+    Standing,
+    key_may_be_lost,
+    risks_of,
+    standing_of,
+)
 
 _WORST_FIRST: Final = (KeyDoubt.NONE_OPENS, KeyDoubt.MOST_FAIL, KeyDoubt.MASS_DAMAGE, KeyDoubt.NONE)
 
@@ -68,7 +76,7 @@ class PlanRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         report: What was found broken.
-        configuration: Of the API servers.
+        configuration: Of the API servers; None where nothing is encrypted at rest.
         kubernetes_version: ``1.36``, None for every known release.
         newest: The source is read at its newest revision.
         same_again: Options that a command must repeat.
@@ -76,7 +84,7 @@ class PlanRequest(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     report: SavedReport
-    configuration: EncryptionConfiguration
+    configuration: EncryptionConfiguration | None
     kubernetes_version: str | None = None
     newest: bool = True
     same_again: SameAgain = SameAgain()
@@ -142,7 +150,12 @@ def build_plan(
     if plugins is not None:
         plugins.deferring = False
     for key in reported.keys() - gathered.left_out.keys() - {b.found.stored.key for b in gathered.broken}:
-        gathered.left_out[key] = ("gone", "the key does not exist any more")
+        # What could not be read is not gone.
+        gathered.left_out[key] = (
+            ("undetermined", "it was not seen, and not everything could be read")
+            if source.problems
+            else ("gone", "the key does not exist any more")
+        )
     index = builder.finish(source.problems)
     write = _Writer(index, source, examiner, reader, neighbours, keys, request, uid)
     drafts = [
@@ -179,7 +192,9 @@ def build_plan(
         kube_system_uid=uid,
         encryption_config=ReportConfiguration(
             _shown(request.configuration.path), request.configuration.sha256
-        ),
+        )
+        if request.configuration is not None
+        else None,
         etcd_prefix=examiner.layout.prefix.rstrip("/") or "/",
         kubernetes_version=request.kubernetes_version,
         report=PlanReport(_shown(report.path), report.sha256, report.generated_at),
@@ -223,10 +238,12 @@ def _check_same(report: SavedReport, uid: str | None, request: PlanRequest, exam
             hint="name the etcd or the snapshot that was scanned, or scan this one",
         )
     theirs = report.encryption_config.sha256 if report.encryption_config is not None else "none"
-    if theirs != request.configuration.sha256:
+    ours, name = "none", "here it"
+    if request.configuration is not None:
+        ours, name = request.configuration.sha256, request.configuration.path
+    if theirs != ours:
         raise ConfigurationError(
-            f"the report was made with the encryption configuration {theirs}, and {request.configuration.path} is "
-            f"{request.configuration.sha256}",
+            f"the report was made with the encryption configuration {theirs}, and {name} is {ours}",
             hint="scan again with the configuration that the API servers have now",
         )
     here = examiner.layout.prefix.rstrip("/") or "/"
@@ -428,6 +445,8 @@ def _advice(found: Examination, doubt: KeyDoubt) -> tuple[str, str]:
         text = "nothing is proven: bring the KMS plugin back"
     elif standing_of(found) is Standing.DECLARABLE:
         text = "the configuration alone can cure this: find the key"
+    elif key and not key_may_be_lost(found):
+        return "many values under its key do not open, and the key is there: find out why first", ""
     elif key:
         text = "that is the key, not the objects: find it"
     else:

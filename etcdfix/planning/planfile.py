@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 
 from etcdfix.errors import ConfigurationError
+from etcdfix.inputfile import MAX_PLAN_BYTES, read_input
 from etcdfix.remediation.expectation import Expectation, refuse_plan
 from etcdfix.remediation.rules import Rule, refuse
 from etcdfix.reports.model import API_VERSION
@@ -27,7 +28,6 @@ from etcdfix.reports.plan_needs import DECLARE_KEY_LOST, meaning
 from etcdfix.storagekey import display
 
 MOST_AGE: Final = timedelta(minutes=15)
-_MOST_BYTES: Final = 1 << 29
 _AGAIN: Final = "make a new one: etcdfix plan --from-report REPORT -o json --output-file FILE"
 
 
@@ -151,7 +151,8 @@ def _misfit(
         return f"the plan is of etcd {plan.source.cluster_id}, this one is {cluster_id}"
     if plan.etcd_prefix.rstrip("/") != etcd_prefix.rstrip("/"):
         return f"the plan is of keys below {plan.etcd_prefix}, and here they are below {etcd_prefix}"
-    if plan.encryption_config.sha256 != config_sha256:
+    planned = plan.encryption_config.sha256 if plan.encryption_config is not None else ""
+    if planned != config_sha256:
         return "the plan was made with another encryption configuration"
     if (plan.kubernetes_version or "") != assumed_release:
         return "the plan was made with another --kubernetes-version"
@@ -167,32 +168,20 @@ def _is_given(need: str, flags: Collection[str]) -> bool:
 
 
 def _read(path: Path, where: str) -> bytes:
+    def check(status: os.stat_result) -> None:
+        if status.st_uid not in {os.geteuid(), 0}:
+            raise ConfigurationError(f"{where} belongs to somebody else (uid {status.st_uid})", hint=_AGAIN)
+        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise ConfigurationError(
+                f"{where}: others may write to it (mode {status.st_mode & 0o777:04o})",
+                hint="chmod go-w it, if you know that nobody did",
+            )
+
     try:
-        with open(path, "rb", opener=_without_waiting) as stream:
-            status = os.fstat(stream.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise ConfigurationError(f"{where} is no regular file", hint=_AGAIN)
-            if status.st_uid not in {os.geteuid(), 0}:
-                raise ConfigurationError(
-                    f"{where} belongs to somebody else (uid {status.st_uid})", hint=_AGAIN
-                )
-            if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-                raise ConfigurationError(
-                    f"{where}: others may write to it (mode {status.st_mode & 0o777:04o})",
-                    hint="chmod go-w it, if you know that nobody did",
-                )
-            raw = stream.read(_MOST_BYTES + 1)
+        return read_input(path, most_bytes=MAX_PLAN_BYTES, follow=False, check=check)
     except OSError as exc:
         reason = "it is a symbolic link" if exc.errno == errno.ELOOP else exc.strerror
-        raise ConfigurationError(f"{where}: {reason}") from exc
-    if len(raw) > _MOST_BYTES:
-        raise ConfigurationError(f"{where}: larger than any plan", hint=_AGAIN)
-    return raw
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    """Open a file, no link; nobody may write to a pipe of that name."""
-    return os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW)
+        raise ConfigurationError(f"{where}: {reason}", hint=_AGAIN) from exc
 
 
 def _key(entry: PlanEntry | LeftOut) -> bytes:

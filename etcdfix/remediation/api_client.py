@@ -28,6 +28,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from etcdfix.errors import AuthorizationRefused, EtcdfixError, KubeconfigInvalid, KubernetesClientMissing
+from etcdfix.inputfile import MAX_SETTINGS_BYTES, read_input
 
 _Result = TypeVar("_Result")
 
@@ -217,7 +218,19 @@ class Server:
         Raises:
             AuthorizationRefused: Any other answer, or none.
         """
-        reply = self.send(method, path, body)
+        return self.require(self.send(method, path, body), what=what)
+
+    def require(self, reply: Reply | NoReply, *, what: str, hint: str = "") -> bytes:
+        """Return the body of an answer that says 200 or 201.
+
+        Args:
+            reply: To a request.
+            what: It was asked for this.
+            hint: What to do where the user may not ask for it.
+
+        Raises:
+            AuthorizationRefused: It is any other answer, or none.
+        """
         if isinstance(reply, NoReply):
             raise AuthorizationRefused(
                 f"{self.address} was asked for {what}: {reply.text}",
@@ -225,7 +238,7 @@ class Server:
                 hint="kubectl --kubeconfig FILE get --raw /readyz",
             )
         if reply.status not in {200, 201}:
-            raise _refused_by_status(reply.status, what)
+            raise _refused_by_status(reply.status, what, hint)
         if reply.body is None:
             raise malformed(what)
         return reply.body
@@ -365,7 +378,7 @@ def _check_readable(kubeconfig: str) -> None:
         # The package would take it for a list of files.
         raise KubeconfigInvalid(f"--kubeconfig {kubeconfig}: one file, and no {os.pathsep!r} in its path")
     try:
-        Path(kubeconfig).open("rb").close()
+        read_input(Path(kubeconfig), most_bytes=MAX_SETTINGS_BYTES)
     except OSError as exc:
         reason = (exc.strerror or "cannot be read").lower()
         raise KubeconfigInvalid(f"--kubeconfig {kubeconfig}: {reason}") from exc
@@ -402,7 +415,7 @@ def _credentials(configuration: Any) -> dict[str, str]:
     return {setting["key"]: setting["value"] for setting in settings.values() if setting["value"]}
 
 
-def _refused_by_status(status: int, what: str) -> AuthorizationRefused:
+def _refused_by_status(status: int, what: str, forbidden_hint: str) -> AuthorizationRefused:
     if status == 401:
         return AuthorizationRefused(
             f"the API server does not know the kubeconfig's user (401), asked for {what}",
@@ -413,6 +426,7 @@ def _refused_by_status(status: int, what: str) -> AuthorizationRefused:
         return AuthorizationRefused(
             f"the API server does not let the kubeconfig's user ask for {what} (403)",
             reason=RefusalReason.FORBIDDEN,
+            hint=forbidden_hint,
         )
     return AuthorizationRefused(
         f"the API server answered {status} when it was asked for {what}", reason=RefusalReason.SERVER_ERROR

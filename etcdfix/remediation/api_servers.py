@@ -36,6 +36,7 @@ from etcdfix.remediation.api_client import (
     without_user,
 )
 from etcdfix.remediation.authorization import Authorization, authorize, check_cluster
+from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.rules import Rule, refuse
 from etcdfix.storagekey import api_path
 
@@ -138,7 +139,7 @@ def ask_servers(
     resource: str,
     namespace: str,
     name: str,
-    kube_system_uid: str,
+    cluster: ClusterIdentity,
     readable_is_fine: bool = False,
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
 ) -> ServerAnswers:
@@ -153,7 +154,7 @@ def ask_servers(
         resource: Plural resource.
         namespace: "" for an object without one.
         name: Name of the object.
-        kube_system_uid: Uid of the kube-system namespace as etcd holds it.
+        cluster: Which cluster etcd holds.
         readable_is_fine: The change does not rest on the object being unreadable.
         timeout_seconds: For everything together.
 
@@ -163,9 +164,9 @@ def ask_servers(
         RefusedByRule: A server reads the object.
         AuthorizationRefused: A server is of another cluster, does not say of which it is, or says no.
     """
-    if not kube_system_uid:
+    if not cluster.is_known:
         raise AuthorizationRefused(
-            "etcd holds no uid of kube-system that the API server's could be compared with",
+            "nothing in etcd names the cluster, so nothing can be compared with the API server's",
             reason=RefusalReason.OTHER_CLUSTER,
         )
     request_seconds = timeout_seconds / 3
@@ -175,7 +176,7 @@ def ask_servers(
     )
     thing = _Object(group, version, resource, namespace, name)
     try:
-        found = _Inquiry(access, thing, kube_system_uid, deadline, request_seconds)
+        found = _Inquiry(access, thing, cluster, deadline, request_seconds)
         found.ask([access.url, *extra_servers])
         found.ask(found.listed())
         if not readable_is_fine:
@@ -183,7 +184,7 @@ def ask_servers(
         authorization = None
         server = found.spokesman()
         if server is not None:
-            (said,) = run_within([lambda: _authorize(server, thing, kube_system_uid)], found.left())
+            (said,) = run_within([lambda: _authorize(server, thing, cluster)], found.left())
             authorization = require_done(said, timeout_seconds)
     finally:
         access.close()
@@ -218,13 +219,15 @@ class _Asked(msgspec.Struct, frozen=True):
 
     Attributes:
         answer: What it said.
-        server: The connection, where it showed that it is of this cluster.
+        server: The connection, where it showed that it is of this cluster, or nothing could show it.
         doubt: Why its answer counts as none, although it gave one.
+        remark: Why it could not be compared which cluster it is of; "" where it was.
     """
 
     answer: ServerAnswer
     server: Server | None = None
     doubt: AuthorizationRefused | None = None
+    remark: str = ""
 
     @property
     def counts(self) -> bool:
@@ -286,13 +289,18 @@ class _Inquiry:
     """The conversation with all servers; what each said stands in ``asked``, and what else to know in ``notes``."""
 
     def __init__(
-        self, access: Access, thing: _Object, kube_system_uid: str, deadline: float, request_seconds: float
+        self,
+        access: Access,
+        thing: _Object,
+        cluster: ClusterIdentity,
+        deadline: float,
+        request_seconds: float,
     ) -> None:
         self.asked: list[_Asked] = []
         self.notes: list[str] = []
         self._access = access
         self._thing = thing
-        self._kube_system_uid = kube_system_uid
+        self._cluster = cluster
         self._deadline = deadline
         self._request_seconds = request_seconds
 
@@ -363,7 +371,9 @@ class _Inquiry:
         Raises:
             AuthorizationRefused: Servers answered, and none of them showed that it is of this cluster.
         """
-        for asked in self.asked:
+        for asked in sorted(
+            self.asked, key=lambda asked: asked.remark != ""
+        ):  # those that were compared first
             if asked.counts:
                 return asked.server
         for asked in self.asked:
@@ -374,15 +384,15 @@ class _Inquiry:
     def _ask(self, url: str) -> _Asked:
         for tls_name in self._access.tls_names(url):
             server = self._access.server(url, tls_name)
-            failure = _identity_failure(server, self._kube_system_uid)
+            failure, remark = _identity_of(server, self._cluster)
             if failure is None or failure.reason != RefusalReason.TLS_FAILED:
                 break
         if failure is not None and failure.reason in _NOT_REACHED:
             return _Asked(_answer(server, Answer.NO_ANSWER, _NOT_REACHED[failure.reason]))
         said = _look_for(server, self._thing, certain=failure is None)
-        answer = _answer(server, said.answer, said.detail)
+        answer = _answer(server, said.answer, "; ".join(filter(None, (said.detail, remark))))
         if failure is None:
-            return _Asked(answer, server)
+            return _Asked(answer, server, remark=remark)
         if said.answer in {Answer.READS_IT, Answer.DENIED, Answer.NO_ANSWER}:
             return _Asked(answer)
         denied = failure.reason in {RefusalReason.UNAUTHENTICATED, RefusalReason.FORBIDDEN}
@@ -390,30 +400,29 @@ class _Inquiry:
         return _Asked(_answer(server, word, str(failure)), doubt=failure)
 
 
-def _authorize(server: Server, thing: _Object, kube_system_uid: str) -> Authorization:
+def _authorize(server: Server, thing: _Object, cluster: ClusterIdentity) -> Authorization:
     return authorize(
         server,
         group=thing.group,
         resource=thing.resource,
         namespace=thing.namespace,
         name=thing.name,
-        kube_system_uid=kube_system_uid,
+        cluster=cluster,
     )
 
 
-def _identity_failure(server: Server, kube_system_uid: str) -> AuthorizationRefused | None:
-    """Return why a server did not show that it is of this cluster; None where it did.
+def _identity_of(server: Server, cluster: ClusterIdentity) -> tuple[AuthorizationRefused | None, str]:
+    """Return why a server did not show that it is of this cluster, None where it did; and what to remark on that.
 
     Raises:
         AuthorizationRefused: It is of another.
     """
     try:
-        check_cluster(server, kube_system_uid)
+        return None, check_cluster(server, cluster)
     except AuthorizationRefused as exc:
         if exc.reason == RefusalReason.OTHER_CLUSTER:
             raise
-        return exc
-    return None
+        return exc, ""
 
 
 def _answer(server: Server, answer: Answer, detail: str) -> ServerAnswer:

@@ -26,6 +26,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from etcdfix import __version__
+from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.grounds import Grounds
 from etcdfix.reports.safetext import safe_json
 
@@ -184,6 +185,11 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     grounds: Grounds | None = None
     intent: int | None = None
     audit_id: str = ""
+
+    @property
+    def cluster(self) -> ClusterIdentity:
+        """Which cluster it is about."""
+        return cluster_of(self.grounds, self.cluster_uid)
 
     @property
     def closes(self) -> bool:
@@ -405,6 +411,13 @@ def _annotations(entry: Entry, sequence: int, previous: Link) -> Annotations:
     )
 
 
+def cluster_of(grounds: Grounds | None, uid: str) -> ClusterIdentity:
+    """Return the cluster that a record names; one of before grounds named it names it by the uid alone."""
+    if grounds is not None and grounds.cluster is not None:
+        return grounds.cluster
+    return ClusterIdentity.by_uid(uid)
+
+
 def unicode_text(text: str) -> str:
     """Return text that can be encoded: words from the command line and the system may hold lone surrogates."""
     return text.encode("utf-8", "backslashreplace").decode()
@@ -469,6 +482,11 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
     backup_sha256: str
     accepted: tuple[str, ...]
     grounds: Grounds | None = None
+
+    @property
+    def cluster(self) -> ClusterIdentity:
+        """Which cluster it is about."""
+        return cluster_of(self.grounds, self.cluster_uid)
 
     def closed_by(
         self,

@@ -1,9 +1,9 @@
 """Asks a Kubernetes API server whether its user may do by the API what etcdfix is about to do behind its back.
 
 Whoever holds etcd's credentials can delete anything. With ``--kubeconfig`` a second authority is asked: the API server
-of the same cluster (the uid of kube-system must be the one that etcd holds), and its authorizers, for the two
-permissions that upstream wants for an unsafe deletion. Only a clear yes to both counts. Everything else refuses, in
-words of its own.
+of the same cluster (the uid of kube-system must be the one that etcd holds, as far as both can read it), and its
+authorizers, for the two permissions that upstream wants for an unsafe deletion. Only a clear yes to both counts.
+Everything else refuses, in words of its own.
 
 Format: ``authorization.k8s.io/v1`` SelfSubjectAccessReview, ``authentication.k8s.io/v1`` SelfSubjectReview (served
 since Kubernetes 1.28).
@@ -15,7 +15,9 @@ import msgspec
 
 from etcdfix.errors import AuthorizationRefused
 from etcdfix.model import GroupResource
-from etcdfix.remediation.api_client import RefusalReason, Server, decode, malformed, shorten
+from etcdfix.remediation.api_client import RefusalReason, Reply, Server, decode, malformed, shorten
+from etcdfix.remediation.cluster_identity import ClusterIdentity, KnownBy
+from etcdfix.reports.safetext import quote_command
 
 UNSAFE_DELETE_VERB = "unsafe-delete-ignore-read-errors"
 VERBS = (UNSAFE_DELETE_VERB, "delete")
@@ -23,6 +25,7 @@ VERBS = (UNSAFE_DELETE_VERB, "delete")
 UNKNOWN_USER = "unknown"
 
 _KUBE_SYSTEM = "/api/v1/namespaces/kube-system"
+_FOUND, _CANNOT_READ = 200, 500
 _ACCESS_REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _SUBJECT_REVIEW = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
@@ -33,7 +36,7 @@ class Authorization(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         user_name: As whom the API server knows the kubeconfig's user; ``unknown`` where it does not say.
         server: Address of the API server.
-        kube_system_uid: Of its kube-system namespace, equal to etcd's.
+        kube_system_uid: Of its kube-system namespace, equal to etcd's; "" where etcd holds none that can be read.
         verbs: What was allowed.
     """
 
@@ -46,6 +49,7 @@ class Authorization(msgspec.Struct, frozen=True, kw_only=True):
 class _Metadata(msgspec.Struct):
     name: str
     uid: str
+    resource_version: str = msgspec.field(name="resourceVersion", default="")
 
 
 class _Namespace(msgspec.Struct):
@@ -91,7 +95,7 @@ class _SubjectReview(msgspec.Struct):
 
 
 def authorize(
-    server: Server, *, group: str, resource: str, namespace: str, name: str, kube_system_uid: str
+    server: Server, *, group: str, resource: str, namespace: str, name: str, cluster: ClusterIdentity
 ) -> Authorization:
     """Ask a server of this cluster for both permissions on exactly one object.
 
@@ -101,7 +105,7 @@ def authorize(
         resource: Plural resource.
         namespace: "" for an object without one.
         name: Name of the object.
-        kube_system_uid: Uid of the kube-system namespace as etcd holds it.
+        cluster: Which cluster etcd holds.
 
     Raises:
         ValueError: Resource or name are empty, which would ask about every one.
@@ -114,30 +118,57 @@ def authorize(
         _check_access(
             server, _Attributes(group=group, resource=resource, namespace=namespace, name=name, verb=verb)
         )
-    return Authorization(user_name=user_name, server=server.address, kube_system_uid=kube_system_uid)
+    return Authorization(user_name=user_name, server=server.address, kube_system_uid=cluster.uid)
 
 
-def check_cluster(server: Server, kube_system_uid: str) -> None:
+def check_cluster(server: Server, cluster: ClusterIdentity) -> str:
     """Have a server show that it belongs to the cluster whose etcd this is.
+
+    A server that cannot read its kube-system (500) may still have it in memory. Where it has not, and the Namespace in
+    etcd cannot be read either, nothing can be compared; that is said, and no more.
 
     Args:
         server: To ask.
-        kube_system_uid: Uid of the kube-system namespace as etcd holds it.
+        cluster: Which cluster etcd holds.
+
+    Returns:
+        Why it could not be compared, part of a sentence; "" where it was.
 
     Raises:
         AuthorizationRefused: It belongs to another, or does not say.
     """
     what = "the API server's kube-system namespace"
-    found = decode(server.request("GET", _KUBE_SYSTEM, what=what), _Namespace, what)
+    hint = (
+        "the kubeconfig's user needs get on namespaces/kube-system: "
+        + quote_command(_can_i(_Attributes(resource="namespaces", verb="get", name="kube-system")))
+        + "; docs/runbooks/denied.md has the whole ClusterRole"
+    )
+    reply = server.send("GET", _KUBE_SYSTEM)
+    if isinstance(reply, Reply) and reply.status == _CANNOT_READ:
+        remembered = server.send("GET", f"{_KUBE_SYSTEM}?resourceVersion=0")
+        if isinstance(remembered, Reply) and remembered.status == _FOUND:
+            reply = remembered
+        elif cluster.known_by is not KnownBy.VALUE:
+            return "it cannot read its kube-system either, so it was not compared which cluster it is of"
+    found = decode(server.require(reply, what=what, hint=hint), _Namespace, what)
     if found.kind != "Namespace" or found.metadata.name != "kube-system" or not found.metadata.uid:
         raise malformed(what)
-    if found.metadata.uid != kube_system_uid:
+    if cluster.uid:
+        theirs, ours = f"has the uid {shorten(found.metadata.uid)}", f"has {shorten(cluster.uid)}"
+        same = found.metadata.uid == cluster.uid
+    else:
+        # What a server has in memory, or reads, carries the mod revision of its key.
+        theirs = f"stands at resourceVersion {shorten(found.metadata.resource_version)}"
+        ours = f"stands at mod_revision {cluster.changed}"
+        same = found.metadata.resource_version == str(cluster.changed)
+    if not same:
         raise AuthorizationRefused(
-            f"the API server at {server.address} belongs to another cluster: its kube-system has the uid "
-            f"{shorten(found.metadata.uid)}, the one in etcd has {shorten(kube_system_uid)}",
+            f"the API server at {server.address} belongs to another cluster: its kube-system {theirs}, the one in "
+            f"etcd {ours}",
             reason=RefusalReason.OTHER_CLUSTER,
             hint="choose the kubeconfig, or its context, of the cluster that this etcd belongs to",
         )
+    return ""
 
 
 def _user_name(server: Server) -> str:
@@ -173,8 +204,15 @@ def _check_access(server: Server, attributes: _Attributes) -> None:
         raise AuthorizationRefused(
             f"the API server denies {what}{because}",
             reason=RefusalReason.DENIED,
-            hint=f"kubectl auth can-i {attributes.verb} {GroupResource(attributes.group, attributes.resource)}",
+            hint=quote_command(_can_i(attributes)),
         )
+
+
+def _can_i(attributes: _Attributes) -> list[str]:
+    """Return the command by which a person asks the same."""
+    what = f"{GroupResource(attributes.group, attributes.resource)}/{attributes.name}"
+    place = ["-n", attributes.namespace] if attributes.namespace else []
+    return ["kubectl", "--kubeconfig", "FILE", "auth", "can-i", attributes.verb, what, *place]
 
 
 def _object_name(attributes: _Attributes) -> str:

@@ -13,8 +13,8 @@ No byte in a backup was decrypted by us; ``stored_as_plaintext`` says whether th
 
 from __future__ import annotations
 
+import errno
 import hashlib
-import os
 import re
 from datetime import datetime
 from pathlib import Path
@@ -32,9 +32,11 @@ from etcdfix.errors import (
     BackupVersionUnknown,
     NotABackup,
 )
+from etcdfix.inputfile import read_input
 from etcdfix.model import StoredValue
 from etcdfix.remediation.audit_record import Link, Operator, timestamp, unicode_text
-from etcdfix.remediation.durable import read_limited, why
+from etcdfix.remediation.cluster_identity import ClusterIdentity
+from etcdfix.remediation.durable import why
 from etcdfix.remediation.grounds import Grounds
 from etcdfix.reports.safetext import safe_json
 from etcdfix.storagekey import display
@@ -90,12 +92,20 @@ class BackupCluster(msgspec.Struct, frozen=True):
         cluster_id: etcd's, lower-case hex.
         endpoints: As given.
         header_revision: Revision in the header of the answer that held the value.
+        identity: What names the cluster, and what says so; None where it is not certain that the value came from that
+            cluster, and in a file of before it was kept.
     """
 
     kube_system_uid: str | None
     cluster_id: str
     endpoints: tuple[str, ...]
     header_revision: int
+    identity: ClusterIdentity | None = None
+
+    @property
+    def named(self) -> ClusterIdentity:
+        """What names the cluster; the uid alone where nothing else was kept."""
+        return self.identity or ClusterIdentity.by_uid(self.kube_system_uid or "")
 
 
 class BackupTool(msgspec.Struct, frozen=True):
@@ -263,20 +273,10 @@ def read_backup(path: Path) -> Backup:
         BackupUnreadable: It cannot be read at all.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        raw = read_input(path, most_bytes=MAX_BACKUP_SIZE)
     except OSError as exc:
-        raise BackupUnreadable(f"backup {path}: {why(exc)}", path=path) from exc
-    try:
-        size = os.fstat(descriptor).st_size
-        if size > MAX_BACKUP_SIZE:
-            raise BackupTooLarge(
-                f"backup {path}: {size} bytes, at most {MAX_BACKUP_SIZE} are read", path=path
-            )
-        raw = read_limited(descriptor, limit=MAX_BACKUP_SIZE)
-    except OSError as exc:
-        raise BackupUnreadable(f"backup {path}: {why(exc)}", path=path) from exc
-    finally:
-        os.close(descriptor)
+        kind = BackupTooLarge if exc.errno == errno.EFBIG else BackupUnreadable
+        raise kind(f"backup {path}: {why(exc)}", path=path) from exc
     return parse_backup(raw, path=path)
 
 

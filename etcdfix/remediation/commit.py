@@ -3,8 +3,9 @@
 A deletion, a restore and a re-encryption differ in what the transaction does and in what was checked before; from
 here on they walk the same steps::
 
-    audit log       open, whole, locked; open intents about the same key are reconciled first; room for the outcome
-    signals         SIGINT, SIGTERM, SIGHUP and SIGQUIT wait until the outcome is recorded
+    places          backup directories are ours and last; audit log open, whole, locked; open intents about the same key
+                    are reconciled first; room for the outcome
+    signals         SIGINT, SIGTERM, SIGHUP and SIGQUIT wait until the outcome is recorded; no --timeout counts any more
     backup, intent  durable and read back, or nothing is done
     transaction     one, compared with what was examined and with the landmarks of its cluster, sent once
     outcome         recorded; what nobody knows is recorded as unknown, never guessed
@@ -85,6 +86,11 @@ class Places(msgspec.Struct, frozen=True):
     etcd_data: Path = _ETCD_DATA
 
     @property
+    def directories(self) -> tuple[Path, ...]:
+        """The backup directories."""
+        return self.backup_directories or (default_directory(),)
+
+    @property
     def log_path(self) -> Path:
         """The audit log."""
         return self.audit_log if self.audit_log is not None else default_audit_log()
@@ -158,13 +164,18 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-def place_warnings(places: Places) -> tuple[str, ...]:
+def place_warnings(places: Places, *, backup: bool = True) -> tuple[str, ...]:
     """Return what speaks against the places that were named, as far as they are there already; for the preview.
+
+    Args:
+        places: Where backups and the audit log go.
+        backup: There is something to back up; without, the default directory need not last.
 
     Raises:
         UnsafePlace: A default place would not last, or a place cannot be looked at.
     """
-    named = [(path, True) for path in places.backup_directories] or [(default_directory(), False)]
+    chosen_places = places.directories if backup else places.backup_directories
+    named = [(path, bool(places.backup_directories)) for path in chosen_places]
     named.append((places.log_path.parent, places.audit_log is not None))
     found = [
         warning
@@ -220,8 +231,9 @@ def rehearse(
         SourceError: etcd could not be asked.
     """
     with ExitStack() as stack:
+        # First of all: where one is missing, no log is begun either.
+        directories, more = _open_directories(stack, places, change, step)
         log, warnings = _open_log(stack, places, operator, step)
-        directories, more = _open_directories(stack, places, step)
         for directory in directories:
             step("rehearse: probe backup directory")
             probe(directory, step=step)
@@ -268,8 +280,8 @@ def commit(
         TransactionRefused: etcd says no; nothing was changed.
     """
     with ExitStack() as stack:
+        directories, more = _open_directories(stack, places, change, step)
         log, warnings = _open_log(stack, places, operator, step)
-        directories, more = _open_directories(stack, places, step)
         warnings += more
         warnings += _reconcile_first(client, log, change, operator, step)
         log.reserve()  # not earlier: settling another intent would use it up
@@ -293,12 +305,15 @@ def _open_log(stack: ExitStack, places: Places, operator: Operator, step: Step) 
     return log, [*lasting, *warnings]
 
 
-def _open_directories(stack: ExitStack, places: Places, step: Step) -> tuple[list[SafeDirectory], list[str]]:
+def _open_directories(
+    stack: ExitStack, places: Places, change: Change, step: Step
+) -> tuple[list[SafeDirectory], list[str]]:
     named = bool(places.backup_directories)
-    paths: Sequence[Path] = places.backup_directories or (default_directory(),)
+    if change.content is None and not named:
+        return [], []  # there is nothing to back up
     directories: list[SafeDirectory] = []
     warnings: list[str] = []
-    for path in paths:
+    for path in places.directories:
         directory = stack.enter_context(open_directory(path, create=not named, step=step))
         warnings += _lasting(directory.path, places, named=named)
         directories.append(directory)
@@ -310,14 +325,14 @@ def _reconcile_first(
 ) -> list[str]:
     """Settle what earlier attempts on the same key left open."""
     remarks = []
-    for intent in open_intents_of(log, change.key, cluster_uid=change.entry.cluster_uid):
+    for intent in open_intents_of(log, change.key, cluster=change.entry.cluster):
         step("reconcile: open intent of the same key")
         settled = reconcile_intent(
             client,
             log,
             intent,
             operator,
-            cluster_uid=change.entry.cluster_uid,
+            cluster=change.entry.cluster,
             accept_unknown_cluster=change.accept_unknown_cluster,
         )
         remarks.append(
@@ -330,11 +345,11 @@ def _reconcile_first(
 def _foresee_first(client: EtcdClient, log: AuditLog, change: Change) -> list[str]:
     """Say what the change itself would settle first; what would refuse it there refuses here."""
     remarks = []
-    for intent in open_intents_of(log, change.key, cluster_uid=change.entry.cluster_uid):
+    for intent in open_intents_of(log, change.key, cluster=change.entry.cluster):
         found = foresee(
             client,
             intent,
-            cluster_uid=change.entry.cluster_uid,
+            cluster=change.entry.cluster,
             accept_unknown_cluster=change.accept_unknown_cluster,
         )
         remarks.append(
@@ -509,6 +524,7 @@ def _second_content(
             f"{answer.cluster_id:x}",
             (answer.endpoint,),
             answer.revision,
+            change.entry.cluster if ours else None,
         ),
         operator=operator,
         reason=change.entry.reason,
@@ -520,7 +536,11 @@ def _second_content(
 
 @contextmanager
 def _signals_held() -> Iterator[list[str]]:
-    """Let the signals wait that a person, a terminal or a service manager sends; yield the names of those that came."""
+    """Let the signals wait that a person, a terminal or a service manager sends; yield the names of those that came.
+
+    From here on no ``--timeout`` counts any more either: one that is over is heard before anything is recorded.
+    """
+    signal.setitimer(signal.ITIMER_REAL, 0)
     came: list[str] = []
 
     def note(number: int, _frame: FrameType | None) -> None:

@@ -7,6 +7,7 @@ import msgspec
 from etcdfix.errors import RefusedByRule
 from etcdfix.model import StoredValue
 from etcdfix.remediation.backup_file import digest
+from etcdfix.remediation.cluster_identity import ClusterIdentity, KnownBy
 from etcdfix.remediation.rules import Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.verdicts.examination import Examination
@@ -16,7 +17,7 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True):
     """One entry of a plan that is held against what stands in etcd now.
 
     Attributes:
-        kube_system_uid: Of the plan's cluster.
+        kube_system_uid: Of the plan's cluster, "" where it could not be read.
         mod_revision: Of the value.
         value_sha256: ``sha256:<hex>`` of the stored bytes.
         outcome: Of the verdict.
@@ -35,14 +36,16 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True):
     kms_key_id_sha256: str
     again: str
 
-    def check_stored(self, stored: StoredValue, cluster_uid: str) -> None:
+    def check_stored(self, stored: StoredValue, cluster: ClusterIdentity) -> None:
         """Hold the record that was read against the plan.
 
         Raises:
             RefusedByRule: It is of another cluster, or was written since.
         """
-        if not cluster_uid or cluster_uid != self.kube_system_uid:
-            theirs, ours = self.kube_system_uid or "unknown", cluster_uid or "unknown"
+        # A plan that could not read the uid either is of an etcd with this cluster id: that was compared.
+        nameless = not self.kube_system_uid and cluster.is_known and cluster.known_by is not KnownBy.VALUE
+        if not nameless and (not cluster.uid or cluster.uid != self.kube_system_uid):
+            theirs, ours = self.kube_system_uid or "unknown", cluster.uid or "unknown"
             raise refuse_plan(f"the plan is of the cluster {theirs}, this one is {ours}", self.again)
         value = digest(stored.value)
         if (stored.mod_revision, value) != (self.mod_revision, self.value_sha256):

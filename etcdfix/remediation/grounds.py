@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
+from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.verdicts.key_loss import KeyCounts
 
 
@@ -41,6 +42,7 @@ class Grounds(msgspec.Struct, frozen=True, kw_only=True):
         release_source: Where the release comes from (``--kubernetes-version``, a manifest), "" for none.
         warnings: TLS checks off, a password without TLS: one sentence each.
         server_answers: Of the API servers that were asked for the object, in the order of asking.
+        cluster: Which cluster it was, and what says so; None in a record of before that was told.
         peek: What was seen without checking tag or padding, one line of evidence each.
     """
 
@@ -55,4 +57,5 @@ class Grounds(msgspec.Struct, frozen=True, kw_only=True):
     release_source: str = ""
     warnings: tuple[str, ...] = ()
     server_answers: tuple[RecordedAnswer, ...] = ()
+    cluster: ClusterIdentity | None = None
     peek: tuple[str, ...] = ()

@@ -6,12 +6,14 @@ writes: the client's channel takes read methods only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 
 import msgspec
 
 from etcdfix.deferred import Deferrable, Watch, unwatched
+from etcdfix.errors import SourceUnreachable
 from etcdfix.impact.assess import Assessment, assess
 from etcdfix.impact.builder import IndexBuilder
 from etcdfix.impact.floor import floor_reason
@@ -21,9 +23,11 @@ from etcdfix.pipeline import Examiner
 from etcdfix.remediation.alike import Alike, look_at_all
 from etcdfix.remediation.api_servers import APIAccess, ServerAnswers, ask_servers
 from etcdfix.remediation.backup_file import digest
+from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.expectation import Expectation
 from etcdfix.remediation.grounds import Grounds, RecordedAnswer
+from etcdfix.remediation.identify import identify
 from etcdfix.remediation.landmarks import Landmark
 from etcdfix.remediation.members import (
     Agreement,
@@ -36,11 +40,12 @@ from etcdfix.remediation.members import (
     read_lease,
     survey_members,
 )
+from etcdfix.remediation.noencryption import Contradiction, encrypted, looks_enveloped
 from etcdfix.remediation.proof import check_proof, not_deletable
 from etcdfix.remediation.release import check_release
 from etcdfix.remediation.rules import Rule, refuse
 from etcdfix.reports.safetext import quote_command
-from etcdfix.sources.connection import transport_warnings
+from etcdfix.sources.connection import EtcdConnection, transport_warnings
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import display
 from etcdfix.verdicts.causes import Cause
@@ -96,8 +101,11 @@ class Cluster(msgspec.Struct, frozen=True):
         examiner: Says what each value is; it knows the custom resources.
         plugins: The KMS plugins behind it, None where none is asked.
         configured: An EncryptionConfiguration was given.
+        no_encryption: Instead, the operator says that this cluster encrypts nothing at rest.
         config_sha256: ``sha256:<hex>`` of it, "" where none was given.
         release_source: Where the release comes from that the examiner assumes, "" for none.
+        main: How to reach the main etcd, where one was named; it holds namespace kube-system.
+        main_named: It was named on purpose, so that it must be of the same cluster.
     """
 
     source: LiveSource
@@ -106,6 +114,9 @@ class Cluster(msgspec.Struct, frozen=True):
     configured: bool = True
     config_sha256: str = ""
     release_source: str = ""
+    no_encryption: bool = False
+    main: EtcdConnection | None = None
+    main_named: bool = False
 
     def examine(self, stored: StoredValue) -> Examination:
         """Examine one value, waiting for its plugin."""
@@ -118,6 +129,7 @@ def grounds_of(
     cluster: Cluster,
     found: Examination,
     servers: ServerAnswers,
+    identity: ClusterIdentity,
     counts: Mapping[KeyName, KeyCounts] = MappingProxyType({}),
 ) -> Grounds:
     """Return what a change rests on, for the record.
@@ -126,10 +138,12 @@ def grounds_of(
         cluster: Where, and how it was read.
         found: The value that is changed, or put back.
         servers: What the API servers said of it.
+        identity: Which cluster it is.
         counts: Of the values under its encryption keys, where they were counted.
     """
     return Grounds(
         configuration_sha256=cluster.config_sha256 or None,
+        no_encryption=cluster.no_encryption,
         rule=found.rule,
         transformer=found.transformer,
         key_fingerprints=found.key_fingerprints,
@@ -142,10 +156,15 @@ def grounds_of(
             RecordedAnswer(each.server, f"{each.answer}: {each.detail}" if each.detail else each.answer.value)
             for each in servers.answers
         ),
-        peek=tuple(
-            f"{e.check}: {e.result}; {e.detail}" for e in found.verdict.evidence if e.check in PEEK_CHECKS
-        ),
+        cluster=identity,
+        peek=peek_lines(found),
     )
+
+
+def peek_lines(found: Examination) -> tuple[str, ...]:
+    """Return what a look without tag or padding showed, one line for each check."""
+    seen = (evidence for evidence in found.verdict.evidence if evidence.check in PEEK_CHECKS)
+    return tuple(f"{e.check}: {e.result}; {e.detail}" if e.detail else f"{e.check}: {e.result}" for e in seen)
 
 
 class Preflight(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,7 +175,7 @@ class Preflight(msgspec.Struct, frozen=True, kw_only=True):
         found: The verdict, after all others under the same transformer were seen.
         alike: What those came to.
         moved_to: The etcd key to which a moved value belongs and that holds the object too; None for all others.
-        cluster_uid: uid of namespace kube-system, "" where unknown (and accepted).
+        identity: Which cluster it is; unknown where that was accepted.
         lease: Of the key, None for none.
         servers: What the API servers said.
         floor: Why deleting the object may break the cluster, "" where nothing says so.
@@ -169,7 +188,7 @@ class Preflight(msgspec.Struct, frozen=True, kw_only=True):
     found: Examination
     alike: Alike
     moved_to: Landmark | None
-    cluster_uid: str
+    identity: ClusterIdentity
     lease: LeaseState | None
     servers: ServerAnswers
     floor: str
@@ -188,6 +207,7 @@ def check_deletion(
     key: bytes,
     accepted: Acceptances,
     *,
+    backup_directories: Sequence[Path] = (),
     api: APIAccess | None = None,
     expected: Expectation | None = None,
     watch: Watch = unwatched,
@@ -199,6 +219,7 @@ def check_deletion(
         cluster: Where.
         key: Complete etcd key.
         accepted: Expectations and acceptances.
+        backup_directories: Where backups lie, which may say which cluster this is.
         api: Which API servers to ask; None for none.
         expected: By a plan, which may add a refusal; None without one.
         watch: Counts the values of the pattern check for a display.
@@ -212,11 +233,11 @@ def check_deletion(
     """
     require_api(api, accepted)
     step("check: configuration")
-    if not cluster.configured:
+    if not cluster.configured and not cluster.no_encryption:
         raise refuse(
             Rule.NO_CONFIGURATION,
             "no encryption configuration was given, so nothing can be proven",
-            hint="--encryption-config FILE; for a cluster without encryption, one whose only provider is identity",
+            hint="--encryption-config FILE; where nothing is encrypted at rest: --no-encryption",
         )
     step("check: read the key")
     reading = read_key(cluster.source.client, key)
@@ -224,6 +245,8 @@ def check_deletion(
     step("check: expectations")
     check_expectations(stored, accepted)
     step("check: examine")
+    if cluster.no_encryption and looks_enveloped(stored.value):
+        raise encrypted(key)
     found = cluster.examine(stored)
     if standing_of(found) in {Standing.NOT_BROKEN, Standing.UNPROVEN}:
         raise not_deletable(found)
@@ -232,10 +255,10 @@ def check_deletion(
     step("check: alarms")
     warnings += check_alarms(cluster)
     step("check: cluster")
-    uid = check_cluster(cluster, accepted)
+    identity = check_cluster(cluster, accepted, backup_directories)
     if expected is not None:
         step("check: plan")
-        expected.check_stored(stored, uid)
+        expected.check_stored(stored, identity)
     step("check: release")
     release_proven = check_release(cluster.source, cluster.examiner, accept_unknown=accepted.unknown_release)
     step("check: everything else")
@@ -256,7 +279,7 @@ def check_deletion(
     if expected is not None:
         expected.check_verdict(found)
     step("check: API servers")
-    servers = check_api_servers(found, uid, api, accepted)
+    servers = check_api_servers(found, identity, api, accepted)
     step("check: floor")
     floor = floor_reason(found.directory.group_resource, found.namespace) or _breaking(assessment)
     if floor and AcceptRisk.CLUSTER_BREAKING not in accepted.risks:
@@ -272,7 +295,7 @@ def check_deletion(
         found=found,
         alike=alike,
         moved_to=moved_to,
-        cluster_uid=uid,
+        identity=identity,
         lease=lease,
         servers=servers,
         floor=floor,
@@ -286,8 +309,22 @@ def _look_around(cluster: Cluster, found: Examination, watch: Watch) -> tuple[Al
     """See in one pass what the other values under the same encryption key do, and what depends on this one."""
     key = found.stored.key
     builder = IndexBuilder(cluster.examiner, cluster.source)
-    alike = look_at_all(cluster.source, cluster.examiner, found, cluster.plugins, watch, see=builder.add)
-    index = builder.finish(cluster.source.problems)
+    contradiction = Contradiction()
+
+    def see(each: Examination) -> None:
+        builder.add(each)
+        contradiction.see(each.stored)
+
+    alike = look_at_all(cluster.source, cluster.examiner, found, cluster.plugins, watch, see=see)
+    if cluster.source.problems:
+        # What was not seen may be what speaks against it.
+        raise SourceUnreachable(
+            f"a change is decided by everything in etcd, and not all of it could be read: {cluster.source.problems[0]}",
+            hint="nothing was changed; scan says what can be read",
+        )
+    if cluster.no_encryption:
+        contradiction.check()
+    index = builder.finish()
     if alike.target is None:
         raise refuse(
             Rule.MOVED, f"{display(key)} was changed while it was being examined", hint="examine it again"
@@ -356,6 +393,22 @@ def require_there(cluster: Cluster, key: bytes, stored: StoredValue | None) -> S
             hint="name exactly one key, in full",
         )
     raise refuse(Rule.GONE, f"{display(key)} does not exist", hint="see what is there: etcdfix scan")
+
+
+def check_no_encryption(cluster: Cluster, candidate: StoredValue) -> None:
+    """Hold every value, and one that is to be put, against ``--no-encryption``, where that was given.
+
+    Raises:
+        RefusedByRule: One of them is encrypted.
+        SourceError: etcd could not be asked.
+    """
+    if not cluster.no_encryption:
+        return
+    contradiction = Contradiction()
+    contradiction.see(candidate)
+    for stored in cluster.source.current(cluster.examiner.layout.prefix_bytes):
+        contradiction.see(stored)
+    contradiction.check()
 
 
 def check_expectations(stored: StoredValue, accepted: Acceptances) -> None:
@@ -465,20 +518,27 @@ def check_alarms(cluster: Cluster) -> list[str]:
     return warnings
 
 
-def check_cluster(cluster: Cluster, accepted: Acceptances) -> str:
-    """Return the uid of namespace kube-system, "" where it is unknown and that was accepted.
+def check_cluster(
+    cluster: Cluster, accepted: Acceptances, backup_directories: Sequence[Path] = ()
+) -> ClusterIdentity:
+    """Return which cluster this is; unknown where that was accepted.
 
     Raises:
-        RefusedByRule: It is unknown, or no Namespace at all can be read under this prefix.
+        RefusedByRule: It is unknown, or no Namespace at all can be read under this prefix, or the main etcd that was
+            named belongs to another cluster.
+        SourceError: etcd, or the main etcd, could not be asked.
     """
-    uid = cluster.examiner.kube_system_uid(cluster.source)
-    if uid is None and not accepted.unknown_cluster:
+    identity = find_cluster(cluster, backup_directories)
+    if identity.is_known:
+        return identity
+    if not accepted.unknown_cluster:
         raise refuse(
             Rule.UNKNOWN_CLUSTER,
-            "the namespace kube-system is not readable here, so it is not certain which cluster this is",
-            hint="mend that namespace first, or --accept-unknown-cluster",
+            "there is no namespace kube-system here, so it is not certain which cluster this is",
+            hint="where its main etcd is another one: --main-endpoints LIST, or --manifest FILE; else "
+            "--accept-unknown-cluster",
         )
-    if uid is None and not _has_namespace(cluster):
+    if not _has_namespace(cluster):
         # Anything may lie under a prefix of which nothing says that an API server stores there.
         raise refuse(
             Rule.UNKNOWN_CLUSTER,
@@ -486,7 +546,45 @@ def check_cluster(cluster: Cluster, accepted: Acceptances) -> str:
             "prefix of a cluster, or that the configuration fits",
             hint="--etcd-prefix, and --encryption-config where namespaces are encrypted",
         )
-    return uid or ""
+    return identity
+
+
+def find_cluster(cluster: Cluster, backup_directories: Sequence[Path] = ()) -> ClusterIdentity:
+    """Return which cluster this is, by its own etcd or by the main one that was named.
+
+    Raises:
+        RefusedByRule: The main etcd that was named does not say, or belongs to another cluster.
+        SourceError: etcd, or the main etcd, could not be asked.
+    """
+    identity = identify(cluster.source, cluster.examiner, backup_directories)
+    if cluster.main is not None and (cluster.main_named or not identity.is_known):
+        return _with_main(cluster, cluster.main, identity, backup_directories)
+    return identity
+
+
+def _with_main(
+    cluster: Cluster, connection: EtcdConnection, here: ClusterIdentity, backup_directories: Sequence[Path]
+) -> ClusterIdentity:
+    """Ask the main etcd which cluster it is."""
+    endpoints = ", ".join(connection.endpoints)
+    with LiveSource(connection) as source:
+        main = identify(source, cluster.examiner, backup_directories)
+    if not main.is_known:
+        raise refuse(
+            Rule.UNKNOWN_CLUSTER,
+            f"there is no namespace kube-system in the main etcd at {endpoints} either",
+            hint="name the etcd of the API servers' --etcd-servers, and their --etcd-prefix",
+        )
+    if not here.is_known:
+        return msgspec.structs.replace(main, main_endpoints=connection.endpoints)
+    if not here.is_same(main):
+        raise refuse(
+            Rule.OTHER_CLUSTER,
+            f"this etcd holds the cluster with {here.describe()}, the main etcd at {endpoints} the one with "
+            f"{main.describe()}",
+            hint="leave --main-endpoints out: this etcd has a namespace kube-system of its own",
+        )
+    return here
 
 
 def _has_namespace(cluster: Cluster) -> bool:
@@ -512,7 +610,7 @@ def require_api(api: APIAccess | None, accepted: Acceptances) -> None:
 
 def check_api_servers(
     found: Examination,
-    uid: str,
+    identity: ClusterIdentity,
     api: APIAccess | None,
     accepted: Acceptances,
     *,
@@ -522,7 +620,7 @@ def check_api_servers(
 
     Args:
         found: The object.
-        uid: Of namespace kube-system, as etcd holds it.
+        identity: Which cluster etcd holds.
         api: Which servers.
         accepted: Says whether it matters that none answers.
         readable_is_fine: The change does not rest on the object being unreadable.
@@ -544,7 +642,7 @@ def check_api_servers(
         resource=directory.resource,
         namespace=found.namespace,
         name=found.name,
-        kube_system_uid=uid,
+        cluster=identity,
         readable_is_fine=readable_is_fine,
     )
     if servers.authorization is None and not accepted.no_api_server:

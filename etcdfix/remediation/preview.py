@@ -11,8 +11,9 @@ from etcdfix.model import Confidence
 from etcdfix.model import Outcome as Outcomes
 from etcdfix.remediation.api_servers import Answer, ServerAnswers
 from etcdfix.remediation.audit_record import Result
+from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.commit import Outcome
-from etcdfix.remediation.preflight import Cluster, Preflight
+from etcdfix.remediation.preflight import Cluster, Preflight, peek_lines
 from etcdfix.remediation.reencrypt import ReencryptPreview
 from etcdfix.remediation.restore import OwnWrite, RestorePreview
 from etcdfix.reports.base import counted
@@ -52,7 +53,7 @@ def preview_lines(cluster: Cluster, checked: Preflight, again: SameAgain) -> Ite
     yield f"             {safe_text(verdict.message)}"
     if verdict.upstream_message:
         yield f"             API server: {safe_text(verdict.upstream_message)}"
-    yield _cluster_line(cluster, checked.cluster_uid, f", {counted(checked.alike.keys, 'key')}")
+    yield from _cluster_lines(cluster, checked.identity, f", {counted(checked.alike.keys, 'key')}")
     yield from _pattern_lines(checked)
     if checked.lease is not None:
         left = f"{checked.lease.remaining_seconds} s left" if checked.lease.alive else "expired"
@@ -79,9 +80,12 @@ def preview_lines(cluster: Cluster, checked: Preflight, again: SameAgain) -> Ite
         yield f"  - {text}"
 
 
-def _cluster_line(cluster: Cluster, uid: str, keys: str = "") -> str:
+def _cluster_lines(cluster: Cluster, identity: ClusterIdentity, keys: str = "") -> Iterator[str]:
     endpoints = ", ".join(cluster.source.describe().endpoints or ())
-    return f"Cluster      kube-system uid {safe_text(uid or 'unknown (accepted)')}{keys}, at {safe_text(endpoints)}"
+    accepted = "" if identity.is_known else " (accepted)"
+    yield f"Cluster      {safe_text(identity.describe())}{accepted}{keys}, at {safe_text(endpoints)}"
+    if cluster.no_encryption:
+        yield "Encryption   none at rest, as you say (--no-encryption)"
 
 
 _SAID = {
@@ -148,7 +152,7 @@ def _pattern_lines(checked: Preflight) -> Iterator[str]:
         rule = f" of {name.rule}" if name.rule else ""
         key = f" ({name.key})" if name.key else ""
         yield (
-            f"Under        {safe_text(f'{name.transformer}{rule}') or 'no envelope that is known'}{key}: "
+            f"Under        {safe_text(name.transformer or 'no envelope that is known')}{safe_text(rule)}{key}: "
             f"{counts.opened} open, {counts.failed} fail{damaged}{undetermined} (this one included)"
         )
         if checked.declared_lost and counts.opened:
@@ -156,8 +160,10 @@ def _pattern_lines(checked: Preflight) -> Iterator[str]:
             yield f"             {opened} OPEN under this key: make sure that you mean this one"
     if checked.declared_lost:
         yield "             declared lost for ever"
-    verdict = checked.found.verdict
-    yield f"Proof        {verdict.damage}: {safe_text(verdict.message)}"
+    title = "Proof"
+    for line in peek_lines(checked.found):
+        yield f"{title:<13}{safe_text(line)}"
+        title = ""
 
 
 def restore_preview_lines(cluster: Cluster, shown: RestorePreview) -> Iterator[str]:
@@ -177,7 +183,7 @@ def restore_preview_lines(cluster: Cluster, shown: RestorePreview) -> Iterator[s
         version = f"{found.gvk.group}/{found.gvk.version}".lstrip("/")
         yield f"Object       {safe_text(f'{version} {found.gvk.kind} {found.namespace}/{found.name}')}"
     yield f"Today it is  {found.verdict.outcome}: {safe_text(found.verdict.message)}"
-    yield _cluster_line(cluster, shown.cluster_uid)
+    yield from _cluster_lines(cluster, shown.identity)
     yield from _api_lines(shown.servers)
     if stored.lease:
         kept = f"{shown.lease & _MASK:x} is attached again" if shown.lease else "is left out, as accepted"
@@ -215,7 +221,7 @@ def reencrypt_preview_lines(cluster: Cluster, shown: ReencryptPreview) -> Iterat
         yield f"             API servers hold that key: {safe_text(display(shown.proof))} is stored under it"
     else:
         yield "             nothing shows that API servers hold that key, as accepted"
-    yield _cluster_line(cluster, shown.cluster_uid)
+    yield from _cluster_lines(cluster, shown.identity)
     yield from _api_lines(shown.servers)
     if shown.lease is not None:
         yield f"Lease        {shown.lease.lease & _MASK:x}, kept"
@@ -255,7 +261,7 @@ def outcome_lines(key_bytes: bytes, done: Result, outcome: Outcome, again: SameA
         return
     log = str(outcome.audit_log)
     # The uid of kube-system is read each time, wherever it is and whatever encrypts it.
-    same = [*again.source, *again.layout, *again.reading]
+    same = [*again.source, *again.layout, *again.reading, *again.changing]
     if outcome.result is Result.UNKNOWN or outcome.head is None:
         yield f"Settle it when etcd answers again: {quote_command(['etcdfix', 'audit', 'reconcile', *same, log])}"
     yield from _undo_lines(done, outcome, same)

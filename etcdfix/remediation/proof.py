@@ -185,6 +185,15 @@ def _shown(name: KeyName) -> str:
     return f"{name.transformer or 'envelopes that nobody knows'}{of}"
 
 
+def _not_lost(found: Examination) -> str:
+    """Say why the key of a value is not lost; "" where nothing shows that."""
+    if found.verdict.fitting_key:
+        return f"it was written under {found.verdict.fitting_key}: mend the configuration"
+    return (
+        f"it was written under {found.transformer}, and that key is there" if found.verdict.key_proven else ""
+    )
+
+
 def _declaration_fits(found: Examination, alike: Alike, declared: str) -> bool:
     """Say whether ``--declare-key-lost`` speaks of this value's key; refuse one that speaks of another."""
     if not declared:
@@ -204,9 +213,7 @@ def _declaration_fits(found: Examination, alike: Alike, declared: str) -> bool:
             f"--declare-key-lost {declared} does not name a key of {key} that could be lost"
             if declared in names
             else f"--declare-key-lost {declared} does not name the key of {key}",
-            hint=f"it opens under {found.verdict.fitting_key}: mend the configuration"
-            if found.verdict.fitting_key
-            else f"it was written under {' or '.join(names)}",
+            hint=_not_lost(found) or f"it was written under {' or '.join(names)}",
         )
     for tally in alike.counts.values():
         # A key that opens what was written between the last failure and this value was not lost when this was written.

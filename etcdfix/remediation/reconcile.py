@@ -22,6 +22,7 @@ from etcdfix.remediation.audit import AuditLog, broken
 from etcdfix.remediation.audit_record import Intent, Link, Operator, Result, Verb, parse_intent
 from etcdfix.remediation.audit_verify import ChainState, find_line, verify
 from etcdfix.remediation.backup import MARKER_SUFFIX, confirm_backups
+from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.members import KeyReading, read_key
 from etcdfix.sources.etcd.client import EtcdClient
 
@@ -51,7 +52,7 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
         return self.result is not Result.UNKNOWN
 
 
-def open_intents_of(log: AuditLog, key: bytes, *, cluster_uid: str) -> tuple[Intent, ...]:
+def open_intents_of(log: AuditLog, key: bytes, *, cluster: ClusterIdentity) -> tuple[Intent, ...]:
     """Return the open intents about one key of one cluster, oldest first.
 
     One log may tell of several clusters, which have the same keys; an intent that does not name its cluster counts.
@@ -62,7 +63,7 @@ def open_intents_of(log: AuditLog, key: bytes, *, cluster_uid: str) -> tuple[Int
     return tuple(
         intent
         for intent in log.open_intents()
-        if intent.subject.key == key and intent.cluster_uid in {"", cluster_uid}
+        if intent.subject.key == key and cluster.is_same(intent.cluster) is not False
     )
 
 
@@ -90,20 +91,20 @@ def _read_intent(path: Path, sequence: int, wait_seconds: float) -> Intent:
 
 
 def foresee(
-    client: EtcdClient, intent: Intent, *, cluster_uid: str, accept_unknown_cluster: bool = False
+    client: EtcdClient, intent: Intent, *, cluster: ClusterIdentity, accept_unknown_cluster: bool = False
 ) -> Reconciliation:
     """Say what became of an intent, and record nothing.
 
     Args:
         client: Connected to the cluster in question.
         intent: Open.
-        cluster_uid: uid of namespace kube-system in that cluster, "" where it cannot be read.
-        accept_unknown_cluster: Go on where one of the two uids is unknown.
+        cluster: Which one that is.
+        accept_unknown_cluster: Go on where nothing tells whether the intent is about it.
 
     Raises:
         RemediationRefused: The intent is about another cluster, or nobody knows whether it is.
     """
-    refuse_other_cluster(intent, cluster_uid, accept_unknown_cluster=accept_unknown_cluster)
+    refuse_other_cluster(intent, cluster, accept_unknown_cluster=accept_unknown_cluster)
     try:
         reading = read_key(client, intent.subject.key)
     except SourceError as exc:
@@ -119,7 +120,7 @@ def reconcile_intent(
     intent: Intent,
     operator: Operator,
     *,
-    cluster_uid: str,
+    cluster: ClusterIdentity,
     accept_unknown_cluster: bool = False,
 ) -> Reconciliation:
     """Say what became of an intent, and record it.
@@ -129,14 +130,14 @@ def reconcile_intent(
         log: Open, and so locked; the intent is open in it.
         intent: From :meth:`AuditLog.open_intents`, or :func:`open_intents_of`.
         operator: Who reconciles.
-        cluster_uid: uid of namespace kube-system in that cluster, "" where it cannot be read.
-        accept_unknown_cluster: Go on where one of the two uids is unknown.
+        cluster: Which one that is.
+        accept_unknown_cluster: Go on where nothing tells whether the intent is about it.
 
     Raises:
         RemediationRefused: The intent is about another cluster, or nobody knows whether it is. Nothing is recorded.
         AuditError: The record could not be made durable.
     """
-    found = foresee(client, intent, cluster_uid=cluster_uid, accept_unknown_cluster=accept_unknown_cluster)
+    found = foresee(client, intent, cluster=cluster, accept_unknown_cluster=accept_unknown_cluster)
     record = log.append(
         intent.closed_by(
             found.result,
@@ -151,21 +152,22 @@ def reconcile_intent(
     return msgspec.structs.replace(found, record=record, remarks=remarks)
 
 
-def refuse_other_cluster(intent: Intent, cluster_uid: str, *, accept_unknown_cluster: bool = False) -> None:
+def refuse_other_cluster(
+    intent: Intent, cluster: ClusterIdentity, *, accept_unknown_cluster: bool = False
+) -> None:
     """Refuse an intent about another cluster; a key of the same name there says nothing.
 
     Raises:
-        RemediationRefused: The uids differ, or one is unknown and that was not accepted.
+        RemediationRefused: It is another, or nothing tells which and that was not accepted.
     """
-    number = intent.link.sequence
-    if intent.cluster_uid and cluster_uid:
-        if intent.cluster_uid != cluster_uid:
-            raise RemediationRefused(
-                f"intent {number} is about the cluster with kube-system uid {intent.cluster_uid}; "
-                f"this etcd holds the cluster {cluster_uid}",
-                hint="name the etcd of that cluster with --endpoints",
-            )
-    elif not accept_unknown_cluster:
+    number, same = intent.link.sequence, cluster.is_same(intent.cluster)
+    if same is False:
+        raise RemediationRefused(
+            f"intent {number} is about another cluster ({intent.cluster.describe()}); this etcd holds the cluster with "
+            f"{cluster.describe()}",
+            hint="name the etcd of that cluster with --endpoints",
+        )
+    if same is None and not accept_unknown_cluster:
         whose = "this etcd" if intent.cluster_uid else f"intent {number}"
         raise RemediationRefused(
             f"the kube-system uid of {whose} is unknown: intent {number} may be about another cluster",

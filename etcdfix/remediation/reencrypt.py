@@ -19,6 +19,7 @@ from etcdfix.remediation.api_servers import APIAccess, ServerAnswers
 from etcdfix.remediation.audit_record import Entry, RecordType, Result, Verb
 from etcdfix.remediation.audit_search import own_writes
 from etcdfix.remediation.backup_file import BackupCluster, digest, make_content
+from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.commit import (
     Change,
     Outcome,
@@ -86,7 +87,7 @@ class ReencryptPreview(msgspec.Struct, frozen=True, kw_only=True):
         candidate: What the candidate configuration says of it: readable.
         write_transformer: What it will be written with.
         proof: Key of another object that is stored under that already; b"" where none was needed.
-        cluster_uid: uid of namespace kube-system, "" where unknown.
+        identity: Which cluster it is.
         lease: That it keeps; None for none.
         servers: What the API servers said.
         warnings: One sentence each.
@@ -96,7 +97,7 @@ class ReencryptPreview(msgspec.Struct, frozen=True, kw_only=True):
     candidate: Examination
     write_transformer: str
     proof: bytes
-    cluster_uid: str
+    identity: ClusterIdentity
     lease: LeaseState | None
     servers: ServerAnswers
     warnings: tuple[str, ...]
@@ -159,22 +160,22 @@ def run_reencrypt(
     warnings += check_alarms(cluster)
     require_space(cluster.source.client)
     step("check: cluster")
-    uid = check_cluster(cluster, request.accepted)
+    identity = check_cluster(cluster, request.accepted, request.places.directories)
     step("check: release")
     check_release(cluster.source, cluster.examiner, accept_unknown=request.accepted.unknown_release)
     step("check: write key")
     transformers = _transformers(cluster, today)
     sealed = _seal(transformers, plaintext, key)
-    proof = _find_proof(cluster, transformers, today, own_writes(request.places.log_path, uid))
+    proof = _find_proof(cluster, transformers, today, own_writes(request.places.log_path, identity.uid))
     if not proof and not request.undeployed_write_key:
         raise refuse(
             Rule.WRITE_KEY,
-            f"the newest other object of {today.directory.group_resource} is not stored under {sealed.transformer}: "
-            "nothing shows that the API servers hold that key",
+            f"nothing shows that the API servers hold the key of {sealed.transformer}: there is no other object of "
+            f"{today.directory.group_resource}, or the newest one does not open under it",
             hint="let an API server create one, or --accept-undeployed-write-key",
         )
     step("check: API servers")
-    servers = check_api_servers(today, uid, request.api, request.accepted)
+    servers = check_api_servers(today, identity, request.api, request.accepted)
     step("check: lease")
     lease = read_lease(cluster.source.client, stored.lease) if stored.lease else None
     if lease is not None and not lease.alive:
@@ -189,7 +190,7 @@ def run_reencrypt(
         candidate=found,
         write_transformer=sealed.transformer,
         proof=proof,
-        cluster_uid=uid,
+        identity=identity,
         lease=lease,
         servers=servers,
         warnings=tuple(warnings),
@@ -314,10 +315,11 @@ def _change(
         purpose="reencrypt",
         verdict=today.verdict,
         cluster=BackupCluster(
-            shown.cluster_uid or None,
+            shown.identity.uid or None,
             f"{reading.cluster_id:x}",
             tuple(cluster.source.describe().endpoints or ()),
             reading.revision,
+            shown.identity,
         ),
         operator=operator,
         reason=request.reason,
@@ -332,11 +334,11 @@ def _change(
             operator=operator,
             subject=subject_of(today),
             reason=request.reason,
-            cluster_uid=shown.cluster_uid,
+            cluster_uid=shown.identity.uid,
             header_revision=reading.revision,
             detail=f"from {shown.candidate.transformer} to {sealed.transformer}, {digest(sealed.data)}",
             accepted=(*request.accepted.as_flags(), *flags),
-            grounds=grounds_of(cluster, today, shown.servers),
+            grounds=grounds_of(cluster, today, shown.servers, shown.identity),
         ),
         landmarks=landmarks,
         content=content,

@@ -30,6 +30,7 @@ from etcdfix.remediation.audit_record import Entry, Intent, Operator, RecordType
 from etcdfix.remediation.audit_search import is_there, trouble_with, wrote
 from etcdfix.remediation.backup import intent_of
 from etcdfix.remediation.backup_file import Backup, BackupCluster, BackupContent, digest, make_content
+from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.commit import (
     Change,
     Outcome,
@@ -58,6 +59,7 @@ from etcdfix.remediation.preflight import (
     check_deletion,
     check_expectations,
     check_members,
+    check_no_encryption,
     grounds_of,
     require_api,
 )
@@ -80,21 +82,23 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         stored: Key, bytes and lease; the revisions are those that it had.
         origin: Where it comes from, for people and for the record.
-        cluster_uid: kube-system uid of the cluster that it comes from, "" where unknown.
+        cluster: Which cluster it comes from; None for the very etcd that it is put back into.
         backup: The file, where it comes from one.
     """
 
     stored: StoredValue
     origin: str
-    cluster_uid: str
+    cluster: ClusterIdentity | None
     backup: Backup | None = None
 
     @classmethod
     def of_backup(cls, backup: Backup) -> Candidate:
         """Return what a backup file holds."""
-        uid = backup.content.cluster.kube_system_uid or ""
         return cls(
-            stored=backup.content.stored, origin=f"backup {backup.path}", cluster_uid=uid, backup=backup
+            stored=backup.content.stored,
+            origin=f"backup {backup.path}",
+            cluster=backup.content.cluster.named,
+            backup=backup,
         )
 
 
@@ -136,7 +140,7 @@ class OwnWrite(msgspec.Struct, frozen=True, kw_only=True):
         intent: That put it there.
         reading: The linearizable read that found it.
         found: What it is under today's configuration.
-        cluster_uid: As in :class:`RestorePreview`; so are the next two.
+        identity: As in :class:`RestorePreview`; so are the next two.
         servers: What the API servers said.
         warnings: One sentence each.
         lease: Of the value, None for none.
@@ -146,7 +150,7 @@ class OwnWrite(msgspec.Struct, frozen=True, kw_only=True):
     intent: Intent
     reading: KeyReading
     found: Examination
-    cluster_uid: str
+    identity: ClusterIdentity
     servers: ServerAnswers
     warnings: tuple[str, ...]
     lease: LeaseState | None
@@ -168,7 +172,7 @@ class RestorePreview(msgspec.Struct, frozen=True, kw_only=True):
         by_itself: Why no audit log speaks for the backup, where it restores by itself; else "".
         replaced: What stands there now: what could be deleted, or what we wrote; None where the key is absent.
         lease: That will be attached, 0 for none.
-        cluster_uid: uid of namespace kube-system, "" where unknown (and accepted).
+        identity: Which cluster it is; unknown where that was accepted.
         servers: What the API servers said.
         warnings: One sentence each.
     """
@@ -179,7 +183,7 @@ class RestorePreview(msgspec.Struct, frozen=True, kw_only=True):
     by_itself: str = ""
     replaced: Preflight | OwnWrite | None
     lease: int
-    cluster_uid: str
+    identity: ClusterIdentity
     servers: ServerAnswers
     warnings: tuple[str, ...]
 
@@ -209,16 +213,17 @@ def run_restore(
     step("check: read the key")
     reading = read_key(cluster.source.client, key)
     step("check: cluster")
-    uid = check_cluster(cluster, request.accepted)
-    _check_same_cluster(candidate, uid, request.accepted)
+    identity = check_cluster(cluster, request.accepted, request.places.directories)
+    _check_same_cluster(candidate, identity, request.accepted)
     step("check: release")
     check_release(cluster.source, cluster.examiner, accept_unknown=request.accepted.unknown_release)
     step("check: candidate")
+    check_no_encryption(cluster, candidate.stored)
     intent = _intent_behind(candidate, request.places.log_path)
     listed = intent is not None
     _check_digest(request)
     found = cluster.examine(candidate.stored)
-    by_itself = "" if listed else _check_unlisted(found, request, uid, reading.stored)
+    by_itself = "" if listed else _check_unlisted(found, request, identity, reading.stored)
     replaced: Preflight | OwnWrite | None = None
     warnings: list[str] = []
     if reading.stored is None:
@@ -232,11 +237,11 @@ def run_restore(
         step("check: alarms")
         warnings += check_alarms(cluster)
         step("check: API servers")
-        servers = check_api_servers(found, uid, request.api, request.accepted)
+        servers = check_api_servers(found, identity, request.api, request.accepted)
     else:
         _check_named(request, reading.stored)
         if intent is not None and wrote(request.places.log_path, intent, reading.stored):
-            replaced = _check_own(cluster, request, reading, reading.stored, intent, uid, step)
+            replaced = _check_own(cluster, request, reading, reading.stored, intent, identity, step)
         else:
             replaced = _check_replaced(cluster, request, reading.stored, watch, step)
         warnings += replaced.warnings
@@ -246,7 +251,7 @@ def run_restore(
     step("check: lease")
     lease = _lease(cluster, candidate, without=request.without_lease)
     step("check: places")
-    warnings += place_warnings(request.places)
+    warnings += place_warnings(request.places, backup=replaced is not None)
     step("preview")
     shown = RestorePreview(
         candidate=candidate,
@@ -255,7 +260,7 @@ def run_restore(
         by_itself=by_itself,
         replaced=replaced,
         lease=lease,
-        cluster_uid=uid,
+        identity=identity,
         servers=servers,
         warnings=tuple(warnings),
     )
@@ -271,13 +276,17 @@ def run_restore(
                 mod_revision=reading.stored.mod_revision if reading.stored is not None else 0,
             ),
             reason=request.reason,
-            cluster_uid=uid,
+            cluster_uid=identity.uid,
             header_revision=reading.revision,
             value_sha256=digest(candidate.stored.value),
             detail=f"from {candidate.origin}{_unlisted_words(by_itself)}, {digest(candidate.stored.value)}",
             accepted=(*request.accepted.as_flags(), *_further_flags(request, listed=listed)),
             grounds=grounds_of(
-                cluster, found, servers, replaced.alike.counts if isinstance(replaced, Preflight) else {}
+                cluster,
+                found,
+                servers,
+                identity,
+                replaced.alike.counts if isinstance(replaced, Preflight) else {},
             ),
         ),
         landmarks=landmarks
@@ -311,18 +320,21 @@ def _further_flags(request: RestoreRequest, *, listed: bool) -> list[str]:
     return flags + (["--without-lease"] if request.without_lease and request.candidate.stored.lease else [])
 
 
-def _check_same_cluster(candidate: Candidate, uid: str, accepted: Acceptances) -> None:
-    if candidate.cluster_uid and uid and candidate.cluster_uid != uid:
+def _check_same_cluster(candidate: Candidate, identity: ClusterIdentity, accepted: Acceptances) -> None:
+    if candidate.cluster is None:
+        return
+    same = identity.is_same(candidate.cluster)
+    if same is False:
         raise refuse(
             Rule.OTHER_CLUSTER,
-            f"the {candidate.origin} comes from the cluster with kube-system uid {candidate.cluster_uid}; this etcd "
-            f"holds the cluster {uid}",
+            f"the {candidate.origin} comes from the cluster with {candidate.cluster.describe()}; this etcd "
+            f"holds the cluster with {identity.describe()}",
             hint="name the etcd of that cluster with --endpoints",
         )
-    if not candidate.cluster_uid and not accepted.unknown_cluster:
+    if same is None and not accepted.unknown_cluster:
         raise refuse(
             Rule.UNKNOWN_CLUSTER,
-            f"the {candidate.origin} does not say which cluster it comes from",
+            f"the {candidate.origin} does not say which cluster it comes from, in a way that can be compared here",
             hint="if you are sure that it is this one: --accept-unknown-cluster",
         )
 
@@ -351,7 +363,7 @@ def _check_digest(request: RestoreRequest) -> None:
 
 
 def _check_unlisted(
-    found: Examination, request: RestoreRequest, uid: str, present: StoredValue | None
+    found: Examination, request: RestoreRequest, identity: ClusterIdentity, present: StoredValue | None
 ) -> str:
     """Check a source that this audit log does not know; say why no log speaks for it where it restores by itself."""
     candidate = request.candidate
@@ -371,12 +383,12 @@ def _check_unlisted(
             hint="only a readable value may come from elsewhere; give the --encryption-config that reads it"
             + more,
         )
-    _check_by_itself(found, request, uid, present)
+    _check_by_itself(found, request, identity, present)
     return _lost_log(candidate.backup, request.places.log_path)
 
 
 def _check_by_itself(
-    found: Examination, request: RestoreRequest, uid: str, present: StoredValue | None
+    found: Examination, request: RestoreRequest, identity: ClusterIdentity, present: StoredValue | None
 ) -> None:
     """Refuse a backup that no log speaks for, unless it can only bring back what was there."""
     origin = request.candidate.origin
@@ -386,13 +398,14 @@ def _check_by_itself(
             f"the {origin} is about {display(found.stored.key)}, which holds no object of the API",
             hint="name the storage prefix of this cluster: --etcd-prefix",
         )
-    if not uid or not request.candidate.cluster_uid:
+    if request.candidate.cluster is None or not identity.is_same(request.candidate.cluster):
+        unknown = not identity.is_known
         raise refuse(
             Rule.UNKNOWN_CLUSTER,
             f"the {origin} restores by itself only in the cluster that it names; "
-            + ("that cannot be read here" if not uid else "it names none"),
+            + ("that cannot be read here" if unknown else "it names none that can be compared with this one"),
             hint="name the audit log that knows it with --audit-log"
-            + ("" if uid else ", or give the --encryption-config that reads namespace kube-system"),
+            + (", or give the --encryption-config that reads namespace kube-system" if unknown else ""),
         )
     if present is not None:
         raise refuse(
@@ -447,7 +460,7 @@ def _check_own(
     reading: KeyReading,
     present: StoredValue,
     intent: Intent,
-    uid: str,
+    identity: ClusterIdentity,
     step: Step,
 ) -> OwnWrite:
     """Check what holds for any change; that the value is as we put it stands for the proof that it is unreadable."""
@@ -459,12 +472,12 @@ def _check_own(
     step("check: alarms")
     warnings += check_alarms(cluster)
     step("check: API servers")
-    servers = check_api_servers(found, uid, request.api, request.accepted, readable_is_fine=True)
+    servers = check_api_servers(found, identity, request.api, request.accepted, readable_is_fine=True)
     return OwnWrite(
         intent=intent,
         reading=reading,
         found=found,
-        cluster_uid=uid,
+        identity=identity,
         servers=servers,
         warnings=tuple(warnings),
         lease=read_lease(cluster.source.client, present.lease) if present.lease else None,
@@ -486,6 +499,7 @@ def _check_replaced(
         cluster,
         present.key,
         _as_named(request),
+        backup_directories=request.places.directories,
         api=request.api,
         watch=watch,
         step=step,
@@ -501,10 +515,11 @@ def _content(
         purpose="restore",
         verdict=replaced.found.verdict,
         cluster=BackupCluster(
-            replaced.cluster_uid or None,
+            replaced.identity.uid or None,
             f"{reading.cluster_id:x}",
             tuple(cluster.source.describe().endpoints or ()),
             reading.revision,
+            replaced.identity,
         ),
         operator=operator,
         reason=reason,

@@ -19,11 +19,19 @@ class SameAgain(msgspec.Struct, frozen=True):
         source: Options that say where the data is (``--snapshot FILE``, ``--endpoints …``).
         layout: ``--etcd-prefix``, where it is not the default.
         reading: ``--encryption-config`` and ``--kubernetes-version``, where they were given.
+        changing: ``--main-endpoints``, for commands that change something.
     """
 
     source: tuple[str, ...] = ()
     layout: tuple[str, ...] = ()
     reading: tuple[str, ...] = ()
+    changing: tuple[str, ...] = ()
+
+    @property
+    def _deciding(self) -> tuple[str, ...]:
+        """How a command reads that decides by what it finds: it must be told whether anything is encrypted."""
+        told = {"--encryption-config", "--no-encryption"} & set(self.reading)
+        return self.reading if told else (*self.reading, "--no-encryption")
 
     def scan(
         self,
@@ -51,13 +59,21 @@ class SameAgain(msgspec.Struct, frozen=True):
 
     def plan(self, report: str, file: str) -> str:
         """Return the command that makes a plan from a saved report, and writes it to a file."""
-        words = ["etcdfix", "plan", "--from-report", report, *self.source, *self.layout, *self.reading]
+        words = ["etcdfix", "plan", "--from-report", report, *self.source, *self.layout, *self._deciding]
         return quote_command([*words, "-o", "json", "--output-file", file])
 
     def delete(self, key: bytes) -> str:
         """Return the dry run of a deletion, on the live etcd that was read, or on the default one for a snapshot."""
         where = () if "--snapshot" in self.source else self.source
-        words = ["etcdfix", "delete", *key_arguments(key), *where, *self.layout, *self.reading]
+        words = [
+            "etcdfix",
+            "delete",
+            *key_arguments(key),
+            *where,
+            *self.layout,
+            *self._deciding,
+            *self.changing,
+        ]
         return quote_command([*words, "--reason", "REASON", ACKNOWLEDGEMENT, "--dry-run"])
 
     def restore(self, key: bytes, revision: int, *, replacing: int) -> str:
@@ -70,7 +86,14 @@ class SameAgain(msgspec.Struct, frozen=True):
         """
         where = () if "--snapshot" in self.source else self.source
         words = ["etcdfix", "restore", "--from-revision", str(revision), *key_arguments(key)]
-        words += ["--replace-mod-revision", str(replacing), *where, *self.layout, *self.reading]
+        words += [
+            "--replace-mod-revision",
+            str(replacing),
+            *where,
+            *self.layout,
+            *self._deciding,
+            *self.changing,
+        ]
         return quote_command([*words, "--reason", "REASON", "--dry-run"])
 
 

@@ -170,7 +170,7 @@ class DeletionPlan(
     generated_at: str
     source: PlanSource
     kube_system_uid: str | None
-    encryption_config: ReportConfiguration
+    encryption_config: ReportConfiguration | None
     etcd_prefix: str
     kubernetes_version: str | None
     report: PlanReport

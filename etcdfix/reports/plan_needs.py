@@ -32,7 +32,12 @@ _MEANINGS: Final = {
     acceptance(AcceptRisk.ONLY_COPY): "this state of the object is nowhere else, and you can do without it",
 }
 
+_LOST: Final = (
+    "its key is gone for ever, and you are certain of that; with --kubeconfig, so that an API server can contradict, "
+    "or --accept-no-api-server"
+)
+
 
 def meaning(flag: str) -> str:
     """Return what somebody says who types a flag."""
-    return _MEANINGS.get(flag, "its key is gone for ever, and you are certain of that")
+    return _MEANINGS.get(flag, _LOST)

@@ -37,9 +37,16 @@ def write_plan_table(stream: BinaryIO, plan: DeletionPlan, max_rows: int, *, jso
         line()
         _table(
             output,
-            ("COUNT", "CAUSE", "WRITTEN UNDER", "OPEN", "ADVICE"),
+            ("COUNT", "CAUSE", "WRITTEN UNDER", "RULE", "OPEN", "ADVICE"),
             [
-                (str(g.count), g.cause or g.outcome, g.transformer or "unknown", str(g.opened), g.advice)
+                (
+                    str(g.count),
+                    g.cause or g.outcome,
+                    g.transformer or "unknown",
+                    g.rule,
+                    str(g.opened),
+                    g.advice,
+                )
                 for g in plan.groups[:_MOST_GROUPS]
             ],
         )
@@ -82,7 +89,9 @@ def _introduction(plan: DeletionPlan) -> list[str]:
         f"etcdfix {plan.tool.version} · plan from {plan.report.path} (scan of {plan.report.generated_at})",
         f"  {source.type} {where} · revision {source.revision} · {plan.generated_at}",
         f"  kube-system uid {plan.kube_system_uid or 'unknown'}",
-        f"  encryption configuration {plan.encryption_config.path} ({plan.encryption_config.sha256})",
+        f"  encryption configuration {plan.encryption_config.path} ({plan.encryption_config.sha256})"
+        if plan.encryption_config is not None
+        else "  nothing is encrypted at rest (--no-encryption)",
         f"  {counted(len(plan.entries), 'broken object')} to decide about, {len(plan.left_out)} of the report left out",
     ]
     if plan.not_in_report:

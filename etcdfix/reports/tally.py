@@ -19,7 +19,6 @@ from etcdfix.reports.model import (
     TransformerSummary,
 )
 from etcdfix.storagekey import Directory, display
-from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.standing import FAILED, IDENTITY
 
@@ -131,7 +130,7 @@ class Tally:
         outcome = found.verdict.outcome
         if outcome in FAILED:
             entry.failures += 1
-            entry.damaged += found.verdict.damage is Damage.PROVEN
+            entry.damaged += found.verdict.is_damage
         elif outcome is Outcome.UNDETERMINED:
             entry.undetermined += 1
         if found.stale:

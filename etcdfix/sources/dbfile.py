@@ -7,7 +7,6 @@ import fcntl
 import hashlib
 import mmap
 import os
-import stat
 import tempfile
 import threading
 import zlib
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import IO, Final, NamedTuple
 
 from etcdfix.errors import NotASnapshot, SourceError, SourceLocked
+from etcdfix.inputfile import NOT_REGULAR, open_regular
 from etcdfix.sources.bbolt.page import MAX_PAGE_SIZE, Meta, read_metas
 
 TRAILER_SIZE: Final = 32
@@ -376,21 +376,18 @@ class _Gunzip:
 
 def _open_regular(path: Path) -> IO[bytes]:
     try:
-        # O_NONBLOCK: opening a pipe would wait for a writer for ever.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        return open_regular(path)
     except FileNotFoundError as error:
         raise NotASnapshot(f"{path}: no such file") from error
     except PermissionError as error:
         raise SourceError(
             f"{path}: permission denied", hint="etcd's files belong to root as a rule"
         ) from error
-    except (OSError, ValueError) as error:
-        raise SourceError(f"{path}: cannot be opened: {getattr(error, 'strerror', None) or error}") from error
-    mode = os.fstat(descriptor).st_mode
-    if stat.S_ISREG(mode):
-        return os.fdopen(descriptor, "rb")
-    os.close(descriptor)
-    if stat.S_ISDIR(mode):
+    except OSError as error:
+        if error.errno not in (errno.EISDIR, NOT_REGULAR):
+            raise SourceError(f"{path}: cannot be opened: {error.strerror}") from error
+        problem = error
+    if problem.errno == errno.EISDIR:
         inside = next((name for name in ("member/snap/db", "snap/db", "db") if (path / name).is_file()), "")
         raise NotASnapshot(
             f"{path}: a directory, expected a snapshot or database file",

@@ -73,9 +73,13 @@ class RevisionIndex:
         tree: The database.
         bucket: Its bucket ``key``.
         on_damage: Called with each record or page that could not be used.
+        in_order: The leaf pages come in the order of their revisions; salvaged ones do not.
     """
 
-    def __init__(self, tree: Tree, bucket: Bucket, on_damage: Callable[[Damage], None]) -> None:
+    def __init__(
+        self, tree: Tree, bucket: Bucket, on_damage: Callable[[Damage], None], *, in_order: bool = True
+    ) -> None:
+        self._in_order = in_order
         self._tree = tree
         self._bucket = bucket
         self._image: Image = tree.image
@@ -86,15 +90,15 @@ class RevisionIndex:
 
     def newest_main(self) -> int:
         """Return the highest main revision that is cheap to find: the last one in the last readable leaf."""
+        newest = 0
         for leaf in self._tree.leaves(self._bucket, backwards=True):
-            newest = 0
             for entry in self._tree.entries(leaf):
                 parsed = parse_revision_key(self._image[entry.key_start : entry.value_start])
                 if parsed is not None:
                     newest = max(newest, parsed[0].main)
-            if newest:
-                return newest
-        return 0
+            if newest and self._in_order:
+                break
+        return newest
 
     def build(self) -> None:
         """Walk the bucket once and sort what was found; later calls do nothing.
@@ -110,6 +114,8 @@ class RevisionIndex:
         records: list[bytes] = []
         for leaf in self._tree.leaves(self._bucket):
             mark = len(records)
+            if not self._in_order:
+                self._last = bytes(REVISION_KEY_SIZE)
             if not self._add_regular_leaf(leaf, records.append):
                 del records[mark:]
                 records += self._irregular_leaf(leaf)
@@ -284,6 +290,22 @@ class RevisionIndex:
     def close(self) -> None:
         """Drop the index and its temporary file."""
         self._records.close()
+
+
+def holds_revisions(tree: Tree, leaf: Page) -> bool:
+    """Say whether a leaf page is one of the bucket ``key``, and every record of it is whole."""
+    try:
+        for entry in tree.entries(leaf):
+            parsed = parse_revision_key(tree.image[entry.key_start : entry.value_start])
+            if parsed is None or entry.flags:
+                return False
+            revision, tombstone = parsed
+            record = parse_key_value(tree.image[entry.value_start : entry.value_end])
+            if not record.key or (not tombstone and record.mod_revision != revision.main):
+                return False
+    except (PageCorrupt, ValueError):
+        return False
+    return True
 
 
 def fold(blocks: Iterable[list[bytes]], *, at_revision: int | None) -> Iterator[Iterable[bytes]]:

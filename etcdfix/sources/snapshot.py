@@ -15,9 +15,10 @@ from etcdfix.errors import NotASnapshot, PageCorrupt, RevisionCompacted, Snapsho
 from etcdfix.model import KeptRevision, StoredValue
 from etcdfix.sources.base import Segment, SourceDescription
 from etcdfix.sources.bbolt.page import Meta
+from etcdfix.sources.bbolt.salvage import WHOLE_FILE, SalvagedTree
 from etcdfix.sources.bbolt.tree import Bucket, Damage, Tree
 from etcdfix.sources.dbfile import DatabaseFile
-from etcdfix.sources.mvcc import RevisionIndex, parse_revision_key, show_key
+from etcdfix.sources.mvcc import RevisionIndex, holds_revisions, parse_revision_key, show_key
 
 MAX_PROBLEMS: Final = 100
 """Problems told one by one; beyond that they are counted."""
@@ -27,6 +28,12 @@ DAMAGE_NOTE: Final = (
     " or appear although it was deleted"
 )
 """Stands last among the problems where part of the tree was lost."""
+
+SALVAGE_NOTE: Final = (
+    "salvaged (--salvage): the newest revision of each key on whole pages of the file, live and free ones alike;"
+    " keys are missing, show an older value, or appear although they were deleted"
+)
+"""Stands first among the problems of a salvaged file."""
 
 _MAX_COUNTED: Final = 100_000
 _MAX_VERSION_SIZE: Final = 64
@@ -38,6 +45,7 @@ class SnapshotSource:
     Args:
         path: From ``etcdctl snapshot save``, or a copy of ``member/snap/db``; gzip is unpacked.
         revision: Main revision to read at; 0 for the newest.
+        salvage: Read every whole leaf page, whatever leads to it, and call the result incomplete.
 
     Raises:
         NotASnapshot: No such file, no file, empty, text, without a valid meta page, or not etcd's.
@@ -48,7 +56,8 @@ class SnapshotSource:
         SourceError: The file cannot be opened or unpacked.
     """
 
-    def __init__(self, path: Path, *, revision: int = 0) -> None:
+    def __init__(self, path: Path, *, revision: int = 0, salvage: bool = False) -> None:
+        self._salvage = salvage
         self._path = path
         self._problems = _ProblemList()
         self._first_damage: Damage | None = None
@@ -57,8 +66,8 @@ class SnapshotSource:
         try:
             for problem in self._file.problems:
                 self._problems.add(problem)
-            self._tree, bucket = self._open_key_bucket()
-            self._index = RevisionIndex(self._tree, bucket, self._on_damage)
+            self._tree, bucket = self._open_salvaged() if salvage else self._open_key_bucket()
+            self._index = RevisionIndex(self._tree, bucket, self._on_damage, in_order=not salvage)
             self._pin(revision)
             self._etcd_version = self._read_version()
         except (PageCorrupt, SnapshotTruncated) as damage:
@@ -66,7 +75,9 @@ class SnapshotSource:
             damage.message = f"{path}: nothing can be read: {damage.message}"
             if isinstance(damage, SnapshotTruncated):
                 damage.message += f"; its meta page promises {self._file.promised_size} bytes"
-                damage.hint = "the file was cut: copy it again, or save a new snapshot"
+                damage.hint = (
+                    "the file was cut: copy it again, or save a new one; --salvage shows what is whole in it"
+                )
             raise
         except BaseException:
             self._file.close()
@@ -91,6 +102,26 @@ class SnapshotSource:
                     f"{damage.message}; transaction {meta.txid} cannot be read, trying the one before it"
                 )
         return self._key_bucket(metas[-1])
+
+    def _open_salvaged(self) -> tuple[Tree, Bucket]:
+        """Take every whole leaf page of revisions for the bucket ``key``.
+
+        Raises:
+            PageCorrupt: There is none.
+        """
+        tree = SalvagedTree(
+            self._file.image,
+            size=self._file.size,
+            meta=self._file.metas[0],
+            on_damage=self._on_damage,
+            wanted=holds_revisions,
+        )
+        if next(tree.leaves(WHOLE_FILE), None) is None:
+            raise PageCorrupt(
+                "no whole page of revisions is in the file", page_id=0, file_offset=self._file.size
+            )
+        self._problems.add(SALVAGE_NOTE)
+        return tree, WHOLE_FILE
 
     def _key_bucket(self, meta: Meta) -> tuple[Tree, Bucket]:
         tree = Tree(self._file.image, size=self._file.size, meta=meta, on_damage=self._on_damage)
@@ -164,6 +195,7 @@ class SnapshotSource:
         """
         integrity = self._file.integrity()
         sentence = integrity.sentence + (" (of the unpacked file)" if self._file.compressed else "")
+        sentence += "; salvaged" if self._salvage else ""
         return SourceDescription(
             type="snapshot",
             path=str(self._path),

@@ -139,9 +139,10 @@ _CATALOGUE = (
         Cause.UNKNOWN_ENVELOPE,
         _DECRYPT,
         "an envelope that no API server writes",
-        "The value starts with k8s:enc: and goes on with a provider or version that no known release "
-        "writes: the prefix was damaged, or something else wrote it.",
-        "The words after k8s:enc: were compared with all known providers and versions.",
+        "The value starts with k8s:enc: and goes on with a provider, a version or, under KMS v2, a kind of data key "
+        "that no known release writes: the envelope was damaged, something else wrote it, or a newer release did.",
+        "The words after k8s:enc: were compared with all known providers and versions, and the numbers of a KMS v2 "
+        "envelope with what known API servers accept.",
     ),
     CauseInfo(
         Cause.KEY_RENAMED,

@@ -16,9 +16,6 @@ from etcdfix.storagekey import display
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.observation import AROUND, Neighbours, Observation
 
-# Without associated data there is nothing but the value itself that could be wrong under the right key.
-_WITHOUT_ASSOCIATED_DATA: Final = ("secretbox/", "aescbc/")
-
 
 class Damage(StrEnum):
     """Whether a value is proven wrong: not the configuration, not the reader, the value."""
@@ -70,18 +67,18 @@ def rule_on(seen: Observation, peek: Peek) -> Ruling:
     if is_right_key(peek):
         return _under_right_key(seen, peek)
     if peek.state is PeekState.RIGHT_KEY:
-        message = (
-            f"written under {written}, and opens under another key of the configuration: {other_key(peek)}"
-        )
+        how = "opens under" if peek.opens else "was written with"
+        message = f"written under {written}, and {how} another key of the configuration: {other_key(peek)}"
         return Ruling(Cause.KEY_RENAMED, Confidence.CERTAIN, message)
     if peek.too_short:
         message = f"too short to have been written under {written}, whatever the key"
         return Ruling(Cause.VALUE_TRUNCATED, Confidence.CERTAIN, message, Damage.PROVEN)
     if peek.name_may_go_on:
-        message = (
-            f"does not open under {written}, and its key name may be longer: text and another colon follow"
-        )
-        return Ruling(Cause.KEY_NAME_MISSING, Confidence.POSSIBLE, message)
+        kms = written.startswith("kms/")
+        name = "its provider's name" if kms else "its key name"
+        message = f"does not open under {written}, and {name} may be longer: text and another colon follow"
+        cause = Cause.PROVIDER_MISSING if kms else Cause.KEY_NAME_MISSING
+        return Ruling(cause, Confidence.POSSIBLE, message)
     if seen.neighbours in AROUND:
         return _among_neighbours(seen)
     if peek.state is PeekState.NOISE:
@@ -102,19 +99,26 @@ def _under_right_key(seen: Observation, peek: Peek) -> Ruling:
     certain, proven = Confidence.CERTAIN, Damage.PROVEN
     if look is not None and look.breaks:
         if look.ends_early:
+            # A length that was changed looks the same where the end was changed too.
             message = f"the key of {written} is right, and the object stops before its end: {look.message}"
-            return Ruling(Cause.VALUE_TRUNCATED, certain, message, proven)
+            return Ruling(Cause.VALUE_TRUNCATED, Confidence.LIKELY, message, proven)
         message = f"the key of {written} is right, and the object itself is damaged: {look.message}"
         return Ruling(Cause.CIPHERTEXT_DAMAGED, certain, message, proven)
     # Bytes that are missing at the end, and bytes that were changed there, look the same.
-    end_missing = look is not None and look.whole and not look.ends_as_written
-    if written.startswith(_WITHOUT_ASSOCIATED_DATA):
+    whole = look is not None and look.whole
+    end_wrong = look is not None and whole and not look.ends_as_written
+    if not peek.bound:
+        # There is nothing but the value itself that could be wrong.
         message = f"the key of {written} is right, and the value does not open: bytes of it were changed"
-        confidence = Confidence.LIKELY if end_missing else certain
-        return Ruling(Cause.CIPHERTEXT_DAMAGED, confidence, message, proven)
-    if end_missing:
+        return Ruling(Cause.CIPHERTEXT_DAMAGED, Confidence.LIKELY if end_wrong else certain, message, proven)
+    if look is not None and whole and look.ends_early:
         message = f"the key of {written} is right, and the last bytes that the API server writes are missing"
         return Ruling(Cause.VALUE_TRUNCATED, Confidence.LIKELY, message, proven)
+    if end_wrong:
+        message = (
+            f"the key of {written} is right, and the last bytes are not those that the API server writes"
+        )
+        return Ruling(Cause.CIPHERTEXT_DAMAGED, Confidence.LIKELY, message, proven)
     if seen.neighbours is Neighbours.SAME_RESOURCE:
         message = (
             f"the key of {written} is right, the tag does not fit, and values of {seen.resource} written before and "

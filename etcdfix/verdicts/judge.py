@@ -76,6 +76,11 @@ class Verdict(msgspec.Struct, frozen=True):
     evidence: tuple[Evidence, ...] = ()
 
     @property
+    def is_damage(self) -> bool:
+        """Whether the value is proven wrong, and no newer release could read it."""
+        return self.damage is Damage.PROVEN and not self.maybe_newer
+
+    @property
     def is_plain(self) -> bool:
         """Whether the value is readable and there is nothing more to say."""
         return self.outcome is Outcome.READABLE and not (self.cause or self.evidence or self.readable_until)
@@ -116,7 +121,7 @@ def judge(seen: Observation) -> Verdict:
             seen,
             Cause.NO_CONFIGURATION,
             f"encrypted under {seen.envelope_transformer or 'an unknown envelope'}; no encryption "
-            "configuration was given to read it with",
+            f"configuration was given to read it with{_name_remark(seen)}",
         )
     if seen.transform_failure is not None:
         return _judge_transform(seen, seen.transform_failure)
@@ -227,6 +232,7 @@ def _ruling(seen: Observation, failure: TransformFailure) -> Ruling:
         return Ruling(Cause.UNKNOWN_ENVELOPE, certain, message, proven)
     if seen.covered is Covered.NOT_COVERED:
         message = f"written under {written}, and the configuration has no entry for {seen.resource}"
+        message += _name_remark(seen)
         return Ruling(Cause.RESOURCE_NOT_CONFIGURED, certain, message)
     if _nearly_enveloped(seen):
         return Ruling(Cause.ENVELOPE_DAMAGED, Confidence.LIKELY, _ENVELOPE_MESSAGE)
@@ -235,10 +241,11 @@ def _ruling(seen: Observation, failure: TransformFailure) -> Ruling:
     reasons = {a.reason for a in failure.attempts} or {failure.reason}
     if reasons <= {"no-key-matched", "no-provider-matched"}:
         return _nothing_of_that_name(seen, reasons)
-    behind_plugin = envelope_ruling(failure.attempts, written)
-    if behind_plugin is not None and not is_right_key(seen.peek):
+    peek = seen.peek if seen.peek is not None else Peek(PeekState.NOT_POSSIBLE)
+    behind_plugin = envelope_ruling(failure.attempts, written, name_may_go_on=peek.name_may_go_on)
+    if behind_plugin is not None and not is_right_key(peek):
         return behind_plugin
-    return rule_on(seen, seen.peek if seen.peek is not None else Peek(PeekState.NOT_POSSIBLE))
+    return rule_on(seen, peek)
 
 
 def _refused_plaintext(seen: Observation) -> Ruling:
@@ -260,10 +267,16 @@ def _nothing_of_that_name(seen: Observation, reasons: set[str]) -> Ruling:
     if peek is not None and (peek.state is PeekState.RIGHT_KEY or peek.too_short):
         return rule_on(seen, peek)
     if "no-key-matched" in reasons:
-        message = f"written under {written}; no key of that name is configured"
+        message = f"written under {written}; no key of that name is configured{_name_remark(seen)}"
         return Ruling(Cause.KEY_NAME_MISSING, certain, message)
     message = f"written under {written}; {seen.resource} has no such provider in the configuration"
+    message += _name_remark(seen)
     return Ruling(Cause.PROVIDER_MISSING, certain, message)
+
+
+def _name_remark(seen: Observation) -> str:
+    """Say that nobody knows where the name ends, if so: without its key, the first colon was taken for the end."""
+    return "; its name may be longer: text and another colon follow" if seen.name_may_go_on else ""
 
 
 def _judge_decode(seen: Observation, failure: DecodeFailure) -> Verdict:
@@ -329,12 +342,10 @@ def _maybe_newer(seen: Observation, cause: Cause) -> bool:
         return seen.shape is None or not seen.shape.heals_magic
     if cause in {Cause.CIPHERTEXT_DAMAGED, Cause.VALUE_TRUNCATED}:  # as for a CBOR value whose tag fits
         peek = seen.peek
-        return peek is not None and peek.encoding == "cbor" and peek.undone is None and _breaks(peek)
+        if peek is None or peek.look is None or peek.undone is not None:
+            return False
+        return peek.look.breaks and (peek.encoding == "cbor" or peek.look.maybe_newer)
     return cause in _MAYBE_NEWER
-
-
-def _breaks(peek: Peek) -> bool:
-    return peek.look is not None and peek.look.breaks
 
 
 def _stated_kind(failure: DecodeFailure | None) -> str:

@@ -12,7 +12,6 @@ from typing import Final
 import msgspec
 
 from etcdfix.model import Outcome, StoredValue
-from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.observation import Neighbours
 from etcdfix.verdicts.standing import FAILED
@@ -61,7 +60,7 @@ class KeyCounts(msgspec.Struct):
         outcome = found.verdict.outcome
         if outcome in FAILED:
             self.failed += 1
-            self.damaged += found.verdict.damage is Damage.PROVEN
+            self.damaged += found.verdict.is_damage
         elif outcome is Outcome.UNDETERMINED:
             self.undetermined += 1
         else:

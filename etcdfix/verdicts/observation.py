@@ -162,6 +162,7 @@ class Observation(msgspec.Struct, frozen=True):
         envelope_cut: The value ends inside its envelope.
         envelope_bits_off: Bits in which the first eight stored bytes differ from ``k8s:enc:``.
         envelope_transformer: The envelope's own name for its transformer, "" without envelope.
+        name_may_go_on: Where its name ends is not certain: printable text and another colon follow.
         resource: Display name of the resource (``deployments.apps``).
         transformer: The transformer that opened the value, "" when none did.
         transform_failure: Why it was not opened.
@@ -183,6 +184,7 @@ class Observation(msgspec.Struct, frozen=True):
     envelope_transformer: str
     resource: str
     envelope_cut: bool = False
+    name_may_go_on: bool = False
     envelope_bits_off: int = 64
     transformer: str = ""
     transform_failure: TransformFailure | None = None

@@ -14,6 +14,7 @@ from etcdfix.errors import (
     ProtobufMalformed,
 )
 from etcdfix.model import DecodedObject, Look
+from etcdfix.storagekey import builtin_directories
 from etcdfix.verdicts.observation import DecodeFailure, DecodeFailureKind, PlaintextShape
 
 PROTOBUF_MAGIC = b"k8s\x00"
@@ -32,9 +33,9 @@ def describe_failure(problem: DecodeError, *, known_since: str = "") -> DecodeFa
     if isinstance(problem, KindUnknown):
         return DecodeFailure(
             kind=DecodeFailureKind(problem.reason),
-            message=bounded(_QUOTED.sub(_withhold_quoted, problem.message), LONGEST_MESSAGE),
-            group_version=_name(problem.group_version),
-            value_kind=_name(problem.kind),
+            message=bounded(_QUOTED.sub(_withhold_quoted, _encodable(problem.message)), LONGEST_MESSAGE),
+            group_version=_name(_encodable(problem.group_version)),
+            value_kind=_name(_encodable(problem.kind)),
             readable_until=problem.readable_until,
             known_since=known_since,
         )
@@ -49,14 +50,29 @@ def describe_failure(problem: DecodeError, *, known_since: str = "") -> DecodeFa
             kind = candidate
     return DecodeFailure(
         kind=kind,
-        message=bounded(problem.message, LONGEST_MESSAGE),
+        message=bounded(_encodable(problem.message), LONGEST_MESSAGE),
         offset=problem.offset,
-        field_path=bounded(problem.field_path, LONGEST_MESSAGE),
+        field_path=bounded(_encodable(problem.field_path), LONGEST_MESSAGE),
     )
 
 
-_BROKEN = frozenset({DecodeFailureKind.PROTOBUF, DecodeFailureKind.JSON, DecodeFailureKind.CBOR})
-_CUT_MESSAGES = ("unexpected EOF", "empty body", "unexpected end of JSON input")
+def _encodable(text: str) -> str:
+    """Return text with an escape for each byte that is not UTF-8, which a decoder keeps as a lone surrogate."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+# What no release writes, however new it is.
+_BROKEN = frozenset(
+    {
+        DecodeFailureKind.PROTOBUF,
+        DecodeFailureKind.JSON,
+        DecodeFailureKind.CBOR,
+        DecodeFailureKind.KIND_MISSING,
+    }
+)
+# What no serializer recognises and is text all the same, was to be JSON or YAML; a few characters may be damaged.
+_TEXT = frozenset(b"\r\n" + bytes(range(0x20, 0x7F)))
+_TEXT_SIZE, _LEAST_TEXT_SIZE, _LEAST_TEXT = 64, 16, 7 / 8
 
 
 def look_of_object(data: bytes, decoded: DecodedObject, belongs: tuple[bytes, ...]) -> Look:
@@ -64,7 +80,7 @@ def look_of_object(data: bytes, decoded: DecodedObject, belongs: tuple[bytes, ..
     return Look(
         whole=not decoded.empty,
         breaks=decoded.empty,
-        ends_early=False,
+        ends_early=_stops_early(data),
         ends_as_written=_ends_as_written(data),
         message="nothing of an object comes out" if decoded.empty else "",
         belongs=belongs,
@@ -75,20 +91,96 @@ def look_of_failure(
     data: bytes,
     failure: DecodeFailure,
     decode: Callable[[bytes], DecodedObject],
+    in_order: Callable[[bytes], bool],
     belongs: tuple[bytes, ...],
 ) -> Look:
-    """Return what a plaintext shows of itself that does not decode."""
+    """Return what a plaintext shows of itself that does not decode.
+
+    Args:
+        data: Plaintext, any length.
+        failure: What the decoder said.
+        decode: That decoder.
+        in_order: Says whether an object of any kind, also of one that no known release has, is nowhere broken.
+        belongs: Complete etcd keys to which kind, namespace and name in it lead.
+    """
     shape = shape_of(data, decode, heal=True)
-    cut = failure.message.endswith(_CUT_MESSAGES) and not _ends_as_written(data)
+    broken = failure.kind in _BROKEN or _breaks_behind(data, failure, in_order)
     return Look(
         whole=False,
-        breaks=failure.kind in _BROKEN or shape.heals_magic or shape.heals_as_text or bool(shape.whole_at),
-        ends_early=failure.kind in _BROKEN and cut,
+        breaks=broken or shape.heals_magic or shape.heals_as_text or bool(shape.whole_at),
+        ends_early=broken and _stops_early(data),
         ends_as_written=_ends_as_written(data),
         message=failure.message,
         belongs=belongs,
         text_mode=shape.heals_as_text,
+        maybe_newer=failure.kind is DecodeFailureKind.UNKNOWN_ENCODING
+        and not (_is_text(data) or shape.heals_magic or shape.heals_as_text or shape.whole_at),
     )
+
+
+def _breaks_behind(data: bytes, failure: DecodeFailure, in_order: Callable[[bytes], bool]) -> bool:
+    """Say whether a value breaks elsewhere than where its decoder gave up: behind a kind that it does not know.
+
+    Of a kind that only a newer release has, everything is in order.
+    """
+    if failure.kind is not DecodeFailureKind.UNKNOWN_ENCODING:
+        return not in_order(data)
+    return _is_text(data) or (_lost_magic(data) and not in_order(PROTOBUF_MAGIC + data[4:]))
+
+
+def _is_text(data: bytes) -> bool:
+    start = data[:_TEXT_SIZE]
+    text = sum(byte in _TEXT for byte in start)
+    return len(start) >= _LEAST_TEXT_SIZE and text >= _LEAST_TEXT * len(start)
+
+
+def _lost_magic(data: bytes) -> bool:
+    return 0 < bits_off(data, PROTOBUF_MAGIC) <= _MAGIC_BITS
+
+
+# As a definition may name them; versions of Kubernetes' own groups follow its convention.
+_GROUP = re.compile(r"(?:[a-z0-9]+(?:[-.][a-z0-9]+)*)?")
+_VERSION = re.compile(r"[a-z][-a-z0-9]*")
+_OWN_VERSION = re.compile(r"v[0-9]+(?:(?:alpha|beta)[0-9]+)?")
+_KIND = re.compile(r"[A-Za-z][-A-Za-z0-9]*")
+
+
+def is_in_order(data: bytes, parse: Callable[[bytes], DecodedObject], group: str, kind: str) -> bool:
+    """Say whether an object of any kind is nowhere broken: neither its encoding nor what it says that it is.
+
+    A release that is newer may have other versions, and other kinds. It has none whose names no API can have, and none
+    whose names are unknown, and a few bits off from what is kept here.
+
+    Args:
+        data: Plaintext, any length.
+        parse: Reads an object of any kind.
+        group: API group of what is kept under the value's etcd key.
+        kind: Its kind; "" where that is not known.
+    """
+    try:
+        stated = parse(data).gvk
+    except DecodeError as problem:
+        return describe_failure(problem).kind not in _BROKEN
+    groups, kinds = zip(*((known.group, known.kind) for known in builtin_directories()), strict=True)
+    version = _OWN_VERSION if stated.group in groups else _VERSION
+    names = ((_GROUP, stated.group), (version, stated.version), (_KIND, stated.kind))
+    possible = all(pattern.fullmatch(name) for pattern, name in names)
+    garbled = (stated.kind not in kinds and _nearly(stated.kind, kind)) or (
+        stated.group not in groups and _nearly(stated.group, group)
+    )
+    return possible and not garbled
+
+
+def _nearly(stated: str, expected: str) -> bool:
+    off = bits_off(stated.encode(), expected.encode())
+    return len(stated) == len(expected) and 0 < off <= _MAGIC_BITS
+
+
+def _stops_early(data: bytes) -> bool:
+    """Say whether bytes are missing at the end of a plaintext, which is in order as far as can be told."""
+    if data.startswith(PROTOBUF_MAGIC):
+        return _envelope_end(data) > len(data)
+    return data.startswith(b"{") and not data.endswith(b"\n")
 
 
 def _ends_as_written(data: bytes) -> bool:
@@ -150,6 +242,8 @@ def shape_of(data: bytes, decode: Callable[[bytes], DecodedObject], *, heal: boo
 def _envelope_end(data: bytes) -> int:
     """Return where a protobuf envelope ends by its own lengths, whatever follows; 0 where they lead nowhere.
 
+    Where the value stops before that, the result lies past its end.
+
     Format:
         ``apimachinery/pkg/runtime/generated.pb.go``, ``Unknown``: after the magic the fields 1 to 4, in order.
     """
@@ -157,12 +251,14 @@ def _envelope_end(data: bytes) -> int:
         return 0
     offset = len(PROTOBUF_MAGIC)
     for tag in b"\x0a\x12\x1a\x22":
-        if data[offset : offset + 1] != bytes((tag,)):
+        if offset == len(data):
+            return offset + 1
+        if data[offset] != tag:
             return 0
         length, offset = _varint(data, offset + 1)
         offset += length
         if offset > len(data):
-            return 0
+            return offset
     return offset
 
 

@@ -27,7 +27,7 @@ from tests.support.objects import IDENTITY, configuration_of_rules
 from tests.support.played_plugins import OneAnswer
 
 PREFIX = "/registry"
-KNOWN_PREFIXES = ("/kubernetes.io", "/k8s")
+KNOWN_PREFIXES = ("/kubernetes.io", "/openshift.io")
 TARGET_REVISION = 100
 LARGE = 1_500_000
 
@@ -63,7 +63,6 @@ class Sealed(NamedTuple):
     Attributes:
         value: Stored bytes.
         parts: ``nonce``, ``info``, ``ciphertext``, ``tag``, and under KMS ``wrapped``.
-        padded: Under CBC, so many blocks; the plaintext follows from the key.
     """
 
     value: bytes
@@ -129,6 +128,7 @@ class Case(NamedTuple):
         configuration: The EncryptionConfiguration, as a file.
         plugin: Behind its KMS provider, None where there is none.
         left: Plaintext that the right key makes of the value as it is now; None where its nonce or data key is gone.
+        visible: So many bytes of it are there to see: blocks of 16 that are as they were written.
         opens: An API server with the right key, and no tag to check, gets a plaintext out of it (CBC).
         hidden: Strings that must never be seen.
     """
@@ -146,6 +146,7 @@ class Case(NamedTuple):
     configuration: bytes
     plugin: Keyring | None
     left: bytes | None
+    visible: int
     opens: bytes | None
     hidden: tuple[str, ...]
 
@@ -174,10 +175,10 @@ def make_case(seed: int) -> Case:
     neighbours = rng.choice(_NEIGHBOURS)
     if key == "replaced":
         neighbours = "after"
-    elif key == "another in between":
+    elif key == BETWEEN:
         neighbours = "around"
     identity = _identity(rng, kind)
-    text = corpus.filler(rng, _size(rng, kind))
+    text = corpus.filler(rng, _size(rng, kind) if key != TWICE else 200)
     plaintext = kind.build(identity, text)
     writer = _Writer(rng, provider, key)
     home, written_under = _places(rng, kind, identity, damage)
@@ -186,7 +187,9 @@ def make_case(seed: int) -> Case:
     target = StoredValue(home, damaged.value, TARGET_REVISION, 5, 2, 0)
     records = [target, StoredValue(*corpus.crd_record(), 3, 3, 1, 0)]
     prefix = written_under[: -len(kind.etcd_key("", identity))].decode()
-    records += _neighbours(rng, neighbours, kind, writer, identity, prefix if damage == "hidden prefix" else PREFIX)
+    records += _neighbours(
+        rng, neighbours, kind, writer, identity, prefix if damage == "hidden prefix" else PREFIX
+    )
     marks = damaged.marks | _KEY_MARKS.get(key, frozenset())
     left, opens = _left(provider, writer.mine.key, sealed, damaged, plaintext)
     return Case(
@@ -203,6 +206,7 @@ def make_case(seed: int) -> Case:
         configuration=writer.configuration(kind),
         plugin=writer.plugin(),
         left=left,
+        visible=_visible(left or b"", plaintext),
         opens=opens,
         hidden=(corpus.TOKEN, *writer.shown()),
     )
@@ -210,11 +214,16 @@ def make_case(seed: int) -> Case:
 
 # --- what the configuration has -------------------------------------------------------------------------------------
 
+TWICE = "the same name twice, the right bytes second"
+
 _KEY_MARKS = {
     "renamed": frozenset({"renamed"}),
     "of another rule": frozenset({"renamed"}),
+    TWICE: frozenset({"renamed"}),
     "colon, shorter name with the right bytes": frozenset({"renamed"}),
 }
+
+BETWEEN = "another in between"
 _WRONG_LOCAL = (
     "wrong bytes",
     "wrong bytes",
@@ -223,9 +232,10 @@ _WRONG_LOCAL = (
     "of another rule",
     "colon, shorter name with the right bytes",
     "colon, shorter name with wrong bytes",
-    "another in between",
+    BETWEEN,
+    TWICE,
 )
-_WRONG_KMS = ("refused", "wrong answer", "replaced", "another name", "another in between")
+_WRONG_KMS = ("refused", "wrong answer", "replaced", "another name", BETWEEN)
 
 WRONG_KEYS = frozenset({*_WRONG_LOCAL, *_WRONG_KMS})
 """The ways in which the configuration is wrong. With ``another in between``, values written before and after the target
@@ -261,11 +271,18 @@ class _Writer:
             self.name = rng.choice(("team:2026", "a:b:c", "key1:"))
 
     def seal(self, plaintext: bytes, etcd_key: bytes) -> Sealed:
-        """Write the target."""
-        return _seal(self._rng, self._provider, self.name, plaintext, self.mine, etcd_key)
+        """Write the target; where two keys of CBC share its name, so that the padding fits under the wrong one too."""
+        sealed = _seal(self._rng, self._provider, self.name, plaintext, self.mine, etcd_key)
+        while self._key == TWICE and self._provider == "aescbc" and not self._fits_other(sealed):
+            sealed = _seal(self._rng, self._provider, self.name, plaintext, self.mine, etcd_key)
+        return sealed
 
-    def seal_neighbour(self, plaintext: bytes, etcd_key: bytes, *, with_other: bool) -> bytes:
-        """Write another value, with the same key, or with the one that the configuration has."""
+    def _fits_other(self, sealed: Sealed) -> bool:
+        return _unpadded(_cbc_blocks(sealed.value[sealed.body().start :], self.other.key)) is not None
+
+    def seal_neighbour(self, plaintext: bytes, etcd_key: bytes, revision: int) -> bytes:
+        """Write another value, with the same key, or with the one that the configuration has by then."""
+        with_other = self._key == BETWEEN or (self._key == "replaced" and revision > TARGET_REVISION)
         secrets = self.other if with_other else self.mine
         if self._provider.startswith("kms") and not self._shares:
             # Each with a data key of its own.
@@ -282,7 +299,7 @@ class _Writer:
                 return Keyring(self._replaced_ring)
             case "wrong answer":
                 return Keyring({}, self.other.key)
-            case "another in between":
+            case _ if self._key == BETWEEN:
                 return Keyring(self._replaced_ring, self.other.key if self._rng.random() < 0.5 else None)
             case _:
                 return Keyring(self._ring)
@@ -293,7 +310,8 @@ class _Writer:
         rules = [((kind.resource, *_other_resource(kind)), (*self._providers(), IDENTITY))]
         if not self._provider.startswith("kms"):
             elsewhere = self.mine.key if self._key == "of another rule" else self._rng.randbytes(32)
-            rules.append((("leases.coordination.k8s.io",), (self._local(("key1", elsewhere)), IDENTITY)))
+            resource = "leases.coordination.k8s.io" if kind.path != "leases" else "secrets"
+            rules.append(((resource,), (self._local(("key1", elsewhere)), IDENTITY)))
         return configuration_of_rules(*rules)
 
     def _providers(self) -> tuple[dict[str, Any], ...]:
@@ -310,6 +328,8 @@ class _Writer:
                 if self._rng.random() < 0.5:
                     held.insert(0, (self.name, self.other.key))
                 return (self._local(*held),)
+            case _ if self._key == TWICE:
+                return (self._local((self.name, self.other.key), (self.name, self.mine.key)),)
             case "colon, shorter name with the right bytes":
                 return (self._local(("key", self.mine.key)),)
             case "colon, shorter name with wrong bytes":
@@ -324,7 +344,9 @@ class _Writer:
     def shown(self) -> tuple[str, ...]:
         """Return the keys as text, in every form in which one might slip out."""
         keys = (self.mine.key, self.other.key)
-        return tuple(form for key in keys for form in (key.hex(), base64.b64encode(key).decode(), repr(key)[2:-1]))
+        return tuple(
+            form for key in keys for form in (key.hex(), base64.b64encode(key).decode(), repr(key)[2:-1])
+        )
 
 
 def _other_resource(kind: Kind) -> tuple[str, ...]:
@@ -413,7 +435,9 @@ _Hurt = Callable[[random.Random, Sealed, str], _Damaged]
 def _untouched(words: str, *marks: str) -> _Hurt:
     def leave(_rng: random.Random, sealed: Sealed, provider: str) -> _Damaged:
         bound = provider in BOUND_PROVIDERS
-        return _Damaged(sealed.value, frozenset(marks) if bound or not marks else frozenset({f"{words}, unbound"}), words)
+        return _Damaged(
+            sealed.value, frozenset(marks) if bound or not marks else frozenset({f"{words}, unbound"}), words
+        )
 
     return leave
 
@@ -487,7 +511,9 @@ def _wrapped_damaged(rng: random.Random, sealed: Sealed, _provider: str) -> _Dam
 def _envelope_damaged(rng: random.Random, sealed: Sealed, provider: str) -> _Damaged:
     """Flip a bit of what frames the parts: lengths and tags, and under v2 the key id and the source type."""
     start = sealed.value.index(b"kms:") + len(b"kms:v2:prov:")
-    inside = {at for part in sealed.parts.values() for at in range(part.start, min(part.end, part.start + 4096))}
+    inside = {
+        at for part in sealed.parts.values() for at in range(part.start, min(part.end, part.start + 4096))
+    }
     first = min(part.start for part in sealed.parts.values())
     ends = range(sealed.body().end, len(sealed.value)) if provider.startswith("kms v2") else range(0)
     places = [at for at in (*range(start, first), *ends) if at not in inside]
@@ -497,7 +523,9 @@ def _envelope_damaged(rng: random.Random, sealed: Sealed, provider: str) -> _Dam
 def _cut(rng: random.Random, sealed: Sealed, _provider: str) -> _Damaged:
     body = sealed.body()
     room = len(sealed.value) - body.start
-    size = rng.choice((rng.randint(1, 40), 16 * rng.randint(1, 8), rng.randint(1, room - 1), rng.randint(1, room - 1)))
+    size = rng.choice(
+        (rng.randint(1, 40), 16 * rng.randint(1, 8), rng.randint(1, room - 1), rng.randint(1, room - 1))
+    )
     return _Damaged(sealed.value[: -min(size, room - 1)], frozenset({"cut"}), "")
 
 
@@ -534,6 +562,8 @@ UNDAMAGED = frozenset({"no damage", "moved", "other prefix", "hidden prefix"})
 
 
 def _damage_of_case(rng: random.Random, provider: str, key: str) -> str:
+    if key == TWICE:
+        return "no damage"
     weights = {
         "no damage": 4 if key.startswith("right") else 60,
         "one flipped bit": 22,
@@ -602,22 +632,16 @@ def _neighbours(
     found = []
     for revision in revisions:
         identity = _identity(rng, kind)
-        identity = identity._replace(name=f"n{revision}-{identity.name}", namespace=target.namespace or identity.namespace)
+        identity = identity._replace(
+            name=f"n{revision}-{identity.name}", namespace=target.namespace or identity.namespace
+        )
         if not kind.namespaced:
             identity = identity._replace(namespace="")
         plaintext = kind.build(identity, corpus.filler(rng, 60))
         home = kind.etcd_key(PREFIX, identity)
-        with_other = writer_key_is_new(writer, revision)
-        value = writer.seal_neighbour(plaintext, kind.etcd_key(prefix, identity), with_other=with_other)
+        value = writer.seal_neighbour(plaintext, kind.etcd_key(prefix, identity), revision)
         found.append(StoredValue(home, value, revision, revision, 1, 0))
     return found
-
-
-def writer_key_is_new(writer: _Writer, revision: int) -> bool:
-    """Say whether a value of a revision was written with the key that the configuration has now."""
-    if writer._key == "replaced":
-        return revision > TARGET_REVISION
-    return writer._key == "another in between"
 
 
 # --- what is left of the plaintext ----------------------------------------------------------------------------------
@@ -636,11 +660,8 @@ def _left(
         blocks = body[: len(body) // 16 * 16]
         if len(blocks) < 32:
             return None, None
-        decryptor = Cipher(AES(key), CBC(blocks[:16])).decryptor()
-        seen = decryptor.update(blocks[16:]) + decryptor.finalize()
-        size = seen[-1]
-        fits = len(body) % 16 == 0 and 0 < size <= len(seen) and seen.endswith(bytes([size]) * size)
-        return seen, seen[:-size] if fits else None
+        seen = _cbc_blocks(blocks, key)
+        return seen, _unpadded(seen) if len(body) == len(blocks) else None
     if "nonce" in marks:
         return None, None
     if provider.startswith("kms v2") and "cut" in marks:
@@ -652,3 +673,21 @@ def _left(
     before = sealed.value[text.start : text.start + len(stored)]
     changed = int.from_bytes(stored) ^ int.from_bytes(before) ^ int.from_bytes(plaintext[: len(stored)])
     return changed.to_bytes(len(stored)), None
+
+
+def _visible(left: bytes, plaintext: bytes) -> int:
+    size = min(len(left), len(plaintext)) // 16 * 16
+    wrong = (int.from_bytes(left[:size]) ^ int.from_bytes(plaintext[:size])).to_bytes(size)
+    blocks = (int.from_bytes(wrong[start : start + 16]) for start in range(0, size, 16))
+    return 16 * sum(block == 0 for block in blocks)
+
+
+def _cbc_blocks(body: bytes, key: bytes) -> bytes:
+    decryptor = Cipher(AES(key), CBC(body[:16])).decryptor()
+    return decryptor.update(body[16:]) + decryptor.finalize()
+
+
+def _unpadded(padded: bytes) -> bytes | None:
+    size = padded[-1]
+    fits = 0 < size <= len(padded) and padded.endswith(bytes([size]) * size)
+    return padded[:-size] if fits else None

@@ -76,7 +76,9 @@ def kinds() -> dict[str, tuple[Kind, ...]]:
     found: dict[str, list[Kind]] = {}
     examiner = plain_examiner()
     for kind in (*_written_by_hand(), *(_golden() if VARIABLE in os.environ else ())):
-        identity = Identity("probe", "shop" if kind.namespaced else "", "99999999-8888-7777-6666-555555555555")
+        identity = Identity(
+            "probe", "shop" if kind.namespaced else "", "99999999-8888-7777-6666-555555555555"
+        )
         record = stored(kind.etcd_key("/registry", identity), kind.build(identity, TOKEN))
         if examiner.examine(record).verdict.outcome is Outcome.READABLE:
             found.setdefault(kind.encoding, []).append(kind)
@@ -228,10 +230,11 @@ def _json_builtin(identity: Identity, text: str, *, kind: str, version: str, spe
 
 def _yaml(identity: Identity, text: str, *, kind: str) -> bytes:
     data = base64.b64encode(text.encode()).decode()
-    namespace = f"  namespace: {identity.namespace}\n" if identity.namespace else ""
+    namespace = f"  namespace: {json.dumps(identity.namespace)}\n" if identity.namespace else ""
     return (
         f"apiVersion: v1\ndata:\n  password: {data}\nkind: {kind}\nmetadata:\n  annotations:\n"
-        f"    note: {json.dumps(text)}\n  name: {json.dumps(identity.name)}\n{namespace}  uid: {identity.uid}\n"
+        f"    note: {json.dumps(text)}\n  name: {json.dumps(identity.name)}\n{namespace}"
+        f"  uid: {json.dumps(identity.uid)}\n"
     ).encode()
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import msgspec
 from typing import Final, NamedTuple
+
+import msgspec
 
 from etcdfix.deferred import unwatched
 from etcdfix.encryption.config import KMSProvider, parse_configuration
@@ -13,19 +14,19 @@ from etcdfix.model import Confidence, Outcome
 from etcdfix.pipeline import Examiner
 from etcdfix.remediation.alike import look_at_all
 from etcdfix.remediation.proof import check_proof
-from etcdfix.verdicts.causes import CATALOGUE, Cause
+from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.standing import FAILED, AcceptRisk, Standing, standing_of
 from tests.exam import corpus
-from tests.exam.cases import CBC_PROVIDERS, UNDAMAGED, WRONG_KEYS, Case, Keyring
+from tests.exam.cases import BETWEEN, CBC_PROVIDERS, UNDAMAGED, WRONG_KEYS, Case, Keyring
 from tests.support.memory_source import MemorySource, stored
 
 LEAST_VISIBLE: Final = 16
 _EVERY_RISK: Final = frozenset(AcceptRisk)
 # What shows whatever the key is: too short for its provider, or an envelope that a server rejects by itself.
 _WHATEVER_THE_KEY: Final = frozenset({Cause.VALUE_TRUNCATED, Cause.KMS_ENVELOPE_DAMAGED})
-_ON_PURPOSE: Final = frozenset({"another in between"})
+_ON_PURPOSE: Final = frozenset({BETWEEN})
 
 _NEEDS: Final[dict[Cause, frozenset[str]]] = {
     Cause.KEY_RENAMED: frozenset({"renamed"}),
@@ -96,7 +97,9 @@ def judge_case(case: Case) -> Judged:
             refusals.append(f"{refusal.message} {refusal.hint}")
     deletable = not refusals[0] and standing_of(found) is Standing.DELETABLE
     without = not refusals[1] and standing_of(found) is Standing.DELETABLE
-    said = msgspec.json.encode((found.verdict, first.verdict)).decode() + "".join(refusals) + repr(case.plugin)
+    said = (
+        msgspec.json.encode((found.verdict, first.verdict)).decode() + "".join(refusals) + repr(case.plugin)
+    )
     wrong = [
         *_of_wrong_key_or_undamaged(case, found, deletable=deletable, without=without),
         *_certain_and_wrong(case, found),
@@ -111,10 +114,14 @@ def _examiner(case: Case) -> Examiner:
         return case.plugin
 
     configuration = parse_configuration(case.configuration, path="exam")
-    return Examiner(corpus.LAYOUT, Transformers.from_configuration(configuration, plugin_for), corpus.decoder())
+    return Examiner(
+        corpus.LAYOUT, Transformers.from_configuration(configuration, plugin_for), corpus.decoder()
+    )
 
 
-def _of_wrong_key_or_undamaged(case: Case, found: Examination, *, deletable: bool, without: bool) -> list[str]:
+def _of_wrong_key_or_undamaged(
+    case: Case, found: Examination, *, deletable: bool, without: bool
+) -> list[str]:
     """A wrong key, or nothing damaged: nothing of it may be deleted, and no damage is certain."""
     verdict = found.verdict
     damaged = case.damage not in UNDAMAGED and bool(case.marks & _DONE)
@@ -167,7 +174,7 @@ def _is_counted(case: Case) -> bool:
     tag = case.provider not in CBC_PROVIDERS
     if tag and "one bit" in case.marks:
         return True
-    if case.left is None or len(case.left) < LEAST_VISIBLE:
+    if case.left is None or case.visible < LEAST_VISIBLE:
         return False
     if tag:
         return not _decodes(case, case.left)

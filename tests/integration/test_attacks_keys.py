@@ -220,6 +220,13 @@ def test_name_that_goes_on(registry: Attacked, kind: str, *, same: bool) -> None
     registry.refuses(keys, *EVERY_FLAG, says=["can cure this (key-"], hint="mend the configuration")
 
 
+def test_name_that_goes_on_by_a_block_and_does_not_print(registry: Attacked) -> None:
+    """To a key of the same bytes and a shorter name, sixteen bytes more look like a damaged initialisation vector."""
+    registry.keyed("aescbc", TRUE, "key")
+    keys = [*_under_names(registry, "aescbc", ("key:\u00a0a\u200b012345678", "key:" + "\x01" * 15))]
+    registry.refuses(keys, *EVERY_FLAG, says=["can cure this (key-renamed: "], hint="mend the configuration")
+
+
 HOSTILE = ("ключ", "key\u202e1", "key\n1", "\x1b[31mkey", "key 1", "k" * 600)
 
 
@@ -261,6 +268,17 @@ def test_two_keys_of_one_name_in_a_rule(registry: Attacked, kind: str) -> None:
             assert says in ran.err
 
 
+def test_neighbours_under_another_key_of_the_same_name(registry: Attacked) -> None:
+    """The key that wrote the value opens nothing else; what opens around it was written by its namesake."""
+    twice = provider("aesgcm", key1=WRONG)["aesgcm"]["keys"] + provider("aesgcm", key1=TRUE)["aesgcm"]["keys"]
+    registry.rules(("secrets", ({"aesgcm": {"keys": twice}}, IDENTITY)))
+    registry.secrets("aesgcm", ["before"], WRONG)
+    at = registry.key("shop/between")
+    registry.etcd.put(at, seal("aesgcm", secret("between"), b"tenant-7" + at, TRUE))
+    registry.secrets("aesgcm", ["later"], WRONG)
+    registry.refuses([at], *EVERY_FLAG, says=["can cure this (associated-data-unknown: "], hint="mend")
+
+
 # What CBC lets through.
 
 
@@ -285,6 +303,21 @@ def test_padding_that_fits_by_chance(registry: Attacked) -> None:
         registry.refuses([at], *EVERY_FLAG, says=["can cure this (wrong-key: "], hint="--declare-key-lost")
 
 
+def test_padding_that_fits_by_chance_under_the_first_of_two_keys(registry: Attacked) -> None:
+    """Two elements name the resource, each with a key1: the server stops at the first, and the second opens it."""
+    registry.rules(
+        ("secrets", (provider("aescbc", key1=WRONG),)), ("secrets", (provider("aescbc", key1=TRUE), IDENTITY))
+    )
+    at = registry.key("shop/chance")
+    for value in _fits_by_chance(at):
+        registry.etcd.put(at, value)
+        for flags in ((), EVERY_FLAG):
+            registry.refuses(
+                [at], *flags, says=["can cure this (key-renamed: "], hint="mend the configuration"
+            )
+        registry.refuses([at], *declared("aescbc/v1/key1"), says=["does not name a key"], hint="mend")
+
+
 # What is inside.
 
 
@@ -299,7 +332,7 @@ def test_encrypted_twice(registry: Attacked, kind: str) -> None:
             [at], *EVERY_FLAG, says=["double-encrypted is never a reason to delete"], hint="remedies"
         )
         registry.refuses(
-            [at], *declared(f"{kind}/v1/key1"), says=["double-encrypted is never"], hint="remedies"
+            [at], *declared(f"{kind}/v1/key1"), says=["does not name a key"], hint="that key is there"
         )
 
 

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 import pytest
 
 from etcdfix.impact.assess import assess
-from etcdfix.impact.garbage import Action, collect
+from etcdfix.impact.collector import collect
+from etcdfix.impact.garbage import Action
 from etcdfix.impact.grades import Risk
 from etcdfix.impact.index import ImpactIndex
 from etcdfix.impact.namespaces import namespace_state

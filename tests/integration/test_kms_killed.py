@@ -54,7 +54,7 @@ def test_killed_halfway_through_fifty_thousand_data_keys(tmp_path: Path) -> None
 
         def killing(items: Iterator[T], label: str, _estimate: int | None) -> Iterator[T]:
             for passed, item in enumerate(items):
-                if label == "waiting for KMS" and passed == BEFORE_THE_END:
+                if label == "waiting" and passed == BEFORE_THE_END:
                     plugin.kill()
                 yield item
 

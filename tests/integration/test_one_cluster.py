@@ -131,7 +131,7 @@ def test_twins_are_told_apart_by_nothing_that_they_say_of_themselves(twins: Made
     assert seen[0][1].stored is not None
 
 
-@pytest.mark.parametrize("at", ["check: read the key", "check: pattern", "confirm"])
+@pytest.mark.parametrize("at", ["check: read the key", "check: everything else", "confirm"])
 def test_connection_that_turns_while_a_deletion_is_prepared(twins: Made, at: str) -> None:
     pair = twins()
     pair.diverge()

@@ -209,7 +209,7 @@ def test_mass_damage_needs_a_word(registry: Attacked, sealer: Sealer, kind: str)
         keys[:1],
         *EVERY_FLAG,
         says=["that is the key or the configuration, not this object"],
-        hint="find the key",
+        hint="find out what happened to so many",
     )
 
 
@@ -223,4 +223,6 @@ def test_two_that_are_proven_are_no_pattern(registry: Attacked) -> None:
     assert registry.delete(keys[0], "--dry-run").code == 0
     # One of them is not proven, and nothing opens: then nobody is deletable without more.
     registry.etcd.put(keys[1], seal("aesgcm", secret("cut-1"), keys[1], TRUE[::-1]))
-    registry.refuses(keys[:1], *EVERY_FLAG, says=["2 values fail and 0 do not"], hint="find the key")
+    registry.refuses(
+        keys[:1], *EVERY_FLAG, says=["2 values fail and 0 do not"], hint="find out what happened to so many"
+    )

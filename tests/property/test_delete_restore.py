@@ -18,12 +18,12 @@ from hypothesis.stateful import (
 )
 
 from etcdfix.errors import RefusedByRule
-from etcdfix.model import Outcome as Verdict
 from etcdfix.model import StoredValue
 from etcdfix.remediation.audit_verify import ChainState, verify
 from etcdfix.remediation.commit import Outcome
 from etcdfix.remediation.members import KeyReading, read_key
 from etcdfix.remediation.rules import Rule
+from etcdfix.verdicts.standing import Standing, risks_of, standing_of
 from tests.support import objects
 from tests.support.etcd_server import EtcdServer
 from tests.support.remediation_ground import Ground, Recorded, delete, reached, restore
@@ -38,17 +38,15 @@ VALUES = {
     "of another object": objects.secret("other"),
     "truncated": READABLE[:-3],
     "truncated more": READABLE[:20],
-    "not even the magic": READABLE[4:],
+    "maybe of a newer release": READABLE[4:],
     "empty": b"",
 }
 _values = st.sampled_from(sorted(VALUES))
-_UNREADABLE = (Verdict.DECODE_FAILURE, Verdict.DECRYPT_FAILURE)
-
 Intrusion = tuple[str, str | None] | None
 """At which step somebody writes which value; None for a value deletes."""
 
 _intrusions: st.SearchStrategy[Intrusion] = st.none() | st.tuples(
-    st.sampled_from(["check: examine", "check: pattern", "confirm", SENT]), st.none() | _values
+    st.sampled_from(["check: examine", "check: everything else", "confirm", SENT]), st.none() | _values
 )
 
 
@@ -87,25 +85,25 @@ class OneKey(RuleBasedStateMachine):
     @precondition(lambda self: self._read().stored is not None)
     @rule(intrusion=_intrusions)
     def delete(self, intrusion: Intrusion) -> None:
-        before, verdict = self._read(), self._verdict()
+        before, deletable = self._read(), self._is_deletable()
         ended = self._attempt(lambda step: delete(self._places, self._key, step), intrusion)
         if isinstance(ended, RefusedByRule):
             self._check_refusal(ended, before)
             # What is not there, or might be read, is refused; and nothing else here, unless somebody came between.
-            assert self._intruded is not None or verdict not in _UNREADABLE
+            assert self._intruded is not None or not deletable
             return
         assert self._intruded is None
         assert ended.result == "deleted"
-        assert verdict in _UNREADABLE
+        assert deletable
         assert self._read().stored is None
         assert before.stored in self._kept()
 
     @precondition(lambda self: self._read().stored is not None)
     @rule()
     def rehearse(self) -> None:
-        before, verdict = self._read(), self._verdict()
+        before, deletable = self._read(), self._is_deletable()
         ended = self._attempt(lambda step: delete(self._places, self._key, step, dry_run=True), None)
-        assert isinstance(ended, RefusedByRule) == (verdict not in _UNREADABLE)
+        assert isinstance(ended, RefusedByRule) != deletable
         assert self._read() == before
 
     @precondition(lambda self: self._places.backups())
@@ -114,7 +112,7 @@ class OneKey(RuleBasedStateMachine):
         # In an order that is the same when a failure is run again: the names hold the time.
         backups = sorted(self._places.backups(), key=lambda backup: backup.intent.sequence)
         backup = data.draw(st.sampled_from(backups))
-        before, verdict = self._read(), self._verdict()
+        before, deletable = self._read(), self._is_deletable()
         replaced = before.stored.mod_revision if replace and before.stored is not None else None
         ended = self._attempt(
             lambda step: restore(self._places, backup.path, step, replace_mod_revision=replaced), intrusion
@@ -123,7 +121,7 @@ class OneKey(RuleBasedStateMachine):
             self._check_refusal(ended, before)
             if self._intruded is None:
                 assert before.stored is not None
-                assert replaced is None or verdict not in _UNREADABLE
+                assert replaced is None or not deletable
                 assert replaced is not None or ended.rule == Rule.PRESENT
             return
         assert self._intruded is None
@@ -132,7 +130,7 @@ class OneKey(RuleBasedStateMachine):
         assert now is not None
         assert now.value == backup.content.stored.value
         if before.stored is not None:
-            assert verdict in _UNREADABLE  # nothing else is ever replaced
+            assert deletable  # nothing else is ever replaced
             assert before.stored in self._kept()
 
     # What holds all the time.
@@ -149,9 +147,13 @@ class OneKey(RuleBasedStateMachine):
     def _read(self) -> KeyReading:
         return read_key(self._cluster.source.client, self._key)
 
-    def _verdict(self) -> Verdict | None:
+    def _is_deletable(self) -> bool:
+        """Say whether what stands there is proven wrong, and nothing would have to be accepted."""
         stored = self._read().stored
-        return None if stored is None else self._cluster.examine(stored).verdict.outcome
+        if stored is None:
+            return False
+        found = self._cluster.examine(stored)
+        return standing_of(found) is Standing.DELETABLE and not risks_of(found.verdict)
 
     def _kept(self) -> list[StoredValue]:
         return [backup.content.stored for backup in self._places.backups()]

@@ -96,6 +96,7 @@ def test_round_trip(case: tuple[str, str, bytes, bytes, bytes]) -> None:
         f"{provider}/v1/{name}",
         stale=(provider, name) != ("secretbox", "k"),
         key_fingerprint=fingerprint(KEYS[NAMES.index(name)]),
+        authenticated=provider != "aescbc",
     )
 
 

@@ -64,7 +64,8 @@ def seal(
 ) -> bytes:
     """Return a value as a local provider writes it; equal arguments give equal bytes, other salts other nonces."""
     bound = etcd_key.encode() if isinstance(etcd_key, str) else etcd_key
-    nonce = hashlib.sha256(b"%s %s" % (bound, str(salt).encode())).digest()
+    # Of the object's own name alone: a nonce that looks like more of a key's name must not come and go with the prefix.
+    nonce = hashlib.sha256(b"%s %s" % (bound.rpartition(b"/")[2], str(salt).encode())).digest()
     match kind:
         case "aesgcm":
             body = encoders.aesgcm_body(plaintext, key, nonce[:12], bound)

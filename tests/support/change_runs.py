@@ -60,7 +60,7 @@ class Registry:
     """A storage prefix that is a cluster for itself, places of its own, and the commands that use them.
 
     It begins with a kube-system, and where it is furnished with three Secrets in namespace shop: ``good-0`` and
-    ``good-1``, which aescbc key1 opens, and ``broken``, which is cut short.
+    ``good-1``, which aescbc key1 opens, and ``broken``, which is cut short and older than they are.
 
     Attributes:
         etcd: The server.
@@ -91,11 +91,10 @@ class Registry:
         self._capfd = capfd
         self.put("kube-system", namespace_object("kube-system"), resource="namespaces")
         if furnished:
+            self.put("shop/broken", BROKEN)
+            # Written after it, so that the newest Secret shows which key the API servers have.
             self.etcd.put_all(
-                [
-                    *((self.key(f"shop/{name}"), aescbc(secret(name))) for name in ("good-0", "good-1")),
-                    (self.key("shop/broken"), BROKEN),
-                ]
+                (self.key(f"shop/{name}"), aescbc(secret(name))) for name in ("good-0", "good-1")
             )
 
     def configure(self, *providers: dict[str, Any], resources: tuple[str, ...] = ("secrets",)) -> None:
@@ -201,7 +200,9 @@ class Registry:
     def refused(self, ran: Ran, *words: str, hint: str = "") -> None:
         """Assert that a command was refused by a safety rule, in these words and with this next step."""
         assert ran.code == 4, ran
-        line = [line for line in ran.err.splitlines() if line.startswith("etcdfix: ")][-1]  # after what it warns of
+        line = [line for line in ran.err.splitlines() if line.startswith("etcdfix: ")][
+            -1
+        ]  # after what it warns of
         for word in words:
             assert word in line, (word, line)
         hints = [line for line in ran.err.splitlines() if line.startswith("  next: ")]

@@ -42,10 +42,16 @@ def allocation() -> bytes:
 
 
 def crd(
-    plural: str = "widgets", group: str = "example.com", *, kind: str = "Widget", scope: str = "Namespaced"
+    plural: str = "widgets",
+    group: str = "example.com",
+    *,
+    kind: str = "Widget",
+    scope: str = "Namespaced",
+    more_versions: tuple[str, ...] = (),
 ) -> bytes:
-    """Return a CustomResourceDefinition as an API server stores it."""
+    """Return a CustomResourceDefinition as an API server stores it; v1 is the version that it stores."""
     versions = [{"name": "v1", "served": True, "storage": True}]
+    versions += [{"name": version, "served": True, "storage": False} for version in more_versions]
     return json_object(
         "apiextensions.k8s.io/v1beta1",
         "CustomResourceDefinition",

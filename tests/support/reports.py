@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 from etcdfix.reports import FORMATS
 from etcdfix.reports.base import Reporter
-from etcdfix.reports.finding import finding_from, is_finding
+from etcdfix.reports.finding import finding_from, is_finding, status_cause
 from etcdfix.reports.model import (
     Conclusion,
     Header,
@@ -77,6 +77,14 @@ def new_tally(*, max_causes: int = CAP) -> Tally:
     return Tally(max_causes=max_causes, list_prefix=lambda d: display(LAYOUT.directory_prefix(d)))
 
 
+def count(tally: Tally, found: Examination) -> None:
+    """Count one examination as a scan does whose findings come in order."""
+    tally.add(found)
+    shown = status_cause(found)
+    if shown is not None:
+        tally.list_cause(found.directory, shown)
+
+
 def write(
     output: str | Callable[[BinaryIO], Reporter],
     found: Iterable[Examination],
@@ -91,7 +99,7 @@ def write(
     tally = new_tally(max_causes=max_causes)
     reporter.begin(head or header())
     for one in found:
-        tally.add(one)
+        count(tally, one)
         if is_finding(one):
             reporter.finding(finding_from(one))
     reporter.end(conclusion(tally.summary(), tally.statuses(), **end))

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
 
 from etcdfix.decoding.stacks import Decoder
 from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.encryption.transformer import Transformers
-from etcdfix.model import Confidence, Outcome
+from etcdfix.encryption.transformer import ResourceTransformers, Transformers
+from etcdfix.errors import TransformError
+from etcdfix.model import Confidence, GroupResource, Outcome
 from etcdfix.pipeline import Examiner
 from etcdfix.storagekey import StorageLayout
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.standing import AcceptRisk, Standing, risks_of, standing_of
+from tests.support.encoders import aescbc_body
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import (
     IDENTITY,
     KEY_1,
+    KEY_2,
     aescbc,
     aesgcm,
     config_map,
@@ -126,6 +130,48 @@ def test_noise_under_aescbc_is_a_wrong_key_in_every_stack(key: str) -> None:
     assert (found.verdict.outcome, found.verdict.cause) == (Outcome.DECODE_FAILURE, Cause.WRONG_KEY)
     assert found.verdict.confidence is Confidence.LIKELY
     assert standing_of(found) is Standing.DECLARABLE
+
+
+def test_padding_that_fits_by_chance_under_an_earlier_key_of_the_name_proves_nothing() -> None:
+    """The API server looks no further than the first key whose padding fits; another one of that name opens it."""
+    twice = (
+        provider("aescbc", key1=KEY_2)["aescbc"]["keys"] + provider("aescbc", key1=KEY_1)["aescbc"]["keys"]
+    )
+    both = configuration({"aescbc": {"keys": twice}}, resources=("secrets",))
+    values = (
+        b"k8s:enc:aescbc:v1:key1:" + aescbc_body(secret(), KEY_1, n.to_bytes(BLOCK))
+        for n in itertools.count()
+    )
+    first = Transformers.from_configuration(configuration(provider("aescbc", key1=KEY_2)))
+    rule = first.for_resource(GroupResource("", "secrets"))
+    found = look(SECRET_KEY, next(value for value in values if opens(rule, value)), both)
+    assert (found.verdict.outcome, found.verdict.cause) == (Outcome.DECODE_FAILURE, Cause.KEY_RENAMED)
+    assert standing_of(found) is Standing.CURABLE
+
+
+def opens(rule: ResourceTransformers, value: bytes) -> bool:
+    try:
+        rule.from_storage(value, SECRET_KEY.encode())
+    except TransformError:
+        return False
+    return True
+
+
+def test_values_of_another_key_of_the_name_are_no_neighbours() -> None:
+    """The key that wrote the value is known, and it opened nothing."""
+    twice = (
+        provider("aesgcm", key1=KEY_2)["aesgcm"]["keys"] + provider("aesgcm", key1=KEY_1)["aesgcm"]["keys"]
+    )
+    for neighbours, cause in ((KEY_2, Cause.ASSOCIATED_DATA_UNKNOWN), (KEY_1, Cause.CIPHERTEXT_DAMAGED)):
+        both = configuration({"aesgcm": {"keys": twice}}, resources=("secrets",))
+        examiner = Examiner(StorageLayout(), Transformers.from_configuration(both), Decoder(36))
+        for revision in (3, 9):
+            key = f"/registry/secrets/shop/at-{revision}"
+            value = aesgcm(secret(f"at-{revision}"), key, neighbours)
+            assert examiner.examine(stored(key, value, mod_revision=revision)).opened
+        value = aesgcm(secret(), "/elsewhere", KEY_1)
+        found = examiner.examine(stored(SECRET_KEY, value, mod_revision=5))
+        assert (found.verdict.outcome, found.verdict.cause) == (Outcome.DECRYPT_FAILURE, cause)
 
 
 @pytest.mark.parametrize("key", OBJECTS)

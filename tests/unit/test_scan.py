@@ -14,6 +14,8 @@ import pytest
 
 from etcdfix.baseline import load_baseline
 from etcdfix.cli.exit_codes import ExitCode, scan_exit_code
+from etcdfix.deferred import Spool
+from etcdfix.encryption.config import parse_configuration
 from etcdfix.errors import ConfigurationError, SourceUnreachable
 from etcdfix.model import StoredValue
 from etcdfix.reports import FORMATS
@@ -22,6 +24,7 @@ from etcdfix.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.scope import ScopeRequest
 from etcdfix.sources.base import Segment, SourceDescription
 from etcdfix.storagekey import StorageLayout
+from etcdfix.verdicts.examination import Examination
 from tests.support.collecting import CollectingReporter
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import (
@@ -30,6 +33,7 @@ from tests.support.objects import (
     KEY_2,
     KUBE_SYSTEM_UID,
     aescbc,
+    aesgcm,
     config_map,
     configuration,
     crd,
@@ -139,15 +143,15 @@ def test_a_source_lost_among_strangers_leaves_the_prefix_open() -> None:
 
 
 @pytest.mark.parametrize("minor", [36, None])
-def test_an_unknown_kind_may_be_newer_whatever_release_was_named(minor: int | None) -> None:
+def test_an_unknown_kind_may_be_newer_whatever_release_is_named(minor: int | None) -> None:
     holds = {"/registry/configmaps/shop/x": b'{"kind":"Thing","apiVersion":"v1","metadata":{}}'}
     reading = ("--kubernetes-version", f"1.{minor}") if minor is not None else ()
     reporter, _result = scan(holds, kubernetes_minor=minor, same_again=SameAgain(reading=reading))
     (finding,) = reporter.findings.values()
     assert finding.cause == "kind-not-registered"
     assert any("--kubernetes-version X.Y" in r.command for r in finding.remedies) is (minor is None)
-    (ours,) = [r for r in finding.remedies if r.command.startswith("etcdfix delete")]
-    assert ours.note.startswith("Needs --accept-risk newer-than-known. ")
+    (delete,) = [r for r in finding.remedies if "etcdfix delete" in r.command]
+    assert delete.note.startswith("Needs --accept-risk newer-than-known. ")
 
 
 def test_a_source_lost_before_the_first_key_examined_nothing() -> None:
@@ -158,7 +162,7 @@ def test_a_source_lost_before_the_first_key_examined_nothing() -> None:
 
 def test_an_interrupted_scan_still_gives_a_report() -> None:
     reporter, result = scan(MemorySource(HEALTHY | BROKEN, fails_after=3, failure=KeyboardInterrupt()))
-    assert code(result) is ExitCode.INTERRUPTED
+    assert code(result) == ExitCode.INTERRUPTED
     assert not result.complete
     assert result.summary.keys == 3
     assert reporter.conclusion is not None
@@ -627,3 +631,130 @@ def test_a_kind_of_any_length_makes_a_small_report() -> None:
     result = run_scan(MemorySource(HEALTHY | holds), request, FORMATS["json"](stream, 100))
     assert (result.summary.decode_failures, result.summary.inconsistent) == (1, 1)
     assert len(stream.getvalue()) < 40_000
+
+
+def gcm(name: str, key: bytes = KEY_1, resource: str = "secrets") -> bytes:
+    etcd_key = f"/registry/{resource}/shop/{name}"
+    plaintext = secret(name) if resource == "secrets" else config_map(name)
+    return aesgcm(plaintext, etcd_key, key)
+
+
+GCM = configuration(provider("aesgcm", key1=KEY_1), resources=("secrets", "configmaps"))
+OTHER = b"0" * 16
+
+
+def values(*entries: tuple[str, int, bytes]) -> Iterator[StoredValue]:
+    for name, mod_revision, value in entries:
+        yield stored(f"/registry/secrets/shop/{name}", value, mod_revision=mod_revision)
+
+
+class Records(MemorySource):
+    """A source of records with revisions of their own."""
+
+    def __init__(self, *entries: tuple[str, int, bytes], **settings: Any) -> None:
+        super().__init__({}, **settings)
+        self._records = {
+            record.key: record for record in sorted(values(*entries), key=lambda record: record.key)
+        }
+
+    def current(self, prefix: bytes = b"") -> Iterator[StoredValue]:
+        yield from (record for key, record in self._records.items() if key.startswith(prefix))
+
+    def get(self, key: bytes) -> StoredValue | None:
+        return self._records.get(key)
+
+
+def causes(reporter: CollectingReporter) -> dict[str, str | None]:
+    return {key.rpartition("/")[2]: finding.cause for key, finding in reporter.findings.items()}
+
+
+def test_what_values_around_one_show_is_known_whatever_the_order_of_the_keys() -> None:
+    around = (("b", 10, gcm("b")), ("z", 90, gcm("z")))
+    for name in ("a", "m", "zz"):
+        reporter, _result = scan(Records(*around, (name, 50, gcm(name, OTHER))), config=GCM)
+        assert causes(reporter) == {name: "nonce-damaged"}
+        reporter, _result = scan(Records(*around, (name, 95, gcm(name, OTHER))), config=GCM)
+        assert causes(reporter) == {name: "wrong-key"}
+
+
+def test_findings_and_statuses_stand_in_the_order_of_the_keys_although_some_wait() -> None:
+    """What is decided at once, between values that wait, is held back for them."""
+    short = b"k8s:enc:aesgcm:v1:key1:short"
+    entries = [
+        (f"{number:03}", number, short if number % 3 else gcm(f"{number:03}", OTHER)) for number in range(30)
+    ]
+    reporter, result = scan(Records(*entries), config=GCM, max_causes=7)
+    assert list(reporter.findings) == sorted(reporter.findings)
+    assert len(reporter.findings) == 30
+    assert result.summary.decrypt_failures == 30
+    (status,) = reporter.conclusion.statuses if reporter.conclusion is not None else ()
+    fields = [cause.field for cause in status.details.causes]
+    assert fields == [f"/registry/secrets/shop/{number:03}" for number in range(7)] + [""]
+
+
+def test_order_is_given_up_where_there_is_no_room_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    full = OSError(28, "No space left on device")
+
+    def append(spool: Any, value: Any) -> None:
+        if not isinstance(value, StoredValue | Examination):
+            raise full
+        original(spool, value)
+
+    original = Spool.append
+    monkeypatch.setattr(Spool, "append", append)
+    short = b"k8s:enc:aesgcm:v1:key1:short"
+    entries = [("a", 1, gcm("a", OTHER)), ("b", 2, short), ("c", 3, short)]
+    reporter, result = scan(Records(*entries), config=GCM)
+    assert [key.rpartition("/")[2] for key in reporter.findings] == ["b", "c", "a"]
+    assert result.problems == [
+        "findings are not all in the order of their keys: no room in the temporary directory"
+    ]
+    assert not result.complete
+
+
+def test_one_key_name_in_two_rules_makes_two_lines() -> None:
+    """Twelve Secrets under another key, and thirteen ConfigMaps that open: the Secrets are not outvoted."""
+    config = parse_configuration(TWO_RULES, path="test")
+    holds = {f"/registry/secrets/shop/{n}": gcm(str(n), OTHER) for n in range(12)}
+    holds |= {f"/registry/configmaps/shop/{n}": gcm(str(n), KEY_2, "configmaps") for n in range(13)}
+    reporter, result = scan(holds, config=config)
+    lines = {(*entry.resources,): entry for entry in result.summary.by_transformer}
+    assert set(lines) == {("secrets",), ("configmaps",)}
+    assert {entry.transformer for entry in lines.values()} == {"aesgcm/v1/key1"}
+    assert len({entry.key_fingerprint for entry in lines.values()}) == 2
+    assert (lines["secrets",].keys, lines["secrets",].failures, lines["secrets",].damaged) == (12, 12, 0)
+    assert (lines["configmaps",].keys, lines["configmaps",].failures) == (13, 0)
+    for finding in reporter.findings.values():
+        assert finding.cause == "wrong-key"
+        assert not any("delete" in remedy.command for remedy in finding.remedies)
+
+
+TWO_RULES = b"""
+apiVersion: apiserver.config.k8s.io/v1
+kind: EncryptionConfiguration
+resources:
+- resources: [secrets]
+  providers: [{aesgcm: {keys: [{name: key1, secret: MDEyMzQ1Njc4OWFiY2RlZg==}]}}]
+- resources: [configmaps]
+  providers: [{aesgcm: {keys: [{name: key1, secret: ZmVkY2JhOTg3NjU0MzIxMA==}]}}]
+"""
+
+
+def test_damage_under_a_key_that_opens_others_is_searched_for() -> None:
+    flipped = bytearray(gcm("m"))
+    flipped[-1] ^= 4
+    reporter, _result = scan(Records(("m", 5, bytes(flipped))), config=GCM)
+    assert causes(reporter) == {"m": "associated-data-unknown"}
+    reporter, _result = scan(Records(("m", 5, bytes(flipped)), ("z", 1, gcm("z"))), config=GCM)
+    assert causes(reporter) == {"m": "ciphertext-damaged"}
+
+
+def test_the_search_for_damage_has_a_bound_for_each_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("etcdfix.deferred.MOST_SEARCHED", 2)
+    entries = []
+    for number in range(4):
+        value = bytearray(gcm(str(number)))
+        value[-1] ^= 4
+        entries.append((str(number), 50 + number, bytes(value)))
+    reporter, _result = scan(Records(*entries, ("z", 1, gcm("z"))), config=GCM)
+    assert list(causes(reporter).values()) == ["ciphertext-damaged"] * 2 + ["associated-data-unknown"] * 2

@@ -94,9 +94,16 @@ def test_what_counts_against_a_value_names_its_controls(
         for finding in reporter.findings.values()
         if finding.transformer == "kms/v2/kmsnew" and finding.outcome == "decrypt-failure"
     ]
-    assert {finding.cause for finding in proven} == {"authentication-failed", "kms-envelope-damaged"}
+    undone = {
+        finding.cause: e.result
+        for finding in proven
+        for e in finding.evidence
+        if e.check == "undo what may have happened"
+    }
+    assert undone == {"nonce-damaged": "info-bit", "kms-envelope-damaged": "data-key"}
+    assert {finding.confidence for finding in proven} == {"certain"}
     for finding in proven:
-        control = finding.evidence[-1]
+        control = finding.evidence[1]
         assert control.check == "other values that the plugin of kms/v2/kmsnew opened in this run"
         assert control.result == "8"
         assert control.detail.startswith("8 of them under the same key id")

@@ -144,7 +144,7 @@ def test_undamaged_objects_are_not_findings(scanned: tuple[str, CollectingReport
         ("/registry/pods/infra/dep-1-abc-1", "decode-failure", "magic-damaged", "corrupt"),
         ("/registry/secrets/infra/registry-plain-2", "decrypt-failure", "unknown-envelope", "corrupt"),
         ("/registry/secrets/infra/search-plain-3", "decode-failure", "wrong-kind-for-key", "corrupt"),
-        ("/registry/configmaps/pay/cm-1", "decrypt-failure", "key-name-missing", "corrupt"),
+        ("/registry/configmaps/pay/cm-1", "decrypt-failure", "key-renamed", "corrupt"),
     ],
 )
 def test_damage_that_is_named(

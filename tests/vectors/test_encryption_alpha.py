@@ -133,11 +133,12 @@ def test_every_configuration_is_looked_at() -> None:
 @pytest.mark.parametrize("name", WRITTEN)
 def test_write_configurations(name: str) -> None:
     transformers = Transformers.from_configuration(load_configuration(ALPHA / name))
+    shared = "serviceaccounts,deployments.apps"  # one element of the configuration
     expected = {
         GroupResource("", "secrets"): ("secrets", WRITTEN[name]),
         GroupResource("", "configmaps"): ("configmaps", ("aesgcm/v1/gcm1", "identity")),
-        GroupResource("", "serviceaccounts"): ("serviceaccounts", ("secretbox/v1/sb1", "identity")),
-        GroupResource("apps", "deployments"): ("deployments.apps", ("secretbox/v1/sb1", "identity")),
+        GroupResource("", "serviceaccounts"): (shared, ("secretbox/v1/sb1", "identity")),
+        GroupResource("apps", "deployments"): (shared, ("secretbox/v1/sb1", "identity")),
         GroupResource("example.com", "widgets"): ("widgets.example.com", ("aescbc/v1/crkey", "identity")),
         GroupResource("coordination.k8s.io", "leases"): ("leases.coordination.k8s.io", ("identity",)),
         GroupResource("", "pods"): (None, ("identity",)),

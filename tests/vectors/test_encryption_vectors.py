@@ -117,6 +117,7 @@ def test_local_ciphers_open_it(name: str) -> None:
         VECTORS[name]["transformer"],
         stale=name != "aescbc",
         key_fingerprint=fingerprint(bytes(range(32))),
+        authenticated=name != "aescbc",
     )
     assert secrets.from_storage(stored(name), ETCD_KEY) == expected
     assert secrets.search(stored(name), ETCD_KEY) == expected

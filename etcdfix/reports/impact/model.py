@@ -93,7 +93,10 @@ class OwnerEntry(msgspec.Struct, frozen=True, kw_only=True):
 class DependentEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One dependent and what the garbage collector does to it.
 
-    ``depth`` is 1 for what the object itself owns; ``below`` is the key of the owner that it hangs under here.
+    ``depth`` is 1 for what the object itself owns; ``below`` is the key of the owner that it hangs under here ("" for
+    what hangs under none). ``stays``: it is deleted, but only becomes Terminating, and why. ``later``: it is deleted
+    only once this owner is really gone. ``ran_before``, ``started_after``: why a controller manager that ran before
+    objects became unreadable, or that was started since then, does not act at once; "" where it does.
     """
 
     depth: int
@@ -105,14 +108,28 @@ class DependentEntry(msgspec.Struct, frozen=True, kw_only=True):
     after_finalizers: list[str]
     already_terminating: bool
     uncertain: str
+    stays: str = ""
+    later: str = ""
+    ran_before: str = ""
+    started_after: str = ""
 
 
 class Dependents(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a removal sets off: the tree, written depth first as one flat list."""
+    """Everything that a removal sets off: the tree, written depth first as one flat list.
+
+    ``caught_up``: what the garbage collector does beside that, since types can be listed again (``listable``).
+    ``unlistable``: the types that cannot even then, with how many objects are the reason. ``namespaces``: those that
+    are being deleted, and that finish once it is gone.
+    """
 
     counts: dict[str, int]
     deleted_by_resource: dict[str, int]
     tree: list[DependentEntry]
+    caught_up: list[DependentEntry] = []
+    listable: list[str] = []
+    unlistable: dict[str, int] = {}
+    namespaces: list[str] = []
+    notes: list[str] = []
 
 
 class UserEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -215,7 +232,9 @@ class ContentEntry(msgspec.Struct, frozen=True, kw_only=True):
     """What the namespace holds of one resource.
 
     ``served`` is null where its CRD was not seen, and not everything was. ``aggregated``: an aggregated API serves its
-    group, and keeps its objects here or elsewhere.
+    group, and keeps its objects here or elsewhere. ``stays``: why its objects are still there when the namespace
+    controller has done what it can: ``cannot-be-listed``, ``pods-first``, ``not-served``, ``crd-unreadable`` or
+    ``not-processed``; "" for those that go, but for what finalizers hold.
     """
 
     group: str
@@ -225,12 +244,16 @@ class ContentEntry(msgspec.Struct, frozen=True, kw_only=True):
     with_finalizers: int
     served: bool | None
     aggregated: bool
+    stays: str = ""
 
 
 class BlockerEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One object that blocks: ``unreadable``, ``serves-empty``, ``undetermined`` (with their cause) or ``finalizers``.
+    """One object that blocks: ``unreadable``, ``serves-empty``, ``undetermined``, ``finalizers`` or ``node``.
 
-    ``unreadable`` fails every LIST of its type; ``serves-empty`` is broken too, but listed as an empty object.
+    The first three have a cause. ``unreadable`` fails every LIST of its type; ``serves-empty`` is broken too, but
+    listed as an empty object. ``node``: a pod that its kubelet does not end. ``node_state`` is ``absent`` where there
+    is no Node object, so that the pod garbage collector forces the pod away, ``not-ready``, ``ready`` or ``unknown``.
+    ``past_grace``: its grace period is over. ``terminating_since`` of a pod is when that period ends.
     """
 
     object: ObjectEntry
@@ -239,6 +262,9 @@ class BlockerEntry(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     finalizers: list[str]
     terminating_since: str | None
+    node: str | None = None
+    node_state: str | None = None
+    past_grace: bool = False
 
 
 class StageEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -289,7 +315,10 @@ class NamespaceReport(_Report, frozen=True, kw_only=True):
 
     ``state``: ``active``, ``active-with-blockers``, ``terminating``, ``stuck``, ``unreadable``, ``missing``, and
     ``unknown`` where its object was not seen and not everything was: ``exists`` is null then. ``frozen``: its object
-    fails the LIST of all namespaces, so none of the cluster is processed.
+    fails the LIST of all namespaces, so none of the cluster is processed. ``elsewhere``: objects outside of it that
+    cannot be read or judged, and hold every namespace of the cluster, the first hundred of ``elsewhere_count``.
+    ``left_behind``: how many objects in it stay stored although it finishes. ``unavailable_apis``: how many of
+    ``missing_apis`` hold every namespace of the cluster.
     """
 
     kind: str = "NamespaceReport"
@@ -313,6 +342,10 @@ class NamespaceReport(_Report, frozen=True, kw_only=True):
     plan: list[PlanStep]
     complete: bool
     incomplete_reasons: list[str]
+    elsewhere: list[BlockerEntry] = []
+    elsewhere_count: int = 0
+    left_behind: int = 0
+    unavailable_apis: int = 0
 
 
 # ------------------------------------------------------------------------------------------------------- orphans

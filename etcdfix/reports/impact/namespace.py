@@ -34,17 +34,23 @@ def _lines(report: NamespaceReport, max_rows: int) -> Iterator[str]:
     yield ""
     yield introduction(report)
     yield from _conditions(report)
+    if report.elsewhere:
+        yield ""
+        yield "Outside of it, and holding every namespace of the cluster: these first"
+        yield from aligned([(named(b.object), _why(b)) for b in report.elsewhere[:max_rows]])
+        yield from _more(report.elsewhere_count, min(max_rows, len(report.elsewhere)))
     yield ""
     yield "Order of deletion (KEP-5080)"
     for stage in report.stages:
         yield from _stage(stage, max_rows)
-    finalizers = [*report.spec_finalizers, *report.finalizers]
-    if finalizers:
-        yield f"     finalizers: {shown(', '.join(finalizers))}"
+    if report.spec_finalizers:
+        yield f"     spec.finalizers: {shown(', '.join(report.spec_finalizers))}"
+    if report.finalizers:
+        yield f"     metadata.finalizers: {shown(', '.join(report.finalizers))}"
     yield from _cycles(report, max_rows)
     if report.missing_apis:
         yield ""
-        yield "APIs that do not answer"
+        yield "APIs that do not answer, or that nobody serves"
         yield from aligned([(shown(m.api), shown(m.reason)) for m in report.missing_apis[:max_rows]])
         yield from _more(len(report.missing_apis), max_rows)
     yield ""
@@ -66,21 +72,38 @@ def _lines(report: NamespaceReport, max_rows: int) -> Iterator[str]:
 def _headline(report: NamespaceReport) -> str:
     name = shown(report.name)
     since = f" since {shown(report.terminating_since)}" if report.terminating_since else ""
+    blockers = [blocker for stage in report.stages for blocker in stage.blockers]
     blocked = sum(content.unreadable for content in report.contents)
-    held = sum(stage.blocker_count for stage in report.stages) - blocked
+    pods = sum(blocker.reason == "node" for blocker in blockers)
+    held = sum(stage.blocker_count for stage in report.stages) - blocked - pods
     parts = []
+    if report.elsewhere_count:
+        parts.append(f"{counted(report.elsewhere_count, 'object')} elsewhere cannot be read or judged")
+    if report.unavailable_apis:
+        parts.append(f"{counted(report.unavailable_apis, 'API')} missing")
     if blocked:
         parts.append(f"{counted(blocked, 'object')} in it cannot be read or judged")
+    if pods:
+        overdue = sum(blocker.past_grace for blocker in blockers)
+        late = f" ({overdue} past the grace period)" if overdue else ""
+        parts.append(f"{counted(pods, 'pod')} that no kubelet ends{late}")
     if held and report.terminating:
         parts.append(f"{counted(held, 'object')} held by finalizers")
-    if report.missing_apis and report.terminating:
-        parts.append(f"{counted(len(report.missing_apis), 'API')} missing")
+    foreign = [token for token in report.spec_finalizers if token != "kubernetes"]  # noqa: S105 - no password
+    if report.finalizers and report.terminating:
+        parts.append(f"its own metadata.finalizers {shown(', '.join(report.finalizers[:5]))}")
+    if foreign and report.terminating:
+        parts.append(
+            f"its own spec.finalizers {shown(', '.join(foreign[:5]))}, which only /finalize takes off"
+        )
     why = f": {', '.join(parts)}" if parts else ""
     match report.state:
         case "stuck":
-            return f"NAMESPACE {name} IS STUCK: Terminating{since}{why}"
+            return f"NAMESPACE {name} IS STUCK: Terminating{since}{why}{_left(report)}"
         case "terminating":
-            return f"Namespace {name} is Terminating{since}; nothing that can be read holds it up"
+            return (
+                f"Namespace {name} is Terminating{since}; nothing that can be read holds it up{_left(report)}"
+            )
         case "active-with-blockers":
             return f"Namespace {name} is Active, but could not be deleted{why}"
         case "unreadable":
@@ -97,6 +120,13 @@ def _headline(report: NamespaceReport) -> str:
         case _:
             every = "every object" if report.complete else "every object that was seen"
             return f"Namespace {name} is {shown(report.phase) or 'Active'}; {every} in it can be read"
+
+
+def _left(report: NamespaceReport) -> str:
+    if not report.left_behind:
+        return ""
+    count = counted(report.left_behind, "object")
+    return f"; {count} in it WILL BE LEFT BEHIND: no CustomResourceDefinition serves them"
 
 
 def _conditions(report: NamespaceReport) -> Iterator[str]:
@@ -131,6 +161,8 @@ def _resource(content: ContentEntry) -> str:
 
 
 def _why(blocker: BlockerEntry) -> str:
+    if blocker.reason == "node":
+        return _on_node(blocker)
     if blocker.reason == "finalizers":
         since = (
             f"told to go {shown(blocker.terminating_since)}" if blocker.terminating_since else "not told yet"
@@ -139,6 +171,18 @@ def _why(blocker: BlockerEntry) -> str:
     cause = f" ({blocker.cause})" if blocker.cause else ""
     message = f": {shown(blocker.message)}" if blocker.message else ""
     return f"{blocker.reason}{cause}{message}"
+
+
+def _on_node(blocker: BlockerEntry) -> str:
+    node, since = shown(blocker.node), shown(blocker.terminating_since)
+    when = f"past its grace period since {since}, " if blocker.past_grace else ""
+    state = {
+        "absent": "which has no Node object: the pod garbage collector forces it away within a minute",
+        "not-ready": "whose Node object is there and not ready: nobody ends it",
+        "ready": "whose Node object says that it is ready",
+    }.get(blocker.node_state or "", "whose Node object could not be read")
+    also = f"; finalizers {shown(', '.join(blocker.finalizers))}" if blocker.finalizers else ""
+    return f"{when}on node {node}, {state}{also}"
 
 
 def _cycles(report: NamespaceReport, max_rows: int) -> Iterator[str]:

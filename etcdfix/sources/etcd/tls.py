@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from etcdfix.errors import ConfigurationError
+from etcdfix.inputfile import MAX_SETTINGS_BYTES, read_input
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.endpoints import Endpoint
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind
@@ -172,7 +173,7 @@ def _unreachable(endpoint: Endpoint, message: str, hint: str) -> CallFailed:
 
 def _read(path: str, flag: str) -> bytes:
     try:
-        return Path(path).read_bytes()
+        return read_input(Path(path), most_bytes=MAX_SETTINGS_BYTES)
     except OSError as exc:
         raise ConfigurationError(f"{flag} {path}: {(exc.strerror or 'cannot be read').lower()}") from exc
 
@@ -215,4 +216,4 @@ def _system_roots() -> bytes | None:
     if "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH" in os.environ:
         return None
     bundle = ssl.get_default_verify_paths().cafile
-    return Path(bundle).read_bytes() if bundle is not None else None
+    return read_input(Path(bundle), most_bytes=MAX_SETTINGS_BYTES) if bundle is not None else None

@@ -23,7 +23,7 @@ from tests.support.etcd_server import EtcdServer
 from tests.support.impact_objects import Cluster as Made
 from tests.support.impact_objects import owner
 from tests.support.kms_plugin import KMSPlugin
-from tests.support.objects import IDENTITY, KEY_1, namespace_object, provider, secret
+from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, namespace_object, provider, secret
 
 pytestmark = pytest.mark.etcd
 
@@ -66,10 +66,10 @@ def not_fitting(registry: Registry, ran: Ran, why: str) -> None:
 
 
 def two_broken(registry: Registry) -> None:
-    """Leave two Secrets under key1, both damaged: that may be the key."""
+    """Leave two Secrets under key1, one damaged and one that it does not open: that may be the key."""
     for number in range(2):
         registry.etcd.delete(registry.key(f"shop/good-{number}"))
-    registry.put("shop/more", BROKEN)
+    registry.put("shop/more", aescbc(secret("more"), KEY_2))
 
 
 def test_a_plan_that_fits_is_recorded_and_everything_looked_at(registry: Registry) -> None:
@@ -115,7 +115,7 @@ def test_counts_in_a_plan_permit_nothing(registry: Registry) -> None:
     )
     with registry.untouched():
         ran = registry.delete(registry.key("shop/broken"), "--plan", str(plan))
-    registry.refused(ran, "2 values do not open and 0 do", hint="--declare-key-lost")
+    registry.refused(ran, "2 values fail and 0 do not: that is the key", hint="--declare-key-lost")
 
 
 def test_counts_of_an_earlier_release_permit_nothing(registry: Registry) -> None:
@@ -292,7 +292,7 @@ def test_another_cluster(registry: Registry) -> None:
 
 def test_a_cluster_that_nobody_can_name(registry: Registry) -> None:
     """Neither then nor now: that does not make them the same, and the plan's own commands leave it out."""
-    registry.etcd.delete(registry.key("kube-system", "namespaces"))
+    registry.lose_kube_system()
     plan = planned(registry)
     (entry,) = load_plan(plan).entries
     assert "--plan" not in entry.command

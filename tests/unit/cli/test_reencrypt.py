@@ -193,8 +193,11 @@ def test_gone(registry: Registry, candidate: Path) -> None:
     registry.refused(ran, "does not exist", hint="see what is there")
 
 
-def test_write_key_that_nothing_is_stored_under(registry: Registry, candidate: Path) -> None:
-    # The only value with its prefix is broken: that proves nothing.
+def test_write_key_that_the_newest_other_object_does_not_open_under(
+    registry: Registry, candidate: Path
+) -> None:
+    # The newest value is broken: that proves nothing, whatever stood under the key before.
+    registry.put("shop/before", aescbc(config_map("before")), resource="configmaps")
     key = registry.put("shop/settings", aescbc(config_map(), KEY_2, "key2"), resource="configmaps")
     registry.put("shop/broken", BROKEN, resource="configmaps")
     registry.configure(provider("aescbc", key1=KEY_1), IDENTITY, resources=("configmaps",))
@@ -204,7 +207,8 @@ def test_write_key_that_nothing_is_stored_under(registry: Registry, candidate: P
         ran = registry.reencrypt(key, path)
     registry.refused(
         ran,
-        "no other object of configmaps is stored under aescbc/v1/key1: nothing shows that the API servers hold",
+        "nothing shows that the API servers hold the key of aescbc/v1/key1: there is no other object of configmaps, or "
+        "the newest one does not open under it",
         hint="--accept-undeployed-write-key",
     )
     ran = registry.reencrypt(key, path, "--accept-undeployed-write-key")
@@ -236,7 +240,9 @@ def test_what_we_wrote_ourselves_proves_nothing(registry: Registry, key: bytes, 
     second = registry.put("shop/second", aescbc(secret("second"), KEY_2, "key2"))
     with registry.untouched():
         ran = registry.reencrypt(second, candidate)
-    registry.refused(ran, "no other object of secrets", hint="--accept-undeployed-write-key")
+    registry.refused(
+        ran, "nothing shows that the API servers hold the key of", hint="--accept-undeployed-write-key"
+    )
     # An API server writes the first one anew.
     registry.put("shop/old", aescbc(secret("old")))
     ran = registry.reencrypt(second, candidate)
@@ -395,7 +401,7 @@ def test_unknown_cluster(registry: Registry, key: bytes, candidate: Path) -> Non
     registry.lose_kube_system()
     with registry.untouched():
         ran = registry.reencrypt(key, candidate)
-    registry.refused(ran, "kube-system is not readable here", hint="--accept-unknown-cluster")
+    registry.refused(ran, "there is no namespace kube-system here", hint="--accept-unknown-cluster")
     ran = registry.reencrypt(key, candidate, "--accept-unknown-cluster")
     assert ran.code == 0, ran.err
 
@@ -405,7 +411,7 @@ def test_authorization(registry: Registry, key: bytes, candidate: Path, api: Kub
     api.denied = {"unsafe-delete-ignore-read-errors"}
     with registry.untouched():
         ran = registry.reencrypt(key, candidate, "--kubeconfig", kubeconfig)
-    registry.refused(ran, "denies the permission", hint="kubectl auth can-i")
+    registry.refused(ran, "denies the permission", hint="auth can-i")
     api.denied = set()
     ran = registry.reencrypt(key, candidate, "--kubeconfig", kubeconfig)
     assert ran.code == 0, ran.err

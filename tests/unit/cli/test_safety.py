@@ -85,7 +85,8 @@ def test_acceptances() -> None:
             "expect_value_sha256": "ab",
             "unchecked_members": ("m1", "m2"),
             "accept_unknown_cluster": True,
-            "accept_risk": "cluster-breaking",
+            "accept_unknown_release": True,
+            "accept_risks": ("cluster-breaking", "only-copy"),
             "key_lost": "aescbc/v1/key1",
             "accept_no_api_server": True,
         }
@@ -95,7 +96,9 @@ def test_acceptances() -> None:
         "--accept-unchecked-member m1",
         "--accept-unchecked-member m2",
         "--accept-unknown-cluster",
+        "--accept-unknown-release",
         "--accept-risk cluster-breaking",
+        "--accept-risk only-copy",
         "--declare-key-lost aescbc/v1/key1",
         "--accept-no-api-server",
     )

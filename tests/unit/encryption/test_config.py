@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from etcdfix.encryption import config
 from etcdfix.encryption.config import (
     IdentityProvider,
     KeyedProvider,
@@ -203,7 +204,7 @@ def test_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(config, "open_regular", refuse)
     path = tmp_path / "locked.yaml"
     assert failure(path).message.endswith(f"open {path}: permission denied")
 
@@ -212,7 +213,7 @@ def test_error_without_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     def refuse(*_: object) -> None:
         raise OSError
 
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(config, "open_regular", refuse)
     assert failure(tmp_path / "x").message.endswith("unknown error")
 
 

@@ -10,7 +10,7 @@ from etcdfix.encryption.envelope import Envelope, parse_envelope, percent_encode
     [
         (b"k8s:enc:aescbc:v1:key1:body", Envelope("aescbc", "v1", "key1", 23), True),
         (b"k8s:enc:kms:v2:prov:", Envelope("kms", "v2", "prov", 20), True),
-        (b"k8s:enc:aesgcm:v1:a:b:body", Envelope("aesgcm", "v1", "a", 20), True),
+        (b"k8s:enc:aesgcm:v1:a:b:body", Envelope("aesgcm", "v1", "a", 20, name_may_go_on=True), True),
         (b"k8s:enc:aesgcm:v1:\xff\xc3\xa4:x", Envelope("aesgcm", "v1", "\udcff\u00e4", 22), True),
         (b"k8s:enc:aescbc:v9:key1:body", Envelope("aescbc", "v9", "key1", 23), False),
         (b"k8s:enc:rot13:v1:key1:body", Envelope("rot13", "v1", "key1", 22), False),
@@ -33,6 +33,62 @@ def test_envelopes(data: bytes, envelope: Envelope, known: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    "name",
+    [
+        "aescbckey-2026-05-12T18:43:18+02:00",
+        "aescbckey-2026-05-12T18:43:18Z",
+        "secretboxkey-2026-05-12T18:43:18.123456789-11:30",
+        "2026-05-12T18:43:18z",
+    ],
+)
+def test_a_name_that_ends_in_a_time_is_whole(name: str) -> None:
+    """k3s and RKE2 name what they rotate to like this; no configuration is needed to see its end."""
+    data = b"k8s:enc:aescbc:v1:" + name.encode() + b":" + bytes(48)
+    assert parse_envelope(data) == Envelope("aescbc", "v1", name, 19 + len(name))
+    assert parse_envelope(data, [name.partition(":")[0]]) == Envelope(
+        "aescbc", "v1", name.partition(":")[0], 19 + len(name.partition(":")[0]), name_may_go_on=True
+    )
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "aescbckey-2026-05-12T18:43",
+        "aescbckey-2026-05-12T18:43:18+02:00",  # and no colon behind it
+        "aescbckey-2026-05-12T18:43:18+0200:",
+        "aescbckey-2026-05-12 18:43:18+02:00:",
+        "aescbckey-2026-55-12T18:43:18+02:00:",
+        "6-05-12T18:43:18Z:",
+    ],
+)
+def test_what_is_no_time_ends_at_the_first_colon_and_may_go_on(rest: str) -> None:
+    found = parse_envelope(b"k8s:enc:aescbc:v1:" + rest.encode() + b"\xff:\xff" + bytes(40))
+    assert found is not None
+    assert found.name == rest.partition(":")[0]
+    assert found.name_may_go_on is (rest.count(":") > 1)
+
+
+@pytest.mark.parametrize(
+    ("rest", "goes_on"),
+    [
+        (b"a:b:c", True),
+        (b"a::c", True),
+        (b"a:\xff:c", False),
+        (b"a:\x00:c", False),
+        (b"a:bcd", False),
+        (b"a:" + b"b" * 1024 + b":", False),
+    ],
+)
+def test_whether_a_name_may_go_on(rest: bytes, *, goes_on: bool) -> None:
+    found = parse_envelope(b"k8s:enc:aescbc:v1:" + rest)
+    assert found is not None
+    assert (found.name, found.name_may_go_on) == ("a", goes_on)
+    found = parse_envelope(b"k8s:enc:kms:v2:" + rest)
+    assert found is not None
+    assert not found.name_may_go_on
+
+
+@pytest.mark.parametrize(
     "data", [b"", b"k8s:enc", b"k8s\x00\n", b"{}", b" k8s:enc:aescbc:v1:k:", b"K8s:enc:aescbc:v1:k:"]
 )
 def test_plaintext_has_none(data: bytes) -> None:
@@ -41,8 +97,8 @@ def test_plaintext_has_none(data: bytes) -> None:
 
 def test_the_longest_known_name_wins() -> None:
     data = b"k8s:enc:aescbc:v1:a:b:c:body"
-    assert parse_envelope(data, ["a", "a:b", "b"]) == Envelope("aescbc", "v1", "a:b", 22)
-    assert parse_envelope(data, {"x", "a:b:c:body"}) == Envelope("aescbc", "v1", "a", 20)
+    assert parse_envelope(data, ["a", "a:b", "b"]) == Envelope("aescbc", "v1", "a:b", 22, name_may_go_on=True)
+    assert parse_envelope(data, {"x", "a:b:c:body"}) == Envelope("aescbc", "v1", "a", 20, name_may_go_on=True)
 
 
 @pytest.mark.parametrize(

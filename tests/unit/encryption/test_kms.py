@@ -38,6 +38,28 @@ def problem(**fields: object) -> str:
     return ""
 
 
+@pytest.mark.parametrize(
+    ("fields", "newer"),
+    [
+        ({"encrypted_dek_source_type": 2}, True),
+        ({"encrypted_dek_source_type": -1}, False),
+        ({"encrypted_dek_source": bytes(1025)}, True),
+        ({"key_id": "\u00e4" * 513}, True),
+        ({"encrypted_dek_source_type": 2, "encrypted_data": b""}, False),
+        ({"encrypted_dek_source_type": 2, "encrypted_dek_source": b""}, False),
+        ({"encrypted_dek_source_type": 2, "key_id": ""}, False),
+        ({"annotations": (("", b""),)}, False),
+    ],
+)
+def test_v2_numbers_that_a_newer_server_may_accept(fields: dict[str, object], newer: bool) -> None:
+    encrypted = EncryptedObject(
+        **{"encrypted_data": b"x", "key_id": "k", "encrypted_dek_source": b"d", **fields}  # type: ignore[arg-type]
+    )
+    with pytest.raises(KMSEnvelopeInvalid) as caught:
+        validate_encrypted_object(encrypted)
+    assert caught.value.maybe_newer is newer
+
+
 def test_v1_body() -> None:
     assert parse_v1_body(b"\x00\x03dekdata") == (WrappedKey("v1", b"dek"), b"data")
     assert parse_v1_body(b"\x00\x03dek") == (WrappedKey("v1", b"dek"), b"")

@@ -63,6 +63,12 @@ def test_what_opens_vouches_for_the_plugin() -> None:
     assert (wrapped.key_id, seed) == (KEY_ID, SEED)
 
 
+@pytest.mark.parametrize("start", [b"k8s\x00", b"\xd9\xd9\xf7\xa1", b"apiVersion: v1\nkind: Secret\n"])
+def test_v1_under_cbc_reads_every_encoding_without_another_value(start: bytes) -> None:
+    data = encoders.aescbc_body(start + b"more", DEK, IV)
+    assert v1(data, OneAnswer(DEK)) == Opened(start + b"more", stale=True, authenticated=False)
+
+
 def test_v1_counts_what_speaks_for_the_plugin() -> None:
     plugin = OneAnswer(DEK)
     v1(OBJECT_CBC, plugin)
@@ -262,6 +268,16 @@ def test_what_plugins_say_is_passed_on() -> None:
 def test_without_a_plugin_nothing_is_proven() -> None:
     assert v1(GCM, None) == Fault(FailureReason.KMS_UNREACHABLE, ())
     assert v2(SEEDED, None) == Fault(FailureReason.KMS_UNREACHABLE, (), KEY_ID)
+
+
+def test_an_envelope_that_a_newer_server_may_accept_is_not_called_broken() -> None:
+    body = encoders.kms_v2_body(b"data", source_type=2)
+    for plugin, reason in (
+        (OneAnswer(DEK), FailureReason.KMS_ENVELOPE_UNKNOWN),
+        (None, FailureReason.KMS_UNREACHABLE),
+    ):
+        found = KMSv2Transformer(plugin).read(body, ETCD_KEY)
+        assert found == Fault(reason, ("unknown encryptedDEKSourceType: 2",), KEY_ID)
 
 
 EMPTY = "encrypted data is empty"

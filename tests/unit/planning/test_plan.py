@@ -39,7 +39,7 @@ from tests.support.lost_key import (
     using_pod,
 )
 from tests.support.memory_source import MemorySource, stored
-from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, configuration, provider
+from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, aesgcm, configuration, provider
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -177,6 +177,9 @@ def test_json_is_the_plan(large: DeletionPlan) -> None:
 # ------------------------------------------------------------------------------------------ what belongs together
 
 
+NOWHERE = b"0" * 16
+
+
 def test_a_group_says_what_the_others_under_its_transformer_do(tmp_path: Path) -> None:
     config = configuration(provider("aescbc", key1=KEY_1, key2=KEY_2), IDENTITY)
     cluster = base()
@@ -184,8 +187,9 @@ def test_a_group_says_what_the_others_under_its_transformer_do(tmp_path: Path) -
     values = cluster.values
     values[keys[0]] = aescbc(values[keys[0]], KEY_1)
     values[keys[1]] = aescbc(values[keys[1]], KEY_1)[:-3]
-    values[keys[2]] = aescbc(values[keys[2]], KEY_2, name="gone")
-    values[keys[3]] = aescbc(values[keys[3]], KEY_2, name="gone")
+    values[keys[2]] = aescbc(values[keys[2]], NOWHERE, name="gone")
+    values[keys[3]] = aescbc(values[keys[3]], NOWHERE, name="gone")
+    values[keys[5]] = aescbc(values[keys[5]], KEY_2, name="gone")  # these bytes are there, under another name
     values[keys[4]] = aescbc(b"no object", KEY_2, name="key2")
     values["/elsewhere/key"] = b"k8s:enc:aescbc:v1:key1:x"  # below another prefix
     path = scan_to(tmp_path / "report.json", cluster, config=config)
@@ -197,6 +201,7 @@ def test_a_group_says_what_the_others_under_its_transformer_do(tmp_path: Path) -
         ("aescbc/v1/gone", 2, 0, True),
         ("aescbc/v1/key2", 1, 0, False),
     }
+    assert [(left.key, left.why) for left in plan.left_out] == [(keys[5], "curable-by-configuration")]
 
 
 def test_what_an_operator_has_to_add_is_said_for_each_object(large: DeletionPlan) -> None:
@@ -248,11 +253,11 @@ def test_what_a_deletion_would_refuse_whatever_is_declared_is_left_out(tmp_path:
     path = scan_to(tmp_path / "report.json", cluster, config=only)
     source = cluster.source()
     plan = build_plan(source, examiner_of(cluster, source, only), request_for(path, only))
-    assert plan.entries == []
-    assert plan.steps == []
+    assert [(entry.name, entry.needs) for entry in plan.entries] == [
+        ("newer", ["--accept-risk newer-than-known"])
+    ]
     assert {left.key.rpartition("/")[2]: left.why for left in plan.left_out} == {
         "in-the-clear": "curable-by-configuration",
-        "newer": "never-deletable",
         "called-else": "inconsistent",
     }
 
@@ -526,13 +531,60 @@ def test_a_value_of_nobody_is_left_out(tmp_path: Path) -> None:
     assert [entry.what for entry in plan.entries] == ["Certificate"]
 
 
+def test_a_key_that_is_there_is_not_to_be_declared_lost(tmp_path: Path) -> None:
+    """Ten fail under a key that opens as many; one of them shows that the key is right."""
+    config = configuration(provider("aesgcm", key1=KEY_1), IDENTITY)
+    cluster = base()
+    for number in range(10):
+        key = cluster.secret(f"lost-{number}")
+        cluster.values[key] = aesgcm(cluster.values[key], key, NOWHERE)
+    key = cluster.secret("cut")
+    cluster.values[key] = aesgcm(cluster.values[key], key)[:-40]
+    path = scan_to(tmp_path / "report.json", cluster, config=config)
+    source = cluster.source()
+    plan = build_plan(source, examiner_of(cluster, source, config), request_for(path, config))
+    groups = {group.cause: group for group in plan.groups}
+    assert groups["wrong-key"].declaration == "--declare-key-lost aesgcm/v1/key1"
+    assert groups["value-truncated"].declaration == ""
+    assert groups["value-truncated"].advice.startswith(
+        "many values under its key do not open, and the key is there"
+    )
+    assert {tuple(entry.needs) for entry in plan.entries if entry.name == "cut"} == {()}
+
+
+def test_damage_in_numbers_has_to_be_accepted(tmp_path: Path) -> None:
+    config = configuration(provider("aesgcm", key1=KEY_1), IDENTITY)
+    cluster = base()
+    for number in range(10):
+        key = cluster.secret(f"cut-{number}")
+        cluster.values[key] = aesgcm(cluster.values[key], key)[:-40]
+    path = scan_to(tmp_path / "report.json", cluster, config=config)
+    source = cluster.source()
+    plan = build_plan(source, examiner_of(cluster, source, config), request_for(path, config))
+    (group,) = plan.groups
+    assert (group.cause, group.pattern, group.declaration) == ("value-truncated", True, "")
+    assert {tuple(entry.needs) for entry in plan.entries} == {("--accept-risk mass-damage",)}
+
+
+def test_a_moved_value_is_left_out_for_the_key_that_it_belongs_to(tmp_path: Path) -> None:
+    config = configuration(provider("aesgcm", key1=KEY_1), IDENTITY)
+    cluster = base()
+    home, moved = cluster.secret("home"), cluster.secret("moved")
+    cluster.values[home] = cluster.values[moved] = aesgcm(cluster.values[home], home)
+    path = scan_to(tmp_path / "report.json", cluster, config=config)
+    source = cluster.source()
+    plan = build_plan(source, examiner_of(cluster, source, config), request_for(path, config))
+    assert [(left.key, left.why) for left in plan.left_out] == [(moved, "value-moved")]
+    assert plan.left_out[0].detail == f"it belongs to {home}: look at that key first"
+
+
 def test_envelopes_that_nobody_knows_have_no_key_to_declare_lost(tmp_path: Path) -> None:
     cluster = base()
     for name in ("one", "two", "three"):
         cluster.values[cluster.secret(name)] = b"k8s:enc:what:v1:" + name.encode()
     (group,) = plan_of(cluster, tmp_path).groups
-    assert (group.transformer, group.count, group.pattern) == ("", 3, True)
-    assert group.advice == "many envelopes that nobody knows: find out what wrote them"
+    assert (group.transformer, group.count, group.pattern, group.declaration) == ("", 3, True, "")
+    assert group.advice == "many values do not open, and no key is to blame: find out what wrote them"
 
 
 def test_objects_with_too_many_references_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -340,6 +340,6 @@ def test_a_plan_that_is_too_large_is_refused(
     made: tuple[Path, StoredValue], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, _ = made
-    monkeypatch.setattr(planfile, "_MOST_BYTES", 100)
-    with pytest.raises(ConfigurationError, match="larger than any plan"):
+    monkeypatch.setattr(planfile, "MAX_PLAN_BYTES", 100)
+    with pytest.raises(ConfigurationError, match="larger than 100 bytes"):
         load_plan(path)

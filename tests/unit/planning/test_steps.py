@@ -4,7 +4,8 @@ from etcdfix.planning.order import in_order
 from etcdfix.planning.steps import steps_for
 from etcdfix.reports.commands import SameAgain
 from etcdfix.reports.plan_model import PlanEntry, PlanGroup, PlanStep
-from etcdfix.reports.plan_needs import ACCEPT_RISK, declaration
+from etcdfix.reports.plan_needs import acceptance, declaration
+from etcdfix.verdicts.standing import AcceptRisk
 from tests.support.plan_entries import entry
 
 
@@ -22,7 +23,13 @@ def test_nothing_broken_nothing_to_do() -> None:
 
 
 def test_flags_that_only_a_person_types_are_counted() -> None:
-    found = steps([lost(1), lost(1, key="/b", name="b"), lost(2, ACCEPT_RISK, risk="cluster-breaking")])
+    found = steps(
+        [
+            lost(1),
+            lost(1, key="/b", name="b"),
+            lost(2, acceptance(AcceptRisk.CLUSTER_BREAKING), risk="cluster-breaking"),
+        ]
+    )
     step = found["Decide what only you can say"]
     assert "--declare-key-lost aescbc/v1/lost-1 for 2 objects (its key is gone for ever" in step.text
     assert "--declare-key-lost aescbc/v1/lost-2 for 1 object (" in step.text
@@ -56,8 +63,8 @@ def test_the_first_turns_are_said_where_there_are_any() -> None:
 
 def test_nobody_can_declare_an_unknown_envelope_lost() -> None:
     unknown = PlanGroup(
-        "decrypt-failure", "unknown-envelope", "", "", 3, 0, pattern=True,
-        advice="many envelopes that nobody knows: find out what wrote them",
+        "decrypt-failure", "unknown-envelope", "", "", "", 3, 0, pattern=True,
+        advice="many values do not open, and no key is to blame: find out what wrote them",
     )  # fmt: skip
     found = steps([entry(transformer="", cause="unknown-envelope")], [unknown])
     assert "Look for the key" not in found

@@ -18,6 +18,7 @@ from etcdfix.remediation.api_servers import (
     ask_servers,
     parse_server_url,
 )
+from etcdfix.remediation.cluster_identity import ClusterIdentity
 from tests.support.certificates import CertificateAuthority
 from tests.support.kubernetes_api import (
     ACCESS_REVIEW,
@@ -61,7 +62,7 @@ def ask(kubeconfig: Path, *servers: str, **options: Any) -> ServerAnswers:
         "resource": "secrets",
         "namespace": "shop",
         "name": "web",
-        "kube_system_uid": UID,
+        "cluster": ClusterIdentity.by_uid(UID),
     }
     return ask_servers(kubeconfig, None, servers, **{**wanted, **options})
 
@@ -274,8 +275,8 @@ def test_a_server_of_another_cluster(api: KubernetesAPI, tmp_path: Path) -> None
 
 def test_an_unknown_uid_in_etcd_cannot_be_the_same(api: KubernetesAPI, tmp_path: Path) -> None:
     api.uid = ""
-    with pytest.raises(AuthorizationRefused, match="etcd holds no uid") as caught:
-        ask(api.kubeconfig(tmp_path), kube_system_uid="")
+    with pytest.raises(AuthorizationRefused, match="nothing in etcd names the cluster") as caught:
+        ask(api.kubeconfig(tmp_path), cluster=ClusterIdentity())
     assert caught.value.reason == RefusalReason.OTHER_CLUSTER
     assert api.requests == []
 

@@ -183,6 +183,7 @@ class TestRecords:
             "release_source": "--kubernetes-version",
             "warnings": ["TLS checks are off"],
             "server_answers": [{"server": "https://10.0.0.1:6443", "answer": "500"}],
+            "cluster": None,
             "peek": ["protobuf header: 0 wrong bits"],
         }
         assert intent.grounds == GROUNDS

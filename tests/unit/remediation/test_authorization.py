@@ -15,6 +15,7 @@ from etcdfix.remediation.authorization import (
     authorize,
     check_cluster,
 )
+from etcdfix.remediation.cluster_identity import ClusterIdentity
 from tests.support.certificates import CertificateAuthority
 from tests.support.kubernetes_api import (
     ACCESS_REVIEW,
@@ -40,13 +41,16 @@ def api(authority: CertificateAuthority) -> Iterator[KubernetesAPI]:
         yield server
 
 
-def ask(kubeconfig: Path, *, kube_system_uid: str = UID, **options: Any) -> Authorization:
+HERE = ClusterIdentity.by_uid(UID)
+
+
+def ask(kubeconfig: Path, *, cluster: ClusterIdentity = HERE, **options: Any) -> Authorization:
     wanted = {"group": "apps", "resource": "deployments", "namespace": "shop", "name": "web"}
     access = open_access(str(kubeconfig), None, timeout_seconds=30, request_seconds=15)
     try:
         server = access.server(access.url)
-        check_cluster(server, kube_system_uid)
-        return authorize(server, **{**wanted, **options}, kube_system_uid=kube_system_uid)
+        check_cluster(server, cluster)
+        return authorize(server, **{**wanted, **options}, cluster=cluster)
     finally:
         access.close()
 
@@ -96,7 +100,7 @@ def test_one_no_is_a_no(api: KubernetesAPI, tmp_path: Path, verb: str) -> None:
     error = refused(api.kubeconfig(tmp_path))
     assert error.reason is RefusalReason.DENIED
     assert str(error) == f"the API server denies the permission to {verb} deployments.apps shop/web"
-    assert error.hint == f"kubectl auth can-i {verb} deployments.apps"
+    assert error.hint == f"kubectl --kubeconfig FILE auth can-i {verb} deployments.apps/web -n shop"
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,7 @@ class TestContents:
                 "cluster_id": "cdf818194e3a8c32",
                 "endpoints": ["https://10.0.0.1:2379"],
                 "header_revision": 77,
+                "identity": None,
             },
             "operator": {
                 "os_user": "ada",
@@ -238,7 +239,7 @@ class TestReading:
     def test_too_large(self, written: Path) -> None:
         with written.open("r+b") as file:
             file.truncate(MAX_BACKUP_SIZE + 1)
-        self.refused(written, BackupTooLarge, "at most")
+        self.refused(written, BackupTooLarge, "larger than")
 
     def test_as_large_as_can_be(self, written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(backup_file, "MAX_BACKUP_SIZE", written.stat().st_size)
@@ -253,8 +254,8 @@ class TestReading:
 
     def test_folder_and_pipe(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "pipe")
-        for path in (tmp_path, tmp_path / "pipe"):
-            self.refused(path, BackupUnreadable, "not a regular file")
+        self.refused(tmp_path, BackupUnreadable, "directory")
+        self.refused(tmp_path / "pipe", BackupUnreadable, "no regular file")
 
     @pytest.mark.parametrize(
         ("old", "new", "match"),

@@ -8,6 +8,7 @@ import pytest
 from etcdfix.errors import RefusedByRule
 from etcdfix.model import Outcome
 from etcdfix.remediation.backup_file import digest
+from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.expectation import Expectation, refuse_plan
 from etcdfix.remediation.rules import Rule
 from etcdfix.verdicts.causes import Cause
@@ -33,7 +34,7 @@ def expecting(**changes: Any) -> Expectation:
 
 
 def test_what_is_as_the_plan_says_is_not_refused() -> None:
-    EXPECTED.check_stored(FOUND.stored, "uid")
+    EXPECTED.check_stored(FOUND.stored, ClusterIdentity.by_uid("uid"))
     EXPECTED.check_verdict(FOUND)
 
 
@@ -49,7 +50,7 @@ def test_what_is_as_the_plan_says_is_not_refused() -> None:
 def test_another_cluster(theirs: str, ours: str, words: str) -> None:
     """Two clusters that nobody knows are not the same one."""
     with pytest.raises(RefusedByRule) as caught:
-        expecting(kube_system_uid=theirs).check_stored(FOUND.stored, ours)
+        expecting(kube_system_uid=theirs).check_stored(FOUND.stored, ClusterIdentity.by_uid(ours))
     assert (caught.value.rule, caught.value.message) == (Rule.PLAN, words)
     assert caught.value.hint == f"make a new plan: {AGAIN}"
 
@@ -65,7 +66,7 @@ def test_another_cluster(theirs: str, ours: str, words: str) -> None:
 )
 def test_another_value(changes: dict[str, Any]) -> None:
     with pytest.raises(RefusedByRule, match="stands at mod_revision") as caught:
-        expecting(**changes).check_stored(FOUND.stored, "uid")
+        expecting(**changes).check_stored(FOUND.stored, ClusterIdentity.by_uid("uid"))
     assert caught.value.rule == Rule.EXPECTATION_DIFFERS
     assert caught.value.hint == f"scan again, and make a new plan: {AGAIN}"
 

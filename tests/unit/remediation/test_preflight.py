@@ -10,25 +10,24 @@ from typing import Any
 
 import msgspec
 import pytest
-from etcdfix.remediation.pattern import Pattern, Tally
 
 from etcdfix.errors import RefusedByRule
 from etcdfix.impact.assess import Assessment
 from etcdfix.impact.grades import Risk, RiskReason
-from etcdfix.model import Outcome, StoredValue
+from etcdfix.model import StoredValue
 from etcdfix.remediation import preflight
 from etcdfix.remediation.backup_file import digest
 from etcdfix.remediation.expectation import Expectation
 from etcdfix.remediation.members import CopyState, MemberSurvey, read_key, survey_members
 from etcdfix.remediation.preflight import Acceptances, Cluster, check_deletion
-from etcdfix.remediation.rules import CLUSTER_BREAKING, Rule
+from etcdfix.remediation.rules import Rule
 from etcdfix.sources.etcd.client import EtcdClient
-from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.standing import AcceptRisk
 from etcdfix.wire.etcd import ALARM, message
 from tests.support.change_runs import BROKEN, UID, Registry
 from tests.support.etcd_server import EtcdServer
-from tests.support.examinations import examination, readable
+from tests.support.examinations import readable
 from tests.support.impact_objects import Cluster as Made
 from tests.support.impact_objects import owner
 from tests.support.kms_plugin import KMSPlugin
@@ -224,52 +223,7 @@ def test_other_alarm(registry: Registry, alarmed: Callable[[int], None], kind: i
     assert f"Note         member b0b {words}" in ran.err
 
 
-# What is declared lost.
-
-
-def _pattern(found: Examination, *, last_failing: int, last_opened: int = 0) -> Pattern:
-    tally = Tally(1 if last_opened else 0, 2, 0, last_failing, last_opened)
-    return Pattern(found.transformer, found.kms_key_id_sha256, tally, tally, 2, found)
-
-
-def _refusal(found: Examination, *, last_failing: int, key_lost: str, last_opened: int = 0) -> RefusedByRule:
-    pattern = _pattern(found, last_failing=last_failing, last_opened=last_opened)
-    with pytest.raises(RefusedByRule) as caught:
-        preflight._declaration_fits(found, pattern, Acceptances(key_lost=key_lost))
-    return caught.value
-
-
-def test_object_newer_than_the_last_that_does_not_open() -> None:
-    found = examination(mod_revision=30)
-    error = _refusal(found, last_failing=28, last_opened=29, key_lost="aescbc/v1/key2")
-    assert error.rule == "declaration"
-    assert "is newer than the last other value that does not open (mod_revision 28)" in error.message
-    assert "one from in between opens (mod_revision 29)" in error.message
-    for last_failing, last_opened in ((28, 27), (29, 0), (40, 29), (0, 29)):
-        pattern = _pattern(found, last_failing=last_failing, last_opened=last_opened)
-        assert preflight._declaration_fits(found, pattern, Acceptances(key_lost="aescbc/v1/key2"))
-
-
-def test_whole_provider_names_both_ways_of_saying_it() -> None:
-    found = examination(transformer="kms/v2/prov", kms_key_id="kek-1")
-    error = _refusal(found, last_failing=30, key_lost="kms/v2/other")
-    assert error.hint == f"it was written under kms/v2/prov or kms/v2/prov/{found.kms_key_id_sha256}"
-
-
-def test_key_whose_name_needs_quotes() -> None:
-    found = examination(transformer="aescbc/v1/two words; rm", cause=Cause.KEY_NAME_MISSING)
-    with pytest.raises(RefusedByRule) as caught:
-        preflight._check_verdict(found, _pattern(found, last_failing=30), Acceptances())
-    assert caught.value.hint.endswith("--declare-key-lost 'aescbc/v1/two words; rm'")
-
-
-@pytest.mark.parametrize("outcome", [Outcome.READABLE, Outcome.INCONSISTENT, Outcome.NOT_AN_OBJECT])
-def test_commands_in_hints_are_quoted(outcome: Outcome) -> None:
-    key = b"/registry/secrets/shop/a b;\x1b"
-    error = preflight._not_deletable(readable(key, outcome=outcome))
-    assert "a b" not in error.hint
-    if outcome is Outcome.INCONSISTENT:
-        assert "etcdfix get --key-base64 " in error.hint
+# From the first check to the last.
 
 
 def test_steps_are_told_in_order(registry: Registry) -> None:
@@ -279,8 +233,8 @@ def test_steps_are_told_in_order(registry: Registry) -> None:
     assert seen == [
         f"check: {name}"
         for name in (
-            "configuration", "read the key", "expectations", "examine", "members", "alarms", "cluster", "pattern",
-            "API servers", "floor", "lease",
+            "configuration", "read the key", "expectations", "examine", "members", "alarms", "cluster", "release",
+            "everything else", "proof", "API servers", "floor", "lease",
         )
     ]  # fmt: skip
     assert checked.stored.value == BROKEN
@@ -303,7 +257,7 @@ def test_what_is_found_to_break_the_cluster_needs_the_same_word(
         with pytest.raises(RefusedByRule, match="a hundred objects hang on it") as caught:
             check_deletion(cluster, registry.key("shop/broken"), Acceptances())
         assert caught.value.rule == Rule.FLOOR
-        accepted = Acceptances(risk=CLUSTER_BREAKING)
+        accepted = Acceptances(risks=(AcceptRisk.CLUSTER_BREAKING,))
         assert (
             check_deletion(cluster, registry.key("shop/broken"), accepted).floor
             == "a hundred objects hang on it"
@@ -388,7 +342,7 @@ def test_a_plan_that_fits_changes_nothing(registry: Registry) -> None:
         )
         assert checked == check_deletion(cluster, key, Acceptances())
     # Whatever the plan is refused for without everything being looked at, is refused before that.
-    assert steps[steps.index("check: plan") + 1] == "check: pattern"
+    assert steps[steps.index("check: plan") + 1] == "check: release"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from typing import cast
 
 import msgspec
 import pytest
-from etcdfix.remediation.pattern import Pattern, Tally
 
 from etcdfix.impact.assess import Assessment, LastKnown
 from etcdfix.impact.finalizers import LostFinalizer
@@ -17,11 +16,13 @@ from etcdfix.impact.grades import Risk, RiskReason, User
 from etcdfix.impact.identity import ObjectRef
 from etcdfix.impact.secretusers import SecretUser, SecretUsers, Stops
 from etcdfix.impact.uses import Role, Use
-from etcdfix.model import Confidence
+from etcdfix.model import Confidence, Evidence
 from etcdfix.model import Outcome as Verdicts
+from etcdfix.remediation.alike import Alike
 from etcdfix.remediation.api_servers import Answer, ServerAnswer, ServerAnswers
 from etcdfix.remediation.audit_record import Link, Result
 from etcdfix.remediation.authorization import Authorization
+from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.commit import Outcome
 from etcdfix.remediation.members import KeyReading, LeaseState
 from etcdfix.remediation.preflight import Cluster, Preflight
@@ -38,6 +39,7 @@ from etcdfix.remediation.restore import Candidate, RestorePreview
 from etcdfix.reports.commands import SameAgain
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.key_loss import KeyCounts
 from tests.support.examinations import examination, readable
 
 KEY = b"/registry/secrets/shop/web"
@@ -67,14 +69,26 @@ def _lease(*, alive: bool) -> LeaseState:
     return LeaseState(lease=0x1F, alive=alive, remaining_seconds=42 if alive else 0, granted_seconds=60)
 
 
+def _alike(found: Examination, *counts: KeyCounts, keys: int = 5) -> Alike:
+    return Alike(
+        target=found,
+        counts=dict(zip(found.encryption_keys, counts, strict=True)),
+        transformer_opens=True,
+        likeness=None,
+        likes_failed=0,
+        likes_read=0,
+        keys=keys,
+    )
+
+
 def _checked(found: Examination | None = None, **changes: object) -> Preflight:
     found = found if found is not None else examination(KEY)
-    tally = Tally(3, 2, 0, 9)
     checked = Preflight(
         reading=KeyReading(stored=found.stored, revision=1, cluster_id=2, member_id=3),
         found=found,
-        pattern=Pattern(found.transformer, "", tally, tally, 5, found),
-        cluster_uid="uid-1",
+        alike=_alike(found, *[KeyCounts(opened=3, failed=2)] * len(found.encryption_keys)),
+        moved_to=None,
+        identity=ClusterIdentity.by_uid("uid-1"),
         lease=None,
         servers=ServerAnswers(),
         floor="",
@@ -92,7 +106,7 @@ def _text(checked: Preflight) -> str:
 def test_deletion() -> None:
     text = _text(_checked())
     assert "Cluster      kube-system uid uid-1, 5 keys, at a:1, b:2" in text
-    assert "Under        aescbc/v1/key2: 3 open, 2 do not (this one included)" in text
+    assert "Under        aescbc/v1/key2: 3 open, 2 fail (this one included)" in text
     assert "the etcd credentials are the only gate" in text
     assert "API server: no matching key" in text
     assert "Gentler than a deletion:\n  1. " in text
@@ -103,8 +117,7 @@ def test_deletion() -> None:
 
 
 def test_everything_that_may_be_added() -> None:
-    tally = Tally(3, 2, 4, 9)
-    found = examination(KEY)
+    found = examination(KEY, rule="secrets,pods", key_fingerprints=("fp:1",))
     text = _text(
         _checked(
             found,
@@ -113,13 +126,16 @@ def test_everything_that_may_be_added() -> None:
             floor="secrets are what the cluster stands on",
             warnings=("one", f"two{HOSTILE}"),
             declared_lost=True,
-            cluster_uid="",
-            pattern=Pattern(found.transformer, "", tally, tally, 1, found),
+            identity=ClusterIdentity(),
+            alike=_alike(found, KeyCounts(opened=3, failed=2, damaged=1, undetermined=4), keys=1),
         )
     )
     for words in (
         "uid unknown (accepted), 1 key, at",
-        "3 open, 2 do not, 4 undetermined (this one included)",
+        (
+            "Under        aescbc/v1/key2 of secrets,pods (fp:1): 3 open, 2 fail, 1 of them proven damaged, "
+            "4 undetermined (this one included)"
+        ),
         "declared lost for ever",
         "Lease        1f, 42 s left",
         "Allowed by   https://api, for alice",
@@ -168,12 +184,14 @@ def test_no_endpoints_to_name() -> None:
 def _restored(**changes: object) -> str:
     found = readable(KEY)
     shown = RestorePreview(
-        candidate=Candidate(stored=found.stored, origin=f"backup /b{HOSTILE}", cluster_uid="uid-1"),
+        candidate=Candidate(
+            stored=found.stored, origin=f"backup /b{HOSTILE}", cluster=ClusterIdentity.by_uid("uid-1")
+        ),
         found=found,
         listed=True,
         replaced=None,
         lease=0,
-        cluster_uid="uid-1",
+        identity=ClusterIdentity.by_uid("uid-1"),
         servers=ServerAnswers(),
         warnings=(),
     )
@@ -204,12 +222,12 @@ def test_restore() -> None:
 def test_restore_with_everything() -> None:
     stored = readable(KEY, lease=-5).stored
     text = _restored(
-        candidate=Candidate(stored=stored, origin="snapshot", cluster_uid=""),
+        candidate=Candidate(stored=stored, origin="snapshot", cluster=ClusterIdentity()),
         lease=-5,
         listed=False,
         replaced=_checked(),
         servers=ANSWERED,
-        cluster_uid="",
+        identity=ClusterIdentity(),
         warnings=("one",),
     )
     for words in (
@@ -225,7 +243,7 @@ def test_restore_with_everything() -> None:
 
 def test_lease_that_is_left_out() -> None:
     stored = readable(KEY, lease=5).stored
-    text = _restored(candidate=Candidate(stored=stored, origin="o", cluster_uid=""))
+    text = _restored(candidate=Candidate(stored=stored, origin="o", cluster=ClusterIdentity()))
     assert "Lease        is left out, as accepted" in text
 
 
@@ -238,7 +256,7 @@ def test_reencrypt(proof: bytes) -> None:
         ),
         write_transformer="aescbc/v1/key1",
         proof=proof,
-        cluster_uid="uid-1",
+        identity=ClusterIdentity.by_uid("uid-1"),
         lease=_lease(alive=True) if proof else None,
         servers=ANSWERED if proof else ServerAnswers(),
         warnings=("one",) if proof else (),
@@ -333,13 +351,31 @@ def test_what_was_not_done_needs_no_undo() -> None:
     assert not [line for line in lines if "restore" in line]
 
 
-def test_values_that_open_under_a_lost_name_are_counted() -> None:
+def test_values_that_open_under_a_lost_key_are_counted() -> None:
     text = _text(_checked(declared_lost=True))
-    assert "3 values OPEN under this name" in text
-    none = Tally(0, 2, 0, 9)
-    text = _text(_checked(declared_lost=True, pattern=Pattern("", "", none, none, 5, None)))
-    assert "OPEN under this name" not in text
-    assert "Under        no envelope that is known: 0 open" in text
+    assert "3 values OPEN under this key" in text
+    found = examination(KEY, transformer="", rule="secrets")
+    text = _text(_checked(found, declared_lost=True, alike=_alike(found, KeyCounts(failed=2))))
+    assert "OPEN under this key" not in text
+    assert "Under        no envelope that is known of secrets: 0 open" in text
+
+
+def test_each_key_of_a_name_has_a_line() -> None:
+    found = examination(KEY, key_fingerprints=("fp:1", "fp:2"))
+    text = _text(_checked(found, alike=_alike(found, KeyCounts(failed=1), KeyCounts(opened=9, failed=1))))
+    assert "aescbc/v1/key2 (fp:1): 0 open, 1 fail (this" in text
+    assert "aescbc/v1/key2 (fp:2): 9 open, 1 fail (this" in text
+
+
+def test_what_a_look_showed_stands_in_the_preview() -> None:
+    look = Evidence("look without tag or padding", "right key: aesgcm/v1/a of secrets", f"odds{HOSTILE}")
+    undone = Evidence("undo what may have happened", "ciphertext-bit")
+    other = Evidence("decrypt with aesgcm/v1/a", "failed", "no")
+    text = _text(_checked(examination(KEY, cause=Cause.CIPHERTEXT_DAMAGED, evidence=(other, look, undone))))
+    assert "Proof        look without tag or padding: right key: aesgcm/v1/a of secrets; odds" in text
+    assert "\n             undo what may have happened: ciphertext-bit\n" in text
+    assert "decrypt with" not in text
+    assert "\x1b" not in text
 
 
 def test_what_is_not_proven_says_so() -> None:

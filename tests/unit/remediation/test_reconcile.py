@@ -25,6 +25,7 @@ from etcdfix.remediation.audit_record import Intent, RecordType, Result, Subject
 from etcdfix.remediation.audit_verify import ChainState, read_records, verify
 from etcdfix.remediation.backup import MARKER_SUFFIX, anchor_of, record_intent
 from etcdfix.remediation.backup_file import read_backup
+from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.durable import open_directory
 from etcdfix.remediation.members import KeyReading, read_key
 from etcdfix.remediation.reconcile import (
@@ -91,8 +92,8 @@ def reconciled(etcd: EtcdServer, path: Path, intent: Intent) -> Result:
     """Reconcile, and check what every reconciliation has in common."""
     before = etcd.revision()
     with connected(etcd) as client, AuditLog.open(path) as log:
-        expected = foresee(client, intent, cluster_uid=UID)
-        found = reconcile_intent(client, log, intent, OPERATOR, cluster_uid=UID)
+        expected = foresee(client, intent, cluster=ClusterIdentity.by_uid(UID))
+        found = reconcile_intent(client, log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
         assert log.open_intents() == ()
     assert expected.record is None
     assert (found.result, found.detail, found.header_revision) == (
@@ -306,7 +307,7 @@ def test_marker_stays_while_nobody_knows(
 
     monkeypatch.setattr(reconcile_module, "read_key", silent)
     with connected(etcd) as client, AuditLog.open(path) as log:
-        found = reconcile_intent(client, log, intent, OPERATOR, cluster_uid=UID)
+        found = reconcile_intent(client, log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
     assert (found.result, found.remarks) == (Result.UNKNOWN, ())
     assert marker.exists()
 
@@ -326,7 +327,7 @@ def test_no_answer_leaves_the_intent_open(
     try:
         server.stop()
         with AuditLog.open(path) as log:
-            found = reconcile_intent(client, log, intent, OPERATOR, cluster_uid=UID)
+            found = reconcile_intent(client, log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
             assert [i.link for i in log.open_intents()] == [intent.link]
     finally:
         client.close()
@@ -342,9 +343,17 @@ def test_another_cluster_is_refused_and_nothing_recorded(etcd: EtcdServer, path:
     written = path.read_bytes()
     with connected(etcd) as client, AuditLog.open(path) as log:
         for accept in (False, True):
-            with pytest.raises(RemediationRefused, match=r"kube-system uid d4c1.*holds the cluster other"):
+            with pytest.raises(
+                RemediationRefused,
+                match=r"kube-system uid d4c1.*holds the cluster with kube-system uid other",
+            ):
                 reconcile_intent(
-                    client, log, intent, OPERATOR, cluster_uid="other", accept_unknown_cluster=accept
+                    client,
+                    log,
+                    intent,
+                    OPERATOR,
+                    cluster=ClusterIdentity.by_uid("other"),
+                    accept_unknown_cluster=accept,
                 )
     assert path.read_bytes() == written
 
@@ -359,9 +368,9 @@ def test_unknown_cluster_must_be_accepted(
     intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), cluster_uid=recorded)
     with connected(etcd) as client:
         with pytest.raises(RemediationRefused, match=whose) as caught:
-            foresee(client, intent, cluster_uid=live)
+            foresee(client, intent, cluster=ClusterIdentity.by_uid(live))
         assert "--accept-unknown-cluster" in caught.value.hint
-        found = foresee(client, intent, cluster_uid=live, accept_unknown_cluster=True)
+        found = foresee(client, intent, cluster=ClusterIdentity.by_uid(live), accept_unknown_cluster=True)
     assert found.result is Result.NOT_APPLIED
 
 
@@ -397,7 +406,7 @@ def test_unconfirmed_backup_proves_that_nothing_was_sent(
         assert anchor_of(read_backup(file)) is None
         etcd.delete(key)
         with AuditLog.open(path) as log:
-            found = reconcile_intent(client, log, intent, OPERATOR, cluster_uid=UID)
+            found = reconcile_intent(client, log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
     assert found.result is Result.NOT_APPLIED
     assert "before anything was sent" in found.detail
     assert found.remarks == ()
@@ -415,7 +424,7 @@ def test_marker_that_cannot_be_removed_is_told(
     intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), backups=(str(place / "a.json"),))
     place.chmod(0o777)
     with connected(etcd) as client, AuditLog.open(path) as log:
-        found = reconcile_intent(client, log, intent, OPERATOR, cluster_uid=UID)
+        found = reconcile_intent(client, log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
     assert found.result is Result.NOT_APPLIED
     (remark,) = found.remarks
     assert "keeps its marker" in remark
@@ -441,7 +450,7 @@ def test_open_intents_of_one_key_of_one_cluster(path: Path) -> None:
     open_intent(path, b"/registry/secrets/a/b", mod_revision=7, cluster_uid="another")
     open_intent(path, b"/registry/secrets/a/bb", mod_revision=8)
     with AuditLog.open(path) as log:
-        found = open_intents_of(log, b"/registry/secrets/a/b", cluster_uid=UID)
+        found = open_intents_of(log, b"/registry/secrets/a/b", cluster=ClusterIdentity.by_uid(UID))
     assert [intent.link for intent in found] == [mine.link, nameless.link]
 
 
@@ -474,6 +483,6 @@ def test_intent_that_does_not_read(path: Path) -> None:
 def test_intent_that_is_closed_already_is_not_closed_again(etcd: EtcdServer, path: Path, key: bytes) -> None:
     intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE))
     with connected(etcd) as client, AuditLog.open(path) as log:
-        reconcile_intent(client, log, intent, OPERATOR, cluster_uid=UID)
+        reconcile_intent(client, log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
         with pytest.raises(AuditError, match="not open"):
-            reconcile_intent(client, log, intent, OPERATOR, cluster_uid=UID)
+            reconcile_intent(client, log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))

@@ -15,6 +15,7 @@ from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, aesgcm, provid
 
 pytestmark = pytest.mark.etcd
 
+WITHOUT_PROOF = "nothing shows that the API servers hold the key of aesgcm/v1/fresh"
 OLD = aescbc(secret("old"), KEY_2, "key2")
 
 
@@ -52,10 +53,56 @@ def test_proof_is_a_value_that_reads_under_the_very_key(registry: Registry) -> N
     with registry.untouched():
         ran = registry.reencrypt(key, path)
     registry.refused(
-        ran, "is stored under aesgcm/v1/fresh: nothing shows", hint="--accept-undeployed-write-key"
+        ran, "nothing shows that the API servers hold the key of aesgcm/v1/fresh", hint="--accept-undeployed"
     )
     proof = registry.key("shop/gcm-good")
     registry.etcd.put(proof, aesgcm(secret("gcm-good"), proof.decode(), KEY_1, "fresh"))
     ran = registry.reencrypt(key, path)
     assert ran.code == 0, ran.err
     assert f"{proof.decode()} is stored under it" in ran.err
+
+
+def test_an_older_value_under_the_key_is_no_proof(registry: Registry) -> None:
+    """The newest other one does not open: the API servers may have another key since."""
+    registry.configure(provider("aesgcm", fresh=KEY_1), IDENTITY)
+    good = registry.key("shop/gcm-good")
+    registry.etcd.put(good, aesgcm(secret("gcm-good"), good.decode(), KEY_1, "fresh"))
+    key = registry.put("shop/old", OLD)
+    newer = registry.key("shop/gcm-newer")
+    registry.etcd.put(newer, aesgcm(secret("gcm-newer"), newer.decode(), KEY_2, "fresh"))
+    path = candidate_config(registry.folder)
+    with registry.untouched():
+        ran = registry.reencrypt(key, path)
+    registry.refused(
+        ran, "nothing shows that the API servers hold the key of aesgcm/v1/fresh", hint="undeployed-write-key"
+    )
+    # Another resource says nothing, and the object itself does not either.
+    registry.etcd.delete(newer)
+    elsewhere = registry.key("shop/x", "configmaps")
+    registry.etcd.put(elsewhere, aesgcm(secret("x"), elsewhere.decode(), KEY_2, "fresh"))
+    registry.put("shop/old", OLD)
+    assert registry.reencrypt(key, path).code == 0
+
+
+def test_a_key_of_the_same_name_and_other_bytes_is_no_proof(registry: Registry) -> None:
+    """The newest value opens under a second key that is called fresh too: it is not the one that would write."""
+    registry.configure(provider("aesgcm", fresh=KEY_1), provider("aesgcm", fresh=KEY_2), IDENTITY)
+    other = registry.key("shop/gcm-other")
+    registry.etcd.put(other, aesgcm(secret("gcm-other"), other.decode(), KEY_2, "fresh"))
+    key = registry.put("shop/old", OLD)
+    with registry.untouched():
+        ran = registry.reencrypt(key, candidate_config(registry.folder))
+    registry.refused(
+        ran, "nothing shows that the API servers hold the key of aesgcm/v1/fresh", hint="undeployed-write-key"
+    )
+
+
+def test_a_value_in_the_clear_is_no_proof(registry: Registry) -> None:
+    registry.configure(provider("aesgcm", fresh=KEY_1), IDENTITY)
+    registry.put("shop/plain", secret("plain"))
+    key = registry.put("shop/old", OLD)
+    with registry.untouched():
+        ran = registry.reencrypt(key, candidate_config(registry.folder))
+    registry.refused(
+        ran, "nothing shows that the API servers hold the key of aesgcm/v1/fresh", hint="undeployed-write-key"
+    )

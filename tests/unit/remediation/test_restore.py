@@ -11,6 +11,7 @@ import pytest
 
 from etcdfix.errors import AuditLogUnreadable, RefusedByRule
 from etcdfix.remediation import preflight as preflight_module
+from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.commit import Outcome, Places
 from etcdfix.remediation.members import CopyState, MemberSurvey, survey_members
 from etcdfix.remediation.preflight import Acceptances
@@ -40,11 +41,13 @@ def _run(registry: Registry, candidate: Candidate, shown: list[RestorePreview], 
 
 def test_backup_of_this_log_is_an_undo(registry: Registry) -> None:
     candidate = Candidate.of_backup(registry.deleted())
-    assert (candidate.stored.value, candidate.cluster_uid) == (BROKEN, KUBE_SYSTEM_UID)
+    assert candidate.stored.value == BROKEN
+    assert candidate.cluster is not None
+    assert candidate.cluster.uid == KUBE_SYSTEM_UID
     shown: list[RestorePreview] = []
     _run(registry, candidate, shown)
     assert (shown[0].listed, shown[0].replaced, shown[0].lease) == (True, None, 0)
-    assert shown[0].cluster_uid == KUBE_SYSTEM_UID
+    assert shown[0].identity.uid == KUBE_SYSTEM_UID
     assert registry.stored(registry.key("shop/broken")) == BROKEN
 
 
@@ -81,7 +84,7 @@ def test_without_a_log_nothing_is_listed(registry: Registry) -> None:
 
 def test_value_without_a_backup_is_never_listed(registry: Registry) -> None:
     stored = registry.deleted().content.stored
-    candidate = Candidate(stored=stored, origin="revision 7", cluster_uid=KUBE_SYSTEM_UID)
+    candidate = Candidate(stored=stored, origin="revision 7", cluster=ClusterIdentity.by_uid(KUBE_SYSTEM_UID))
     with registry.untouched(), pytest.raises(RefusedByRule) as caught:
         _run(registry, candidate, [])
     assert caught.value.rule == "unlisted-source"
@@ -115,7 +118,7 @@ def test_what_we_wrote_is_shown_as_such(registry: Registry) -> None:
     assert isinstance(replaced, OwnWrite)
     assert replaced.intent.link.sequence == 3
     assert (replaced.stored.value, replaced.declared_lost, replaced.lease) == (BROKEN, False, None)
-    assert replaced.cluster_uid == KUBE_SYSTEM_UID
+    assert replaced.identity.uid == KUBE_SYSTEM_UID
 
 
 def _other_copy(survey: MemberSurvey, **changes: object) -> MemberSurvey:

@@ -6,14 +6,21 @@ import pytest
 
 from etcdfix.model import Outcome
 from etcdfix.reports.model import CauseSummary, Summary, TransformerSummary
-from etcdfix.reports.next_steps import looks_like_configuration, next_steps
+from etcdfix.reports.next_steps import doubt_in, next_steps
 from etcdfix.verdicts.causes import CATALOGUE, Cause
+from etcdfix.verdicts.key_loss import KeyDoubt
 
 
 def transformer(
-    name: str = "aescbc/v1/key2", *, keys: int, failures: int, undetermined: int = 0
+    name: str = "aescbc/v1/key2",
+    *,
+    keys: int,
+    failures: int,
+    damaged: int = 0,
+    undetermined: int = 0,
+    resources: tuple[str, ...] = ("secrets", "configmaps"),
 ) -> TransformerSummary:
-    return TransformerSummary(name, keys, failures, undetermined, 0, 1, 9)
+    return TransformerSummary(name, [*resources], "fp:1", keys, failures, damaged, undetermined, 0, 1, 9)
 
 
 def cause(which: Cause, count: int = 1, outcome: Outcome | None = None) -> CauseSummary:
@@ -27,26 +34,28 @@ def summary(
 
 
 @pytest.mark.parametrize(
-    ("keys", "failures", "undetermined", "expected"),
+    ("keys", "failures", "damaged", "undetermined", "doubt"),
     [
-        (1, 1, 0, False),
-        (2, 2, 0, True),
-        (2, 1, 0, False),
-        (20, 10, 0, True),
-        (21, 10, 0, False),
-        (18, 9, 0, False),
-        (1000, 999, 0, True),
-        (30, 10, 10, True),
-        (5, 2, 3, True),
-        (5, 0, 5, False),
-        (5, 0, 0, False),
+        (1, 1, 0, 0, KeyDoubt.NONE),
+        (2, 2, 0, 0, KeyDoubt.NONE_OPENS),
+        (2, 2, 2, 0, KeyDoubt.NONE),
+        (2, 1, 0, 0, KeyDoubt.NONE),
+        (20, 10, 0, 0, KeyDoubt.MOST_FAIL),
+        (20, 10, 10, 0, KeyDoubt.MASS_DAMAGE),
+        (21, 10, 0, 0, KeyDoubt.NONE),
+        (18, 9, 0, 0, KeyDoubt.NONE),
+        (1000, 999, 0, 0, KeyDoubt.MOST_FAIL),
+        (30, 10, 0, 10, KeyDoubt.MOST_FAIL),
+        (5, 2, 0, 3, KeyDoubt.NONE_OPENS),
+        (5, 0, 0, 5, KeyDoubt.NONE),
+        (5, 0, 0, 0, KeyDoubt.NONE),
     ],
 )
-def test_failures_that_point_at_the_configuration(
-    keys: int, failures: int, undetermined: int, expected: bool
+def test_what_failures_point_at(
+    keys: int, failures: int, damaged: int, undetermined: int, doubt: KeyDoubt
 ) -> None:
-    entry = transformer(keys=keys, failures=failures, undetermined=undetermined)
-    assert looks_like_configuration(entry) is expected
+    entry = transformer(keys=keys, failures=failures, damaged=damaged, undetermined=undetermined)
+    assert doubt_in(entry) is doubt
 
 
 def test_nothing_wrong_needs_no_steps() -> None:
@@ -62,7 +71,9 @@ def test_a_lost_key_is_said_once_and_deletion_is_warned_off() -> None:
             decrypt_failures=5000,
         )
     )
-    assert steps[0].startswith("5000 of 5000 values under aescbc/v1/key2 do not open")
+    assert steps[0].startswith(
+        "5000 of 5000 values under aescbc/v1/key2 of secrets, configmaps do not open: that is the configuration"
+    )
     assert "Do not delete any" in steps[0]
     assert steps[1].startswith("Do not restart the API servers")
     assert len([s for s in steps if "aescbc" in s]) == 1
@@ -147,3 +158,30 @@ def test_refused_plaintext_is_no_lost_key() -> None:
     )
     assert steps[0].startswith("The configuration alone can cure 40 findings")
     assert not any("find the key" in step for step in steps)
+
+
+def test_one_name_in_two_rules_is_said_apart() -> None:
+    steps = next_steps(
+        summary(
+            cause(Cause.WRONG_KEY, 12),
+            transformers=(
+                transformer(keys=13, failures=0, resources=("configmaps",)),
+                transformer(keys=12, failures=12, resources=("secrets",)),
+            ),
+            decrypt_failures=12,
+        )
+    )
+    assert steps[0].startswith("12 of 12 values under aescbc/v1/key2 of secrets do not open")
+    assert not any("configmaps" in step for step in steps)
+
+
+def test_damage_in_numbers_is_no_fault_of_the_configuration() -> None:
+    steps = next_steps(
+        summary(
+            cause(Cause.CIPHERTEXT_DAMAGED, 10),
+            transformers=(transformer(keys=10, failures=10, damaged=10, resources=()),),
+            decrypt_failures=10,
+        )
+    )
+    assert steps[0].startswith("10 of 10 values under aescbc/v1/key2 are damaged, and the key is right")
+    assert not any("find the key" in step or "Do not restart" in step for step in steps)

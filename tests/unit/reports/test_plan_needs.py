@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import shlex
 
-from etcdfix.reports.plan_needs import ACCEPT_RISK, declaration, meaning
+from etcdfix.reports.plan_needs import acceptance, declaration, meaning
+from etcdfix.verdicts.standing import AcceptRisk
 
 LOST = "aescbc/v1/lost"
 
@@ -14,5 +15,8 @@ def test_a_declaration_names_the_key_id_of_kms() -> None:
 
 
 def test_each_flag_says_something_else() -> None:
+    flags = [declaration(LOST, ""), *map(acceptance, AcceptRisk)]
+    assert len({meaning(flag) for flag in flags}) == len(flags)
     assert "gone for ever" in meaning(declaration(LOST, ""))
-    assert "the cluster itself" in meaning(ACCEPT_RISK)
+    assert "the cluster itself" in meaning("--accept-risk cluster-breaking")
+    assert acceptance(AcceptRisk.NEWER_THAN_KNOWN) == "--accept-risk newer-than-known"

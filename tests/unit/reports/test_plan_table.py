@@ -19,10 +19,15 @@ from etcdfix.reports.plan_model import (
     PlanSource,
     PlanStep,
 )
-from etcdfix.reports.plan_needs import ACCEPT_RISK, declaration
+from etcdfix.reports.plan_needs import acceptance, declaration
 from etcdfix.reports.plan_table import write_plan_table
+from etcdfix.verdicts.standing import AcceptRisk
 from tests.support.plan_entries import entry
 
+ACCEPT_RISK = acceptance(AcceptRisk.CLUSTER_BREAKING)
+GROUP = PlanGroup(
+    "decrypt-failure", "wrong-key", "aescbc/v1/lost", "secrets", "", 1, 0, pattern=True, advice=""
+)
 HOSTILE = "\x1b[2J\u202egone\n"
 
 
@@ -40,7 +45,7 @@ def plan(*entries: PlanEntry, **change: Any) -> DeletionPlan:
         "report": PlanReport("scan.json", "sha256:22", "2026-03-01T11:00:00Z"),
         "complete": True,
         "problems": [],
-        "groups": [PlanGroup("decrypt-failure", "wrong-key", "aescbc/v1/lost", "", 1, 0, pattern=True, advice="")],
+        "groups": [GROUP],
         "recreators": [PlanRecreator("by hand", "no", 1, "")],
         "steps": [PlanStep("Do not restart the API servers", "Their caches.", ["kubectl get"])],
         "not_in_report": 0,
@@ -80,6 +85,15 @@ def test_rows_are_capped_and_said() -> None:
     assert "not shown: 3 of 5 objects; see all with -o json, or --max-rows 5\n" in text
     assert "\n2        low" in text
     assert "\n3        low" not in text
+
+
+def test_groups_of_two_rules_can_be_told_apart() -> None:
+    one = plan().groups[0]
+    rules = ("secrets", "configmaps,widgets.example.com")
+    text = table(plan(entry(), groups=[msgspec.structs.replace(one, rule=rule) for rule in rules]))
+    assert [line.split()[3] for line in text.splitlines() if f" {one.transformer} " in line][:2] == list(
+        rules
+    )
 
 
 def test_groups_and_makers_are_capped_and_said() -> None:
@@ -142,7 +156,7 @@ def test_flags_that_a_command_lacks_are_numbered_and_said() -> None:
     assert [end.strip() for end in ends] == ["[1]", "[2]", "[1] [3]", "0"]
     assert (
         "[2]: its command works with --declare-key-lost kms/v2/prov/sha256:ab only: its key is gone for ever, and "
-        "you are certain of that"
+        "you are certain of that; with --kubeconfig, so that an API server can contradict, or --accept-no-api-server"
     ) in lines
     command = lines.index("  etcdfix delete /registry/secrets/shop/web-3")
     assert lines[command + 1 : command + 3] == [
@@ -178,7 +192,7 @@ def test_hostile_texts_are_made_safe_in_table_and_json() -> None:
         complete=False,
         problems=[HOSTILE],
         steps=[PlanStep(HOSTILE, HOSTILE, [HOSTILE])],
-        groups=[PlanGroup(HOSTILE, HOSTILE, HOSTILE, "", 1, 0, pattern=False, advice=HOSTILE)],
+        groups=[PlanGroup(HOSTILE, HOSTILE, HOSTILE, HOSTILE, "", 1, 0, pattern=False, advice=HOSTILE)],
         recreators=[PlanRecreator(HOSTILE, "no", 1, HOSTILE)],
         kube_system_uid=HOSTILE,
         report=PlanReport(HOSTILE, "", HOSTILE),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import shlex
+from typing import Any
 from urllib.parse import unquote
 
 import msgspec
@@ -14,6 +15,7 @@ from etcdfix.reports.commands import ACKNOWLEDGEMENT, SameAgain
 from etcdfix.reports.model import Remedy
 from etcdfix.reports.remedies import remedies_for
 from etcdfix.verdicts.causes import CATALOGUE, Cause
+from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination
 from tests.support.examinations import examination, readable
 
@@ -28,6 +30,7 @@ CASES = [
 ]
 NEVER_DELETABLE = {
     Cause.ALLOCATOR_DAMAGED,
+    Cause.VALUE_MOVED,
     Cause.CRD_VERSION_MISSING,
     Cause.DOUBLE_ENCRYPTED,
     Cause.ENVELOPE_DAMAGED,
@@ -47,13 +50,12 @@ def found_with(
     cause: Cause, outcome: Outcome, key: bytes | str = "/registry/secrets/shop/web"
 ) -> Examination:
     """Return an examination as the judge would have made it."""
-    deletable = outcome in {Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE}
     return examination(
         key,
         outcome=outcome,
         cause=cause,
-        deletable=deletable and cause not in NEVER_DELETABLE,
         breaks_responses=cause is Cause.RAW_JSON_INVALID,
+        belongs_to=examination(key).stored.key if cause is Cause.VALUE_MOVED else b"",
     )
 
 
@@ -108,8 +110,8 @@ def test_what_the_configuration_cures_is_not_to_be_deleted(cause: Cause) -> None
         Cause.PROVIDER_MISSING,
         Cause.KEY_NAME_MISSING,
         Cause.AUTHENTICATION_FAILED,
-        Cause.PADDING_INVALID,
         Cause.WRONG_KEY,
+        Cause.KEY_RENAMED,
     ],
 )
 def test_a_lost_key_begins_with_the_caches(cause: Cause) -> None:
@@ -142,17 +144,53 @@ def test_a_plugin_that_may_not_needs_its_rights_back() -> None:
     assert second.action.startswith("Give the plugin the right")
 
 
-def test_behind_a_plugin_there_is_no_configured_key_to_compare() -> None:
-    found = examination(cause=Cause.AUTHENTICATION_FAILED, transformer="kms/v2/prov", deletable=True)
-    actions = [remedy.action for remedy in remedies_for(found)]
+@pytest.mark.parametrize("cause", [Cause.AUTHENTICATION_FAILED, Cause.WRONG_KEY])
+def test_behind_a_plugin_there_is_no_configured_key_to_compare(cause: Cause) -> None:
+    actions = [remedy.action for remedy in remedies_for(examination(cause=cause, transformer="kms/v2/prov"))]
     assert not any("Compare the configured key" in action for action in actions)
-    assert actions[-2].startswith("Last: delete it")
+    assert actions[1].startswith("Check that the plugin runs with the keyring of this cluster")
 
 
-@pytest.mark.parametrize("cause", [Cause.AUTHENTICATION_FAILED, Cause.PADDING_INVALID, Cause.WRONG_KEY])
-def test_where_it_may_be_the_key_the_deletion_says_so(cause: Cause) -> None:
-    ours = remedies_for(found_with(cause, Outcome.DECRYPT_FAILURE))[-2]
-    assert ours.note.startswith("Only if other values under the same key open")
+@pytest.mark.parametrize("cause", [Cause.STORAGE_PREFIX_CHANGED, Cause.ASSOCIATED_DATA_UNKNOWN])
+def test_a_value_that_is_bound_to_another_path_is_read_there(cause: Cause) -> None:
+    first, second, *_rest = remedies_for(found_with(cause, Outcome.DECRYPT_FAILURE))
+    assert first.action.startswith("Do not restart the API servers")
+    assert "under which" in second.action
+
+
+def test_a_moved_value_points_at_the_key_that_it_belongs_to() -> None:
+    found = examination(cause=Cause.VALUE_MOVED, belongs_to=b"/registry/secrets/shop/a b")
+    first, *rest = remedies_for(found)
+    assert first.command == "etcdfix scan '/registry/secrets/shop/a b'"
+    assert "only copy" in first.note
+    assert not any(is_deletion(remedy) for remedy in rest)
+
+
+@pytest.mark.parametrize(
+    ("change", "needs"),
+    [
+        ({}, ""),
+        ({"damage": Damage.LIKELY}, "Needs --accept-risk unproven-damage. "),
+        ({"maybe_newer": True}, "Needs --accept-risk newer-than-known. "),
+        (
+            {"damage": Damage.LIKELY, "maybe_newer": True},
+            "Needs --accept-risk unproven-damage. Needs --accept-risk newer-than-known. ",
+        ),
+    ],
+)
+def test_a_deletion_says_what_has_to_be_accepted(change: dict[str, Any], needs: str) -> None:
+    found = examination(cause=Cause.CIPHERTEXT_DAMAGED, **change)
+    ours = remedies_for(found)[-2]
+    assert ours.note == (
+        f"{needs}Skips finalizers and graceful termination, and the garbage collector then deletes what it owned."
+    )
+    # What lifts a rule is typed by a person.
+    assert "--accept-risk" not in ours.command
+
+
+def test_without_proof_of_damage_nothing_is_offered_for_deletion() -> None:
+    for cause in (Cause.CIPHERTEXT_DAMAGED, Cause.VALUE_TRUNCATED, Cause.UNKNOWN_ENVELOPE):
+        assert not any(is_deletion(r) for r in remedies_for(examination(cause=cause, damage=Damage.NONE)))
 
 
 def test_deletion_is_a_dry_run_first() -> None:
@@ -186,13 +224,13 @@ def test_what_the_server_serves_empty_is_not_to_be_deleted_the_unsafe_way() -> N
     ]  # fmt: skip
 
 
-def test_a_kind_that_may_be_newer_is_not_offered_for_deletion() -> None:
-    found = examination(outcome=Outcome.DECODE_FAILURE, cause=Cause.KIND_NOT_REGISTERED, deletable=False)
+def test_a_kind_that_may_be_newer_asks_for_the_release_first() -> None:
+    found = examination(outcome=Outcome.DECODE_FAILURE, cause=Cause.KIND_NOT_REGISTERED, maybe_newer=True)
     remedies = remedies_for(found)
     assert "--kubernetes-version X.Y" in remedies[0].command
-    assert not any("delete" in r.command for r in remedies)
-    certain = remedies_for(found_with(Cause.KIND_NOT_REGISTERED, Outcome.DECODE_FAILURE))
-    assert not any("--kubernetes-version" in r.command for r in certain)
+    assert remedies[-2].note.startswith("Needs --accept-risk newer-than-known. ")
+    named = SameAgain(reading=("--kubernetes-version", "1.36"))
+    assert not any("X.Y" in remedy.command for remedy in remedies_for(found, named))
 
 
 @pytest.mark.parametrize(("until", "words"), [("1.24", "(1.24)"), ("", "(an earlier release)")])

@@ -12,7 +12,7 @@ from etcdfix.sources.base import Segment
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
 from tests.support.examinations import examination, readable, with_verdict
-from tests.support.reports import CLUSTER, conclusion, header, new_tally, source, write
+from tests.support.reports import CLUSTER, conclusion, count, header, new_tally, source, write
 
 TRUNCATED = "too many errors, the list is truncated"
 
@@ -190,7 +190,7 @@ def test_known_findings_are_marked() -> None:
     tally = new_tally()
     reporter.begin(header())
     for n, one in enumerate(broken(2)):
-        tally.add(one)
+        count(tally, one)
         reporter.finding(finding_from(one, baseline=n == 0))
     tally.known_findings = 1
     reporter.end(conclusion(tally.summary()))

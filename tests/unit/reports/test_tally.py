@@ -16,9 +16,10 @@ from etcdfix.reports.model import (
 )
 from etcdfix.reports.tally import CAP, MAX_NAMES, OTHERS, Tally
 from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination
 from tests.support.examinations import examination, readable
-from tests.support.reports import new_tally
+from tests.support.reports import count, new_tally
 
 
 def broken(count: int, resource: str = "secrets") -> list[Examination]:
@@ -28,7 +29,7 @@ def broken(count: int, resource: str = "secrets") -> list[Examination]:
 def tally_of(found: list[Examination], *, max_causes: int = CAP) -> Tally:
     tally = new_tally(max_causes=max_causes)
     for one in found:
-        tally.add(one)
+        count(tally, one)
     return tally
 
 
@@ -117,6 +118,14 @@ def test_counts_are_never_capped(cap: int) -> None:
     assert summary.by_transformer[0].failures == 250
 
 
+def test_a_cause_is_listed_only_when_its_turn_has_come() -> None:
+    """What is counted is listed in the order of the etcd keys, which may come later."""
+    tally = new_tally()
+    tally.add(broken(1)[0])
+    assert tally.statuses() == []
+    assert tally.summary().decrypt_failures == 1
+
+
 def test_the_cap_is_counted_per_resource() -> None:
     statuses = tally_of(broken(101, "pods") + broken(100)).statuses()
     assert [(s.details.kind, len(s.details.causes)) for s in statuses] == [("pods", 101), ("secrets", 100)]
@@ -194,13 +203,40 @@ def test_summary_by_resource() -> None:
     ]
 
 
-def test_summary_by_transformer_counts_stale_and_failures() -> None:
+def test_summary_by_transformer_counts_stale_failures_and_damage() -> None:
     assert tally_of(everything()).summary().by_transformer == [
-        TransformerSummary("identity", 4, 0, 0, 0, 7, 50),
-        TransformerSummary("aescbc/v1/key1", 2, 0, 0, 2, 10, 20),
-        TransformerSummary("aescbc/v1/key2", 1, 1, 0, 0, 25, 25),
-        TransformerSummary("kms/v2/prov", 1, 0, 1, 0, 45, 45),
+        TransformerSummary("identity", [], None, 4, 1, 1, 0, 0, 7, 50),
+        TransformerSummary("aescbc/v1/key1", [], None, 2, 0, 0, 0, 2, 10, 20),
+        TransformerSummary("aescbc/v1/key2", [], None, 1, 1, 0, 0, 0, 25, 25),
+        TransformerSummary("kms/v2/prov", [], None, 1, 0, 0, 1, 0, 45, 45),
     ]
+
+
+def test_one_line_for_each_rule_and_key() -> None:
+    """One name in two rules, or twice in one, is two encryption keys."""
+    found = [
+        examination(rule="secrets,configmaps", key_fingerprints=("fp:1",)),
+        examination(rule="secrets,configmaps", key_fingerprints=("fp:1",), cause=Cause.CIPHERTEXT_DAMAGED),
+        examination(rule="pods", key_fingerprints=("fp:1", "fp:2"), mod_revision=9),
+    ]
+    assert tally_of(found).summary().by_transformer == [
+        TransformerSummary("aescbc/v1/key2", ["secrets", "configmaps"], "fp:1", 2, 2, 1, 0, 0, 7, 7),
+        TransformerSummary("aescbc/v1/key2", ["pods"], "fp:1", 1, 1, 0, 0, 0, 9, 9),
+        TransformerSummary("aescbc/v1/key2", ["pods"], "fp:2", 1, 1, 0, 0, 0, 9, 9),
+    ]
+
+
+def test_what_is_only_likely_damaged_is_not_counted_as_damaged() -> None:
+    (entry,) = (
+        tally_of([examination(cause=Cause.NONCE_DAMAGED, damage=Damage.LIKELY)]).summary().by_transformer
+    )
+    assert (entry.failures, entry.damaged) == (1, 0)
+
+
+def test_values_in_the_clear_have_no_rule() -> None:
+    found = [readable(rule="secrets"), readable(rule="pods")]
+    (entry,) = tally_of(found).summary().by_transformer
+    assert (entry.transformer, entry.resources, entry.keys) == ("identity", [], 2)
 
 
 def test_summary_by_cause_most_frequent_first() -> None:
@@ -270,4 +306,4 @@ def test_transformers_by_name_end_somewhere_and_known_ones_go_on() -> None:
     entries = {t.transformer: t for t in tally_of(found).summary().by_transformer}
     assert len(entries) == MAX_NAMES + 1
     assert entries["aescbc/v1/key0"].keys == 2
-    assert entries[OTHERS] == TransformerSummary(OTHERS, 5, 5, 0, 0, MAX_NAMES, MAX_NAMES + 4)
+    assert entries[OTHERS] == TransformerSummary(OTHERS, [], None, 5, 5, 0, 0, 0, MAX_NAMES, MAX_NAMES + 4)

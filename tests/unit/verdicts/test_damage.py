@@ -21,7 +21,8 @@ ALL = (GCM, CBC, BOX, V1, V2)
 HERE, SAME_KEY, FAR = Neighbours.SAME_RESOURCE, Neighbours.SAME_KEY, Neighbours.NONE
 
 WHOLE = Look(whole=True, breaks=False, ends_early=False, ends_as_written=True, message="")
-CUT_AFTER_THE_OBJECT = WHOLE._replace(ends_as_written=False)
+CUT_AFTER_THE_OBJECT = WHOLE._replace(ends_early=True, ends_as_written=False)
+OTHER_END = WHOLE._replace(ends_as_written=False)
 BROKEN = WHOLE._replace(whole=False, breaks=True, message="proto: illegal wireType 7")
 CUT = BROKEN._replace(ends_early=True, ends_as_written=False, message="unexpected EOF")
 NEWER = WHOLE._replace(whole=False, message='no kind "Pod" is registered for version "v7"')
@@ -96,15 +97,23 @@ RULINGS: dict[str, tuple[Peek, tuple[str, ...], Neighbours, Cause, Confidence, D
     "the object breaks": (
         right(look=BROKEN), ALL, FAR, Cause.CIPHERTEXT_DAMAGED, CERTAIN, PROVEN, False),
     "the object ends early": (
-        right(look=CUT), ALL, FAR, Cause.VALUE_TRUNCATED, CERTAIN, PROVEN, False),
+        right(look=CUT), ALL, FAR, Cause.VALUE_TRUNCATED, LIKELY, PROVEN, False),
+    "broken under KMS v1, where the padding fits": (
+        right(opens=True, bound=False, key_fingerprint="", look=BROKEN), (V1,), FAR,
+        Cause.CIPHERTEXT_DAMAGED, CERTAIN, PROVEN, False),
+    "whole under KMS v1 and CBC, which has no associated data": (
+        right(bound=False, look=WHOLE), (V1,), HERE, Cause.CIPHERTEXT_DAMAGED, CERTAIN, PROVEN, False),
     "whole, and nothing but the value could be wrong": (
-        right(look=WHOLE), (BOX, CBC), FAR, Cause.CIPHERTEXT_DAMAGED, CERTAIN, PROVEN, False),
+        right(look=WHOLE, bound=False), (BOX, CBC), FAR, Cause.CIPHERTEXT_DAMAGED, CERTAIN, PROVEN, False),
     "not seen whole, and nothing but the value could be wrong": (
-        right(), (BOX, CBC), FAR, Cause.CIPHERTEXT_DAMAGED, CERTAIN, PROVEN, False),
+        right(bound=False), (BOX, CBC), FAR, Cause.CIPHERTEXT_DAMAGED, CERTAIN, PROVEN, False),
     "whole, the end missing": (
         right(look=CUT_AFTER_THE_OBJECT), (GCM, V1, V2), FAR, Cause.VALUE_TRUNCATED, LIKELY, PROVEN, False),
     "whole, the end missing, and nothing but the value could be wrong": (
-        right(look=CUT_AFTER_THE_OBJECT), (BOX, CBC), FAR, Cause.CIPHERTEXT_DAMAGED, LIKELY, PROVEN, False),
+        right(look=CUT_AFTER_THE_OBJECT, bound=False), (BOX, CBC), FAR,
+        Cause.CIPHERTEXT_DAMAGED, LIKELY, PROVEN, False),
+    "whole, other bytes at its end": (
+        right(look=OTHER_END), (GCM, V1, V2), FAR, Cause.CIPHERTEXT_DAMAGED, LIKELY, PROVEN, False),
     "whole": (
         right(look=WHOLE), (GCM, V1, V2), FAR, Cause.ASSOCIATED_DATA_UNKNOWN, POSSIBLE, NONE, True),
     "whole, not everything seen yet": (
@@ -128,9 +137,14 @@ RULINGS: dict[str, tuple[Peek, tuple[str, ...], Neighbours, Cause, Confidence, D
     "too short for any key": (
         Peek(PeekState.NOT_POSSIBLE, too_short=True), ALL, FAR, Cause.VALUE_TRUNCATED, CERTAIN, PROVEN, False),
     "the name may go on": (
-        Peek(PeekState.NOISE, name_may_go_on=True), ALL, FAR, Cause.KEY_NAME_MISSING, POSSIBLE, NONE, False),
+        Peek(PeekState.NOISE, name_may_go_on=True), (GCM, CBC, BOX), FAR,
+        Cause.KEY_NAME_MISSING, POSSIBLE, NONE, False),
     "the name may go on, and values around it open": (
-        Peek(PeekState.NOISE, name_may_go_on=True), ALL, HERE, Cause.KEY_NAME_MISSING, POSSIBLE, NONE, False),
+        Peek(PeekState.NOISE, name_may_go_on=True), (GCM, CBC, BOX), HERE,
+        Cause.KEY_NAME_MISSING, POSSIBLE, NONE, False),
+    "the name of a provider may go on": (
+        Peek(PeekState.NOT_POSSIBLE, name_may_go_on=True), (V1,), HERE,
+        Cause.PROVIDER_MISSING, POSSIBLE, NONE, False),
     "noise": (
         NOISE, ALL, FAR, Cause.WRONG_KEY, LIKELY, NONE, True),
     "noise, not everything seen yet": (
@@ -180,7 +194,8 @@ def test_damage_is_proven_only_under_the_right_key_or_whatever_the_key(name: str
         ruling = rule_on(seen(written, neighbours), peek)
         if ruling.damage is PROVEN:
             assert is_right_key(peek) or peek.too_short
-            assert ruling.confidence is CERTAIN or peek.look is CUT_AFTER_THE_OBJECT
+            # Missing bytes and changed ones at the end look alike: it is damage, and which is only likely.
+            assert ruling.confidence is CERTAIN or peek.look in {CUT, CUT_AFTER_THE_OBJECT, OTHER_END}
             assert not ruling.open
         if ruling.damage is LIKELY_DAMAGE:
             assert neighbours in {HERE, SAME_KEY}

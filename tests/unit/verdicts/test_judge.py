@@ -279,6 +279,21 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
         enveloped("kms/v2/prov", transform_failure=failed("kms-envelope-invalid")),
         Outcome.DECRYPT_FAILURE, Cause.KMS_ENVELOPE_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
     ),
+    "broken KMS envelope, whose provider's name may go on": (
+        enveloped(
+            "kms/v1/prov", transform_failure=failed("kms-envelope-invalid"),
+            peek=Peek(PeekState.NOT_POSSIBLE, name_may_go_on=True),
+        ),
+        Outcome.DECRYPT_FAILURE, Cause.PROVIDER_MISSING, Confidence.POSSIBLE, ServerBehaviour.CORRUPT, NONE,
+    ),
+    "too short for the plugin's key, and its provider's name may go on": (
+        behind_plugin("too-short", same_key=3, any_key=3, peek=Peek(PeekState.NOT_POSSIBLE, name_may_go_on=True)),
+        Outcome.DECRYPT_FAILURE, Cause.PROVIDER_MISSING, Confidence.POSSIBLE, ServerBehaviour.CORRUPT, NONE,
+    ),
+    "KMS envelope that a newer server may accept": (
+        enveloped("kms/v2/prov", transform_failure=failed("kms-envelope-unknown")),
+        Outcome.DECRYPT_FAILURE, Cause.UNKNOWN_ENVELOPE, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
+    ),
     "damaged length of a KMS v1 value": (
         enveloped("kms/v1/prov", transform_failure=failed("kms-size-damaged")),
         Outcome.DECRYPT_FAILURE, Cause.KMS_ENVELOPE_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
@@ -820,6 +835,7 @@ def test_what_a_plugin_has_shown_is_evidence() -> None:
 def test_a_verdict_waits_where_more_could_still_be_found() -> None:
     waiting = {name for name, row in BRANCHES.items() if not judge(row[0]).settled}
     assert waiting == {
+        "KMS envelope that a newer server may accept",
         "plugin knows no key",
         "plugin that is unwell knows other keys",
         "plugin contradicts itself",
@@ -851,6 +867,7 @@ def test_a_newer_cluster_may_read_what_looks_new() -> None:
     assert newer == {
         "strange envelope",
         "strange envelope of a resource without entry",
+        "KMS envelope that a newer server may accept",
         # A magic that is not healed may be no magic.
         "magic nearly right",
         "magic lost, end whole",
@@ -897,13 +914,21 @@ def test_broken_cbor_below_a_tag_that_does_not_fit_may_be_newer_as_below_one_tha
 def test_a_tag_bit_in_cbor_is_no_matter_of_releases() -> None:
     whole = Look(whole=True, breaks=False, ends_early=False, ends_as_written=True, message="")
     secretbox = "secretbox/v1/key2"
-    seen_right = right(secretbox, encoding="cbor", look=whole)
+    seen_right = right(secretbox, encoding="cbor", look=whole, bound=False)
     verdict = judge(enveloped(secretbox, transform_failure=failed("authentication-failed"), peek=seen_right))
     assert (verdict.cause, verdict.maybe_newer) == (Cause.CIPHERTEXT_DAMAGED, False)
     unseen = judge(
-        enveloped(secretbox, transform_failure=failed("x"), peek=right(secretbox, encoding="cbor"))
+        enveloped(
+            secretbox, transform_failure=failed("x"), peek=right(secretbox, bound=False, encoding="cbor")
+        )
     )
     assert not unseen.maybe_newer
+
+
+@pytest.mark.parametrize("newer", [True, False])
+def test_what_begins_as_no_encoding_may_be_newer_below_a_tag_that_does_not_fit(*, newer: bool) -> None:
+    verdict = judge(unopened("authentication-failed", peek=right(look=BROKEN._replace(maybe_newer=newer))))
+    assert (verdict.cause, verdict.maybe_newer) == (Cause.CIPHERTEXT_DAMAGED, newer)
 
 
 def test_a_key_that_wrote_the_value_is_named_wherever_it_stands() -> None:
@@ -1040,3 +1065,9 @@ def test_inconsistent_objects_say_how_long_they_are_readable() -> None:
 
 def test_nothing_more_is_to_be_said_of_a_plainly_readable_value() -> None:
     assert {name for name, row in BRANCHES.items() if judge(row[0]).is_plain} == {"readable"}
+
+
+def test_what_a_newer_release_may_read_does_not_count_as_damage() -> None:
+    for name, row in BRANCHES.items():
+        verdict = judge(row[0])
+        assert verdict.is_damage == (row[5] is PROVEN and not verdict.maybe_newer), name

@@ -103,6 +103,7 @@ HANDSHAKES = [
     ("SSLV3_ALERT_BAD_CERTIFICATE", "wants a client certificate", "--cert and --key"),
     ("TLSV13_ALERT_CERTIFICATE_REQUIRED", "wants a client certificate", "--cert and --key"),
     ("Socket closed", "handshake was cut off", "http://"),
+    ("Unwrap failed (TSI_DATA_CORRUPTED)", "handshake was cut off", "--cert and --key"),
     ("recvmsg:Connection reset by peer", "handshake was cut off", "--cert and --key"),
 ]
 

@@ -1,0 +1,116 @@
+"""Which versions of a kind an API server serves; a reference in any other leads nowhere.
+
+A version that is still registered is not always served: ``apps/v1beta1`` decodes to this day, and no server has served
+it since 1.16.
+
+Source: Kubernetes' deprecated API migration guide; ``pkg/controlplane/instance.go`` (beta versions made since 1.24
+are off unless somebody switches them on).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from etcdfix.decoding.customresource import CustomResourceInfo
+from etcdfix.decoding.schema import kind_rows, known_minors
+from etcdfix.storagekey import Directory
+
+
+class Served(StrEnum):
+    """Whether an API server serves a version of a kind."""
+
+    YES = "yes"
+    NO = "no"
+    PERHAPS = "perhaps"
+
+
+_EXTENSIONS: Final = ("extensions", "v1beta1")
+# Group and version -> the last minor release that served it; for one kind of it where it is named.
+_LAST_SERVED: Final[dict[tuple[str, ...], int]] = {
+    _EXTENSIONS: 15,
+    (*_EXTENSIONS, "Ingress"): 21,
+    ("apps", "v1beta1"): 15,
+    ("apps", "v1beta2"): 15,
+    ("admissionregistration.k8s.io", "v1beta1", "MutatingWebhookConfiguration"): 21,
+    ("admissionregistration.k8s.io", "v1beta1", "ValidatingWebhookConfiguration"): 21,
+    ("apiextensions.k8s.io", "v1beta1"): 21,
+    ("apiregistration.k8s.io", "v1beta1"): 21,
+    ("autoscaling", "v2beta1"): 24,
+    ("autoscaling", "v2beta2"): 25,
+    ("batch", "v1beta1"): 24,
+    ("batch", "v2alpha1"): 20,
+    ("certificates.k8s.io", "v1beta1", "CertificateSigningRequest"): 21,
+    ("coordination.k8s.io", "v1beta1", "Lease"): 21,
+    ("discovery.k8s.io", "v1beta1"): 24,
+    ("flowcontrol.apiserver.k8s.io", "v1beta1"): 25,
+    ("flowcontrol.apiserver.k8s.io", "v1beta2"): 28,
+    ("flowcontrol.apiserver.k8s.io", "v1beta3"): 31,
+    ("networking.k8s.io", "v1beta1", "Ingress"): 21,
+    ("networking.k8s.io", "v1beta1", "IngressClass"): 21,
+    ("node.k8s.io", "v1beta1"): 24,
+    ("policy", "v1beta1"): 24,
+    ("rbac.authorization.k8s.io", "v1beta1"): 21,
+    ("scheduling.k8s.io", "v1beta1"): 21,
+    ("storage.k8s.io", "v1beta1", "CSIDriver"): 21,
+    ("storage.k8s.io", "v1beta1", "CSINode"): 21,
+    ("storage.k8s.io", "v1beta1", "CSIStorageCapacity"): 26,
+    ("storage.k8s.io", "v1beta1", "StorageClass"): 21,
+    ("storage.k8s.io", "v1beta1", "VolumeAttachment"): 21,
+}
+
+
+def served_builtin(group: str, version: str, kind: str, kubernetes_minor: int | None) -> Served:
+    """Say whether an API server serves a built-in kind in a version.
+
+    Args:
+        group: API group, "" for core.
+        version: As a reference states it.
+        kind: In its own spelling.
+        kubernetes_minor: Of the servers; None where it was not named, then every release from 1.17 on counts.
+    """
+    oldest, newest = known_minors()
+    last = _LAST_SERVED.get((group, version, kind), _LAST_SERVED.get((group, version)))
+    if last is not None:
+        if kubernetes_minor is None:
+            return Served.NO if last < oldest else Served.PERHAPS
+        return Served.YES if kubernetes_minor <= last else Served.NO
+    releases = [
+        (row.since, row.until)
+        for row in kind_rows()
+        if (row.group, row.version, row.kind) == (group, version, kind)
+    ]
+    if not releases:
+        # A release newer than the tables may have versions that they do not know.
+        newer = kubernetes_minor is not None and kubernetes_minor > newest
+        return Served.PERHAPS if newer else Served.NO
+    if kubernetes_minor is not None:
+        at = min(kubernetes_minor, newest)
+        if not any(since <= at <= until for since, until in releases):
+            return Served.NO
+    return Served.PERHAPS if "alpha" in version or "beta" in version else Served.YES
+
+
+def served_custom(version: str, definition: CustomResourceInfo) -> Served:
+    """Say whether an API server serves a custom resource in a version."""
+    return Served.YES if version in definition.served_versions else Served.NO
+
+
+def served_version(
+    directory: Directory,
+    api_version: str,
+    definition: CustomResourceInfo | None,
+    kubernetes_minor: int | None,
+) -> Served:
+    """Say whether an API server serves what a reference calls ``apiVersion`` of a kind that is known.
+
+    Args:
+        directory: Of the kind.
+        api_version: As the reference states it.
+        definition: The CRD of a custom resource; None for a built-in.
+        kubernetes_minor: See :func:`served_builtin`.
+    """
+    group, _, version = api_version.rpartition("/")
+    if definition is not None:
+        return served_custom(version, definition)
+    return served_builtin(group, version, directory.kind, kubernetes_minor)

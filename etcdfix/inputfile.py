@@ -1,0 +1,113 @@
+"""The one way to read a file that somebody names: a regular file, and no more of it than its kind may have.
+
+A pipe without a writer would wait for ever, and a device may have no end. So neither is opened for long, and ``-``
+stands for standard input where that makes sense. Every problem is an :class:`OSError` whose ``strerror`` says it in
+half a sentence: callers put the name of the option and of the file before it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, Final
+
+STANDARD_INPUT: Final = Path("-")
+
+NOT_REGULAR: Final = errno.ENODEV
+"""The errno of what is a pipe, a socket or a device."""
+
+MAX_REPORT_BYTES: Final = 1 << 30
+"""A saved report that is read as a whole."""
+
+MAX_PLAN_BYTES: Final = 1 << 29
+
+MAX_SETTINGS_BYTES: Final = 16 << 20
+"""What people write by hand, or tools for them: manifests, kubeconfigs, certificates and keys."""
+
+Check = Callable[[os.stat_result], None]
+"""Told the status of the file before anything is read of it; raises where it is not to be read."""
+
+
+def _any_status(_status: os.stat_result) -> None:
+    return
+
+
+def open_regular(path: str | os.PathLike[str], *, follow: bool = True) -> BinaryIO:
+    """Open a regular file for reading; nothing else is waited for.
+
+    Args:
+        path: Its name.
+        follow: A symbolic link leads to it, as a mounted Secret is one.
+
+    Raises:
+        OSError: It cannot be opened, or is something else; EISDIR for a directory, ELOOP for a link.
+    """
+    # O_NONBLOCK: opening a pipe would wait for a writer. O_NOCTTY: a terminal must not become ours.
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    try:
+        descriptor = os.open(path, flags)
+    except ValueError as exc:  # a zero byte in the name
+        raise OSError(errno.EINVAL, str(exc)) from exc
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        if stat.S_ISDIR(mode):
+            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+        raise OSError(NOT_REGULAR, "it is no regular file")
+    return os.fdopen(descriptor, "rb")
+
+
+@contextmanager
+def open_input(path: Path) -> Iterator[BinaryIO]:
+    """Yield a regular file, or standard input for ``-``, to be read piece by piece.
+
+    Raises:
+        OSError: It cannot be opened, or is something else.
+    """
+    if path != STANDARD_INPUT:
+        with open_regular(path) as stream:
+            yield stream
+        return
+    if sys.stdin is None:
+        raise OSError(errno.EBADF, "standard input is closed")
+    yield sys.stdin.buffer
+
+
+def read_input(
+    path: Path,
+    *,
+    most_bytes: int,
+    follow: bool = True,
+    standard_input: bool = False,
+    check: Check = _any_status,
+) -> bytes:
+    """Return all of a file.
+
+    Args:
+        path: Its name.
+        most_bytes: A larger one is refused.
+        follow: A symbolic link may lead to it.
+        standard_input: ``-`` is standard input, and not a file of that name.
+        check: Told the status of the file before it is read; not called for standard input.
+
+    Raises:
+        OSError: It cannot be read, is no regular file, or is too large (EFBIG).
+    """
+    if standard_input and path == STANDARD_INPUT:
+        with open_input(path) as stream:
+            return _bounded(stream, most_bytes)
+    with open_regular(path, follow=follow) as stream:
+        check(os.fstat(stream.fileno()))
+        return _bounded(stream, most_bytes)
+
+
+def _bounded(stream: BinaryIO, most_bytes: int) -> bytes:
+    raw = stream.read(most_bytes + 1)
+    if len(raw) > most_bytes:
+        raise OSError(errno.EFBIG, f"it is larger than {most_bytes} bytes")
+    return raw

@@ -1,0 +1,120 @@
+"""Finds out which cluster an etcd belongs to, also where namespace kube-system cannot be read.
+
+In this order: the Namespace; a revision of the same generation that etcd still keeps; a backup of the same generation;
+else the create revision with etcd's cluster id. Every one is held against the create revision, which a Namespace keeps
+as long as it lives: what was made anew in between has another uid.
+
+An etcd that holds only part of a cluster (events, say) has no such Namespace. Then the main etcd is asked, where it is
+named. Nothing here writes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from etcdfix.errors import BackupUnreadable, NotDurable, SourceError
+from etcdfix.model import KeptRevision, Outcome, StoredValue
+from etcdfix.pipeline import Examiner
+from etcdfix.remediation.backup_file import read_backup
+from etcdfix.remediation.cluster_identity import ClusterIdentity, KnownBy
+from etcdfix.remediation.durable import open_directory
+from etcdfix.remediation.landmarks import KUBE_SYSTEM
+from etcdfix.sources.base import Source
+
+_MOST_BACKUPS: Final = 64
+"""Read in each directory, newest first."""
+
+_LARGEST_BACKUP: Final = 8 << 20
+"""Bytes. A larger one is passed over: it may well name the cluster, but so do the others."""
+
+
+def identify(source: Source, examiner: Examiner, backup_directories: Sequence[Path] = ()) -> ClusterIdentity:
+    """Say which cluster a source belongs to, as far as the source itself and our own backups tell.
+
+    Args:
+        source: A live etcd or a file.
+        examiner: How its values are read.
+        backup_directories: Where backups of this cluster may lie; one that is missing, or not ours, tells nothing.
+
+    Raises:
+        SourceError: Namespace kube-system could not be asked for.
+    """
+    stored = source.get(examiner.layout.prefix_bytes + KUBE_SYSTEM)
+    if stored is None:
+        return ClusterIdentity()
+    found = ClusterIdentity(
+        known_by=KnownBy.CREATE_REVISION,
+        created=stored.create_revision,
+        changed=stored.mod_revision,
+        cluster_id=source.describe().cluster_id or "",
+    )
+    uid = _uid(examiner, stored)
+    if uid:
+        return msgspec.structs.replace(found, uid=uid, known_by=KnownBy.VALUE)
+    for uid, revision in _kept(source, examiner, stored):
+        origin = f"its revision {revision}, which etcd still keeps"
+        return msgspec.structs.replace(found, uid=uid, known_by=KnownBy.KEPT_REVISION, source=origin)
+    told = dict(_from_backups(backup_directories, examiner, stored.key, found))
+    if len(told) == 1:  # backups that contradict each other tell nothing
+        ((uid, path),) = told.items()
+        return msgspec.structs.replace(found, uid=uid, known_by=KnownBy.BACKUP, source=f"backup {path}")
+    # A file holds no cluster id, and a create revision alone repeats from cluster to cluster.
+    return found if found.cluster_id else msgspec.structs.replace(found, known_by=KnownBy.UNKNOWN)
+
+
+def _uid(examiner: Examiner, stored: StoredValue) -> str:
+    examination = examiner.examine(stored)
+    if examination.verdict.outcome is not Outcome.READABLE or examination.decoded is None:
+        return ""
+    return (examination.decoded.uid or b"").decode("utf-8", "replace")
+
+
+def _kept(source: Source, examiner: Examiner, stored: StoredValue) -> Iterator[tuple[str, int]]:
+    """Yield the uid that revisions of the same generation say, newest first."""
+    kept: list[KeptRevision] = []
+    with suppress(SourceError):  # a user who may not watch, or a compaction meanwhile: then nothing is kept
+        kept.extend(source.history(stored.key))
+    for earlier in (item.stored for item in reversed(kept)):
+        if earlier is None or earlier.create_revision != stored.create_revision:
+            continue
+        uid = _uid(examiner, earlier)
+        if uid:
+            yield uid, earlier.mod_revision
+
+
+def _from_backups(
+    directories: Sequence[Path], examiner: Examiner, key: bytes, found: ClusterIdentity
+) -> Iterator[tuple[str, Path]]:
+    """Yield the uid that backups of this cluster say, and which."""
+    if not found.cluster_id:
+        return
+    created = ClusterIdentity(created=found.created, cluster_id=found.cluster_id)
+    for path in (path for directory in directories for path in _newest(directory)):
+        try:
+            backup = read_backup(path)
+        except BackupUnreadable:
+            continue
+        content = backup.content
+        uid = content.cluster.named.uid if content.cluster.named.is_same(created) else ""
+        ours = content.cluster.cluster_id == found.cluster_id and content.create_revision == found.created
+        if not uid and ours and content.key_base64 == key:
+            uid = content.cluster.kube_system_uid or _uid(examiner, content.stored)
+        if uid:
+            yield uid, backup.path
+
+
+def _newest(directory: Path) -> list[Path]:
+    aged = []
+    with suppress(NotDurable, OSError), open_directory(directory) as opened:
+        for name in opened.names():
+            with suppress(OSError):
+                status = os.stat(name, dir_fd=opened.descriptor, follow_symlinks=False)
+                if name.endswith(".json") and status.st_size <= _LARGEST_BACKUP:
+                    aged.append((status.st_mtime_ns, opened.path / name))
+    return [path for _, path in sorted(aged, reverse=True)[:_MOST_BACKUPS]]

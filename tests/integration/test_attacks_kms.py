@@ -1,0 +1,213 @@
+"""Attacks with KMS plugins: of another keyring, with another key behind the same id, unwell, or not asked."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from etcdfix.model import key_id_digest
+from etcdfix.verdicts.standing import AcceptRisk
+from tests.support import encoders
+from tests.support.attacks import EVERY_FLAG, Attacked, declared, every_flag_but, secret
+from tests.support.etcd_server import EtcdServer
+from tests.support.kms_plugin import ANNOTATION, KMSPlugin, Refusal
+from tests.support.objects import IDENTITY
+
+pytestmark = pytest.mark.etcd
+
+KEKS = {"kek-1": b"1" * 32, "kek-2": b"2" * 32}
+REPLACED = {"kek-1": b"3" * 32, "kek-2": b"4" * 32}
+UNPROVEN = "nothing is proven against the value"
+
+
+@pytest.fixture(autouse=True)
+def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith(("ETCDFIX_", "ETCDCTL_")):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Attacked:
+    return Attacked(etcd, prefix, tmp_path, capfd)
+
+
+@pytest.fixture(params=["v1", "v2"])
+def plugin(request: pytest.FixtureRequest, registry: Attacked, tmp_path: Path) -> Iterator[KMSPlugin]:
+    """Run a plugin that the configuration names."""
+    with KMSPlugin(request.param, f"@etcdfix-attack-{os.getpid()}-{tmp_path.name}", KEKS) as running:
+        kms = {"apiVersion": request.param, "name": "prov", "endpoint": running.endpoint, "timeout": "5s"}
+        registry.rules(("secrets", ({"kms": kms}, IDENTITY)))
+        yield running
+
+
+only_v2 = pytest.mark.parametrize("plugin", ["v2"], indirect=True)
+
+
+def store(registry: Attacked, plugin: KMSPlugin, *names: str, key_id: str = "kek-1") -> list[bytes]:
+    """Store healthy Secrets, each with a data key of its own; return their etcd keys."""
+    keys = [registry.key(f"shop/{name}") for name in names]
+    seal: Callable[..., bytes] = plugin.stored_v1 if plugin.api_version == "v1" else plugin.stored_v2
+    for at, name in zip(keys, names, strict=True):
+        registry.etcd.put(at, seal(secret(name), at, key_id=key_id))
+    return keys
+
+
+def lost(plugin: KMSPlugin, key_id: str = "kek-1") -> tuple[str, ...]:
+    return declared("kms/v1/prov" if plugin.api_version == "v1" else f"kms/v2/prov/{key_id_digest(key_id)}")
+
+
+NAMES = [f"db-{number}" for number in range(12)]
+
+
+@pytest.mark.parametrize("names", [["alone"], NAMES])
+def test_plugin_of_another_keyring(registry: Attacked, plugin: KMSPlugin, names: list[str]) -> None:
+    """It is well, and refuses every data key as damaged."""
+    keys = store(registry, plugin, *names)
+    plugin.keks = dict(REPLACED)
+    registry.refuses(keys, says=[UNPROVEN], hint="find out more")
+    registry.refuses(keys[:2], *EVERY_FLAG, says=[UNPROVEN], hint="find out more")
+
+
+@pytest.mark.parametrize("names", [["alone"], NAMES[:3]])
+def test_plugin_that_makes_something_of_every_data_key(
+    registry: Attacked, plugin: KMSPlugin, names: list[str]
+) -> None:
+    """Not every KMS authenticates what it unwraps: the data key that comes back is another one."""
+    keys = store(registry, plugin, *names)
+    plugin.damage = lambda dek: bytes(byte ^ 0x55 for byte in dek)
+    registry.refuses(keys, *EVERY_FLAG, says=[UNPROVEN], hint="find out more")
+    plugin.damage = lambda dek: dek[:7]
+    registry.refuses(keys, *EVERY_FLAG, says=[UNPROVEN], hint="find out more")
+
+
+@pytest.mark.parametrize("names", [["old"], NAMES[:3]])
+def test_key_replaced_behind_its_id(registry: Attacked, plugin: KMSPlugin, names: list[str]) -> None:
+    """Newer values open under the same key id, so the plugin is the right one and well; old ones it refuses."""
+    old = store(registry, plugin, *names)
+    plugin.keks = dict(REPLACED)
+    store(registry, plugin, *(f"new-{number}" for number in range(12)))
+    registry.refuses(old, *EVERY_FLAG, says=[UNPROVEN], hint="find out more")
+    assert registry.delete(old[0], *lost(plugin), "--dry-run").code == 0
+
+
+def test_key_replaced_behind_its_id_and_put_back(registry: Attacked, plugin: KMSPlugin) -> None:
+    """Values before and after open: that is called likely damage, and a person has to say more."""
+    store(registry, plugin, "before")
+    plugin.keks = dict(REPLACED)
+    between = store(registry, plugin, "between")
+    plugin.keks = dict(KEKS)
+    store(registry, plugin, "later")
+    registry.refuses(
+        between, *every_flag_but(AcceptRisk.UNPROVEN_DAMAGE),
+        says=["the damage is likely and not proven"], hint="--accept-risk unproven-damage",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [Refusal("PERMISSION_DENIED", "no"), Refusal("NOT_FOUND", "no"), Refusal("INTERNAL", "no"),
+     Refusal("UNAVAILABLE", "later"), Refusal("INVALID_ARGUMENT", "ciphertext damaged")],
+)  # fmt: skip
+def test_plugin_that_refuses_one(registry: Attacked, plugin: KMSPlugin, refusal: Refusal) -> None:
+    """It opens all others, newer ones and other key ids too, and says no to this one, with whatever word."""
+    (at,) = store(registry, plugin, "web")
+    store(registry, plugin, *NAMES[:3])
+    stored = registry.stored(at)
+    assert stored is not None
+    plugin.script = lambda request: (
+        refusal if (request.cipher if plugin.api_version == "v1" else request.ciphertext) in stored else None
+    )
+    registry.refuses([at], *EVERY_FLAG, says=[UNPROVEN], hint="find out more")
+
+
+def test_plugin_that_is_not_asked(registry: Attacked, plugin: KMSPlugin) -> None:
+    keys = store(registry, plugin, "web", "db")
+    registry.refuses(keys, *EVERY_FLAG, "--no-kms", says=["no plugin was asked"], hint="leave --no-kms out")
+    registry.refuses(
+        keys, *EVERY_FLAG, *lost(plugin), "--no-kms", says=["no plugin was asked"], hint="leave --no-kms out"
+    )
+
+
+def test_provider_of_another_name(registry: Attacked, plugin: KMSPlugin) -> None:
+    keys = store(registry, plugin, "web", "db")
+    kms = {"apiVersion": plugin.api_version, "name": "another", "endpoint": plugin.endpoint, "timeout": "5s"}
+    registry.rules(("secrets", ({"kms": kms}, IDENTITY)))
+    registry.refuses(
+        keys, *EVERY_FLAG, says=["can cure this (provider-missing: "], hint="mend the configuration"
+    )
+
+
+def test_declared_key_that_is_alive(registry: Attacked, plugin: KMSPlugin) -> None:
+    keys = store(registry, plugin, "web")
+    registry.refuses(
+        keys, *EVERY_FLAG, *lost(plugin), says=["the object is readable"], hint="through the API"
+    )
+
+
+def test_associated_data_of_a_proxy_with_a_namespace(registry: Attacked, plugin: KMSPlugin) -> None:
+    """The data keys are right, every value is whole, and is bound to an etcd key that nobody can guess."""
+    keys = [registry.key(f"shop/{name}") for name in NAMES]
+    seal: Callable[..., bytes] = plugin.stored_v1 if plugin.api_version == "v1" else plugin.stored_v2
+    for at, name in zip(keys, NAMES, strict=True):
+        registry.etcd.put(at, seal(secret(name), b"tenant-7" + at))
+    for flags in ((), EVERY_FLAG):
+        registry.refuses(keys[:4], *flags, says=["can cure this (associated-data-unknown: "], hint="mend")
+
+
+# Values of a cluster that is newer than this tool.
+
+
+@only_v2
+@pytest.mark.parametrize(("source_type", "padding"), [(2, 0), (1, 1000)])
+def test_envelope_that_a_newer_server_may_accept(
+    registry: Attacked, plugin: KMSPlugin, source_type: int, padding: int
+) -> None:
+    """A third kind of data key, or a longer one, looks like a damaged envelope to a tool that knows two."""
+    keys = []
+    for name in NAMES:
+        at = registry.key(f"shop/{name}")
+        wrapped = plugin.encrypt(secrets.token_bytes(32))
+        body = encoders.kms_v2_body(
+            encoders.aesgcm_body(secret(name), secrets.token_bytes(32), b"n" * 12, at),
+            key_id=wrapped.key_id,
+            dek_source=wrapped.ciphertext + bytes(padding),
+            annotations={ANNOTATION: b"1"},
+            source_type=source_type,
+        )
+        registry.etcd.put(at, b"k8s:enc:kms:v2:prov:" + body)
+        keys.append(at)
+        if len(keys) == 1:
+            registry.refuses(
+                keys, *every_flag_but(AcceptRisk.NEWER_THAN_KNOWN),
+                says=["the cluster may be newer than this etcdfix"], hint="--accept-risk newer-than-known",
+            )  # fmt: skip
+            assert registry.delete(at, "--accept-risk", "newer-than-known", "--dry-run").code == 0
+    registry.refuses(
+        keys[:3],
+        *EVERY_FLAG,
+        says=["12 values like it (kms/v2) fail and none can be read"],
+        hint="use an etcdfix",
+    )
+
+
+LONGER = ("prov:b", "prov:", "prov:\u00a0b", "prov: a longer name", "prov:/b%2F", "prov:\x00\x00b")
+
+
+@pytest.mark.parametrize("plugin", ["v1"], indirect=True)
+@pytest.mark.parametrize("asked", [True, False])
+def test_provider_whose_name_goes_on(registry: Attacked, plugin: KMSPlugin, *, asked: bool) -> None:
+    """A KMS v1 name may hold colons; what follows the shorter one looks like a length that runs past the end."""
+    keys = []
+    for name, written in zip(NAMES, LONGER, strict=False):
+        at = registry.key(f"shop/{name}")
+        keys.append(registry.put(f"shop/{name}", plugin.stored_v1(secret(name), at, name=written)))
+    if asked:
+        store(registry, plugin, "other")
+    says = ["can cure this (provider-missing: "]
+    registry.refuses(keys[:-1], *EVERY_FLAG, says=says, hint="mend the configuration")
+    registry.refuses(keys[-1:], *EVERY_FLAG, says=[UNPROVEN], hint="find out more")

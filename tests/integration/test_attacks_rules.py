@@ -1,0 +1,423 @@
+"""Each flag lifts its own rule and no other; what no flag lifts stays refused; what was decided on stands on record."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import pytest
+
+import etcdfix
+from etcdfix.remediation.grounds import Grounds
+from etcdfix.verdicts.standing import AcceptRisk
+from tests.support.attacks import (
+    EVERY_FLAG,
+    LOCAL,
+    OTHER,
+    TRUE,
+    UID,
+    WRONG,
+    Attacked,
+    config_map,
+    declared,
+    every_flag_but,
+    node,
+    seal,
+    secret,
+)
+from tests.support.certificates import CertificateAuthority
+from tests.support.change_runs import Registry, candidate_config
+from tests.support.etcd_server import EtcdServer
+from tests.support.kms_plugin import KMSPlugin
+from tests.support.kubernetes_api import KubernetesAPI
+from tests.support.objects import (
+    IDENTITY,
+    KUBE_SYSTEM_UID,
+    allocation,
+    json_object,
+    namespace_object,
+    provider,
+)
+
+pytestmark = pytest.mark.etcd
+
+
+@pytest.fixture(autouse=True)
+def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith(("ETCDFIX_", "ETCDCTL_")):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Attacked:
+    found = Attacked(etcd, prefix, tmp_path, capfd)
+    found.keyed("aesgcm")
+    return found
+
+
+# What a flag lifts.
+
+
+def _cut_namespace(registry: Attacked) -> bytes:
+    return registry.put("shop", namespace_object("shop")[:-9], resource="namespaces")
+
+
+def _cut_in_kube_system(registry: Attacked) -> bytes:
+    return registry.put("kube-system/token", secret("token")[:-9])
+
+
+def _nonce(registry: Attacked) -> bytes:
+    registry.secrets("aesgcm", ["before"])
+    at = registry.key("shop/nonce")
+    value = bytearray(seal("aesgcm", secret("nonce"), at))
+    for offset in range(6):
+        value[23 + offset] ^= 0x35
+    registry.etcd.put(at, bytes(value))
+    registry.secrets("aesgcm", ["later"])
+    return at
+
+
+def _newer(registry: Attacked) -> bytes:
+    return registry.put("shop/newer", json_object("v1", "Sekret", "newer"))
+
+
+def _many(registry: Attacked) -> bytes:
+    for at in registry.secrets("aesgcm", [f"cut-{number}" for number in range(10)]):
+        registry.etcd.put(at, (registry.stored(at) or b"")[:-40])
+    return registry.key("shop/cut-0")
+
+
+def _moved(registry: Attacked) -> bytes:
+    home, copy = registry.key("shop/home"), registry.key("shop/copy")
+    registry.etcd.put(copy, seal("aesgcm", secret("home"), home))
+    registry.etcd.put(home, seal("aesgcm", secret("home", size=7), home))
+    return copy
+
+
+Prepare = Callable[[Attacked], bytes]
+LIFTED: dict[str, tuple[Prepare, AcceptRisk]] = {
+    "namespace": (_cut_namespace, AcceptRisk.CLUSTER_BREAKING),
+    "kube-system": (_cut_in_kube_system, AcceptRisk.CLUSTER_BREAKING),
+    "likely damage": (_nonce, AcceptRisk.UNPROVEN_DAMAGE),
+    "newer": (_newer, AcceptRisk.NEWER_THAN_KNOWN),
+    "mass damage": (_many, AcceptRisk.MASS_DAMAGE),
+    "moved": (_moved, AcceptRisk.ONLY_COPY),
+}
+
+
+@pytest.mark.parametrize("case", LIFTED)
+def test_each_risk_lifts_its_own_rule_and_no_other(registry: Attacked, case: str) -> None:
+    prepare, risk = LIFTED[case]
+    at = prepare(registry)
+    hint = f"--accept-risk {risk}"
+    registry.refuses([at], hint=hint)
+    registry.refuses([at], *every_flag_but(risk), hint=hint)
+    for other in set(AcceptRisk) - {risk}:
+        registry.refuses([at], "--accept-risk", other.value, hint=hint)
+    with registry.nothing_changes():
+        ran = registry.delete(at, "--accept-risk", risk.value, "--dry-run")
+    assert ran.code == 0, ran.err
+
+
+def test_two_risks_need_two_words(registry: Attacked) -> None:
+    """A value of kube-system that is likely damaged: each flag alone is not enough."""
+    registry.secrets("aesgcm", ["before"])
+    at = registry.key("kube-system/nonce")
+    value = bytearray(seal("aesgcm", secret("nonce"), at))
+    value[23:29] = b"\xff" * 6
+    registry.etcd.put(at, bytes(value))
+    registry.secrets("aesgcm", ["later"])
+    registry.refuses([at], "--accept-risk", "cluster-breaking", hint="--accept-risk unproven-damage")
+    registry.refuses([at], "--accept-risk", "unproven-damage", hint="--accept-risk cluster-breaking")
+    both = ("--accept-risk", "cluster-breaking", "--accept-risk", "unproven-damage")
+    assert registry.delete(at, *both, "--dry-run").code == 0
+
+
+# What nothing lifts.
+
+
+class Never(NamedTuple):
+    prepare: Prepare
+    says: str
+    hint: str
+
+
+def _readable(registry: Attacked) -> bytes:
+    return registry.secrets("aesgcm", ["web"])[0]
+
+
+def _inconsistent(registry: Attacked) -> bytes:
+    at = registry.key("shop/name")
+    registry.etcd.put(at, seal("aesgcm", secret("another"), at))
+    return at
+
+
+def _wrong_key(registry: Attacked) -> bytes:
+    return registry.secrets("aesgcm", ["web"], WRONG)[0]
+
+
+def _bound_elsewhere(registry: Attacked) -> bytes:
+    at = registry.key("shop/web")
+    registry.etcd.put(at, seal("aesgcm", secret("web"), b"tenant-7" + at))
+    return at
+
+
+def _other_prefix(registry: Attacked) -> bytes:
+    at = registry.key("shop/web")
+    registry.etcd.put(at, seal("aesgcm", secret("web"), "/registry/secrets/shop/web"))
+    return at
+
+
+def _allocator(registry: Attacked) -> bytes:
+    damaged = allocation()[:-4] + b"\xff\xff\xff\xff"
+    return registry.put("servicenodeports", damaged, resource="ranges")
+
+
+NEVER: dict[str, Never] = {
+    "readable": Never(_readable, "the object is readable", "through the API"),
+    "inconsistent": Never(_inconsistent, "the API server accepts the object", "through the API"),
+    "wrong key": Never(_wrong_key, "can cure this (wrong-key: ", "mend the configuration"),
+    "bound elsewhere": Never(_bound_elsewhere, "associated-data-unknown", "mend the configuration"),
+    "other prefix": Never(_other_prefix, "storage-prefix-changed", "mend the configuration"),
+    "allocator": Never(_allocator, "allocator-damaged is never a reason", "see the remedies"),
+    "gone": Never(lambda registry: registry.key("shop/nobody"), "does not exist", "see what is there"),
+    "bookkeeping": Never(
+        lambda registry: registry.put("10.0.0.1", b"k8s\0", resource="masterleases"), "no object of the API", "leave it"
+    ),
+    "unknown owner": Never(
+        lambda registry: registry.put("shop/thing", b"no object", resource="example.com/gadgets"),
+        "nothing is proven against the value", "find out more",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", NEVER)
+def test_no_flag_lifts_it(registry: Attacked, case: str) -> None:
+    prepare, says, hint = NEVER[case]
+    at = prepare(registry)
+    for flags in ((), EVERY_FLAG, (*EVERY_FLAG, "--dry-run")):
+        registry.refuses([at], *flags, says=[says], hint=hint)
+
+
+@pytest.mark.parametrize("case", ["readable", "inconsistent", "wrong key", "bound elsewhere", "other prefix"])
+def test_a_restore_over_it_is_refused_in_the_same_words(registry: Attacked, case: str) -> None:
+    """What may not be deleted may not be replaced either, by an earlier and readable revision of itself."""
+    prepare, says, hint = NEVER[case]
+    at = prepare(registry)
+    name = at.decode().rpartition("/")[2]
+    now = registry.stored(at)
+    assert now is not None
+    registry.etcd.put(at, seal("aesgcm", secret(name, size=3), at))
+    earlier = registry.mod_revision(at)
+    registry.etcd.put(at, now)
+    replace = ("--replace-mod-revision", str(registry.mod_revision(at)), "--accept-unlisted-source")
+    with registry.nothing_changes():
+        ran = registry.restore(
+            at.decode(), "--from-revision", str(earlier), *replace, *every_flag_but(), yes=True
+        )
+    registry.refused(ran, says, hint=hint)
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--expect-mod-revision", "1"), ("--expect-value-sha256", "sha256:" + "0" * 64)]
+)
+def test_no_flag_lifts_an_expectation(registry: Attacked, arguments: tuple[str, ...]) -> None:
+    at = registry.put("shop/cut", secret("cut")[:-9])
+    registry.refuses([at], *EVERY_FLAG, *arguments, hint="examine it again")
+
+
+def test_no_flag_stands_for_a_configuration(registry: Attacked) -> None:
+    at = registry.put("shop/cut", secret("cut")[:-9])
+    registry.refuses(
+        [at],
+        *EVERY_FLAG,
+        says=["no encryption configuration"],
+        hint="--encryption-config FILE",
+        configured=False,
+    )
+
+
+# Declarations.
+
+
+@pytest.mark.parametrize("kind", LOCAL)
+def test_declaration_of_the_wrong_rule(registry: Attacked, kind: str) -> None:
+    """The key of one rule is lost; a value of another rule, under a key of the same name, is damaged or healthy."""
+    registry.rules(
+        ("secrets", (provider(kind, key1=WRONG), IDENTITY)),
+        ("configmaps", (provider(kind, key1=OTHER), IDENTITY)),
+    )
+    registry.secrets(kind, ["lost-0", "lost-1"], TRUE)
+    healthy = registry.key("shop/settings", "configmaps")
+    registry.etcd.put(healthy, seal(kind, config_map("settings"), healthy, OTHER))
+    registry.refuses(
+        [healthy], *declared(f"{kind}/v1/key1"), says=["the object is readable"], hint="through the API"
+    )
+    cut = registry.key("shop/cut", "configmaps")
+    registry.etcd.put(cut, seal(kind, config_map("cut"), cut, OTHER)[:-40])
+    # Its key wrote it, and is there: nothing was lost.
+    registry.refuses(
+        [cut], *declared(f"{kind}/v1/key1"), says=["does not name a key"], hint="that key is there"
+    )
+    assert registry.delete(cut, "--dry-run").code == 0
+
+
+def test_declaration_is_no_answer_to_anything_else(registry: Attacked) -> None:
+    registry.keyed("aesgcm", WRONG)
+    (at,) = registry.secrets("aesgcm", ["web"])
+    system = registry.key("kube-system/web")
+    registry.etcd.put(system, seal("aesgcm", secret("web"), system))
+    lost = declared("aesgcm/v1/key1")
+    registry.refuses([system], *lost, says=["may break the cluster"], hint="--accept-risk cluster-breaking")
+    registry.refuses([at], *lost[1:], says=["no API server is asked"], hint="--accept-no-api-server")
+    registry.refuses([at], *EVERY_FLAG, says=["can cure this (wrong-key: "], hint="--declare-key-lost")
+    registry.refuses([at], *lost, says=["typed back"], hint="--yes", yes=False)
+
+
+def test_one_that_opens_contradicts_a_loss(registry: Attacked) -> None:
+    registry.keyed("aesgcm", TRUE)
+    registry.secrets("aesgcm", ["first"], TRUE)
+    (at,) = registry.secrets("aesgcm", ["second"], WRONG)
+    registry.secrets("aesgcm", ["third"], WRONG)
+    lost = declared("aesgcm/v1/key1")
+    assert registry.delete(at, *lost, "--dry-run").code == 0  # the third fails too, and later than what opens
+    registry.etcd.delete(registry.key("shop/third"))
+    registry.refuses([at], *lost, says=["opens under the same key"], hint="not lost then")
+
+
+# Re-encryption.
+
+
+@pytest.mark.parametrize("newest", ["another-key", "damaged", "another-rule"])
+def test_reencryption_without_a_proof_that_the_servers_hold_the_key(registry: Attacked, newest: str) -> None:
+    """Nothing, or only something old, is stored under the write key that the configuration names."""
+    registry.keyed("aesgcm", WRONG)
+    registry.secrets("aesgcm", ["older"], WRONG)
+    (at,) = registry.secrets("aesgcm", ["web"], TRUE, "old")
+    last = registry.key("shop/newest")
+    match newest:
+        case "another-key":
+            registry.etcd.put(last, seal("aesgcm", secret("newest"), last, TRUE))
+        case "damaged":
+            registry.etcd.put(last, seal("aesgcm", secret("newest"), last, WRONG)[:-40])
+        case _:
+            registry.etcd.delete(registry.key("shop/older"))
+            registry.rules(
+                ("secrets", (provider("aesgcm", key1=WRONG), IDENTITY)),
+                ("configmaps", (provider("aesgcm", key1=WRONG), IDENTITY)),
+            )
+            other = registry.key("shop/newest", "configmaps")
+            registry.etcd.put(other, seal("aesgcm", config_map("newest"), other, WRONG))
+    candidate = candidate_config(registry.folder, provider("aesgcm", old=TRUE))
+    with registry.nothing_changes():
+        ran = registry.reencrypt(at, candidate, "--accept-no-api-server", "--accept-unknown-cluster")
+    registry.refused(
+        ran, "nothing shows that the API servers hold the key of", hint="--accept-undeployed-write-key"
+    )
+
+
+def test_reencryption_of_what_today_reads(registry: Attacked) -> None:
+    (at,) = registry.secrets("aesgcm", ["web"])
+    candidate = candidate_config(registry.folder, provider("aesgcm", key1=TRUE))
+    with registry.nothing_changes():
+        ran = registry.reencrypt(at, candidate, "--accept-undeployed-write-key")
+    registry.refused(ran, "today's configuration opens", hint="kubectl replace")
+
+
+# On record.
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
+    return CertificateAuthority(tmp_path_factory.mktemp("ca"))
+
+
+@pytest.fixture
+def guarded(
+    start_etcd: Callable[..., EtcdServer],
+    authority: CertificateAuthority,
+    prefix: bytes,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> Iterator[Attacked]:
+    """A registry in an etcd that speaks TLS, which the commands do not check."""
+    server = start_etcd(authority=authority)
+    found = Attacked(server, prefix, tmp_path, capfd)
+    found.endpoints = f"https://{server.endpoint.partition('://')[2] or server.endpoint}"
+    yield found
+    server.stop()
+
+
+def on_record(registry: Registry) -> Grounds:
+    """Return what the deletion rested on: the same in the records and in the backup."""
+    backup = registry.kept()[-1]
+    grounds = backup.content.grounds
+    assert grounds is not None
+    for event in registry.events():
+        assert msgspec.json.decode(event.annotations.grounds, type=Grounds) == grounds
+    assert backup.content.tool.version == etcdfix.__version__
+    return grounds
+
+
+def test_what_a_deletion_rested_on(
+    guarded: Attacked, authority: CertificateAuthority, tmp_path: Path
+) -> None:
+    guarded.put("node-0", node("node-0", "v1.34.1"), resource="minions")
+    with (
+        KMSPlugin("v2", f"@etcdfix-record-{os.getpid()}-{tmp_path.name}", {"kek-1": b"1" * 32}) as plugin,
+        KubernetesAPI(authority, uid=KUBE_SYSTEM_UID) as api,
+    ):
+        kms = {"apiVersion": "v2", "name": "prov", "endpoint": plugin.endpoint, "timeout": "5s"}
+        guarded.rules(("secrets", ({"kms": kms}, provider("aesgcm", key1=TRUE), IDENTITY)))
+        one, two, whole = (guarded.key(f"shop/{name}") for name in ("one", "two", "whole"))
+        damaged = bytearray(plugin.stored_v2(secret("one"), one))
+        damaged[120] ^= 0x08  # in the data
+        guarded.etcd.put(one, bytes(damaged))
+        guarded.etcd.put(two, seal("aesgcm", secret("two"), two)[:-40])
+        guarded.etcd.put(whole, seal("aesgcm", secret("whole"), whole))
+        given = (
+            "--insecure-skip-tls-verify", "--kubeconfig", str(api.kubeconfig(tmp_path)),
+            "--kubernetes-version", "1.34",
+        )  # fmt: skip
+        for at in (one, two):
+            ran = guarded.delete(at, *given)
+            assert ran.code == 0, ran.err
+            assert "TLS certificates are not checked" in ran.err
+            found = on_record(guarded) if at == one else guarded.kept()[-1].content.grounds
+            assert found is not None
+            config = hashlib.sha256(guarded.config.read_bytes()).hexdigest()
+            assert (found.configuration_sha256, found.no_encryption) == (f"sha256:{config}", False)
+            assert (found.rule, found.release) == ("secrets", "1.34")
+            assert found.release_source == "--kubernetes-version"
+            assert any("TLS certificates are not checked" in warning for warning in found.warnings)
+            assert [answer.server for answer in found.server_answers] == [api.url]
+            (counts,) = found.counts
+            if at == one:
+                assert (found.transformer, found.key_fingerprints) == ("kms/v2/prov", ())
+                assert found.kms_key_id_sha256 == f"sha256:{hashlib.sha256(b'kek-1').hexdigest()}"
+                assert (counts.opened, counts.failed, counts.damaged) == (0, 1, 1)
+            else:
+                assert (found.transformer, found.kms_key_id_sha256) == ("aesgcm/v1/key1", "")
+                assert [word[:3] for word in found.key_fingerprints] == ["fp:"]
+                assert (counts.opened, counts.failed, counts.damaged) == (1, 1, 1)
+                assert any(line.startswith("look without tag or padding: right key") for line in found.peek)
+
+
+def test_nothing_secret_is_on_record(registry: Attacked) -> None:
+    (at,) = registry.secrets("aesgcm", ["cut"])
+    registry.etcd.put(at, (registry.stored(at) or b"")[:-40])
+    ran = registry.delete(at)
+    assert ran.code == 0, ran.err
+    for text in (
+        ran.out.encode(),
+        ran.err.encode(),
+        registry.log.read_bytes(),
+        registry.kept()[0].path.read_bytes(),
+    ):
+        for hidden in (TRUE, TRUE.hex().encode(), UID, b"never-to-be-shown"):
+            assert hidden not in text

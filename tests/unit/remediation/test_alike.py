@@ -1,0 +1,281 @@
+"""The target among its likes: one pass over a source in memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from etcdfix.decoding.stacks import Decoder
+from etcdfix.deferred import unwatched
+from etcdfix.encryption.transformer import Transformers, no_plugin
+from etcdfix.model import StoredValue
+from etcdfix.pipeline import Examiner
+from etcdfix.remediation.alike import Alike, Likeness, likeness_of, look_at_all
+from etcdfix.storagekey import StorageLayout
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.damage import Damage
+from etcdfix.verdicts.examination import KeyName
+from tests.support.memory_source import MemorySource, stored
+from tests.support.objects import (
+    IDENTITY,
+    KEY_1,
+    KEY_2,
+    aescbc,
+    aesgcm,
+    config_map,
+    configuration,
+    crd,
+    json_object,
+    provider,
+    secret,
+    widget,
+)
+
+SHORT = b"k8s:enc:aescbc:v1:key1:short"
+GCM = configuration(provider("aesgcm", key1=KEY_1), IDENTITY)
+WIDGET = "/registry/example.com/widgets/shop/w-1"
+CRD_KEY = "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.example.com"
+
+
+def examiner(source: MemorySource, config: object = None, minor: int | None = None) -> Examiner:
+    used = config or configuration(provider("aescbc", key1=KEY_1, key10=KEY_1), IDENTITY)
+    transformers = Transformers.from_configuration(used, no_plugin)  # type: ignore[arg-type]
+    release = f"1.{minor}" if minor else ""
+    made = Examiner(StorageLayout(), transformers, Decoder(minor), assumed_release=release)
+    made.learn_custom_resources(source)
+    return made
+
+
+HOLDS = {
+    "/elsewhere": b"not ours",
+    "/registry/configmaps/shop/settings": config_map(),
+    "/registry/configmaps/shop/torn": config_map()[:-3],
+    "/registry/masterleases/10.0.0.1": b"x",
+    "/registry/secrets/shop/good": aescbc(secret("good")),
+    "/registry/secrets/shop/other": aescbc(secret("other"), name="key10"),
+    "/registry/secrets/shop/short": SHORT,
+    "/registry/secrets/shop/shorter": SHORT[:-1],
+}
+
+
+def look(
+    key: str,
+    holds: dict[str, bytes] | MemorySource = HOLDS,
+    *,
+    config: object = None,
+    minor: int | None = None,
+    before: StoredValue | None = None,
+) -> Alike:
+    """Look at everything, the target as it is there or as it was before."""
+    source = holds if isinstance(holds, MemorySource) else MemorySource(holds)
+    under_test = examiner(source, config, minor)
+    target = before or source.get(key.encode())
+    assert target is not None
+    return look_at_all(
+        source, under_test, under_test.examine(target), None, unwatched, see=lambda _found: None
+    )
+
+
+def test_only_what_was_written_under_the_same_key_counts() -> None:
+    found = look("/registry/secrets/shop/short")
+    ((name, counts),) = found.counts.items()
+    assert (name.rule, name.transformer, name.key[:3]) == ("secrets", "aescbc/v1/key1", "fp:")
+    assert (counts.opened, counts.failed, counts.damaged, counts.undetermined) == (1, 2, 2, 0)
+    assert found.keys == 7
+    assert found.target is not None
+    assert found.target.stored.key == b"/registry/secrets/shop/short"
+    assert found.likeness is None
+
+
+def test_values_in_the_clear_are_alike_but_bookkeeping_is_not() -> None:
+    found = look("/registry/configmaps/shop/torn")
+    assert list(found.counts) == [KeyName("", "identity", "")]
+    counts = found.counts[KeyName("", "identity", "")]
+    assert (counts.opened, counts.failed) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        None,
+        stored("/registry/secrets/shop/short", b"k8s:enc:aescbc:v1:key1:changed"),
+        stored("/registry/secrets/shop/short", aescbc(secret("short"))),
+        # The same bytes, written again.
+        stored("/registry/secrets/shop/short", SHORT, mod_revision=8),
+    ],
+)
+def test_a_target_that_was_changed_meanwhile_is_not_met_again(now: StoredValue | None) -> None:
+    others = [stored(key, value) for key, value in HOLDS.items() if not key.endswith("/short")]
+    source = MemorySource(others if now is None else [*others, now])
+    before = stored("/registry/secrets/shop/short", SHORT)
+    assert look("", source, before=before).target is None
+
+
+def test_everything_is_seen_in_the_same_pass() -> None:
+    source = MemorySource(HOLDS)
+    under_test = examiner(source)
+    target = source.get(b"/registry/secrets/shop/short")
+    assert target is not None
+    seen: list[str] = []
+    found = look_at_all(
+        source, under_test, under_test.examine(target), None, unwatched,
+        see=lambda found: seen.append(found.stored.key.decode()),
+    )  # fmt: skip
+    # The target comes last: by then everything has been seen that its verdict may rest on.
+    below = {key for key in HOLDS if key.startswith("/registry/")}
+    assert sorted(seen) == sorted(below)
+    assert seen[-1] == "/registry/secrets/shop/short"
+    assert found.keys == len(seen)
+
+
+def test_the_target_is_searched_for_what_damaged_it_even_if_it_is_alone() -> None:
+    """Nothing else opens under its key: a scan would not take the time."""
+    key = "/registry/secrets/shop/web"
+    value = aesgcm(secret(), key)
+    found = look(key, {key: value[:-1] + bytes([value[-1] ^ 1])}, config=GCM)
+    assert found.target is not None
+    assert (found.target.verdict.cause, found.target.verdict.damage) == (
+        Cause.CIPHERTEXT_DAMAGED,
+        Damage.PROVEN,
+    )
+
+
+def test_a_value_of_another_prefix_is_known_for_one_though_its_end_is_not_as_written() -> None:
+    key, home = "/registry/new/secrets/shop/web", "/registry/secrets/shop/web"
+    value = aesgcm(json_object("v1", "Secret", "web"), home)
+    source = MemorySource({key: value})
+    transformers = Transformers.from_configuration(GCM, no_plugin)
+    under_test = Examiner(StorageLayout("/registry/new"), transformers, Decoder(None))
+    target = source.get(key.encode())
+    assert target is not None
+    found = look_at_all(
+        source, under_test, under_test.examine(target), None, unwatched, see=lambda _found: None
+    )
+    assert found.target is not None
+    assert found.target.verdict.cause is Cause.STORAGE_PREFIX_CHANGED
+
+
+def test_two_rules_with_one_key_name_are_counted_apart() -> None:
+    """Thirteen ConfigMaps that open under another key1 once outvoted twelve Secrets under a wrong one."""
+    from etcdfix.encryption.config import parse_configuration
+
+    config = parse_configuration(
+        b"""
+apiVersion: apiserver.config.k8s.io/v1
+kind: EncryptionConfiguration
+resources:
+- resources: [secrets]
+  providers: [{aesgcm: {keys: [{name: key1, secret: MDEyMzQ1Njc4OWFiY2RlZg==}]}}]
+- resources: [configmaps]
+  providers: [{aesgcm: {keys: [{name: key1, secret: ZmVkY2JhOTg3NjU0MzIxMA==}]}}]
+""",
+        path="test",
+    )
+    holds = {}
+    for number in range(13):
+        key = f"/registry/configmaps/shop/{number}"
+        holds[key] = aesgcm(config_map(str(number)), key, KEY_2)
+    for number in range(12):
+        key = f"/registry/secrets/shop/{number}"
+        holds[key] = aesgcm(secret(str(number)), key, b"0" * 16)
+    found = look("/registry/secrets/shop/3", holds, config=config)
+    ((name, counts),) = found.counts.items()
+    assert name.rule == "secrets"
+    assert (counts.opened, counts.failed, counts.damaged) == (0, 12, 0)
+    assert not found.transformer_opens
+
+
+def test_whether_anything_opens_under_the_transformer_is_said_for_its_rule() -> None:
+    assert look("/registry/secrets/shop/short").transformer_opens
+    lonely = {key: value for key, value in HOLDS.items() if not key.endswith("/good")}
+    assert not look("/registry/secrets/shop/short", lonely).transformer_opens
+
+
+# What values have in common that a newer cluster may have written.
+
+
+def kind(name: str, kind: str = "Sekret", api_version: str = "v1") -> bytes:
+    return json_object(api_version, kind, name)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "likeness"),
+    [
+        ("/registry/secrets/shop/x", b"k8s:enc:kms:v3:prov:x", Likeness("", Cause.UNKNOWN_ENVELOPE, "kms/v3")),
+        ("/registry/secrets/shop/x", b"k8s:enc:chacha20:v1:k:x", Likeness("", Cause.UNKNOWN_ENVELOPE, "chacha20/v1")),
+        ("/registry/secrets/shop/x", b"k8s:enc:", Likeness("", Cause.UNKNOWN_ENVELOPE, "/")),
+        ("/registry/secrets/shop/x", b"\x9dnew encoding", Likeness("secrets", Cause.UNKNOWN_ENCODING, "9d6e6577")),
+        ("/registry/secrets/shop/x", b"k8s\x01" + b"\xff" * 40, Likeness("secrets", Cause.MAGIC_DAMAGED, "6b387301")),
+        ("/registry/secrets/shop/x", kind("x"), Likeness("secrets", Cause.KIND_NOT_REGISTERED, "v1 Sekret")),
+        ("/registry/secrets/shop/x", config_map("x"), Likeness("secrets", Cause.WRONG_KIND_FOR_KEY, "v1 ConfigMap")),
+        (WIDGET, b"\xd9\xd9\xf7\xa1", Likeness("widgets.example.com", Cause.CBOR_DAMAGED, "")),
+        (
+            WIDGET,
+            json_object("other.com/v1", "Widget", "w-1"),
+            Likeness("widgets.example.com", Cause.WRONG_KIND_FOR_KEY, "other.com/v1 Widget"),
+        ),
+        # The definition alone can cure that.
+        (WIDGET, json_object("example.com/v9", "Widget", "w-1"), None),
+        ("/registry/secrets/shop/x", secret("x"), None),
+        ("/registry/secrets/shop/x", secret("x")[:-9], None),
+        ("/registry/secrets/shop/x", SHORT, None),
+    ],
+)  # fmt: skip
+def test_likeness(key: str, value: bytes, likeness: Likeness | None) -> None:
+    under_test = examiner(MemorySource({CRD_KEY: crd()}))
+    assert likeness_of(under_test.examine(stored(key, value)), under_test) == likeness
+
+
+def test_a_likeness_in_words() -> None:
+    assert str(Likeness("secrets", Cause.KIND_NOT_REGISTERED, "v1 Sekret")) == "v1 Sekret of secrets"
+    assert str(Likeness("", Cause.UNKNOWN_ENVELOPE, "kms/v3")) == "kms/v3"
+    assert str(Likeness("secrets", Cause.CBOR_DAMAGED, "")) == "cbor-damaged of secrets"
+
+
+X, Y = "/registry/secrets/shop/x", "/registry/secrets/shop/y"
+ELSEWHERE = "/registry/configmaps/shop/y"
+
+
+@pytest.mark.parametrize(
+    ("holds", "failed", "read"),
+    [
+        ({X: kind("x")}, 1, 0),
+        ({X: kind("x"), Y: kind("y")}, 2, 0),
+        ({X: kind("x"), Y: kind("y", "Sekret2")}, 1, 0),
+        ({X: kind("x"), Y: kind("y", api_version="v2")}, 1, 0),
+        ({X: kind("x"), ELSEWHERE: kind("y")}, 1, 0),
+        # Another kind that reads says nothing of this one.
+        ({X: kind("x"), Y: secret("y")}, 1, 0),
+        ({X: b"k8s:enc:kms:v3:p:x", ELSEWHERE: b"k8s:enc:kms:v3:q:y"}, 2, 0),
+        ({X: b"k8s:enc:kms:v3:p:x", Y: b"k8s:enc:kms:v4:p:y"}, 1, 0),
+        ({X: b"\x9dnew", Y: b"\x9dnew too"}, 2, 0),
+        ({X: b"\x9dnew", Y: b"\x9eold"}, 1, 0),
+        ({X: b"\x9dnew", Y: secret("y")}, 1, 0),
+    ],
+)
+def test_likes_are_counted(holds: dict[str, bytes], failed: int, read: int) -> None:
+    found = look(X, holds)
+    assert (found.likes_failed, found.likes_read) == (failed, read)
+
+
+def test_cbor_that_reads_speaks_for_the_tool() -> None:
+    place = "/registry/example.com/widgets/shop/"
+    text = b"\xd9\xd9\xf7\xa3JapiVersionNexample.com/v1DkindFWidgetHmetadata\xa2DnameCw-2InamespaceDshop"
+    holds = {CRD_KEY: crd(), f"{place}w-1": text[:-9], f"{place}w-2": text, f"{place}w-3": widget("w-3")}
+    found = look(f"{place}w-1", holds)
+    assert found.likeness == Likeness("widgets.example.com", Cause.CBOR_DAMAGED, "")
+    assert (found.likes_failed, found.likes_read) == (1, 1)
+    without = {key: value for key, value in holds.items() if not key.endswith("w-2")}
+    found = look(WIDGET, without | {f"{place}w-4": text[:-5]})
+    assert (found.likes_failed, found.likes_read) == (2, 0)
+
+
+def test_a_version_that_one_server_reads_speaks_for_the_object() -> None:
+    """A kind that is not registered cannot read; a version that was removed can, in another resource of its group."""
+    hpa = "/registry/horizontalpodautoscalers/shop/"
+    old = "autoscaling/v2beta1"
+    holds = {f"{hpa}{name}": json_object(old, "HorizontalPodAutoscaler", name) for name in "ab"}
+    found = look(f"{hpa}a", holds, minor=36)
+    assert found.likeness == Likeness(
+        "horizontalpodautoscalers.autoscaling", Cause.VERSION_REMOVED, f"{old} HorizontalPodAutoscaler"
+    )
+    assert (found.likes_failed, found.likes_read) == (2, 0)

@@ -1,0 +1,439 @@
+"""Which cluster this is, on the night when namespace kube-system cannot be read; on a real etcd."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from etcdfix.errors import SourceDenied
+from etcdfix.remediation import delete
+from etcdfix.remediation.audit import AuditLog
+from etcdfix.remediation.audit_record import cluster_of
+from etcdfix.remediation.backup_file import (
+    Backup,
+    BackupContent,
+    BackupIntent,
+    digest,
+    encode_content,
+    encode_document,
+)
+from etcdfix.remediation.cluster_identity import ClusterIdentity, KnownBy
+from etcdfix.remediation.grounds import Grounds
+from etcdfix.remediation.identify import identify
+from etcdfix.sources.live import LiveSource
+from etcdfix.sources.snapshot import SnapshotSource
+from tests.support.audit_logs import entry, own_directory, subject
+from tests.support.certificates import CertificateAuthority
+from tests.support.change_runs import ACKNOWLEDGED, BROKEN, Ran, Registry
+from tests.support.etcd_server import EtcdServer
+from tests.support.kubernetes_api import KUBE_SYSTEM, Answer, KubernetesAPI, object_answer, status_answer
+from tests.support.objects import IDENTITY, KEY_1, KUBE_SYSTEM_UID, aescbc, namespace_object, provider, secret
+
+pytestmark = pytest.mark.etcd
+
+LOST = b"k8s:enc:aescbc:v1:lost:" + bytes(range(64))
+
+
+@pytest.fixture
+def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Registry:
+    return Registry(etcd, prefix, tmp_path, capfd)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
+    return CertificateAuthority(tmp_path_factory.mktemp("ca"))
+
+
+@pytest.fixture
+def api(authority: CertificateAuthority) -> Iterator[KubernetesAPI]:
+    with KubernetesAPI(authority) as server:
+        yield server
+
+
+def unreadable(registry: Registry, *, kept: bool = False) -> bytes:
+    """Let kube-system be unreadable, and no revision of it that reads be kept."""
+    registry.configure(provider("aescbc", key1=KEY_1), IDENTITY, resources=("secrets", "namespaces"))
+    key = registry.key("kube-system", "namespaces")
+    registry.etcd.put(key, LOST)
+    if not kept:
+        registry.etcd.compact()
+    return key
+
+
+def look(registry: Registry, *directories: Path) -> ClusterIdentity:
+    with registry.cluster() as cluster:
+        return identify(cluster.source, cluster.examiner, directories)
+
+
+def annotated(registry: Registry) -> ClusterIdentity:
+    """Return the identity that the last record has."""
+    grounds = registry.events()[-1].annotations.grounds
+    found = msgspec.json.decode(grounds)["cluster"]
+    return msgspec.convert(found, ClusterIdentity)
+
+
+# Where the uid comes from.
+
+
+def test_the_namespace_itself(registry: Registry) -> None:
+    found = look(registry)
+    assert (found.uid, found.known_by, found.source) == (KUBE_SYSTEM_UID, KnownBy.VALUE, "")
+    assert found.created > 0
+    assert found.cluster_id
+    assert found.describe() == f"kube-system uid {KUBE_SYSTEM_UID}"
+
+
+def test_a_kept_revision(registry: Registry) -> None:
+    before = look(registry)
+    unreadable(registry, kept=True)
+    found = look(registry)
+    assert (found.uid, found.known_by) == (KUBE_SYSTEM_UID, KnownBy.KEPT_REVISION)
+    assert found.source == f"its revision {before.changed}, which etcd still keeps"
+    assert found.is_same(before) is True
+
+
+def test_a_kept_revision_of_an_earlier_generation_says_nothing(registry: Registry) -> None:
+    """It was deleted and made again: that one had another uid."""
+    key = registry.key("kube-system", "namespaces")
+    registry.etcd.delete(key)
+    unreadable(registry, kept=True)
+    found = look(registry)
+    assert (found.uid, found.known_by) == ("", KnownBy.CREATE_REVISION)
+
+
+def test_a_revision_that_belongs_elsewhere_says_nothing(registry: Registry) -> None:
+    """Another object's value stood at the key for a while; its uid names no cluster."""
+    key = registry.key("kube-system", "namespaces")
+    registry.etcd.delete(key)
+    registry.etcd.put(key, namespace_object("default", "of-default"))
+    unreadable(registry, kept=True)
+    assert look(registry).uid == ""
+
+
+def test_a_backup_of_the_same_generation(registry: Registry) -> None:
+    registry.deleted()
+    unreadable(registry)
+    found = look(registry, registry.folder / "none", registry.backups)
+    assert (found.uid, found.known_by) == (KUBE_SYSTEM_UID, KnownBy.BACKUP)
+    assert found.source == f"backup {registry.kept()[0].path}"
+
+
+def test_a_backup_of_the_namespace_itself(registry: Registry) -> None:
+    """One of before identities were kept, of the very generation."""
+    before = look(registry)
+    backup = registry.deleted()
+    key = unreadable(registry)
+    cluster = msgspec.structs.replace(backup.content.cluster, identity=None, kube_system_uid=None)
+    value = namespace_object("kube-system")
+    content = msgspec.structs.replace(
+        backup.content, key=key.decode(), key_base64=key, create_revision=before.created, cluster=cluster,
+        value_base64=value, value_size=len(value), stored_as_plaintext=True,
+    )  # fmt: skip
+    _rewrite(backup, content)
+    assert look(registry, registry.backups).known_by is KnownBy.BACKUP
+    _rewrite(backup, msgspec.structs.replace(content, create_revision=before.created + 1))
+    assert look(registry, registry.backups).known_by is KnownBy.CREATE_REVISION
+
+
+def _rewrite(backup: Backup, content: BackupContent) -> None:
+    content = msgspec.structs.replace(content, value_sha256=digest(content.value_base64))
+    intent = BackupIntent(backup.intent.sequence, backup.intent.sha256, backup.intent.audit_log)
+    backup.path.write_bytes(encode_document(encode_content(content), intent))
+
+
+@pytest.mark.parametrize("change", [{"created": 1}, {"cluster_id": "beef"}])
+def test_a_backup_of_another_cluster_says_nothing(registry: Registry, change: dict[str, object]) -> None:
+    backup = registry.deleted()
+    identity = msgspec.structs.replace(backup.content.cluster.named, **change)
+    cluster = msgspec.structs.replace(backup.content.cluster, identity=identity)
+    _rewrite(backup, msgspec.structs.replace(backup.content, cluster=cluster))
+    unreadable(registry)
+    assert look(registry, registry.backups).known_by is KnownBy.CREATE_REVISION
+
+
+def test_backups_that_contradict_each_other_say_nothing(registry: Registry) -> None:
+    backup = registry.deleted()
+    identity = msgspec.structs.replace(backup.content.cluster.named, uid="another")
+    cluster = msgspec.structs.replace(backup.content.cluster, identity=identity, kube_system_uid="another")
+    content = encode_content(msgspec.structs.replace(backup.content, cluster=cluster))
+    (registry.backups / "other.json").write_bytes(encode_document(content, backup.intent))
+    unreadable(registry)
+    assert look(registry, registry.backups).known_by is KnownBy.CREATE_REVISION
+
+
+def test_what_is_no_backup_of_ours_is_passed_over(registry: Registry) -> None:
+    registry.deleted()
+    unreadable(registry)
+    (registry.backups / "notes.json").write_text("{}")
+    os.mkfifo(registry.backups / "pipe.json")
+    foreign = own_directory(registry.folder / "foreign")
+    (foreign / "copy.json").write_text("{}")
+    foreign.chmod(0o777)
+    assert look(registry, foreign, registry.backups).known_by is KnownBy.BACKUP
+
+
+def test_a_file_has_no_cluster_id(registry: Registry) -> None:
+    unreadable(registry)
+    path = registry.folder / "saved.db"
+    registry.etcd.etcdctl("snapshot", "save", path)
+    with registry.cluster() as cluster, SnapshotSource(path) as source:
+        found = identify(source, cluster.examiner)
+    assert not found.is_known
+
+
+def test_who_may_not_watch_is_told_by_the_create_revision(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unreadable(registry, kept=True)
+
+    def denied(_self: LiveSource, _key: bytes) -> Iterator[object]:
+        raise SourceDenied("no watching")
+        yield
+
+    monkeypatch.setattr(LiveSource, "history", denied)
+    assert look(registry).known_by is KnownBy.CREATE_REVISION
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (ClusterIdentity.by_uid("a"), ClusterIdentity.by_uid("a"), True),
+        (ClusterIdentity.by_uid("a"), ClusterIdentity.by_uid("b"), False),
+        (ClusterIdentity.by_uid("a"), ClusterIdentity(), None),
+        (ClusterIdentity(created=4, cluster_id="1"), ClusterIdentity(created=4, cluster_id="1"), True),
+        (ClusterIdentity(created=4, cluster_id="1"), ClusterIdentity(created=5, cluster_id="1"), False),
+        (ClusterIdentity(created=4, cluster_id="1"), ClusterIdentity(created=4, cluster_id="2"), False),
+        (ClusterIdentity(created=4, cluster_id="1"), ClusterIdentity(created=4), None),
+        (
+            ClusterIdentity(uid="a", created=4, cluster_id="1"),
+            ClusterIdentity(created=4, cluster_id="1"),
+            True,
+        ),
+        (
+            ClusterIdentity(uid="a", created=4, cluster_id="1"),
+            ClusterIdentity(uid="b", created=4, cluster_id="1"),
+            False,
+        ),
+    ],
+)
+def test_one_cluster_or_two(one: ClusterIdentity, other: ClusterIdentity, *, same: bool | None) -> None:
+    assert one.is_same(other) is same
+    assert other.is_same(one) is same
+
+
+def test_records_of_before_name_a_cluster_by_its_uid() -> None:
+    assert cluster_of(None, "u") == ClusterIdentity.by_uid("u")
+    assert not cluster_of(None, "").is_known
+
+
+# What changes do with it.
+
+
+def test_a_deletion_needs_no_flag_and_says_what_it_rests_on(registry: Registry) -> None:
+    unreadable(registry)
+    ran = registry.delete(registry.key("shop/broken"))
+    assert ran.code == 0, ran.err
+    assert "Cluster      kube-system cannot be read; it was created at revision" in ran.err
+    assert "(accepted)" not in ran.err
+    assert annotated(registry).known_by is KnownBy.CREATE_REVISION
+    (backup,) = registry.kept()
+    assert backup.content.cluster.kube_system_uid is None
+    assert backup.content.cluster.identity == annotated(registry)
+    # and it goes back, in this cluster and in no other
+    ran = registry.restore(str(backup.path))
+    assert ran.code == 0, ran.err
+
+
+def test_a_deletion_by_a_kept_revision(registry: Registry) -> None:
+    unreadable(registry, kept=True)
+    ran = registry.delete(registry.key("shop/broken"))
+    assert ran.code == 0, ran.err
+    assert f"kube-system uid {KUBE_SYSTEM_UID}, from its revision" in ran.err
+    assert registry.events()[-1].annotations.cluster_uid == KUBE_SYSTEM_UID
+
+
+def test_a_backup_does_not_go_into_a_cluster_of_another_generation(registry: Registry) -> None:
+    key = unreadable(registry)
+    assert registry.delete(registry.key("shop/broken")).code == 0
+    registry.etcd.delete(key)
+    unreadable(registry)
+    with registry.untouched():
+        ran = registry.restore(str(registry.kept()[0].path))
+    registry.refused(ran, "comes from the cluster with kube-system cannot be read", hint="--endpoints")
+
+
+def test_kube_system_made_anew_meanwhile_is_another_cluster(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The transaction compares the create revision, however the cluster is named."""
+    key = unreadable(registry)
+    before: Callable[..., object] = delete.commit
+
+    def late(*arguments: object, **named: object) -> object:
+        registry.etcd.delete(key)
+        registry.etcd.put(key, LOST)
+        return before(*arguments, **named)
+
+    monkeypatch.setattr(delete, "commit", late)
+    ran = registry.delete(registry.key("shop/broken"))
+    assert ran.code == 4, ran
+    assert registry.stored(registry.key("shop/broken")) == BROKEN
+
+
+def test_an_intent_is_settled_where_the_create_revision_names_the_cluster(registry: Registry) -> None:
+    unreadable(registry)
+    assert registry.delete(registry.key("shop/broken"), "--dry-run").code == 0
+    key = registry.put("shop/broken", BROKEN)
+    _leave_open(registry, key)
+    ran = registry.run("audit", "reconcile", str(registry.log), *registry.common(places=False, reason=None))
+    assert ran.code == 0, ran
+    assert "not-applied" in ran.out
+
+
+def _leave_open(registry: Registry, key: bytes) -> None:
+    with AuditLog.open(registry.log) as log:
+        log.append(
+            entry(
+                subject=subject(key, registry.mod_revision(key)),
+                cluster_uid="",
+                grounds=Grounds(cluster=look(registry)),
+                header_revision=registry.mod_revision(key),
+                value_sha256=digest(BROKEN),
+            )
+        )
+
+
+# An etcd for one resource, without namespaces.
+
+
+@pytest.fixture
+def events(registry: Registry, start_etcd: Callable[..., EtcdServer]) -> EtcdServer:
+    """Return a second etcd that holds only a broken Secret of the registry."""
+    server = start_etcd()
+    server.put(registry.key("shop/broken"), BROKEN)
+    server.put(registry.key("shop/good-0"), aescbc(secret("good-0")))
+    return server
+
+
+def _delete_there(registry: Registry, server: EtcdServer, *arguments: str) -> Ran:
+    common = registry.common()
+    common[1] = server.endpoint
+    return registry.run(
+        "delete", registry.key("shop/broken").decode(), ACKNOWLEDGED, "--yes", *arguments, *common
+    )
+
+
+def test_the_main_etcd_names_the_cluster(registry: Registry, events: EtcdServer) -> None:
+    refused = _delete_there(registry, events)
+    registry.refused(refused, "there is no namespace kube-system here", hint="--main-endpoints")
+    ran = _delete_there(registry, events, "--main-endpoints", registry.endpoints, "--dry-run")
+    assert ran.code == 0, ran.err
+    ran = _delete_there(registry, events, "--main-endpoints", registry.endpoints)
+    assert ran.code == 0, ran.err
+    assert f"kube-system uid {KUBE_SYSTEM_UID} (main etcd at {registry.endpoints})" in ran.err
+    assert f"--main-endpoints {registry.endpoints}" in ran.out  # the undo works as pasted
+    assert annotated(registry).main_endpoints == (registry.endpoints,)
+    undo = next(line for line in ran.out.splitlines() if line.startswith("Undo: "))
+    words = undo.removeprefix("Undo: etcdfix ").replace("REASON", "undo").split()
+    ran = registry.run(*words, "--yes", "--backup-dir", str(registry.backups))
+    assert ran.code == 0, ran.err
+
+
+def test_a_manifest_names_the_main_etcd(registry: Registry, events: EtcdServer) -> None:
+    """The etcd of the key's own resource is the one that is changed."""
+    flags = [
+        f"--etcd-servers={registry.endpoints}",
+        f"--etcd-servers-overrides=/secrets#{events.endpoint}",
+        f"--etcd-prefix={registry.prefix}",
+    ]
+    manifest = registry.folder / "kube-apiserver.yaml"
+    manifest.write_text(
+        "spec:\n  containers:\n  - command: [kube-apiserver, "
+        + ", ".join(f'"{flag}"' for flag in flags)
+        + "]\n    image: kube-apiserver\n"
+    )
+    with registry.untouched():
+        ran = registry.run(
+            "delete", registry.key("shop/broken").decode(), ACKNOWLEDGED, "--yes", "--reason", "r",
+            "--manifest", str(manifest), "--encryption-config", str(registry.config),
+            "--audit-log", str(registry.log), "--backup-dir", str(own_directory(registry.folder / "there")),
+        )  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert f"(main etcd at {registry.endpoints})" in ran.err
+    assert registry.stored(registry.key("shop/broken")) == BROKEN  # in the main etcd nothing was touched
+
+
+def test_a_main_etcd_that_does_not_know_either(registry: Registry, events: EtcdServer) -> None:
+    registry.lose_kube_system()
+    with registry.untouched():
+        ran = _delete_there(registry, events, "--main-endpoints", registry.endpoints)
+    registry.refused(ran, "in the main etcd at", "either", hint="--etcd-servers")
+
+
+def test_a_main_etcd_of_another_cluster_than_this_one(
+    registry: Registry, start_etcd: Callable[..., EtcdServer]
+) -> None:
+    other = start_etcd()
+    other.put(registry.key("kube-system", "namespaces"), namespace_object("kube-system", uid="another"))
+    with registry.untouched():
+        ran = registry.delete(registry.key("shop/broken"), "--main-endpoints", other.endpoint)
+    registry.refused(ran, "kube-system uid another", hint="leave --main-endpoints out")
+    same = registry.delete(registry.key("shop/broken"), "--main-endpoints", registry.endpoints, "--dry-run")
+    assert same.code == 0, same.err
+
+
+# What API servers are held against.
+
+
+def _ask(registry: Registry, api: KubernetesAPI) -> Ran:
+    return registry.delete(
+        registry.key("shop/broken"), "--dry-run", "--kubeconfig", str(api.kubeconfig(registry.folder))
+    )
+
+
+MEMORY = f"{KUBE_SYSTEM}?resourceVersion=0"
+
+
+def test_a_server_that_remembers_kube_system(registry: Registry, api: KubernetesAPI) -> None:
+    key = unreadable(registry)
+    api.instead[KUBE_SYSTEM] = status_answer(500)
+    at = str(registry.mod_revision(key))
+    api.instead[MEMORY] = _namespace(KUBE_SYSTEM_UID, at)
+    ran = _ask(registry, api)
+    assert ran.code == 0, ran.err
+    assert "was not compared" not in ran.err
+    api.instead[MEMORY] = _namespace(KUBE_SYSTEM_UID, "3")
+    registry.refused(_ask(registry, api), "belongs to another cluster", "mod_revision", hint="kubeconfig")
+
+
+def test_a_server_that_remembers_another_kube_system(registry: Registry, api: KubernetesAPI) -> None:
+    unreadable(registry, kept=True)
+    api.instead[KUBE_SYSTEM] = status_answer(500)
+    api.instead[MEMORY] = _namespace("another", "1")
+    registry.refused(_ask(registry, api), "belongs to another cluster", "another", hint="kubeconfig")
+
+
+def test_a_server_that_remembers_nothing_is_said_and_recorded(registry: Registry, api: KubernetesAPI) -> None:
+    unreadable(registry)
+    api.instead[KUBE_SYSTEM] = status_answer(500)
+    api.instead[MEMORY] = status_answer(429)
+    ran = _ask(registry, api)
+    assert ran.code == 0, ran.err
+    assert "it was not compared which cluster it is of" in ran.err
+    grounds = msgspec.json.decode(registry.events()[-1].annotations.grounds)
+    assert "it was not compared which cluster it is of" in grounds["server_answers"][0]["answer"]
+
+
+def test_what_is_forbidden_is_named(registry: Registry, api: KubernetesAPI) -> None:
+    api.instead[KUBE_SYSTEM] = status_answer(403)
+    ran = _ask(registry, api)
+    registry.refused(ran, "(403)", hint="kubectl --kubeconfig FILE auth can-i get namespaces/kube-system")
+
+
+def _namespace(uid: str, resource_version: str) -> Answer:
+    found = object_answer(name="kube-system", uid=uid, resourceVersion=resource_version)
+    return found._replace(body=found.body.replace(b"PartialObjectMetadata", b"Namespace"))

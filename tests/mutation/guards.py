@@ -37,7 +37,7 @@ GUARDED = ("etcdfix/remediation/*.py", "etcdfix/verdicts/*.py", "etcdfix/cli/con
 TESTS = ("tests/unit", "tests/property", "tests/vectors", "tests/faults", "tests/integration")
 
 # Results are stored after so many, for whoever stops it half-way.
-_AT_ONCE = 100
+_AT_ONCE = 60
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
@@ -191,17 +191,23 @@ class Loop:
             try:
                 if task is not None:
                     self._break(task)
-                answer = self._run(tests)
+                answer = self._run(tests, lambda: os.write(writing, b"."))
             except BaseException as exc:  # noqa: BLE001 - whatever it is, the parent has to hear of it
                 answer = (tests[0], f"{type(exc).__name__}: {exc}", 1)
-            os.write(writing, json.dumps(answer).encode()[:60000])
+            os.write(writing, json.dumps(answer).encode()[:60000] + b"\n")
             os._exit(0)
         os.close(writing)
-        longest = 60 + sum(self._limit(test) for test in tests)
         data = b""
         try:
-            if select.select([reading], [], [], longest)[0]:
-                data = os.read(reading, 65536)
+            # A byte for each test that has ended, then the answer; a thread that never ends hears no alarm.
+            while data.count(b"\n") == 0:
+                under_way = tests[min(len(data), len(tests) - 1)]
+                if not select.select([reading], [], [], self._limit(under_way) + _SLACK_SECONDS)[0]:
+                    break
+                part = os.read(reading, 65536)
+                if not part:
+                    break
+                data += part
         finally:
             os.close(reading)
             # With it goes what it has started.
@@ -211,9 +217,9 @@ class Loop:
             shutil.rmtree(folder, ignore_errors=True)
         if any("etcd" in getattr(self._items[test], "fixturenames", ()) for test in tests):
             self._sweep()
-        if not data:
-            return tests[0], "it never came to an end", 1
-        killer, how, run = json.loads(data)
+        if not data.endswith(b"\n"):
+            return tests[min(len(data), len(tests) - 1)], "it never came to an end", len(data) + 1
+        killer, how, run = json.loads(data.lstrip(b"."))
         return killer, how, run
 
     def _limit(self, test: str) -> float:
@@ -226,7 +232,7 @@ class Loop:
         for function in self._functions[place, task.function]:
             function.__code__ = code
 
-    def _run(self, tests: Sequence[str]) -> tuple[str, str, int]:
+    def _run(self, tests: Sequence[str], ended: Callable[[], object]) -> tuple[str, str, int]:
         def too_long(*_: object) -> None:
             raise TooLongError
 
@@ -245,6 +251,7 @@ class Loop:
                     if following is not None:  # servers of its own end with its fixtures
                         item.session._setupstate.teardown_exact(None)
                     return item.nodeid, text.splitlines()[0][:200] if text else "", number
+            ended()
         return "", "", len(items)
 
     def _sweep(self) -> None:

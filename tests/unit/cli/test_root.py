@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import subprocess
 import sys
+import threading
 import types
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -15,6 +16,7 @@ import pytest
 from etcdfix import __version__, errors
 from etcdfix.cli import root
 from etcdfix.cli.root import COMMANDS, run
+from etcdfix.sources.etcd import threads
 
 Outcome = tuple[int, str, str]
 RunCommand = Callable[[Callable[[], Any]], Outcome]
@@ -60,6 +62,12 @@ def test_result_of_a_command_is_the_exit_code(run_command: RunCommand, result: o
         ),
         (errors.NotASnapshot("a\x1b[2J\nb", hint="c\x07"), 5, ["etcdfix: a\\x1b[2J\\nb", "  next: c\\x07"]),
         (KeyboardInterrupt(), 130, ["interrupted"]),
+        (errors.EndedEarly("ended by SIGTERM", 143), 143, ["etcdfix: ended by SIGTERM; nothing was changed"]),
+        (errors.EndedEarly("ended by --timeout 1s", 3, 5), 5,
+         ["etcdfix: ended by --timeout 1s; nothing was changed"]),
+        (MemoryError(), 3, ["etcdfix: the system gives this process no more memory; nothing was changed"]),
+        (RuntimeError("can't start new thread"), 3,
+         ["etcdfix: the system gives this process no more threads; nothing was changed"]),
         (click.exceptions.Abort(), 130, ["interrupted"]),
         (OSError(errno.ENOSPC, "No space left on device"), 3,
          ["etcdfix: reading or writing failed: No space left on device",
@@ -69,7 +77,8 @@ def test_result_of_a_command_is_the_exit_code(run_command: RunCommand, result: o
           "  next: nothing was changed; the output is incomplete"]),
         (BrokenPipeError(errno.EPIPE, "Broken pipe"), 3, []),
     ],
-    ids=["configuration", "source", "hostile", "ctrl-c", "abort", "disk-full", "denied", "pipe"],
+    ids=["configuration", "source", "hostile", "ctrl-c", "sigterm", "time-out", "memory", "threads",
+         "abort", "disk-full", "denied", "pipe"],
 )  # fmt: skip
 def test_errors_are_a_line_and_a_hint(
     run_command: RunCommand, error: BaseException, code: int, lines: list[str]
@@ -175,3 +184,31 @@ def test_a_full_disk_is_one_clear_line() -> None:
         )
     assert done.returncode == 3
     assert done.stderr.splitlines()[0] == "etcdfix: reading or writing failed: No space left on device"
+
+
+def test_a_signal_while_something_is_asked(run_command: RunCommand) -> None:
+    def body() -> NoReturn:
+        try:
+            raise errors.EndedEarly("ended by SIGTERM", 143)
+        except KeyboardInterrupt:
+            raise click.exceptions.Abort from None  # as click's prompt does
+
+    code, out, err = run_command(body)
+    assert (code, out, err) == (143, "", "etcdfix: ended by SIGTERM; nothing was changed\n")
+
+
+def test_what_never_ends_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python's own end would wait for gRPC, which stands still."""
+    ended: list[int] = []
+
+    def leave(code: int) -> NoReturn:
+        ended.append(code)
+        raise SystemExit
+
+    monkeypatch.setattr(threads, "_stuck", [threading.Thread()])
+    monkeypatch.setattr(root, "run", lambda _arguments: 5)
+    monkeypatch.setattr(root, "forbid_core_dumps", lambda: None)
+    monkeypatch.setattr("os._exit", leave)
+    with pytest.raises(SystemExit):
+        root.main()
+    assert ended == [5]

@@ -1,0 +1,107 @@
+"""What ends a command early, and what must not stay behind; with real processes in tests/integration."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from etcdfix.cli import ending
+from etcdfix.cli.ending import end_after, ending_early
+from etcdfix.errors import ConfigurationError, EndedEarly
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was() -> Iterator[None]:
+    before = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)}
+    yield
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+    assert all(signal.getsignal(n) is before[n] for n in (signal.SIGTERM, signal.SIGHUP))
+    signal.signal(signal.SIGALRM, before[signal.SIGALRM])
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_signals(number: signal.Signals, code: int) -> None:
+    def run() -> None:
+        os.kill(os.getpid(), number)
+        time.sleep(5)
+
+    with pytest.raises(EndedEarly) as caught, ending_early():
+        run()
+    assert (caught.value.reason, caught.value.exit_code) == (f"ended by {number.name}", code)
+    assert caught.value.bare_exit_code == code
+    assert not caught.value.by_clock
+
+
+def test_ctrl_c_is_one_of_them() -> None:
+    ended = EndedEarly.of(KeyboardInterrupt())
+    assert (ended.reason, ended.exit_code) == ("interrupted", 130)
+    assert EndedEarly.of(ended) is ended
+
+
+@pytest.mark.parametrize("handler", [signal.SIG_IGN, lambda *_: None])
+def test_who_waits_for_a_signal_already_keeps_it(handler: signal.Handlers) -> None:
+    before = signal.signal(signal.SIGHUP, handler)
+    try:
+        with ending_early():
+            assert signal.getsignal(signal.SIGHUP) is handler
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) is handler
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_time_that_is_over() -> None:
+    def run() -> None:
+        end_after("50ms")
+        time.sleep(5)
+
+    with pytest.raises(EndedEarly) as caught, ending_early():
+        run()
+    ended = caught.value
+    assert (ended.reason, ended.exit_code, ended.bare_exit_code) == ("ended by --timeout 50ms", 3, 5)
+    assert ended.by_clock
+
+
+def test_a_partial_result_that_takes_too_long_is_ended_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ending, "_GRACE_SECONDS", 0.1)
+
+    def run() -> None:
+        end_after("50ms")
+        try:
+            time.sleep(5)
+        except EndedEarly:
+            time.sleep(5)
+
+    with pytest.raises(EndedEarly) as caught, ending_early():
+        run()
+    assert caught.value.bare_exit_code == 3
+
+
+@pytest.mark.parametrize("text", ["5", "", "-1s", "0", "25h", "soon"])
+def test_no_duration(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="--timeout"), ending_early():
+        end_after(text)
+
+
+def test_nothing_is_counted_where_nobody_stops_the_clock() -> None:
+    end_after("1h")
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+
+
+def test_another_thread_hears_no_signals() -> None:
+    done: list[bool] = []
+
+    def work() -> None:
+        with ending_early():
+            end_after("1h")
+            done.append(signal.getitimer(signal.ITIMER_REAL) == (0, 0))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert done == [True]

@@ -10,7 +10,7 @@ import pytest
 from etcdfix.model import Confidence, Evidence, Found, Look, Peek, PeekState, Undone
 from etcdfix.storagekey import Stack, display
 from etcdfix.verdicts.causes import CATALOGUE, Cause
-from etcdfix.verdicts.damage import Damage, is_right_key, other_key, peek_evidence, rule_on
+from etcdfix.verdicts.damage import PEEK_CHECKS, Damage, is_right_key, other_key, peek_evidence, rule_on
 from etcdfix.verdicts.observation import Covered, Neighbours, Observation
 
 CERTAIN, LIKELY, POSSIBLE = Confidence.CERTAIN, Confidence.LIKELY, Confidence.POSSIBLE
@@ -268,6 +268,18 @@ def test_a_look_that_proves_nothing_is_evidence_of_that(
     peek: Peek | None, evidence: tuple[Evidence, ...]
 ) -> None:
     assert peek_evidence(peek) == evidence
+
+
+def test_only_a_look_that_shows_it_makes_a_key_the_right_one() -> None:
+    assert is_right_key(right())
+    assert not is_right_key(None)
+    assert not is_right_key(right(named=False))
+    assert not is_right_key(Peek(PeekState.NOISE, named=True))
+
+
+def test_a_look_speaks_in_these_checks() -> None:
+    found = peek_evidence(right(look=BROKEN, undone=Found(Undone.NONCE_BIT, "bit 7")))
+    assert {evidence.check for evidence in found} == PEEK_CHECKS
 
 
 def test_the_odds_and_what_was_found_are_evidence() -> None:

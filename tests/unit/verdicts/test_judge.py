@@ -1071,3 +1071,61 @@ def test_what_a_newer_release_may_read_does_not_count_as_damage() -> None:
     for name, row in BRANCHES.items():
         verdict = judge(row[0])
         assert verdict.is_damage == (row[5] is PROVEN and not verdict.maybe_newer), name
+
+
+def test_a_value_in_the_clear_needs_no_configuration() -> None:
+    assert judge(seen(covered=Covered.NO_CONFIGURATION, decoded=decoded())).outcome is Outcome.READABLE
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        TransformFailure("no-key-matched", "as the server says it", ()),
+        failed("no-provider-matched", "no-key-matched"),
+    ],
+)
+def test_no_key_of_that_name_whatever_was_tried_besides(failure: TransformFailure) -> None:
+    assert judge(enveloped(transform_failure=failure)).cause is Cause.KEY_NAME_MISSING
+
+
+def test_a_key_that_is_right_tells_more_than_an_envelope_that_nobody_accepts() -> None:
+    unknown = behind_plugin("kms-envelope-unknown", same_key=3, any_key=3)
+    assert judge(unknown).cause is Cause.UNKNOWN_ENVELOPE
+    cut = Look(whole=False, breaks=True, ends_early=True, ends_as_written=False, message="unexpected EOF")
+    proven = behind_plugin("kms-envelope-unknown", same_key=3, any_key=3, peek=right("kms/v2/prov", look=cut))
+    assert judge(proven).cause is Cause.VALUE_TRUNCATED
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "cause"),
+    [
+        (DecodeFailureKind.CBOR, "unexpected EOF", Cause.CBOR_DAMAGED),
+        (DecodeFailureKind.CONVERSION, "unexpected end of JSON input", Cause.CONVERSION_FAILED),
+    ],
+)
+def test_one_decoders_words_for_a_cut_are_no_cut_of_another(
+    kind: DecodeFailureKind, message: str, cause: Cause
+) -> None:
+    assert judge(undecoded(kind, message, plaintext=shape())).cause is cause
+
+
+def test_a_kind_that_nobody_knows_is_no_damaged_first_block() -> None:
+    whole_end = shape(ends_envelope=True)
+    garbled = undecoded(DecodeFailureKind.PROTOBUF, plaintext=whole_end, peek=right(CBC))
+    assert judge(garbled).cause is Cause.IV_DAMAGED
+    newer = undecoded(DecodeFailureKind.NOT_REGISTERED, plaintext=whole_end, peek=right(CBC))
+    assert judge(newer).cause is Cause.KIND_NOT_REGISTERED
+
+
+def test_what_breaks_behind_the_first_block_is_no_damaged_first_block() -> None:
+    plaintext = shape(ends_envelope=True, starts_known=True)
+    for offset, cause in ((15, Cause.IV_DAMAGED), (16, Cause.PROTOBUF_DAMAGED)):
+        found = undecoded(
+            DecodeFailureKind.PROTOBUF, plaintext=plaintext, failure={"offset": offset}, peek=right(CBC)
+        )
+        assert judge(found).cause is cause
+
+
+def test_nothing_is_inconsistent_with_an_owner_that_is_unknown() -> None:
+    found = judge(seen(owner_known=False, decoded=decoded(Inconsistency(Cause.INVALID_UTF8, "a", "b"))))
+    assert (found.outcome, found.cause) == (Outcome.READABLE, Cause.OWNER_UNKNOWN)

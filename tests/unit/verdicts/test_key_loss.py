@@ -88,10 +88,12 @@ def test_the_target_says_nothing_of_when_others_failed_or_opened_last() -> None:
         target,
         examination("/registry/secrets/shop/a", mod_revision=20),
         readable("/registry/secrets/shop/b", mod_revision=40),
-        readable("/registry/secrets/shop/c", mod_revision=60),
+        # In the same transaction is not before.
+        readable("/registry/secrets/shop/c", mod_revision=50),
+        readable("/registry/secrets/shop/d", mod_revision=60),
     ):
         counts.add(found, target=target.stored)
-    assert (counts.failed, counts.last_failing, counts.opened, counts.last_opened) == (2, 20, 2, 40)
+    assert (counts.failed, counts.last_failing, counts.opened, counts.last_opened) == (2, 20, 3, 40)
 
 
 def under(rule: str, *fingerprints: str, opens: bool = False, name: str = "web") -> Examination:

@@ -1,0 +1,41 @@
+"""What a KMS plugin's answers leave in doubt: each status, each refusal, and what stands against it."""
+
+from __future__ import annotations
+
+import pytest
+
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.kms import doubt
+from etcdfix.verdicts.observation import Neighbours, PluginTrust, TransformAttempt
+
+
+def attempt(
+    reason: str = "kms-refused", status: str = "", *, transformer: str = "kms/v2/p", same_key: int = 3
+) -> TransformAttempt:
+    trust = PluginTrust(healthy=True, same_key=same_key, any_key=3)
+    return TransformAttempt(transformer, "", reason, "no", status, trust)
+
+
+def doubt_about(made: TransformAttempt, neighbours: Neighbours = Neighbours.NONE) -> Cause | None:
+    return doubt((made,), right_key=False, neighbours=neighbours)
+
+
+@pytest.mark.parametrize("reason", ["kms-refused", "kms-key-invalid"])
+def test_a_refusal_counts_only_among_values_that_open(reason: str) -> None:
+    assert doubt_about(attempt(reason)) is Cause.KMS_UNPROVEN
+    assert doubt_about(attempt(reason), Neighbours.UNKNOWN) is Cause.KMS_UNPROVEN
+    assert doubt_about(attempt(reason), Neighbours.SAME_KEY) is None
+    assert doubt_about(attempt(reason), Neighbours.SAME_RESOURCE) is None
+
+
+@pytest.mark.parametrize("status", ["NOT_FOUND", "FAILED_PRECONDITION"])
+def test_an_unknown_key_that_opened_others_is_a_contradiction_of_v2_alone(status: str) -> None:
+    """Of v1 there is no key id: the values that opened may have been under another key."""
+    assert doubt_about(attempt(status=status)) is Cause.KMS_UNPROVEN
+    assert doubt_about(attempt(status=status, same_key=0)) is Cause.KMS_KEY_UNKNOWN
+    assert doubt_about(attempt(status=status, transformer="kms/v1/p")) is Cause.KMS_KEY_UNKNOWN
+
+
+@pytest.mark.parametrize("status", ["PERMISSION_DENIED", "UNAUTHENTICATED"])
+def test_who_may_not_ask_knows_nothing(status: str) -> None:
+    assert doubt_about(attempt(status=status), Neighbours.SAME_KEY) is Cause.KMS_DENIED

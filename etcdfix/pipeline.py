@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from etcdfix.claims import ClaimSearch
 from etcdfix.decoding.customresource import CustomResourceInfo
 from etcdfix.decoding.registry import Registry, SchemeName, stored_kinds
 from etcdfix.decoding.stacks import Decoder
@@ -32,6 +33,7 @@ from etcdfix.errors import DecodeError, KindUnknown, TransformError
 from etcdfix.model import (
     Confidence,
     DecodedObject,
+    Evidence,
     GroupResource,
     Look,
     Outcome,
@@ -165,6 +167,7 @@ class Examiner:
         self.transformers = transformers
         self.decoder = decoder
         self._names = transformers.names if transformers is not None else frozenset[str]()
+        self._claims = ClaimSearch(layout, self._is_claimed)
         self.assumed_release = assumed_release
         self.custom_resources: dict[tuple[str, str], CustomResourceInfo] = {}
         self.unreadable_crds: list[tuple[str, str]] = []
@@ -412,6 +415,7 @@ class Examiner:
             assumed_release=self.assumed_release,
             peek=peek,
             neighbours=neighbours,
+            evidence=self._name_remarks(reader, stored.key),
         )
         return Examination(
             stored,
@@ -427,6 +431,19 @@ class Examiner:
             reader.rule,
             tuple(name.key for name in keys if name.key.startswith("fp:")),
         )
+
+    def _name_remarks(self, reader: _Reader, key: bytes) -> tuple[Evidence, ...]:
+        """Say of a key that no resource claims that one bit of its name may have changed."""
+        stranger = reader.directory.stack is Stack.NOT_AN_OBJECT
+        if reader.owner_known and not (stranger and not key.startswith(self.layout.prefix_bytes)):
+            return ()
+        return self._claims.look(key)
+
+    def _is_claimed(self, directory: Directory) -> bool:
+        if directory.stack in {Stack.CUSTOM_RESOURCE, Stack.UNKNOWN}:
+            named = (directory.group, directory.resource)
+            return named in self.custom_resources and directory.group not in self.aggregated_groups
+        return directory.stack is not Stack.NOT_AN_OBJECT
 
     def _in_the_clear(
         self, reader: _Reader, data: bytes

@@ -11,11 +11,12 @@ import msgspec
 
 from etcdfix import __version__
 from etcdfix.baseline import Baseline
+from etcdfix.claims import KEY_NAME_CHECK
 from etcdfix.deferred import Examining, Spool, Watch, unwatched
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.envelope import transformer_name
 from etcdfix.errors import EndedEarly, SourceDenied, SourceError
-from etcdfix.model import Outcome, StoredValue, key_id_digest
+from etcdfix.model import Evidence, Outcome, StoredValue, key_id_digest
 from etcdfix.pipeline import Examiner
 from etcdfix.reports.base import Reporter, counted
 from etcdfix.reports.commands import SameAgain
@@ -38,6 +39,7 @@ from etcdfix.reports.tally import CAP, Tally
 from etcdfix.scope import KeyRange, ScopeRequest, resolve_scope
 from etcdfix.sources.base import Source, SourceDescription
 from etcdfix.storagekey import Directory, StorageLayout, custom_directory, display, likely_prefixes
+from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
 
 if TYPE_CHECKING:
@@ -45,6 +47,18 @@ if TYPE_CHECKING:
 
 _UNHEALTHY = (Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE, Outcome.INCONSISTENT)
 _SAMPLE = 200
+# Causes of a value that may lie under a name that is not its own.
+_NAME_IN_DOUBT = frozenset(
+    {
+        Cause.IDENTITY_MISMATCH,
+        Cause.VALUE_MOVED,
+        Cause.ASSOCIATED_DATA_UNKNOWN,
+        Cause.AUTHENTICATION_FAILED,
+        Cause.OWNER_UNKNOWN,
+    }
+)
+# Each is a question to etcd; of many keys in one state, these tell enough.
+_MOST_PREDECESSORS = 1000
 
 
 class ScanRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,7 +128,9 @@ class _Held(msgspec.Struct, frozen=True):
 class _Gathering:
     """What comes out of the examinations: counts, findings for the reporter, and what the exit code needs."""
 
-    def __init__(self, request: ScanRequest, reporter: Reporter) -> None:
+    def __init__(self, source: Source, request: ScanRequest, reporter: Reporter) -> None:
+        self._source = source
+        self._predecessors_asked = 0
         namespace = request.scope.namespaces[0] if len(request.scope.namespaces) == 1 else ""
         self.tally = Tally(
             max_causes=request.max_causes,
@@ -165,6 +181,7 @@ class _Gathering:
             self.tally.known_findings += 1
         elif outcome in self.new:
             self.new[outcome] += 1
+        found = self._with_predecessor(found)
         finding = finding_from(found, baseline=known, same_again=self._request.same_again)
         record = _Held(found.stored.key, found.directory, status_cause(found), finding)
         if hold and not self.out_of_order:
@@ -175,6 +192,24 @@ class _Gathering:
             else:
                 return
         self._report(record)
+
+    def _with_predecessor(self, found: Examination) -> Examination:
+        """Remark on a key whose name nothing bears out that it should have been changed before, and was not."""
+        verdict = found.verdict
+        doubtful = verdict.cause in _NAME_IN_DOUBT or any(e.check == KEY_NAME_CHECK for e in verdict.evidence)
+        if not doubtful or found.stored.version < 2 or self._predecessors_asked >= _MOST_PREDECESSORS:
+            return found
+        self._predecessors_asked += 1
+        if not self._source.lacks_predecessor(found.stored):
+            return found
+        remark = Evidence(
+            "predecessor",
+            "missing",
+            f"version {found.stored.version}, and nothing stood under this name before mod_revision "
+            f"{found.stored.mod_revision}: the name of the key itself may be damaged",
+        )
+        changed = msgspec.structs.replace(verdict, evidence=(*verdict.evidence, remark))
+        return msgspec.structs.replace(found, verdict=changed)
 
 
 def run_scan(
@@ -213,7 +248,7 @@ def run_scan(
     midway: list[str] = []
     denied: list[bytes] = []
     with (
-        contextlib.closing(_Gathering(request, reporter)) as gathering,
+        contextlib.closing(_Gathering(source, request, reporter)) as gathering,
         Examining(examiner, plugins) as examining,
     ):
         tally, strangers, take = gathering.tally, gathering.strangers, gathering.take

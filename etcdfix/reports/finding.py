@@ -18,8 +18,10 @@ _ANYWHERE = SameAgain()
 
 
 def is_finding(found: Examination) -> bool:
-    """Say whether there is anything to say: plainly readable keys and bookkeeping make no finding."""
-    return not found.verdict.is_plain and found.verdict.outcome is not Outcome.NOT_AN_OBJECT
+    """Say whether there is anything to say: plainly readable keys and bookkeeping without remarks make no finding."""
+    if found.verdict.outcome is Outcome.NOT_AN_OBJECT:
+        return bool(found.verdict.evidence)
+    return not found.verdict.is_plain
 
 
 def finding_from(found: Examination, *, baseline: bool = False, same_again: SameAgain = _ANYWHERE) -> Finding:

@@ -90,6 +90,17 @@ class Source(Protocol):
         """
         ...
 
+    def lacks_predecessor(self, stored: StoredValue) -> bool:
+        """Say whether the change before this one should still be kept under the same key, and is not.
+
+        etcd counts the changes of a key in its ``version``. Above 1, an earlier one stood under the same name: unless
+        it is the name that changed.
+
+        Raises:
+            SourceError: It cannot be read.
+        """
+        ...
+
     def history(self, key: bytes) -> Iterator[KeptRevision]:
         """Yield every revision of ``key`` that is still kept, oldest first."""
         ...

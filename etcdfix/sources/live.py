@@ -193,6 +193,23 @@ class LiveSource:
             raise self._as_error(failed.failure) from failed
         return _stored(found.kvs[0]) if found.kvs else None
 
+    def lacks_predecessor(self, stored: StoredValue) -> bool:
+        """Say whether the change before this one should still be kept under the same key, and is not.
+
+        Raises:
+            SourceUnreachable: Nobody answers.
+            SourceDenied: The user may not read the key.
+        """
+        if stored.version < 2 or stored.mod_revision < 2:
+            return False
+        request = message("RangeRequest")(key=stored.key, revision=stored.mod_revision - 1, keys_only=True)
+        try:
+            return not self._client.call(RANGE, request).kvs
+        except CallFailed as failed:
+            if failed.failure.kind is FailureKind.COMPACTED:
+                return False
+            raise self._as_error(failed.failure) from failed
+
     def history(self, key: bytes) -> Iterator[KeptRevision]:
         """Yield every revision of ``key`` that is still kept, oldest first, up to the pinned one.
 

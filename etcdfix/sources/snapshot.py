@@ -179,6 +179,7 @@ class SnapshotSource:
                 current=current,
                 hint="leave --revision out to read the newest",
             )
+        self._compacted = compacted
         self._revision = revision or current
         self._at_revision = revision if revision and revision < current else None
 
@@ -245,6 +246,16 @@ class SnapshotSource:
         """Return what a key held just before a main revision, None where it held nothing or that is not kept."""
         self._prepare()
         return self._index.get(key, at_revision=revision - 1) if revision > 0 else None
+
+    def lacks_predecessor(self, stored: StoredValue) -> bool:
+        """Say whether the change before this one should still be kept under the same key, and is not.
+
+        Never in a file of which part is lost: it may be there.
+        """
+        if self._salvage or stored.version < 2 or stored.mod_revision - 1 < self._compacted:
+            return False
+        missing = self.before(stored.key, stored.mod_revision) is None
+        return missing and self._first_damage is None
 
     def history(self, key: bytes) -> Iterator[KeptRevision]:
         """Yield every revision of ``key`` that is still kept, oldest first, newer than the pinned one included."""

@@ -115,6 +115,7 @@ def judge(seen: Observation) -> Verdict:
             Confidence.CERTAIN,
             ServerBehaviour.NOT_ASKED,
             "bookkeeping, or a key outside the storage prefix",
+            evidence=seen.evidence,
         )
     if seen.enveloped and seen.covered is Covered.NO_CONFIGURATION:
         return _undetermined(

@@ -87,6 +87,10 @@ class MemorySource:
         older = [kept.stored for kept in self.history(key) if kept.revision.main < revision]
         return older[-1] if older else None
 
+    def lacks_predecessor(self, stored: StoredValue) -> bool:
+        """Never: there is no history."""
+        return False
+
     def history(self, key: bytes) -> Iterator[KeptRevision]:
         """Yield the only revision there is."""
         record = self._records.get(key)

@@ -46,10 +46,16 @@ KEY = b"/registry/secrets/shop/web"
 HOSTILE = "\x1b[2J\u202e"
 CLUSTER = cast(
     "Cluster",
-    SimpleNamespace(source=SimpleNamespace(describe=lambda: SimpleNamespace(endpoints=("a:1", "b:2")))),
+    SimpleNamespace(
+        no_encryption=False,
+        source=SimpleNamespace(describe=lambda: SimpleNamespace(endpoints=("a:1", "b:2"))),
+    ),
 )
 NOWHERE = cast(
-    "Cluster", SimpleNamespace(source=SimpleNamespace(describe=lambda: SimpleNamespace(endpoints=None)))
+    "Cluster",
+    SimpleNamespace(
+        no_encryption=True, source=SimpleNamespace(describe=lambda: SimpleNamespace(endpoints=None))
+    ),
 )
 AGAIN = SameAgain(
     ("--endpoints", "a:1"), ("--etcd-prefix", "/kubernetes.io"), ("--encryption-config", "my file")
@@ -178,7 +184,10 @@ def test_remedy_without_a_command() -> None:
 
 
 def test_no_endpoints_to_name() -> None:
-    assert "keys, at \n" in "\n".join(preview_lines(NOWHERE, _checked(), AGAIN))
+    text = "\n".join(preview_lines(NOWHERE, _checked(), AGAIN))
+    assert "keys, at \n" in text
+    assert "Encryption   none at rest, as you say (--no-encryption)" in text
+    assert "Encryption" not in _text(_checked())
 
 
 def _restored(**changes: object) -> str:

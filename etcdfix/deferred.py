@@ -237,12 +237,12 @@ class Examining:
                 self._plugins.final = False
 
     def _is_worth_a_search(self, found: Examination) -> bool:
-        """Say whether to search a value for what was damaged: its key opens others, and not too many were searched."""
+        """Say whether to search a value for what was damaged: its key is right, and not too many were searched."""
         verdict = found.verdict
         if found.stored.key == self._target:
             return verdict.outcome in FAILED or verdict.outcome is Outcome.UNDETERMINED
         keys = found.encryption_keys
-        if verdict.settled or not self._opened.opened(keys):
+        if verdict.settled or not self._is_key_right(found):
             return False
         self._searched.update(keys)
         return all(self._searched[key] <= MOST_SEARCHED for key in keys)
@@ -250,7 +250,11 @@ class Examining:
     def _may_change(self, found: Examination) -> bool:
         """Say whether the last look may come to something else than the first, now that everything has been seen."""
         searched = found.stored.key == self._target
-        return searched or _behind_plugin(found) or self._opened.opened(found.encryption_keys)
+        return searched or _behind_plugin(found) or self._is_key_right(found)
+
+    def _is_key_right(self, found: Examination) -> bool:
+        """Say whether the value's encryption key is there: it opens other values, or a look at this one showed it."""
+        return found.verdict.key_proven or self._opened.opened(found.encryption_keys)
 
     def _next_doubtful(self) -> Spool[Examination] | None:
         filled = [spool for spool in self._doubtful if spool.count]

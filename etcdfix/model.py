@@ -206,6 +206,7 @@ class Peek(msgspec.Struct, frozen=True):
         undone: What was found, None for nothing; only where it was asked for.
         too_short: Shorter than any value of its provider can be, counted from the first colon after the provider.
         name_may_go_on: Printable text and another colon follow the name.
+        not_asked: A KMS provider elsewhere in the configuration that did not answer whether it opens the value.
     """
 
     state: PeekState
@@ -223,6 +224,7 @@ class Peek(msgspec.Struct, frozen=True):
     undone: Found | None = None
     too_short: bool = False
     name_may_go_on: bool = False
+    not_asked: str = ""
 
 
 class Inconsistency(msgspec.Struct, frozen=True, gc=False):

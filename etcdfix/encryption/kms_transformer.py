@@ -119,6 +119,23 @@ class KMSv1Transformer:
         # Sizes of wrapped DEKs that opened: a KMS gives them one or two.
         self._sizes: set[int] = set()
 
+    @property
+    def plugin(self) -> KMSPlugin | None:
+        """Who gives the data keys; None where nobody is to be asked."""
+        return self._plugin
+
+    def ask(self, body: bytes) -> bool:
+        """Ask the plugin for the DEK of a value, for :meth:`recall` to give; say whether it answered.
+
+        Raises:
+            KMSPending: The plugin has not answered yet.
+        """
+        try:
+            wrapped, _ = parse_v1_body(body)
+        except KMSEnvelopeInvalid:
+            return True
+        return _answers(self._plugin, wrapped)
+
     def recall(self, body: bytes) -> tuple[bytes, bytes] | None:
         """Return the DEK that the plugin has given already and the data under it; None where there is none."""
         try:
@@ -206,6 +223,20 @@ class KMSv2Transformer:
     def witnesses(self) -> list[DataKey]:
         """What has opened other values in this run, newest first; the newest 64."""
         return list(reversed(self._witnesses))
+
+    @property
+    def plugin(self) -> KMSPlugin | None:
+        """Who gives the data keys; None where nobody is to be asked."""
+        return self._plugin
+
+    def ask(self, body: bytes) -> bool:
+        """See :meth:`KMSv1Transformer.ask`."""
+        try:
+            encrypted = parse_encrypted_object(body)
+            validate_encrypted_object(encrypted)
+        except KMSEnvelopeInvalid:
+            return True
+        return _answers(self._plugin, encrypted.wrapped_key)
 
     def recall(self, encrypted: EncryptedObject) -> DataKey | None:
         """Return what the plugin has given already for a value; None where it was not asked, or said no."""
@@ -339,6 +370,11 @@ def _unwrap(plugin: KMSPlugin | None, wrapped: WrappedKey) -> bytes | Fault:
     except KMSRefused as error:
         fault = Fault(FailureReason.KMS_REFUSED, (f"{prefix}{error.message}",), kms_status=error.status)
         return _witnessed(fault, plugin, wrapped.key_id)
+
+
+def _answers(plugin: KMSPlugin | None, wrapped: WrappedKey) -> bool:
+    answer = _unwrap(plugin, wrapped)
+    return not isinstance(answer, Fault) or answer.reason is not FailureReason.KMS_UNREACHABLE
 
 
 def _witnessed(fault: Fault, plugin: KMSPlugin, key_id: str) -> Fault:

@@ -84,6 +84,10 @@ def peek(
     candidates = list(local_candidates(request.data, place, own, transformers))
     for reader in readers:
         candidates += kms_candidates(reader, own.rule or "", request.data[len(reader.prefix) :])
+    not_asked = ""
+    if request.thorough and place.provider == ProviderType.KMS:
+        elsewhere, not_asked = _behind_other_plugins(request.data, place, own, transformers, readers)
+        candidates += elsewhere
     best: _Seen | None = None
     for candidate in candidates:
         sight = search.recognise(candidate)
@@ -104,7 +108,38 @@ def peek(
         candidates=search.tried,
         too_short=place.too_short,
         name_may_go_on=place.name_may_go_on,
+        not_asked=not_asked,
     )
+
+
+def _behind_other_plugins(
+    data: bytes,
+    place: Place,
+    own: ResourceTransformers,
+    transformers: Transformers,
+    readers: list[KMSReader],
+) -> tuple[list[Candidate], str]:
+    """Ask the KMS providers that a value does not name whether one of them gives its data key.
+
+    Returns:
+        What it can be looked at with, and the first provider that did not answer, "" where each did.
+    """
+    found: list[Candidate] = []
+    not_asked = ""
+    for rule in (own, *transformers.rules):
+        for reader in rule.kms_readers:
+            if any(map(reader.is_same, readers)) or _kms_version(reader.prefix) != _kms_version(data):
+                continue
+            for body in place.bodies:
+                if not reader.opener.ask(data[body:]):
+                    not_asked = not_asked or reader.transformer
+                found += kms_candidates(reader, rule.rule or "", data[body:], named=False)
+    return found, not_asked
+
+
+def _kms_version(data: bytes) -> bytes:
+    """Return ``v1`` or ``v2`` of ``k8s:enc:kms:v2:…``."""
+    return data.split(b":", 4)[3]
 
 
 def _described(best: _Seen, search: Search, request: PeekRequest, place: Place, look: LookInto) -> Peek:

@@ -139,6 +139,10 @@ class KMSReader(NamedTuple):
     transformer: str
     opener: KMSv1Transformer | KMSv2Transformer
 
+    def is_same(self, other: KMSReader) -> bool:
+        """Say whether both ask one plugin, so that what the one says holds for the other."""
+        return self.prefix == other.prefix and self.opener.plugin is other.opener.plugin
+
 
 class WriteKey(NamedTuple):
     """What the API server would write a value with.

@@ -220,21 +220,22 @@ class Search:
 class _Template(NamedTuple):
     reader: KMSReader
     rule: str
+    named: bool = True
 
     def candidate(self, cipher: UncheckedAESGCM | UncheckedAESCBC, body: bytes) -> Candidate:
         return Candidate(
             cipher,
             body,
-            named=True,
+            named=self.named,
             rule=self.rule,
             transformer=self.reader.transformer,
             key_fingerprint="",
         )
 
 
-def kms_candidates(reader: KMSReader, rule: str, body: bytes) -> Iterator[Candidate]:
+def kms_candidates(reader: KMSReader, rule: str, body: bytes, *, named: bool = True) -> Iterator[Candidate]:
     """Yield what a KMS value can be looked at with, given the data key from memory; v1 has two layouts."""
-    template = _Template(reader, rule)
+    template = _Template(reader, rule, named)
     if isinstance(reader.opener, KMSv1Transformer):
         recalled = reader.opener.recall(body)
         if recalled is not None:

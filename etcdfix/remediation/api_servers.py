@@ -140,6 +140,7 @@ def ask_servers(
     namespace: str,
     name: str,
     cluster: ClusterIdentity,
+    held: bool = True,
     readable_is_fine: bool = False,
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
 ) -> ServerAnswers:
@@ -155,6 +156,7 @@ def ask_servers(
         namespace: "" for an object without one.
         name: Name of the object.
         cluster: Which cluster etcd holds.
+        held: etcd holds the object, so that a server which finds none reads something else.
         readable_is_fine: The change does not rest on the object being unreadable.
         timeout_seconds: For everything together.
 
@@ -176,7 +178,7 @@ def ask_servers(
     )
     thing = _Object(group, version, resource, namespace, name)
     try:
-        found = _Inquiry(access, thing, cluster, deadline, request_seconds)
+        found = _Inquiry(access, thing, cluster, deadline, request_seconds, held=held)
         found.ask([access.url, *extra_servers])
         found.ask(found.listed())
         if not readable_is_fine:
@@ -295,6 +297,8 @@ class _Inquiry:
         cluster: ClusterIdentity,
         deadline: float,
         request_seconds: float,
+        *,
+        held: bool,
     ) -> None:
         self.asked: list[_Asked] = []
         self.notes: list[str] = []
@@ -303,6 +307,7 @@ class _Inquiry:
         self._cluster = cluster
         self._deadline = deadline
         self._request_seconds = request_seconds
+        self._held = held
 
     def left(self) -> float:
         """Return how many seconds are left."""
@@ -390,6 +395,14 @@ class _Inquiry:
         if failure is not None and failure.reason in _NOT_REACHED:
             return _Asked(_answer(server, Answer.NO_ANSWER, _NOT_REACHED[failure.reason]))
         said = _look_for(server, self._thing, certain=failure is None)
+        if failure is None and self._held and said == _Said(Answer.NOT_FOUND):
+            said = _Said(Answer.NOT_FOUND, "though etcd holds it: it reads another etcd, or another prefix")
+            elsewhere = AuthorizationRefused(
+                f"the API server at {server.address} finds no {self._thing}, {said.detail}",
+                reason=RefusalReason.OTHER_CLUSTER,
+                hint="compare with that server's --etcd-servers and --etcd-prefix",
+            )
+            return _Asked(_answer(server, said.answer, said.detail), doubt=elsewhere)
         answer = _answer(server, said.answer, "; ".join(filter(None, (said.detail, remark))))
         if failure is None:
             return _Asked(answer, server, remark=remark)

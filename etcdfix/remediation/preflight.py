@@ -614,6 +614,7 @@ def check_api_servers(
     api: APIAccess | None,
     accepted: Acceptances,
     *,
+    held: bool = True,
     readable_is_fine: bool = False,
 ) -> ServerAnswers:
     """Ask the API servers, if any were named, whether they read the object, and whether it may be deleted.
@@ -623,6 +624,7 @@ def check_api_servers(
         identity: Which cluster etcd holds.
         api: Which servers.
         accepted: Says whether it matters that none answers.
+        held: etcd holds the object.
         readable_is_fine: The change does not rest on the object being unreadable.
 
     Raises:
@@ -643,6 +645,7 @@ def check_api_servers(
         namespace=found.namespace,
         name=found.name,
         cluster=identity,
+        held=held,
         readable_is_fine=readable_is_fine,
     )
     if servers.authorization is None and not accepted.no_api_server:

@@ -170,9 +170,12 @@ def _check_key(
                 hint=f"find out what damaged so many of them; {_accept(AcceptRisk.MASS_DAMAGE)}",
             )
         lift = f"only if that key is gone for ever: {declaration(found.transformer, found.kms_key_id_sha256)}"
+        what = "the key or the configuration, not this object"
+        if found.verdict.key_proven:
+            what = "what happened to all of them, not to this object alone"
         raise refuse(
             Rule.PATTERN,
-            f"{said}: that is the key or the configuration, not this object",
+            f"{said}: that is {what}",
             hint=f"find the key; {lift}"
             if key_may_be_lost(found)
             else "find out what happened to so many of them",
@@ -189,6 +192,8 @@ def _not_lost(found: Examination) -> str:
     """Say why the key of a value is not lost; "" where nothing shows that."""
     if found.verdict.fitting_key:
         return f"it was written under {found.verdict.fitting_key}: mend the configuration"
+    if found.verdict.not_asked:
+        return f"the plugin of {found.verdict.not_asked} did not answer whether it opens it: start it, and try again"
     return (
         f"it was written under {found.transformer}, and that key is there" if found.verdict.key_proven else ""
     )

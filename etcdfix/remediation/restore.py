@@ -237,7 +237,7 @@ def run_restore(
         step("check: alarms")
         warnings += check_alarms(cluster)
         step("check: API servers")
-        servers = check_api_servers(found, identity, request.api, request.accepted)
+        servers = check_api_servers(found, identity, request.api, request.accepted, held=False)
     else:
         _check_named(request, reading.stored)
         if intent is not None and wrote(request.places.log_path, intent, reading.stored):

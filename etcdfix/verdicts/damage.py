@@ -122,7 +122,7 @@ def _under_right_key(seen: Observation, peek: Peek) -> Ruling:
     if seen.neighbours is Neighbours.SAME_RESOURCE:
         message = (
             f"the key of {written} is right, the tag does not fit, and values of {seen.resource} written before and "
-            "after it open: its bytes were changed"
+            "after it open: its bytes were changed, or it was bound to another etcd key"
         )
         return Ruling(Cause.CIPHERTEXT_DAMAGED, Confidence.LIKELY, message, Damage.LIKELY)
     message = (
@@ -163,18 +163,22 @@ def _undone(found: Found, written: str) -> Ruling:
             assert_never(found.what)
 
 
+# What nothing in etcd tells from damage.
+_ELSE: Final = "or an API server had other bytes under that name"
+
+
 def _among_neighbours(seen: Observation) -> Ruling:
     """Rule on noise where values written before and after it open: only that value can have changed."""
     written = seen.envelope_transformer
     likely = Confidence.LIKELY
     around = "values written before and after it open under the same key"
     if written.startswith("kms/"):
-        message = f"does not open under {written}, and {around}: its wrapped data key or its nonce is damaged"
+        message = f"does not open under {written}, and {around}: its wrapped data key or its nonce is damaged, {_ELSE}"
         return Ruling(Cause.KMS_ENVELOPE_DAMAGED, likely, message, Damage.LIKELY, open=True)
     if written.startswith("aescbc/"):
-        message = f"noise under {written}, and {around}: the encrypted data is damaged"
+        message = f"noise under {written}, and {around}: the encrypted data is damaged, {_ELSE}"
         return Ruling(Cause.CIPHERTEXT_DAMAGED, likely, message, Damage.LIKELY, open=True)
-    message = f"noise under {written}, and {around}: its nonce is damaged"
+    message = f"noise under {written}, and {around}: its nonce is damaged, {_ELSE}"
     return Ruling(Cause.NONCE_DAMAGED, likely, message, Damage.LIKELY, open=True)
 
 

@@ -49,6 +49,7 @@ class Verdict(msgspec.Struct, frozen=True):
         damage: Whether the value is proven wrong, which is what a deletion rests on.
         maybe_newer: The cluster may be newer than this tool, or than the release that was named, and read the value.
         fitting_key: A key that wrote the value, and that stands elsewhere in the configuration; "" for none.
+        not_asked: A KMS provider elsewhere that could not be asked whether it opens the value; "" for none.
         key_proven: The key that the value names is there, and wrote it: its loss cannot be declared.
         settled: More values, or a longer look, would not change the verdict.
         stated_kind: ``apps/v9 Deployment`` as the value itself states it, where a decoder did not know it; else "".
@@ -68,6 +69,7 @@ class Verdict(msgspec.Struct, frozen=True):
     damage: Damage = Damage.NONE
     maybe_newer: bool = False
     fitting_key: str = ""
+    not_asked: str = ""
     key_proven: bool = False
     settled: bool = True
     stated_kind: str = ""
@@ -151,6 +153,7 @@ def _undetermined(
         upstream_message=failure.message if failure else "",
         transient=transient,
         fitting_key=other_key(seen.peek),
+        not_asked=seen.peek.not_asked if seen.peek is not None else "",
         settled=settled,
         evidence=seen.evidence + evidence,
     )
@@ -196,6 +199,7 @@ def _judge_transform(seen: Observation, failure: TransformFailure) -> Verdict:
         damage=ruling.damage,
         maybe_newer=_maybe_newer(seen, ruling.cause),
         fitting_key=other_key(seen.peek),
+        not_asked=seen.peek.not_asked if seen.peek is not None else "",
         key_proven=right_key,
         settled=not ruling.open,
         stated_kind=_stated_kind(seen.decode_failure),
@@ -309,6 +313,7 @@ def _judge_decode(seen: Observation, failure: DecodeFailure) -> Verdict:
         damage=ruling.damage,
         maybe_newer=_maybe_newer(seen, ruling.cause),
         fitting_key=other_key(seen.peek),
+        not_asked=seen.peek.not_asked if seen.peek is not None else "",
         key_proven=seen.enveloped and unproven is None,
         settled=not ruling.open,
         stated_kind=_stated_kind(failure),
@@ -541,6 +546,7 @@ def _judge_empty(seen: Observation) -> Verdict:
         ruling.message,
         damage=ruling.damage,
         fitting_key=other_key(seen.peek),
+        not_asked=seen.peek.not_asked if seen.peek is not None else "",
         key_proven=seen.enveloped and unproven is None,
         settled=not ruling.open,
         evidence=seen.evidence + peek_evidence(seen.peek),

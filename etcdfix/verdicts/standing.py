@@ -95,7 +95,9 @@ def key_may_be_lost(found: Examination) -> bool:
     """Say whether there is a key whose loss could be declared.
 
     A value in the clear has none, an envelope that nobody knows has none that could be named, and a key of the
-    configuration that wrote the value is not lost, wherever it stands.
+    configuration that wrote the value is not lost, wherever it stands. Nor may one be that could not be asked.
     """
     verdict = found.verdict
-    return found.transformer not in {IDENTITY, ""} and not (verdict.fitting_key or verdict.key_proven)
+    return found.transformer not in {IDENTITY, ""} and not (
+        verdict.fitting_key or verdict.key_proven or verdict.not_asked
+    )

@@ -45,6 +45,35 @@ def plugin(request: pytest.FixtureRequest, registry: Attacked, tmp_path: Path) -
         yield running
 
 
+@pytest.mark.parametrize("at_name", ["prov", "newname"])
+def test_a_plugin_elsewhere_opens_it(registry: Attacked, plugin: KMSPlugin, at_name: str) -> None:
+    """The value names a provider that its rule does not have; the plugin stands in another rule, or under another name."""
+    kms = {"apiVersion": plugin.api_version, "name": at_name, "endpoint": plugin.endpoint, "timeout": "5s"}
+    if at_name == "prov":
+        registry.rules(("secrets", (IDENTITY,)), ("configmaps", ({"kms": kms}, IDENTITY)))
+    else:
+        registry.rules(("secrets", ({"kms": kms}, IDENTITY)))
+    keys = store(registry, plugin, "a", "b")
+    registry.refuses(
+        keys, *EVERY_FLAG, *declared(lost_name(plugin)), says=["does not name a key of", "that could be lost"],
+        hint=f"it was written under kms/{plugin.api_version}/{at_name} of",
+    )  # fmt: skip
+    # Nobody can say that it does not open it.
+    plugin.refusal = Refusal("UNAVAILABLE")
+    registry.refuses(
+        keys,
+        *EVERY_FLAG,
+        *declared(lost_name(plugin)),
+        says=["that could be lost"],
+        hint="did not answer whether",
+    )
+
+
+def lost_name(plugin: KMSPlugin) -> str:
+    """The encryption key of :func:`store`'s values, as ``--declare-key-lost`` names it."""
+    return "kms/v1/prov" if plugin.api_version == "v1" else f"kms/v2/prov/{key_id_digest('kek-1')}"
+
+
 only_v2 = pytest.mark.parametrize("plugin", ["v2"], indirect=True)
 
 

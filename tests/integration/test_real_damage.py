@@ -208,9 +208,23 @@ def test_mass_damage_needs_a_word(registry: Attacked, sealer: Sealer, kind: str)
     registry.refuses(
         keys[:1],
         *EVERY_FLAG,
-        says=["that is the key or the configuration, not this object"],
+        says=["that is what happened to all of them, not to this object alone"],
         hint="find out what happened to so many",
     )
+
+
+@pytest.mark.parametrize("kind", ["aesgcm", "secretbox"])
+def test_two_flipped_bits_are_found_where_nothing_opens(registry: Attacked, kind: str) -> None:
+    """A look at each shows that the key is right, so each is searched, and each is proven damaged."""
+    registry.keyed(kind)
+    keys = registry.secrets(kind, ["flipped-0", "flipped-1"])
+    for at in keys:
+        stored = registry.stored(at)
+        assert stored is not None
+        registry.etcd.put(at, stored[:-40] + bytes([stored[-40] ^ 1]) + stored[-39:])
+    for at in keys:
+        ran = registry.delete(at)
+        assert (ran.code, registry.stored(at)) == (0, None), ran.err
 
 
 def test_two_that_are_proven_are_no_pattern(registry: Attacked) -> None:

@@ -65,7 +65,8 @@ class KubernetesAPI:
         user: Who the holder of ``TOKEN`` is.
         denied: Verbs that the access review says no to.
         status: Merged into the status of every access review.
-        reads: It reads whatever object it is asked for; else it finds none.
+        reads: It reads whatever object it is asked for.
+        holds: What it does not read, it fails to read; else it finds no such object.
         versions: Which each group has, preferred first; objects of other versions are not served.
         listed: Addresses and ports that service default/kubernetes lists; None where there is no such service.
         instead: Answers by path, which win over the usual ones.
@@ -81,6 +82,7 @@ class KubernetesAPI:
     denied: set[str] = field(default_factory=set)
     status: dict[str, Any] = field(default_factory=dict)
     reads: bool = False
+    holds: bool = True
     versions: dict[str, list[str]] = field(default_factory=lambda: {"apps": ["v1"]})
     listed: list[tuple[str, int]] | None = field(default_factory=list)
     instead: dict[str, Answer] = field(default_factory=dict)
@@ -200,7 +202,9 @@ class KubernetesAPI:
         if not words or words[0] not in versions:
             return Answer(404, b"404 page not found\n")
         name = unquote(words[-1])
-        return object_answer(name=name, uid="u-1") if self.reads else status_answer(404, name=name)
+        if self.reads:
+            return object_answer(name=name, uid="u-1")
+        return status_answer(500, "Internal error") if self.holds else status_answer(404, name=name)
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         played = self

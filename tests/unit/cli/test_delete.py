@@ -888,6 +888,15 @@ def test_the_flag_lifts_no_answer_that_was_given(registry: Registry, api: Kubern
     )
 
 
+def test_a_server_of_another_etcd(registry: Registry, api: KubernetesAPI) -> None:
+    """It does not find what etcd holds, so it says nothing of the configuration that it has."""
+    broken, kubeconfig = registry.key("shop/broken"), str(api.kubeconfig(registry.folder))
+    api.holds = False
+    with registry.untouched():
+        ran = registry.delete(broken, "--kubeconfig", kubeconfig)
+    registry.refused(ran, "finds no secrets shop/broken, though etcd holds it", hint="--etcd-prefix")
+
+
 def test_each_server_is_asked_and_shown(
     registry: Registry, api: KubernetesAPI, authority: CertificateAuthority
 ) -> None:
@@ -904,7 +913,7 @@ def test_each_server_is_asked_and_shown(
         ran = registry.delete(broken, *arguments)
         assert ran.code == 0, ran.err
         for server in (api, named, listed):
-            assert f"API server   {server.url} finds no such object" in ran.err
+            assert f"API server   {server.url} cannot read it either" in ran.err
         assert "API server   https://127.0.0.1:1 gave no answer: no connection comes about" in ran.err
 
 

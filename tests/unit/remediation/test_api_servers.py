@@ -47,7 +47,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
 def start(authority: CertificateAuthority) -> Iterator[Callable[..., KubernetesAPI]]:
     """Start one more API server."""
     with ExitStack() as stack:
-        yield lambda **how: stack.enter_context(KubernetesAPI(authority, **how))
+        yield lambda **how: stack.enter_context(KubernetesAPI(authority, **{"holds": False, **how}))
 
 
 @pytest.fixture
@@ -63,6 +63,7 @@ def ask(kubeconfig: Path, *servers: str, **options: Any) -> ServerAnswers:
         "namespace": "shop",
         "name": "web",
         "cluster": ClusterIdentity.by_uid(UID),
+        "held": False,
     }
     return ask_servers(kubeconfig, None, servers, **{**wanted, **options})
 
@@ -88,6 +89,23 @@ def refused_by(rule: str, kubeconfig: Path, *servers: str, **options: Any) -> Re
 
 
 # What one server says.
+
+
+def test_a_server_that_does_not_find_what_etcd_holds(
+    api: KubernetesAPI, start: Callable[..., KubernetesAPI], tmp_path: Path
+) -> None:
+    """It reads another etcd, so it cannot say whether its encryption configuration opens the value."""
+    with pytest.raises(
+        AuthorizationRefused, match="finds no secrets shop/web, though etcd holds it"
+    ) as caught:
+        ask(api.kubeconfig(tmp_path), held=True)
+    assert (caught.value.reason, caught.value.exit_code) == (RefusalReason.OTHER_CLUSTER, 4)
+    assert "--etcd-servers" in caught.value.hint
+    other = start(holds=True)
+    found = ask(api.kubeconfig(tmp_path), other.url, held=True)
+    assert answers(found) == [(api.url, Answer.NOT_FOUND), (other.url, Answer.READ_ERROR)]
+    assert found.authorization is not None
+    assert found.authorization.server == other.url
 
 
 def test_a_server_that_does_not_read_it_and_allows_it(api: KubernetesAPI, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def test_the_commands_stand_there() -> None:
 
 
 def test_every_case_passed_and_is_in_a_table() -> None:
-    assert figure("wrong") == 0
+    assert figure("wrong") == figure("wrong among the others") == 0
     assert figure("cases") == CASES
     right, wrong = table("Under the right key"), table("Under a wrong key")
     assert sum(int(row[2]) for row in right + wrong) == CASES

@@ -79,6 +79,34 @@ class EtcdfixError(Exception):
         return self.message
 
 
+class EndedEarly(KeyboardInterrupt):
+    """Raised in the main thread where a signal, or ``--timeout``, ends a command before its work is done.
+
+    It is a ``KeyboardInterrupt``: whoever gives a partial result after Ctrl-C gives it after these too.
+
+    Attributes:
+        reason: What happened, as a clause: ``ended by SIGTERM``.
+        exit_code: What the command returns when it has a partial result.
+        bare_exit_code: What it returns when it has none.
+    """
+
+    def __init__(self, reason: str, exit_code: int, bare_exit_code: int | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.exit_code = exit_code
+        self.bare_exit_code = exit_code if bare_exit_code is None else bare_exit_code
+
+    @property
+    def by_clock(self) -> bool:
+        """Whether ``--timeout`` was over, and no signal came."""
+        return self.exit_code < 128  # which shells add to the number of a signal
+
+    @classmethod
+    def of(cls, exc: KeyboardInterrupt) -> EndedEarly:
+        """Return an interruption as one of these; Ctrl-C comes as Python's own."""
+        return exc if isinstance(exc, cls) else cls("interrupted", 130)
+
+
 class ConfigurationError(EtcdfixError):
     """Raised when the EncryptionConfiguration or our own options do not make sense."""
 

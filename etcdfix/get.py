@@ -12,7 +12,7 @@ import msgspec
 
 from etcdfix.deferred import Examining
 from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.errors import ConfigurationError, SourceError
+from etcdfix.errors import ConfigurationError, EndedEarly, SourceError
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.pipeline import Examiner
 from etcdfix.scope import ScopeRequest, resolve_scope
@@ -89,7 +89,7 @@ class GetResult(msgspec.Struct, kw_only=True):
         missing: Names that were asked for and not found, in that order.
         empty: A resource was listed whole, and there is none, in an etcd that has keys of the API servers.
         problems: Why the source could not show everything.
-        interrupted: The person stopped it.
+        ended: What ended it early; None where nothing did.
     """
 
     seen: int = 0
@@ -100,7 +100,7 @@ class GetResult(msgspec.Struct, kw_only=True):
     missing: list[str] = msgspec.field(default_factory=list)
     empty: bool = False
     problems: list[str] = msgspec.field(default_factory=list)
-    interrupted: bool = False
+    ended: EndedEarly | None = None
 
 
 class RawValue(msgspec.Struct, frozen=True):
@@ -161,15 +161,15 @@ def run_get(
                 take(found)
             for found in examining.later():
                 take(found)
-        except KeyboardInterrupt:
-            result.interrupted = True
+        except KeyboardInterrupt as exc:
+            result.ended = EndedEarly.of(exc)
             if plugins is not None:
                 plugins.give_up()
         except SourceError as exc:
             if not result.seen and not examining.waiting:
                 raise
             result.problems.append(f"the source was lost midway: {exc.message}")
-    cut = result.interrupted or bool(result.problems)
+    cut = result.ended is not None or bool(result.problems)
     result.problems[:0] = source.problems
     result.missing = chosen.missing if not cut else []
     if not cut and not result.seen and wanted.key is None and not wanted.names:
@@ -180,8 +180,9 @@ def run_get(
 
 
 def has_keys(source: Source, layout: StorageLayout) -> bool:
-    """Say whether any key starts with the storage prefix."""
-    return next(iter(source.current(layout.prefix_bytes)), None) is not None
+    """Say whether any key starts with the storage prefix, or may: what could not be read is not absent."""
+    known = len(source.problems)
+    return next(iter(source.current(layout.prefix_bytes)), None) is not None or len(source.problems) > known
 
 
 def read_raw(

@@ -172,6 +172,7 @@ class Look(NamedTuple):
         message: The decoder's words, data withheld; "" for a whole object.
         belongs: Complete etcd keys to which kind, namespace and name in it lead.
         text_mode: It decodes once every CR LF is an LF.
+        maybe_newer: A release that is newer may read it all the same: it does not begin as any encoding does.
     """
 
     whole: bool
@@ -181,6 +182,7 @@ class Look(NamedTuple):
     message: str
     belongs: tuple[bytes, ...] = ()
     text_mode: bool = False
+    maybe_newer: bool = False
 
 
 class Peek(msgspec.Struct, frozen=True):
@@ -198,7 +200,6 @@ class Peek(msgspec.Struct, frozen=True):
         encoding: ``protobuf``, ``json``, ``yaml``, ``cbor``, ``encrypted`` (``k8s:enc:`` again); "" where only a tag
             proves the key.
         wrong_bits: Bits of the known structure that are not as they should be.
-        behind: The start itself is noise, and what follows it was recognised (CBC).
         odds_bits: Noise looks like this with odds below 2^-odds_bits, all candidates together.
         candidates: How many keys, bits and etcd keys were tried.
         look: What decoding says of the plaintext: as it is stored, or as it is once :attr:`undone` where it was noise.
@@ -216,7 +217,6 @@ class Peek(msgspec.Struct, frozen=True):
     bound: bool = True
     encoding: str = ""
     wrong_bits: int = 0
-    behind: bool = False
     odds_bits: int = 0
     candidates: int = 0
     look: Look | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Collection
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -405,7 +405,6 @@ class Examiner:
             envelope_cut=enveloped and not known and _ENVELOPE_CUT.fullmatch(stored.value) is not None,
             envelope_bits_off=bits_off(stored.value, _ENCRYPTED),
             transformer=transformer,
-            key_fingerprint=plain.key_fingerprint if plain is not None else "",
             transform_failure=failure,
             decoded=decoded,
             decode_failure=decode_failure,
@@ -470,7 +469,11 @@ class Examiner:
             thorough,
         )
         resource = reader.directory.group_resource
-        found = peek(self.transformers, resource, request, known_structures(), self._look_into(reader))
+        crd = self.custom_resource(reader.directory)
+        own = (
+            tuple((f"{crd.group}/{version}", crd.kind) for version in crd.versions) if crd is not None else ()
+        )
+        found = peek(self.transformers, resource, request, known_structures(own), self._look_into(reader))
         if plain is not None and found.named and found.key_fingerprint != plain.key_fingerprint:
             # Padding fitted by chance under an earlier key of the same name, and the server looks no further.
             return msgspec.structs.replace(found, named=False)
@@ -621,10 +624,14 @@ class Examiner:
         )
 
 
-@cache
-def known_structures() -> Structures:
-    """Return how values of every kind that a known release stores begin."""
-    return Structures(stored_kinds())
+@lru_cache(maxsize=32)
+def known_structures(custom: tuple[tuple[str, str], ...] = ()) -> Structures:
+    """Return how values of every kind that a known release stores begin, and some custom resources.
+
+    Args:
+        custom: apiVersion and kind of the custom resources.
+    """
+    return Structures(stored_kinds(), custom)
 
 
 def _encryption_keys(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -15,7 +16,7 @@ from etcdfix.claims import KEY_NAME_CHECK
 from etcdfix.deferred import Examining, Spool, Watch, unwatched
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.envelope import transformer_name
-from etcdfix.errors import SourceError
+from etcdfix.errors import EndedEarly, SourceDenied, SourceError
 from etcdfix.model import Evidence, Outcome, StoredValue, key_id_digest
 from etcdfix.pipeline import Examiner
 from etcdfix.reports.base import Reporter, counted
@@ -94,10 +95,11 @@ class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
         new_findings: Unhealthy keys that the baseline does not know.
         new_undetermined: Undetermined keys that the baseline does not know.
         problems: Why the source could not show everything; empty when it could.
+        denied: Keys outside the storage prefix that were named and may not be read.
         below_prefix: Whether any key at all lies below the storage prefix.
         nothing_named_exists: Keys, key prefixes or namespaces were named, and none of them exists.
         suggested_prefixes: Where Kubernetes' keys seem to be instead, when none lies below the prefix.
-        interrupted: The person stopped it.
+        ended: What ended it early; None where nothing did.
     """
 
     summary: Summary
@@ -108,7 +110,8 @@ class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
     below_prefix: bool
     nothing_named_exists: bool
     suggested_prefixes: list[str]
-    interrupted: bool
+    ended: EndedEarly | None = None
+    denied: list[str] = msgspec.field(default_factory=list)
 
 
 T = TypeVar("T")
@@ -129,6 +132,7 @@ class _Gathering:
     def __init__(self, source: Source, request: ScanRequest, reporter: Reporter) -> None:
         self._source = source
         self._predecessors_asked = 0
+        self._trees: dict[bytes, bool] = {}
         namespace = request.scope.namespaces[0] if len(request.scope.namespaces) == 1 else ""
         self.tally = Tally(
             max_causes=request.max_causes,
@@ -167,6 +171,7 @@ class _Gathering:
             found: What was found.
             hold: Keep a finding back until :meth:`report_until`: others, with earlier keys, are still open.
         """
+        found = self._without_neighbour(found)
         self.tally.add(found)
         outcome = found.verdict.outcome
         if not is_finding(found):
@@ -191,6 +196,21 @@ class _Gathering:
                 return
         self._report(record)
 
+    def _without_neighbour(self, found: Examination) -> Examination:
+        """Take the remark from a key of a tree of its own: another cluster's prefix may be one bit away from ours."""
+        verdict, key = found.verdict, found.stored.key
+        if verdict.outcome is not Outcome.NOT_AN_OBJECT or not verdict.evidence:
+            return found
+        start = key[: len(self._request.layout.prefix_bytes)]
+        if start not in self._trees:
+            try:
+                self._trees[start] = len(list(islice(self._source.current(start), 2))) > 1
+            except SourceError:  # as below
+                self._trees[start] = True
+        if not self._trees[start]:
+            return found
+        return msgspec.structs.replace(found, verdict=msgspec.structs.replace(verdict, evidence=()))
+
     def _with_predecessor(self, found: Examination) -> Examination:
         """Remark on a key whose name nothing bears out that it should have been changed before, and was not."""
         verdict = found.verdict
@@ -198,7 +218,10 @@ class _Gathering:
         if not doubtful or found.stored.version < 2 or self._predecessors_asked >= _MOST_PREDECESSORS:
             return found
         self._predecessors_asked += 1
-        if not self._source.lacks_predecessor(found.stored):
+        try:
+            if not self._source.lacks_predecessor(found.stored):
+                return found
+        except SourceError:  # the scan itself says what it cannot read
             return found
         remark = Evidence(
             "predecessor",
@@ -242,43 +265,50 @@ def run_scan(
     ranges = resolve_scope(request.scope, request.layout, _custom_directories(examiner))
     cluster = examiner.kube_system_uid(source)
     reporter.begin(_header(source, request, cluster))
-    interrupted = False
+    ended: EndedEarly | None = None
     midway: list[str] = []
+    denied: list[bytes] = []
     with (
         contextlib.closing(_Gathering(source, request, reporter)) as gathering,
         Examining(examiner, plugins) as examining,
     ):
         tally, strangers, take = gathering.tally, gathering.strangers, gathering.take
         try:
-            for found in examining.first(watch(_values(source, ranges), "keys", None)):
+            for found in examining.first(watch(_values(source, ranges, denied), "keys", None)):
                 take(found, hold=bool(examining.waiting))
-        except KeyboardInterrupt:
-            interrupted = True
+        except KeyboardInterrupt as exc:
+            ended = EndedEarly.of(exc)
         except SourceError as exc:
             if not tally.summary().keys and not examining.waiting:
                 raise
             midway = [f"the source was lost midway: {exc.message}"]
-        if interrupted and plugins is not None:
+        if ended is not None and plugins is not None:
             plugins.give_up()
-        interrupted |= _take_later(examining, plugins, gathering, watch)
+        ended = _take_later(examining, plugins, gathering, watch) or ended
         gathering.report_until(None)
     kms = _kms_summary(tally, plugins)
     summary = tally.summary()
     summary.kms = kms
-    problems = [*source.problems, *midway]
+    within = [key for key in denied if key.startswith(request.layout.prefix_bytes)]
+    problems = [*source.problems, *midway, *(f"lost {display(key)}: permission denied" for key in within)]
     if gathering.out_of_order:
         problems.append("findings are not all in the order of their keys: no room in the temporary directory")
-    below = summary.keys > summary.not_objects or _anything_below(source, request, strangers)
-    nothing_named_exists = not summary.keys and (
-        bool(request.scope.prefixes or request.scope.keys) or _no_such_namespace(source, request)
+    # What could not be read is not absent.
+    unseen = ended is not None or bool(midway)
+    below = summary.keys > summary.not_objects or unseen or _may_hold_keys(source, request, strangers)
+    nothing_named_exists = (
+        not summary.keys
+        and not unseen
+        and not problems
+        and (bool(request.scope.prefixes or request.scope.keys) or _no_such_namespace(source, request))
     )
     reasons = [*problems, *plugin_problems(kms)]
     if not below:
         reasons.append(f"no key starts with {request.layout.prefix}")
     elif nothing_named_exists:
         reasons.append("nothing of the name that was given exists")
-    if interrupted:
-        reasons.append("interrupted before the end")
+    if ended is not None:
+        reasons.append(f"{ended.reason} before the end")
     if summary.undetermined:
         reasons.append(f"undetermined: {counted(summary.undetermined, 'key')}")
     description = source.describe()
@@ -290,10 +320,9 @@ def run_scan(
             complete=not reasons,
             incomplete_reasons=reasons,
             finished_at=_now(),
-            interrupted=interrupted,
+            interrupted=ended is not None,
         )
     )
-    below = summary.keys > summary.not_objects or bool(midway) or _anything_below(source, request, strangers)
     return ScanResult(
         summary=summary,
         complete=not reasons,
@@ -303,14 +332,15 @@ def run_scan(
         below_prefix=below,
         nothing_named_exists=nothing_named_exists,
         suggested_prefixes=[] if below else likely_prefixes(strangers),
-        interrupted=interrupted,
+        ended=ended,
+        denied=[display(key) for key in denied if key not in within],
     )
 
 
 def _take_later(
     examining: Examining, plugins: KMSPlugins | None, gathering: _Gathering, watch: Watch
-) -> bool:
-    """Take what waits; after an interruption without waiting any longer. Say whether there was one."""
+) -> EndedEarly | None:
+    """Take what waits; after an interruption without waiting any longer. Return the interruption, if there was one."""
 
     def take(found: Examination) -> None:
         if is_finding(found):
@@ -321,13 +351,13 @@ def _take_later(
     try:
         for found in watch(examining.later(), "waiting", count):
             take(found)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as exc:
         if plugins is not None:
             plugins.give_up()
         for found in examining.later():
             take(found)
-        return True
-    return False
+        return EndedEarly.of(exc)
+    return None
 
 
 def _kms_summary(tally: Tally, plugins: KMSPlugins | None) -> KMSSummary | None:
@@ -355,12 +385,13 @@ def _kms_summary(tally: Tally, plugins: KMSPlugins | None) -> KMSSummary | None:
     )
 
 
-def _anything_below(source: Source, request: ScanRequest, strangers: list[bytes]) -> bool:
-    """Look whether the storage prefix holds anything; if not, gather keys that may tell the right one."""
+def _may_hold_keys(source: Source, request: ScanRequest, strangers: list[bytes]) -> bool:
+    """Look whether the storage prefix holds anything or cannot be read; if not, gather keys that tell where."""
     prefix = request.layout.prefix_bytes
     if any(key.startswith(prefix) for key in strangers):
         return True
-    if next(iter(source.current(prefix)), None) is not None:
+    known = len(source.problems)
+    if next(iter(source.current(prefix)), None) is not None or len(source.problems) > known:
         return True
     if not strangers:
         for stored in source.current(b""):
@@ -378,10 +409,15 @@ def _no_such_namespace(source: Source, request: ScanRequest) -> bool:
     )
 
 
-def _values(source: Source, ranges: list[KeyRange]) -> Iterator[StoredValue]:
+def _values(source: Source, ranges: list[KeyRange], denied: list[bytes]) -> Iterator[StoredValue]:
+    """Yield what is in scope; a single key that may not be read is noted, and does not hide what is below it."""
     for wanted in ranges:
         if wanted.exact:
-            stored = source.get(wanted.prefix)
+            try:
+                stored = source.get(wanted.prefix)
+            except SourceDenied:
+                denied.append(wanted.prefix)
+                continue
             if stored is not None:
                 yield stored
         else:
@@ -408,16 +444,18 @@ def _list_prefix(layout: StorageLayout, namespace: str) -> Callable[[Directory],
 def _header(source: Source, request: ScanRequest, cluster: str | None) -> Header:
     configuration = request.configuration
     minor = request.kubernetes_minor
+    description = source.describe()
     return Header(
         tool=Tool("etcdfix", __version__),
         generated_at=_now(),
-        source=_report_source(source.describe(), cluster),
+        source=_report_source(description, cluster),
         encryption_config=ReportConfiguration(_shown(configuration.path), configuration.sha256)
         if configuration
         else None,
         scope=Scope(
             etcd_prefix=request.layout.prefix.rstrip("/") or "/",
-            prefixes=[*map(_shown, request.scope.prefixes), *map(display, request.scope.keys)],
+            prefixes=[*map(_shown, request.scope.prefixes), *map(display, request.scope.keys)]
+            or ([description.limited_to] if request.scope.everything and description.limited_to else []),
             resources=request.scope.resources,
             namespaces=[*map(_shown, request.scope.namespaces)],
             kubernetes_version=f"1.{minor}" if minor is not None else None,

@@ -22,6 +22,7 @@ from etcdfix.cli.options import (
     reading_options,
     same_again,
     source_options,
+    timeout_option,
 )
 from etcdfix.cli.output import require_output, say
 from etcdfix.cli.variables import ChangingCommand
@@ -111,6 +112,7 @@ def command() -> None:
     envvar="ETCDFIX_LAST",
     help="Only the last N records.  [default: all]",
 )
+@timeout_option
 def show(*, log: Path, output: str, last: int | None) -> int:
     """Print the records of an audit log, as they stand there.
 
@@ -194,6 +196,7 @@ def _key_of(event: Event) -> str:
     metavar="DIR",
     help="The same for every backup in a directory that names this log (may be repeated).",
 )
+@timeout_option
 @_output_option("table", "json")
 def verify_log(
     *,

@@ -19,8 +19,17 @@ class ExitCode(IntEnum):
     USAGE = 2
     INCOMPLETE = 3
     SOURCE = 5
+    HUNG_UP = 129
     INTERRUPTED = 130
+    TERMINATED = 143
 
+
+ENDED_EARLY: dict[ExitCode, str] = {
+    ExitCode.HUNG_UP: "ended by SIGHUP",
+    ExitCode.INTERRUPTED: "interrupted",
+    ExitCode.TERMINATED: "ended by SIGTERM",
+}
+"""Of every reader: with the partial report, where there is one. ``--timeout`` ends with 3, and with 5 without any."""
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "nothing wrong",
@@ -28,7 +37,7 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.USAGE: "usage or configuration error",
     ExitCode.INCOMPLETE: "incomplete: something is undetermined, or was lost midway (wins over 1)",
     ExitCode.SOURCE: "source unreachable or unreadable: nothing was examined",
-    ExitCode.INTERRUPTED: "interrupted",
+    **ENDED_EARLY,
 }
 
 
@@ -37,10 +46,12 @@ def epilog(meanings: Mapping[_Code, str]) -> str:
     return "\b\nExit codes:\n" + "\n".join(f"  {int(code):>3}  {text}" for code, text in meanings.items())
 
 
-def scan_exit_code(result: ScanResult) -> ExitCode:
+def scan_exit_code(result: ScanResult) -> int:
     """Map the result of a scan to its exit code. An incomplete scan is never 0 or 1."""
-    if result.interrupted:
-        return ExitCode.INTERRUPTED
+    if result.ended is not None:
+        return result.ended.exit_code if result.summary.keys else result.ended.bare_exit_code
+    if result.problems and not result.summary.keys:
+        return ExitCode.SOURCE
     if not result.below_prefix or result.nothing_named_exists:
         return ExitCode.INCOMPLETE if result.problems else ExitCode.SOURCE
     if result.problems or result.new_undetermined:

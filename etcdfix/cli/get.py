@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from etcdfix.cli.exit_codes import ExitCode, epilog
+from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.keys import decoded_key, is_base64, named_key
 from etcdfix.cli.options import (
     Inputs,
@@ -39,7 +39,7 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.USAGE: "usage or configuration error",
     ExitCode.INCOMPLETE: "something is undetermined, missing, or was lost midway (wins over 1)",
     ExitCode.SOURCE: "no object of the name exists, or the source is unreachable, unreadable, or another etcd",
-    ExitCode.INTERRUPTED: "interrupted",
+    **ENDED_EARLY,
 }
 _COMPACTION_KEY = "compact_rev_key"
 _MOST_LINES = 20
@@ -160,7 +160,7 @@ def command(
             )
         stream.flush()
         speaker.end()
-        return int(_last_words(result, source, request))
+        return _last_words(result, source, request)
 
 
 def _record_reveal(audit_log: Path, request: GetRequest, inputs: Inputs, form: str) -> None:
@@ -368,18 +368,19 @@ def _code_of(found: Examination) -> ExitCode:
     return ExitCode.INCOMPLETE if undetermined else ExitCode.FINDINGS
 
 
-def _last_words(result: GetResult, source: Source, request: GetRequest) -> ExitCode:
+def _last_words(result: GetResult, source: Source, request: GetRequest) -> int:
     for problem in result.problems:
         say(f"incomplete: {problem}")
     if result.masked:
         say(f"{counted(result.masked, 'value')} masked: do not pipe this into kubectl; --reveal shows them")
-    if result.interrupted:
-        say("INTERRUPTED: what is shown is not everything")
-        return ExitCode.INTERRUPTED
+    if result.ended is not None:
+        say(f"{result.ended.reason} before the end: what is shown is not everything")
+        return result.ended.exit_code if result.seen else result.ended.bare_exit_code
+    if not result.seen and result.problems:
+        say("nothing was found, and not everything could be read")
+        return ExitCode.INCOMPLETE
     if not result.seen:
         _not_found(source, request)
-        if result.problems:
-            return ExitCode.INCOMPLETE
         return ExitCode.NOTHING_WRONG if result.empty else ExitCode.SOURCE
     for name in result.missing:
         say(f"{request.wanted.resource} {name!r}: not found{_where(request)}")

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import click
 
-from etcdfix.cli.exit_codes import ExitCode, epilog
+from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.keys import decoded_key, is_base64, named_key
 from etcdfix.cli.options import reading_options, source_options
 from etcdfix.cli.output import say
@@ -31,7 +31,7 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.USAGE: "usage or configuration error",
     ExitCode.INCOMPLETE: "assessed as far as can be: something is undetermined, or was lost midway (wins over 1)",
     ExitCode.SOURCE: "nobody has the key or refers to it, or the source is unreachable or unreadable",
-    ExitCode.INTERRUPTED: "interrupted",
+    **ENDED_EARLY,
 }
 
 
@@ -72,7 +72,7 @@ def command(
         say(f"incomplete: {reason}")
     undetermined = report.finding is not None and report.finding.outcome == "undetermined"
     healthy = report.finding is not None and report.finding.outcome in {"readable", "not-an-object"}
-    return int(exit_code(complete=report.complete and not undetermined, findings=not healthy))
+    return exit_code(found, complete=report.complete and not undetermined, findings=not healthy)
 
 
 def _wanted(key: str | None, key_base64: str | None) -> bytes:
@@ -88,6 +88,15 @@ def _wanted(key: str | None, key_base64: str | None) -> bytes:
 
 
 def _not_found(found: Surroundings, key: bytes) -> NoReturn:
+    limited_to = found.source.describe().limited_to
+    if not display(key).startswith(limited_to):
+        say(f"{display(key)}: permission denied: only keys that start with {limited_to} were looked at")
+        nothing_found(found)
+    if found.index.problems:
+        say(f"{display(key)}: not seen, nor anything that refers to it; not everything could be read")
+        for reason in found.index.problems:
+            say(f"incomplete: {reason}")
+        nothing_found(found)
     say(f"nothing is stored under {display(key)}, and nothing that can be read refers to it")
     below = next(iter(found.source.current(key.rstrip(b"/") + b"/")), None)
     if below is not None:

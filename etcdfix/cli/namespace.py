@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import click
 
-from etcdfix.cli.exit_codes import ExitCode, epilog
+from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import reading_options, source_options
 from etcdfix.cli.output import say
 from etcdfix.cli.surroundings import (
@@ -30,7 +30,7 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.USAGE: "usage or configuration error",
     ExitCode.INCOMPLETE: "something in it is undetermined, or the source was lost midway (wins over 1)",
     ExitCode.SOURCE: "no such namespace, or the source is unreachable or unreadable",
-    ExitCode.INTERRUPTED: "interrupted",
+    **ENDED_EARLY,
 }
 _WELL = frozenset({"active", "terminating"})
 
@@ -63,7 +63,7 @@ def command(*, name: str, output: str, output_file: Path | None, max_rows: int, 
     for reason in report.incomplete_reasons:
         say(f"incomplete: {reason}")
     findings = report.state not in _WELL or (report.terminating and report.left_behind > 0)
-    return int(exit_code(complete=report.complete, findings=findings))
+    return exit_code(found, complete=report.complete, findings=findings)
 
 
 def _not_found(found: Surroundings, name: str) -> NoReturn:

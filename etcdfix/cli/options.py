@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from etcdfix.cli.ending import end_after
 from etcdfix.cli.output import say
 from etcdfix.cli.variables import variable_of
 from etcdfix.errors import ConfigurationError
@@ -53,6 +54,18 @@ def _option(*names: str, **settings: Any) -> Decorator:
 
 _FILE = click.Path(path_type=Path)
 
+
+def _count_time(_context: click.Context, _parameter: click.Parameter, text: str | None) -> None:
+    if text is not None:
+        end_after(text)
+
+
+timeout_option = _option(
+    "--timeout", metavar="DURATION", expose_value=False, callback=_count_time,
+    help="Longest that the whole command may take; what there is by then is given, as incomplete.  [default: no limit]",
+)  # fmt: skip
+"""Bounds a whole command."""
+
 source_options = option_group(
     _option("--snapshot", type=_FILE, metavar="FILE",
             help="Read a snapshot (etcdctl snapshot save) or a copied member/snap/db; gzip is fine."),
@@ -68,6 +81,7 @@ source_options = option_group(
             help="Do not check who the server is."),
     _option("--dial-timeout", metavar="DURATION", help="Time to reach an endpoint.  [default: 2s]"),
     _option("--command-timeout", metavar="DURATION", help="Time for one request.  [default: 5s]"),
+    timeout_option,
     _option("--manifest", type=_FILE, metavar="FILE",
             help="Take endpoints, certificates, prefix, configuration and version from a kube-apiserver "
                  "static-pod manifest; flags win."),
@@ -353,7 +367,8 @@ def open_source(inputs: Inputs, *, say: Callable[[str], None]) -> Source:
     connection = connection_from_options(**inputs.connection)
     for warning in transport_warnings(connection):
         say(f"warning: {warning}")
-    return LiveSource(connection, revision=inputs.revision, on_notice=say)
+    prefix = StorageLayout(inputs.etcd_prefix).prefix_bytes
+    return LiveSource(connection, revision=inputs.revision, storage_prefix=prefix, on_notice=say)
 
 
 def load_encryption(inputs: Inputs) -> EncryptionConfiguration | None:

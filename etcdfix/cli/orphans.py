@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from etcdfix.cli.exit_codes import ExitCode, epilog
+from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import reading_options, source_options
 from etcdfix.cli.output import say
 from etcdfix.cli.surroundings import exit_code, nothing_below, output_options, surroundings
@@ -20,7 +20,7 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.USAGE: "usage or configuration error",
     ExitCode.INCOMPLETE: "something is undetermined, or the source was lost midway (wins over 1)",
     ExitCode.SOURCE: "source unreachable or unreadable: nothing was examined",
-    ExitCode.INTERRUPTED: "interrupted",
+    **ENDED_EARLY,
 }
 
 
@@ -41,4 +41,4 @@ def command(*, output: str, output_file: Path | None, max_rows: int, **options: 
         ORPHANS_FORMATS[output](report, stream, max_rows)
     for reason in report.incomplete_reasons:
         say(f"incomplete: {reason}")
-    return int(exit_code(complete=report.complete, findings=bool(report.groups)))
+    return exit_code(found, complete=report.complete, findings=bool(report.groups))

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from etcdfix.cli.exit_codes import ExitCode, epilog
+from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import (
     open_plugins,
     open_source,
@@ -37,7 +37,7 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.USAGE: "usage or configuration error; the report is of another cluster or configuration",
     ExitCode.INCOMPLETE: "something is undetermined, the report was cut, or something was lost midway (wins over 1)",
     ExitCode.SOURCE: "source unreachable or unreadable: nothing was examined",
-    ExitCode.INTERRUPTED: "interrupted",
+    **ENDED_EARLY,
 }
 _SETTLED = frozenset({"gone", "readable"})
 _UNDETERMINED = "undetermined"

@@ -11,8 +11,9 @@ from typing import Any, NoReturn
 import click
 
 from etcdfix import __version__
+from etcdfix.cli.ending import ending_early
 from etcdfix.cli.secrecy import forbid_core_dumps
-from etcdfix.errors import EtcdfixError
+from etcdfix.errors import EndedEarly, EtcdfixError
 from etcdfix.reports.safetext import safe_text
 
 # Command to module and one-line help, in the order of the help page.
@@ -58,12 +59,27 @@ class _ReaderGone(Exception):
     """Whoever read our output has gone; under a name of our own, because click exits with 1 on EPIPE."""
 
 
+class _Ended(Exception):
+    """The command ended early; under a name of our own, because click turns every KeyboardInterrupt into one."""
+
+    def __init__(self, ending: EndedEarly) -> None:
+        super().__init__(ending.reason)
+        self.ending = ending
+
+
 class _LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except BrokenPipeError as exc:
             raise _ReaderGone from exc
+        except KeyboardInterrupt as exc:
+            raise _Ended(EndedEarly.of(exc)) from exc
+        except click.exceptions.Abort as exc:
+            # What came while something was asked at the terminal.
+            if isinstance(exc.__context__, KeyboardInterrupt):
+                raise _Ended(EndedEarly.of(exc.__context__)) from exc
+            raise
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(COMMANDS)
@@ -96,11 +112,23 @@ def cli() -> None:
 def main() -> NoReturn:
     """Run the command line; every end has an exit code of the table, and none a traceback."""
     forbid_core_dumps()  # keys and passwords are read later
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    threads = sys.modules.get("etcdfix.sources.etcd.threads")  # there once a live etcd was asked
+    if threads is not None and threads.anything_stuck():
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, AttributeError):
+                stream.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code; errors become one line on standard error, and a hint."""
+    with ending_early():
+        return _run(arguments)
+
+
+def _run(arguments: list[str]) -> int:
     try:
         result: Any = cli.main(arguments, prog_name="etcdfix", standalone_mode=False)
         if sys.stdout is not None:  # closed by the shell: >&-
@@ -108,9 +136,10 @@ def run(arguments: list[str]) -> int:
     except click.exceptions.Abort:
         click.echo("interrupted", err=True)
         return 130
-    except KeyboardInterrupt:
-        click.echo("interrupted", err=True)
-        return 130
+    except _Ended as exc:
+        return _end_early(exc.ending, arguments)
+    except KeyboardInterrupt as exc:
+        return _end_early(EndedEarly.of(exc), arguments)
     except click.ClickException as exc:
         exc.show()
         return exc.exit_code
@@ -128,7 +157,13 @@ def run(arguments: list[str]) -> int:
             f"{_what_changed(arguments)}; the output is incomplete",
         )
         return 3
+    except MemoryError:
+        _say_error(f"the system gives this process no more memory; {_what_changed(arguments)}", "")
+        return 3
     except Exception as exc:
+        if "can't start new thread" in str(exc):
+            _say_error(f"the system gives this process no more threads; {_what_changed(arguments)}", "")
+            return 3
         if os.environ.get("ETCDFIX_DEBUG") == "1":
             raise
         kind = type(exc).__name__
@@ -139,6 +174,17 @@ def run(arguments: list[str]) -> int:
         )
         return 3
     return result if isinstance(result, int) else 0
+
+
+def _end_early(ending: EndedEarly, arguments: list[str]) -> int:
+    """Say that a command ended before it had a result; return its exit code."""
+    if ending.reason == "interrupted":
+        click.echo("interrupted", err=True)
+    else:
+        # No --timeout counts any more once a change has begun.
+        what = "nothing was changed" if ending.by_clock else _what_changed(arguments)
+        _say_error(f"{ending.reason}; {what}", "")
+    return ending.bare_exit_code
 
 
 def _what_changed(arguments: list[str]) -> str:

@@ -145,8 +145,12 @@ def _last_words(result: ScanResult, request: ScanRequest, revision: int) -> None
         say(f"incomplete: {problem}")
     for trouble in plugin_troubles(summary.kms):
         say(trouble)
+    for key in result.denied:
+        say(f"permission denied: the key {key} itself, outside {request.layout.prefix}, was not read")
     prefix = request.layout.prefix
-    if not result.below_prefix:
+    if not summary.keys and (result.problems or result.ended is not None):
+        say("NOTHING WAS EXAMINED")
+    elif not result.below_prefix:
         at = f" at revision {revision}" if revision else ""
         say(f"NOTHING WAS EXAMINED: no key starts with {prefix}{at}")
         places = " or ".join(safe_text(p) for p in result.suggested_prefixes[:3])

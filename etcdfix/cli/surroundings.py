@@ -104,8 +104,15 @@ def _files(inputs: Inputs, options: dict[str, Any]) -> tuple[Path | None, ...]:
 
 
 def nothing_below(found: Surroundings) -> NoReturn:
-    """Say that nothing lies below the storage prefix, and where it may be instead; end the command."""
+    """Say that nothing lies below the storage prefix, or was seen there, and why that may be; end the command."""
     layout = found.request.layout
+    if found.index.problems:
+        for reason in found.index.problems:
+            say(f"incomplete: {reason}")
+        say(f"NOTHING WAS EXAMINED: no key below {layout.prefix} was seen, and not everything could be read")
+        click.get_current_context().exit(
+            ExitCode.SOURCE if found.ended is None else found.ended.bare_exit_code
+        )
     say(f"NOTHING WAS EXAMINED: no key starts with {layout.prefix}")
     places = " or ".join(safe_text(place) for place in found.suggested_prefixes[:3])
     next_words(
@@ -118,11 +125,14 @@ def nothing_below(found: Surroundings) -> NoReturn:
 
 def nothing_found(found: Surroundings) -> NoReturn:
     """End the command without a report: no file takes the place of an earlier one."""
-    click.get_current_context().exit(ExitCode.INCOMPLETE if found.index.problems else ExitCode.SOURCE)
+    code = int(ExitCode.INCOMPLETE if found.index.problems else ExitCode.SOURCE)
+    click.get_current_context().exit(code if found.ended is None else found.ended.exit_code)
 
 
-def exit_code(*, complete: bool, findings: bool) -> ExitCode:
+def exit_code(found: Surroundings, *, complete: bool, findings: bool) -> int:
     """Return the exit code of a report: an incomplete one is never 0 or 1."""
+    if found.ended is not None:
+        return found.ended.exit_code
     if not complete:
         return ExitCode.INCOMPLETE
     return ExitCode.FINDINGS if findings else ExitCode.NOTHING_WRONG

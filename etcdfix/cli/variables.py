@@ -12,7 +12,8 @@ from etcdfix.cli.output import say
 HEEDED_BY_CHANGES: Final = frozenset(
     {
         "ETCDFIX_ENDPOINTS", "ETCDFIX_CACERT", "ETCDFIX_CERT", "ETCDFIX_KEY", "ETCDFIX_USER", "ETCDFIX_PASSWORD",
-        "ETCDFIX_DIAL_TIMEOUT", "ETCDFIX_COMMAND_TIMEOUT", "ETCDFIX_ENCRYPTION_CONFIG", "ETCDFIX_MANIFEST",
+        "ETCDFIX_DIAL_TIMEOUT", "ETCDFIX_COMMAND_TIMEOUT", "ETCDFIX_TIMEOUT",
+        "ETCDFIX_ENCRYPTION_CONFIG", "ETCDFIX_MANIFEST",
     }
 )  # fmt: skip
 """All variables of ours that a command which changes something listens to: where etcd is, and how it is encrypted."""

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from etcdfix.consequences.surroundings import Surroundings, entry_of
+from etcdfix.errors import SourceError
 from etcdfix.impact.assess import Assessment, LastKnown, assess
-from etcdfix.impact.garbage import Collection, Decision
+from etcdfix.impact.collector import collect
+from etcdfix.impact.garbage import Action, Collection, Decision, Propagation
+from etcdfix.impact.index import ImpactIndex
+from etcdfix.impact.namespaces import freed_by
 from etcdfix.impact.secretusers import SecretUser, SecretUsers
 from etcdfix.impact.tables import UNDETERMINED
 from etcdfix.impact.uses import Role
+from etcdfix.reports.base import counted
 from etcdfix.reports.commands import SameAgain
 from etcdfix.reports.finding import finding_from
 from etcdfix.reports.impact.model import (
@@ -28,6 +34,7 @@ from etcdfix.reports.impact.model import (
 from etcdfix.reports.model import Finding, Remedy
 from etcdfix.reports.remedies import LAST
 from etcdfix.reports.safetext import quote_command
+from etcdfix.storagekey import display
 from etcdfix.verdicts.examination import Examination
 
 # KEP-3926 and every runbook begin with it.
@@ -47,12 +54,15 @@ def impact_report(surroundings: Surroundings, key: bytes) -> ImpactReport | None
 
     Returns:
         None for a key that nobody has and nobody mentions.
-
-    Raises:
-        SourceError: The history cannot be read.
     """
     index = surroundings.index
-    found = assess(index, surroundings.source, surroundings.examiner, key)
+    # Who ended the look does not want to wait for more.
+    source = surroundings.source if surroundings.ended is None else None
+    try:
+        found = assess(index, source, surroundings.examiner, key)
+    except SourceError as exc:
+        index.problems.append(f"lost the earlier revisions of {display(key)}: {exc.message}")
+        found = assess(index, None, surroundings.examiner, key)
     node = index.find(key)
     if found is None or node is None:
         return None
@@ -72,7 +82,7 @@ def impact_report(surroundings: Surroundings, key: bytes) -> ImpactReport | None
         finding=finding,
         last_known=_identity(found.last_known),
         namespace_terminating=_namespace_terminating(surroundings, found.object.namespace),
-        dependents=_dependents(found.collection),
+        dependents=_dependents(index, node, found),
         secret=_secret(found.secret) if found.secret is not None else None,
         users=groups,
         user_count=sum(group.count for group in groups),
@@ -121,20 +131,84 @@ def _identity(known: LastKnown) -> Identity:
     )
 
 
-def _dependents(collection: Collection) -> Dependents:
-    """Lay the tree out depth first; chains of owners can be long, so this does not recurse."""
-    rows: list[DependentEntry] = []
-    waiting = deque((1, collection.removed.key, decision) for decision in collection.tree)
-    while waiting:
-        depth, below, decision = waiting.popleft()
-        rows.append(_dependent(depth, below, decision))
-        inner = decision.dependents
-        waiting.extendleft((depth + 1, decision.object.key, d) for d in reversed(inner))
+def _dependents(index: ImpactIndex, node: int, found: Assessment) -> Dependents:
+    collection = found.collection
+    freed = freed_by(index, node) if index.unreadable(node) else ()
     return Dependents(
         counts={action.value: count for action, count in collection.counts.items()},
         deleted_by_resource=collection.deleted_by_resource,
-        tree=rows,
+        tree=_rows(collection.removed.key, collection.tree),
+        caught_up=_rows("", collection.caught_up),
+        listable=list(collection.listable),
+        unlistable=collection.unlistable,
+        namespaces=[state.name for state in freed],
+        notes=[
+            *_catching_up(collection),
+            *(
+                f"namespace {state.name}, which is being deleted, then finishes, and all that is left in it goes: "
+                f"{counted(sum(content.count for content in state.contents), 'object')}"
+                for state in freed
+            ),
+            *_of_managers(collection),
+            *_orphaning(index, node, found),
+        ],
     )
+
+
+def _rows(below: str, tree: Iterable[Decision]) -> list[DependentEntry]:
+    """Lay a tree out depth first; chains of owners can be long, so this does not recurse."""
+    rows: list[DependentEntry] = []
+    waiting = deque((1, below, decision) for decision in tree)
+    while waiting:
+        depth, above, decision = waiting.popleft()
+        rows.append(_dependent(depth, above, decision))
+        inner = decision.dependents
+        waiting.extendleft((depth + 1, decision.object.key, d) for d in reversed(inner))
+    return rows
+
+
+def _catching_up(collection: Collection) -> Iterator[str]:
+    """Yield what the collector does although it is no dependent of the object."""
+    going = sum(decision.action is Action.CASCADE_DELETED for decision in collection.caught_up)
+    if going:
+        types = ", ".join(collection.listable) or "its owner's deletion"
+        why = (
+            f"once it is gone, {types} can be listed again"
+            if collection.listable
+            else "its owner waited for it"
+        )
+        yield (
+            f"{why}, and the garbage collector catches up: it deletes {counted(going, 'object')} beside what this one "
+            "owns, whose owners are gone or whose deletion waited"
+        )
+
+
+def _of_managers(collection: Collection) -> Iterator[str]:
+    """Yield on what it depends whether any of this happens at once."""
+    if collection.unlistable and collection.tree:
+        types = ", ".join(f"{path} ({count})" for path, count in list(collection.unlistable.items())[:5])
+        yield (
+            f"other objects keep types from being listed: {types}; a controller manager that ran before the damage and "
+            "one that started since then do different things to their owners and dependents, and one that starts while "
+            "no API server is ready exits: nothing of this happens then, until it runs"
+        )
+
+
+def _orphaning(index: ImpactIndex, node: int, found: Assessment) -> Iterator[str]:
+    """Yield that a deletion with Orphan may delete all the same, for an object that the API can delete."""
+    if not found.readable:
+        return
+    played = collect(index, node, by_api=Propagation.ORPHAN)
+    orphaned = {Action.ORPHANED, Action.REFERENCE_STRIPPED}
+    late = sum(d.action in orphaned and bool(d.started_after) for d in played.tree)
+    if late:
+        yield (
+            f"deleted through the API with Orphan, its dependents of types that cannot be listed ({late}) keep their "
+            "reference where the controller manager started after the damage, and are deleted as soon as their type "
+            "can be listed"
+        )
+    if played.doubt:
+        yield f"deleted through the API with Orphan: {played.doubt}"
 
 
 def _dependent(depth: int, below: str, decision: Decision) -> DependentEntry:
@@ -160,6 +234,10 @@ def _dependent(depth: int, below: str, decision: Decision) -> DependentEntry:
         after_finalizers=list(decision.after_finalizers),
         already_terminating=decision.already_terminating,
         uncertain=decision.uncertain,
+        stays=decision.stays,
+        later=decision.later,
+        ran_before=decision.ran_before,
+        started_after=decision.started_after,
     )
 
 

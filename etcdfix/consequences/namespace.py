@@ -16,12 +16,12 @@ from typing import Final, NamedTuple
 
 from etcdfix.consequences.surroundings import Keep, Surroundings, entry_of
 from etcdfix.impact.collector import collect
+from etcdfix.impact.cycles import CyclicWait
 from etcdfix.impact.garbage import Action
 from etcdfix.impact.grades import Risk, reasons_for
 from etcdfix.impact.identity import ObjectRef
 from etcdfix.impact.namespaces import (
     Blocker,
-    CyclicWait,
     DeletionStage,
     NamespaceState,
     ResourceContent,

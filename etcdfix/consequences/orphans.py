@@ -15,6 +15,9 @@ def orphans_report(surroundings: Surroundings) -> OrphansReport:
     found = find_orphans(surroundings.index, aggregated=surroundings.aggregated)
     undetermined = _undetermined(surroundings.index)
     reasons = surroundings.incomplete_reasons(undetermined)
+    limited_to = surroundings.source.describe().limited_to
+    if limited_to:
+        reasons.append(f"permission denied: keys outside {limited_to} were not looked at")
     return OrphansReport(
         **surroundings.origin(),
         groups=[

@@ -12,7 +12,7 @@ import msgspec
 from etcdfix import __version__
 from etcdfix.deferred import Examining, Watch, unwatched
 from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.errors import SourceError
+from etcdfix.errors import EndedEarly, SourceError
 from etcdfix.impact.builder import IndexBuilder
 from etcdfix.impact.identity import ObjectRef
 from etcdfix.impact.index import ImpactIndex
@@ -70,6 +70,7 @@ class Surroundings:
         undetermined: How many objects could not be judged.
         below_prefix: Whether any key lies below the storage prefix.
         suggested_prefixes: Where Kubernetes' keys seem to be instead, when none does.
+        ended: What ended the look early; None where nothing did.
     """
 
     def __init__(
@@ -80,8 +81,12 @@ class Surroundings:
         index: ImpactIndex,
         kept: dict[bytes, Examination],
         keys: KeyCounter,
+        kube_system_uid: str | None,
+        ended: EndedEarly | None,
     ) -> None:
+        self._kube_system_uid = kube_system_uid
         self.request = request
+        self.ended = ended
         self.source = source
         self.examiner = examiner
         self.index = index
@@ -90,7 +95,8 @@ class Surroundings:
         self.aggregated = frozenset(examiner.aggregated_groups)
         self.undetermined = sum(1 for node in index.nodes() if index.flags(node) & UNDETERMINED)
         self.below_prefix = next(index.nodes(), None) is not None
-        self.suggested_prefixes = [] if self.below_prefix else _suggestions(source)
+        # What could not be read is not absent.
+        self.suggested_prefixes = [] if self.below_prefix or index.problems else _suggestions(source)
 
     def key_looks_lost(self, found: Examination) -> bool:
         """Say whether so much under the encryption key of a value fails that it is the key, not the object."""
@@ -111,7 +117,7 @@ class Surroundings:
                 single_revision=description.single_revision,
                 segments=list(description.segments),
                 cluster_id=description.cluster_id,
-                kube_system_uid=self.examiner.kube_system_uid(self.source),
+                kube_system_uid=self._kube_system_uid,
                 sha256=description.sha256,
                 etcd_version=description.etcd_version,
                 integrity=description.integrity,
@@ -169,11 +175,13 @@ def look_around(
         examiner.ask_ahead(source)
         plugins.deferring = False
     examiner.learn_custom_resources(source)
+    cluster = examiner.kube_system_uid(source)
     builder = IndexBuilder(examiner, source)
     kept = _Kept()
     keys = KeyCounter()
     count = 0
     midway: list[str] = []
+    ended: EndedEarly | None = None
 
     def take(found: Examination) -> None:
         nonlocal count
@@ -192,12 +200,25 @@ def look_around(
             if not count and not examining.waiting:
                 raise
             midway = [f"the source was lost midway: {exc.message}"]
-        for found in watch(examining.later(), "waiting", examining.waiting):
-            take(found)
+        except KeyboardInterrupt as exc:
+            ended = EndedEarly.of(exc)
+            if plugins is not None:
+                plugins.give_up()
+        try:
+            for found in watch(examining.later(), "waiting", examining.waiting):
+                take(found)
+        except KeyboardInterrupt as exc:
+            ended = EndedEarly.of(exc)
+            if plugins is not None:
+                plugins.give_up()
+            for found in examining.later():
+                take(found)
+    if ended is not None:
+        midway.append(f"{ended.reason} before the end")
     if plugins is not None:
         plugins.deferring = False  # from here on, single values are looked at, and each may wait
     index = builder.finish([*source.problems, *midway])
-    return Surroundings(request, source, examiner, index, kept.by_key(), keys)
+    return Surroundings(request, source, examiner, index, kept.by_key(), keys, cluster, ended)
 
 
 class _Kept:

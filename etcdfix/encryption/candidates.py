@@ -21,6 +21,7 @@ from etcdfix.encryption.unchecked import Unchecked
 _LONGEST_NAME = 1024
 _MOST_BODIES = 8
 _BLOCK_SIZE = 16
+# The length with which a KMS v1 body begins has one; a name that somebody typed has none.
 _SECRETBOX_KEY_SIZE = 32
 # Nonce, IV, tag, one block; under KMS with the shortest wrapped key and key id as well.
 _SHORTEST = {
@@ -82,7 +83,7 @@ class Place(msgspec.Struct, frozen=True):
         provider: ``aescbc``, ``kms``…
         bodies: Offsets at which the body may begin, for a key of another name.
         too_short: Shorter than any value of this provider can be, counted from the first colon.
-        name_may_go_on: Printable text and another colon follow the name.
+        name_may_go_on: Text without control characters and another colon follow the name.
     """
 
     provider: str

@@ -25,6 +25,7 @@ _TIME = re.compile(
     rb"(?:[Zz]|[+-][0-2][0-9]:[0-5][0-9])(?=:)"
 )
 _TO_FIRST_COLON = len("2026-05-12T18")
+_CONTROLS = re.compile(rb"[\x00-\x1f\x7f]")
 # A name ends somewhere near: past this, the colon found belongs to the ciphertext.
 _LONGEST_NAME = 1024
 
@@ -38,7 +39,7 @@ class Envelope(msgspec.Struct, frozen=True):
         name: Key name or KMS provider name; "" where the prefix breaks off. Bytes that are not UTF-8 are
             surrogate escapes.
         body_offset: Byte at which the body begins, or the part of the prefix that cannot be read.
-        name_may_go_on: Where the name ends is not certain: text and another colon follow.
+        name_may_go_on: Where the name ends is not certain: text without control characters and another colon follow.
     """
 
     provider: str
@@ -96,11 +97,15 @@ def parse_envelope(data: bytes, known_names: Collection[str] = ()) -> Envelope |
 
 
 def _text_and_colon(data: bytes, start: int) -> bool:
+    """Say whether text and a colon follow: a configuration takes names of any text, also such as does not print."""
     end = data.find(b":", start, start + _LONGEST_NAME)
+    if end < start or _CONTROLS.search(data, start, end):
+        return False
     try:
-        return end >= start and data[start:end].decode().isprintable()
+        data[start:end].decode()
     except UnicodeDecodeError:
         return False
+    return True
 
 
 def transformer_name(provider: str, version: str, name: str) -> str:

@@ -161,7 +161,6 @@ def _right_key(
         bound=candidate.cipher.bound,
         encoding=sight.encoding,
         wrong_bits=sight.wrong_bits,
-        behind=sight.behind,
         odds_bits=math.floor(sight.bits - math.log2(search.tried)),
         candidates=search.tried,
         look=seen,

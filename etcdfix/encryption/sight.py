@@ -6,7 +6,7 @@ counted against it. Namespace and name are never looked at: they tell where a va
 
 Format:
     protobuf: ``k8s\0``, then ``runtime.Unknown`` with its TypeMeta first (``apimachinery/pkg/runtime``).
-    JSON: ``{"kind":…,"apiVersion":…`` (built-ins) or ``{"apiVersion":…`` (custom resources).
+    JSON: ``{"kind":…,"apiVersion":…`` (built-ins) or ``{"apiVersion":…,"kind":…`` (custom resources).
     YAML: no API server writes it; who does, begins with ``apiVersion: …`` since names are sorted.
     CBOR: tag 55799, a map, a field's name (``apimachinery/pkg/runtime/serializer/cbor``).
     ObjectMeta: fields 1 to 5, all written even where empty; field 5 is the uid in canonical form.
@@ -44,6 +44,7 @@ _MEMBER = b'":'
 # JSON, YAML, CBOR, and the two places at which text is looked for behind a damaged block.
 _SHAPES = math.log2(5)
 
+_CBOR_TAG = b"\xd9\xd9\xf7"
 _CBOR_MAP = rb"\xd9\xd9\xf7[\xa1-\xb7\xbf]"
 _CBOR_KIND = re.compile(_CBOR_MAP + rb"[\x44\x64]kind[\x41-\x57\x61-\x77]([A-Za-z0-9]{1,23})")
 _CBOR_API_VERSION = re.compile(_CBOR_MAP + rb"[\x4a\x6a]apiVersion[\x41-\x58\x61-\x78]")
@@ -104,9 +105,10 @@ class Structures:
 
     Args:
         pairs: apiVersion and kind of every registered type.
+        custom: The same of custom resources, whose names are sorted.
     """
 
-    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
+    def __init__(self, pairs: Iterable[tuple[str, str]], custom: Iterable[tuple[str, str]] = ()) -> None:
         literals = {_Literal(b'{"apiVersion":"', "json", _LEAST_BITS_TEXT)}
         for provider, _ in KNOWN_PROVIDERS:
             prefix = ENCRYPTED_PREFIX + provider.encode() + b":v"
@@ -118,6 +120,15 @@ class Structures:
             text = f'{{"kind":"{kind}","apiVersion":"{api_version}"'.encode()
             literals.add(_Literal(text, "json", _LEAST_BITS_TEXT))
             literals.add(_Literal(f"apiVersion: {api_version}\n".encode(), "yaml", _LEAST_BITS_TEXT))
+        for api_version, kind in custom:
+            text = f'{{"apiVersion":"{api_version}","kind":"{kind}"'.encode()
+            literals.add(_Literal(text, "json", _LEAST_BITS_TEXT))
+            # A name of up to 23 bytes has its length in the head; the map has two to eight members.
+            if len(kind) < 24:
+                name = bytes([0x40 | len(kind)]) + kind.encode()
+                for members in range(2, 9):
+                    text = _CBOR_TAG + bytes([0xA0 | members]) + b"\x44kind" + name
+                    literals.add(_Literal(text, "cbor", _LEAST_BITS_TEXT))
         self._tried = math.log2(len(literals)) + _SHAPES
         self._later_blocks = sorted(
             {
@@ -149,7 +160,9 @@ class Structures:
             seen: The first bytes, up to :data:`START_SIZE_CBC` of them.
         """
         found = self.recognise(seen) or self._literal(seen[:_BLOCK_SIZE])
-        return found or self._later_block(seen) or _surest(self._metadata(seen), self._json_behind(seen))
+        return found or _surest(
+            self._later_block(seen), _surest(self._metadata(seen), self._json_behind(seen))
+        )
 
     def _later_block(self, seen: bytes) -> Sight | None:
         """Return what one whole block behind the first shows: it is as long as what a start needs at least."""

@@ -93,7 +93,7 @@ class Assessment(msgspec.Struct, frozen=True):
 
 def assess(
     index: ImpactIndex,
-    source: Source,
+    source: Source | None,
     examiner: Examiner,
     key: bytes,
     *,
@@ -104,7 +104,7 @@ def assess(
 
     Args:
         index: Of the cluster, made with the same examiner.
-        source: Where its history is.
+        source: Where its history is; None where that cannot be read any more.
         examiner: Judges the revisions of its history.
         key: Complete etcd key.
         reader: Looks into them; made when not given.
@@ -165,7 +165,7 @@ def assess(
 
 def last_known(
     index: ImpactIndex,
-    source: Source,
+    source: Source | None,
     examiner: Examiner,
     node: int,
     *,
@@ -176,7 +176,7 @@ def last_known(
 
     Args:
         index: Of the cluster.
-        source: Where its history is.
+        source: Where its history is; None where that cannot be read any more.
         examiner: Judges the revisions.
         node: Of the object.
         reader: Looks into them; made when not given.
@@ -186,7 +186,11 @@ def last_known(
         SourceError: The history cannot be read.
     """
     reader = reader or ContentReader(examiner)
-    found = _newest_readable(source, examiner, index.key(node), generations=generations)
+    found = (
+        _newest_readable(source, examiner, index.key(node), generations=generations)
+        if source is not None
+        else None
+    )
     stated = _stated_uids(index, node)
     if found is not None:
         examination, current, same_generation, readable_at = found

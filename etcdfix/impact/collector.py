@@ -183,8 +183,10 @@ class _Collector:
             if flags & TERMINATING and works:
                 self._goes_on(node, found)
             elif index.has_owners(node) and not flags & TERMINATING:
-                decision, fate = self._weigh(node, index.owners(node))
-                if fate is not None:
+                owners = index.owners(node)
+                decision, fate = self._weigh(node, owners)
+                # What an owner takes along is found from that owner.
+                if fate is not None and not any(owner.node in self._fates for owner in owners):
                     self._parents[node] = _NOBODY
                     self._take(node, decision, fate)
                     found.append(node)
@@ -235,7 +237,7 @@ class _Collector:
         if path in self._blind:
             fate.stays = f"{self._blind[path]} of its objects, which cannot be read"
             return []
-        instances = list(index.below(path))
+        instances = [instance for instance in index.below(path) if instance not in self._fates]
         for instance in instances:
             below = Fate(stays=holds_on(index, instance))
             decision = Decision(

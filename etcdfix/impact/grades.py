@@ -277,7 +277,14 @@ def _collection_reasons(collection: Collection) -> list[RiskReason]:
         if collection.when_served:
             text += f"; {collection.when_served} of them as soon as an API serves their kind or their owner's"
         reasons.append(RiskReason(Risk.CLUSTER_BREAKING if breaking else Risk.HIGH, "cascade", text))
-    kept = collection.counts[Action.KEPT] + collection.counts[Action.REFERENCE_STRIPPED]
+    if collection.later:
+        text = f"the garbage collector deletes {_dependents(collection.later)} later, once an owner is really gone"
+        reasons.append(RiskReason(Risk.HIGH, "cascade-later", text))
+    catches_up = sum(decision.action is Action.CASCADE_DELETED for decision in collection.caught_up)
+    if catches_up:
+        text = f"the garbage collector then also deletes {_objects(catches_up)} that it could not act upon before"
+        reasons.append(RiskReason(Risk.HIGH, "catches-up", text))
+    kept = collection.counts[Action.KEPT] + collection.counts[Action.REFERENCE_STRIPPED] - collection.later
     if kept:
         text = f"{_dependents(kept)} would stay, since another owner is there"
         reasons.append(RiskReason(Risk.LOW, "kept", text))

@@ -150,7 +150,12 @@ def build_plan(
     if plugins is not None:
         plugins.deferring = False
     for key in reported.keys() - gathered.left_out.keys() - {b.found.stored.key for b in gathered.broken}:
-        gathered.left_out[key] = ("gone", "the key does not exist any more")
+        # What could not be read is not gone.
+        gathered.left_out[key] = (
+            ("undetermined", "it was not seen, and not everything could be read")
+            if source.problems
+            else ("gone", "the key does not exist any more")
+        )
     index = builder.finish(source.problems)
     write = _Writer(index, source, examiner, reader, neighbours, keys, request, uid)
     drafts = [

@@ -5,7 +5,7 @@ here on they walk the same steps::
 
     places          backup directories are ours and last; audit log open, whole, locked; open intents about the same key
                     are reconciled first; room for the outcome
-    signals         SIGINT, SIGTERM, SIGHUP and SIGQUIT wait until the outcome is recorded
+    signals         SIGINT, SIGTERM, SIGHUP and SIGQUIT wait until the outcome is recorded; no --timeout counts any more
     backup, intent  durable and read back, or nothing is done
     transaction     one, compared with what was examined and with the landmarks of its cluster, sent once
     outcome         recorded; what nobody knows is recorded as unknown, never guessed
@@ -536,7 +536,11 @@ def _second_content(
 
 @contextmanager
 def _signals_held() -> Iterator[list[str]]:
-    """Let the signals wait that a person, a terminal or a service manager sends; yield the names of those that came."""
+    """Let the signals wait that a person, a terminal or a service manager sends; yield the names of those that came.
+
+    From here on no ``--timeout`` counts any more either: one that is over is heard before anything is recorded.
+    """
+    signal.setitimer(signal.ITIMER_REAL, 0)
     came: list[str] = []
 
     def note(number: int, _frame: FrameType | None) -> None:

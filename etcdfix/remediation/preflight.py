@@ -13,6 +13,7 @@ from types import MappingProxyType
 import msgspec
 
 from etcdfix.deferred import Deferrable, Watch, unwatched
+from etcdfix.errors import SourceUnreachable
 from etcdfix.impact.assess import Assessment, assess
 from etcdfix.impact.builder import IndexBuilder
 from etcdfix.impact.floor import floor_reason
@@ -315,9 +316,15 @@ def _look_around(cluster: Cluster, found: Examination, watch: Watch) -> tuple[Al
         contradiction.see(each.stored)
 
     alike = look_at_all(cluster.source, cluster.examiner, found, cluster.plugins, watch, see=see)
+    if cluster.source.problems:
+        # What was not seen may be what speaks against it.
+        raise SourceUnreachable(
+            f"a change is decided by everything in etcd, and not all of it could be read: {cluster.source.problems[0]}",
+            hint="nothing was changed; scan says what can be read",
+        )
     if cluster.no_encryption:
         contradiction.check()
-    index = builder.finish(cluster.source.problems)
+    index = builder.finish()
     if alike.target is None:
         raise refuse(
             Rule.MOVED, f"{display(key)} was changed while it was being examined", hint="examine it again"

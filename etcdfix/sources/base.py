@@ -31,6 +31,7 @@ class SourceDescription(msgspec.Struct, frozen=True):
         cluster_id: Lower-case hex; None for a file, which does not hold it.
         sha256: ``sha256:<hex>`` of the database bytes (the file without its trailer); None for a live etcd.
         etcd_version: As told by the server or the file; None where unknown.
+        limited_to: All that may be read of it, where that is not everything; "" otherwise.
         integrity: One sentence about the trailer: verified, wrong, or absent; "" for a live etcd.
     """
 
@@ -44,6 +45,7 @@ class SourceDescription(msgspec.Struct, frozen=True):
     sha256: str | None
     etcd_version: str | None
     integrity: str = ""
+    limited_to: str = ""
 
 
 class Source(Protocol):

@@ -147,6 +147,8 @@ def connection_from_options(
             variables.get("ETCDCTL_INSECURE_SKIP_TLS_VERIFY") or "false", "ETCDCTL_INSECURE_SKIP_TLS_VERIFY"
         )
     name, secret = _user_and_password(user, password, variables)
+    dial = choose(dial_timeout, "ETCDCTL_DIAL_TIMEOUT")
+    command = choose(command_timeout, "ETCDCTL_COMMAND_TIMEOUT")
     return EtcdConnection(
         endpoints=_split_endpoints(listed) if listed is not None else (DEFAULT_ENDPOINT,),
         cacert=choose(cacert, "ETCDCTL_CACERT"),
@@ -155,14 +157,12 @@ def connection_from_options(
         user=name,
         password=secret,
         insecure_skip_tls_verify=insecure_skip_tls_verify,
-        dial_timeout_seconds=_timeout(
-            choose(dial_timeout, "ETCDCTL_DIAL_TIMEOUT"), "--dial-timeout", DEFAULT_DIAL_TIMEOUT_SECONDS
-        ),
-        command_timeout_seconds=_timeout(
-            choose(command_timeout, "ETCDCTL_COMMAND_TIMEOUT"),
-            "--command-timeout",
-            DEFAULT_COMMAND_TIMEOUT_SECONDS,
-        ),
+        dial_timeout_seconds=DEFAULT_DIAL_TIMEOUT_SECONDS
+        if dial is None
+        else parse_timeout(dial, "--dial-timeout"),
+        command_timeout_seconds=DEFAULT_COMMAND_TIMEOUT_SECONDS
+        if command is None
+        else parse_timeout(command, "--command-timeout"),
     )
 
 
@@ -183,6 +183,25 @@ def parse_duration(text: str) -> float:
         position = part.end()
     if not text or position != len(text):
         raise ValueError(f"{text!r} is not a duration")
+    return seconds
+
+
+def parse_timeout(text: str, flag: str) -> float:
+    """Return the seconds that a time-out means.
+
+    Args:
+        text: A duration in Go's syntax.
+        flag: Which option it was given to.
+
+    Raises:
+        ConfigurationError: It is no duration, or not between 0 and 24 hours.
+    """
+    try:
+        seconds = parse_duration(text)
+    except ValueError as exc:
+        raise ConfigurationError(f"{flag} {text!r} is not a duration", hint=f"for example {flag} 5s") from exc
+    if not 0 < seconds <= _LONGEST_TIMEOUT_SECONDS:
+        raise ConfigurationError(f"{flag} {text!r} is not between 0 and 24h", hint=f"for example {flag} 5s")
     return seconds
 
 
@@ -223,15 +242,3 @@ def _parse_bool(text: str, name: str) -> bool:
     if text in _FALSE:
         return False
     raise ConfigurationError(f"{name} is {text!r}, not true or false")
-
-
-def _timeout(text: str | None, flag: str, default: float) -> float:
-    if text is None:
-        return default
-    try:
-        seconds = parse_duration(text)
-    except ValueError as exc:
-        raise ConfigurationError(f"{flag} {text!r} is not a duration", hint=f"for example {flag} 5s") from exc
-    if not 0 < seconds <= _LONGEST_TIMEOUT_SECONDS:
-        raise ConfigurationError(f"{flag} {text!r} is not between 0 and 24h", hint=f"for example {flag} 5s")
-    return seconds

@@ -24,7 +24,10 @@ from etcdfix.sources.etcd.paging import PageSize, after, bounds_of
 from etcdfix.wire.etcd import RANGE, message
 
 _PAGE_EXTRA_SECONDS: Final = 15.0
-"""Added to the command time-out for a page: 16 MB at one megabyte a second."""
+"""Added to the command time-out for a page (16 MB at one megabyte a second) while etcd answers small requests."""
+
+_LESS_AFTER_A_TIME_OUT: Final = 8
+"""A page that took too long is divided by this: three time-outs in a row lead to single keys."""
 
 _HISTORY_ATTEMPTS: Final = 3
 """A compaction or a lost member before the first revision has come makes it start afresh, this often in all."""
@@ -40,6 +43,7 @@ class LiveSource:
     Args:
         connection: How to reach it.
         revision: Revision to read at; 0 for the newest at the time of the first read.
+        storage_prefix: Where the user may not read everything, a look at everything is one at this prefix.
         on_notice: Told, in one sentence each, what a person should know while work goes on.
 
     Raises:
@@ -50,7 +54,12 @@ class LiveSource:
     """
 
     def __init__(
-        self, connection: EtcdConnection, *, revision: int = 0, on_notice: Callable[[str], None] = _ignore
+        self,
+        connection: EtcdConnection,
+        *,
+        revision: int = 0,
+        storage_prefix: bytes = b"",
+        on_notice: Callable[[str], None] = _ignore,
     ) -> None:
         self._connection = connection
         self._on_notice = on_notice
@@ -60,7 +69,15 @@ class LiveSource:
         self._problems: list[str] = []
         self._anything_read = False
         self._page = PageSize()
+        self._everything = b""
+        self._limits_told = False
         self._client = EtcdClient(connection, on_notice=on_notice)
+        if storage_prefix:
+            try:
+                self._everything = b"" if self._may_read_all() else storage_prefix
+            except BaseException:
+                self.close()
+                raise
 
     @property
     def client(self) -> EtcdClient:
@@ -82,13 +99,15 @@ class LiveSource:
             cluster_id=f"{self._client.cluster_id:x}" if self._client.cluster_id else None,
             sha256=None,
             etcd_version=self._client.current_version() or None,
+            limited_to=_shown(self._everything),
         )
 
     def current(self, prefix: bytes) -> Iterator[StoredValue]:
         """Yield the current value of every key that starts with ``prefix``, in byte order of the keys.
 
         A page that cannot be had from any endpoint ends the iteration and becomes a problem, once anything
-        at all has been read.
+        at all has been read. Where the user may read no more than the storage prefix, no prefix at all means that one,
+        and a notice says so.
 
         Raises:
             SourceUnreachable: Nobody answers, and nothing was read yet.
@@ -96,6 +115,9 @@ class LiveSource:
             RevisionCompacted: The revision asked for is gone, or does not exist yet.
             ClusterMismatch: An answer came from another cluster.
         """
+        if not prefix and self._everything:
+            prefix = self._everything
+            self._tell_limits()
         first, end = bounds_of(prefix)
         start = first
         pending: Pending | None = self._ask(start, end)
@@ -221,7 +243,7 @@ class LiveSource:
 
     def estimate(self) -> int:
         """Return how many keys there are; 0 when etcd does not tell."""
-        start, end = bounds_of(b"")
+        start, end = bounds_of(self._everything)
         request = message("RangeRequest")(key=start, range_end=end, count_only=True, revision=self._revision)
         try:
             return int(self._client.call(RANGE, request).count)
@@ -244,6 +266,32 @@ class LiveSource:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
         self.close()
+
+    # What may be read
+
+    def _may_read_all(self) -> bool:
+        """Ask whether the user may read every key: etcd refuses a range as a whole, and before it looks for any key.
+
+        Raises:
+            SourceUnreachable: Nobody answers.
+            ClusterMismatch: The answer comes from another cluster.
+        """
+        start, end = bounds_of(b"")
+        # At the first revision there is nothing; where that is compacted, the answer is just as good.
+        request = message("RangeRequest")(key=start, range_end=end, limit=1, keys_only=True, revision=1)
+        try:
+            self._client.call(RANGE, request)
+        except CallFailed as failed:
+            if failed.failure.kind in {FailureKind.UNREACHABLE, FailureKind.SILENT}:
+                raise self._as_error(failed.failure) from failed
+            return failed.failure.kind is not FailureKind.DENIED
+        return True
+
+    def _tell_limits(self) -> None:
+        if not self._limits_told:
+            self._limits_told = True
+            below = _shown(self._everything)
+            self._on_notice(f"permission denied outside {below}: only keys that start with it are read")
 
     # Pages and what can happen to them
 
@@ -292,7 +340,10 @@ class LiveSource:
         if self._may_move_on(failure):
             self._revision = 0
             return start
-        if failure.kind in {FailureKind.TOO_LARGE, FailureKind.TIMED_OUT} and self._page.shrink():
+        if failure.kind is FailureKind.TIMED_OUT and self._page.shrink(_LESS_AFTER_A_TIME_OUT):
+            self._on_notice(f"{failure.message}; asking for fewer keys at a time: {self._page.limit}")
+            return start
+        if failure.kind is FailureKind.TOO_LARGE and self._page.shrink():
             return start
         if failure.kind is FailureKind.TOO_LARGE:
             return self._skip_oversized(prefix, start, end)

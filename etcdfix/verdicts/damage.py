@@ -67,18 +67,18 @@ def rule_on(seen: Observation, peek: Peek) -> Ruling:
     if is_right_key(peek):
         return _under_right_key(seen, peek)
     if peek.state is PeekState.RIGHT_KEY:
-        message = (
-            f"written under {written}, and opens under another key of the configuration: {other_key(peek)}"
-        )
+        how = "opens under" if peek.opens else "was written with"
+        message = f"written under {written}, and {how} another key of the configuration: {other_key(peek)}"
         return Ruling(Cause.KEY_RENAMED, Confidence.CERTAIN, message)
     if peek.too_short:
         message = f"too short to have been written under {written}, whatever the key"
         return Ruling(Cause.VALUE_TRUNCATED, Confidence.CERTAIN, message, Damage.PROVEN)
     if peek.name_may_go_on:
-        message = (
-            f"does not open under {written}, and its key name may be longer: text and another colon follow"
-        )
-        return Ruling(Cause.KEY_NAME_MISSING, Confidence.POSSIBLE, message)
+        kms = written.startswith("kms/")
+        name = "its provider's name" if kms else "its key name"
+        message = f"does not open under {written}, and {name} may be longer: text and another colon follow"
+        cause = Cause.PROVIDER_MISSING if kms else Cause.KEY_NAME_MISSING
+        return Ruling(cause, Confidence.POSSIBLE, message)
     if seen.neighbours in AROUND:
         return _among_neighbours(seen)
     if peek.state is PeekState.NOISE:
@@ -92,14 +92,6 @@ def _under_right_key(seen: Observation, peek: Peek) -> Ruling:
     written = seen.envelope_transformer
     if peek.undone is not None:
         return _undone(peek.undone, written)
-    if (
-        peek.opens and peek.key_fingerprint
-    ):  # KMS v1 under CBC opens too, where nothing vouches for its plugin
-        message = (
-            f"decrypts to noise under the first key named {written}, and opens under another one of that name: "
-            f"{_key_of(peek)}"
-        )
-        return Ruling(Cause.KEY_RENAMED, Confidence.CERTAIN, message)
     if peek.encoding == "encrypted":
         message = f"decrypts under {written} to another encrypted value"
         return Ruling(Cause.DOUBLE_ENCRYPTED, Confidence.CERTAIN, message)

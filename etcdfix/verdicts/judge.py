@@ -242,10 +242,11 @@ def _ruling(seen: Observation, failure: TransformFailure) -> Ruling:
     reasons = {a.reason for a in failure.attempts} or {failure.reason}
     if reasons <= {"no-key-matched", "no-provider-matched"}:
         return _nothing_of_that_name(seen, reasons)
-    behind_plugin = envelope_ruling(failure.attempts, written)
-    if behind_plugin is not None and not is_right_key(seen.peek):
+    peek = seen.peek if seen.peek is not None else Peek(PeekState.NOT_POSSIBLE)
+    behind_plugin = envelope_ruling(failure.attempts, written, name_may_go_on=peek.name_may_go_on)
+    if behind_plugin is not None and not is_right_key(peek):
         return behind_plugin
-    return rule_on(seen, seen.peek if seen.peek is not None else Peek(PeekState.NOT_POSSIBLE))
+    return rule_on(seen, peek)
 
 
 def _refused_plaintext(seen: Observation) -> Ruling:
@@ -319,9 +320,8 @@ def _judge_decode(seen: Observation, failure: DecodeFailure) -> Verdict:
 def _unproven_key(seen: Observation) -> Ruling | None:
     """Rule on plaintext that came out of CBC, whose padding proves no key; None where the key is proven."""
     peek = seen.peek
-    if peek is None or (is_right_key(peek) and peek.key_fingerprint == seen.key_fingerprint):
+    if peek is None or is_right_key(peek):
         return None
-    # Two keys may have one name, and the padding fits by chance under the first.
     if peek.state is PeekState.RIGHT_KEY or seen.neighbours in AROUND:
         return rule_on(seen, peek)
     message = (
@@ -343,12 +343,10 @@ def _maybe_newer(seen: Observation, cause: Cause) -> bool:
         return seen.shape is None or not seen.shape.heals_magic
     if cause in {Cause.CIPHERTEXT_DAMAGED, Cause.VALUE_TRUNCATED}:  # as for a CBOR value whose tag fits
         peek = seen.peek
-        return peek is not None and peek.encoding == "cbor" and peek.undone is None and _breaks(peek)
+        if peek is None or peek.look is None or peek.undone is not None:
+            return False
+        return peek.look.breaks and (peek.encoding == "cbor" or peek.look.maybe_newer)
     return cause in _MAYBE_NEWER
-
-
-def _breaks(peek: Peek) -> bool:
-    return peek.look is not None and peek.look.breaks
 
 
 def _stated_kind(failure: DecodeFailure | None) -> str:

@@ -84,12 +84,20 @@ def doubt_message(cause: Cause, transformer: str, attempts: tuple[TransformAttem
             )
 
 
-def envelope_ruling(attempts: tuple[TransformAttempt, ...], transformer: str) -> Ruling | None:
-    """Rule on an envelope that is broken whatever its keys are; None where nothing shows that."""
+def envelope_ruling(
+    attempts: tuple[TransformAttempt, ...], transformer: str, *, name_may_go_on: bool
+) -> Ruling | None:
+    """Rule on an envelope that is broken whatever its keys are; None where nothing shows that.
+
+    Args:
+        attempts: All that were made.
+        transformer: That the value names.
+        name_may_go_on: Its name may be longer (v1 names may hold colons), so that lengths were read in the wrong place.
+    """
     certain, proven = Confidence.CERTAIN, Damage.PROVEN
     for attempt in attempts:
         match attempt.reason:
-            case "kms-envelope-invalid":
+            case "kms-envelope-invalid" if not name_may_go_on:
                 message = f"the envelope of {transformer} is broken: the API server rejects it before asking the plugin"
                 return Ruling(Cause.KMS_ENVELOPE_DAMAGED, certain, message, proven)
             case "kms-envelope-unknown":
@@ -101,7 +109,7 @@ def envelope_ruling(attempts: tuple[TransformAttempt, ...], transformer: str) ->
                     "its length is damaged"
                 )
                 return Ruling(Cause.KMS_ENVELOPE_DAMAGED, certain, message, proven)
-            case "too-short" if attempt.plugin is not None:
+            case "too-short" if attempt.plugin is not None and not name_may_go_on:
                 message = f"too short to have been written under {transformer}, whatever the key"
                 return Ruling(Cause.VALUE_TRUNCATED, certain, message, proven)
     return None

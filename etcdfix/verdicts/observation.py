@@ -165,7 +165,6 @@ class Observation(msgspec.Struct, frozen=True):
         name_may_go_on: Where its name ends is not certain: printable text and another colon follow.
         resource: Display name of the resource (``deployments.apps``).
         transformer: The transformer that opened the value, "" when none did.
-        key_fingerprint: Of the local key that opened it, "" for none.
         transform_failure: Why it was not opened.
         decoded: What came out.
         decode_failure: Why nothing came out.
@@ -188,7 +187,6 @@ class Observation(msgspec.Struct, frozen=True):
     name_may_go_on: bool = False
     envelope_bits_off: int = 64
     transformer: str = ""
-    key_fingerprint: str = ""
     transform_failure: TransformFailure | None = None
     decoded: DecodedObject | None = None
     decode_failure: DecodeFailure | None = None

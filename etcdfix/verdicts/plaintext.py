@@ -33,9 +33,9 @@ def describe_failure(problem: DecodeError, *, known_since: str = "") -> DecodeFa
     if isinstance(problem, KindUnknown):
         return DecodeFailure(
             kind=DecodeFailureKind(problem.reason),
-            message=bounded(_QUOTED.sub(_withhold_quoted, problem.message), LONGEST_MESSAGE),
-            group_version=_name(problem.group_version),
-            value_kind=_name(problem.kind),
+            message=bounded(_QUOTED.sub(_withhold_quoted, _encodable(problem.message)), LONGEST_MESSAGE),
+            group_version=_name(_encodable(problem.group_version)),
+            value_kind=_name(_encodable(problem.kind)),
             readable_until=problem.readable_until,
             known_since=known_since,
         )
@@ -50,15 +50,29 @@ def describe_failure(problem: DecodeError, *, known_since: str = "") -> DecodeFa
             kind = candidate
     return DecodeFailure(
         kind=kind,
-        message=bounded(problem.message, LONGEST_MESSAGE),
+        message=bounded(_encodable(problem.message), LONGEST_MESSAGE),
         offset=problem.offset,
-        field_path=bounded(problem.field_path, LONGEST_MESSAGE),
+        field_path=bounded(_encodable(problem.field_path), LONGEST_MESSAGE),
     )
 
 
-_BROKEN = frozenset({DecodeFailureKind.PROTOBUF, DecodeFailureKind.JSON, DecodeFailureKind.CBOR})
-# What no serializer recognises and is text all the same, was to be JSON or YAML.
-_TEXT_START = re.compile(rb"[\x20-\x7e\r\n]{64}")
+def _encodable(text: str) -> str:
+    """Return text with an escape for each byte that is not UTF-8, which a decoder keeps as a lone surrogate."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+# What no release writes, however new it is.
+_BROKEN = frozenset(
+    {
+        DecodeFailureKind.PROTOBUF,
+        DecodeFailureKind.JSON,
+        DecodeFailureKind.CBOR,
+        DecodeFailureKind.KIND_MISSING,
+    }
+)
+# What no serializer recognises and is text all the same, was to be JSON or YAML; a few characters may be damaged.
+_TEXT = frozenset(b"\r\n" + bytes(range(0x20, 0x7F)))
+_TEXT_SIZE, _LEAST_TEXT_SIZE, _LEAST_TEXT = 64, 16, 7 / 8
 
 
 def look_of_object(data: bytes, decoded: DecodedObject, belongs: tuple[bytes, ...]) -> Look:
@@ -99,6 +113,8 @@ def look_of_failure(
         message=failure.message,
         belongs=belongs,
         text_mode=shape.heals_as_text,
+        maybe_newer=failure.kind is DecodeFailureKind.UNKNOWN_ENCODING
+        and not (_is_text(data) or shape.heals_magic or shape.heals_as_text or shape.whole_at),
     )
 
 
@@ -107,9 +123,19 @@ def _breaks_behind(data: bytes, failure: DecodeFailure, in_order: Callable[[byte
 
     Of a kind that only a newer release has, everything is in order.
     """
-    if failure.kind is DecodeFailureKind.UNKNOWN_ENCODING:
-        return _TEXT_START.match(data) is not None
-    return not in_order(data)
+    if failure.kind is not DecodeFailureKind.UNKNOWN_ENCODING:
+        return not in_order(data)
+    return _is_text(data) or (_lost_magic(data) and not in_order(PROTOBUF_MAGIC + data[4:]))
+
+
+def _is_text(data: bytes) -> bool:
+    start = data[:_TEXT_SIZE]
+    text = sum(byte in _TEXT for byte in start)
+    return len(start) >= _LEAST_TEXT_SIZE and text >= _LEAST_TEXT * len(start)
+
+
+def _lost_magic(data: bytes) -> bool:
+    return 0 < bits_off(data, PROTOBUF_MAGIC) <= _MAGIC_BITS
 
 
 # As a definition may name them; versions of Kubernetes' own groups follow its convention.
@@ -123,7 +149,7 @@ def is_in_order(data: bytes, parse: Callable[[bytes], DecodedObject], group: str
     """Say whether an object of any kind is nowhere broken: neither its encoding nor what it says that it is.
 
     A release that is newer may have other versions, and other kinds. It has none whose names no API can have, and none
-    whose names are a few bits off from what is kept here.
+    whose names are unknown, and a few bits off from what is kept here.
 
     Args:
         data: Plaintext, any length.
@@ -135,10 +161,14 @@ def is_in_order(data: bytes, parse: Callable[[bytes], DecodedObject], group: str
         stated = parse(data).gvk
     except DecodeError as problem:
         return describe_failure(problem).kind not in _BROKEN
-    version = _OWN_VERSION if stated.group in {d.group for d in builtin_directories()} else _VERSION
+    groups, kinds = zip(*((known.group, known.kind) for known in builtin_directories()), strict=True)
+    version = _OWN_VERSION if stated.group in groups else _VERSION
     names = ((_GROUP, stated.group), (version, stated.version), (_KIND, stated.kind))
     possible = all(pattern.fullmatch(name) for pattern, name in names)
-    return possible and not (_nearly(stated.kind, kind) or _nearly(stated.group, group))
+    garbled = (stated.kind not in kinds and _nearly(stated.kind, kind)) or (
+        stated.group not in groups and _nearly(stated.group, group)
+    )
+    return possible and not garbled
 
 
 def _nearly(stated: str, expected: str) -> bool:

@@ -63,7 +63,6 @@ class Sealed(NamedTuple):
     Attributes:
         value: Stored bytes.
         parts: ``nonce``, ``info``, ``ciphertext``, ``tag``, and under KMS ``wrapped``.
-        padded: Under CBC, so many blocks; the plaintext follows from the key.
     """
 
     value: bytes
@@ -129,6 +128,7 @@ class Case(NamedTuple):
         configuration: The EncryptionConfiguration, as a file.
         plugin: Behind its KMS provider, None where there is none.
         left: Plaintext that the right key makes of the value as it is now; None where its nonce or data key is gone.
+        visible: So many bytes of it are there to see: blocks of 16 that are as they were written.
         opens: An API server with the right key, and no tag to check, gets a plaintext out of it (CBC).
         hidden: Strings that must never be seen.
     """
@@ -146,6 +146,7 @@ class Case(NamedTuple):
     configuration: bytes
     plugin: Keyring | None
     left: bytes | None
+    visible: int
     opens: bytes | None
     hidden: tuple[str, ...]
 
@@ -174,7 +175,7 @@ def make_case(seed: int) -> Case:
     neighbours = rng.choice(_NEIGHBOURS)
     if key == "replaced":
         neighbours = "after"
-    elif key == "another in between":
+    elif key == BETWEEN:
         neighbours = "around"
     identity = _identity(rng, kind)
     text = corpus.filler(rng, _size(rng, kind) if key != TWICE else 200)
@@ -205,6 +206,7 @@ def make_case(seed: int) -> Case:
         configuration=writer.configuration(kind),
         plugin=writer.plugin(),
         left=left,
+        visible=_visible(left or b"", plaintext),
         opens=opens,
         hidden=(corpus.TOKEN, *writer.shown()),
     )
@@ -221,6 +223,7 @@ _KEY_MARKS = {
     "colon, shorter name with the right bytes": frozenset({"renamed"}),
 }
 
+BETWEEN = "another in between"
 _WRONG_LOCAL = (
     "wrong bytes",
     "wrong bytes",
@@ -229,10 +232,10 @@ _WRONG_LOCAL = (
     "of another rule",
     "colon, shorter name with the right bytes",
     "colon, shorter name with wrong bytes",
-    "another in between",
+    BETWEEN,
     TWICE,
 )
-_WRONG_KMS = ("refused", "wrong answer", "replaced", "another name", "another in between")
+_WRONG_KMS = ("refused", "wrong answer", "replaced", "another name", BETWEEN)
 
 WRONG_KEYS = frozenset({*_WRONG_LOCAL, *_WRONG_KMS})
 """The ways in which the configuration is wrong. With ``another in between``, values written before and after the target
@@ -277,8 +280,9 @@ class _Writer:
     def _fits_other(self, sealed: Sealed) -> bool:
         return _unpadded(_cbc_blocks(sealed.value[sealed.body().start :], self.other.key)) is not None
 
-    def seal_neighbour(self, plaintext: bytes, etcd_key: bytes, *, with_other: bool) -> bytes:
-        """Write another value, with the same key, or with the one that the configuration has."""
+    def seal_neighbour(self, plaintext: bytes, etcd_key: bytes, revision: int) -> bytes:
+        """Write another value, with the same key, or with the one that the configuration has by then."""
+        with_other = self._key == BETWEEN or (self._key == "replaced" and revision > TARGET_REVISION)
         secrets = self.other if with_other else self.mine
         if self._provider.startswith("kms") and not self._shares:
             # Each with a data key of its own.
@@ -295,7 +299,7 @@ class _Writer:
                 return Keyring(self._replaced_ring)
             case "wrong answer":
                 return Keyring({}, self.other.key)
-            case "another in between":
+            case _ if self._key == BETWEEN:
                 return Keyring(self._replaced_ring, self.other.key if self._rng.random() < 0.5 else None)
             case _:
                 return Keyring(self._ring)
@@ -635,17 +639,9 @@ def _neighbours(
             identity = identity._replace(namespace="")
         plaintext = kind.build(identity, corpus.filler(rng, 60))
         home = kind.etcd_key(PREFIX, identity)
-        with_other = writer_key_is_new(writer, revision)
-        value = writer.seal_neighbour(plaintext, kind.etcd_key(prefix, identity), with_other=with_other)
+        value = writer.seal_neighbour(plaintext, kind.etcd_key(prefix, identity), revision)
         found.append(StoredValue(home, value, revision, revision, 1, 0))
     return found
-
-
-def writer_key_is_new(writer: _Writer, revision: int) -> bool:
-    """Say whether a value of a revision was written with the key that the configuration has now."""
-    if writer._key == "replaced":
-        return revision > TARGET_REVISION
-    return writer._key == "another in between"
 
 
 # --- what is left of the plaintext ----------------------------------------------------------------------------------
@@ -677,6 +673,13 @@ def _left(
     before = sealed.value[text.start : text.start + len(stored)]
     changed = int.from_bytes(stored) ^ int.from_bytes(before) ^ int.from_bytes(plaintext[: len(stored)])
     return changed.to_bytes(len(stored)), None
+
+
+def _visible(left: bytes, plaintext: bytes) -> int:
+    size = min(len(left), len(plaintext)) // 16 * 16
+    wrong = (int.from_bytes(left[:size]) ^ int.from_bytes(plaintext[:size])).to_bytes(size)
+    blocks = (int.from_bytes(wrong[start : start + 16]) for start in range(0, size, 16))
+    return 16 * sum(block == 0 for block in blocks)
 
 
 def _cbc_blocks(body: bytes, key: bytes) -> bytes:

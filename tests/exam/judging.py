@@ -19,14 +19,14 @@ from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.standing import FAILED, AcceptRisk, Standing, standing_of
 from tests.exam import corpus
-from tests.exam.cases import CBC_PROVIDERS, UNDAMAGED, WRONG_KEYS, Case, Keyring
+from tests.exam.cases import BETWEEN, CBC_PROVIDERS, UNDAMAGED, WRONG_KEYS, Case, Keyring
 from tests.support.memory_source import MemorySource, stored
 
 LEAST_VISIBLE: Final = 16
 _EVERY_RISK: Final = frozenset(AcceptRisk)
 # What shows whatever the key is: too short for its provider, or an envelope that a server rejects by itself.
 _WHATEVER_THE_KEY: Final = frozenset({Cause.VALUE_TRUNCATED, Cause.KMS_ENVELOPE_DAMAGED})
-_ON_PURPOSE: Final = frozenset({"another in between"})
+_ON_PURPOSE: Final = frozenset({BETWEEN})
 
 _NEEDS: Final[dict[Cause, frozenset[str]]] = {
     Cause.KEY_RENAMED: frozenset({"renamed"}),
@@ -174,7 +174,7 @@ def _is_counted(case: Case) -> bool:
     tag = case.provider not in CBC_PROVIDERS
     if tag and "one bit" in case.marks:
         return True
-    if case.left is None or len(case.left) < LEAST_VISIBLE:
+    if case.left is None or case.visible < LEAST_VISIBLE:
         return False
     if tag:
         return not _decodes(case, case.left)

@@ -332,7 +332,7 @@ def test_encrypted_twice(registry: Attacked, kind: str) -> None:
             [at], *EVERY_FLAG, says=["double-encrypted is never a reason to delete"], hint="remedies"
         )
         registry.refuses(
-            [at], *declared(f"{kind}/v1/key1"), says=["does not name a key"], hint="wrote it and is there"
+            [at], *declared(f"{kind}/v1/key1"), says=["does not name a key"], hint="that key is there"
         )
 
 

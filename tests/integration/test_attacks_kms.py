@@ -193,3 +193,21 @@ def test_envelope_that_a_newer_server_may_accept(
         says=["12 values like it (kms/v2) fail and none can be read"],
         hint="use an etcdfix",
     )
+
+
+LONGER = ("prov:b", "prov:", "prov:\u00a0b", "prov: a longer name", "prov:/b%2F", "prov:\x00\x00b")
+
+
+@pytest.mark.parametrize("plugin", ["v1"], indirect=True)
+@pytest.mark.parametrize("asked", [True, False])
+def test_provider_whose_name_goes_on(registry: Attacked, plugin: KMSPlugin, *, asked: bool) -> None:
+    """A KMS v1 name may hold colons; what follows the shorter one looks like a length that runs past the end."""
+    keys = []
+    for name, written in zip(NAMES, LONGER, strict=False):
+        at = registry.key(f"shop/{name}")
+        keys.append(registry.put(f"shop/{name}", plugin.stored_v1(secret(name), at, name=written)))
+    if asked:
+        store(registry, plugin, "other")
+    says = ["can cure this (provider-missing: "]
+    registry.refuses(keys[:-1], *EVERY_FLAG, says=says, hint="mend the configuration")
+    registry.refuses(keys[-1:], *EVERY_FLAG, says=[UNPROVEN], hint="find out more")

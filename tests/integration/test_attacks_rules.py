@@ -262,7 +262,7 @@ def test_declaration_of_the_wrong_rule(registry: Attacked, kind: str) -> None:
     registry.etcd.put(cut, seal(kind, config_map("cut"), cut, OTHER)[:-40])
     # Its key wrote it, and is there: nothing was lost.
     registry.refuses(
-        [cut], *declared(f"{kind}/v1/key1"), says=["does not name a key"], hint="wrote it and is there"
+        [cut], *declared(f"{kind}/v1/key1"), says=["does not name a key"], hint="that key is there"
     )
     assert registry.delete(cut, "--dry-run").code == 0
 
@@ -317,7 +317,7 @@ def test_reencryption_without_a_proof_that_the_servers_hold_the_key(registry: At
     with registry.nothing_changes():
         ran = registry.reencrypt(at, candidate, "--accept-no-api-server", "--accept-unknown-cluster")
     registry.refused(
-        ran, "nothing shows that the API servers hold that key", hint="--accept-undeployed-write-key"
+        ran, "nothing shows that the API servers hold the key of", hint="--accept-undeployed-write-key"
     )
 
 

@@ -25,7 +25,7 @@ from tests.support.attacks import (
 from tests.support.etcd_proxy import EtcdProxy
 from tests.support.etcd_server import EtcdServer
 from tests.support.lossy_etcd import TXN
-from tests.support.objects import crd, json_object, namespace_object, widget
+from tests.support.objects import KUBE_SYSTEM_UID, crd, json_object, namespace_object, widget
 from tests.support.protobytes import block, object_meta, unknown
 
 pytestmark = pytest.mark.etcd
@@ -59,7 +59,7 @@ def test_storage_prefix_that_was_another_one(registry: Attacked, prefix_then: st
     for flags in ((), EVERY_FLAG):
         registry.refuses(keys, *flags, says=[f"can cure this ({cause}: "], hint="mend the configuration")
     registry.refuses(
-        keys[:1], *declared("aesgcm/v1/key1"), says=["does not name a key"], hint="wrote it and is there"
+        keys[:1], *declared("aesgcm/v1/key1"), says=["does not name a key"], hint="that key is there"
     )
 
 
@@ -77,7 +77,7 @@ def test_all_behind_a_proxy_with_a_namespace(registry: Attacked) -> None:
         [keys["db-0"]],
         *declared("aesgcm/v1/key1"),
         says=["does not name a key"],
-        hint="wrote it and is there",
+        hint="that key is there",
     )
 
 
@@ -369,17 +369,28 @@ def test_prefix_of_something_else(registry: Attacked) -> None:
         registry.prefix = true
 
 
-@pytest.mark.parametrize(
-    "value", [None, namespace_object("kube-system")[:-3], b"k8s:enc:aesgcm:v1:gone:" + bytes(60)]
-)
-def test_kube_system_that_names_nothing(registry: Attacked, value: bytes | None) -> None:
+def test_kube_system_that_is_not_there(registry: Attacked) -> None:
     registry.keyed("aesgcm")
     at = registry.put("shop/cut", secret("cut")[:-9])
-    system = registry.key("kube-system", "namespaces")
-    registry.etcd.delete(system)
-    if value is not None:
-        registry.etcd.put(system, value)
+    registry.etcd.delete(registry.key("kube-system", "namespaces"))
     flags = [flag for flag in EVERY_FLAG if flag != "--accept-unknown-cluster"]
-    registry.refuses([at], *flags, says=["kube-system is not readable"], hint="--accept-unknown-cluster")
+    registry.refuses(
+        [at], *flags, says=["there is no namespace kube-system"], hint="--accept-unknown-cluster"
+    )
     # No Namespace at all: that is no cluster, whatever is accepted.
     registry.refuses([at], *EVERY_FLAG, says=["no Namespace can be read under"], hint="--etcd-prefix")
+
+
+@pytest.mark.parametrize(
+    "value", [namespace_object("kube-system")[:-3], b"k8s:enc:aesgcm:v1:gone:" + bytes(60)]
+)
+def test_kube_system_that_was_made_again_and_cannot_be_read(registry: Attacked, value: bytes) -> None:
+    """What the one before was called, which etcd still keeps, is not the name of this one."""
+    registry.keyed("aesgcm")
+    at = registry.put("shop/cut", secret("cut")[:-9])
+    registry.etcd.delete(registry.key("kube-system", "namespaces"))
+    registry.put("kube-system", value, resource="namespaces")
+    ran = registry.delete(at, "--dry-run")
+    assert ran.code == 0, ran.err
+    assert "kube-system cannot be read; it was created at revision" in ran.err
+    assert KUBE_SYSTEM_UID not in ran.err

@@ -19,7 +19,7 @@ from etcdfix.sources.live import LiveSource
 from etcdfix.sources.snapshot import SnapshotSource
 from tests.support.certificates import CertificateAuthority
 from tests.support.collecting import ALPHA, REPOSITORY
-from tests.support.etcd_proxy import EtcdProxy
+from tests.support.etcd_proxy import EtcdProxy, Refusal
 from tests.support.etcd_server import READER, ROOT_USER, EtcdServer
 
 pytestmark = pytest.mark.etcd
@@ -266,3 +266,122 @@ def test_a_revision_that_is_gone(
     sentence, hint = complaint(capfd, SOURCE, "--endpoints", server.endpoint, "--revision", "2")
     assert "revision 2 was compacted" in sentence
     assert "--revision" in hint
+
+
+# Somebody who may read the storage prefix, and nothing else
+
+LIMITED = ("limited", "reads-the-prefix")
+
+
+@pytest.fixture(scope="module")
+def limited(start_etcd: Callable[..., EtcdServer]) -> EtcdServer:
+    """LIMITED may read below /registry/; READER nothing that Kubernetes has."""
+    server = start_etcd(snapshot=SNAPSHOT)
+    server.etcdctl("user", "add", "--interactive=false", LIMITED[0], f"--new-user-password={LIMITED[1]}")
+    server.etcdctl("role", "add", "prefix")
+    server.etcdctl("role", "grant-permission", "prefix", "read", "--prefix=true", "/registry/")
+    server.etcdctl("user", "grant-role", LIMITED[0], "prefix")
+    server.require_login(b"/elsewhere/")
+    return server
+
+
+def refuses_status(path: str, _first: bytes) -> Refusal | None:
+    """As etcd 3.5.28 and 3.6 do to whoever is not root."""
+    status = path == "/etcdserverpb.Maintenance/Status"
+    return Refusal("PERMISSION_DENIED", "etcdserver: permission denied") if status else None
+
+
+@pytest.mark.parametrize("scope", [(), ("/registry",), ("/registry/",)], ids=["all", "prefix", "slash"])
+@pytest.mark.parametrize("status", [True, False], ids=["status", "no-status"])
+def test_least_privilege(
+    limited: EtcdServer,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    scope: tuple[str, ...],
+    *,
+    status: bool,
+) -> None:
+    arguments = [*scope, *with_configuration("config-lost.yaml")]
+    code_file, file = report(tmp_path, *arguments, "--snapshot", SNAPSHOT)
+    capfd.readouterr()
+    with EtcdProxy(limited.endpoint, before=None if status else refuses_status) as proxy:
+        as_limited = ["--endpoints", proxy.endpoint, "--user", LIMITED[0], "--password", LIMITED[1]]
+        code_live, live = report(tmp_path, *arguments, *as_limited)
+    told = capfd.readouterr().err
+    option = f"--endpoints {as_limited[1]} --user {LIMITED[0]}"
+    live, file = (
+        without_source(live, option),
+        without_source(file, f"--snapshot {shlex.quote(str(SNAPSHOT))}"),
+    )
+    assert live["scope"]["prefixes"] == ([*scope] or ["/registry/"])
+    assert file["scope"]["prefixes"] == [*scope]
+    assert live["findings"] == file["findings"]
+    assert live["summary"]["keys"] > 100
+    assert (code_live, live["complete"], live["incomplete_reasons"]) == (
+        code_file, file["complete"], file["incomplete_reasons"],
+    )  # fmt: skip
+    if not scope:
+        assert "permission denied outside /registry/: only keys that start with it are read" in told
+    if scope == ("/registry",):
+        assert "permission denied: the key /registry itself, outside /registry/, was not read" in told
+    assert "NOTHING WAS EXAMINED" not in told
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["scan"], ["scan", "/registry"], ["scan", "secrets"], ["orphans"], ["impact", "/registry/secrets/shop/s-0"],
+     ["namespace", "shop"], ["get", "secrets", "-A"]],
+    ids=lambda arguments: "-".join(arguments[:2]).replace("/", ""),
+)  # fmt: skip
+@pytest.mark.parametrize("user", [READER, None], ids=["denied", "nobody"])
+def test_who_may_read_nothing(
+    limited: EtcdServer, capfd: pytest.CaptureFixture[str], arguments: list[str], user: tuple[str, str] | None
+) -> None:
+    who = ["--user", user[0], "--password", user[1]] if user is not None else []
+    assert run([*arguments, "--endpoints", limited.endpoint, *who]) == SOURCE
+    told = capfd.readouterr().err
+    assert "permission denied" in told or "user name is empty" in told
+    for lie in ("no key", "nothing is stored", "not found"):
+        assert lie not in told
+
+
+def test_what_lies_outside_is_not_called_absent(
+    limited: EtcdServer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    as_limited = ["--endpoints", limited.endpoint, "--user", LIMITED[0], "--password", LIMITED[1]]
+    assert run(["orphans", *as_limited]) == INCOMPLETE
+    assert "permission denied: keys outside /registry/ were not looked at" in capfd.readouterr().err
+    key = "/registry/secrets/shop/no-such-secret"
+    assert run(["impact", key, *as_limited]) == SOURCE
+    assert "nothing is stored under" in capfd.readouterr().err
+    assert run(["impact", "/elsewhere/x", *as_limited]) == SOURCE
+    told = capfd.readouterr().err
+    assert "nothing is stored" not in told
+
+
+@pytest.fixture(scope="module")
+def few(start_etcd: Callable[..., EtcdServer]) -> EtcdServer:
+    """READER may read CRDs and APIServices."""
+    server = start_etcd(snapshot=SNAPSHOT)
+    server.require_login(b"/registry/api")
+    return server
+
+
+@pytest.mark.parametrize("command", ["scan", "orphans", "impact", "get", "namespace"])
+def test_crds_may_be_read_and_nothing_else(
+    few: EtcdServer, capfd: pytest.CaptureFixture[str], command: str
+) -> None:
+    """A range that is denied in the middle is lost, not empty."""
+    words = {
+        "scan": ["scan", "secrets"],
+        "orphans": ["orphans"],
+        "impact": ["impact", "/registry/secrets/shop/s-0"],
+        "get": ["get", "secrets", "-A"],
+        "namespace": ["namespace", "shop"],
+    }[command]
+    at = ["--endpoints", few.endpoint, "--user", READER[0], "--password", READER[1]]
+    assert run([*words, *at]) in {INCOMPLETE, SOURCE}
+    told = capfd.readouterr().err
+    assert "permission denied" in told
+    for lie in ("no key starts", "nothing is stored", "not found", "no key is in this scope"):
+        assert lie not in told

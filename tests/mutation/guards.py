@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 
@@ -106,16 +106,19 @@ def all_mutants(root: Path, patterns: Sequence[str], tables: Tables) -> list[Mut
     ]
 
 
-def tests_for(mutant: Mutant, source: bytes, touched: Touching, seconds: float) -> tuple[str, ...]:
+def tests_for(
+    mutant: Mutant, sources: dict[str, bytes], touched: Touching, seconds: float
+) -> tuple[str, ...]:
     """Return the tests that may notice a mutant, the likely and quick ones first, as many as fit into the time."""
     lines = touched.lines.get(mutant.path, {})
     tests: set[str] = set()
     if mutant.function:
         tests = set().union(*(lines.get(line, ()) for line in mutant.lines))
-    for line in _lines_about(mutant, source) if not tests else ():
-        tests |= lines.get(line, set())
+    for path, line in _lines_about(mutant, sources) if not tests else ():
+        tests |= touched.lines.get(path, {}).get(line, set())
     own = f"tests/unit/{Path(mutant.path).parent.name}/test_{Path(mutant.path).name}"
-
+    if not tests and mutant.lines & touched.at_import.get(mutant.path, set()):
+        tests = {test for test in touched.seconds if test.startswith(f"{own}::")}
     cases: Counter[str] = Counter()
     ranks: dict[str, tuple[int, int, float]] = {}
     for test in sorted(tests, key=lambda test: (touched.seconds.get(test, 1.0), test)):
@@ -139,14 +142,19 @@ def tests_for(mutant: Mutant, source: bytes, touched: Touching, seconds: float) 
     return tuple(chosen)
 
 
-def _lines_about(mutant: Mutant, source: bytes) -> Iterable[int]:
+def _lines_about(mutant: Mutant, sources: dict[str, bytes]) -> Iterator[tuple[str, int]]:
     """Yield the lines of the whole function; of a constant, those where it is used."""
-    for node in ast.walk(ast.parse(source)):
-        if mutant.function:
-            if isinstance(node, ast.FunctionDef) and node.lineno <= mutant.line <= (node.end_lineno or 0):
-                yield from range(node.body[0].lineno, (node.end_lineno or 0) + 1)
-        elif isinstance(node, ast.Name) and node.id == mutant.guard:
-            yield node.lineno
+    for path in [mutant.path] if mutant.function else sources:
+        for node in ast.walk(ast.parse(sources[path])):
+            if mutant.function:
+                if isinstance(node, ast.FunctionDef) and node.lineno <= mutant.line <= (node.end_lineno or 0):
+                    yield from ((path, line) for line in _lines_in(node))
+            elif isinstance(node, ast.Name) and node.id == mutant.guard:
+                yield path, node.lineno
+
+
+def _lines_in(function: ast.FunctionDef) -> range:
+    return range(function.body[0].lineno, (function.end_lineno or 0) + 1)
 
 
 def _function_text(mutant: Mutant, source: bytes) -> str:
@@ -274,7 +282,7 @@ def judge(
     found: dict[str, Result] = {}
     tasks, functions = [], {}
     for mutant in mutants:
-        tests = tests_for(mutant, sources[mutant.path], touched, seconds)
+        tests = tests_for(mutant, sources, touched, seconds)
         functions[mutant.key] = _function_text(mutant, sources[mutant.path])
         before = memory.get(mutant.key)
         if before is not None and before.result.killer in tests:

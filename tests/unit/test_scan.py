@@ -162,7 +162,7 @@ def test_a_source_lost_before_the_first_key_examined_nothing() -> None:
 
 def test_an_interrupted_scan_still_gives_a_report() -> None:
     reporter, result = scan(MemorySource(HEALTHY | BROKEN, fails_after=3, failure=KeyboardInterrupt()))
-    assert code(result) is ExitCode.INTERRUPTED
+    assert code(result) == ExitCode.INTERRUPTED
     assert not result.complete
     assert result.summary.keys == 3
     assert reporter.conclusion is not None

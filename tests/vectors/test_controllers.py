@@ -14,12 +14,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Final
 
+import msgspec
 import pytest
 
+from etcdfix.consequences.namespace import concerns_namespace, namespace_report
 from etcdfix.impact.collector import catch_up, collect, collect_all
 from etcdfix.impact.garbage import Action, Decision, Propagation
 from etcdfix.impact.index import ImpactIndex
 from etcdfix.impact.namespaces import NamespaceState, Stays, namespace_state, terminating_namespaces
+from etcdfix.storagekey import StorageLayout
 from tests.support.controllers import Case, cases, look_at, values_before
 from tests.support.golden import VARIABLE, needs_golden
 
@@ -322,3 +325,55 @@ def table(tally: Mapping[tuple[str, str], int]) -> str:
     rows.append(["all", *(str(sum(n for (_, c), n in tally.items() if c == column)) for column in columns)])
     lines = [["plane", *columns], *rows]
     return "\n" + "\n".join(f"{row[0]:<28}" + "".join(f"{cell:>10}" for cell in row[1:]) for row in lines)
+
+
+def held_namespaces() -> Iterator[tuple[Case, str, list[str]]]:
+    """Every namespace that did not finish, with the words that its answer has to name."""
+    for case in ALL:
+        for entry in case["after"]:
+            key = entry["key"]
+            tried = case["action"]["type"] == "namespace-delete" and case["action"]["key"] == key
+            if tried and entry["state"] == "terminating":
+                yield case, key.removeprefix(NAMESPACES), obstacles(case, key)
+
+
+def obstacles(case: Case, key: str) -> list[str]:
+    """What held a namespace, as the recording tells: what was left of it, and what could not be read."""
+    name = key.removeprefix(NAMESPACES)
+    found = [b["key"] for b in case["before"] if b.get("unreadable")]
+    for entry in case["after"]:
+        inside = f"/{name}/" in entry["key"]
+        if inside and entry["state"] == "terminating":
+            found.append(entry["key"])
+        if entry["key"] == key:
+            found += entry.get("metadata.finalizers", [])
+            found += [token for token in entry.get("spec.finalizers", []) if token != "kubernetes"]
+    if not found:  # pods go first: one that is left holds the rest
+        found = [
+            entry["key"]
+            for entry in case["after"]
+            if f"/pods/{name}/" in entry["key"] and entry["state"] != "gone"
+        ]
+    if "apiservice" in case["id"]:
+        found += [b["key"].rpartition("/")[2] for b in case["before"] if "/apiservices/" in b["key"]]
+    return found
+
+
+def test_every_obstacle_of_a_held_namespace_is_named() -> None:
+    held = list(held_namespaces())
+    unnamed = []
+    for case, name, words in held:
+        surroundings = look_at(values_before(case), concerns_namespace(StorageLayout("/registry"), name))
+        report = namespace_report(surroundings, name)
+        assert report is not None
+        text = msgspec.json.encode(
+            [report.stages, report.elsewhere, report.missing_apis, report.plan]
+        ).decode()
+        text += " ".join([*report.finalizers, *report.spec_finalizers])
+        unnamed += [f"{case['id']}: {word}" for word in words if word not in text]
+        if not words:
+            unnamed.append(f"{case['id']}: nothing is known to hold it")
+    print(
+        f"{len(held)} held namespaces, {sum(len(words) for _, _, words in held)} obstacles, {len(unnamed)} not named"
+    )
+    assert unnamed == []

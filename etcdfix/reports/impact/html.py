@@ -132,19 +132,28 @@ def _facts(report: ImpactReport) -> Iterator[tuple[str, str]]:
 def _dependents(report: ImpactReport) -> Iterator[str]:
     yield "<h2>What the garbage collector does</h2>"
     counts = {action: count for action, count in report.dependents.counts.items() if count}
-    if not counts:
+    columns = ("Dependent", "What happens", "Remarks")
+    if counts:
+        yield f"<p>{_text(', '.join(f'{count} {action}' for action, count in counts.items()))}</p>"
+        tree = report.dependents.tree
+        yield from _table(columns, map(_dependent, tree[:_MOST_ROWS]))
+        yield from _more(len(tree))
+    else:
         yield "<p>Nothing that can be read is owned by it.</p>"
-        return
-    yield f"<p>{_text(', '.join(f'{count} {action}' for action, count in counts.items()))}</p>"
-    tree = report.dependents.tree
-    yield from _table(("Dependent", "What happens", "Remarks"), map(_dependent, tree[:_MOST_ROWS]))
-    yield from _more(len(tree))
+    caught_up = report.dependents.caught_up
+    if caught_up:
+        yield "<p>What it then catches up with:</p>"
+        yield from _table(columns, map(_dependent, caught_up[:_MOST_ROWS]))
+        yield from _more(len(caught_up))
+    yield from (f"<p>{_text(note)}</p>" for note in report.dependents.notes)
 
 
 def _dependent(entry: DependentEntry) -> tuple[str, str, str]:
     indent = min(entry.depth - 1, _DEEPEST) * 1.5
     remarks = [f"{o.kind} {o.name}: {o.reason}" for o in entry.owners if o.reason][:_BEHIND]
-    if entry.after_finalizers:
+    if entry.stays:
+        remarks.append(f"only Terminating: waits for {entry.stays}")
+    elif entry.after_finalizers:
         remarks.append(f"after {', '.join(entry.after_finalizers)}")
     if entry.already_terminating:
         remarks.append("was being deleted already")

@@ -110,6 +110,7 @@ def _dependents(report: ImpactReport, max_rows: int) -> Iterator[str]:
     counts = {action: count for action, count in report.dependents.counts.items() if count}
     if not counts:
         yield "Garbage collector: nothing that can be read is owned by it"
+        yield from _beside(report, max_rows)
         return
     yield "Garbage collector: " + ", ".join(f"{count} {action}" for action, count in counts.items())
     if report.dependents.deleted_by_resource:
@@ -119,13 +120,27 @@ def _dependents(report: ImpactReport, max_rows: int) -> Iterator[str]:
     rows = [(f"{'  ' * min(e.depth - 1, 20)}{named(e.object)}", _action(e)) for e in tree[:max_rows]]
     yield from aligned(rows, "    ")
     yield from _more(len(tree), max_rows)
+    yield from _beside(report, max_rows)
+
+
+def _beside(report: ImpactReport, max_rows: int) -> Iterator[str]:
+    """Yield what else happens, and on what all of it depends."""
+    caught_up = report.dependents.caught_up
+    if caught_up:
+        yield "  catches up with"
+        rows = [(f"{'  ' * min(e.depth - 1, 20)}{named(e.object)}", _action(e)) for e in caught_up[:max_rows]]
+        yield from aligned(rows, "    ")
+        yield from _more(len(caught_up), max_rows)
+    yield from (f"  {shown(note)}" for note in report.dependents.notes)
 
 
 def _action(entry: DependentEntry) -> str:
     text = entry.action + (f" ({entry.propagation})" if entry.propagation else "")
     if entry.already_terminating:
         text += ", was being deleted already"
-    if entry.after_finalizers:
+    if entry.stays:
+        text += f", only Terminating: waits for {shown(entry.stays)}"
+    elif entry.after_finalizers:
         text += f", after {shown(', '.join(entry.after_finalizers))}"
     reasons = [f"{shown(o.kind)} {shown(o.name)}: {shown(o.reason)}" for o in entry.owners if o.reason]
     if entry.action not in {"cascade-deleted", "kept"} and reasons:

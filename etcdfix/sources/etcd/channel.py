@@ -8,6 +8,7 @@ from typing import Any
 
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.endpoints import Endpoint
+from etcdfix.sources.etcd.threads import do_in_time
 from etcdfix.sources.etcd.tls import TLSMaterial, channel_credentials
 from etcdfix.wire.etcd import ALARM, READ_METHODS, ReadMethod, alarm_query, message
 
@@ -20,8 +21,11 @@ import grpc  # after the variables that it reads
 
 MAX_ANSWER_BYTES = 512 << 20
 
+_CLOSING_SECONDS = 5.0
+
 RpcError = grpc.RpcError
 FutureCancelledError = grpc.FutureCancelledError
+FutureTimeoutError = grpc.FutureTimeoutError
 
 
 class ReadOnlyChannel:
@@ -82,8 +86,8 @@ class ReadOnlyChannel:
         return call(requests, timeout=timeout_seconds, metadata=metadata)
 
     def close(self) -> None:
-        """End the connection; requests under way are cancelled."""
-        self._channel.close()
+        """End the connection; requests under way are cancelled. One that does not end in time is left alone."""
+        do_in_time(self._channel.close, _CLOSING_SECONDS)
 
 
 def open_channel(endpoint: Endpoint, material: TLSMaterial, connection: EtcdConnection) -> ReadOnlyChannel:

@@ -6,22 +6,42 @@ next one is asked. Every answer's ``cluster_id`` must be the same.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from etcdfix.errors import ClusterMismatch
 from etcdfix.sources.connection import EtcdConnection
-from etcdfix.sources.etcd.channel import FutureCancelledError, ReadOnlyChannel, RpcError, open_channel
+from etcdfix.sources.etcd.channel import (
+    FutureCancelledError,
+    FutureTimeoutError,
+    ReadOnlyChannel,
+    RpcError,
+    open_channel,
+)
 from etcdfix.sources.etcd.endpoints import Endpoint, parse_endpoint
-from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind, classify, classify_cancelled
+from etcdfix.sources.etcd.failures import (
+    QUORUM_HINT,
+    CallFailed,
+    Failure,
+    FailureKind,
+    classify,
+    classify_cancelled,
+)
+from etcdfix.sources.etcd.threads import do_in_time, no_threads, require_threads
 from etcdfix.sources.etcd.tls import TLSMaterial, load_tls_material
 from etcdfix.wire.etcd import ALARM, AUTHENTICATE, MEMBER_LIST, STATUS, WATCH, ReadMethod, message
 
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 1.0
+
+# Beside the dial time-out, within which certificates may be fetched; making a channel takes no time.
+_PREPARING_SECONDS = 5.0
+
+# So many requests in a row may stay without an answer, and more only so that every member has its turn.
+_MOST_UNANSWERED = 3
 
 # These do not depend on who is asked.
 _FINAL = {
@@ -93,7 +113,7 @@ class _NeverSent:
     def __init__(self, failed: CallFailed) -> None:
         self._failed = failed
 
-    def result(self) -> NoReturn:
+    def result(self, timeout: float | None = None) -> NoReturn:  # noqa: ARG002 - as gRPC's own
         raise self._failed
 
     def cancel(self) -> None:
@@ -102,7 +122,7 @@ class _NeverSent:
 
 @dataclass(slots=True)
 class Pending:
-    """A request on its way. ``attempts``, ``logged_in`` and ``give_up_at`` remember what was tried already.
+    """A request on its way; the fields with a default remember what was tried already.
 
     The request may hold a password and the token is as good as one, so neither is part of the ``repr``.
     """
@@ -116,6 +136,8 @@ class Pending:
     attempts: int = 0
     logged_in: bool = False
     give_up_at: float = 0.0
+    unanswered: int = 0
+    asked_at: float = field(default_factory=time.monotonic)
 
     def cancel(self) -> None:
         """Stop waiting; the answer is not wanted any more."""
@@ -141,6 +163,7 @@ class EtcdClient:
         self._connection = connection
         self._on_notice = on_notice
         self._token: str | None = None
+        self._lost: Failure | None = None
         self.cluster_id = 0
         self._material = load_tls_material(connection)
         self._members = [
@@ -161,7 +184,11 @@ class EtcdClient:
         """Send a request to the current member and return without waiting; failures show in the answer."""
         member = self._current
         try:
-            future = self._start(member, method, request, timeout_seconds)
+            future = (
+                self._start(member, method, request, timeout_seconds)
+                if self._lost is None
+                else _NeverSent(CallFailed(self._lost))
+            )
         except CallFailed as failed:
             future = _NeverSent(failed)
         return Pending(method, request, timeout_seconds, member, future, self._token)
@@ -176,11 +203,20 @@ class EtcdClient:
             CallFailed: Nobody could answer, or the answer is no.
             ClusterMismatch: The answer comes from another cluster.
         """
+        if self._lost is not None:
+            pending.cancel()
+            raise CallFailed(self._lost)
         while True:
             try:
-                found, size = pending.future.result()
+                found, size = self._result(pending)
             except RpcError as exc:
-                pending = self._again(pending, self._classify(exc, pending.member, pending.timeout_seconds))
+                failure = self._classify(exc, pending.member, pending.timeout_seconds)
+                if (
+                    failure.kind is FailureKind.TIMED_OUT
+                    and pending.timeout_seconds <= self._patience_seconds
+                ):
+                    failure = replace(failure, kind=FailureKind.SILENT)
+                pending = self._again(pending, failure)
             except CallFailed as failed:
                 pending = self._again(pending, failed.failure)
             except FutureCancelledError as exc:
@@ -190,6 +226,49 @@ class EtcdClient:
                 if found.header.cluster_id or pending.method != ALARM:
                     self._check_cluster(pending.member, found.header.cluster_id)
                 return found, size
+
+    @property
+    def _patience_seconds(self) -> float:
+        """How long a member may stay silent: the time for one small answer."""
+        return self._connection.command_timeout_seconds
+
+    def _result(self, pending: Pending) -> tuple[Any, int]:
+        """Wait for an answer; one that takes long is worth waiting for while its member answers what is small.
+
+        Raises:
+            RpcError: As gRPC has it.
+            CallFailed: The member does not answer anything any more, or was never reached.
+        """
+        if pending.timeout_seconds <= self._patience_seconds:
+            found: tuple[Any, int] = pending.future.result()
+            return found
+        while True:
+            try:
+                found = pending.future.result(timeout=self._patience_seconds)
+            except FutureTimeoutError:
+                if not self._shows_life(pending.member) and not pending.future.done():
+                    pending.cancel()
+                    raise CallFailed(self._silence(pending, pending.member)) from None
+            else:
+                return found
+
+    def _shows_life(self, member: _Member) -> bool:
+        """Ask for very little; a refusal is an answer too."""
+        limit = self._patience_seconds
+        try:
+            self._start(member, STATUS, message("StatusRequest")(), limit).result()
+        except RpcError as exc:
+            kind = self._classify(exc, member, limit).kind
+            return kind not in {FailureKind.TIMED_OUT, FailureKind.UNREACHABLE}
+        except CallFailed:
+            return False
+        return True
+
+    def _silence(self, pending: Pending, member: _Member) -> Failure:
+        seconds = time.monotonic() - pending.asked_at
+        return Failure(
+            FailureKind.SILENT, f"{member.endpoint.text}: no answer for {seconds:.1f} s", QUORUM_HINT
+        )
 
     def call(self, method: ReadMethod, request: Any, *, timeout_seconds: float | None = None) -> Any:
         """Ask and wait; without a time-out of its own, the command time-out counts.
@@ -313,9 +392,9 @@ class EtcdClient:
                 member.channel.close()
 
     def _open(self) -> None:
-        # In parallel, so that dead endpoints cost one dial time-out together, not one each.
-        with ThreadPoolExecutor(max_workers=len(self._members)) as pool:
-            list(pool.map(self._prepare, self._members))
+        require_threads()
+        if not do_in_time(self._prepare_all, self._connection.dial_timeout_seconds + _PREPARING_SECONDS):
+            raise no_threads("gRPC stands still")
         self._ask_statuses(self._members)
         reachable = [member for member in self._members if member.failure is None]
         if not reachable:
@@ -330,6 +409,16 @@ class EtcdClient:
             elif member.status is not None:
                 for error in member.status.errors:
                     self._on_notice(f"{member.endpoint.text}: etcd complains: {error}")
+
+    def _prepare_all(self) -> None:
+        # In parallel, so that dead endpoints cost one dial time-out together, not one each.
+        threads = [
+            threading.Thread(target=self._prepare, args=(member,), daemon=True) for member in self._members
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
 
     def _prepare(self, member: _Member) -> None:
         try:
@@ -401,6 +490,8 @@ class EtcdClient:
                 self.log_in()
             pending.logged_in = True
             return self._send_again(pending, pending.member)
+        if failure.kind is FailureKind.SILENT:
+            return self._after_silence(pending)
         now = time.monotonic()
         if not pending.attempts:
             patience = self._connection.dial_timeout_seconds + self._connection.command_timeout_seconds
@@ -417,6 +508,29 @@ class EtcdClient:
             self._complain(pending.member, failure, f"asking {following.endpoint.text} instead")
             self._current = following
         return self._send_again(pending, following)
+
+    def _after_silence(self, pending: Pending) -> Pending:
+        """Ask the members in turn for a sign of life, a few times, and send a request again to the one that gives it.
+
+        Raises:
+            CallFailed: Nobody answers; then nobody is asked any more.
+        """
+        member = pending.member
+        while True:
+            pending.unanswered += 1
+            failure = self._silence(pending, member)
+            if pending.unanswered >= max(_MOST_UNANSWERED, len(self._members)):
+                self._lost = replace(
+                    failure,
+                    message=f"{failure.message}, to {pending.unanswered} requests in a row",
+                )
+                raise CallFailed(self._lost)
+            member = self._after(member)
+            where = f" at {member.endpoint.text}" if len(self._members) > 1 else ""
+            self._on_notice(f"{failure.message}, trying again{where}")
+            if self._shows_life(member):
+                self._current = member
+                return self._send_again(pending, member)
 
     def _send_again(self, pending: Pending, member: _Member) -> Pending:
         try:

@@ -20,6 +20,7 @@ class FailureKind(StrEnum):
 
     UNREACHABLE = "unreachable"  # ask another member, or this one later
     TIMED_OUT = "timed-out"  # ask another member, then ask for less
+    SILENT = "silent"  # not even a small request is answered: ask others a few times, then give up
     TOO_LARGE = "too-large"  # ask for less
     TOKEN_REFUSED = "token-refused"  # noqa: S105 - log in again
     DENIED = "denied"  # final
@@ -57,7 +58,7 @@ class CallFailed(Exception):
         self.failure = failure
 
 
-_QUORUM_HINT = (
+QUORUM_HINT = (
     "a cluster without a leader cannot answer: see etcdctl endpoint status; a copy of member/snap/db can be "
     "scanned with --snapshot"
 )
@@ -77,8 +78,8 @@ _ETCD_ERRORS = {
     "permission denied": (FailureKind.DENIED, "etcdctl role grant-permission ROLE read --prefix=true PREFIX"),
     "user name is empty": (FailureKind.DENIED, _USER_HINT),
     "user name not found": (FailureKind.DENIED, "check --user"),
-    "no leader": (FailureKind.UNREACHABLE, _QUORUM_HINT),
-    "request timed out": (FailureKind.UNREACHABLE, _QUORUM_HINT),
+    "no leader": (FailureKind.UNREACHABLE, QUORUM_HINT),
+    "request timed out": (FailureKind.UNREACHABLE, QUORUM_HINT),
 }
 
 _CA_HINT = "give etcd's CA with --cacert (kubeadm: /etc/kubernetes/pki/etcd/ca.crt)"
@@ -170,9 +171,7 @@ def classify(
     if details.startswith("etcdserver: "):
         return _from_etcd(details.removeprefix("etcdserver: "), where)
     if code == "DEADLINE_EXCEEDED":
-        return Failure(
-            FailureKind.TIMED_OUT, f"{where}: no answer within {timeout_seconds:g} s", _QUORUM_HINT
-        )
+        return Failure(FailureKind.TIMED_OUT, f"{where}: no answer within {timeout_seconds:g} s", QUORUM_HINT)
     if code == "RESOURCE_EXHAUSTED" and "larger than max" in details:
         return Failure(FailureKind.TOO_LARGE, f"{where}: the answer is larger than we take")
     if code == "UNAUTHENTICATED":

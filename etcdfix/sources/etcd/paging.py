@@ -41,12 +41,12 @@ class PageSize:
         wanted = min(max(TARGET_BYTES // mean, SMALLEST_LIMIT), LARGEST_LIMIT)
         self.limit = max(1, min(wanted, self._ceiling))
 
-    def shrink(self) -> bool:
-        """Halve the page after it was too large or took too long; False when it is a single key already."""
+    def shrink(self, by: int = 2) -> bool:
+        """Ask for a part of the page after it was too large or took too long; False when it is a single key already."""
         self._good_pages = 0
         if self.limit <= 1:
             return False
-        self.limit = self._ceiling = self.limit // 2
+        self.limit = self._ceiling = max(1, self.limit // by)
         return True
 
 

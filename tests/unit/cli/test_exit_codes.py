@@ -11,6 +11,9 @@ from etcdfix.cli.exit_codes import MEANINGS, ExitCode, scan_exit_code
 from etcdfix.reports.model import Summary
 from etcdfix.scan import ScanResult
 
+TERMINATED = errors.EndedEarly("ended by SIGTERM", 143)
+TIMED_OUT = errors.EndedEarly("ended by --timeout 1s", 3, 5)
+
 
 def result(**changes: Any) -> ScanResult:
     fields: dict[str, Any] = {
@@ -22,7 +25,6 @@ def result(**changes: Any) -> ScanResult:
         "below_prefix": True,
         "nothing_named_exists": False,
         "suggested_prefixes": [],
-        "interrupted": False,
     }
     return ScanResult(**(fields | changes))
 
@@ -40,17 +42,22 @@ def result(**changes: Any) -> ScanResult:
         ({"nothing_named_exists": True}, ExitCode.SOURCE),
         ({"nothing_named_exists": True, "problems": ["page 7"]}, ExitCode.INCOMPLETE),
         ({"below_prefix": False, "problems": ["page 7"]}, ExitCode.INCOMPLETE),
-        ({"interrupted": True}, ExitCode.INTERRUPTED),
-        ({"interrupted": True, "new_findings": 1, "problems": ["page 7"]}, ExitCode.INTERRUPTED),
+        ({"problems": ["denied"], "summary": Summary()}, ExitCode.SOURCE),
+        ({"ended": errors.EndedEarly.of(KeyboardInterrupt())}, ExitCode.INTERRUPTED),
+        ({"ended": TERMINATED}, ExitCode.TERMINATED),
+        ({"ended": TERMINATED, "new_findings": 1, "problems": ["page 7"]}, ExitCode.TERMINATED),
+        ({"ended": TIMED_OUT, "new_findings": 1}, ExitCode.INCOMPLETE),
+        ({"ended": TIMED_OUT, "summary": Summary()}, ExitCode.SOURCE),
     ],
 )
 def test_exit_code_of_a_scan(changes: dict[str, Any], code: ExitCode) -> None:
-    assert scan_exit_code(result(**changes)) is code
+    assert scan_exit_code(result(**changes)) == code
 
 
 def test_numbers_are_those_of_the_contract() -> None:
     assert {code.name: code.value for code in ExitCode} == {
-        "NOTHING_WRONG": 0, "FINDINGS": 1, "USAGE": 2, "INCOMPLETE": 3, "SOURCE": 5, "INTERRUPTED": 130,
+        "NOTHING_WRONG": 0, "FINDINGS": 1, "USAGE": 2, "INCOMPLETE": 3, "SOURCE": 5, "HUNG_UP": 129,
+        "INTERRUPTED": 130, "TERMINATED": 143,
     }  # fmt: skip
 
 

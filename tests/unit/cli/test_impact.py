@@ -397,3 +397,64 @@ def test_an_earlier_revision_can_be_put_back_by_the_command_that_is_shown(
     ran = registry.run(*words[:-1], *places, "--accept-unlisted-source")
     assert ran.code == 0, ran.err
     assert registry.stored(key) == whole
+
+
+def test_a_crd_that_is_gone_while_its_objects_are_stored(impact: Runner) -> None:
+    cluster = Cluster()
+    definition = cluster.define("example.com", "Widget")
+    cluster.add("example.com/v1", "Widget", "w", "shop")
+    del cluster.values[definition]
+    ran = impact(cluster, definition)
+    assert ran.code == 1
+    assert ran.out.startswith(f"RISK CLUSTER-BREAKING: losing {definition}\n")
+    assert "its 1 custom resources stay in etcd, and no API serves them" in ran.out
+    assert "NOT IN ETCD: only others mention it" in ran.out
+    cluster.values = {key: value for key, value in cluster.values.items() if "/widgets/" not in key}
+    cluster.pod("p")
+    assert impact(cluster, definition).code == 5  # nothing of it is stored
+
+
+@pytest.mark.parametrize("form", ["table", "html"])
+def test_what_a_deletion_sets_off_beside_its_dependents(impact: Runner, form: str) -> None:
+    cluster = Cluster()
+    key = cluster.break_(cluster.secret("lost"))
+    cluster.secret("left", "pay", owners=(owner("Deployment", "gone"),))
+    cluster.namespace("old", terminating=True)
+    cluster.add("v1", "ConfigMap", "c", "old")
+    ran = impact(cluster, key, "-o", form)
+    assert "once it is gone, secrets can be listed again, and the garbage collector catches up" in ran.out
+    assert (
+        "namespace old, which is being deleted, then finishes, and all that is left in it goes: 1 object"
+        in ran.out
+    )
+    assert "secrets pay/left" in ran.out
+    dependents = impact(cluster, key, "-o", "json").document["dependents"]
+    assert (dependents["namespaces"], dependents["listable"], dependents["unlistable"]) == (
+        ["old"],
+        ["secrets"],
+        {},
+    )
+    assert [entry["object"]["name"] for entry in dependents["caught_up"]] == ["left"]
+    cluster.break_(cluster.secret("second", "pay"))
+    dependents = impact(cluster, key, "-o", "json").document["dependents"]
+    assert (dependents["namespaces"], dependents["caught_up"], dependents["unlistable"]) == (
+        [],
+        [],
+        {"secrets": 1},
+    )
+    assert dependents["notes"] == []
+    cluster.add("v1", "ConfigMap", "c", "shop", owners=(owner("Secret", "lost", api_version="v1"),))
+    (note,) = impact(cluster, key, "-o", "json").document["dependents"]["notes"]
+    assert "one that starts while no API server is ready exits" in note
+
+
+def test_orphan_may_delete_later(impact: Runner) -> None:
+    cluster = Cluster()
+    key = cluster.add("apps/v1", "Deployment", "d", "shop")
+    cluster.secret("s", owners=(owner("Deployment", "d"),))
+    assert "Orphan" not in impact(cluster, key).out
+    cluster.break_(cluster.secret("lost"))
+    ran = impact(cluster, key)
+    assert "with Orphan, its dependents of types that cannot be listed (1) keep their reference" in ran.out
+    assert "are deleted as soon as their type can be listed" in ran.out
+    assert "with Orphan: if one of 1 that cannot be read depends on it" in ran.out

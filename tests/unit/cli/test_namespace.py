@@ -148,7 +148,22 @@ def test_finalizers_of_others_on_the_namespace(namespace: Runner) -> None:
     cluster.namespace("shop", terminating=True, finalizers=("example.com/account",))
     ran = namespace(cluster, "shop")
     assert ran.code == 1
-    assert "The Namespace itself has finalizers of others: example.com/account" in ran.out
+    assert "its own metadata.finalizers example.com/account\n" in ran.out
+    assert "The Namespace itself has metadata.finalizers: example.com/account; see" in ran.out
+    assert "/finalize" not in ran.out
+
+
+def test_spec_finalizers_of_others_go_through_finalize_alone(namespace: Runner) -> None:
+    cluster = Cluster()
+    cluster.namespace("shop", terminating=True, spec={"finalizers": ["kubernetes", "example.com/audit"]})
+    ran = namespace(cluster, "shop")
+    assert ran.code == 1
+    assert ran.out.startswith(
+        f"NAMESPACE shop IS STUCK: Terminating since {NOW}: its own spec.finalizers example.com/audit, which only "
+        "/finalize takes off\n"
+    )
+    assert "kubectl replace --raw /api/v1/namespaces/shop/finalize -f FILE" in ran.out
+    assert "has metadata.finalizers" not in ran.out
 
 
 def test_conditions_and_missing_apis(namespace: Runner) -> None:
@@ -178,7 +193,9 @@ def test_conditions_and_missing_apis(namespace: Runner) -> None:
     assert "x" * 301 not in ran.out
     assert "ContentRemoved" not in ran.out
     assert "kubectl get apiservices v1beta1.metrics.k8s.io -o yaml" in ran.out
-    assert "Bring back the CustomResourceDefinition of widgets.example.com" in ran.out
+    plan = namespace(cluster, "shop", "-o", "json").document["plan"]
+    assert "bring back the CustomResourceDefinition widgets.example.com" in plan[0]["action"]
+    assert "kubectl get customresourcedefinitions" not in ran.out
     conditions = namespace(cluster, "shop", "-o", "json").document["conditions"]
     assert [c["problem"] for c in conditions] == [True, False]
 
@@ -387,12 +404,15 @@ def test_what_could_not_be_judged(namespace: Runner) -> None:
     cluster.values[cluster.key("secrets", "pay", "sealed")] = b"k8s:enc:aescbc:v1:key1:" + bytes(48)
     ran = namespace(cluster, "shop")
     assert ran.code == 3
-    assert "incomplete: undetermined: 1 object; " in ran.err
+    assert "incomplete: undetermined: 2 objects; " in ran.err
+    assert (
+        "Find out about 1 object of other namespaces that could not be judged; delete none of them" in ran.out
+    )
     assert "Find out about 1 object that could not be judged; delete none of them" in ran.out
     assert "Nobody deletes it now. Before somebody does" in ran.out
     assert "etcdfix delete" not in ran.out
     cluster.namespace("infra")
-    assert namespace(cluster, "infra").code == 0  # what is elsewhere does not matter here
+    assert namespace(cluster, "infra").code == 3  # what is elsewhere holds it, too, if it cannot be read
 
 
 def test_many_blockers_are_counted_and_not_all_shown(namespace: Runner) -> None:
@@ -486,3 +506,90 @@ def test_the_second_story_of_kep_3926(
     ran = registry.run("namespace", "shop", *reading)
     assert ran.code == 0, ran.out
     assert "is Terminating" in ran.out
+
+
+def test_a_pod_on_a_node_that_is_gone(namespace: Runner) -> None:
+    cluster = shop()
+    cluster.add("v1", "Node", "n1", status={"conditions": [{"type": "Ready", "status": "Unknown"}]})
+    pod = cluster.pod("web", spec={"nodeName": "n1"}, terminating=True)
+    cluster.pod("db", spec={"nodeName": "n2"}, terminating=True, finalizers=("example.com/x",))
+    ran = namespace(cluster, "shop")
+    assert ran.code == 1
+    assert ran.out.startswith(
+        f"NAMESPACE shop IS STUCK: Terminating since {NOW}: 2 pods that no kubelet ends (2 past the grace period)\n"
+    )
+    assert (
+        f"past its grace period since {NOW}, on node n1, whose Node object is there and not ready: nobody ends it"
+        in ran.out
+    )
+    assert (
+        "on node n2, which has no Node object: the pod garbage collector forces it away within a minute"
+        in ran.out
+    )
+    report = namespace(cluster, "shop", "-o", "json").document
+    (step,) = [step for step in report["plan"] if step["key"] == pod]
+    assert step["command"] == "kubectl delete pod web -n shop --grace-period=0 --force --dry-run=server"
+    assert "bring its kubelet back, or nobody ends the pod" in step["note"]
+    (first,) = [step for step in report["plan"] if step["number"] == 1]
+    assert "It also has finalizers, which go first: example.com/x." in first["note"]
+    assert "be sure that they do not run" in first["note"]
+    assert "kubectl delete pod" not in namespace(shop(terminating=False), "shop").out
+
+
+def test_pods_that_no_kubelet_ends_are_counted(namespace: Runner) -> None:
+    cluster = shop()
+    for number in range(23):
+        cluster.pod(f"web-{number:02}", spec={"nodeName": "n1"})
+    plan = namespace(cluster, "shop", "-o", "json").document["plan"]
+    assert sum("End pods" in step["action"] for step in plan) == 20
+    assert "Then 3 more pods" in [step["action"] for step in plan]
+
+
+def test_what_cannot_be_read_elsewhere_comes_first(namespace: Runner) -> None:
+    cluster = shop()
+    elsewhere = cluster.break_(cluster.secret("lost", "pay"))
+    here = cluster.break_(cluster.secret("lost"))
+    other = cluster.break_(cluster.namespace("other"))
+    ran = namespace(cluster, "shop")
+    assert ran.code == 1
+    assert "IS STUCK" in ran.out
+    assert "2 objects elsewhere cannot be read or judged, 1 object in it cannot be read or judged" in ran.out
+    assert "Outside of it, and holding every namespace of the cluster: these first\n" in ran.out
+    report = namespace(cluster, "shop", "-o", "json").document
+    assert [step["key"] for step in report["plan"]][:3] == [other, elsewhere, here]
+    assert "and so holds every namespace of the cluster" in report["plan"][1]["action"]
+    assert [entry["object"]["key"] for entry in report["elsewhere"]] == [other, elsewhere]
+    assert [entry["cause"] for entry in report["elsewhere"]] == ["protobuf-damaged"] * 2
+    empty = Cluster()
+    empty.namespace("shop")
+    empty.break_(empty.secret("lost", "pay"))
+    ran = namespace(empty, "shop")
+    assert (ran.code, ran.out.splitlines()[0]) == (
+        1, "Namespace shop is Active, but could not be deleted: 1 object elsewhere cannot be read or judged",
+    )  # fmt: skip
+
+
+def test_an_unreadable_crd_matters_where_its_objects_are(namespace: Runner) -> None:
+    cluster = shop()
+    cluster.break_(cluster.define("example.com", "Widget"))
+    assert (namespace(cluster, "shop").code, namespace(cluster, "shop", "-o", "json").document["plan"]) == (
+        0,
+        [],
+    )
+
+
+def test_a_crd_that_is_gone_comes_back_first(namespace: Runner) -> None:
+    cluster = shop()
+    cluster.break_(cluster.secret("lost", "pay"))
+    cluster.add("example.com/v1", "Widget", "w", "shop")
+    report = namespace(cluster, "shop", "-o", "json").document
+    first = report["plan"][0]
+    assert first["action"].startswith("First bring back the CustomResourceDefinition widgets.example.com")
+    assert first["command"] == "kubectl apply -f FILE"
+    assert first["key"] == "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.example.com"
+    cluster = shop()
+    cluster.add("example.com/v1", "Widget", "w", "shop")
+    ran = namespace(cluster, "shop")
+    assert ran.code == 1
+    assert "1 object in it WILL BE LEFT BEHIND" in ran.out
+    assert namespace(cluster, "shop", "-o", "json").document["state"] == "terminating"

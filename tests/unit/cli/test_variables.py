@@ -21,6 +21,7 @@ from tests.support.collecting import ALPHA
 # As the contract has it; not taken from the code.
 ALLOWED = {
     "--endpoints", "--cacert", "--cert", "--key", "--user", "--password", "--dial-timeout", "--command-timeout",
+    "--timeout",
     "--encryption-config", "--manifest",
 }  # fmt: skip
 CHANGING = {"delete", "restore", "reencrypt", "audit reconcile"}
@@ -112,7 +113,7 @@ def test_everything_exported_and_only_the_list_counts(
     command = COMMANDS[name]
     every = {"ETCDFIX_" + long[2:].replace("-", "_").upper() for long in options_of(command)}
     for variable in every:
-        monkeypatch.setenv(variable, "7")
+        monkeypatch.setenv(variable, "7s")
     context = context_of(name)
     heeded = {
         long

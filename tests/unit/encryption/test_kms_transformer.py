@@ -63,6 +63,12 @@ def test_what_opens_vouches_for_the_plugin() -> None:
     assert (wrapped.key_id, seed) == (KEY_ID, SEED)
 
 
+@pytest.mark.parametrize("start", [b"k8s\x00", b"\xd9\xd9\xf7\xa1", b"apiVersion: v1\nkind: Secret\n"])
+def test_v1_under_cbc_reads_every_encoding_without_another_value(start: bytes) -> None:
+    data = encoders.aescbc_body(start + b"more", DEK, IV)
+    assert v1(data, OneAnswer(DEK)) == Opened(start + b"more", stale=True, authenticated=False)
+
+
 def test_v1_counts_what_speaks_for_the_plugin() -> None:
     plugin = OneAnswer(DEK)
     v1(OBJECT_CBC, plugin)

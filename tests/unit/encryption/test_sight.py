@@ -113,6 +113,21 @@ def test_odds_count_what_was_compared_and_what_was_tried() -> None:
     assert found.bits < seen(stored(b"v1", b"Pod")).bits
 
 
+@pytest.mark.parametrize("members", [2, 8])
+def test_a_few_bits_of_a_custom_resource_may_be_wrong_in_every_encoding(members: int) -> None:
+    known = Structures(PAIRS, [("example.com/v1", "Widget"), ("example.com/v1", "W" * 24)])
+    for start in (
+        b"\xd9\xd9\xf7" + bytes([0xA0 + members]) + b"\x44kind\x46Widget",
+        b'{"apiVersion":"example.com/v1","kind":"Widget"',
+        b"apiVersion: apps/v1\nkind: Deployment",
+    ):
+        data = flipped(start, 5, 7, 13, 15, 23, 31, 45, 55) + noise(200)
+        found = known.recognise(data)
+        assert found is not None
+        assert found.wrong_bits == 8
+        assert known.recognise(flipped(data, 63)) is None
+
+
 # --- CBC: blocks become noise
 
 
@@ -132,7 +147,29 @@ def test_a_garbled_first_block_of_protobuf(kind: tuple[bytes, bytes], name: byte
         assert found is not None
         assert found.encoding == "protobuf"
         assert found.bits > 2 * LEAST_ODDS_BITS
-    assert blocks(noise(48 + len(name)) + data[48 + len(name) :]) is None
+    assert blocks(noise(64 + len(name)) + data[64 + len(name) :]) is None
+
+
+@pytest.mark.parametrize(
+    ("start", "encoding"),
+    [
+        (stored(b"admissionregistration.k8s.io/v1", b"ValidatingWebhookConfiguration"), "protobuf"),
+        (b'{"apiVersion":"stable.example.com/v1","kind":"Widget","metadata":{}}', "json"),
+    ],
+)
+def test_one_later_block_of_a_start_is_enough(start: bytes, encoding: str) -> None:
+    known = Structures(PAIRS, [("stable.example.com/v1", "Widget")])
+    for first in (16, 32):
+        alone = noise(first) + start[first : first + 16] + noise(200)
+        assert known.recognise_blocks(alone) is not None
+        found = known.recognise_blocks(flipped(alone, *range(first * 8, first * 8 + 8)))
+        assert found is not None
+        assert (found.encoding, found.wrong_bits, found.behind) == (encoding, 8, True)
+        assert found.bits > LEAST_ODDS_BITS
+        assert known.recognise_blocks(flipped(alone, *range(first * 8, first * 8 + 9))) is None
+        # It counts in its own place only.
+        assert known.recognise_blocks(noise(first + 16) + start[first : first + 16] + noise(200)) is None
+    assert known.recognise_blocks(noise(20)) is None
 
 
 def test_a_garbled_second_block_leaves_the_first() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from etcdfix.impact.collector import collect, decide
 from etcdfix.impact.garbage import Action, Collection, Decision, OwnerState, Propagation
-from tests.support.impact_objects import BROKEN, Cluster, node_of, owner
+from tests.support.impact_objects import NOW, Cluster, node_of, owner
 from tests.support.memory_source import MemorySource
 
 
@@ -423,9 +424,231 @@ def test_a_long_chain_does_not_recurse() -> None:
     assert result.counts[Action.CASCADE_DELETED] == length - 1
 
 
-def test_moved_groups_are_the_same_owner() -> None:
+@pytest.mark.parametrize("version", ["extensions/v1beta1", "apps/v1beta2", "apps/v9"])
+@pytest.mark.parametrize("second", [False, True], ids=["alone", "beside-one-that-is-served"])
+def test_an_owner_in_a_version_that_nobody_serves_leaves_the_dependent_alone(
+    version: str, second: bool
+) -> None:
     cluster = Cluster()
     key = cluster.add("apps/v1", "ReplicaSet", "r1", "shop")
-    cluster.pod("p", owners=(owner("ReplicaSet", "r1", api_version="extensions/v1beta1"),))
-    assert [d.action for d in removal(cluster, key).tree] == [Action.CASCADE_DELETED]
-    assert BROKEN not in cluster.values.values()
+    owners = (
+        owner("ReplicaSet", "r1", api_version=version),
+        *((owner("ReplicaSet", "r1"),) if second else ()),
+    )
+    cluster.pod("p", owners=owners)
+    (decision,) = removal(cluster, key).tree
+    assert decision.action is Action.FROZEN
+    assert f"{version} is not served" in decision.owners[0].reason
+    assert decision.uncertain == ""
+
+
+def test_a_version_that_some_releases_serve_is_no_certainty() -> None:
+    cluster = Cluster()
+    key = cluster.add("networking.k8s.io/v1", "Ingress", "i", "shop")
+    cluster.add(
+        "v1", "ConfigMap", "c", "shop", owners=(owner("Ingress", "i", api_version="extensions/v1beta1"),)
+    )
+    (decision,) = removal(cluster, key).tree
+    assert decision.action is Action.CASCADE_DELETED
+    assert decision.uncertain == "only where the API serves extensions/v1beta1, which not every release does"
+
+
+@pytest.mark.parametrize(
+    ("kind", "action"),
+    [
+        ("replicaset", Action.CASCADE_DELETED),
+        ("REPLICASET", Action.FROZEN),
+        ("replicaSet", Action.FROZEN),
+        ("replicasets", Action.FROZEN),
+    ],
+)
+def test_a_kind_may_be_written_in_lower_case_and_in_no_other_way(kind: str, action: Action) -> None:
+    cluster = Cluster()
+    key = cluster.add("apps/v1", "ReplicaSet", "r1", "shop")
+    pod = cluster.pod("p", owners=(owner(kind, "r1"),))
+    found = [d.action for d in removal(cluster, key).tree]
+    assert found == ([action] if action is Action.CASCADE_DELETED else [])
+    index = cluster.index()
+    absent = decide(index, node_of(index, pod), absent=[node_of(index, key)])
+    assert absent.action is action
+
+
+def test_two_owners_of_which_one_orphans_are_a_race() -> None:
+    cluster = Cluster()
+    key = cluster.add("v1", "ConfigMap", "top", "shop")
+    cluster.add("v1", "ConfigMap", "mid", "shop", owners=(MAP("top"),), finalizers=("orphan",))
+    cluster.add("v1", "ConfigMap", "x-leaf", "shop", owners=(MAP("top"), MAP("mid")))
+    cluster.add("v1", "ConfigMap", "x-under", "shop", owners=(MAP("x-leaf"),))
+    found = by_name(removal(cluster, key).tree)
+    assert found["mid"].uncertain == ""
+    assert found["x-leaf"].uncertain.startswith("a race: mid lets go of it while top goes")
+    assert "only if configmaps shop/x-leaf goes, which cannot be forecast" in found["x-under"].uncertain
+
+
+def MAP(name: str, **more: bool) -> dict[str, Any]:  # noqa: N802 - reads like the other owners
+    return owner("ConfigMap", name, api_version="v1", **more)
+
+
+@pytest.mark.parametrize("held", ["node", "finalizer"])
+def test_what_only_becomes_terminating_keeps_what_it_owns(held: str) -> None:
+    cluster = Cluster()
+    key = cluster.add("apps/v1", "ReplicaSet", "r1", "shop")
+    spec = {"containers": [{"name": "main", "image": "web"}], "nodeName": "n1"} if held == "node" else {}
+    finalizers = ("example.com/hold",) if held == "finalizer" else ()
+    cluster.pod("p", owners=(owner("ReplicaSet", "r1"),), spec=spec, finalizers=finalizers)
+    cluster.add("v1", "ConfigMap", "c", "shop", owners=(owner("Pod", "p", api_version="v1"),))
+    cluster.add("v1", "ConfigMap", "d", "shop", owners=(MAP("c"),))
+    result = removal(cluster, key)
+    found = by_name(result.tree)
+    assert found["p"].action is Action.CASCADE_DELETED
+    assert found["p"].stays == (
+        "the kubelet of node n1, which has to end it" if held == "node" else f"finalizer {finalizers[0]}"
+    )
+    assert found["c"].action is found["d"].action is Action.KEPT
+    assert found["c"].later == found["d"].later == "pods shop/p"
+    assert "once pods shop/p is really gone" in found["c"].uncertain
+    assert (result.counts[Action.CASCADE_DELETED], result.later) == (1, 2)
+
+
+def test_a_pod_that_has_ended_goes_at_once() -> None:
+    cluster = Cluster()
+    key = cluster.add("apps/v1", "ReplicaSet", "r1", "shop")
+    cluster.pod(
+        "p", owners=(owner("ReplicaSet", "r1"),), spec={"nodeName": "n1"}, status={"phase": "Succeeded"}
+    )
+    (decision,) = removal(cluster, key).tree
+    assert decision.stays == ""
+
+
+def test_foreground_waits_for_what_blocks_and_stays() -> None:
+    cluster = Cluster()
+    key = cluster.add("v1", "ConfigMap", "top", "shop")
+    mid = {"owners": (MAP("top"),), "finalizers": ("foregroundDeletion",)}
+    cluster.add("v1", "ConfigMap", "mid", "shop", **mid)  # type: ignore[arg-type]
+    held = cluster.add(
+        "v1", "ConfigMap", "x", "shop", owners=(MAP("mid", blockOwnerDeletion=True),), finalizers=("a/b",)
+    )
+    found = by_name(removal(cluster, key).tree)
+    assert found["x"].stays == "finalizer a/b"
+    assert found["mid"].stays == "configmaps shop/x, which waits for finalizer a/b"
+    del cluster.values[held]
+    cluster.add("v1", "ConfigMap", "y", "shop", owners=(MAP("mid", blockOwnerDeletion=True), owner("T", "t")))
+    found = by_name(removal(cluster, key).tree)
+    assert found["mid"].stays == "configmaps shop/y, which the collector leaves alone"
+
+
+def test_the_object_that_goes_does_not_count_against_its_own_dependents() -> None:
+    cluster = Cluster()
+    key = cluster.break_(cluster.secret("a"))
+    cluster.secret("b", owners=(owner("Secret", "a", api_version="v1"),))
+    result = removal(cluster, key)
+    assert [d.uncertain for d in result.tree] == [""]
+    assert (result.listable, result.unlistable) == (("secrets",), {})
+
+
+def test_what_managers_do_that_ran_before_and_that_started_since() -> None:
+    cluster = Cluster()
+    key = cluster.break_(cluster.secret("a"))
+    cluster.break_(cluster.secret("other", "pay"))
+    of_secret = (owner("Secret", "a", api_version="v1"),)
+    cluster.add("v1", "ConfigMap", "c", "shop", owners=of_secret)
+    cluster.secret("s", owners=of_secret)
+    result = removal(cluster, key)
+    found = by_name(result.tree)
+    assert result.unlistable == {"secrets": 1}
+    before = "does not notice that secrets shop/a is gone before all secrets can be listed"
+    assert (found["c"].ran_before, found["c"].started_after) == (before, "")
+    assert "one that started since does not wait" in found["c"].uncertain
+    assert (found["s"].ran_before, found["s"].started_after) == (
+        before, "does not see it before all secrets can be listed",
+    )  # fmt: skip
+    assert found["s"].uncertain.startswith("1 of its type cannot be read; ")
+
+
+def test_orphan_may_delete_later() -> None:
+    cluster = Cluster()
+    cluster.break_(cluster.secret("other", "pay"))
+    key = cluster.add("apps/v1", "Deployment", "d1", "shop")
+    cluster.secret("s", owners=(owner("Deployment", "d1"),))
+    index = cluster.index()
+    played = collect(index, node_of(index, key), by_api=Propagation.ORPHAN)
+    (decision,) = played.tree
+    assert decision.action is Action.ORPHANED
+    assert "can be listed, and deletes it then; one that ran before" in decision.uncertain
+    assert (played.stays, played.doubt) == ("", "")
+    cluster.break_(cluster.secret("same"))
+    index = cluster.index()
+    played = collect(index, node_of(index, key), by_api=Propagation.ORPHAN)
+    assert "if one of 1 that cannot be read depends on it" in played.doubt
+
+
+@pytest.mark.parametrize("how", [Propagation.FOREGROUND, Propagation.ORPHAN, Propagation.BACKGROUND])
+def test_a_deletion_through_the_api_that_nobody_notices(how: Propagation) -> None:
+    cluster = Cluster()
+    cluster.break_(cluster.secret("other", "pay"))
+    key = cluster.secret("a")
+    cluster.add("v1", "ConfigMap", "c", "shop", owners=(owner("Secret", "a", api_version="v1"),))
+    index = cluster.index()
+    played = collect(index, node_of(index, key), by_api=how)
+    (decision,) = played.tree
+    waits = "does not notice that secrets shop/a is being deleted before all secrets can be listed"
+    if how is Propagation.BACKGROUND:
+        assert (played.stays, decision.started_after) == ("", "")
+    else:
+        assert played.stays == decision.ran_before == decision.started_after == waits
+        assert f"the collector {waits}" in decision.uncertain
+
+
+def test_what_the_collector_catches_up_with() -> None:
+    cluster = Cluster()
+    key = cluster.break_(cluster.secret("a"))
+    cluster.secret("left", owners=(owner("Deployment", "gone"),))
+    cluster.secret("under", owners=(owner("Secret", "left", api_version="v1"),))
+    cluster.secret("kept", owners=(owner("Thing", "t", api_version="example.com/v1"),))
+    cluster.secret("waits", terminating=True, finalizers=("orphan",))
+    cluster.secret("of-it", owners=(owner("Secret", "waits", api_version="v1"),))
+    result = removal(cluster, key)
+    assert result.tree == ()
+    found = by_name(result.caught_up)
+    assert {name: d.action for name, d in found.items()} == {
+        "left": Action.CASCADE_DELETED,
+        "under": Action.CASCADE_DELETED,
+        "waits": Action.CASCADE_DELETED,
+        "of-it": Action.ORPHANED,
+    }
+    assert found["waits"].already_terminating
+    assert [d.object.name for d in found["left"].dependents] == ["under"]
+    assert result.counts[Action.CASCADE_DELETED] == 0
+    # As long as another Secret cannot be read, nothing of it happens.
+    cluster.break_(cluster.secret("b"))
+    assert removal(cluster, key).caught_up == ()
+
+
+def test_an_owner_in_the_foreground_waited_for_what_goes() -> None:
+    cluster = Cluster()
+    cluster.add("v1", "ConfigMap", "top", "shop", terminating=True, finalizers=("foregroundDeletion",))
+    key = cluster.secret("s", owners=(MAP("top", blockOwnerDeletion=True),))
+    (decision,) = removal(cluster, key).caught_up
+    assert (decision.object.name, decision.stays) == ("top", "")
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_crd_that_is_being_deleted_takes_its_objects_along_once_they_can_be_listed(others: int) -> None:
+    cluster = Cluster()
+    definition = cluster.define("example.com", "Widget")
+    document = json.loads(cluster.values[definition])
+    document["metadata"] |= {
+        "deletionTimestamp": NOW, "finalizers": ["customresourcecleanup.apiextensions.k8s.io"],
+    }  # fmt: skip
+    cluster.values[definition] = json.dumps(document).encode()
+    key = cluster.break_(cluster.add("example.com/v1", "Widget", "broken", "shop"))
+    cluster.add("example.com/v1", "Widget", "w", "pay")
+    cluster.pod("p", "pay", owners=(WIDGET,))
+    if others:
+        cluster.break_(cluster.add("example.com/v1", "Widget", "broken", "pay"))
+    found = by_name(removal(cluster, key).caught_up)
+    names = set() if others else {"widgets.example.com", "w", "p"}
+    assert set(found) == names
+    index = cluster.index()
+    played = collect(index, node_of(index, definition), by_api=Propagation.BACKGROUND)
+    assert played.stays == f"{1 + others} of its objects, which cannot be read"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from etcdfix.impact.namespaces import NamespaceState, namespace_state, terminating_namespaces
+from etcdfix.impact.namespaces import NamespaceState, freed_by, namespace_state, terminating_namespaces
 from etcdfix.model import Confidence
-from tests.support.impact_objects import NOW, Cluster, owner
+from tests.support.impact_objects import NOW, Cluster, node_of, owner
 from tests.support.memory_source import MemorySource
 
 SEALED = b"k8s:enc:aescbc:v1:key1:" + bytes(48)
@@ -226,6 +226,116 @@ def test_namespaces_of_similar_names_are_kept_apart(ending: Cluster) -> None:
     assert state(ending).contents == ()
 
 
+@pytest.mark.parametrize("where", ["pay", ""], ids=["object", "namespace"])
+def test_what_cannot_be_read_elsewhere_holds_every_namespace(ending: Cluster, where: str) -> None:
+    broken = ending.break_(ending.secret("lost", where) if where else ending.namespace("other"))
+    ending.break_(ending.add("v1", "Node", "n1"))  # has no namespace: holds none
+    ending.values[ending.key("configmaps", "pay", "empty")] = b""  # LISTs show it
+    found = state(ending)
+    assert [(b.object.key, b.reason) for b in found.elsewhere] == [(broken, "unreadable")]
+    assert (found.elsewhere_count, found.held, found.contents) == (1, True, ())
+    ending.secret("fine")
+    assert [c.stays for c in state(ending).contents] == [""]  # recorded: it goes, and the namespace does not
+    ending.break_(ending.pod("p", "pay"))
+    ending.pod("web")
+    assert state(ending).order_lost
+    assert {c.resource: c.stays for c in state(ending).contents} == {
+        "pods": "cannot-be-listed",
+        "secrets": "",
+    }
+
+
+def test_the_namespaces_that_one_object_frees(ending: Cluster) -> None:
+    ending.secret("fine")
+    ending.namespace("held", terminating=True, finalizers=("example.com/x",))
+    ending.namespace("well")
+    key = ending.break_(ending.secret("lost", "pay"))
+    index = ending.index()
+    (freed,) = freed_by(index, node_of(index, key))
+    assert (freed.name, [c.count for c in freed.contents]) == ("shop", [1])
+    ending.break_(ending.secret("other", "pay"))
+    index = ending.index()
+    assert freed_by(index, node_of(index, key)) == ()
+
+
+def test_what_is_shown_as_empty_frees_its_own_namespace_alone(ending: Cluster) -> None:
+    ending.namespace("other", terminating=True)
+    key = ending.secret("empty")
+    ending.values[key] = b""
+    index = ending.index()
+    assert [freed.name for freed in freed_by(index, node_of(index, key))] == ["shop"]
+
+
+READY = {"conditions": [{"type": "Ready", "status": "True"}]}
+UNKNOWN = {"conditions": [{"type": "Ready", "status": "Unknown"}]}
+
+
+@pytest.mark.parametrize(
+    ("node", "told", "node_state", "past_grace"),
+    [
+        (None, True, "absent", True),
+        (None, False, "absent", False),
+        (UNKNOWN, True, "not-ready", True),
+        (UNKNOWN, False, "not-ready", False),
+        (READY, True, "ready", True),
+        (READY, False, "", False),
+    ],
+)
+def test_a_pod_that_no_kubelet_ends(
+    ending: Cluster, node: dict[str, object] | None, told: bool, node_state: str, past_grace: bool
+) -> None:
+    if node is not None:
+        ending.add("v1", "Node", "n1", status=node)
+    ending.pod("web", spec={"nodeName": "n1"}, terminating=told)
+    ending.secret("s")
+    found = state(ending)
+    held = [(b.reason, b.node, b.node_state, b.past_grace) for b in found.blockers]
+    assert held == ([("node", "n1", node_state, past_grace)] if node_state else [])
+    assert {c.resource: c.stays for c in found.contents} == {
+        "pods": "",
+        "secrets": "pods-first" if held else "",
+    }
+
+
+def test_a_pod_within_its_grace_period_and_one_whose_node_is_not_known(ending: Cluster) -> None:
+    ending.add("v1", "Node", "n1", status=READY)
+    ending.pod("web", spec={"nodeName": "n1"}, terminating=True)
+    ending.pod("done", spec={"nodeName": "n2"}, status={"phase": "Failed"})
+    before = namespace_state(ending.index(), "shop", now="2026-03-01T09:59:59Z")
+    assert before is not None
+    assert before.blockers == ()
+    ending.break_(ending.key("minions", "", "n1"))
+    assert [b.node_state for b in state(ending).blockers] == ["unknown"]
+    del ending.values[ending.key("minions", "", "n1")]
+    source = MemorySource(ending.values, problems=["page 7 is damaged"])
+    unseen = namespace_state(ending.index(source), "shop")
+    assert unseen is not None
+    assert [b.node_state for b in unseen.blockers] == ["unknown"]
+
+
+def test_pods_past_their_grace_period_come_first(ending: Cluster) -> None:
+    ending.pod("a", finalizers=("example.com/x",))
+    ending.pod("b", spec={"nodeName": "n1"})
+    ending.pod("c", spec={"nodeName": "n1"}, terminating=True)
+    assert [b.object.name for b in state(ending).blockers] == ["c", "b", "a"]
+
+
+def test_the_collectors_own_finalizers_are_no_obstacle_unless_it_waits(ending: Cluster) -> None:
+    ending.secret("orphans", finalizers=("orphan",))
+    ending.secret("waits", finalizers=("foregroundDeletion",), terminating=True)
+    assert state(ending).blockers == ()
+    blocks = owner("Secret", "waits", api_version="v1", blockOwnerDeletion=True)
+    ending.add("v1", "ConfigMap", "c", "shop", owners=(blocks,), finalizers=("example.com/x",))
+    assert [b.object.name for b in state(ending).blockers] == ["c", "waits"]
+
+
+def test_a_crd_that_is_gone_leaves_its_objects_behind_and_holds_nothing(ending: Cluster) -> None:
+    ending.add("lost.example.com/v1", "Thing", "t", "shop")
+    found = state(ending)
+    assert (found.left_behind, found.unavailable_apis, found.held) == (1, 0, False)
+    assert [c.stays for c in found.contents] == ["not-served"]
+
+
 def test_missing_apis(ending: Cluster) -> None:
     ending.break_(ending.define("broken.example.com", "Gadget"))
     ending.add("lost.example.com/v1", "Thing", "t", "shop")
@@ -233,7 +343,7 @@ def test_missing_apis(ending: Cluster) -> None:
     ending.values["/registry/apiregistration.k8s.io/apiservices/v1.metrics.example.com"] = api_service(status)
     missing = state(ending).missing_apis
     assert missing["v1.metrics.example.com"] == "ServiceNotFound"
-    assert "cannot be read" in missing["gadgets.broken.example.com"]
+    assert "gadgets.broken.example.com" not in missing  # no such object is here
     assert "no CustomResourceDefinition" in missing["things.lost.example.com"]
 
 

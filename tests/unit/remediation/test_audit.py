@@ -48,7 +48,7 @@ from etcdfix.remediation.audit_record import (
     timestamp,
     unicode_text,
 )
-from etcdfix.remediation.audit_verify import ChainState, FindingKind, verify, without_head
+from etcdfix.remediation.audit_verify import ChainState, FindingKind, find_line, verify, without_head
 from etcdfix.remediation.durable import REPLACE_ACTIONS, SafeDirectory, step_names
 from etcdfix.remediation.grounds import Grounds, RecordedAnswer
 from tests.support.audit_logs import (
@@ -459,6 +459,9 @@ class TestAppend:
             assert len(log.draft(fits).line) == MAX_RECORD_SIZE
             with pytest.raises(AuditError, match=f"would have {MAX_RECORD_SIZE + 1} bytes"):
                 log.draft(entry(reason="x" * (MAX_RECORD_SIZE - empty + 1)))
+            log.append(fits)
+        assert verify(path).state is ChainState.UNFINISHED
+        assert find_line(path, 1) == path.read_bytes()
 
     def test_closed(self, path: Path) -> None:
         log = AuditLog.open(path)

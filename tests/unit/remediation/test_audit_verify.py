@@ -73,7 +73,7 @@ def kinds(found: Verification) -> list[tuple[FindingKind, int]]:
 
 def tampered(path: Path, *anchors: Anchor) -> Verification:
     found = verify(path, anchors=anchors)
-    assert (found.state, found.exit_code) == (ChainState.TAMPERED, 1)
+    assert (found.state, found.exit_code, found.notes) == (ChainState.TAMPERED, 1, ())
     return found
 
 
@@ -300,6 +300,31 @@ class TestTampered:
         found = tampered(path)
         assert len(found.findings) + found.more_findings == len(made)
 
+    def test_gaps_are_kept_up_to_a_bound(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(audit_verify, "_MAX_GAPS", 2)
+        put(path, *(record(sequence=str(number)) for number in (2, 4, 6, 8)))
+        found = tampered(path)
+        assert kinds(found) == [(FindingKind.DROPPED, 1), (FindingKind.DROPPED, 3)]
+        assert found.more_findings == 2
+
+    def test_repeated_before_a_gap(self, path: Path) -> None:
+        put(path, *(record(sequence=number) for number in ("1", "2", "4", "1")))
+        (again,) = (found for found in tampered(path).findings if found.kind is FindingKind.REORDERED)
+        assert again.message == "record 1 stands there twice"
+
+    @pytest.mark.parametrize("changed", [{"type": "reveal"}, {"intent": ""}])
+    def test_only_an_outcome_that_names_its_intent_closes_it(
+        self, path: Path, changed: dict[str, str]
+    ) -> None:
+        write_log(path, pairs=1)
+        first, outcome = (json.loads(line) for line in lines(path))
+        for name, text in changed.items():
+            outcome["annotations"][f"etcdfix.io/{name}"] = text
+        put(path, *rechain([json.dumps(first).encode(), json.dumps(outcome).encode()]))
+        head_of(path).unlink()
+        found = verify(path)
+        assert (found.findings, set(found.open_intents)) == ((), {1})
+
     @pytest.mark.parametrize("intent", ["2", "9", "x"])
     def test_outcome_of_an_intent_that_is_not_open(self, path: Path, intent: str) -> None:
         write_log(path)
@@ -313,7 +338,9 @@ class TestTampered:
     def test_damaged_head_file(self, path: Path) -> None:
         write_log(path)
         head_of(path).write_text("6:nothing\n")
-        assert kinds(tampered(path)) == [(FindingKind.HEAD, 0)]
+        found = tampered(path)
+        assert kinds(found) == [(FindingKind.HEAD, 0)]
+        assert not found.head_missing
 
     def test_head_put_back(self, path: Path) -> None:
         links = write_log(path)
@@ -426,6 +453,9 @@ class TestLinks:
         assert parse_link(text.format(digest.upper())) == Link(12, digest)
         assert str(Link(12, digest)) == f"12:{digest}"
 
+    def test_longest_number(self) -> None:
+        assert parse_link(f"{'9' * 15}:{'0' * 64}").sequence == 10**15 - 1
+
     @pytest.mark.parametrize(
         "text",
         [
@@ -514,6 +544,11 @@ class TestReading:
         assert find_line(path, 4) == written[3]
         assert find_line(path, 7) is None
         assert find_line(path, 9) is None
+
+    def test_one_line_is_no_end_of_a_longer_one(self, path: Path) -> None:
+        AuditLog.open(path).close()
+        put(path, b"x" * (MAX_RECORD_SIZE + 1), record(sequence="7"))
+        assert find_line(path, 7) is None
 
 
 def test_memory_stays_flat(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from etcdfix.remediation.backup import (
     keep_second_backup,
     record_intent,
 )
-from etcdfix.remediation.backup_file import Backup, read_backup
+from etcdfix.remediation.backup_file import Backup, encode_content, read_backup
 from etcdfix.remediation.durable import SafeDirectory, open_directory
 from tests.support.audit_logs import (
     CLUSTER,
@@ -149,6 +149,16 @@ class TestWriting:
         with pytest.raises(BackupNotDurable, match="too large"):
             BackupPlan(content(), directories, sequence=1)
         assert directories[0].names() == []
+
+    def test_the_largest_that_can_be_read_again(
+        self, directories: list[SafeDirectory], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        size = len(encode_content(content())) + backup._FRAME_SIZE
+        monkeypatch.setattr(backup, "MAX_BACKUP_SIZE", size)
+        assert BackupPlan(content(), directories, sequence=1).paths
+        monkeypatch.setattr(backup, "MAX_BACKUP_SIZE", size - 1)
+        with pytest.raises(BackupNotDurable, match="too large"):
+            BackupPlan(content(), directories, sequence=1)
 
 
 class TestIntent:
@@ -292,6 +302,23 @@ class TestListed:
         with AuditLog.open(other / "audit.jsonl") as log:
             log.append(entry())
         assert intent_of(read_backup(path), other / "audit.jsonl") is None
+
+    def test_of_a_log_that_was_rewritten(self, listed: tuple[Path, Path]) -> None:
+        path, audit_log = listed
+        written = audit_log.read_bytes()
+        audit_log.write_bytes(written.replace(b"the key is lost", b"the key is gone", 1))
+        assert audit_log.read_bytes() != written
+        assert intent_of(read_backup(path), audit_log) is None
+
+    def test_of_a_cluster_that_nobody_could_name(
+        self, log: AuditLog, directories: list[SafeDirectory]
+    ) -> None:
+        nameless = content(cluster=msgspec.structs.replace(CLUSTER, kube_system_uid=None))
+        intent = record_intent(log, entry(cluster_uid=""), nameless, directories)
+        log.close()
+        found = intent_of(read_backup(Path(intent.backups[0])), log.path)
+        assert found is not None
+        assert found.link == intent.link
 
     def test_a_record_that_is_no_intent(self, listed: tuple[Path, Path]) -> None:
         path, audit_log = listed

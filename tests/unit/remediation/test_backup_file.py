@@ -24,6 +24,7 @@ from etcdfix.errors import (
     NotABackup,
 )
 from etcdfix.model import StoredValue
+from etcdfix.remediation import backup_file
 from etcdfix.remediation.audit_record import Link
 from etcdfix.remediation.backup import BackupPlan
 from etcdfix.remediation.backup_file import MAX_BACKUP_SIZE, read_backup
@@ -240,6 +241,14 @@ class TestReading:
             file.truncate(MAX_BACKUP_SIZE + 1)
         self.refused(written, BackupTooLarge, "larger than")
 
+    def test_as_large_as_can_be(self, written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(backup_file, "MAX_BACKUP_SIZE", written.stat().st_size)
+        assert read_backup(written).content.value_base64 == STORED.value
+
+    def test_last_line_of_another_kind(self, written: Path) -> None:
+        written.write_bytes(body_of(written) + b',\n"document":"other"}\n')
+        self.refused(written, BackupEdited, "its last line was changed")
+
     def test_gone(self, tmp_path: Path) -> None:
         self.refused(tmp_path / "a", BackupUnreadable, "No such file")
 
@@ -275,6 +284,7 @@ class TestReading:
     @pytest.mark.parametrize(
         ("changes", "match"),
         [
+            ({"value_base64": STORED.value[:-1] + b"\0"}, "value_sha256 is not the digest"),
             ({"value_base64": b"k8s:enc:other"}, "value_sha256 is not the digest"),
             ({"value_size": 5}, "value_sha256 is not the digest"),
             ({"key_base64": b"/other"}, "key and key_base64 differ"),

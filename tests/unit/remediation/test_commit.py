@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from etcdfix.errors import AuditError, BackupNotDurable, RefusedByRule, UnsafePlace
+from etcdfix.model import StoredValue
 from etcdfix.remediation import commit as commit_module
 from etcdfix.remediation.audit import AuditLog
 from etcdfix.remediation.audit_record import Entry, Link, RecordType, Result, Verb
@@ -23,6 +24,7 @@ from etcdfix.remediation.durable import default_audit_log
 from etcdfix.remediation.landmarks import Landmarks
 from etcdfix.remediation.members import ActiveAlarm, AlarmKind
 from etcdfix.remediation.writer import _message
+from etcdfix.sources.live import LiveSource
 from etcdfix.wire.etcd import RANGE, message
 from tests.support.audit_logs import OPERATOR, entry, subject
 from tests.support.change_runs import BROKEN, Agreeing, Registry
@@ -462,12 +464,48 @@ def test_signals_wait_for_the_outcome(registry: Registry, number: signal.Signals
     assert registry.events()[-1].annotations.outcome == "deleted"
 
 
+def test_time_that_is_over_while_a_change_is_made_cuts_nothing(
+    registry: Registry,
+) -> None:
+    """From the intent on no --timeout counts, not even for what is said afterwards."""
+    heard: list[int] = []
+    before = signal.signal(signal.SIGALRM, lambda number, _frame: heard.append(number))
+    signal.setitimer(signal.ITIMER_REAL, 30)
+    try:
+        left: list[float] = []
+        outcome = _delete(
+            registry,
+            _at("transaction: before send", lambda: left.append(signal.getitimer(signal.ITIMER_REAL)[0])),
+        )
+        assert left == [0]
+        assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+        assert (outcome.result, outcome.warnings, heard) == (Result.DELETED, (), [])
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def test_interruption_before_the_intent_changes_nothing(registry: Registry) -> None:
     def interrupt() -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
     with registry.untouched(), pytest.raises(KeyboardInterrupt):
         _delete(registry, _at("confirm", interrupt))
+
+
+def test_look_that_did_not_see_everything(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was lost, or is denied, may be what speaks against a deletion."""
+    real = LiveSource.current
+
+    def cut(source: LiveSource, prefix: bytes) -> Iterator[StoredValue]:
+        yield from real(source, prefix)
+        source.problems.append("lost after key /registry/secrets/shop/x: no answer for 20.0 s")
+
+    monkeypatch.setattr(LiveSource, "current", cut)
+    with registry.untouched():
+        ran = registry.delete(registry.key("shop/broken"))
+    assert ran.code == 5
+    assert "not all of it could be read: lost after key /registry/secrets/shop/x" in ran.err
 
 
 # A rehearsal.

@@ -49,6 +49,27 @@ def layout(prefix: bytes) -> StorageLayout:
     return StorageLayout(prefix.decode())
 
 
+def test_one_on_which_the_change_rests_takes_the_place_of_the_same() -> None:
+    rested = Landmark(MARKS[1].key, 40, 44)
+    assert Landmarks(MARKS, 50).with_mark(rested) == Landmarks((MARKS[0], rested), 50)
+    other = Landmark(b"/r/secrets/shop/home", 41, 43)
+    assert Landmarks(MARKS, 50).with_mark(other) == Landmarks((*MARKS, other), 50)
+
+
+def test_one_on_which_the_change_rests_must_not_have_been_written() -> None:
+    marks = Landmarks((Landmark(b"/r/secrets/shop/home", 41, 43),), 50)
+    assert marks.marks[0].compared == ("mod_revision", 43)
+    assert MARKS[0].compared == ("create_revision", 2)
+    assert find_elsewhere(marks, (43,), 50) is None
+    for seen, words in (
+        (42, "home was last changed at revision 42 here"),
+        (51, "was written again at revision 51"),
+    ):
+        found = find_elsewhere(marks, (seen,), 60)
+        assert found is not None
+        assert words in found.text
+
+
 # Which they are.
 
 

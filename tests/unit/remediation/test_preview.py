@@ -46,10 +46,16 @@ KEY = b"/registry/secrets/shop/web"
 HOSTILE = "\x1b[2J\u202e"
 CLUSTER = cast(
     "Cluster",
-    SimpleNamespace(source=SimpleNamespace(describe=lambda: SimpleNamespace(endpoints=("a:1", "b:2")))),
+    SimpleNamespace(
+        source=SimpleNamespace(describe=lambda: SimpleNamespace(endpoints=("a:1", "b:2"))),
+        no_encryption=False,
+    ),
 )
 NOWHERE = cast(
-    "Cluster", SimpleNamespace(source=SimpleNamespace(describe=lambda: SimpleNamespace(endpoints=None)))
+    "Cluster",
+    SimpleNamespace(
+        source=SimpleNamespace(describe=lambda: SimpleNamespace(endpoints=None)), no_encryption=False
+    ),
 )
 AGAIN = SameAgain(
     ("--endpoints", "a:1"), ("--etcd-prefix", "/kubernetes.io"), ("--encryption-config", "my file")

@@ -430,6 +430,17 @@ def test_marker_that_cannot_be_removed_is_told(
     assert "keeps its marker" in remark
 
 
+def test_backups_that_were_moved_away_need_no_confirming(
+    etcd: EtcdServer, path: Path, key: bytes, tmp_path: Path
+) -> None:
+    file = tmp_path / "gone" / "a.json"
+    intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), backups=(str(file),))
+    etcd.delete(key)
+    with connected(etcd) as client, AuditLog.open(path) as log:
+        found = reconcile_intent(client, log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
+    assert (found.result, found.remarks) == (Result.APPLIED_OR_GONE, ())
+
+
 # Which intents.
 
 

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -20,8 +21,8 @@ from etcdfix.errors import (
 )
 from etcdfix.model import StoredValue
 from etcdfix.remediation import writer as writer_module
-from etcdfix.remediation.landmarks import Landmark, Landmarks, read_landmarks
-from etcdfix.remediation.members import read_alarms, read_key, read_lease, survey_members
+from etcdfix.remediation.landmarks import Landmark, Landmarks, Sighting, read_landmarks
+from etcdfix.remediation.members import KeyReading, read_alarms, read_key, read_lease, survey_members
 from etcdfix.remediation.rules import Rule
 from etcdfix.remediation.writer import (
     CompareOutlook,
@@ -31,6 +32,7 @@ from etcdfix.remediation.writer import (
     Writer,
     describe_move,
     evaluate_compare,
+    find_difference,
 )
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.channel import RpcError, open_transport
@@ -444,6 +446,19 @@ def test_a_writer_writes_once(etcd: EtcdServer, client: EtcdClient, prefix: byte
     assert stored(client, key) is None
 
 
+def test_what_proves_another_cluster_is_said_before_the_value() -> None:
+    known = StoredValue(b"k", b"examined", 5, 4, 2, 0)
+    seen = KeyReading(
+        stored=msgspec.structs.replace(known, value=b"other"), revision=9, cluster_id=1, member_id=1
+    )
+    found = find_difference(
+        at(b"k", known, Landmark(b"/n", 3), revision=9), Sighting(reading=seen, revisions=(2,))
+    )
+    assert found is not None
+    assert found.rule is Rule.OTHER_CLUSTER
+    assert "/n was made at revision 2 here and at 3 there" in found.text
+
+
 # What is known when the answer does not come.
 
 
@@ -494,6 +509,49 @@ def test_a_no_that_proves_nothing(
     # Not asked again: neither there nor at the other endpoint.
     assert proxy.calls.count(TXN) == 1
     assert stored(client, key) is not None
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "permission denied",
+        "invalid auth token",
+        "user name is empty",
+        "user name not found",
+        "revision of auth store is old",
+        "request is too large",
+        "too many requests",
+        "requested lease not found",
+        "key is not provided",
+    ],
+)
+def test_a_no_that_etcd_gives_before_it_writes(
+    proxy: LossyProxy, etcd: EtcdServer, client: EtcdClient, prefix: bytes, words: str
+) -> None:
+    key = prefix + b"k"
+    etcd.put(key, VALUE)
+    refusal = Refusal("UNKNOWN", f"etcdserver: {words}")
+    proxy.before = lambda path, _request: refusal if path == TXN else None
+    expected = examined(client, key)
+    with (
+        connected(proxy.endpoint) as through,
+        pytest.raises(TransactionRefused, match="nothing was changed") as caught,
+    ):
+        delete(through, key, expected)
+    assert caught.value.sent
+
+
+def test_an_error_without_words(client: EtcdClient) -> None:
+    class Silent:
+        def code(self) -> Any:
+            return SimpleNamespace(name="UNKNOWN")
+
+        def details(self) -> None:
+            return None
+
+    lost = Writer(client)._lost(Silent(), client.endpoints()[0], 5)
+    assert isinstance(lost, TransactionUnanswered)
+    assert (lost.status, lost.read_revision) == ("UNKNOWN", 5)
 
 
 def test_an_answer_that_takes_too_long(
@@ -593,12 +651,18 @@ def test_the_next_endpoint_is_taken_before_anything_is_sent(
     assert closed == opened
 
 
+@pytest.mark.parametrize(
+    "denied",
+    [
+        Refusal("PERMISSION_DENIED", "etcdserver: permission denied"),
+        Refusal("UNAUTHENTICATED", "etcdserver: invalid auth token"),
+    ],
+)
 def test_a_no_to_the_user_is_not_taken_elsewhere(
-    proxy: LossyProxy, etcd: EtcdServer, client: EtcdClient, prefix: bytes
+    proxy: LossyProxy, etcd: EtcdServer, client: EtcdClient, prefix: bytes, denied: Refusal
 ) -> None:
     key = prefix + b"k"
     etcd.put(key, VALUE)
-    denied = Refusal("PERMISSION_DENIED", "etcdserver: permission denied")
     with connected(proxy.endpoint, etcd.endpoint) as through:
         expected = examined(through, key)
         proxy.before = lambda path, _request: denied if path == RANGE else None

@@ -471,12 +471,16 @@ def test_a_large_key_that_is_gone_when_it_is_named() -> None:
         assert source.describe().revision == 1
 
 
-def test_time_outs_halve_the_page(etcd: ScriptedEtcd) -> None:
+def test_time_outs_make_the_page_small(etcd: ScriptedEtcd) -> None:
     etcd.script = lambda call: TIMED_OUT if call.path == RANGE and call.request.limit > 20 else None
-    with live(etcd) as source:
+    notices: list[str] = []
+    with live(etcd, on_notice=notices.append) as source:
         assert values(source) == pairs(45)
         assert source.problems == []
-    assert [request.limit for request in etcd.ranges()] == [500, 250, 125, 62, 31, 15, 15, 15]
+    assert [request.limit for request in etcd.ranges()] == [500, 62, *[7] * 7]
+    assert [notice.partition("; ")[2] for notice in notices] == [
+        "asking for fewer keys at a time: 62", "asking for fewer keys at a time: 7",
+    ]  # fmt: skip
 
 
 def test_time_outs_down_to_one_key(etcd: ScriptedEtcd) -> None:

@@ -98,6 +98,11 @@ RULINGS: dict[str, tuple[Peek, tuple[str, ...], Neighbours, Cause, Confidence, D
         right(look=BROKEN), ALL, FAR, Cause.CIPHERTEXT_DAMAGED, CERTAIN, PROVEN, False),
     "the object ends early": (
         right(look=CUT), ALL, FAR, Cause.VALUE_TRUNCATED, LIKELY, PROVEN, False),
+    "broken under KMS v1, where the padding fits": (
+        right(opens=True, bound=False, key_fingerprint="", look=BROKEN), (V1,), FAR,
+        Cause.CIPHERTEXT_DAMAGED, CERTAIN, PROVEN, False),
+    "whole under KMS v1 and CBC, which has no associated data": (
+        right(bound=False, look=WHOLE), (V1,), HERE, Cause.CIPHERTEXT_DAMAGED, CERTAIN, PROVEN, False),
     "whole, and nothing but the value could be wrong": (
         right(look=WHOLE, bound=False), (BOX, CBC), FAR, Cause.CIPHERTEXT_DAMAGED, CERTAIN, PROVEN, False),
     "not seen whole, and nothing but the value could be wrong": (
@@ -109,8 +114,6 @@ RULINGS: dict[str, tuple[Peek, tuple[str, ...], Neighbours, Cause, Confidence, D
         Cause.CIPHERTEXT_DAMAGED, LIKELY, PROVEN, False),
     "whole, other bytes at its end": (
         right(look=OTHER_END), (GCM, V1, V2), FAR, Cause.CIPHERTEXT_DAMAGED, LIKELY, PROVEN, False),
-    "opens under another key of that name": (
-        right(opens=True, look=WHOLE), ALL, FAR, Cause.KEY_RENAMED, CERTAIN, NONE, False),
     "whole": (
         right(look=WHOLE), (GCM, V1, V2), FAR, Cause.ASSOCIATED_DATA_UNKNOWN, POSSIBLE, NONE, True),
     "whole, not everything seen yet": (
@@ -134,9 +137,14 @@ RULINGS: dict[str, tuple[Peek, tuple[str, ...], Neighbours, Cause, Confidence, D
     "too short for any key": (
         Peek(PeekState.NOT_POSSIBLE, too_short=True), ALL, FAR, Cause.VALUE_TRUNCATED, CERTAIN, PROVEN, False),
     "the name may go on": (
-        Peek(PeekState.NOISE, name_may_go_on=True), ALL, FAR, Cause.KEY_NAME_MISSING, POSSIBLE, NONE, False),
+        Peek(PeekState.NOISE, name_may_go_on=True), (GCM, CBC, BOX), FAR,
+        Cause.KEY_NAME_MISSING, POSSIBLE, NONE, False),
     "the name may go on, and values around it open": (
-        Peek(PeekState.NOISE, name_may_go_on=True), ALL, HERE, Cause.KEY_NAME_MISSING, POSSIBLE, NONE, False),
+        Peek(PeekState.NOISE, name_may_go_on=True), (GCM, CBC, BOX), HERE,
+        Cause.KEY_NAME_MISSING, POSSIBLE, NONE, False),
+    "the name of a provider may go on": (
+        Peek(PeekState.NOT_POSSIBLE, name_may_go_on=True), (V1,), HERE,
+        Cause.PROVIDER_MISSING, POSSIBLE, NONE, False),
     "noise": (
         NOISE, ALL, FAR, Cause.WRONG_KEY, LIKELY, NONE, True),
     "noise, not everything seen yet": (

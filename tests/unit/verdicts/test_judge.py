@@ -141,7 +141,7 @@ def undecoded(
 def under_padding(*arguments: Any, **changes: Any) -> Observation:
     """Return an observation of what AES-CBC made of a value, and from which no object came out."""
     known: dict[str, Any] = {"enveloped": True, "envelope_known": True, "envelope_transformer": CBC}
-    return undecoded(*arguments, transformer=CBC, key_fingerprint="fp:0a1b2c3d", **known, **changes)
+    return undecoded(*arguments, transformer=CBC, **known, **changes)
 
 
 def refused(
@@ -278,6 +278,17 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
     "broken KMS envelope": (
         enveloped("kms/v2/prov", transform_failure=failed("kms-envelope-invalid")),
         Outcome.DECRYPT_FAILURE, Cause.KMS_ENVELOPE_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
+    ),
+    "broken KMS envelope, whose provider's name may go on": (
+        enveloped(
+            "kms/v1/prov", transform_failure=failed("kms-envelope-invalid"),
+            peek=Peek(PeekState.NOT_POSSIBLE, name_may_go_on=True),
+        ),
+        Outcome.DECRYPT_FAILURE, Cause.PROVIDER_MISSING, Confidence.POSSIBLE, ServerBehaviour.CORRUPT, NONE,
+    ),
+    "too short for the plugin's key, and its provider's name may go on": (
+        behind_plugin("too-short", same_key=3, any_key=3, peek=Peek(PeekState.NOT_POSSIBLE, name_may_go_on=True)),
+        Outcome.DECRYPT_FAILURE, Cause.PROVIDER_MISSING, Confidence.POSSIBLE, ServerBehaviour.CORRUPT, NONE,
     ),
     "KMS envelope that a newer server may accept": (
         enveloped("kms/v2/prov", transform_failure=failed("kms-envelope-unknown")),
@@ -493,8 +504,7 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
         Outcome.DECODE_FAILURE, Cause.KIND_NOT_REGISTERED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
     ),
     "empty object under aescbc": (
-        enveloped(CBC, decoded=decoded(empty=True), shape=shape(size=90), transformer=CBC, peek=right(CBC),
-                  key_fingerprint="fp:0a1b2c3d"),
+        enveloped(CBC, decoded=decoded(empty=True), shape=shape(size=90), transformer=CBC, peek=right(CBC)),
         Outcome.DECODE_FAILURE, Cause.EMPTY_OBJECT, CERTAIN, ServerBehaviour.SERVES_EMPTY, PROVEN,
     ),
     "empty object under aescbc, and nothing shows the key": (
@@ -908,9 +918,17 @@ def test_a_tag_bit_in_cbor_is_no_matter_of_releases() -> None:
     verdict = judge(enveloped(secretbox, transform_failure=failed("authentication-failed"), peek=seen_right))
     assert (verdict.cause, verdict.maybe_newer) == (Cause.CIPHERTEXT_DAMAGED, False)
     unseen = judge(
-        enveloped(secretbox, transform_failure=failed("x"), peek=right(secretbox, encoding="cbor"))
+        enveloped(
+            secretbox, transform_failure=failed("x"), peek=right(secretbox, bound=False, encoding="cbor")
+        )
     )
     assert not unseen.maybe_newer
+
+
+@pytest.mark.parametrize("newer", [True, False])
+def test_what_begins_as_no_encoding_may_be_newer_below_a_tag_that_does_not_fit(*, newer: bool) -> None:
+    verdict = judge(unopened("authentication-failed", peek=right(look=BROKEN._replace(maybe_newer=newer))))
+    assert (verdict.cause, verdict.maybe_newer) == (Cause.CIPHERTEXT_DAMAGED, newer)
 
 
 def test_a_key_that_wrote_the_value_is_named_wherever_it_stands() -> None:

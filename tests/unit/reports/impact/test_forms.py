@@ -69,7 +69,7 @@ def test_every_kind_of_decision(read: Read) -> None:
     text = read(cluster, key)
     assert "1 cascade-deleted, 1 kept, 1 frozen" in text
     assert "was being deleted already" in text
-    assert "after a/b" in text
+    assert "waits for finalizer a/b" in text
     assert "Deployment sealed: it cannot be read, so the API server answers with an error" in text
 
 

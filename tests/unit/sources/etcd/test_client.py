@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import re
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -210,16 +212,24 @@ def test_an_answer_that_should_carry_ids_and_does_not(etcd: ScriptedEtcd, path: 
 
 
 @pytest.mark.parametrize(
-    "refusal", [NO_LEADER, FUTURE_REVISION, TIMED_OUT], ids=lambda refusal: refusal.details
+    ("refusal", "said"),
+    [
+        (NO_LEADER, "asking {} instead"),
+        (FUTURE_REVISION, "asking {} instead"),
+        (TIMED_OUT, "no answer for 0.0 s, trying again at {}"),
+    ],
+    ids=["no leader", "future", "silent"],
 )
-def test_another_member_is_asked(pair: tuple[ScriptedEtcd, ScriptedEtcd], refusal: Refusal) -> None:
+def test_another_member_is_asked(
+    pair: tuple[ScriptedEtcd, ScriptedEtcd], refusal: Refusal, said: str
+) -> None:
     first, second = pair
     first.script = on_range(refusal)
     with (connected := Connected(first.endpoint, second.endpoint)) as client:
         assert [read(client), read(client)] == [b"v", b"v"]
         assert (len(first.ranges()), len(second.ranges())) == (1, 2)
         (notice,) = connected.notices
-    assert f"asking {second.endpoint} instead" in notice
+    assert said.format(second.endpoint) in notice
 
 
 @pytest.mark.parametrize(
@@ -257,27 +267,92 @@ def test_a_long_loss_is_not(etcd: ScriptedEtcd) -> None:
     assert len(etcd.ranges()) > 2
 
 
-def test_time_outs_are_not_repeated_once_everyone_had_a_turn(pair: tuple[ScriptedEtcd, ScriptedEtcd]) -> None:
+def test_after_three_requests_without_an_answer_nobody_is_asked_any_more(
+    pair: tuple[ScriptedEtcd, ScriptedEtcd],
+) -> None:
     for member in pair:
         member.script = on_range(TIMED_OUT)
-    with Connected(*(member.endpoint for member in pair)) as client:
-        assert failing(client).failure.kind is FailureKind.TIMED_OUT
-    assert [len(member.ranges()) for member in pair] == [1, 1]
+    with (connected := Connected(*(member.endpoint for member in pair))) as client:
+        failure = failing(client).failure
+        assert failure.kind is FailureKind.SILENT
+        assert failure.message.startswith(f"{pair[0].endpoint}: no answer for 0.")
+        assert failure.message.endswith(", to 3 requests in a row")
+        assert failure.hint
+        assert failing(client).failure is failure
+    assert [len(member.ranges()) for member in pair] == [2, 1]
+    assert [notice.partition(", ")[2] for notice in connected.notices] == [
+        f"trying again at {pair[1].endpoint}", f"trying again at {pair[0].endpoint}",
+    ]  # fmt: skip
 
 
-def test_a_member_that_does_not_answer(etcd: ScriptedEtcd) -> None:
-    answer = threading.Event()
+def hold(answer: threading.Event, *paths: str) -> Any:
+    """A script: calls of these methods wait."""
 
     def script(call: Call) -> None:
-        if call.path == RANGE.path:
-            answer.wait(5)
+        if call.path in paths:
+            answer.wait(10)
 
-    etcd.script = script
-    with Connected(etcd.endpoint, command_timeout_seconds=0.05) as client:
-        failure = failing(client).failure
+    return script
+
+
+def page(client: EtcdClient) -> bytes:
+    """Read as a scan does: with more time than one small answer gets."""
+    request = message("RangeRequest")(key=b"k")
+    found, _size = client.answer(client.ask(RANGE, request, timeout_seconds=9))
+    return bytes(found.kvs[0].value)
+
+
+@pytest.mark.parametrize("ask", [read, page])
+def test_a_member_that_answers_nothing_any_more(etcd: ScriptedEtcd, ask: Any) -> None:
+    answer = threading.Event()
+    with (connected := Connected(etcd.endpoint, command_timeout_seconds=0.1)) as client:
+        etcd.script = hold(answer, RANGE.path, STATUS.path)
+        began = time.monotonic()
+        with pytest.raises(CallFailed) as caught:
+            ask(client)
+        seconds = time.monotonic() - began
         answer.set()
-    assert failure.kind is FailureKind.TIMED_OUT
-    assert "no answer within 0.05 s" in failure.message
+    failure = caught.value.failure
+    assert failure.kind is FailureKind.SILENT
+    told = re.search(r"no answer for ([0-9.]+) s, to 3 requests in a row", failure.message)
+    assert told is not None
+    assert float(told[1]) == pytest.approx(seconds, abs=0.15)
+    assert seconds < 2
+    assert len(connected.notices) == 2
+    assert all(notice.endswith(", trying again") for notice in connected.notices)
+
+
+def test_a_page_that_takes_long_is_waited_for_while_its_member_lives(etcd: ScriptedEtcd) -> None:
+    answer = threading.Event()
+    with (connected := Connected(etcd.endpoint, command_timeout_seconds=0.1)) as client:
+        etcd.script = hold(answer, RANGE.path)
+        threading.Timer(0.6, answer.set).start()
+        assert page(client) == b"v"
+    assert len(etcd.ranges()) == 1
+    assert len(etcd.requests(STATUS.path)) > 2
+    assert connected.notices == []
+
+
+def test_a_refusal_is_a_sign_of_life(etcd: ScriptedEtcd) -> None:
+    answer = threading.Event()
+    with Connected(etcd.endpoint, command_timeout_seconds=0.1) as client:
+        held = hold(answer, RANGE.path)
+        etcd.script = lambda call: PERMISSION_DENIED if call.path == STATUS.path else held(call)
+        threading.Timer(0.5, answer.set).start()
+        assert page(client) == b"v"
+
+
+def test_a_page_goes_to_a_member_that_lives(pair: tuple[ScriptedEtcd, ScriptedEtcd]) -> None:
+    first, second = pair
+    answer = threading.Event()
+    with (
+        connected := Connected(NOBODY, first.endpoint, second.endpoint, command_timeout_seconds=0.1)
+    ) as client:
+        first.script = hold(answer, RANGE.path, STATUS.path)
+        assert page(client) == b"v"
+        answer.set()
+    assert len(second.ranges()) == 1
+    assert connected.notices[-1].endswith(f", trying again at {second.endpoint}")
 
 
 def test_a_member_whose_certificate_cannot_be_fetched(etcd: ScriptedEtcd, tmp_path: Path) -> None:

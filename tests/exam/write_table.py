@@ -1,0 +1,131 @@
+"""Runs the exam and writes ``docs/exam.md``: ``python -m tests.exam.write_table``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from etcdfix import __version__
+from etcdfix.model import Outcome
+from tests.exam.cases import BETWEEN, DAMAGES, PROVIDERS, WRONG_KEYS
+from tests.exam.results import CASES, LEAST_SHARE, Results, run
+from tests.support.golden import VARIABLE
+
+PAGE = Path(__file__).parents[2] / "docs" / "exam.md"
+_READABLE = frozenset({str(Outcome.READABLE), str(Outcome.INCONSISTENT), "identity-mismatch", "invalid-utf8"})
+
+_START = """\
+# The exam
+
+{cases:,} cases, each made from a seed: an object of some kind and encoding, written under some provider,
+damaged in some way or not at all, and a configuration that has its key, or another one. Each case is examined
+as `delete` examines its object, with everything else that etcd holds, and what is said is compared with what
+was done.
+
+```sh
+pytest -m exam tests/exam
+```
+
+`ETCDFIX_EXAM_SEED=17 pytest -m exam tests/exam` judges the case of one seed. A sample of 100 is part of the
+other tests. This page is written by `python -m tests.exam.write_table`, with etcdfix {version}, seeds 0 to
+{last}, {golden}.
+
+## What must hold
+
+- A healthy value under a wrong key, or one that is not damaged at all, can never be deleted without
+  `--declare-key-lost`, whatever risks are accepted, and no damage to it is called proven. One row is an
+  exception that is made on purpose: *{between}* means that values written before and after it open under other
+  bytes of the same name. Nothing tells such a value from one whose nonce was overwritten, so it is called
+  `likely` damage and needs `--accept-risk unproven-damage`.
+- What is shorter than any value of its provider, and a KMS envelope that an API server rejects before it asks
+  the plugin, is damaged whatever the key is.
+- No cause is certain and wrong: nothing is called moved, renamed, cut or damaged with certainty that was not.
+- What an API server still reads (AES-CBC has no tag) is readable.
+- Nothing of the objects' data and of the keys stands in any verdict, evidence or refusal.
+
+- wrong: {wrong}
+- cases: {cases}
+
+Flips in the body and cuts, under the right key, that leave a block of 16 bytes as it was written, and after
+which the value does not decode whole; and every single flipped bit under a tag: at least {least:.0%} have to be
+called damage.
+
+- counted: {counted}
+- called damage: {called} ({proven} proven, {likely} likely)
+- share: {share:.2%}
+
+## Why not all of them
+
+Damage is called so only where the encryption key is shown to be right, by what stands at the start of the
+plaintext; and noise shows that less often than once in 2^60, with all keys, starts and single bits counted that
+were tried. Where many bits were flipped in a small value under AES-CBC, each of them makes noise of a whole
+block, and no block of the start is left. More than 8 wrong bits in a start, or one in the tag of a CBOR value
+of an unknown kind, are not guessed at either. Such a value is called `wrong-key`, and stays. These were not
+called damage:
+
+"""
+
+
+def main() -> None:
+    """Run all cases and write the page."""
+    if VARIABLE not in os.environ:
+        sys.exit(f"{VARIABLE} is not set: the page is made with the API server's own samples")
+    results = run(range(CASES))
+    PAGE.write_text("".join(_lines(results)))
+    print(f"{PAGE}: {results.cases} cases, {len(results.wrong)} wrong, {results.share:.2%}")
+
+
+def _lines(results: Results) -> Iterator[str]:
+    proven, likely = results.counted["proven"], results.counted["likely"]
+    yield _START.format(
+        cases=results.cases,
+        version=__version__,
+        last=results.cases - 1,
+        golden="with the API server's own samples",
+        between=BETWEEN,
+        wrong=len(results.wrong),
+        least=LEAST_SHARE,
+        counted=results.counted.total(),
+        called=proven + likely,
+        proven=proven,
+        likely=likely,
+        share=results.share,
+    )
+    yield from (f"- {judged.case}: `{judged.called}`\n" for judged in results.missed)
+    yield "\n## Under the right key\n\n"
+    yield "| provider | what was done | cases | proven | likely | readable | not called damage, by cause |\n"
+    yield "|---|---|---|---|---|---|---|\n"
+    for provider in PROVIDERS:
+        for damage in DAMAGES:
+            said = results.right_key.get((provider, damage))
+            if said is not None:
+                yield f"| {provider} | {damage} | {said.total()} | {_cells(said)} |\n"
+    yield "\n## Under a wrong key\n\n"
+    yield "Deletable: with every risk accepted, and no key declared lost. Some values were cut below the least size\n"
+    yield "of their provider, or their KMS envelope was broken: that is damage whatever the key, and counted apart.\n\n"
+    yield "| the key | provider | cases | deletable | whatever the key | likely | readable | called otherwise |\n"
+    yield "|---|---|---|---|---|---|---|---|\n"
+    for key in sorted(WRONG_KEYS):
+        for provider in PROVIDERS:
+            said = results.wrong_key.get((key, provider))
+            if said is not None:
+                deletable = results.deletable[key, provider]
+                yield f"| {key} | {provider} | {said.total()} | {deletable} | {_cells(said)} |\n"
+
+
+def _cells(said: Counter[str]) -> str:
+    readable = sum(number for called, number in said.items() if called in _READABLE)
+    others = {
+        called: number
+        for called, number in said.most_common()
+        if called not in _READABLE and called not in {"proven", "likely"}
+    }
+    listed = ", ".join(f"`{called}` {number}" for called, number in others.items())
+    return f"{said['proven']} | {said['likely']} | {readable} | {listed}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,280 @@
+"""Commands that end before their work is done: etcd stands still, a signal comes, ``--timeout`` is over."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import re
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etcdfix.wire.etcd import message
+from tests.support.collecting import REPOSITORY
+from tests.support.etcd_places import NoEtcdError, Processes, find_tools
+from tests.support.etcd_proxy import RANGE, EtcdProxy
+from tests.support.etcd_server import EtcdServer, EtcdServers
+
+pytestmark = pytest.mark.etcd
+
+BELOW = b"/registry/configmaps/"
+MANY = 3000
+SECOND_PAGE = re.escape(BELOW) + b"shop/.*\0$"
+SHOW_CURSOR = b"\x1b[?25h"
+HIDE_CURSOR = b"\x1b[?25l"
+LIMITS = ["--command-timeout", "500ms", "--dial-timeout", "1s"]
+
+
+@pytest.fixture(scope="module")
+def full() -> Iterator[EtcdServer]:
+    """More keys than the first page holds; a process, which can be stopped."""
+    try:
+        servers = EtcdServers(Processes(), find_tools())
+    except NoEtcdError as exc:
+        pytest.skip(str(exc))
+    with closing(servers):
+        server = servers.start()
+        value = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%04d","namespace":"shop"}}\n'
+        server.put_all((BELOW + b"shop/%04d" % n, value % n) for n in range(MANY))
+        yield server
+
+
+@pytest.fixture
+def proxy(full: EtcdServer) -> Iterator[EtcdProxy]:
+    with EtcdProxy(full.endpoint) as between:
+        yield between
+
+
+def at_second_page(act: Callable[[], Any]) -> Callable[[str, bytes], None]:
+    """Act when the second page of the ConfigMaps, or of everything, is asked for."""
+
+    def before(path: str, first: bytes) -> None:
+        if path == RANGE and re.match(SECOND_PAGE, message("RangeRequest").FromString(first).key):
+            act()
+
+    return before
+
+
+def process_of(server: EtcdServer) -> int:
+    port = server.endpoint.rpartition(":")[2]
+
+    def listens(entry: Path) -> bool:
+        with contextlib.suppress(OSError):
+            words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            return any(w.startswith("--listen-client-urls=") and w.endswith(f":{port}") for w in words)
+        return False
+
+    (found,) = (int(entry.name) for entry in Path("/proc").glob("[0-9]*") if listens(entry))
+    return found
+
+
+def start(*arguments: str | Path, **streams: Any) -> subprocess.Popen[bytes]:
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("ETCDFIX_", "ETCDCTL_"))
+    }
+    return subprocess.Popen(
+        [sys.executable, "-m", "etcdfix", *map(str, arguments)],
+        **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | streams,
+        env=kept,
+        cwd=REPOSITORY,
+    )
+
+
+def finish(process: subprocess.Popen[bytes], seconds: float = 60) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=seconds)
+    return process.returncode, out.decode(), err.decode()
+
+
+# etcd stands still
+
+
+@pytest.fixture
+def stops(full: EtcdServer, proxy: EtcdProxy) -> Iterator[EtcdProxy]:
+    """etcd is stopped as by ``kill -STOP`` when a scan is in the middle."""
+    pid = process_of(full)
+    proxy.before = at_second_page(lambda: os.kill(pid, signal.SIGSTOP))
+    yield proxy
+    os.kill(pid, signal.SIGCONT)
+
+
+def test_a_scan_of_an_etcd_that_is_stopped_midway(stops: EtcdProxy) -> None:
+    began = time.monotonic()
+    code, out, err = finish(start("scan", "-o", "json", "--endpoints", stops.endpoint, *LIMITS))
+    assert time.monotonic() - began < 25
+    document = json.loads(out)
+    assert code == 3
+    assert not document["complete"]
+    assert 0 < document["summary"]["keys"] < MANY
+    lines = err.splitlines()
+    assert [line for line in lines if line.endswith(", trying again")][2:] == []
+    assert sum(line.endswith(", trying again") for line in lines) == 2
+    (reason,) = document["incomplete_reasons"]
+    told = re.fullmatch(
+        rf"lost after key /registry/configmaps/shop/\d+: {stops.endpoint}: no answer for ([0-9.]+) s, "
+        "to 3 requests in a row",
+        reason,
+    )
+    assert told is not None, reason
+    # The page, a sign of life, and two more: half a second each.
+    assert 1.9 < float(told[1]) < 6
+
+
+@pytest.mark.parametrize("arguments", [["get", "configmaps", "-n", "shop", "-o", "name"], ["orphans"]])
+def test_other_readers_of_an_etcd_that_is_stopped_midway(stops: EtcdProxy, arguments: list[str]) -> None:
+    code, _out, err = finish(start(*arguments, "--endpoints", stops.endpoint, *LIMITS))
+    assert code == 3
+    assert "no answer for" in err
+
+
+def test_a_time_out_of_the_whole(stops: EtcdProxy) -> None:
+    began = time.monotonic()
+    code, out, err = finish(
+        start(
+            "scan", "-o", "json", "--endpoints", stops.endpoint, "--command-timeout", "50s", "--timeout", "4s"
+        )
+    )
+    assert time.monotonic() - began < 12
+    assert code == 3
+    document = json.loads(out)
+    assert not document["complete"]
+    assert document["incomplete_reasons"] == ["ended by --timeout 4s before the end"]
+    assert "NOTHING WAS EXAMINED" not in err
+
+
+def test_a_time_out_before_anything_was_read(proxy: EtcdProxy) -> None:
+    proxy.before = lambda path, _first: time.sleep(4) if path == RANGE else None
+    for command in (["scan"], ["orphans"], ["delete", "/registry/configmaps/shop/0001", "--reason", "x",
+                    "--ignore-store-read-error-with-cluster-breaking-potential"]):  # fmt: skip
+        code, out, err = finish(start(*command, "--endpoints", proxy.endpoint, "--timeout", "1500ms"))
+        assert (code, out) == (5, "")
+        assert err.splitlines()[-1] == "etcdfix: ended by --timeout 1500ms; nothing was changed"
+
+
+# Threads that cannot start
+
+
+@pytest.mark.parametrize("megabytes", [110, 130, 300])
+def test_no_room_for_threads(full: EtcdServer, megabytes: int) -> None:
+    """Where there is enough room after all, the scan works; it never hangs, and never ends with a traceback."""
+    room = megabytes << 20
+    scan = start(
+        "scan", "-o", "name", "--endpoints", full.endpoint,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (room, room)),
+    )  # fmt: skip
+    code, out, err = finish(scan, 40)
+    assert code in {0, 3, 5}
+    if code:
+        assert out == ""
+        assert err.startswith("etcdfix: the system gives this process ")
+        assert len(err.splitlines()) <= 2
+
+
+# A signal comes
+
+
+@pytest.fixture
+def slow(proxy: EtcdProxy) -> Iterator[tuple[EtcdProxy, threading.Event]]:
+    """The second page does not come; the event says when it is asked for."""
+    asked, go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        asked.set()
+        go.wait(30)
+
+    proxy.before = at_second_page(hold)
+    yield proxy, asked
+    go.set()
+
+
+SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+
+
+@pytest.mark.parametrize(("number", "expected"), SIGNALS)
+def test_a_signal_gives_the_partial_report(
+    slow: tuple[EtcdProxy, threading.Event], tmp_path: Path, number: signal.Signals, expected: int
+) -> None:
+    proxy, asked = slow
+    target = tmp_path / "report.json"
+    target.write_text("of last night")
+    scan = start("scan", "-o", "json", "--output-file", target, "--endpoints", proxy.endpoint)
+    assert asked.wait(30)
+    time.sleep(1.5)  # the first page is worked on
+    scan.send_signal(number)
+    code, out, _err = finish(scan)
+    assert (code, out) == (expected, "")
+    document = json.loads(target.read_bytes())
+    reason = "interrupted" if number is signal.SIGINT else f"ended by {number.name}"
+    assert document["incomplete_reasons"] == [f"{reason} before the end"]
+    assert not document["complete"]
+    assert document["summary"]["keys"] == 500
+    assert [entry.name for entry in tmp_path.iterdir()] == ["report.json"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["get", "configmaps", "-n", "shop", "-o", "name"], ["orphans"], ["namespace", "shop"],
+     ["impact", "/registry/configmaps/shop/0001"]],
+    ids=lambda arguments: arguments[0],
+)  # fmt: skip
+def test_a_signal_to_other_readers(slow: tuple[EtcdProxy, threading.Event], arguments: list[str]) -> None:
+    proxy, asked = slow
+    reader = start(*arguments, "--endpoints", proxy.endpoint)
+    assert asked.wait(30)
+    time.sleep(1.5)
+    reader.send_signal(signal.SIGTERM)
+    code, out, err = finish(reader)
+    assert code == 143
+    assert out
+    assert "ended by SIGTERM before the end" in out + err
+    assert "Traceback" not in err
+
+
+def test_the_cursor_comes_back(slow: tuple[EtcdProxy, threading.Event]) -> None:
+    proxy, asked = slow
+    terminal, theirs = pty.openpty()
+    # Once its bar is there, it has seen 512 keys; the second page is what is waited for.
+    scan = start(
+        "scan", "-o", "name", "--endpoints", proxy.endpoint, stderr=theirs, stdout=subprocess.DEVNULL
+    )
+    os.close(theirs)
+    seen = bytearray()
+
+    def read() -> None:
+        with contextlib.suppress(OSError):
+            while part := os.read(terminal, 1000):
+                seen.extend(part)
+
+    reading = threading.Thread(target=read)
+    reading.start()
+    assert asked.wait(30)
+    time.sleep(2)
+    scan.send_signal(signal.SIGTERM)
+    assert scan.wait(30) == 143
+    reading.join(10)
+    os.close(terminal)
+    assert seen.count(HIDE_CURSOR) == seen.count(SHOW_CURSOR)
+    assert seen.rfind(SHOW_CURSOR) >= seen.rfind(HIDE_CURSOR)
+
+
+def test_a_signal_that_is_ignored_stays_ignored(slow: tuple[EtcdProxy, threading.Event]) -> None:
+    proxy, asked = slow
+    scan = start(
+        "scan", "-o", "json", "--endpoints", proxy.endpoint, "--timeout", "6s",
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+    )  # fmt: skip
+    assert asked.wait(30)
+    scan.send_signal(signal.SIGHUP)
+    code, out, _err = finish(scan)
+    assert code == 3
+    assert json.loads(out)["incomplete_reasons"] == ["ended by --timeout 6s before the end"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -131,6 +132,7 @@ class _Gathering:
     def __init__(self, source: Source, request: ScanRequest, reporter: Reporter) -> None:
         self._source = source
         self._predecessors_asked = 0
+        self._trees: dict[bytes, bool] = {}
         namespace = request.scope.namespaces[0] if len(request.scope.namespaces) == 1 else ""
         self.tally = Tally(
             max_causes=request.max_causes,
@@ -169,6 +171,7 @@ class _Gathering:
             found: What was found.
             hold: Keep a finding back until :meth:`report_until`: others, with earlier keys, are still open.
         """
+        found = self._without_neighbour(found)
         self.tally.add(found)
         outcome = found.verdict.outcome
         if not is_finding(found):
@@ -193,6 +196,21 @@ class _Gathering:
                 return
         self._report(record)
 
+    def _without_neighbour(self, found: Examination) -> Examination:
+        """Take the remark from a key of a tree of its own: another cluster's prefix may be one bit away from ours."""
+        verdict, key = found.verdict, found.stored.key
+        if verdict.outcome is not Outcome.NOT_AN_OBJECT or not verdict.evidence:
+            return found
+        start = key[: len(self._request.layout.prefix_bytes)]
+        if start not in self._trees:
+            try:
+                self._trees[start] = len(list(islice(self._source.current(start), 2))) > 1
+            except SourceError:  # as below
+                self._trees[start] = True
+        if not self._trees[start]:
+            return found
+        return msgspec.structs.replace(found, verdict=msgspec.structs.replace(verdict, evidence=()))
+
     def _with_predecessor(self, found: Examination) -> Examination:
         """Remark on a key whose name nothing bears out that it should have been changed before, and was not."""
         verdict = found.verdict
@@ -200,7 +218,10 @@ class _Gathering:
         if not doubtful or found.stored.version < 2 or self._predecessors_asked >= _MOST_PREDECESSORS:
             return found
         self._predecessors_asked += 1
-        if not self._source.lacks_predecessor(found.stored):
+        try:
+            if not self._source.lacks_predecessor(found.stored):
+                return found
+        except SourceError:  # the scan itself says what it cannot read
             return found
         remark = Evidence(
             "predecessor",

@@ -47,7 +47,7 @@ def plugin(request: pytest.FixtureRequest, registry: Attacked, tmp_path: Path) -
 
 @pytest.mark.parametrize("at_name", ["prov", "newname"])
 def test_a_plugin_elsewhere_opens_it(registry: Attacked, plugin: KMSPlugin, at_name: str) -> None:
-    """The value names a provider that its rule does not have; the plugin stands in another rule, or under another name."""
+    """The value names a provider that its rule lacks; its plugin stands in another rule, or under another name."""
     kms = {"apiVersion": plugin.api_version, "name": at_name, "endpoint": plugin.endpoint, "timeout": "5s"}
     if at_name == "prov":
         registry.rules(("secrets", (IDENTITY,)), ("configmaps", ({"kms": kms}, IDENTITY)))
@@ -55,7 +55,7 @@ def test_a_plugin_elsewhere_opens_it(registry: Attacked, plugin: KMSPlugin, at_n
         registry.rules(("secrets", ({"kms": kms}, IDENTITY)))
     keys = store(registry, plugin, "a", "b")
     registry.refuses(
-        keys, *EVERY_FLAG, *declared(lost_name(plugin)), says=["does not name a key of", "that could be lost"],
+        keys, *EVERY_FLAG, *lost(plugin), says=["does not name a key of", "that could be lost"],
         hint=f"it was written under kms/{plugin.api_version}/{at_name} of",
     )  # fmt: skip
     # Nobody can say that it does not open it.
@@ -63,15 +63,10 @@ def test_a_plugin_elsewhere_opens_it(registry: Attacked, plugin: KMSPlugin, at_n
     registry.refuses(
         keys,
         *EVERY_FLAG,
-        *declared(lost_name(plugin)),
+        *lost(plugin),
         says=["that could be lost"],
         hint="did not answer whether",
     )
-
-
-def lost_name(plugin: KMSPlugin) -> str:
-    """The encryption key of :func:`store`'s values, as ``--declare-key-lost`` names it."""
-    return "kms/v1/prov" if plugin.api_version == "v1" else f"kms/v2/prov/{key_id_digest('kek-1')}"
 
 
 only_v2 = pytest.mark.parametrize("plugin", ["v2"], indirect=True)
@@ -167,7 +162,7 @@ def test_provider_of_another_name(registry: Attacked, plugin: KMSPlugin) -> None
     kms = {"apiVersion": plugin.api_version, "name": "another", "endpoint": plugin.endpoint, "timeout": "5s"}
     registry.rules(("secrets", ({"kms": kms}, IDENTITY)))
     registry.refuses(
-        keys, *EVERY_FLAG, says=["can cure this (provider-missing: "], hint="mend the configuration"
+        keys, *EVERY_FLAG, says=["can cure this (key-renamed: "], hint="mend the configuration"
     )
 
 

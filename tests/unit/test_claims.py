@@ -9,7 +9,7 @@ import pytest
 
 from etcdfix.claims import ClaimSearch
 from etcdfix.cli.root import run
-from etcdfix.errors import PageCorrupt
+from etcdfix.errors import PageCorrupt, SourceError
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
 from etcdfix.sources.snapshot import SnapshotSource
@@ -166,3 +166,28 @@ def test_a_live_etcd_is_asked(etcd: EtcdServer, prefix: bytes) -> None:
     etcd.compact()
     with LiveSource(EtcdConnection(endpoints=(etcd.endpoint,))) as source:
         assert not source.lacks_predecessor(other)
+
+
+def test_a_question_that_is_not_answered_ends_no_scan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(_self: SnapshotSource, _stored: object) -> bool:
+        raise SourceError("no")
+
+    monkeypatch.setattr(SnapshotSource, "lacks_predecessor", denied)
+    found = _findings(_snapshot(tmp_path), tmp_path / "report.json")
+    assert len(found) >= 3
+    assert not any("predecessor" in checks for checks in found.values())
+
+
+def test_a_tree_of_its_own_is_another_cluster(tmp_path: Path) -> None:
+    """Its prefix is one bit away from ours; a flipped bit hits one key."""
+    records = [
+        put(2, b"/registry/namespaces/kube-system", namespace_object("kube-system")),
+        put(3, b"/registrx/secrets/shop/web", secret()),
+        put(4, b"/registrx/secrets/shop/other", secret("other")),
+        put(5, b"/regi3try/secrets/shop/web", secret()),
+    ]
+    path = tmp_path / "two.db"
+    path.write_bytes(database(records))
+    assert list(_findings(path, tmp_path / "report.json")) == ["/regi3try/secrets/shop/web"]

@@ -521,7 +521,7 @@ def test_custom_resource_whose_version_the_crd_lost_is_never_deleted(registry: R
         ran,
         "does not name a key of",
         "that could be lost",
-        hint="that key wrote it and is there: look at this object alone",
+        hint="it was written under aescbc/v1/key1, and that key is there",
     )
 
 

@@ -449,10 +449,14 @@ def test_kms_without_a_data_key(form: str, plugin: OneAnswer | None) -> None:
 
 
 def test_kms_of_another_name_or_rule() -> None:
-    plugin = Plugin(wrapped=ONE)
-    found = kms(plugin)
-    assert kms_peek(found, seeded().replace(b":prov:", b":other:"), plugin).state is PeekState.NOT_POSSIBLE
-    assert peeked(found, seeded(), resource=CONFIGMAPS).state is PeekState.NOT_POSSIBLE
+    """Its plugin is asked where a value is searched, and not where many are looked at."""
+    found = kms(Plugin(wrapped=ONE))
+    other = seeded().replace(b":prov:", b":other:")
+    for data, resource in ((other, SECRETS), (seeded(), CONFIGMAPS)):
+        assert peeked(found, data, resource=resource, thorough=False).state is PeekState.NOT_POSSIBLE
+        result = right(peeked(found, data, resource=resource))
+        assert (result.named, result.transformer, result.not_asked) == (False, "kms/v2/prov", "")
+        assert peeked(kms(None), data, resource=resource).not_asked == "kms/v2/prov"
 
 
 @pytest.mark.parametrize(("version", "shortest"), [("v1", 30), ("v2", 36)])

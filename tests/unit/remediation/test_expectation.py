@@ -8,7 +8,7 @@ import pytest
 from etcdfix.errors import RefusedByRule
 from etcdfix.model import Outcome
 from etcdfix.remediation.backup_file import digest
-from etcdfix.remediation.cluster_identity import ClusterIdentity
+from etcdfix.remediation.cluster_identity import ClusterIdentity, KnownBy
 from etcdfix.remediation.expectation import Expectation, refuse_plan
 from etcdfix.remediation.rules import Rule
 from etcdfix.verdicts.causes import Cause
@@ -102,3 +102,15 @@ def test_a_verdict_without_cause_is_another_one() -> None:
 def test_a_refusal_names_the_way_out() -> None:
     error = refuse_plan("it is old", AGAIN)
     assert (error.rule, error.message, error.hint) == (Rule.PLAN, "it is old", f"make a new plan: {AGAIN}")
+
+
+@pytest.mark.parametrize(
+    ("known_by", "uid"),
+    [(KnownBy.CREATE_REVISION, ""), (KnownBy.BACKUP, "uid"), (KnownBy.KEPT_REVISION, "uid")],
+)
+def test_a_plan_that_could_not_read_the_uid_either(known_by: KnownBy, uid: str) -> None:
+    """Its etcd was compared by cluster id; a plan that names a uid is held against it all the same."""
+    here = ClusterIdentity(uid=uid, known_by=known_by, created=4, cluster_id="1")
+    expecting(kube_system_uid="").check_stored(FOUND.stored, here)
+    with pytest.raises(RefusedByRule, match="the plan is of the cluster other"):
+        expecting(kube_system_uid="other").check_stored(FOUND.stored, here)

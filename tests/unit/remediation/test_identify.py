@@ -135,6 +135,11 @@ def test_a_backup_of_the_namespace_itself(registry: Registry) -> None:
     )  # fmt: skip
     _rewrite(backup, content)
     assert look(registry, registry.backups).known_by is KnownBy.BACKUP
+    _rewrite(
+        backup,
+        msgspec.structs.replace(content, value_base64=LOST, value_size=len(LOST), stored_as_plaintext=False),
+    )
+    assert look(registry, registry.backups).known_by is KnownBy.CREATE_REVISION
     _rewrite(backup, msgspec.structs.replace(content, create_revision=before.created + 1))
     assert look(registry, registry.backups).known_by is KnownBy.CREATE_REVISION
 

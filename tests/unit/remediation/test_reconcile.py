@@ -437,7 +437,7 @@ def test_backups_that_were_moved_away_need_no_confirming(
     intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), backups=(str(file),))
     etcd.delete(key)
     with connected(etcd) as client, AuditLog.open(path) as log:
-        found = reconcile_intent(client, log, intent, OPERATOR, cluster_uid=UID)
+        found = reconcile_intent(client, log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
     assert (found.result, found.remarks) == (Result.APPLIED_OR_GONE, ())
 
 

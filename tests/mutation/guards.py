@@ -20,6 +20,7 @@ import sys
 import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 
@@ -142,10 +143,13 @@ def tests_for(
     return tuple(chosen)
 
 
+_parsed = cache(ast.parse)
+
+
 def _lines_about(mutant: Mutant, sources: dict[str, bytes]) -> Iterator[tuple[str, int]]:
     """Yield the lines of the whole function; of a constant, those where it is used."""
     for path in [mutant.path] if mutant.function else sources:
-        for node in ast.walk(ast.parse(sources[path])):
+        for node in ast.walk(_parsed(sources[path])):
             if mutant.function:
                 if isinstance(node, ast.FunctionDef) and node.lineno <= mutant.line <= (node.end_lineno or 0):
                     yield from ((path, line) for line in _lines_in(node))
@@ -160,7 +164,7 @@ def _lines_in(function: ast.FunctionDef) -> range:
 def _function_text(mutant: Mutant, source: bytes) -> str:
     if not mutant.function:
         return digest(source)
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(_parsed(source)):
         if isinstance(node, ast.FunctionDef) and node.lineno <= mutant.line <= (node.end_lineno or 0):
             return digest(ast.unparse(node).encode())
     return digest(source)
@@ -237,7 +241,8 @@ def run(
     killed = len(mutants) - len(survivors)
     print(f"{len(mutants)} mutants: {killed} killed, {len(known)} equivalent, {len(open_ones)} survive")
     if output is not None:
-        output.write_text(page(mutants, results, known, tables))
+        left_out = sorted({mutant.path for mutant in everything} - {mutant.path for mutant in mutants})
+        output.write_text(page(mutants, results, known, tables, left_out))
     return 1 if open_ones or stale else 0
 
 
@@ -368,9 +373,13 @@ def _run_tasks(root: Path, kept: Path, tasks: Sequence[Task], touched: Touching,
 
 
 def page(
-    mutants: Sequence[Mutant], results: dict[str, Result], known: dict[str, Entry], tables: Tables
+    mutants: Sequence[Mutant],
+    results: dict[str, Result],
+    known: dict[str, Entry],
+    tables: Tables,
+    left_out: Sequence[str],
 ) -> str:
-    """Return the page of the documentation."""
+    """Return the page of the documentation; ``left_out`` are modules that have guards and were not looked at."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     guards: dict[str, set[tuple[int, int]]] = defaultdict(set)
     for mutant in mutants:
@@ -393,6 +402,9 @@ def page(
         lines.append(
             f"| {name} | {number} | {made} | {count['killed']} | {count['equivalent']} | {count['open']} |"
         )
+    if left_out:
+        names = ", ".join(f"`{path.removeprefix('etcdfix/')}`" for path in left_out)
+        lines += ["", f"Not looked at in this run: {names}."]
     lines += ["", "## Mutants that behave as the original does", ""]
     reasons: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for mutant in mutants:

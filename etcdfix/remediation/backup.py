@@ -22,7 +22,7 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.errors import AuditError, BackupNotDurable, NotDurable
+from etcdfix.errors import AuditError, BackupNotDurable, BackupUnreadable, NotDurable
 from etcdfix.remediation.audit import AuditLog
 from etcdfix.remediation.audit_record import (
     Entry,
@@ -35,8 +35,8 @@ from etcdfix.remediation.audit_record import (
     unicode_grounds,
     unicode_text,
 )
-from etcdfix.remediation.audit_search import outcomes_of
-from etcdfix.remediation.audit_verify import Anchor, find_line
+from etcdfix.remediation.audit_search import is_there, outcomes_of
+from etcdfix.remediation.audit_verify import Anchor, find_line, read_records
 from etcdfix.remediation.backup_file import (
     MAX_BACKUP_SIZE,
     Backup,
@@ -45,7 +45,9 @@ from etcdfix.remediation.backup_file import (
     digest,
     encode_content,
     encode_document,
+    read_backup,
 )
+from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.durable import (
     FILE_ACTIONS,
     REMOVE_ACTIONS,
@@ -54,6 +56,7 @@ from etcdfix.remediation.durable import (
     no_step,
     open_directory,
     step_names,
+    why,
 )
 
 MARKER_SUFFIX: Final = ".unconfirmed"
@@ -68,6 +71,8 @@ CONFIRM_STEPS: Final = step_names("backup marker", REMOVE_ACTIONS)
 ANOMALY: Final = "anomaly"
 """Purpose of a backup of what a transaction gave back although another value was expected."""
 
+_PUTS: Final = frozenset({"restore", "reencrypt"})
+_NAME_SIZE: Final = 16  # hexadecimal digits
 _FRAME_SIZE: Final = 1 << 16  # all of a file but its content: digests, and a path
 _MARKER_TEXT: Final = b"The audit record of this backup was not written yet when this file was.\n"
 
@@ -97,7 +102,7 @@ class BackupPlan:
         self._sequence = sequence
         self.content_sha256 = digest(self._encoded)
         self.value_sha256 = content.value_sha256
-        key = hashlib.sha256(content.key_base64).hexdigest()[:16]
+        key = name_of(content.key_base64)
         unique = self.content_sha256.removeprefix("sha256:")[:16]  # it covers the time, so no two are alike
         self._name = f"{key}-{content.mod_revision}-{sequence}-{unique}.json"
         self.paths = tuple(directory.path / self._name for directory in self._directories)
@@ -234,6 +239,55 @@ def keep_second_backup(
     plan.write(intent.link, audit_log=audit_log, step=step)
     plan.confirm(step=step)
     return plan
+
+
+def name_of(key: bytes) -> str:
+    """Return what the name of every backup of an etcd key begins with."""
+    return hashlib.sha256(key).hexdigest()[:_NAME_SIZE]
+
+
+def unlisted_writes(
+    directories: Sequence[Path], audit_log: Path, identity: ClusterIdentity
+) -> frozenset[str]:
+    """Return the keys that we may have written without this audit log saying so: another log has the record.
+
+    A backup does not say what was put in its place, nor whether anything was; so any value there may be ours. What
+    is damaged still has the name of its key, and counts too.
+
+    Args:
+        directories: Where backups lie; one that is missing holds none.
+        audit_log: Speaks for the backups whose intent it holds.
+        identity: Of the cluster in question; a backup counts unless it is surely of another one.
+
+    Returns:
+        What :func:`name_of` says of each key.
+
+    Raises:
+        BackupUnreadable: A directory cannot be listed.
+        AuditLogUnreadable: The log cannot be read.
+    """
+    listed = {link for link, _event in read_records(audit_log)} if is_there(audit_log) else set()
+    found = set()
+    for path in (path for directory in directories for path in _files(directory)):
+        try:
+            backup = read_backup(path)
+        except BackupUnreadable:
+            found.add(path.name[:_NAME_SIZE])
+            continue
+        content = backup.content
+        another = content.cluster.named.is_same(identity) is False
+        if content.purpose in _PUTS and not another and backup.intent.link not in listed:
+            found.add(name_of(content.key_base64))
+    return frozenset(found)
+
+
+def _files(directory: Path) -> list[Path]:
+    try:
+        return [path for path in directory.iterdir() if path.suffix == ".json"]
+    except FileNotFoundError:
+        return []
+    except OSError as exc:
+        raise BackupUnreadable(f"backup directory {directory}: {why(exc)}", path=directory) from exc
 
 
 def anchor_of(backup: Backup) -> Anchor | None:

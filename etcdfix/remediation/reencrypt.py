@@ -6,7 +6,7 @@ The contents stay as they are, byte for byte; only the envelope changes, to the 
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,10 +14,12 @@ import msgspec
 from etcdfix.encryption.seal import NotSealed, Sealed, SealRefusal, to_storage
 from etcdfix.encryption.transformer import ResourceTransformers
 from etcdfix.model import Outcome as Verdicts
+from etcdfix.model import StoredValue
 from etcdfix.pipeline import Examiner
 from etcdfix.remediation.api_servers import APIAccess, ServerAnswers
 from etcdfix.remediation.audit_record import Entry, RecordType, Result, Verb
 from etcdfix.remediation.audit_search import own_writes
+from etcdfix.remediation.backup import name_of, unlisted_writes
 from etcdfix.remediation.backup_file import BackupCluster, digest, make_content
 from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.commit import (
@@ -166,12 +168,14 @@ def run_reencrypt(
     step("check: write key")
     transformers = _transformers(cluster, today)
     sealed = _seal(transformers, plaintext, key)
-    proof = _find_proof(cluster, transformers, today, own_writes(request.places.log_path, identity.uid))
+    log = request.places.log_path
+    unlisted = unlisted_writes(request.places.directories, log, identity)
+    proof = _find_proof(cluster, transformers, today, own_writes(log, identity.uid), unlisted)
     if not proof and not request.undeployed_write_key:
         raise refuse(
             Rule.WRITE_KEY,
-            f"nothing shows that the API servers hold the key of {sealed.transformer}: there is no other object of "
-            f"{today.directory.group_resource}, or the newest one does not open under it",
+            f"nothing shows that the API servers hold the key of {sealed.transformer}: the newest value of "
+            f"{today.directory.group_resource} must be another object's, written by an API server, and open under it",
             hint="let an API server create one, or --accept-undeployed-write-key",
         )
     step("check: API servers")
@@ -261,33 +265,39 @@ def _seal(transformers: ResourceTransformers, plaintext: bytes, key: bytes) -> S
 
 
 def _find_proof(
-    cluster: Cluster, transformers: ResourceTransformers, today: Examination, ours: Mapping[str, int]
+    cluster: Cluster,
+    transformers: ResourceTransformers,
+    today: Examination,
+    ours: Mapping[str, int],
+    unlisted: Container[str],
 ) -> bytes:
     """Return the key of the newest object of the resource, if an API server has written it as it would be written now.
 
     An older one proves nothing: the API servers may have had another key since. Nor does a newest one about which
-    nothing is known.
+    nothing is known, such as the one that is to be rewritten, or one that may be ours. Only what is surely ours is
+    passed over.
 
     Args:
         cluster: Where.
         transformers: Of the resource.
-        today: The object that is to be rewritten; it proves nothing.
-        ours: What we wrote ourselves, which proves nothing either; see
-            :func:`~etcdfix.remediation.audit_search.own_writes`.
+        today: The object that is to be rewritten.
+        ours: What we wrote ourselves; see :func:`~etcdfix.remediation.audit_search.own_writes`.
+        unlisted: What we may have written besides; see :func:`~etcdfix.remediation.backup.unlisted_writes`.
     """
     write_key = transformers.write_key
     prefix = cluster.examiner.layout.directory_prefix(today.directory)
+
+    def reach(stored: StoredValue) -> int:
+        return ours.get(b64encode(stored.key).decode(), 0)
+
     newest = max(
-        (
-            stored
-            for stored in cluster.source.current(prefix)
-            if stored.key != today.stored.key
-            and stored.mod_revision > ours.get(b64encode(stored.key).decode(), 0)
-        ),
+        (stored for stored in cluster.source.current(prefix) if stored.mod_revision != reach(stored)),
         key=lambda stored: stored.mod_revision,
         default=None,
     )
-    if newest is None:
+    if newest is None or newest.key == today.stored.key:
+        return b""
+    if newest.mod_revision < reach(newest) or name_of(newest.key) in unlisted:
         return b""
     found = cluster.examine(newest)
     material = write_key.material

@@ -41,10 +41,17 @@ def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.Capt
     return Registry(etcd, prefix, tmp_path, capfd)
 
 
+def _server_writes(registry: Registry) -> None:
+    """Let the newest Secret show which key the API servers have."""
+    registry.put("shop/good-0", aescbc(secret("good-0")))
+
+
 @pytest.fixture
 def key(registry: Registry) -> bytes:
     """A Secret that only key2 opens."""
-    return registry.put("shop/old", OLD)
+    key = registry.put("shop/old", OLD)
+    _server_writes(registry)
+    return key
 
 
 @pytest.fixture
@@ -126,6 +133,7 @@ def test_not_confirmed(
 def test_lease_is_kept(registry: Registry, candidate: Path) -> None:
     key = registry.key("shop/old")
     lease = registry.grant(key, OLD).lstrip("0")
+    _server_writes(registry)
     ran = registry.reencrypt(key, candidate)
     assert ran.code == 0, ran.err
     assert f"Lease        {lease}, kept" in ran.err
@@ -207,8 +215,8 @@ def test_write_key_that_the_newest_other_object_does_not_open_under(
         ran = registry.reencrypt(key, path)
     registry.refused(
         ran,
-        "nothing shows that the API servers hold the key of aescbc/v1/key1: there is no other object of configmaps, or "
-        "the newest one does not open under it",
+        "nothing shows that the API servers hold the key of aescbc/v1/key1: the newest value of configmaps must be "
+        "another object's, written by an API server, and open under it",
         hint="--accept-undeployed-write-key",
     )
     ran = registry.reencrypt(key, path, "--accept-undeployed-write-key")
@@ -289,6 +297,7 @@ def test_not_undone_over_what_was_written_since(registry: Registry, key: bytes, 
 def test_undone_in_place_keeps_the_lease(registry: Registry, candidate: Path) -> None:
     key = registry.key("shop/old")
     lease = registry.grant(key, OLD)
+    _server_writes(registry)
     assert registry.reencrypt(key, candidate).code == 0
     ran = registry.restore(
         str(registry.kept()[0].path), "--replace-mod-revision", str(registry.mod_revision(key))

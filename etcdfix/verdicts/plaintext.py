@@ -48,11 +48,14 @@ def describe_failure(problem: DecodeError, *, known_since: str = "") -> DecodeFa
     ):
         if isinstance(problem, error_type):
             kind = candidate
+    stated = (problem.group_version, problem.kind) if isinstance(problem, ConversionFailed) else ("", "")
     return DecodeFailure(
         kind=kind,
         message=bounded(_encodable(problem.message), LONGEST_MESSAGE),
         offset=problem.offset,
         field_path=bounded(_encodable(problem.field_path), LONGEST_MESSAGE),
+        group_version=stated[0],
+        value_kind=stated[1],
     )
 
 

@@ -59,6 +59,17 @@ def test_decoders_problems_become_values(problem: DecodeError, kind: DecodeFailu
     )
 
 
+def test_what_does_not_convert_says_what_it_is() -> None:
+    problem = ConversionFailed("x", field_path="spec.y", group_version="apps/v1", kind="Deployment")
+    assert describe_failure(problem) == DecodeFailure(
+        kind=DecodeFailureKind.CONVERSION,
+        message="x",
+        field_path="spec.y",
+        group_version="apps/v1",
+        value_kind="Deployment",
+    )
+
+
 @pytest.mark.parametrize("reason", ["not-registered", "version-removed", "missing", "wrong-kind"])
 def test_kinds_that_are_not_known_keep_their_facts(reason: str) -> None:
     problem = KindUnknown("x", group_version="apps/v9", kind="Pot", reason=reason, readable_until="1.24")

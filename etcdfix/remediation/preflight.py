@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
+from typing import Final
 
 import msgspec
 
@@ -53,6 +54,9 @@ from etcdfix.verdicts.damage import PEEK_CHECKS
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.key_loss import KeyCounts
 from etcdfix.verdicts.standing import AcceptRisk, Standing, standing_of
+
+MAIN_ETCD: Final = "main etcd"
+"""How warnings name the etcd that holds namespace kube-system, where it is another one."""
 
 
 class Acceptances(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,7 +155,10 @@ def grounds_of(
         counts=tuple(counts.values()),
         release=cluster.examiner.assumed_release,
         release_source=cluster.release_source,
-        warnings=transport_warnings(cluster.source.client.connection),
+        warnings=(
+            *transport_warnings(cluster.source.client.connection),
+            *(transport_warnings(cluster.main, name=MAIN_ETCD) if cluster.main is not None else ()),
+        ),
         server_answers=tuple(
             RecordedAnswer(each.server, f"{each.answer}: {each.detail}" if each.detail else each.answer.value)
             for each in servers.answers

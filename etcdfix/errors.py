@@ -379,9 +379,21 @@ class KindUnknown(DecodeError):
 
 
 class ConversionFailed(DecodeError):
-    """Raised when a well-formed object does not convert to the type that the server works with."""
+    """Raised when a well-formed object does not convert to the type that the server works with.
+
+    Attributes:
+        group_version: apiVersion of the type that it was read as.
+        kind: Kind of that type.
+    """
 
     code = "conversion-failed"
+
+    def __init__(
+        self, message: str, *, field_path: str = "", group_version: str = "", kind: str = "", hint: str = ""
+    ) -> None:
+        super().__init__(message, field_path=field_path, hint=hint)
+        self.group_version = group_version
+        self.kind = kind
 
 
 class RemediationRefused(EtcdfixError):

@@ -171,7 +171,6 @@ class Look(NamedTuple):
         ends_as_written: It ends as the API server writes (protobuf ``1a 00 22 00``, JSON a newline).
         message: The decoder's words, data withheld; "" for a whole object.
         belongs: Complete etcd keys to which kind, namespace and name in it lead.
-        text_mode: It decodes once every CR LF is an LF.
         maybe_newer: A release that is newer may read it all the same: it does not begin as any encoding does.
     """
 
@@ -181,7 +180,6 @@ class Look(NamedTuple):
     ends_as_written: bool
     message: str
     belongs: tuple[bytes, ...] = ()
-    text_mode: bool = False
     maybe_newer: bool = False
 
 

@@ -442,13 +442,14 @@ def _cluster(inputs: Inputs, intents: Iterable[Intent]) -> ClusterIdentity:
 
     directories = dict.fromkeys(Path(path).parent for intent in intents for path in intent.backups)
     configuration = load_encryption(inputs)
+    main = main_etcd(inputs)
     with open_source(inputs, say=say) as source, open_plugins(inputs, configuration) as plugins:
         assert isinstance(source, LiveSource)  # neither a snapshot nor an old revision was let in
         cluster = Cluster(
             source,
             examiner_for(inputs, configuration, plugins),
             plugins,
-            main=main_etcd(inputs),
+            main=main,
             main_named=inputs.main_named,
         )
         return find_cluster(cluster, tuple(directories))

@@ -21,10 +21,10 @@ from etcdfix.pipeline import Examiner
 from etcdfix.remediation.api_servers import APIAccess, parse_server_url
 from etcdfix.remediation.audit_record import Result
 from etcdfix.remediation.commit import Outcome, Places
-from etcdfix.remediation.preflight import Acceptances, Cluster
+from etcdfix.remediation.preflight import MAIN_ETCD, Acceptances, Cluster
 from etcdfix.remediation.rules import Rule, refuse
 from etcdfix.reports.safetext import safe_text
-from etcdfix.sources.connection import EtcdConnection, connection_from_options
+from etcdfix.sources.connection import EtcdConnection, connection_from_options, transport_warnings
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import StorageLayout
 from etcdfix.verdicts.standing import AcceptRisk
@@ -211,14 +211,17 @@ def examiner_for(
 
 
 def main_etcd(inputs: Inputs) -> EtcdConnection | None:
-    """Return how to reach the etcd that holds namespace kube-system, where it may be another one.
+    """Return how to reach the etcd that holds namespace kube-system, where it may be another one; say what is unsafe.
 
     Raises:
         ConfigurationError: The connection options make no sense.
     """
     if not inputs.main_endpoints:
         return None
-    return connection_from_options(**{**inputs.connection, "endpoints": inputs.main_endpoints})
+    connection = connection_from_options(**{**inputs.connection, "endpoints": inputs.main_endpoints})
+    for warning in transport_warnings(connection, name=MAIN_ETCD):
+        say(f"warning: {warning}")
+    return connection
 
 
 @contextmanager
@@ -240,6 +243,7 @@ def open_cluster(inputs: Inputs) -> Iterator[Cluster]:
             "--revision: a change is decided by what stands there now", hint="leave it out"
         )
     configuration = configuration_of(inputs)
+    main = main_etcd(inputs)
     with open_source(inputs, say=say) as source, open_plugins(inputs, configuration) as plugins:
         assert isinstance(source, LiveSource)  # what open_source gives without a snapshot
         examiner = examiner_for(inputs, configuration, plugins)
@@ -253,7 +257,7 @@ def open_cluster(inputs: Inputs) -> Iterator[Cluster]:
             no_encryption=inputs.no_encryption,
             config_sha256=digest,
             release_source=inputs.release_source,
-            main=main_etcd(inputs),
+            main=main,
             main_named=inputs.main_named,
         )
 

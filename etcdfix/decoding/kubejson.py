@@ -375,10 +375,17 @@ def _convert(registered: RegisteredKind, result: Unmarshalled) -> None:
     if registered.gvk in _ROLLBACK_VERSIONS:
         error = rollback_annotation_error(result.rollback_annotation)
         if error:
-            raise ConversionFailed(error, field_path="metadata.annotations")
+            raise ConversionFailed(
+                error,
+                field_path="metadata.annotations",
+                group_version=registered.gvk.api_version,
+                kind=registered.gvk.kind,
+            )
     if result.json_overflow:
         raise ConversionFailed(
-            f"json: cannot unmarshal number <{len(result.json_overflow)} bytes withheld> into Go value of type float64"
+            f"json: cannot unmarshal number <{len(result.json_overflow)} bytes withheld> into Go value of type float64",
+            group_version=registered.gvk.api_version,
+            kind=registered.gvk.kind,
         )
 
 

@@ -253,7 +253,12 @@ class ProtobufDecoder:
         elif registered.gvk.kind == "CustomResourceDefinition":
             error, path = broken_json(self._schema, registered.message, node)
         if error:
-            raise ConversionFailed(error, field_path=path)
+            raise ConversionFailed(
+                error,
+                field_path=path,
+                group_version=registered.gvk.api_version,
+                kind=registered.gvk.kind,
+            )
 
     def _metadata_number(self, message: str) -> int | None:
         for field in self._schema.message(message).fields:

@@ -21,7 +21,6 @@ from etcdfix.encryption.unchecked import Unchecked
 _LONGEST_NAME = 1024
 _MOST_BODIES = 8
 _BLOCK_SIZE = 16
-# The length with which a KMS v1 body begins has one; a name that somebody typed has none.
 _SECRETBOX_KEY_SIZE = 32
 # Nonce, IV, tag, one block; under KMS with the shortest wrapped key and key id as well.
 _SHORTEST = {
@@ -64,10 +63,10 @@ class Candidate:
         self.transformer = transformer
         self.key_fingerprint = key_fingerprint
 
-    def over(self, body: bytes, cipher: Unchecked | None = None) -> Candidate:
+    def over(self, body: bytes) -> Candidate:
         """Return the same key over another body."""
         return Candidate(
-            cipher or self.cipher,
+            self.cipher,
             body,
             named=self.named,
             rule=self.rule,

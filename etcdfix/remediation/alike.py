@@ -17,6 +17,7 @@ from etcdfix.verdicts.key_loss import KeyCounter, KeyCounts
 from etcdfix.verdicts.standing import FAILED
 
 _STARTS = 4
+_CBOR = "cbor"
 
 
 class Likeness(msgspec.Struct, frozen=True):
@@ -25,7 +26,8 @@ class Likeness(msgspec.Struct, frozen=True):
     Attributes:
         resource: Display name; "" where the envelope alone says it.
         cause: Why they fail.
-        stated: Provider and version of an envelope, apiVersion and kind of a value, or how its bytes begin.
+        stated: Provider and version of an envelope, apiVersion and kind of a value, or how its bytes begin; "" for
+            none of these.
     """
 
     resource: str
@@ -135,7 +137,8 @@ def _reads_like(found: Examination, target: Examination, likeness: Likeness) -> 
         return False
     if found.directory.group_resource != target.directory.group_resource:
         return False
-    if likeness.cause is Cause.CBOR_DAMAGED:
-        return found.decoded.encoding.endswith("cbor")
-    stated = f"{found.decoded.gvk.api_version} {found.decoded.gvk.kind}"
-    return likeness.stated == stated if likeness.stated and " " in likeness.stated else not likeness.stated
+    behind_a_peek = not likeness.stated and target.verdict.seen_encoding == _CBOR
+    if likeness.cause is Cause.CBOR_DAMAGED or behind_a_peek:
+        return found.decoded.encoding.endswith(_CBOR)
+    # Where the target states nothing, nothing is known to be of its kind.
+    return likeness.stated == f"{found.decoded.gvk.api_version} {found.decoded.gvk.kind}"

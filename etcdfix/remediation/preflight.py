@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
+from typing import Final
 
 import msgspec
 
@@ -53,6 +54,9 @@ from etcdfix.verdicts.damage import PEEK_CHECKS
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.key_loss import KeyCounts
 from etcdfix.verdicts.standing import AcceptRisk, Standing, standing_of
+
+MAIN_ETCD: Final = "main etcd"
+"""How warnings name the etcd that holds namespace kube-system, where it is another one."""
 
 
 class Acceptances(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,7 +155,10 @@ def grounds_of(
         counts=tuple(counts.values()),
         release=cluster.examiner.assumed_release,
         release_source=cluster.release_source,
-        warnings=transport_warnings(cluster.source.client.connection),
+        warnings=(
+            *transport_warnings(cluster.source.client.connection),
+            *(transport_warnings(cluster.main, name=MAIN_ETCD) if cluster.main is not None else ()),
+        ),
         server_answers=tuple(
             RecordedAnswer(each.server, f"{each.answer}: {each.detail}" if each.detail else each.answer.value)
             for each in servers.answers
@@ -309,21 +316,9 @@ def _look_around(cluster: Cluster, found: Examination, watch: Watch) -> tuple[Al
     """See in one pass what the other values under the same encryption key do, and what depends on this one."""
     key = found.stored.key
     builder = IndexBuilder(cluster.examiner, cluster.source)
-    contradiction = Contradiction()
-
-    def see(each: Examination) -> None:
-        builder.add(each)
-        contradiction.see(each.stored)
-
-    alike = look_at_all(cluster.source, cluster.examiner, found, cluster.plugins, watch, see=see)
-    if cluster.source.problems:
-        # What was not seen may be what speaks against it.
-        raise SourceUnreachable(
-            f"a change is decided by everything in etcd, and not all of it could be read: {cluster.source.problems[0]}",
-            hint="nothing was changed; scan says what can be read",
-        )
-    if cluster.no_encryption:
-        contradiction.check()
+    alike = look_at_all(cluster.source, cluster.examiner, found, cluster.plugins, watch, see=builder.add)
+    check_no_encryption(cluster, found.stored)
+    _require_everything(cluster)
     index = builder.finish()
     if alike.target is None:
         raise refuse(
@@ -395,20 +390,33 @@ def require_there(cluster: Cluster, key: bytes, stored: StoredValue | None) -> S
     raise refuse(Rule.GONE, f"{display(key)} does not exist", hint="see what is there: etcdfix scan")
 
 
-def check_no_encryption(cluster: Cluster, candidate: StoredValue) -> None:
-    """Hold every value, and one that is to be put, against ``--no-encryption``, where that was given.
+def _require_everything(cluster: Cluster) -> None:
+    """Refuse where not all could be read: what was not seen may be what speaks against a change."""
+    if cluster.source.problems:
+        raise SourceUnreachable(
+            f"a change is decided by everything in etcd, and not all of it could be read: {cluster.source.problems[0]}",
+            hint="nothing was changed; scan says what can be read",
+        )
+
+
+def check_no_encryption(cluster: Cluster, value: StoredValue) -> None:
+    """Hold every value in this etcd, and one that is changed or put, against ``--no-encryption``, where that was given.
+
+    Whatever the storage prefix: under another one lies another cluster, or the same one of before. Where the user may
+    read no more than this prefix, the source says so.
 
     Raises:
         RefusedByRule: One of them is encrypted.
-        SourceError: etcd could not be asked.
+        SourceError: etcd could not be asked, or not all of it could be read.
     """
     if not cluster.no_encryption:
         return
     contradiction = Contradiction()
-    contradiction.see(candidate)
-    for stored in cluster.source.current(cluster.examiner.layout.prefix_bytes):
+    contradiction.see(value)
+    for stored in cluster.source.current(b""):
         contradiction.see(stored)
     contradiction.check()
+    _require_everything(cluster)
 
 
 def check_expectations(stored: StoredValue, accepted: Acceptances) -> None:

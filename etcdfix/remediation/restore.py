@@ -215,8 +215,6 @@ def run_restore(
     step("check: cluster")
     identity = check_cluster(cluster, request.accepted, request.places.directories)
     _check_same_cluster(candidate, identity, request.accepted)
-    step("check: release")
-    check_release(cluster.source, cluster.examiner, accept_unknown=request.accepted.unknown_release)
     step("check: candidate")
     check_no_encryption(cluster, candidate.stored)
     intent = _intent_behind(candidate, request.places.log_path)
@@ -232,6 +230,7 @@ def run_restore(
                 Rule.GONE, f"{display(key)} does not exist, so there is nothing to replace",
                 hint="leave --replace-mod-revision out",
             )  # fmt: skip
+        _check_release(cluster, request, step)
         step("check: members")
         warnings += check_members(cluster, key, reading, request.accepted)
         step("check: alarms")
@@ -467,6 +466,7 @@ def _check_own(
     step("check: expectations")
     check_expectations(present, _as_named(request))
     found = cluster.examine(present)
+    _check_release(cluster, request, step)
     step("check: members")
     warnings = check_members(cluster, present.key, reading, request.accepted, readable_is_fine=True)
     step("check: alarms")
@@ -482,6 +482,12 @@ def _check_own(
         warnings=tuple(warnings),
         lease=read_lease(cluster.source.client, present.lease) if present.lease else None,
     )
+
+
+def _check_release(cluster: Cluster, request: RestoreRequest, step: Step) -> None:
+    """Hold the release against the Nodes; where a value is replaced as one is deleted, the check of that does it."""
+    step("check: release")
+    check_release(cluster.source, cluster.examiner, accept_unknown=request.accepted.unknown_release)
 
 
 def _as_named(request: RestoreRequest) -> Acceptances:

@@ -69,10 +69,14 @@ class EtcdConnection:
         return named or self.insecure_skip_tls_verify
 
 
-def transport_warnings(connection: EtcdConnection) -> tuple[str, ...]:
+def transport_warnings(connection: EtcdConnection, *, name: str = "") -> tuple[str, ...]:
     """Return what makes a connection less than safe, a sentence each; they belong on record too.
 
     Nothing is said of a Unix socket, which does not leave the machine.
+
+    Args:
+        connection: How etcd is reached.
+        name: Which etcd, where it is not the one that everything is about.
 
     Raises:
         ConfigurationError: An endpoint makes no sense.
@@ -92,7 +96,7 @@ def transport_warnings(connection: EtcdConnection) -> tuple[str, ...]:
             f"the password of etcd user {connection.user!r} is sent without TLS to {', '.join(plain)}: whoever is in "
             "between can read it; use https:// endpoints, and change it if others share that network"
         )
-    return tuple(warnings)
+    return tuple(f"{name}: {warning}" if name else warning for warning in warnings)
 
 
 def connection_from_options(

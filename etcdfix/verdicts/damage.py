@@ -193,7 +193,8 @@ def peek_evidence(peek: Peek | None) -> tuple[Evidence, ...]:
     """Return what the look without tag or padding showed, for a finding; never anything of the plaintext."""
     if peek is None:
         return ()
-    tried = f"{peek.candidates} candidate{'s' if peek.candidates != 1 else ''} tried"
+    attempts = f"{peek.candidates} attempt{'s' if peek.candidates != 1 else ''}"
+    tried = f"{attempts} (keys, starts and single bits of the nonce counted)"
     check = _LOOK
     if peek.state is PeekState.NOT_POSSIBLE:
         return (Evidence(check, "not possible", "too little to see, or no key that could be tried"),)

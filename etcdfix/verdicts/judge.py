@@ -52,7 +52,9 @@ class Verdict(msgspec.Struct, frozen=True):
         not_asked: A KMS provider elsewhere that could not be asked whether it opens the value; "" for none.
         key_proven: The key that the value names is there, and wrote it: its loss cannot be declared.
         settled: More values, or a longer look, would not change the verdict.
-        stated_kind: ``apps/v9 Deployment`` as the value itself states it, where a decoder did not know it; else "".
+        stated_kind: ``apps/v9 Deployment`` as the value itself states it, where a decoder did not know it, or could not
+            convert it; else "".
+        seen_encoding: What a look without tag or padding showed the value to begin as (``cbor``); "" for nothing.
         belongs_to: The etcd key that the value belongs to, where it was moved; else b"".
         readable_until: Last Kubernetes minor that reads it, "" where none dropped it.
         evidence: Checks made and what they showed.
@@ -73,6 +75,7 @@ class Verdict(msgspec.Struct, frozen=True):
     key_proven: bool = False
     settled: bool = True
     stated_kind: str = ""
+    seen_encoding: str = ""
     belongs_to: bytes = b""
     readable_until: str = ""
     evidence: tuple[Evidence, ...] = ()
@@ -203,6 +206,7 @@ def _judge_transform(seen: Observation, failure: TransformFailure) -> Verdict:
         key_proven=right_key,
         settled=not ruling.open,
         stated_kind=_stated_kind(seen.decode_failure),
+        seen_encoding=seen.peek.encoding if seen.peek is not None else "",
         belongs_to=seen.peek.undone.belongs_to
         if ruling.cause is Cause.VALUE_MOVED and seen.peek is not None and seen.peek.undone is not None
         else b"",
@@ -317,6 +321,7 @@ def _judge_decode(seen: Observation, failure: DecodeFailure) -> Verdict:
         key_proven=seen.enveloped and unproven is None,
         settled=not ruling.open,
         stated_kind=_stated_kind(failure),
+        seen_encoding=seen.peek.encoding if seen.peek is not None else "",
         readable_until=failure.readable_until,
         evidence=seen.evidence + _damage_evidence(failure) + peek_evidence(seen.peek),
     )

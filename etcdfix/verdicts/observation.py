@@ -90,7 +90,7 @@ class DecodeFailure(msgspec.Struct, frozen=True):
         message: The API server's wording, data withheld.
         offset: Byte in the plaintext, or None.
         field_path: Field path down to the damage, or "".
-        group_version: apiVersion in the value, where the kind is the problem.
+        group_version: apiVersion in the value, where the kind, or converting from it, is the problem.
         value_kind: Kind in the value, likewise.
         readable_until: Last release that reads it, likewise.
         known_since: First release that knows it, where the assumed one does not.

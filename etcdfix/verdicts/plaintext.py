@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 
 from etcdfix.errors import (
     CBORMalformed,
@@ -48,11 +49,14 @@ def describe_failure(problem: DecodeError, *, known_since: str = "") -> DecodeFa
     ):
         if isinstance(problem, error_type):
             kind = candidate
+    stated = (problem.group_version, problem.kind) if isinstance(problem, ConversionFailed) else ("", "")
     return DecodeFailure(
         kind=kind,
         message=bounded(_encodable(problem.message), LONGEST_MESSAGE),
         offset=problem.offset,
         field_path=bounded(_encodable(problem.field_path), LONGEST_MESSAGE),
+        group_version=stated[0],
+        value_kind=stated[1],
     )
 
 
@@ -112,7 +116,6 @@ def look_of_failure(
         ends_as_written=_ends_as_written(data),
         message=failure.message,
         belongs=belongs,
-        text_mode=shape.heals_as_text,
         maybe_newer=failure.kind is DecodeFailureKind.UNKNOWN_ENCODING
         and not (_is_text(data) or shape.heals_magic or shape.heals_as_text or shape.whole_at),
     )
@@ -161,7 +164,7 @@ def is_in_order(data: bytes, parse: Callable[[bytes], DecodedObject], group: str
         stated = parse(data).gvk
     except DecodeError as problem:
         return describe_failure(problem).kind not in _BROKEN
-    groups, kinds = zip(*((known.group, known.kind) for known in builtin_directories()), strict=True)
+    groups, kinds = _builtin_names()
     version = _OWN_VERSION if stated.group in groups else _VERSION
     names = ((_GROUP, stated.group), (version, stated.version), (_KIND, stated.kind))
     possible = all(pattern.fullmatch(name) for pattern, name in names)
@@ -169,6 +172,13 @@ def is_in_order(data: bytes, parse: Callable[[bytes], DecodedObject], group: str
         stated.group not in groups and _nearly(stated.group, group)
     )
     return possible and not garbled
+
+
+@cache
+def _builtin_names() -> tuple[frozenset[str], frozenset[str]]:
+    """Return the groups and the kinds of all types that API servers have of their own."""
+    known = builtin_directories()
+    return frozenset(each.group for each in known), frozenset(each.kind for each in known)
 
 
 def _nearly(stated: str, expected: str) -> bool:

@@ -77,6 +77,25 @@ def test_every_command_warns(
     assert "warning" not in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["delete", "restore", "reencrypt", "reconcile"])
+def test_the_way_to_the_main_etcd_is_warned_of_too(
+    name: str,
+    files: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    command = [word.format_map(files) for word in COMMANDS[name]]
+    monkeypatch.setenv("ETCDCTL_PASSWORD", "not-to-be-shown")
+    ways = ["--user", "ada", "--endpoints", "https://127.0.0.1:1", "--main-endpoints", "http://127.0.0.1:2"]
+    assert run([*command, *NOBODY, *ways]) == 5
+    told = capfd.readouterr()
+    warnings = [line for line in told.err.splitlines() if "warning: " in line]
+    assert len(warnings) == 1
+    assert warnings[0].startswith(
+        "etcdfix: warning: main etcd: the password of etcd user 'ada' is sent without TLS to http://127.0.0.1:2"
+    )
+
+
 def test_a_snapshot_needs_no_way(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ETCDCTL_USER", "ada:secret")
     monkeypatch.setenv("ETCDCTL_INSECURE_SKIP_TLS_VERIFY", "true")

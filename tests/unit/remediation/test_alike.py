@@ -269,6 +269,53 @@ def test_cbor_that_reads_speaks_for_the_tool() -> None:
     assert (found.likes_failed, found.likes_read) == (2, 0)
 
 
+def test_cbor_behind_a_tag_that_does_not_fit_is_held_against_cbor() -> None:
+    """What reads in another encoding says nothing of the one that the tool may be too old for."""
+    place = "/registry/example.com/widgets/shop/"
+    text = b"\xd9\xd9\xf7\xa3JapiVersionNexample.com/v1DkindFWidgetHmetadata\xa2DnameCw-2InamespaceDshop"
+    config = configuration(provider("aesgcm", key1=KEY_1), IDENTITY, resources=("widgets.example.com",))
+    damaged = {f"{place}{name}": _tag_off(aesgcm(text[:-9], f"{place}{name}")) for name in ("w-1", "w-4")}
+    holds = {CRD_KEY: crd(), f"{place}w-3": widget("w-3"), **damaged}
+    found = look(f"{place}w-1", holds, config=config)
+    assert found.likeness == Likeness("widgets.example.com", Cause.CIPHERTEXT_DAMAGED, "")
+    assert (found.likes_failed, found.likes_read) == (2, 0)
+    found = look(f"{place}w-1", holds | {f"{place}w-2": text}, config=config)
+    assert (found.likes_failed, found.likes_read) == (2, 1)
+
+
+def test_where_nothing_is_stated_nothing_reads() -> None:
+    """An encoding that is unknown, and a tag that does not fit: whatever else reads is of another encoding."""
+    unknown = {key: _tag_off(aesgcm(b"k8s\x01" + secret("x")[4:-9], key)) for key in (X, Y)}
+    found = look(X, {**unknown, f"{X}-reads": secret("x-reads")}, config=GCM)
+    assert (found.likeness, found.likes_failed, found.likes_read) == (
+        Likeness("secrets", Cause.CIPHERTEXT_DAMAGED, ""),
+        2,
+        0,
+    )
+
+
+def _tag_off(value: bytes) -> bytes:
+    return value[:-1] + bytes([value[-1] ^ 0xFF])
+
+
+def test_what_does_not_convert_is_held_against_its_own_version() -> None:
+    deployments = "/registry/deployments/shop/"
+    old = "apps/v1beta2"
+    rollback = b'"metadata": {"annotations": {"deprecated.deployment.rollback.to": "not a number"}, '
+    holds = {
+        f"{deployments}{name}": json_object(old, "Deployment", name).replace(b'"metadata": {', rollback)
+        for name in "ab"
+    }
+    holds[f"{deployments}c"] = json_object("apps/v1", "Deployment", "c")
+    found = look(f"{deployments}a", holds)
+    assert found.likeness == Likeness("deployments.apps", Cause.CONVERSION_FAILED, f"{old} Deployment")
+    assert (found.likes_failed, found.likes_read) == (2, 0)
+    holds[f"{deployments}d"] = json_object(old, "Deployment", "d")
+    assert look(f"{deployments}a", holds).likes_read == 1
+    holds[f"{deployments}b"] = json_object("apps/v1", "Deployment", "b").replace(b'"metadata": {', rollback)
+    assert look(f"{deployments}a", holds).likes_failed == 1
+
+
 def test_a_version_that_one_server_reads_speaks_for_the_object() -> None:
     """A kind that is not registered cannot read; a version that was removed can, in another resource of its group."""
     hpa = "/registry/horizontalpodautoscalers/shop/"

@@ -24,6 +24,8 @@ from etcdfix.remediation.backup_file import (
 from etcdfix.remediation.cluster_identity import ClusterIdentity, KnownBy
 from etcdfix.remediation.grounds import Grounds
 from etcdfix.remediation.identify import identify
+from etcdfix.remediation.preflight import Acceptances, check_deletion, grounds_of
+from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
 from etcdfix.sources.snapshot import SnapshotSource
 from tests.support.audit_logs import entry, own_directory, subject
@@ -346,6 +348,20 @@ def test_the_main_etcd_names_the_cluster(registry: Registry, events: EtcdServer)
     words = undo.removeprefix("Undo: etcdfix ").replace("REASON", "undo").split()
     ran = registry.run(*words, "--yes", "--backup-dir", str(registry.backups))
     assert ran.code == 0, ran.err
+
+
+def test_an_unsafe_way_to_the_main_etcd_is_recorded(registry: Registry) -> None:
+    with registry.cluster() as cluster:
+        unsafe = EtcdConnection(endpoints=("http://192.0.2.1:2379",), user="ada", password="p")
+        key = registry.key("shop/broken")
+        checked = check_deletion(cluster, key, Acceptances())
+        grounds = grounds_of(
+            msgspec.structs.replace(cluster, main=unsafe), checked.found, checked.servers, checked.identity
+        )
+    (warning,) = grounds.warnings
+    assert warning.startswith(
+        "main etcd: the password of etcd user 'ada' is sent without TLS to http://192.0.2.1"
+    )
 
 
 def test_a_manifest_names_the_main_etcd(registry: Registry, events: EtcdServer) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -19,9 +20,19 @@ pytestmark = pytest.mark.etcd
 DAMAGED = b"k8s\x00" + config_map("damaged")[4:-3]
 
 
+@pytest.fixture(scope="module")
+def own_etcd(start_etcd: Callable[..., EtcdServer]) -> EtcdServer:
+    """A server that no other module fills: ``--no-encryption`` is held against everything in it."""
+    return start_etcd()
+
+
 @pytest.fixture
-def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Registry:
-    return Registry(etcd, prefix, tmp_path, capfd)
+def registry(
+    own_etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> Iterator[Registry]:
+    found = Registry(own_etcd, prefix, tmp_path, capfd)
+    yield found
+    own_etcd.etcdctl("del", "--prefix", "")
 
 
 @pytest.fixture
@@ -81,6 +92,29 @@ def test_one_encrypted_value_anywhere_refuses(plain: Registry, value: bytes) -> 
     plain.refused(
         ran, "--no-encryption, and the value of", "secrets/other/one", hint="--encryption-config FILE"
     )
+
+
+def test_an_encrypted_value_under_another_prefix_refuses(plain: Registry) -> None:
+    """Two clusters in one etcd, or a prefix that was changed: there is encryption at rest in this etcd."""
+    assert delete(plain).code == 0
+    backup = plain.kept()[0]
+    plain.put("shop/damaged", DAMAGED, "configmaps")
+    other = b"/other-cluster/secrets/shop/one"
+    plain.etcd.put(other, aescbc(secret("one")))
+    try:
+        with plain.untouched():
+            ran = delete(plain)
+        plain.refused(
+            ran, "--no-encryption, and the value of", other.decode(), hint="--encryption-config FILE"
+        )
+        plain.etcd.delete(plain.key("shop/damaged", "configmaps"))
+        with plain.untouched():
+            ran = plain.run(
+                "restore", str(backup.path), "--yes", "--no-encryption", *plain.common(configured=False)
+            )
+        plain.refused(ran, "--no-encryption, and the value of", other.decode(), hint="an undo needs neither")
+    finally:
+        plain.etcd.delete(other)
 
 
 @pytest.mark.parametrize("value", [b"k8s:enc:aescbc:v1:key1:short", b"k8c:enc:aescbc:v1:key1:" + bytes(40)])

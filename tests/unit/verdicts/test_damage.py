@@ -252,6 +252,9 @@ CHECK = "look without tag or padding"
 DECODED = "decode what the look showed"
 
 
+COUNTED = "(keys, starts and single bits of the nonce counted)"
+
+
 @pytest.mark.parametrize(
     ("peek", "evidence"),
     [
@@ -260,8 +263,11 @@ DECODED = "decode what the look showed"
             NOT_POSSIBLE,
             (Evidence(CHECK, "not possible", "too little to see, or no key that could be tried"),),
         ),
-        (NOISE, (Evidence(CHECK, "noise", "3 candidates tried"),)),
-        (Peek(PeekState.NOISE, candidates=1), (Evidence(CHECK, "noise", "1 candidate tried"),)),
+        (
+            NOISE,
+            (Evidence(CHECK, "noise", f"3 attempts {COUNTED}"),),
+        ),
+        (Peek(PeekState.NOISE, candidates=1), (Evidence(CHECK, "noise", f"1 attempt {COUNTED}"),)),
     ],
 )
 def test_a_look_that_proves_nothing_is_evidence_of_that(
@@ -289,13 +295,13 @@ def test_the_odds_and_what_was_found_are_evidence() -> None:
             CHECK,
             "right key: aesgcm/v1/key1 of secrets (fp:0a1b2c3d)",
             "the start of protobuf stands where it belongs, 2 bits of it wrong; by chance less often than once in "
-            "2^98, 3 candidates tried",
+            f"2^98, 3 attempts {COUNTED}",
         ),
         Evidence("undo what may have happened", "nonce-bit", "bit 7 of byte 0 of the nonce"),
         Evidence(DECODED, "breaks", "proto: illegal wireType 7"),
     )
     (by_tag, _) = peek_evidence(right(encoding="", undone=Found(Undone.NONCE_BIT, "bit 7")))
-    assert by_tag.detail == "the tag fits; by chance less often than once in 2^98, 3 candidates tried"
+    assert by_tag.detail == f"the tag fits; by chance less often than once in 2^98, 3 attempts {COUNTED}"
     (alone,) = peek_evidence(right(key_fingerprint="", transformer=V2))
     assert alone.result == "right key: kms/v2/prov of secrets"
 

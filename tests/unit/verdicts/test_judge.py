@@ -973,7 +973,11 @@ def test_what_a_look_showed_is_evidence_of_a_decode_failure_too() -> None:
         enveloped(CBC, decoded=decoded(empty=True), shape=shape(size=90), transformer=CBC, peek=NOISE),
     ):
         last = judge(observation).evidence[-1]
-        assert last == Evidence("look without tag or padding", "noise", "2 candidates tried")
+        assert last == Evidence(
+            "look without tag or padding",
+            "noise",
+            "2 attempts (keys, starts and single bits of the nonce counted)",
+        )
 
 
 def test_the_kind_that_a_value_states_is_kept_for_the_search_of_its_likes() -> None:

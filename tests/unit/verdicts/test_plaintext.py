@@ -59,6 +59,17 @@ def test_decoders_problems_become_values(problem: DecodeError, kind: DecodeFailu
     )
 
 
+def test_what_does_not_convert_says_what_it_is() -> None:
+    problem = ConversionFailed("x", field_path="spec.y", group_version="apps/v1", kind="Deployment")
+    assert describe_failure(problem) == DecodeFailure(
+        kind=DecodeFailureKind.CONVERSION,
+        message="x",
+        field_path="spec.y",
+        group_version="apps/v1",
+        value_kind="Deployment",
+    )
+
+
 @pytest.mark.parametrize("reason", ["not-registered", "version-removed", "missing", "wrong-kind"])
 def test_kinds_that_are_not_known_keep_their_facts(reason: str) -> None:
     problem = KindUnknown("x", group_version="apps/v9", kind="Pot", reason=reason, readable_until="1.24")
@@ -249,7 +260,7 @@ def test_only_an_encoding_that_breaks_is_damage(kind: DecodeFailureKind) -> None
     assert look.breaks == (kind in broken)
     assert look.maybe_newer == (kind == "unknown-encoding")
     assert not look.whole
-    assert (look.message, look.belongs, look.text_mode) == ("as the decoder says it", BELONGS, False)
+    assert (look.message, look.belongs) == ("as the decoder says it", BELONGS)
 
 
 @pytest.mark.parametrize(
@@ -333,9 +344,7 @@ def test_bytes_that_are_not_text_can_be_written_in_a_report() -> None:
 def test_what_heals_is_damaged(data: bytes) -> None:
     unknown = failure(DecodeFailureKind.UNKNOWN_ENCODING)
     assert not look_of_failure(data, unknown, refuse, is_whole, ()).breaks
-    look = look_of_failure(data, unknown, accept, is_whole, ())
-    assert look.breaks
-    assert look.text_mode == (b"\r\n" in data)
+    assert look_of_failure(data, unknown, accept, is_whole, ()).breaks
 
 
 def states(group: str, version: str, kind: str) -> Callable[[bytes], DecodedObject]:

@@ -161,9 +161,7 @@ def test_provider_of_another_name(registry: Attacked, plugin: KMSPlugin) -> None
     keys = store(registry, plugin, "web", "db")
     kms = {"apiVersion": plugin.api_version, "name": "another", "endpoint": plugin.endpoint, "timeout": "5s"}
     registry.rules(("secrets", ({"kms": kms}, IDENTITY)))
-    registry.refuses(
-        keys, *EVERY_FLAG, says=["can cure this (key-renamed: "], hint="mend the configuration"
-    )
+    registry.refuses(keys, *EVERY_FLAG, says=["can cure this (key-renamed: "], hint="mend the configuration")
 
 
 def test_declared_key_that_is_alive(registry: Attacked, plugin: KMSPlugin) -> None:

@@ -235,14 +235,19 @@ def reencrypt(
     dry_run: bool = False,
     command_timeout_seconds: float = 10.0,
 ) -> Outcome:
-    """Rewrite a value under today's key."""
+    """Rewrite a value under today's key; it may be the newest of its resource, so no proof of the key is asked for."""
     with reached(ground, command_timeout_seconds=command_timeout_seconds) as cluster:
         candidate = examiner(ground, CANDIDATE)
         return run_reencrypt(
             cluster,
             candidate,
             ReencryptRequest(
-                key=key, reason=REASON, accepted=ground.accepted, places=ground.places, dry_run=dry_run
+                key=key,
+                reason=REASON,
+                undeployed_write_key=True,
+                accepted=ground.accepted,
+                places=ground.places,
+                dry_run=dry_run,
             ),
             Yes(),
             preview=lambda _shown: None,

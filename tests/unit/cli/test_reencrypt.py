@@ -388,6 +388,7 @@ def test_kms_write_key(registry: Registry, key: bytes, candidate: Path, plugin: 
 def test_candidate_with_a_kms_provider(registry: Registry, plugin: KMSPlugin) -> None:
     key = registry.key("shop/behind")
     registry.etcd.put(key, plugin.stored_v2(secret("behind"), key))
+    _server_writes(registry)
     ran = registry.reencrypt(key, candidate_config(registry.folder, _kms(plugin)))
     assert ran.code == 0, ran.err
     assert "opens it with kms/v2/prov" in ran.err
@@ -397,6 +398,7 @@ def test_endpoint_given_for_the_provider_of_the_candidate(registry: Registry, pl
     """It is named by a flag that both configurations hear of, and only one of them has such a provider."""
     key = registry.key("shop/behind")
     registry.etcd.put(key, plugin.stored_v2(secret("behind"), key))
+    _server_writes(registry)
     moved = {"kms": {"apiVersion": "v2", "name": "prov", "endpoint": "unix:///nowhere", "timeout": "5s"}}
     path = candidate_config(registry.folder, moved)
     ran = registry.reencrypt(key, path, "--kms-endpoint", f"prov={plugin.endpoint}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -104,14 +105,19 @@ def _run(root: Path, kept: Path, modules: Sequence[str], files: Sequence[str]) -
     durations = kept / "durations.json"
     durations.unlink(missing_ok=True)
     with (kept / "coverage.log").open("wb") as log:
-        subprocess.run(
+        process = subprocess.Popen(
             [sys.executable, "-m", "tests.mutation.coverage_map", str(settings), str(durations), *files],
             cwd=root,
             env=surroundings(root),
             stdout=log,
             stderr=log,
-            check=False,
         )
+        try:
+            process.wait()
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
     if not durations.exists():
         raise SystemExit(f"the tests could not be run: see {kept / 'coverage.log'}")
     took = msgspec.json.decode(durations.read_bytes(), type=dict[str, tuple[float, bool]])
@@ -182,6 +188,7 @@ def main(settings: str, durations: str, *files: str) -> int:
     """Run tests under coverage, in this process."""
     from tests.mutation.running import Durations, run_tests
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no server of a test is left running
     seen = Durations()
     code = run_tests(
         ["--cov", f"--cov-config={settings}", "--cov-context=test", "--cov-report=", *files], seen

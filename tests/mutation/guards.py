@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import signal
 import subprocess
 import sys
 import tomllib
@@ -185,6 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--output", type=Path, help="write the page, docs/mutation.md")
     chosen = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what it has started ends with it
     return run(
         ROOT,
         KEPT,
@@ -362,6 +364,8 @@ def _run_tasks(root: Path, kept: Path, tasks: Sequence[Task], touched: Touching,
         except BaseException:
             for each, _, _ in running:
                 each.terminate()
+            for each, _, _ in running:
+                each.wait()
             raise
         log.close()
         if answers.exists():

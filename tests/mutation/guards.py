@@ -498,7 +498,8 @@ python -m tests.mutation.guards --output docs/mutation.md
 
 It takes one to two hours the first time, and needs an etcd as the other tests do. `--only PATH[:LINE]` looks at one
 module or line, `--list` shows what would be broken, `--jobs 2` uses two processes, `--known` runs nothing and writes
-down what earlier runs have found. The checkout is not changed. Results stay in `.mutation/` and are used again while the guard's function and the test that noticed are the same.
+down what earlier runs have found. The checkout is not changed. Results stay in `.mutation/` and are used again while
+the guard's function and the test that noticed are the same.
 
 A guard is the test of an `if`, `while`, ternary or comprehension (broken: always true, always false), each operand of
 `and` and `or` (left out), a comparison that is handed on (always true, always false), `<` and `<=` (the other one), a

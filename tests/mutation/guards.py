@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import zip_longest
 from pathlib import Path
@@ -40,6 +40,8 @@ TESTS = ("tests/unit", "tests/property", "tests/vectors", "tests/faults", "tests
 
 # Results are stored after so many, for whoever stops it half-way.
 _AT_ONCE = 60
+# A test that takes longer comes after all others.
+_SLOW_SECONDS = 1.5
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -134,9 +136,10 @@ def tests_for(
     # Both answers of the guard in turn: those that go on behind it, and those that do not.
     behind = tests & set().union(*(lines.get(line, ()) for line in mutant.behind))
     turns = zip_longest(sorted(behind, key=ranks.__getitem__), sorted(tests - behind, key=ranks.__getitem__))
+    ordered = [test for turn in turns for test in turn if test is not None]
     chosen: list[str] = []
     left = seconds
-    for test in (test for turn in turns for test in turn if test is not None):
+    for test in sorted(ordered, key=lambda test: touched.seconds.get(test, 1.0) > _SLOW_SECONDS):
         left -= touched.seconds.get(test, 1.0)
         if left < 0 and chosen:
             break
@@ -178,6 +181,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--only", action="append", default=[], metavar="PATH[:LINE]", help="a module, or one line"
     )
+    parser.add_argument(
+        "--known", action="store_true", help="run nothing, only say what earlier runs have found"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument("--fresh", action="store_true", help="use no result of an earlier run")
     parser.add_argument("--seconds", type=float, default=60.0, help="of tests for one mutant (60)")
@@ -198,6 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         fresh=chosen.fresh,
         seconds=chosen.seconds,
         only_list=chosen.list,
+        only_known=chosen.known,
         output=chosen.output,
     )
 
@@ -214,6 +221,7 @@ def run(
     fresh: bool = False,
     seconds: float = 60.0,
     only_list: bool = False,
+    only_known: bool = False,
     output: Path | None = None,
 ) -> int:
     """Break guards; return 1 where one survives that ought not, or an entry of the tables is out of date."""
@@ -227,8 +235,11 @@ def run(
         print(f"{len(mutants)} mutants")
         return 0
     modules = sorted({mutant.path for mutant in everything})
-    results = judge(root, kept, mutants, modules, folders, jobs=jobs, fresh=fresh, seconds=seconds)
-    survivors = [mutant for mutant in mutants if not results[mutant.key].killer]
+    if only_known:
+        results = recall(root, kept, mutants, folders)
+    else:
+        results = judge(root, kept, mutants, modules, folders, jobs=jobs, fresh=fresh, seconds=seconds)
+    survivors = [mutant for mutant in mutants if mutant.key in results and not results[mutant.key].killer]
     known = {mutant.key: entry for mutant in survivors for entry in tables.equivalent if entry.fits(mutant)}
     open_ones = [mutant for mutant in survivors if mutant.key not in known]
     for mutant in open_ones:
@@ -237,15 +248,20 @@ def run(
         print(
             f"    {mutant.change}: survives {seen} tests" if seen else f"    {mutant.change}: no test runs it"
         )
-    stale = [] if only else [entry for entry in tables.equivalent if entry not in known.values()]
+    stale = (
+        [] if only or only_known else [entry for entry in tables.equivalent if entry not in known.values()]
+    )
     for entry in stale:
         print(f"equivalent.toml: no survivor fits {entry.path}, {entry.function}: {entry.guard}")
-    killed = len(mutants) - len(survivors)
-    print(f"{len(mutants)} mutants: {killed} killed, {len(known)} equivalent, {len(open_ones)} survive")
+    killed, not_run = len(results) - len(survivors), len(mutants) - len(results)
+    unknown = f", {not_run} not run" if not_run else ""
+    print(
+        f"{len(mutants)} mutants: {killed} killed, {len(known)} equivalent, {len(open_ones)} survive{unknown}"
+    )
     if output is not None:
         left_out = sorted({mutant.path for mutant in everything} - {mutant.path for mutant in mutants})
         output.write_text(page(mutants, results, known, tables, left_out))
-    return 1 if open_ones or stale else 0
+    return 1 if open_ones or stale or not_run else 0
 
 
 def _is_meant(mutant: Mutant, only: Sequence[str]) -> bool:
@@ -270,22 +286,9 @@ def judge(
     """Return what became of each mutant, by its key; what is known from an earlier run is not run again."""
     kept.mkdir(exist_ok=True)
     sources = {path: (root / path).read_bytes() for path in modules}
-    files = [str(file.relative_to(root)) for folder in folders for file in _test_files(root / folder)]
+    files = _files(root, folders)
     touched = touching(root, kept, modules, files)
-    store = kept / "results.json"
-    memory: dict[str, Known] = {}
-    if store.exists():
-        memory = msgspec.json.decode(store.read_bytes(), type=dict[str, Known])
-
-    texts = {file: _tests_of((root / file).read_bytes()) for file in files}
-
-    def made_from(tests: Iterable[str]) -> str:
-        found = []
-        for test in tests:
-            file, _, name = test.partition("::")
-            found.append(f"{test} {texts.get(file, {}).get(name.partition('[')[0], '')}")
-        return digest("\n".join(found).encode())
-
+    memory, made_from = _memory(kept), _made_from(root, files)
     found: dict[str, Result] = {}
     tasks, functions = [], {}
     for mutant in mutants:
@@ -316,8 +319,44 @@ def judge(
             found[result.key] = result
             tests = (result.killer,) if result.killer else by_key[result.key].tests
             memory[result.key] = Known(result, functions[result.key], made_from(tests))
-        store.write_bytes(msgspec.json.encode(memory))
+        (kept / "results.json").write_bytes(msgspec.json.encode(memory))
     return found
+
+
+def recall(root: Path, kept: Path, mutants: Sequence[Mutant], folders: Sequence[str]) -> dict[str, Result]:
+    """Return what earlier runs have found out and what still holds, without running anything."""
+    memory, made_from = _memory(kept), _made_from(root, _files(root, folders))
+    found = {}
+    for mutant in mutants:
+        before = memory.get(mutant.key)
+        if before is None or before.function != _function_text(mutant, (root / mutant.path).read_bytes()):
+            continue
+        if not before.result.killer or before.tests == made_from([before.result.killer]):
+            found[mutant.key] = before.result
+    return found
+
+
+def _memory(kept: Path) -> dict[str, Known]:
+    store = kept / "results.json"
+    return msgspec.json.decode(store.read_bytes(), type=dict[str, Known]) if store.exists() else {}
+
+
+def _made_from(root: Path, files: Sequence[str]) -> Callable[[Iterable[str]], str]:
+    """Return what gives a digest of tests: of their ids and what they say."""
+    texts = {file: _tests_of((root / file).read_bytes()) for file in files}
+
+    def made_from(tests: Iterable[str]) -> str:
+        found = []
+        for test in tests:
+            file, _, name = test.partition("::")
+            found.append(f"{test} {texts.get(file, {}).get(name.partition('[')[0], '')}")
+        return digest("\n".join(found).encode())
+
+    return made_from
+
+
+def _files(root: Path, folders: Sequence[str]) -> list[str]:
+    return [str(file.relative_to(root)) for folder in folders for file in _test_files(root / folder)]
 
 
 def _tests_of(source: bytes) -> dict[str, str]:
@@ -388,12 +427,17 @@ def page(
     guards: dict[str, set[tuple[int, int]]] = defaultdict(set)
     for mutant in mutants:
         guards[mutant.path].add((mutant.start, mutant.end))
-        state = "killed" if results[mutant.key].killer else "equivalent" if mutant.key in known else "open"
+        if mutant.key not in results:
+            state = "not run"
+        elif results[mutant.key].killer:
+            state = "killed"
+        else:
+            state = "equivalent" if mutant.key in known else "open"
         counts[mutant.path][state] += 1
     lines = [
         _INTRODUCTION,
-        "| module | guards | mutants | killed | equivalent | open |",
-        "|---|--:|--:|--:|--:|--:|",
+        "| module | guards | mutants | killed | equivalent | open | not run |",
+        "|---|--:|--:|--:|--:|--:|--:|",
     ]
     rows = [
         (path.removeprefix("etcdfix/"), len(guards[path]), sum(count.values()), count)
@@ -403,9 +447,8 @@ def page(
     rows.append(("**together**", sum(row[1] for row in rows), sum(row[2] for row in rows), whole))
     for name, number, made, count in rows:
         name = name if name.startswith("**") else f"`{name}`"
-        lines.append(
-            f"| {name} | {number} | {made} | {count['killed']} | {count['equivalent']} | {count['open']} |"
-        )
+        states = (str(count[state]) for state in ("killed", "equivalent", "open", "not run"))
+        lines.append(f"| {name} | {number} | {made} | {' | '.join(states)} |")
     if left_out:
         names = ", ".join(f"`{path.removeprefix('etcdfix/')}`" for path in left_out)
         lines += ["", f"Not looked at in this run: {names}."]
@@ -424,7 +467,11 @@ def page(
     for entry in tables.text_only:
         guard = f", `{_plain(entry.guard)}`" if entry.guard else ""
         lines.append(f"- `{entry.path.removeprefix('etcdfix/')}`, `{entry.function}`{guard}: {entry.reason}")
-    survivors = [mutant for mutant in mutants if not results[mutant.key].killer and mutant.key not in known]
+    survivors = [
+        mutant
+        for mutant in mutants
+        if mutant.key in results and not results[mutant.key].killer and mutant.key not in known
+    ]
     if survivors:
         lines += ["", "## Open", ""]
         lines += [
@@ -450,8 +497,9 @@ python -m tests.mutation.guards --output docs/mutation.md
 ```
 
 It takes one to two hours the first time, and needs an etcd as the other tests do. `--only PATH[:LINE]` looks at one
-module or line, `--list` shows what would be broken, `--jobs 2` uses two processes. The checkout is not changed. Results
-stay in `.mutation/` and are used again while the guard's function and the test that noticed are the same.
+module or line, `--list` shows what would be broken, `--jobs 2` uses two processes, `--known` runs nothing and writes
+down what earlier runs have found. The checkout is not changed. Results stay in `.mutation/` and are used again while
+the guard's function and the test that noticed are the same.
 
 A guard is the test of an `if`, `while`, ternary or comprehension (broken: always true, always false), each operand of
 `and` and `or` (left out), a comparison that is handed on (always true, always false), `<` and `<=` (the other one), a
@@ -460,6 +508,9 @@ is not one of them. What only chooses the words of a message is not broken. `tes
 entries by the guard's text, so that they hold wherever it moves; an entry that fits no survivor is an error.
 
 ## Result
+
+Open is what survived when it was last run: a test that was written since counts from the next run on. Not run is what
+nobody has tried since the guard's function, or the test that noticed, was changed.
 """
 
 

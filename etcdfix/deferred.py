@@ -160,7 +160,8 @@ class Examining:
     @property
     def waiting(self) -> int:
         """How many values were put aside and are not yielded yet."""
-        return self._waiting.count + sum(spool.count for spool in self._doubtful) + len(self._window)
+        first, later = self._doubtful
+        return self._waiting.count + first.count + later.count + len(self._window)
 
     def first(self, values: Iterable[StoredValue]) -> Iterator[Examination]:
         """Yield every value that can be judged now, in the order given; keep the others."""

@@ -18,9 +18,14 @@ _Made = TypeVar("_Made")
 
 
 def pytest_configure() -> None:
-    """A shell that starts us in the background has us ignore SIGINT; what is told to stop by it must hear it."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Who starts us in the background, or by nohup, has us ignore signals; what is told to stop must hear them."""
+    for number, handler in (
+        (signal.SIGINT, signal.default_int_handler),
+        (signal.SIGQUIT, signal.SIG_DFL),
+        (signal.SIGHUP, signal.SIG_DFL),
+    ):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

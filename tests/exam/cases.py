@@ -218,6 +218,7 @@ TWICE = "the same name twice, the right bytes second"
 
 _KEY_MARKS = {
     "renamed": frozenset({"renamed"}),
+    "another name": frozenset({"renamed"}),
     "of another rule": frozenset({"renamed"}),
     TWICE: frozenset({"renamed"}),
     "colon, shorter name with the right bytes": frozenset({"renamed"}),

@@ -14,6 +14,7 @@ from etcdfix.errors import EtcdfixError
 
 # Own facts that a constructor asks for, beyond the message.
 FACTS: dict[str, dict[str, object]] = {
+    "ConversionFailed": {"group_version": "apps/v1", "kind": "Deployment"},
     "SnapshotTruncated": {"size": 1, "expected_size": 2},
     "PageCorrupt": {"page_id": 3, "file_offset": 12288},
     "RevisionCompacted": {"revision": 4, "compacted": 5, "current": 6},

@@ -80,7 +80,7 @@ def test_an_unreadable_object_is_named_and_removed_first(namespace: Runner) -> N
     )  # fmt: skip
     first = report["plan"][0]
     assert shlex.split(first["command"]) == [
-        "etcdfix", "delete", "/registry/secrets/shop/lost", "--reason", "REASON",
+        "etcdfix", "delete", "/registry/secrets/shop/lost", "--no-encryption", "--reason", "REASON",
         "--ignore-store-read-error-with-cluster-breaking-potential", "--dry-run",
     ]  # fmt: skip
     assert [step["number"] for step in report["plan"]] == list(range(1, len(report["plan"]) + 1))

@@ -147,7 +147,7 @@ def test_more_than_a_plan_takes_is_refused(files: tuple[Path, Path], monkeypatch
     monkeypatch.setattr(fromreport, "MOST_FINDINGS", 2)
     with pytest.raises(ConfigurationError, match="has 3 findings, a plan takes 2"):
         load_report(files[0])
-    monkeypatch.setattr(fromreport, "_MOST_BYTES", 100)
+    monkeypatch.setattr(fromreport, "MAX_REPORT_BYTES", 100)
     with pytest.raises(ConfigurationError, match="larger than 100 bytes"):
         load_report(files[0])
 

@@ -16,7 +16,7 @@ from tests.support.bbolt_writer import database, delete, put
 from tests.support.objects import config_map
 
 PAGE = 4096
-ALPHA = Path("fixtures/snapshots/alpha/snapshot.db.gz")
+ALPHA = Path(__file__).parents[4] / "fixtures/snapshots/alpha/snapshot.db.gz"
 
 
 def _items(count: int, size: int = 300) -> list[tuple[bytes, bytes]]:

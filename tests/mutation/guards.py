@@ -434,8 +434,11 @@ def page(
         else:
             state = "equivalent" if mutant.key in known else "open"
         counts[mutant.path][state] += 1
+    not_run = sum(mutant.key not in results for mutant in mutants)
+    incomplete = [_INCOMPLETE.format(len(mutants) - not_run, len(mutants))] if not_run or left_out else []
     lines = [
         _INTRODUCTION,
+        *incomplete,
         "| module | guards | mutants | killed | equivalent | open | not run |",
         "|---|--:|--:|--:|--:|--:|--:|",
     ]
@@ -508,9 +511,12 @@ is not one of them. What only chooses the words of a message is not broken. `tes
 entries by the guard's text, so that they hold wherever it moves; an entry that fits no survivor is an error.
 
 ## Result
+"""
 
-Open is what survived when it was last run: a test that was written since counts from the next run on. Not run is what
-nobody has tried since the guard's function, or the test that noticed, was changed.
+_INCOMPLETE = """\
+**This page is not complete.** {} of {} mutants have a result that holds. Not run is what nobody has tried since the
+guard's function, or the test that noticed, was changed. Open is what survived when it was last run, under the tests
+that were chosen then: a test that was written since, or that was left out (`--tests`), counts from the next run on.
 """
 
 

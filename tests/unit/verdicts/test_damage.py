@@ -318,3 +318,9 @@ def test_the_odds_and_what_was_found_are_evidence() -> None:
 )
 def test_what_decoding_said_is_evidence(look: Look, word: str) -> None:
     assert peek_evidence(right(look=look))[-1] == Evidence(DECODED, word, look.message)
+
+
+@pytest.mark.parametrize(("written", "which"), [(V1, "its provider's name"), (CBC, "its key name")])
+def test_the_name_that_may_go_on_is_called_what_it_is(written: str, which: str) -> None:
+    peek = Peek(PeekState.NOISE, candidates=3, name_may_go_on=True)
+    assert f"{which} may be longer" in rule_on(seen(written), peek).message

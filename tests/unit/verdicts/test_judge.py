@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from etcdfix.model import (
@@ -1133,3 +1134,26 @@ def test_what_breaks_behind_the_first_block_is_no_damaged_first_block() -> None:
 def test_nothing_is_inconsistent_with_an_owner_that_is_unknown() -> None:
     found = judge(seen(owner_known=False, decoded=decoded(Inconsistency(Cause.INVALID_UTF8, "a", "b"))))
     assert (found.outcome, found.cause) == (Outcome.READABLE, Cause.OWNER_UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    "observation",
+    [
+        behind_plugin("kms-unreachable"),
+        unopened("authentication-failed"),
+        under_padding(DecodeFailureKind.PROTOBUF, plaintext=shape()),
+        enveloped(CBC, transformer=CBC, decoded=decoded(empty=True)),
+    ],
+    ids=["undetermined", "decrypt-failure", "decode-failure", "empty"],
+)
+def test_who_could_not_be_asked_is_kept_with_every_failure(observation: Observation) -> None:
+    peek = Peek(PeekState.NOISE, not_asked="kms/v2/other of configmaps")
+    assert judge(msgspec.structs.replace(observation, peek=peek)).not_asked == "kms/v2/other of configmaps"
+    assert judge(msgspec.structs.replace(observation, peek=None)).not_asked == ""
+
+
+def test_the_encoding_that_a_look_showed_is_kept() -> None:
+    peek = right(encoding="cbor", look=BROKEN)
+    assert judge(unopened("authentication-failed", peek=peek)).seen_encoding == "cbor"
+    padded = under_padding(DecodeFailureKind.CBOR, plaintext=shape(), peek=right(CBC, encoding="cbor"))
+    assert judge(padded).seen_encoding == "cbor"

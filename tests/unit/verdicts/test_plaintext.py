@@ -17,7 +17,9 @@ from etcdfix.errors import (
 from etcdfix.model import DecodedObject, GroupVersionKind, Look
 from etcdfix.verdicts.observation import DecodeFailure, DecodeFailureKind, PlaintextShape
 from etcdfix.verdicts.plaintext import (
+    LONGEST_NAME,
     PROTOBUF_MAGIC,
+    bounded,
     describe_failure,
     is_in_order,
     look_of_failure,
@@ -131,11 +133,29 @@ def test_a_lost_magic_is_restored_before_asking_again(start: bytes) -> None:
     assert not shape_of(start + b"other" + WHOLE, decode, heal=True).heals_magic
 
 
+def test_a_magic_of_which_eight_bits_are_lost_is_restored_without_an_end() -> None:
+    decode, _ = decoder_of(PROTOBUF_MAGIC + b"body")
+    assert shape_of(b"k8s\xffbody", decode, heal=True).heals_magic
+    assert not shape_of(b"k8r\xffbody", decode, heal=True).heals_magic
+
+
 def test_echoes_of_data_are_bounded() -> None:
     problem = KindUnknown("m" * 5000, group_version="v1", kind="K" * 200_000, reason="not-registered")
     failure = describe_failure(problem)
     assert failure.message == "m" * 4096 + "<904 bytes withheld>"
     assert failure.value_kind == "<200000 bytes withheld>"
+
+
+def test_the_longest_name_is_shown_and_a_longer_one_is_not() -> None:
+    for size, shown in ((LONGEST_NAME, True), (LONGEST_NAME + 1, False)):
+        kind = "K" * size
+        failure = describe_failure(
+            KindUnknown(f'no kind "{kind}"', group_version="v1", kind=kind, reason="not-registered")
+        )
+        assert (failure.value_kind == kind) is shown
+        assert (failure.message == f'no kind "{kind}"') is shown
+    assert bounded("x" * LONGEST_NAME) == "x" * LONGEST_NAME
+    assert bounded("x" * (LONGEST_NAME + 1)) == "x" * LONGEST_NAME + "<1 bytes withheld>"
 
 
 def test_a_kind_that_reaches_into_the_object_is_withheld() -> None:
@@ -171,11 +191,19 @@ def test_what_follows_the_object_is_left_out_before_asking_again(tail: bytes) ->
     assert asked == [ENVELOPE]
 
 
+def test_a_length_of_two_bytes_ends_with_the_second() -> None:
+    envelope = PROTOBUF_MAGIC + b"\x0a\x00\x12\x80\x01" + bytes(128) + WHOLE
+    decode, _ = decoder_of(envelope)
+    assert shape_of(envelope + b"tail", decode, heal=True).whole_at == len(envelope)
+
+
 @pytest.mark.parametrize(
     ("data", "heal"),
     [
         (b"a\r\nb", False),
         (ENVELOPE + b"tail", False),
+        (b"k9s\x00body" + WHOLE, False),
+        (b"k9s\x01" + ENVELOPE[4:-4], False),
         (b"a\nb", True),
         (ENVELOPE, True),
         (ENVELOPE[:-1], True),
@@ -309,6 +337,15 @@ def test_what_breaks_behind_a_kind_that_is_not_known(kind: str) -> None:
         (b"apiVersi\xffn: v1\nkind: Sec", True, False),
         (b"apiVersion: v1" + b"\x00" * 50, False, True),
         (b"apiVersion", False, True),
+        # Sixteen bytes of text are enough, and seven of eight.
+        (b"apiVersion: v1.2", True, False),
+        (b"apiVersion: v1.", False, True),
+        (b"apiVersion: v1\x00\x00", True, False),
+        (b"apiVersion: v\x00\x00\x00", False, True),
+        # Nothing is wrong with the magic; or eight bits of it are, or nine.
+        (b"k8s\x00" + b"\xee" * 20, False, True),
+        (b"k8s\xff" + b"\xee" * 20, True, True),
+        (b"k8r\xff" + b"\xee" * 20, False, True),
         # The magic was damaged, and more with it; or it begins an encoding that is newer.
         (b"k9s\x00" + b"\xee" * 20, True, True),
         (b"\xee" * 24, False, True),
@@ -344,7 +381,8 @@ def test_bytes_that_are_not_text_can_be_written_in_a_report() -> None:
 def test_what_heals_is_damaged(data: bytes) -> None:
     unknown = failure(DecodeFailureKind.UNKNOWN_ENCODING)
     assert not look_of_failure(data, unknown, refuse, is_whole, ()).breaks
-    assert look_of_failure(data, unknown, accept, is_whole, ()).breaks
+    healed = look_of_failure(data, unknown, accept, is_whole, ())
+    assert (healed.breaks, healed.maybe_newer) == (True, False)
 
 
 def states(group: str, version: str, kind: str) -> Callable[[bytes], DecodedObject]:
@@ -391,6 +429,14 @@ def test_a_group_a_few_bits_off_is_no_other_group() -> None:
     assert not is_in_order(b"x", states("appr", "v1", "Deployment"), "apps", "Deployment")
     assert is_in_order(b"x", states("apps", "v7", "Deployment"), "apps", "Deployment")
     assert is_in_order(b"x", states("batch", "v7", "Deployment"), "apps", "Deployment")
+    # Known, whatever is kept here.
+    assert is_in_order(b"x", states("apps", "v7", "Deployment"), "appr", "Deployment")
+
+
+def test_a_kind_that_is_kept_here_or_is_longer_is_not_garbled() -> None:
+    assert is_in_order(b"x", states("example.com", "v1", "Widget"), "example.com", "Widget")
+    assert not is_in_order(b"x", states("example.com", "v1", "Vidget"), "example.com", "Widget")
+    assert is_in_order(b"x", states("example.com", "v1", "Vidgets"), "example.com", "Widget")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from etcdfix.model import Outcome
@@ -106,6 +107,12 @@ def test_only_a_key_that_nothing_shows_to_be_there_can_be_declared_lost(
     change: dict[str, Any], *, may: bool
 ) -> None:
     assert key_may_be_lost(examination(KEY, **change)) is may
+
+
+def test_a_key_that_could_not_be_asked_is_not_declared_lost() -> None:
+    found = examination(KEY)
+    verdict = msgspec.structs.replace(found.verdict, not_asked="kms/v2/other of configmaps")
+    assert not key_may_be_lost(msgspec.structs.replace(found, verdict=verdict))
 
 
 @pytest.mark.parametrize(

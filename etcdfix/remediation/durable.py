@@ -296,7 +296,8 @@ def _refuse_foreign(descriptor: int, path: Path) -> None:
         raise UnsafePlace(
             f"directory {path} has mode {stat.S_IMODE(found.st_mode):04o}: others may write to it",
             path=path,
-            hint=f"chmod go-w {path}",
+            # A directory that everybody shares has to stay open to them.
+            hint="choose a directory of your own" if found.st_mode & stat.S_ISVTX else f"chmod go-w {path}",
         )
 
 

@@ -1227,6 +1227,10 @@ def test_backup_directory_that_others_may_write_to(registry: Registry) -> None:
     with registry.untouched():
         ran = registry.delete(registry.key("shop/broken"))
     registry.refused(ran, "has mode 0770: others may write to it", hint=f"chmod go-w {registry.backups}")
+    registry.backups.chmod(0o1777)  # as /tmp
+    with registry.untouched():
+        ran = registry.delete(registry.key("shop/broken"))
+    registry.refused(ran, "has mode 1777: others may write to it", hint="choose a directory of your own")
 
 
 def _state(registry: Registry, monkeypatch: pytest.MonkeyPatch, *, kind: str) -> Path:

@@ -6,7 +6,6 @@ import base64
 import gzip
 import json
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ import pytest
 from etcdfix.errors import RevisionCompacted, SourceLocked
 from etcdfix.model import StoredValue
 from etcdfix.sources.snapshot import SnapshotSource
+from tests.support.etcd_places import free_port
 
 pytestmark = pytest.mark.etcd
 
@@ -92,12 +92,6 @@ class Restored:
     def stop(self) -> None:
         self._process.terminate()
         self._process.wait(30)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def unpacked(name: str, directory: Path) -> Path:

@@ -63,8 +63,8 @@ class EtcdMembers:
                 f"--initial-cluster-state={state}",
                 # Else members may join only after the cluster has been in touch for a while.
                 "--strict-reconfig-check=false",
-                "--heartbeat-interval=50",
-                "--election-timeout=500",
+                "--heartbeat-interval=100",
+                "--election-timeout=1000",
                 *self._tools.no_fsync,
             ]
             with (home / "log").open("wb") as output:
@@ -88,6 +88,8 @@ class EtcdMembers:
 
     def stop(self, name: str) -> None:
         """End a member in good order: what it was told is in its database then."""
+        # A member that was behind when the others took a write would end without it; no answer before it has all.
+        self.server(name).etcdctl("get", "all-that-was-written")
         process = self._processes.pop(name)
         process.terminate()
         process.wait()

@@ -9,6 +9,7 @@ import hashlib
 import importlib.util
 import io
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -26,6 +27,7 @@ READY = "ready to serve client requests"
 _START_SECONDS = 60
 _IN_CONTAINER = "/server"
 _TAKEN_PORT = "address already in use"
+_PORTS = range(20_000, 32_000)
 
 
 class NoEtcdError(Exception):
@@ -313,9 +315,19 @@ def _image(client: Any, etcd: Path) -> str:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port of loopback that nobody listens on.
+
+    Below those that systems hand out to outgoing connections: one of these could take it before a server does, or
+    while the server is down for a moment.
+    """
+    for port in random.SystemRandom().sample(_PORTS, 50):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        return port
+    raise NoEtcdError("no free port")
 
 
 def clean_environment() -> dict[str, str]:

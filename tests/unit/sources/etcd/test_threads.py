@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from typing import NoReturn
 
 import pytest
@@ -11,12 +12,18 @@ from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd import client as client_module
 from etcdfix.sources.etcd import threads
 from etcdfix.sources.etcd.client import EtcdClient
+from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind
 from etcdfix.sources.etcd.threads import anything_stuck, do_in_time, require_threads
 
 
 @pytest.fixture(autouse=True)
-def _nothing_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+def _nothing_stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing stands still before, and no thread of a test outlives it."""
+    before = set(threading.enumerate())
     monkeypatch.setattr(threads, "_stuck", [])
+    yield
+    for thread in set(threading.enumerate()) - before:
+        thread.join(10)
 
 
 def refuse_threads(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
@@ -57,18 +64,18 @@ def test_work_that_cannot_begin(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_threads_that_can_be_had() -> None:
-    before = threading.active_count()
+    before = set(threading.enumerate())
     require_threads()
-    assert threading.active_count() == before
+    assert set(threading.enumerate()) <= before
 
 
 def test_too_few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = threading.active_count()
+    before = set(threading.enumerate())
     refuse_threads(monkeypatch, 3)
     with pytest.raises(SourceUnreachable, match=r"too few threads \(3 of 8\)") as caught:
         require_threads()
     assert "ulimit -u" in caught.value.hint
-    assert threading.active_count() == before
+    assert set(threading.enumerate()) <= before
 
 
 def test_a_client_without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,11 +89,10 @@ def test_a_channel_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def hang(*_arguments: object) -> NoReturn:
         end.wait(10)
-        raise AssertionError
+        raise CallFailed(Failure(FailureKind.UNREACHABLE, "the test is over"))
 
     monkeypatch.setattr(client_module, "_PREPARING_SECONDS", 0.05)
     monkeypatch.setattr(client_module, "open_channel", hang)
-    monkeypatch.setattr(threading, "excepthook", lambda _told: None)
     with pytest.raises(SourceUnreachable, match="gRPC stands still"):
         EtcdClient(EtcdConnection(endpoints=("127.0.0.1:1",), dial_timeout_seconds=0.05), on_notice=print)
     assert anything_stuck()

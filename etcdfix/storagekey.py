@@ -61,13 +61,13 @@ class Directory(msgspec.Struct, frozen=True):
         """Group and plural resource, as in the encryption configuration."""
         return GroupResource(self.group, self.resource)
 
-    def api_path(self, namespace: str, name: str) -> str:
-        """Return the path of one object in the Kubernetes API, or "" where the version is not known."""
+    def api_path(self, namespace: str, name: str | None) -> str:
+        """Return :func:`api_path` of an object here, or "" where the version is not known."""
         return api_path(self.group, self.version, self.resource, namespace, name)
 
 
-def api_path(group: str, version: str, resource: str, namespace: str, name: str) -> str:
-    """Return the path of one object in the Kubernetes API.
+def api_path(group: str, version: str, resource: str, namespace: str, name: str | None) -> str:
+    """Return the path of one object in the Kubernetes API; of all in the namespace, or of all there are, for None.
 
     Returns:
         "" where a part is missing, or is one that no request can carry: it would name something else.
@@ -75,12 +75,13 @@ def api_path(group: str, version: str, resource: str, namespace: str, name: str)
     Format:
         kube-apiserver 1.36, ``apimachinery/pkg/api/validation/path/name.go``: what may stand between two slashes.
     """
-    needed = [version, resource, name, *filter(None, (group, namespace))]
+    needed = [version, resource, *filter(None, (group, namespace)), *([] if name is None else [name])]
     if any(not part or part in {".", ".."} or "/" in part or "%" in part for part in needed):
         return ""
     root = f"/apis/{quote(group)}/{quote(version)}" if group else f"/api/{quote(version)}"
     middle = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
-    return f"{root}{middle}/{quote(resource)}/{quote(name, safe=':')}"
+    collection = f"{root}{middle}/{quote(resource)}"
+    return collection if name is None else f"{collection}/{quote(name, safe=':')}"
 
 
 class StorageKey(NamedTuple):

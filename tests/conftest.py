@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import pytest
 
+from tests.support.certificates import CertificateAuthority
 from tests.support.etcd_places import NoEtcdError
 from tests.support.etcd_server import EtcdServer, EtcdServers, given_server
 
@@ -71,6 +72,12 @@ def etcd(request: pytest.FixtureRequest) -> Iterator[EtcdServer]:
 
 
 _NUMBERS = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
+    """Issues certificates to servers and clients of one module's tests."""
+    return CertificateAuthority(tmp_path_factory.mktemp("authority"))
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from etcdfix.cli.options import (
     same_again,
     source_options,
 )
-from etcdfix.cli.output import require_output, show_outcome
+from etcdfix.cli.output import require_output, say, show_outcome
 from etcdfix.cli.progress import watcher
 from etcdfix.cli.safety import (
     EXIT_CODES,
@@ -36,12 +36,21 @@ from etcdfix.cli.safety import (
     show,
 )
 from etcdfix.cli.variables import ChangingCommand
+from etcdfix.errors import EtcdfixError
 from etcdfix.planning.planfile import expectation_of, load_plan
+from etcdfix.remediation.api_servers import Answer, APIAccess
 from etcdfix.remediation.audit_record import Result
 from etcdfix.remediation.delete import DeleteRequest, run_delete
 from etcdfix.remediation.preflight import Preflight
-from etcdfix.remediation.preview import after_deletion_lines, outcome_lines, preview_lines
+from etcdfix.remediation.preview import (
+    after_deletion_lines,
+    looked_at_lines,
+    outcome_lines,
+    preview_lines,
+)
+from etcdfix.remediation.recovery import SECONDS, look_until_well
 from etcdfix.reports.commands import ACKNOWLEDGEMENT
+from etcdfix.reports.safetext import safe_text
 
 
 @click.command("delete", cls=ChangingCommand, epilog=epilog(EXIT_CODES))
@@ -123,4 +132,29 @@ def command(
         if outcome.result is Result.DELETED:
             lines += after_deletion_lines(checked[0], again)
         show_outcome(lines)
+    if outcome.result is Result.DELETED and api is not None:
+        show_outcome(_recovery(api, checked[0]))
     return change_exit_code(outcome)
+
+
+def _recovery(api: APIAccess, checked: Preflight) -> list[str]:
+    """Look at the API servers that answered before, until they are well again; nothing here changes what was done.
+
+    While other values of the resource cannot be read, nothing is waited for.
+    """
+    servers = [said.server for said in checked.servers.answers if said.answer is not Answer.NO_ANSWER]
+    others = checked.alike.others_unread
+    if not servers:
+        return []
+    if not others:
+        say(
+            f"waiting until the API servers have recovered, at most {SECONDS:.0f} s (Ctrl-C ends only the waiting)"
+        )
+    collection = checked.found.directory.api_path("", None)
+    try:
+        looked = look_until_well(api, servers, collection, seconds=0 if others else SECONDS)
+    except KeyboardInterrupt:
+        return ["Not waited any longer. The deletion is done."]
+    except EtcdfixError as exc:
+        return [f"API servers were not looked at again: {safe_text(exc.message)}"]
+    return list(looked_at_lines(looked))

@@ -470,7 +470,7 @@ def _lists(broken: list[_Broken]) -> dict[tuple[str, str], str]:
     counts: Counter[Directory] = Counter(one.found.directory for one in broken)
     paths = {}
     for directory, _ in counts.most_common():
-        path = directory.api_path("", "-").removesuffix("/-")
+        path = directory.api_path("", None)
         if path:
             paths[directory.group, directory.resource] = path
     return paths

@@ -18,6 +18,7 @@ from etcdfix.verdicts.standing import FAILED
 
 _STARTS = 4
 _CBOR = "cbor"
+_READ = {Outcome.READABLE, Outcome.INCONSISTENT}
 
 
 class Likeness(msgspec.Struct, frozen=True):
@@ -49,6 +50,7 @@ class Alike(msgspec.Struct, frozen=True):
         likeness: What it shares with values that a newer cluster may have written; None for no such cause.
         likes_failed: How many of those fail, the target included.
         likes_read: How many of the same kind can be read.
+        others_unread: How many other values of the same resource cannot be read, or could not be examined to the end.
         keys: Keys below the storage prefix.
     """
 
@@ -58,6 +60,7 @@ class Alike(msgspec.Struct, frozen=True):
     likeness: Likeness | None
     likes_failed: int
     likes_read: int
+    others_unread: int
     keys: int
 
 
@@ -86,7 +89,8 @@ def look_at_all(
     names = target.encryption_keys
     counter = KeyCounter(target.stored, only=names)
     likeness = likeness_of(target, examiner)
-    failed = read = keys = 0
+    failed = read = others = keys = 0
+    resource = target.directory.group_resource
     opens = False
     again = None
     with Examining(examiner, plugins, target=target.stored.key) as run:
@@ -100,6 +104,8 @@ def look_at_all(
                     opens = opens or found.verdict.outcome not in FAILED
                 if found.stored.key == target.stored.key:
                     again = found
+                elif found.directory.group_resource == resource:
+                    others += found.verdict.outcome not in _READ
                 if likeness is not None:
                     failed += likeness_of(found, examiner) == likeness
                     read += _reads_like(found, target, likeness)
@@ -110,6 +116,7 @@ def look_at_all(
         likeness,
         failed,
         read,
+        others,
         keys,
     )
 

@@ -517,7 +517,7 @@ def _other_versions(server: Server, thing: _Object) -> tuple[str, ...] | _Said:
     """Return the versions of the object's group that a server serves, but the one that was asked for; or why not."""
     if not thing.group:
         return () if thing.version else ("v1",)  # the core group has no other
-    reply = server.send("GET", api_path(thing.group, "v1", "x", "", "x").removesuffix("/v1/x/x"))
+    reply = server.send("GET", api_path(thing.group, "v1", "x", "", None).removesuffix("/v1/x"))
     if isinstance(reply, NoReply):
         return _Said(Answer.NO_ANSWER, reply.text)
     if reply.status == 404:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from etcdfix.impact.assess import Assessment
 from etcdfix.impact.grades import Risk
@@ -14,6 +14,7 @@ from etcdfix.remediation.audit_record import Result
 from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.commit import Outcome
 from etcdfix.remediation.preflight import Cluster, Preflight, peek_lines
+from etcdfix.remediation.recovery import ServerSigns
 from etcdfix.remediation.reencrypt import ReencryptPreview
 from etcdfix.remediation.restore import OwnWrite, RestorePreview
 from etcdfix.reports.base import counted
@@ -286,6 +287,31 @@ def _undo_lines(done: Result, outcome: Outcome, same: list[str]) -> Iterator[str
         yield f"Undo: {quote_command(['etcdfix', 'restore', outcome.backups[0], *same, *log, *replace])}"
 
 
+def _recovery_lines(resource: str, others: int) -> Iterator[str]:
+    """Yield what comes back by itself, and when."""
+    if others:
+        yield (
+            f"{counted(others, 'other value')} of {resource} cannot be read, or could not be examined to the end. "
+            f"While one fails, LIST and watches of {resource} fail, and an API server that starts may not get ready."
+        )
+        yield "Once none fails, API servers recover by themselves:"
+    else:
+        yield f"No other value of {resource} is known to fail: API servers recover by themselves:"
+    yield "  LIST at once, watches, resourceVersion=0 and /readyz within about a minute. Nothing has to be restarted."
+
+
+def looked_at_lines(looked: Sequence[ServerSigns]) -> Iterator[str]:
+    """Yield how each API server stood when it was looked at last."""
+    for one in looked:
+        signs = ", ".join(f"{sign.what} {sign.text}" for sign in one.signs)
+        yield safe_text(f"API server {one.server}, after {one.seconds:.0f} s: {signs}")
+    if any(one.failing for one in looked):
+        yield (
+            "Not all is well. The usual reasons: more values that cannot be read (the scan above), or an API server "
+            "with another EncryptionConfiguration. Look again: kubectl get --raw /readyz?verbose"
+        )
+
+
 def after_deletion_lines(checked: Preflight, again: SameAgain) -> Iterator[str]:
     """Yield what to watch once a key is gone, and what the same is called elsewhere."""
     found = checked.found
@@ -293,6 +319,7 @@ def after_deletion_lines(checked: Preflight, again: SameAgain) -> Iterator[str]:
     where = ["-n", found.namespace] if found.namespace else []
     scan = ["etcdfix", "scan", *again.source, *again.layout, *again.reading, resource, *where]
     yield f"Look at what is left: {quote_command(scan)}"
+    yield from _recovery_lines(resource, checked.alike.others_unread)
     request = unsafe_deletion_request(found)
     if request:
         yield f"Already done; the API call that would have done the same: {request}"

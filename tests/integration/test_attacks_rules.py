@@ -332,11 +332,6 @@ def test_reencryption_of_what_today_reads(registry: Attacked) -> None:
 # On record.
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
-    return CertificateAuthority(tmp_path_factory.mktemp("ca"))
-
-
 @pytest.fixture
 def guarded(
     start_etcd: Callable[..., EtcdServer],

@@ -143,11 +143,6 @@ def complaint(capfd: pytest.CaptureFixture[str], code: int, *arguments: str | Pa
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
-    return CertificateAuthority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture(scope="module")
 def mutual(start_etcd: Callable[..., EtcdServer], authority: CertificateAuthority) -> EtcdServer:
     return start_etcd(authority=authority, client_certificates=True, snapshot=SNAPSHOT)
 

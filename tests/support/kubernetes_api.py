@@ -70,6 +70,7 @@ class KubernetesAPI:
         versions: Which each group has, preferred first; objects of other versions are not served.
         listed: Addresses and ports that service default/kubernetes lists; None where there is no such service.
         instead: Answers by path, which win over the usual ones.
+        before: Answers by path that come first, one after the other; the last of them stays.
         stall: Paths that are never answered, until the server stops.
         drip: Paths that are answered one byte at a time, without end, until the server stops.
         hang_up: Paths at which the connection is closed without an answer.
@@ -86,6 +87,7 @@ class KubernetesAPI:
     versions: dict[str, list[str]] = field(default_factory=lambda: {"apps": ["v1"]})
     listed: list[tuple[str, int]] | None = field(default_factory=list)
     instead: dict[str, Answer] = field(default_factory=dict)
+    before: dict[str, list[Answer]] = field(default_factory=dict)
     stall: set[str] = field(default_factory=set)
     drip: set[str] = field(default_factory=set)
     hang_up: set[str] = field(default_factory=set)
@@ -158,6 +160,9 @@ class KubernetesAPI:
         """The answer to one request."""
         if request.path in self.instead:
             return self.instead[request.path]
+        course = self.before.get(request.path)
+        if course:
+            return course.pop(0) if len(course) > 1 else course[0]
         if request.authorization != f"Bearer {TOKEN}":
             return status_answer(401, "Unauthorized")
         if (request.method, request.path) == ("GET", KUBE_SYSTEM):
@@ -179,6 +184,8 @@ class KubernetesAPI:
                 "status": {"allowed": verb not in self.denied, **self.status},
             }
             return Answer(201, json.dumps(found).encode())
+        if request.path == "/readyz":
+            return Answer(200, b"ok")
         if request.method == "GET":
             return self._look(request.path)
         return status_answer(404, "the server could not find the requested resource")
@@ -201,6 +208,8 @@ class KubernetesAPI:
             return Answer(200, json.dumps(found).encode())
         if not words or words[0] not in versions:
             return Answer(404, b"404 page not found\n")
+        if len(words) == 2:
+            return Answer(200, b'{"kind":"PartialObjectMetadataList","items":[]}' + b" " * 4096)
         name = unquote(words[-1])
         if self.reads:
             return object_answer(name=name, uid="u-1")

@@ -8,17 +8,20 @@ import fcntl
 import hashlib
 import os
 import re
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import pytest
 
 from etcdfix.cli.root import run
 from etcdfix.encryption.kms_plugins import KMSPlugins
+from etcdfix.errors import AuthorizationRefused, EndedEarly
 from etcdfix.model import key_id_digest
 from etcdfix.remediation import audit as audit_module
-from etcdfix.remediation import audit_verify, durable
+from etcdfix.remediation import audit_verify, durable, recovery
 from etcdfix.remediation import preflight as preflight_module
 from etcdfix.remediation.audit_record import RecordType
 from etcdfix.remediation.audit_verify import ChainState, verify
@@ -42,6 +45,7 @@ from tests.support.kubernetes_api import (
     ACCESS_REVIEW,
     KUBE_SYSTEM,
     TOKEN,
+    Answer,
     KubernetesAPI,
     status_answer,
 )
@@ -79,11 +83,6 @@ def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Registry:
     return Registry(etcd, prefix, tmp_path, capfd)
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
-    return CertificateAuthority(tmp_path_factory.mktemp("ca"))
 
 
 @pytest.fixture
@@ -129,6 +128,8 @@ def test_deletion(registry: Registry) -> None:
         f"Undo: etcdfix restore {backup.path} --endpoints {registry.endpoints}",
         f"--audit-log {registry.log} --reason REASON",
         "Look at what is left: etcdfix scan",
+        "No other value of secrets is known to fail: API servers recover by themselves:",
+        "LIST at once, watches, resourceVersion=0 and /readyz within about a minute.",
         "kubectl delete --raw",
         "Watch, on every API server:",
         "apiserver_storage_decode_errors_total: grows more slowly",
@@ -834,6 +835,72 @@ def test_allowed(registry: Registry, api: KubernetesAPI) -> None:
     assert all((a["resource"], a["namespace"], a["name"]) == ("secrets", "shop", "broken") for a in asked)
     intent = registry.events()[0].annotations
     assert (intent.authorization, intent.api_user) == ("allowed", "alice@example.org")
+
+
+# Recovery.
+
+SECRETS = "/api/v1/secrets"
+
+
+def test_recovery_is_looked_at(registry: Registry, api: KubernetesAPI) -> None:
+    kubeconfig = str(api.kubeconfig(registry.folder))
+    with registry.untouched():
+        assert registry.delete(registry.key("shop/broken"), "--kubeconfig", kubeconfig, "--dry-run").code == 0
+    assert api.asked("/readyz", SECRETS) == []
+    api.before["/readyz"] = [Answer(500, b"[-]informer-sync failed: reason withheld\n"), Answer(200, b"ok")]
+    ran = registry.delete(registry.key("shop/broken"), "--kubeconfig", kubeconfig)
+    assert ran.code == 0, ran.err
+    assert (
+        "waiting until the API servers have recovered, at most 60 s (Ctrl-C ends only the waiting)" in ran.err
+    )
+    *_, last = ran.out.splitlines()
+    assert re.fullmatch(
+        rf"API server {api.url}, after \d+ s: LIST works, resourceVersion=0 works, /readyz works", last
+    )
+    assert api.asked("/readyz", SECRETS) == ["/readyz", SECRETS, f"{SECRETS}?resourceVersion=0"] * 2
+    assert TOKEN not in ran.out + ran.err
+
+
+def test_nothing_is_waited_for_while_others_fail(registry: Registry, api: KubernetesAPI) -> None:
+    registry.put("shop/worse", BROKEN)
+    api.instead[SECRETS] = status_answer(500)
+    ran = registry.delete(
+        registry.key("shop/broken"), "--kubeconfig", str(api.kubeconfig(registry.folder)),
+        "--accept-risk", "unproven-damage",
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert "1 other value of secrets cannot be read" in ran.out
+    assert "waiting" not in ran.err
+    assert "s: LIST answers 500, resourceVersion=0 works, /readyz works" in ran.out
+    assert "Not all is well." in ran.out
+    assert len(api.asked("/readyz")) == 1
+
+
+@pytest.mark.parametrize("ended", [KeyboardInterrupt, EndedEarly("ended by SIGTERM", 143)])
+def test_the_end_of_waiting_takes_nothing_back(
+    registry: Registry, api: KubernetesAPI, monkeypatch: pytest.MonkeyPatch, ended: BaseException
+) -> None:
+    def end(_seconds: float) -> NoReturn:
+        raise ended
+
+    monkeypatch.setattr(recovery, "time", SimpleNamespace(monotonic=time.monotonic, sleep=end))
+    api.instead["/readyz"] = Answer(500, b"")
+    ran = registry.delete(registry.key("shop/broken"), "--kubeconfig", str(api.kubeconfig(registry.folder)))
+    assert ran.code == 0
+    assert "DELETED" in ran.out
+    assert ran.out.endswith("Not waited any longer. The deletion is done.\n")
+
+
+def test_credentials_that_are_gone_take_nothing_back(
+    registry: Registry, api: KubernetesAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_arguments: object, **_options: object) -> NoReturn:
+        raise AuthorizationRefused("the credentials could not be obtained", reason="credentials")
+
+    monkeypatch.setattr(recovery, "open_access", refuse)
+    ran = registry.delete(registry.key("shop/broken"), "--kubeconfig", str(api.kubeconfig(registry.folder)))
+    assert ran.code == 0
+    assert ran.out.endswith("API servers were not looked at again: the credentials could not be obtained\n")
 
 
 @pytest.mark.parametrize("verb", ["unsafe-delete-ignore-read-errors", "delete"])

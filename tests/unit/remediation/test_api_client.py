@@ -35,11 +35,6 @@ from tests.support.certificates import CertificateAuthority
 from tests.support.kubernetes_api import KUBE_SYSTEM, TOKEN, Answer, KubernetesAPI
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
-    return CertificateAuthority(tmp_path_factory.mktemp("ca"))
-
-
 @pytest.fixture
 def api(authority: CertificateAuthority) -> Iterator[KubernetesAPI]:
     with KubernetesAPI(authority) as server:

@@ -38,11 +38,6 @@ WIDGETS = "/apis/example.com"
 NO_PAGE = Played(404, b"404 page not found\n")
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
-    return CertificateAuthority(tmp_path_factory.mktemp("ca"))
-
-
 @pytest.fixture
 def start(authority: CertificateAuthority) -> Iterator[Callable[..., KubernetesAPI]]:
     """Start one more API server."""

@@ -30,11 +30,6 @@ from tests.support.kubernetes_api import (
 PATHS = (KUBE_SYSTEM, ACCESS_REVIEW)
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
-    return CertificateAuthority(tmp_path_factory.mktemp("ca"))
-
-
 @pytest.fixture
 def api(authority: CertificateAuthority) -> Iterator[KubernetesAPI]:
     with KubernetesAPI(authority) as server:

@@ -45,11 +45,6 @@ def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.Capt
     return Registry(etcd, prefix, tmp_path, capfd)
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
-    return CertificateAuthority(tmp_path_factory.mktemp("ca"))
-
-
 @pytest.fixture
 def api(authority: CertificateAuthority) -> Iterator[KubernetesAPI]:
     with KubernetesAPI(authority) as server:

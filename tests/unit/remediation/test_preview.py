@@ -29,11 +29,13 @@ from etcdfix.remediation.preflight import Cluster, Preflight
 from etcdfix.remediation.preview import (
     WARNINGS,
     after_deletion_lines,
+    looked_at_lines,
     outcome_lines,
     preview_lines,
     reencrypt_preview_lines,
     restore_preview_lines,
 )
+from etcdfix.remediation.recovery import ServerSigns, Sign, State
 from etcdfix.remediation.reencrypt import ReencryptPreview
 from etcdfix.remediation.restore import Candidate, RestorePreview
 from etcdfix.reports.commands import SameAgain
@@ -75,7 +77,7 @@ def _lease(*, alive: bool) -> LeaseState:
     return LeaseState(lease=0x1F, alive=alive, remaining_seconds=42 if alive else 0, granted_seconds=60)
 
 
-def _alike(found: Examination, *counts: KeyCounts, keys: int = 5) -> Alike:
+def _alike(found: Examination, *counts: KeyCounts, keys: int = 5, others: int = 0) -> Alike:
     return Alike(
         target=found,
         counts=dict(zip(found.encryption_keys, counts, strict=True)),
@@ -83,6 +85,7 @@ def _alike(found: Examination, *counts: KeyCounts, keys: int = 5) -> Alike:
         likeness=None,
         likes_failed=0,
         likes_read=0,
+        others_unread=others,
         keys=keys,
     )
 
@@ -394,10 +397,35 @@ def test_what_to_watch(key: bytes, *, named: bool) -> None:
     lines = list(after_deletion_lines(_checked(examination(key)), AGAIN))
     assert lines[0].startswith("Look at what is left: etcdfix scan --endpoints a:1")
     assert lines[0].endswith("secrets -n shop")
-    assert lines[1].startswith("Already done; the API call") is named
+    assert lines[1].startswith("No other value of secrets is known to fail")
+    assert "watches, resourceVersion=0 and /readyz within about a minute" in lines[2]
+    assert lines[3].startswith("Already done; the API call") is named
     assert "Watch, on every API server:" in lines
     assert len([line for line in lines if "apiserver_" in line]) == 6
     assert all(line.isprintable() for line in lines)
+
+
+def test_what_does_not_recover_yet() -> None:
+    found = examination(KEY)
+    checked = _checked(found, alike=_alike(found, KeyCounts(opened=3, failed=2), others=2))
+    lines = list(after_deletion_lines(checked, AGAIN))
+    assert lines[1].startswith(
+        "2 other values of secrets cannot be read, or could not be examined to the end."
+    )
+    assert lines[2] == "Once none fails, API servers recover by themselves:"
+
+
+def test_how_api_servers_were_last() -> None:
+    well = ServerSigns(server="https://a:1", signs=(Sign("LIST", State.WELL, "works"),), seconds=2.4)
+    assert list(looked_at_lines([well])) == ["API server https://a:1, after 2 s: LIST works"]
+    bad = ServerSigns(
+        server=f"https://b:1{HOSTILE}", signs=(Sign("LIST", State.FAILING, "answers 500"),), seconds=60
+    )
+    shown, hint = list(looked_at_lines([bad]))
+    assert shown.endswith("after 60 s: LIST answers 500")
+    assert shown.isprintable()
+    assert hint.startswith("Not all is well. The usual reasons: more values that cannot be read")
+    assert list(looked_at_lines([])) == []
 
 
 # What a deletion sets off.

@@ -51,6 +51,7 @@ def alike(
         likeness=LIKENESS if likes_failed else None,
         likes_failed=likes_failed,
         likes_read=likes_read,
+        others_unread=0,
         keys=100,
     )
 

@@ -20,11 +20,6 @@ from tests.support.scripted_etcd import ScriptedEtcd
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
-    return CertificateAuthority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture(scope="module")
 def client(authority: CertificateAuthority) -> CertificateFiles:
     return authority.issue("client")
 

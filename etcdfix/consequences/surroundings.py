@@ -100,8 +100,8 @@ class Surroundings:
 
     def key_looks_lost(self, found: Examination) -> bool:
         """Say whether so much under the encryption key of a value fails that it is the key, not the object."""
-        doubts = {doubt_about(self.keys.of(name)) for name in found.encryption_keys}
-        return found.transformer != IDENTITY and bool(doubts & {KeyDoubt.NONE_OPENS, KeyDoubt.MOST_FAIL})
+        doubts = {doubt_about(self.keys.of(name), found.verdict) for name in found.encryption_keys}
+        return found.transformer != IDENTITY and bool(doubts - {KeyDoubt.NONE, KeyDoubt.MASS_DAMAGE})
 
     def origin(self) -> dict[str, Any]:
         """Return the fields with which every report begins."""

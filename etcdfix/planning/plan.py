@@ -60,7 +60,13 @@ from etcdfix.verdicts.standing import (
     standing_of,
 )
 
-_WORST_FIRST: Final = (KeyDoubt.NONE_OPENS, KeyDoubt.MOST_FAIL, KeyDoubt.MASS_DAMAGE, KeyDoubt.NONE)
+_WORST_FIRST: Final = (
+    KeyDoubt.NONE_OPENS,
+    KeyDoubt.MOST_FAIL,
+    KeyDoubt.IN_BETWEEN,
+    KeyDoubt.MASS_DAMAGE,
+    KeyDoubt.NONE,
+)
 
 _BROKEN: Final = FAILED | {Outcome.INCONSISTENT, Outcome.UNDETERMINED}
 _MOST_REASONS: Final = 8
@@ -418,7 +424,7 @@ def _groups(broken: list[_Broken], keys: KeyCounter) -> list[PlanGroup]:
 
 
 def _worst_doubt(found: Examination, keys: KeyCounter) -> KeyDoubt:
-    doubts = {doubt_about(keys.of(name)) for name in found.encryption_keys}
+    doubts = {doubt_about(keys.of(name), found.verdict) for name in found.encryption_keys}
     return next(doubt for doubt in _WORST_FIRST if doubt in doubts)
 
 
@@ -432,9 +438,9 @@ def _needs(found: Examination, doubt: KeyDoubt) -> list[str]:
 
 def _advice(found: Examination, doubt: KeyDoubt) -> tuple[str, str]:
     """Return what is to be said of a value and its likes, and the flag that declares their key lost; "" for nothing."""
-    transformer, key = found.transformer, doubt in {KeyDoubt.NONE_OPENS, KeyDoubt.MOST_FAIL}
+    transformer, key = found.transformer, doubt not in {KeyDoubt.NONE, KeyDoubt.MASS_DAMAGE}
     if doubt is KeyDoubt.MASS_DAMAGE:
-        return "many values are proven damaged: find out what damages them before anything is deleted", ""
+        return "something happened to values in numbers: find out what before anything is deleted", ""
     if transformer in {IDENTITY, ""}:
         return (
             ("many values do not open, and no key is to blame: find out what wrote them", "")
@@ -447,6 +453,8 @@ def _advice(found: Examination, doubt: KeyDoubt) -> tuple[str, str]:
         text = "the configuration alone can cure this: find the key"
     elif key and not key_may_be_lost(found):
         return "many values under its key do not open, and the key is there: find out why first", ""
+    elif doubt is KeyDoubt.IN_BETWEEN:
+        text = "the key may have had other bytes for a time: find them"
     elif key:
         text = "that is the key, not the objects: find it"
     else:

@@ -16,6 +16,7 @@ from etcdfix.reports.plan_needs import declaration
 from etcdfix.reports.safetext import key_arguments, quote_command
 from etcdfix.storagekey import Stack, display
 from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.key_loss import KeyCounts, KeyDoubt, doubt_about
 from etcdfix.verdicts.standing import (
@@ -156,7 +157,7 @@ def _check_key(
     """Refuse where so much under the value's encryption key fails that it is the key; say whether a loss was needed."""
     needed = False
     for name, tally in counts.items():
-        doubt = doubt_about(tally)
+        doubt = doubt_about(tally, found.verdict)
         if doubt is KeyDoubt.NONE or (doubt is KeyDoubt.MASS_DAMAGE and AcceptRisk.MASS_DAMAGE in risks):
             continue
         if lost:
@@ -164,14 +165,19 @@ def _check_key(
             continue
         said = f"under {_shown(name)} {tally.failed} values fail and {tally.opened} do not"
         if doubt is KeyDoubt.MASS_DAMAGE:
+            what = "something damages values in numbers, and each of them is proven damaged"
+            if found.verdict.damage is Damage.LIKELY:
+                what = f"{tally.unexplained} of them may be whole, and written in another way for a time"
             raise refuse(
                 Rule.PATTERN,
-                f"{said}: something damages values in numbers, and each of them is proven damaged",
-                hint=f"find out what damaged so many of them; {_accept(AcceptRisk.MASS_DAMAGE)}",
+                f"{said}: {what}",
+                hint=f"find out what happened to them; {_accept(AcceptRisk.MASS_DAMAGE)}",
             )
         lift = f"only if that key is gone for ever: {declaration(found.transformer, found.kms_key_id_sha256)}"
         what = "the key or the configuration, not this object"
-        if found.verdict.key_proven:
+        if doubt is KeyDoubt.IN_BETWEEN:
+            what = f"a key that had other bytes for a time, perhaps: {tally.unexplained} of them may be whole"
+        elif found.verdict.key_proven:
             what = "what happened to all of them, not to this object alone"
         raise refuse(
             Rule.PATTERN,

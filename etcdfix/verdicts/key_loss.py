@@ -12,7 +12,10 @@ from typing import Final
 import msgspec
 
 from etcdfix.model import Outcome, StoredValue
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination, KeyName
+from etcdfix.verdicts.judge import Verdict
 from etcdfix.verdicts.observation import Neighbours
 from etcdfix.verdicts.standing import FAILED
 
@@ -31,8 +34,12 @@ class KeyDoubt(StrEnum):
     """None opens, at least two fail, and they are not each proven damaged."""
     MOST_FAIL = "most-fail"
     """At least ten fail, and as many as open."""
+    IN_BETWEEN = "in-between"
+    """At least two do not open and are not proven damaged, and this one is called damaged only for what opens before
+    and after it: the key may have had other bytes in between."""
     MASS_DAMAGE = "mass-damage"
-    """The same, and each that fails is proven damaged: not the key, but something damages values in numbers."""
+    """As many as in :attr:`MOST_FAIL`, and each is proven damaged; or as in :attr:`IN_BETWEEN`, and the key of this one
+    is proven right: not the key, but something happens to values in numbers."""
 
 
 class KeyCounts(msgspec.Struct):
@@ -45,6 +52,7 @@ class KeyCounts(msgspec.Struct):
         undetermined: Neither.
         last_failing: Newest mod_revision among those that do not open, the target left out.
         last_opened: Newest mod_revision among those that open; with a target, among those written before it.
+        unexplained: How many do not open, and nothing proves that they are damaged.
     """
 
     opened: int = 0
@@ -53,6 +61,7 @@ class KeyCounts(msgspec.Struct):
     undetermined: int = 0
     last_failing: int = 0
     last_opened: int = 0
+    unexplained: int = 0
 
     def add(self, found: Examination, *, target: StoredValue | None = None) -> None:
         """Count one value; a target says nothing itself about when others failed or opened last."""
@@ -61,8 +70,12 @@ class KeyCounts(msgspec.Struct):
         if outcome in FAILED:
             self.failed += 1
             self.damaged += found.verdict.is_damage
+            self.unexplained += (
+                outcome is Outcome.DECRYPT_FAILURE and found.verdict.damage is not Damage.PROVEN
+            )
         elif outcome is Outcome.UNDETERMINED:
             self.undetermined += 1
+            self.unexplained += found.verdict.cause is Cause.KMS_UNPROVEN
         else:
             self.opened += 1
             if target is None or revision < target.mod_revision:
@@ -72,9 +85,12 @@ class KeyCounts(msgspec.Struct):
             self.last_failing = max(self.last_failing, revision)
 
 
-def doubt_about(counts: KeyCounts) -> KeyDoubt:
-    """Say whether the failures under one encryption key point at the key or the configuration."""
-    return doubt_by_numbers(opened=counts.opened, failed=counts.failed, damaged=counts.damaged)
+def doubt_about(counts: KeyCounts, verdict: Verdict) -> KeyDoubt:
+    """Say whether the failures under an encryption key point at the key or the configuration, for one that fails."""
+    doubt = doubt_by_numbers(opened=counts.opened, failed=counts.failed, damaged=counts.damaged)
+    if doubt is KeyDoubt.NONE and verdict.damage is Damage.LIKELY and counts.unexplained >= ALL_FAIL:
+        return KeyDoubt.MASS_DAMAGE if verdict.key_proven else KeyDoubt.IN_BETWEEN
+    return doubt
 
 
 def doubt_by_numbers(*, opened: int, failed: int, damaged: int) -> KeyDoubt:

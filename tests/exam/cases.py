@@ -190,6 +190,9 @@ def make_case(seed: int) -> Case:
     records += _neighbours(
         rng, neighbours, kind, writer, identity, prefix if damage == "hidden prefix" else PREFIX
     )
+    if key == BETWEEN and seed % 2:
+        key = BETWEEN_TWO
+        records.append(_another_in_between(random.Random(seed), kind, writer))
     marks = damaged.marks | _KEY_MARKS.get(key, frozenset())
     left, opens = _left(provider, writer.mine.key, sealed, damaged, plaintext)
     return Case(
@@ -225,6 +228,7 @@ _KEY_MARKS = {
 }
 
 BETWEEN = "another in between"
+BETWEEN_TWO = "another in between, of two values"
 _WRONG_LOCAL = (
     "wrong bytes",
     "wrong bytes",
@@ -238,10 +242,10 @@ _WRONG_LOCAL = (
 )
 _WRONG_KMS = ("refused", "wrong answer", "replaced", "another name", BETWEEN)
 
-WRONG_KEYS = frozenset({*_WRONG_LOCAL, *_WRONG_KMS})
+WRONG_KEYS = frozenset({*_WRONG_LOCAL, *_WRONG_KMS, BETWEEN_TWO})
 """The ways in which the configuration is wrong. With ``another in between``, values written before and after the target
 open under other bytes of the same name: two API servers with two configurations, or a key that was replaced and put
-back."""
+back; there is one such value, or two."""
 
 
 def _key_of_case(rng: random.Random, provider: str) -> str:
@@ -518,7 +522,11 @@ def _envelope_damaged(rng: random.Random, sealed: Sealed, provider: str) -> _Dam
     first = min(part.start for part in sealed.parts.values())
     ends = range(sealed.body().end, len(sealed.value)) if provider.startswith("kms v2") else range(0)
     places = [at for at in (*range(start, first), *ends) if at not in inside]
-    return _flipped(sealed, [(rng.choice(places), rng.randrange(8))])
+    at = rng.choice(places)
+    found = _flipped(sealed, [(at, rng.randrange(8))])
+    # Between the name and what is wrapped, v1 has a colon and two bytes.
+    in_name = provider.startswith("kms v1") and at < first - 3
+    return found._replace(marks=found.marks | {"name"}) if in_name else found
 
 
 def _cut(rng: random.Random, sealed: Sealed, _provider: str) -> _Damaged:
@@ -643,6 +651,15 @@ def _neighbours(
         value = writer.seal_neighbour(plaintext, kind.etcd_key(prefix, identity), revision)
         found.append(StoredValue(home, value, revision, revision, 1, 0))
     return found
+
+
+def _another_in_between(rng: random.Random, kind: Kind, writer: _Writer) -> StoredValue:
+    """Return a value in order, written soon after the target, with its key."""
+    identity = _identity(rng, kind)
+    identity = identity._replace(name=f"between-{identity.name}")
+    home = kind.etcd_key(PREFIX, identity)
+    sealed = writer.seal(kind.build(identity, corpus.filler(rng, 60)), home)
+    return StoredValue(home, sealed.value, TARGET_REVISION + 1, TARGET_REVISION + 1, 1, 0)
 
 
 # --- what is left of the plaintext ----------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ _ON_PURPOSE: Final = frozenset({BETWEEN})
 
 _NEEDS: Final[dict[Cause, frozenset[str]]] = {
     # A flipped bit in a KMS provider's name gives the value another name, and the provider opens it all the same.
-    Cause.KEY_RENAMED: frozenset({"renamed", "envelope"}),
+    Cause.KEY_RENAMED: frozenset({"renamed", "name"}),
     Cause.VALUE_MOVED: frozenset({"moved"}),
     Cause.STORAGE_PREFIX_CHANGED: frozenset({"prefix"}),
     Cause.VALUE_TRUNCATED: frozenset({"cut"}),

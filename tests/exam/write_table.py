@@ -39,8 +39,9 @@ other tests. This page is written by `python -m tests.exam.write_table`, with et
 - A healthy value under a wrong key, or one that is not damaged at all, can never be deleted without
   `--declare-key-lost`, whatever risks are accepted, and no damage to it is called proven. One row is an
   exception that is made on purpose: *{between}* means that values written before and after it open under other
-  bytes of the same name. Nothing tells such a value from one whose nonce was overwritten, so it is called
-  `likely` damage and needs `--accept-risk unproven-damage`.
+  bytes of the same name, and that it is the only one of its kind. Nothing tells such a value from one whose nonce
+  was overwritten, so it is called `likely` damage and needs `--accept-risk unproven-damage`. Two of them are
+  taken for a key that had other bytes for a time.
 - What is shorter than any value of its provider, and a KMS envelope that an API server rejects before it asks
   the plugin, is damaged whatever the key is.
 - No cause is certain and wrong: nothing is called moved, renamed, cut or damaged with certainty that was not.

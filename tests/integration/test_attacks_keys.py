@@ -121,13 +121,28 @@ def test_wrong_bytes_that_were_put_in_by_mistake_and_taken_back(registry: Attack
 
 @pytest.mark.parametrize("kind", LOCAL)
 def test_bytes_that_changed_for_a_while(registry: Attacked, kind: str) -> None:
-    """Values before and after open; it looks like damage, and is called likely: a person has to say more."""
+    """Values before and after open, so each looks damaged; two of them look like a key that had other bytes."""
     registry.secrets(kind, ["before"], TRUE)
     between = registry.secrets(kind, ["between-0", "between-1"], WRONG)
     registry.secrets(kind, ["later"], TRUE)
     registry.keyed(kind, TRUE)
+    lost = f"{kind}/v1/key1"
     registry.refuses(
-        between, *every_flag_but(AcceptRisk.UNPROVEN_DAMAGE),
+        between, *EVERY_FLAG,
+        says=["2 values fail and", "that is a key that had other bytes for a time, perhaps: 2 of them may be whole"],
+        hint=f"find the key; only if that key is gone for ever: --declare-key-lost {lost}",
+    )  # fmt: skip
+    registry.refuses(
+        between, *every_flag_but(AcceptRisk.UNPROVEN_DAMAGE), *declared(lost),
+        says=["the damage is likely and not proven"], hint="if that is understood: --accept-risk unproven-damage",
+    )  # fmt: skip
+    for at in between:
+        ran = registry.delete(at, *EVERY_FLAG, *declared(lost), "--dry-run")
+        assert ran.code == 0, ran.err
+    # A single one cannot be told from one whose nonce was overwritten; that needs a person's word, and no more.
+    registry.etcd.delete(between[1])
+    registry.refuses(
+        between[:1], *every_flag_but(AcceptRisk.UNPROVEN_DAMAGE),
         says=["the damage is likely and not proven"], hint="if that is understood: --accept-risk unproven-damage",
     )  # fmt: skip
 

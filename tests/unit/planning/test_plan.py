@@ -566,6 +566,24 @@ def test_damage_in_numbers_has_to_be_accepted(tmp_path: Path) -> None:
     assert {tuple(entry.needs) for entry in plan.entries} == {("--accept-risk mass-damage",)}
 
 
+def test_a_key_that_had_other_bytes_for_a_time(tmp_path: Path) -> None:
+    config = configuration(provider("aesgcm", key1=KEY_1), IDENTITY)
+    cluster = base()
+    for name, written_with in (("before", KEY_1), ("one", NOWHERE), ("two", NOWHERE), ("later", KEY_1)):
+        key = cluster.secret(name)
+        cluster.values[key] = aesgcm(cluster.values[key], key, written_with)
+    path = scan_to(tmp_path / "report.json", cluster, config=config)
+    source = cluster.source()
+    plan = build_plan(source, examiner_of(cluster, source, config), request_for(path, config))
+    (group,) = plan.groups
+    flag = "--declare-key-lost aesgcm/v1/key1"
+    assert (group.cause, group.pattern, group.declaration) == ("nonce-damaged", True, flag)
+    assert group.advice == (
+        f"the key may have had other bytes for a time: find them; only if it is gone for ever: {flag}"
+    )
+    assert {tuple(entry.needs) for entry in plan.entries} == {(flag, "--accept-risk unproven-damage")}
+
+
 def test_a_moved_value_is_left_out_for_the_key_that_it_belongs_to(tmp_path: Path) -> None:
     config = configuration(provider("aesgcm", key1=KEY_1), IDENTITY)
     cluster = base()

@@ -206,6 +206,32 @@ def test_damage_in_numbers_has_its_own_word() -> None:
     assert proven(found, around, risks=(AcceptRisk.MASS_DAMAGE,)) is False
 
 
+def test_a_key_that_had_other_bytes_for_a_time() -> None:
+    found = broken(Cause.NONCE_DAMAGED, damage=Damage.LIKELY)
+    around = alike(found, KeyCounts(opened=30, failed=2, unexplained=2))
+    error = refusal(found, around, risks=tuple(AcceptRisk))
+    assert error.rule == Rule.PATTERN
+    assert "under aesgcm/v1/key1 of secrets 2 values fail and 30 do not" in error.message
+    assert "other bytes for a time, perhaps: 2 of them may be whole" in error.message
+    assert error.hint == f"find the key; only if that key is gone for ever: --declare-key-lost {KEY1}"
+    risks = (AcceptRisk.UNPROVEN_DAMAGE,)
+    assert proven(found, around, declared=KEY1, risks=risks) is True
+    assert refusal(found, around, declared=KEY1).hint.endswith("--accept-risk unproven-damage")
+    alone = alike(found, KeyCounts(opened=30, failed=2, damaged=1, unexplained=1))
+    assert proven(found, alone, risks=risks) is False
+
+
+def test_values_under_a_key_that_is_right_which_were_written_in_another_way_for_a_time() -> None:
+    found = broken(Cause.CIPHERTEXT_DAMAGED, damage=Damage.LIKELY, key_proven=True)
+    around = alike(found, KeyCounts(opened=30, failed=2, unexplained=2))
+    error = refusal(found, around, risks=(AcceptRisk.UNPROVEN_DAMAGE,))
+    assert error.rule == Rule.PATTERN
+    assert "2 of them may be whole, and written in another way for a time" in error.message
+    assert error.hint.endswith("--accept-risk mass-damage")
+    assert refusal(found, around, risks=(AcceptRisk.MASS_DAMAGE,)).hint.endswith("unproven-damage")
+    assert proven(found, around, risks=(AcceptRisk.UNPROVEN_DAMAGE, AcceptRisk.MASS_DAMAGE)) is False
+
+
 def test_that_word_does_not_lift_what_points_at_the_key() -> None:
     found = broken()
     around = alike(found, KeyCounts(opened=3, failed=12, damaged=11))

@@ -21,6 +21,7 @@ from etcdfix.verdicts.key_loss import (
 from etcdfix.verdicts.observation import Neighbours
 from tests.support.examinations import examination, readable
 
+FAILING = examination(cause=Cause.WRONG_KEY, damage=Damage.NONE)
 NO, NONE_OPENS, MOST, MASS = KeyDoubt.NONE, KeyDoubt.NONE_OPENS, KeyDoubt.MOST_FAIL, KeyDoubt.MASS_DAMAGE
 
 
@@ -54,7 +55,52 @@ NO, NONE_OPENS, MOST, MASS = KeyDoubt.NONE, KeyDoubt.NONE_OPENS, KeyDoubt.MOST_F
 def test_what_points_at_the_key(opened: int, failed: int, damaged: int, doubt: KeyDoubt) -> None:
     assert doubt_by_numbers(opened=opened, failed=failed, damaged=damaged) is doubt
     # What is undetermined speaks neither for nor against the key.
-    assert doubt_about(KeyCounts(opened, failed, damaged, undetermined=99)) is doubt
+    assert doubt_about(KeyCounts(opened, failed, damaged, undetermined=99), FAILING.verdict) is doubt
+
+
+LIKELY = examination(cause=Cause.NONCE_DAMAGED, damage=Damage.LIKELY)
+UNDER_THE_KEY = examination(cause=Cause.CIPHERTEXT_DAMAGED, damage=Damage.LIKELY, key_proven=True)
+
+
+@pytest.mark.parametrize(
+    ("found", "counts", "doubt"),
+    [
+        (LIKELY, KeyCounts(50, 1, 0, unexplained=1), NO),
+        (LIKELY, KeyCounts(50, 2, 0, unexplained=2), KeyDoubt.IN_BETWEEN),
+        (LIKELY, KeyCounts(50, 1, 0, 1, unexplained=2), KeyDoubt.IN_BETWEEN),
+        # Where damage is proven, or the cause is curable anyway, others have nothing to say of it.
+        (examination(cause=Cause.CIPHERTEXT_DAMAGED), KeyCounts(50, 3, 1, unexplained=2), NO),
+        (FAILING, KeyCounts(50, 2, 0, unexplained=2), NO),
+        # What is stronger goes first.
+        (LIKELY, KeyCounts(0, 2, 0, unexplained=2), NONE_OPENS),
+        (LIKELY, KeyCounts(9, 10, 0, unexplained=10), MOST),
+        (UNDER_THE_KEY, KeyCounts(50, 1, 0, unexplained=1), NO),
+        (UNDER_THE_KEY, KeyCounts(50, 2, 0, unexplained=2), MASS),
+    ],
+)
+def test_other_bytes_for_a_time(found: Examination, counts: KeyCounts, doubt: KeyDoubt) -> None:
+    """Values of a key that was replaced and put back fail between values that open, and are whole."""
+    assert doubt_about(counts, found.verdict) is doubt
+
+
+def test_what_nothing_explains() -> None:
+    counts = KeyCounts()
+    for found in (
+        LIKELY,
+        FAILING,
+        UNDER_THE_KEY,
+        examination(outcome=Outcome.UNDETERMINED, cause=Cause.KMS_UNPROVEN),
+    ):
+        counts.add(found)
+    assert counts.unexplained == 4
+    for found in (
+        damaged(),
+        readable(),
+        examination(outcome=Outcome.DECODE_FAILURE, cause=Cause.KIND_NOT_REGISTERED),
+        examination(outcome=Outcome.UNDETERMINED, cause=Cause.KMS_UNREACHABLE),
+    ):
+        counts.add(found)
+    assert counts.unexplained == 4
 
 
 def damaged(key: str = "/registry/secrets/shop/damaged", *, mod_revision: int = 7) -> Examination:
@@ -117,8 +163,8 @@ def test_one_name_in_two_rules_is_counted_twice() -> None:
         counter.add(under("secrets", "fp:wrong", name=f"s{number}"))
     for number in range(13):
         counter.add(under("configmaps", "fp:other", opens=True, name=f"c{number}"))
-    assert doubt_about(counter.of(key("secrets", "fp:wrong"))) is NONE_OPENS
-    assert doubt_about(counter.of(key("configmaps", "fp:other"))) is NO
+    assert doubt_about(counter.of(key("secrets", "fp:wrong")), FAILING.verdict) is NONE_OPENS
+    assert doubt_about(counter.of(key("configmaps", "fp:other")), FAILING.verdict) is NO
 
 
 def test_one_name_with_other_bytes_in_the_same_rule_is_counted_twice() -> None:
@@ -128,8 +174,8 @@ def test_one_name_with_other_bytes_in_the_same_rule_is_counted_twice() -> None:
     # Which of the two keys of that name it was under, nobody knows: it counts under each.
     for number in range(2):
         counter.add(under("secrets", "fp:a", "fp:b", name=f"f{number}"))
-    assert doubt_about(counter.of(key("secrets", "fp:a"))) is NONE_OPENS
-    assert counter.of(key("secrets", "fp:b")) == KeyCounts(3, 2, 0, 0, 7, 7)
+    assert doubt_about(counter.of(key("secrets", "fp:a")), FAILING.verdict) is NONE_OPENS
+    assert counter.of(key("secrets", "fp:b")) == KeyCounts(3, 2, 0, 0, 7, 7, 2)
 
 
 def test_bookkeeping_is_not_counted() -> None:
@@ -151,7 +197,7 @@ def test_the_target_is_told_to_each_count() -> None:
     counter = KeyCounter(target.stored)
     counter.add(target)
     for fingerprint in ("fp:a", "fp:b"):
-        assert counter.of(key("secrets", fingerprint)) == KeyCounts(failed=1)
+        assert counter.of(key("secrets", fingerprint)) == KeyCounts(failed=1, unexplained=1)
 
 
 def test_past_a_bound_all_other_keys_count_as_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,7 +77,8 @@ from etcdfix.verdicts.plaintext import (
 )
 
 _ENCRYPTED = b"k8s:enc:"
-_READABLE = Verdict(Outcome.READABLE, None, Confidence.CERTAIN, ServerBehaviour.SERVES, "readable")
+PLAIN = Verdict(Outcome.READABLE, None, Confidence.CERTAIN, ServerBehaviour.SERVES, "readable")
+"""Of every value of which there is nothing to say."""
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms_plugins import KMSPlugins
@@ -93,8 +94,8 @@ class _Reader:
     """How the keys of one directory are read: resolved once, used for each of them."""
 
     __slots__ = (
-        "_last", "_span", "_spans", "covered", "decode", "directory", "match", "namespaced", "owner_known", "rule",
-        "shared", "transformers",
+        "_key_digest", "_key_id", "covered", "decode", "directory", "match", "namespaced", "owner_known", "rule",
+        "shared", "spans", "transformers",
     )  # fmt: skip
 
     def __init__(
@@ -120,22 +121,22 @@ class _Reader:
         self.rule = transformers.rule or "" if transformers is not None else ""
         self.decode = decode
         self.owner_known = owner_known
-        self._spans = spans
-        self._last: tuple[str, str, str] = ("", "", "")
-        self._span = OpenedSpan(())
+        self.spans = spans
+        self._key_id = self._key_digest = ""
 
     def opened_by(self, plain: Plaintext) -> OpenedSpan:
-        """Return what the key that opened a value has opened here; the same key opens one value after the other."""
-        transformer, fingerprint, key_id = plain.transformer, plain.key_fingerprint, plain.kms_key_id
-        last = self._last
-        if fingerprint is not last[1] or transformer is not last[0] or key_id != last[2]:
-            self._last = transformer, fingerprint, key_id
-            place = transformer, fingerprint or key_id_digest(key_id)
-            span = self._spans.get(place)
-            if span is None:
-                span = self._spans[place] = OpenedSpan((fingerprint,) if fingerprint else ())
-            self._span = span
-        return self._span
+        """Return what the key that opened a value has opened here."""
+        key = plain.key_fingerprint
+        if plain.kms_key_id:
+            # The same key opens one value after the other.
+            if plain.kms_key_id != self._key_id:
+                self._key_id, self._key_digest = plain.kms_key_id, key_id_digest(plain.kms_key_id)
+            key = self._key_digest
+        place = plain.transformer, key
+        span = self.spans.get(place)
+        if span is None:
+            span = self.spans[place] = OpenedSpan((plain.key_fingerprint,) if plain.key_fingerprint else ())
+        return span
 
 
 class Examiner:
@@ -275,30 +276,25 @@ class Examiner:
             reader = self._reader = self._reader_for(key)
             if reader.directory.stack is Stack.NOT_AN_OBJECT:
                 return self._judge_closely(reader, stored, None)
-        data, plain = stored.value, None
+        data = stored.value
         self._remembered = None
         if reader.transformers is not None:
             try:
                 plain = reader.transformers.from_storage(data, key)
             except TransformError as problem:
                 return self._judge_closely(reader, stored, problem, thorough=thorough)
-            data, transformer, stale, key_id = plain.data, plain.transformer, plain.stale, plain.kms_key_id
+            data = plain.data
         elif data.startswith(_ENCRYPTED) and reader.covered is Covered.NO_CONFIGURATION:
             return self._judge_closely(reader, stored, None)
         else:
-            plain, transformer, stale, key_id = (
-                Plaintext(data, "identity", stale=False),
-                "identity",
-                False,
-                "",
-            )
+            plain = Plaintext(data, "identity", stale=False)
         if self.remembers:
             self._remembered = stored, data
         try:
             decoded = reader.decode(data)
         except DecodeError as problem:
             return self._judge_closely(reader, stored, problem, plain, thorough=thorough)
-        opened = reader.opened_by(plain)
+        opened = reader.spans.get((plain.transformer, plain.key_fingerprint)) or reader.opened_by(plain)
         if not decoded.empty:  # what a wrong key makes of AES-CBC might pass for an empty object
             revision = stored.mod_revision
             if revision < opened.first:  # noqa: PLR1730 - min() costs three times as much, for every value
@@ -320,12 +316,12 @@ class Examiner:
                 reader.directory,
                 namespace.decode() if namespace else "",
                 name.decode() if name else "",
-                transformer,
+                plain.transformer,
                 True,
-                stale,
-                _READABLE,
+                plain.stale,
+                PLAIN,
                 decoded,
-                key_id,
+                plain.kms_key_id,
                 reader.rule,
                 opened.key_fingerprints,
             )

@@ -18,7 +18,7 @@ from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.envelope import transformer_name
 from etcdfix.errors import EndedEarly, SourceDenied, SourceError
 from etcdfix.model import Evidence, Outcome, StoredValue, key_id_digest
-from etcdfix.pipeline import Examiner
+from etcdfix.pipeline import PLAIN, Examiner
 from etcdfix.reports.base import Reporter, counted
 from etcdfix.reports.commands import SameAgain
 from etcdfix.reports.finding import finding_from, is_finding, status_cause
@@ -275,7 +275,10 @@ def run_scan(
         tally, strangers, take = gathering.tally, gathering.strangers, gathering.take
         try:
             for found in examining.first(watch(_values(source, ranges, denied), "keys", None)):
-                take(found, hold=bool(examining.waiting))
+                if found.verdict is PLAIN:
+                    tally.add(found)
+                else:
+                    take(found, hold=bool(examining.waiting))
         except KeyboardInterrupt as exc:
             ended = EndedEarly.of(exc)
         except SourceError as exc:

@@ -66,6 +66,7 @@ class Tally:
         self._causes: dict[tuple[str, str], CauseSummary] = {}
         self._listed: dict[GroupResource, _Listed] = {}
         self._last_directory: Directory | None = None
+        self._entries: dict[tuple[str, str, tuple[str, ...]], list[TransformerSummary]] = {}
         self._last_resource = ResourceSummary(group="", resource="")
 
     def add(self, found: Examination) -> None:
@@ -107,38 +108,56 @@ class Tally:
         self._count_cause(found)
 
     def _count_transformer(self, found: Examination) -> None:
+        keys = (found.rule, found.transformer, found.key_fingerprints)
+        entries = self._entries.get(keys)
+        if entries is None:
+            entries = self._entries_of(found)
+            if len(self._entries) < MAX_NAMES:
+                self._entries[keys] = entries
+        outcome, revision = found.verdict.outcome, found.stored.mod_revision
+        for entry in entries:
+            entry.keys += 1
+            if found.stale:
+                entry.stale += 1
+            if outcome is Outcome.READABLE:
+                pass
+            elif outcome in FAILED:
+                entry.failures += 1
+                entry.damaged += found.verdict.is_damage
+            elif outcome is Outcome.UNDETERMINED:
+                entry.undetermined += 1
+            if revision < entry.first_mod_revision:
+                entry.first_mod_revision = revision
+            elif revision > entry.last_mod_revision:
+                entry.last_mod_revision = revision
+
+    def _entries_of(self, found: Examination) -> list[TransformerSummary]:
         # In the clear there is no key that could be lost.
         rule = found.rule if found.transformer != IDENTITY else ""
-        for fingerprint in found.key_fingerprints or ("",):
-            self._count_key((rule, found.transformer, fingerprint), found)
+        return [
+            self._entry((rule, found.transformer, fingerprint), found.stored.mod_revision)
+            for fingerprint in found.key_fingerprints or ("",)
+        ]
 
-    def _count_key(self, place: tuple[str, str, str], found: Examination) -> None:
-        revision = found.stored.mod_revision
+    def _entry(self, place: tuple[str, str, str], revision: int) -> TransformerSummary:
+        if place not in self._transformers and len(self._transformers) >= MAX_NAMES:
+            place = ("", OTHERS, "")
         entry = self._transformers.get(place)
         if entry is None:
-            rule, transformer, fingerprint = place = (
-                place if len(self._transformers) < MAX_NAMES else ("", OTHERS, "")
+            rule, transformer, fingerprint = place
+            entry = self._transformers[place] = TransformerSummary(
+                transformer,
+                rule.split(",") if rule else [],
+                fingerprint or None,
+                0,
+                0,
+                0,
+                0,
+                0,
+                revision,
+                revision,
             )
-            entry = self._transformers.setdefault(
-                place,
-                TransformerSummary(
-                    transformer, rule.split(",") if rule else [], fingerprint or None, 0, 0, 0, 0, 0,
-                    revision, revision,
-                ),
-            )  # fmt: skip
-        entry.keys += 1
-        outcome = found.verdict.outcome
-        if outcome in FAILED:
-            entry.failures += 1
-            entry.damaged += found.verdict.is_damage
-        elif outcome is Outcome.UNDETERMINED:
-            entry.undetermined += 1
-        if found.stale:
-            entry.stale += 1
-        if revision < entry.first_mod_revision:
-            entry.first_mod_revision = revision
-        elif revision > entry.last_mod_revision:
-            entry.last_mod_revision = revision
+        return entry
 
     def _count_kms_key(self, found: Examination) -> None:
         revision = found.stored.mod_revision

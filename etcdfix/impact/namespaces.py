@@ -372,7 +372,7 @@ def _contents(
             row[0],
             row[1],
             row[2],
-            served=_served(index, directories[path], aggregated),
+            served=is_served(index, directories[path], aggregated),
             aggregated=_without_crd(directories[path]) and directories[path].group in aggregated,
             unlistable=row[3],
         )
@@ -384,7 +384,8 @@ def _without_crd(directory: Directory) -> bool:
     return directory.stack is Stack.CUSTOM_RESOURCE and not directory.kind
 
 
-def _served(index: ImpactIndex, directory: Directory, aggregated: Collection[str]) -> bool | None:
+def is_served(index: ImpactIndex, directory: Directory, aggregated: Collection[str]) -> bool | None:
+    """Tell whether an API serves a resource; None where its CRD was not seen and not everything was."""
     if not _without_crd(directory) or directory.group in aggregated:
         return True
     if index.problems and (directory.group, directory.resource) not in index.unreadable_crds:

@@ -57,6 +57,10 @@ class SameAgain(msgspec.Struct, frozen=True):
             ["etcdfix", "impact", *self.source, *self.layout, *self.reading, *key_arguments(key)]
         )
 
+    def orphans(self) -> str:
+        """Return the command that lists what belongs to nobody."""
+        return quote_command(["etcdfix", "orphans", *self.source, *self.layout, *self.reading])
+
     def plan(self, report: str, file: str) -> str:
         """Return the command that makes a plan from a saved report, and writes it to a file."""
         words = ["etcdfix", "plan", "--from-report", report, *self.source, *self.layout, *self._deciding]

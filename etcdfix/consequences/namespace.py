@@ -32,7 +32,7 @@ from etcdfix.impact.namespaces import (
 from etcdfix.impact.uses import Role
 from etcdfix.model import Confidence, Outcome
 from etcdfix.reports.base import counted
-from etcdfix.reports.commands import SameAgain
+from etcdfix.reports.commands import GRANTED, SameAgain
 from etcdfix.reports.impact.model import (
     BlockerEntry,
     ConditionEntry,
@@ -57,6 +57,11 @@ _SNAPSHOT: Final = "Take a snapshot of etcd first. "
 # The API server deletes these never, whoever asks (admission plugin NamespaceLifecycle).
 _IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
 _OPTIONS: Final = frozenset({"-n", "-o", "-f", "--raw", "--dry-run=server", "--grace-period=0", "--force"})
+_NAMESPACES: Final = "namespaces"
+_CONTENTS_STAY: Final = (
+    "What is in it stays: re-create it right after that deletion, or nothing new is admitted there; etcdfix namespace "
+    "with its name says how. "
+)
 _EVERYWHERE: Final = ", and so holds every namespace of the cluster"
 _OVERDUE: Final = {
     True: "its grace period is over, and nothing has ended it",
@@ -279,7 +284,7 @@ class _Story:
                     found,
                     f"the Namespace object itself: {what}",
                     self._warning(found)
-                    + _SNAPSHOT
+                    + self._first()
                     + "What is in it stays, and its labels and annotations are lost with it. ",
                 )
                 yield from self._keep_or_end("re-create it right after that deletion")
@@ -325,7 +330,9 @@ class _Story:
             )
         removable = [(b, found) for b, found in lost if self._removable(found)]
         for number, (blocker, found) in enumerate(removable[:_MOST_STEPS]):
-            warning = self._warning(found) + (_SNAPSHOT if not number else "")
+            warning = self._warning(found) + ("" if number else self._first())
+            if blocker.object.resource == _NAMESPACES:
+                warning += _CONTENTS_STAY
             yield self._removal(found, f"{blocker.object}: {_HARM[blocker.reason]}{everywhere}", warning)
         rest = total - len(cures) - len(unjudged) - min(len(removable), _MOST_STEPS)
         if rest > 0:
@@ -367,6 +374,10 @@ class _Story:
             yield _Step(
                 f"Then {counted(len(pods) - _MOST_STEPS, 'more pod')}", self._again_namespace("-o", "json")
             )
+
+    def _first(self) -> str:
+        """Say what comes before a deletion."""
+        return _SNAPSHOT if self._again.told_of_encryption else _SNAPSHOT + GRANTED
 
     def _removable(self, found: Examination) -> bool:
         """Say whether a deletion would not be refused out of hand."""

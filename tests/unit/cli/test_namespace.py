@@ -560,6 +560,8 @@ def test_what_cannot_be_read_elsewhere_comes_first(namespace: Runner) -> None:
     assert "and so holds every namespace of the cluster" in report["plan"][1]["action"]
     assert [entry["object"]["key"] for entry in report["elsewhere"]] == [other, elsewhere]
     assert [entry["cause"] for entry in report["elsewhere"]] == ["protobuf-damaged"] * 2
+    assert "What is in it stays: re-create it right after" in report["plan"][0]["note"]
+    assert "What is in it stays" not in report["plan"][1]["note"]
     empty = Cluster()
     empty.namespace("shop")
     empty.break_(empty.secret("lost", "pay"))

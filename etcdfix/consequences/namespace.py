@@ -493,15 +493,18 @@ class _Story:
             key = prefix + _CRDS + _bytes(api)
             if content.stays == Stays.CRD_UNREADABLE:
                 yield _Step(
-                    f"Mend the CustomResourceDefinition {api}: {self._state.missing_apis[api]}",
+                    f"Mend the CustomResourceDefinition {api}, which cannot be read, before any API server is "
+                    "restarted",
                     self._again.impact(key),
-                    "The API cannot show it either; the command says what hangs on it and what can be done.",
+                    f"API servers that run may still serve {counted(content.count, 'object')} of it here; after a "
+                    "restart none does, and they are left behind. The API cannot show the definition either; the "
+                    "command says what hangs on it and what can be done.",
                     display(key),
                 )
             elif content.stays == Stays.NOT_SERVED:
                 yield _Step(
                     f"First bring back the CustomResourceDefinition {api}, before the namespace is gone: without it "
-                    f"{counted(content.count, 'object')} of it stay stored, and nobody sees them",
+                    f"what is stored of it stays, and nobody sees it ({counted(content.count, 'object')})",
                     self._kubectl("apply", "-f", "FILE"),
                     "FILE is its manifest, of the operator that it came with; an older backup of etcd has it under "
                     f"{display(key)}. Give it the same group, plural, scope and versions. Its controller does not come "

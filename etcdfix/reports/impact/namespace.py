@@ -16,6 +16,7 @@ _STAGES = {
     "namespace": "the Namespace itself",
 }
 _LONGEST_CONDITION = 300
+_CRD_UNREADABLE = "crd-unreadable"
 
 
 def write_table(report: NamespaceReport, stream: BinaryIO, max_rows: int) -> None:
@@ -123,10 +124,16 @@ def _headline(report: NamespaceReport) -> str:
 
 
 def _left(report: NamespaceReport) -> str:
-    if not report.left_behind:
-        return ""
-    count = counted(report.left_behind, "object")
-    return f"; {count} in it WILL BE LEFT BEHIND: no CustomResourceDefinition serves them"
+    words = ""
+    if report.left_behind:
+        count = counted(report.left_behind, "object")
+        words += f"; {count} in it WILL BE LEFT BEHIND: no CustomResourceDefinition serves them"
+    perhaps = sum(content.count for content in report.contents if content.stays == _CRD_UNREADABLE)
+    if perhaps:
+        whose = "its" if perhaps == 1 else "their"
+        count = counted(perhaps, "object")
+        words += f"; {count} in it MAY BE LEFT BEHIND: {whose} CustomResourceDefinition cannot be read"
+    return words
 
 
 def _conditions(report: NamespaceReport) -> Iterator[str]:
@@ -153,6 +160,8 @@ def _resource(content: ContentEntry) -> str:
     name = f"{content.resource}.{content.group}" if content.group else content.resource
     if content.aggregated:
         note = " (served by an aggregated API, which keeps them elsewhere or here)"
+    elif content.stays == _CRD_UNREADABLE:
+        note = " (its CustomResourceDefinition cannot be read)"
     else:
         note = {True: "", False: " (not served)", None: " (its CustomResourceDefinition was not seen)"}[
             content.served

@@ -326,6 +326,15 @@ def test_an_unreadable_crd_is_looked_at_where_it_can_be_seen(namespace: Runner) 
     plan = namespace(cluster, "shop", "-o", "json").document["plan"]
     (step,) = [step for step in plan if "Mend the CustomResourceDefinition" in step["action"]]
     assert step["command"] == f"etcdfix impact {key}"
+    assert "before any API server is restarted" in step["action"]
+    ran = namespace(cluster, "shop")
+    assert ran.code == 1
+    assert ran.out.startswith(
+        f"Namespace shop is Terminating since {NOW}; nothing that can be read holds it up; 1 object in it MAY BE LEFT "
+        "BEHIND: its CustomResourceDefinition cannot be read\n"
+    )
+    assert "1 widgets.example.com (its CustomResourceDefinition cannot be read)" in ran.out
+    assert "not served" not in ran.out
     assert not [step for step in plan if "kubectl get customresourcedefinitions" in step["command"]]
 
 

@@ -75,8 +75,8 @@ _PATIENCE: Final = {
     "unknown": "The state of the Node object {0} is not known.",
 }
 _FORCED: Final = (
-    " A forced deletion does not wait for its containers to end: be sure that they do not run, or two may write the "
-    "same volume."
+    " The command is a dry run; without --dry-run=server it forces the pod away and does not wait for its containers "
+    "to end: be sure that they do not run, or two may write the same volume."
 )
 _HARM: Final = {
     "unreadable": "it fails every LIST of its type",
@@ -343,10 +343,10 @@ class _Story:
             )
 
     def _pods(self) -> Iterator[_Step]:
-        """Yield a step for each pod that no kubelet ends."""
-        if not self._state.terminating:
-            return
-        pods = [b for stage in self._state.stages for b in stage.waits_for if b.reason == "node"]
+        """Yield a step for each pod that no kubelet ends; where the namespace stays, for those told to go alone."""
+        ends = self._state.terminating
+        held = [b for stage in self._state.stages for b in stage.waits_for if b.reason == "node"]
+        pods = [b for b in held if ends or b.past_grace]
         for number, pod in enumerate(pods[:_MOST_STEPS]):
             ref = pod.object
             wait = _PATIENCE[pod.node_state].format(pod.node)

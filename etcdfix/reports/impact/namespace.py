@@ -64,6 +64,8 @@ def _lines(report: NamespaceReport, max_rows: int) -> Iterator[str]:
             else "What to do, in this order"
         )
         yield from steps((step.action, step.command, step.note) for step in report.plan)
+    elif report.state == "active-with-blockers":
+        yield "Nobody deletes it now, so nothing has to be done; what would hold it stands above."
     elif report.complete:
         yield "Nothing has to be done now."
     else:
@@ -190,7 +192,7 @@ def _on_node(blocker: BlockerEntry) -> str:
         "not-ready": "whose Node object is there and not ready: nobody ends it",
         "ready": "whose Node object says that it is ready",
     }.get(blocker.node_state or "", "whose Node object could not be read")
-    also = f"; finalizers {shown(', '.join(blocker.finalizers))}" if blocker.finalizers else ""
+    also = f"; finalizers go first: {shown(', '.join(blocker.finalizers))}" if blocker.finalizers else ""
     return f"{when}on node {node}, {state}{also}"
 
 

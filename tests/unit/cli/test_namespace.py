@@ -542,7 +542,33 @@ def test_a_pod_on_a_node_that_is_gone(namespace: Runner) -> None:
     (first,) = [step for step in report["plan"] if step["number"] == 1]
     assert "It also has finalizers, which go first: example.com/x." in first["note"]
     assert "be sure that they do not run" in first["note"]
+    assert "without --dry-run=server" in first["note"]
+    assert "forces it away within a minute; finalizers go first: example.com/x" in ran.out
     assert "kubectl delete pod" not in namespace(shop(terminating=False), "shop").out
+
+
+def test_a_pod_that_is_told_to_go_is_named_whoever_told_it(namespace: Runner) -> None:
+    cluster = shop(terminating=False)
+    pod = cluster.pod("web", spec={"nodeName": "n1"}, terminating=True)
+    ran = namespace(cluster, "shop")
+    assert ran.code == 1
+    assert "Nobody deletes it now. Before somebody does, in this order" in ran.out
+    plan = namespace(cluster, "shop", "-o", "json").document["plan"]
+    assert [step["key"] for step in plan] == [pod, None]
+    assert plan[0]["command"] == "kubectl delete pod web -n shop --grace-period=0 --force --dry-run=server"
+
+
+def test_what_would_hold_it_and_is_in_order_now(namespace: Runner) -> None:
+    cluster = shop(terminating=False)
+    cluster.pod("web", spec={"nodeName": "n1"})
+    ran = namespace(cluster, "shop")
+    assert ran.code == 1
+    assert ran.out.startswith(
+        "Namespace shop is Active, but could not be deleted: 1 pod that no kubelet ends\n"
+    )
+    assert ran.out.endswith(
+        "Nobody deletes it now, so nothing has to be done; what would hold it stands above.\n"
+    )
 
 
 def test_pods_that_no_kubelet_ends_are_counted(namespace: Runner) -> None:

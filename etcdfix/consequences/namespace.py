@@ -166,6 +166,7 @@ def namespace_report(surroundings: Surroundings, name: str) -> NamespaceReport |
         elsewhere_count=state.elsewhere_count,
         left_behind=state.left_behind,
         unavailable_apis=state.unavailable_apis,
+        unknown_apis=state.unknown_apis,
     )
 
 
@@ -520,6 +521,16 @@ class _Story:
                 f"Bring back the API {api}, or delete its APIService: {reason}",
                 self._kubectl("get", "apiservices", api, "-o", "yaml"),
                 "While discovery fails, no namespace of the cluster finishes.",
+            )
+
+        unknown = list(self._state.missing_apis)[self._state.unavailable_apis :][: self._state.unknown_apis]
+        if unknown:
+            more = ", …" if len(unknown) > 5 else ""
+            answer = "answers whose APIService" if len(unknown) == 1 else "answer whose APIServices"
+            yield _Step(
+                f"See whether {counted(len(unknown), 'API')} {answer} cannot be read: {', '.join(unknown[:5])}{more}",
+                self._kubectl("api-resources"),
+                "It names those that do not answer. While there is one, no namespace of the cluster finishes.",
             )
 
     def _again_namespace(self, *options: str) -> str:

@@ -30,7 +30,7 @@ from etcdfix.impact.index import (
     NamespaceDetails,
 )
 from etcdfix.impact.tables import FINISHED, FOREGROUND, OPAQUE
-from etcdfix.storagekey import Directory, Stack
+from etcdfix.storagekey import Directory, Stack, builtin_directories
 
 _PODS: Final = "pods"
 _API_SERVICES: Final = "apiregistration.k8s.io/apiservices"
@@ -149,6 +149,7 @@ class NamespaceState(msgspec.Struct, frozen=True):
         elsewhere_count: How many there are.
         unavailable_apis: How many of ``missing_apis`` fail discovery, which holds every namespace of the cluster.
         left_behind: How many objects in it stay stored although it finishes: no API serves them.
+        unknown_apis: How many of ``missing_apis`` may fail discovery: their APIServices cannot be read.
     """
 
     name: str
@@ -172,6 +173,7 @@ class NamespaceState(msgspec.Struct, frozen=True):
     elsewhere_count: int = 0
     unavailable_apis: int = 0
     left_behind: int = 0
+    unknown_apis: int = 0
 
     @property
     def held(self) -> bool:
@@ -232,6 +234,7 @@ def namespace_state(
         for api, reason in index.unavailable_apis.items()
         if index.node(f"{_API_SERVICES}/{api}") not in without
     }
+    unknown = _unknown_apis(index, blind.get(_API_SERVICES, ()))
     return NamespaceState(
         name=name,
         object=index.ref(found)
@@ -250,12 +253,13 @@ def namespace_state(
         order_lost=_PODS in blind,
         frozen=frozen,
         cycles=cyclic_waits(index, inside),
-        missing_apis=apis | _missing_apis(contents),
+        missing_apis=apis | unknown | _missing_apis(contents),
         complete=not index.problems,
         elsewhere=tuple(elsewhere[:_MOST_NAMED]),
         elsewhere_count=len(elsewhere),
         unavailable_apis=len(apis),
         left_behind=sum(c.count for c in contents if c.stays == Stays.NOT_SERVED),
+        unknown_apis=len(unknown),
     )
 
 
@@ -461,6 +465,17 @@ def _urgency(blocker: Blocker) -> tuple[bool, bool, str]:
 
 def _is_pod(ref: ObjectRef) -> bool:
     return (ref.group, ref.resource) == ("", _PODS)
+
+
+def _unknown_apis(index: ImpactIndex, unreadable: Iterable[int]) -> dict[str, str]:
+    """Return the APIs whose APIServices cannot be read; those that every API server serves itself answer anyhow."""
+    built_in = {directory.group for directory in builtin_directories()}
+    names = (index.place(node)[2] for node in unreadable)
+    return {
+        name: "its APIService cannot be read, so whether it answers is not known"
+        for name in names
+        if name.partition(".")[2] not in built_in
+    }
 
 
 def _missing_apis(contents: tuple[ResourceContent, ...]) -> dict[str, str]:

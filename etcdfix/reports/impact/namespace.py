@@ -135,6 +135,10 @@ def _left(report: NamespaceReport) -> str:
         whose = "its" if perhaps == 1 else "their"
         count = counted(perhaps, "object")
         words += f"; {count} in it MAY BE LEFT BEHIND: {whose} CustomResourceDefinition cannot be read"
+    if report.unknown_apis:
+        answer = "answers" if report.unknown_apis == 1 else "answer"
+        count = counted(report.unknown_apis, "API")
+        words += f"; whether {count} {answer} is not known, and one that does not would hold it"
     return words
 
 

@@ -606,6 +606,31 @@ def test_what_cannot_be_read_elsewhere_comes_first(namespace: Runner) -> None:
     )  # fmt: skip
 
 
+def test_whether_an_api_answers_whose_service_cannot_be_read_is_not_known(namespace: Runner) -> None:
+    services = "apiregistration.k8s.io/apiservices"
+    cluster = shop()
+    cluster.break_(cluster.key(services, "", "v1.apps"))  # of the API server itself
+    assert namespace(cluster, "shop").code == 0
+    cluster.break_(cluster.key(services, "", "v1beta1.metrics.k8s.io"))
+    ran = namespace(cluster, "shop")
+    assert ran.code == 1
+    first = ran.out.splitlines()[0]
+    assert first.endswith(
+        "holds it up; whether 1 API answers is not known, and one that does not would hold it"
+    )
+    assert "its APIService cannot be read, so whether it answers is not known" in ran.out
+    report = namespace(cluster, "shop", "-o", "json").document
+    assert (report["unknown_apis"], report["unavailable_apis"]) == (1, 0)
+    assert [api["api"] for api in report["missing_apis"]] == ["v1beta1.metrics.k8s.io"]
+    step = report["plan"][0]
+    assert step["action"].startswith(
+        "See whether 1 API answers whose APIService cannot be read: v1beta1.metrics"
+    )
+    assert step["command"] == "kubectl api-resources"
+    cluster.namespace("shop")
+    assert namespace(cluster, "shop").code == 0
+
+
 def test_an_unreadable_crd_matters_where_its_objects_are(namespace: Runner) -> None:
     cluster = shop()
     cluster.break_(cluster.define("example.com", "Widget"))

@@ -167,6 +167,8 @@ def namespace_report(surroundings: Surroundings, name: str) -> NamespaceReport |
         left_behind=state.left_behind,
         unavailable_apis=state.unavailable_apis,
         unknown_apis=state.unknown_apis,
+        judged=state.judged,
+        certain=state.certain,
     )
 
 

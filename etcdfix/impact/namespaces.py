@@ -150,6 +150,8 @@ class NamespaceState(msgspec.Struct, frozen=True):
         unavailable_apis: How many of ``missing_apis`` fail discovery, which holds every namespace of the cluster.
         left_behind: How many objects in it stay stored although it finishes: no API serves them.
         unknown_apis: How many of ``missing_apis`` may fail discovery: their APIServices cannot be read.
+        judged: Whether its object could be judged: it can be read, or is proven broken.
+        certain: Whether what holds it does so for certain; False where none of it could be judged.
     """
 
     name: str
@@ -174,13 +176,19 @@ class NamespaceState(msgspec.Struct, frozen=True):
     unavailable_apis: int = 0
     left_behind: int = 0
     unknown_apis: int = 0
+    judged: bool = True
+    certain: bool = True
 
     @property
     def held(self) -> bool:
         """Whether anything that is known keeps it from finishing, or would."""
-        own = self.finalizers or any(token != _KUBERNETES for token in self.spec_finalizers)
         inside = any(stage.blockers for stage in self.stages)
-        return bool(own or inside or self.elsewhere or self.unavailable_apis) or self.frozen
+        return bool(self.own_finalizers or inside or self.elsewhere or self.unavailable_apis) or self.frozen
+
+    @property
+    def own_finalizers(self) -> tuple[str, ...]:
+        """Its finalizers of both kinds that are not the namespace controller's own."""
+        return (*self.finalizers, *(token for token in self.spec_finalizers if token != _KUBERNETES))
 
     @property
     def terminating(self) -> bool:
@@ -235,7 +243,8 @@ def namespace_state(
         if index.node(f"{_API_SERVICES}/{api}") not in without
     }
     unknown = _unknown_apis(index, blind.get(_API_SERVICES, ()))
-    return NamespaceState(
+    judged = not unreadable or (found is not None and index.lost(found))
+    state = NamespaceState(
         name=name,
         object=index.ref(found)
         if found is not None
@@ -260,7 +269,20 @@ def namespace_state(
         unavailable_apis=len(apis),
         left_behind=sum(c.count for c in contents if c.stays == Stays.NOT_SERVED),
         unknown_apis=len(unknown),
+        judged=judged,
     )
+    return msgspec.structs.replace(state, certain=_is_certain(state, [*blockers, *elsewhere]))
+
+
+def _is_certain(state: NamespaceState, blockers: list[Blocker]) -> bool:
+    """Tell whether a namespace is held even if the API servers can read all that could not be judged here."""
+    reasons = {blocker.reason for blocker in blockers}
+    if state.judged and "undetermined" not in reasons:
+        return True
+    if state.terminating and (state.own_finalizers or state.problems or "finalizers" in reasons):
+        return True
+    broken = reasons - {"undetermined", "finalizers"}
+    return bool(broken or state.unavailable_apis or (state.frozen and state.judged))
 
 
 def freed_by(index: ImpactIndex, removed: int) -> tuple[NamespaceState, ...]:

@@ -28,16 +28,24 @@ def write_table(report: NamespaceReport, stream: BinaryIO, max_rows: int) -> Non
 
 def _lines(report: NamespaceReport, max_rows: int) -> Iterator[str]:
     yield _headline(report)
-    if report.frozen:
+    if report.frozen and not report.judged:
+        yield "  if no API server can read its object, NO namespace of the cluster is processed until one can"
+    elif report.frozen:
         yield "  its object fails every LIST of namespaces: until that ends, NO namespace of the cluster is processed"
-    if report.order_lost:
+    if report.order_lost and not _pod_is_lost(report):
+        yield "  a pod could not be judged: if no API server can read it, the order is lost"
+    elif report.order_lost:
         yield "  a pod cannot be read: the order is lost, and the rest is deleted while pods may still run"
     yield ""
     yield introduction(report)
     yield from _conditions(report)
     if report.elsewhere:
         yield ""
-        yield "Outside of it, and holding every namespace of the cluster: these first"
+        yield (
+            "Outside of it, and holding every namespace of the cluster: these first"
+            if any(blocker.reason == "unreadable" for blocker in report.elsewhere)
+            else "Outside of it; what no API server can read holds every namespace of the cluster: these first"
+        )
         yield from aligned([(named(b.object), _why(b)) for b in report.elsewhere[:max_rows]])
         yield from _more(report.elsewhere_count, min(max_rows, len(report.elsewhere)))
     yield ""
@@ -101,14 +109,21 @@ def _headline(report: NamespaceReport) -> str:
         )
     why = f": {', '.join(parts)}" if parts else ""
     match report.state:
+        case "stuck" if not report.certain:
+            doubt = "whether anything holds it up is NOT KNOWN"
+            return f"Namespace {name} is Terminating{since}; {doubt}{why}{_left(report)}"
         case "stuck":
             return f"NAMESPACE {name} IS STUCK: Terminating{since}{why}{_left(report)}"
         case "terminating":
             return (
                 f"Namespace {name} is Terminating{since}; nothing that can be read holds it up{_left(report)}"
             )
+        case "active-with-blockers" if not report.certain:
+            return f"Namespace {name} is Active; whether it could be deleted is NOT KNOWN{why}"
         case "active-with-blockers":
             return f"Namespace {name} is Active, but could not be deleted{why}"
+        case "unreadable" if not report.judged:
+            return f"NAMESPACE {name} COULD NOT BE JUDGED{why}"
         case "unreadable":
             return f"NAMESPACE {name} CANNOT BE READ{why}"
         case "missing":
@@ -123,6 +138,12 @@ def _headline(report: NamespaceReport) -> str:
         case _:
             every = "every object" if report.complete else "every object that was seen"
             return f"Namespace {name} is {shown(report.phase) or 'Active'}; {every} in it can be read"
+
+
+def _pod_is_lost(report: NamespaceReport) -> bool:
+    """Tell whether a pod is proven broken; such ones are named first."""
+    blockers = [*report.elsewhere, *(blocker for stage in report.stages for blocker in stage.blockers)]
+    return any((b.reason, b.object.group, b.object.resource) == ("unreadable", "", "pods") for b in blockers)
 
 
 def _left(report: NamespaceReport) -> str:

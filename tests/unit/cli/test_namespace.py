@@ -424,6 +424,68 @@ def test_what_could_not_be_judged(namespace: Runner) -> None:
     assert namespace(cluster, "infra").code == 3  # what is elsewhere holds it, too, if it cannot be read
 
 
+SEALED = b"k8s:enc:aescbc:v1:key1:" + bytes(48)
+
+
+def test_what_could_not_be_judged_holds_nothing_for_certain(namespace: Runner) -> None:
+    """Without the configuration nothing that is encrypted can be judged: an API server may well read it."""
+    cluster = shop()
+    cluster.values[cluster.key("secrets", "pay", "sealed")] = SEALED
+    ran = namespace(cluster, "shop")
+    assert ran.code == 3
+    assert ran.out.startswith(
+        f"Namespace shop is Terminating since {NOW}; whether anything holds it up is NOT KNOWN: 1 object elsewhere "
+        "cannot be read or judged\n"
+    )
+    assert (
+        "Outside of it; what no API server can read holds every namespace of the cluster: these first\n"
+        in ran.out
+    )
+    assert "STUCK" not in ran.out
+    assert namespace(cluster, "shop", "-o", "json").document["certain"] is False
+    cluster.namespace("infra")
+    cluster.secret("guarded", "infra", finalizers=("example.com/guard",))  # in order while nobody deletes it
+    assert namespace(cluster, "infra").out.startswith(
+        "Namespace infra is Active; whether it could be deleted is NOT KNOWN: 1 object elsewhere"
+    )
+    cluster.secret("held", finalizers=("example.com/guard",), terminating=True)
+    assert "NAMESPACE shop IS STUCK" in namespace(cluster, "shop").out
+    del cluster.values[cluster.key("secrets", "shop", "held")]
+    failure = condition("NamespaceDeletionContentFailure", "True", "ContentDeletionFailed", "no")
+    cluster.namespace("shop", terminating=True, status={"phase": "Terminating", "conditions": [failure]})
+    assert "NAMESPACE shop IS STUCK" in namespace(cluster, "shop").out
+    cluster.namespace("shop", terminating=True)
+    cluster.break_(cluster.secret("lost", "pay"))
+    ran = namespace(cluster, "shop")
+    assert "NAMESPACE shop IS STUCK" in ran.out
+    assert namespace(cluster, "shop", "-o", "json").document["certain"] is True
+
+
+def test_a_pod_that_could_not_be_judged_loses_no_order_for_certain(namespace: Runner) -> None:
+    cluster = shop()
+    cluster.values[cluster.key("pods", "pay", "sealed")] = SEALED
+    out = namespace(cluster, "shop").out
+    assert "a pod could not be judged: if no API server can read it, the order is lost" in out
+    assert "a pod cannot be read" not in out
+
+
+def test_a_namespace_object_that_could_not_be_judged_freezes_nothing_for_certain(namespace: Runner) -> None:
+    cluster = shop()
+    cluster.values["/registry/namespaces/shop"] = SEALED
+    ran = namespace(cluster, "shop")
+    assert ran.code == 3
+    assert ran.out.startswith(
+        "NAMESPACE shop COULD NOT BE JUDGED\n  if no API server can read its object, NO namespace"
+    )
+    report = namespace(cluster, "shop", "-o", "json").document
+    assert (report["state"], report["judged"], report["certain"]) == ("unreadable", False, False)
+    cluster.break_(cluster.secret("lost", "pay"))
+    ran = namespace(cluster, "shop")
+    assert ran.out.startswith(
+        "NAMESPACE shop COULD NOT BE JUDGED: 1 object elsewhere cannot be read or judged\n"
+    )
+
+
 def test_many_blockers_are_counted_and_not_all_shown(namespace: Runner) -> None:
     cluster = shop()
     for number in range(130):

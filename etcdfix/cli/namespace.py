@@ -21,12 +21,12 @@ from etcdfix.cli.surroundings import (
 from etcdfix.consequences.namespace import concerns_namespace, namespace_report
 from etcdfix.consequences.surroundings import Surroundings
 from etcdfix.errors import ConfigurationError
-from etcdfix.impact.namespaces import terminating_namespaces
+from etcdfix.impact.namespaces import Stays, terminating_namespaces
 from etcdfix.reports.impact import NAMESPACE_FORMATS
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "nothing blocks it",
-    ExitCode.FINDINGS: "something blocks it, or would; or its object is missing or cannot be read",
+    ExitCode.FINDINGS: "something blocks it, or may, or is left behind; or its object is missing or unreadable",
     ExitCode.USAGE: "usage or configuration error",
     ExitCode.INCOMPLETE: "something in it is undetermined, or the source was lost midway (wins over 1)",
     ExitCode.SOURCE: "no such namespace, or the source is unreachable or unreadable",
@@ -62,7 +62,8 @@ def command(*, name: str, output: str, output_file: Path | None, max_rows: int, 
         NAMESPACE_FORMATS[output](report, stream, max_rows)
     for reason in report.incomplete_reasons:
         say(f"incomplete: {reason}")
-    findings = report.state not in _WELL or (report.terminating and report.left_behind > 0)
+    perhaps = report.unknown_apis or any(c.stays == Stays.CRD_UNREADABLE for c in report.contents)
+    findings = report.state not in _WELL or (report.terminating and bool(report.left_behind or perhaps))
     return exit_code(found, complete=report.complete, findings=findings)
 
 

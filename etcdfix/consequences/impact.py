@@ -12,7 +12,7 @@ from etcdfix.impact.assess import Assessment, LastKnown, assess
 from etcdfix.impact.collector import collect
 from etcdfix.impact.garbage import Action, Collection, Decision, Propagation
 from etcdfix.impact.index import ImpactIndex
-from etcdfix.impact.namespaces import freed_by
+from etcdfix.impact.namespaces import freed_by, is_served
 from etcdfix.impact.secretusers import SecretUser, SecretUsers
 from etcdfix.impact.tables import UNDETERMINED
 from etcdfix.impact.uses import Role
@@ -42,6 +42,10 @@ _SNAPSHOT: Final = Remedy(
     "Take a snapshot of etcd before you change anything",
     quote_command(["etcdctl", "snapshot", "save", "FILE"]),
     "",
+)
+_APPLY: Final = quote_command(["kubectl", "apply", "-f", "FILE"])
+_MANIFEST: Final = (
+    "FILE is the manifest that came with the operator; give it the same group, plural, scope and versions."
 )
 
 
@@ -102,7 +106,13 @@ def impact_report(surroundings: Surroundings, key: bytes) -> ImpactReport | None
         - index.unreadable(node)
         - (surroundings.undetermined - unjudged),
         undetermined_elsewhere=surroundings.undetermined - unjudged,
-        remedies=_remedies(found, examined, finding, surroundings.request.same_again),
+        remedies=_remedies(
+            found,
+            examined,
+            finding,
+            surroundings.request.same_again,
+            unserved=_unserved(surroundings, node),
+        ),
         complete=not reasons,
         incomplete_reasons=reasons,
     )
@@ -301,10 +311,37 @@ def _secret_user(user: SecretUser) -> UserEntry:
     )
 
 
+def _unserved(surroundings: Surroundings, node: int) -> str:
+    """Return the CustomResourceDefinition that is gone, and without which no API serves an object; "" for none.
+
+    One that is there and cannot be read is none: API servers that run may still serve its objects.
+    """
+    index = surroundings.index
+    directory = index.place(node)[0]
+    if is_served(index, directory, surroundings.aggregated) is not False:
+        return ""
+    if (directory.group, directory.resource) in index.unreadable_crds:
+        return ""
+    return f"{directory.resource}.{directory.group}"
+
+
 def _remedies(
-    found: Assessment, examined: Examination | None, finding: Finding | None, again: SameAgain
+    found: Assessment,
+    examined: Examination | None,
+    finding: Finding | None,
+    again: SameAgain,
+    *,
+    unserved: str,
 ) -> list[Remedy]:
-    """Return what to do next, gentlest first; deleting comes last and only as a dry run."""
+    """Return what to do next, gentlest first; deleting comes last and only as a dry run.
+
+    Args:
+        found: What the loss means.
+        examined: The object, where it is stored.
+        finding: The same, for a report.
+        again: What a command must repeat.
+        unserved: The CustomResourceDefinition without which no API serves the object; "" where one does.
+    """
     if not found.exists and found.problems:
         return [
             Remedy(
@@ -312,11 +349,29 @@ def _remedies(
             )
         ]
     if examined is None or finding is None:
+        if found.object.resource == "customresourcedefinitions":
+            return [
+                Remedy("It is gone: see which of its custom resources are stored", again.orphans(), ""),
+                Remedy(
+                    "Bring it back, from its manifest, a snapshot or a backup",
+                    _APPLY,
+                    f"{_MANIFEST} Its custom resources are served again then.",
+                ),
+            ]
         return [
             Remedy(
                 "It is gone: let whoever made it make it again, or put it back from a snapshot or backup",
                 "",
                 "What refers to it by name works again then; what refers to its old uid does not.",
+            )
+        ]
+    if found.readable and not finding.remedies and unserved:
+        return [
+            Remedy(
+                f"It can be read, but no CustomResourceDefinition serves it: bring back {unserved} first",
+                _APPLY,
+                f"{_MANIFEST} To delete the object, use the API then, which runs its finalizers; etcdfix deletes "
+                "nothing that can be read.",
             )
         ]
     if found.readable and not finding.remedies:

@@ -32,7 +32,7 @@ from etcdfix.impact.namespaces import (
 from etcdfix.impact.uses import Role
 from etcdfix.model import Confidence, Outcome
 from etcdfix.reports.base import counted
-from etcdfix.reports.commands import SameAgain
+from etcdfix.reports.commands import GRANTED, SameAgain
 from etcdfix.reports.impact.model import (
     BlockerEntry,
     ConditionEntry,
@@ -57,6 +57,11 @@ _SNAPSHOT: Final = "Take a snapshot of etcd first. "
 # The API server deletes these never, whoever asks (admission plugin NamespaceLifecycle).
 _IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
 _OPTIONS: Final = frozenset({"-n", "-o", "-f", "--raw", "--dry-run=server", "--grace-period=0", "--force"})
+_NAMESPACES: Final = "namespaces"
+_CONTENTS_STAY: Final = (
+    "What is in it stays: re-create it right after that deletion, or nothing new is admitted there; etcdfix namespace "
+    "with its name says how. "
+)
 _EVERYWHERE: Final = ", and so holds every namespace of the cluster"
 _OVERDUE: Final = {
     True: "its grace period is over, and nothing has ended it",
@@ -70,8 +75,8 @@ _PATIENCE: Final = {
     "unknown": "The state of the Node object {0} is not known.",
 }
 _FORCED: Final = (
-    " A forced deletion does not wait for its containers to end: be sure that they do not run, or two may write the "
-    "same volume."
+    " The command is a dry run; without --dry-run=server it forces the pod away and does not wait for its containers "
+    "to end: be sure that they do not run, or two may write the same volume."
 )
 _HARM: Final = {
     "unreadable": "it fails every LIST of its type",
@@ -161,6 +166,9 @@ def namespace_report(surroundings: Surroundings, name: str) -> NamespaceReport |
         elsewhere_count=state.elsewhere_count,
         left_behind=state.left_behind,
         unavailable_apis=state.unavailable_apis,
+        unknown_apis=state.unknown_apis,
+        judged=state.judged,
+        certain=state.certain,
     )
 
 
@@ -279,7 +287,7 @@ class _Story:
                     found,
                     f"the Namespace object itself: {what}",
                     self._warning(found)
-                    + _SNAPSHOT
+                    + self._first()
                     + "What is in it stays, and its labels and annotations are lost with it. ",
                 )
                 yield from self._keep_or_end("re-create it right after that deletion")
@@ -325,7 +333,9 @@ class _Story:
             )
         removable = [(b, found) for b, found in lost if self._removable(found)]
         for number, (blocker, found) in enumerate(removable[:_MOST_STEPS]):
-            warning = self._warning(found) + (_SNAPSHOT if not number else "")
+            warning = self._warning(found) + ("" if number else self._first())
+            if blocker.object.resource == _NAMESPACES:
+                warning += _CONTENTS_STAY
             yield self._removal(found, f"{blocker.object}: {_HARM[blocker.reason]}{everywhere}", warning)
         rest = total - len(cures) - len(unjudged) - min(len(removable), _MOST_STEPS)
         if rest > 0:
@@ -336,10 +346,10 @@ class _Story:
             )
 
     def _pods(self) -> Iterator[_Step]:
-        """Yield a step for each pod that no kubelet ends."""
-        if not self._state.terminating:
-            return
-        pods = [b for stage in self._state.stages for b in stage.waits_for if b.reason == "node"]
+        """Yield a step for each pod that no kubelet ends; where the namespace stays, for those told to go alone."""
+        ends = self._state.terminating
+        held = [b for stage in self._state.stages for b in stage.waits_for if b.reason == "node"]
+        pods = [b for b in held if ends or b.past_grace]
         for number, pod in enumerate(pods[:_MOST_STEPS]):
             ref = pod.object
             wait = _PATIENCE[pod.node_state].format(pod.node)
@@ -367,6 +377,10 @@ class _Story:
             yield _Step(
                 f"Then {counted(len(pods) - _MOST_STEPS, 'more pod')}", self._again_namespace("-o", "json")
             )
+
+    def _first(self) -> str:
+        """Say what comes before a deletion."""
+        return _SNAPSHOT if self._again.told_of_encryption else _SNAPSHOT + GRANTED
 
     def _removable(self, found: Examination) -> bool:
         """Say whether a deletion would not be refused out of hand."""
@@ -482,15 +496,18 @@ class _Story:
             key = prefix + _CRDS + _bytes(api)
             if content.stays == Stays.CRD_UNREADABLE:
                 yield _Step(
-                    f"Mend the CustomResourceDefinition {api}: {self._state.missing_apis[api]}",
+                    f"Mend the CustomResourceDefinition {api}, which cannot be read, before any API server is "
+                    "restarted",
                     self._again.impact(key),
-                    "The API cannot show it either; the command says what hangs on it and what can be done.",
+                    f"API servers that run may still serve {counted(content.count, 'object')} of it here; after a "
+                    "restart none does, and they are left behind. The API cannot show the definition either; the "
+                    "command says what hangs on it and what can be done.",
                     display(key),
                 )
             elif content.stays == Stays.NOT_SERVED:
                 yield _Step(
                     f"First bring back the CustomResourceDefinition {api}, before the namespace is gone: without it "
-                    f"{counted(content.count, 'object')} of it stay stored, and nobody sees them",
+                    f"what is stored of it stays, and nobody sees it ({counted(content.count, 'object')})",
                     self._kubectl("apply", "-f", "FILE"),
                     "FILE is its manifest, of the operator that it came with; an older backup of etcd has it under "
                     f"{display(key)}. Give it the same group, plural, scope and versions. Its controller does not come "
@@ -506,6 +523,16 @@ class _Story:
                 f"Bring back the API {api}, or delete its APIService: {reason}",
                 self._kubectl("get", "apiservices", api, "-o", "yaml"),
                 "While discovery fails, no namespace of the cluster finishes.",
+            )
+
+        unknown = list(self._state.missing_apis)[self._state.unavailable_apis :][: self._state.unknown_apis]
+        if unknown:
+            more = ", …" if len(unknown) > 5 else ""
+            answer = "answers whose APIService" if len(unknown) == 1 else "answer whose APIServices"
+            yield _Step(
+                f"See whether {counted(len(unknown), 'API')} {answer} cannot be read: {', '.join(unknown[:5])}{more}",
+                self._kubectl("api-resources"),
+                "It names those that do not answer. While there is one, no namespace of the cluster finishes.",
             )
 
     def _again_namespace(self, *options: str) -> str:

@@ -290,7 +290,8 @@ def _collection_reasons(collection: Collection) -> list[RiskReason]:
         reasons.append(RiskReason(Risk.LOW, "kept", text))
     frozen = collection.counts[Action.FROZEN]
     if frozen:
-        text = f"{_dependents(frozen)} would stay as long as another owner cannot be read"
+        whose = "its" if frozen == 1 else "their"
+        text = f"{_dependents(frozen)} would stay: the collector cannot look up one of {whose} owners"
         reasons.append(RiskReason(Risk.LOW, "frozen", text))
     return reasons
 

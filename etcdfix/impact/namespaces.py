@@ -30,7 +30,7 @@ from etcdfix.impact.index import (
     NamespaceDetails,
 )
 from etcdfix.impact.tables import FINISHED, FOREGROUND, OPAQUE
-from etcdfix.storagekey import Directory, Stack
+from etcdfix.storagekey import Directory, Stack, builtin_directories
 
 _PODS: Final = "pods"
 _API_SERVICES: Final = "apiregistration.k8s.io/apiservices"
@@ -149,6 +149,9 @@ class NamespaceState(msgspec.Struct, frozen=True):
         elsewhere_count: How many there are.
         unavailable_apis: How many of ``missing_apis`` fail discovery, which holds every namespace of the cluster.
         left_behind: How many objects in it stay stored although it finishes: no API serves them.
+        unknown_apis: How many of ``missing_apis`` may fail discovery: their APIServices cannot be read.
+        judged: Whether its object could be judged: it can be read, or is proven broken.
+        certain: Whether what holds it does so for certain; False where none of it could be judged.
     """
 
     name: str
@@ -172,13 +175,20 @@ class NamespaceState(msgspec.Struct, frozen=True):
     elsewhere_count: int = 0
     unavailable_apis: int = 0
     left_behind: int = 0
+    unknown_apis: int = 0
+    judged: bool = True
+    certain: bool = True
 
     @property
     def held(self) -> bool:
         """Whether anything that is known keeps it from finishing, or would."""
-        own = self.finalizers or any(token != _KUBERNETES for token in self.spec_finalizers)
         inside = any(stage.blockers for stage in self.stages)
-        return bool(own or inside or self.elsewhere or self.unavailable_apis) or self.frozen
+        return bool(self.own_finalizers or inside or self.elsewhere or self.unavailable_apis) or self.frozen
+
+    @property
+    def own_finalizers(self) -> tuple[str, ...]:
+        """Its finalizers of both kinds that are not the namespace controller's own."""
+        return (*self.finalizers, *(token for token in self.spec_finalizers if token != _KUBERNETES))
 
     @property
     def terminating(self) -> bool:
@@ -232,7 +242,9 @@ def namespace_state(
         for api, reason in index.unavailable_apis.items()
         if index.node(f"{_API_SERVICES}/{api}") not in without
     }
-    return NamespaceState(
+    unknown = _unknown_apis(index, blind.get(_API_SERVICES, ()))
+    judged = not unreadable or (found is not None and index.lost(found))
+    state = NamespaceState(
         name=name,
         object=index.ref(found)
         if found is not None
@@ -250,13 +262,27 @@ def namespace_state(
         order_lost=_PODS in blind,
         frozen=frozen,
         cycles=cyclic_waits(index, inside),
-        missing_apis=apis | _missing_apis(contents),
+        missing_apis=apis | unknown | _missing_apis(contents),
         complete=not index.problems,
         elsewhere=tuple(elsewhere[:_MOST_NAMED]),
         elsewhere_count=len(elsewhere),
         unavailable_apis=len(apis),
         left_behind=sum(c.count for c in contents if c.stays == Stays.NOT_SERVED),
+        unknown_apis=len(unknown),
+        judged=judged,
     )
+    return msgspec.structs.replace(state, certain=_is_certain(state, [*blockers, *elsewhere]))
+
+
+def _is_certain(state: NamespaceState, blockers: list[Blocker]) -> bool:
+    """Tell whether a namespace is held even if the API servers can read all that could not be judged here."""
+    reasons = {blocker.reason for blocker in blockers}
+    if state.judged and "undetermined" not in reasons:
+        return True
+    if state.terminating and (state.own_finalizers or state.problems or "finalizers" in reasons):
+        return True
+    broken = reasons - {"undetermined", "finalizers"}
+    return bool(broken or state.unavailable_apis or (state.frozen and state.judged))
 
 
 def freed_by(index: ImpactIndex, removed: int) -> tuple[NamespaceState, ...]:
@@ -372,7 +398,7 @@ def _contents(
             row[0],
             row[1],
             row[2],
-            served=_served(index, directories[path], aggregated),
+            served=is_served(index, directories[path], aggregated),
             aggregated=_without_crd(directories[path]) and directories[path].group in aggregated,
             unlistable=row[3],
         )
@@ -384,7 +410,8 @@ def _without_crd(directory: Directory) -> bool:
     return directory.stack is Stack.CUSTOM_RESOURCE and not directory.kind
 
 
-def _served(index: ImpactIndex, directory: Directory, aggregated: Collection[str]) -> bool | None:
+def is_served(index: ImpactIndex, directory: Directory, aggregated: Collection[str]) -> bool | None:
+    """Tell whether an API serves a resource; None where its CRD was not seen and not everything was."""
     if not _without_crd(directory) or directory.group in aggregated:
         return True
     if index.problems and (directory.group, directory.resource) not in index.unreadable_crds:
@@ -460,6 +487,17 @@ def _urgency(blocker: Blocker) -> tuple[bool, bool, str]:
 
 def _is_pod(ref: ObjectRef) -> bool:
     return (ref.group, ref.resource) == ("", _PODS)
+
+
+def _unknown_apis(index: ImpactIndex, unreadable: Iterable[int]) -> dict[str, str]:
+    """Return the APIs whose APIServices cannot be read; those that every API server serves itself answer anyhow."""
+    built_in = {directory.group for directory in builtin_directories()}
+    names = (index.place(node)[2] for node in unreadable)
+    return {
+        name: "its APIService cannot be read, so whether it answers is not known"
+        for name in names
+        if name.partition(".")[2] not in built_in
+    }
 
 
 def _missing_apis(contents: tuple[ResourceContent, ...]) -> dict[str, str]:

@@ -10,6 +10,10 @@ from etcdfix.reports.safetext import key_arguments, quote_command
 
 ACKNOWLEDGEMENT = "--ignore-store-read-error-with-cluster-breaking-potential"
 """Without this flag nothing is deleted."""
+GRANTED = (
+    "--no-encryption holds only where nothing is encrypted at rest; else give --encryption-config FILE. "
+)
+"""What a command takes for granted that reads a cluster of which nobody told how its values are encrypted."""
 
 
 class SameAgain(msgspec.Struct, frozen=True):
@@ -28,10 +32,14 @@ class SameAgain(msgspec.Struct, frozen=True):
     changing: tuple[str, ...] = ()
 
     @property
+    def told_of_encryption(self) -> bool:
+        """Whether anybody said how values are encrypted at rest, or that none is."""
+        return bool({"--encryption-config", "--no-encryption"} & set(self.reading))
+
+    @property
     def _deciding(self) -> tuple[str, ...]:
         """How a command reads that decides by what it finds: it must be told whether anything is encrypted."""
-        told = {"--encryption-config", "--no-encryption"} & set(self.reading)
-        return self.reading if told else (*self.reading, "--no-encryption")
+        return self.reading if self.told_of_encryption else (*self.reading, "--no-encryption")
 
     def scan(
         self,
@@ -56,6 +64,10 @@ class SameAgain(msgspec.Struct, frozen=True):
         return quote_command(
             ["etcdfix", "impact", *self.source, *self.layout, *self.reading, *key_arguments(key)]
         )
+
+    def orphans(self) -> str:
+        """Return the command that lists what belongs to nobody."""
+        return quote_command(["etcdfix", "orphans", *self.source, *self.layout, *self.reading])
 
     def plan(self, report: str, file: str) -> str:
         """Return the command that makes a plan from a saved report, and writes it to a file."""

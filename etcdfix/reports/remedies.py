@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from etcdfix.model import Outcome, ServerBehaviour
-from etcdfix.reports.commands import SameAgain, piped
+from etcdfix.reports.commands import GRANTED, SameAgain, piped
 from etcdfix.reports.model import Remedy
 from etcdfix.reports.safetext import is_plain, quote_command
 from etcdfix.verdicts.causes import Cause
@@ -217,11 +217,12 @@ def _deletions(found: Examination, again: SameAgain) -> list[Remedy]:
     """Return the two ways to delete what cannot be read: ours, and the API server's own."""
     needs = "".join(f"Needs --accept-risk {risk}. " for risk in risks_of(found.verdict))
     lost = "Skips finalizers and graceful termination, and the garbage collector then deletes what it owned."
+    granted = "" if again.told_of_encryption else GRANTED
     return [
         Remedy(
             "Last: delete it on the live etcd, after this dry run, with a backup and a record",
             again.delete(found.stored.key),
-            needs + lost,
+            needs + granted + lost,
         ),
         Remedy(
             "Last: or let an API server delete it the unsafe way, after a snapshot of etcd: it keeps no backup",

@@ -13,6 +13,7 @@ import click
 import pytest
 
 from etcdfix.cli.root import COMMANDS, cli, run
+from etcdfix.remediation.authorization import VERBS
 from etcdfix.verdicts.causes import Cause
 
 REPOSITORY = Path(__file__).parents[2]
@@ -116,6 +117,31 @@ def test_links_between_pages_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_runbook_grants_what_is_asked_of_the_api_servers() -> None:
+    page = (REPOSITORY / "docs" / "runbooks" / "denied.md").read_text()
+    granted = set()
+    for line in re.findall(r"^ *(kubectl create (?:clusterrole|role) .*)$", page, re.MULTILINE):
+        options = dict(word[2:].split("=", 1) for word in shlex.split(line) if word.startswith("--"))
+        granted |= {
+            (verb, options["resource"], options["resource-name"]) for verb in options["verb"].split(",")
+        }
+    assert granted == {
+        *((verb, "secrets", "db") for verb in ("get", *VERBS)),
+        ("get", "namespaces", "kube-system"),
+        ("get", "endpoints", "kubernetes"),
+    }
+
+
+def test_the_readme_says_what_a_kubeconfig_wants() -> None:
+    """A plain installation cannot read one: the package for it is an extra."""
+    with (REPOSITORY / "pyproject.toml").open("rb") as file:
+        extras = tomllib.load(file)["project"]["optional-dependencies"]
+    (extra,) = (
+        name for name, packages in extras.items() if any(p.startswith("kubernetes") for p in packages)
+    )
+    assert f"pip install '.[{extra}]'" in (REPOSITORY / "README.md").read_text()
 
 
 def test_fixture_manifests_name_every_file() -> None:

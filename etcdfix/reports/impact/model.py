@@ -318,7 +318,9 @@ class NamespaceReport(_Report, frozen=True, kw_only=True):
     fails the LIST of all namespaces, so none of the cluster is processed. ``elsewhere``: objects outside of it that
     cannot be read or judged, and hold every namespace of the cluster, the first hundred of ``elsewhere_count``.
     ``left_behind``: how many objects in it stay stored although it finishes. ``unavailable_apis``: how many of
-    ``missing_apis`` hold every namespace of the cluster.
+    ``missing_apis`` hold every namespace of the cluster; ``unknown_apis``: how many of those behind them may.
+    ``judged``: its object can be read or is proven broken. ``certain``: false where all that holds it could not be
+    judged, so that an API server may well read it.
     """
 
     kind: str = "NamespaceReport"
@@ -346,6 +348,9 @@ class NamespaceReport(_Report, frozen=True, kw_only=True):
     elsewhere_count: int = 0
     left_behind: int = 0
     unavailable_apis: int = 0
+    unknown_apis: int = 0
+    judged: bool = True
+    certain: bool = True
 
 
 # ------------------------------------------------------------------------------------------------------- orphans

@@ -16,6 +16,7 @@ _STAGES = {
     "namespace": "the Namespace itself",
 }
 _LONGEST_CONDITION = 300
+_CRD_UNREADABLE = "crd-unreadable"
 
 
 def write_table(report: NamespaceReport, stream: BinaryIO, max_rows: int) -> None:
@@ -27,16 +28,24 @@ def write_table(report: NamespaceReport, stream: BinaryIO, max_rows: int) -> Non
 
 def _lines(report: NamespaceReport, max_rows: int) -> Iterator[str]:
     yield _headline(report)
-    if report.frozen:
+    if report.frozen and not report.judged:
+        yield "  if no API server can read its object, NO namespace of the cluster is processed until one can"
+    elif report.frozen:
         yield "  its object fails every LIST of namespaces: until that ends, NO namespace of the cluster is processed"
-    if report.order_lost:
+    if report.order_lost and not _pod_is_lost(report):
+        yield "  a pod could not be judged: if no API server can read it, the order is lost"
+    elif report.order_lost:
         yield "  a pod cannot be read: the order is lost, and the rest is deleted while pods may still run"
     yield ""
     yield introduction(report)
     yield from _conditions(report)
     if report.elsewhere:
         yield ""
-        yield "Outside of it, and holding every namespace of the cluster: these first"
+        yield (
+            "Outside of it, and holding every namespace of the cluster: these first"
+            if any(blocker.reason == "unreadable" for blocker in report.elsewhere)
+            else "Outside of it; what no API server can read holds every namespace of the cluster: these first"
+        )
         yield from aligned([(named(b.object), _why(b)) for b in report.elsewhere[:max_rows]])
         yield from _more(report.elsewhere_count, min(max_rows, len(report.elsewhere)))
     yield ""
@@ -63,6 +72,8 @@ def _lines(report: NamespaceReport, max_rows: int) -> Iterator[str]:
             else "What to do, in this order"
         )
         yield from steps((step.action, step.command, step.note) for step in report.plan)
+    elif report.state == "active-with-blockers":
+        yield "Nobody deletes it now, so nothing has to be done; what would hold it stands above."
     elif report.complete:
         yield "Nothing has to be done now."
     else:
@@ -98,14 +109,21 @@ def _headline(report: NamespaceReport) -> str:
         )
     why = f": {', '.join(parts)}" if parts else ""
     match report.state:
+        case "stuck" if not report.certain:
+            doubt = "whether anything holds it up is NOT KNOWN"
+            return f"Namespace {name} is Terminating{since}; {doubt}{why}{_left(report)}"
         case "stuck":
             return f"NAMESPACE {name} IS STUCK: Terminating{since}{why}{_left(report)}"
         case "terminating":
             return (
                 f"Namespace {name} is Terminating{since}; nothing that can be read holds it up{_left(report)}"
             )
+        case "active-with-blockers" if not report.certain:
+            return f"Namespace {name} is Active; whether it could be deleted is NOT KNOWN{why}"
         case "active-with-blockers":
             return f"Namespace {name} is Active, but could not be deleted{why}"
+        case "unreadable" if not report.judged:
+            return f"NAMESPACE {name} COULD NOT BE JUDGED{why}"
         case "unreadable":
             return f"NAMESPACE {name} CANNOT BE READ{why}"
         case "missing":
@@ -122,11 +140,27 @@ def _headline(report: NamespaceReport) -> str:
             return f"Namespace {name} is {shown(report.phase) or 'Active'}; {every} in it can be read"
 
 
+def _pod_is_lost(report: NamespaceReport) -> bool:
+    """Tell whether a pod is proven broken; such ones are named first."""
+    blockers = [*report.elsewhere, *(blocker for stage in report.stages for blocker in stage.blockers)]
+    return any((b.reason, b.object.group, b.object.resource) == ("unreadable", "", "pods") for b in blockers)
+
+
 def _left(report: NamespaceReport) -> str:
-    if not report.left_behind:
-        return ""
-    count = counted(report.left_behind, "object")
-    return f"; {count} in it WILL BE LEFT BEHIND: no CustomResourceDefinition serves them"
+    words = ""
+    if report.left_behind:
+        count = counted(report.left_behind, "object")
+        words += f"; {count} in it WILL BE LEFT BEHIND: no CustomResourceDefinition serves them"
+    perhaps = sum(content.count for content in report.contents if content.stays == _CRD_UNREADABLE)
+    if perhaps:
+        whose = "its" if perhaps == 1 else "their"
+        count = counted(perhaps, "object")
+        words += f"; {count} in it MAY BE LEFT BEHIND: {whose} CustomResourceDefinition cannot be read"
+    if report.unknown_apis:
+        answer = "answers" if report.unknown_apis == 1 else "answer"
+        count = counted(report.unknown_apis, "API")
+        words += f"; whether {count} {answer} is not known, and one that does not would hold it"
+    return words
 
 
 def _conditions(report: NamespaceReport) -> Iterator[str]:
@@ -153,6 +187,8 @@ def _resource(content: ContentEntry) -> str:
     name = f"{content.resource}.{content.group}" if content.group else content.resource
     if content.aggregated:
         note = " (served by an aggregated API, which keeps them elsewhere or here)"
+    elif content.stays == _CRD_UNREADABLE:
+        note = " (its CustomResourceDefinition cannot be read)"
     else:
         note = {True: "", False: " (not served)", None: " (its CustomResourceDefinition was not seen)"}[
             content.served
@@ -181,7 +217,7 @@ def _on_node(blocker: BlockerEntry) -> str:
         "not-ready": "whose Node object is there and not ready: nobody ends it",
         "ready": "whose Node object says that it is ready",
     }.get(blocker.node_state or "", "whose Node object could not be read")
-    also = f"; finalizers {shown(', '.join(blocker.finalizers))}" if blocker.finalizers else ""
+    also = f"; finalizers go first: {shown(', '.join(blocker.finalizers))}" if blocker.finalizers else ""
     return f"{when}on node {node}, {state}{also}"
 
 

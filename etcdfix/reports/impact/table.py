@@ -155,6 +155,9 @@ def _action(entry: DependentEntry) -> str:
 
 def _users(report: ImpactReport, max_rows: int) -> Iterator[str]:
     yield ""
+    if not report.user_count and report.object.resource == "customresourcedefinitions":
+        yield "Users: its custom resources; nothing else that can be read refers to it"
+        return
     if not report.user_count:
         yield "Users: nothing that can be read refers to it"
         return

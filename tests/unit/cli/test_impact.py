@@ -409,6 +409,21 @@ def test_a_crd_that_is_gone_while_its_objects_are_stored(impact: Runner) -> None
     assert ran.out.startswith(f"RISK CLUSTER-BREAKING: losing {definition}\n")
     assert "its 1 custom resources stay in etcd, and no API serves them" in ran.out
     assert "NOT IN ETCD: only others mention it" in ran.out
+    assert "nothing that can be read refers to it" not in ran.out
+    assert "etcdfix orphans" in ran.out
+    instance = cluster.key("example.com/widgets", "shop", "w")
+    ran = impact(cluster, instance)
+    assert ran.code == 0
+    assert "kubectl delete" not in ran.out
+    assert "no CustomResourceDefinition serves it: bring back widgets.example.com first" in ran.out
+    assert "kubectl apply -f FILE" in ran.out
+    cluster.define("example.com", "Widget")
+    assert "kubectl delete widgets.example.com w -n shop --dry-run=server" in impact(cluster, instance).out
+    cluster.break_(definition)
+    assert (
+        "kubectl delete widgets.example.com" in impact(cluster, instance).out
+    )  # a server that runs serves it
+    del cluster.values[definition]
     cluster.values = {key: value for key, value in cluster.values.items() if "/widgets/" not in key}
     cluster.pod("p")
     assert impact(cluster, definition).code == 5  # nothing of it is stored

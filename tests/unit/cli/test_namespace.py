@@ -326,6 +326,15 @@ def test_an_unreadable_crd_is_looked_at_where_it_can_be_seen(namespace: Runner) 
     plan = namespace(cluster, "shop", "-o", "json").document["plan"]
     (step,) = [step for step in plan if "Mend the CustomResourceDefinition" in step["action"]]
     assert step["command"] == f"etcdfix impact {key}"
+    assert "before any API server is restarted" in step["action"]
+    ran = namespace(cluster, "shop")
+    assert ran.code == 1
+    assert ran.out.startswith(
+        f"Namespace shop is Terminating since {NOW}; nothing that can be read holds it up; 1 object in it MAY BE LEFT "
+        "BEHIND: its CustomResourceDefinition cannot be read\n"
+    )
+    assert "1 widgets.example.com (its CustomResourceDefinition cannot be read)" in ran.out
+    assert "not served" not in ran.out
     assert not [step for step in plan if "kubectl get customresourcedefinitions" in step["command"]]
 
 
@@ -413,6 +422,68 @@ def test_what_could_not_be_judged(namespace: Runner) -> None:
     assert "etcdfix delete" not in ran.out
     cluster.namespace("infra")
     assert namespace(cluster, "infra").code == 3  # what is elsewhere holds it, too, if it cannot be read
+
+
+SEALED = b"k8s:enc:aescbc:v1:key1:" + bytes(48)
+
+
+def test_what_could_not_be_judged_holds_nothing_for_certain(namespace: Runner) -> None:
+    """Without the configuration nothing that is encrypted can be judged: an API server may well read it."""
+    cluster = shop()
+    cluster.values[cluster.key("secrets", "pay", "sealed")] = SEALED
+    ran = namespace(cluster, "shop")
+    assert ran.code == 3
+    assert ran.out.startswith(
+        f"Namespace shop is Terminating since {NOW}; whether anything holds it up is NOT KNOWN: 1 object elsewhere "
+        "cannot be read or judged\n"
+    )
+    assert (
+        "Outside of it; what no API server can read holds every namespace of the cluster: these first\n"
+        in ran.out
+    )
+    assert "STUCK" not in ran.out
+    assert namespace(cluster, "shop", "-o", "json").document["certain"] is False
+    cluster.namespace("infra")
+    cluster.secret("guarded", "infra", finalizers=("example.com/guard",))  # in order while nobody deletes it
+    assert namespace(cluster, "infra").out.startswith(
+        "Namespace infra is Active; whether it could be deleted is NOT KNOWN: 1 object elsewhere"
+    )
+    cluster.secret("held", finalizers=("example.com/guard",), terminating=True)
+    assert "NAMESPACE shop IS STUCK" in namespace(cluster, "shop").out
+    del cluster.values[cluster.key("secrets", "shop", "held")]
+    failure = condition("NamespaceDeletionContentFailure", "True", "ContentDeletionFailed", "no")
+    cluster.namespace("shop", terminating=True, status={"phase": "Terminating", "conditions": [failure]})
+    assert "NAMESPACE shop IS STUCK" in namespace(cluster, "shop").out
+    cluster.namespace("shop", terminating=True)
+    cluster.break_(cluster.secret("lost", "pay"))
+    ran = namespace(cluster, "shop")
+    assert "NAMESPACE shop IS STUCK" in ran.out
+    assert namespace(cluster, "shop", "-o", "json").document["certain"] is True
+
+
+def test_a_pod_that_could_not_be_judged_loses_no_order_for_certain(namespace: Runner) -> None:
+    cluster = shop()
+    cluster.values[cluster.key("pods", "pay", "sealed")] = SEALED
+    out = namespace(cluster, "shop").out
+    assert "a pod could not be judged: if no API server can read it, the order is lost" in out
+    assert "a pod cannot be read" not in out
+
+
+def test_a_namespace_object_that_could_not_be_judged_freezes_nothing_for_certain(namespace: Runner) -> None:
+    cluster = shop()
+    cluster.values["/registry/namespaces/shop"] = SEALED
+    ran = namespace(cluster, "shop")
+    assert ran.code == 3
+    assert ran.out.startswith(
+        "NAMESPACE shop COULD NOT BE JUDGED\n  if no API server can read its object, NO namespace"
+    )
+    report = namespace(cluster, "shop", "-o", "json").document
+    assert (report["state"], report["judged"], report["certain"]) == ("unreadable", False, False)
+    cluster.break_(cluster.secret("lost", "pay"))
+    ran = namespace(cluster, "shop")
+    assert ran.out.startswith(
+        "NAMESPACE shop COULD NOT BE JUDGED: 1 object elsewhere cannot be read or judged\n"
+    )
 
 
 def test_many_blockers_are_counted_and_not_all_shown(namespace: Runner) -> None:
@@ -533,7 +604,33 @@ def test_a_pod_on_a_node_that_is_gone(namespace: Runner) -> None:
     (first,) = [step for step in report["plan"] if step["number"] == 1]
     assert "It also has finalizers, which go first: example.com/x." in first["note"]
     assert "be sure that they do not run" in first["note"]
+    assert "without --dry-run=server" in first["note"]
+    assert "forces it away within a minute; finalizers go first: example.com/x" in ran.out
     assert "kubectl delete pod" not in namespace(shop(terminating=False), "shop").out
+
+
+def test_a_pod_that_is_told_to_go_is_named_whoever_told_it(namespace: Runner) -> None:
+    cluster = shop(terminating=False)
+    pod = cluster.pod("web", spec={"nodeName": "n1"}, terminating=True)
+    ran = namespace(cluster, "shop")
+    assert ran.code == 1
+    assert "Nobody deletes it now. Before somebody does, in this order" in ran.out
+    plan = namespace(cluster, "shop", "-o", "json").document["plan"]
+    assert [step["key"] for step in plan] == [pod, None]
+    assert plan[0]["command"] == "kubectl delete pod web -n shop --grace-period=0 --force --dry-run=server"
+
+
+def test_what_would_hold_it_and_is_in_order_now(namespace: Runner) -> None:
+    cluster = shop(terminating=False)
+    cluster.pod("web", spec={"nodeName": "n1"})
+    ran = namespace(cluster, "shop")
+    assert ran.code == 1
+    assert ran.out.startswith(
+        "Namespace shop is Active, but could not be deleted: 1 pod that no kubelet ends\n"
+    )
+    assert ran.out.endswith(
+        "Nobody deletes it now, so nothing has to be done; what would hold it stands above.\n"
+    )
 
 
 def test_pods_that_no_kubelet_ends_are_counted(namespace: Runner) -> None:
@@ -560,6 +657,8 @@ def test_what_cannot_be_read_elsewhere_comes_first(namespace: Runner) -> None:
     assert "and so holds every namespace of the cluster" in report["plan"][1]["action"]
     assert [entry["object"]["key"] for entry in report["elsewhere"]] == [other, elsewhere]
     assert [entry["cause"] for entry in report["elsewhere"]] == ["protobuf-damaged"] * 2
+    assert "What is in it stays: re-create it right after" in report["plan"][0]["note"]
+    assert "What is in it stays" not in report["plan"][1]["note"]
     empty = Cluster()
     empty.namespace("shop")
     empty.break_(empty.secret("lost", "pay"))
@@ -567,6 +666,31 @@ def test_what_cannot_be_read_elsewhere_comes_first(namespace: Runner) -> None:
     assert (ran.code, ran.out.splitlines()[0]) == (
         1, "Namespace shop is Active, but could not be deleted: 1 object elsewhere cannot be read or judged",
     )  # fmt: skip
+
+
+def test_whether_an_api_answers_whose_service_cannot_be_read_is_not_known(namespace: Runner) -> None:
+    services = "apiregistration.k8s.io/apiservices"
+    cluster = shop()
+    cluster.break_(cluster.key(services, "", "v1.apps"))  # of the API server itself
+    assert namespace(cluster, "shop").code == 0
+    cluster.break_(cluster.key(services, "", "v1beta1.metrics.k8s.io"))
+    ran = namespace(cluster, "shop")
+    assert ran.code == 1
+    first = ran.out.splitlines()[0]
+    assert first.endswith(
+        "holds it up; whether 1 API answers is not known, and one that does not would hold it"
+    )
+    assert "its APIService cannot be read, so whether it answers is not known" in ran.out
+    report = namespace(cluster, "shop", "-o", "json").document
+    assert (report["unknown_apis"], report["unavailable_apis"]) == (1, 0)
+    assert [api["api"] for api in report["missing_apis"]] == ["v1beta1.metrics.k8s.io"]
+    step = report["plan"][0]
+    assert step["action"].startswith(
+        "See whether 1 API answers whose APIService cannot be read: v1beta1.metrics"
+    )
+    assert step["command"] == "kubectl api-resources"
+    cluster.namespace("shop")
+    assert namespace(cluster, "shop").code == 0
 
 
 def test_an_unreadable_crd_matters_where_its_objects_are(namespace: Runner) -> None:

@@ -497,6 +497,16 @@ def test_dependents_that_stay() -> None:
     assert {"kept", "frozen"} <= found.keys()
 
 
+def test_why_dependents_stay_is_not_said_to_be_that_an_owner_cannot_be_read() -> None:
+    cluster = Cluster()
+    key = cluster.break_(cluster.add("apps/v1", "Deployment", "web", "shop"))
+    cluster.add(
+        "apps/v1", "ReplicaSet", "old", "shop", owners=(owner("Deployment", "web", api_version="apps/v9"),)
+    )
+    (reason,) = [r for r in assessed(cluster, key).reasons if r.code == "frozen"]
+    assert reason.text == "1 dependent would stay: the collector cannot look up one of its owners"
+
+
 def test_what_was_not_seen_is_said() -> None:
     cluster = Cluster()
     key = cluster.secret("s")

@@ -180,7 +180,7 @@ def test_a_moved_value_points_at_the_key_that_it_belongs_to() -> None:
 )
 def test_a_deletion_says_what_has_to_be_accepted(change: dict[str, Any], needs: str) -> None:
     found = examination(cause=Cause.CIPHERTEXT_DAMAGED, **change)
-    ours = remedies_for(found)[-2]
+    ours = remedies_for(found, SameAgain(reading=("--encryption-config", "c.yaml")))[-2]
     assert ours.note == (
         f"{needs}Skips finalizers and graceful termination, and the garbage collector then deletes what it owned."
     )
@@ -204,6 +204,16 @@ def test_deletion_is_a_dry_run_first() -> None:
         "kubectl", "delete", "--raw", f"/api/v1/namespaces/shop/secrets/web?{UNSAFE}=true",
     ]  # fmt: skip
     assert "finalizers" in ours.note
+
+
+def test_a_deletion_says_what_it_takes_for_granted_where_nobody_told() -> None:
+    found = found_with(Cause.ZEROED_VALUE, Outcome.DECODE_FAILURE)
+    doubt = (
+        "--no-encryption holds only where nothing is encrypted at rest; else give --encryption-config FILE. "
+    )
+    assert remedies_for(found, SameAgain(source=("--endpoints", "e:1")))[-2].note.startswith(doubt)
+    for told in (("--no-encryption",), ("--encryption-config", "c.yaml")):
+        assert doubt not in remedies_for(found, SameAgain(reading=told))[-2].note
 
 
 def test_a_deletion_never_names_a_snapshot() -> None:

@@ -34,6 +34,7 @@ _Result = TypeVar("_Result")
 
 LONGEST_ANSWER = 1 << 20
 _LONGEST_TEXT = 300
+_LOOK_AT_IT = "kubectl --kubeconfig FILE get --raw /readyz"
 
 
 class RefusalReason(StrEnum):
@@ -212,13 +213,13 @@ class Server:
             return self._no_reply(exc)
         return Reply(status, found if len(found) <= longest else None)
 
-    def request(self, method: str, path: str, body: Any = None, *, what: str) -> bytes:
-        """Send one request, once, and return the body of an answer that says 200 or 201.
+    def request(self, method: str, path: str, body: Any = None, *, what: str, hint: str = "") -> bytes:
+        """Send one request, once, and :meth:`require` its answer.
 
         Raises:
             AuthorizationRefused: Any other answer, or none.
         """
-        return self.require(self.send(method, path, body), what=what)
+        return self.require(self.send(method, path, body), what=what, hint=hint)
 
     def require(self, reply: Reply | NoReply, *, what: str, hint: str = "") -> bytes:
         """Return the body of an answer that says 200 or 201.
@@ -235,7 +236,7 @@ class Server:
             raise AuthorizationRefused(
                 f"{self.address} was asked for {what}: {reply.text}",
                 reason=reply.reason,
-                hint="kubectl --kubeconfig FILE get --raw /readyz",
+                hint=_LOOK_AT_IT,
             )
         if reply.status not in {200, 201}:
             raise _refused_by_status(reply.status, what, hint)
@@ -429,7 +430,9 @@ def _refused_by_status(status: int, what: str, forbidden_hint: str) -> Authoriza
             hint=forbidden_hint,
         )
     return AuthorizationRefused(
-        f"the API server answered {status} when it was asked for {what}", reason=RefusalReason.SERVER_ERROR
+        f"the API server answered {status} when it was asked for {what}",
+        reason=RefusalReason.SERVER_ERROR,
+        hint=_LOOK_AT_IT,
     )
 
 

@@ -140,7 +140,7 @@ def check_cluster(server: Server, cluster: ClusterIdentity) -> str:
     what = "the API server's kube-system namespace"
     hint = (
         "the kubeconfig's user needs get on namespaces/kube-system: "
-        + quote_command(_can_i(_Attributes(resource="namespaces", verb="get", name="kube-system")))
+        + can_i("get", "", "namespaces", "", "kube-system")
         + "; docs/runbooks/denied.md has the whole ClusterRole"
     )
     reply = server.send("GET", _KUBE_SYSTEM)
@@ -190,7 +190,8 @@ def _check_access(server: Server, attributes: _Attributes) -> None:
         "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": asked},
     }
-    found = decode(server.request("POST", _ACCESS_REVIEW, body, what=what), _AccessReview, what)
+    hint = "kubectl --kubeconfig FILE auth can-i create selfsubjectaccessreviews.authorization.k8s.io"
+    found = decode(server.request("POST", _ACCESS_REVIEW, body, what=what, hint=hint), _AccessReview, what)
     if found.kind != "SelfSubjectAccessReview" or found.spec.attributes != attributes:
         raise malformed(what)
     status = found.status
@@ -204,15 +205,17 @@ def _check_access(server: Server, attributes: _Attributes) -> None:
         raise AuthorizationRefused(
             f"the API server denies {what}{because}",
             reason=RefusalReason.DENIED,
-            hint=quote_command(_can_i(attributes)),
+            hint=can_i(
+                attributes.verb, attributes.group, attributes.resource, attributes.namespace, attributes.name
+            ),
         )
 
 
-def _can_i(attributes: _Attributes) -> list[str]:
-    """Return the command by which a person asks the same."""
-    what = f"{GroupResource(attributes.group, attributes.resource)}/{attributes.name}"
-    place = ["-n", attributes.namespace] if attributes.namespace else []
-    return ["kubectl", "--kubeconfig", "FILE", "auth", "can-i", attributes.verb, what, *place]
+def can_i(verb: str, group: str, resource: str, namespace: str, name: str) -> str:
+    """Return the command by which a person asks whether a verb is allowed on one object."""
+    place = ["-n", namespace] if namespace else []
+    what = f"{GroupResource(group, resource)}/{name}"
+    return quote_command(["kubectl", "--kubeconfig", "FILE", "auth", "can-i", verb, what, *place])
 
 
 def _object_name(attributes: _Attributes) -> str:

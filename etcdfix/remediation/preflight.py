@@ -22,7 +22,8 @@ from etcdfix.impact.grades import Risk
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.pipeline import Examiner
 from etcdfix.remediation.alike import Alike, look_at_all
-from etcdfix.remediation.api_servers import APIAccess, ServerAnswers, ask_servers
+from etcdfix.remediation.api_servers import Answer, APIAccess, ServerAnswers, ask_servers
+from etcdfix.remediation.authorization import can_i
 from etcdfix.remediation.backup_file import digest
 from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.durable import Step, no_step
@@ -658,9 +659,13 @@ def check_api_servers(
     )
     if servers.authorization is None and not accepted.no_api_server:
         said = "; ".join(f"{asked.server}: {asked.detail}" for asked in servers.answers)
+        may = can_i("get", directory.group, directory.resource, found.namespace, found.name)
+        denied = any(asked.answer is Answer.DENIED for asked in servers.answers)
+        granted = f"have the user allowed to get it ({may}), or " if denied else ""
         raise refuse(
             Rule.NO_API_SERVER,
             f"no API server could say whether it reads {display(found.stored.key)} ({said})",
-            hint="name another one: --server URL; only if there is none that could be asked: --accept-no-api-server",
+            hint=f"{granted}name another one: --server URL; only if there is none that could be asked: "
+            "--accept-no-api-server",
         )
     return servers

@@ -605,7 +605,7 @@ def test_many_that_are_each_proven_damaged(registry: Registry, damaged: int, kep
         ran = registry.delete(key)
     registry.refused(
         ran, f"{damaged} values fail and {kept} do not: something damages values in numbers",
-        hint="find out what damaged so many of them; if that is understood: --accept-risk mass-damage",
+        hint="find out what happened to them; if that is understood: --accept-risk mass-damage",
     )  # fmt: skip
     ran = registry.delete(key, "--accept-risk", "mass-damage")
     assert ran.code == 0, ran.err
@@ -938,6 +938,36 @@ def test_nobody_answers(registry: Registry, api: KubernetesAPI) -> None:
     assert (intent.authorization, intent.accepted) == ("none", '["--accept-no-api-server"]')
 
 
+def test_who_may_not_get_the_object_is_told_how_to_ask_for_it(registry: Registry, api: KubernetesAPI) -> None:
+    api.instead["/api/v1/namespaces/shop/secrets/broken"] = status_answer(403)
+    with registry.untouched():
+        ran = registry.delete(
+            registry.key("shop/broken"), "--kubeconfig", str(api.kubeconfig(registry.folder))
+        )
+    registry.refused(
+        ran,
+        f"({api.url}: it does not let the kubeconfig's user get the object (403))",
+        hint="have the user allowed to get it (kubectl --kubeconfig FILE auth can-i get secrets/broken -n shop), or",
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "hint"),
+    [
+        (403, "auth can-i create selfsubjectaccessreviews.authorization.k8s.io"),
+        (500, "kubectl --kubeconfig FILE get --raw /readyz"),
+        (401, "auth whoami"),
+    ],
+)
+def test_an_access_review_that_fails(registry: Registry, api: KubernetesAPI, status: int, hint: str) -> None:
+    api.instead[ACCESS_REVIEW] = status_answer(status)
+    with registry.untouched():
+        ran = registry.delete(
+            registry.key("shop/broken"), "--kubeconfig", str(api.kubeconfig(registry.folder))
+        )
+    registry.refused(ran, str(status), hint=hint)
+
+
 def test_the_flag_lifts_no_answer_that_was_given(registry: Registry, api: KubernetesAPI) -> None:
     broken, kubeconfig = registry.key("shop/broken"), str(api.kubeconfig(registry.folder))
     api.denied = {"delete"}
@@ -1003,15 +1033,6 @@ def test_servers_need_credentials(registry: Registry) -> None:
     ran = registry.delete(registry.key("shop/broken"), "--server", "http://u:secret@127.0.0.1:1")
     assert (ran.code, ran.out) == (2, "")
     assert "--server http://127.0.0.1:1: not the address of an API server" in ran.err
-
-
-def test_server_error(registry: Registry, api: KubernetesAPI) -> None:
-    api.instead[ACCESS_REVIEW] = status_answer(500)
-    with registry.untouched():
-        ran = registry.delete(
-            registry.key("shop/broken"), "--kubeconfig", str(api.kubeconfig(registry.folder))
-        )
-    registry.refused(ran, "the API server answered 500")
 
 
 def test_api_server_that_does_not_answer(

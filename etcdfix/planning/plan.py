@@ -21,6 +21,7 @@ from etcdfix.impact.contents import ContentReader
 from etcdfix.impact.floor import floor_reason
 from etcdfix.impact.garbage import Action
 from etcdfix.impact.index import ImpactIndex
+from etcdfix.likes import NOT_THE_OBJECT, Likeness, Likes, in_our_tables, likeness_of
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.pipeline import Examiner
 from etcdfix.planning.fromreport import ReportedFinding, SavedReport
@@ -102,6 +103,7 @@ class _Broken(msgspec.Struct, frozen=True):
 
     found: Examination
     value_sha256: str
+    likeness: Likeness | None
 
 
 class _Gathered(msgspec.Struct):
@@ -110,6 +112,17 @@ class _Gathered(msgspec.Struct):
     broken: list[_Broken] = []
     left_out: dict[bytes, tuple[str, str]] = {}
     not_in_report: int = 0
+
+    def leave_out_newer(self, likes: Likes) -> None:
+        """Leave out what fails as a whole kind does, unless the release may prove that the kind is gone."""
+        for one in self.broken:
+            counts = likes.of(one.found, one.likeness)
+            if counts.points_at_us and not in_our_tables(one.found):
+                self.left_out[one.found.stored.key] = (
+                    "newer-than-known",
+                    f"{counts}: that is {NOT_THE_OBJECT}",
+                )
+        self.broken = [one for one in self.broken if one.found.stored.key not in self.left_out]
 
 
 def build_plan(
@@ -141,7 +154,7 @@ def build_plan(
     _check_same(report, uid, request, examiner)
     reported = {finding.raw_key(): finding for finding in report.findings}
     reader = ContentReader(examiner)
-    keys = KeyCounter()
+    keys, likes = KeyCounter(), Likes(examiner)
     neighbours = Neighbours(reader, {_place(examiner, key) for key in reported})
     builder = IndexBuilder(examiner, source)
     gathered = _Gathered()
@@ -152,7 +165,8 @@ def build_plan(
                 builder.add(found)
                 neighbours.take(found)
                 keys.add(found)
-                _gather(gathered, found, reported.get(found.stored.key))
+                likes.add(found)
+                _gather(gathered, found, reported.get(found.stored.key), examiner)
     if plugins is not None:
         plugins.deferring = False
     for key in reported.keys() - gathered.left_out.keys() - {b.found.stored.key for b in gathered.broken}:
@@ -162,6 +176,7 @@ def build_plan(
             if source.problems
             else ("gone", "the key does not exist any more")
         )
+    gathered.leave_out_newer(likes)
     index = builder.finish(source.problems)
     write = _Writer(index, source, examiner, reader, neighbours, keys, request, uid)
     drafts = [
@@ -268,7 +283,9 @@ def _place(examiner: Examiner, key: bytes) -> Place:
     return Place(directory.path, where.namespace)
 
 
-def _gather(gathered: _Gathered, found: Examination, finding: ReportedFinding | None) -> None:
+def _gather(
+    gathered: _Gathered, found: Examination, finding: ReportedFinding | None, examiner: Examiner
+) -> None:
     verdict = found.verdict
     if finding is None:
         gathered.not_in_report += verdict.outcome in _BROKEN
@@ -292,7 +309,7 @@ def _gather(gathered: _Gathered, found: Examination, finding: ReportedFinding | 
         gathered.left_out[stored.key] = why
     else:
         bare = msgspec.structs.replace(found, stored=msgspec.structs.replace(stored, value=b""), decoded=None)
-        gathered.broken.append(_Broken(bare, value))
+        gathered.broken.append(_Broken(bare, value, likeness_of(found, examiner)))
 
 
 def _never(found: Examination) -> tuple[str, str] | None:

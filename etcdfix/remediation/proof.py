@@ -9,12 +9,13 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from etcdfix.errors import RefusedByRule
+from etcdfix.likes import NOT_THE_OBJECT, in_our_tables
 from etcdfix.model import Outcome
 from etcdfix.remediation.alike import Alike
 from etcdfix.remediation.rules import Rule, refuse
 from etcdfix.reports.plan_needs import declaration
 from etcdfix.reports.safetext import key_arguments, quote_command
-from etcdfix.storagekey import Stack, display
+from etcdfix.storagekey import display
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination, KeyName
@@ -27,11 +28,6 @@ from etcdfix.verdicts.standing import (
     risks_of,
     standing_of,
 )
-
-# Kinds of a release that is in our tables, so that one which no API server is older than proves them.
-_BY_OUR_TABLES: Final = frozenset({Cause.VERSION_REMOVED, Cause.WRONG_KIND_FOR_KEY})
-_BUILT_IN: Final = frozenset({Stack.BUILTIN, Stack.JSON_BUILTIN})
-_LIKES: Final = 2
 
 
 def check_proof(
@@ -59,7 +55,7 @@ def check_proof(
     _check_newer(found, alike, release_proven=release_proven)
     needed = _check_key(found, alike.counts, risks, lost=lost)
     for risk in risks_of(found.verdict):
-        excused = risk is AcceptRisk.NEWER_THAN_KNOWN and release_proven and _in_our_tables(found)
+        excused = risk is AcceptRisk.NEWER_THAN_KNOWN and release_proven and in_our_tables(found)
         if risk not in risks and not excused:
             text = f"{display(found.stored.key)}: {_WHY[risk]} ({found.verdict.message})"
             raise refuse(Rule.RISK, text, hint=_accept(risk))
@@ -135,20 +131,14 @@ def _check_own_verdict(found: Examination, *, lost: bool) -> None:
 
 def _check_newer(found: Examination, alike: Alike, *, release_proven: bool) -> None:
     """Refuse what fails as a whole kind does that the tool, the release or the CRD does not know. No flag lifts it."""
-    if not found.verdict.maybe_newer or (release_proven and _in_our_tables(found)):
+    if not found.verdict.maybe_newer or (release_proven and in_our_tables(found)):
         return
-    if alike.likes_failed >= _LIKES and not alike.likes_read:
+    if alike.likes.points_at_us:
         raise refuse(
             Rule.NEWER,
-            f"{display(found.stored.key)}: {alike.likes_failed} values like it ({alike.likeness}) fail and none can be "
-            "read: that is this tool, the release or the definition, not the object",
+            f"{display(found.stored.key)}: {alike.likes}: that is {NOT_THE_OBJECT}",
             hint="use an etcdfix that knows the cluster's release; name the release with --kubernetes-version",
         )
-
-
-def _in_our_tables(found: Examination) -> bool:
-    """Say whether our tables know the kind; those of custom resources are in none."""
-    return found.verdict.cause in _BY_OUR_TABLES and found.directory.stack in _BUILT_IN
 
 
 def _check_key(

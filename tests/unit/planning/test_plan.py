@@ -39,7 +39,7 @@ from tests.support.lost_key import (
     using_pod,
 )
 from tests.support.memory_source import MemorySource, stored
-from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, aesgcm, configuration, provider
+from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, aesgcm, configuration, json_object, provider
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -599,10 +599,37 @@ def test_a_moved_value_is_left_out_for_the_key_that_it_belongs_to(tmp_path: Path
 def test_envelopes_that_nobody_knows_have_no_key_to_declare_lost(tmp_path: Path) -> None:
     cluster = base()
     for name in ("one", "two", "three"):
-        cluster.values[cluster.secret(name)] = b"k8s:enc:what:v1:" + name.encode()
+        cluster.values[cluster.secret(name)] = f"k8s:enc:{name}:v1:".encode()
     (group,) = plan_of(cluster, tmp_path).groups
     assert (group.transformer, group.count, group.pattern, group.declaration) == ("", 3, True, "")
     assert group.advice == "many values do not open, and no key is to blame: find out what wrote them"
+
+
+def test_what_fails_as_a_whole_kind_does_is_left_out(tmp_path: Path) -> None:
+    """A deletion would refuse each of them, whatever is accepted: it is the tool or the release."""
+    cluster = base()
+    keys = sorted(cluster.secret(name) for name in ("one", "two"))
+    for key in keys:
+        cluster.values[key] = b"k8s:enc:what:v1:" + key.encode()
+    alone = cluster.secret("alone")
+    cluster.values[alone] = b"k8s:enc:else:v1:"
+    plan = plan_of(cluster, tmp_path)
+    assert [(left.key, left.why) for left in plan.left_out] == [(key, "newer-than-known") for key in keys]
+    assert plan.left_out[0].detail == (
+        "2 values like it (what/v1) fail and none can be read: that is this tool, the release or the definition, "
+        "not the object"
+    )
+    assert [entry.key for entry in plan.entries] == [alone]
+
+
+def test_a_kind_that_the_release_may_have_removed_stays_in(tmp_path: Path) -> None:
+    """Only the deletion looks at the Nodes, which can prove the release."""
+    cluster = base()
+    for name in ("one", "two"):
+        cluster.values[f"/registry/pods/shop/{name}"] = json_object("v1", "Service", name, "shop")
+    plan = plan_of(cluster, tmp_path)
+    assert {entry.cause for entry in plan.entries} == {"wrong-kind-for-key"}
+    assert not plan.left_out
 
 
 def test_objects_with_too_many_references_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

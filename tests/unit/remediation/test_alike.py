@@ -7,9 +7,10 @@ import pytest
 from etcdfix.decoding.stacks import Decoder
 from etcdfix.deferred import unwatched
 from etcdfix.encryption.transformer import Transformers, no_plugin
+from etcdfix.likes import Likeness, likeness_of
 from etcdfix.model import StoredValue
 from etcdfix.pipeline import Examiner
-from etcdfix.remediation.alike import Alike, Likeness, likeness_of, look_at_all
+from etcdfix.remediation.alike import Alike, look_at_all
 from etcdfix.storagekey import StorageLayout
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
@@ -83,7 +84,7 @@ def test_only_what_was_written_under_the_same_key_counts() -> None:
     assert found.keys == 7
     assert found.target is not None
     assert found.target.stored.key == b"/registry/secrets/shop/short"
-    assert found.likeness is None
+    assert found.likes.likeness is None
 
 
 def test_values_in_the_clear_are_alike_but_bookkeeping_is_not() -> None:
@@ -254,7 +255,7 @@ ELSEWHERE = "/registry/configmaps/shop/y"
 )
 def test_likes_are_counted(holds: dict[str, bytes], failed: int, read: int) -> None:
     found = look(X, holds)
-    assert (found.likes_failed, found.likes_read) == (failed, read)
+    assert (found.likes.failed, found.likes.read) == (failed, read)
 
 
 def test_cbor_that_reads_speaks_for_the_tool() -> None:
@@ -262,11 +263,11 @@ def test_cbor_that_reads_speaks_for_the_tool() -> None:
     text = b"\xd9\xd9\xf7\xa3JapiVersionNexample.com/v1DkindFWidgetHmetadata\xa2DnameCw-2InamespaceDshop"
     holds = {CRD_KEY: crd(), f"{place}w-1": text[:-9], f"{place}w-2": text, f"{place}w-3": widget("w-3")}
     found = look(f"{place}w-1", holds)
-    assert found.likeness == Likeness("widgets.example.com", Cause.CBOR_DAMAGED, "")
-    assert (found.likes_failed, found.likes_read) == (1, 1)
+    assert found.likes.likeness == Likeness("widgets.example.com", Cause.CBOR_DAMAGED, "")
+    assert (found.likes.failed, found.likes.read) == (1, 1)
     without = {key: value for key, value in holds.items() if not key.endswith("w-2")}
     found = look(WIDGET, without | {f"{place}w-4": text[:-5]})
-    assert (found.likes_failed, found.likes_read) == (2, 0)
+    assert (found.likes.failed, found.likes.read) == (2, 0)
 
 
 def test_cbor_behind_a_tag_that_does_not_fit_is_held_against_cbor() -> None:
@@ -277,17 +278,17 @@ def test_cbor_behind_a_tag_that_does_not_fit_is_held_against_cbor() -> None:
     damaged = {f"{place}{name}": _tag_off(aesgcm(text[:-9], f"{place}{name}")) for name in ("w-1", "w-4")}
     holds = {CRD_KEY: crd(), f"{place}w-3": widget("w-3"), **damaged}
     found = look(f"{place}w-1", holds, config=config)
-    assert found.likeness == Likeness("widgets.example.com", Cause.CIPHERTEXT_DAMAGED, "")
-    assert (found.likes_failed, found.likes_read) == (2, 0)
+    assert found.likes.likeness == Likeness("widgets.example.com", Cause.CIPHERTEXT_DAMAGED, "")
+    assert (found.likes.failed, found.likes.read) == (2, 0)
     found = look(f"{place}w-1", holds | {f"{place}w-2": text}, config=config)
-    assert (found.likes_failed, found.likes_read) == (2, 1)
+    assert (found.likes.failed, found.likes.read) == (2, 1)
 
 
 def test_where_nothing_is_stated_nothing_reads() -> None:
     """An encoding that is unknown, and a tag that does not fit: whatever else reads is of another encoding."""
     unknown = {key: _tag_off(aesgcm(b"k8s\x01" + secret("x")[4:-9], key)) for key in (X, Y)}
     found = look(X, {**unknown, f"{X}-reads": secret("x-reads")}, config=GCM)
-    assert (found.likeness, found.likes_failed, found.likes_read) == (
+    assert (found.likes.likeness, found.likes.failed, found.likes.read) == (
         Likeness("secrets", Cause.CIPHERTEXT_DAMAGED, ""),
         2,
         0,
@@ -308,12 +309,12 @@ def test_what_does_not_convert_is_held_against_its_own_version() -> None:
     }
     holds[f"{deployments}c"] = json_object("apps/v1", "Deployment", "c")
     found = look(f"{deployments}a", holds)
-    assert found.likeness == Likeness("deployments.apps", Cause.CONVERSION_FAILED, f"{old} Deployment")
-    assert (found.likes_failed, found.likes_read) == (2, 0)
+    assert found.likes.likeness == Likeness("deployments.apps", Cause.CONVERSION_FAILED, f"{old} Deployment")
+    assert (found.likes.failed, found.likes.read) == (2, 0)
     holds[f"{deployments}d"] = json_object(old, "Deployment", "d")
-    assert look(f"{deployments}a", holds).likes_read == 1
+    assert look(f"{deployments}a", holds).likes.read == 1
     holds[f"{deployments}b"] = json_object("apps/v1", "Deployment", "b").replace(b'"metadata": {', rollback)
-    assert look(f"{deployments}a", holds).likes_failed == 1
+    assert look(f"{deployments}a", holds).likes.failed == 1
 
 
 def test_a_version_that_one_server_reads_speaks_for_the_object() -> None:
@@ -322,7 +323,7 @@ def test_a_version_that_one_server_reads_speaks_for_the_object() -> None:
     old = "autoscaling/v2beta1"
     holds = {f"{hpa}{name}": json_object(old, "HorizontalPodAutoscaler", name) for name in "ab"}
     found = look(f"{hpa}a", holds, minor=36)
-    assert found.likeness == Likeness(
+    assert found.likes.likeness == Likeness(
         "horizontalpodautoscalers.autoscaling", Cause.VERSION_REMOVED, f"{old} HorizontalPodAutoscaler"
     )
-    assert (found.likes_failed, found.likes_read) == (2, 0)
+    assert (found.likes.failed, found.likes.read) == (2, 0)

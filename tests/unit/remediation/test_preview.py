@@ -16,6 +16,7 @@ from etcdfix.impact.grades import Risk, RiskReason, User
 from etcdfix.impact.identity import ObjectRef
 from etcdfix.impact.secretusers import SecretUser, SecretUsers, Stops
 from etcdfix.impact.uses import Role, Use
+from etcdfix.likes import LikeCounts
 from etcdfix.model import Confidence, Evidence
 from etcdfix.model import Outcome as Verdicts
 from etcdfix.remediation.alike import Alike
@@ -82,9 +83,7 @@ def _alike(found: Examination, *counts: KeyCounts, keys: int = 5, others: int = 
         target=found,
         counts=dict(zip(found.encryption_keys, counts, strict=True)),
         transformer_opens=True,
-        likeness=None,
-        likes_failed=0,
-        likes_read=0,
+        likes=LikeCounts(),
         others_unread=others,
         keys=keys,
     )

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from etcdfix.errors import RefusedByRule
+from etcdfix.likes import LikeCounts, Likeness
 from etcdfix.model import Outcome
-from etcdfix.remediation.alike import Alike, Likeness
+from etcdfix.remediation.alike import Alike
 from etcdfix.remediation.proof import check_proof, not_deletable
 from etcdfix.remediation.rules import Rule
 from etcdfix.verdicts.causes import CATALOGUE, Cause
@@ -48,9 +49,7 @@ def alike(
         target=found,
         counts=dict(zip(names, counts or [ALONE] * len(names), strict=True)),
         transformer_opens=transformer_opens,
-        likeness=LIKENESS if likes_failed else None,
-        likes_failed=likes_failed,
-        likes_read=likes_read,
+        likes=LikeCounts(LIKENESS, likes_failed, likes_read) if likes_failed else LikeCounts(),
         others_unread=0,
         keys=100,
     )

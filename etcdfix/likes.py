@@ -1,0 +1,131 @@
+"""Values that a newer cluster may have written: how many like one of them fail, and whether any of its kind reads.
+
+Where at least two fail and none reads, it is the tool, the release or the definition, and not the objects.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+import msgspec
+
+from etcdfix.encryption.envelope import parse_envelope
+from etcdfix.model import GroupResource, Outcome
+from etcdfix.pipeline import Examiner
+from etcdfix.storagekey import Stack
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.standing import FAILED
+
+NOT_THE_OBJECT: Final = "this tool, the release or the definition, not the object"
+_STARTS: Final = 4
+_CBOR: Final = "cbor"
+_MANY: Final = 2
+_MOST: Final = 10_000
+# Kinds of a release that is in our tables, so that one which no API server is older than proves them.
+_BY_OUR_TABLES: Final = frozenset({Cause.VERSION_REMOVED, Cause.WRONG_KIND_FOR_KEY})
+_BUILT_IN: Final = frozenset({Stack.BUILTIN, Stack.JSON_BUILTIN})
+
+
+class Likeness(msgspec.Struct, frozen=True):
+    """What values have in common that a newer cluster may have written.
+
+    Attributes:
+        resource: Display name; "" where the envelope alone says it.
+        cause: Why they fail.
+        stated: Provider and version of an envelope, apiVersion and kind of a value, or how its bytes begin; "" for
+            none of these.
+    """
+
+    resource: str
+    cause: Cause
+    stated: str
+
+    def __str__(self) -> str:
+        of = f" of {self.resource}" if self.resource else ""
+        return f"{self.stated or self.cause}{of}"
+
+
+class LikeCounts(msgspec.Struct, frozen=True):
+    """What the likes of one value came to.
+
+    Attributes:
+        likeness: What they share; None where no newer cluster can have written the value.
+        failed: How many of them fail, the value itself included.
+        read: How many of its kind can be read.
+    """
+
+    likeness: Likeness | None = None
+    failed: int = 0
+    read: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.failed} values like it ({self.likeness}) fail and {self.read or 'none'} can be read"
+
+    @property
+    def points_at_us(self) -> bool:
+        """So many fail and none reads, that it is the tool, the release or the definition."""
+        return self.failed >= _MANY and not self.read
+
+
+class Likes:
+    """Counts values as they pass, by what a newer cluster may have written; past 10,000 ways, all others as one."""
+
+    def __init__(self, examiner: Examiner) -> None:
+        self._examiner = examiner
+        self._failed: Counter[Likeness] = Counter()
+        self._others = 0
+        self._read: Counter[tuple[GroupResource, str]] = Counter()
+        self._read_as_cbor: Counter[GroupResource] = Counter()
+
+    def add(self, found: Examination) -> None:
+        """Count one value."""
+        if found.verdict.outcome is not Outcome.READABLE:
+            likeness = likeness_of(found, self._examiner)
+            if likeness is None:
+                return
+            if likeness in self._failed or len(self._failed) < _MOST:
+                self._failed[likeness] += 1
+            else:
+                self._others += 1
+        elif found.decoded is not None:
+            resource, gvk = found.directory.group_resource, found.decoded.gvk
+            self._read[resource, f"{gvk.api_version} {gvk.kind}"] += 1
+            if found.decoded.encoding.endswith(_CBOR):
+                self._read_as_cbor[resource] += 1
+
+    def of(self, found: Examination, likeness: Likeness | None) -> LikeCounts:
+        """Return what the likes of a value came to, whose likeness is known."""
+        if likeness is None:
+            return LikeCounts()
+        resource = found.directory.group_resource
+        behind_a_peek = not likeness.stated and found.verdict.seen_encoding == _CBOR
+        # Where the value states nothing, nothing is known to be of its kind.
+        if likeness.cause is Cause.CBOR_DAMAGED or behind_a_peek:
+            read = self._read_as_cbor[resource]
+        else:
+            read = self._read[resource, likeness.stated]
+        return LikeCounts(likeness, self._failed.get(likeness, self._others), read)
+
+
+def likeness_of(found: Examination, examiner: Examiner) -> Likeness | None:
+    """Return what a value that fails shares with others that a newer cluster may have written, None for nothing."""
+    verdict = found.verdict
+    cause = verdict.cause
+    if verdict.outcome not in FAILED or not verdict.maybe_newer or cause is None:
+        return None
+    resource = str(found.directory.group_resource) or found.directory.path
+    if cause is Cause.UNKNOWN_ENVELOPE:
+        envelope = parse_envelope(found.stored.value)
+        stated = f"{envelope.provider}/{envelope.version}" if envelope is not None else ""
+        return Likeness("", cause, stated)
+    if cause in {Cause.UNKNOWN_ENCODING, Cause.MAGIC_DAMAGED}:
+        plaintext = examiner.plaintext(found) or b""
+        return Likeness(resource, cause, plaintext[:_STARTS].hex())
+    return Likeness(resource, cause, verdict.stated_kind)
+
+
+def in_our_tables(found: Examination) -> bool:
+    """Say whether our tables know the kind; those of custom resources are in none."""
+    return found.verdict.cause in _BY_OUR_TABLES and found.directory.stack in _BUILT_IN

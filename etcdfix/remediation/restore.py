@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from etcdfix.deferred import Watch, unwatched
-from etcdfix.errors import AuditLogUnreadable
+from etcdfix.errors import AuditLogUnreadable, RefusedByRule
 from etcdfix.impact.floor import floor_reason
 from etcdfix.model import Outcome as Verdicts
 from etcdfix.model import StoredValue
@@ -501,15 +501,21 @@ def _check_replaced(
     watch: Watch,
     step: Step,
 ) -> Preflight:
-    return check_deletion(
-        cluster,
-        present.key,
-        _as_named(request),
-        backup_directories=request.places.directories,
-        api=request.api,
-        watch=watch,
-        step=step,
-    )
+    try:
+        return check_deletion(
+            cluster,
+            present.key,
+            _as_named(request),
+            backup_directories=request.places.directories,
+            api=request.api,
+            watch=watch,
+            step=step,
+        )
+    except RefusedByRule as refusal:
+        if refusal.rule != Rule.READABLE:
+            raise
+        hint = "nothing has to be put back; what differs can be changed through the API: kubectl edit"
+        raise refuse(Rule.READABLE, refusal.message, hint=hint) from None
 
 
 def _content(

@@ -321,7 +321,9 @@ def test_key_that_was_created_again(registry: Registry) -> None:
     # It is readable: that is never replaced.
     with registry.untouched():
         ran = registry.restore(str(backup.path), "--replace-mod-revision", str(there))
-    registry.refused(ran, "the object is readable", hint="delete it through the API")
+    registry.refused(
+        ran, "the object is readable", hint="nothing has to be put back; what differs can be changed"
+    )
 
 
 def test_replacing_what_is_broken_keeps_it_first(registry: Registry) -> None:

@@ -316,8 +316,8 @@ def after_deletion_lines(checked: Preflight, again: SameAgain) -> Iterator[str]:
     """Yield what to watch once a key is gone, and what the same is called elsewhere."""
     found = checked.found
     resource = str(found.directory.group_resource)
-    where = ["-n", found.namespace] if found.namespace else []
-    scan = ["etcdfix", "scan", *again.source, *again.layout, *again.reading, resource, *where]
+    # Of every namespace: one value that cannot be read, wherever it is, fails the LIST of all.
+    scan = ["etcdfix", "scan", *again.source, *again.layout, *again.reading, resource]
     yield f"Look at what is left: {quote_command(scan)}"
     yield from _recovery_lines(resource, checked.alike.others_unread)
     request = unsafe_deletion_request(found)

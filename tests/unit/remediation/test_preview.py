@@ -395,7 +395,7 @@ def test_what_is_not_proven_says_so() -> None:
 def test_what_to_watch(key: bytes, *, named: bool) -> None:
     lines = list(after_deletion_lines(_checked(examination(key)), AGAIN))
     assert lines[0].startswith("Look at what is left: etcdfix scan --endpoints a:1")
-    assert lines[0].endswith("secrets -n shop")
+    assert lines[0].endswith(" secrets")
     assert lines[1].startswith("No other value of secrets is known to fail")
     assert "watches, resourceVersion=0 and /readyz within about a minute" in lines[2]
     assert lines[3].startswith("Already done; the API call") is named

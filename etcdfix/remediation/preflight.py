@@ -190,6 +190,7 @@ class Preflight(msgspec.Struct, frozen=True, kw_only=True):
         assessment: What a deletion sets off; None where nothing is known of the key.
         warnings: What a person should read before going on.
         declared_lost: The declaration was needed, and fits.
+        accepted: The flags that lift a refusal, whether they were needed or not.
     """
 
     reading: KeyReading
@@ -203,6 +204,7 @@ class Preflight(msgspec.Struct, frozen=True, kw_only=True):
     assessment: Assessment | None
     warnings: tuple[str, ...]
     declared_lost: bool
+    accepted: tuple[str, ...] = ()
 
     @property
     def stored(self) -> StoredValue:
@@ -310,6 +312,7 @@ def check_deletion(
         assessment=assessment,
         warnings=tuple(warnings),
         declared_lost=declared,
+        accepted=accepted.as_flags(),
     )
 
 

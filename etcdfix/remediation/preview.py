@@ -60,6 +60,8 @@ def preview_lines(cluster: Cluster, checked: Preflight, again: SameAgain) -> Ite
         left = f"{checked.lease.remaining_seconds} s left" if checked.lease.alive else "expired"
         yield f"Lease        {checked.lease.lease:x}, {left}"
     yield from _api_lines(checked.servers)
+    if checked.accepted:
+        yield safe_text(f"Accepted     {', '.join(checked.accepted)}")
     for warning in checked.warnings:
         yield f"Note         {safe_text(warning)}"
     if checked.assessment is not None:

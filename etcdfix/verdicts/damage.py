@@ -194,7 +194,7 @@ def peek_evidence(peek: Peek | None) -> tuple[Evidence, ...]:
     if peek is None:
         return ()
     attempts = f"{peek.candidates} attempt{'s' if peek.candidates != 1 else ''}"
-    tried = f"{attempts} (keys, starts and single bits of the nonce counted)"
+    tried = f"{attempts} (keys, starts and single bits of nonce and info counted)"
     check = _LOOK
     if peek.state is PeekState.NOT_POSSIBLE:
         return (Evidence(check, "not possible", "too little to see, or no key that could be tried"),)

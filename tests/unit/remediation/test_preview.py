@@ -386,6 +386,12 @@ def test_what_a_look_showed_stands_in_the_preview() -> None:
     assert "\x1b" not in text
 
 
+def test_what_was_accepted_is_shown() -> None:
+    assert "Accepted " not in _text(_checked())
+    flags = ("--accept-risk newer-than-known", "--accept-unchecked-member etcd-2")
+    assert f"\nAccepted     {flags[0]}, {flags[1]}\n" in _text(_checked(accepted=flags))
+
+
 def test_what_is_not_proven_says_so() -> None:
     found = examination(KEY, outcome=Verdicts.UNDETERMINED, cause=Cause.KMS_KEY_UNKNOWN)
     assert "Verdict      NOT PROVEN (kms-key-unknown)" in _text(_checked(found))

@@ -252,7 +252,7 @@ CHECK = "look without tag or padding"
 DECODED = "decode what the look showed"
 
 
-COUNTED = "(keys, starts and single bits of the nonce counted)"
+COUNTED = "(keys, starts and single bits of nonce and info counted)"
 
 
 @pytest.mark.parametrize(

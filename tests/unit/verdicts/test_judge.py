@@ -977,7 +977,7 @@ def test_what_a_look_showed_is_evidence_of_a_decode_failure_too() -> None:
         assert last == Evidence(
             "look without tag or padding",
             "noise",
-            "2 attempts (keys, starts and single bits of the nonce counted)",
+            "2 attempts (keys, starts and single bits of nonce and info counted)",
         )
 
 

@@ -7,11 +7,13 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
 from tests.support.certificates import CertificateAuthority
+from tests.support.change_runs import Registry
 from tests.support.etcd_places import NoEtcdError
 from tests.support.etcd_server import EtcdServer, EtcdServers, given_server
 
@@ -78,6 +80,20 @@ _NUMBERS = itertools.count(1)
 def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
     """Issues certificates to servers and clients of one module's tests."""
     return CertificateAuthority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take away what commands read options from."""
+    for name in list(os.environ):
+        if name.startswith(("ETCDFIX_", "ETCDCTL_")):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Registry:
+    """A small cluster of its own, and the commands that change it."""
+    return Registry(etcd, prefix, tmp_path, capfd)
 
 
 @pytest.fixture

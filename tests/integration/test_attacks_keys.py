@@ -6,10 +6,8 @@ Each test stands for something that happens: a file of another cluster, a key re
 from __future__ import annotations
 
 import itertools
-import os
 import random
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -29,24 +27,11 @@ from tests.support.attacks import (
     seal,
     secret,
 )
-from tests.support.etcd_server import EtcdServer
 from tests.support.objects import IDENTITY, provider
 
-pytestmark = pytest.mark.etcd
+pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
 NAMES = [f"db-{number}" for number in range(12)]
-
-
-@pytest.fixture(autouse=True)
-def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith(("ETCDFIX_", "ETCDCTL_")):
-            monkeypatch.delenv(name)
-
-
-@pytest.fixture
-def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Attacked:
-    return Attacked(etcd, prefix, tmp_path, capfd)
 
 
 # Wrong bytes in one rule, while another rule has a key of the same name that is right.

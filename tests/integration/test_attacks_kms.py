@@ -13,27 +13,14 @@ from etcdfix.model import key_id_digest
 from etcdfix.verdicts.standing import AcceptRisk
 from tests.support import encoders
 from tests.support.attacks import EVERY_FLAG, Attacked, declared, every_flag_but, secret
-from tests.support.etcd_server import EtcdServer
 from tests.support.kms_plugin import ANNOTATION, KMSPlugin, Refusal
 from tests.support.objects import IDENTITY
 
-pytestmark = pytest.mark.etcd
+pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
 KEKS = {"kek-1": b"1" * 32, "kek-2": b"2" * 32}
 REPLACED = {"kek-1": b"3" * 32, "kek-2": b"4" * 32}
 UNPROVEN = "nothing is proven against the value"
-
-
-@pytest.fixture(autouse=True)
-def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith(("ETCDFIX_", "ETCDCTL_")):
-            monkeypatch.delenv(name)
-
-
-@pytest.fixture
-def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Attacked:
-    return Attacked(etcd, prefix, tmp_path, capfd)
 
 
 @pytest.fixture(params=["v1", "v2"])

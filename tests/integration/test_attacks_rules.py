@@ -43,14 +43,7 @@ from tests.support.objects import (
     provider,
 )
 
-pytestmark = pytest.mark.etcd
-
-
-@pytest.fixture(autouse=True)
-def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith(("ETCDFIX_", "ETCDCTL_")):
-            monkeypatch.delenv(name)
+pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
 
 @pytest.fixture

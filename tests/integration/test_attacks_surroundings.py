@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,24 +21,11 @@ from tests.support.attacks import (
     secret,
 )
 from tests.support.etcd_proxy import EtcdProxy
-from tests.support.etcd_server import EtcdServer
 from tests.support.lossy_etcd import TXN
 from tests.support.objects import KUBE_SYSTEM_UID, crd, json_object, namespace_object, widget
 from tests.support.protobytes import block, object_meta, unknown
 
-pytestmark = pytest.mark.etcd
-
-
-@pytest.fixture(autouse=True)
-def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith(("ETCDFIX_", "ETCDCTL_")):
-            monkeypatch.delenv(name)
-
-
-@pytest.fixture
-def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Attacked:
-    return Attacked(etcd, prefix, tmp_path, capfd)
+pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
 
 # Associated data.

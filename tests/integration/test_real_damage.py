@@ -14,29 +14,16 @@ import pytest
 
 from etcdfix.verdicts.standing import AcceptRisk
 from tests.support.attacks import EVERY_FLAG, LOCAL, TRUE, Attacked, every_flag_but, seal, secret
-from tests.support.etcd_server import EtcdServer
 from tests.support.kms_plugin import KMSPlugin
 from tests.support.objects import IDENTITY
 
-pytestmark = pytest.mark.etcd
+pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
 KEKS = {"kek-1": b"1" * 32, "kek-2": b"2" * 32}
 PLUGINS = {"kms/v1": "v1", "kms/v2/0": "v2", "kms/v2/1": "v2"}
 PROVIDERS = (*LOCAL, *PLUGINS)
 # Behind the start, within ObjectMeta: there a changed byte is a changed length or tag.
 STRUCTURE = 23
-
-
-@pytest.fixture(autouse=True)
-def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith(("ETCDFIX_", "ETCDCTL_")):
-            monkeypatch.delenv(name)
-
-
-@pytest.fixture
-def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Attacked:
-    return Attacked(etcd, prefix, tmp_path, capfd)
 
 
 Sealer = Callable[[str], tuple[bytes, bytes]]

@@ -39,7 +39,6 @@ from tests.support.change_runs import (
     typing,
 )
 from tests.support.etcd_proxy import NO_LEADER, EtcdProxy
-from tests.support.etcd_server import EtcdServer
 from tests.support.kms_plugin import KMSPlugin, Refusal
 from tests.support.kubernetes_api import (
     ACCESS_REVIEW,
@@ -66,23 +65,11 @@ from tests.support.objects import (
     widget,
 )
 
-pytestmark = pytest.mark.etcd
+pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
 API_OF = "delete it through the API: kubectl delete"
 FINGERPRINT = "fp:e4223718e0cf4e92"
 """Of KEY_1."""
-
-
-@pytest.fixture(autouse=True)
-def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith(("ETCDFIX_", "ETCDCTL_")):
-            monkeypatch.delenv(name)
-
-
-@pytest.fixture
-def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Registry:
-    return Registry(etcd, prefix, tmp_path, capfd)
 
 
 @pytest.fixture

@@ -19,18 +19,12 @@ from etcdfix.planning.planfile import load_plan, sealed
 from etcdfix.reports.plan_json import write_plan_json
 from etcdfix.reports.plan_model import DeletionPlan, LeftOut
 from tests.support.change_runs import BROKEN, Ran, Registry
-from tests.support.etcd_server import EtcdServer
 from tests.support.impact_objects import Cluster as Made
 from tests.support.impact_objects import owner
 from tests.support.kms_plugin import KMSPlugin
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, namespace_object, provider, secret
 
 pytestmark = pytest.mark.etcd
-
-
-@pytest.fixture
-def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Registry:
-    return Registry(etcd, prefix, tmp_path, capfd)
 
 
 def planned(registry: Registry, *arguments: str) -> Path:

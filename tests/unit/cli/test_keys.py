@@ -10,14 +10,8 @@ import pytest
 from etcdfix.cli.keys import decoded_key, is_base64, named_key
 from etcdfix.errors import ConfigurationError
 from tests.support.change_runs import ACKNOWLEDGED, BROKEN, Registry
-from tests.support.etcd_server import EtcdServer
 
 ODD = b"/secrets/shop/odd\x1b\xff"
-
-
-@pytest.fixture
-def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Registry:
-    return Registry(etcd, prefix, tmp_path, capfd)
 
 
 def test_a_key_as_it_is() -> None:

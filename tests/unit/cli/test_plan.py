@@ -29,7 +29,6 @@ from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout
 from tests.support.change_runs import BROKEN, Ran, Registry
 from tests.support.collecting import ALPHA
-from tests.support.etcd_server import EtcdServer
 from tests.support.impact_objects import Cluster, build_index, node_of
 from tests.support.kms_plugin import KMSPlugin
 from tests.support.lost_key import LOST, LiveMemory, base, lose, lost_cluster, scan_to, using_pod
@@ -279,11 +278,6 @@ def test_alpha_pods_come_back_and_go_first(alpha: dict[str, Any]) -> None:
 
 
 # --------------------------------------------------------------------------------------------------------- live etcd
-
-
-@pytest.fixture
-def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Registry:
-    return Registry(etcd, prefix, tmp_path, capfd)
 
 
 @pytest.fixture

@@ -17,28 +17,15 @@ from etcdfix.remediation.audit_verify import ChainState, verify
 from etcdfix.wire.etcd import ALARM, message
 from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import BROKEN, UID, Registry, candidate_config, holds, typing
-from tests.support.etcd_server import EtcdServer
 from tests.support.kms_plugin import KMSPlugin
 from tests.support.kubernetes_api import KubernetesAPI
 from tests.support.lossy_etcd import TXN, LossyProxy
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, config_map, provider, secret
 
-pytestmark = pytest.mark.etcd
+pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
 KEK = {"kek-1": b"1" * 32}
 OLD = aescbc(secret("old"), KEY_2, "key2")
-
-
-@pytest.fixture(autouse=True)
-def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith(("ETCDFIX_", "ETCDCTL_")):
-            monkeypatch.delenv(name)
-
-
-@pytest.fixture
-def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Registry:
-    return Registry(etcd, prefix, tmp_path, capfd)
 
 
 def _server_writes(registry: Registry) -> None:
@@ -291,7 +278,7 @@ def test_not_undone_over_what_was_written_since(registry: Registry, key: bytes, 
         ran = registry.restore(
             str(registry.kept()[0].path), "--replace-mod-revision", str(registry.mod_revision(key))
         )
-    registry.refused(ran, "the object is readable", hint="kubectl delete")
+    registry.refused(ran, "the object is readable", hint="nothing has to be put back")
 
 
 def test_undone_in_place_keeps_the_lease(registry: Registry, candidate: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +19,6 @@ from tests.support.audit_logs import own_directory
 from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import BROKEN, UID, Ran, Registry, holds, typing
 from tests.support.etcd_proxy import NO_LEADER, EtcdProxy
-from tests.support.etcd_server import EtcdServer
 from tests.support.kubernetes_api import KubernetesAPI
 from tests.support.lossy_etcd import TXN
 from tests.support.objects import (
@@ -34,19 +32,7 @@ from tests.support.objects import (
     secret,
 )
 
-pytestmark = pytest.mark.etcd
-
-
-@pytest.fixture(autouse=True)
-def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith(("ETCDFIX_", "ETCDCTL_")):
-            monkeypatch.delenv(name)
-
-
-@pytest.fixture
-def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Registry:
-    return Registry(etcd, prefix, tmp_path, capfd)
+pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
 
 @pytest.fixture

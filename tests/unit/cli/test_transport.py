@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from etcdfix.cli.root import run
@@ -11,6 +9,8 @@ from etcdfix.remediation.audit import AuditLog
 from etcdfix.reports.commands import ACKNOWLEDGEMENT
 from tests.support.audit_logs import entry, own_directory
 from tests.support.collecting import ALPHA
+
+pytestmark = pytest.mark.usefixtures("no_variables")
 
 KEY = "/registry/secrets/shop/db"
 CONFIG = ["--encryption-config", str(ALPHA / "config-lost.yaml")]
@@ -29,13 +29,6 @@ COMMANDS = {
     "reencrypt": ["reencrypt", KEY, "--candidate-config", CONFIG[1], "--reason", "x", "--dry-run", *CONFIG],
     "reconcile": ["audit", "reconcile", "{log}", "--dry-run"],
 }
-
-
-@pytest.fixture(autouse=True)
-def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith(("ETCDFIX_", "ETCDCTL_")):
-            monkeypatch.delenv(name)
 
 
 @pytest.fixture(scope="module")

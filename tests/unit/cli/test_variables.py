@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,8 @@ from etcdfix.cli.variables import ChangingCommand
 from etcdfix.reports.commands import ACKNOWLEDGEMENT
 from etcdfix.sources.connection import connection_from_options
 from tests.support.collecting import ALPHA
+
+pytestmark = pytest.mark.usefixtures("no_variables")
 
 # As the contract has it; not taken from the code.
 ALLOWED = {
@@ -63,13 +64,6 @@ def context_of(name: str, *more: str) -> click.Context:
     """Parse the words that a command cannot do without, and more; a parent, since click keeps what it makes of one."""
     parent = cli.make_context("etcdfix", [name.partition(" ")[0]], resilient_parsing=True)
     return COMMANDS[name].make_context(name, [*NEEDED[name], *more], parent=parent)
-
-
-@pytest.fixture(autouse=True)
-def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith(("ETCDFIX_", "ETCDCTL_")):
-            monkeypatch.delenv(name)
 
 
 def test_which_commands_change_something() -> None:

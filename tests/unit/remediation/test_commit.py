@@ -29,18 +29,12 @@ from etcdfix.wire.etcd import RANGE, message
 from tests.support.audit_logs import OPERATOR, entry, subject
 from tests.support.change_runs import BROKEN, Agreeing, Registry
 from tests.support.etcd_proxy import Refusal
-from tests.support.etcd_server import EtcdServer
 from tests.support.lossy_etcd import TXN, LossyProxy
 from tests.support.objects import KUBE_SYSTEM_UID, aescbc, namespace_object, secret
 
 pytestmark = pytest.mark.etcd
 
 OTHER = b"k8s:enc:aescbc:v1:key1:what nobody has examined"
-
-
-@pytest.fixture
-def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Registry:
-    return Registry(etcd, prefix, tmp_path, capfd)
 
 
 @pytest.fixture

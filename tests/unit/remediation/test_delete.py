@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from etcdfix.errors import RefusedByRule
@@ -13,15 +11,9 @@ from etcdfix.remediation.delete import DeleteRequest, lease_ttl, now, operator_f
 from etcdfix.remediation.members import LeaseState
 from etcdfix.remediation.preflight import Acceptances
 from tests.support.change_runs import Agreeing, Registry
-from tests.support.etcd_server import EtcdServer
 from tests.support.objects import KEY_2, aescbc, secret
 
 pytestmark = pytest.mark.etcd
-
-
-@pytest.fixture
-def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Registry:
-    return Registry(etcd, prefix, tmp_path, capfd)
 
 
 def _run(registry: Registry, asker: Agreeing, seen: list[str], key: bytes, **request: object) -> Outcome:

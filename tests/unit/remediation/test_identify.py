@@ -41,11 +41,6 @@ LOST = b"k8s:enc:aescbc:v1:lost:" + bytes(range(64))
 
 
 @pytest.fixture
-def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Registry:
-    return Registry(etcd, prefix, tmp_path, capfd)
-
-
-@pytest.fixture
 def api(authority: CertificateAuthority) -> Iterator[KubernetesAPI]:
     with KubernetesAPI(authority) as server:
         yield server

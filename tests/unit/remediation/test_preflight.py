@@ -26,7 +26,6 @@ from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.standing import AcceptRisk
 from etcdfix.wire.etcd import ALARM, message
 from tests.support.change_runs import BROKEN, UID, Registry
-from tests.support.etcd_server import EtcdServer
 from tests.support.examinations import readable
 from tests.support.impact_objects import Cluster as Made
 from tests.support.impact_objects import owner
@@ -35,11 +34,6 @@ from tests.support.lossy_etcd import LossyProxy
 from tests.support.objects import IDENTITY, KEY_1, provider, secret
 
 pytestmark = pytest.mark.etcd
-
-
-@pytest.fixture
-def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Registry:
-    return Registry(etcd, prefix, tmp_path, capfd)
 
 
 # Members; with real ones in tests/integration.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from etcdfix.encryption.seal import NotSealed, SealRefusal
@@ -11,18 +9,12 @@ from etcdfix.remediation import reencrypt as reencrypt_module
 from etcdfix.remediation.members import LeaseState
 from tests.support.audit_logs import own_directory
 from tests.support.change_runs import Registry, candidate_config
-from tests.support.etcd_server import EtcdServer
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, aesgcm, provider, secret
 
 pytestmark = pytest.mark.etcd
 
 WITHOUT_PROOF = "nothing shows that the API servers hold the key of aesgcm/v1/fresh"
 OLD = aescbc(secret("old"), KEY_2, "key2")
-
-
-@pytest.fixture
-def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Registry:
-    return Registry(etcd, prefix, tmp_path, capfd)
 
 
 def test_value_that_does_not_read_back(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:

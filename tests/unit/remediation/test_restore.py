@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -18,15 +17,9 @@ from etcdfix.remediation.preflight import Acceptances
 from etcdfix.remediation.restore import Candidate, OwnWrite, RestorePreview, RestoreRequest, run_restore
 from etcdfix.sources.etcd.client import EtcdClient
 from tests.support.change_runs import BROKEN, Agreeing, Registry
-from tests.support.etcd_server import EtcdServer
 from tests.support.objects import KUBE_SYSTEM_UID
 
 pytestmark = pytest.mark.etcd
-
-
-@pytest.fixture
-def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Registry:
-    return Registry(etcd, prefix, tmp_path, capfd)
 
 
 def _run(registry: Registry, candidate: Candidate, shown: list[RestorePreview], **request: object) -> Outcome:

@@ -1,0 +1,15 @@
+"""What most of the tests here change: a cluster that can be given any encryption."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.attacks import Attacked
+from tests.support.etcd_server import EtcdServer
+
+
+@pytest.fixture
+def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Attacked:
+    return Attacked(etcd, prefix, tmp_path, capfd)

@@ -12,7 +12,10 @@ from etcdfix.model import Evidence
 from etcdfix.storagekey import Directory, StorageLayout, display
 
 KEY_NAME_CHECK: Final = "key-name"
-"""Of the evidence."""
+"""Of the evidence, as the next one: no resource claims the name, and one does that is one bit away."""
+
+PREDECESSOR_CHECK: Final = "predecessor"
+"""The object should have been changed before under this name, and was not."""
 
 Claimed = Callable[[Directory], bool]
 """Says whether a resource that is known here keeps its objects in a directory."""

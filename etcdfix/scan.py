@@ -12,7 +12,7 @@ import msgspec
 
 from etcdfix import __version__
 from etcdfix.baseline import Baseline
-from etcdfix.claims import KEY_NAME_CHECK
+from etcdfix.claims import KEY_NAME_CHECK, PREDECESSOR_CHECK
 from etcdfix.deferred import Examining, Spool, Watch, unwatched
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.envelope import transformer_name
@@ -224,7 +224,7 @@ class _Gathering:
         except SourceError:  # the scan itself says what it cannot read
             return found
         remark = Evidence(
-            "predecessor",
+            PREDECESSOR_CHECK,
             "missing",
             f"version {found.stored.version}, and nothing stood under this name before mod_revision "
             f"{found.stored.mod_revision}: the name of the key itself may be damaged",

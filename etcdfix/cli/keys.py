@@ -19,13 +19,16 @@ def decoded_key(text: str) -> bytes:
     """Return the key that ``--key-base64`` names, or the word ``base64:…`` in its place.
 
     Raises:
-        ConfigurationError: It is not base64.
+        ConfigurationError: It is not base64, or of nothing.
     """
-    what = _BASE64 if is_base64(text) else "--key-base64"
+    what = f"{_BASE64}…" if is_base64(text) else "--key-base64"
     try:
-        return base64.b64decode(text.removeprefix(_BASE64), validate=True)
+        key = base64.b64decode(text.removeprefix(_BASE64), validate=True)
     except ValueError as exc:  # binascii.Error, or characters outside ASCII
         raise ConfigurationError(f"{what}: not base64 ({exc})") from exc
+    if not key:
+        raise ConfigurationError(f"{what}: names no key")
+    return key
 
 
 def named_key(word: str) -> bytes:

@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import os
 import sys
+import threading
 from typing import Any, NoReturn
 
 import click
@@ -112,6 +113,7 @@ def cli() -> None:
 def main() -> NoReturn:
     """Run the command line; every end has an exit code of the table, and none a traceback."""
     forbid_core_dumps()  # keys and passwords are read later
+    threading.excepthook = _thread_died
     code = run(sys.argv[1:])
     threads = sys.modules.get("etcdfix.sources.etcd.threads")  # there once a live etcd was asked
     if threads is not None and threads.anything_stuck():
@@ -120,6 +122,12 @@ def main() -> NoReturn:
                 stream.flush()
         os._exit(code)
     sys.exit(code)
+
+
+def _thread_died(died: threading.ExceptHookArgs) -> None:
+    """Leave it to who waits for a thread, gRPC's too, to say in one line that it died for want of memory."""
+    if not issubclass(died.exc_type, MemoryError):
+        threading.__excepthook__(died)
 
 
 def run(arguments: list[str]) -> int:

@@ -134,10 +134,10 @@ def one_key(key: str | None, key_base64: str | None) -> bytes:
     if (key is None) == (key_base64 is None):
         raise click.UsageError("name exactly one key: KEY, or --key-base64 BASE64")
     if key is None or is_base64(key):
-        found = decoded_key(key or key_base64 or "")
-        if not found:
+        text = key or key_base64 or ""
+        if text in {"", "base64:"}:
             raise refuse(Rule.NOT_ONE_KEY, "the key is empty", hint="name exactly one key, in full")
-        return found
+        return decoded_key(text)
     named = named_key(key)
     if not named.startswith(b"/"):
         raise refuse(

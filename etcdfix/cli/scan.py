@@ -143,6 +143,8 @@ def _last_words(result: ScanResult, request: ScanRequest, revision: int) -> None
     summary = result.summary
     for problem in result.problems:
         say(f"incomplete: {problem}")
+    if result.ended is not None:  # what -o name and -o status cannot show
+        say(f"incomplete: {result.ended.reason} before the end")
     for trouble in plugin_troubles(summary.kms):
         say(trouble)
     for key in result.denied:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import BinaryIO
 
+from etcdfix.claims import KEY_NAME_CHECK, PREDECESSOR_CHECK
 from etcdfix.reports.base import Output, counted
 from etcdfix.reports.model import Conclusion, Finding, Header, KMSSummary, ReportSource, Summary
 from etcdfix.reports.next_steps import next_steps
@@ -37,6 +38,8 @@ class TableReporter:
         self._rows: list[tuple[str, ...]] = []
         self._count = 0
         self._remarks = 0
+        self._damaged_names = 0
+        self._first_damaged_name: tuple[str, str] | None = None
         self._header: Header | None = None
 
     def begin(self, header: Header) -> None:
@@ -45,6 +48,7 @@ class TableReporter:
 
     def finding(self, finding: Finding) -> None:
         """Keep one row, up to the cap."""
+        self._look_at_name(finding)
         if finding.outcome == "readable":
             self._remarks += 1
             return
@@ -61,6 +65,14 @@ class TableReporter:
         if self._wide:
             row.append(safe_text(finding.upstream_message))
         self._rows.append(tuple(_fit(safe_text(cell)) for cell in row))
+
+    def _look_at_name(self, finding: Finding) -> None:
+        """Count a key whose own name may be damaged, and keep the first: the API server does not see such objects."""
+        details = [e.detail for e in finding.evidence if e.check in {KEY_NAME_CHECK, PREDECESSOR_CHECK}]
+        if not details:
+            return
+        self._damaged_names += 1
+        self._first_damaged_name = self._first_damaged_name or (safe_text(finding.key), safe_text(details[0]))
 
     def end(self, conclusion: Conclusion) -> None:
         """Print everything."""
@@ -81,6 +93,14 @@ class TableReporter:
         self._counts(conclusion.summary)
         for text in _result(conclusion, self._count, self._remarks):
             line(text)
+        if self._first_damaged_name is not None:
+            line(
+                f"Keys whose own name may be damaged: {self._damaged_names} (-o json or -o yaml shows each). "
+                "The first:"
+            )
+            key, detail = self._first_damaged_name
+            line(f"  {key}")
+            line(f"    {detail}")
         steps = next_steps(conclusion.summary)
         if steps:
             line()

@@ -30,7 +30,7 @@ from etcdfix.sources.etcd.failures import (
     classify,
     classify_cancelled,
 )
-from etcdfix.sources.etcd.threads import do_in_time, no_threads, require_threads
+from etcdfix.sources.etcd.threads import do_in_time, no_threads, require_threads, stands_still
 from etcdfix.sources.etcd.tls import TLSMaterial, load_tls_material
 from etcdfix.wire.etcd import ALARM, AUTHENTICATE, MEMBER_LIST, STATUS, WATCH, ReadMethod, message
 
@@ -39,6 +39,9 @@ _LONGEST_PAUSE_SECONDS = 1.0
 
 # Beside the dial time-out, within which certificates may be fetched; making a channel takes no time.
 _PREPARING_SECONDS = 5.0
+
+# gRPC tells within moments that the time of a request is over; where it does not, it never will.
+_TELLING_SECONDS = 5.0
 
 # So many requests in a row may stay without an answer, and more only so that every member has its turn.
 _MOST_UNANSWERED = 3
@@ -240,7 +243,7 @@ class EtcdClient:
             CallFailed: The member does not answer anything any more, or was never reached.
         """
         if pending.timeout_seconds <= self._patience_seconds:
-            found: tuple[Any, int] = pending.future.result()
+            found: tuple[Any, int] = self._settle(pending.future, pending.member, pending.timeout_seconds)
             return found
         while True:
             try:
@@ -256,13 +259,28 @@ class EtcdClient:
         """Ask for very little; a refusal is an answer too."""
         limit = self._patience_seconds
         try:
-            self._start(member, STATUS, message("StatusRequest")(), limit).result()
+            self._settle(self._start(member, STATUS, message("StatusRequest")(), limit), member, limit)
         except RpcError as exc:
             kind = self._classify(exc, member, limit).kind
             return kind not in {FailureKind.TIMED_OUT, FailureKind.UNREACHABLE}
         except CallFailed:
+            if self._lost is not None:
+                raise
             return False
         return True
+
+    def _settle(self, future: Any, member: _Member, timeout_seconds: float) -> Any:
+        """Wait until a request has ended, which gRPC sees to: unless its thread is gone, and then nobody does.
+
+        Raises:
+            RpcError: As gRPC has it.
+            CallFailed: gRPC stands still; then nobody is asked any more.
+        """
+        try:
+            return future.result(timeout=timeout_seconds + _TELLING_SECONDS)
+        except FutureTimeoutError as exc:
+            self._lost = stands_still(member.endpoint.text)
+            raise CallFailed(self._lost) from exc
 
     def _silence(self, pending: Pending, member: _Member) -> Failure:
         seconds = time.monotonic() - pending.asked_at
@@ -436,7 +454,7 @@ class EtcdClient:
         ]
         for member, future in started:
             try:
-                found, _size = future.result()
+                found, _size = self._settle(future, member, limit)
             except RpcError as exc:
                 failure = self._classify(exc, member, limit)
                 # Newer servers may want a login first; then the member is there all the same.
@@ -481,7 +499,7 @@ class EtcdClient:
 
     def _again(self, pending: Pending, failure: Failure) -> Pending:
         """Decide where a failed request goes next, wait if need be, and send it."""
-        if failure.kind in _FINAL:
+        if failure.kind in _FINAL or failure is self._lost:
             raise CallFailed(failure)
         if failure.kind is FailureKind.TOKEN_REFUSED:
             if pending.logged_in or pending.method == AUTHENTICATE or self._connection.user is None:

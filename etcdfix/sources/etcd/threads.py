@@ -1,20 +1,26 @@
 """Work that may never come back, because the system gives this process no thread or no memory for one.
 
 gRPC starts threads of its own, and where it gets none, its channels can neither be made nor closed: the call waits for
-ever inside its C code, where no signal is heard. So threads are tried out before gRPC is used, and what may stand still
-is done in a thread that nobody has to wait for.
+ever inside its C code, where no signal is heard. Where it has no room for an answer, its thread dies of a MemoryError,
+and nobody is ever told how a request ended. So threads and room are tried out before gRPC is used, what may stand still
+is done in a thread that nobody has to wait for, and no request is waited for without a limit.
 """
 
 from __future__ import annotations
 
+import mmap
 import threading
 from collections.abc import Callable
 from typing import Final
 
 from etcdfix.errors import SourceUnreachable
+from etcdfix.sources.etcd.failures import Failure, FailureKind
 
 _NEEDED: Final = 8
 """About as many as gRPC and we start for one cluster: with fewer, making a channel was seen to hang."""
+
+_ROOM_BYTES: Final = 64 << 20
+"""Must be free for answers once threads have been there: with 40 MiB, gRPC's own were seen to die."""
 
 _HINT: Final = (
     "raise the limits of this process: processes (ulimit -u, pids of a container), memory (ulimit -v)"
@@ -24,10 +30,10 @@ _stuck: list[threading.Thread] = []
 
 
 def require_threads() -> None:
-    """Start as many threads as will be needed, and let them end again.
+    """Start as many threads as will be needed, and let them end again; see that there is room for answers.
 
     Raises:
-        SourceUnreachable: There are not so many to be had.
+        SourceUnreachable: There are not so many to be had, or there is no room.
     """
     enough = threading.Event()
     started: list[threading.Thread] = []
@@ -42,6 +48,22 @@ def require_threads() -> None:
         enough.set()
         for thread in started:
             thread.join()
+    _require_room()
+
+
+def _require_room() -> None:
+    """See that an answer would find room; what is only reserved costs nothing.
+
+    Raises:
+        SourceUnreachable: It would not.
+    """
+    try:
+        mmap.mmap(-1, _ROOM_BYTES).close()
+    except OSError as exc:
+        room = f"{_ROOM_BYTES >> 20} MiB more are not to be had"
+        raise SourceUnreachable(
+            f"the system gives this process too little memory: {room}", hint=_HINT
+        ) from exc
 
 
 def no_threads(detail: str) -> SourceUnreachable:
@@ -65,6 +87,16 @@ def do_in_time(work: Callable[[], object], seconds: float) -> bool:
         _stuck.append(thread)
         return False
     return True
+
+
+def stands_still(endpoint: str) -> Failure:
+    """Return what to say, and remember it, where gRPC does not even tell that the time of a request is over."""
+    _stuck.append(threading.current_thread())
+    return Failure(
+        FailureKind.UNREACHABLE,
+        f"{endpoint}: gRPC stands still: the system gives this process too few threads or too little memory",
+        _HINT,
+    )
 
 
 def anything_stuck() -> bool:

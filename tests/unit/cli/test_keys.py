@@ -28,9 +28,11 @@ def test_a_key_in_base64(word: str) -> None:
 @pytest.mark.parametrize(
     ("word", "words"),
     [
-        ("base64:!", "base64:: not base64"),
-        ("base64:ä", "base64:: not base64"),
+        ("base64:!", "base64:…: not base64"),
+        ("base64:ä", "base64:…: not base64"),
+        ("base64:", "base64:…: names no key"),
         ("%", "--key-base64: not base64"),
+        ("", "--key-base64: names no key"),
     ],
 )
 def test_what_names_no_key(word: str, words: str) -> None:

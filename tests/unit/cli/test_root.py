@@ -212,3 +212,16 @@ def test_what_never_ends_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(SystemExit):
         root.main()
     assert ended == [5]
+
+
+@pytest.mark.parametrize(("error", "told"), [(MemoryError(), False), (ValueError("of the test"), True)])
+def test_a_thread_that_dies_for_want_of_memory_is_told_by_who_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception, told: bool
+) -> None:
+    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
+    monkeypatch.setattr(root, "run", lambda _arguments: 5)
+    monkeypatch.setattr(root, "forbid_core_dumps", lambda: None)
+    with pytest.raises(SystemExit):
+        root.main()
+    threading.excepthook(threading.ExceptHookArgs((type(error), error, None, None)))
+    assert ("of the test" in capsys.readouterr().err) is told

@@ -112,6 +112,31 @@ def test_remarks_are_counted_not_listed() -> None:
     assert any("with a remark: 1" in line for line in lines)
 
 
+def test_a_name_that_may_be_damaged_is_told_although_its_object_reads() -> None:
+    """Such a key is out of sight for the API server: a count that hides it among harmless remarks is not enough."""
+    off = Evidence("key-name", "one bit off", "one bit away from it is /registry/secrets/shop/web\x1b")
+    lost = Evidence(
+        "predecessor", "missing", "version 3, and nothing stood under this name before mod_revision 5"
+    )
+    lines = table(
+        [
+            examination(evidence=(lost,)),
+            with_verdict(
+                readable("/registry/secrdts/shop/web"), cause=Cause.OWNER_UNKNOWN, evidence=(off, lost)
+            ),
+            with_verdict(readable("/registry/secrdts/shop/you"), cause=Cause.OWNER_UNKNOWN),
+        ]
+    )
+    at = lines.index("Keys whose own name may be damaged: 2 (-o json or -o yaml shows each). The first:")
+    assert lines[at + 1 : at + 3] == [
+        "  /registry/secrets/shop/web",
+        "    version 3, and nothing stood under this name before mod_revision 5",
+    ]
+    assert not any("own name may be" in line for line in table([examination()]))
+    (line,) = table([with_verdict(readable(), cause=Cause.OWNER_UNKNOWN, evidence=(off,))])[-1:]
+    assert line == "    one bit away from it is /registry/secrets/shop/web\\x1b"
+
+
 def test_counts_by_resource_hide_what_is_healthy() -> None:
     found = [
         readable("/registry/pods/a/b"),

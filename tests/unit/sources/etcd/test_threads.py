@@ -11,9 +11,12 @@ from etcdfix.errors import SourceUnreachable
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd import client as client_module
 from etcdfix.sources.etcd import threads
+from etcdfix.sources.etcd.channel import FutureTimeoutError, ReadOnlyChannel
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind
 from etcdfix.sources.etcd.threads import anything_stuck, do_in_time, require_threads
+from etcdfix.wire.etcd import RANGE, message
+from tests.support.scripted_etcd import ScriptedEtcd
 
 
 @pytest.fixture(autouse=True)
@@ -76,6 +79,66 @@ def test_too_few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
         require_threads()
     assert "ulimit -u" in caught.value.hint
     assert set(threading.enumerate()) <= before
+
+
+def test_no_room_for_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """gRPC's own thread dies of a MemoryError, or the process of an abort: so room is asked for before."""
+
+    def refuse(*_arguments: object) -> NoReturn:
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(threads.mmap, "mmap", refuse)
+    with pytest.raises(SourceUnreachable, match="too little memory: 64 MiB more are not to be had") as caught:
+        require_threads()
+    assert "ulimit -v" in caught.value.hint
+
+
+class NeverDone:
+    """The future of a request whose end nobody tells, since gRPC's thread died."""
+
+    def result(self, timeout: float | None = None) -> NoReturn:
+        assert timeout is not None, "this would wait for ever"
+        time.sleep(min(timeout, 0.01))
+        raise FutureTimeoutError
+
+    def done(self) -> bool:
+        return False
+
+    def cancel(self) -> None:
+        return
+
+
+def kill_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on no request ends any more, as when gRPC's thread died."""
+    monkeypatch.setattr(client_module, "_TELLING_SECONDS", 0.05)
+    monkeypatch.setattr(ReadOnlyChannel, "start", lambda *_arguments, **_options: NeverDone())
+
+
+STANDS_STILL = "gRPC stands still: the system gives this process too few threads or too little memory$"
+
+
+def test_a_first_request_whose_end_nobody_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    kill_thread(monkeypatch)
+    with pytest.raises(SourceUnreachable, match=STANDS_STILL) as caught:
+        EtcdClient(EtcdConnection(endpoints=("127.0.0.1:1",)), on_notice=print)
+    assert "ulimit -v" in caught.value.hint
+    assert anything_stuck()
+
+
+@pytest.mark.parametrize("seconds", [0.05, 9])
+def test_a_request_whose_end_nobody_tells(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """A small one, and a page, for which a sign of life is asked between."""
+    notices: list[str] = []
+    with ScriptedEtcd({b"k": b"v"}) as etcd:
+        connection = EtcdConnection(endpoints=(etcd.endpoint,), command_timeout_seconds=0.1)
+        client = EtcdClient(connection, on_notice=notices.append)
+        kill_thread(monkeypatch)
+        for _ in range(2):
+            with pytest.raises(CallFailed, match=STANDS_STILL):
+                client.call(RANGE, message("RangeRequest")(key=b"k"), timeout_seconds=seconds)
+        client.close()
+    assert notices == []
+    assert anything_stuck()
 
 
 def test_a_client_without_threads(monkeypatch: pytest.MonkeyPatch) -> None:

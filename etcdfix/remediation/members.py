@@ -23,7 +23,7 @@ from typing import Any
 
 from etcdfix.errors import ClusterMismatch, ConfigurationError, MemberListUnusable
 from etcdfix.model import StoredValue
-from etcdfix.sources.etcd.channel import ReadOnlyChannel, RpcError, open_channel
+from etcdfix.sources.etcd.channel import ReadOnlyChannel, RpcError, open_channel, settle
 from etcdfix.sources.etcd.client import ClusterMember, EtcdClient
 from etcdfix.sources.etcd.endpoints import Endpoint, parse_endpoint
 from etcdfix.sources.etcd.failures import CallFailed, FailureKind, classify
@@ -464,9 +464,10 @@ class _Asking:
     def _ask_once(self, endpoint: Endpoint, channel: ReadOnlyChannel) -> tuple[_Asked, bool]:
         limit = self._client.connection.command_timeout_seconds
         try:
-            found, _size = channel.start(
-                RANGE, self._request, timeout_seconds=limit, metadata=self._metadata
-            ).result()
+            future = channel.start(RANGE, self._request, timeout_seconds=limit, metadata=self._metadata)
+            found, _size = settle(future, endpoint, limit)
+        except CallFailed as failed:
+            return _Asked(endpoint=endpoint, failure=failed.failure.message), False
         except RpcError as exc:
             failure = classify(
                 exc.code().name,

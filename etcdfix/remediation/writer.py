@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
@@ -47,7 +47,7 @@ from etcdfix.remediation.landmarks import (
 )
 from etcdfix.remediation.members import KeyReading, stored_value
 from etcdfix.remediation.rules import Rule
-from etcdfix.sources.etcd.channel import ReadOnlyChannel, RpcError, open_transport
+from etcdfix.sources.etcd.channel import ReadOnlyChannel, RpcError, open_transport, settle
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.endpoints import Endpoint
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind, classify
@@ -74,6 +74,8 @@ _SHARED = ("ResponseHeader", "KeyValue", "RangeResponse")
 # etcdserverpb.Compare.CompareResult and CompareTarget
 _EQUAL = 0
 _TARGETS = {"version": 0, "create_revision": 1, "mod_revision": 2}
+
+_MAY_WRITE: Final = "the user needs to write it: etcdctl role grant-permission ROLE readwrite KEY"
 
 # etcd's words for a transaction that it turned away before writing anything: at the door
 # (server/etcdserver/api/v3rpc/key.go), before proposing it (v3_server.go), or when the requests of the chosen branch
@@ -288,7 +290,10 @@ class Writer:
         # From here on nothing is certain but an answer.
         self._sent = True
         try:
-            found = channel.commit(request, timeout_seconds=limit, metadata=metadata).result()
+            found = settle(channel.commit(request, timeout_seconds=limit, metadata=metadata), endpoint, limit)
+        except CallFailed as failed:
+            text, kind = failed.failure.message, failed.failure.kind.name
+            raise _unanswered(text, kind, endpoint, seen.reading.revision) from failed
         except RpcError as exc:
             raise self._lost(exc, endpoint, seen.reading.revision) from exc
         return _read_answer(found, expected, change, endpoint, self._client.cluster_id)
@@ -329,9 +334,8 @@ class Writer:
         answers = []
         for request in questions(expected.key, expected.landmarks):
             try:
-                found, _size = channel.start(
-                    RANGE, request, timeout_seconds=limit, metadata=metadata
-                ).result()
+                future = channel.start(RANGE, request, timeout_seconds=limit, metadata=metadata)
+                found, _size = settle(future, endpoint, limit)
             except RpcError as exc:
                 raise CallFailed(self._classify(exc, endpoint)) from exc
             if found.header.cluster_id != self._client.cluster_id:
@@ -362,7 +366,8 @@ class Writer:
                 f"{failure.message}; nothing was changed",
                 endpoint=endpoint.text,
                 sent=True,
-                hint=failure.hint,
+                # What the reads ahead needed, this user has.
+                hint=_MAY_WRITE if failure.kind is FailureKind.DENIED else failure.hint,
             )
         if failure.kind is FailureKind.UNREACHABLE:
             # This very channel had just answered a read, so it is no matter of addresses or TLS.

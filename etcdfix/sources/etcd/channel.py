@@ -8,7 +8,8 @@ from typing import Any
 
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.endpoints import Endpoint
-from etcdfix.sources.etcd.threads import do_in_time
+from etcdfix.sources.etcd.failures import CallFailed
+from etcdfix.sources.etcd.threads import do_in_time, stands_still
 from etcdfix.sources.etcd.tls import TLSMaterial, channel_credentials
 from etcdfix.wire.etcd import ALARM, READ_METHODS, ReadMethod, alarm_query, message
 
@@ -26,6 +27,27 @@ _CLOSING_SECONDS = 5.0
 RpcError = grpc.RpcError
 FutureCancelledError = grpc.FutureCancelledError
 FutureTimeoutError = grpc.FutureTimeoutError
+
+# gRPC tells within moments that the time of a request is over; where it does not, it never will.
+_TELLING_SECONDS = 5.0
+
+
+def settle(future: Any, endpoint: Endpoint, timeout_seconds: float) -> Any:
+    """Wait until a request has ended, which gRPC sees to: unless its thread is gone, and then nobody does.
+
+    Args:
+        future: gRPC's, of an answer.
+        endpoint: Who was asked.
+        timeout_seconds: Of the request.
+
+    Raises:
+        RpcError: As gRPC has it.
+        CallFailed: gRPC stands still.
+    """
+    try:
+        return future.result(timeout=timeout_seconds + _TELLING_SECONDS)
+    except FutureTimeoutError as exc:
+        raise CallFailed(stands_still(endpoint.text)) from exc
 
 
 class ReadOnlyChannel:

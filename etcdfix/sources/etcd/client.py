@@ -20,6 +20,7 @@ from etcdfix.sources.etcd.channel import (
     ReadOnlyChannel,
     RpcError,
     open_channel,
+    settle,
 )
 from etcdfix.sources.etcd.endpoints import Endpoint, parse_endpoint
 from etcdfix.sources.etcd.failures import (
@@ -30,7 +31,7 @@ from etcdfix.sources.etcd.failures import (
     classify,
     classify_cancelled,
 )
-from etcdfix.sources.etcd.threads import do_in_time, no_threads, require_threads, stands_still
+from etcdfix.sources.etcd.threads import do_in_time, no_threads, require_threads
 from etcdfix.sources.etcd.tls import TLSMaterial, load_tls_material
 from etcdfix.wire.etcd import ALARM, AUTHENTICATE, MEMBER_LIST, STATUS, WATCH, ReadMethod, message
 
@@ -39,9 +40,6 @@ _LONGEST_PAUSE_SECONDS = 1.0
 
 # Beside the dial time-out, within which certificates may be fetched; making a channel takes no time.
 _PREPARING_SECONDS = 5.0
-
-# gRPC tells within moments that the time of a request is over; where it does not, it never will.
-_TELLING_SECONDS = 5.0
 
 # So many requests in a row may stay without an answer, and more only so that every member has its turn.
 _MOST_UNANSWERED = 3
@@ -270,17 +268,12 @@ class EtcdClient:
         return True
 
     def _settle(self, future: Any, member: _Member, timeout_seconds: float) -> Any:
-        """Wait until a request has ended, which gRPC sees to: unless its thread is gone, and then nobody does.
-
-        Raises:
-            RpcError: As gRPC has it.
-            CallFailed: gRPC stands still; then nobody is asked any more.
-        """
+        """Do as :func:`settle`; where gRPC stands still, nobody is asked any more."""
         try:
-            return future.result(timeout=timeout_seconds + _TELLING_SECONDS)
-        except FutureTimeoutError as exc:
-            self._lost = stands_still(member.endpoint.text)
-            raise CallFailed(self._lost) from exc
+            return settle(future, member.endpoint, timeout_seconds)
+        except CallFailed as failed:
+            self._lost = failed.failure
+            raise
 
     def _silence(self, pending: Pending, member: _Member) -> Failure:
         seconds = time.monotonic() - pending.asked_at

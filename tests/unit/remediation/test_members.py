@@ -32,7 +32,7 @@ from etcdfix.remediation.members import (
 )
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd import client as client_module
-from etcdfix.sources.etcd.channel import open_channel
+from etcdfix.sources.etcd.channel import ReadOnlyChannel, open_channel
 from etcdfix.sources.etcd.client import ClusterMember, EtcdClient
 from etcdfix.sources.etcd.endpoints import parse_endpoint
 from etcdfix.sources.etcd.tls import TLSMaterial
@@ -42,6 +42,7 @@ from etcdfix.wire.etcd import (
     LEASE_TIME_TO_LIVE,
     MEMBER_LIST,
     READ_METHODS,
+    ReadMethod,
     alarm_query,
     message,
 )
@@ -51,6 +52,7 @@ from tests.support.etcd_places import NoEtcdError
 from tests.support.etcd_proxy import NO_LEADER, RANGE, Refusal
 from tests.support.etcd_server import READER, EtcdServer
 from tests.support.lossy_etcd import LossyProxy
+from tests.support.never_done import NeverDone
 from tests.support.scripted_etcd import INVALID_TOKEN, WRONG_PASSWORD
 
 pytestmark = pytest.mark.etcd
@@ -577,6 +579,23 @@ def test_the_cluster_does_not_answer(etcd: EtcdServer, path: str) -> None:
         proxy.before = lambda called, _request: NO_LEADER if called == path else None
         with pytest.raises(SourceUnreachable, match="no leader"):
             survey_members(client, KEY)
+
+
+def test_a_member_whose_end_of_answering_nobody_tells(
+    etcd: EtcdServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """gRPC's thread died: the member counts as not asked."""
+    start = ReadOnlyChannel.start
+
+    def begin(channel: ReadOnlyChannel, method: ReadMethod, request: Any, **options: Any) -> Any:
+        own_copy = method.path == RANGE and request.serializable
+        return NeverDone() if own_copy else start(channel, method, request, **options)
+
+    monkeypatch.setattr(ReadOnlyChannel, "start", begin)
+    with connected(etcd.endpoint) as client:
+        (copy,) = survey_members(client, KEY).copies
+    assert copy.state is CopyState.UNCHECKED
+    assert "gRPC stands still" in copy.reason
 
 
 # Alarms.

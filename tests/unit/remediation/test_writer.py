@@ -35,7 +35,7 @@ from etcdfix.remediation.writer import (
     find_difference,
 )
 from etcdfix.sources.connection import EtcdConnection
-from etcdfix.sources.etcd.channel import RpcError, open_transport
+from etcdfix.sources.etcd.channel import ReadOnlyChannel, RpcError, open_transport
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.endpoints import parse_endpoint
 from etcdfix.sources.etcd.tls import TLSMaterial
@@ -45,6 +45,7 @@ from tests.support.certificates import CertificateAuthority
 from tests.support.etcd_proxy import NO_LEADER, RANGE, EtcdProxy, Refusal
 from tests.support.etcd_server import READER, ROOT_USER, EtcdServer
 from tests.support.lossy_etcd import TXN, LossyProxy, RawHTTP2
+from tests.support.never_done import NeverDone
 
 pytestmark = pytest.mark.etcd
 
@@ -480,6 +481,33 @@ def test_an_answer_lost_after_the_deed(
     assert stored(client, key) is None
 
 
+def test_a_deed_whose_end_nobody_tells(
+    etcd: EtcdServer, client: EtcdClient, prefix: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """gRPC's thread died when the answer came; the same for a read ahead, when nothing has been sent."""
+    key = prefix + b"k"
+    etcd.put(key, VALUE)
+    expected = examined(client, key)
+    with monkeypatch.context() as patch:
+        patch.setattr(ReadOnlyChannel, "start", lambda *_arguments, **_options: NeverDone())
+        with pytest.raises(TransactionNotSent, match="gRPC stands still"):
+            delete(client, key, expected)
+    assert stored(client, key) == expected
+    commit = writer_module._TxnChannel.commit
+
+    def never_told(*arguments: Any, **options: Any) -> NeverDone:
+        commit(*arguments, **options).result()
+        return NeverDone()
+
+    monkeypatch.setattr(writer_module._TxnChannel, "commit", never_told)
+    with pytest.raises(
+        TransactionUnanswered, match=r"gRPC stands still.*may have been carried out"
+    ) as caught:
+        delete(client, key, expected)
+    assert caught.value.exit_code == 3
+    assert stored(client, key) is None
+
+
 @pytest.mark.parametrize(
     "refusal",
     [
@@ -724,6 +752,7 @@ def test_a_user_who_may_only_read(guarded: EtcdServer) -> None:
         with pytest.raises(TransactionRefused, match="permission denied; nothing was changed") as caught:
             delete(client, b"/readable/k", expected)
         assert caught.value.sent
+        assert caught.value.hint.endswith("etcdctl role grant-permission ROLE readwrite KEY")
         assert examined(client, b"/readable/k") == expected
         with pytest.raises(TransactionRefused, match="no transaction was sent") as caught:
             delete(client, b"/other/k", expected)

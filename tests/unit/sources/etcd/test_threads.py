@@ -11,11 +11,12 @@ from etcdfix.errors import SourceUnreachable
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd import client as client_module
 from etcdfix.sources.etcd import threads
-from etcdfix.sources.etcd.channel import FutureTimeoutError, ReadOnlyChannel
+from etcdfix.sources.etcd.channel import ReadOnlyChannel
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind
 from etcdfix.sources.etcd.threads import anything_stuck, do_in_time, require_threads
 from etcdfix.wire.etcd import RANGE, message
+from tests.support.never_done import NeverDone
 from tests.support.scripted_etcd import ScriptedEtcd
 
 
@@ -93,24 +94,8 @@ def test_no_room_for_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "ulimit -v" in caught.value.hint
 
 
-class NeverDone:
-    """The future of a request whose end nobody tells, since gRPC's thread died."""
-
-    def result(self, timeout: float | None = None) -> NoReturn:
-        assert timeout is not None, "this would wait for ever"
-        time.sleep(min(timeout, 0.01))
-        raise FutureTimeoutError
-
-    def done(self) -> bool:
-        return False
-
-    def cancel(self) -> None:
-        return
-
-
 def kill_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on no request ends any more, as when gRPC's thread died."""
-    monkeypatch.setattr(client_module, "_TELLING_SECONDS", 0.05)
     monkeypatch.setattr(ReadOnlyChannel, "start", lambda *_arguments, **_options: NeverDone())
 
 

@@ -89,7 +89,7 @@ class Likes:
                 self._failed[likeness] += 1
             else:
                 self._others += 1
-        elif found.decoded is not None:
+        elif found.decoded is not None and found.verdict.cause is None:
             resource, gvk = found.directory.group_resource, found.decoded.gvk
             self._read[resource, f"{gvk.api_version} {gvk.kind}"] += 1
             if found.decoded.encoding.endswith(_CBOR):

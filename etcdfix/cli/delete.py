@@ -140,21 +140,22 @@ def command(
 def _recovery(api: APIAccess, checked: Preflight) -> list[str]:
     """Look at the API servers that answered before, until they are well again; nothing here changes what was done.
 
-    While other values of the resource cannot be read, nothing is waited for.
+    While other values are not known to be read, nothing is waited for.
     """
     servers = [said.server for said in checked.servers.answers if said.answer is not Answer.NO_ANSWER]
-    others = checked.alike.others_unread
     if not servers:
         return []
-    if not others:
-        say(
-            f"waiting until the API servers have recovered, at most {SECONDS:.0f} s (Ctrl-C ends only the waiting)"
-        )
-    collection = checked.found.directory.api_path("", None)
+    seconds = 0.0 if checked.alike.unread else SECONDS
     try:
-        looked = look_until_well(api, servers, collection, seconds=0 if others else SECONDS)
+        if seconds:
+            say(
+                f"waiting until the API servers have recovered, about {seconds:.0f} s at most; Ctrl-C ends the waiting"
+            )
+        collection = checked.found.directory.api_path("", None)
+        return list(looked_at_lines(look_until_well(api, servers, collection, seconds=seconds)))
     except KeyboardInterrupt:
         return ["Not waited any longer. The deletion is done."]
     except EtcdfixError as exc:
         return [f"API servers were not looked at again: {safe_text(exc.message)}"]
-    return list(looked_at_lines(looked))
+    except Exception as exc:  # noqa: BLE001 - whatever it is, the deletion is done, and was told
+        return [f"API servers were not looked at again ({type(exc).__name__})"]

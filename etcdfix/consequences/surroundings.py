@@ -26,7 +26,7 @@ from etcdfix.reports.safetext import is_plain
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import StorageLayout, display, likely_prefixes
 from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.key_loss import KeyCounter, KeyDoubt, doubt_about
+from etcdfix.verdicts.key_loss import THE_KEY, KeyCounter, doubt_about
 from etcdfix.verdicts.standing import IDENTITY
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Surroundings:
     def key_looks_lost(self, found: Examination) -> bool:
         """Say whether so much under the encryption key of a value fails that it is the key, not the object."""
         doubts = {doubt_about(self.keys.of(name), found.verdict) for name in found.encryption_keys}
-        return found.transformer != IDENTITY and bool(doubts - {KeyDoubt.NONE, KeyDoubt.MASS_DAMAGE})
+        return found.transformer != IDENTITY and bool(doubts & THE_KEY)
 
     def origin(self) -> dict[str, Any]:
         """Return the fields with which every report begins."""

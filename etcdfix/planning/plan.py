@@ -50,7 +50,7 @@ from etcdfix.reports.safetext import is_plain, quote_command, safe_text
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import Directory, display
 from etcdfix.verdicts.examination import Examination, KeyName
-from etcdfix.verdicts.key_loss import KeyCounter, KeyDoubt, doubt_about
+from etcdfix.verdicts.key_loss import NOT_THE_KEY, THE_KEY, KeyCounter, KeyDoubt, doubt_about
 from etcdfix.verdicts.standing import (
     FAILED,
     IDENTITY,
@@ -65,6 +65,7 @@ _WORST_FIRST: Final = (
     KeyDoubt.NONE_OPENS,
     KeyDoubt.MOST_FAIL,
     KeyDoubt.IN_BETWEEN,
+    KeyDoubt.UNFITTING,
     KeyDoubt.MASS_DAMAGE,
     KeyDoubt.NONE,
 )
@@ -449,14 +450,14 @@ def _needs(found: Examination, doubt: KeyDoubt) -> list[str]:
     """Return the flags that a deletion needs beyond its command, but for the one that the object's place asks for."""
     _, flag = _advice(found, doubt)
     risks = [acceptance(risk) for risk in risks_of(found.verdict)]
-    mass = [acceptance(AcceptRisk.MASS_DAMAGE)] if doubt is KeyDoubt.MASS_DAMAGE else []
+    mass = [acceptance(AcceptRisk.MASS_DAMAGE)] if doubt in NOT_THE_KEY else []
     return [*([flag] if flag else []), *risks, *mass]
 
 
 def _advice(found: Examination, doubt: KeyDoubt) -> tuple[str, str]:
     """Return what is to be said of a value and its likes, and the flag that declares their key lost; "" for nothing."""
-    transformer, key = found.transformer, doubt not in {KeyDoubt.NONE, KeyDoubt.MASS_DAMAGE}
-    if doubt is KeyDoubt.MASS_DAMAGE:
+    transformer, key = found.transformer, doubt in THE_KEY
+    if doubt in NOT_THE_KEY:
         return "something happened to values in numbers: find out what before anything is deleted", ""
     if transformer in {IDENTITY, ""}:
         return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import msgspec
@@ -15,7 +16,10 @@ from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.key_loss import KeyCounter, KeyCounts
 from etcdfix.verdicts.standing import FAILED
 
-_READ = {Outcome.READABLE, Outcome.INCONSISTENT}
+# Of these a LIST does not fail; bookkeeping is in none.
+_SERVED = {Outcome.READABLE, Outcome.INCONSISTENT, Outcome.NOT_AN_OBJECT}
+_MOST_NAMES = 100
+_OTHERS = "other resources"
 
 
 class Alike(msgspec.Struct, frozen=True):
@@ -26,7 +30,8 @@ class Alike(msgspec.Struct, frozen=True):
         counts: What the values under each of its encryption keys came to, the target included.
         transformer_opens: Anything under the same rule and transformer opens, whatever its KMS key id.
         likes: Those that a newer cluster may have written as it did.
-        others_unread: How many other values of the same resource cannot be read, or could not be examined to the end.
+        unread: How many other values are not known to be read without fault, by the display name of their resource;
+            past a hundred names, all others as one.
         keys: Keys below the storage prefix.
     """
 
@@ -34,8 +39,13 @@ class Alike(msgspec.Struct, frozen=True):
     counts: dict[KeyName, KeyCounts]
     transformer_opens: bool
     likes: LikeCounts
-    others_unread: int
+    unread: dict[str, int]
     keys: int
+
+
+def resource_of(found: Examination) -> str:
+    """Return the display name of what is listed with a value."""
+    return str(found.directory.group_resource) or found.directory.path
 
 
 def look_at_all(
@@ -63,8 +73,8 @@ def look_at_all(
     names = target.encryption_keys
     counter = KeyCounter(target.stored, only=names)
     likes, likeness = Likes(examiner), likeness_of(target, examiner)
-    others = keys = 0
-    resource = target.directory.group_resource
+    unread: Counter[str] = Counter()
+    keys = 0
     opens = False
     again = None
     with Examining(examiner, plugins, target=target.stored.key) as run:
@@ -78,8 +88,9 @@ def look_at_all(
                     opens = opens or found.verdict.outcome not in FAILED
                 if found.stored.key == target.stored.key:
                     again = found
-                elif found.directory.group_resource == resource:
-                    others += found.verdict.outcome not in _READ
+                elif found.verdict.outcome not in _SERVED or found.verdict.breaks_responses:
+                    name = resource_of(found)
+                    unread[name if name in unread or len(unread) < _MOST_NAMES else _OTHERS] += 1
                 if likeness is not None:
                     likes.add(found)
     return Alike(
@@ -87,6 +98,6 @@ def look_at_all(
         {name: counter.of(name) for name in names},
         opens,
         likes.of(target, likeness),
-        others,
+        unread,
         keys,
     )

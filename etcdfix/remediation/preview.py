@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from etcdfix.impact.assess import Assessment
 from etcdfix.impact.grades import Risk
@@ -289,17 +289,27 @@ def _undo_lines(done: Result, outcome: Outcome, same: list[str]) -> Iterator[str
         yield f"Undo: {quote_command(['etcdfix', 'restore', outcome.backups[0], *same, *log, *replace])}"
 
 
-def _recovery_lines(resource: str, others: int) -> Iterator[str]:
-    """Yield what comes back by itself, and when."""
+def _recovery_lines(resource: str, unread: Mapping[str, int]) -> Iterator[str]:
+    """Yield what comes back by itself, and when; and what stands in the way."""
+    others = unread.get(resource, 0)
     if others:
         yield (
-            f"{counted(others, 'other value')} of {resource} cannot be read, or could not be examined to the end. "
-            f"While one fails, LIST and watches of {resource} fail, and an API server that starts may not get ready."
+            f"{counted(others, 'other value')} of {resource} cannot be read without fault, or could not be examined to "
+            f"the end. While one fails, LIST and watches of {resource} fail; a LIST that works may come from a "
+            "server's memory, which a deletion ends after 30 s."
         )
-        yield "Once none fails, API servers recover by themselves:"
     else:
-        yield f"No other value of {resource} is known to fail: API servers recover by themselves:"
-    yield "  LIST at once, watches, resourceVersion=0 and /readyz within about a minute. Nothing has to be restarted."
+        yield (
+            f"No other value of {resource} is known to fail: LIST works again at once, watches and resourceVersion=0 "
+            "within about a minute. API servers do that by themselves; nothing has to be restarted."
+        )
+    elsewhere = ", ".join(f"{name} ({number})" for name, number in sorted(unread.items()) if name != resource)
+    if elsewhere:
+        yield safe_text(f"Others are not known to be read without fault: {elsewhere}.")
+    if unread:
+        yield "An API server that starts may not get ready while such values are there (/readyz: informer-sync)."
+    else:
+        yield "/readyz of an API server that was not ready for this value recovers within about a minute too."
 
 
 def looked_at_lines(looked: Sequence[ServerSigns]) -> Iterator[str]:
@@ -310,7 +320,7 @@ def looked_at_lines(looked: Sequence[ServerSigns]) -> Iterator[str]:
     if any(one.failing for one in looked):
         yield (
             "Not all is well. The usual reasons: more values that cannot be read (the scan above), or an API server "
-            "with another EncryptionConfiguration. Look again: kubectl get --raw /readyz?verbose"
+            "with another EncryptionConfiguration. Look again: kubectl get --raw '/readyz?verbose'"
         )
 
 
@@ -321,7 +331,7 @@ def after_deletion_lines(checked: Preflight, again: SameAgain) -> Iterator[str]:
     # Of every namespace: one value that cannot be read, wherever it is, fails the LIST of all.
     scan = ["etcdfix", "scan", *again.source, *again.layout, *again.reading, resource]
     yield f"Look at what is left: {quote_command(scan)}"
-    yield from _recovery_lines(resource, checked.alike.others_unread)
+    yield from _recovery_lines(resource, checked.alike.unread)
     request = unsafe_deletion_request(found)
     if request:
         yield f"Already done; the API call that would have done the same: {request}"

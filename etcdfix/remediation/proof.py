@@ -17,9 +17,8 @@ from etcdfix.reports.plan_needs import declaration
 from etcdfix.reports.safetext import key_arguments, quote_command
 from etcdfix.storagekey import display
 from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination, KeyName
-from etcdfix.verdicts.key_loss import KeyCounts, KeyDoubt, doubt_about
+from etcdfix.verdicts.key_loss import NOT_THE_KEY, KeyCounts, KeyDoubt, doubt_about
 from etcdfix.verdicts.standing import (
     FAILED,
     AcceptRisk,
@@ -148,35 +147,52 @@ def _check_key(
     needed = False
     for name, tally in counts.items():
         doubt = doubt_about(tally, found.verdict)
-        if doubt is KeyDoubt.NONE or (doubt is KeyDoubt.MASS_DAMAGE and AcceptRisk.MASS_DAMAGE in risks):
+        if doubt is KeyDoubt.NONE or (doubt in NOT_THE_KEY and AcceptRisk.MASS_DAMAGE in risks):
             continue
         if lost:
             needed = True
             continue
-        said = f"under {_shown(name)} {tally.failed} values fail and {tally.opened} do not"
-        if doubt is KeyDoubt.MASS_DAMAGE:
-            what = "something damages values in numbers, and each of them is proven damaged"
-            if found.verdict.damage is Damage.LIKELY:
-                what = f"{tally.unexplained} of them may be whole, and written in another way for a time"
-            raise refuse(
-                Rule.PATTERN,
-                f"{said}: {what}",
-                hint=f"find out what happened to them; {_accept(AcceptRisk.MASS_DAMAGE)}",
-            )
-        lift = f"only if that key is gone for ever: {declaration(found.transformer, found.kms_key_id_sha256)}"
-        what = "the key or the configuration, not this object"
-        if doubt is KeyDoubt.IN_BETWEEN:
-            what = f"a key that had other bytes for a time, perhaps: {tally.unexplained} of them may be whole"
-        elif found.verdict.key_proven:
-            what = "what happened to all of them, not to this object alone"
-        raise refuse(
-            Rule.PATTERN,
-            f"{said}: that is {what}",
-            hint=f"find the key; {lift}"
-            if key_may_be_lost(found)
-            else "find out what happened to so many of them",
-        )
+        text, hint = _pattern(found, tally, doubt)
+        raise refuse(Rule.PATTERN, f"under {_shown(name)} {text}", hint=hint)
     return needed
+
+
+def _pattern(found: Examination, tally: KeyCounts, doubt: KeyDoubt) -> tuple[str, str]:
+    """Return what the values under a key point at, and what to do about it."""
+    said = f"{tally.failed} values fail and {tally.opened} do not"
+    gone = declaration(found.transformer, found.kms_key_id_sha256)
+    find_out = f"find out what happened to them; {_accept(AcceptRisk.MASS_DAMAGE)}"
+    match doubt:
+        case KeyDoubt.MASS_DAMAGE:
+            return (
+                f"{said}: something damages values in numbers, and each of them is proven damaged",
+                find_out,
+            )
+        case KeyDoubt.UNFITTING:
+            text = (
+                f"{tally.unfitting} values do not open although the key is right, and nothing proves that they are "
+                "damaged: they may have been written with other associated data for a time"
+            )
+            return text, find_out
+        case KeyDoubt.IN_BETWEEN:
+            text = (
+                f"{tally.unexplained} values do not open, and nothing proves that they are damaged: the key may have "
+                "had other bytes for a time"
+            )
+            kms = found.transformer.startswith("kms/") and tally.undetermined
+            asked = "see that its KMS plugin answers, and " if kms else ""
+            if not key_may_be_lost(found):
+                return text, f"{asked}find the bytes that it had then"
+            return text, f"{asked}find the bytes that it had then; only if they are gone for ever: {gone}"
+    if found.verdict.key_proven:
+        return f"{said}: that is what happened to all of them, not to this object alone", _SO_MANY
+    text = f"{said}: that is the key or the configuration, not this object"
+    if not key_may_be_lost(found):
+        return text, _SO_MANY
+    return text, f"find the key; only if that key is gone for ever: {gone}"
+
+
+_SO_MANY: Final = "find out what happened to so many of them"
 
 
 def _shown(name: KeyName) -> str:
@@ -217,6 +233,8 @@ def _declaration_fits(found: Examination, alike: Alike, declared: str) -> bool:
             hint=_not_lost(found) or f"it was written under {' or '.join(names)}",
         )
     for tally in alike.counts.values():
+        if doubt_about(tally, found.verdict) is KeyDoubt.IN_BETWEEN:
+            continue  # what is declared is that the bytes are lost which the key had for a time
         # A key that opens what was written between the last failure and this value was not lost when this was written.
         if tally.last_failing < tally.last_opened:
             last = (

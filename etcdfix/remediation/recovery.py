@@ -22,7 +22,6 @@ from etcdfix.remediation.api_client import (
     Access,
     NoReply,
     RefusalReason,
-    Server,
     open_access,
     run_within,
     without_user,
@@ -34,6 +33,8 @@ SECONDS = 60.0
 
 _EVERY_SECONDS = 2.0
 _REQUEST_SECONDS = 10.0
+_READYZ = "/readyz"
+_ANYTHING = "*/*"
 _METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1, application/json"
 _FAILING_CHECK = re.compile(rb"^\[-\]([\w/.-]+)", re.MULTILINE | re.ASCII)
 # Of a list nothing is wanted but the status.
@@ -83,19 +84,17 @@ class ServerSigns(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def look_until_well(
-    api: APIAccess,
-    servers: Sequence[str],
-    collection: str,
-    *,
-    seconds: float = SECONDS,
+    api: APIAccess, servers: Sequence[str], collection: str, *, seconds: float = SECONDS
 ) -> tuple[ServerSigns, ...]:
     """Look at API servers until all is well with each of them, or the time is over; at least once.
+
+    What is well is not asked for again.
 
     Args:
         api: As whom.
         servers: Their addresses, as they may be shown.
         collection: Path of all objects of the resource in the API; "" where none is known, for ``/readyz`` alone.
-        seconds: For everything together; 0 looks once.
+        seconds: For everything together, the last requests apart; 0 looks once.
 
     Raises:
         KubernetesClientMissing: The extra is not installed.
@@ -109,62 +108,54 @@ def look_until_well(
         timeout_seconds=DEFAULT_TIMEOUT_SECONDS,
         request_seconds=_REQUEST_SECONDS,
     )
-    found: dict[str, ServerSigns] = {}
-    left = list(servers)
+    lists = {"LIST": collection, "resourceVersion=0": f"{collection}?resourceVersion=0"} if collection else {}
+    paths = {**lists, _READYZ: _READYZ}
+    signs: dict[tuple[str, str], Sign] = {}
+    seen_at: dict[str, float] = {}
+    left = [(server, what) for server in servers for what in paths]
     try:
-        while left:
-            looks = run_within(
-                [partial(_look, access, server, collection) for server in left], _REQUEST_SECONDS
-            )
-            passed = time.monotonic() - began
-            for server, signs in zip(left, looks, strict=True):
-                if not isinstance(signs, tuple):
-                    signs = (Sign("server", State.FAILING, _why_none(signs)),)
-                found[server] = ServerSigns(server=server, signs=signs, seconds=passed)
-            left = [server for server in left if found[server].failing]
-            if not left or passed + _EVERY_SECONDS > seconds:
+        while True:
+            asked = [partial(_ask, access, server, what, paths[what]) for server, what in left]
+            for place, found in zip(left, run_within(asked, _REQUEST_SECONDS), strict=True):
+                signs[place] = found if isinstance(found, Sign) else _none(place[1], found)
+                seen_at[place[0]] = time.monotonic() - began
+            left = [place for place in left if signs[place].state is State.FAILING]
+            if not left or time.monotonic() - began + _EVERY_SECONDS > seconds:
                 break
             time.sleep(_EVERY_SECONDS)
     finally:
         access.close()
-    return tuple(found[server] for server in servers)
-
-
-def _why_none(failure: BaseException | None) -> str:
-    if isinstance(failure, EtcdfixError):
-        return failure.message
-    return f"no answer within {_REQUEST_SECONDS:g} s" if failure is None else type(failure).__name__
-
-
-def _look(access: Access, server: str, collection: str) -> tuple[Sign, ...]:
-    url = access.url if without_user(access.url) == server else server
-    for tls_name in access.tls_names(url):
-        asked = access.server(url, tls_name)
-        ready = asked.send("GET", "/readyz", longest=_LONGEST_CHECKS)
-        if not isinstance(ready, NoReply) or ready.reason is not RefusalReason.TLS_FAILED:
-            break
-    if isinstance(ready, NoReply):
-        return (Sign("server", State.FAILING, ready.text),)
-    lists = (
-        [("LIST", collection), ("resourceVersion=0", f"{collection}?resourceVersion=0")] if collection else []
+    return tuple(
+        ServerSigns(
+            server=server, signs=tuple(signs[server, what] for what in paths), seconds=seen_at[server]
+        )
+        for server in servers
     )
-    names = [name.decode() for name in _FAILING_CHECK.findall(ready.body or b"")]
-    not_ready = f"fails: {', '.join(names)}" if names else f"answers {ready.status}"
-    return (*(_list(asked, what, path) for what, path in lists), _sign("/readyz", ready.status, not_ready))
 
 
-def _list(server: Server, what: str, path: str) -> Sign:
-    reply = server.send("GET", path, accept=_METADATA_ONLY, longest=_LONGEST_LIST)
+def _none(what: str, failure: BaseException | None) -> Sign:
+    if isinstance(failure, EtcdfixError):
+        return Sign(what, State.FAILING, failure.message)
+    why = f"no answer within {_REQUEST_SECONDS:g} s" if failure is None else type(failure).__name__
+    return Sign(what, State.FAILING, why)
+
+
+def _ask(access: Access, server: str, what: str, path: str) -> Sign:
+    url = access.url if without_user(access.url) == server else server
+    accept, longest = (_ANYTHING, _LONGEST_CHECKS) if what == _READYZ else (_METADATA_ONLY, _LONGEST_LIST)
+    for tls_name in access.tls_names(url):
+        reply = access.server(url, tls_name).send("GET", path, accept=accept, longest=longest)
+        if not isinstance(reply, NoReply) or reply.reason is not RefusalReason.TLS_FAILED:
+            break
     if isinstance(reply, NoReply):
         return Sign(what, State.FAILING, reply.text)
-    return _sign(what, reply.status, f"answers {reply.status}")
-
-
-def _sign(what: str, status: int, failing: str) -> Sign:
-    if status == 200:
+    if reply.status == 200:
         return Sign(what, State.WELL, "works")
-    if status in {401, 403}:
-        return Sign(what, State.NOT_SEEN, f"may not be looked at by this user ({status})")
-    if status == 404:
+    if reply.status in {401, 403}:
+        return Sign(what, State.NOT_SEEN, f"may not be looked at by this user ({reply.status})")
+    if reply.status == 404:
         return Sign(what, State.NOT_SEEN, "is not served (404)")
-    return Sign(what, State.FAILING, failing)
+    checks = [name.decode() for name in _FAILING_CHECK.findall(reply.body or b"")]
+    if what == _READYZ and checks:
+        return Sign(what, State.FAILING, f"fails: {', '.join(checks)}")
+    return Sign(what, State.FAILING, f"answers {reply.status}")

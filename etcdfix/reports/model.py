@@ -185,7 +185,8 @@ class TransformerSummary(msgspec.Struct):
 
     A key's name is local to its rule: one name in two rules gives two entries. ``resources`` are those of the rule,
     empty for none. ``key_fingerprint`` is null under KMS, in the clear, and where no key of that name is configured.
-    ``failures`` do not open or do not decode; of ``damaged`` it is proven that the value is wrong, not the key.
+    ``failures`` do not open or do not decode; of ``damaged`` it is proven that the value is wrong, not the key, and
+    ``likely_damaged`` are called so only for what opens before and after them.
     """
 
     transformer: str
@@ -198,6 +199,7 @@ class TransformerSummary(msgspec.Struct):
     stale: int
     first_mod_revision: int
     last_mod_revision: int
+    likely_damaged: int = 0
 
 
 class KMSKeySummary(msgspec.Struct, omit_defaults=True):

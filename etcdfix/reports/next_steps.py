@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from etcdfix.reports.base import counted
 from etcdfix.reports.model import Summary, TransformerSummary
 from etcdfix.verdicts.causes import CATALOGUE, Cause
-from etcdfix.verdicts.key_loss import KeyDoubt, doubt_by_numbers
+from etcdfix.verdicts.key_loss import ALL_FAIL, KeyDoubt, doubt_by_numbers
 from etcdfix.verdicts.standing import IDENTITY, KMS_DOUBTS
 
 
@@ -70,8 +70,14 @@ def next_steps(summary: Summary) -> list[str]:
         for entry in keys
         if doubt_in(entry) is KeyDoubt.MASS_DAMAGE
     ]
+    in_between = [entry for entry in keys if entry.likely_damaged >= ALL_FAIL and entry not in patterns]
+    steps += [
+        f"{entry.likely_damaged} values under {_named(entry)} do not open, and values written before and after them "
+        "do: the key may have had other bytes for a time. Do not delete any of them; find those bytes."
+        for entry in in_between
+    ]
     doubtful = undetermined & KMS_DOUBTS
-    if patterns or doubtful:
+    if patterns or in_between or doubtful:
         steps.append("Do not restart the API servers: their caches may still hold the keys and the objects.")
     steps += _kms_steps(summary, undetermined)
     if Cause.OWNER_UNKNOWN in undetermined:

@@ -7,6 +7,7 @@ from etcdfix.reports.commands import GRANTED, SameAgain, piped
 from etcdfix.reports.model import Remedy
 from etcdfix.reports.safetext import is_plain, quote_command
 from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.standing import LOST_KEY, Standing, risks_of, standing_of
 
@@ -214,23 +215,29 @@ def _rescue_from_cache(found: Examination) -> Remedy:
 
 
 def _deletions(found: Examination, again: SameAgain) -> list[Remedy]:
-    """Return the two ways to delete what cannot be read: ours, and the API server's own."""
+    """Return the ways to delete what cannot be read: ours, and, where damage is proven, the API server's own."""
     needs = "".join(f"Needs --accept-risk {risk}. " for risk in risks_of(found.verdict))
     lost = "Skips finalizers and graceful termination, and the garbage collector then deletes what it owned."
     granted = "" if again.told_of_encryption else GRANTED
-    return [
-        Remedy(
-            "Last: delete it on the live etcd, after this dry run, with a backup and a record",
-            again.delete(found.stored.key),
-            needs + granted + lost,
-        ),
-        Remedy(
-            "Last: or let an API server delete it the unsafe way, after a snapshot of etcd: it keeps no backup",
-            unsafe_deletion_request(found),
-            "Needs the feature gate AllowUnsafeMalformedObjectDeletion and the verb unsafe-delete-ignore-read-errors. "
-            + lost,
-        ),
-    ]
+    unproven = found.verdict.damage is Damage.LIKELY
+    if unproven:
+        needs = (
+            f"Only if no other value under its key fails like this: the key may have had other bytes. {needs}"
+        )
+    ours = Remedy(
+        "Last: delete it on the live etcd, after this dry run, with a backup and a record",
+        again.delete(found.stored.key),
+        needs + granted + lost,
+    )
+    if unproven:
+        return [ours]  # an API server would not look for others that fail
+    theirs = Remedy(
+        "Last: or let an API server delete it the unsafe way, after a snapshot of etcd: it keeps no backup",
+        unsafe_deletion_request(found),
+        "Needs the feature gate AllowUnsafeMalformedObjectDeletion and the verb unsafe-delete-ignore-read-errors. "
+        + lost,
+    )
+    return [ours, theirs]
 
 
 def _ordinary_delete(found: Examination) -> Remedy:

@@ -19,6 +19,7 @@ from etcdfix.reports.model import (
     TransformerSummary,
 )
 from etcdfix.storagekey import Directory, display
+from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.standing import FAILED, IDENTITY
 
@@ -124,6 +125,7 @@ class Tally:
             elif outcome in FAILED:
                 entry.failures += 1
                 entry.damaged += found.verdict.is_damage
+                entry.likely_damaged += found.verdict.damage is Damage.LIKELY
             elif outcome is Outcome.UNDETERMINED:
                 entry.undetermined += 1
             if revision < entry.first_mod_revision:

@@ -5,6 +5,7 @@ One rule for a scan's advice, a plan, an impact and every change: see :func:`dou
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 from enum import StrEnum
 from typing import Final
@@ -12,7 +13,7 @@ from typing import Final
 import msgspec
 
 from etcdfix.model import Outcome, StoredValue
-from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.causes import CATALOGUE
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.judge import Verdict
@@ -35,11 +36,18 @@ class KeyDoubt(StrEnum):
     MOST_FAIL = "most-fail"
     """At least ten fail, and as many as open."""
     IN_BETWEEN = "in-between"
-    """At least two do not open and are not proven damaged, and this one is called damaged only for what opens before
-    and after it: the key may have had other bytes in between."""
+    """This one is called damaged only for what opens before and after it, and at least one more does not open, and is
+    not proven damaged: the key may have had other bytes in between."""
+    UNFITTING = "unfitting"
+    """The same, where the key of each is proven right: they may have been written with other associated data."""
     MASS_DAMAGE = "mass-damage"
-    """As many as in :attr:`MOST_FAIL`, and each is proven damaged; or as in :attr:`IN_BETWEEN`, and the key of this one
-    is proven right: not the key, but something happens to values in numbers."""
+    """As many as in :attr:`MOST_FAIL`, and each is proven damaged: not the key, but something damages values."""
+
+
+THE_KEY: Final = frozenset({KeyDoubt.NONE_OPENS, KeyDoubt.MOST_FAIL, KeyDoubt.IN_BETWEEN})
+"""What points at the key or the configuration."""
+NOT_THE_KEY: Final = frozenset({KeyDoubt.UNFITTING, KeyDoubt.MASS_DAMAGE})
+"""What points at something else that happens to values in numbers."""
 
 
 class KeyCounts(msgspec.Struct):
@@ -52,7 +60,9 @@ class KeyCounts(msgspec.Struct):
         undetermined: Neither.
         last_failing: Newest mod_revision among those that do not open, the target left out.
         last_opened: Newest mod_revision among those that open; with a target, among those written before it.
-        unexplained: How many do not open, and nothing proves that they are damaged.
+        unexplained: How many do not open, and nothing proves that they are damaged or that their key is right; under
+            this key in any rule, since here it is what fails that counts.
+        unfitting: The same, where their key is proven right.
     """
 
     opened: int = 0
@@ -62,6 +72,7 @@ class KeyCounts(msgspec.Struct):
     last_failing: int = 0
     last_opened: int = 0
     unexplained: int = 0
+    unfitting: int = 0
 
     def add(self, found: Examination, *, target: StoredValue | None = None) -> None:
         """Count one value; a target says nothing itself about when others failed or opened last."""
@@ -70,12 +81,8 @@ class KeyCounts(msgspec.Struct):
         if outcome in FAILED:
             self.failed += 1
             self.damaged += found.verdict.is_damage
-            self.unexplained += (
-                outcome is Outcome.DECRYPT_FAILURE and found.verdict.damage is not Damage.PROVEN
-            )
         elif outcome is Outcome.UNDETERMINED:
             self.undetermined += 1
-            self.unexplained += found.verdict.cause is Cause.KMS_UNPROVEN
         else:
             self.opened += 1
             if target is None or revision < target.mod_revision:
@@ -88,9 +95,11 @@ class KeyCounts(msgspec.Struct):
 def doubt_about(counts: KeyCounts, verdict: Verdict) -> KeyDoubt:
     """Say whether the failures under an encryption key point at the key or the configuration, for one that fails."""
     doubt = doubt_by_numbers(opened=counts.opened, failed=counts.failed, damaged=counts.damaged)
-    if doubt is KeyDoubt.NONE and verdict.damage is Damage.LIKELY and counts.unexplained >= ALL_FAIL:
-        return KeyDoubt.MASS_DAMAGE if verdict.key_proven else KeyDoubt.IN_BETWEEN
-    return doubt
+    if doubt is not KeyDoubt.NONE or verdict.damage is not Damage.LIKELY:
+        return doubt
+    if verdict.key_proven:
+        return KeyDoubt.UNFITTING if counts.unfitting >= ALL_FAIL else KeyDoubt.NONE
+    return KeyDoubt.IN_BETWEEN if counts.unexplained >= ALL_FAIL else KeyDoubt.NONE
 
 
 def doubt_by_numbers(*, opened: int, failed: int, damaged: int) -> KeyDoubt:
@@ -119,18 +128,31 @@ class KeyCounter:
         self._only = only
         self._counts: dict[KeyName, KeyCounts] = {}
         self._others = KeyCounts()
+        self._anywhere = None if only is None else {_anywhere(name) for name in only}
+        self._unproven: Counter[tuple[str, str, bool]] = Counter()
 
     def add(self, found: Examination) -> None:
         """Count one value."""
         if found.verdict.outcome is Outcome.NOT_AN_OBJECT:
             return
+        unproven = _is_unproven(found)
         for name in found.encryption_keys:
             if self._only is None or name in self._only:
                 self._of(name).add(found, target=self._target)
+            if unproven and (self._anywhere is None or _anywhere(name) in self._anywhere):
+                place = (*_anywhere(name), found.verdict.key_proven)
+                if len(self._unproven) >= MOST_KEYS and place not in self._unproven:
+                    place = (*_OTHERS, found.verdict.key_proven)
+                self._unproven[place] += 1
 
     def of(self, name: KeyName) -> KeyCounts:
         """Return what the values under one key came to."""
-        return self._counts.get(name, self._others)
+        counts = self._counts.get(name, self._others)
+        unexplained, unfitting = (
+            self._unproven.get((*_anywhere(name), proven), self._unproven[(*_OTHERS, proven)])
+            for proven in (False, True)
+        )
+        return msgspec.structs.replace(counts, unexplained=unexplained, unfitting=unfitting)
 
     def _of(self, name: KeyName) -> KeyCounts:
         found = self._counts.get(name)
@@ -139,6 +161,23 @@ class KeyCounter:
                 return self._others
             found = self._counts[name] = KeyCounts()
         return found
+
+
+_OTHERS: Final = ("", "")
+
+
+def _anywhere(name: KeyName) -> tuple[str, str]:
+    return name.transformer, name.key
+
+
+def _is_unproven(found: Examination) -> bool:
+    """Say whether a value does not open, and nothing proves that it is damaged."""
+    verdict = found.verdict
+    if verdict.outcome is Outcome.UNDETERMINED:
+        return not found.opened
+    if verdict.outcome not in FAILED or verdict.cause is None or verdict.damage is Damage.PROVEN:
+        return False
+    return verdict.damage is Damage.LIKELY or CATALOGUE[verdict.cause].curable_by_configuration
 
 
 class OpenedSpan:

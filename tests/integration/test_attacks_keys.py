@@ -114,8 +114,8 @@ def test_bytes_that_changed_for_a_while(registry: Attacked, kind: str) -> None:
     lost = f"{kind}/v1/key1"
     registry.refuses(
         between, *EVERY_FLAG,
-        says=["2 values fail and", "that is a key that had other bytes for a time, perhaps: 2 of them may be whole"],
-        hint=f"find the key; only if that key is gone for ever: --declare-key-lost {lost}",
+        says=["2 values do not open, and nothing proves", "the key may have had other bytes for a time"],
+        hint=f"find the bytes that it had then; only if they are gone for ever: --declare-key-lost {lost}",
     )  # fmt: skip
     registry.refuses(
         between, *every_flag_but(AcceptRisk.UNPROVEN_DAMAGE), *declared(lost),

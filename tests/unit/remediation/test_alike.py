@@ -10,6 +10,7 @@ from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.likes import Likeness, likeness_of
 from etcdfix.model import StoredValue
 from etcdfix.pipeline import Examiner
+from etcdfix.remediation import alike as alike_module
 from etcdfix.remediation.alike import Alike, look_at_all
 from etcdfix.storagekey import StorageLayout
 from etcdfix.verdicts.causes import Cause
@@ -327,3 +328,15 @@ def test_a_version_that_one_server_reads_speaks_for_the_object() -> None:
         "horizontalpodautoscalers.autoscaling", Cause.VERSION_REMOVED, f"{old} HorizontalPodAutoscaler"
     )
     assert (found.likes.failed, found.likes.read) == (2, 0)
+
+
+def test_what_is_left_that_may_not_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    holds = HOLDS | {
+        "/registry/configmaps/shop/half": config_map("half")[:-3],
+        "/registry/configmaps/shop/other": b"",
+        "/registry/strangers/shop/x": b"\x01",
+    }
+    found = look("/registry/secrets/shop/short", holds)
+    assert found.unread == {"configmaps": 3, "secrets": 1, "strangers": 1}
+    monkeypatch.setattr(alike_module, "_MOST_NAMES", 0)
+    assert set(look("/registry/secrets/shop/short", holds).unread) == {"other resources"}

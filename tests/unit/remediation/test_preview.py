@@ -78,13 +78,15 @@ def _lease(*, alive: bool) -> LeaseState:
     return LeaseState(lease=0x1F, alive=alive, remaining_seconds=42 if alive else 0, granted_seconds=60)
 
 
-def _alike(found: Examination, *counts: KeyCounts, keys: int = 5, others: int = 0) -> Alike:
+def _alike(
+    found: Examination, *counts: KeyCounts, keys: int = 5, unread: dict[str, int] | None = None
+) -> Alike:
     return Alike(
         target=found,
         counts=dict(zip(found.encryption_keys, counts, strict=True)),
         transformer_opens=True,
         likes=LikeCounts(),
-        others_unread=others,
+        unread=unread or {},
         keys=keys,
     )
 
@@ -402,8 +404,8 @@ def test_what_to_watch(key: bytes, *, named: bool) -> None:
     lines = list(after_deletion_lines(_checked(examination(key)), AGAIN))
     assert lines[0].startswith("Look at what is left: etcdfix scan --endpoints a:1")
     assert lines[0].endswith(" secrets")
-    assert lines[1].startswith("No other value of secrets is known to fail")
-    assert "watches, resourceVersion=0 and /readyz within about a minute" in lines[2]
+    assert lines[1].startswith("No other value of secrets is known to fail: LIST works again at once")
+    assert lines[2].startswith("/readyz of an API server that was not ready for this value recovers")
     assert lines[3].startswith("Already done; the API call") is named
     assert "Watch, on every API server:" in lines
     assert len([line for line in lines if "apiserver_" in line]) == 6
@@ -412,12 +414,25 @@ def test_what_to_watch(key: bytes, *, named: bool) -> None:
 
 def test_what_does_not_recover_yet() -> None:
     found = examination(KEY)
-    checked = _checked(found, alike=_alike(found, KeyCounts(opened=3, failed=2), others=2))
+    unread = {"secrets": 2, "pods": 1, "widgets.example.com\x1b": 3}
+    checked = _checked(found, alike=_alike(found, KeyCounts(opened=3, failed=2), unread=unread))
     lines = list(after_deletion_lines(checked, AGAIN))
-    assert lines[1].startswith(
-        "2 other values of secrets cannot be read, or could not be examined to the end."
-    )
-    assert lines[2] == "Once none fails, API servers recover by themselves:"
+    assert lines[1].startswith("2 other values of secrets cannot be read without fault")
+    assert "may come from a server's memory" in lines[1]
+    assert lines[2].startswith("Others are not known to be read without fault: pods (1), widgets.example.com")
+    assert lines[2].isprintable()
+    assert lines[3].startswith("An API server that starts may not get ready while such values are there")
+
+
+def test_what_does_not_recover_yet_elsewhere() -> None:
+    found = examination(KEY)
+    checked = _checked(found, alike=_alike(found, KeyCounts(opened=3, failed=2), unread={"pods": 1}))
+    lines = list(after_deletion_lines(checked, AGAIN))
+    assert lines[1].startswith("No other value of secrets is known to fail")
+    assert lines[2:4] == [
+        "Others are not known to be read without fault: pods (1).",
+        "An API server that starts may not get ready while such values are there (/readyz: informer-sync).",
+    ]
 
 
 def test_how_api_servers_were_last() -> None:

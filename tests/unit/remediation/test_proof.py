@@ -50,7 +50,7 @@ def alike(
         counts=dict(zip(names, counts or [ALONE] * len(names), strict=True)),
         transformer_opens=transformer_opens,
         likes=LikeCounts(LIKENESS, likes_failed, likes_read) if likes_failed else LikeCounts(),
-        others_unread=0,
+        unread={},
         keys=100,
     )
 
@@ -210,9 +210,12 @@ def test_a_key_that_had_other_bytes_for_a_time() -> None:
     around = alike(found, KeyCounts(opened=30, failed=2, unexplained=2))
     error = refusal(found, around, risks=tuple(AcceptRisk))
     assert error.rule == Rule.PATTERN
-    assert "under aesgcm/v1/key1 of secrets 2 values fail and 30 do not" in error.message
-    assert "other bytes for a time, perhaps: 2 of them may be whole" in error.message
-    assert error.hint == f"find the key; only if that key is gone for ever: --declare-key-lost {KEY1}"
+    assert error.message.endswith(
+        "under aesgcm/v1/key1 of secrets 2 values do not open, and nothing proves that they are damaged: "
+        "the key may have had other bytes for a time"
+    )
+    lost = f"find the bytes that it had then; only if they are gone for ever: --declare-key-lost {KEY1}"
+    assert error.hint == lost
     risks = (AcceptRisk.UNPROVEN_DAMAGE,)
     assert proven(found, around, declared=KEY1, risks=risks) is True
     assert refusal(found, around, declared=KEY1).hint.endswith("--accept-risk unproven-damage")
@@ -222,10 +225,11 @@ def test_a_key_that_had_other_bytes_for_a_time() -> None:
 
 def test_values_under_a_key_that_is_right_which_were_written_in_another_way_for_a_time() -> None:
     found = broken(Cause.CIPHERTEXT_DAMAGED, damage=Damage.LIKELY, key_proven=True)
-    around = alike(found, KeyCounts(opened=30, failed=2, unexplained=2))
+    around = alike(found, KeyCounts(opened=30, failed=2, unfitting=2))
     error = refusal(found, around, risks=(AcceptRisk.UNPROVEN_DAMAGE,))
     assert error.rule == Rule.PATTERN
-    assert "2 of them may be whole, and written in another way for a time" in error.message
+    assert "2 values do not open although the key is right" in error.message
+    assert "written with other associated data for a time" in error.message
     assert error.hint.endswith("--accept-risk mass-damage")
     assert refusal(found, around, risks=(AcceptRisk.MASS_DAMAGE,)).hint.endswith("unproven-damage")
     assert proven(found, around, risks=(AcceptRisk.UNPROVEN_DAMAGE, AcceptRisk.MASS_DAMAGE)) is False

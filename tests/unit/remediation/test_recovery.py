@@ -71,9 +71,10 @@ def test_all_well_at_once(api: KubernetesAPI, tmp_path: Path, clock: Clock) -> N
     (found,) = look(api, tmp_path)
     assert (found.server, found.signs, found.failing) == (api.url, WELL, False)
     assert clock.pauses == 0
-    assert [request.path for request in api.requests] == ["/readyz", SECRETS, CACHED]
+    assert sorted(request.path for request in api.requests) == [SECRETS, CACHED, "/readyz"]
     # Only metadata are asked for: a list of Secrets has no business here.
-    assert all("PartialObjectMetadataList" in str(request.accept) for request in api.requests[1:])
+    accepted = {request.path: str(request.accept) for request in api.requests}
+    assert all("PartialObjectMetadataList" in accepted[path] for path in (SECRETS, CACHED))
 
 
 def test_well_after_a_while(api: KubernetesAPI, tmp_path: Path, clock: Clock) -> None:
@@ -82,6 +83,9 @@ def test_well_after_a_while(api: KubernetesAPI, tmp_path: Path, clock: Clock) ->
     (found,) = look(api, tmp_path)
     assert found.signs == WELL
     assert clock.pauses == 2
+    # What is well is not asked for again: a list of everything is dear.
+    asked = [request.path for request in api.requests]
+    assert {path: asked.count(path) for path in asked} == {SECRETS: 1, CACHED: 3, "/readyz": 2}
 
 
 def test_what_stays_bad_is_named(api: KubernetesAPI, tmp_path: Path, clock: Clock) -> None:
@@ -143,7 +147,9 @@ def test_servers_are_looked_at_side_by_side_and_only_as_long_as_needed(
 
 def test_a_server_that_is_gone(api: KubernetesAPI, tmp_path: Path) -> None:
     (found,) = look(api, tmp_path, "https://127.0.0.1:1", seconds=0)
-    assert [(sign.state, sign.text) for sign in found.signs] == [(State.FAILING, "no connection comes about")]
+    assert [(sign.state, sign.text) for sign in found.signs] == [
+        (State.FAILING, "no connection comes about")
+    ] * 3
 
 
 @pytest.mark.parametrize("switch", ["stall", "drip", "hang_up"])
@@ -156,7 +162,7 @@ def test_a_server_that_does_not_answer(api: KubernetesAPI, tmp_path: Path, switc
 def test_a_server_that_does_not_stop_talking(api: KubernetesAPI, tmp_path: Path) -> None:
     api.drip.add("/readyz")
     (found,) = look(api, tmp_path, seconds=0)
-    assert [sign.text for sign in found.signs] == ["no answer within 2 s"]
+    assert [sign.text for sign in found.signs] == ["works", "works", "no answer within 2 s"]
 
 
 def test_checks_with_hostile_names_are_not_repeated(api: KubernetesAPI, tmp_path: Path) -> None:

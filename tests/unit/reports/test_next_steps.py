@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from etcdfix.model import Outcome
@@ -31,6 +32,17 @@ def summary(
     *causes: CauseSummary, transformers: tuple[TransformerSummary, ...] = (), **counts: Any
 ) -> Summary:
     return Summary(by_cause=list(causes), by_transformer=list(transformers), **counts)
+
+
+@pytest.mark.parametrize(("likely", "told"), [(0, False), (1, False), (2, True)])
+def test_a_key_that_had_other_bytes_for_a_time(likely: int, *, told: bool) -> None:
+    entry = msgspec.structs.replace(transformer(keys=50, failures=2), likely_damaged=likely)
+    found = next_steps(summary(cause(Cause.NONCE_DAMAGED, 2), transformers=(entry,), decrypt_failures=2))
+    words = (
+        "2 values under aescbc/v1/key2 of secrets, configmaps do not open, and values written before and after them "
+        "do: the key may have had other bytes for a time. Do not delete any of them; find those bytes."
+    )
+    assert (words in found, any("Do not restart" in step for step in found)) == (told, told)
 
 
 @pytest.mark.parametrize(

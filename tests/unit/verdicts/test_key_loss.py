@@ -74,8 +74,10 @@ UNDER_THE_KEY = examination(cause=Cause.CIPHERTEXT_DAMAGED, damage=Damage.LIKELY
         # What is stronger goes first.
         (LIKELY, KeyCounts(0, 2, 0, unexplained=2), NONE_OPENS),
         (LIKELY, KeyCounts(9, 10, 0, unexplained=10), MOST),
-        (UNDER_THE_KEY, KeyCounts(50, 1, 0, unexplained=1), NO),
-        (UNDER_THE_KEY, KeyCounts(50, 2, 0, unexplained=2), MASS),
+        # What is under the key for certain says nothing of other bytes, and the other way round.
+        (LIKELY, KeyCounts(50, 3, 0, unexplained=1, unfitting=2), NO),
+        (UNDER_THE_KEY, KeyCounts(50, 3, 0, unexplained=2, unfitting=1), NO),
+        (UNDER_THE_KEY, KeyCounts(50, 2, 0, unfitting=2), KeyDoubt.UNFITTING),
     ],
 )
 def test_other_bytes_for_a_time(found: Examination, counts: KeyCounts, doubt: KeyDoubt) -> None:
@@ -83,24 +85,64 @@ def test_other_bytes_for_a_time(found: Examination, counts: KeyCounts, doubt: Ke
     assert doubt_about(counts, found.verdict) is doubt
 
 
-def test_what_nothing_explains() -> None:
-    counts = KeyCounts()
-    for found in (
-        LIKELY,
-        FAILING,
-        UNDER_THE_KEY,
-        examination(outcome=Outcome.UNDETERMINED, cause=Cause.KMS_UNPROVEN),
-    ):
-        counts.add(found)
-    assert counts.unexplained == 4
-    for found in (
-        damaged(),
-        readable(),
-        examination(outcome=Outcome.DECODE_FAILURE, cause=Cause.KIND_NOT_REGISTERED),
-        examination(outcome=Outcome.UNDETERMINED, cause=Cause.KMS_UNREACHABLE),
-    ):
-        counts.add(found)
-    assert counts.unexplained == 4
+UNEXPLAINED = {
+    "likely damage": LIKELY,
+    "wrong key": FAILING,
+    "renamed": examination(cause=Cause.KEY_RENAMED, damage=Damage.NONE),
+    "AES-CBC whose padding fits by chance": examination(
+        outcome=Outcome.DECODE_FAILURE, cause=Cause.CIPHERTEXT_DAMAGED, damage=Damage.LIKELY
+    ),
+    "refused by its plugin": examination(outcome=Outcome.UNDETERMINED, cause=Cause.KMS_UNPROVEN),
+    "not asked": examination(outcome=Outcome.UNDETERMINED, cause=Cause.KMS_UNREACHABLE),
+    "of no known owner, and not opened": examination(outcome=Outcome.UNDETERMINED, cause=Cause.OWNER_UNKNOWN),
+}
+EXPLAINED = {
+    "damaged": examination(cause=Cause.CIPHERTEXT_DAMAGED),
+    "readable": readable(),
+    "of a newer kind": examination(
+        outcome=Outcome.DECODE_FAILURE, cause=Cause.KIND_NOT_REGISTERED, damage=Damage.NONE, opened=True
+    ),
+    "of no known owner, and opened": examination(
+        outcome=Outcome.UNDETERMINED, cause=Cause.OWNER_UNKNOWN, opened=True
+    ),
+}
+UNFITTING = {
+    "whole": examination(cause=Cause.ASSOCIATED_DATA_UNKNOWN, damage=Damage.NONE, key_proven=True),
+    "likely damage": UNDER_THE_KEY,
+}
+
+
+def counted(*all_found: Examination) -> tuple[int, int]:
+    """What is unexplained, and what does not fit."""
+    counter = KeyCounter()
+    for found in all_found:
+        counter.add(found)
+    counts = counter.of(all_found[0].encryption_keys[0])
+    return counts.unexplained, counts.unfitting
+
+
+@pytest.mark.parametrize("name", UNEXPLAINED)
+def test_what_nothing_explains(name: str) -> None:
+    assert counted(UNEXPLAINED[name]) == (1, 0)
+
+
+@pytest.mark.parametrize("name", EXPLAINED)
+def test_what_is_explained(name: str) -> None:
+    assert counted(EXPLAINED[name]) == (0, 0)
+
+
+@pytest.mark.parametrize("name", UNFITTING)
+def test_what_does_not_fit_its_key(name: str) -> None:
+    assert counted(UNFITTING[name]) == (0, 1)
+
+
+def test_what_is_unexplained_counts_in_every_rule_that_has_the_key() -> None:
+    """What opens in another rule outvotes nobody; what fails there speaks against the key all the same."""
+    counter = KeyCounter(only=[key("secrets", "fp:a")])
+    counter.add(under("secrets", "fp:a"))
+    counter.add(under("configmaps", "fp:a"))
+    counter.add(under("configmaps", "fp:b"))
+    assert counter.of(key("secrets", "fp:a")) == KeyCounts(failed=1, last_failing=7, unexplained=2)
 
 
 def damaged(key: str = "/registry/secrets/shop/damaged", *, mod_revision: int = 7) -> Examination:
@@ -189,7 +231,8 @@ def test_only_the_keys_in_question_are_counted() -> None:
     counter.add(under("secrets", "fp:a", "fp:b"))
     counter.add(under("configmaps", "fp:a"))
     assert counter.of(key("secrets", "fp:a")).failed == 1
-    assert counter.of(key("secrets", "fp:b")) == counter.of(key("configmaps", "fp:a")) == KeyCounts()
+    assert counter.of(key("secrets", "fp:b")) == KeyCounts()
+    assert counter.of(key("configmaps", "fp:a")).failed == 0
 
 
 def test_the_target_is_told_to_each_count() -> None:

@@ -12,7 +12,6 @@ import pytest
 from etcdfix.errors import SourceDenied
 from etcdfix.remediation import delete
 from etcdfix.remediation.audit import AuditLog
-from etcdfix.remediation.audit_record import cluster_of
 from etcdfix.remediation.backup_file import (
     Backup,
     BackupContent,
@@ -198,38 +197,6 @@ def test_who_may_not_watch_is_told_by_the_create_revision(
 
     monkeypatch.setattr(LiveSource, "history", denied)
     assert look(registry).known_by is KnownBy.CREATE_REVISION
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        (ClusterIdentity.by_uid("a"), ClusterIdentity.by_uid("a"), True),
-        (ClusterIdentity.by_uid("a"), ClusterIdentity.by_uid("b"), False),
-        (ClusterIdentity.by_uid("a"), ClusterIdentity(), None),
-        (ClusterIdentity(created=4, cluster_id="1"), ClusterIdentity(created=4, cluster_id="1"), True),
-        (ClusterIdentity(created=4, cluster_id="1"), ClusterIdentity(created=5, cluster_id="1"), False),
-        (ClusterIdentity(created=4, cluster_id="1"), ClusterIdentity(created=4, cluster_id="2"), False),
-        (ClusterIdentity(created=4, cluster_id="1"), ClusterIdentity(created=4), None),
-        (
-            ClusterIdentity(uid="a", created=4, cluster_id="1"),
-            ClusterIdentity(created=4, cluster_id="1"),
-            True,
-        ),
-        (
-            ClusterIdentity(uid="a", created=4, cluster_id="1"),
-            ClusterIdentity(uid="b", created=4, cluster_id="1"),
-            False,
-        ),
-    ],
-)
-def test_one_cluster_or_two(one: ClusterIdentity, other: ClusterIdentity, *, same: bool | None) -> None:
-    assert one.is_same(other) is same
-    assert other.is_same(one) is same
-
-
-def test_records_of_before_name_a_cluster_by_its_uid() -> None:
-    assert cluster_of(None, "u") == ClusterIdentity.by_uid("u")
-    assert not cluster_of(None, "").is_known
 
 
 # What changes do with it.

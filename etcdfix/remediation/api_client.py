@@ -29,6 +29,7 @@ import msgspec
 
 from etcdfix.errors import AuthorizationRefused, EtcdfixError, KubeconfigInvalid, KubernetesClientMissing
 from etcdfix.inputfile import MAX_SETTINGS_BYTES, read_input
+from etcdfix.remediation.durable import why
 
 _Result = TypeVar("_Result")
 
@@ -381,8 +382,7 @@ def _check_readable(kubeconfig: str) -> None:
     try:
         read_input(Path(kubeconfig), most_bytes=MAX_SETTINGS_BYTES)
     except OSError as exc:
-        reason = (exc.strerror or "cannot be read").lower()
-        raise KubeconfigInvalid(f"--kubeconfig {kubeconfig}: {reason}") from exc
+        raise KubeconfigInvalid(f"--kubeconfig {kubeconfig}: {why(exc).lower()}") from exc
 
 
 def _load(kubeconfig: str, context: str | None) -> Any:

@@ -32,6 +32,7 @@ class Request(NamedTuple):
     body: Any
     authorization: str | None
     accept: str | None = None
+    size: int = 0  # of the body
 
 
 class Answer(NamedTuple):
@@ -233,6 +234,7 @@ class KubernetesAPI:
                     json.loads(raw) if raw else None,
                     self.headers.get("Authorization"),
                     self.headers.get("Accept"),
+                    len(raw),
                 )
                 played.requests.append(request)
                 if self.path in played.hang_up:

@@ -30,6 +30,7 @@ from etcdfix.remediation.api_client import (
     open_access,
     require_done,
     run_within,
+    shorten,
 )
 from tests.support.certificates import CertificateAuthority
 from tests.support.kubernetes_api import KUBE_SYSTEM, TOKEN, Answer, KubernetesAPI
@@ -99,6 +100,11 @@ def test_an_answer_longer_than_what_is_read(api: KubernetesAPI, tmp_path: Path) 
     with opened(api.kubeconfig(tmp_path)) as server:
         assert server.send("GET", KUBE_SYSTEM, longest=101) == Reply(200, b"x" * 101)
         assert server.send("GET", KUBE_SYSTEM, longest=100) == Reply(200, None)
+
+
+def test_a_question_without_a_body_sends_none(api: KubernetesAPI, tmp_path: Path) -> None:
+    ask(api.kubeconfig(tmp_path))
+    assert [request.size for request in api.requests] == [0]
 
 
 def test_nobody_asks_once_it_was_given_up(api: KubernetesAPI, tmp_path: Path) -> None:
@@ -345,7 +351,18 @@ def test_credentials_that_cannot_be_refreshed(
     monkeypatch.setattr(Configuration, "auth_settings", fail)
     error = refused(api.kubeconfig(tmp_path))
     assert error.reason is RefusalReason.CREDENTIALS
+    assert str(error) == "the credentials that the kubeconfig names could not be obtained (ValueError)"
     assert api.requests == []
+
+
+def test_an_empty_credential_is_not_sent() -> None:
+    from kubernetes.client import Configuration
+
+    configuration = Configuration()
+    configuration.api_key["authorization"] = ""
+    assert api_client._credentials(configuration) == {}
+    configuration.api_key["authorization"] = TOKEN
+    assert api_client._credentials(configuration) == {"authorization": TOKEN}
 
 
 WHOLE = (
@@ -402,6 +419,11 @@ def test_a_context_of_that_name(api: KubernetesAPI, tmp_path: Path) -> None:
     assert "its current context" in str(no_kubeconfig(kubeconfig))
     assert "context 'there'" in str(no_kubeconfig(kubeconfig, context="there"))
     assert b"kube-system" in ask(kubeconfig, context="here")
+
+
+def test_a_text_of_somebody_elses_is_shortened() -> None:
+    assert shorten("x" * 300) == "x" * 300
+    assert shorten("x" * 301) == "x" * 300 + "…"
 
 
 def test_without_the_package(api: KubernetesAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from etcdfix.remediation.api_servers import (
     ask_servers,
     parse_server_url,
 )
-from etcdfix.remediation.cluster_identity import ClusterIdentity
+from etcdfix.remediation.cluster_identity import ClusterIdentity, KnownBy
 from tests.support.certificates import CertificateAuthority
 from tests.support.kubernetes_api import (
     ACCESS_REVIEW,
@@ -101,6 +101,11 @@ def test_a_server_that_does_not_find_what_etcd_holds(
     assert answers(found) == [(api.url, Answer.NOT_FOUND), (other.url, Answer.READ_ERROR)]
     assert found.authorization is not None
     assert found.authorization.server == other.url
+
+
+def test_a_server_that_finds_no_object_without_a_namespace(api: KubernetesAPI, tmp_path: Path) -> None:
+    with pytest.raises(AuthorizationRefused, match="finds no nodes n1, though"):
+        ask(api.kubeconfig(tmp_path), resource="nodes", namespace="", name="n1", held=True)
 
 
 def test_a_server_that_does_not_read_it_and_allows_it(api: KubernetesAPI, tmp_path: Path) -> None:
@@ -195,6 +200,12 @@ def test_an_answer_that_is_too_long(
         (status_answer(404, name="web"), Answer.NOT_FOUND, ""),
         (NO_PAGE, Answer.NOT_FOUND, "it does not serve secrets"),
         (status_answer(404, name="other"), Answer.NOT_FOUND, "it does not serve secrets"),
+        (
+            Played(404, b'{"kind":"X","details":{"name":"web"}}'),
+            Answer.NOT_FOUND,
+            "it does not serve secrets",
+        ),
+        (Played(404, b" " * (9 << 20)), Answer.NOT_FOUND, "it does not serve secrets"),
     ],
 )
 def test_what_counts_as_an_answer(
@@ -204,6 +215,7 @@ def test_what_counts_as_an_answer(
     found = ask(api.kubeconfig(tmp_path))
     assert one(found) == (answer, detail)
     assert found.authorization is not None
+    assert api.asked(SECRET) == [SECRET]
 
 
 @pytest.mark.parametrize(
@@ -259,6 +271,7 @@ def test_a_name_that_no_request_can_carry(api: KubernetesAPI, tmp_path: Path) ->
         found = ask(api.kubeconfig(tmp_path), name=name)
         assert one(found) == (Answer.NOT_FOUND, "no request can name it")
         assert found.authorization is not None
+    assert one(ask(api.kubeconfig(tmp_path), version="..")) == (Answer.NOT_FOUND, "no request can name it")
     assert api.asked("/api/v1/namespaces/shop") == []
 
 
@@ -302,13 +315,14 @@ def test_an_unknown_uid_in_etcd_cannot_be_the_same(api: KubernetesAPI, tmp_path:
         (Played(200, b"<html>"), RefusalReason.MALFORMED_ANSWER),
     ],
 )
+@pytest.mark.parametrize("held", [True, False])
 def test_a_server_that_does_not_show_whose_it_is(
-    api: KubernetesAPI, tmp_path: Path, instead: Played, reason: RefusalReason
+    api: KubernetesAPI, tmp_path: Path, instead: Played, reason: RefusalReason, *, held: bool
 ) -> None:
     """What it does not find proves nothing; what it reads still speaks against the configuration."""
     api.instead[KUBE_SYSTEM] = instead
     with pytest.raises(AuthorizationRefused) as caught:
-        ask(api.kubeconfig(tmp_path))
+        ask(api.kubeconfig(tmp_path), held=held)
     assert caught.value.reason == reason
     assert api.asked(ENDPOINTS, ACCESS_REVIEW) == []
     api.reads = True
@@ -320,7 +334,9 @@ def test_a_server_that_does_not_show_whose_it_is(
     )
 
 
-@pytest.mark.parametrize(("status", "word"), [(403, Answer.DENIED), (500, Answer.NO_ANSWER)])
+@pytest.mark.parametrize(
+    ("status", "word"), [(401, Answer.DENIED), (403, Answer.DENIED), (500, Answer.NO_ANSWER)]
+)
 def test_another_one_shows_it(
     api: KubernetesAPI,
     start: Callable[..., KubernetesAPI],
@@ -333,6 +349,20 @@ def test_another_one_shows_it(
     found = ask(api.kubeconfig(tmp_path), other.url)
     assert answers(found) == [(api.url, word), (other.url, Answer.NOT_FOUND)]
     assert str(status) in found.answers[0].detail
+    assert found.authorization is not None
+    assert found.authorization.server == other.url
+
+
+def test_one_that_was_compared_gives_the_permission(
+    api: KubernetesAPI, start: Callable[..., KubernetesAPI], tmp_path: Path
+) -> None:
+    """The first cannot read its kube-system, and nothing in etcd can be held against that."""
+    api.instead[KUBE_SYSTEM] = status_answer(500)
+    other = start()
+    cluster = ClusterIdentity(known_by=KnownBy.CREATE_REVISION, created=3, changed=4, cluster_id="1")
+    found = ask(api.kubeconfig(tmp_path), other.url, cluster=cluster)
+    assert answers(found) == [(api.url, Answer.NOT_FOUND), (other.url, Answer.NOT_FOUND)]
+    assert "it was not compared which cluster it is of" in found.answers[0].detail
     assert found.authorization is not None
     assert found.authorization.server == other.url
 
@@ -414,16 +444,22 @@ def test_one_that_does_not_answer_keeps_no_other_waiting(
 def test_the_kubeconfigs_own_server_is_gone(
     api: KubernetesAPI, start: Callable[..., KubernetesAPI], tmp_path: Path
 ) -> None:
-    other = start()
+    other, listed = start(), start()
+    other.listed = [("127.0.0.1", listed.port)]
     kubeconfig = api.kubeconfig(tmp_path)
     api.stop()
     found = ask(kubeconfig, other.url)
-    assert answers(found) == [(api.url, Answer.NO_ANSWER), (other.url, Answer.NOT_FOUND)]
+    assert answers(found) == [
+        (api.url, Answer.NO_ANSWER),
+        (other.url, Answer.NOT_FOUND),
+        (listed.url, Answer.NOT_FOUND),
+    ]
     assert found.authorization is not None
     assert found.authorization.server == other.url
     nobody = ask(kubeconfig)
     assert one(nobody) == (Answer.NO_ANSWER, "no connection comes about, or it breaks off")
     assert nobody.authorization is None
+    assert nobody.notes == ()
 
 
 def test_a_server_that_cannot_be_verified_is_told_nothing(
@@ -443,18 +479,27 @@ def test_a_server_that_cannot_be_verified_is_told_nothing(
         assert somebody.requests == elsewhere.requests == []
 
 
-def test_a_certificate_with_the_name_of_the_kubeconfigs_server(
-    api: KubernetesAPI, start: Callable[..., KubernetesAPI], tmp_path: Path
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+@pytest.mark.parametrize(("status", "answer"), [(None, Answer.NOT_FOUND), (403, Answer.DENIED)])
+def test_a_certificate_with_its_address_or_the_name_of_the_kubeconfigs_server(
+    api: KubernetesAPI,
+    start: Callable[..., KubernetesAPI],
+    tmp_path: Path,
+    host: str,
+    status: int | None,
+    answer: Answer,
 ) -> None:
     """Behind one name there are several servers, and their certificates need not hold their addresses."""
-    named = start(hosts=("localhost",))
+    named = start(hosts=(host,))
     api.listed = [("127.0.0.1", named.port)]
+    if status is not None:
+        named.instead[KUBE_SYSTEM] = status_answer(status)
 
     def by_name(config: dict[str, Any]) -> None:
         config["clusters"][0]["cluster"]["server"] = f"https://localhost:{api.port}"
 
     found = ask(api.kubeconfig(tmp_path, change=by_name))
-    assert answers(found)[1] == (named.url, Answer.NOT_FOUND)
+    assert answers(found)[1] == (named.url, answer)
 
 
 def test_plain_http_is_told_nothing(api: KubernetesAPI, tmp_path: Path) -> None:
@@ -481,6 +526,7 @@ def test_a_server_that_fails_in_a_way_of_its_own(
     [
         (status_answer(403), "the answer to that was 403"),
         (status_answer(404), "the answer to that was 404"),
+        (Played(500, b'{"kind":"Endpoints"}'), "the answer to that was 500"),
         (Played(200, b"x"), "that answer could not be understood"),
         (Played(200, b"x" * (2 << 20)), "that answer could not be understood"),
         (Played(200, b'{"kind":"EndpointsList"}'), "that answer could not be understood"),
@@ -510,12 +556,23 @@ def test_a_list_that_does_not_come(api: KubernetesAPI, tmp_path: Path) -> None:
     assert "no answer in time" in ask(api.kubeconfig(tmp_path), timeout_seconds=4.5).notes[0]
 
 
+def test_a_list_that_fails_in_a_way_of_its_own(
+    api: KubernetesAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api_servers, "_ENDPOINTS", None)  # a path that nothing can be sent to
+    found = ask(api.kubeconfig(tmp_path))
+    assert "there was no answer" in found.notes[0]
+    assert found.authorization is not None
+
+
 def test_a_list_of_very_many(api: KubernetesAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api_servers, "_MOST_LISTED", 2)
     api.listed = [("127.0.0.1", port) for port in (1, 2, 3)]
     found = ask(api.kubeconfig(tmp_path))
     assert len(found.answers) == 3
     assert found.notes == ("service default/kubernetes lists 3 API servers; the first 2 were asked",)
+    api.listed.pop()
+    assert ask(api.kubeconfig(tmp_path)).notes == ()
 
 
 def test_addresses_of_the_other_family() -> None:
@@ -543,12 +600,26 @@ def test_a_version_that_is_not_served(api: KubernetesAPI, tmp_path: Path) -> Non
     refused_by("configuration-wrong", api.kubeconfig(tmp_path), **DEPLOYMENTS)
 
 
+def test_a_version_that_is_served_is_the_only_one_asked_for(api: KubernetesAPI, tmp_path: Path) -> None:
+    assert one(ask(api.kubeconfig(tmp_path), **DEPLOYMENTS | {"version": "v1"})) == (Answer.NOT_FOUND, "")
+    assert api.asked("/apis/apps") == [DEPLOYMENT]
+
+
 def test_a_version_that_nobody_knows(api: KubernetesAPI, tmp_path: Path) -> None:
     api.versions["example.com"] = ["v2", "v1"]
     assert one(ask(api.kubeconfig(tmp_path), **CUSTOM)) == (Answer.NOT_FOUND, "")
     assert api.asked(WIDGETS) == [WIDGETS, widget("v2")]
     api.reads = True
     refused_by("configuration-wrong", api.kubeconfig(tmp_path), **CUSTOM)
+
+
+def test_the_preferred_version_comes_first(api: KubernetesAPI, tmp_path: Path) -> None:
+    versions = [{"version": "v1"}, {"version": "v2"}]
+    group = {"kind": "APIGroup", "versions": versions, "preferredVersion": versions[1]}
+    api.versions["example.com"] = ["v1", "v2"]
+    api.instead[WIDGETS] = Played(200, json.dumps(group).encode())
+    assert one(ask(api.kubeconfig(tmp_path), **CUSTOM)) == (Answer.NOT_FOUND, "")
+    assert api.asked(WIDGETS) == [WIDGETS, widget("v2")]
 
 
 def test_a_version_that_cannot_be_converted_to(api: KubernetesAPI, tmp_path: Path) -> None:
@@ -576,6 +647,7 @@ def test_a_known_version_that_fails_is_not_the_last_word(api: KubernetesAPI, tmp
     # Nor is it forgotten where the others are not known.
     api.instead["/apis/apps"] = status_answer(403)
     assert one(ask(api.kubeconfig(tmp_path), **DEPLOYMENTS)) == (Answer.READ_ERROR, "")
+    assert api.asked(failing) == [failing] * 3  # once each time
 
 
 def test_a_group_that_is_not_served(api: KubernetesAPI, tmp_path: Path) -> None:
@@ -600,7 +672,10 @@ def test_versions_that_are_not_told(api: KubernetesAPI, tmp_path: Path, instead:
     assert found.authorization is None
     api.instead.clear()
     api.hang_up = {WIDGETS}
-    assert one(ask(api.kubeconfig(tmp_path), **CUSTOM))[0] is Answer.NO_ANSWER
+    assert one(ask(api.kubeconfig(tmp_path), **CUSTOM)) == (
+        Answer.NO_ANSWER,
+        "the connection failed (ProtocolError)",
+    )
 
 
 def test_versions_that_lead_elsewhere(api: KubernetesAPI, tmp_path: Path) -> None:
@@ -614,6 +689,7 @@ def test_versions_that_lead_elsewhere(api: KubernetesAPI, tmp_path: Path) -> Non
 def test_the_core_group_has_one_version(api: KubernetesAPI, tmp_path: Path) -> None:
     assert one(ask(api.kubeconfig(tmp_path), version="")) == (Answer.NOT_FOUND, "")
     assert api.asked(SECRET) == [SECRET]
+    assert "/api" not in api.asked("/api")
 
 
 # Addresses.

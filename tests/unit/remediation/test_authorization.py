@@ -11,6 +11,7 @@ from etcdfix.remediation.api_client import RefusalReason, open_access
 from etcdfix.remediation.authorization import (
     UNKNOWN_USER,
     UNSAFE_DELETE_VERB,
+    VERBS,
     Authorization,
     authorize,
     check_cluster,
@@ -98,6 +99,13 @@ def test_one_no_is_a_no(api: KubernetesAPI, tmp_path: Path, verb: str) -> None:
     assert error.hint == f"kubectl --kubeconfig FILE auth can-i {verb} deployments.apps/web -n shop"
 
 
+def test_a_no_about_an_object_without_a_namespace(api: KubernetesAPI, tmp_path: Path) -> None:
+    api.denied = {"delete"}
+    error = refused(api.kubeconfig(tmp_path), group="", resource="nodes", namespace="", name="n1")
+    assert str(error) == "the API server denies the permission to delete nodes n1"
+    assert error.hint == "kubectl --kubeconfig FILE auth can-i delete nodes/n1"
+
+
 @pytest.mark.parametrize(
     ("status", "reason", "words"),
     [
@@ -122,7 +130,7 @@ def test_doubt_is_a_no(
 
 REVIEW = (
     b'{"kind":"%s","spec":{"resourceAttributes":{"group":"apps","resource":"deployments","namespace":"shop",'
-    b'"name":"%s","verb":"unsafe-delete-ignore-read-errors"}},"status":{"allowed":true}}'
+    b'"name":"%s","verb":"%s"}},"status":{"allowed":true}}'
 )
 MALFORMED = (
     b"",
@@ -139,8 +147,9 @@ MALFORMED = (
     b'{"kind":"Namespace","metadata":{"name":"kube-system"}}',
     b'{"kind":"SelfSubjectAccessReview","spec":{},"status":{"allowed":true}}',
     # A yes to another question, and a yes of another kind.
-    REVIEW % (b"SelfSubjectAccessReview", b"other"),
-    REVIEW % (b"X", b"web"),
+    REVIEW % (b"SelfSubjectAccessReview", b"other", UNSAFE_DELETE_VERB.encode()),
+    REVIEW % (b"X", b"web", UNSAFE_DELETE_VERB.encode()),
+    b'{"kind":"X","metadata":{"name":"kube-system","uid":"%s"}}' % UID.encode(),
     b"[" * 100_000,
     b'{"kind":"Namespace","metadata":{"name":"kube-system","uid":"' + b"x" * (1 << 20) + b'"}}',
 )
@@ -150,6 +159,11 @@ MALFORMED = (
 @pytest.mark.parametrize("path", PATHS)
 def test_an_answer_that_is_none(api: KubernetesAPI, tmp_path: Path, path: str, body: bytes) -> None:
     api.instead[path] = Answer(200, body)
+    assert refused(api.kubeconfig(tmp_path)).reason is RefusalReason.MALFORMED_ANSWER
+
+
+def test_a_yes_of_another_kind_to_each_question(api: KubernetesAPI, tmp_path: Path) -> None:
+    api.before[ACCESS_REVIEW] = [Answer(200, REVIEW % (b"X", b"web", verb.encode())) for verb in VERBS]
     assert refused(api.kubeconfig(tmp_path)).reason is RefusalReason.MALFORMED_ANSWER
 
 
@@ -174,6 +188,12 @@ def test_a_status_that_is_no_yes(
     assert str(status) in str(error)
     # Asked once: nothing is retried.
     assert [request.path for request in api.requests].count(path) == 1
+
+
+def test_a_server_that_does_not_say_what_it_remembers(api: KubernetesAPI, tmp_path: Path) -> None:
+    api.instead[KUBE_SYSTEM] = status_answer(500)
+    api.hang_up = {f"{KUBE_SYSTEM}?resourceVersion=0"}
+    assert refused(api.kubeconfig(tmp_path)).reason is RefusalReason.SERVER_ERROR
 
 
 def test_a_redirect_is_not_followed(api: KubernetesAPI, tmp_path: Path) -> None:

@@ -33,13 +33,17 @@ from etcdfix.remediation.backup import (
     confirm_backups,
     intent_of,
     keep_second_backup,
+    name_of,
     record_intent,
+    unlisted_writes,
 )
 from etcdfix.remediation.backup_file import Backup, encode_content, read_backup
+from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.durable import SafeDirectory, open_directory
 from tests.support.audit_logs import (
     CLUSTER,
     GROUNDS,
+    KEY,
     OPERATOR,
     STORED,
     content,
@@ -358,6 +362,45 @@ class TestListed:
         assert anchor is not None
         found = verify(audit_log, anchors=[anchor])
         assert [(f.kind, f.record) for f in found.findings] == [(FindingKind.CUT, 1)]
+
+
+class TestUnlistedWrites:
+    """Of what lies in a backup directory, only what the log does not know may be a write of ours."""
+
+    HERE = ClusterIdentity.by_uid("d4c1")
+
+    @pytest.mark.parametrize("purpose", ["restore", "reencrypt"])
+    def test_a_write_that_the_log_does_not_know(
+        self, folder: Path, directories: list[SafeDirectory], purpose: str
+    ) -> None:
+        plan = BackupPlan(content(purpose=purpose), directories, sequence=7)
+        plan.write(INTENT, audit_log=Path("/another/log"))
+        places = [folder / "one", folder / "none"]
+        assert unlisted_writes(places, folder / "none.jsonl", self.HERE) == {name_of(KEY)}
+        assert unlisted_writes(places, folder / "none.jsonl", ClusterIdentity()) == {name_of(KEY)}
+        another = ClusterIdentity.by_uid("another")
+        assert unlisted_writes(places, folder / "none.jsonl", another) == frozenset()
+
+    def test_a_deletion_writes_nothing_and_a_marker_is_no_backup(
+        self, folder: Path, directories: list[SafeDirectory]
+    ) -> None:
+        BackupPlan(content(), directories, sequence=7).write(INTENT, audit_log=Path("/another/log"))
+        assert len(directories[0].names()) == 2
+        assert unlisted_writes([folder / "one"], folder / "none.jsonl", self.HERE) == frozenset()
+
+    def test_what_the_log_lists(self, folder: Path, log: AuditLog, directories: list[SafeDirectory]) -> None:
+        record_intent(log, entry(verb=Verb.RESTORE), content(purpose="restore"), directories)
+        log.close()
+        assert unlisted_writes([folder / "one"], log.path, self.HERE) == frozenset()
+
+    def test_a_damaged_one_counts_by_its_name(self, folder: Path) -> None:
+        (folder / "one" / f"{name_of(KEY)}-41-7-x.json").write_text("{")
+        assert unlisted_writes([folder / "one"], folder / "none.jsonl", self.HERE) == {name_of(KEY)}
+
+    def test_a_directory_that_cannot_be_listed(self, folder: Path) -> None:
+        (folder / "file").touch()
+        with pytest.raises(BackupUnreadable, match="Not a directory"):
+            unlisted_writes([folder / "file"], folder / "none.jsonl", self.HERE)
 
 
 def test_killed_at_every_step_of_a_deletion(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from etcdfix.remediation import backup_file
 from etcdfix.remediation.audit_record import Link
 from etcdfix.remediation.backup import BackupPlan
 from etcdfix.remediation.backup_file import MAX_BACKUP_SIZE, read_backup
+from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.durable import SafeDirectory, open_directory
 from tests.support.audit_logs import CLUSTER, KEY, OPERATOR, STORED, content, own_directory
 
@@ -181,6 +182,12 @@ class TestContents:
         assert read.content.reason == read.intent.audit_log == "caf\\udce9"
 
 
+@pytest.mark.parametrize("uid", ["d4c1", None])
+def test_what_kept_no_identity_names_a_cluster_by_its_uid(uid: str | None) -> None:
+    named = msgspec.structs.replace(CLUSTER, kube_system_uid=uid).named
+    assert named == ClusterIdentity.by_uid(uid or "")
+
+
 class TestReading:
     def refused(self, path: Path, kind: type[BackupUnreadable], match: str) -> None:
         with pytest.raises(BackupUnreadable, match=match) as caught:
@@ -231,9 +238,10 @@ class TestReading:
         self.refused(written, BackupVersionUnknown, r"its format is etcdfix\.backup/v2, expected")
 
     def test_version_that_is_no_word(self, written: Path) -> None:
-        written.write_bytes(seal(body_of(written).replace(b"backup/v1", b"backup/" + b"v" * 99, 1)))
+        body = body_of(written)
+        written.write_bytes(seal(body.replace(b"backup/v1", b"backup/" + b"v" * 99, 1)))
         self.refused(written, BackupEdited, "its first line was changed")
-        written.write_bytes(seal(body_of(written).replace(b",\n", b",", 1)))
+        written.write_bytes(seal(body.replace(b",\n", b",", 1)))
         self.refused(written, BackupEdited, "its first line was changed")
 
     def test_too_large(self, written: Path) -> None:

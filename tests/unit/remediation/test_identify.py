@@ -12,7 +12,6 @@ import pytest
 from etcdfix.errors import SourceDenied
 from etcdfix.remediation import delete
 from etcdfix.remediation.audit import AuditLog
-from etcdfix.remediation.audit_record import cluster_of
 from etcdfix.remediation.backup_file import (
     Backup,
     BackupContent,
@@ -23,7 +22,7 @@ from etcdfix.remediation.backup_file import (
 )
 from etcdfix.remediation.cluster_identity import ClusterIdentity, KnownBy
 from etcdfix.remediation.grounds import Grounds
-from etcdfix.remediation.identify import identify
+from etcdfix.remediation.identify import _LARGEST_BACKUP, _newest, identify
 from etcdfix.remediation.preflight import Acceptances, check_deletion, grounds_of
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
@@ -38,6 +37,7 @@ from tests.support.objects import IDENTITY, KEY_1, KUBE_SYSTEM_UID, aescbc, name
 pytestmark = pytest.mark.etcd
 
 LOST = b"k8s:enc:aescbc:v1:lost:" + bytes(range(64))
+NAMELESS = b'{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"kube-system"}}'
 
 
 @pytest.fixture
@@ -97,6 +97,13 @@ def test_a_kept_revision_of_an_earlier_generation_says_nothing(registry: Registr
     assert (found.uid, found.known_by) == ("", KnownBy.CREATE_REVISION)
 
 
+def test_a_namespace_that_says_no_uid(registry: Registry) -> None:
+    """It reads; so the one that it had before counts."""
+    registry.put("kube-system", NAMELESS, resource="namespaces")
+    found = look(registry)
+    assert (found.uid, found.known_by) == (KUBE_SYSTEM_UID, KnownBy.KEPT_REVISION)
+
+
 def test_a_revision_that_belongs_elsewhere_says_nothing(registry: Registry) -> None:
     """Another object's value stood at the key for a while; its uid names no cluster."""
     key = registry.key("kube-system", "namespaces")
@@ -120,20 +127,27 @@ def test_a_backup_of_the_namespace_itself(registry: Registry) -> None:
     backup = registry.deleted()
     key = unreadable(registry)
     cluster = msgspec.structs.replace(backup.content.cluster, identity=None, kube_system_uid=None)
+
+    def known_by(value: bytes, *, key: bytes = key, created: int = before.created, **of: object) -> KnownBy:
+        content = msgspec.structs.replace(
+            backup.content, key=key.decode(), key_base64=key, create_revision=created,
+            value_base64=value, value_size=len(value), stored_as_plaintext=value != LOST,
+            cluster=msgspec.structs.replace(cluster, **of),
+        )  # fmt: skip
+        _rewrite(backup, content)
+        return look(registry, registry.backups).known_by
+
     value = namespace_object("kube-system")
-    content = msgspec.structs.replace(
-        backup.content, key=key.decode(), key_base64=key, create_revision=before.created, cluster=cluster,
-        value_base64=value, value_size=len(value), stored_as_plaintext=True,
-    )  # fmt: skip
-    _rewrite(backup, content)
-    assert look(registry, registry.backups).known_by is KnownBy.BACKUP
-    _rewrite(
-        backup,
-        msgspec.structs.replace(content, value_base64=LOST, value_size=len(LOST), stored_as_plaintext=False),
-    )
-    assert look(registry, registry.backups).known_by is KnownBy.CREATE_REVISION
-    _rewrite(backup, msgspec.structs.replace(content, create_revision=before.created + 1))
-    assert look(registry, registry.backups).known_by is KnownBy.CREATE_REVISION
+    assert known_by(value) is KnownBy.BACKUP
+    # What the backup says of the cluster counts, whether its value reads or not.
+    assert known_by(LOST) is KnownBy.CREATE_REVISION
+    assert known_by(LOST, kube_system_uid=KUBE_SYSTEM_UID) is KnownBy.BACKUP
+    assert known_by(LOST, identity=before) is KnownBy.BACKUP
+    # Another generation, another cluster, another object.
+    assert known_by(value, created=before.created + 1) is KnownBy.CREATE_REVISION
+    assert known_by(value, cluster_id="beef") is KnownBy.CREATE_REVISION
+    elsewhere = registry.key("default", "namespaces")
+    assert known_by(namespace_object("default"), key=elsewhere) is KnownBy.CREATE_REVISION
 
 
 def _rewrite(backup: Backup, content: BackupContent) -> None:
@@ -173,13 +187,31 @@ def test_what_is_no_backup_of_ours_is_passed_over(registry: Registry) -> None:
     assert look(registry, foreign, registry.backups).known_by is KnownBy.BACKUP
 
 
+def test_files_that_are_read_as_backups(tmp_path: Path) -> None:
+    directory = own_directory(tmp_path / "backups")
+    sizes = {"small.json": 1, "notes.txt": 1, "most.json": _LARGEST_BACKUP, "more.json": _LARGEST_BACKUP + 1}
+    for name, size in sizes.items():
+        with (directory / name).open("wb") as file:
+            file.truncate(size)
+    assert {path.name for path in _newest(directory)} == {"small.json", "most.json"}
+
+
 def test_a_file_has_no_cluster_id(registry: Registry) -> None:
-    unreadable(registry)
+    """So no backup fits it, not even one that names none either."""
+    backup = registry.deleted()
+    key = unreadable(registry)
     path = registry.folder / "saved.db"
     registry.etcd.etcdctl("snapshot", "save", path)
     with registry.cluster() as cluster, SnapshotSource(path) as source:
         found = identify(source, cluster.examiner)
-    assert not found.is_known
+        assert not found.is_known
+        assert found.cluster_id == ""
+        content = msgspec.structs.replace(
+            backup.content, key=key.decode(), key_base64=key, create_revision=found.created,
+            cluster=msgspec.structs.replace(backup.content.cluster, identity=None, cluster_id=""),
+        )  # fmt: skip
+        _rewrite(backup, content)
+        assert identify(source, cluster.examiner, [registry.backups]) == found
 
 
 def test_who_may_not_watch_is_told_by_the_create_revision(
@@ -193,38 +225,6 @@ def test_who_may_not_watch_is_told_by_the_create_revision(
 
     monkeypatch.setattr(LiveSource, "history", denied)
     assert look(registry).known_by is KnownBy.CREATE_REVISION
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        (ClusterIdentity.by_uid("a"), ClusterIdentity.by_uid("a"), True),
-        (ClusterIdentity.by_uid("a"), ClusterIdentity.by_uid("b"), False),
-        (ClusterIdentity.by_uid("a"), ClusterIdentity(), None),
-        (ClusterIdentity(created=4, cluster_id="1"), ClusterIdentity(created=4, cluster_id="1"), True),
-        (ClusterIdentity(created=4, cluster_id="1"), ClusterIdentity(created=5, cluster_id="1"), False),
-        (ClusterIdentity(created=4, cluster_id="1"), ClusterIdentity(created=4, cluster_id="2"), False),
-        (ClusterIdentity(created=4, cluster_id="1"), ClusterIdentity(created=4), None),
-        (
-            ClusterIdentity(uid="a", created=4, cluster_id="1"),
-            ClusterIdentity(created=4, cluster_id="1"),
-            True,
-        ),
-        (
-            ClusterIdentity(uid="a", created=4, cluster_id="1"),
-            ClusterIdentity(uid="b", created=4, cluster_id="1"),
-            False,
-        ),
-    ],
-)
-def test_one_cluster_or_two(one: ClusterIdentity, other: ClusterIdentity, *, same: bool | None) -> None:
-    assert one.is_same(other) is same
-    assert other.is_same(one) is same
-
-
-def test_records_of_before_name_a_cluster_by_its_uid() -> None:
-    assert cluster_of(None, "u") == ClusterIdentity.by_uid("u")
-    assert not cluster_of(None, "").is_known
 
 
 # What changes do with it.

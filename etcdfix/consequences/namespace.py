@@ -76,7 +76,8 @@ _PATIENCE: Final = {
 }
 _FORCED: Final = (
     " The command is a dry run; without --dry-run=server it forces the pod away and does not wait for its containers "
-    "to end: be sure that they do not run, or two may write the same volume."
+    "to end: be sure that they do not run, or two may write the same volume; and that the pod still has a "
+    "deletionTimestamp: since the state that was read here, a new one of that name may have come."
 )
 _HARM: Final = {
     "unreadable": "it fails every LIST of its type",

@@ -226,7 +226,7 @@ def _introduction(header: Header, source: ReportSource) -> list[str]:
         config = header.encryption_config
         lines.append(f"  encryption configuration {safe_text(config.path)} ({config.sha256})")
     else:
-        lines.append("  no encryption configuration given")
+        lines.append("  without an encryption configuration")
     if not source.single_revision:
         steps = "; ".join(
             f"from {safe_text(s.from_key) or 'the start'} at {s.revision}" for s in source.segments

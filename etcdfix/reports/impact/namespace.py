@@ -128,7 +128,8 @@ def _headline(report: NamespaceReport) -> str:
             return f"NAMESPACE {name} CANNOT BE READ{why}"
         case "missing":
             total = sum(content.count for content in report.contents)
-            return f"NAMESPACE {name} DOES NOT EXIST, but {counted(total, 'object')} in it do"
+            verb = "does" if total == 1 else "do"
+            return f"NAMESPACE {name} DOES NOT EXIST, but {counted(total, 'object')} in it {verb}"
         case "unknown":
             total = sum(content.count for content in report.contents)
             return (

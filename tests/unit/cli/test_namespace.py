@@ -215,7 +215,7 @@ def test_the_namespace_object_itself(namespace: Runner) -> None:
     del cluster.values[key]
     ran = namespace(cluster, "shop")
     assert ran.code == 1
-    assert ran.out.startswith("NAMESPACE shop DOES NOT EXIST, but 1 object in it do")
+    assert ran.out.startswith("NAMESPACE shop DOES NOT EXIST, but 1 object in it does")
     assert "What to do, in this order" in ran.out
     report = namespace(cluster, "shop", "-o", "json").document
     assert (report["state"], report["exists"]) == ("missing", False)

@@ -49,7 +49,7 @@ def test_introduction_of_a_live_etcd() -> None:
     lines = table([], source=live, head=header(encryption_config=None))
     assert lines[0] == "etcdfix 1.2.3 · etcd https://a:2379, https://b:2379 · revision 1000"
     assert lines[1] == "  cluster 1f · kube-system uid unknown"
-    assert lines[2] == "  no encryption configuration given"
+    assert lines[2] == "  without an encryption configuration"
     assert lines[3].startswith("  not one revision: etcd compacted during the scan ")
     assert lines[3].endswith("(from the start at 1000; from /registry/pods/a at 1100)")
 

@@ -57,7 +57,10 @@ def check_proof(
         excused = risk is AcceptRisk.NEWER_THAN_KNOWN and release_proven and in_our_tables(found)
         if risk not in risks and not excused:
             text = f"{display(found.stored.key)}: {_WHY[risk]} ({found.verdict.message})"
-            raise refuse(Rule.RISK, text, hint=_accept(risk))
+            hint = _accept(risk)
+            if risk is AcceptRisk.UNPROVEN_DAMAGE and not found.verdict.key_proven:
+                hint = f"with --kubeconfig FILE, ask whether an API server has other bytes of that key and reads it; {hint}"
+            raise refuse(Rule.RISK, text, hint=hint)
     return needed
 
 

@@ -362,6 +362,9 @@ def test_damage_that_is_likely_has_to_be_accepted() -> None:
         assert error.rule == Rule.RISK
         assert "the damage is likely and not proven" in error.message
         assert error.hint.endswith("--accept-risk unproven-damage")
+        assert error.hint.startswith(
+            "with --kubeconfig FILE, ask whether an API server has other bytes of that key"
+        )
     assert proven(found, around, risks=(AcceptRisk.UNPROVEN_DAMAGE,)) is False
 
 

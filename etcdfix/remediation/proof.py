@@ -59,7 +59,7 @@ def check_proof(
             text = f"{display(found.stored.key)}: {_WHY[risk]} ({found.verdict.message})"
             hint = _accept(risk)
             if risk is AcceptRisk.UNPROVEN_DAMAGE and not found.verdict.key_proven:
-                hint = f"with --kubeconfig FILE, ask whether an API server has other bytes of that key and reads it; {hint}"
+                hint = f"{_ASK_FIRST}; {hint}"
             raise refuse(Rule.RISK, text, hint=hint)
     return needed
 
@@ -68,6 +68,11 @@ _WHY: Final = {
     AcceptRisk.UNPROVEN_DAMAGE: "the damage is likely and not proven: it rests on what values around it do",
     AcceptRisk.NEWER_THAN_KNOWN: "the cluster may be newer than this etcdfix, or than the release that was named",
 }
+
+
+_ASK_FIRST: Final = (
+    "with --kubeconfig FILE, ask whether an API server has other bytes of that key and reads it"
+)
 
 
 def _accept(risk: AcceptRisk) -> str:

@@ -339,7 +339,7 @@ def _change(
     flags = ["--accept-undeployed-write-key"] if not shown.proof else []
     return Change(
         entry=Entry(
-            type=RecordType.DRY_RUN if request.dry_run else RecordType.INTENT,
+            type=RecordType.INTENT,
             verb=Verb.REENCRYPT,
             operator=operator,
             subject=subject_of(today),

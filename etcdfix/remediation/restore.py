@@ -267,7 +267,7 @@ def run_restore(
     operator = operator_for(servers.authorization, request.etcd_user)
     change = Change(
         entry=Entry(
-            type=RecordType.DRY_RUN if request.dry_run else RecordType.INTENT,
+            type=RecordType.INTENT,
             verb=Verb.RESTORE,
             operator=operator,
             subject=msgspec.structs.replace(

@@ -166,11 +166,10 @@ def run_reencrypt(
     step("check: release")
     check_release(cluster.source, cluster.examiner, accept_unknown=request.accepted.unknown_release)
     step("check: write key")
-    transformers = _transformers(cluster, today)
-    sealed = _seal(transformers, plaintext, key)
+    sealed = _seal(_transformers(cluster, today), plaintext, key)
     log = request.places.log_path
     unlisted = unlisted_writes(request.places.directories, log, identity)
-    proof = _find_proof(cluster, transformers, today, own_writes(log, identity.uid), unlisted)
+    proof = _find_proof(cluster, today, own_writes(log, identity.uid), unlisted)
     if not proof and not request.undeployed_write_key:
         raise refuse(
             Rule.WRITE_KEY,
@@ -266,7 +265,6 @@ def _seal(transformers: ResourceTransformers, plaintext: bytes, key: bytes) -> S
 
 def _find_proof(
     cluster: Cluster,
-    transformers: ResourceTransformers,
     today: Examination,
     ours: Mapping[str, int],
     unlisted: Container[str],
@@ -279,12 +277,10 @@ def _find_proof(
 
     Args:
         cluster: Where.
-        transformers: Of the resource.
         today: The object that is to be rewritten.
         ours: What we wrote ourselves; see :func:`~etcdfix.remediation.audit_search.own_writes`.
         unlisted: What we may have written besides; see :func:`~etcdfix.remediation.backup.unlisted_writes`.
     """
-    write_key = transformers.write_key
     prefix = cluster.examiner.layout.directory_prefix(today.directory)
 
     def reach(stored: StoredValue) -> int:
@@ -295,19 +291,11 @@ def _find_proof(
         key=lambda stored: stored.mod_revision,
         default=None,
     )
-    if newest is None or newest.key == today.stored.key:
-        return b""
-    if newest.mod_revision < reach(newest) or name_of(newest.key) in unlisted:
+    if newest is None or newest.mod_revision < reach(newest) or name_of(newest.key) in unlisted:
         return b""
     found = cluster.examine(newest)
-    material = write_key.material
-    proven = (
-        found.verdict.outcome is Verdicts.READABLE
-        and found.transformer == write_key.transformer
-        and found.key_fingerprints == ((material.fingerprint,) if material is not None else ())
-        and not found.stale
-    )
-    return newest.key if proven else b""
+    # What is not stale opens under the first key of the first provider, which is the one that writes.
+    return newest.key if found.verdict.outcome is Verdicts.READABLE and not found.stale else b""
 
 
 def _change(
@@ -339,7 +327,7 @@ def _change(
     flags = ["--accept-undeployed-write-key"] if not shown.proof else []
     return Change(
         entry=Entry(
-            type=RecordType.DRY_RUN if request.dry_run else RecordType.INTENT,
+            type=RecordType.INTENT,
             verb=Verb.REENCRYPT,
             operator=operator,
             subject=subject_of(today),

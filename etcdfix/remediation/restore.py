@@ -267,7 +267,7 @@ def run_restore(
     operator = operator_for(servers.authorization, request.etcd_user)
     change = Change(
         entry=Entry(
-            type=RecordType.DRY_RUN if request.dry_run else RecordType.INTENT,
+            type=RecordType.INTENT,
             verb=Verb.RESTORE,
             operator=operator,
             subject=msgspec.structs.replace(
@@ -383,7 +383,7 @@ def _check_unlisted(
             + more,
         )
     _check_by_itself(found, request, identity, present)
-    return _lost_log(candidate.backup, request.places.log_path)
+    return _lost_log(candidate.backup)
 
 
 def _check_by_itself(
@@ -422,8 +422,8 @@ def _check_by_itself(
         )
 
 
-def _lost_log(backup: Backup, named: Path) -> str:
-    """Say what became of the log that a backup names; it may be another than the one that is written now."""
+def _lost_log(backup: Backup) -> str:
+    """Say what became of the log that a backup names; if it lists the backup, it is not the one that is written now."""
     own = Path(backup.intent.audit_log)
     try:
         trouble = trouble_with(own)
@@ -431,7 +431,7 @@ def _lost_log(backup: Backup, named: Path) -> str:
             return f"its audit log {own} does not hold: {trouble}"
         if not is_there(own):
             return f"its audit log {own} is not there"
-        if own != named and intent_of(backup, own) is not None:
+        if intent_of(backup, own) is not None:
             return f"its audit log {own} lists it, but another one was named"
     except AuditLogUnreadable as exc:
         return f"its log cannot be read: {exc.message}"

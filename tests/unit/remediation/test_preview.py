@@ -225,7 +225,7 @@ def test_restore() -> None:
         "uid uid-1, at a:1",
     ):
         assert words in text, words
-    for absent in ("Lease", "Note", "Object  "):
+    for absent in ("Lease", "Note", "Object  ", "by itself"):
         assert absent not in text
 
 

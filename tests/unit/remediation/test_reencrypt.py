@@ -5,11 +5,27 @@ from __future__ import annotations
 import pytest
 
 from etcdfix.encryption.seal import NotSealed, SealRefusal
+from etcdfix.errors import RefusedByRule
+from etcdfix.pipeline import Examiner
 from etcdfix.remediation import reencrypt as reencrypt_module
 from etcdfix.remediation.members import LeaseState
+from etcdfix.remediation.preflight import Cluster
+from etcdfix.remediation.reencrypt import ReencryptRequest, run_reencrypt
+from etcdfix.remediation.restore import Candidate, RestoreRequest, run_restore
 from tests.support.audit_logs import own_directory
-from tests.support.change_runs import Registry, candidate_config
-from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, aesgcm, provider, secret
+from tests.support.change_runs import UID, Agreeing, Registry, candidate_config
+from tests.support.objects import (
+    IDENTITY,
+    KEY_1,
+    KEY_2,
+    aescbc,
+    aesgcm,
+    configuration_yaml,
+    crd,
+    provider,
+    secret,
+    widget,
+)
 
 pytestmark = pytest.mark.etcd
 
@@ -40,15 +56,17 @@ def test_lease_that_ran_out_meanwhile(registry: Registry, monkeypatch: pytest.Mo
 def test_proof_is_a_value_that_reads_under_the_very_key(registry: Registry) -> None:
     """aescbc key1 comes second now: what is stored under it is stale, and under aesgcm there is something broken."""
     registry.configure(provider("aesgcm", fresh=KEY_1), provider("aescbc", key1=KEY_1), IDENTITY)
-    broken = registry.key("shop/gcm-broken")
-    registry.etcd.put(broken, aesgcm(secret("gcm-broken"), broken.decode(), KEY_2, "fresh"))
     key = registry.put("shop/old", OLD)
     path = candidate_config(registry.folder)
-    with registry.untouched():
-        ran = registry.reencrypt(key, path)
-    registry.refused(
-        ran, "nothing shows that the API servers hold the key of aesgcm/v1/fresh", hint="--accept-undeployed"
-    )
+    broken = registry.key("shop/gcm-broken")
+    for newest, value in (
+        (registry.key("shop/good-0"), aescbc(secret("good-0"))),
+        (broken, aesgcm(secret("gcm-broken"), broken.decode(), KEY_2, "fresh")),
+    ):
+        registry.etcd.put(newest, value)
+        with registry.untouched():
+            ran = registry.reencrypt(key, path)
+        registry.refused(ran, WITHOUT_PROOF, hint="--accept-undeployed")
     proof = registry.key("shop/gcm-good")
     registry.etcd.put(proof, aesgcm(secret("gcm-good"), proof.decode(), KEY_1, "fresh"))
     ran = registry.reencrypt(key, path)
@@ -147,9 +165,9 @@ def test_own_log_speaks_for_its_backups(registry: Registry) -> None:
 def test_a_key_of_the_same_name_and_other_bytes_is_no_proof(registry: Registry) -> None:
     """The newest value opens under a second key that is called fresh too: it is not the one that would write."""
     registry.configure(provider("aesgcm", fresh=KEY_1), provider("aesgcm", fresh=KEY_2), IDENTITY)
+    key = registry.put("shop/old", OLD)
     other = registry.key("shop/gcm-other")
     registry.etcd.put(other, aesgcm(secret("gcm-other"), other.decode(), KEY_2, "fresh"))
-    key = registry.put("shop/old", OLD)
     with registry.untouched():
         ran = registry.reencrypt(key, candidate_config(registry.folder))
     registry.refused(
@@ -159,10 +177,119 @@ def test_a_key_of_the_same_name_and_other_bytes_is_no_proof(registry: Registry) 
 
 def test_a_value_in_the_clear_is_no_proof(registry: Registry) -> None:
     registry.configure(provider("aesgcm", fresh=KEY_1), IDENTITY)
-    registry.put("shop/plain", secret("plain"))
     key = registry.put("shop/old", OLD)
+    registry.put("shop/plain", secret("plain"))
     with registry.untouched():
         ran = registry.reencrypt(key, candidate_config(registry.folder))
     registry.refused(
         ran, "nothing shows that the API servers hold the key of aesgcm/v1/fresh", hint="undeployed-write-key"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "resource", "value", "rule"),
+    [
+        ("10.0.0.1", "masterleases", b"k8s\x00", "not-an-object"),
+        ("shop/web", "example.com/widgets", OLD, "undetermined"),  # no definition claims it
+    ],
+)
+def test_what_is_not_proven_unreadable_is_refused_by_its_own_rule(
+    registry: Registry, name: str, resource: str, value: bytes, rule: str
+) -> None:
+    request = ReencryptRequest(key=registry.put(name, value, resource), reason="r", places=registry.places)
+    with (
+        registry.untouched(),
+        registry.cluster() as cluster,
+        pytest.raises(RefusedByRule, match="it is not proven") as caught,
+    ):
+        run_reencrypt(cluster, cluster.examiner, request, Agreeing(), preview=lambda _shown: None)
+    assert caught.value.rule == rule
+
+
+def test_candidate_that_opens_what_no_definition_claims(registry: Registry) -> None:
+    """It reads the value, and not the definition: whether it is what belongs there, nobody can tell."""
+    definitions = "customresourcedefinitions.apiextensions.k8s.io"
+    registry.configure(provider("aescbc", key1=KEY_1), IDENTITY, resources=("widgets.example.com",))
+    registry.put("widgets.example.com", crd(), resource="apiextensions.k8s.io/customresourcedefinitions")
+    key = registry.put("shop/w-0", aescbc(widget(), KEY_2, "key2"), resource="example.com/widgets")
+    path = registry.folder / "candidate.yaml"
+    path.write_bytes(
+        configuration_yaml(provider("aescbc", key2=KEY_2), resources=("widgets.example.com", definitions))
+    )
+    with registry.untouched():
+        ran = registry.reencrypt(key, path, "--accept-undeployed-write-key")
+    registry.refused(
+        ran, "is readable: parses; no readable CustomResourceDefinition claims", hint="find the configuration"
+    )
+
+
+def test_value_that_opens_once_and_not_again(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plugin may be gone by the time that the plaintext is taken out."""
+    key = registry.put("shop/old", OLD)
+    monkeypatch.setattr(Examiner, "plaintext", lambda *_: None)
+    with registry.untouched():
+        ran = registry.reencrypt(key, candidate_config(registry.folder), "--accept-undeployed-write-key")
+    registry.refused(ran, "under the candidate configuration", hint="find the configuration")
+
+
+def test_nothing_but_what_we_wrote_is_no_proof(registry: Registry) -> None:
+    for name in ("broken", "good-0", "good-1"):
+        registry.etcd.delete(registry.key(f"shop/{name}"))
+    key = registry.put("shop/old", OLD)
+    ran = registry.reencrypt(key, candidate_config(registry.folder), "--accept-undeployed-write-key")
+    assert ran.code == 0, ran.err
+    # The write key is changed, and the only value of the resource is ours.
+    registry.configure(provider("aesgcm", fresh=KEY_2), IDENTITY)
+    path = candidate_config(registry.folder, provider("aescbc", key1=KEY_1))
+    with registry.untouched():
+        ran = registry.reencrypt(key, path)
+    registry.refused(ran, WITHOUT_PROOF, hint="undeployed-write-key")
+
+
+def _put_back_and_die(cluster: Cluster, registry: Registry, key: bytes) -> None:
+    """Restore what stands at a key over its absence, and never learn what became of it."""
+
+    def die(step: str) -> None:
+        if step == "transaction: after answer":
+            raise KeyboardInterrupt
+
+    stored = cluster.source.get(key)
+    assert stored is not None
+    registry.etcd.delete(key)
+    request = RestoreRequest(
+        candidate=Candidate(stored=stored, origin="elsewhere", cluster=None),
+        reason="r",
+        unlisted_source=True,
+        places=registry.places,
+    )
+    with pytest.raises(KeyboardInterrupt):
+        run_restore(cluster, request, Agreeing(), preview=lambda _shown: None, step=die)
+
+
+def test_what_an_open_intent_may_have_put_there_is_no_proof(registry: Registry) -> None:
+    """It opens under the key; nobody knows whether it is ours."""
+    key = registry.put("shop/old", OLD)
+    with registry.cluster() as cluster:
+        _put_back_and_die(cluster, registry, registry.key("shop/good-0"))
+    assert registry.stored(registry.key("shop/good-0")) is not None
+    path = candidate_config(registry.folder)
+    with registry.untouched():
+        ran = registry.reencrypt(key, path)
+    registry.refused(
+        ran, "nothing shows that the API servers hold the key of aescbc/v1/key1", hint="undeployed-write-key"
+    )
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_backup_says_where_the_value_came_from(registry: Registry, known: bool) -> None:
+    key = registry.put("shop/old", OLD)
+    registry.put("shop/good-0", aescbc(secret("good-0")))
+    if not known:
+        registry.lose_kube_system()
+    ran = registry.reencrypt(key, candidate_config(registry.folder), "--accept-unknown-cluster")
+    assert ran.code == 0, ran.err
+    (backup,) = registry.kept()
+    assert backup.content.cluster.kube_system_uid == (UID if known else None)
+    assert backup.content.cluster.endpoints == (registry.endpoints,)
+    accepted = registry.events()[0].annotations.accepted
+    assert "--accept-undeployed-write-key" not in accepted

@@ -16,7 +16,6 @@ from etcdfix.pipeline import Examiner
 from etcdfix.storagekey import Stack
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.standing import FAILED
 
 NOT_THE_OBJECT: Final = "this tool, the release or the definition, not the object"
 _STARTS: Final = 4
@@ -112,14 +111,15 @@ class Likes:
 def likeness_of(found: Examination, examiner: Examiner) -> Likeness | None:
     """Return what a value that fails shares with others that a newer cluster may have written, None for nothing."""
     verdict = found.verdict
-    cause = verdict.cause
-    if verdict.outcome not in FAILED or not verdict.maybe_newer or cause is None:
+    if not verdict.maybe_newer:
         return None
-    resource = str(found.directory.group_resource) or found.directory.path
+    cause = verdict.cause
+    assert cause is not None  # what may be newer has failed, and every failure has one
+    resource = str(found.directory.group_resource)
     if cause is Cause.UNKNOWN_ENVELOPE:
         envelope = parse_envelope(found.stored.value)
-        stated = f"{envelope.provider}/{envelope.version}" if envelope is not None else ""
-        return Likeness("", cause, stated)
+        assert envelope is not None  # it begins as one
+        return Likeness("", cause, f"{envelope.provider}/{envelope.version}")
     if cause in {Cause.UNKNOWN_ENCODING, Cause.MAGIC_DAMAGED}:
         plaintext = examiner.plaintext(found) or b""
         return Likeness(resource, cause, plaintext[:_STARTS].hex())

@@ -8,7 +8,7 @@ from etcdfix.decoding.stacks import Decoder
 from etcdfix.deferred import unwatched
 from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.likes import Likeness, likeness_of
-from etcdfix.model import StoredValue
+from etcdfix.model import Outcome, StoredValue
 from etcdfix.pipeline import Examiner
 from etcdfix.remediation import alike as alike_module
 from etcdfix.remediation.alike import Alike, look_at_all
@@ -16,11 +16,13 @@ from etcdfix.storagekey import StorageLayout
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import KeyName
+from tests.support.encoders import kms_v2_body
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import (
     IDENTITY,
     KEY_1,
     KEY_2,
+    KMS_V2,
     aescbc,
     aesgcm,
     config_map,
@@ -34,6 +36,9 @@ from tests.support.objects import (
 
 SHORT = b"k8s:enc:aescbc:v1:key1:short"
 GCM = configuration(provider("aesgcm", key1=KEY_1), IDENTITY)
+GCM_ALONE = configuration(provider("aesgcm", key1=KEY_1))
+X, Y = "/registry/secrets/shop/x", "/registry/secrets/shop/y"
+ELSEWHERE = "/registry/configmaps/shop/y"
 WIDGET = "/registry/example.com/widgets/shop/w-1"
 CRD_KEY = "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.example.com"
 
@@ -46,6 +51,8 @@ def examiner(source: MemorySource, config: object = None, minor: int | None = No
     made.learn_custom_resources(source)
     return made
 
+
+CBOR = b"\xd9\xd9\xf7\xa3JapiVersionNexample.com/v1DkindFWidgetHmetadata\xa2DnameCw-2InamespaceDshop"
 
 HOLDS = {
     "/elsewhere": b"not ours",
@@ -192,6 +199,24 @@ def test_whether_anything_opens_under_the_transformer_is_said_for_its_rule() -> 
     assert not look("/registry/secrets/shop/short", lonely).transformer_opens
 
 
+@pytest.mark.parametrize("good", [False, True])
+def test_what_opens_and_is_no_object_speaks_neither_for_its_transformer_nor_against_it(good: bool) -> None:
+    holds = {
+        "/registry/secrets/shop/short": SHORT,
+        "/registry/secrets/shop/torn": aescbc(secret("torn")[:-9]),
+    }
+    holds |= {"/registry/secrets/shop/good": aescbc(secret("good"))} if good else {}
+    assert look("/registry/secrets/shop/short", holds).transformer_opens is good
+
+
+def test_what_could_not_be_asked_does_not_open() -> None:
+    value = b"k8s:enc:kms:v2:prov:" + kms_v2_body(bytes(60), key_id="k1", dek_source=b"1")
+    found = look(X, {X: value, Y: value}, config=configuration(KMS_V2, IDENTITY))
+    assert found.target is not None
+    assert found.target.verdict.outcome is Outcome.UNDETERMINED
+    assert not found.transformer_opens
+
+
 # What values have in common that a newer cluster may have written.
 
 
@@ -227,14 +252,17 @@ def test_likeness(key: str, value: bytes, likeness: Likeness | None) -> None:
     assert likeness_of(under_test.examine(stored(key, value)), under_test) == likeness
 
 
+def test_likeness_of_what_its_providers_refuse_to_read() -> None:
+    """Without identity nothing in the clear is opened, not even to see how it begins."""
+    under_test = examiner(MemorySource({}), GCM_ALONE)
+    found = under_test.examine(stored(X, b"\x9dnew encoding"))
+    assert likeness_of(found, under_test) == Likeness("secrets", Cause.UNKNOWN_ENCODING, "")
+
+
 def test_a_likeness_in_words() -> None:
     assert str(Likeness("secrets", Cause.KIND_NOT_REGISTERED, "v1 Sekret")) == "v1 Sekret of secrets"
     assert str(Likeness("", Cause.UNKNOWN_ENVELOPE, "kms/v3")) == "kms/v3"
     assert str(Likeness("secrets", Cause.CBOR_DAMAGED, "")) == "cbor-damaged of secrets"
-
-
-X, Y = "/registry/secrets/shop/x", "/registry/secrets/shop/y"
-ELSEWHERE = "/registry/configmaps/shop/y"
 
 
 @pytest.mark.parametrize(
@@ -261,28 +289,39 @@ def test_likes_are_counted(holds: dict[str, bytes], failed: int, read: int) -> N
 
 def test_cbor_that_reads_speaks_for_the_tool() -> None:
     place = "/registry/example.com/widgets/shop/"
-    text = b"\xd9\xd9\xf7\xa3JapiVersionNexample.com/v1DkindFWidgetHmetadata\xa2DnameCw-2InamespaceDshop"
-    holds = {CRD_KEY: crd(), f"{place}w-1": text[:-9], f"{place}w-2": text, f"{place}w-3": widget("w-3")}
+    holds = {CRD_KEY: crd(), f"{place}w-1": CBOR[:-9], f"{place}w-2": CBOR, f"{place}w-3": widget("w-3")}
     found = look(f"{place}w-1", holds)
     assert found.likes.likeness == Likeness("widgets.example.com", Cause.CBOR_DAMAGED, "")
     assert (found.likes.failed, found.likes.read) == (1, 1)
     without = {key: value for key, value in holds.items() if not key.endswith("w-2")}
-    found = look(WIDGET, without | {f"{place}w-4": text[:-5]})
+    found = look(WIDGET, without | {f"{place}w-4": CBOR[:-5]})
     assert (found.likes.failed, found.likes.read) == (2, 0)
 
 
 def test_cbor_behind_a_tag_that_does_not_fit_is_held_against_cbor() -> None:
     """What reads in another encoding says nothing of the one that the tool may be too old for."""
     place = "/registry/example.com/widgets/shop/"
-    text = b"\xd9\xd9\xf7\xa3JapiVersionNexample.com/v1DkindFWidgetHmetadata\xa2DnameCw-2InamespaceDshop"
     config = configuration(provider("aesgcm", key1=KEY_1), IDENTITY, resources=("widgets.example.com",))
-    damaged = {f"{place}{name}": _tag_off(aesgcm(text[:-9], f"{place}{name}")) for name in ("w-1", "w-4")}
+    damaged = {f"{place}{name}": _tag_off(aesgcm(CBOR[:-9], f"{place}{name}")) for name in ("w-1", "w-4")}
     holds = {CRD_KEY: crd(), f"{place}w-3": widget("w-3"), **damaged}
     found = look(f"{place}w-1", holds, config=config)
     assert found.likes.likeness == Likeness("widgets.example.com", Cause.CIPHERTEXT_DAMAGED, "")
     assert (found.likes.failed, found.likes.read) == (2, 0)
-    found = look(f"{place}w-1", holds | {f"{place}w-2": text}, config=config)
+    found = look(f"{place}w-1", holds | {f"{place}w-2": CBOR}, config=config)
     assert (found.likes.failed, found.likes.read) == (2, 1)
+
+
+def test_cbor_that_states_its_kind_is_held_against_that_kind() -> None:
+    """CBC proves no key, so what came out was looked at too, and is known to be CBOR."""
+    config = configuration(provider("aescbc", key1=KEY_1), IDENTITY, resources=("widgets.example.com",))
+    other = CBOR.replace(b"Nexample.com/v1", b"Lother.com/v1")
+    reads = WIDGET.replace("w-1", "w-2")
+    found = look(WIDGET, {CRD_KEY: crd(), WIDGET: aescbc(other), reads: CBOR}, config=config)
+    assert found.target is not None
+    assert found.target.verdict.seen_encoding == "cbor"
+    assert found.likes.likeness is not None
+    assert found.likes.likeness.stated == "other.com/v1 Widget"
+    assert (found.likes.failed, found.likes.read) == (1, 0)
 
 
 def test_where_nothing_is_stated_nothing_reads() -> None:

@@ -121,7 +121,7 @@ def run_delete(
     operator = operator_for(checked.servers.authorization, request.etcd_user)
     change = Change(
         entry=Entry(
-            type=RecordType.DRY_RUN if request.dry_run else RecordType.INTENT,
+            type=RecordType.INTENT,
             verb=Verb.DELETE,
             operator=operator,
             subject=subject_of(checked.found),
@@ -188,7 +188,7 @@ def backup_content(
         cluster=BackupCluster(
             checked.identity.uid or None,
             f"{reading.cluster_id:x}",
-            tuple(cluster.source.describe().endpoints or ()),
+            cluster.source.endpoints,
             reading.revision,
             checked.identity,
         ),

@@ -315,7 +315,7 @@ def _change(
         cluster=BackupCluster(
             shown.identity.uid or None,
             f"{reading.cluster_id:x}",
-            tuple(cluster.source.describe().endpoints or ()),
+            cluster.source.endpoints,
             reading.revision,
             shown.identity,
         ),

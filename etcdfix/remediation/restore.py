@@ -529,7 +529,7 @@ def _content(
         cluster=BackupCluster(
             replaced.identity.uid or None,
             f"{reading.cluster_id:x}",
-            tuple(cluster.source.describe().endpoints or ()),
+            cluster.source.endpoints,
             reading.revision,
             replaced.identity,
         ),

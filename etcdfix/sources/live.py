@@ -84,6 +84,11 @@ class LiveSource:
         """The connection, for questions that are not about keys."""
         return self._client
 
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        """As given."""
+        return self._connection.endpoints
+
     # The protocol
 
     def describe(self) -> SourceDescription:
@@ -91,7 +96,7 @@ class LiveSource:
         return SourceDescription(
             type="etcd",
             path=None,
-            endpoints=self._connection.endpoints,
+            endpoints=self.endpoints,
             # 0 after a compaction, until the next answer; what was read was read at the last one.
             revision=self._revision or (self._segments[-1][1] if self._segments else 0),
             single_revision=len(self._segments) <= 1,

@@ -11,7 +11,7 @@ from etcdfix.remediation.delete import DeleteRequest, lease_ttl, now, operator_f
 from etcdfix.remediation.members import LeaseState
 from etcdfix.remediation.preflight import Acceptances
 from tests.support.change_runs import Agreeing, Registry
-from tests.support.objects import KEY_2, aescbc, secret
+from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, aesgcm, provider, secret
 
 pytestmark = pytest.mark.etcd
 
@@ -52,6 +52,30 @@ def test_lost_key_is_asked_for_before_the_key(registry: Registry) -> None:
     asker = Agreeing()
     _run(registry, asker, [], key, accepted=accepted)
     assert asker.asked == ["aescbc/v1/key2", key]
+
+
+def test_home_of_a_moved_value_that_changes_before_the_transaction(registry: Registry) -> None:
+    """It was a second copy when that was checked; now it may be the only one."""
+    registry.configure(provider("aesgcm", key1=KEY_1), IDENTITY)
+    home, copy = registry.key("shop/home"), registry.key("shop/copy")
+    value = aesgcm(secret("home"), home.decode())
+    registry.etcd.put_all([(home, value), (copy, value)])
+
+    class Changing(Agreeing):
+        def confirm_key(self, key: bytes) -> bool:
+            registry.etcd.delete(home)
+            return super().confirm_key(key)
+
+    with pytest.raises(RefusedByRule) as caught:
+        _run(registry, Changing(), [], copy)
+    assert caught.value.rule == "other-cluster"  # a mark that is gone: that much is not told apart
+    assert registry.stored(copy) == value
+
+
+def test_the_plan_is_named_in_the_record(registry: Registry) -> None:
+    _run(registry, Agreeing(), [], registry.key("shop/broken"), plan="--plan p.json (sha256:00)")
+    for event in registry.events():
+        assert event.annotations.accepted == '["--plan p.json (sha256:00)"]'
 
 
 def test_who_did_it() -> None:

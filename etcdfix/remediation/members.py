@@ -375,16 +375,17 @@ def _survey_once(client: EtcdClient, key: bytes, patience_seconds: float) -> Mem
     given = client.endpoints()
     answers = asking.ask_all(given)
     found = {asked.member_id: asked for asked in answers if not asked.failure}
-    behind = {asked.member_id: [asked.failure] for asked in answers if asked.failure and asked.member_id}
-    missing = [member for member in voting if member.member_id not in found]
-    reasons = {member.member_id: behind.get(member.member_id, []) for member in missing}
+    # Why a member is unchecked; of no account for one that was found.
+    reasons: dict[int, list[str]] = {member.member_id: [] for member in voting}
     # An endpoint that fails now may have told earlier whose it is.
     owners = {status.endpoint: status.member_id for status in client.statuses()}
     for asked in answers:
-        if asked.failure:
-            reasons.get(owners.get(asked.endpoint.text, 0), []).append(asked.failure)
+        whose = asked.member_id or owners.get(asked.endpoint.text, 0)
+        if whose in reasons:
+            reasons[whose].append(asked.failure)
     # One that answered and lags behind would do the same at another address.
-    unreached = [member for member in missing if member.member_id not in behind]
+    answered = {asked.member_id for asked in answers}
+    unreached = [member for member in voting if member.member_id not in answered]
     asked_already = {asked.endpoint.target: asked for asked in answers}
     advertised: list[tuple[ClusterMember, Endpoint]] = []
     for member in unreached:
@@ -406,8 +407,7 @@ def _survey_once(client: EtcdClient, key: bytes, patience_seconds: float) -> Mem
         key=key,
         reading=reading,
         copies=tuple(
-            _copy_of(member, found.get(member.member_id), reasons.get(member.member_id, ()))
-            for member in voting
+            _copy_of(member, found.get(member.member_id), reasons[member.member_id]) for member in voting
         ),
         learners=tuple(name_member(member.name, member.member_id) for member in members if member.is_learner),
     )

@@ -324,11 +324,17 @@ def test_a_member_that_catches_up(cluster: EtcdMembers) -> None:
         assert proxy.calls.count(RANGE) == 4
 
 
-def test_a_member_that_does_not_catch_up_is_not_different(cluster: EtcdMembers) -> None:
+@pytest.mark.parametrize("known", [True, False])
+def test_a_member_that_does_not_catch_up_is_not_different(
+    cluster: EtcdMembers, monkeypatch: pytest.MonkeyPatch, *, known: bool
+) -> None:
+    """Also where its endpoint did not tell whose it is when the connection was opened."""
     with LossyProxy(cluster.endpoint("member-2")) as proxy:
         proxy.rewrite = answers_as(10**6, _as_before)
         endpoints = (cluster.endpoint("member-0"), cluster.endpoint("member-1"), proxy.endpoint)
         with connected(*endpoints) as client:
+            if not known:
+                monkeypatch.setattr(client, "statuses", tuple)
             survey = survey_members(client, KEY, patience_seconds=0.02)
         judgement = judge_copies(survey)
     assert judgement.agreement is Agreement.UNCHECKED
@@ -490,6 +496,24 @@ def test_a_member_list_that_cannot_be_true(
     assert caught.value.exit_code == 4
 
 
+def test_the_longest_member_list_that_may_be_true(etcd: EtcdServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    with connected(etcd.endpoint) as client:
+        listed(client, monkeypatch, *(member(member_id=number + 1) for number in range(63)))
+        assert len(survey_members(client, KEY).copies) == 64
+
+
+def test_a_member_that_has_answered_is_not_asked_at_another_address(
+    etcd: EtcdServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with LossyProxy(etcd.endpoint) as proxy, connected(etcd.endpoint) as client:
+        (me,) = client.members()
+        monkeypatch.setattr(
+            client, "members", lambda: (replace(me, client_urls=(f"http://{proxy.endpoint}",)),)
+        )
+        assert judge_copies(survey_members(client, KEY)).agreement is Agreement.AGREE
+        assert proxy.calls == []
+
+
 def test_tls_is_not_left(
     start_etcd: StartEtcd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, etcd: EtcdServer
 ) -> None:
@@ -545,6 +569,12 @@ def test_members_behind_a_login(start_etcd: StartEtcd, monkeypatch: pytest.Monke
         advertise_nothing(client, monkeypatch)
         (copy,) = survey_members(client, KEY, patience_seconds=0.02).copies
         assert copy.reason == f"{proxy.endpoint}: etcd says: invalid auth token"
+        # Whatever else it says will not change by waiting.
+        proxy.before = lambda path, request: NO_LEADER if forget(path, request) else None
+        proxy.calls.clear()
+        (copy,) = survey_members(client, KEY, patience_seconds=1).copies
+        assert copy.reason == f"{proxy.endpoint}: etcd says: no leader"
+        assert proxy.calls.count(RANGE) == 2
         proxy.before = lambda path, _request: WRONG_PASSWORD if path == AUTHENTICATE.path else None
         with pytest.raises(SourceDenied, match="invalid user ID or password"):
             survey_members(client, KEY)
@@ -612,8 +642,10 @@ def raise_alarm(etcd: EtcdServer, kind: int, member_id: int) -> None:
 
 def test_alarms(start_etcd: StartEtcd) -> None:
     etcd = start_etcd()
-    with connected(etcd.endpoint) as client:
+    with LossyProxy(etcd.endpoint) as proxy, connected(proxy.endpoint) as client:
         assert read_alarms(client) == ()
+        # There is nobody to be named then.
+        assert MEMBER_LIST.path not in proxy.calls
         (found,) = client.members()
         raise_alarm(etcd, 1, found.member_id)
         nospace = ActiveAlarm(kind=AlarmKind.NOSPACE, member_id=found.member_id, name=found.name)
@@ -699,16 +731,15 @@ def test_names_in_messages() -> None:
     assert name_member("m", 0x8E9E05C52164694D) == "m (8e9e05c52164694d)"
     assert name_member("", 255) == "ff"
     assert name_member("n" * 500, 1) == "n" * 100 + "… (1)"
+    assert name_member("n" * 100, 1) == "n" * 100 + " (1)"
 
 
 def test_what_a_copy_says() -> None:
-    lease = StoredValue(KEY, VALUE, 7, 5, 2, 0x1F)
-    copy = MemberCopy(
-        member_id=10, name="m", state=CopyState.PRESENT, stored=lease, value_sha256=DIGEST, revision=9
-    )
-    assert (
-        copy.describe() == f"m (a): mod_revision 7, version 2, {len(VALUE)} bytes, sha256:{DIGEST}, lease 1f"
-    )
+    copy = replace(copy_of("m", LINEARIZABLE), member_id=10, value_sha256=DIGEST)
+    said = f"m (a): mod_revision 7, version 2, {len(VALUE)} bytes, sha256:{DIGEST}"
+    assert copy.describe() == said
+    leased = replace(copy, stored=StoredValue(KEY, VALUE, 7, 5, 2, 0x1F))
+    assert leased.describe() == f"{said}, lease 1f"
 
 
 def test_stored_bytes_are_in_no_repr() -> None:

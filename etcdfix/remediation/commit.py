@@ -465,8 +465,11 @@ def _after_silence(
         return _close(log, intent, operator, Result.UNKNOWN, f"{error.message}; {elsewhere.text}", 0)
     result, seen = judge_reading(intent, reading)
     present, revision = reading.stored, reading.revision
-    newer = present is not None and present.mod_revision > intent.header_revision
-    if newer and present is not None and present.value == change.value:
+    if (
+        present is not None
+        and present.mod_revision > intent.header_revision
+        and present.value == change.value
+    ):
         # The revision of the put, as an answer would have said it: by it an undo recognises what we wrote.
         result, revision = change.done, present.mod_revision
         seen = f"the key holds the bytes of this intent at mod_revision {present.mod_revision}"

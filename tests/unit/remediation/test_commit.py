@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from etcdfix.errors import AuditError, BackupNotDurable, RefusedByRule, UnsafePlace
 from etcdfix.model import StoredValue
@@ -20,17 +21,25 @@ from etcdfix.remediation.backup import intent_of
 from etcdfix.remediation.backup_file import digest
 from etcdfix.remediation.commit import Change, Places
 from etcdfix.remediation.delete import DeleteRequest, run_delete
-from etcdfix.remediation.durable import default_audit_log
+from etcdfix.remediation.durable import default_audit_log, default_directory
 from etcdfix.remediation.landmarks import Landmarks
 from etcdfix.remediation.members import ActiveAlarm, AlarmKind
 from etcdfix.remediation.writer import _message
 from etcdfix.sources.live import LiveSource
 from etcdfix.wire.etcd import RANGE, message
-from tests.support.audit_logs import OPERATOR, entry, subject
+from tests.support.audit_logs import OPERATOR, entry, own_directory, subject
 from tests.support.change_runs import BROKEN, Agreeing, Registry
 from tests.support.etcd_proxy import Refusal
 from tests.support.lossy_etcd import TXN, LossyProxy
-from tests.support.objects import KUBE_SYSTEM_UID, aescbc, namespace_object, secret
+from tests.support.objects import (
+    IDENTITY,
+    KEY_1,
+    KUBE_SYSTEM_UID,
+    aescbc,
+    namespace_object,
+    provider,
+    secret,
+)
 
 pytestmark = pytest.mark.etcd
 
@@ -203,8 +212,9 @@ def test_second_backup_says_what_is_plaintext(registry: Registry, lossy: LossyPr
     }
 
 
-def test_every_value_that_came_back_is_kept(registry: Registry, lossy: LossyProxy) -> None:
-    others = [f"{registry.prefix}/secrets/shop/other-{number}".encode() for number in range(17)]
+@pytest.mark.parametrize("count", [16, 17])
+def test_sixteen_values_that_came_back_are_kept(registry: Registry, lossy: LossyProxy, count: int) -> None:
+    others = [f"{registry.prefix}/secrets/shop/other-{number}".encode() for number in range(count)]
 
     def change(found: Any) -> None:
         for other in others:
@@ -216,7 +226,8 @@ def test_every_value_that_came_back_is_kept(registry: Registry, lossy: LossyProx
     ran = registry.delete(registry.key("shop/broken"))
     assert ran.code == 3
     assert "it tells of another key" in ran.out
-    assert "; 1 more values came back and were not kept" in ran.out
+    assert ("; 1 more values came back and were not kept" in ran.out) is (count == 17)
+    assert ("were not kept" in ran.out) is (count == 17)
     first, *seconds = sorted(registry.kept(), key=lambda kept: kept.content.purpose, reverse=True)
     assert first.content.purpose == "delete"
     assert {kept.content.key_base64 for kept in seconds} == set(others[:16])
@@ -235,9 +246,26 @@ def test_what_another_cluster_gave_back_is_no_undo(registry: Registry, lossy: Lo
     assert registry.delete(registry.key("shop/broken")).code == 3
     kept = {backup.content.purpose: backup for backup in registry.kept()}
     second = kept["anomaly"]
-    assert second.content.cluster.kube_system_uid is None
+    assert (second.content.cluster.kube_system_uid, second.content.cluster.identity) == (None, None)
     assert second.content.cluster.cluster_id != kept["delete"].content.cluster.cluster_id
     assert intent_of(second, registry.log) is None
+
+
+def test_second_backup_of_a_cluster_whose_uid_is_not_known(registry: Registry, lossy: LossyProxy) -> None:
+    def change(found: Any) -> None:
+        _previous(found).value = OTHER
+
+    registry.configure(provider("aescbc", key1=KEY_1), IDENTITY, resources=("secrets", "namespaces"))
+    registry.put("kube-system", BROKEN, "namespaces")
+    registry.etcd.compact()
+    _answer(lossy, change)
+    assert registry.delete(registry.key("shop/broken")).code == 3
+    clusters = [kept.content.cluster for kept in registry.kept()]
+    assert len(clusters) == 2
+    for cluster in clusters:
+        assert cluster.kube_system_uid is None
+        assert cluster.identity is not None
+        assert cluster.identity.is_known
 
 
 def test_value_of_another_key(registry: Registry, lossy: LossyProxy) -> None:
@@ -284,6 +312,7 @@ def test_nothing_else_to_keep(registry: Registry, lossy: LossyProxy, what: str) 
     ran = registry.delete(registry.key("shop/broken"))
     assert ran.code == 3
     assert "ANOMALY: " in ran.out
+    assert "second backup" not in ran.out
     assert len(registry.kept()) == 1
     assert registry.events()[-1].annotations.outcome == "anomaly"
 
@@ -323,6 +352,7 @@ def test_something_was_there_although_nothing_was(registry: Registry, lossy: Los
     second = next(kept for kept in registry.kept() if kept.content.purpose == "anomaly")
     assert (second.content.stored.key, second.content.stored.value) == (registry.key("shop/broken"), OTHER)
     assert second.content.cluster.kube_system_uid == KUBE_SYSTEM_UID
+    assert second.content.cluster.identity == backup.content.cluster.identity
     assert annotations.backup_sha256 == second.content_sha256
 
 
@@ -364,6 +394,16 @@ def test_transaction_that_may_still_be_on_its_way(registry: Registry, lossy: Los
     assert "a transaction that is still on its way could arrive later" in ran.out
 
 
+def test_silence_after_all_was_done(registry: Registry, lossy: LossyProxy) -> None:
+    """A key that is gone may have been deleted by anybody; the bytes that were to be put are ours."""
+    lossy.lost = {TXN}
+    ran = registry.delete(registry.key("shop/broken"))
+    assert (ran.code, ran.out.startswith("APPLIED-OR-GONE: ")) == (3, True)
+    ran = registry.restore(str(registry.kept()[0].path))
+    assert (ran.code, ran.out.startswith("RESTORED ")) == (0, True)
+    assert "the key holds the bytes of this intent" in registry.events()[-1].annotations.detail
+
+
 def test_another_cluster_proves_nothing_about_silence(registry: Registry, lossy: LossyProxy) -> None:
     def change(record: Any) -> None:
         record.create_revision -= 1
@@ -391,6 +431,7 @@ def test_bytes_of_somebody_else_are_not_ours(registry: Registry, lossy: LossyPro
     lossy.before = lose
     ran = registry.restore(str(backup.path), "--replace-mod-revision", str(revision))
     assert (ran.code, ran.out.startswith("APPLIED-OR-GONE: ")) == (3, True)
+    assert "could arrive later" not in ran.out
     assert registry.stored(key) == mended
 
 
@@ -413,6 +454,13 @@ def test_bytes_that_were_there_before_the_intent_are_not_ours(registry: Registry
 
 
 # The record of the outcome.
+
+
+def test_outcome_names_the_backups_of_its_intent(registry: Registry) -> None:
+    kept = registry.deleted()
+    for event in registry.events():
+        assert event.annotations.backups == f'["{kept.path}"]'
+        assert event.annotations.backup_sha256 == kept.content_sha256
 
 
 def test_outcome_that_cannot_be_recorded(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -548,20 +596,33 @@ def test_nothing_is_put_while_etcd_has_no_space(
     assert caught.value.rule == "no-space"
 
 
-def test_rehearsal_with_nothing_to_back_up(registry: Registry) -> None:
-    key = registry.key("shop/new")
-    change = Change(
+def _to_put(registry: Registry) -> Change:
+    """A change of a key that is not there."""
+    return Change(
         entry=Entry(
-            type=RecordType.DRY_RUN, verb=Verb.RESTORE, operator=OPERATOR, subject=subject(key, 0),
-            value_sha256="sha256:" + "0" * 64,
+            type=RecordType.INTENT, verb=Verb.RESTORE, operator=OPERATOR,
+            subject=subject(registry.key("shop/new"), 0), value_sha256=digest(b"x"),
         ),
         landmarks=Landmarks(), content=None, value=b"x", done=Result.RESTORED,
     )  # fmt: skip
-    assert change.key == key
+
+
+def test_rehearsal_with_nothing_to_back_up(registry: Registry) -> None:
+    change = _to_put(registry)
+    assert change.key == registry.key("shop/new")
     with registry.untouched(), registry.cluster() as cluster:
         outcome = commit_module.rehearse(cluster.source.client, change, registry.places, operator=OPERATOR)
     assert (outcome.result, outcome.backups) == (None, ())
-    assert registry.events()[0].annotations.value_sha256 == "sha256:" + "0" * 64
+    (event,) = registry.events()
+    assert (event.annotations.type, event.annotations.value_sha256) == ("dry-run", digest(b"x"))
+
+
+def test_change_with_nothing_to_back_up(registry: Registry) -> None:
+    change = _to_put(registry)
+    with registry.cluster() as cluster:
+        outcome = commit_module.commit(cluster.source.client, change, registry.places, operator=OPERATOR)
+    assert (outcome.result, outcome.backups, outcome.values) == (Result.RESTORED, (), ())
+    assert registry.stored(change.key) == b"x"
 
 
 def _open_intent(registry: Registry, **changes: Any) -> None:
@@ -645,6 +706,72 @@ def test_bytes_to_put_are_in_no_repr() -> None:
     assert "to nothing" in repr(Change(entry=made, landmarks=nowhere, content=None, done=Result.DELETED))
 
 
-def test_places_default_to_the_log_of_this_user(tmp_path: Path) -> None:
+def test_places_default_to_those_of_this_user(tmp_path: Path) -> None:
     assert Places().log_path == default_audit_log()
     assert Places(audit_log=tmp_path / "a").log_path == tmp_path / "a"
+    assert Places().directories == (default_directory(),)
+    assert Places((tmp_path,)).directories == (tmp_path,)
+
+
+@pytest.fixture
+def default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
+    """The default places, by their names; they are not there yet."""
+    state = own_directory(tmp_path / "state")
+    named = Places((state / "backups",), state / "log" / "audit.jsonl")
+    monkeypatch.setattr(commit_module, "default_directory", lambda: named.directories[0])
+    monkeypatch.setattr(commit_module, "default_audit_log", lambda: named.log_path)
+    return named
+
+
+def test_default_place_on_the_disk_of_etcd_is_refused_and_a_named_one_warned_of(
+    tmp_path: Path, default: Places
+) -> None:
+    directory, log_directory = default.directories[0], default.log_path.parent
+    for path in (directory, log_directory):
+        own_directory(path)
+    named = structs.replace(default, etcd_data=tmp_path)
+    warnings = " ".join(commit_module.place_warnings(named))
+    assert f"{directory} is on the disk of etcd" in warnings
+    assert f"{log_directory} is on the disk of etcd" in warnings
+    for unnamed in ({"backup_directories": ()}, {"audit_log": None}):
+        with pytest.raises(UnsafePlace, match="the default directory will not do"):
+            commit_module.place_warnings(structs.replace(named, **unnamed))
+    # Where there is nothing to back up, only the log has to last.
+    log_alone = structs.replace(named, backup_directories=())
+    assert str(directory) not in " ".join(commit_module.place_warnings(log_alone, backup=False))
+
+
+def _lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit_module, "require_lasting", lambda *_, **__: ())
+
+
+def test_default_places_are_made(
+    registry: Registry, default: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _lasts(monkeypatch)
+    ran = registry.delete(registry.key("shop/broken"), places=False)
+    assert ran.code == 0, ran.err
+    assert len(registry.kept(default.directories[0])) == 1
+    assert verify(default.log_path).records == 2
+
+
+def test_no_default_directory_is_made_where_there_is_nothing_to_back_up(
+    registry: Registry, default: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _lasts(monkeypatch)
+    with registry.cluster() as cluster:
+        commit_module.rehearse(cluster.source.client, _to_put(registry), Places(), operator=OPERATOR)
+    assert default.log_path.exists()
+    assert not default.directories[0].exists()
+
+
+def test_default_log_is_looked_at_again_once_it_is_made(registry: Registry, default: Places) -> None:
+    """Before, it could not be: it was not there."""
+    places = Places((registry.backups,), registry.log, etcd_data=registry.folder)
+    with registry.cluster() as cluster:
+        change, client = _to_put(registry), cluster.source.client
+        outcome = commit_module.rehearse(client, change, places, operator=OPERATOR)
+        assert f"{registry.log.parent} is on the disk of etcd" in " ".join(outcome.warnings)
+        with pytest.raises(UnsafePlace, match="the default directory will not do"):
+            commit_module.rehearse(client, change, structs.replace(places, audit_log=None), operator=OPERATOR)
+    assert default.log_path.parent.exists()

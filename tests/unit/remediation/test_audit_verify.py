@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,7 @@ class TestWhole:
         AuditLog.open(path).close()
         found = verify(path)
         assert (found.state, found.records, found.head) == (ChainState.WHOLE, 0, BEGINNING)
+        assert found.notes == ()
 
     def test_through_a_link_and_read_only(self, path: Path, tmp_path: Path) -> None:
         write_log(path)
@@ -510,6 +512,11 @@ class TestUnreadable:
     def test_held_by_a_writer(self, path: Path) -> None:
         with AuditLog.open(path), pytest.raises(AuditLogUnreadable, match="another process is writing"):
             verify(path, wait_seconds=0.1)
+
+    def test_held_by_a_writer_who_ends(self, path: Path) -> None:
+        log = AuditLog.open(path)
+        threading.Timer(0.1, log.close).start()
+        assert verify(path, wait_seconds=60).state is ChainState.WHOLE
 
     def test_readers_share(self, path: Path) -> None:
         write_log(path)

@@ -343,13 +343,15 @@ def check_moved(cluster: Cluster, found: Examination, accepted: Acceptances) -> 
     stored, home = found.stored, found.verdict.belongs_to
     name = f"{display(stored.key)} holds a value of {display(home)}"
     there = read_key(cluster.source.client, home).stored
-    same = cluster.examine(there) if there is not None else None
     only_here = refuse(
         Rule.ONLY_COPY,
         f"{name}, and that key does not hold the same object: these bytes may be the only copy",
         hint=f"save them, and put the object back under {display(home)}, before anything is deleted",
     )
-    if there is None or same is None or same.verdict.outcome is not Outcome.READABLE:
+    if there is None:
+        raise only_here
+    same = cluster.examine(there)
+    if same.verdict.outcome is not Outcome.READABLE:
         raise only_here
     ours = cluster.examiner.plaintext(cluster.examine(msgspec.structs.replace(stored, key=home)))
     theirs = cluster.examiner.plaintext(same)

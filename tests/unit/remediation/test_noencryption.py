@@ -10,9 +10,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from etcdfix.remediation.noencryption import looks_enveloped
+from etcdfix.errors import RefusedByRule
+from etcdfix.remediation.noencryption import Contradiction, looks_enveloped
 from tests.support.change_runs import ACKNOWLEDGED, Ran, Registry
 from tests.support.etcd_server import EtcdServer
+from tests.support.memory_source import stored
 from tests.support.objects import aescbc, config_map, namespace_object, secret
 
 pytestmark = pytest.mark.etcd
@@ -218,3 +220,20 @@ def test_a_plan_of_such_a_cluster(plain: Registry) -> None:
 @pytest.mark.parametrize("value", [b"", b"k8s", b"k8s\x00\x0a\x0c", b'{"kind":', namespace_object("a")])
 def test_what_is_not_encrypted(value: bytes) -> None:
     assert not looks_enveloped(value)
+
+
+@pytest.mark.parametrize("bits", range(1, 6))
+def test_an_envelope_is_known_by_all_but_three_bits(bits: int) -> None:
+    begins = bytes([ord("k") ^ (1 << bits) - 1]) + b"8s:enc:"
+    assert looks_enveloped(begins + b"aescbc:v1:key1:") is (bits <= 3)
+
+
+def test_the_first_encrypted_value_is_named() -> None:
+    seen = Contradiction()
+    for key in ("/registry/a", "/registry/b"):
+        seen.see(stored(key, b"k8s\x00"))
+    seen.check()
+    for key in ("/registry/c", "/registry/d"):
+        seen.see(stored(key, b"k8s:enc:aescbc:v1:key1:"))
+    with pytest.raises(RefusedByRule, match="the value of /registry/c is encrypted"):
+        seen.check()

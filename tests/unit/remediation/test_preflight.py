@@ -11,27 +11,43 @@ from typing import Any
 import msgspec
 import pytest
 
-from etcdfix.errors import RefusedByRule
+from etcdfix.deferred import Spool
+from etcdfix.errors import RefusedByRule, SourceUnreachable
 from etcdfix.impact.assess import Assessment
 from etcdfix.impact.grades import Risk, RiskReason
 from etcdfix.model import StoredValue
+from etcdfix.pipeline import Examiner
 from etcdfix.remediation import preflight
+from etcdfix.remediation.api_servers import Answer, APIAccess, ServerAnswer, ServerAnswers
 from etcdfix.remediation.backup_file import digest
+from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.expectation import Expectation
+from etcdfix.remediation.landmarks import Landmark
 from etcdfix.remediation.members import CopyState, MemberSurvey, read_key, survey_members
-from etcdfix.remediation.preflight import Acceptances, Cluster, check_deletion
+from etcdfix.remediation.preflight import (
+    Acceptances,
+    Cluster,
+    check_deletion,
+    check_moved,
+    find_cluster,
+    grounds_of,
+    require_api,
+    require_there,
+)
 from etcdfix.remediation.rules import Rule
+from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.standing import AcceptRisk
 from etcdfix.wire.etcd import ALARM, message
 from tests.support.change_runs import BROKEN, UID, Registry
-from tests.support.examinations import readable
+from tests.support.examinations import readable, with_verdict
 from tests.support.impact_objects import Cluster as Made
 from tests.support.impact_objects import owner
 from tests.support.kms_plugin import KMSPlugin
 from tests.support.lossy_etcd import LossyProxy
-from tests.support.objects import IDENTITY, KEY_1, provider, secret
+from tests.support.objects import IDENTITY, KEY_1, aescbc, aesgcm, provider, secret
+from tests.support.protobytes import block, object_meta, unknown
 
 pytestmark = pytest.mark.etcd
 
@@ -214,7 +230,128 @@ def test_other_alarm(registry: Registry, alarmed: Callable[[int], None], kind: i
     alarmed(kind)
     ran = registry.delete(registry.key("shop/broken"), "--dry-run")
     assert ran.code == 0, ran.err
-    assert f"Note         member b0b {words}" in ran.err
+    assert f"Note         member b0b {words}\n" in ran.err
+
+
+# Which cluster.
+
+
+NOWHERE = EtcdConnection(endpoints=("127.0.0.1:1",))
+
+
+def test_the_main_etcd_is_left_alone_where_this_one_says_which_cluster_it_is(registry: Registry) -> None:
+    with registry.cluster() as cluster:
+        assert find_cluster(msgspec.structs.replace(cluster, main=NOWHERE)).uid == UID
+
+
+def test_a_main_etcd_that_was_named_on_purpose_must_be_of_the_same_cluster(registry: Registry) -> None:
+    with registry.cluster() as cluster:
+        main = cluster.source.client.connection
+        assert find_cluster(msgspec.structs.replace(cluster, main=main, main_named=True)).uid == UID
+        with pytest.raises(SourceUnreachable):
+            find_cluster(msgspec.structs.replace(cluster, main=NOWHERE, main_named=True))
+
+
+# Which key.
+
+
+@pytest.mark.parametrize(
+    ("name", "rule"), [("shop/goo", Rule.GONE), ("shop", Rule.NOT_ONE_KEY), ("shop/", Rule.NOT_ONE_KEY)]
+)
+def test_only_at_a_slash_does_a_key_begin_others(registry: Registry, name: str, rule: Rule) -> None:
+    with registry.cluster() as cluster, pytest.raises(RefusedByRule) as caught:
+        require_there(cluster, registry.key(name), None)
+    assert caught.value.rule == rule
+
+
+# Where a value belongs that was moved.
+
+
+class Moved:
+    """A Secret of shop/home that stands at shop/copy, and what a check of it comes to."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        registry.configure(provider("aesgcm", key1=KEY_1), IDENTITY)
+        self.home, self.copy = registry.key("shop/home"), registry.key("shop/copy")
+
+    def put(self, copy: bytes, home: bytes | None = None) -> None:
+        """Store both in one transaction, or the one that moved."""
+        pairs = {self.copy: copy} | ({self.home: home} if home is not None else {})
+        self.registry.etcd.put_all((at, aesgcm(value, self.home.decode())) for at, value in pairs.items())
+
+    def put_home(self, value: bytes) -> None:
+        self.registry.etcd.put(self.home, aesgcm(value, self.home.decode()))
+
+    def check(self, *risks: AcceptRisk) -> Landmark:
+        with self.registry.cluster() as cluster:
+            stored = read_key(cluster.source.client, self.copy).stored
+            assert stored is not None
+            found = with_verdict(cluster.examine(stored), belongs_to=self.home)
+            return check_moved(cluster, found, Acceptances(risks=risks))
+
+    def refused(self, *risks: AcceptRisk) -> Rule:
+        with self.registry.untouched(), pytest.raises(RefusedByRule) as caught:
+            self.check(*risks)
+        return Rule(caught.value.rule)
+
+
+@pytest.fixture
+def moved(registry: Registry) -> Moved:
+    return Moved(registry)
+
+
+def test_a_moved_value_is_found_where_it_belongs(moved: Moved) -> None:
+    moved.put(secret("home"), home=secret("home"))
+    assert moved.check().key == moved.home
+
+
+@pytest.mark.parametrize(
+    ("copy", "home"),
+    [
+        (secret("home"), None),
+        (secret("home"), secret("home")[:-3]),
+        (secret("home")[:-3], secret("home")[:-3]),
+        # It does not decode, and so says no uid that could be compared.
+        (secret("home")[:-3], secret("home")),
+        # Written by the same transaction: no later state.
+        (secret("home").replace(b"never", b"later"), secret("home")),
+    ],
+    ids=["absent", "broken", "both-broken", "copy-broken", "not-later"],
+)
+def test_a_moved_value_that_may_be_the_only_copy(moved: Moved, copy: bytes, home: bytes | None) -> None:
+    moved.put(copy, home)
+    assert moved.refused(*AcceptRisk) == Rule.ONLY_COPY
+
+
+def test_two_objects_without_a_uid_are_not_the_same(moved: Moved) -> None:
+    meta = block(1, object_meta(b"home", b"shop"))
+    moved.put(unknown(b"v1", b"Secret", meta + block(3, b"Opaque")))
+    moved.put_home(unknown(b"v1", b"Secret", meta))
+    assert moved.refused(*AcceptRisk) == Rule.ONLY_COPY
+
+
+def test_a_moved_value_whose_home_holds_a_later_state(moved: Moved) -> None:
+    moved.put(secret("home").replace(b"never", b"early"))
+    moved.put_home(secret("home"))
+    assert moved.refused() == Rule.RISK
+    assert moved.check(AcceptRisk.ONLY_COPY).key == moved.home
+
+
+def test_what_cannot_be_decrypted_a_second_time_is_not_the_same(
+    moved: Moved, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plugin may go away between two looks."""
+    moved.put(secret("home"), home=secret("home"))
+    monkeypatch.setattr(Examiner, "plaintext", lambda *_: None)
+    assert moved.refused(*AcceptRisk) == Rule.ONLY_COPY
+
+
+def test_a_deletion_of_a_moved_value_looks_where_it_belongs(moved: Moved) -> None:
+    moved.put(secret("home"))
+    moved.registry.refused(
+        moved.registry.delete(moved.copy), "may be the only copy", hint="before anything is deleted"
+    )
 
 
 # From the first check to the last.
@@ -258,6 +395,31 @@ def test_what_is_found_to_break_the_cluster_needs_the_same_word(
         )
 
 
+def test_the_floor_stands_without_an_assessment(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight, "assess", lambda *_: None)
+    key = registry.put("kube-system/broken", BROKEN)
+    with registry.cluster() as cluster:
+        with pytest.raises(RefusedByRule, match="kube-system may be part of the control plane") as caught:
+            check_deletion(cluster, key, Acceptances())
+        assert caught.value.rule == Rule.FLOOR
+        assert check_deletion(cluster, registry.key("shop/broken"), Acceptances()).floor == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "resource", "value"),
+    [("good-0", "secrets", aescbc(secret("good-0"))), ("thing", "example.com/gadgets", b"no object")],
+    ids=["readable", "undetermined"],
+)
+def test_what_is_not_broken_is_refused_before_anybody_else_is_asked(
+    registry: Registry, name: str, resource: str, value: bytes
+) -> None:
+    key = registry.put(f"shop/{name}", value, resource)
+    seen: list[str] = []
+    with registry.cluster() as cluster, pytest.raises(RefusedByRule):
+        check_deletion(cluster, key, Acceptances(), step=seen.append)
+    assert seen[-1] == "check: examine"
+
+
 def test_dependents_and_users_under_kms_count(registry: Registry, tmp_path: Path) -> None:
     """What hangs on it may be under another key than it; that costs calls to a plugin, and they are made."""
     with KMSPlugin("v2", f"@etcdfix-test-{os.getpid()}-{tmp_path.name}", {"kek-1": b"1" * 32}) as plugin:
@@ -285,7 +447,13 @@ def test_dependents_and_users_under_kms_count(registry: Registry, tmp_path: Path
         assert "101 other objects cannot be read" in ran.err
 
 
-def test_an_earlier_revision_under_kms_is_waited_for(registry: Registry, tmp_path: Path) -> None:
+@pytest.mark.parametrize("room", [True, False])
+def test_an_earlier_revision_under_kms_is_waited_for(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, room: bool
+) -> None:
+    """Also where there is no room on the disk to put anything aside for later."""
+    if not room:
+        monkeypatch.setattr(Spool, "append", _no_room)
     with KMSPlugin("v2", f"@etcdfix-test-{os.getpid()}-{tmp_path.name}", {"kek-1": b"1" * 32}) as plugin:
         kms = {"kms": {"apiVersion": "v2", "name": "prov", "endpoint": plugin.endpoint}}
         registry.configure(kms, provider("aescbc", key1=KEY_1), IDENTITY)
@@ -296,6 +464,29 @@ def test_an_earlier_revision_under_kms_is_waited_for(registry: Registry, tmp_pat
         assert ran.code == 0, ran.err
 
 
+def _no_room(_spool: object, _record: object) -> None:
+    raise OSError("no space left on device")
+
+
+class Plugins:
+    """Stands for KMS plugins none of which answers."""
+
+    def __init__(self) -> None:
+        self.deferring = self.final = False
+        self.over = True
+
+
+def test_one_value_is_waited_for(registry: Registry) -> None:
+    plugins = Plugins()
+    plugins.deferring = True
+    with registry.cluster() as cluster:
+        msgspec.structs.replace(cluster, plugins=plugins).examine(readable().stored)
+    assert not plugins.deferring
+
+
+DECLARED = Acceptances(key_lost="kms/v2/prov", no_api_server=True)
+
+
 def test_nobody_was_asked_is_no_ground_for_a_declaration(registry: Registry) -> None:
     registry.configure(
         {"kms": {"apiVersion": "v2", "name": "prov", "endpoint": "unix:///nowhere.sock"}}, {"identity": {}}
@@ -303,6 +494,47 @@ def test_nobody_was_asked_is_no_ground_for_a_declaration(registry: Registry) -> 
     key = registry.put("shop/kms", b"k8s:enc:kms:v2:prov:x")
     ran = registry.delete(key, "--no-kms", "--accept-no-api-server", "--declare-key-lost", "kms/v2/prov")
     registry.refused(ran, "no plugin was asked", hint="leave --no-kms out")
+    with registry.cluster() as cluster:
+        asked = msgspec.structs.replace(cluster, plugins=Plugins())
+        assert check_deletion(asked, key, DECLARED).declared_lost
+
+
+@pytest.mark.parametrize("key_lost", ["", "kms/v2/prov"])
+@pytest.mark.parametrize("api", [None, APIAccess(Path("kubeconfig"))])
+@pytest.mark.parametrize("no_api_server", [False, True])
+def test_a_declaration_has_to_meet_an_api_server(
+    key_lost: str, api: APIAccess | None, *, no_api_server: bool
+) -> None:
+    accepted = Acceptances(key_lost=key_lost, no_api_server=no_api_server)
+    if key_lost and api is None and not no_api_server:
+        with pytest.raises(RefusedByRule) as caught:
+            require_api(api, accepted)
+        assert caught.value.rule == Rule.NO_API_SERVER
+    else:
+        require_api(api, accepted)
+
+
+# The record.
+
+
+@pytest.mark.parametrize("sha256", ["", "sha256:00"])
+def test_what_a_change_rests_on(registry: Registry, sha256: str) -> None:
+    answers = (
+        ServerAnswer(server="a", answer=Answer.READ_ERROR),
+        ServerAnswer(server="b", answer=Answer.NO_ANSWER, detail="refused"),
+    )
+    with registry.cluster() as cluster:
+        grounds = grounds_of(
+            msgspec.structs.replace(cluster, config_sha256=sha256),
+            readable(),
+            ServerAnswers(answers=answers),
+            ClusterIdentity.by_uid(UID),
+        )
+    assert grounds.configuration_sha256 == (sha256 or None)
+    assert [said.answer for said in grounds.server_answers] == [
+        Answer.READ_ERROR,
+        f"{Answer.NO_ANSWER}: refused",
+    ]
 
 
 # A plan.

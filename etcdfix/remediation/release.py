@@ -39,10 +39,8 @@ def newest_kubelet(source: Source, examiner: Examiner) -> int | None:
             node = reader.builtin(plaintext, "", "Node").value
         except DecodeError:
             continue
-        status = node.get("status")
-        info = status.get("nodeInfo") if isinstance(status, dict) else None
-        version = info.get("kubeletVersion") if isinstance(info, dict) else None
-        match = _KUBELET.fullmatch(version) if isinstance(version, str) else None
+        # As Go holds it: each of these is there, whatever was stored.
+        match = _KUBELET.fullmatch(node["status"]["nodeInfo"]["kubeletVersion"])
         if match is not None:
             minors.append(int(match.group(1)))
     return max(minors, default=None)

@@ -15,6 +15,7 @@ from etcdfix.remediation.rules import Rule
 from etcdfix.storagekey import StorageLayout
 from tests.support.memory_source import MemorySource
 from tests.support.objects import KEY_1, KEY_2, aescbc, configuration, json_object, provider
+from tests.support.protobytes import block, object_meta, unknown
 
 
 def node(version: object, name: str = "n") -> bytes:
@@ -47,6 +48,11 @@ def examiner(minor: int | None = None) -> Examiner:
         ((node(7), node(None)), None),
         ((json_object("v1", "Node", "n", ""),), None),
         ((json_object("v1", "Node", "n", "", status={}),), None),
+        ((json_object("v1", "Node", "n", "", status=None),), None),
+        ((json_object("v1", "Node", "n", "", status="v1.34.0"),), None),
+        ((json_object("v1", "Node", "n", "", status={"nodeInfo": None}),), None),
+        ((json_object("v1", "Node", "n", "", status={"nodeInfo": ["v1.34.0"]}),), None),
+        ((unknown(b"v1", b"Node", block(1, object_meta(b"n"))),), None),
         ((json_object("v1", "Pod", "n", "", status={"nodeInfo": {"kubeletVersion": "v1.40.0"}}),), None),
     ],
 )

@@ -120,8 +120,17 @@ def test_deletion() -> None:
     assert "the etcd credentials are the only gate" in text
     assert "API server: no matching key" in text
     assert "Gentler than a deletion:\n  1. " in text
+    assert "\n     etcdfix " in text
     assert all(f"  - {warning}" in text for warning in WARNINGS)
-    for absent in ("Lease", "Note", "CLUSTER-BREAKING", "declared lost", "undetermined"):
+    for absent in (
+        "Encryption",
+        "OPEN",
+        "Lease",
+        "Note",
+        "CLUSTER-BREAKING",
+        "declared lost",
+        "undetermined",
+    ):
         assert absent not in text
     assert "Last: " not in text
 
@@ -149,7 +158,7 @@ def test_everything_that_may_be_added() -> None:
         "declared lost for ever",
         "Lease        1f, 42 s left",
         "Allowed by   https://api, for alice",
-        "API server   https://api cannot read it either",
+        "API server   https://api cannot read it either\n",
         "API server   https://b gave no answer: why",
         "             there may be more",
         "Note         one\nNote         two",
@@ -356,8 +365,9 @@ def test_after_an_anomaly_both_values_can_be_put_back() -> None:
     assert any(line.startswith("Put back what etcd gave back: etcdfix restore /b/2.json") for line in lines)
 
 
-def test_what_was_not_done_needs_no_undo() -> None:
-    lines = _told(Result.DELETED, _outcome(Result.NOT_APPLIED, backups=("/b/1.json",)))
+@pytest.mark.parametrize("result", [Result.NOT_APPLIED, Result.REFUSED])
+def test_what_was_not_done_needs_no_undo(result: Result) -> None:
+    lines = _told(Result.DELETED, _outcome(result, backups=("/b/1.json",)))
     assert not [line for line in lines if "restore" in line]
 
 
@@ -492,7 +502,8 @@ def test_nothing_depends_on_it() -> None:
     text = _text(_checked(assessment=_assessed()))
     assert "Risk         NONE\n" in text
     assert "see all of it: etcdfix impact --endpoints a:1" in text
-    assert "Dependents" not in text
+    for absent in ("Dependents", "Used by", "Runs on", "what cannot be read"):
+        assert absent not in text
 
 
 def test_everything_that_depends_on_it() -> None:
@@ -539,6 +550,19 @@ def test_everything_that_depends_on_it() -> None:
         assert words in text
     assert text.count("pods shop/p") == 5
     assert HOSTILE not in text
+
+
+def test_a_user_without_a_namespace() -> None:
+    ref = ObjectRef(
+        "", "persistentvolumes", "PersistentVolume", "", "pv-1", b"/registry/persistentvolumes/pv-1"
+    )
+    user = msgspec.structs.replace(_secret_user("", Stops.NO), object=ref)
+    found = _assessed()
+    secret = SecretUsers(
+        found.object, True, False, "Opaque", {Role.VOLUME: (user,)}, False, False, (), (), (), True, 0
+    )
+    text = _text(_checked(assessment=msgspec.structs.replace(found, secret=secret)))
+    assert "             persistentvolumes pv-1: volume, does not start again" in text
 
 
 def test_nothing_is_worse_than_a_broken_cluster() -> None:

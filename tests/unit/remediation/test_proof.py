@@ -94,7 +94,12 @@ def test_what_the_configuration_can_cure_is_refused_however_few(cause: Cause, op
     error = refusal(found, alike(found, KeyCounts(opened=opened, failed=1)), risks=ALL_RISKS)
     assert error.rule == Rule.CURABLE_BY_CONFIGURATION
     assert "the configuration alone can cure this" in error.message
-    assert ("--declare-key-lost" in error.hint) == (cause in LOST_KEY)
+    if cause in LOST_KEY:
+        assert error.hint.startswith(
+            "mend the configuration; only if that key is gone for ever: --declare-key-lost"
+        )
+    else:
+        assert error.hint == "mend the configuration"
 
 
 @pytest.mark.parametrize("cause", CURABLE)
@@ -115,6 +120,13 @@ def test_a_key_that_stands_elsewhere_is_not_lost(cause: Cause, declared: str) ->
     error = refusal(found, alike(found, KeyCounts(failed=12)), declared=declared, risks=ALL_RISKS)
     assert error.rule == (Rule.DECLARATION if declared else Rule.CURABLE_BY_CONFIGURATION)
     assert elsewhere in error.hint
+
+
+def test_a_key_that_could_not_be_asked_for_is_not_lost() -> None:
+    found = broken(Cause.WRONG_KEY, not_asked="kms/v2/other of configmaps")
+    error = refusal(found, alike(found, KeyCounts(failed=12)), declared=KEY1, risks=ALL_RISKS)
+    assert error.rule == Rule.DECLARATION
+    assert error.hint.startswith("the plugin of kms/v2/other of configmaps did not answer")
 
 
 def test_a_key_whose_name_needs_quotes() -> None:
@@ -313,16 +325,26 @@ def test_what_is_no_matter_of_releases_is_not_counted_with_its_likes() -> None:
     assert proven(broken(), alike(broken(), OPENS, likes_failed=9)) is False
 
 
+SECRET = "/registry/secrets/shop/web"
+CRD = "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.example.com"
 WIDGET = "/registry/example.com/widgets/shop/w-1"
 
 
 @pytest.mark.parametrize("cause", [Cause.VERSION_REMOVED, Cause.WRONG_KIND_FOR_KEY])
 @pytest.mark.parametrize("likes", [1, 12])
-def test_the_nodes_vouch_for_what_our_tables_know(cause: Cause, likes: int) -> None:
-    found = broken(**(NEWER | {"cause": cause}))
+@pytest.mark.parametrize("key", [SECRET, CRD])
+def test_the_nodes_vouch_for_what_our_tables_know(cause: Cause, likes: int, key: str) -> None:
+    found = broken(key=key, **(NEWER | {"cause": cause}))
     around = alike(found, OPENS, likes_failed=likes)
     assert proven(found, around, release_proven=True) is False
     assert refusal(found, around, release_proven=False).rule == (Rule.RISK if likes == 1 else Rule.NEWER)
+
+
+def test_the_nodes_do_not_vouch_for_damage() -> None:
+    found = broken(**(NEWER | {"cause": Cause.VERSION_REMOVED, "damage": Damage.LIKELY}))
+    error = refusal(found, alike(found, OPENS), release_proven=True)
+    assert error.rule == Rule.RISK
+    assert error.hint.endswith(AcceptRisk.UNPROVEN_DAMAGE)
 
 
 @pytest.mark.parametrize(

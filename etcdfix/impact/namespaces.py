@@ -494,7 +494,7 @@ def _unknown_apis(index: ImpactIndex, unreadable: Iterable[int]) -> dict[str, st
     built_in = {directory.group for directory in builtin_directories()}
     names = (index.place(node)[2] for node in unreadable)
     return {
-        name: "its APIService cannot be read, so whether it answers is not known"
+        name: "its APIService cannot be read or judged, so whether it answers is not known"
         for name in names
         if name.partition(".")[2] not in built_in
     }

@@ -156,7 +156,7 @@ def _action(entry: DependentEntry) -> str:
 def _users(report: ImpactReport, max_rows: int) -> Iterator[str]:
     yield ""
     if not report.user_count and report.object.resource == "customresourcedefinitions":
-        yield "Users: its custom resources; nothing else that can be read refers to it"
+        yield "Users: its custom resources, if there are any; nothing else that can be read refers to it"
         return
     if not report.user_count:
         yield "Users: nothing that can be read refers to it"

@@ -680,7 +680,7 @@ def test_whether_an_api_answers_whose_service_cannot_be_read_is_not_known(namesp
     assert first.endswith(
         "holds it up; whether 1 API answers is not known, and one that does not would hold it"
     )
-    assert "its APIService cannot be read, so whether it answers is not known" in ran.out
+    assert "its APIService cannot be read or judged, so whether it answers is not known" in ran.out
     report = namespace(cluster, "shop", "-o", "json").document
     assert (report["unknown_apis"], report["unavailable_apis"]) == (1, 0)
     assert [api["api"] for api in report["missing_apis"]] == ["v1beta1.metrics.k8s.io"]

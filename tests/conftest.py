@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import pytest
 
+from etcdfix.sources.etcd import threads
 from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import Registry
 from tests.support.etcd_places import NoEtcdError
@@ -74,6 +75,12 @@ def etcd(request: pytest.FixtureRequest) -> Iterator[EtcdServer]:
 
 
 _NUMBERS = itertools.count(1)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one test leaves standing still is no reason for another to end the process at once."""
+    monkeypatch.setattr(threads, "_stuck", [])
 
 
 @pytest.fixture(scope="module")

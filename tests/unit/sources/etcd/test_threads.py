@@ -21,10 +21,8 @@ from tests.support.scripted_etcd import ScriptedEtcd
 
 
 @pytest.fixture(autouse=True)
-def _nothing_stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Nothing stands still before, and no thread of a test outlives it."""
+def _no_thread_is_left() -> Iterator[None]:
     before = set(threading.enumerate())
-    monkeypatch.setattr(threads, "_stuck", [])
     yield
     for thread in set(threading.enumerate()) - before:
         thread.join(10)

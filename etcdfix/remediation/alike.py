@@ -43,11 +43,6 @@ class Alike(msgspec.Struct, frozen=True):
     keys: int
 
 
-def resource_of(found: Examination) -> str:
-    """Return the display name of what is listed with a value."""
-    return str(found.directory.group_resource) or found.directory.path
-
-
 def look_at_all(
     source: Source,
     examiner: Examiner,
@@ -89,7 +84,7 @@ def look_at_all(
                 if found.stored.key == target.stored.key:
                     again = found
                 elif found.verdict.outcome not in _SERVED or found.verdict.breaks_responses:
-                    name = resource_of(found)
+                    name = str(found.directory.group_resource)
                     unread[name if name in unread or len(unread) < _MOST_NAMES else _OTHERS] += 1
                 if likeness is not None:
                     likes.add(found)

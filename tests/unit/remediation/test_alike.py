@@ -23,6 +23,7 @@ from tests.support.objects import (
     KEY_1,
     KEY_2,
     KMS_V2,
+    UID,
     aescbc,
     aesgcm,
     config_map,
@@ -33,6 +34,7 @@ from tests.support.objects import (
     secret,
     widget,
 )
+from tests.support.protobytes import block, object_meta, unknown
 
 SHORT = b"k8s:enc:aescbc:v1:key1:short"
 GCM = configuration(provider("aesgcm", key1=KEY_1), IDENTITY)
@@ -369,13 +371,26 @@ def test_a_version_that_one_server_reads_speaks_for_the_object() -> None:
     assert (found.likes.failed, found.likes.read) == (2, 0)
 
 
-def test_what_is_left_that_may_not_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_left_that_may_not_be_read() -> None:
     holds = HOLDS | {
-        "/registry/configmaps/shop/half": config_map("half")[:-3],
-        "/registry/configmaps/shop/other": b"",
+        "/registry/configmaps/shop/empty": b"",
+        # Served under a name that is not its own: a LIST does not fail for it.
+        "/registry/configmaps/shop/misplaced": config_map("another"),
         "/registry/strangers/shop/x": b"\x01",
     }
     found = look("/registry/secrets/shop/short", holds)
-    assert found.unread == {"configmaps": 3, "secrets": 1, "strangers": 1}
-    monkeypatch.setattr(alike_module, "_MOST_NAMES", 0)
-    assert set(look("/registry/secrets/shop/short", holds).unread) == {"other resources"}
+    assert found.unread == {"configmaps": 2, "secrets": 1, "strangers": 1}
+
+
+def test_what_spoils_the_list_of_its_resource_is_left_too() -> None:
+    fields = block(7, block(1, b'{"f:data"$:{}}'))
+    managed = block(17, block(1, b"kubectl") + block(2, b"Update") + block(6, b"FieldsV1") + fields)
+    spoiling = unknown(b"v1", b"ConfigMap", block(1, object_meta(b"m", b"shop", UID) + managed))
+    holds = {"/registry/secrets/shop/short": SHORT, "/registry/configmaps/shop/m": spoiling}
+    assert look("/registry/secrets/shop/short", holds).unread == {"configmaps": 1}
+
+
+def test_names_of_resources_are_counted_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alike_module, "_MOST_NAMES", 1)
+    holds = HOLDS | {"/registry/configmaps/shop/empty": b"", "/registry/strangers/shop/x": b"\x01"}
+    assert look("/registry/secrets/shop/short", holds).unread == {"configmaps": 2, "other resources": 2}

@@ -279,6 +279,13 @@ def test_a_name_that_two_members_bear_accepts_neither() -> None:
     assert judge_copies(survey, accepted=["a1", "a2"]).agreement is Agreement.AGREE
 
 
+def test_each_name_accepts_its_own_member() -> None:
+    down = tuple(copy_of(name, None, state=CopyState.UNCHECKED) for name in ("a", "b"))
+    survey = survey_of(copy_of("c", LINEARIZABLE), *down)
+    assert judge_copies(survey, accepted=["a"]).unchecked == down[1:]
+    assert judge_copies(survey, accepted=["a", "b"]).agreement is Agreement.AGREE
+
+
 def test_an_empty_name_accepts_nobody() -> None:
     unnamed = MemberCopy(member_id=0xA1, name="", state=CopyState.UNCHECKED, reason="has not started")
     survey = survey_of(copy_of("a", LINEARIZABLE), unnamed)

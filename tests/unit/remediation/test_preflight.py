@@ -28,6 +28,7 @@ from etcdfix.remediation.preflight import (
     Acceptances,
     Cluster,
     check_deletion,
+    check_members,
     check_moved,
     find_cluster,
     grounds_of,
@@ -113,6 +114,16 @@ def test_one_readable_copy(registry: Registry, monkeypatch: pytest.MonkeyPatch) 
     with registry.untouched():
         ran = registry.delete(registry.key("shop/broken"))
     registry.refused(ran, "a member holds a readable copy of", hint="replace the member that does not")
+
+
+def test_a_readable_copy_of_what_may_be_readable(registry: Registry) -> None:
+    """What we put there ourselves is readable, and may be taken back all the same."""
+    key = registry.key("shop/good-0")
+    with registry.cluster() as cluster:
+        reading = read_key(cluster.source.client, key)
+        assert check_members(cluster, key, reading, Acceptances(), readable_is_fine=True) == []
+        with pytest.raises(RefusedByRule, match="a member holds a readable copy"):
+            check_members(cluster, key, reading, Acceptances())
 
 
 def _half_unchecked(survey: MemberSurvey) -> MemberSurvey:

@@ -13,6 +13,7 @@ from msgspec import structs
 
 from etcdfix.errors import AuditError, BackupNotDurable, RefusedByRule, UnsafePlace
 from etcdfix.model import StoredValue
+from etcdfix.remediation import backup as backup_module
 from etcdfix.remediation import commit as commit_module
 from etcdfix.remediation.audit import AuditLog
 from etcdfix.remediation.audit_record import Entry, Link, RecordType, Result, Verb
@@ -551,6 +552,15 @@ def test_look_that_did_not_see_everything(registry: Registry, monkeypatch: pytes
 
 
 # A rehearsal.
+
+
+def test_a_backup_that_could_not_be_made_is_told_by_the_rehearsal(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backup_module, "MAX_BACKUP_SIZE", 100)
+    with pytest.raises(BackupNotDurable, match="the value is too large"):
+        _delete(registry, lambda _step: None, dry_run=True)
+    assert registry.events() == []
 
 
 def test_key_that_moves_before_the_rehearsal(registry: Registry) -> None:

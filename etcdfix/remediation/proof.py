@@ -190,7 +190,7 @@ def _pattern(found: Examination, tally: KeyCounts, doubt: KeyDoubt) -> tuple[str
             kms = found.transformer.startswith("kms/") and tally.undetermined
             asked = "see that its KMS plugin answers, and " if kms else ""
             if not key_may_be_lost(found):
-                return text, _not_lost(found) or f"{asked}find the bytes that it had then"
+                return text, _not_lost(found)
             return text, f"{asked}find the bytes that it had then; only if they are gone for ever: {gone}"
     if found.verdict.key_proven:
         return f"{said}: that is what happened to all of them, not to this object alone", _SO_MANY

@@ -24,7 +24,6 @@ from etcdfix.remediation.api_client import (
     RefusalReason,
     open_access,
     run_within,
-    without_user,
 )
 from etcdfix.remediation.api_servers import DEFAULT_TIMEOUT_SECONDS, APIAccess
 
@@ -141,10 +140,9 @@ def _none(what: str, failure: BaseException | None) -> Sign:
 
 
 def _ask(access: Access, server: str, what: str, path: str) -> Sign:
-    url = access.url if without_user(access.url) == server else server
     accept, longest = (_ANYTHING, _LONGEST_CHECKS) if what == _READYZ else (_METADATA_ONLY, _LONGEST_LIST)
-    for tls_name in access.tls_names(url):
-        reply = access.server(url, tls_name).send("GET", path, accept=accept, longest=longest)
+    for tls_name in access.tls_names(server):
+        reply = access.server(server, tls_name).send("GET", path, accept=accept, longest=longest)
         if not isinstance(reply, NoReply) or reply.reason is not RefusalReason.TLS_FAILED:
             break
     if isinstance(reply, NoReply):
@@ -156,6 +154,6 @@ def _ask(access: Access, server: str, what: str, path: str) -> Sign:
     if reply.status == 404:
         return Sign(what, State.NOT_SEEN, "is not served (404)")
     checks = [name.decode() for name in _FAILING_CHECK.findall(reply.body or b"")]
-    if what == _READYZ and checks:
+    if checks:
         return Sign(what, State.FAILING, f"fails: {', '.join(checks)}")
     return Sign(what, State.FAILING, f"answers {reply.status}")

@@ -235,6 +235,50 @@ def test_a_key_that_had_other_bytes_for_a_time() -> None:
     assert proven(found, alone, risks=risks) is False
 
 
+def test_two_in_between_are_declared_although_what_opens_lies_between_them() -> None:
+    found = broken(Cause.NONCE_DAMAGED, damage=Damage.LIKELY)
+    between = KeyCounts(opened=30, failed=2, unexplained=2, last_failing=20, last_opened=30)
+    risks = (AcceptRisk.UNPROVEN_DAMAGE,)
+    assert proven(found, alike(found, between), declared=KEY1, risks=risks) is True
+
+
+@pytest.mark.parametrize(
+    ("transformer", "undetermined", "told"),
+    [("kms/v2/prov", 1, True), ("kms/v2/prov", 0, False), (KEY1, 1, False)],
+)
+def test_where_a_plugin_may_have_been_silent_it_comes_first(
+    transformer: str, undetermined: int, *, told: bool
+) -> None:
+    found = broken(Cause.NONCE_DAMAGED, damage=Damage.LIKELY, transformer=transformer)
+    around = alike(found, KeyCounts(opened=30, failed=1, undetermined=undetermined, unexplained=2))
+    assert refusal(found, around).hint.startswith("see that its KMS plugin answers, and find") is told
+
+
+def test_a_plugin_that_was_not_asked_is_named() -> None:
+    for cause, damage, counts in (
+        (Cause.NONCE_DAMAGED, Damage.LIKELY, KeyCounts(opened=30, failed=2, unexplained=2)),
+        (Cause.NONCE_DAMAGED, Damage.LIKELY, KeyCounts(failed=2, unexplained=2)),
+    ):
+        found = broken(cause, damage=damage, not_asked="kms/v2/elsewhere")
+        hint = refusal(found, alike(found, counts), risks=tuple(AcceptRisk)).hint
+        assert hint.startswith("the plugin of kms/v2/elsewhere did not answer whether it opens it")
+
+
+def test_who_is_to_be_asked_before_likely_damage_is_accepted() -> None:
+    asked = "with --kubeconfig FILE, ask whether an API server has other bytes"
+    assert refusal(broken(Cause.NONCE_DAMAGED, damage=Damage.LIKELY)).hint.startswith(asked)
+    right = broken(Cause.CIPHERTEXT_DAMAGED, damage=Damage.LIKELY, key_proven=True)
+    newer = broken(Cause.KIND_NOT_REGISTERED, maybe_newer=True)
+    for found in (right, newer):
+        assert refusal(found).hint.startswith("if that is understood: --accept-risk")
+
+
+def test_many_whose_key_is_right_say_nothing_of_the_key() -> None:
+    found = broken(key_proven=True)
+    error = refusal(found, alike(found, KeyCounts(opened=3, failed=12, damaged=11)))
+    assert error.message.endswith("that is what happened to all of them, not to this object alone")
+
+
 def test_values_under_a_key_that_is_right_which_were_written_in_another_way_for_a_time() -> None:
     found = broken(Cause.CIPHERTEXT_DAMAGED, damage=Damage.LIKELY, key_proven=True)
     around = alike(found, KeyCounts(opened=30, failed=2, unfitting=2))

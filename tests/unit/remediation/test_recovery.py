@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 
@@ -169,6 +170,44 @@ def test_checks_with_hostile_names_are_not_repeated(api: KubernetesAPI, tmp_path
     api.instead["/readyz"] = Answer(500, b"[-]\x1b[31mred failed\n[-]etcd\x1b[0m failed\n")
     (found,) = look(api, tmp_path, seconds=0)
     assert found.signs[-1].text == "fails: etcd"
+
+
+def test_a_server_that_nothing_vouches_for(api: KubernetesAPI, tmp_path: Path) -> None:
+    (found,) = look(api, tmp_path, "http://127.0.0.1:1", seconds=0)
+    assert {sign.text for sign in found.signs} == {
+        "nothing proves that http://127.0.0.1:1 is the API server: the kubeconfig asks for no verified TLS"
+    }
+
+
+def test_what_breaks_is_named_by_its_type(
+    api: KubernetesAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_arguments: object, **_options: object) -> NoReturn:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(recovery.Access, "server", fail)
+    (found,) = look(api, tmp_path, seconds=0)
+    assert {sign.text for sign in found.signs} == {"ZeroDivisionError"}
+
+
+def test_readyz_without_its_checks(api: KubernetesAPI, tmp_path: Path) -> None:
+    api.instead["/readyz"] = Answer(503, b"overloaded")
+    (found,) = look(api, tmp_path, seconds=0)
+    assert found.signs[-1].text == "answers 503"
+
+
+def test_a_server_whose_certificate_has_another_name(
+    api: KubernetesAPI, authority: CertificateAuthority, tmp_path: Path
+) -> None:
+    """It proves itself under the host of the kubeconfig's server, as it did before the deletion."""
+    with KubernetesAPI(authority, hosts=("localhost",)) as other:
+
+        def by_name(config: dict[str, Any]) -> None:
+            config["clusters"][0]["cluster"]["server"] = f"https://localhost:{api.port}"
+
+        access = APIAccess(api.kubeconfig(tmp_path, change=by_name))
+        (found,) = look_until_well(access, [other.url], SECRETS, seconds=0)
+    assert found.signs == WELL
 
 
 def test_credentials_that_cannot_be_had(api: KubernetesAPI, tmp_path: Path) -> None:

@@ -85,6 +85,11 @@ def test_other_bytes_for_a_time(found: Examination, counts: KeyCounts, doubt: Ke
     assert doubt_about(counts, found.verdict) is doubt
 
 
+def test_what_each_doubt_points_at() -> None:
+    assert {NONE_OPENS, MOST, KeyDoubt.IN_BETWEEN} == key_loss.THE_KEY
+    assert set(KeyDoubt) - key_loss.THE_KEY - {NO} == key_loss.NOT_THE_KEY
+
+
 UNEXPLAINED = {
     "likely damage": LIKELY,
     "wrong key": FAILING,

@@ -398,6 +398,16 @@ def test_what_a_look_showed_stands_in_the_preview() -> None:
     assert "\x1b" not in text
 
 
+def test_what_is_said_of_a_value_as_it_stands() -> None:
+    text = _text(_checked())
+    for words in (
+        "\nObject       secrets web in namespace shop\n",
+        "\nVerdict      decrypt-failure, key-name-missing (certain)\n",
+        "\nAllowed by   nobody was asked: without --kubeconfig the etcd credentials are the only gate\n",
+    ):
+        assert words in text, words
+
+
 def test_what_was_accepted_is_shown() -> None:
     assert "Accepted " not in _text(_checked())
     flags = ("--accept-risk newer-than-known", "--accept-unchecked-member etcd-2")

@@ -19,6 +19,7 @@ from etcdfix.verdicts.examination import Examination
 
 NOT_THE_OBJECT: Final = "this tool, the release or the definition, not the object"
 _STARTS: Final = 4
+_BY_THEIR_BYTES: Final = frozenset({Cause.UNKNOWN_ENCODING, Cause.MAGIC_DAMAGED})
 _CBOR: Final = "cbor"
 _MANY: Final = 2
 _MOST: Final = 10_000
@@ -43,7 +44,9 @@ class Likeness(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         of = f" of {self.resource}" if self.resource else ""
-        return f"{self.stated or self.cause}{of}"
+        # How bytes begin that may have been decrypted is compared, and never shown.
+        stated = "" if self.cause in _BY_THEIR_BYTES else self.stated
+        return f"{stated or self.cause}{of}"
 
 
 class LikeCounts(msgspec.Struct, frozen=True):
@@ -120,7 +123,7 @@ def likeness_of(found: Examination, examiner: Examiner) -> Likeness | None:
         envelope = parse_envelope(found.stored.value)
         assert envelope is not None  # it begins as one
         return Likeness("", cause, f"{envelope.provider}/{envelope.version}")
-    if cause in {Cause.UNKNOWN_ENCODING, Cause.MAGIC_DAMAGED}:
+    if cause in _BY_THEIR_BYTES:
         plaintext = examiner.plaintext(found) or b""
         return Likeness(resource, cause, plaintext[:_STARTS].hex())
     return Likeness(resource, cause, verdict.stated_kind)

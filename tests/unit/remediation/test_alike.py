@@ -265,6 +265,8 @@ def test_a_likeness_in_words() -> None:
     assert str(Likeness("secrets", Cause.KIND_NOT_REGISTERED, "v1 Sekret")) == "v1 Sekret of secrets"
     assert str(Likeness("", Cause.UNKNOWN_ENVELOPE, "kms/v3")) == "kms/v3"
     assert str(Likeness("secrets", Cause.CBOR_DAMAGED, "")) == "cbor-damaged of secrets"
+    for cause in (Cause.UNKNOWN_ENCODING, Cause.MAGIC_DAMAGED):
+        assert str(Likeness("secrets", cause, b"pass".hex())) == f"{cause} of secrets"
 
 
 @pytest.mark.parametrize(

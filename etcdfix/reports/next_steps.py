@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from etcdfix.reports.base import counted
 from etcdfix.reports.model import Summary, TransformerSummary
-from etcdfix.verdicts.causes import CATALOGUE, Cause
+from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
 from etcdfix.verdicts.key_loss import ALL_FAIL, KeyDoubt, doubt_by_numbers
 from etcdfix.verdicts.standing import IDENTITY, KMS_DOUBTS
 
@@ -91,7 +91,7 @@ def next_steps(summary: Summary) -> list[str]:
             "Objects that -o wide marks breaks-list spoil whole LIST answers while the server reports success: "
             "heal these first."
         )
-    curable = [c for c in summary.by_cause if CATALOGUE[Cause(c.cause)].curable_by_configuration]
+    curable = [c for c in summary.by_cause if Cause(c.cause) in CURABLE_BY_CONFIGURATION]
     if curable and not patterns:
         number = sum(c.count for c in curable)
         steps.append(

@@ -472,3 +472,8 @@ _CATALOGUE = (
 )
 
 CATALOGUE: dict[Cause, CauseInfo] = {info.cause: info for info in _CATALOGUE}
+
+CURABLE_BY_CONFIGURATION: frozenset[Cause] = frozenset(
+    info.cause for info in _CATALOGUE if info.curable_by_configuration
+)
+"""What a change of the configuration alone may cure; each of them is a failure, and none is damage."""

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from etcdfix.model import Outcome, StoredValue
-from etcdfix.verdicts.causes import CATALOGUE
+from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.judge import Verdict
@@ -175,9 +175,7 @@ def _is_unproven(found: Examination) -> bool:
     verdict = found.verdict
     if verdict.outcome is Outcome.UNDETERMINED:
         return not found.opened
-    if verdict.outcome not in FAILED or verdict.cause is None or verdict.damage is Damage.PROVEN:
-        return False
-    return verdict.damage is Damage.LIKELY or CATALOGUE[verdict.cause].curable_by_configuration
+    return verdict.damage is Damage.LIKELY or verdict.cause in CURABLE_BY_CONFIGURATION
 
 
 class OpenedSpan:

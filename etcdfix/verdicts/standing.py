@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 from etcdfix.model import Outcome
-from etcdfix.verdicts.causes import CATALOGUE, Cause
+from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.judge import Verdict
@@ -71,10 +71,9 @@ def standing_of(found: Examination) -> Standing:
         return Standing.DECLARABLE if lost else Standing.UNPROVEN
     if verdict.outcome not in FAILED:
         return Standing.NOT_BROKEN
-    assert verdict.cause is not None  # every failure has one
     if verdict.cause in LOST_KEY:
         return Standing.DECLARABLE if key_may_be_lost(found) else Standing.CURABLE
-    if CATALOGUE[verdict.cause].curable_by_configuration:
+    if verdict.cause in CURABLE_BY_CONFIGURATION:
         return Standing.CURABLE
     if verdict.cause is Cause.VALUE_MOVED:
         return Standing.MOVED

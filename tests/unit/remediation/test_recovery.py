@@ -210,6 +210,21 @@ def test_a_server_whose_certificate_has_another_name(
     assert found.signs == WELL
 
 
+def test_another_name_is_not_tried_where_the_certificate_is_not_the_trouble(
+    api: KubernetesAPI, authority: CertificateAuthority, tmp_path: Path
+) -> None:
+    with KubernetesAPI(authority, hosts=("localhost", "127.0.0.1")) as other:
+        other.hang_up.add("/readyz")
+
+        def by_name(config: dict[str, Any]) -> None:
+            config["clusters"][0]["cluster"]["server"] = f"https://localhost:{api.port}"
+
+        access = APIAccess(api.kubeconfig(tmp_path, change=by_name))
+        (found,) = look_until_well(access, [other.url], SECRETS, seconds=0)
+        assert [sign.state for sign in found.signs] == [State.WELL, State.WELL, State.FAILING]
+        assert len(other.asked("/readyz")) == 1
+
+
 def test_credentials_that_cannot_be_had(api: KubernetesAPI, tmp_path: Path) -> None:
     access = APIAccess(api.kubeconfig(tmp_path), "no-such-context")
     with pytest.raises((AuthorizationRefused, KubeconfigInvalid)) as caught:

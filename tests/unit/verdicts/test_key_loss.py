@@ -256,6 +256,8 @@ def test_past_a_bound_all_other_keys_count_as_one(monkeypatch: pytest.MonkeyPatc
     assert [counter.of(key("secrets", f"fp:{number}")).failed for number in range(5)] == [1, 1, 3, 3, 3]
     counter.add(under("secrets", "fp:0"))
     assert counter.of(key("secrets", "fp:0")).failed == 2
+    unexplained = [counter.of(key("secrets", f"fp:{number}")).unexplained for number in range(5)]
+    assert unexplained == [2, 1, 3, 3, 3]
 
 
 def spans(*opened: tuple[str, str, str, int, int]) -> OpenedSpans:

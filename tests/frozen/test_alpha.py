@@ -1,0 +1,91 @@
+"""The JSON of every command that reads, on the damaged cluster of the fixtures, under three configurations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.frozen.freezing import came_to, in_order, is_frozen, stripped
+from tests.support.collecting import ALPHA, REPOSITORY
+from tests.support.kms_plugin import KMSPlugin, load_keks
+
+SNAPSHOT = "fixtures/snapshots/alpha/snapshot.db.gz"
+
+COMMANDS: dict[str, list[str]] = {
+    "scan": ["scan"],
+    "scan-narrow": ["scan", "-n", "shop"],
+    "orphans": ["orphans"],
+    "namespace-pay": ["namespace", "pay"],
+    "namespace-default": ["namespace", "default"],
+    "namespace-missing": ["namespace", "nowhere"],
+    "impact-secret": ["impact", "/registry/secrets/infra/tls-cbc-key2-8"],
+    "impact-deployment": ["impact", "/registry/deployments/shop/dep-1"],
+    "impact-namespace": ["impact", "/registry/namespaces/shop"],
+    "impact-crd": ["impact", "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.example.com"],
+    "impact-widget": ["impact", "/registry/example.com/widgets/pay/w-4"],
+    "impact-gone": ["impact", "/registry/secrets/shop/nobody"],
+    "get-secrets": ["get", "secrets", "-n", "shop"],
+    "get-pods": ["get", "pods", "-A"],
+    "get-widgets": ["get", "widgets.example.com", "-A"],
+    "get-damaged-pod": ["get", "/registry/pods/infra/dep-0-abc-1"],
+    "get-namespaces": ["get", "namespaces"],
+    "get-gone": ["get", "/registry/secrets/shop/nobody"],
+}
+# These show objects, whose texts are no free text.
+_OBJECTS = ("get",)
+
+
+@pytest.fixture(scope="module")
+def configurations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[str]]]:
+    folder = tmp_path_factory.mktemp("kms")
+    with (
+        KMSPlugin("v2", folder / "1.sock", load_keks(ALPHA / "kms1.keys")) as new,
+        KMSPlugin("v1", folder / "2.sock", load_keks(ALPHA / "kms2.keys")) as old,
+    ):
+        plugins = [f"--kms-endpoint={name}={at.endpoint}" for name, at in (("kmsnew", new), ("kmsold", old))]
+        yield {
+            "rotated": ["--encryption-config", "fixtures/snapshots/alpha/config-rotated.yaml", *plugins],
+            "lost": ["--encryption-config", "fixtures/snapshots/alpha/config-lost.yaml", "--no-kms"],
+            "none": [],
+        }
+
+
+@pytest.fixture(autouse=True)
+def _from_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(REPOSITORY)
+
+
+@pytest.mark.parametrize("configuration", ["rotated", "lost", "none"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_is_read(
+    command: str,
+    configuration: str,
+    configurations: dict[str, list[str]],
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    given = [*COMMANDS[command], "--snapshot", SNAPSHOT, *configurations[configuration], "-o", "json"]
+    found = came_to(given)
+    out = capfd.readouterr().out
+    if out:
+        whole = json.loads(out)
+        found["output"] = in_order(whole) if command.startswith(_OBJECTS) else stripped(whole)
+    is_frozen(f"{configuration}/{command}", found)
+
+
+@pytest.mark.parametrize("configuration", ["rotated", "lost"])
+def test_what_is_planned(
+    configuration: str,
+    configurations: dict[str, list[str]],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    common = ["--snapshot", SNAPSHOT, *configurations[configuration], "-o", "json"]
+    report = tmp_path / "report.json"
+    came_to(["scan", *common, "--output-file", str(report)])
+    capfd.readouterr()
+    found = came_to(["plan", *common, "--from-report", str(report)])
+    found["output"] = stripped(json.loads(capfd.readouterr().out))
+    is_frozen(f"{configuration}/plan", found)

@@ -1,0 +1,349 @@
+"""What deletions, restores and re-encryptions come to on a real etcd: exit codes, rules, records and backups."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.frozen.freezing import Chance, came_to, is_frozen, stripped
+from tests.support.attacks import EVERY_FLAG, OTHER, TRUE, WRONG, Attacked, config_map, declared, seal, secret
+from tests.support.certificates import CertificateAuthority
+from tests.support.change_runs import ACKNOWLEDGED, candidate_config
+from tests.support.etcd_server import EtcdServer
+from tests.support.kubernetes_api import KubernetesAPI
+from tests.support.objects import (
+    IDENTITY,
+    KUBE_SYSTEM_UID,
+    allocation,
+    json_object,
+    namespace_object,
+    provider,
+)
+
+pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
+
+PREFIX = b"/frozen/registry"
+
+
+class Freezing(Attacked):
+    """A registry under a prefix that is always the same, which keeps what each command came to."""
+
+    def __init__(self, *arguments: Any, authority: CertificateAuthority) -> None:
+        self._base = arguments[0].revision()
+        super().__init__(*arguments)
+        self.authority = authority
+        self.steps: list[dict[str, Any]] = []
+        self.keyed("aesgcm")
+
+    def step(self, command: str, *arguments: str, **common: Any) -> None:
+        """Run a command as a person would, and keep what it came to and whether etcd changed."""
+        before = self.etcd.revision()
+        given = [command, *arguments, *self.common(**common)]
+        found = came_to(given)
+        self._capfd.readouterr()
+        self.steps.append({"command": command, **found, "writes": self.etcd.revision() - before})
+
+    def delete_it(self, key: bytes, *flags: str, yes: bool = True, **common: Any) -> None:
+        self.step("delete", key.decode(), ACKNOWLEDGED, *(["--yes"] if yes else []), *flags, **common)
+
+    def put_back(self, *arguments: str, **common: Any) -> None:
+        self.step("restore", *arguments, "--yes", **common)
+
+    def rewrite(self, key: bytes, *flags: str, **key_of_old: bytes) -> None:
+        candidate = candidate_config(self.folder, provider("aesgcm", **(key_of_old or {"old": OTHER})))
+        self.step("reencrypt", key.decode(), "--candidate-config", str(candidate), "--yes", *flags)
+
+    def cut(self, name: str = "cut", cut: int = 40) -> bytes:
+        """Store a Secret that is cut short, and a whole one under the same key."""
+        at, _ = self.secrets("aesgcm", [name, f"{name}-whole"])
+        self.etcd.put(at, (self.stored(at) or b"")[:-cut])
+        return at
+
+    def came_to(self) -> dict[str, Any]:
+        """Return all that is to stay: the steps, the records and the backups."""
+        chance = Chance({str(self.folder): "<folder>", self.endpoints: "<etcd>"}, base=self._base)
+        records = [json.loads(line) for line in _lines_of(self.log)]
+        backups = [json.loads(path.read_bytes()) for path in sorted(self.backups.glob("*.json"))]
+        found = {"steps": self.steps, "records": records, "backups": backups}
+        return {name: chance.without(stripped(part)) for name, part in found.items()}
+
+
+def _lines_of(path: Path) -> list[bytes]:
+    return path.read_bytes().splitlines() if path.exists() else []
+
+
+@pytest.fixture
+def registry(
+    etcd: EtcdServer, tmp_path: Path, capfd: pytest.CaptureFixture[str], authority: CertificateAuthority
+) -> Iterator[Freezing]:
+    found = Freezing(etcd, PREFIX, tmp_path, capfd, authority=authority)
+    yield found
+    etcd.etcdctl("del", "--prefix", PREFIX.decode())
+
+
+def done(registry: Freezing) -> None:
+    at = registry.cut()
+    registry.delete_it(at, "--dry-run")
+    registry.delete_it(at, yes=False)
+    registry.delete_it(at)
+    registry.delete_it(at)
+    backup = str(registry.kept()[0].path)
+    registry.put_back(backup, "--dry-run")
+    registry.put_back(backup)
+    registry.put_back(backup)
+
+
+def readable(registry: Freezing) -> None:
+    (at,) = registry.secrets("aesgcm", ["web"])
+    registry.delete_it(at)
+    registry.delete_it(at, *EVERY_FLAG)
+    registry.rewrite(at, key1=TRUE)
+
+
+def inconsistent(registry: Freezing) -> None:
+    at = registry.key("shop/name")
+    registry.etcd.put(at, seal("aesgcm", secret("another"), at))
+    registry.delete_it(at, *EVERY_FLAG)
+
+
+def wrong_key(registry: Freezing) -> None:
+    (at,) = registry.secrets("aesgcm", ["web"], WRONG)
+    registry.delete_it(at, *EVERY_FLAG)
+    registry.delete_it(at, "--declare-key-lost", "aesgcm/v1/key1")
+    registry.delete_it(at, *declared("aesgcm/v1/key2"))
+    registry.delete_it(at, *declared("aesgcm/v1/key1"), "--dry-run")
+    registry.delete_it(at, *declared("aesgcm/v1/key1"))
+
+
+def wrong_key_of_many(registry: Freezing) -> None:
+    keys = registry.secrets("aesgcm", [f"web-{number}" for number in range(12)], WRONG)
+    registry.delete_it(keys[0])
+    registry.delete_it(keys[0], *EVERY_FLAG)
+    registry.delete_it(keys[0], *declared("aesgcm/v1/key1"))
+
+
+def key_that_opens_others(registry: Freezing) -> None:
+    registry.secrets("aesgcm", ["first"])
+    (at,) = registry.secrets("aesgcm", ["second"], WRONG)
+    registry.delete_it(at, *declared("aesgcm/v1/key1"))
+
+
+def many_damaged(registry: Freezing) -> None:
+    for at in registry.secrets("aesgcm", [f"cut-{number}" for number in range(10)]):
+        registry.etcd.put(at, (registry.stored(at) or b"")[:-40])
+    registry.delete_it(registry.key("shop/cut-0"))
+    registry.delete_it(registry.key("shop/cut-0"), "--accept-risk", "mass-damage")
+
+
+def likely_damaged(registry: Freezing) -> None:
+    registry.secrets("aesgcm", ["before"])
+    at = registry.key("shop/nonce")
+    value = bytearray(seal("aesgcm", secret("nonce"), at))
+    value[23:29] = b"\xff" * 6
+    registry.etcd.put(at, bytes(value))
+    registry.secrets("aesgcm", ["later"])
+    registry.delete_it(at)
+    registry.delete_it(at, "--accept-risk", "unproven-damage")
+
+
+def bound_to_another_prefix(registry: Freezing) -> None:
+    at = registry.key("shop/web")
+    registry.etcd.put(at, seal("aesgcm", secret("web"), "/registry/secrets/shop/web"))
+    registry.delete_it(at, *EVERY_FLAG)
+
+
+def moved(registry: Freezing) -> None:
+    home, copy = registry.key("shop/home"), registry.key("shop/copy")
+    registry.etcd.put(copy, seal("aesgcm", secret("home"), home))
+    registry.etcd.put(home, seal("aesgcm", secret("home", size=7), home))
+    registry.delete_it(copy)
+    registry.delete_it(copy, "--accept-risk", "only-copy")
+
+
+def newer_than_known(registry: Freezing) -> None:
+    at = registry.put("shop/newer", json_object("v1", "Sekret", "newer"))
+    registry.delete_it(at)
+    registry.delete_it(at, "--accept-risk", "newer-than-known")
+
+
+def protected(registry: Freezing) -> None:
+    at = registry.put("shop", namespace_object("shop")[:-9], resource="namespaces")
+    registry.delete_it(at)
+    registry.delete_it(at, "--accept-risk", "cluster-breaking")
+    backup = str(registry.kept()[0].path)
+    registry.put_back(backup)
+
+
+def allocator(registry: Freezing) -> None:
+    damaged = allocation()[:-4] + b"\xff\xff\xff\xff"
+    at = registry.put("servicenodeports", damaged, resource="ranges")
+    registry.delete_it(at, *EVERY_FLAG)
+
+
+def no_object(registry: Freezing) -> None:
+    registry.delete_it(registry.put("10.0.0.1", b"k8s\0", resource="masterleases"), *EVERY_FLAG)
+
+
+def unknown_owner(registry: Freezing) -> None:
+    at = registry.put("shop/thing", b"no object", resource="example.com/gadgets")
+    registry.delete_it(at, *EVERY_FLAG)
+
+
+def in_the_clear(registry: Freezing) -> None:
+    at = registry.put("shop/settings", config_map("settings")[:-9], resource="configmaps")
+    registry.delete_it(at)
+
+
+def no_configuration(registry: Freezing) -> None:
+    at = registry.cut()
+    registry.delete_it(at, configured=False)
+    registry.delete_it(at, "--no-encryption", configured=False)
+
+
+def expectations(registry: Freezing) -> None:
+    at = registry.cut()
+    registry.delete_it(at, "--expect-mod-revision", "1")
+    registry.delete_it(at, "--expect-value-sha256", "sha256:" + "0" * 64)
+    registry.delete_it(at, "--expect-mod-revision", str(registry.mod_revision(at)))
+
+
+def by_plan(registry: Freezing) -> None:
+    at = registry.cut()
+    report, plan = registry.folder / "report.json", registry.folder / "plan.json"
+    here = ["--output-file", str(report), "-o", "json"]
+    registry.step("scan", *here, reason=None, places=False)
+    there = ["--from-report", str(report), "--output-file", str(plan), "-o", "json"]
+    registry.step("plan", *there, reason=None, places=False)
+    registry.delete_it(registry.key("shop/cut-whole"), "--plan", str(plan))
+    registry.delete_it(at, "--plan", str(plan), "--dry-run")
+    registry.delete_it(at, "--plan", str(plan))
+
+
+def unknown_cluster(registry: Freezing) -> None:
+    at = registry.cut()
+    registry.lose_kube_system()
+    registry.delete_it(at)
+    registry.delete_it(at, "--accept-unknown-cluster")
+    registry.put_back(str(registry.kept()[0].path))
+
+
+def asked_servers(registry: Freezing) -> None:
+    at = registry.cut()
+    with KubernetesAPI(registry.authority, uid=KUBE_SYSTEM_UID) as api:
+        registry.delete_it(at, "--kubeconfig", str(api.kubeconfig(registry.folder)))
+    with KubernetesAPI(registry.authority, uid="another") as api:
+        other = registry.cut("other")
+        registry.delete_it(other, "--kubeconfig", str(api.kubeconfig(registry.folder)))
+
+
+def restored_elsewhere(registry: Freezing) -> None:
+    at = registry.cut()
+    registry.delete_it(at)
+    (kept,) = registry.kept()
+    backup = str(kept.path)
+    registry.put("kube-system", namespace_object("kube-system", uid="another"), "namespaces")
+    registry.put_back(backup)
+    registry.put("kube-system", namespace_object("kube-system"), "namespaces")
+    registry.etcd.put(at, seal("aesgcm", secret("cut"), at))
+    registry.put_back(backup)
+    registry.put_back(backup, "--replace-mod-revision", str(registry.mod_revision(at)))
+
+
+def restored_without_its_log(registry: Freezing) -> None:
+    at = registry.cut()
+    registry.delete_it(at)
+    (kept,) = registry.kept()
+    for path in registry.log.parent.iterdir():
+        path.unlink()
+    backup = str(kept.path)
+    registry.put_back(backup)
+    registry.put_back(backup, "--accept-unlisted-source")
+    digest = ("--expect-value-sha256", kept.content.value_sha256)
+    registry.put_back(backup, "--accept-unlisted-source", *digest)
+
+
+def restored_from_an_earlier_revision(registry: Freezing) -> None:
+    (at,) = registry.secrets("aesgcm", ["cut"])
+    then = str(registry.mod_revision(at))
+    registry.etcd.put(at, (registry.stored(at) or b"")[:-40])
+    there = ["--from-revision", then, "--accept-unlisted-source"]
+    registry.put_back(at.decode(), *there)
+    now = ["--replace-mod-revision", str(registry.mod_revision(at))]
+    registry.put_back(at.decode(), *there[:2], *now)
+    registry.put_back(at.decode(), *there, *now, "--dry-run")
+    registry.put_back(at.decode(), *there, *now)
+
+
+def reencrypted(registry: Freezing) -> None:
+    at = registry.key("shop/old")
+    registry.etcd.put(at, seal("aesgcm", secret("old"), at, OTHER, "old"))
+    registry.rewrite(at)
+    registry.secrets("aesgcm", ["newest"])
+    registry.rewrite(at, nobody=OTHER)
+    registry.rewrite(at, old=WRONG)
+    registry.rewrite(at, "--dry-run")
+    registry.rewrite(at)
+    registry.rewrite(at)
+    registry.put_back(str(registry.kept()[0].path))
+    there = str(registry.mod_revision(at))
+    registry.put_back(str(registry.kept()[0].path), "--replace-mod-revision", there)
+
+
+def reencrypted_under_the_same_name(registry: Freezing) -> None:
+    registry.rules(("secrets", (provider("aesgcm", key1=WRONG), IDENTITY)))
+    (at,) = registry.secrets("aesgcm", ["web"], TRUE)
+    registry.secrets("aesgcm", ["newest"], WRONG)
+    registry.rewrite(at, key1=TRUE)
+
+
+CASES: dict[str, Callable[[Freezing], None]] = {
+    case.__name__: case
+    for case in (
+        done,
+        readable,
+        inconsistent,
+        wrong_key,
+        wrong_key_of_many,
+        key_that_opens_others,
+        many_damaged,
+        likely_damaged,
+        bound_to_another_prefix,
+        moved,
+        newer_than_known,
+        protected,
+        allocator,
+        no_object,
+        unknown_owner,
+        in_the_clear,
+        no_configuration,
+        expectations,
+        by_plan,
+        unknown_cluster,
+        asked_servers,
+        restored_elsewhere,
+        restored_without_its_log,
+        restored_from_an_earlier_revision,
+        reencrypted,
+        reencrypted_under_the_same_name,
+    )
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_a_change_comes_to(registry: Freezing, case: str) -> None:
+    CASES[case](registry)
+    is_frozen(f"changes/{case}", registry.came_to())
+
+
+def test_what_the_audit_log_says(registry: Freezing, capfd: pytest.CaptureFixture[str]) -> None:
+    wrong_key(registry)
+    chance = Chance({str(registry.folder): "<folder>"}, base=0)
+    found = {}
+    for command in ("show", "verify"):
+        came = came_to(["audit", command, str(registry.log), "-o", "json"])
+        found[command] = {**came, "output": chance.without(stripped(json.loads(capfd.readouterr().out)))}
+    is_frozen("changes/audit", found)

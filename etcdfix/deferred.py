@@ -18,9 +18,9 @@ from typing import IO, Generic, Protocol, Self, TypeVar
 
 import msgspec
 
-from etcdfix.encryption.kms import KMSPending
+from etcdfix.encryption.kms.envelopes import KMSPending
+from etcdfix.examine import Examiner
 from etcdfix.model import Outcome, StoredValue
-from etcdfix.pipeline import Examiner
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.standing import FAILED

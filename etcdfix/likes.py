@@ -11,8 +11,8 @@ from typing import Final
 import msgspec
 
 from etcdfix.encryption.envelope import parse_envelope
+from etcdfix.examine import Examiner
 from etcdfix.model import GroupResource, Outcome
-from etcdfix.pipeline import Examiner
 from etcdfix.storagekey import Stack
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination

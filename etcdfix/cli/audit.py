@@ -41,15 +41,15 @@ from etcdfix.remediation.audit_verify import (
 )
 from etcdfix.reports.base import counted
 from etcdfix.reports.model import API_VERSION
-from etcdfix.reports.safetext import quote_command, safe_json, safe_text
 from etcdfix.storagekey import display
+from etcdfix.text.safetext import quote_command, safe_json, safe_text
 
 if TYPE_CHECKING:
     from etcdfix.cli.options import Inputs
     from etcdfix.remediation.cluster_identity import ClusterIdentity
     from etcdfix.remediation.reconcile import Reconciliation
-    from etcdfix.reports.commands import SameAgain
     from etcdfix.sources.etcd.client import EtcdClient
+    from etcdfix.text.commands import SameAgain
 
 _Command = Callable[..., Any]
 

@@ -6,8 +6,8 @@ import sys
 
 import click
 
-from etcdfix.reports.safetext import safe_text
 from etcdfix.storagekey import display
+from etcdfix.text.safetext import safe_text
 
 
 class Terminal:

@@ -37,7 +37,7 @@ from etcdfix.cli.safety import (
 )
 from etcdfix.cli.variables import ChangingCommand
 from etcdfix.errors import EtcdfixError
-from etcdfix.planning.planfile import expectation_of, load_plan
+from etcdfix.inputs.planfile import expectation_of, load_plan
 from etcdfix.remediation.api_servers import Answer, APIAccess
 from etcdfix.remediation.audit_record import Result
 from etcdfix.remediation.delete import DeleteRequest, run_delete
@@ -49,8 +49,8 @@ from etcdfix.remediation.preview import (
     preview_lines,
 )
 from etcdfix.remediation.recovery import SECONDS, look_until_well
-from etcdfix.reports.commands import ACKNOWLEDGEMENT
-from etcdfix.reports.safetext import safe_text
+from etcdfix.text.commands import ACKNOWLEDGEMENT
+from etcdfix.text.safetext import safe_text
 
 
 @click.command("delete", cls=ChangingCommand, epilog=epilog(EXIT_CODES))

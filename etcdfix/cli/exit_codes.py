@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import TypeVar
 
-from etcdfix.scan import ScanResult
+from etcdfix.operations.look.scan import ScanResult
 
 _Code = TypeVar("_Code", bound=int)
 

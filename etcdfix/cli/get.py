@@ -21,16 +21,24 @@ from etcdfix.cli.options import (
 )
 from etcdfix.cli.output import say
 from etcdfix.errors import ConfigurationError
-from etcdfix.get import DEFAULT_NAMESPACE, GetRequest, GetResult, Wanted, has_keys, read_raw, run_get
 from etcdfix.model import Outcome
+from etcdfix.operations.look.get import (
+    DEFAULT_NAMESPACE,
+    GetRequest,
+    GetResult,
+    Wanted,
+    has_keys,
+    read_raw,
+    run_get,
+)
 from etcdfix.reports.base import counted
-from etcdfix.reports.commands import SameAgain
+from etcdfix.reports.printers.objects import Form, Shown, message_of
+from etcdfix.reports.printers.writers import WRITERS
 from etcdfix.reports.remedies import remedies_for
-from etcdfix.reports.safetext import safe_text
-from etcdfix.showing.objects import Form, Shown, message_of
-from etcdfix.showing.writers import WRITERS
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import StorageLayout, builtin_directories, display, find_resources
+from etcdfix.text.commands import SameAgain
+from etcdfix.text.safetext import safe_text
 from etcdfix.verdicts.examination import Examination
 
 MEANINGS: dict[ExitCode, str] = {

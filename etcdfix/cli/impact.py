@@ -19,10 +19,10 @@ from etcdfix.cli.surroundings import (
     output_options,
     surroundings,
 )
-from etcdfix.consequences.impact import impact_report
-from etcdfix.consequences.surroundings import Keep, Surroundings
 from etcdfix.errors import ConfigurationError
-from etcdfix.reports.impact import IMPACT_FORMATS
+from etcdfix.operations.look.impact import impact_report
+from etcdfix.operations.look.index_cluster import Keep, Surroundings
+from etcdfix.reports.formats import IMPACT_FORMATS
 from etcdfix.storagekey import StorageLayout, display
 
 MEANINGS: dict[ExitCode, str] = {

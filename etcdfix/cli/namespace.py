@@ -18,11 +18,11 @@ from etcdfix.cli.surroundings import (
     output_options,
     surroundings,
 )
-from etcdfix.consequences.namespace import concerns_namespace, namespace_report
-from etcdfix.consequences.surroundings import Surroundings
 from etcdfix.errors import ConfigurationError
-from etcdfix.impact.namespaces import Stays, terminating_namespaces
-from etcdfix.reports.impact import NAMESPACE_FORMATS
+from etcdfix.graph.namespaces import Stays, terminating_namespaces
+from etcdfix.operations.look.index_cluster import Surroundings
+from etcdfix.operations.look.namespace import concerns_namespace, namespace_report
+from etcdfix.reports.formats import NAMESPACE_FORMATS
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "nothing blocks it",

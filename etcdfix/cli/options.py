@@ -20,13 +20,13 @@ from etcdfix.cli.ending import end_after
 from etcdfix.cli.output import say
 from etcdfix.cli.variables import variable_of
 from etcdfix.errors import ConfigurationError
-from etcdfix.reports.commands import SameAgain
 from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout
+from etcdfix.text.commands import SameAgain
 
 if TYPE_CHECKING:
     from etcdfix.encryption.config import EncryptionConfiguration
-    from etcdfix.encryption.kms_plugins import KMSPlugins
-    from etcdfix.manifest import Manifest
+    from etcdfix.encryption.kms.plugins import KMSPlugins
+    from etcdfix.inputs.manifest import Manifest
     from etcdfix.sources.base import Source
 
 FIRST_MINOR, LAST_MINOR = 17, 37
@@ -234,7 +234,7 @@ def gather_inputs(
     release_source = ""
     main: str = options.get("main_endpoints") or ""
     if options.get("manifest") is not None:
-        from etcdfix.manifest import load_manifest  # noqa: PLC0415 - needs YAML, only here
+        from etcdfix.inputs.manifest import load_manifest  # noqa: PLC0415 - needs YAML, only here
 
         manifest = load_manifest(options["manifest"])
         prefix = prefix if prefix is not None else manifest.etcd_prefix
@@ -402,7 +402,7 @@ def open_plugins(
             )
     if not inputs.ask_kms or not providers:
         return contextlib.nullcontext()
-    from etcdfix.encryption.kms_plugins import DEFAULT_MAX_RATE, KMSPlugins  # noqa: PLC0415 - only where there is KMS
+    from etcdfix.encryption.kms.plugins import DEFAULT_MAX_RATE, KMSPlugins  # noqa: PLC0415 - only where there is KMS
 
     rate = inputs.kms_max_rate if inputs.kms_max_rate is not None else DEFAULT_MAX_RATE
     return KMSPlugins(inputs.kms_endpoints, max_rate=rate)

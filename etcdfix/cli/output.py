@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import click
 
 from etcdfix.errors import ConfigurationError
-from etcdfix.reports.safetext import safe_text
+from etcdfix.text.safetext import safe_text
 
 
 def say(text: str) -> None:

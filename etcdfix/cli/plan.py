@@ -22,12 +22,12 @@ from etcdfix.cli.progress import watcher
 from etcdfix.cli.safety import examiner_for
 from etcdfix.cli.surroundings import output_options
 from etcdfix.errors import ConfigurationError
-from etcdfix.outputfile import STANDARD_OUTPUT, destination
-from etcdfix.planning.fromreport import load_report
-from etcdfix.planning.plan import PlanRequest, build_plan
-from etcdfix.reports.plan_json import write_plan_json
+from etcdfix.inputs.outputfile import STANDARD_OUTPUT, destination
+from etcdfix.inputs.saved_report import load_report
+from etcdfix.operations.look.planning.plan import PlanRequest, build_plan
+from etcdfix.reports.formats.plan_json import write_plan_json
+from etcdfix.reports.formats.plan_table import write_plan_table
 from etcdfix.reports.plan_model import DeletionPlan
-from etcdfix.reports.plan_table import write_plan_table
 
 T = TypeVar("T")
 

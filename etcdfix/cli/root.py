@@ -15,7 +15,7 @@ from etcdfix import __version__
 from etcdfix.cli.ending import ending_early
 from etcdfix.cli.secrecy import forbid_core_dumps
 from etcdfix.errors import EndedEarly, EtcdfixError
-from etcdfix.reports.safetext import safe_text
+from etcdfix.text.safetext import safe_text
 
 # Command to module and one-line help, in the order of the help page.
 COMMANDS: dict[str, tuple[str, str]] = {

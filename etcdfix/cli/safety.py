@@ -17,20 +17,20 @@ from etcdfix.cli.options import Inputs, configuration_of, open_plugins, open_sou
 from etcdfix.cli.output import say
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError
-from etcdfix.pipeline import Examiner
+from etcdfix.examine import Examiner
 from etcdfix.remediation.api_servers import APIAccess, parse_server_url
 from etcdfix.remediation.audit_record import Result
 from etcdfix.remediation.commit import Outcome, Places
 from etcdfix.remediation.preflight import MAIN_ETCD, Acceptances, Cluster
 from etcdfix.remediation.rules import Rule, refuse
-from etcdfix.reports.safetext import safe_text
 from etcdfix.sources.connection import EtcdConnection, connection_from_options, transport_warnings
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import StorageLayout
+from etcdfix.text.safetext import safe_text
 from etcdfix.verdicts.standing import AcceptRisk
 
 if TYPE_CHECKING:
-    from etcdfix.encryption.kms_plugins import KMSPlugins
+    from etcdfix.encryption.kms.plugins import KMSPlugins
 
 EXIT_CODES = {
     0: "done, or the dry run would be",

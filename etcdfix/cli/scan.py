@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 import click
 
-from etcdfix.baseline import load_baseline
 from etcdfix.cli.exit_codes import MEANINGS, epilog, scan_exit_code
 from etcdfix.cli.keys import decoded_key, is_base64
 from etcdfix.cli.options import (
@@ -21,13 +20,14 @@ from etcdfix.cli.options import (
 )
 from etcdfix.cli.output import say
 from etcdfix.cli.progress import watcher
-from etcdfix.outputfile import destination
-from etcdfix.reports import FORMATS
+from etcdfix.inputs.baseline import load_baseline
+from etcdfix.inputs.outputfile import destination
+from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
+from etcdfix.reports.formats import SCAN_FORMATS
 from etcdfix.reports.kms import plugin_troubles
-from etcdfix.reports.safetext import safe_text
-from etcdfix.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.scope import ScopeRequest
 from etcdfix.storagekey import StorageLayout
+from etcdfix.text.safetext import safe_text
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ T = TypeVar("T")
     "-o",
     "--output",
     "output",
-    type=click.Choice(list(FORMATS)),
+    type=click.Choice(list(SCAN_FORMATS)),
     default="table",
     show_default=True,
     envvar="ETCDFIX_OUTPUT",
@@ -132,7 +132,11 @@ def command(
     ):
         with open_plugins(inputs, configuration) as plugins:
             result = run_scan(
-                source, request, FORMATS[output](stream, max_causes), plugins=plugins, watch=watcher(source)
+                source,
+                request,
+                SCAN_FORMATS[output](stream, max_causes),
+                plugins=plugins,
+                watch=watcher(source),
             )
         stream.flush()
     _last_words(result, request, inputs.revision)

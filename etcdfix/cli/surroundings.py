@@ -22,10 +22,10 @@ from etcdfix.cli.options import (
 )
 from etcdfix.cli.output import say
 from etcdfix.cli.progress import watcher
-from etcdfix.consequences.surroundings import Keep, Surroundings, SurroundingsRequest, look_around
-from etcdfix.outputfile import destination
-from etcdfix.reports.safetext import safe_text
+from etcdfix.inputs.outputfile import destination
+from etcdfix.operations.look.index_cluster import Keep, Surroundings, SurroundingsRequest, look_around
 from etcdfix.storagekey import StorageLayout
+from etcdfix.text.safetext import safe_text
 
 if TYPE_CHECKING:
     from typing import BinaryIO

@@ -1,1 +1,1 @@
-"""."""
+"""From plaintext to an object, by the rules of the API server."""

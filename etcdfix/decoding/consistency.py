@@ -17,10 +17,10 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from etcdfix.decoding.gojson import check_json
+from etcdfix.decoding.protobuf.strict import Node, Step, render_path
 from etcdfix.decoding.quantity import parse_int64, quantity_error
 from etcdfix.decoding.schema import Field, MessageType, Schema
-from etcdfix.decoding.strict import Node, Step, render_path
+from etcdfix.golang.gojson import check_json
 from etcdfix.model import Inconsistency
 from etcdfix.wire.descriptors import ZERO_OR_ONE, MessageClasses, WireField
 

@@ -18,12 +18,13 @@ from typing import Any, Final
 
 import msgspec
 
-from etcdfix.decoding import gojson, kubecbor
+from etcdfix.decoding import cbor
 from etcdfix.decoding.consistency import MAX_INCONSISTENCIES, utf8_fault
-from etcdfix.decoding.gojson import Token
+from etcdfix.decoding.protobuf.envelope import go_quote
 from etcdfix.decoding.recognise import CBOR_TAG
-from etcdfix.decoding.unknown import go_quote
 from etcdfix.errors import CBORMalformed, JSONMalformed, KindUnknown
+from etcdfix.golang import gojson
+from etcdfix.golang.gojson import Token
 from etcdfix.model import DecodedObject, Evidence, GroupVersionKind, Inconsistency
 
 _IDENTITY: Final = ("name", "namespace", "uid")
@@ -154,7 +155,7 @@ class CustomResourceDecoder:
         )
 
     def _decode_cbor(self, data: bytes, crd: CustomResourceInfo) -> DecodedObject:
-        value = kubecbor.decode_map(data)
+        value = cbor.decode_map(data)
         decoded = _examine(value, crd, "cbor", len(data))
         try:
             # Lone surrogates, which stand for bytes that are not UTF-8, do not encode.

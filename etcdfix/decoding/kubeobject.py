@@ -15,19 +15,20 @@ from typing import Any, Final
 
 import msgspec
 
-from etcdfix.decoding import base64go, gojson, kubecbor, kubeyaml
+from etcdfix.decoding import cbor
 from etcdfix.decoding.customresource import CustomResourceInfo
+from etcdfix.decoding.protobuf.envelope import parse_envelope
+from etcdfix.decoding.protobuf.strict import Node, StrictDecoder
 from etcdfix.decoding.recognise import CBOR_TAG, is_json
 from etcdfix.decoding.registry import RegisteredKind
 from etcdfix.decoding.render.fromjson import node_from_json
-from etcdfix.decoding.render.gojsontext import encode_json, parse_exactly
 from etcdfix.decoding.render.salvage import is_protobuf, salvage_envelope, salvage_json
 from etcdfix.decoding.render.typed import Renderer
 from etcdfix.decoding.schema import kind_rows
 from etcdfix.decoding.stacks import Decoder
-from etcdfix.decoding.strict import Node, StrictDecoder
-from etcdfix.decoding.unknown import parse_envelope
 from etcdfix.errors import DecodeError, KindUnknown
+from etcdfix.golang import gobase64, gojson, goyaml
+from etcdfix.golang.gojsontext import encode_json, parse_exactly
 from etcdfix.model import DecodedObject, Inconsistency
 
 _BASE64: Final = "base64+"
@@ -153,7 +154,7 @@ class ObjectReader:
     def _typed(self, decoded: DecodedObject, data: bytes, expected_kind: str) -> KubeObject:
         encoding = decoded.encoding
         if encoding.startswith(_BASE64):
-            data = base64go.decode(data)
+            data = gobase64.decode(data)
             encoding = encoding.removeprefix(_BASE64)
         if encoding == "protobuf":
             registered = self._lookup(
@@ -165,7 +166,7 @@ class ObjectReader:
             value = self._render(registered, node)
         else:
             value = self._typed_json(
-                kubeyaml.to_json(data) if encoding == "yaml" else data, decoded, expected_kind
+                goyaml.to_json(data) if encoding == "yaml" else data, decoded, expected_kind
             )
         wrong = decoded.inconsistencies
         guessed = decoded.empty or any(fault.cause == "kind-missing" for fault in wrong)
@@ -276,7 +277,7 @@ class ObjectReader:
 def _document(data: bytes) -> dict[str, Any]:
     """Return a JSON or CBOR value that is known to be a map, or null, which counts as an empty one."""
     if data.startswith(CBOR_TAG):
-        value: Any = kubecbor.decode_map(data)
+        value: Any = cbor.decode_map(data)
         # Bytes that are not UTF-8 are lone surrogates now; writing and reading makes them what the server serves.
         value = gojson.loads(encode_json(value))
     else:

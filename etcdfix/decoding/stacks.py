@@ -24,16 +24,17 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from etcdfix.decoding import base64go, gojson, kubecbor, kubeyaml
+from etcdfix.decoding import cbor
 from etcdfix.decoding.customresource import CustomResourceDecoder, CustomResourceInfo, crd_info
-from etcdfix.decoding.kubejson import JSONDecoder
-from etcdfix.decoding.kubeprotobuf import ProtobufDecoder
+from etcdfix.decoding.kubejson.codec import JSONDecoder
+from etcdfix.decoding.protobuf.codec import ProtobufDecoder
+from etcdfix.decoding.protobuf.envelope import is_well_formed, parse_envelope
+from etcdfix.decoding.protobuf.strict import StrictDecoder
 from etcdfix.decoding.recognise import CBOR_TAG, PROTOBUF_MAGIC, is_json
 from etcdfix.decoding.registry import Registry, SchemeName
 from etcdfix.decoding.schema import Schema, load_schema
-from etcdfix.decoding.strict import StrictDecoder
-from etcdfix.decoding.unknown import is_well_formed, parse_envelope
 from etcdfix.errors import DecodeError, KindUnknown, ProtobufMalformed, UnknownEncoding
+from etcdfix.golang import gobase64, gojson, goyaml
 from etcdfix.model import DecodedObject, Evidence, GroupVersionKind
 
 _SCHEMES: Final = {
@@ -106,7 +107,7 @@ class Decoder:
             return serializers.json.decode(data, group, kind)
         with suppress(DecodeError):  # YAML's complaint is lost, as on the server: base64 comes after it
             return _yaml(serializers, data, group, kind)
-        decoded = self._universal(serializers, base64go.decode(data), group, kind)
+        decoded = self._universal(serializers, gobase64.decode(data), group, kind)
         return msgspec.structs.replace(
             decoded, encoding=f"base64+{decoded.encoding}", notes=(_BASE64_NOTE, *decoded.notes)
         )
@@ -163,7 +164,7 @@ class Decoder:
         if is_json(data):
             return _foreign(gojson.loads(data), "json", len(data))
         if data.startswith(CBOR_TAG):
-            return _foreign(kubecbor.decode_map(data), "cbor", len(data))
+            return _foreign(cbor.decode_map(data), "cbor", len(data))
         raise UnknownEncoding("no serialization format matched the provided data", offset=0)
 
     def crd(self, data: bytes) -> CustomResourceInfo:
@@ -197,7 +198,7 @@ class Decoder:
         elif data.startswith(PROTOBUF_MAGIC):
             parsed = self._members_of_protobuf(data, kind, package)
         else:
-            parsed = gojson.loads(kubeyaml.to_json(data))
+            parsed = gojson.loads(goyaml.to_json(data))
         assert isinstance(parsed, dict)
         return parsed
 
@@ -213,7 +214,7 @@ class Decoder:
 
 
 def _yaml(serializers: _Serializers, data: bytes, group: str, kind: str) -> DecodedObject:
-    as_json = kubeyaml.to_json(data)
+    as_json = goyaml.to_json(data)
     decoded = serializers.json.decode_exactly(as_json, group, kind, stored_size=len(data))
     notes = decoded.notes if decoded.empty else (_YAML_NOTE, *decoded.notes)
     return msgspec.structs.replace(decoded, encoding="yaml", notes=notes)

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from etcdfix.encryption.aescbc import UncheckedAESCBC
-from etcdfix.encryption.aesgcm import UncheckedAESGCM
 from etcdfix.encryption.config import ProviderType
 from etcdfix.encryption.envelope import parse_envelope
+from etcdfix.encryption.providers.aescbc import UncheckedAESCBC
+from etcdfix.encryption.providers.aesgcm import UncheckedAESGCM
 from etcdfix.encryption.transformer import LocalKey, ResourceTransformers, Transformers
 from etcdfix.encryption.unchecked import Unchecked
 
@@ -154,7 +154,7 @@ def unchecked(provider: ProviderType, key: bytes) -> Unchecked:
             return UncheckedAESGCM(key)
         case _:
             # PyNaCl loads a library of its own: only those who use secretbox wait for it.
-            from etcdfix.encryption.secretbox import UncheckedSecretbox  # noqa: PLC0415
+            from etcdfix.encryption.providers.secretbox import UncheckedSecretbox  # noqa: PLC0415
 
             return UncheckedSecretbox(key)
 

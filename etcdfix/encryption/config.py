@@ -25,7 +25,7 @@ from etcdfix.encryption.config_yaml import read_yaml
 from etcdfix.encryption.keyring import KeyMaterial
 from etcdfix.encryption.wording import aggregate, go_quote
 from etcdfix.errors import ConfigurationError
-from etcdfix.inputfile import open_regular
+from etcdfix.inputs.inputfile import open_regular
 
 _KMS_V1_REMARK = (
     "uses KMS v1, which API servers from 1.29 on refuse without --feature-gates=KMSv1=true; "

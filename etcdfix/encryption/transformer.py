@@ -15,8 +15,6 @@ from typing import NamedTuple, Protocol, Self
 
 import msgspec
 
-from etcdfix.encryption.aescbc import AESCBCTransformer
-from etcdfix.encryption.aesgcm import AESGCMTransformer
 from etcdfix.encryption.config import (
     EncryptionConfiguration,
     KeyedProvider,
@@ -28,10 +26,12 @@ from etcdfix.encryption.config import (
 from etcdfix.encryption.config_validation import EVERYTHING, parse_group_resource, rule_name
 from etcdfix.encryption.envelope import ENCRYPTED_PREFIX, transformer_name
 from etcdfix.encryption.fault import FailureReason, Fault, PluginRecord
-from etcdfix.encryption.identity import IDENTITY, REFUSED_ERROR, IdentityTransformer
 from etcdfix.encryption.keyring import KeyMaterial
-from etcdfix.encryption.kms import KMSPlugin
-from etcdfix.encryption.kms_transformer import KMSv1Transformer, KMSv2Transformer
+from etcdfix.encryption.kms.envelopes import KMSPlugin
+from etcdfix.encryption.kms.transformer import KMSv1Transformer, KMSv2Transformer
+from etcdfix.encryption.providers.aescbc import AESCBCTransformer
+from etcdfix.encryption.providers.aesgcm import AESGCMTransformer
+from etcdfix.encryption.providers.identity import IDENTITY, REFUSED_ERROR, IdentityTransformer
 from etcdfix.encryption.wording import aggregate
 from etcdfix.errors import TransformError
 from etcdfix.model import GroupResource
@@ -533,7 +533,7 @@ def _cipher(provider: ProviderType, key: bytes) -> Cipher:
             return AESGCMTransformer(key)
         case _:
             # PyNaCl loads a library of its own: only those who use secretbox wait for it.
-            from etcdfix.encryption.secretbox import SecretboxTransformer  # noqa: PLC0415
+            from etcdfix.encryption.providers.secretbox import SecretboxTransformer  # noqa: PLC0415
 
             return SecretboxTransformer(key)
 

@@ -11,18 +11,18 @@ from typing import NamedTuple
 
 import msgspec
 
-from etcdfix.encryption.aescbc import UncheckedAESCBC
-from etcdfix.encryption.aesgcm import UncheckedAESGCM
 from etcdfix.encryption.candidates import Candidate
 from etcdfix.encryption.fault import Fault
-from etcdfix.encryption.kms import (
+from etcdfix.encryption.kms.envelopes import (
     DEKSourceType,
     EncryptedObject,
     KMSEnvelopeInvalid,
     parse_encrypted_object,
     split_encrypted_object,
 )
-from etcdfix.encryption.kms_transformer import INFO_SIZE, DataKey, KMSv1Transformer, KMSv2Transformer
+from etcdfix.encryption.kms.transformer import INFO_SIZE, DataKey, KMSv1Transformer, KMSv2Transformer
+from etcdfix.encryption.providers.aescbc import UncheckedAESCBC
+from etcdfix.encryption.providers.aesgcm import UncheckedAESGCM
 from etcdfix.encryption.sight import LEAST_VISIBLE, LookInto, Sight, Structures
 from etcdfix.encryption.transformer import KMSReader
 from etcdfix.encryption.unchecked import Flip, turned

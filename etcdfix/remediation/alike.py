@@ -8,9 +8,9 @@ from collections.abc import Callable
 import msgspec
 
 from etcdfix.deferred import Deferrable, Examining, Watch
+from etcdfix.examine import Examiner
 from etcdfix.likes import LikeCounts, Likes, likeness_of
 from etcdfix.model import Outcome
-from etcdfix.pipeline import Examiner
 from etcdfix.sources.base import Source
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.key_loss import KeyCounter, KeyCounts

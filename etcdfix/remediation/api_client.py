@@ -28,7 +28,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from etcdfix.errors import AuthorizationRefused, EtcdfixError, KubeconfigInvalid, KubernetesClientMissing
-from etcdfix.inputfile import MAX_SETTINGS_BYTES, read_input
+from etcdfix.inputs.inputfile import MAX_SETTINGS_BYTES, read_input
 from etcdfix.remediation.durable import why
 
 _Result = TypeVar("_Result")

@@ -28,7 +28,7 @@ from msgspec import UNSET, UnsetType
 from etcdfix import __version__
 from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.grounds import Grounds
-from etcdfix.reports.safetext import safe_json
+from etcdfix.text.safetext import safe_json
 
 PREFIX: Final = "etcdfix.io/"
 """What every annotation of ours starts with."""

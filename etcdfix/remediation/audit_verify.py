@@ -35,7 +35,7 @@ from etcdfix.remediation.audit_record import (
     parse_event,
 )
 from etcdfix.remediation.durable import read_limited, why
-from etcdfix.reports.safetext import quote_command, safe_text
+from etcdfix.text.safetext import quote_command, safe_text
 
 MAX_FINDINGS: Final = 100
 """Findings told one by one; beyond that they are counted."""

@@ -17,7 +17,7 @@ from etcdfix.errors import AuthorizationRefused
 from etcdfix.model import GroupResource
 from etcdfix.remediation.api_client import RefusalReason, Reply, Server, decode, malformed, shorten
 from etcdfix.remediation.cluster_identity import ClusterIdentity, KnownBy
-from etcdfix.reports.safetext import quote_command
+from etcdfix.text.safetext import quote_command
 
 UNSAFE_DELETE_VERB = "unsafe-delete-ignore-read-errors"
 VERBS = (UNSAFE_DELETE_VERB, "delete")

@@ -32,14 +32,14 @@ from etcdfix.errors import (
     BackupVersionUnknown,
     NotABackup,
 )
-from etcdfix.inputfile import read_input
+from etcdfix.inputs.inputfile import read_input
 from etcdfix.model import StoredValue
 from etcdfix.remediation.audit_record import Link, Operator, timestamp, unicode_text
 from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.durable import why
 from etcdfix.remediation.grounds import Grounds
-from etcdfix.reports.safetext import safe_json
 from etcdfix.storagekey import display
+from etcdfix.text.safetext import safe_json
 from etcdfix.verdicts.judge import Verdict
 
 FORMAT: Final = "etcdfix.backup/v1"

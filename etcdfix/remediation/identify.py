@@ -19,8 +19,8 @@ from typing import Final
 import msgspec
 
 from etcdfix.errors import BackupUnreadable, NotDurable, SourceError
+from etcdfix.examine import Examiner
 from etcdfix.model import KeptRevision, Outcome, StoredValue
-from etcdfix.pipeline import Examiner
 from etcdfix.remediation.backup_file import read_backup
 from etcdfix.remediation.cluster_identity import ClusterIdentity, KnownBy
 from etcdfix.remediation.durable import open_directory

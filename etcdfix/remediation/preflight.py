@@ -15,12 +15,12 @@ import msgspec
 
 from etcdfix.deferred import Deferrable, Watch, unwatched
 from etcdfix.errors import SourceUnreachable
-from etcdfix.impact.assess import Assessment, assess
-from etcdfix.impact.builder import IndexBuilder
-from etcdfix.impact.floor import floor_reason
-from etcdfix.impact.grades import Risk
+from etcdfix.examine import Examiner
+from etcdfix.graph.assess import Assessment, assess
+from etcdfix.graph.builder import IndexBuilder
+from etcdfix.graph.grades import Risk
+from etcdfix.graph.protected import floor_reason
 from etcdfix.model import Outcome, StoredValue
-from etcdfix.pipeline import Examiner
 from etcdfix.remediation.alike import Alike, look_at_all
 from etcdfix.remediation.api_servers import Answer, APIAccess, ServerAnswers, ask_servers
 from etcdfix.remediation.authorization import can_i
@@ -46,10 +46,10 @@ from etcdfix.remediation.noencryption import Contradiction, encrypted, looks_env
 from etcdfix.remediation.proof import check_proof, not_deletable
 from etcdfix.remediation.release import check_release
 from etcdfix.remediation.rules import Rule, refuse
-from etcdfix.reports.safetext import quote_command
 from etcdfix.sources.connection import EtcdConnection, transport_warnings
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import display
+from etcdfix.text.safetext import quote_command
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import PEEK_CHECKS
 from etcdfix.verdicts.examination import Examination, KeyName

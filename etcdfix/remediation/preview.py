@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from etcdfix.impact.assess import Assessment
-from etcdfix.impact.grades import Risk
-from etcdfix.impact.secretusers import Stops
+from etcdfix.graph.assess import Assessment
+from etcdfix.graph.grades import Risk
+from etcdfix.graph.secretusers import Stops
 from etcdfix.model import Confidence
 from etcdfix.model import Outcome as Outcomes
 from etcdfix.remediation.api_servers import Answer, ServerAnswers
@@ -18,10 +18,10 @@ from etcdfix.remediation.recovery import ServerSigns
 from etcdfix.remediation.reencrypt import ReencryptPreview
 from etcdfix.remediation.restore import OwnWrite, RestorePreview
 from etcdfix.reports.base import counted
-from etcdfix.reports.commands import SameAgain
 from etcdfix.reports.remedies import gentle_remedies, unsafe_deletion_request
-from etcdfix.reports.safetext import quote_command, safe_text
 from etcdfix.storagekey import display
+from etcdfix.text.commands import SameAgain
+from etcdfix.text.safetext import quote_command, safe_text
 
 _MOST_REASONS = 5
 _STOPS = "grows more slowly, and stops when nothing else is unreadable"

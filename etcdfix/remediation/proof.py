@@ -14,8 +14,8 @@ from etcdfix.model import Outcome
 from etcdfix.remediation.alike import Alike
 from etcdfix.remediation.rules import Rule, refuse
 from etcdfix.reports.plan_needs import declaration
-from etcdfix.reports.safetext import key_arguments, quote_command
 from etcdfix.storagekey import display
+from etcdfix.text.safetext import key_arguments, quote_command
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.key_loss import NOT_THE_KEY, KeyCounts, KeyDoubt, doubt_about

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from etcdfix.encryption.seal import NotSealed, Sealed, SealRefusal, to_storage
+from etcdfix.encryption.encrypt import NotSealed, Sealed, SealRefusal, to_storage
 from etcdfix.encryption.transformer import ResourceTransformers
+from etcdfix.examine import Examiner
 from etcdfix.model import Outcome as Verdicts
 from etcdfix.model import StoredValue
-from etcdfix.pipeline import Examiner
 from etcdfix.remediation.api_servers import APIAccess, ServerAnswers
 from etcdfix.remediation.audit_record import Entry, RecordType, Result, Verb
 from etcdfix.remediation.audit_search import own_writes

@@ -12,7 +12,7 @@ from typing import Final
 
 from etcdfix.decoding.kubeobject import ObjectReader
 from etcdfix.errors import DecodeError
-from etcdfix.pipeline import Examiner
+from etcdfix.examine import Examiner
 from etcdfix.remediation.rules import Rule, refuse
 from etcdfix.sources.base import Source
 

@@ -21,7 +21,7 @@ import msgspec
 
 from etcdfix.deferred import Watch, unwatched
 from etcdfix.errors import AuditLogUnreadable, RefusedByRule
-from etcdfix.impact.floor import floor_reason
+from etcdfix.graph.protected import floor_reason
 from etcdfix.model import Outcome as Verdicts
 from etcdfix.model import StoredValue
 from etcdfix.remediation.api_servers import APIAccess, ServerAnswers

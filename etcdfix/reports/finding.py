@@ -6,11 +6,11 @@ import base64
 import hashlib
 
 from etcdfix.model import Outcome, ServerBehaviour
-from etcdfix.reports.commands import SameAgain
 from etcdfix.reports.model import Finding, FindingEvidence, StatusCause, ValueKind
 from etcdfix.reports.remedies import remedies_for
-from etcdfix.reports.safetext import is_plain
 from etcdfix.storagekey import display
+from etcdfix.text.commands import SameAgain
+from etcdfix.text.safetext import is_plain
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.plaintext import bounded
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from etcdfix.reports.safetext import quote_command
+from etcdfix.text.safetext import quote_command
 from etcdfix.verdicts.standing import AcceptRisk
 
 DECLARE_KEY_LOST: Final = "--declare-key-lost"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from etcdfix.model import Outcome, ServerBehaviour
-from etcdfix.reports.commands import GRANTED, SameAgain, piped
 from etcdfix.reports.model import Remedy
-from etcdfix.reports.safetext import is_plain, quote_command
+from etcdfix.text.commands import GRANTED, SameAgain, piped
+from etcdfix.text.safetext import is_plain, quote_command
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination

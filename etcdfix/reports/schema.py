@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from etcdfix.model import Confidence, Outcome, ServerBehaviour
-from etcdfix.reports.impact.model import ImpactReport, NamespaceReport, OrphansReport
+from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
 from etcdfix.reports.model import API_VERSION, Finding, ScanReport
 from etcdfix.reports.plan_model import DeletionPlan
 from etcdfix.verdicts.causes import Cause

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Final, NamedTuple
 
 from etcdfix.errors import NotASnapshot, SourceError, SourceLocked
-from etcdfix.inputfile import NOT_REGULAR, open_regular
+from etcdfix.inputs.inputfile import NOT_REGULAR, open_regular
 from etcdfix.sources.bbolt.page import MAX_PAGE_SIZE, Meta, read_metas
 
 TRAILER_SIZE: Final = 32

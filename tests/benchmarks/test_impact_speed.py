@@ -27,8 +27,8 @@ from pathlib import Path
 from etcdfix.decoding.stacks import Decoder
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.transformer import Transformers
-from etcdfix.impact.builder import IndexBuilder
-from etcdfix.pipeline import Examiner
+from etcdfix.graph.builder import IndexBuilder
+from etcdfix.examine import Examiner
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout
 

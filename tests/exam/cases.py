@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CBC
 from nacl.bindings import crypto_secretbox
 
-from etcdfix.encryption.kms import WrappedKey
+from etcdfix.encryption.kms.envelopes import WrappedKey
 from etcdfix.errors import KMSRefused
 from etcdfix.model import StoredValue
 from tests.exam import corpus

@@ -15,8 +15,8 @@ from functools import cache, partial
 from typing import Any, NamedTuple
 
 from etcdfix.decoding.stacks import Decoder
+from etcdfix.examine import Examiner
 from etcdfix.model import Outcome
-from etcdfix.pipeline import Examiner
 from etcdfix.storagekey import Directory, Stack, StorageLayout, builtin_directories
 from tests.support import objects
 from tests.support.golden import VARIABLE, api_samples, sample_kind

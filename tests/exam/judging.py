@@ -10,8 +10,8 @@ from etcdfix.deferred import unwatched
 from etcdfix.encryption.config import KMSProvider, parse_configuration
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.errors import RefusedByRule
+from etcdfix.examine import Examiner
 from etcdfix.model import Confidence, Outcome
-from etcdfix.pipeline import Examiner
 from etcdfix.remediation.alike import look_at_all
 from etcdfix.remediation.proof import check_proof
 from etcdfix.verdicts.causes import Cause

@@ -63,9 +63,12 @@ class Freezing(Attacked):
         self.etcd.put(at, (self.stored(at) or b"")[:-cut])
         return at
 
+    def chance(self) -> Chance:
+        return Chance({str(self.folder): "<folder>", self.endpoints: "<etcd>"}, base=self._base)
+
     def came_to(self) -> dict[str, Any]:
         """Return all that is to stay: the steps, the records and the backups."""
-        chance = Chance({str(self.folder): "<folder>", self.endpoints: "<etcd>"}, base=self._base)
+        chance = self.chance()
         records = [json.loads(line) for line in _lines_of(self.log)]
         backups = [json.loads(path.read_bytes()) for path in sorted(self.backups.glob("*.json"))]
         found = {"steps": self.steps, "records": records, "backups": backups}
@@ -341,7 +344,7 @@ def test_what_a_change_comes_to(registry: Freezing, case: str) -> None:
 
 def test_what_the_audit_log_says(registry: Freezing, capfd: pytest.CaptureFixture[str]) -> None:
     wrong_key(registry)
-    chance = Chance({str(registry.folder): "<folder>"}, base=0)
+    chance = registry.chance()
     found = {}
     for command in ("show", "verify"):
         came = came_to(["audit", command, str(registry.log), "-o", "json"])

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from etcdfix.encryption.aescbc import AESCBCTransformer
 from etcdfix.encryption.fault import Fault
+from etcdfix.encryption.providers.aescbc import AESCBCTransformer
 from etcdfix.verdicts.standing import AcceptRisk
 from tests.support.attacks import (
     EVERY_FLAG,

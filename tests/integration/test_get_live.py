@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 from etcdfix.cli.root import run
-from etcdfix.decoding import kubeyaml
-from etcdfix.decoding.render.gojsontext import encode_json
 from etcdfix.decoding.stacks import Decoder
 from etcdfix.encryption.config import load_configuration
-from etcdfix.encryption.kms_plugins import KMSPlugins
+from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.encryption.transformer import Transformers
+from etcdfix.examine import Examiner
+from etcdfix.golang import goyaml
+from etcdfix.golang.gojsontext import encode_json
 from etcdfix.model import Outcome
-from etcdfix.pipeline import Examiner
-from etcdfix.showing.jsontext import json_text
-from etcdfix.showing.objects import Form, Viewer
-from etcdfix.showing.yamltext import yaml_text
+from etcdfix.reports.printers.jsontext import json_text
+from etcdfix.reports.printers.objects import Form, Viewer
+from etcdfix.reports.printers.yamltext import yaml_text
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout
 from tests.support.collecting import ALPHA
@@ -81,7 +81,7 @@ def test_every_readable_object_converts(name: str, kms_endpoints: dict[str, str]
             assert shown.form is Form.OBJECT
             document = sorted_json(shown.document)
             assert json.loads(json_text(shown.document)) == document
-            assert json.loads(kubeyaml.to_json(yaml_text(shown.document).encode())) == document
+            assert json.loads(goyaml.to_json(yaml_text(shown.document).encode())) == document
             if document["kind"] == "Secret":
                 secrets += 1
                 for text in (document.get("data") or {}).values():

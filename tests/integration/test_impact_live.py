@@ -7,13 +7,13 @@ from contextlib import contextmanager
 
 import pytest
 
-from etcdfix.impact.assess import assess
-from etcdfix.impact.collector import collect
-from etcdfix.impact.garbage import Action
-from etcdfix.impact.grades import Risk
-from etcdfix.impact.index import ImpactIndex
-from etcdfix.impact.namespaces import namespace_state
-from etcdfix.impact.secretusers import secret_users
+from etcdfix.graph.assess import assess
+from etcdfix.graph.collector import collect
+from etcdfix.graph.garbage import Action
+from etcdfix.graph.grades import Risk
+from etcdfix.graph.index import ImpactIndex
+from etcdfix.graph.namespaces import namespace_state
+from etcdfix.graph.secretusers import secret_users
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
 from tests.support.etcd_server import EtcdServer

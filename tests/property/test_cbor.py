@@ -9,7 +9,7 @@ import cbor2
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from etcdfix.decoding.kubecbor import _StrictDecoder, decode_map
+from etcdfix.decoding.cbor import _StrictDecoder, decode_map
 from etcdfix.decoding.recognise import CBOR_TAG
 from etcdfix.errors import CBORMalformed
 

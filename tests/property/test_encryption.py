@@ -12,7 +12,7 @@ from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.config_values import format_duration, parse_base64, parse_duration, parse_endpoint
 from etcdfix.encryption.envelope import parse_envelope, transformer_name
 from etcdfix.encryption.keyring import fingerprint
-from etcdfix.encryption.kms import (
+from etcdfix.encryption.kms.envelopes import (
     EncryptedObject,
     KMSEnvelopeInvalid,
     parse_encrypted_object,

@@ -12,14 +12,14 @@ import msgspec
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from etcdfix.decoding import gojson, kubeyaml
-from etcdfix.decoding.base64go import decode, illegal_byte
 from etcdfix.decoding.customresource import CustomResourceInfo
-from etcdfix.decoding.kubejson import JSONDecoder
+from etcdfix.decoding.kubejson.codec import JSONDecoder
 from etcdfix.decoding.registry import Registry
 from etcdfix.decoding.schema import load_schema
 from etcdfix.decoding.stacks import Decoder
 from etcdfix.errors import DecodeError, JSONMalformed, UnknownEncoding
+from etcdfix.golang import gojson, goyaml
+from etcdfix.golang.gobase64 import decode, illegal_byte
 
 DECODER = Decoder(36)
 JSON = JSONDecoder(load_schema(36), Registry(36))
@@ -213,7 +213,7 @@ YAML_PIECES = [
 @settings(max_examples=400)
 @given(st.binary(max_size=30) | st.lists(st.sampled_from(YAML_PIECES), max_size=15).map(b"".join))
 def test_yaml_becomes_valid_json_or_an_error(data: bytes) -> None:
-    converted = outcome_of(lambda: kubeyaml.to_json(data))
+    converted = outcome_of(lambda: goyaml.to_json(data))
     if isinstance(converted, DecodeError):
         assert converted.message.startswith(("yaml: ", "json: ", "Unsupported map key"))
     else:
@@ -229,7 +229,7 @@ def test_yaml_becomes_valid_json_or_an_error(data: bytes) -> None:
 )
 def test_printable_json_is_yaml(value: object) -> None:
     data = json.dumps(value, ensure_ascii=False).encode()
-    assert gojson.loads(kubeyaml.to_json(data)) == value
+    assert gojson.loads(goyaml.to_json(data)) == value
 
 
 @given(st.binary(max_size=50), st.sampled_from([b"", b"\n", b"\r\n"]))

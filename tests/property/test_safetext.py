@@ -10,7 +10,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etcdfix.reports.safetext import is_plain, key_arguments, quote_command, safe_json, safe_text
+from etcdfix.text.safetext import is_plain, key_arguments, quote_command, safe_json, safe_text
 
 ANY_TEXT = st.text(st.characters())
 # Categories that a terminal may act upon, or that hide what is there.

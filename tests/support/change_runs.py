@@ -17,7 +17,7 @@ from etcdfix.cli.root import run
 from etcdfix.decoding.stacks import Decoder
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.transformer import Transformers, no_plugin
-from etcdfix.pipeline import Examiner
+from etcdfix.examine import Examiner
 from etcdfix.remediation.audit_record import Event
 from etcdfix.remediation.audit_verify import read_records
 from etcdfix.remediation.backup_file import Backup, read_backup

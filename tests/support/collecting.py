@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from etcdfix.encryption.config import load_configuration
-from etcdfix.encryption.kms_plugins import KMSPlugins
+from etcdfix.encryption.kms.plugins import KMSPlugins
+from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.reports.model import Conclusion, Finding, Header
-from etcdfix.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import StorageLayout
 

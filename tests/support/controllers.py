@@ -12,8 +12,8 @@ import json
 from functools import cache
 from typing import Any, Final
 
-from etcdfix.consequences.surroundings import Keep, Surroundings, SurroundingsRequest, look_around
 from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
+from etcdfix.operations.look.index_cluster import Keep, Surroundings, SurroundingsRequest, look_around
 from etcdfix.storagekey import StorageLayout
 from tests.support.golden import golden_folder
 from tests.support.memory_source import MemorySource

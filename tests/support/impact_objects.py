@@ -12,9 +12,9 @@ from google.protobuf.message import Message
 from etcdfix.decoding.consistency import wire_fields
 from etcdfix.decoding.schema import SCALAR_TYPES, kind_rows, load_schema
 from etcdfix.decoding.stacks import Decoder
-from etcdfix.impact.builder import IndexBuilder
-from etcdfix.impact.index import ImpactIndex
-from etcdfix.pipeline import Examiner
+from etcdfix.examine import Examiner
+from etcdfix.graph.builder import IndexBuilder
+from etcdfix.graph.index import ImpactIndex
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import StorageLayout, builtin_directories
 from etcdfix.wire.descriptors import MessageClasses

@@ -10,12 +10,12 @@ import msgspec
 from etcdfix.decoding.stacks import Decoder
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.transformer import Transformers, no_plugin
+from etcdfix.examine import Examiner
+from etcdfix.inputs.saved_report import load_report
 from etcdfix.model import KeptRevision, Revision, StoredValue
-from etcdfix.pipeline import Examiner
-from etcdfix.planning.fromreport import load_report
-from etcdfix.planning.plan import PlanRequest
-from etcdfix.reports.json_report import JSONLinesReporter, JSONReporter
-from etcdfix.scan import ScanRequest, run_scan
+from etcdfix.operations.look.planning.plan import PlanRequest
+from etcdfix.operations.look.scan import ScanRequest, run_scan
+from etcdfix.reports.formats.json_report import JSONLinesReporter, JSONReporter
 from etcdfix.sources.base import Source, SourceDescription
 from tests.support.impact_objects import Cluster
 from tests.support.memory_source import MemorySource, stored

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from etcdfix.encryption.config import KMSProvider, parse_configuration
-from etcdfix.encryption.kms import KMSPlugin
+from etcdfix.encryption.kms.envelopes import KMSPlugin
 from etcdfix.encryption.peek import PeekRequest, Structures, peek
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.model import GroupResource, Look, Peek

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from etcdfix.encryption.kms import WrappedKey
+from etcdfix.encryption.kms.envelopes import WrappedKey
 
 
 class OneAnswer:

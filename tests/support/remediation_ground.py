@@ -16,8 +16,8 @@ import msgspec
 from etcdfix.decoding.stacks import Decoder
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.transformer import Transformers, no_plugin
+from etcdfix.examine import Examiner
 from etcdfix.model import StoredValue
-from etcdfix.pipeline import Examiner
 from etcdfix.remediation.audit_record import Operator
 from etcdfix.remediation.backup_file import Backup, read_backup
 from etcdfix.remediation.commit import Outcome, Places

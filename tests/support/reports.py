@@ -6,9 +6,9 @@ import io
 from collections.abc import Callable, Iterable
 from typing import BinaryIO
 
-from etcdfix.reports import FORMATS
 from etcdfix.reports.base import Reporter
 from etcdfix.reports.finding import finding_from, is_finding, status_cause
+from etcdfix.reports.formats import SCAN_FORMATS
 from etcdfix.reports.model import (
     Conclusion,
     Header,
@@ -95,7 +95,7 @@ def write(
 ) -> bytes:
     """Run examinations through a tally and a reporter, as a scan does; return what was written."""
     stream = io.BytesIO()
-    reporter = FORMATS[output](stream, max_causes) if isinstance(output, str) else output(stream)
+    reporter = SCAN_FORMATS[output](stream, max_causes) if isinstance(output, str) else output(stream)
     tally = new_tally(max_causes=max_causes)
     reporter.begin(head or header())
     for one in found:

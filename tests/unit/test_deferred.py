@@ -11,11 +11,11 @@ from etcdfix import deferred
 from etcdfix.decoding.stacks import Decoder
 from etcdfix.deferred import Examining
 from etcdfix.encryption.config import KMSProvider, parse_configuration
-from etcdfix.encryption.kms import KMSPending, WrappedKey
+from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.errors import KMSRefused, KMSUnreachable
+from etcdfix.examine import Examiner
 from etcdfix.model import StoredValue
-from etcdfix.pipeline import Examiner
 from etcdfix.storagekey import StorageLayout
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination

@@ -17,11 +17,11 @@ from typing import Final
 import msgspec
 import pytest
 
-from etcdfix.consequences.namespace import concerns_namespace, namespace_report
-from etcdfix.impact.collector import catch_up, collect, collect_all
-from etcdfix.impact.garbage import Action, Decision, Propagation
-from etcdfix.impact.index import ImpactIndex
-from etcdfix.impact.namespaces import NamespaceState, Stays, namespace_state, terminating_namespaces
+from etcdfix.graph.collector import catch_up, collect, collect_all
+from etcdfix.graph.garbage import Action, Decision, Propagation
+from etcdfix.graph.index import ImpactIndex
+from etcdfix.graph.namespaces import NamespaceState, Stays, namespace_state, terminating_namespaces
+from etcdfix.operations.look.namespace import concerns_namespace, namespace_report
 from etcdfix.storagekey import StorageLayout
 from tests.support.controllers import Case, cases, look_at, values_before
 from tests.support.golden import VARIABLE, needs_golden

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from etcdfix.decoding.kubejson import JSONDecoder
+from etcdfix.decoding.kubejson.codec import JSONDecoder
 from etcdfix.decoding.recognise import PROTOBUF_MAGIC
 from etcdfix.decoding.registry import Registry
 from etcdfix.decoding.schema import load_schema

@@ -15,7 +15,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from etcdfix.encryption.config import KMSProvider, load_configuration
-from etcdfix.encryption.kms import WrappedKey
+from etcdfix.encryption.kms.envelopes import WrappedKey
 from etcdfix.encryption.transformer import FailureReason, Transformers, TransformFailed
 from etcdfix.errors import KMSRefused
 from etcdfix.model import GroupResource

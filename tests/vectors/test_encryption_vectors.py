@@ -12,14 +12,14 @@ import pytest
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.envelope import parse_envelope
 from etcdfix.encryption.keyring import fingerprint
-from etcdfix.encryption.kms import (
+from etcdfix.encryption.kms.envelopes import (
     DEKSourceType,
     WrappedKey,
     parse_encrypted_object,
     parse_v1_body,
     validate_encrypted_object,
 )
-from etcdfix.encryption.kms_transformer import derive_key
+from etcdfix.encryption.kms.transformer import derive_key
 from etcdfix.encryption.peek import PeekRequest, Structures, peek
 from etcdfix.encryption.transformer import (
     FailureReason,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from etcdfix.decoding.kubeprotobuf import ProtobufDecoder
+from etcdfix.decoding.protobuf.codec import ProtobufDecoder
 from etcdfix.decoding.registry import Registry
 from etcdfix.decoding.schema import load_schema
 from etcdfix.model import GroupVersionKind

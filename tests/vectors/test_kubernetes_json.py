@@ -11,17 +11,17 @@ import pytest
 
 from etcdfix.decoding.customresource import CustomResourceInfo
 from etcdfix.decoding.kubeobject import ObjectReader
+from etcdfix.decoding.protobuf.envelope import parse_envelope
+from etcdfix.decoding.protobuf.strict import StrictDecoder
 from etcdfix.decoding.registry import Registry
 from etcdfix.decoding.render.fromjson import node_from_json
-from etcdfix.decoding.render.gojsontext import encode_json, parse_exactly
 from etcdfix.decoding.render.typed import Renderer
 from etcdfix.decoding.schema import load_schema
 from etcdfix.decoding.stacks import Decoder
-from etcdfix.decoding.strict import StrictDecoder
-from etcdfix.decoding.unknown import parse_envelope
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.errors import DecodeError, TransformError
+from etcdfix.golang.gojsontext import encode_json, parse_exactly
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import Stack, StorageLayout
 from tests.support.collecting import ALPHA

@@ -3,7 +3,7 @@
 What the API server makes of such a value on its way through the Go struct then comes by itself: unknown fields
 are gone, Quantities are canonical, times are UTC, fields without ``omitempty`` are there.
 
-Format: ``sigs.k8s.io/json`` into the structs of ``k8s.io/api``; see :mod:`etcdfix.decoding.unmarshal` for what
+Format: ``sigs.k8s.io/json`` into the structs of ``k8s.io/api``; see :mod:`etcdfix.decoding.kubejson.strict` for what
 is refused. Here whatever does not fit its type is left out and counted.
 """
 
@@ -12,11 +12,12 @@ from __future__ import annotations
 import base64
 from typing import Any, Final, NamedTuple
 
-from etcdfix.decoding import base64go, gotime, quantity
-from etcdfix.decoding.render.gojsontext import number_text
+from etcdfix.decoding import quantity
+from etcdfix.decoding.protobuf.strict import Node
 from etcdfix.decoding.render.typed import PARSED
 from etcdfix.decoding.schema import Field, MessageType, Schema
-from etcdfix.decoding.strict import Node
+from etcdfix.golang import gobase64, gotime
+from etcdfix.golang.gojsontext import number_text
 
 _INT_BITS: Final = {"int32": 31, "int64": 63}
 _MISFIT: Final = object()
@@ -40,7 +41,7 @@ def node_from_json(schema: Schema, message: str, value: dict[str, Any]) -> FromJ
     Args:
         schema: Of the release assumed.
         message: Full name of a message without a JSON form of its own.
-        value: As :func:`~etcdfix.decoding.render.gojsontext.parse_exactly` gives it.
+        value: As :func:`~etcdfix.golang.gojsontext.parse_exactly` gives it.
 
     Raises:
         KeyError: The schema has no such message.
@@ -157,7 +158,7 @@ def _fits(value: float, bits: int) -> bool:
 def _bytes(value: Any) -> Any:
     if isinstance(value, list) and all(_fits(item, 8) and item >= 0 for item in value):
         return bytes(value)
-    if not isinstance(value, str) or base64go.illegal_byte(value.encode()) is not None:
+    if not isinstance(value, str) or gobase64.illegal_byte(value.encode()) is not None:
         return _MISFIT
     return base64.b64decode(value)
 

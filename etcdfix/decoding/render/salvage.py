@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from typing import Any, Final, NamedTuple
 
-from etcdfix.decoding import gojson
-from etcdfix.decoding.render.gojsontext import parse_exactly
+from etcdfix.decoding.protobuf.envelope import MAGIC, parse_envelope
+from etcdfix.decoding.protobuf.strict import Refused, StrictDecoder, read_varint, skip_field
 from etcdfix.decoding.schema import load_schema
-from etcdfix.decoding.strict import Refused, StrictDecoder, read_varint, skip_field
-from etcdfix.decoding.unknown import MAGIC, parse_envelope
 from etcdfix.errors import ProtobufMalformed
+from etcdfix.golang import gojson
+from etcdfix.golang.gojsontext import parse_exactly
 
 _UNKNOWN: Final = "k8s.io.apimachinery.pkg.runtime.Unknown"
 _RAW_TAG: Final = 2 << 3 | 2

@@ -17,12 +17,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from etcdfix.decoding import gotime, quantity
+from etcdfix.decoding import quantity
+from etcdfix.decoding.protobuf.strict import Node
 from etcdfix.decoding.render import fieldorder
-from etcdfix.decoding.render.gojsontext import parse_exactly
 from etcdfix.decoding.schema import Field, MessageType, Schema
-from etcdfix.decoding.strict import Node
 from etcdfix.errors import JSONMalformed
+from etcdfix.golang import gotime
+from etcdfix.golang.gojsontext import parse_exactly
 
 PARSED: Final = 0
 """Key of a node that already holds its JSON value (no field has this number); see ``fromjson``."""

@@ -23,7 +23,7 @@ from etcdfix.remediation.audit_record import Intent, RecordType, Result, Verb
 from etcdfix.remediation.audit_verify import read_records
 from etcdfix.remediation.backup import MARKER_SUFFIX, record_intent
 from etcdfix.remediation.durable import open_directory
-from etcdfix.reports.safetext import quote_command
+from etcdfix.text.safetext import quote_command
 from tests.support.audit_logs import OPERATOR, content, entry, own_directory, subject, write_log
 from tests.support.encoders import aesgcm_body
 from tests.support.etcd_server import EtcdServer

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import pytest
 
 from etcdfix.cli.root import run
-from etcdfix.encryption.kms_plugins import KMSPlugins
+from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.errors import AuthorizationRefused, EndedEarly
 from etcdfix.model import key_id_digest
 from etcdfix.remediation import audit as audit_module

@@ -8,8 +8,8 @@ import pytest
 
 from etcdfix import errors
 from etcdfix.cli.exit_codes import MEANINGS, ExitCode, scan_exit_code
+from etcdfix.operations.look.scan import ScanResult
 from etcdfix.reports.model import Summary
-from etcdfix.scan import ScanResult
 
 TERMINATED = errors.EndedEarly("ended by SIGTERM", 143)
 TIMED_OUT = errors.EndedEarly("ended by --timeout 1s", 3, 5)

@@ -23,7 +23,7 @@ from etcdfix.cli.options import (
     tls_files,
 )
 from etcdfix.errors import ConfigurationError, NotASnapshot
-from etcdfix.reports.commands import SameAgain
+from etcdfix.text.commands import SameAgain
 
 MANIFEST = """
 spec:

@@ -17,10 +17,10 @@ from etcdfix.cli.root import run
 from etcdfix.decoding.stacks import Decoder
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.transformer import Transformers, no_plugin
-from etcdfix.impact.secretusers import secret_users
+from etcdfix.examine import Examiner
+from etcdfix.graph.secretusers import secret_users
+from etcdfix.inputs.planfile import load_plan
 from etcdfix.model import KeptRevision, key_id_digest
-from etcdfix.pipeline import Examiner
-from etcdfix.planning.planfile import load_plan
 from etcdfix.reports.plan_model import DeletionPlan, PlanEntry
 from etcdfix.reports.schema import SCHEMAS
 from etcdfix.sources.base import Source

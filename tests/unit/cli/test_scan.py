@@ -15,7 +15,7 @@ import pytest
 from etcdfix.cli import scan as scan_module
 from etcdfix.cli.root import COMMANDS, cli, run
 from etcdfix.cli.scan import command
-from etcdfix.reports import FORMATS
+from etcdfix.reports.formats import SCAN_FORMATS
 from tests.support.memory_source import MemorySource
 from tests.support.objects import KEY_1, aescbc, configuration_yaml, namespace_object, provider, secret
 
@@ -194,7 +194,7 @@ def test_form_and_baseline_by_variable(scan: Run, monkeypatch: pytest.MonkeyPatc
     assert code == 0
 
 
-@pytest.mark.parametrize("output", list(FORMATS))
+@pytest.mark.parametrize("output", list(SCAN_FORMATS))
 def test_every_format_is_offered(scan: Run, config: str, output: str) -> None:
     code, out, _err = scan("--encryption-config", config, "-o", output)
     assert code == 1

@@ -6,7 +6,7 @@ import pytest
 
 from etcdfix.cli.root import run
 from etcdfix.remediation.audit import AuditLog
-from etcdfix.reports.commands import ACKNOWLEDGEMENT
+from etcdfix.text.commands import ACKNOWLEDGEMENT
 from tests.support.audit_logs import entry, own_directory
 from tests.support.collecting import ALPHA
 

@@ -13,8 +13,8 @@ from click.core import ParameterSource
 from etcdfix.cli.options import gather_inputs
 from etcdfix.cli.root import cli, run
 from etcdfix.cli.variables import ChangingCommand
-from etcdfix.reports.commands import ACKNOWLEDGEMENT
 from etcdfix.sources.connection import connection_from_options
+from etcdfix.text.commands import ACKNOWLEDGEMENT
 from tests.support.collecting import ALPHA
 
 pytestmark = pytest.mark.usefixtures("no_variables")

@@ -16,8 +16,8 @@ from etcdfix.decoding.consistency import (
     utf8_fault,
     wire_fields,
 )
+from etcdfix.decoding.protobuf.strict import StrictDecoder
 from etcdfix.decoding.schema import load_schema
-from etcdfix.decoding.strict import StrictDecoder
 from etcdfix.model import Inconsistency
 from etcdfix.wire.descriptors import MessageClasses
 from tests.support.protobytes import block, entry, number, object_meta, secret, tag, varint

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from etcdfix.encryption.aescbc import AESCBCTransformer
-from etcdfix.encryption.aesgcm import AESGCMTransformer
 from etcdfix.encryption.fault import FailureReason, Fault
-from etcdfix.encryption.identity import IdentityTransformer
-from etcdfix.encryption.secretbox import SecretboxTransformer
+from etcdfix.encryption.providers.aescbc import AESCBCTransformer
+from etcdfix.encryption.providers.aesgcm import AESGCMTransformer
+from etcdfix.encryption.providers.identity import IdentityTransformer
+from etcdfix.encryption.providers.secretbox import SecretboxTransformer
 from etcdfix.encryption.transformer import Cipher
 from tests.support import encoders
 

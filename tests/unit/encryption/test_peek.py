@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from etcdfix.encryption.keyring import fingerprint
-from etcdfix.encryption.kms import WrappedKey
+from etcdfix.encryption.kms.envelopes import WrappedKey
 from etcdfix.encryption.peek import PeekRequest, peek
 from etcdfix.encryption.transformer import Transformers, TransformFailed
 from etcdfix.encryption.unchecked import turned

@@ -9,7 +9,7 @@ import pytest
 
 from etcdfix.encryption.config import KMSProvider, parse_configuration
 from etcdfix.encryption.keyring import fingerprint
-from etcdfix.encryption.kms import KMSPlugin
+from etcdfix.encryption.kms.envelopes import KMSPlugin
 from etcdfix.encryption.transformer import (
     Attempt,
     ConfiguredKey,
@@ -384,8 +384,8 @@ def test_listing_names_keys_and_shows_no_bytes() -> None:
 
 
 def test_pynacl_waits_until_secretbox_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "etcdfix.encryption.secretbox", raising=False)
+    monkeypatch.delitem(sys.modules, "etcdfix.encryption.providers.secretbox", raising=False)
     for_secrets(keyed("aescbc", ("k", ONE)))
-    assert "etcdfix.encryption.secretbox" not in sys.modules
+    assert "etcdfix.encryption.providers.secretbox" not in sys.modules
     for_secrets(keyed("secretbox", ("k", ONE)))
-    assert "etcdfix.encryption.secretbox" in sys.modules
+    assert "etcdfix.encryption.providers.secretbox" in sys.modules

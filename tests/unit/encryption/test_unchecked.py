@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from etcdfix.encryption import ghash, poly1305
-from etcdfix.encryption.aescbc import UncheckedAESCBC
-from etcdfix.encryption.aesgcm import UncheckedAESGCM
 from etcdfix.encryption.fault import Fault
-from etcdfix.encryption.secretbox import UncheckedSecretbox
+from etcdfix.encryption.providers import ghash, poly1305
+from etcdfix.encryption.providers.aescbc import UncheckedAESCBC
+from etcdfix.encryption.providers.aesgcm import UncheckedAESGCM
+from etcdfix.encryption.providers.secretbox import UncheckedSecretbox
 from etcdfix.encryption.sight import START_SIZE
 from etcdfix.encryption.unchecked import Flip, Unchecked, single_bit, turned
 from tests.support import encoders

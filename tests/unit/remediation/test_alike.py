@@ -7,9 +7,9 @@ import pytest
 from etcdfix.decoding.stacks import Decoder
 from etcdfix.deferred import unwatched
 from etcdfix.encryption.transformer import Transformers, no_plugin
+from etcdfix.examine import Examiner
 from etcdfix.likes import Likeness, likeness_of
 from etcdfix.model import Outcome, StoredValue
-from etcdfix.pipeline import Examiner
 from etcdfix.remediation import alike as alike_module
 from etcdfix.remediation.alike import Alike, look_at_all
 from etcdfix.storagekey import StorageLayout

@@ -13,10 +13,10 @@ import pytest
 
 from etcdfix.deferred import Spool
 from etcdfix.errors import RefusedByRule, SourceUnreachable
-from etcdfix.impact.assess import Assessment
-from etcdfix.impact.grades import Risk, RiskReason
+from etcdfix.examine import Examiner
+from etcdfix.graph.assess import Assessment
+from etcdfix.graph.grades import Risk, RiskReason
 from etcdfix.model import StoredValue
-from etcdfix.pipeline import Examiner
 from etcdfix.remediation import preflight
 from etcdfix.remediation.api_servers import Answer, APIAccess, ServerAnswer, ServerAnswers
 from etcdfix.remediation.backup_file import digest

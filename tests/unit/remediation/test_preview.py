@@ -9,13 +9,13 @@ from typing import cast
 import msgspec
 import pytest
 
-from etcdfix.impact.assess import Assessment, LastKnown
-from etcdfix.impact.finalizers import LostFinalizer
-from etcdfix.impact.garbage import Action, Collection
-from etcdfix.impact.grades import Risk, RiskReason, User
-from etcdfix.impact.identity import ObjectRef
-from etcdfix.impact.secretusers import SecretUser, SecretUsers, Stops
-from etcdfix.impact.uses import Role, Use
+from etcdfix.graph.assess import Assessment, LastKnown
+from etcdfix.graph.finalizers import LostFinalizer
+from etcdfix.graph.garbage import Action, Collection
+from etcdfix.graph.grades import Risk, RiskReason, User
+from etcdfix.graph.identity import ObjectRef
+from etcdfix.graph.secretusers import SecretUser, SecretUsers, Stops
+from etcdfix.graph.uses import Role, Use
 from etcdfix.likes import LikeCounts
 from etcdfix.model import Confidence, Evidence
 from etcdfix.model import Outcome as Verdicts
@@ -39,7 +39,7 @@ from etcdfix.remediation.preview import (
 from etcdfix.remediation.recovery import ServerSigns, Sign, State
 from etcdfix.remediation.reencrypt import ReencryptPreview
 from etcdfix.remediation.restore import Candidate, RestorePreview
-from etcdfix.reports.commands import SameAgain
+from etcdfix.text.commands import SameAgain
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.key_loss import KeyCounts

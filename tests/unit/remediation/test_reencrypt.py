@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from etcdfix.encryption.seal import NotSealed, SealRefusal
+from etcdfix.encryption.encrypt import NotSealed, SealRefusal
 from etcdfix.errors import RefusedByRule
-from etcdfix.pipeline import Examiner
+from etcdfix.examine import Examiner
 from etcdfix.remediation import reencrypt as reencrypt_module
 from etcdfix.remediation.members import LeaseState
 from etcdfix.remediation.preflight import Cluster

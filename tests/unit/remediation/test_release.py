@@ -9,7 +9,7 @@ import pytest
 from etcdfix.decoding.stacks import Decoder
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.errors import RefusedByRule
-from etcdfix.pipeline import Examiner
+from etcdfix.examine import Examiner
 from etcdfix.remediation.release import MOST_SKEW, check_release, newest_kubelet
 from etcdfix.remediation.rules import Rule
 from etcdfix.storagekey import StorageLayout

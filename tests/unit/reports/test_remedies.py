@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from etcdfix.model import DecodedObject, GroupVersionKind, Inconsistency, Outcome, ServerBehaviour
-from etcdfix.reports.commands import ACKNOWLEDGEMENT, SameAgain
 from etcdfix.reports.model import Remedy
 from etcdfix.reports.remedies import remedies_for
+from etcdfix.text.commands import ACKNOWLEDGEMENT, SameAgain
 from etcdfix.verdicts.causes import CATALOGUE, Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination

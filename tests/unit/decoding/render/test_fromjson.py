@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from etcdfix.decoding.render.fromjson import node_from_json
-from etcdfix.decoding.render.gojsontext import NumberLiteral, parse_exactly
 from etcdfix.decoding.render.typed import Renderer
 from etcdfix.decoding.schema import load_schema
+from etcdfix.golang.gojsontext import NumberLiteral, parse_exactly
 
 CORE = "k8s.io.api.core.v1."
 CRD = "k8s.io.apiextensions_apiserver.pkg.apis.apiextensions.v1."

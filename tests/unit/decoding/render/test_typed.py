@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etcdfix.decoding.render.gojsontext import encode_json, parse_exactly
+from etcdfix.decoding.protobuf.strict import StrictDecoder
 from etcdfix.decoding.render.typed import Renderer
 from etcdfix.decoding.schema import SCALAR_TYPES, Field, load_schema
-from etcdfix.decoding.strict import StrictDecoder
 from etcdfix.errors import ProtobufMalformed
+from etcdfix.golang.gojsontext import encode_json, parse_exactly
 from tests.support.protobytes import block, entry, number, tag
 
 CORE = "k8s.io.api.core.v1."

@@ -1,0 +1,1 @@
+"""Built-ins stored as JSON."""

@@ -1,0 +1,1 @@
+"""Objects stored as protobuf."""

@@ -1,0 +1,347 @@
+"""Kubernetes objects stored as protobuf: the API server's verdict, its message, and what is wrong inside.
+
+There are two ways through. The quick one parses with the protobuf library, drops what the schema does not know,
+serializes again and compares: when the bytes come out as they went in, the API server accepts them too (its
+own encoder wrote them so), and only Quantities, raw JSON and IntOrStrings are left to look at. Everything else,
+healthy or not, takes the strict way (:mod:`etcdfix.decoding.protobuf.strict`), which copies the server's decoder and
+alone makes error messages.
+
+Format: ``apimachinery/pkg/runtime/serializer/protobuf/protobuf.go`` (completion of missing type information),
+``pkg/runtime/serializer/versioning/versioning.go`` (decode, default, convert), ``pkg/runtime/error.go``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+from google.protobuf.message import DecodeError as UpbDecodeError
+
+from etcdfix.decoding.consistency import (
+    ROLLBACK_ANNOTATION,
+    QuickCheck,
+    QuickChecks,
+    broken_json,
+    inconsistencies,
+    rollback_annotation_error,
+    wire_fields,
+)
+from etcdfix.decoding.protobuf.envelope import Envelope, go_quote, parse_envelope
+from etcdfix.decoding.protobuf.strict import Decoded, Node, StrictDecoder
+from etcdfix.decoding.registry import INTERNAL_VERSION, RegisteredKind, Registry
+from etcdfix.decoding.schema import Schema
+from etcdfix.errors import ConversionFailed, KindUnknown
+from etcdfix.model import DecodedObject, Evidence, GroupVersionKind, Inconsistency
+from etcdfix.wire.descriptors import MessageClasses
+
+ENCODING: Final = "protobuf"
+
+_OBJECT_META: Final = "k8s.io.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+
+# What follows ``raw`` in every value that the API server wrote: contentEncoding and contentType, both empty.
+_TAIL: Final = b"\x1a\x00\x22\x00"
+_MIN_LENGTH: Final = 8
+
+_ROLLBACK_VERSIONS: Final = frozenset(
+    {GroupVersionKind("apps", "v1", "Deployment"), GroupVersionKind("apps", "v1beta2", "Deployment")}
+)
+
+
+class _QuickWay(msgspec.Struct, frozen=True):
+    """What is needed to prove one kind's objects healthy, prepared once per kind.
+
+    Attributes:
+        gvk: What the value says it is.
+        readable_until: See :class:`~etcdfix.model.DecodedObject`.
+        parse: Bytes of the object's message to protobuf object.
+        check: Whether it holds no fault that parsing does not see.
+        may_roll_back: Whether the rollback annotation takes part in conversion.
+    """
+
+    gvk: GroupVersionKind
+    readable_until: str
+    parse: Callable[[bytes], Any]
+    check: QuickCheck
+    may_roll_back: bool
+
+
+class ProtobufDecoder:
+    """Decodes values that start with the protobuf magic, for one release or for all known ones."""
+
+    def __init__(self, schema: Schema, registry: Registry) -> None:
+        self._schema = schema
+        self._registry = registry
+        self._where = f"in scheme {go_quote(registry.scheme.encode())}"
+        self._strict = StrictDecoder(schema)
+        self._classes = MessageClasses(partial(wire_fields, schema), "kubernetes")
+        self._checks = QuickChecks(schema)
+        # By the kind that a key promises, then by everything that stands before the length of ``raw``.
+        self._quick_ways: dict[tuple[str, str], dict[bytes, _QuickWay]] = {}
+        self._readers: dict[tuple[str, str], Callable[[bytes], DecodedObject]] = {}
+
+    def decode(self, data: bytes, expected_group: str, expected_kind: str) -> DecodedObject:
+        """Decode a value found under a key that promises ``expected_kind`` of ``expected_group``.
+
+        Args:
+            data: Complete plaintext, magic included.
+            expected_group: API group, "" for core.
+            expected_kind: Kind (``Secret``), not resource.
+
+        Raises:
+            ProtobufMalformed: Envelope or object break the rules of the server's decoder.
+            KindUnknown: The type is missing, not registered, or does not convert to what the key promises.
+            ConversionFailed: A well-formed object whose contents do not convert.
+
+        All carry the API server's message for a GET. Offsets count from the start of ``data``.
+        """
+        return self.reader(expected_group, expected_kind)(data)
+
+    def reader(self, expected_group: str, expected_kind: str) -> Callable[[bytes], DecodedObject]:
+        """Return :meth:`decode` for the keys of one kind; where many values follow, it is quicker."""
+        place = (expected_group, expected_kind)
+        found = self._readers.get(place)
+        if found is None:
+            found = self._readers[place] = self._make_reader(expected_group, expected_kind)
+        return found
+
+    # The quick way
+
+    def _make_reader(self, expected_group: str, expected_kind: str) -> Callable[[bytes], DecodedObject]:
+        ways = self._quick_ways.setdefault((expected_group, expected_kind), {})
+
+        def read(data: bytes) -> DecodedObject:
+            if len(data) > _MIN_LENGTH:
+                start = data[5] + 7
+                way = ways.get(data[:start])
+                if way is None:
+                    way = self._prepare(data, expected_group, expected_kind)
+                    if way is not None:
+                        ways[data[:start]] = way
+                if way is not None:
+                    healthy = _prove_healthy(way, data, start)
+                    if healthy is not None:
+                        return healthy
+            return self._decode_strictly(data, expected_group, expected_kind)
+
+        return read
+
+    def _prepare(self, data: bytes, expected_group: str, expected_kind: str) -> _QuickWay | None:
+        """Make the quick way for a value's kind; None where there is none."""
+        prefix = _canonical_prefix(data)
+        if prefix is None:
+            return None
+        envelope = parse_envelope(prefix + b"\x00")
+        registered = self._registry.lookup(*_texts(envelope))
+        if registered is None or not self._registry.convertible(
+            registered.gvk, expected_group, expected_kind
+        ):
+            return None
+        if self._metadata_number(registered.message) is None:
+            return None
+        check = self._checks.make(registered.message)
+        if check is None:
+            return None
+        return _QuickWay(
+            gvk=registered.gvk,
+            readable_until=self._registry.readable_until(*registered.gvk),
+            parse=self._classes[registered.message].FromString,
+            check=check,
+            may_roll_back=registered.gvk in _ROLLBACK_VERSIONS,
+        )
+
+    # The strict way
+
+    def _decode_strictly(self, data: bytes, expected_group: str, expected_kind: str) -> DecodedObject:
+        envelope = parse_envelope(data)
+        registered = self._resolve(envelope, expected_group, expected_kind)
+        decoded = Decoded({}, (), 0)
+        if registered.message:
+            end = envelope.raw_offset + len(envelope.raw)
+            decoded = self._strict.decode(registered.message, data, envelope.raw_offset, end)
+        if not self._registry.convertible(registered.gvk, expected_group, expected_kind):
+            expected = self._registry.internal_type(expected_group, expected_kind)
+            raise KindUnknown(
+                f"converting ({registered.go_type}) to ({expected}): unknown conversion",
+                group_version=registered.gvk.api_version,
+                kind=registered.gvk.kind,
+                reason="wrong-kind",
+            )
+        metadata_number = self._metadata_number(registered.message)
+        metadata: Node = {} if metadata_number is None else decoded.node.get(metadata_number, {})
+        self._convert(registered, decoded.node, metadata)
+        group, version, kind = _texts(envelope)
+        wrong = inconsistencies(self._schema, registered.message, decoded.node)
+        if not kind:
+            detail = (
+                f"apiVersion {registered.gvk.api_version}, no kind; a key of {expected_kind} completes it"
+            )
+            wrong.insert(0, Inconsistency("kind-missing", "kind", detail))
+        return DecodedObject(
+            gvk=GroupVersionKind(group, version, kind),
+            name=metadata.get(1),
+            namespace=metadata.get(3),
+            uid=metadata.get(5),
+            encoding=ENCODING,
+            empty=not envelope.raw,
+            inconsistencies=tuple(wrong),
+            notes=_unknown_fields_note(decoded, envelope.unknown_fields),
+            readable_until=self._registry.readable_until(*registered.gvk),
+        )
+
+    def _resolve(self, envelope: Envelope, expected_group: str, expected_kind: str) -> RegisteredKind:
+        """Find the type that the server decodes into, completing what is missing from the key's type."""
+        group, version, kind = _texts(envelope)
+        if version in {"", INTERNAL_VERSION}:
+            return self._resolve_internal(envelope, expected_group, expected_kind)
+        kind = kind or expected_kind
+        registered = self._registry.lookup(group, version, kind)
+        if registered is not None:
+            return registered
+        raw_group, raw_version = envelope.group_version
+        group_version = raw_group + b"/" + raw_version if raw_group else raw_version
+        raw_kind = envelope.kind or expected_kind.encode()
+        raise KindUnknown(
+            f"no kind {go_quote(raw_kind)} is registered for version {go_quote(group_version)} {self._where}",
+            group_version=_text(group_version),
+            kind=_text(raw_kind),
+            reason=self._registry.reason_unregistered(group, version, kind),
+            readable_until=self._registry.readable_until(group, version, kind),
+        )
+
+    def _resolve_internal(
+        self, envelope: Envelope, expected_group: str, expected_kind: str
+    ) -> RegisteredKind:
+        """Resolve a value that names no version, or the internal one: internal types have no protobuf form."""
+        registry = self._registry
+        first_group = registry.first_group(expected_group, expected_kind)
+        group, version, kind = _texts(envelope)
+        raw_group, raw_kind = envelope.group_version[0], envelope.kind or expected_kind.encode()
+        if not version:
+            group, raw_group = first_group, first_group.encode()
+        kind = kind or expected_kind
+        if kind == expected_kind and group in {expected_group, first_group}:
+            go_type = registry.internal_type(expected_group, expected_kind)
+        elif registry.has_internal(group, kind):
+            go_type = registry.internal_type(group, kind)
+        else:
+            go_type = ""
+            unversioned = registry.lookup(group, INTERNAL_VERSION, kind)
+            if unversioned is not None:
+                return unversioned
+        message = (
+            f"object *{go_type} does not implement the protobuf marshalling interface "
+            "and cannot be encoded to a protobuf message"
+            if go_type
+            else f"no kind {go_quote(raw_kind)} is registered for the internal version of group "
+            f"{go_quote(raw_group)} {self._where}"
+        )
+        raise KindUnknown(
+            message,
+            group_version=_text(envelope.api_version),
+            kind=_text(envelope.kind),
+            reason="not-registered" if version else "missing",
+        )
+
+    def _convert(self, registered: RegisteredKind, node: Node, metadata: Node) -> None:
+        """Do of the conversion to the internal type what can fail."""
+        error, path = "", ""
+        if registered.gvk in _ROLLBACK_VERSIONS:
+            annotation = metadata.get(12, {}).get(ROLLBACK_ANNOTATION.encode(), b"")
+            error, path = rollback_annotation_error(annotation), "metadata.annotations"
+        elif registered.gvk.kind == "CustomResourceDefinition":
+            error, path = broken_json(self._schema, registered.message, node)
+        if error:
+            raise ConversionFailed(
+                error,
+                field_path=path,
+                group_version=registered.gvk.api_version,
+                kind=registered.gvk.kind,
+            )
+
+    def _metadata_number(self, message: str) -> int | None:
+        for field in self._schema.message(message).fields:
+            if field.type == _OBJECT_META and field.name == "metadata":
+                return field.number
+        return None
+
+
+def _canonical_prefix(data: bytes) -> bytes | None:
+    """Return what stands before the length of ``raw`` if the server would write it so, else None."""
+    length = data[5]
+    if data[4] != 0x0A or length >= 0x80 or len(data) < length + 8 or data[6] != 0x0A:
+        return None
+    version_end = 8 + data[7]
+    end = 6 + length
+    if version_end + 2 > end or data[version_end] != 0x12 or version_end + 2 + data[version_end + 1] != end:
+        return None
+    return data[: end + 1] if data[end] == 0x12 else None
+
+
+def _prove_healthy(way: _QuickWay, data: bytes, start: int) -> DecodedObject | None:
+    """Decode the quick way; None where only the strict one can tell. Runs once per key."""
+    try:
+        size = data[start]
+        start += 1
+        if size >= 0x80:
+            byte = data[start]
+            size += (byte << 7) - 0x80
+            start += 1
+            if byte >= 0x80:
+                byte = data[start]
+                size += (byte << 14) - 0x4000
+                start += 1
+                if byte >= 0x80:
+                    byte = data[start]
+                    size += (byte << 21) - 0x20_0000
+                    start += 1
+                    if byte >= 0x80:
+                        return None
+    except IndexError:
+        return None
+    end = start + size
+    if not size or data[end:] != _TAIL:
+        return None
+    raw = data[start:end]
+    try:
+        message = way.parse(raw)
+    except UpbDecodeError:
+        return None
+    message.DiscardUnknownFields()
+    if message.SerializeToString(deterministic=True) != raw:
+        return None
+    metadata = message.metadata
+    if not way.check(message, metadata, raw):
+        return None
+    if way.may_roll_back and ROLLBACK_ANNOTATION in metadata.annotations:
+        return None  # rare enough to leave its contents to the strict way
+    name, namespace, uid = metadata.name, metadata.namespace, metadata.uid
+    return DecodedObject(
+        way.gvk,
+        name.encode() if name or metadata.HasField("name") else None,
+        namespace.encode() if namespace or metadata.HasField("namespace") else None,
+        uid.encode() if uid or metadata.HasField("uid") else None,
+        ENCODING,
+        readable_until=way.readable_until,
+    )
+
+
+def _unknown_fields_note(decoded: Decoded, in_envelope: int) -> tuple[Evidence, ...]:
+    count = decoded.unknown_count + in_envelope
+    if not count:
+        return ()
+    places = [f"{field.path or 'the object'}: number {field.number}" for field in decoded.unknown]
+    if in_envelope:
+        places.append(f"the envelope: {in_envelope}")
+    return (Evidence("unknown-fields", str(count), "; ".join(places)),)
+
+
+def _texts(envelope: Envelope) -> tuple[str, str, str]:
+    group, version = envelope.group_version
+    return _text(group), _text(version), _text(envelope.kind)
+
+
+def _text(data: bytes) -> str:
+    """Make display text; bytes that are not UTF-8 become escapes, which no registered name contains."""
+    return data.decode("utf-8", "backslashreplace")

@@ -1,0 +1,163 @@
+"""When a KMS plugin may be asked: a rate limit and a circuit breaker, both told the time by their caller.
+
+Times are seconds on any clock that does not go back. Neither of the two locks; :mod:`~etcdfix.encryption.kms.session`
+calls them under its own lock.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Protocol
+
+FIRST_PAUSE_SECONDS = 0.25
+MAX_PAUSE_SECONDS = 4.0
+FAILURES_IN_A_ROW = 5
+ERRORS_PATIENCE = 10
+"""How many times its patience a plugin has that answers, but with errors alone."""
+
+
+class Clock(Protocol):
+    """Where a session takes its time from."""
+
+    def now(self) -> float:
+        """Return seconds on a clock that does not go back."""
+        ...
+
+    def wait_until(self, condition: threading.Condition, when: float) -> None:
+        """Wait on a condition that the caller holds; return at ``when`` or earlier."""
+        ...
+
+
+class MonotonicClock:
+    """The machine's own clock."""
+
+    def now(self) -> float:
+        """Return ``time.monotonic``."""
+        return time.monotonic()
+
+    def wait_until(self, condition: threading.Condition, when: float) -> None:
+        """Wait until notified or ``when`` has come."""
+        condition.wait(max(0.0, when - time.monotonic()))
+
+
+class RateLimit:
+    """Hands out points in time at which a call may start, ``rate`` a second, after a burst of a tenth of a second."""
+
+    def __init__(self, rate: float) -> None:
+        """Allow ``rate`` calls a second, 0 for any number."""
+        self._interval = 1 / rate if rate else 0.0
+        self._burst = max(1, int(rate / 10))
+        self._next: float | None = None
+
+    def reserve(self, now: float) -> float:
+        """Return when the next call may start; each reservation counts as one call."""
+        earliest = now - (self._burst - 1) * self._interval
+        turn = earliest if self._next is None else max(self._next, earliest)
+        self._next = turn + self._interval
+        return max(turn, now)
+
+
+class Breaker:
+    """Counts failures, and says when to pause, when to look whether the plugin is back, and when to give up.
+
+    Open: no calls until :attr:`open_until`; then one probe, and only its success closes the breaker. While nobody
+    answers, each pause is twice as long as the one before it.
+
+    Two bounds keep a run finite. A plugin that does not answer is given up after its patience, even if it answers
+    its probes: a plugin in front of a dead KMS does. A plugin that answers with errors alone has ten times as long:
+    some say UNKNOWN to every key that they do not have, and the keys that they do have may come later.
+    """
+
+    def __init__(self, patience_seconds: float) -> None:
+        self._patience = patience_seconds
+        self._failures = 0
+        self._pause = FIRST_PAUSE_SECONDS
+        self._away = False
+        self._silent_since: float | None = None
+        self._failing_since: float | None = None
+        self._last_failure: float | None = None
+        self._last_answer = self._last_reply = float("-inf")
+        self.open_until: float | None = None
+        """When the pause ends; None while calls may be made."""
+
+    @property
+    def failing(self) -> bool:
+        """So many failures in a row that asking twice for one key is a waste."""
+        return self._failures >= FAILURES_IN_A_ROW
+
+    def answered(self, now: float) -> None:
+        """A wrapped key was opened or refused; an open breaker stays open for its probe."""
+        self._last_answer = self._last_reply = now
+        self._failures = 0
+        self._pause = FIRST_PAUSE_SECONDS
+        self._silent_since = self._failing_since = None
+
+    def failed(self, now: float, started: float, *, silent: bool, at_once: bool = False) -> None:
+        """Count a failed call.
+
+        Args:
+            now: The time.
+            started: When the call was made.
+            silent: Nobody looked at the request.
+            at_once: Open the breaker now; otherwise after five in a row.
+        """
+        self._count(now, started)
+        self._failures += 1
+        if not silent:
+            self._last_reply = now
+            self._silent_since = None
+        elif self._silent_since is None:
+            self._silent_since = max(started, self._last_reply)
+        # What was under way when it opened fails as well; that is one outage, not several.
+        if self.open_until is None and (at_once or self._failures % FAILURES_IN_A_ROW == 0):
+            self._open(now, longer=silent)
+
+    def probe_failed(self, now: float, started: float) -> None:
+        """Nobody is there: pause, and probe again."""
+        self._count(now, started)
+        self._away = True
+        if self._silent_since is None:
+            self._silent_since = max(started, self._last_reply)
+        self._open(now, longer=True)
+
+    def probe_succeeded(self) -> bool:
+        """Let calls be made again, and say whether the plugin had been away.
+
+        Who was away and is back starts anew; who answers probes alone does not.
+        """
+        back = self._away
+        self.open_until = None
+        self._away = False
+        if back:
+            self._silent_since = None
+        return back
+
+    def spent(self, now: float) -> bool:
+        """Say, after a failure, whether the plugin has used up its patience."""
+        deadline = self._deadline()
+        return deadline is not None and now >= deadline
+
+    def _count(self, now: float, started: float) -> None:
+        # Nobody asked for a while: what failed long ago is not held against the plugin.
+        if self._last_failure is not None and started - self._last_failure > self._patience:
+            self._silent_since = self._failing_since = None
+        self._last_failure = now
+        if self._failing_since is None:
+            self._failing_since = max(started, self._last_answer)
+
+    def _deadline(self) -> float | None:
+        ends = []
+        if self._silent_since is not None:
+            ends.append(self._silent_since + self._patience)
+        if self._failing_since is not None:
+            ends.append(self._failing_since + ERRORS_PATIENCE * self._patience)
+        return min(ends, default=None)
+
+    def _open(self, now: float, *, longer: bool) -> None:
+        # The last probe comes when patience ends, not later.
+        deadline = self._deadline()
+        until = now + self._pause
+        self.open_until = until if deadline is None else min(until, deadline)
+        if longer:
+            self._pause = min(self._pause * 2, MAX_PAUSE_SECONDS)

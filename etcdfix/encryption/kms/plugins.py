@@ -1,0 +1,163 @@
+"""The KMS plugins of one run: which there are, where they listen, and how they are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType, TracebackType
+from typing import Self
+
+from etcdfix.encryption.config import KMSProvider
+from etcdfix.encryption.config_values import parse_endpoint, shown_endpoint
+from etcdfix.encryption.kms.answers import PluginClient, PluginReport
+from etcdfix.encryption.kms.pacing import Clock
+from etcdfix.encryption.kms.session import PluginSession
+from etcdfix.encryption.wording import go_quote
+from etcdfix.errors import ConfigurationError
+
+DEFAULT_MAX_RATE = 50.0
+DEFAULT_PATIENCE_SECONDS = 30.0
+_HINT = "Name the provider and its socket: --kms-endpoint NAME=unix:///path, or unix:///@name for an abstract one."
+
+Connect = Callable[[KMSProvider, str], PluginClient]
+
+
+def connect(provider: KMSProvider, socket_path: str) -> PluginClient:
+    """Return a gRPC client of one plugin; gRPC is loaded here, so that only runs which ask a plugin wait for it."""
+    from etcdfix.encryption.kms.client import KMSClient  # noqa: PLC0415
+
+    return KMSClient(provider, socket_path)
+
+
+class KMSPlugins:
+    """One session for each KMS provider; close it, or use it in a ``with`` statement.
+
+    How long a run can take is bounded for each plugin. ``n`` distinct wrapped keys take about ``n / max_rate``
+    seconds, or ``n / 16`` times as long as the plugin takes for one, whichever is more, and at most three times that
+    where every call has to be repeated; a plugin that does not answer is given up after ``patience_seconds`` and one
+    time-out of the provider, one that answers with errors alone after ten times ``patience_seconds``.
+
+    Attributes:
+        max_rate: Calls a second to each plugin at most, 0 for no limit.
+    """
+
+    def __init__(
+        self,
+        endpoints: Mapping[str, str] = MappingProxyType({}),
+        *,
+        max_rate: float = DEFAULT_MAX_RATE,
+        patience_seconds: float = DEFAULT_PATIENCE_SECONDS,
+        connect: Connect = connect,
+        clock: Clock | None = None,
+    ) -> None:
+        """Prepare a run; nothing is connected yet.
+
+        Args:
+            endpoints: Provider name to the endpoint that goes before the configuration's.
+            max_rate: Calls a second to each plugin, health and retries included; 0 for no limit.
+            patience_seconds: How long a plugin may stay silent.
+            connect: Makes a client from a provider and the path of its socket.
+            clock: What tells the time, None for the machine's own.
+
+        Raises:
+            ConfigurationError: An endpoint is not a unix URL.
+        """
+        self._endpoints = {name: (text, _socket_path(name, text)) for name, text in endpoints.items()}
+        self.max_rate = max_rate
+        self._patience_seconds = patience_seconds
+        self._connect = connect
+        self._clock = clock
+        self._sessions: dict[KMSProvider, PluginSession] = {}
+        self._deferring = False
+        self._final = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def deferring(self) -> bool:
+        """Whether ``unwrap`` raises :class:`~etcdfix.encryption.kms.envelopes.KMSPending` instead of waiting."""
+        return self._deferring
+
+    @deferring.setter
+    def deferring(self, value: bool) -> None:
+        self._deferring = value
+        for session in self._sessions.values():
+            session.deferring = value
+
+    @property
+    def final(self) -> bool:
+        """Whether what is said of a value now is the last word: every answer against one is asked for anew."""
+        return self._final
+
+    @final.setter
+    def final(self, value: bool) -> None:
+        self._final = value
+        for session in self._sessions.values():
+            if value:
+                session.begin_final()
+            else:
+                session.final = False
+
+    @property
+    def over(self) -> bool:
+        """Whether no plugin is asked any more: all that were have been given up."""
+        return bool(self._sessions) and all(session.over for session in self._sessions.values())
+
+    @property
+    def unused_endpoints(self) -> tuple[str, ...]:
+        """Names in ``endpoints`` that no provider has asked for so far, sorted."""
+        return tuple(sorted(self._endpoints.keys() - {provider.name for provider in self._sessions}))
+
+    def plugin_for(self, provider: KMSProvider) -> PluginSession:
+        """Return the session of a provider, always the same for equal providers."""
+        session = self._sessions.get(provider)
+        if session is None:
+            endpoint, path = self._endpoints.get(provider.name, (provider.endpoint, provider.socket_path))
+            session = PluginSession(
+                lambda: self._connect(provider, path),
+                api_version=provider.api_version,
+                name=provider.name,
+                endpoint=endpoint,
+                overridden=provider.name in self._endpoints,
+                max_rate=self.max_rate,
+                patience_seconds=self._patience_seconds,
+                clock=self._clock,
+            )
+            session.deferring = self._deferring
+            self._sessions[provider] = session
+        return session
+
+    def give_up(self) -> None:
+        """Stop asking: what has no answer yet is unreachable at once, and everything waiting returns."""
+        for session in self._sessions.values():
+            session.give_up()
+
+    def close(self) -> None:
+        """End all connections and threads and forget all keys; take :meth:`reports` before."""
+        self.give_up()
+        for session in self._sessions.values():
+            session.close()
+
+    def reports(self) -> tuple[PluginReport, ...]:
+        """Return what became of each plugin, in the order of the configuration."""
+        return tuple(session.report() for session in self._sessions.values())
+
+
+def _socket_path(name: str, text: str) -> str:
+    try:
+        endpoint = parse_endpoint(text)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"invalid endpoint for KMS provider {go_quote(name)}: {error}", hint=_HINT
+        ) from error
+    if endpoint.scheme != "unix" or not endpoint.socket_path:
+        raise ConfigurationError(
+            f"invalid endpoint for KMS provider {go_quote(name)}: {shown_endpoint(text)} names no unix socket",
+            hint=_HINT,
+        )
+    return endpoint.socket_path

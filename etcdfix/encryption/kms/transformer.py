@@ -1,0 +1,402 @@
+"""Opens KMS values, given a plugin; without one, says that nobody was asked.
+
+Sources: ``k8s.io/apiserver/pkg/storage/value/encrypt/envelope/envelope.go`` (v1),
+``…/envelope/kmsv2/envelope.go`` (v2), ``…/encrypt/aes/aes_extended_nonce.go`` (key derivation) and
+``…/server/options/encryptionconfig/config.go`` (v1 tries GCM, then CBC).
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.hmac import HMAC
+
+from etcdfix.encryption.fault import TOO_SHORT_ERROR, FailureReason, Fault, PluginRecord
+from etcdfix.encryption.kms.envelopes import (
+    DEKSourceType,
+    EncryptedObject,
+    KMSEnvelopeInvalid,
+    KMSPlugin,
+    WrappedKey,
+    names_encrypted_data,
+    parse_encrypted_object,
+    parse_v1_body,
+    recut_v1_body,
+    split_encrypted_object,
+    validate_encrypted_object,
+)
+from etcdfix.encryption.providers.aescbc import AESCBCTransformer
+from etcdfix.encryption.providers.aesgcm import NONCE_SIZE, AESGCMTransformer, UncheckedAESGCM
+from etcdfix.errors import KMSRefused, KMSUnreachable
+
+_AES_KEY_SIZES = frozenset({16, 24, 32})
+INFO_SIZE = 32
+_MIN_SEED_SIZE = 32
+_OBJECT_STARTS = (b"k8s\x00", b'{"', b"\xd9\xd9\xf7")
+# YAML: noise is text for so long once in 2^22 values, and padding has to fit as well.
+_TEXT_START = re.compile(rb"[\x20-\x7e\r\n]{16}")
+_MOST_SIZES = 4
+# API servers share one seed among all that they write until the key rotates, so few suffice.
+_MOST_KNOWN_TAILS = 1024
+_MAX_TAIL_SIZE = 64 << 10
+_MOST_WITNESSES = 64
+
+_SEEDED_MIN_SIZE = INFO_SIZE + NONCE_SIZE
+_NONCE_END = _SEEDED_MIN_SIZE
+
+_Read = Callable[[bytes, bytes], bytes | Fault]
+_Quick = Callable[[bytes, bytes], bytes | None]
+
+
+class Opened(NamedTuple):
+    """A KMS value opened.
+
+    Attributes:
+        data: Plaintext.
+        stale: Not what would be written today, for a reason within the value.
+        kms_key_id: Key id in the value, "" for v1.
+        authenticated: It was not AES-CBC, whose padding proves no key.
+    """
+
+    data: bytes
+    stale: bool
+    kms_key_id: str = ""
+    authenticated: bool = True
+
+
+class DataKey:
+    """What a KMS v2 plugin gave for a wrapped key, and what it is used as.
+
+    Attributes:
+        seeded: It is a seed, from which each value's key is derived; otherwise it is the key.
+    """
+
+    __slots__ = ("_source", "seeded")
+
+    def __init__(self, source: bytes, *, seeded: bool) -> None:
+        self._source = source
+        self.seeded = seeded
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DataKey) and (self._source, self.seeded) == (other._source, other.seeded)
+
+    def __hash__(self) -> int:
+        return hash((self._source, self.seeded))
+
+    def used_as(self, *, seeded: bool) -> DataKey:
+        """Return the same bytes for the other use."""
+        return DataKey(self._source, seeded=seeded)
+
+    def unchecked(self, data: bytes) -> tuple[UncheckedAESGCM, bytes] | None:
+        """Return how a value's data is looked at under it, and what follows the info; None where that cannot be."""
+        source = self._source
+        if not self.seeded:
+            return (UncheckedAESGCM(source), data) if len(source) in _AES_KEY_SIZES else None
+        if len(source) < _MIN_SEED_SIZE or len(data) < _SEEDED_MIN_SIZE:
+            return None
+        return UncheckedAESGCM(derive_key(source, data[:INFO_SIZE])), data[INFO_SIZE:]
+
+
+class _OpenedV1(NamedTuple):
+    """A KMS v1 value opened, and the DEK that did it."""
+
+    data: bytes
+    stale: bool
+    dek: bytes
+
+
+class KMSv1Transformer:
+    """Opens values of one KMS v1 provider."""
+
+    def __init__(self, plugin: KMSPlugin | None) -> None:
+        self._plugin = plugin
+        # Sizes of wrapped DEKs that opened: a KMS gives them one or two.
+        self._sizes: set[int] = set()
+
+    @property
+    def plugin(self) -> KMSPlugin | None:
+        """Who gives the data keys; None where nobody is to be asked."""
+        return self._plugin
+
+    def ask(self, body: bytes) -> bool:
+        """Ask the plugin for the DEK of a value, for :meth:`recall` to give; say whether it answered.
+
+        Raises:
+            KMSPending: The plugin has not answered yet.
+        """
+        try:
+            wrapped, _ = parse_v1_body(body)
+        except KMSEnvelopeInvalid:
+            return True
+        return _answers(self._plugin, wrapped)
+
+    def recall(self, body: bytes) -> tuple[bytes, bytes] | None:
+        """Return the DEK that the plugin has given already and the data under it; None where there is none."""
+        try:
+            wrapped, data = parse_v1_body(body)
+        except KMSEnvelopeInvalid:
+            return None
+        dek = self._plugin.recall(wrapped) if self._plugin is not None else None
+        return (dek, data) if dek is not None and len(dek) in _AES_KEY_SIZES else None
+
+    def read(self, body: bytes, etcd_key: bytes) -> Opened | Fault:
+        """Return the plaintext of ``body``, or why there is none.
+
+        Without a plugin that answers every reason is ``kms-unreachable``; a fault of the envelope is then in
+        ``errors``.
+
+        Raises:
+            KMSPending: The plugin has not answered yet.
+        """
+        plugin = self._plugin
+        try:
+            wrapped, data = parse_v1_body(body)
+        except KMSEnvelopeInvalid as error:
+            return _envelope_fault(error, plugin)
+        result = _read_v1(plugin, wrapped, data, etcd_key)
+        size = len(wrapped.ciphertext)
+        if isinstance(result, Fault) and result.plugin is None:
+            return result
+        assert plugin is not None  # whoever answered
+        if not isinstance(result, Fault):
+            if _speaks_for_plugin(result):
+                plugin.opened[""] += 1
+                self._sizes.add(size)
+                plugin.vouch(wrapped, result.dek)
+                return Opened(result.data, result.stale, authenticated=not result.stale)
+            # What is noise may come from a wrong DEK: without a control that is nobody's fault that we could name.
+            fault = _witnessed(Fault(FailureReason.PADDING_INVALID, ()), plugin, "")
+            assert fault.plugin is not None  # just added
+            proven = fault.plugin.healthy and fault.plugin.same_key
+            return Opened(result.data, result.stale, authenticated=not result.stale) if proven else fault
+        # The size has no checksum; one that opens the value as its neighbours open is proof that it was damaged.
+        for other in sorted(self._sizes - {size})[:_MOST_SIZES]:
+            recut, rest = recut_v1_body(body, other)
+            opened = _read_v1(plugin, recut, rest, etcd_key)
+            if not isinstance(opened, Fault) and _speaks_for_plugin(opened):
+                return Fault(FailureReason.KMS_SIZE_DAMAGED, result.errors, plugin=result.plugin)
+        return result
+
+
+def _read_v1(
+    plugin: KMSPlugin | None, wrapped: WrappedKey, data: bytes, etcd_key: bytes
+) -> _OpenedV1 | Fault:
+    dek = _unwrap(plugin, wrapped)
+    if isinstance(dek, Fault):
+        return dek
+    assert plugin is not None  # else there would be no DEK
+    if len(dek) not in _AES_KEY_SIZES:
+        return _witnessed(_key_size_fault(dek), plugin, "")
+    plaintext = AESGCMTransformer(dek).read(data, etcd_key)
+    if not isinstance(plaintext, Fault):
+        return _OpenedV1(plaintext, stale=False, dek=dek)
+    # API servers up to 1.24 wrote CBC, and nothing in the value says which.
+    fallback = AESCBCTransformer(dek).read(data, etcd_key)
+    if not isinstance(fallback, Fault):
+        return _OpenedV1(fallback, stale=True, dek=dek)
+    return _witnessed(Fault(plaintext.reason, plaintext.errors + fallback.errors), plugin, "")
+
+
+def _speaks_for_plugin(opened: _OpenedV1) -> bool:
+    """Say whether an opened value is a witness: padding alone (CBC) fits one wrong key in 256."""
+    data = opened.data
+    return not opened.stale or data.startswith(_OBJECT_STARTS) or _TEXT_START.match(data) is not None
+
+
+class KMSv2Transformer:
+    """Opens values of one KMS v2 provider."""
+
+    def __init__(self, plugin: KMSPlugin | None) -> None:
+        self._plugin = plugin
+        # What follows the data in a value -> its key id, and how data under its seed is read.
+        self._known: dict[bytes, tuple[str, _Quick]] = {}
+        # What opened other values, newest last.
+        self._witnesses: dict[DataKey, None] = {}
+
+    @property
+    def witnesses(self) -> list[DataKey]:
+        """What has opened other values in this run, newest first; the newest 64."""
+        return list(reversed(self._witnesses))
+
+    @property
+    def plugin(self) -> KMSPlugin | None:
+        """Who gives the data keys; None where nobody is to be asked."""
+        return self._plugin
+
+    def ask(self, body: bytes) -> bool:
+        """See :meth:`KMSv1Transformer.ask`."""
+        try:
+            encrypted = parse_encrypted_object(body)
+            validate_encrypted_object(encrypted)
+        except KMSEnvelopeInvalid:
+            return True
+        return _answers(self._plugin, encrypted.wrapped_key)
+
+    def recall(self, encrypted: EncryptedObject) -> DataKey | None:
+        """Return what the plugin has given already for a value; None where it was not asked, or said no."""
+        key = self._plugin.recall(encrypted.wrapped_key) if self._plugin is not None else None
+        return None if key is None else DataKey(key, seeded=_is_seeded(encrypted))
+
+    def read(self, body: bytes, etcd_key: bytes) -> Opened | Fault:
+        """Return the plaintext of ``body``, or why there is none; faults name the key id where it is known.
+
+        Without a plugin that answers every reason is ``kms-unreachable``; a fault of the envelope is then in
+        ``errors``.
+
+        Raises:
+            KMSPending: The plugin has not answered yet.
+        """
+        plugin, key_id = self._plugin, ""
+        try:
+            encrypted = parse_encrypted_object(body)
+            key_id = encrypted.key_id
+            validate_encrypted_object(encrypted)
+        except KMSEnvelopeInvalid as error:
+            return _envelope_fault(error, plugin, key_id)
+        source = _unwrap(plugin, encrypted.wrapped_key)
+        if isinstance(source, Fault):
+            return source
+        assert plugin is not None  # else there would be no DEK
+        # Servers write seeds (type 1) since 1.29.
+        seeded = _is_seeded(encrypted)
+        read = _seeded(source) if seeded else _keyed(source)
+        plaintext = read(encrypted.encrypted_data, etcd_key)
+        if isinstance(plaintext, Fault):
+            return _witnessed(plaintext, plugin, key_id)
+        if seeded:
+            self._remember(body, key_id, source)
+        self._witness(DataKey(source, seeded=seeded))
+        plugin.vouch(encrypted.wrapped_key, source)
+        plugin.opened[key_id] += 1
+        # Which key the plugin writes with can change while we read.
+        return Opened(plaintext, not seeded or plugin.write_key_id not in ("", key_id), key_id)
+
+    def read_known(self, data: bytes, start: int, etcd_key: bytes) -> tuple[bytes, bool, str] | None:
+        """Return what :meth:`read` would, for a value whose body is at ``start`` and whose seed has opened another.
+
+        None says nothing: :meth:`read` knows.
+        """
+        begin, end = split_encrypted_object(data, start)
+        known = self._known.get(data[end:]) if begin else None
+        plugin = self._plugin
+        if known is None or plugin is None:
+            return None
+        key_id, read = known
+        plaintext = read(data[begin:end], etcd_key)
+        if plaintext is None:
+            return None
+        plugin.opened[key_id] += 1
+        return plaintext, plugin.write_key_id not in ("", key_id), key_id
+
+    def _witness(self, key: DataKey) -> None:
+        self._witnesses.pop(key, None)
+        self._witnesses[key] = None
+        if len(self._witnesses) > _MOST_WITNESSES:
+            del self._witnesses[next(iter(self._witnesses))]
+
+    def _remember(self, body: bytes, key_id: str, seed: bytes) -> None:
+        begin, end = split_encrypted_object(body, 0)
+        tail = body[end:]
+        # A data field that comes again, further back, would be another value's data.
+        if begin and len(tail) <= _MAX_TAIL_SIZE and not names_encrypted_data(tail):
+            if len(self._known) >= _MOST_KNOWN_TAILS:
+                self._known.clear()
+            self._known[tail] = key_id, _seeded_quickly(seed)
+
+
+def derive_key(seed: bytes, info: bytes) -> bytes:
+    """Return the AES-256 key of one value: HKDF-Expand with SHA-256, 32 bytes, so a single HMAC block."""
+    return hmac.digest(seed, info + b"\x01", "sha256")
+
+
+def _is_seeded(encrypted: EncryptedObject) -> bool:
+    return encrypted.encrypted_dek_source_type == DEKSourceType.HKDF_SHA256_XNONCE_AES_GCM_SEED
+
+
+def _seeded(seed: bytes) -> _Read:
+    """Return how values under one DEK seed are read."""
+
+    def read(data: bytes, etcd_key: bytes) -> bytes | Fault:
+        if len(seed) < _MIN_SEED_SIZE:
+            error = f"invalid seed length {len(seed)} used for key generation"
+            return Fault(FailureReason.KMS_KEY_INVALID, (error,))
+        if len(data) < INFO_SIZE:
+            return Fault(FailureReason.TOO_SHORT, (TOO_SHORT_ERROR,))
+        return AESGCMTransformer(derive_key(seed, data[:INFO_SIZE])).read(data[INFO_SIZE:], etcd_key)
+
+    return read
+
+
+def _seeded_quickly(seed: bytes) -> _Quick:
+    """Return the same reading for the many values that open; None for the others, and every key is checked anew."""
+    expand = HMAC(seed, SHA256())  # keyed once: a copy costs a third of a new one
+
+    def read(data: bytes, etcd_key: bytes) -> bytes | None:
+        if len(data) < _SEEDED_MIN_SIZE:
+            return None
+        block = expand.copy()
+        block.update(data[:INFO_SIZE] + b"\x01")
+        try:
+            return AESGCM(block.finalize()).decrypt(data[INFO_SIZE:_NONCE_END], data[_NONCE_END:], etcd_key)
+        except InvalidTag:
+            return None
+
+    return read
+
+
+def _keyed(key: bytes) -> _Read:
+    """Return how values under one DEK are read."""
+    if len(key) in _AES_KEY_SIZES:
+        return AESGCMTransformer(key).read
+    fault = _key_size_fault(key)
+    return lambda _data, _etcd_key: fault
+
+
+def _unwrap(plugin: KMSPlugin | None, wrapped: WrappedKey) -> bytes | Fault:
+    if plugin is None:
+        return Fault(FailureReason.KMS_UNREACHABLE, (), wrapped.key_id)
+    # v2 says whose error it is; v1 passes the gRPC status on as it is.
+    prefix = "failed to decrypt DEK, error: " if wrapped.api_version == "v2" else ""
+    try:
+        return plugin.unwrap(wrapped)
+    except KMSUnreachable as error:
+        return Fault(FailureReason.KMS_UNREACHABLE, (f"{prefix}{error.message}",), wrapped.key_id)
+    except KMSRefused as error:
+        fault = Fault(FailureReason.KMS_REFUSED, (f"{prefix}{error.message}",), kms_status=error.status)
+        return _witnessed(fault, plugin, wrapped.key_id)
+
+
+def _answers(plugin: KMSPlugin | None, wrapped: WrappedKey) -> bool:
+    answer = _unwrap(plugin, wrapped)
+    return not isinstance(answer, Fault) or answer.reason is not FailureReason.KMS_UNREACHABLE
+
+
+def _witnessed(fault: Fault, plugin: KMSPlugin, key_id: str) -> Fault:
+    """Add what the plugin has shown of itself, on which belief in the fault rests."""
+    record = PluginRecord(plugin.healthy, plugin.opened[key_id], plugin.opened.total())
+    return fault._replace(kms_key_id=key_id, plugin=record)
+
+
+def _envelope_fault(error: KMSEnvelopeInvalid, plugin: KMSPlugin | None, key_id: str = "") -> Fault:
+    # Proof, in fact; but while a plugin is away all values of its provider are undetermined, by contract.
+    reason = FailureReason.KMS_UNREACHABLE
+    if plugin is not None:
+        try:
+            plugin.check()
+        except KMSUnreachable:
+            pass
+        else:
+            reason = FailureReason.KMS_ENVELOPE_INVALID
+            if error.maybe_newer:
+                reason = FailureReason.KMS_ENVELOPE_UNKNOWN
+    return Fault(reason, (error.message,), key_id)
+
+
+def _key_size_fault(key: bytes) -> Fault:
+    return Fault(FailureReason.KMS_KEY_INVALID, (f"crypto/aes: invalid key size {len(key)}",))

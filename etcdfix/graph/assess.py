@@ -1,0 +1,368 @@
+"""The blast radius of losing one key: who it was, what goes with it, who misses it, and how bad that is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from etcdfix.examine import Examiner
+from etcdfix.graph.collector import collect
+from etcdfix.graph.contents import ContentReader
+from etcdfix.graph.finalizers import LostFinalizer, inferred_finalizers, lost_finalizers
+from etcdfix.graph.garbage import Collection
+from etcdfix.graph.grades import Risk, RiskReason, User, doubts_about, reasons_for
+from etcdfix.graph.identity import ObjectRef, crd_path
+from etcdfix.graph.index import ImpactIndex
+from etcdfix.graph.secretusers import SecretUsers, secret_users
+from etcdfix.graph.uses import ANY, SECRETS, Role
+from etcdfix.model import Confidence
+from etcdfix.sources.base import Source
+from etcdfix.verdicts.examination import Examination
+
+_MOST_STEPS: Final = 50
+"""Revisions that are looked at one by one; for more, one look at the history costs less."""
+
+
+class LastKnown(msgspec.Struct, frozen=True):
+    """Who an object is, or last was.
+
+    Attributes:
+        uid: "" where nobody knows.
+        confidence: Of the uid.
+        basis: ``current``, ``history``, ``earlier-generation``, ``references``, or ``none``.
+        revision: mod_revision of the value that told it, 0 for none.
+        finalizers: As of then; None where no readable revision told them.
+        labels: As of then.
+        annotations: Names only, as of then: their values may be secret.
+        conflicting_uids: Other uids that references state, with how many do.
+        readable_at: A revision at which that value can still be read; 0 where it is the present one, or for none.
+        node: Of a Pod of the same generation, where it was bound to as of then; that never changes. "" for not known.
+    """
+
+    uid: str
+    confidence: Confidence
+    basis: str
+    revision: int = 0
+    finalizers: tuple[str, ...] | None = None
+    labels: dict[str, str] = {}
+    annotations: tuple[str, ...] = ()
+    conflicting_uids: dict[str, int] = {}
+    readable_at: int = 0
+    node: str = ""
+
+
+class Assessment(msgspec.Struct, frozen=True):
+    """What the loss of one object means.
+
+    Attributes:
+        object: The object.
+        exists: Whether its key is there.
+        readable: Whether it can be read.
+        last_known: Who it was.
+        collection: What the garbage collector does.
+        secret: Its users, for a Secret.
+        users: What else refers to it.
+        finalizers: Those that would be skipped and what leaks: known ones, or likely ones where they cannot be read.
+        node: Of a Pod, where it runs; the kubelet there cleans up. "" where that is not known.
+        consequences: What is special about its kind, a sentence each.
+        risk: The worst of the reasons.
+        may_be_worse: Something was not seen, or cannot be read, that could depend on it: the grade is the least.
+        reasons: Worst first.
+        complete: Whether the index held everything.
+        problems: Why not.
+    """
+
+    object: ObjectRef
+    exists: bool
+    readable: bool
+    last_known: LastKnown
+    collection: Collection
+    secret: SecretUsers | None
+    users: tuple[User, ...]
+    finalizers: tuple[LostFinalizer, ...]
+    node: str
+    consequences: tuple[str, ...]
+    risk: Risk
+    may_be_worse: bool
+    reasons: tuple[RiskReason, ...]
+    complete: bool
+    problems: tuple[str, ...]
+
+
+def assess(
+    index: ImpactIndex,
+    source: Source | None,
+    examiner: Examiner,
+    key: bytes,
+    *,
+    reader: ContentReader | None = None,
+    generations: bool = True,
+) -> Assessment | None:
+    """Assess the loss of one object, readable or not.
+
+    Args:
+        index: Of the cluster, made with the same examiner.
+        source: Where its history is; None where that cannot be read any more.
+        examiner: Judges the revisions of its history.
+        key: Complete etcd key.
+        reader: Looks into them; made when not given.
+        generations: Look for an object that had the same key before this one too. On a live etcd that takes a watch,
+            a tenth of a second each; for one of many, leave it out.
+
+    Returns:
+        None for a key that nobody has and nobody mentions.
+
+    Raises:
+        SourceError: The history cannot be read.
+    """
+    node = index.find(key)
+    if node is None:
+        return None
+    if not index.exists(node) and _stands_for_others(index, node):
+        return None
+    known = last_known(index, source, examiner, node, reader=reader, generations=generations)
+    ref = index.ref(node)
+    # The uid of an earlier generation leads away from what belongs to this one.
+    sure = known.basis in {"current", "history"} or (
+        known.basis == "references" and not known.conflicting_uids
+    )
+    collection = collect(index, node, uid=known.uid if sure else "")
+    secret = secret_users(index, node) if (ref.group, ref.resource) == ("", SECRETS) else None
+    users = sorted(
+        (User(index.ref(e.source), e.use) for e in index.users(node)),
+        key=lambda u: (u.object.key, u.use.path),
+    )
+    finalizers = _finalizers(index, node, known)
+    # What cannot be read refers to nothing; its history may still tell.
+    bound_to = index.node_of(node)
+    runs_on = index.place(bound_to)[2] if bound_to is not None else known.node
+    doubts = doubts_about(index, node)
+    reasons = reasons_for(index, node, collection, secret, users, finalizers) + doubts
+    reasons.sort(key=lambda reason: -list(Risk).index(reason.risk))
+    return Assessment(
+        object=ref,
+        exists=index.exists(node),
+        readable=index.exists(node) and not index.unreadable(node),
+        last_known=known,
+        collection=collection,
+        secret=secret,
+        users=tuple(users),
+        finalizers=finalizers,
+        node=runs_on,
+        consequences=_consequences(index, node, ref, runs_on),
+        risk=reasons[0].risk if reasons else Risk.NONE,
+        may_be_worse=bool(doubts),
+        reasons=tuple(reasons),
+        complete=not index.problems,
+        problems=tuple(index.problems),
+    )
+
+
+# -------------------------------------------------------------------------------------------------- who it was
+
+
+def last_known(
+    index: ImpactIndex,
+    source: Source | None,
+    examiner: Examiner,
+    node: int,
+    *,
+    reader: ContentReader | None = None,
+    generations: bool = True,
+) -> LastKnown:
+    """Return who an object is or was: by its newest readable revision, else by what others say of its uid.
+
+    Args:
+        index: Of the cluster.
+        source: Where its history is; None where that cannot be read any more.
+        examiner: Judges the revisions.
+        node: Of the object.
+        reader: Looks into them; made when not given.
+        generations: Look for an earlier generation too.
+
+    Raises:
+        SourceError: The history cannot be read.
+    """
+    reader = reader or ContentReader(examiner)
+    found = (
+        _newest_readable(source, examiner, index.key(node), generations=generations)
+        if source is not None
+        else None
+    )
+    stated = _stated_uids(index, node)
+    if found is not None:
+        examination, current, same_generation, readable_at = found
+        decoded = examination.decoded
+        uid = decoded.uid.decode("utf-8", "replace") if decoded is not None and decoded.uid else ""
+        if current and not uid:
+            uid = index.uid(node)  # of a custom resource that no readable CRD claims
+        if uid and same_generation:
+            basis = "current" if current else "history"
+            told = _told(reader, examination, uid, Confidence.CERTAIN, basis, stated)
+            bound_to = _bound_to(reader, examination, index.ref(node))
+            return msgspec.structs.replace(told, readable_at=readable_at, node=bound_to)
+        if uid and (not stated or uid in stated):
+            # The key was deleted and made again since; references to the old uid may be as old.
+            confidence = Confidence.LIKELY if stated.keys() == {uid} else Confidence.POSSIBLE
+            told = _told(reader, examination, uid, confidence, "earlier-generation", stated)
+            return msgspec.structs.replace(told, readable_at=readable_at)
+    if not stated:
+        return LastKnown("", Confidence.POSSIBLE, "none")
+    ranked = sorted(stated.items(), key=lambda item: (-item[1], item[0]))
+    uid = ranked[0][0]
+    return LastKnown(
+        uid,
+        Confidence.LIKELY if len(ranked) == 1 else Confidence.POSSIBLE,
+        "references",
+        conflicting_uids=dict(ranked[1:]),
+    )
+
+
+def _stands_for_others(index: ImpactIndex, node: int) -> bool:
+    """Say whether a node is no object but what references mean that leave namespace or name open."""
+    return ANY in index.relative(node).decode("utf-8", "replace").split("/") and all(
+        edge.use.wide for edge in index.users(node)
+    )
+
+
+class _Readable(NamedTuple):
+    """A readable revision: what it is, whether it is the present one and of its generation, and when it stood."""
+
+    examination: Examination
+    current: bool
+    same_generation: bool
+    readable_at: int
+
+
+def _newest_readable(
+    source: Source, examiner: Examiner, key: bytes, *, generations: bool
+) -> _Readable | None:
+    """Return the newest readable revision.
+
+    Step by step from the present one back, since a step costs little and the whole history much. The steps end where
+    its generation begins, or at a compaction; the history goes beyond.
+    """
+    newest = stored = source.get(key)
+    at = 0
+    for _ in range(_MOST_STEPS):
+        if stored is None or newest is None:
+            break
+        examination = examiner.examine(stored)
+        if examination.decoded is not None and not examination.decoded.empty:
+            same = stored.create_revision == newest.create_revision
+            return _Readable(examination, stored is newest, same, at)
+        if stored.version == 1 and not generations:
+            return None
+        at = stored.mod_revision - 1
+        stored = source.before(key, stored.mod_revision)
+    else:
+        generations = True
+    return _from_history(source, examiner, key) if generations else None
+
+
+def _from_history(source: Source, examiner: Examiner, key: bytes) -> _Readable | None:
+    newest: Examination | None = None
+    last = generation = at = 0
+    for kept in source.history(key):
+        if newest is not None and not at:
+            at = kept.revision.main - 1  # up to there it stood
+        if kept.stored is None:
+            continue
+        last, generation = kept.stored.mod_revision, kept.stored.create_revision
+        examination = examiner.examine(kept.stored)
+        if examination.decoded is not None and not examination.decoded.empty:
+            newest, at = examination, 0
+    if newest is None:
+        return None
+    stored = newest.stored
+    return _Readable(newest, stored.mod_revision == last, stored.create_revision == generation, at)
+
+
+def _told(
+    reader: ContentReader,
+    examination: Examination,
+    uid: str,
+    confidence: Confidence,
+    basis: str,
+    stated: Counter[str],
+) -> LastKnown:
+    whole = reader.whole(examination)
+    metadata: Any = whole.get("metadata") if whole is not None else None
+    metadata = metadata if isinstance(metadata, dict) else {}
+    finalizers, labels = metadata.get("finalizers"), metadata.get("labels")
+    annotations = metadata.get("annotations")
+    return LastKnown(
+        uid,
+        confidence,
+        basis,
+        examination.stored.mod_revision,
+        _names(finalizers) if whole is not None else None,
+        {str(k): str(v) for k, v in labels.items()} if isinstance(labels, dict) else {},
+        tuple(sorted(map(str, annotations))) if isinstance(annotations, dict) else (),
+        {other: count for other, count in stated.items() if other != uid},
+    )
+
+
+def _names(items: Any) -> tuple[str, ...]:
+    return tuple(map(str, items)) if isinstance(items, list) else ()
+
+
+def _finalizers(index: ImpactIndex, node: int, known: LastKnown) -> tuple[LostFinalizer, ...]:
+    """Return what the object has now, or what it probably has, as an older revision and its kind tell."""
+    if known.finalizers is not None and known.basis == "current":
+        return lost_finalizers(known.finalizers, Confidence.CERTAIN)
+    confidence = Confidence.LIKELY if known.basis == "history" else Confidence.POSSIBLE
+    remembered = lost_finalizers(known.finalizers or (), confidence)
+    named = {finalizer.name for finalizer in remembered}
+    return remembered + tuple(f for f in inferred_finalizers(index, node) if f.name not in named)
+
+
+def _bound_to(reader: ContentReader, examination: Examination, ref: ObjectRef) -> str:
+    if (ref.group, ref.resource) != ("", "pods"):
+        return ""
+    spec: Any = (reader.whole(examination) or {}).get("spec")
+    name = spec.get("nodeName") if isinstance(spec, dict) else ""
+    return name if isinstance(name, str) else ""
+
+
+def _stated_uids(index: ImpactIndex, node: int) -> Counter[str]:
+    """Count what others say its uid is: dependents, PersistentVolumes of claims, tokens of ServiceAccounts."""
+    stated: Counter[str] = Counter()
+    for dependent in index.dependents(node):
+        stated.update({owner.uid for owner in index.owners(dependent) if owner.node == node and owner.uid})
+    stated.update(edge.uid for edge in index.users(node) if edge.uid)
+    return stated
+
+
+def _consequences(index: ImpactIndex, node: int, ref: ObjectRef, runs_on: str) -> tuple[str, ...]:
+    place = (ref.group, ref.resource)
+    if place == ("", "pods"):
+        where = f"on node {runs_on}" if runs_on else "on its node, which is not known,"
+        return (f"the kubelet {where} sees that the Pod is gone, stops its containers and cleans up",)
+    if place == ("", "namespaces"):
+        count = index.count_in(ref.name)
+        return (
+            f"{count} objects stay in etcd under a namespace that does not exist",
+            "to keep what is in it, re-create the Namespace, and stop: that cleans nothing up",
+            "only if it was meant to go: then delete it the ordinary way, and its controller cleans up",
+        )
+    if ref.resource == "customresourcedefinitions":
+        count = index.count_below(crd_path(ref.name))
+        return (
+            f"{count} custom resources stay in etcd, unseen",
+            "re-create the same CustomResourceDefinition, and they are served again",
+        )
+    if place == ("", "persistentvolumes"):
+        claims = [index.ref(e.source) for e in index.users(node) if e.use.role is Role.BOUND_VOLUME]
+        return (
+            *(f"{claim} becomes Lost" for claim in claims),
+            "the storage behind it stays, and nobody deletes it",
+        )
+    if place == ("", "services"):
+        return (
+            "its cluster IP and node ports are free for others, clients that remember them go astray",
+            "a cloud load balancer made for it is left behind",
+        )
+    return ()

@@ -1,0 +1,388 @@
+"""One pass over etcd: every examined value is looked into once, and its references become edges."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import takewhile
+from typing import Final
+
+from etcdfix.examine import Examiner
+from etcdfix.graph.contents import ContentReader, Contents
+from etcdfix.graph.fields import Plain
+from etcdfix.graph.index import (
+    FOREGROUND_FINALIZER,
+    ORPHAN_FINALIZER,
+    Condition,
+    ImpactIndex,
+    NamespaceDetails,
+)
+from etcdfix.graph.references import OwnerReference, Reference
+from etcdfix.graph.served import Served, served_version
+from etcdfix.graph.tables import (
+    BY_NAME,
+    BY_UID,
+    FINISHED,
+    FOREGROUND,
+    NOT_SERVED,
+    OPAQUE,
+    ORPHANS,
+    PERHAPS_SERVED,
+    READY,
+    SEEN,
+    SERVES_EMPTY,
+    TERMINATING,
+    UNDETERMINED,
+    UNKNOWN_KIND,
+    UNREADABLE,
+    WRONG_SCOPE,
+    Tables,
+)
+from etcdfix.model import Outcome, ServerBehaviour
+from etcdfix.sources.base import Source
+from etcdfix.storagekey import CRD_PATH, Directory, Stack, display
+from etcdfix.verdicts.examination import Examination
+
+SKIP_PROTECTION: Final = "secret.kubernetes.io/skip-secret-protection"
+"""KEP-2639's annotation; ``yes`` opts a Secret out of protection."""
+
+_SERVED_FLAGS: Final = {Served.YES: 0, Served.NO: NOT_SERVED, Served.PERHAPS: PERHAPS_SERVED}
+_LOST: Final = frozenset({Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE})
+_FINISHED_PHASES: Final = frozenset({"Succeeded", "Failed"})
+_MOST_EDGES_OF_AN_OBJECT: Final = 20_000
+_MOST_FINALIZERS: Final = 64
+_MOST_STRANGE_PREFIXES: Final = 1000
+_LONGEST_MESSAGE: Final = 4096
+_MOST_CONDITIONS: Final = 32
+_MOST_PLURALS_OF_A_GROUP: Final = 256
+_MOST_HOLDERS_OF_A_UID: Final = 16
+
+
+class IndexBuilder:
+    """Builds an index out of examinations, in whatever order they come.
+
+    Args:
+        examiner: The one that makes the examinations; it must have learned the CRDs.
+        source: Where to read, ahead of everything, the classes that others refer through.
+
+    Raises:
+        SourceError: The source cannot be read.
+    """
+
+    def __init__(self, examiner: Examiner, source: Source) -> None:
+        self._reader = ContentReader(examiner)
+        self._reader.learn(source)
+        self._examiner = examiner
+        examiner.remembers = True  # every value is looked into right after it was examined
+        self._prefix = examiner.layout.prefix_bytes
+        self._custom: set[tuple[str, str]] = set()
+        self._outside: Counter[str] = Counter()
+        self._outside_bytes: Counter[str] = Counter()
+        self._tables = Tables()
+        self._index = ImpactIndex(examiner.layout, self._reader.kinds, self._tables)
+        self._index.unreadable_crds = tuple(examiner.unreadable_crds)
+        self._shared: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._targets: dict[tuple[str, str], tuple[Directory | None, int]] = {}
+
+    def add(self, found: Examination) -> None:
+        """Take in one key.
+
+        Raises:
+            KMSPending: See :meth:`~etcdfix.graph.contents.ContentReader.read`.
+        """
+        tables = self._tables
+        stored = found.stored
+        key = stored.key
+        if not key.startswith(self._prefix):
+            self._count_outside(key, len(stored.value))
+            return
+        node = tables.number(key[len(self._prefix) :])
+        flags = SEEN
+        directory = found.directory
+        if directory.stack is Stack.CUSTOM_RESOURCE:
+            self._custom.add((directory.group, directory.resource))
+        tables.sizes[node] = min(len(stored.value), 0xFFFF_FFFF)
+        outcome = found.verdict.outcome
+        if outcome in _LOST:
+            flags |= UNREADABLE
+            if found.verdict.apiserver is ServerBehaviour.SERVES_EMPTY:
+                flags |= SERVES_EMPTY
+        elif outcome is Outcome.UNDETERMINED:
+            flags |= UNDETERMINED
+        elif outcome is not Outcome.NOT_AN_OBJECT:
+            if found.decoded is not None and found.decoded.uid:
+                tables.uids[node] = found.decoded.uid
+            contents = self._reader.read(found)
+            if contents is not None:
+                flags |= self._take(node, found, contents)
+                if not tables.uids[node]:
+                    tables.uids[node] = _uid_in(contents.plain)
+            else:
+                flags |= OPAQUE
+                self._index.opaque += 1
+        tables.flags[node] = flags
+
+    def finish(self, problems: Iterable[str] = ()) -> ImpactIndex:
+        """Return the index.
+
+        Args:
+            problems: Why what was added is not everything.
+        """
+        self._examiner.remembers = False
+        self._mention_definitions()
+        _guess_owners(self._index, self._tables)
+        self._index.problems = list(problems)
+        self._index.outside = {
+            start: (count, self._outside_bytes[start]) for start, count in self._outside.items()
+        }
+        return self._index
+
+    def _mention_definitions(self) -> None:
+        """Let stored custom resources mention their CustomResourceDefinition, which may be gone."""
+        for group, plural in self._custom - self._examiner.custom_resources.keys():
+            if group not in self._examiner.aggregated_groups:
+                self._tables.number(_bytes(f"{CRD_PATH}/{plural}.{group}"))
+
+    def _count_outside(self, key: bytes, size: int) -> None:
+        start = display(b"/".join(key.split(b"/")[:2]))[:200]
+        if start not in self._outside and len(self._outside) >= _MOST_STRANGE_PREFIXES:
+            self._index.outside_complete = False
+            return
+        self._outside[start] += 1
+        self._outside_bytes[start] += size
+
+    def _take(self, node: int, found: Examination, contents: Contents) -> int:
+        tables = self._tables
+        flags = 0
+        finalizers = contents.finalizers[:_MOST_FINALIZERS]
+        if finalizers:
+            tables.finalizers[node] = self._shared.setdefault(finalizers, finalizers)
+            flags |= ORPHANS if ORPHAN_FINALIZER in finalizers else 0
+            flags |= FOREGROUND if FOREGROUND_FINALIZER in finalizers else 0
+        if contents.terminating_since:
+            tables.since[node] = contents.terminating_since
+            flags |= TERMINATING
+        if contents.owners:
+            self._take_owners(node, found, contents.owners)
+        if contents.references:
+            self._take_references(node, contents.references)
+        shared = contents.shared
+        if shared is not None:
+            if shared.number < 0:
+                shared.number = tables.add_bundle()
+                self._take_references(-1 - shared.number, shared.references)
+            tables.join_bundle(node, shared.number)
+        directory = found.directory
+        if not directory.group:
+            flags |= self._take_core(node, directory.kind, contents.plain)
+        elif directory.kind == "APIService":
+            self._take_api_service(found.name, contents.plain)
+        return flags
+
+    def _take_core(self, node: int, kind: str, plain: Plain) -> int:
+        index, tables = self._index, self._tables
+        if kind == "Secret":
+            type_ = plain.get("type")
+            if type(type_) is str:
+                tables.types[node] = tables.texts.number(type_[:200])
+            metadata = plain.get("metadata")
+            annotations = metadata.get("annotations") if type(metadata) is dict else None
+            if type(annotations) is dict and annotations.get(SKIP_PROTECTION) == "yes":
+                tables.unprotected.add(node)
+        elif kind == "Pod":
+            status = plain.get("status")
+            if type(status) is dict and status.get("phase") in _FINISHED_PHASES:
+                return FINISHED
+        elif kind == "Node":
+            status = plain.get("status")
+            conditions = _conditions(status.get("conditions") if type(status) is dict else None)
+            if any((c.type, c.status) == ("Ready", "True") for c in conditions):
+                return READY
+        elif kind == "Namespace":
+            index.namespaces[node] = _namespace_details(plain)
+        return 0
+
+    def _take_api_service(self, name: str, plain: Plain) -> None:
+        status = plain.get("status")
+        for condition in _conditions(status.get("conditions") if type(status) is dict else None):
+            if condition.type == "Available" and condition.status != "True":
+                self._index.unavailable_apis[name] = condition.reason or condition.message
+
+    def _take_references(self, node: int, references: list[Reference]) -> None:
+        index, tables = self._index, self._tables
+        if len(references) > 1:
+            references = list(dict.fromkeys(references))
+            if len(references) > _MOST_EDGES_OF_AN_OBJECT:
+                index.truncated += 1
+                del references[_MOST_EDGES_OF_AN_OBJECT:]
+        uses = tables.uses
+        for key, use, uid in references:
+            number = uses.get(use)
+            if number is None:
+                number = uses[use] = len(tables.use_list)
+                tables.use_list.append(use)
+            tables.add_edge(node, tables.number(_bytes(key)), number, uid)
+
+    def _take_owners(self, node: int, found: Examination, owners: list[OwnerReference]) -> None:
+        index, tables = self._index, self._tables
+        if len(owners) > _MOST_EDGES_OF_AN_OBJECT:
+            index.truncated += 1
+            del owners[_MOST_EDGES_OF_AN_OBJECT:]
+        for owner in owners:
+            place = (owner.api_version, owner.kind)
+            if place in self._targets:
+                directory, flags = self._targets[place]
+            else:
+                directory, flags = self._owner_place(*place)
+                if len(self._targets) < _MOST_EDGES_OF_AN_OBJECT:
+                    self._targets[place] = directory, flags
+            if directory is None:
+                target = UNKNOWN_KIND
+            elif directory.namespaced and not found.namespace:
+                target = WRONG_SCOPE
+            else:
+                middle = f"{found.namespace}/" if directory.namespaced else ""
+                target = tables.number(_bytes(f"{directory.path}/{middle}{owner.name}"))
+            tables.add_owner(node, target, owner, flags)
+
+    def _owner_place(self, api_version: str, kind: str) -> tuple[Directory | None, int]:
+        """Return where the owners that a reference means lie, and the flags that tell whether they are served so."""
+        kinds = self._reader.kinds
+        directory = kinds.of_owner(api_version, kind)
+        if directory is None:
+            return None, 0
+        release = self._examiner.assumed_release
+        minor = int(release.partition(".")[2]) if release else None
+        served = served_version(directory, api_version, kinds.definition(directory), minor)
+        return directory, _SERVED_FLAGS[served]
+
+
+def _guess_owners(index: ImpactIndex, tables: Tables) -> None:
+    """Link owner references of unknown kinds to the objects that they mean, as far as uid or name tell.
+
+    A kind is unknown where its CRD is gone or cannot be read. An API server that runs may serve it all the same, out
+    of its memory, and any will once the CRD is back: the garbage collector then acts on these references.
+    """
+    unknown = [number for number, target in enumerate(tables.owner_target) if target == UNKNOWN_KIND]
+    if not unknown:
+        return
+    tables.keep_unknown_owners(unknown)
+    texts, words = tables.texts.texts, tables.owner_texts
+    holders = _holders(tables, {_bytes(texts[words[4 * number]]) for number in unknown} - {b""})
+    by_group = _plurals(index, tables, {_group(texts[words[4 * number + 1]]) for number in unknown})
+    by_kind: dict[tuple[str, str], list[str]] = {}
+    last: tuple[object, ...] = ()
+    target, flag = -1, BY_UID
+    for number in unknown:  # in the order of their uids by now: replicas come one after the other
+        dependent = tables.owner_dependent[number]
+        stated = words[4 * number : 4 * number + 4]
+        same = (stated, tables.keys[dependent].rpartition(b"/")[0])
+        if same != last:
+            last = same
+            uid, api_version, kind, name = (texts[text] for text in stated)
+            held = holders.get(_bytes(uid), ())
+            among: Iterable[int]
+            if held:
+                among, flag = held, BY_UID
+            else:
+                group = _group(api_version)
+                if (group, kind) not in by_kind:
+                    by_kind[group, kind] = _by_likeness(by_group.get(group, ()), kind)
+                namespace = index.place(dependent)[1]
+                among, flag = _unidentified(tables, group, by_kind[group, kind], namespace, name), BY_NAME
+            target = next((node for node in among if index.may_own(node, dependent, name)), -1)
+        if target >= 0:
+            tables.guess_owner(number, target, flag)
+
+
+def _holders(tables: Tables, wanted: set[bytes]) -> dict[bytes, tuple[int, ...]]:
+    """Return who has each of the wanted uids."""
+    holders: dict[bytes, tuple[int, ...]] = {}
+    for node, uid in enumerate(tables.uids):
+        if uid in wanted:
+            others = holders.get(uid, ())
+            if len(others) < _MOST_HOLDERS_OF_A_UID:
+                holders[uid] = (*others, node)
+    return holders
+
+
+def _plurals(index: ImpactIndex, tables: Tables, groups: set[str]) -> dict[str, list[str]]:
+    """Return the resources of API groups that something is stored of, though no readable CRD claims them."""
+    wanted = {_bytes(group) for group in groups if "." in group}
+    paths: dict[tuple[bytes, bytes], None] = {}
+    counts: Counter[bytes] = Counter()
+    found: dict[str, list[str]] = {}
+    for node, key in enumerate(tables.keys):
+        group, _, rest = key.partition(b"/")
+        if group not in wanted or counts[group] >= _MOST_PLURALS_OF_A_GROUP:
+            continue
+        path = (group, rest.partition(b"/")[0])
+        if path in paths:
+            continue
+        paths[path] = None
+        directory = index.place(node)[0]
+        if directory.stack is Stack.CUSTOM_RESOURCE and not directory.kind:
+            counts[group] += 1
+            found.setdefault(directory.group, []).append(directory.resource)
+    return found
+
+
+def _by_likeness(plurals: Iterable[str], kind: str) -> list[str]:
+    """Return plurals, those first that share most of their beginning with a kind: ``Policy``, ``policies``."""
+    word = kind.lower()
+
+    def rank(plural: str) -> tuple[int, int, str]:
+        alike = takewhile(lambda pair: pair[0] == pair[1], zip(word, plural, strict=False))
+        return -sum(1 for _ in alike), len(plural), plural
+
+    return sorted(plurals, key=rank)
+
+
+def _unidentified(
+    tables: Tables, group: str, plurals: Iterable[str], namespace: str, name: str
+) -> Iterator[int]:
+    """Yield the objects of that name whose uid is not known, since they cannot be read."""
+    for plural in plurals:
+        for middle in (f"{namespace}/", "") if namespace else ("",):
+            node = tables.numbers.get(_bytes(f"{group}/{plural}/{middle}{name}"), -1)
+            if node >= 0 and tables.flags[node] & SEEN and not tables.uids[node]:
+                yield node
+
+
+def _group(api_version: str) -> str:
+    return api_version.rpartition("/")[0]
+
+
+def _uid_in(plain: Plain) -> bytes:
+    """Return the uid of an object that was decoded without one being looked for: no readable CRD claims it."""
+    metadata = plain.get("metadata")
+    uid = metadata.get("uid") if type(metadata) is dict else None
+    return _bytes(uid) if type(uid) is str else b""
+
+
+def _namespace_details(plain: Plain) -> NamespaceDetails:
+    spec, status = plain.get("spec"), plain.get("status")
+    spec = spec if type(spec) is dict else {}
+    status = status if type(status) is dict else {}
+    finalizers = spec.get("finalizers")
+    phase = status.get("phase")
+    return NamespaceDetails(
+        phase if type(phase) is str else "",
+        tuple(f for f in finalizers if type(f) is str) if type(finalizers) is list else (),
+        _conditions(status.get("conditions")),
+    )
+
+
+def _conditions(value: object) -> tuple[Condition, ...]:
+    if type(value) is not list:
+        return ()
+    found = []
+    for entry in value[:_MOST_CONDITIONS]:
+        if type(entry) is dict:
+            texts = (entry.get(n) for n in ("type", "status", "reason", "message", "lastTransitionTime"))
+            found.append(Condition(*(text[:_LONGEST_MESSAGE] if type(text) is str else "" for text in texts)))
+    return tuple(found)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "backslashreplace")

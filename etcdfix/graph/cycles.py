@@ -1,0 +1,158 @@
+"""Objects of a namespace that wait for one another, so that none of them goes.
+
+Source: KEP-5080 (pods go first); the finalizers' owners.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from etcdfix.graph.identity import ObjectRef
+from etcdfix.graph.index import FOREGROUND_FINALIZER, ORPHAN_FINALIZER, ImpactIndex
+from etcdfix.graph.uses import Role
+from etcdfix.model import Confidence
+from etcdfix.storagekey import Stack
+
+_PODS: Final = "pods"
+_MOST_NAMED: Final = 100
+
+# Finalizers whose owner does its work without waiting for anything else in the namespace.
+_SELF_CONTAINED: Final = frozenset({"batch.kubernetes.io/job-tracking"})
+_CLAIM_PROTECTION: Final = "kubernetes.io/pvc-protection"
+_SHORTEST_WORD: Final = 4
+
+
+class WaitStep(msgspec.Struct, frozen=True):
+    """One edge of a cyclic wait: ``waiter`` goes only after ``waits_for``."""
+
+    waiter: ObjectRef
+    waits_for: ObjectRef
+    reason: str
+
+
+class CyclicWait(msgspec.Struct, frozen=True):
+    """Objects that wait for one another, so that none of them goes.
+
+    Attributes:
+        steps: In a ring; the last one waits for the first.
+        confidence: ``certain`` where Kubernetes' own finalizers wait, ``likely`` where the name of a finalizer tells
+            what it waits for, ``possible`` where nobody can know: its domain tells only whose it is.
+        way_out: What ends it.
+    """
+
+    steps: tuple[WaitStep, ...]
+    confidence: Confidence
+    way_out: str
+
+
+class WaitReason(StrEnum):
+    """Why one object waits for another."""
+
+    ORDER = "pods go first"
+    FOREGROUND = "foregroundDeletion waits for blocking dependents"
+    CLAIM = "kubernetes.io/pvc-protection waits for the pods that use the claim"
+    NAMED = "the finalizer's name points at it"
+    DOMAIN = "the finalizer has the domain of its API group, and may wait for it"
+
+
+def cyclic_waits(index: ImpactIndex, inside: Iterable[int]) -> tuple[CyclicWait, ...]:
+    """Return the cyclic waits among the objects of a namespace that is, or would be, deleted.
+
+    Pods wait for their finalizers, everything else waits for the pods: whatever makes a pod wait for something else
+    of its namespace closes a ring. What a foreign finalizer waits for is opaque; its name may tell.
+
+    Args:
+        index: Of the cluster.
+        inside: What lives in the namespace.
+    """
+    nodes = list(inside)
+    pods = [node for node in nodes if index.place(node)[0].path == _PODS]
+    others = [node for node in nodes if index.place(node)[0].path != _PODS]
+    cycles: list[CyclicWait] = []
+    for pod in pods:
+        for finalizer in index.finalizers(pod):
+            cycles += _cycles_of(index, pod, finalizer, others)
+    return tuple(cycles[:_MOST_NAMED])
+
+
+def _cycles_of(index: ImpactIndex, pod: int, finalizer: str, others: list[int]) -> list[CyclicWait]:
+    if finalizer in _SELF_CONTAINED or finalizer == ORPHAN_FINALIZER:
+        return []
+    if finalizer == FOREGROUND_FINALIZER:
+        return [
+            _ring(index, pod, other, WaitReason.FOREGROUND, Confidence.CERTAIN, finalizer)
+            for other in _held_dependents(index, pod, set(others))
+        ]
+    named = [node for node in others if _names(finalizer, index, node)]
+    if named:
+        return [
+            _ring(index, pod, other, WaitReason.NAMED, Confidence.LIKELY, finalizer)
+            for other in named[:_MOST_NAMED]
+        ]
+    if not others:
+        return []
+    for other in others:
+        if _shares_domain(finalizer, index, other):
+            return [_ring(index, pod, other, WaitReason.DOMAIN, Confidence.POSSIBLE, finalizer)]
+    # It may wait for any of them, or for something outside: one of them stands for all.
+    step = WaitStep(
+        index.ref(pod), index.ref(others[0]), f"finalizer {finalizer} may wait for it, or for any other"
+    )
+    back = WaitStep(index.ref(others[0]), index.ref(pod), WaitReason.ORDER)
+    return [CyclicWait((step, back), Confidence.POSSIBLE, _way_out(finalizer, Confidence.POSSIBLE))]
+
+
+def _held_dependents(index: ImpactIndex, pod: int, others: set[int]) -> list[int]:
+    """Return dependents that the pod waits for and that do not go by the collector's hand alone."""
+    held = []
+    for node in index.dependents(pod):
+        blocks = any(owner.node == pod and owner.blocks for owner in index.owners(node))
+        if not blocks or node not in others:
+            continue
+        waits_for_pod = _CLAIM_PROTECTION in index.finalizers(node) and any(
+            edge.source == pod and edge.use.role in {Role.CLAIM, Role.EPHEMERAL_CLAIM}
+            for edge in index.users(node)
+        )
+        if waits_for_pod or index.unreadable(node):
+            held.append(node)
+    return held
+
+
+def _ring(
+    index: ImpactIndex, pod: int, other: int, reason: WaitReason, confidence: Confidence, finalizer: str
+) -> CyclicWait:
+    there = WaitStep(index.ref(pod), index.ref(other), f"finalizer {finalizer}: {reason}")
+    claim = reason is WaitReason.FOREGROUND and _CLAIM_PROTECTION in index.finalizers(other)
+    back = WaitStep(index.ref(other), index.ref(pod), WaitReason.CLAIM if claim else WaitReason.ORDER)
+    return CyclicWait((there, back), confidence, _way_out(finalizer, confidence))
+
+
+def _way_out(finalizer: str, confidence: Confidence) -> str:
+    if confidence is Confidence.POSSIBLE:
+        return f"see that the controller of finalizer {finalizer} runs; only where it is gone for good, take it off"
+    return f"remove finalizer {finalizer} from the pod, once what it guards is safe"
+
+
+def _names(finalizer: str, index: ImpactIndex, node: int) -> bool:
+    """Tell whether a finalizer's name points at an object: by its kind, or by its own name."""
+    directory, _, name = index.place(node)
+    rest = finalizer.lower().rpartition("/")[2]
+    letters = "".join(c for c in rest if c.isalnum())
+    words = {directory.resource.lower(), directory.resource.lower().removesuffix("s"), directory.kind.lower()}
+    if directory.resource.endswith("ies"):
+        words.add(directory.resource[:-3] + "y")
+    if any(len(word) >= _SHORTEST_WORD and word in letters for word in words):
+        return True
+    return rest == name and len(name) >= _SHORTEST_WORD
+
+
+def _shares_domain(finalizer: str, index: ImpactIndex, node: int) -> bool:
+    """Tell whether a finalizer has the domain of a custom resource's group: whose it is, not what it waits for."""
+    directory = index.place(node)[0]
+    domain, group = finalizer.lower().rpartition("/")[0], directory.group
+    custom = directory.stack is Stack.CUSTOM_RESOURCE
+    return bool(custom and domain and (domain == group or domain.endswith(f".{group}")))

@@ -1,0 +1,252 @@
+"""Only the fields that impact analysis looks at, out of objects of any encoding, as plain values.
+
+Rendering whole objects takes a hundred times longer than reading them. So for every kind a *mask* is prepared, and
+from it a protobuf class that has nothing but the wanted fields: the protobuf library skips the others while it
+parses. What is left becomes the same dictionaries that JSON gives, so that references are looked for in one way.
+
+Format: as in :mod:`etcdfix.decoding.protobuf.codec`; names of fields from the shipped schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import msgspec
+from google.protobuf.message import DecodeError as UpbDecodeError
+
+from etcdfix.decoding.schema import SCALAR_TYPES, Field, Schema
+from etcdfix.errors import DecodeError
+from etcdfix.golang import gojson
+from etcdfix.wire.descriptors import MessageClasses, WireField
+
+Mask: TypeAlias = "dict[str, Mask]"
+"""JSON names that are wanted, each with what is wanted below it; an empty mask wants everything."""
+
+Plain: TypeAlias = dict[str, Any]
+"""An object, or a part of one, as JSON gives it."""
+
+_ENVELOPE: Final = "Envelope"
+_MAGIC_BYTES: Final = 4
+_RAW_NUMBER: Final = 2
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+_any_decoder = msgspec.json.Decoder()
+
+Convert = Callable[[Any], Any]
+
+
+def mask_of(paths: Iterable[str]) -> Mask:
+    """Return the mask that lets the given paths pass; ``[]`` after a list's name is allowed and means nothing."""
+    mask: Mask = {}
+    for path in paths:
+        node = mask
+        for name in path.replace("[]", "").split("."):
+            node = node.setdefault(name, {})
+    return mask
+
+
+class Pod(NamedTuple):
+    """A Pod, its spec unread.
+
+    Attributes:
+        plain: The wanted fields beside the spec.
+        node: ``spec.nodeName``.
+        spec: The rest of the wanted spec, as protobuf; equal for pods that use the same things.
+    """
+
+    plain: Plain
+    node: str
+    spec: bytes
+
+
+class ProtobufExtractor:
+    """Reads the wanted fields out of protobuf values.
+
+    Args:
+        schema: Messages of the assumed release.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._masked: dict[str, tuple[str, Mask]] = {}
+        self._names: dict[tuple[str, int], str] = {}
+        self._converters: dict[str, Convert] = {}
+        self._classes = MessageClasses(self._wire_fields, "impact")
+
+    def reader(self, message: str, mask: Mask) -> Callable[[bytes], Plain | None]:
+        """Return a function from a plaintext, magic included, to its wanted fields.
+
+        It returns None where the protobuf library reads less than the API server does.
+
+        Args:
+            message: Full name of the kind's message.
+            mask: What is wanted; must stay as it is.
+        """
+        name = self._name(message, mask)
+        envelope = f"{_ENVELOPE}_{name}"
+        self._masked[envelope] = (name, {})
+        parse: Callable[[bytes], Any] = self._classes[envelope].FromString
+        convert = self._converter(name)
+
+        def read(data: bytes) -> Plain | None:
+            try:
+                found: Plain = convert(parse(data[_MAGIC_BYTES:]).raw)
+            except UpbDecodeError:
+                return None
+            return found
+
+        return read
+
+    def pod_reader(self, message: str, mask: Mask) -> Callable[[bytes], Pod | None]:
+        """Return a function from a Pod's plaintext to its fields, its spec still unread.
+
+        Replicas have equal specs once their node is left out: reading one of them is enough.
+
+        Args:
+            message: Full name of the Pod's message.
+            mask: What is wanted; the spec's volumes without their names, which differ from pod to pod.
+        """
+        name = self._name(message, mask)
+        envelope = f"{_ENVELOPE}_{name}"
+        self._masked[envelope] = (name, {})
+        parse: Callable[[bytes], Any] = self._classes[envelope].FromString
+        convert = self._converter(name)
+
+        def read(data: bytes) -> Pod | None:
+            try:
+                pod = parse(data[_MAGIC_BYTES:]).raw
+            except UpbDecodeError:
+                return None
+            spec = pod.spec
+            node = spec.nodeName
+            spec.ClearField("nodeName")
+            spec.DiscardUnknownFields()
+            key = spec.SerializeToString()
+            pod.ClearField("spec")
+            return Pod(convert(pod), node, key)
+
+        return read
+
+    def spec_reader(self, message: str, mask: Mask) -> Callable[[bytes], Plain]:
+        """Return a function from the ``spec`` that :meth:`pod_reader` gives to plain values."""
+        (field, below) = next(
+            (field, below) for field, below in self._wanted(message, mask) if field.json_name == "spec"
+        )
+        name = self._name(field.type, below)
+        self._classes[self._name(message, mask)]
+        parse, convert = self._classes[name].FromString, self._converter(name)
+
+        def read(spec: bytes) -> Plain:
+            plain: Plain = convert(parse(spec))
+            return plain
+
+        return read
+
+    def _name(self, message: str, mask: Mask) -> str:
+        """Return the name of a message's masked form, made on first use."""
+        place = (message, id(mask))
+        name = self._names.get(place)
+        if name is None:
+            name = self._names[place] = f"{message}_{len(self._names)}"
+            self._masked[name] = (message, mask)
+        return name
+
+    def _wire_fields(self, name: str) -> list[WireField]:
+        message, mask = self._masked[name]
+        if name.startswith(_ENVELOPE):
+            return [WireField(_RAW_NUMBER, "raw", "optional", message)]
+        return [
+            WireField(field.number, field.name, field.label, self._wire_type(field, below), field.key_type)
+            for field, below in self._wanted(message, mask)
+        ]
+
+    def _wire_type(self, field: Field, below: Mask) -> str:
+        type_ = field.value_type or field.type
+        return type_ if type_ in SCALAR_TYPES else self._name(type_, below)
+
+    def _wanted(self, message: str, mask: Mask) -> list[tuple[Field, Mask]]:
+        type_ = self._schema.message(message)
+        wanted = []
+        for field in type_.fields:
+            if not mask or type_.special or field.json_name == "<inline>":
+                wanted.append((field, mask))
+            elif field.json_name in mask:
+                wanted.append((field, mask[field.json_name]))
+        return [(field, below) for field, below in wanted if self._leads_somewhere(field, below)]
+
+    def _leads_somewhere(self, field: Field, below: Mask) -> bool:
+        if field.json_name != "<inline>":
+            return True
+        return bool(self._wanted(field.type, below))
+
+    def _converter(self, name: str) -> Convert:
+        """Return the function from a masked message to plain values."""
+        found = self._converters.get(name)
+        if found is not None:
+            return found
+        message, mask = self._masked[name]
+        special = self._schema.message(message).special
+        if special in {"time", "microtime"}:
+            convert: Convert = _time
+        elif special == "raw-json":
+            convert = _raw_json
+        else:
+            convert = self._make_converter(message, mask)
+        self._converters[name] = convert
+        return convert
+
+    def _make_converter(self, message: str, mask: Mask) -> Convert:
+        steps: dict[int, tuple[str, Convert | None]] = {}
+        for field, below in self._wanted(message, mask):
+            type_ = self._wire_type(field, below)
+            inner = None if type_ in SCALAR_TYPES else self._converter(type_)
+            how: Convert | None = inner
+            if field.label == "map":
+                how = dict
+            elif field.label == "repeated":
+                how = list if inner is None else _repeated(inner)
+            steps[field.number] = ("" if field.json_name == "<inline>" else field.json_name, how)
+
+        def convert(value: Any) -> Plain:
+            plain: Plain = {}
+            for field, item in value.ListFields():
+                json_name, how = steps[field.number]
+                if how is None:
+                    plain[json_name] = item
+                elif json_name:
+                    plain[json_name] = how(item)
+                else:
+                    plain.update(how(item))
+            return plain
+
+        return convert
+
+
+def _repeated(inner: Convert) -> Convert:
+    # Elements without any wanted field (variables with a plain value) are many, and say nothing.
+    return lambda values: [plain for plain in map(inner, values) if plain]
+
+
+def _time(value: Any) -> str:
+    try:
+        return (_EPOCH + timedelta(seconds=value.seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except OverflowError:
+        return "0001-01-01T00:00:00Z"
+
+
+def _raw_json(value: Any) -> Any:
+    return parse_json(value.raw)
+
+
+def parse_json(text: bytes) -> Any:
+    """Return JSON as plain values; None for what is none."""
+    try:
+        return _any_decoder.decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        return gojson.loads(text)
+    except DecodeError:
+        return None

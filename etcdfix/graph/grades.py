@@ -1,0 +1,329 @@
+"""How bad the loss of an object is: reasons, each with the grade that it alone would give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from etcdfix.graph.finalizers import LostFinalizer
+from etcdfix.graph.garbage import Action, Collection
+from etcdfix.graph.identity import ObjectRef, crd_path
+from etcdfix.graph.index import ImpactIndex
+from etcdfix.graph.protected import floor_reason
+from etcdfix.graph.secretusers import SecretUsers, Stops
+from etcdfix.graph.uses import SECRETS, Role, Use
+from etcdfix.model import GroupResource
+from etcdfix.storagekey import Stack
+
+_MANY: Final = 100
+
+
+class Risk(StrEnum):
+    """How bad the loss of an object is, from harmless to a broken cluster."""
+
+    NONE = "none"
+    LOW = "low"
+    HIGH = "high"
+    CLUSTER_BREAKING = "cluster-breaking"
+
+
+class RiskReason(msgspec.Struct, frozen=True):
+    """One reason for a grade.
+
+    Attributes:
+        risk: The grade that it alone would give.
+        code: A short constant name, for scripts.
+        text: One sentence.
+    """
+
+    risk: Risk
+    code: str
+    text: str
+
+
+class User(msgspec.Struct, frozen=True):
+    """One object that refers to the lost one, by name or uid."""
+
+    object: ObjectRef
+    use: Use
+
+
+_Kinds = dict[tuple[str, str], tuple[Risk, str, str]]
+
+
+def _policies(group: str, *resources: str) -> _Kinds:
+    reason = (Risk.HIGH, "policy", "a policy: what it refused or limited is allowed from now on")
+    return dict.fromkeys([(group, resource) for resource in resources], reason)
+
+
+def _classes(group: str, *resources: str) -> _Kinds:
+    reason = (
+        Risk.HIGH,
+        "class",
+        "objects name it as their class: new ones are refused, or nobody serves them",
+    )
+    return dict.fromkeys([(group, resource) for resource in resources], reason)
+
+
+def _workloads(group: str, *resources: str) -> _Kinds:
+    reason = (Risk.HIGH, "workload", "a workload: nothing keeps it going until somebody applies it again")
+    return dict.fromkeys([(group, resource) for resource in resources], reason)
+
+
+def _made_again(group: str, resource: str) -> _Kinds:
+    return {(group, resource): (Risk.LOW, "re-created", "its controller makes it again")}
+
+
+# Resource -> grade, code and sentence. What is not here does some work of its own, too: see _kind_reasons.
+_KINDS: Final[_Kinds] = {
+    ("", "events"): (Risk.NONE, "event", "an Event: it would have expired by itself"),
+    ("coordination.k8s.io", "leases"): (
+        Risk.LOW,
+        "lease",
+        "a Lease: its holder makes a new one; leader election or a node's heartbeat may falter for a moment",
+    ),
+    **_made_again("", "endpoints"),
+    **_made_again("discovery.k8s.io", "endpointslices"),
+    **_made_again("storage.k8s.io", "csinodes"),
+    ("", "pods"): (Risk.LOW, "pod", "a Pod: what runs in it stops, and only a controller makes another"),
+    ("apps", "replicasets"): (
+        Risk.LOW, "workload", "a ReplicaSet: its Deployment makes it again, one without a Deployment stays away",
+    ),
+    **_workloads("apps", "deployments", "statefulsets", "daemonsets"),
+    **_workloads("", "replicationcontrollers"),
+    ("batch", "cronjobs"): (Risk.HIGH, "workload", "a CronJob: it runs no more until somebody applies it again"),
+    ("networking.k8s.io", "ingresses"): (Risk.HIGH, "ingress", "an Ingress: traffic through it stops"),
+    ("apiregistration.k8s.io", "apiservices"): (
+        Risk.HIGH,
+        "api-service",
+        "an APIService: that of a built-in group comes back by itself, an aggregated API stays away",
+    ),
+    ("", "persistentvolumes"): (
+        Risk.HIGH,
+        "volume",
+        "a PersistentVolume: its claim becomes Lost, and nobody deletes the storage behind it",
+    ),
+    ("", "persistentvolumeclaims"): (
+        Risk.HIGH,
+        "claim",
+        "a PersistentVolumeClaim: its volume becomes Released, and reclaim policy Delete then removes the data",
+    ),
+    ("", "services"): (
+        Risk.HIGH,
+        "service",
+        "a Service: its cluster IP and node ports are given up, a cloud load balancer is left behind",
+    ),
+    ("", "nodes"): (
+        Risk.HIGH,
+        "node",
+        "a Node: its pods are deleted after a while, unless the kubelet registers it again",
+    ),
+    ("storage.k8s.io", "csidrivers"): (Risk.HIGH, "driver", "a CSIDriver: its volumes may no longer be mounted"),
+    ("admissionregistration.k8s.io", "validatingwebhookconfigurations"): (
+        Risk.HIGH, "policy", "an admission webhook: what it refused is admitted from now on",
+    ),
+    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"): (
+        Risk.HIGH, "policy", "an admission webhook: what it changed stays unchanged from now on",
+    ),
+    **_policies(
+        "admissionregistration.k8s.io", "validatingadmissionpolicies", "validatingadmissionpolicybindings",
+        "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
+    ),
+    **_policies("", "resourcequotas", "limitranges"),
+    **_policies("policy", "poddisruptionbudgets"),
+    ("networking.k8s.io", "networkpolicies"): (
+        Risk.HIGH, "policy", "a NetworkPolicy: traffic that it refused may pass from now on",
+    ),
+    **_classes("storage.k8s.io", "storageclasses", "volumeattributesclasses"),
+    **_classes("networking.k8s.io", "ingressclasses"),
+    **_classes("node.k8s.io", "runtimeclasses"),
+    **_classes("scheduling.k8s.io", "priorityclasses"),
+    **_classes("resource.k8s.io", "deviceclasses"),
+}  # fmt: skip
+
+_RBAC: Final = "rbac.authorization.k8s.io"
+_SYSTEM_NAMESPACES: Final = frozenset({"kube-system", "kube-public", "kube-node-lease", "default"})
+_BASIC: Final = frozenset(
+    {"namespaces", "nodes", "customresourcedefinitions.apiextensions.k8s.io", "persistentvolumes"}
+)
+# What a Secret is for whose absence is felt by others than the object that names it.
+_FELT: Final = {
+    Role.INGRESS_TLS: ("certificate", "would serve without the certificate"),
+    Role.IMAGE_PULL: ("image-pull", "could not pull images of private registries any more"),
+}
+
+
+def reasons_for(
+    index: ImpactIndex,
+    node: int,
+    collection: Collection,
+    secret: SecretUsers | None,
+    users: Sequence[User],
+    finalizers: Sequence[LostFinalizer],
+) -> list[RiskReason]:
+    """Return why the loss of an object is as bad as it is; what hangs on it before what its kind says.
+
+    Args:
+        index: Of the cluster.
+        node: Of the object.
+        collection: What the garbage collector does.
+        secret: Its users, for a Secret.
+        users: What refers to it.
+        finalizers: Those that are skipped.
+    """
+    ref = index.ref(node)
+    return [
+        *_floor_reasons(ref),
+        *_collection_reasons(collection),
+        *(_user_reasons(users) if secret is None else _secret_reasons(secret)),
+        *_kind_reasons(index, node, ref),
+        *(
+            RiskReason(
+                Risk.HIGH if f.leaks else Risk.LOW,
+                "finalizer",
+                f"finalizer {f.name} is skipped: {f.consequence}",
+            )
+            for f in finalizers
+        ),
+    ]
+
+
+def doubts_about(index: ImpactIndex, node: int) -> list[RiskReason]:
+    """Return what was not seen, or cannot be read, and could depend on an object or use it."""
+    doubts = [("incomplete", f"not everything was seen: {text}") for text in index.problems[:3]]
+    broken = sum(index.unreadable_by_path().values()) - index.unreadable(node)
+    if broken:
+        text = (
+            f"{_objects(broken, 'other ')} cannot be read: whether they use it, or depend on it, is not known"
+        )
+        doubts.append(("unreadable-others", text))
+    if index.opaque:
+        text = f"{_objects(index.opaque)} cannot be looked into: whether they use it, or depend on it, is not known"
+        doubts.append(("not-looked-into", text))
+    if index.truncated:
+        text = f"{_objects(index.truncated)} with more references than are followed may use it too"
+        doubts.append(("not-looked-into", text))
+    return [RiskReason(Risk.LOW, code, text) for code, text in doubts]
+
+
+def _floor_reasons(ref: ObjectRef) -> list[RiskReason]:
+    floor = floor_reason(GroupResource(ref.group, ref.resource), ref.namespace)
+    return [RiskReason(Risk.CLUSTER_BREAKING, "floor", floor)] if floor else []
+
+
+def _kind_reasons(index: ImpactIndex, node: int, ref: ObjectRef) -> list[RiskReason]:
+    place = (ref.group, ref.resource)
+    if place in _KINDS:
+        return [RiskReason(*_KINDS[place])]
+    if ref.resource == "customresourcedefinitions":
+        count = index.count_below(crd_path(ref.name))
+        risk = Risk.CLUSTER_BREAKING if count else Risk.HIGH
+        text = (
+            f"a CustomResourceDefinition: its {count} custom resources stay in etcd, and no API serves them"
+        )
+        return [RiskReason(risk, "crd", text)]
+    if place == ("", "namespaces"):
+        return [_namespace_reason(index, ref)]
+    if ref.group == _RBAC:
+        if ref.name.startswith("system:") or ref.name == "cluster-admin":
+            text = "an API server re-creates system roles and bindings when it starts"
+            return [RiskReason(Risk.LOW, "rbac", text)]
+        return [RiskReason(Risk.HIGH, "rbac", "whoever is authorized through it is refused from now on")]
+    if place == ("", "serviceaccounts"):
+        if ref.name == "default":
+            return [RiskReason(Risk.LOW, "re-created", "its controller makes it again")]
+        text = "a ServiceAccount: tokens bound to its uid stop working"
+        return [RiskReason(Risk.HIGH, "service-account", text)]
+    if place in {("", "configmaps"), ("", SECRETS)}:
+        return _data_reasons(ref)
+    if index.place(node)[0].stack in {Stack.CUSTOM_RESOURCE, Stack.UNKNOWN}:
+        text = "its controller, which nobody here knows, may take down whatever it stands for"
+        return [RiskReason(Risk.HIGH, "custom-resource", text)]
+    return [RiskReason(Risk.LOW, "kind", "what it does ends with it, and nobody is known to make it again")]
+
+
+def _namespace_reason(index: ImpactIndex, ref: ObjectRef) -> RiskReason:
+    if ref.name in _SYSTEM_NAMESPACES:
+        text = f"Namespace {ref.name} belongs to the cluster itself"
+        return RiskReason(Risk.CLUSTER_BREAKING, "namespace", text)
+    count = index.count_in(ref.name)
+    text = f"a Namespace: its {count} objects are left behind, nothing cleans them up, and nothing new is admitted"
+    return RiskReason(Risk.HIGH if count else Risk.LOW, "namespace", text)
+
+
+def _data_reasons(ref: ObjectRef) -> list[RiskReason]:
+    """Return what a ConfigMap or Secret is for that no reference shows; by itself it does nothing."""
+    kind = "Secret" if ref.resource == SECRETS else "ConfigMap"
+    if ref.namespace == "kube-system":
+        text = f"a {kind} of kube-system: cluster components may read it unseen"
+        return [RiskReason(Risk.HIGH, "system", text)]
+    if (ref.resource, ref.namespace, ref.name) == ("configmaps", "kube-public", "cluster-info"):
+        return [RiskReason(Risk.LOW, "system", "kubeadm join reads it: no new node joins without it")]
+    if (ref.resource, ref.name) == ("configmaps", "kube-root-ca.crt"):
+        return [RiskReason(Risk.LOW, "re-created", "its controller makes it again")]
+    return []
+
+
+def _collection_reasons(collection: Collection) -> list[RiskReason]:
+    reasons = []
+    deleted = collection.counts[Action.CASCADE_DELETED]
+    if deleted:
+        what = ", ".join(f"{count} {resource}" for resource, count in collection.deleted_by_resource.items())
+        breaking = bool(_BASIC & collection.deleted_by_resource.keys()) or deleted >= _MANY
+        text = f"the garbage collector deletes {_dependents(deleted)}: {what}"
+        if collection.when_served:
+            text += f"; {collection.when_served} of them as soon as an API serves their kind or their owner's"
+        reasons.append(RiskReason(Risk.CLUSTER_BREAKING if breaking else Risk.HIGH, "cascade", text))
+    if collection.later:
+        text = f"the garbage collector deletes {_dependents(collection.later)} later, once an owner is really gone"
+        reasons.append(RiskReason(Risk.HIGH, "cascade-later", text))
+    catches_up = sum(decision.action is Action.CASCADE_DELETED for decision in collection.caught_up)
+    if catches_up:
+        text = f"the garbage collector then also deletes {_objects(catches_up)} that it could not act upon before"
+        reasons.append(RiskReason(Risk.HIGH, "catches-up", text))
+    kept = collection.counts[Action.KEPT] + collection.counts[Action.REFERENCE_STRIPPED] - collection.later
+    if kept:
+        text = f"{_dependents(kept)} would stay, since another owner is there"
+        reasons.append(RiskReason(Risk.LOW, "kept", text))
+    frozen = collection.counts[Action.FROZEN]
+    if frozen:
+        whose = "its" if frozen == 1 else "their"
+        text = f"{_dependents(frozen)} would stay: the collector cannot look up one of {whose} owners"
+        reasons.append(RiskReason(Risk.LOW, "frozen", text))
+    return reasons
+
+
+def _secret_reasons(secret: SecretUsers) -> list[RiskReason]:
+    stopped = {user.object for user in secret.users if user.stops is Stops.YES}
+    perhaps = [user for user in secret.users if user.stops is Stops.PERHAPS]
+    reasons = []
+    if stopped:
+        text = f"{_objects(len(stopped))} cannot start or work without it"
+        reasons.append(RiskReason(Risk.HIGH, "users-stop", text))
+    for role, (code, what) in _FELT.items():
+        felt = {user.object for user in perhaps if user.role is role and not user.heuristic}
+        if felt:
+            reasons.append(RiskReason(Risk.HIGH, code, f"{_objects(len(felt))} {what}"))
+    rest = {user.object for user in perhaps if user.heuristic or user.role not in _FELT} - stopped
+    if rest:
+        reasons.append(RiskReason(Risk.LOW, "users-perhaps", f"{_objects(len(rest))} may miss it"))
+    return reasons + [RiskReason(Risk.LOW, "secret-note", note) for note in secret.notes]
+
+
+def _user_reasons(users: Sequence[User]) -> list[RiskReason]:
+    needed = {user.object for user in users if not user.use.optional and not user.use.heuristic}
+    if needed:
+        return [RiskReason(Risk.HIGH, "users", f"named as needed by {_objects(len(needed))}")]
+    perhaps = {user.object for user in users}
+    return [RiskReason(Risk.LOW, "users", f"{_objects(len(perhaps))} may miss it")] if users else []
+
+
+def _dependents(count: int) -> str:
+    return f"{count} dependent{'s' if count != 1 else ''}"
+
+
+def _objects(count: int, which: str = "") -> str:
+    return f"{count} {which}object{'s' if count != 1 else ''}"

@@ -1,0 +1,417 @@
+"""Who refers to whom, in both directions, as :mod:`etcdfix.graph.builder` gathered it in one pass over etcd.
+
+What an object holds is forgotten as soon as its references are taken: ids and edges stay.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+import msgspec
+
+from etcdfix.graph.identity import Kinds, ObjectRef
+from etcdfix.graph.served import Served
+from etcdfix.graph.tables import (
+    BLOCKS,
+    BY_NAME,
+    BY_UID,
+    CONTROLLER,
+    NOT_SERVED,
+    PERHAPS_SERVED,
+    READY,
+    SEEN,
+    SERVES_EMPTY,
+    UNDETERMINED,
+    UNREADABLE,
+    WRONG_SCOPE,
+    Tables,
+)
+from etcdfix.graph.uses import Role, Use, wide_keys
+from etcdfix.storagekey import Directory, Stack, StorageLayout, display
+
+ORPHAN_FINALIZER: Final = "orphan"
+FOREGROUND_FINALIZER: Final = "foregroundDeletion"
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """One entry of ``status.conditions``; texts are cut at 4,096 characters."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    last_transition: str
+
+
+class NamespaceDetails(msgspec.Struct, frozen=True):
+    """What a Namespace object says of its end.
+
+    Attributes:
+        phase: ``Active`` or ``Terminating``, as stored.
+        spec_finalizers: ``spec.finalizers``, which the namespace controller removes at last.
+        conditions: ``status.conditions``.
+    """
+
+    phase: str
+    spec_finalizers: tuple[str, ...]
+    conditions: tuple[Condition, ...]
+
+
+class Guess(StrEnum):
+    """What tells which object an owner reference of unknown kind points at."""
+
+    NONE = ""
+    UID = "uid"
+    NAME = "name"
+
+
+class Owner(NamedTuple):
+    """One owner reference of a dependent.
+
+    Attributes:
+        node: The object that kind, name and the dependent's namespace point at; -1 where the kind may not own the
+            dependent, or is not known and nothing else tells the object either.
+        uid: As the reference states it.
+        api_version: Of the reference.
+        kind: Of the reference.
+        name: Of the reference.
+        controller: It is the managing owner.
+        blocks: ``blockOwnerDeletion``.
+        wrong_scope: The dependent has no namespace and the owner's kind has one: such a reference is never resolved.
+        guess: The kind is not known, and the node was found by the uid that it states, or by API group and name
+            among objects whose uid is not known; ``Guess.NONE`` for a known kind.
+        served: Whether an API server serves the kind in the apiVersion of the reference; where it does not, the
+            collector cannot ask for the owner at all.
+    """
+
+    node: int
+    uid: str
+    api_version: str
+    kind: str
+    name: str
+    controller: bool
+    blocks: bool
+    wrong_scope: bool
+    guess: Guess
+    served: Served = Served.YES
+
+
+class Edge(NamedTuple):
+    """One use: from the user's node to the used one's; ``uid`` as the user states it, "" where it does not."""
+
+    source: int
+    target: int
+    use: Use
+    uid: str
+
+
+class ImpactIndex:
+    """Objects as numbers (*nodes*), and the edges between them. Made by :class:`IndexBuilder`.
+
+    A node stands for an object that exists, or that somebody mentions; :meth:`exists` tells them apart.
+
+    Attributes:
+        layout: Storage prefix and paths.
+        kinds: Directories by kind.
+        namespaces: What Namespace objects say, by node.
+        unavailable_apis: APIServices that are not available, with their reason.
+        unreadable_crds: ``(group, plural)`` of CRDs that cannot be read.
+        outside: Keys outside the storage prefix: first segments to (count, bytes).
+        outside_complete: Whether ``outside`` names all such prefixes.
+        problems: Why the index is not everything: one sentence each.
+        truncated: How many objects had more references than are followed.
+        opaque: How many objects can be read, but not looked into: what they refer to is not known.
+    """
+
+    def __init__(self, layout: StorageLayout, kinds: Kinds, tables: Tables) -> None:
+        self.layout = layout
+        self.kinds = kinds
+        self.namespaces: dict[int, NamespaceDetails] = {}
+        self.unavailable_apis: dict[str, str] = {}
+        self.unreadable_crds: tuple[tuple[str, str], ...] = ()
+        self.outside: dict[str, tuple[int, int]] = {}
+        self.outside_complete = True
+        self.problems: list[str] = []
+        self.truncated = 0
+        self.opaque = 0
+        self._tables = tables
+        self._unreadable: dict[str, int] | None = None
+        self._unlistable: dict[str, tuple[int, ...]] | None = None
+        self._counts: tuple[dict[str, int], dict[str, int]] | None = None
+        self._by_uid: dict[bytes, list[int]] | None = None
+
+    # -- nodes
+
+    def __len__(self) -> int:
+        """Return how many nodes there are, mentioned ones included."""
+        return len(self._tables.keys)
+
+    def find(self, key: bytes) -> int | None:
+        """Return the node of a complete etcd key; None where nobody has it or mentions it."""
+        prefix = self.layout.prefix_bytes
+        return self._tables.numbers.get(key[len(prefix) :]) if key.startswith(prefix) else None
+
+    def node(self, relative: str) -> int | None:
+        """Return the node of a key below the storage prefix."""
+        return self._tables.numbers.get(_bytes(relative))
+
+    def key(self, node: int) -> bytes:
+        """Return a node's complete etcd key."""
+        return self.layout.prefix_bytes + self._tables.keys[node]
+
+    def relative(self, node: int) -> bytes:
+        """Return a node's key below the storage prefix."""
+        return self._tables.keys[node]
+
+    def ref(self, node: int) -> ObjectRef:
+        """Return a node's name, taken apart."""
+        directory, namespace, name = self.place(node)
+        return ObjectRef(
+            directory.group, directory.resource, directory.kind, namespace, name, display(self.key(node))
+        )
+
+    def place(self, node: int) -> tuple[Directory, str, str]:
+        """Return a node's directory, namespace ("" for none) and name."""
+        key = self.key(node)
+        directory, shared = self.layout.locate(key)
+        if directory.stack is Stack.CUSTOM_RESOURCE:
+            directory = self.kinds.custom(directory)
+        where = self.layout.split(key, directory, shared, namespaced=directory.namespaced)
+        return directory, where.namespace, where.name
+
+    def flags(self, node: int) -> int:
+        """Return a node's flags (:data:`SEEN` …)."""
+        return self._tables.flags[node]
+
+    def exists(self, node: int) -> bool:
+        """Tell whether a key is there, readable or not."""
+        return bool(self._tables.flags[node] & SEEN)
+
+    def unreadable(self, node: int) -> bool:
+        """Tell whether an object is proven broken, or could not be judged."""
+        return bool(self._tables.flags[node] & (UNREADABLE | UNDETERMINED))
+
+    def lost(self, node: int) -> bool:
+        """Tell whether an object is proven broken."""
+        return bool(self._tables.flags[node] & UNREADABLE)
+
+    def ready(self, node: int) -> bool:
+        """Tell whether a Node says that its kubelet is ready."""
+        return bool(self._tables.flags[node] & READY)
+
+    def node_of(self, pod: int) -> int | None:
+        """Return the Node that a Pod is bound to, whether it exists or not; None for a Pod without one."""
+        return next((edge.target for edge in self.uses(pod) if edge.use.role is Role.NODE), None)
+
+    def serves_empty(self, node: int) -> bool:
+        """Tell whether an object is broken in such a way that the API server shows an empty one, without a uid."""
+        return bool(self._tables.flags[node] & SERVES_EMPTY)
+
+    def unreadable_by_path(self) -> dict[str, int]:
+        """Return how many objects of each directory are proven broken or could not be judged."""
+        if self._unreadable is None:
+            self._unreadable = {}
+            for node in self.nodes():
+                if self.unreadable(node):
+                    path = self.place(node)[0].path
+                    self._unreadable[path] = self._unreadable.get(path, 0) + 1
+        return self._unreadable
+
+    def unlistable(self) -> dict[str, tuple[int, ...]]:
+        """Return the directories whose LIST fails, or may fail, each with the objects that are the reason.
+
+        Left out is what the API server shows as an empty object, and what no API serves.
+        """
+        if self._unlistable is None:
+            found: dict[str, list[int]] = {}
+            for node in self.nodes():
+                if self.unreadable(node) and not self.serves_empty(node):
+                    directory = self.place(node)[0]
+                    if directory.kind or (directory.group, directory.resource) in self.unreadable_crds:
+                        found.setdefault(directory.path, []).append(node)
+            self._unlistable = {
+                path: tuple(sorted(nodes, key=self.relative)) for path, nodes in sorted(found.items())
+            }
+        return self._unlistable
+
+    def count_in(self, namespace: str) -> int:
+        """Return how many objects live in a namespace."""
+        return self._counted()[0].get(namespace, 0)
+
+    def count_below(self, path: str) -> int:
+        """Return how many objects a directory holds."""
+        return self._counted()[1].get(path, 0)
+
+    def _counted(self) -> tuple[dict[str, int], dict[str, int]]:
+        if self._counts is None:
+            places = [self.place(node) for node in self.nodes()]
+            self._counts = (
+                Counter(namespace for _, namespace, _ in places),
+                Counter(directory.path for directory, _, _ in places),
+            )
+        return self._counts
+
+    def has_owners(self, node: int) -> bool:
+        """Tell whether a node has owner references."""
+        return self._tables.first_owner[node] >= 0
+
+    def size(self, node: int) -> int:
+        """Return the stored value's bytes."""
+        return self._tables.sizes[node]
+
+    def uid(self, node: int) -> str:
+        """Return the object's own uid; "" where it is not known."""
+        return display(self._tables.uids[node])
+
+    def by_uid(self, uid: str) -> list[int]:
+        """Return the objects that have a uid."""
+        if self._by_uid is None:
+            self._by_uid = {}
+            for node, known in enumerate(self._tables.uids):
+                if known:
+                    self._by_uid.setdefault(known, []).append(node)
+        return self._by_uid.get(_bytes(uid), [])
+
+    def finalizers(self, node: int) -> tuple[str, ...]:
+        """Return ``metadata.finalizers``."""
+        return self._tables.finalizers.get(node, ())
+
+    def terminating_since(self, node: int) -> str:
+        """Return ``metadata.deletionTimestamp``, "" for none."""
+        return self._tables.since.get(node, "")
+
+    def secret_type(self, node: int) -> str:
+        """Return a Secret's ``type``; "" where it is not known."""
+        return self._tables.texts.texts[self._tables.types.get(node, 0)]
+
+    def opted_out(self, node: int) -> bool:
+        """Tell whether a Secret carries KEP-2639's annotation against protection."""
+        return node in self._tables.unprotected
+
+    def nodes(self) -> Iterator[int]:
+        """Yield every object that exists, in no order."""
+        return (node for node, flags in enumerate(self._tables.flags) if flags & SEEN)
+
+    def below(self, path: str) -> Iterator[int]:
+        """Yield every object that exists in a directory (``pods``)."""
+        start = path.encode() + b"/"
+        return (node for node in self.nodes() if self._tables.keys[node].startswith(start))
+
+    # -- edges
+
+    def users(self, node: int) -> Iterator[Edge]:
+        """Yield the uses of a node, those included that leave its namespace or its name open."""
+        yield from self._named(node)
+        for key in wide_keys(self._tables.keys[node]):
+            wide = self._tables.numbers.get(key)
+            if wide is not None and wide != node:
+                yield from (edge._replace(target=node) for edge in self._named(wide) if edge.use.wide)
+
+    def _named(self, node: int) -> Iterator[Edge]:
+        """Yield the uses that state a node's key."""
+        edge = self._tables.first_in[node]
+        while edge >= 0:
+            source = self._tables.edge_source[edge]
+            if source >= 0:
+                yield self._edge(edge, source)
+            else:
+                member = self._tables.bundle_members[-1 - source]
+                while member >= 0:
+                    yield self._edge(edge, member)
+                    member = self._tables.next_member[member]
+            edge = self._tables.next_in[edge]
+
+    def uses(self, node: int) -> Iterator[Edge]:
+        """Yield what a node uses."""
+        bundle = self._tables.bundle[node]
+        for first in (
+            self._tables.first_out[node],
+            self._tables.bundle_first_out[bundle] if bundle >= 0 else -1,
+        ):
+            edge = first
+            while edge >= 0:
+                yield self._edge(edge, node)
+                edge = self._tables.next_out[edge]
+
+    def _edge(self, edge: int, source: int) -> Edge:
+        return Edge(
+            source,
+            self._tables.edge_target[edge],
+            self._tables.use_list[self._tables.edge_use[edge]],
+            self._tables.texts.texts[self._tables.edge_uid[edge]],
+        )
+
+    def owners(self, node: int) -> list[Owner]:
+        """Return a node's owner references, in their order."""
+        found = []
+        number = self._tables.first_owner[node]
+        while number >= 0:
+            found.append(self._owner(number))
+            number = self._tables.next_owner[number]
+        return found[::-1]
+
+    def dependents(self, node: int, uid: str = "") -> list[int]:
+        """Return the nodes that name this one as an owner.
+
+        By kind, name and namespace; where its kind is not known, by uid, or by API group and name if its uid is not
+        known either.
+
+        Args:
+            node: The owner.
+            uid: Its uid as its history or somebody else tells it: finds more where its kind is not known.
+        """
+        found: dict[int, None] = {}
+        number = self._tables.first_dependent[node]
+        while number >= 0:
+            found[self._tables.owner_dependent[number]] = None
+            number = self._tables.next_dependent[number]
+        for number in self._tables.unknown_owners_of(uid) if uid else ():
+            dependent = self._tables.owner_dependent[number]
+            name = self._tables.texts.texts[self._tables.owner_texts[4 * number + 3]]
+            if self.may_own(node, dependent, name):
+                found[dependent] = None
+        return sorted(found, key=self._tables.keys.__getitem__)
+
+    def may_own(self, node: int, dependent: int, name: str) -> bool:
+        """Tell whether a reference of unknown kind, of a dependent and to a name, can mean a node."""
+        directory, namespace, own_name = self.place(node)
+        fits = not directory.kind and own_name == name
+        return fits and (not namespace or namespace == self.place(dependent)[1])
+
+    def _owner(self, number: int) -> Owner:
+        uid, api_version, kind, name = (
+            self._tables.texts.texts[text] for text in self._tables.owner_texts[4 * number : 4 * number + 4]
+        )
+        flags = self._tables.owner_flags[number]
+        target = self._tables.owner_target[number]
+        return Owner(
+            max(target, -1),
+            uid,
+            api_version,
+            kind,
+            name,
+            bool(flags & CONTROLLER),
+            bool(flags & BLOCKS),
+            target == WRONG_SCOPE,
+            _guess(flags),
+            _served(flags),
+        )
+
+
+def _guess(flags: int) -> Guess:
+    if flags & BY_UID:
+        return Guess.UID
+    return Guess.NAME if flags & BY_NAME else Guess.NONE
+
+
+def _served(flags: int) -> Served:
+    if flags & NOT_SERVED:
+        return Served.NO
+    return Served.PERHAPS if flags & PERHAPS_SERVED else Served.YES
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "backslashreplace")

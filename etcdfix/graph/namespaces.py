@@ -1,0 +1,514 @@
+"""Why a namespace cannot finish deleting, and in which order its contents go.
+
+The namespace controller deletes pods first, waits until they are gone, then everything else (KEP-5080). An object
+that cannot be read fails the LIST of its type, in every namespace: nothing of its type goes, and as the controller asks
+for every type that there is, no namespace of the cluster finishes, not even an empty one. A pod that cannot be read
+makes the pods' step fail, and then the order is lost: the rest is deleted while pods may still run.
+
+A pod that is bound to a node goes only when its kubelet has ended it. Where the Node object is gone too, the pod
+garbage collector forces the pod away within a minute; where the Node is there and its kubelet is not, nobody does.
+
+Source: Kubernetes ``pkg/controller/namespace/deletion/namespaced_resources_deleter.go``,
+``status_condition_utils.go``; KEP-5080.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from etcdfix.graph.collector import collect
+from etcdfix.graph.cycles import CyclicWait, cyclic_waits
+from etcdfix.graph.garbage import OF_THE_COLLECTOR, Propagation
+from etcdfix.graph.identity import ObjectRef
+from etcdfix.graph.index import (
+    Condition,
+    ImpactIndex,
+    NamespaceDetails,
+)
+from etcdfix.graph.tables import FINISHED, FOREGROUND, OPAQUE
+from etcdfix.storagekey import Directory, Stack, builtin_directories
+
+_PODS: Final = "pods"
+_API_SERVICES: Final = "apiregistration.k8s.io/apiservices"
+_NAMESPACES: Final = "namespaces"
+_KUBERNETES: Final = "kubernetes"
+_MOST_NAMED: Final = 100
+
+
+class Blocker(msgspec.Struct, frozen=True):
+    """One object that keeps its namespace from being deleted.
+
+    Attributes:
+        object: The object.
+        reason: ``unreadable``: it fails every LIST of its type; ``serves-empty``: broken too, but LISTs show an empty
+            object without a name, so whatever deletes by name cannot delete it; ``undetermined``; ``node``: a pod whose
+            kubelet does not end it, or has not ended it in time; ``finalizers``.
+        finalizers: What it waits for, where that is known.
+        terminating_since: When it was told to go, or, for a pod, when its grace period ends; "" for not yet.
+        node: The node that a pod is bound to, "" for none.
+        node_state: Of the Node object: ``absent``, ``not-ready``, ``ready``, ``unknown`` where it cannot be read or was
+            not seen; "" where ``node`` is.
+        past_grace: A pod's grace period is over.
+    """
+
+    object: ObjectRef
+    reason: str
+    finalizers: tuple[str, ...] = ()
+    terminating_since: str = ""
+    node: str = ""
+    node_state: str = ""
+    past_grace: bool = False
+
+
+class ResourceContent(msgspec.Struct, frozen=True):
+    """What a namespace holds of one resource.
+
+    Attributes:
+        group: API group, "" for core.
+        resource: Plural resource.
+        path: Its directory below the storage prefix.
+        count: Number of objects.
+        unreadable: How many of them cannot be read or judged. One that fails the LIST of this type keeps them all.
+        with_finalizers: How many have finalizers.
+        unlistable: How many of the unreadable fail the LIST.
+        served: Whether an API serves it; False for a custom resource without a readable CRD, None where its CRD was
+            not seen and not everything was.
+        aggregated: Its group belongs to an aggregated API server, which keeps its objects here or elsewhere.
+        stays: Why its objects are still there when the namespace controller has done what it can; "" for those that go,
+            but for what waits for finalizers. See :class:`Stays`.
+    """
+
+    group: str
+    resource: str
+    path: str
+    count: int
+    unreadable: int
+    with_finalizers: int
+    served: bool | None
+    aggregated: bool = False
+    unlistable: int = 0
+    stays: str = ""
+
+
+class Stays(StrEnum):
+    """Why the objects of a resource are still there when the namespace controller has done what it can."""
+
+    NOT_LISTED = "cannot-be-listed"
+    PODS_FIRST = "pods-first"
+    NOT_SERVED = "not-served"
+    CRD_UNREADABLE = "crd-unreadable"
+    NOT_PROCESSED = "not-processed"
+
+
+class DeletionStage(msgspec.Struct, frozen=True):
+    """One stage of the deletion, in the order of KEP-5080.
+
+    Attributes:
+        number: From 1.
+        name: ``unreadable``: what must be removed first; ``pods``; ``rest``; ``namespace``.
+        resources: What goes in it.
+        waits_for: What keeps it from ending, the first hundred: pods past their grace period, other pods, then what is
+            proven broken, then by key.
+        blockers: How many there are.
+    """
+
+    number: int
+    name: str
+    resources: tuple[ResourceContent, ...]
+    waits_for: tuple[Blocker, ...]
+    blockers: int
+
+
+class NamespaceState(msgspec.Struct, frozen=True):
+    """Everything that is known about the end of a namespace.
+
+    Attributes:
+        name: Its name.
+        object: Its key.
+        exists: Whether its key was seen. Where ``complete`` is False, one that was not seen may be there all the same.
+        readable: Whether it can be read.
+        terminating_since: Its deletionTimestamp, "" for none.
+        phase: ``Active`` or ``Terminating`` as stored; "" where it is not known.
+        conditions: As the namespace controller wrote them.
+        problems: Those of them that report a problem (status ``True``).
+        spec_finalizers: Removed by the controller at the very end, and by whoever else put one there.
+        finalizers: ``metadata.finalizers``.
+        contents: What it holds, by resource.
+        stages: In which order it goes.
+        order_lost: A pod cannot be read: the rest is deleted while pods may still run.
+        frozen: The Namespace object itself fails the LIST of its type: no namespace of the cluster is processed.
+        cycles: Objects that wait for one another.
+        missing_apis: APIs that do not answer, or which have objects here and no readable CRD, with the reason.
+        complete: Whether the index held everything.
+        elsewhere: What outside of the namespace holds it, the first hundred: objects of namespaced types, and
+            Namespaces, that cannot be read or judged. They hold every namespace of the cluster.
+        elsewhere_count: How many there are.
+        unavailable_apis: How many of ``missing_apis`` fail discovery, which holds every namespace of the cluster.
+        left_behind: How many objects in it stay stored although it finishes: no API serves them.
+        unknown_apis: How many of ``missing_apis`` may fail discovery: their APIServices cannot be read.
+        judged: Whether its object could be judged: it can be read, or is proven broken.
+        certain: Whether what holds it does so for certain; False where none of it could be judged.
+    """
+
+    name: str
+    object: ObjectRef
+    exists: bool
+    readable: bool
+    terminating_since: str
+    phase: str
+    conditions: tuple[Condition, ...]
+    problems: tuple[Condition, ...]
+    spec_finalizers: tuple[str, ...]
+    finalizers: tuple[str, ...]
+    contents: tuple[ResourceContent, ...]
+    stages: tuple[DeletionStage, ...]
+    order_lost: bool
+    frozen: bool
+    cycles: tuple[CyclicWait, ...]
+    missing_apis: dict[str, str]
+    complete: bool
+    elsewhere: tuple[Blocker, ...] = ()
+    elsewhere_count: int = 0
+    unavailable_apis: int = 0
+    left_behind: int = 0
+    unknown_apis: int = 0
+    judged: bool = True
+    certain: bool = True
+
+    @property
+    def held(self) -> bool:
+        """Whether anything that is known keeps it from finishing, or would."""
+        inside = any(stage.blockers for stage in self.stages)
+        return bool(self.own_finalizers or inside or self.elsewhere or self.unavailable_apis) or self.frozen
+
+    @property
+    def own_finalizers(self) -> tuple[str, ...]:
+        """Its finalizers of both kinds that are not the namespace controller's own."""
+        return (*self.finalizers, *(token for token in self.spec_finalizers if token != _KUBERNETES))
+
+    @property
+    def terminating(self) -> bool:
+        """Whether it is being deleted."""
+        return bool(self.terminating_since) or self.phase == "Terminating"
+
+    @property
+    def blockers(self) -> tuple[Blocker, ...]:
+        """What blocks it, in the order of the stages, the first hundred of each."""
+        return tuple(blocker for stage in self.stages for blocker in stage.waits_for)
+
+
+def namespace_state(
+    index: ImpactIndex,
+    name: str,
+    *,
+    aggregated: Collection[str] = (),
+    now: str = "",
+    without: Collection[int] = (),
+) -> NamespaceState | None:
+    """Return what keeps a namespace; None where neither its object nor anything in it was seen.
+
+    Args:
+        index: Of the cluster.
+        name: Of the namespace.
+        aggregated: API groups that belong to aggregated API servers.
+        now: RFC 3339, UTC; tells which pods are past their grace period. "" for all that were told to go.
+        without: Nodes that count as gone.
+    """
+    found = index.node(f"namespaces/{name}")
+    inside = [node for node in contents_of(index, name) if node not in without]
+    exists = found is not None and index.exists(found) and found not in without
+    if not exists and not inside:
+        return None
+    details = index.namespaces.get(found) if found is not None else None
+    details = details or NamespaceDetails("", (), ())
+    unreadable = exists and found is not None and index.unreadable(found)
+    key = display_key(index, name)
+    blind = {
+        path: left
+        for path, nodes in index.unlistable().items()
+        if (left := [n for n in nodes if n not in without])
+    }
+    blockers = _blockers(index, inside, now)
+    elsewhere = _elsewhere(index, blind, name)
+    frozen = unreadable and found is not None and not index.serves_empty(found)
+    contents = _contents(index, inside, aggregated)
+    contents = _staying(index, contents, blockers, blind, processed=not frozen)
+    apis = {
+        api: reason
+        for api, reason in index.unavailable_apis.items()
+        if index.node(f"{_API_SERVICES}/{api}") not in without
+    }
+    unknown = _unknown_apis(index, blind.get(_API_SERVICES, ()))
+    judged = not unreadable or (found is not None and index.lost(found))
+    state = NamespaceState(
+        name=name,
+        object=index.ref(found)
+        if found is not None
+        else ObjectRef("", "namespaces", "Namespace", "", name, key),
+        exists=exists,
+        readable=exists and not unreadable,
+        terminating_since=index.terminating_since(found) if found is not None else "",
+        phase=details.phase,
+        conditions=details.conditions,
+        problems=tuple(c for c in details.conditions if c.status == "True"),
+        spec_finalizers=details.spec_finalizers,
+        finalizers=index.finalizers(found) if found is not None else (),
+        contents=contents,
+        stages=_stages(contents, blockers),
+        order_lost=_PODS in blind,
+        frozen=frozen,
+        cycles=cyclic_waits(index, inside),
+        missing_apis=apis | unknown | _missing_apis(contents),
+        complete=not index.problems,
+        elsewhere=tuple(elsewhere[:_MOST_NAMED]),
+        elsewhere_count=len(elsewhere),
+        unavailable_apis=len(apis),
+        left_behind=sum(c.count for c in contents if c.stays == Stays.NOT_SERVED),
+        unknown_apis=len(unknown),
+        judged=judged,
+    )
+    return msgspec.structs.replace(state, certain=_is_certain(state, [*blockers, *elsewhere]))
+
+
+def _is_certain(state: NamespaceState, blockers: list[Blocker]) -> bool:
+    """Tell whether a namespace is held even if the API servers can read all that could not be judged here."""
+    reasons = {blocker.reason for blocker in blockers}
+    if state.judged and "undetermined" not in reasons:
+        return True
+    if state.terminating and (state.own_finalizers or state.problems or "finalizers" in reasons):
+        return True
+    broken = reasons - {"undetermined", "finalizers"}
+    return bool(broken or state.unavailable_apis or (state.frozen and state.judged))
+
+
+def freed_by(index: ImpactIndex, removed: int) -> tuple[NamespaceState, ...]:
+    """Return the namespaces that are being deleted and that finish once an object is gone, as they are then.
+
+    Args:
+        index: Of the cluster.
+        removed: Node of an object that cannot be read.
+    """
+    directory, namespace, _ = index.place(removed)
+    of_namespaces = directory.namespaced is not False or directory.path == _NAMESPACES
+    everywhere = of_namespaces and not index.serves_empty(removed)
+    found: list[NamespaceState] = []
+    for ref in terminating_namespaces(index)[:_MOST_NAMED]:
+        if everywhere or ref.name == namespace:
+            after = namespace_state(index, ref.name, without={removed})
+            if after is not None and after.elsewhere:
+                return tuple(found)  # so it is for all of them
+            if after is not None and after.exists and not after.held:
+                found.append(after)
+    return tuple(found)
+
+
+def _elsewhere(index: ImpactIndex, blind: Mapping[str, Iterable[int]], name: str) -> list[Blocker]:
+    """Return what outside of a namespace keeps it from finishing: pods first, since without them the order is lost."""
+    found = []
+    for path, nodes in blind.items():
+        for node in nodes:
+            directory, namespace, own = index.place(node)
+            counts = (
+                own != name
+                if path == _NAMESPACES
+                else directory.namespaced is not False and namespace != name
+            )
+            if counts:
+                found.append(Blocker(index.ref(node), "unreadable" if index.lost(node) else "undetermined"))
+    return sorted(found, key=_urgency)
+
+
+def _staying(
+    index: ImpactIndex,
+    contents: tuple[ResourceContent, ...],
+    blockers: list[Blocker],
+    blind: Collection[str],
+    *,
+    processed: bool,
+) -> tuple[ResourceContent, ...]:
+    """Tell of each resource whether its objects go: what cannot be listed stays, and all that waits for pods.
+
+    Recorded: an object of another namespace that cannot be read keeps the namespace, and its pods, but nothing else.
+    """
+    pods_stay = _PODS not in blind and any(
+        _is_pod(b.object) and b.reason in {"finalizers", "node"} for b in blockers
+    )
+    found = []
+    for content in contents:
+        if not processed:
+            stays: str = Stays.NOT_PROCESSED
+        elif (content.group, content.resource) in index.unreadable_crds:
+            stays = Stays.CRD_UNREADABLE
+        elif content.served is False:
+            stays = Stays.NOT_SERVED
+        elif content.unlistable or (content.path == _PODS and _PODS in blind):
+            stays = Stays.NOT_LISTED
+        else:
+            stays = Stays.PODS_FIRST if pods_stay and content.path != _PODS else ""
+        found.append(msgspec.structs.replace(content, stays=stays))
+    return tuple(found)
+
+
+def display_key(index: ImpactIndex, name: str) -> str:
+    """Return the key of a Namespace object for display."""
+    return f"{index.layout.prefix}namespaces/{name}"
+
+
+def contents_of(index: ImpactIndex, namespace: str) -> list[int]:
+    """Return the nodes of everything that lives in a namespace, in the order of their keys."""
+    part = b"/" + namespace.encode("utf-8", "backslashreplace") + b"/"
+    # Most keys are ruled out without taking them apart.
+    near = [node for node in index.nodes() if part in index.relative(node)]
+    return sorted((node for node in near if index.place(node)[1] == namespace), key=index.relative)
+
+
+def terminating_namespaces(index: ImpactIndex) -> tuple[ObjectRef, ...]:
+    """Return the namespaces that are being deleted, as far as their objects can be read."""
+    return tuple(
+        sorted(
+            index.ref(node)
+            for node, details in index.namespaces.items()
+            if details.phase == "Terminating" or index.terminating_since(node)
+        )
+    )
+
+
+def _contents(
+    index: ImpactIndex, inside: Iterable[int], aggregated: Collection[str]
+) -> tuple[ResourceContent, ...]:
+    rows: dict[str, list[int]] = {}
+    directories = {}
+    for node in inside:
+        directory = index.place(node)[0]
+        directories[directory.path] = directory
+        row = rows.setdefault(directory.path, [0, 0, 0, 0])
+        row[0] += 1
+        row[1] += index.unreadable(node)
+        row[2] += bool(index.finalizers(node))
+        row[3] += index.unreadable(node) and not index.serves_empty(node)
+    return tuple(
+        ResourceContent(
+            directories[path].group,
+            directories[path].resource,
+            path,
+            row[0],
+            row[1],
+            row[2],
+            served=is_served(index, directories[path], aggregated),
+            aggregated=_without_crd(directories[path]) and directories[path].group in aggregated,
+            unlistable=row[3],
+        )
+        for path, row in sorted(rows.items())
+    )
+
+
+def _without_crd(directory: Directory) -> bool:
+    return directory.stack is Stack.CUSTOM_RESOURCE and not directory.kind
+
+
+def is_served(index: ImpactIndex, directory: Directory, aggregated: Collection[str]) -> bool | None:
+    """Tell whether an API serves a resource; None where its CRD was not seen and not everything was."""
+    if not _without_crd(directory) or directory.group in aggregated:
+        return True
+    if index.problems and (directory.group, directory.resource) not in index.unreadable_crds:
+        return None
+    return False
+
+
+def _blockers(index: ImpactIndex, inside: Iterable[int], now: str) -> list[Blocker]:
+    blockers = []
+    for node in inside:
+        finalizers, since = index.finalizers(node), index.terminating_since(node)
+        if index.unreadable(node):
+            lost = "serves-empty" if index.serves_empty(node) else "unreadable"
+            blockers.append(Blocker(index.ref(node), lost if index.lost(node) else "undetermined"))
+            continue
+        runs_on = index.node_of(node) if index.place(node)[0].path == _PODS else None
+        host = index.place(runs_on)[2] if runs_on is not None else ""
+        state = _node_state(index, runs_on) if runs_on is not None else ""
+        past = bool(since) and runs_on is not None and (not now or since < now)
+        left = runs_on is not None and not index.flags(node) & FINISHED and (past or state != "ready")
+        if left or past:
+            blockers.append(Blocker(index.ref(node), "node", finalizers, since, host, state, past))
+        elif set(finalizers) - OF_THE_COLLECTOR or (
+            since and finalizers and _waits_for_dependents(index, node)
+        ):
+            blockers.append(Blocker(index.ref(node), "finalizers", finalizers, since, host, state))
+    return blockers
+
+
+def _waits_for_dependents(index: ImpactIndex, node: int) -> bool:
+    """Tell whether an object whose finalizers are the garbage collector's own is kept all the same.
+
+    Only of one that was told to go: the namespace controller deletes with Background, which takes them off.
+    """
+    flags = index.flags(node)
+    how = Propagation.FOREGROUND if flags & FOREGROUND else Propagation.ORPHAN
+    played = collect(index, node, by_api=how)
+    return bool(played.stays or played.doubt)
+
+
+def _node_state(index: ImpactIndex, node: int) -> str:
+    """Return what its Node object says of a pod's kubelet."""
+    if not index.exists(node):
+        return "unknown" if index.problems else "absent"
+    if index.unreadable(node) or index.flags(node) & OPAQUE:
+        return "unknown"
+    return "ready" if index.ready(node) else "not-ready"
+
+
+def _stages(contents: tuple[ResourceContent, ...], blockers: list[Blocker]) -> tuple[DeletionStage, ...]:
+    waiting = {"finalizers", "node"}
+    broken = sorted((b for b in blockers if b.reason not in waiting), key=_urgency)
+    held = sorted(
+        (b for b in blockers if b.reason in waiting), key=lambda b: (not b.past_grace, b.reason != "node")
+    )
+    plan = (
+        ("unreadable", [c for c in contents if c.unreadable], broken),
+        ("pods", [c for c in contents if c.path == _PODS], [b for b in held if _is_pod(b.object)]),
+        ("rest", [c for c in contents if c.path != _PODS], [b for b in held if not _is_pod(b.object)]),
+    )
+    stages = [(name, tuple(c), waits) for name, c, waits in plan if c]
+    stages.append(("namespace", (), []))
+    return tuple(
+        DeletionStage(number, name, resources, tuple(waits[:_MOST_NAMED]), len(waits))
+        for number, (name, resources, waits) in enumerate(stages, start=1)
+    )
+
+
+def _urgency(blocker: Blocker) -> tuple[bool, bool, str]:
+    """Return what sorts the blockers: only the first hundred are named, and without a pod the order is lost."""
+    return not _is_pod(blocker.object), blocker.reason != "unreadable", blocker.object.key
+
+
+def _is_pod(ref: ObjectRef) -> bool:
+    return (ref.group, ref.resource) == ("", _PODS)
+
+
+def _unknown_apis(index: ImpactIndex, unreadable: Iterable[int]) -> dict[str, str]:
+    """Return the APIs whose APIServices cannot be read; those that every API server serves itself answer anyhow."""
+    built_in = {directory.group for directory in builtin_directories()}
+    names = (index.place(node)[2] for node in unreadable)
+    return {
+        name: "its APIService cannot be read or judged, so whether it answers is not known"
+        for name in names
+        if name.partition(".")[2] not in built_in
+    }
+
+
+def _missing_apis(contents: tuple[ResourceContent, ...]) -> dict[str, str]:
+    missing = {}
+    for content in contents:
+        api = f"{content.resource}.{content.group}"
+        if content.stays == Stays.CRD_UNREADABLE:
+            missing[api] = (
+                "its CustomResourceDefinition cannot be read: API servers that run may still serve its objects, "
+                "after a restart none does, and they are left behind"
+            )
+        elif content.stays == Stays.NOT_SERVED:
+            missing[api] = "no CustomResourceDefinition: its objects are left behind when the namespace goes"
+    return missing

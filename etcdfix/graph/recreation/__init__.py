@@ -1,0 +1,1 @@
+"""Who makes an object again once it is gone."""

@@ -1,0 +1,576 @@
+"""Outgoing references of one object: its owners, and everything that it uses by name.
+
+What stands in the field of a built-in or of a snapshot is certain; for other custom resources there is
+:mod:`etcdfix.graph.heuristic_references`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from etcdfix.graph.classes import (
+    SecretTemplate,
+    Tokens,
+    azure_secrets,
+    claim_tokens,
+    snapshot_templates,
+    snapshot_tokens,
+    storage_templates,
+)
+from etcdfix.graph.fields import Mask, Plain, mask_of
+from etcdfix.graph.identity import Kinds, relative_key
+from etcdfix.graph.uses import (
+    ANY,
+    CLAIMS,
+    CONFIG_MAPS,
+    INGRESS_RULES,
+    NODES,
+    POD_CARRIERS,
+    POD_RULES,
+    SECRETS,
+    SERVICE_ACCOUNT_RULES,
+    SERVICE_ACCOUNTS,
+    STORAGE_CLASSES,
+    VOLUME_RULES,
+    VOLUMES,
+    Found,
+    Role,
+    RuleTree,
+    Use,
+)
+from etcdfix.storagekey import builtin_directories, custom_directory
+
+SNAPSHOT_GROUP: Final = "snapshot.storage.k8s.io"
+GROUP_SNAPSHOT_GROUP: Final = "groupsnapshot.storage.k8s.io"
+
+# Replicas of a StatefulSet whose claims are named one by one.
+_MOST_ORDINALS: Final = 1000
+_ADMISSION = "admissionregistration.k8s.io"
+_BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
+_PV_DELETION = "volume.kubernetes.io/provisioner-deletion-secret-"
+_TOKEN_ACCOUNT = "kubernetes.io/service-account."  # noqa: S105 - the prefix of two annotations
+
+
+class Reference(NamedTuple):
+    """One object uses another.
+
+    Attributes:
+        key: The other's key below the storage prefix.
+        use: How it is used.
+        uid: The uid that the field states, "" where it states none.
+    """
+
+    key: str
+    use: Use
+    uid: str = ""
+
+
+class OwnerReference(NamedTuple):
+    """One entry of ``metadata.ownerReferences``; there is no namespace in it."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool
+    block_owner_deletion: bool
+
+
+class Known(msgspec.Struct):
+    """What must be known of other objects before references can be read.
+
+    Attributes:
+        storage_classes: Secrets that each StorageClass names.
+        snapshot_classes: The same of VolumeSnapshotClasses and VolumeGroupSnapshotClasses, by ``resource/name``.
+        policy_parameters: ``resource/name`` of an admission policy to the directory of its parameters' kind.
+    """
+
+    storage_classes: dict[str, tuple[SecretTemplate, ...]] = msgspec.field(default_factory=dict)
+    snapshot_classes: dict[str, tuple[SecretTemplate, ...]] = msgspec.field(default_factory=dict)
+    policy_parameters: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class Scene(NamedTuple):
+    """Where the references of one object are read.
+
+    Attributes:
+        namespace: Of the object; "" for none.
+        name: Of the object.
+        uid: Of the object; "" where it is not known.
+        known: What other objects say.
+        kinds: Directories by kind.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    known: Known
+    kinds: Kinds
+
+
+Handler = Callable[[Plain, Scene], Iterator[Reference]]
+
+
+def owners_of(plain: Plain) -> list[OwnerReference]:
+    """Return an object's owner references; entries that are no objects are left out."""
+    entries = _list(_dict(plain.get("metadata")).get("ownerReferences"))
+    return [
+        OwnerReference(
+            _text(entry.get("apiVersion")),
+            _text(entry.get("kind")),
+            _text(entry.get("name")),
+            _text(entry.get("uid")),
+            entry.get("controller") is True,
+            entry.get("blockOwnerDeletion") is True,
+        )
+        for entry in entries
+        if type(entry) is dict
+    ]
+
+
+# ------------------------------------------------------------------------------------- what each kind refers to
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if type(value) is dict else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if type(value) is list else []
+
+
+def _text(value: Any) -> str:
+    return value if type(value) is str else ""
+
+
+def _at(plain: Plain, path: str) -> Any:
+    value: Any = plain
+    for name in path.split("."):
+        value = _dict(value).get(name)
+    return value
+
+
+def _annotations(plain: Plain) -> dict[str, Any]:
+    return _dict(_at(plain, "metadata.annotations"))
+
+
+def _reference(found: Found) -> Reference:
+    if found.use.role is Role.NODE:
+        return Reference(f"{found.target}/{found.name}", found.use)
+    return Reference(f"{found.target}/{found.namespace}/{found.name}", found.use, found.uid)
+
+
+_POD_TREES: Final = {
+    place: RuleTree(POD_RULES, at, carried=place != ("", "Pod")) for place, at in POD_CARRIERS.items()
+}
+_BUILTIN_PATHS: Final = {directory.path: directory for directory in builtin_directories()}
+_VOLUME_TREE: Final = RuleTree(VOLUME_RULES, "spec")
+_INLINE_VOLUME_TREE: Final = RuleTree(VOLUME_RULES, "spec.source.inlineVolumeSpec")
+_SERVICE_ACCOUNT_TREE: Final = RuleTree(SERVICE_ACCOUNT_RULES)
+_INGRESS_TREE: Final = RuleTree(INGRESS_RULES, "spec")
+
+_NODE: Final = Use(Role.NODE, "spec.nodeName")
+_EPHEMERAL: Final = Use(Role.EPHEMERAL_CLAIM, "spec.volumes[].ephemeral")
+_CLAIM_TEMPLATE: Final = Use(Role.CLAIM_TEMPLATE, "spec.volumeClaimTemplates[].metadata.name", carried=True)
+_CLASS_OF_CLAIM: Final = Use(Role.STORAGE_CLASS, "spec.storageClassName")
+_VOLUME_OF_CLAIM: Final = Use(Role.BOUND_VOLUME, "spec.volumeName")
+_ATTACHED: Final = Use(Role.ATTACHMENT, "spec.source.persistentVolumeName")
+_DELETION_SECRET: Final = Use(Role.PROVISIONER_DELETION, f"metadata.annotations[{_PV_DELETION}name]")
+_TOKEN_OF: Final = Use(Role.TOKEN_OF, f"metadata.annotations[{_TOKEN_ACCOUNT}name]")
+_SUBJECT: Final = Use(Role.SUBJECT, "subjects[]")
+_FLOW_SUBJECT: Final = Use(Role.SUBJECT, "spec.rules[].subjects[].serviceAccount")
+_PARAMETER: Final = Use(Role.POLICY_PARAMETER, "spec.paramRef.name")
+_WIDE_PARAMETER: Final = Use(Role.POLICY_PARAMETER, "spec.paramRef.name", wide=True)
+_SELECTED_PARAMETER: Final = Use(Role.POLICY_PARAMETER, "spec.paramRef.selector", heuristic=True, wide=True)
+_REQUEST: Final = Use(Role.CERTIFICATE_REQUEST, "spec.serviceAccountName")
+_CONTENT_OF_SNAPSHOT: Final = Use(Role.BOUND_VOLUME, "status.boundVolumeSnapshotContentName")
+_CLAIM_OF_SNAPSHOT: Final = Use(Role.SNAPSHOT_SOURCE, "spec.source.persistentVolumeClaimName")
+
+
+def _pod_of(group: str, kind: str) -> Handler:
+    tree = _POD_TREES[group, kind]
+
+    def read(plain: Plain, scene: Scene) -> Iterator[Reference]:
+        for found in tree.find(plain, scene.namespace):
+            yield _reference(found)
+
+    return read
+
+
+def _pod(plain: Plain, scene: Scene) -> Iterator[Reference]:
+    yield from pod_references(plain, scene.namespace)
+    for volume in _list(_at(plain, "spec.volumes")):
+        if type(volume) is dict and "ephemeral" in volume and _text(volume.get("name")):
+            claim = f"{scene.name}-{volume['name']}"
+            yield Reference(f"{CLAIMS}/{scene.namespace}/{claim}", _EPHEMERAL)
+
+
+def pod_references(plain: Plain, namespace: str) -> Iterator[Reference]:
+    """Yield what a Pod uses, whatever its own name is."""
+    for found in _POD_TREES["", "Pod"].find(plain, namespace):
+        yield _reference(found)
+
+
+def names_own_claims(spec: Plain) -> bool:
+    """Tell whether a Pod's spec has generic ephemeral volumes, whose claims bear the Pod's name."""
+    return any("ephemeral" in volume for volume in map(_dict, _list(spec.get("volumes"))))
+
+
+def node_reference(node: str) -> Reference:
+    """Return the reference of a Pod to the node it runs on."""
+    return Reference(f"{NODES}/{node}", _NODE)
+
+
+def _stateful_set(plain: Plain, scene: Scene) -> Iterator[Reference]:
+    for found in _POD_TREES["apps", "StatefulSet"].find(plain, scene.namespace):
+        yield _reference(found)
+    replicas, start = _at(plain, "spec.replicas"), _at(plain, "spec.ordinals.start")
+    count = replicas if type(replicas) is int else 1
+    first = start if type(start) is int else 0
+    for template in _list(_at(plain, "spec.volumeClaimTemplates")):
+        name = _text(_at(_dict(template), "metadata.name"))
+        for ordinal in range(first, first + min(count, _MOST_ORDINALS)) if name else ():
+            claim = f"{name}-{scene.name}-{ordinal}"
+            yield Reference(f"{CLAIMS}/{scene.namespace}/{claim}", _CLAIM_TEMPLATE)
+
+
+def _service_account(plain: Plain, scene: Scene) -> Iterator[Reference]:
+    for found in _SERVICE_ACCOUNT_TREE.find(plain, scene.namespace):
+        yield _reference(found)
+
+
+def _volume(plain: Plain, scene: Scene) -> Iterator[Reference]:
+    claim = _dict(_at(plain, "spec.claimRef"))
+    namespace, claimed = _text(claim.get("namespace")), _text(claim.get("name"))
+    for found in _VOLUME_TREE.find(plain, "", namespace):
+        yield _reference(found)
+    annotations = _annotations(plain)
+    secret, where = annotations.get(f"{_PV_DELETION}name"), annotations.get(f"{_PV_DELETION}namespace")
+    if _text(secret) and _text(where):
+        yield Reference(f"{SECRETS}/{where}/{secret}", _DELETION_SECRET)
+    class_name = _text(_at(plain, "spec.storageClassName")) or _text(annotations.get(_BETA_CLASS))
+    if class_name:
+        yield Reference(f"{STORAGE_CLASSES}/{class_name}", _CLASS_OF_CLAIM)
+        # What deleting the volume needs stands in no field of it: it is worked out again from the class.
+        tokens = claim_tokens(namespace, claimed, scene.name, None)
+        templates = [t for t in scene.known.storage_classes.get(class_name, ()) if t.role is Role.PROVISIONER]
+        yield from _from_templates(templates, tokens)
+    for secret in azure_secrets(_dict(_at(plain, "spec.csi")), namespace):
+        use = Use(secret.role, f"spec.{secret.path}", heuristic=secret.likely)
+        yield Reference(f"{SECRETS}/{secret.namespace}/{secret.name}", use)
+
+
+def _attachment(plain: Plain, scene: Scene) -> Iterator[Reference]:
+    source = _dict(_at(plain, "spec.source"))
+    name = _text(source.get("persistentVolumeName"))
+    if name:
+        yield Reference(f"{VOLUMES}/{name}", _ATTACHED)
+    namespace = _text(_at(source, "inlineVolumeSpec.claimRef.namespace"))
+    for found in _INLINE_VOLUME_TREE.find(plain, scene.namespace, namespace):
+        yield _reference(found)
+
+
+def _claim(plain: Plain, scene: Scene) -> Iterator[Reference]:
+    spec = _dict(plain.get("spec"))
+    volume = _text(spec.get("volumeName"))
+    if volume:
+        yield Reference(f"{VOLUMES}/{volume}", _VOLUME_OF_CLAIM)
+    annotations = _annotations(plain)
+    class_name = _text(annotations.get(_BETA_CLASS)) or _text(spec.get("storageClassName"))
+    if class_name:
+        yield Reference(f"{STORAGE_CLASSES}/{class_name}", _CLASS_OF_CLAIM)
+        templates = scene.known.storage_classes.get(class_name, ())
+        if volume:
+            # Its volume holds copies of the others.
+            templates = tuple(t for t in templates if t.role is Role.PROVISIONER)
+        planned = volume or f"pvc-{scene.uid}"
+        yield from _from_templates(templates, claim_tokens(scene.namespace, scene.name, planned, annotations))
+    for field in ("dataSource", "dataSourceRef"):
+        yield from _typed(_dict(spec.get(field)), scene, Use(Role.DATA_SOURCE, f"spec.{field}"))
+
+
+def _from_templates(templates: Any, tokens: Tokens) -> Iterator[Reference]:
+    for template in templates:
+        resolved = template.resolve(tokens.names, tokens.namespaces)
+        if resolved is not None:
+            namespace, name = resolved
+            path = f"StorageClass {template.path}"
+            use = Use(template.role, path, template=not template.literal, heuristic=template.likely)
+            yield Reference(f"{SECRETS}/{namespace}/{name}", use)
+
+
+def _typed(reference: dict[str, Any], scene: Scene, use: Use) -> Iterator[Reference]:
+    """Follow a reference that names group, kind and name."""
+    name, kind = _text(reference.get("name")), _text(reference.get("kind"))
+    directory = scene.kinds.directory(_text(reference.get("apiGroup")), kind) if name else None
+    if directory is not None:
+        namespace = _text(reference.get("namespace")) or scene.namespace
+        yield Reference(relative_key(directory, namespace, name), use)
+
+
+def _storage_class(plain: Plain, _: Scene) -> Iterator[Reference]:
+    for template in storage_templates(_text(plain.get("provisioner")), _dict(plain.get("parameters"))):
+        if template.literal:
+            use = Use(template.role, template.path, heuristic=template.likely)
+            yield Reference(f"{SECRETS}/{template.namespace}/{template.name}", use)
+
+
+def _snapshot_class(plain: Plain, _: Scene) -> Iterator[Reference]:
+    for template in snapshot_templates(_dict(plain.get("parameters"))):
+        if template.literal:
+            yield Reference(
+                f"{SECRETS}/{template.namespace}/{template.name}", Use(template.role, template.path)
+            )
+
+
+def _snapshot(plain: Plain, scene: Scene, *, group: bool = False) -> Iterator[Reference]:
+    spec, status = _dict(plain.get("spec")), _dict(plain.get("status"))
+    word = "volumeGroupSnapshot" if group else "volumeSnapshot"
+    where, plural = (
+        (GROUP_SNAPSHOT_GROUP, "volumegroupsnapshot") if group else (SNAPSHOT_GROUP, "volumesnapshot")
+    )
+    bound = _text(status.get(f"bound{word[:1].upper()}{word[1:]}ContentName"))
+    content = bound or _text(_at(spec, f"source.{word}ContentName"))
+    if content:
+        yield Reference(f"{where}/{plural}contents/{content}", _CONTENT_OF_SNAPSHOT)
+    claim = _text(_at(spec, "source.persistentVolumeClaimName"))
+    if claim:
+        yield Reference(f"{CLAIMS}/{scene.namespace}/{claim}", _CLAIM_OF_SNAPSHOT)
+    class_name = _text(spec.get(f"{word}ClassName"))
+    templates = scene.known.snapshot_classes.get(f"{plural}classes/{class_name}", ())
+    planned = content or f"{'groupsnapcontent' if group else 'snapcontent'}-{scene.uid}"
+    tokens = snapshot_tokens(scene.namespace, scene.name, planned, _annotations(plain))
+    for template in templates:
+        resolved = template.resolve(tokens.names, tokens.namespaces)
+        if resolved is not None:
+            namespace, name = resolved
+            path = f"{word[:1].upper()}{word[1:]}Class {template.path}"
+            yield Reference(
+                f"{SECRETS}/{namespace}/{name}", Use(template.role, path, template=not template.literal)
+            )
+
+
+def _group_snapshot(plain: Plain, scene: Scene) -> Iterator[Reference]:
+    return _snapshot(plain, scene, group=True)
+
+
+def _snapshot_content(plain: Plain, _: Scene) -> Iterator[Reference]:
+    annotations = _annotations(plain)
+    for prefix in ("snapshot", "groupsnapshot"):
+        base = f"{prefix}.storage.kubernetes.io/deletion-secret-"
+        name, namespace = _text(annotations.get(f"{base}name")), _text(annotations.get(f"{base}namespace"))
+        if name and namespace:
+            use = Use(Role.SNAPSHOT_DELETION, f"metadata.annotations[{base}name]")
+            yield Reference(f"{SECRETS}/{namespace}/{name}", use)
+
+
+def _ingress(plain: Plain, scene: Scene) -> Iterator[Reference]:
+    for found in _INGRESS_TREE.find(plain, scene.namespace):
+        yield _reference(found)
+    spec = _dict(plain.get("spec"))
+    default = _dict(_at(spec, "defaultBackend.resource"))
+    yield from _typed(default, scene, Use(Role.BACKEND, "spec.defaultBackend.resource"))
+    use = Use(Role.BACKEND, "spec.rules[].http.paths[].backend.resource")
+    for rule in _list(spec.get("rules")):
+        for path in _list(_at(_dict(rule), "http.paths")):
+            yield from _typed(_dict(_at(_dict(path), "backend.resource")), scene, use)
+
+
+def _secret(plain: Plain, scene: Scene) -> Iterator[Reference]:
+    if plain.get("type") != "kubernetes.io/service-account-token":
+        return
+    annotations = _annotations(plain)
+    name = _text(annotations.get(f"{_TOKEN_ACCOUNT}name"))
+    if name:
+        uid = _text(annotations.get(f"{_TOKEN_ACCOUNT}uid"))
+        yield Reference(f"{SERVICE_ACCOUNTS}/{scene.namespace}/{name}", _TOKEN_OF, uid)
+
+
+def _role_binding(plain: Plain, scene: Scene) -> Iterator[Reference]:
+    for subject in map(_dict, _list(plain.get("subjects"))):
+        name = _text(subject.get("name"))
+        namespace = _text(subject.get("namespace")) or scene.namespace
+        if subject.get("kind") == "ServiceAccount" and name and namespace:
+            yield Reference(f"{SERVICE_ACCOUNTS}/{namespace}/{name}", _SUBJECT)
+
+
+def _flow_schema(plain: Plain, _: Scene) -> Iterator[Reference]:
+    for rule in map(_dict, _list(_at(plain, "spec.rules"))):
+        for subject in map(_dict, _list(rule.get("subjects"))):
+            account = _dict(subject.get("serviceAccount"))
+            name, namespace = _text(account.get("name")), _text(account.get("namespace"))
+            if name and namespace and name != "*":
+                yield Reference(f"{SERVICE_ACCOUNTS}/{namespace}/{name}", _FLOW_SUBJECT)
+
+
+def _policy_binding(plural: str) -> Handler:
+    def read(plain: Plain, scene: Scene) -> Iterator[Reference]:
+        spec = _dict(plain.get("spec"))
+        target = scene.known.policy_parameters.get(f"{plural}/{_text(spec.get('policyName'))}")
+        reference = _dict(spec.get("paramRef"))
+        if not target or not reference:
+            return
+        name, namespace = _text(reference.get("name")), _text(reference.get("namespace"))
+        # An empty selector selects everything; no name and no selector select nothing.
+        if not name and "selector" not in reference:
+            return
+        where = f"{target}/" if _without_namespaces(target, scene.kinds) else f"{target}/{namespace or ANY}/"
+        if not name:
+            yield Reference(f"{where}{ANY}", _SELECTED_PARAMETER)
+        else:
+            # Without a namespace it is the one of each request: any of them.
+            wide = where.endswith(f"/{ANY}/")
+            yield Reference(f"{where}{name}", _WIDE_PARAMETER if wide else _PARAMETER)
+
+    return read
+
+
+def _without_namespaces(path: str, kinds: Kinds) -> bool:
+    found = _BUILTIN_PATHS.get(path)
+    if found is None:
+        found = kinds.custom(custom_directory(*path.split("/", 1)))
+    return found.namespaced is False
+
+
+def _certificate_request(plain: Plain, scene: Scene) -> Iterator[Reference]:
+    name = _text(_at(plain, "spec.serviceAccountName"))
+    if name:
+        uid = _text(_at(plain, "spec.serviceAccountUID"))
+        yield Reference(f"{SERVICE_ACCOUNTS}/{scene.namespace}/{name}", _REQUEST, uid)
+
+
+def _node(plain: Plain, _: Scene) -> Iterator[Reference]:
+    places = [
+        "spec.configSource",
+        "status.config.active",
+        "status.config.assigned",
+        "status.config.lastKnownGood",
+    ]
+    for place in places:
+        source = _dict(_at(plain, f"{place}.configMap"))
+        name, namespace = _text(source.get("name")), _text(source.get("namespace"))
+        if name and namespace:
+            use = Use(Role.NODE_CONFIGURATION, f"{place}.configMap.name")
+            yield Reference(f"{CONFIG_MAPS}/{namespace}/{name}", use, _text(source.get("uid")))
+
+
+_HANDLERS: dict[tuple[str, str], Handler] = {
+    **{place: _pod_of(*place) for place in POD_CARRIERS},
+    ("", "Pod"): _pod,
+    ("apps", "StatefulSet"): _stateful_set,
+    ("", "ServiceAccount"): _service_account,
+    ("", "PersistentVolume"): _volume,
+    ("", "PersistentVolumeClaim"): _claim,
+    ("storage.k8s.io", "VolumeAttachment"): _attachment,
+    ("storage.k8s.io", "StorageClass"): _storage_class,
+    ("networking.k8s.io", "Ingress"): _ingress,
+    ("", "Secret"): _secret,
+    ("", "Node"): _node,
+    ("rbac.authorization.k8s.io", "RoleBinding"): _role_binding,
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): _role_binding,
+    ("flowcontrol.apiserver.k8s.io", "FlowSchema"): _flow_schema,
+    (_ADMISSION, "ValidatingAdmissionPolicyBinding"): _policy_binding("validatingadmissionpolicies"),
+    (_ADMISSION, "MutatingAdmissionPolicyBinding"): _policy_binding("mutatingadmissionpolicies"),
+    ("certificates.k8s.io", "PodCertificateRequest"): _certificate_request,
+    (SNAPSHOT_GROUP, "VolumeSnapshot"): _snapshot,
+    (SNAPSHOT_GROUP, "VolumeSnapshotClass"): _snapshot_class,
+    (SNAPSHOT_GROUP, "VolumeSnapshotContent"): _snapshot_content,
+    (GROUP_SNAPSHOT_GROUP, "VolumeGroupSnapshot"): _group_snapshot,
+    (GROUP_SNAPSHOT_GROUP, "VolumeGroupSnapshotClass"): _snapshot_class,
+    (GROUP_SNAPSHOT_GROUP, "VolumeGroupSnapshotContent"): _snapshot_content,
+}
+
+_METADATA_PATHS: Final = (
+    "metadata.ownerReferences[].apiVersion",
+    "metadata.ownerReferences[].kind",
+    "metadata.ownerReferences[].name",
+    "metadata.ownerReferences[].uid",
+    "metadata.ownerReferences[].controller",
+    "metadata.ownerReferences[].blockOwnerDeletion",
+    "metadata.finalizers",
+    "metadata.deletionTimestamp",
+)
+_ANNOTATIONS: Final = "metadata.annotations"
+_VOLUME_PATHS: Final = (
+    "spec.storageClassName",
+    "spec.claimRef.name",
+    "spec.claimRef.uid",
+    "spec.csi.driver",
+    "spec.csi.volumeHandle",
+    "spec.csi.volumeAttributes",
+    _ANNOTATIONS,
+)
+
+_PATHS: dict[tuple[str, str], tuple[str, ...]] = {
+    **{place: tuple(tree.paths) for place, tree in _POD_TREES.items()},
+    ("", "Pod"): (
+        *_POD_TREES["", "Pod"].paths,
+        "spec.volumes[].name",
+        "spec.volumes[].ephemeral.volumeClaimTemplate.metadata.name",
+        "status.phase",
+    ),
+    ("apps", "StatefulSet"): (
+        *_POD_TREES["apps", "StatefulSet"].paths,
+        "spec.replicas",
+        "spec.ordinals.start",
+        "spec.volumeClaimTemplates[].metadata.name",
+    ),
+    ("apps", "ControllerRevision"): ("data",),
+    ("", "ServiceAccount"): tuple(_SERVICE_ACCOUNT_TREE.paths),
+    ("", "PersistentVolume"): (*_VOLUME_TREE.paths, *_VOLUME_PATHS),
+    ("storage.k8s.io", "VolumeAttachment"): (
+        *_INLINE_VOLUME_TREE.paths,
+        "spec.source.persistentVolumeName",
+        "spec.source.inlineVolumeSpec.claimRef.namespace",
+    ),
+    ("", "PersistentVolumeClaim"): (
+        _ANNOTATIONS,
+        "spec.volumeName",
+        "spec.storageClassName",
+        *(f"spec.dataSource.{part}" for part in ("apiGroup", "kind", "name")),
+        *(f"spec.dataSourceRef.{part}" for part in ("apiGroup", "kind", "name", "namespace")),
+    ),
+    ("storage.k8s.io", "StorageClass"): ("provisioner", "parameters"),
+    ("networking.k8s.io", "Ingress"): (
+        *_INGRESS_TREE.paths,
+        *(f"spec.defaultBackend.resource.{part}" for part in ("apiGroup", "kind", "name")),
+        *(f"spec.rules[].http.paths[].backend.resource.{part}" for part in ("apiGroup", "kind", "name")),
+    ),
+    ("", "Secret"): ("type", _ANNOTATIONS),
+    ("", "Node"): (
+        "spec.configSource.configMap",
+        "status.config.active.configMap",
+        "status.config.assigned.configMap",
+        "status.config.lastKnownGood.configMap",
+        "status.conditions[].type",
+        "status.conditions[].status",
+    ),
+    ("", "Namespace"): ("spec.finalizers", "status.phase", "status.conditions"),
+    ("rbac.authorization.k8s.io", "RoleBinding"): ("subjects",),
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): ("subjects",),
+    ("flowcontrol.apiserver.k8s.io", "FlowSchema"): ("spec.rules[].subjects[].serviceAccount",),
+    (_ADMISSION, "ValidatingAdmissionPolicyBinding"): ("spec.policyName", "spec.paramRef"),
+    (_ADMISSION, "MutatingAdmissionPolicyBinding"): ("spec.policyName", "spec.paramRef"),
+    (_ADMISSION, "ValidatingAdmissionPolicy"): ("spec.paramKind",),
+    (_ADMISSION, "MutatingAdmissionPolicy"): ("spec.paramKind",),
+    ("certificates.k8s.io", "PodCertificateRequest"): ("spec.serviceAccountName", "spec.serviceAccountUID"),
+}
+
+
+def replica_mask() -> Mask:
+    """Return the mask of Pods without what differs between replicas: the names of their volumes."""
+    wanted = [path for path in _PATHS["", "Pod"] if path != "spec.volumes[].name"]
+    return mask_of((*_METADATA_PATHS, *wanted))
+
+
+def mask_for(group: str, kind: str) -> Mask:
+    """Return the mask of all fields that matter for a kind: its references, owners, finalizers, deletion."""
+    return mask_of((*_METADATA_PATHS, *_PATHS.get((group, kind), ())))
+
+
+def handler_for(group: str, kind: str) -> Handler | None:
+    """Return what reads the references of a kind; None for kinds that refer to nothing that is followed."""
+    return _HANDLERS.get((group, kind))

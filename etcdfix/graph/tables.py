@@ -1,0 +1,186 @@
+"""The arrays behind the index: what is kept of each object and of each edge, and how edges are chained.
+
+An object, or the mere mention of one, costs its key, a few numbers and an entry of a dictionary; an edge costs some
+twenty bytes. Replicas share their edges through a *bundle*.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from etcdfix.graph.references import OwnerReference
+from etcdfix.graph.uses import Use
+
+# Flags of a node.
+SEEN: Final = 1
+UNREADABLE: Final = 2
+UNDETERMINED: Final = 4
+TERMINATING: Final = 8
+ORPHANS: Final = 16
+FOREGROUND: Final = 32
+FINISHED: Final = 64
+OPAQUE: Final = 128
+SERVES_EMPTY: Final = 256
+READY: Final = 512
+
+# Flags of an owner reference.
+CONTROLLER: Final = 1
+BLOCKS: Final = 2
+BY_UID: Final = 4
+BY_NAME: Final = 8
+NOT_SERVED: Final = 16
+PERHAPS_SERVED: Final = 32
+
+# Targets of owner references that are no node.
+UNKNOWN_KIND: Final = -1
+WRONG_SCOPE: Final = -2
+
+
+class Texts:
+    """Texts by number, each kept once."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {"": 0}
+        self.texts = [""]
+
+    def number(self, text: str) -> int:
+        found = self._numbers.get(text)
+        if found is None:
+            found = self._numbers[text] = len(self.texts)
+            self.texts.append(text)
+        return found
+
+    def find(self, text: str) -> int:
+        """Return a text's number; -1 where it was never kept."""
+        return self._numbers.get(text, -1)
+
+
+class Tables:
+    """Plain arrays by node, by edge, by bundle and by owner reference; the index explains them."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[bytes, int] = {}
+        self.keys: list[bytes] = []
+        self.flags = array("H")
+        self.sizes = array("I")
+        self.uids: list[bytes] = []
+        self.finalizers: dict[int, tuple[str, ...]] = {}
+        self.since: dict[int, str] = {}
+        self.types: dict[int, int] = {}
+        self.unprotected: set[int] = set()
+        self.texts = Texts()
+        self.uses: dict[Use, int] = {}
+        self.use_list: list[Use] = []
+        # Edges: source, target, use, stated uid; the next edge with the same source, and with the same target.
+        # Replicas share their edges: those have a *bundle* for a source, which is counted down from -1.
+        self.bundle_first_out = array("i")
+        self.bundle_members = array("i")  # the newest member of each
+        self.bundle = array("i")  # of each node, -1 for none
+        self.next_member = array("i")
+        self.edge_source = array("i")
+        self.edge_target = array("I")
+        self.edge_use = array("I")
+        self.edge_uid = array("I")
+        self.next_out = array("i")
+        self.next_in = array("i")
+        self.first_out = array("i")
+        self.first_in = array("i")
+        # Owner references: the same, dependents are the sources.
+        self.owner_dependent = array("I")
+        self.owner_target = array("i")
+        self.owner_texts = array("I")  # uid, apiVersion, kind, name of each
+        self.owner_flags = bytearray()
+        self.next_owner = array("i")
+        self.next_dependent = array("i")
+        self.first_owner = array("i")
+        self.first_dependent = array("i")
+        self.unknown_owners = array("I")  # those of unknown kinds, guessed or not, in the order of their uids
+
+    def number(self, relative: bytes) -> int:
+        found = self.numbers.get(relative)
+        if found is None:
+            found = self.numbers[relative] = len(self.keys)
+            self.keys.append(relative)
+            self.flags.append(0)
+            self.sizes.append(0)
+            self.uids.append(b"")
+            self.first_out.append(-1)
+            self.first_in.append(-1)
+            self.first_owner.append(-1)
+            self.first_dependent.append(-1)
+            self.bundle.append(-1)
+            self.next_member.append(-1)
+        return found
+
+    def add_bundle(self) -> int:
+        self.bundle_first_out.append(-1)
+        self.bundle_members.append(-1)
+        return len(self.bundle_members) - 1
+
+    def join_bundle(self, node: int, bundle: int) -> None:
+        self.bundle[node] = bundle
+        self.next_member[node] = self.bundle_members[bundle]
+        self.bundle_members[bundle] = node
+
+    def add_edge(self, source: int, target: int, use: int, uid: str) -> None:
+        edge = len(self.edge_source)
+        self.edge_source.append(source)
+        self.edge_target.append(target)
+        self.edge_use.append(use)
+        self.edge_uid.append(self.texts.number(uid) if uid else 0)
+        if source >= 0:
+            self.next_out.append(self.first_out[source])
+            self.first_out[source] = edge
+        else:
+            self.next_out.append(self.bundle_first_out[-1 - source])
+            self.bundle_first_out[-1 - source] = edge
+        self.next_in.append(self.first_in[target])
+        self.first_in[target] = edge
+
+    def add_owner(self, dependent: int, target: int, owner: OwnerReference, flags: int = 0) -> None:
+        number = len(self.owner_dependent)
+        self.owner_dependent.append(dependent)
+        self.owner_target.append(target)
+        text = self.texts.number
+        self.owner_texts.extend(
+            (text(owner.uid), text(owner.api_version), text(owner.kind), text(owner.name))
+        )
+        self.owner_flags.append(
+            flags | (CONTROLLER if owner.controller else 0) | (BLOCKS if owner.block_owner_deletion else 0)
+        )
+        self.next_owner.append(self.first_owner[dependent])
+        self.first_owner[dependent] = number
+        self.next_dependent.append(-1)
+        if target >= 0:
+            self._link(number, target)
+
+    def guess_owner(self, number: int, target: int, flag: int) -> None:
+        """Let an owner reference of unknown kind point at a node; ``flag`` says what tells so."""
+        self.owner_target[number] = target
+        self.owner_flags[number] |= flag
+        self._link(number, target)
+
+    def keep_unknown_owners(self, numbers: list[int]) -> None:
+        """Make the owner references of unknown kinds findable by uid."""
+        numbers.sort(key=self._owner_uid)
+        self.unknown_owners = array("I", numbers)
+
+    def unknown_owners_of(self, uid: str) -> Iterator[int]:
+        """Yield the owner references of unknown kinds that state a uid."""
+        text = self.texts.find(uid)
+        start = bisect_left(self.unknown_owners, text, key=self._owner_uid)
+        for number in islice(self.unknown_owners, start, None):
+            if self._owner_uid(number) != text:
+                return
+            yield number
+
+    def _owner_uid(self, number: int) -> int:
+        return self.owner_texts[4 * number]
+
+    def _link(self, number: int, target: int) -> None:
+        self.next_dependent[number] = self.first_dependent[target]
+        self.first_dependent[target] = number

@@ -1,0 +1,1 @@
+"""Files that we read and write: one reader, one writer, and what our own files hold."""

@@ -1,0 +1,109 @@
+"""What a kube-apiserver static-pod manifest says about its etcd.
+
+Format: a v1 Pod as the kubelet reads it from ``/etc/kubernetes/manifests``; the flags are those of
+kube-apiserver (``apiserver/pkg/server/options/etcd.go``, ``…/encryptionconfig``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+import yaml
+
+from etcdfix.errors import ConfigurationError
+from etcdfix.inputs.inputfile import MAX_SETTINGS_BYTES, read_input
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """The flags that matter here; None or empty where the manifest does not set them.
+
+    Attributes:
+        endpoints: ``--etcd-servers``.
+        overrides: ``--etcd-servers-overrides``: resource (``events``, ``leases.coordination.k8s.io``) to URLs.
+        cacert: ``--etcd-cafile``.
+        cert: ``--etcd-certfile``.
+        key: ``--etcd-keyfile``.
+        etcd_prefix: ``--etcd-prefix``.
+        encryption_config: ``--encryption-provider-config``.
+        kubernetes_version: From the image tag (``1.36``).
+    """
+
+    endpoints: tuple[str, ...] = ()
+    overrides: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    cacert: str | None = None
+    cert: str | None = None
+    key: str | None = None
+    etcd_prefix: str | None = None
+    encryption_config: Path | None = None
+    kubernetes_version: str | None = None
+
+
+def load_manifest(path: Path) -> Manifest:
+    """Read a static-pod manifest.
+
+    Raises:
+        ConfigurationError: The file cannot be read, is no Pod, or runs no kube-apiserver.
+    """
+    try:
+        document = yaml.safe_load(read_input(path, most_bytes=MAX_SETTINGS_BYTES))
+    except OSError as exc:
+        raise ConfigurationError(f"manifest {path}: {exc.strerror}") from exc
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as exc:
+        raise ConfigurationError(f"manifest {path} is not YAML") from exc
+    for image, words in _containers(document):
+        if (
+            any(word.rsplit("/", 1)[-1] == "kube-apiserver" for word in words[:1])
+            or "kube-apiserver" in image
+        ):
+            return _from_flags(dict(_flags(words)), image)
+    raise ConfigurationError(
+        f"manifest {path} holds no container that runs kube-apiserver",
+        hint="on a kubeadm control plane it is /etc/kubernetes/manifests/kube-apiserver.yaml",
+    )
+
+
+def _containers(document: object) -> Iterator[tuple[str, list[str]]]:
+    spec = document.get("spec") if isinstance(document, dict) else None
+    containers = spec.get("containers") if isinstance(spec, dict) else None
+    for container in containers if isinstance(containers, list) else []:
+        if isinstance(container, dict):
+            parts = [container.get("command"), container.get("args")]
+            words = [str(word) for part in parts if isinstance(part, list) for word in part]
+            yield str(container.get("image", "")), words
+
+
+def _flags(words: list[str]) -> Iterator[tuple[str, str]]:
+    waiting = ""
+    for word in words:
+        if waiting and not word.startswith("--"):
+            yield waiting, word
+            waiting = ""
+        elif word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            waiting = "" if equals else name
+            if equals:
+                yield name, value
+
+
+def _from_flags(flags: dict[str, str], image: str) -> Manifest:
+    tag = re.search(r":v?(1\.\d+)", image)
+    overrides = {}
+    for item in flags.get("etcd-servers-overrides", "").split(","):
+        place, hash_mark, urls = item.partition("#")
+        if hash_mark:
+            group, _, resource = place.strip().lstrip("/").rpartition("/")
+            overrides[f"{resource}.{group}" if group else resource] = tuple(u for u in urls.split(";") if u)
+    config = flags.get("encryption-provider-config")
+    return Manifest(
+        endpoints=tuple(e.strip() for e in flags.get("etcd-servers", "").split(",") if e.strip()),
+        overrides=overrides,
+        cacert=flags.get("etcd-cafile") or None,
+        cert=flags.get("etcd-certfile") or None,
+        key=flags.get("etcd-keyfile") or None,
+        etcd_prefix=flags.get("etcd-prefix"),
+        encryption_config=Path(config) if config else None,
+        kubernetes_version=tag.group(1) if tag else None,
+    )

@@ -1,0 +1,303 @@
+"""Show stored objects: which keys were meant, each examined once, each handed to a writer.
+
+Nothing is kept of an object once it is written; values that wait for a KMS plugin are put aside as in a scan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from etcdfix.deferred import Examining
+from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.errors import ConfigurationError, EndedEarly, SourceError
+from etcdfix.examine import Examiner
+from etcdfix.model import Outcome, StoredValue
+from etcdfix.reports.printers.objects import Form, Shown, Viewer
+from etcdfix.reports.printers.writers import Writer
+from etcdfix.scope import ScopeRequest, resolve_scope
+from etcdfix.sources.base import Source
+from etcdfix.storagekey import Directory, StorageLayout, builtin_directories, find_resources
+from etcdfix.verdicts.examination import Examination
+
+if TYPE_CHECKING:
+    from etcdfix.encryption.kms.plugins import KMSPlugins
+
+DEFAULT_NAMESPACE = "default"
+# Directories of keys that look like resources, with a key that may be there.
+_BOOKKEEPING: Final = {
+    "ranges": "ranges/serviceips",
+    "masterleases": "masterleases/ADDRESS",
+    "peerserverleases": "peerserverleases/NAME",
+}
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What to show: one key, or objects of one resource.
+
+    Attributes:
+        key: Complete etcd key; None where a resource is named.
+        resource: ``secrets``, ``deployments.apps``.
+        names: Names of objects; none for all of them.
+        namespace: Of namespaced resources; None where none was given, which means ``default``.
+        all_namespaces: Every namespace, also for named objects.
+    """
+
+    key: bytes | None = None
+    resource: str = ""
+    names: tuple[str, ...] = ()
+    namespace: str | None = None
+    all_namespaces: bool = False
+
+    @property
+    def many(self) -> bool:
+        """Whether a list is the answer, however many are in it."""
+        return self.key is None and (len(self.names) != 1 or self.all_namespaces)
+
+
+class GetRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that decides what is shown and how.
+
+    Attributes:
+        layout: Storage prefix.
+        wanted: Key or resource.
+        configuration: The EncryptionConfiguration, None when none was given.
+        kubernetes_minor: Release whose kinds count as registered; None for every release known.
+        reveal: Show the contents of Secrets.
+        omit_managed_fields: Leave ``metadata.managedFields`` out.
+    """
+
+    layout: StorageLayout
+    wanted: Wanted
+    configuration: EncryptionConfiguration | None = None
+    kubernetes_minor: int | None = None
+    reveal: bool = False
+    omit_managed_fields: bool = False
+
+
+class GetResult(msgspec.Struct, kw_only=True):
+    """What came of it.
+
+    Attributes:
+        seen: Keys that were found and examined.
+        findings: How many cannot be read, or are inconsistent.
+        undetermined: How many could not be decided, or could not be shown although they opened.
+        masked: Values of Secrets that were masked.
+        revealed: Secrets that were shown with their contents.
+        missing: Names that were asked for and not found, in that order.
+        empty: A resource was listed whole, and there is none, in an etcd that has keys of the API servers.
+        problems: Why the source could not show everything.
+        ended: What ended it early; None where nothing did.
+    """
+
+    seen: int = 0
+    findings: int = 0
+    undetermined: int = 0
+    masked: int = 0
+    revealed: int = 0
+    missing: list[str] = msgspec.field(default_factory=list)
+    empty: bool = False
+    problems: list[str] = msgspec.field(default_factory=list)
+    ended: EndedEarly | None = None
+
+
+class RawValue(msgspec.Struct, frozen=True):
+    """The bytes of one value; its ``repr`` shows none of them.
+
+    Attributes:
+        found: The verdict.
+        data: The bytes, None where the value did not open.
+        secret: Contents of a Secret stand, or may stand, in them in plain.
+    """
+
+    found: Examination
+    data: bytes | None
+    secret: bool
+
+    def __repr__(self) -> str:
+        return f"RawValue(secret={self.secret!r})"
+
+
+def run_get(
+    source: Source,
+    request: GetRequest,
+    writer: Writer,
+    *,
+    remark: Callable[[Shown, bool], None],
+    plugins: KMSPlugins | None = None,
+) -> GetResult:
+    """Show what was asked for.
+
+    Args:
+        source: Where the values are.
+        request: What to show.
+        writer: Where it goes; not ended when something was lost midway.
+        remark: Called for each value with the writer's word on whether it shows anything of it.
+        plugins: The KMS plugins to ask; None to ask none.
+
+    Raises:
+        ConfigurationError: The resource does not exist.
+        SourceError: Nothing could be read.
+    """
+    examiner = _examiner(source, request, plugins)
+    wanted = request.wanted
+    chosen = _Chosen(
+        request.layout, wanted, [] if wanted.key is not None else _directories(examiner, request)
+    )
+    viewer = Viewer(examiner, reveal=request.reveal, omit_managed_fields=request.omit_managed_fields)
+    result = GetResult()
+
+    def take(found: Examination) -> None:
+        shown = viewer.show(found) if writer.contents else viewer.list(found)
+        written = writer.write(shown)
+        _count(result, shown, written=written, reveal=request.reveal)
+        remark(shown, written)
+
+    with Examining(examiner, plugins) as examining:
+        try:
+            for found in examining.first(chosen.values(source)):
+                take(found)
+            for found in examining.later():
+                take(found)
+        except KeyboardInterrupt as exc:
+            result.ended = EndedEarly.of(exc)
+            if plugins is not None:
+                plugins.give_up()
+        except SourceError as exc:
+            if not result.seen and not examining.waiting:
+                raise
+            result.problems.append(f"the source was lost midway: {exc.message}")
+    cut = result.ended is not None or bool(result.problems)
+    result.problems[:0] = source.problems
+    result.missing = chosen.missing if not cut else []
+    if not cut and not result.seen and wanted.key is None and not wanted.names:
+        result.empty = has_keys(source, request.layout)
+    if (result.seen or result.empty) and not cut:
+        writer.end()
+    return result
+
+
+def has_keys(source: Source, layout: StorageLayout) -> bool:
+    """Say whether any key starts with the storage prefix, or may: what could not be read is not absent."""
+    known = len(source.problems)
+    return next(iter(source.current(layout.prefix_bytes)), None) is not None or len(source.problems) > known
+
+
+def read_raw(
+    source: Source, request: GetRequest, *, decrypt: bool, plugins: KMSPlugins | None = None
+) -> RawValue | None:
+    """Return the bytes of the one value that was asked for, None where there is none.
+
+    Args:
+        source: Where the value is.
+        request: Names one object.
+        decrypt: Return what the stored bytes decrypt to.
+        plugins: The KMS plugins to ask, where ``decrypt`` needs them.
+
+    Raises:
+        ConfigurationError: The resource does not exist, or several objects were asked for.
+        SourceError: Nothing could be read.
+    """
+    wanted = request.wanted
+    if wanted.many:
+        raise ConfigurationError(
+            "raw bytes are those of one object", hint="name a KEY, or RESOURCE NAME -n NAMESPACE"
+        )
+    examiner = _examiner(source, request, plugins)
+    chosen = _Chosen(
+        request.layout, wanted, [] if wanted.key is not None else _directories(examiner, request)
+    )
+    for stored in chosen.values(source):
+        with Examining(examiner, plugins) as examining:
+            (found,) = (*examining.first([stored]), *examining.later())
+        if decrypt:
+            return RawValue(found, examiner.plaintext(found), True)
+        plain = not stored.value.startswith(b"k8s:enc:")
+        return RawValue(found, stored.value, plain and Viewer(examiner).may_hold_secret(found, stored.value))
+    return None
+
+
+def _examiner(source: Source, request: GetRequest, plugins: KMSPlugins | None) -> Examiner:
+    examiner = Examiner.configured(request.layout, request.configuration, request.kubernetes_minor, plugins)
+    examiner.learn_custom_resources(source)
+    return examiner
+
+
+def _directories(examiner: Examiner, request: GetRequest) -> list[Directory]:
+    custom = examiner.custom_directories()
+    resource = request.wanted.resource
+    if resource in _BOOKKEEPING and not find_resources(resource, custom):
+        key = f"{request.layout.prefix.rstrip('/')}/{_BOOKKEEPING[resource]}"
+        raise ConfigurationError(
+            f"{resource} are bookkeeping of the API servers, and no resource",
+            hint=f"name a key: etcdfix get {key}; etcdfix scan {key.rpartition('/')[0]} lists them",
+        )
+    # Says what is wrong with it.
+    resolve_scope(ScopeRequest((resource,), prefixes_count=False), request.layout, custom)
+    return find_resources(resource, [*builtin_directories(), *custom])
+
+
+def _count(result: GetResult, shown: Shown, *, written: bool, reveal: bool) -> None:
+    outcome = shown.found.verdict.outcome
+    result.seen += 1
+    if written:
+        result.masked += shown.masked
+        result.revealed += reveal and shown.secret and shown.form is not Form.NOTE
+    if outcome in {Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE, Outcome.INCONSISTENT}:
+        result.findings += 1
+    elif outcome is Outcome.UNDETERMINED or shown.form is Form.NOTHING:
+        result.undetermined += 1
+
+
+class _Chosen:
+    """The keys that were meant, and the names that were not found; read :attr:`missing` afterwards."""
+
+    def __init__(self, layout: StorageLayout, wanted: Wanted, directories: list[Directory]) -> None:
+        self._layout = layout
+        self._wanted = wanted
+        self._directories = directories
+        self._found: set[str] = set()
+
+    @property
+    def missing(self) -> list[str]:
+        """Names that no key has."""
+        return [name for name in dict.fromkeys(self._wanted.names) if name not in self._found]
+
+    def values(self, source: Source) -> Iterator[StoredValue]:
+        """Yield what is stored under them."""
+        wanted = self._wanted
+        if wanted.key is not None:
+            stored = source.get(wanted.key)
+            if stored is not None:
+                yield stored
+            return
+        for directory in self._directories:
+            base = self._layout.directory_prefix(directory)
+            if directory.namespaced is not False and not wanted.all_namespaces:
+                base += _bytes(wanted.namespace or DEFAULT_NAMESPACE) + b"/"
+            if wanted.names and not wanted.all_namespaces:
+                yield from self._named(source, base)
+            else:
+                yield from self._listed(source, base)
+
+    def _named(self, source: Source, base: bytes) -> Iterator[StoredValue]:
+        for name in dict.fromkeys(self._wanted.names):
+            stored = source.get(base + _bytes(name))
+            if stored is not None:
+                self._found.add(name)
+                yield stored
+
+    def _listed(self, source: Source, base: bytes) -> Iterator[StoredValue]:
+        names = {_bytes(name): name for name in self._wanted.names}
+        for stored in source.current(base):
+            name = stored.key.rpartition(b"/")[2]
+            if name in names:
+                self._found.add(names[name])
+            if not names or name in names:
+                yield stored
+
+
+def _bytes(word: str) -> bytes:
+    return word.encode("utf-8", "surrogateescape")

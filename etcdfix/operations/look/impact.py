@@ -1,0 +1,415 @@
+"""What losing one object would set off: the assessment as a report, with what to do next."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from etcdfix.errors import SourceError
+from etcdfix.graph.assess import Assessment, LastKnown, assess
+from etcdfix.graph.collector import collect
+from etcdfix.graph.garbage import Action, Collection, Decision, Propagation
+from etcdfix.graph.index import ImpactIndex
+from etcdfix.graph.namespaces import freed_by, is_served
+from etcdfix.graph.secretusers import SecretUser, SecretUsers
+from etcdfix.graph.tables import UNDETERMINED
+from etcdfix.graph.uses import Role
+from etcdfix.operations.look.index_cluster import Surroundings, entry_of
+from etcdfix.reports.base import counted
+from etcdfix.reports.finding import finding_from
+from etcdfix.reports.impact_model import (
+    DependentEntry,
+    Dependents,
+    FinalizerEntry,
+    Identity,
+    ImpactReport,
+    OwnerEntry,
+    RiskEntry,
+    SecretEntry,
+    UserEntry,
+    UserGroup,
+)
+from etcdfix.reports.model import Finding, Remedy
+from etcdfix.reports.remedies import LAST
+from etcdfix.storagekey import display
+from etcdfix.text.commands import SameAgain
+from etcdfix.text.safetext import quote_command
+from etcdfix.verdicts.examination import Examination
+
+# KEP-3926 and every runbook begin with it.
+_SNAPSHOT: Final = Remedy(
+    "Take a snapshot of etcd before you change anything",
+    quote_command(["etcdctl", "snapshot", "save", "FILE"]),
+    "",
+)
+_APPLY: Final = quote_command(["kubectl", "apply", "-f", "FILE"])
+_MANIFEST: Final = (
+    "FILE is the manifest that came with the operator; give it the same group, plural, scope and versions."
+)
+
+
+def impact_report(surroundings: Surroundings, key: bytes) -> ImpactReport | None:
+    """Assess the loss of one object, readable or not, and say what to do next.
+
+    Args:
+        surroundings: Made by keeping the examination of this key.
+        key: Complete etcd key.
+
+    Returns:
+        None for a key that nobody has and nobody mentions.
+    """
+    index = surroundings.index
+    # Who ended the look does not want to wait for more.
+    source = surroundings.source if surroundings.ended is None else None
+    try:
+        found = assess(index, source, surroundings.examiner, key)
+    except SourceError as exc:
+        index.problems.append(f"lost the earlier revisions of {display(key)}: {exc.message}")
+        found = assess(index, None, surroundings.examiner, key)
+    node = index.find(key)
+    if found is None or node is None:
+        return None
+    examined = surroundings.kept.get(key)
+    finding = finding_from(examined, same_again=surroundings.request.same_again) if examined else None
+    unjudged = bool(index.flags(node) & UNDETERMINED)
+    reasons = surroundings.incomplete_reasons(surroundings.undetermined)
+    groups = _groups(found)
+    return ImpactReport(
+        **surroundings.origin(),
+        object=entry_of(found.object, key),
+        exists=None if not found.exists and index.problems else found.exists,
+        readable=found.readable,
+        risk=found.risk.value,
+        may_be_worse=found.may_be_worse,
+        reasons=[RiskEntry(r.risk.value, r.code, r.text) for r in found.reasons],
+        finding=finding,
+        last_known=_identity(found.last_known),
+        namespace_terminating=_namespace_terminating(surroundings, found.object.namespace),
+        dependents=_dependents(index, node, found),
+        secret=_secret(found.secret) if found.secret is not None else None,
+        users=groups,
+        user_count=sum(group.count for group in groups),
+        finalizers=[
+            FinalizerEntry(
+                name=f.name,
+                owner=f.owner,
+                consequence=f.consequence,
+                leaks=f.leaks,
+                confidence=f.confidence.value,
+            )
+            for f in found.finalizers
+        ],
+        node=found.node,
+        consequences=list(found.consequences),
+        unreadable_elsewhere=sum(index.unreadable_by_path().values())
+        - index.unreadable(node)
+        - (surroundings.undetermined - unjudged),
+        undetermined_elsewhere=surroundings.undetermined - unjudged,
+        remedies=_remedies(
+            found,
+            examined,
+            finding,
+            surroundings.request.same_again,
+            unserved=_unserved(surroundings, node),
+        ),
+        complete=not reasons,
+        incomplete_reasons=reasons,
+    )
+
+
+def _namespace_terminating(surroundings: Surroundings, namespace: str) -> str | None:
+    index = surroundings.index
+    node = index.node(f"namespaces/{namespace}") if namespace else None
+    if node is None or not index.exists(node):
+        return None
+    since = index.terminating_since(node)
+    details = index.namespaces.get(node)
+    return since if since or (details is not None and details.phase == "Terminating") else None
+
+
+def _identity(known: LastKnown) -> Identity:
+    return Identity(
+        uid=known.uid,
+        confidence=known.confidence.value,
+        basis=known.basis,
+        mod_revision=known.revision,
+        finalizers=list(known.finalizers) if known.finalizers is not None else None,
+        labels=sorted(known.labels),
+        annotations=list(known.annotations),
+        conflicting_uids=known.conflicting_uids,
+    )
+
+
+def _dependents(index: ImpactIndex, node: int, found: Assessment) -> Dependents:
+    collection = found.collection
+    freed = freed_by(index, node) if index.unreadable(node) else ()
+    return Dependents(
+        counts={action.value: count for action, count in collection.counts.items()},
+        deleted_by_resource=collection.deleted_by_resource,
+        tree=_rows(collection.removed.key, collection.tree),
+        caught_up=_rows("", collection.caught_up),
+        listable=list(collection.listable),
+        unlistable=collection.unlistable,
+        namespaces=[state.name for state in freed],
+        notes=[
+            *_catching_up(collection),
+            *(
+                f"namespace {state.name}, which is being deleted, then finishes, and all that is left in it goes: "
+                f"{counted(sum(content.count for content in state.contents), 'object')}"
+                for state in freed
+            ),
+            *_of_managers(collection),
+            *_orphaning(index, node, found),
+        ],
+    )
+
+
+def _rows(below: str, tree: Iterable[Decision]) -> list[DependentEntry]:
+    """Lay a tree out depth first; chains of owners can be long, so this does not recurse."""
+    rows: list[DependentEntry] = []
+    waiting = deque((1, below, decision) for decision in tree)
+    while waiting:
+        depth, above, decision = waiting.popleft()
+        rows.append(_dependent(depth, above, decision))
+        inner = decision.dependents
+        waiting.extendleft((depth + 1, decision.object.key, d) for d in reversed(inner))
+    return rows
+
+
+def _catching_up(collection: Collection) -> Iterator[str]:
+    """Yield what the collector does although it is no dependent of the object."""
+    going = sum(decision.action is Action.CASCADE_DELETED for decision in collection.caught_up)
+    if going:
+        types = ", ".join(collection.listable) or "its owner's deletion"
+        why = (
+            f"once it is gone, {types} can be listed again"
+            if collection.listable
+            else "its owner waited for it"
+        )
+        yield (
+            f"{why}, and the garbage collector catches up: it deletes {counted(going, 'object')} beside what this one "
+            "owns, whose owners are gone or whose deletion waited"
+        )
+
+
+def _of_managers(collection: Collection) -> Iterator[str]:
+    """Yield on what it depends whether any of this happens at once."""
+    if collection.unlistable and collection.tree:
+        types = ", ".join(f"{path} ({count})" for path, count in list(collection.unlistable.items())[:5])
+        yield (
+            f"other objects keep types from being listed: {types}; a controller manager that ran before the damage and "
+            "one that started since then do different things to their owners and dependents, and one that starts while "
+            "no API server is ready exits: nothing of this happens then, until it runs"
+        )
+
+
+def _orphaning(index: ImpactIndex, node: int, found: Assessment) -> Iterator[str]:
+    """Yield that a deletion with Orphan may delete all the same, for an object that the API can delete."""
+    if not found.readable:
+        return
+    played = collect(index, node, by_api=Propagation.ORPHAN)
+    orphaned = {Action.ORPHANED, Action.REFERENCE_STRIPPED}
+    late = sum(d.action in orphaned and bool(d.started_after) for d in played.tree)
+    if late:
+        yield (
+            f"deleted through the API with Orphan, its dependents of types that cannot be listed ({late}) keep their "
+            "reference where the controller manager started after the damage, and are deleted as soon as their type "
+            "can be listed"
+        )
+    if played.doubt:
+        yield f"deleted through the API with Orphan: {played.doubt}"
+
+
+def _dependent(depth: int, below: str, decision: Decision) -> DependentEntry:
+    return DependentEntry(
+        depth=depth,
+        below=below,
+        object=entry_of(decision.object),
+        action=decision.action.value,
+        propagation=decision.propagation.value if decision.propagation is not None else None,
+        owners=[
+            OwnerEntry(
+                api_version=o.api_version,
+                kind=o.kind,
+                name=o.name,
+                uid=o.uid,
+                state=o.state.value,
+                reason=o.reason,
+                removed=o.removed,
+                stripped=o.stripped,
+            )
+            for o in decision.owners
+        ],
+        after_finalizers=list(decision.after_finalizers),
+        already_terminating=decision.already_terminating,
+        uncertain=decision.uncertain,
+        stays=decision.stays,
+        later=decision.later,
+        ran_before=decision.ran_before,
+        started_after=decision.started_after,
+    )
+
+
+def _secret(users: SecretUsers) -> SecretEntry:
+    return SecretEntry(
+        type=users.type,
+        protected=users.protected,
+        opted_out=users.opted_out,
+        protection_finalizers=list(users.protection_finalizers),
+        other_finalizers=list(users.other_finalizers),
+        notes=list(users.notes),
+    )
+
+
+def _groups(found: Assessment) -> list[UserGroup]:
+    if found.secret is not None:
+        return [
+            UserGroup(role=role.value, count=len(users), users=[_secret_user(user) for user in users])
+            for role, users in found.secret.groups.items()
+        ]
+    by_role: dict[Role, list[UserEntry]] = {}
+    for user in found.users:
+        use = user.use
+        by_role.setdefault(use.role, []).append(
+            UserEntry(
+                object=entry_of(user.object),
+                role=use.role.value,
+                path=use.path,
+                optional=use.optional,
+                template=use.template,
+                heuristic=use.heuristic,
+                carried=use.carried,
+                finished=False,
+                stops=None,
+                consequence="",
+                behind=[],
+                behind_count=0,
+            )
+        )
+    return [
+        UserGroup(role=role.value, count=len(by_role[role]), users=by_role[role])
+        for role in Role
+        if role in by_role
+    ]
+
+
+def _secret_user(user: SecretUser) -> UserEntry:
+    return UserEntry(
+        object=entry_of(user.object),
+        role=user.role.value,
+        path=user.path,
+        optional=user.optional,
+        template=user.template,
+        heuristic=user.heuristic,
+        carried=user.carried,
+        finished=user.finished,
+        stops=user.stops.value,
+        consequence=user.consequence,
+        behind=[entry_of(pod) for pod in user.behind],
+        behind_count=user.behind_count,
+    )
+
+
+def _unserved(surroundings: Surroundings, node: int) -> str:
+    """Return the CustomResourceDefinition that is gone, and without which no API serves an object; "" for none.
+
+    One that is there and cannot be read is none: API servers that run may still serve its objects.
+    """
+    index = surroundings.index
+    directory = index.place(node)[0]
+    if is_served(index, directory, surroundings.aggregated) is not False:
+        return ""
+    if (directory.group, directory.resource) in index.unreadable_crds:
+        return ""
+    return f"{directory.resource}.{directory.group}"
+
+
+def _remedies(
+    found: Assessment,
+    examined: Examination | None,
+    finding: Finding | None,
+    again: SameAgain,
+    *,
+    unserved: str,
+) -> list[Remedy]:
+    """Return what to do next, gentlest first; deleting comes last and only as a dry run.
+
+    Args:
+        found: What the loss means.
+        examined: The object, where it is stored.
+        finding: The same, for a report.
+        again: What a command must repeat.
+        unserved: The CustomResourceDefinition without which no API serves the object; "" where one does.
+    """
+    if not found.exists and found.problems:
+        return [
+            Remedy(
+                "Look again in a source that can be read whole: whether its key is there is not known", "", ""
+            )
+        ]
+    if examined is None or finding is None:
+        if found.object.resource == "customresourcedefinitions":
+            return [
+                Remedy("It is gone: see which of its custom resources are stored", again.orphans(), ""),
+                Remedy(
+                    "Bring it back, from its manifest, a snapshot or a backup",
+                    _APPLY,
+                    f"{_MANIFEST} Its custom resources are served again then.",
+                ),
+            ]
+        return [
+            Remedy(
+                "It is gone: let whoever made it make it again, or put it back from a snapshot or backup",
+                "",
+                "What refers to it by name works again then; what refers to its old uid does not.",
+            )
+        ]
+    if found.readable and not finding.remedies and unserved:
+        return [
+            Remedy(
+                f"It can be read, but no CustomResourceDefinition serves it: bring back {unserved} first",
+                _APPLY,
+                f"{_MANIFEST} To delete the object, use the API then, which runs its finalizers; etcdfix deletes "
+                "nothing that can be read.",
+            )
+        ]
+    if found.readable and not finding.remedies:
+        return [
+            Remedy(
+                "It can be read, so nothing has to be done; to delete it, use the API, which runs its finalizers",
+                _ordinary_dry_run(found),
+                "etcdfix deletes nothing that can be read.",
+            )
+        ]
+    if not finding.remedies:
+        return []
+    last = [remedy for remedy in finding.remedies if remedy.action.startswith(LAST)]
+    gentle = [remedy for remedy in finding.remedies if remedy not in last]
+    return [_SNAPSHOT, *gentle, *_earlier(found, examined, again), *last]
+
+
+def _earlier(found: Assessment, examined: Examination, again: SameAgain) -> list[Remedy]:
+    """Return how to put back the newest revision that can be read, of a live etcd that still keeps it."""
+    known = found.last_known
+    if known.basis != "history" or not known.readable_at or "--snapshot" in again.source:
+        return []
+    stored = examined.stored
+    return [
+        Remedy(
+            f"Put back its newest revision that can be read (mod_revision {known.revision}), before etcd compacts it",
+            again.restore(stored.key, known.readable_at, replacing=stored.mod_revision),
+            "What is there now is backed up first. Add --accept-unlisted-source: it is no backup of ours.",
+        )
+    ]
+
+
+def _ordinary_dry_run(found: Assessment) -> str:
+    ref = found.object
+    if not ref.resource or not ref.name or ref.name.startswith("-") or "/" in ref.name:
+        return ""
+    if not (ref.name + ref.namespace).isprintable():
+        return ""  # it would not survive the way through a shell
+    resource = f"{ref.resource}.{ref.group}" if ref.group else ref.resource
+    where = ["-n", ref.namespace] if ref.namespace else []
+    return quote_command(["kubectl", "delete", resource, ref.name, *where, "--dry-run=server"])

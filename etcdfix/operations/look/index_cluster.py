@@ -1,0 +1,272 @@
+"""The pass over everything that each of these reports begins with."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from etcdfix import __version__
+from etcdfix.deferred import Examining, Watch, unwatched
+from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.errors import EndedEarly, SourceError
+from etcdfix.examine import Examiner
+from etcdfix.graph.builder import IndexBuilder
+from etcdfix.graph.identity import ObjectRef
+from etcdfix.graph.index import ImpactIndex
+from etcdfix.graph.tables import UNDETERMINED
+from etcdfix.reports.base import counted
+from etcdfix.reports.impact_model import ObjectEntry
+from etcdfix.reports.model import ReportConfiguration, ReportSource, Tool
+from etcdfix.sources.base import Source
+from etcdfix.storagekey import StorageLayout, display, likely_prefixes
+from etcdfix.text.commands import SameAgain
+from etcdfix.text.safetext import is_plain
+from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.key_loss import THE_KEY, KeyCounter, doubt_about
+from etcdfix.verdicts.standing import IDENTITY
+
+if TYPE_CHECKING:
+    from etcdfix.encryption.kms.plugins import KMSPlugins
+
+T = TypeVar("T")
+Keep = Callable[[Examination], int]
+"""Says how much an examination matters to a report, 0 for not at all: of too many, those that matter most are kept."""
+
+_MOST_KEPT = 1000
+_SAMPLE = 200
+
+
+class SurroundingsRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that decides what is read and how.
+
+    Attributes:
+        layout: Storage prefix.
+        configuration: The EncryptionConfiguration, None when none was given.
+        kubernetes_minor: Release whose kinds count as registered; None for every release known.
+        same_again: Options that a command in a report must repeat.
+    """
+
+    layout: StorageLayout
+    configuration: EncryptionConfiguration | None = None
+    kubernetes_minor: int | None = None
+    same_again: SameAgain = msgspec.field(default_factory=SameAgain)
+
+
+class Surroundings:
+    """Everything that is known about a cluster after one look at all of it. Made by :func:`look_around`.
+
+    Attributes:
+        request: What was asked for.
+        source: Where the values are; still open.
+        examiner: Judges values, those of the history too.
+        index: Who refers to whom.
+        kept: What was examined and asked to be kept, by key; the thousand that matter most, the first among equals.
+        aggregated: API groups whose APIService names a Service, or cannot be read: another API server may own them.
+        keys: What the values under each encryption key came to.
+        undetermined: How many objects could not be judged.
+        below_prefix: Whether any key lies below the storage prefix.
+        suggested_prefixes: Where Kubernetes' keys seem to be instead, when none does.
+        ended: What ended the look early; None where nothing did.
+    """
+
+    def __init__(
+        self,
+        request: SurroundingsRequest,
+        source: Source,
+        examiner: Examiner,
+        index: ImpactIndex,
+        kept: dict[bytes, Examination],
+        keys: KeyCounter,
+        kube_system_uid: str | None,
+        ended: EndedEarly | None,
+    ) -> None:
+        self._kube_system_uid = kube_system_uid
+        self.request = request
+        self.ended = ended
+        self.source = source
+        self.examiner = examiner
+        self.index = index
+        self.kept = kept
+        self.keys = keys
+        self.aggregated = frozenset(examiner.aggregated_groups)
+        self.undetermined = sum(1 for node in index.nodes() if index.flags(node) & UNDETERMINED)
+        self.below_prefix = next(index.nodes(), None) is not None
+        # What could not be read is not absent.
+        self.suggested_prefixes = [] if self.below_prefix or index.problems else _suggestions(source)
+
+    def key_looks_lost(self, found: Examination) -> bool:
+        """Say whether so much under the encryption key of a value fails that it is the key, not the object."""
+        doubts = {doubt_about(self.keys.of(name), found.verdict) for name in found.encryption_keys}
+        return found.transformer != IDENTITY and bool(doubts & THE_KEY)
+
+    def origin(self) -> dict[str, Any]:
+        """Return the fields with which every report begins."""
+        description, configuration = self.source.describe(), self.request.configuration
+        return {
+            "tool": Tool("etcdfix", __version__),
+            "generated_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "source": ReportSource(
+                type=description.type,
+                path=_shown(description.path) if description.path is not None else None,
+                endpoints=list(description.endpoints) if description.endpoints is not None else None,
+                revision=description.revision,
+                single_revision=description.single_revision,
+                segments=list(description.segments),
+                cluster_id=description.cluster_id,
+                kube_system_uid=self._kube_system_uid,
+                sha256=description.sha256,
+                etcd_version=description.etcd_version,
+                integrity=description.integrity,
+            ),
+            "encryption_config": ReportConfiguration(_shown(configuration.path), configuration.sha256)
+            if configuration is not None
+            else None,
+        }
+
+    def entry(self, node: int) -> ObjectEntry:
+        """Return a node's name for a report."""
+        return entry_of(self.index.ref(node), self.index.key(node))
+
+    def incomplete_reasons(self, undetermined: int) -> list[str]:
+        """Return why a report is not everything.
+
+        Args:
+            undetermined: How many objects that matter to it could not be judged.
+        """
+        reasons = list(self.index.problems)
+        if self.index.opaque:
+            reasons.append(f"objects that cannot be looked into: {self.index.opaque}")
+        if self.index.truncated:
+            reasons.append(f"objects with more references than are followed: {self.index.truncated}")
+        if undetermined:
+            reasons.append(
+                f"undetermined: {counted(undetermined, 'object')}; what else is referred to from there is not known"
+            )
+        return reasons
+
+
+def look_around(
+    source: Source,
+    request: SurroundingsRequest,
+    *,
+    keep: Keep,
+    plugins: KMSPlugins | None = None,
+    watch: Watch = unwatched,
+) -> Surroundings:
+    """Examine everything in a source once, and gather who refers to whom.
+
+    Args:
+        source: Where the values are.
+        request: How to read them.
+        keep: Says of which examinations the report will speak, and how much they matter to it.
+        plugins: The KMS plugins to ask; None to ask none. What waits for them is examined after everything else.
+        watch: Counts the values for a display, and those that wait for a KMS plugin.
+
+    Raises:
+        SourceError: Nothing could be read.
+    """
+    examiner = Examiner.configured(request.layout, request.configuration, request.kubernetes_minor, plugins)
+    if plugins is not None:
+        plugins.deferring = True
+        examiner.ask_ahead(source)
+        plugins.deferring = False
+    examiner.learn_custom_resources(source)
+    cluster = examiner.kube_system_uid(source)
+    builder = IndexBuilder(examiner, source)
+    kept = _Kept()
+    keys = KeyCounter()
+    count = 0
+    midway: list[str] = []
+    ended: EndedEarly | None = None
+
+    def take(found: Examination) -> None:
+        nonlocal count
+        count += 1
+        builder.add(found)
+        keys.add(found)
+        weight = keep(found)
+        if weight:
+            kept.put(found, weight)
+
+    with Examining(examiner, plugins) as examining:
+        try:
+            for found in examining.first(watch(iter(source.current(b"")), "keys", None)):
+                take(found)
+        except SourceError as exc:
+            if not count and not examining.waiting:
+                raise
+            midway = [f"the source was lost midway: {exc.message}"]
+        except KeyboardInterrupt as exc:
+            ended = EndedEarly.of(exc)
+            if plugins is not None:
+                plugins.give_up()
+        try:
+            for found in watch(examining.later(), "waiting", examining.waiting):
+                take(found)
+        except KeyboardInterrupt as exc:
+            ended = EndedEarly.of(exc)
+            if plugins is not None:
+                plugins.give_up()
+            for found in examining.later():
+                take(found)
+    if ended is not None:
+        midway.append(f"{ended.reason} before the end")
+    if plugins is not None:
+        plugins.deferring = False  # from here on, single values are looked at, and each may wait
+    index = builder.finish([*source.problems, *midway])
+    return Surroundings(request, source, examiner, index, kept.by_key(), keys, cluster, ended)
+
+
+class _Kept:
+    """Examinations, no more than a thousand: one that matters more takes the place of one that matters less."""
+
+    def __init__(self) -> None:
+        self._by_weight: dict[int, dict[bytes, Examination]] = {}
+
+    def put(self, found: Examination, weight: int) -> None:
+        if sum(map(len, self._by_weight.values())) >= _MOST_KEPT:
+            least = min(known for known, members in self._by_weight.items() if members)
+            if least >= weight:
+                return
+            self._by_weight[least].popitem()
+        self._by_weight.setdefault(weight, {})[found.stored.key] = found
+
+    def by_key(self) -> dict[bytes, Examination]:
+        return {key: found for members in self._by_weight.values() for key, found in members.items()}
+
+
+def entry_of(ref: ObjectRef, key: bytes | None = None) -> ObjectEntry:
+    """Return an object's name for a report.
+
+    Args:
+        ref: The object.
+        key: Its key as it is stored, where that is known; else the report has it for display only.
+    """
+    coded = base64.b64encode(key).decode() if key is not None and not is_plain(key) else None
+    return ObjectEntry(
+        key=ref.key,
+        key_base64=coded,
+        group=ref.group,
+        resource=ref.resource,
+        kind=ref.kind,
+        namespace=ref.namespace,
+        name=ref.name,
+    )
+
+
+def _suggestions(source: Source) -> list[str]:
+    keys = []
+    for stored in source.current(b""):
+        keys.append(stored.key)
+        if len(keys) >= _SAMPLE:
+            break
+    return likely_prefixes(keys)
+
+
+def _shown(argument: str) -> str:
+    """Return a word of the command line as text that JSON can hold: the shell may pass any bytes."""
+    return display(argument.encode("utf-8", "surrogateescape"))

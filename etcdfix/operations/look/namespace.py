@@ -1,0 +1,585 @@
+"""Why a namespace cannot finish deleting, and what to do about it in which order.
+
+First of all what would be left behind, since it is too late for it once the namespace is gone: a
+CustomResourceDefinition comes back before anything else is done. Then what holds every namespace of the cluster: what
+cannot be read elsewhere, and APIs that do not answer. Then the order of the namespace controller (KEP-5080): what
+cannot be read in the namespace, pods before everything else; pods that no kubelet ends; whatever finalizers hold, pods
+first again.
+
+A Namespace object that is lost does not say that anybody wanted the namespace gone: keeping what is in it comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from etcdfix.graph.collector import collect
+from etcdfix.graph.cycles import CyclicWait
+from etcdfix.graph.garbage import Action
+from etcdfix.graph.grades import Risk, reasons_for
+from etcdfix.graph.identity import ObjectRef
+from etcdfix.graph.namespaces import (
+    Blocker,
+    DeletionStage,
+    NamespaceState,
+    ResourceContent,
+    Stays,
+    contents_of,
+    namespace_state,
+)
+from etcdfix.graph.uses import Role
+from etcdfix.model import Confidence, Outcome
+from etcdfix.operations.look.index_cluster import Keep, Surroundings, entry_of
+from etcdfix.reports.base import counted
+from etcdfix.reports.impact_model import (
+    BlockerEntry,
+    ConditionEntry,
+    ContentEntry,
+    CycleEntry,
+    MissingAPI,
+    NamespaceReport,
+    PlanStep,
+    StageEntry,
+    WaitEntry,
+)
+from etcdfix.reports.model import Remedy
+from etcdfix.reports.remedies import gentle_remedies, remedies_for
+from etcdfix.storagekey import StorageLayout, display
+from etcdfix.text.commands import GRANTED, SameAgain
+from etcdfix.text.safetext import quote_command
+from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.standing import Standing, standing_of
+
+_UNJUDGED: Final = frozenset({Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE, Outcome.UNDETERMINED})
+_MOST_STEPS: Final = 20
+_SNAPSHOT: Final = "Take a snapshot of etcd first. "
+# The API server deletes these never, whoever asks (admission plugin NamespaceLifecycle).
+_IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
+_OPTIONS: Final = frozenset({"-n", "-o", "-f", "--raw", "--dry-run=server", "--grace-period=0", "--force"})
+_NAMESPACES: Final = "namespaces"
+_CONTENTS_STAY: Final = (
+    "What is in it stays: re-create it right after that deletion, or nothing new is admitted there; etcdfix namespace "
+    "with its name says how. "
+)
+_EVERYWHERE: Final = ", and so holds every namespace of the cluster"
+_OVERDUE: Final = {
+    True: "its grace period is over, and nothing has ended it",
+    False: "nothing will end it",
+}
+_PATIENCE: Final = {
+    "absent": "There is no Node object {0}, so the pod garbage collector forces the pod away within a minute; where it "
+    "does not, see that kube-controller-manager runs.",
+    "not-ready": "The Node object {0} is there and not ready: bring its kubelet back, or nobody ends the pod.",
+    "ready": "The Node object {0} says that it is ready: see why its kubelet does not end the pod.",
+    "unknown": "The state of the Node object {0} is not known.",
+}
+_FORCED: Final = (
+    " The command is a dry run; without --dry-run=server it forces the pod away and does not wait for its containers "
+    "to end: be sure that they do not run, or two may write the same volume; and that the pod still has a "
+    "deletionTimestamp: since the state that was read here, a new one of that name may have come."
+)
+_HARM: Final = {
+    "unreadable": "it fails every LIST of its type",
+    "serves-empty": "LISTs show an empty object without a name, so nothing that deletes by name finds it",
+}
+_CRDS: Final = b"apiextensions.k8s.io/customresourcedefinitions/"
+
+
+def concerns_namespace(layout: StorageLayout, name: str) -> Keep:
+    """Return what says how much an examination matters to the report on a namespace.
+
+    The Namespace itself most of all, then pods, then what is proven broken; what lies elsewhere least.
+    """
+    namespaces = layout.prefix_bytes + b"namespaces/"
+    own = namespaces + _bytes(name)
+
+    def keep(found: Examination) -> int:
+        outcome = found.verdict.outcome
+        if outcome not in _UNJUDGED:
+            return 0
+        if found.stored.key == own:
+            return 6
+        if found.namespace == name:
+            if (found.directory.group, found.directory.resource) == ("", "pods"):
+                return 5
+            return 3 if outcome is Outcome.UNDETERMINED else 4
+        # What cannot be read elsewhere holds this namespace, too.
+        everywhere = bool(found.namespace) or found.stored.key.startswith(namespaces)
+        return (1 if outcome is Outcome.UNDETERMINED else 2) if everywhere else 0
+
+    return keep
+
+
+def namespace_report(surroundings: Surroundings, name: str) -> NamespaceReport | None:
+    """Return what keeps a namespace, and a plan; None where neither its object nor anything in it was seen.
+
+    Args:
+        surroundings: Made by keeping what :func:`concerns_namespace` says.
+        name: Of the namespace.
+    """
+    index = surroundings.index
+    origin = surroundings.origin()
+    state = namespace_state(index, name, aggregated=surroundings.aggregated, now=origin["generated_at"])
+    if state is None:
+        return None
+    nodes = [*contents_of(index, name), *(node for broken in index.unlistable().values() for node in broken)]
+    keys = {display(index.key(node)): index.key(node) for node in nodes}
+    keys[state.object.key] = surroundings.request.layout.prefix_bytes + b"namespaces/" + _bytes(name)
+    story = _Story(surroundings, state, keys)
+    reasons = surroundings.incomplete_reasons(story.undetermined())
+    return NamespaceReport(
+        **origin,
+        name=name,
+        object=entry_of(state.object, keys[state.object.key]),
+        state=_state(state),
+        exists=state.exists or (False if state.complete else None),
+        readable=state.readable,
+        terminating=state.terminating,
+        terminating_since=state.terminating_since or None,
+        phase=state.phase,
+        conditions=[
+            ConditionEntry(
+                type=c.type,
+                status=c.status,
+                reason=c.reason,
+                message=c.message,
+                last_transition=c.last_transition,
+                problem=c in state.problems,
+            )
+            for c in state.conditions
+        ],
+        spec_finalizers=list(state.spec_finalizers),
+        finalizers=list(state.finalizers),
+        contents=[_content(content) for content in state.contents],
+        stages=[story.stage(stage) for stage in state.stages],
+        order_lost=state.order_lost,
+        frozen=state.frozen,
+        cycles=[_cycle(cycle) for cycle in state.cycles],
+        missing_apis=[MissingAPI(api=api, reason=reason) for api, reason in state.missing_apis.items()],
+        plan=[
+            PlanStep(number=n, action=step.action, command=step.command, note=step.note, key=step.key)
+            for n, step in enumerate(story.plan(), start=1)
+        ],
+        complete=not reasons,
+        incomplete_reasons=reasons,
+        elsewhere=[story.blocker(blocker) for blocker in state.elsewhere],
+        elsewhere_count=state.elsewhere_count,
+        left_behind=state.left_behind,
+        unavailable_apis=state.unavailable_apis,
+        unknown_apis=state.unknown_apis,
+        judged=state.judged,
+        certain=state.certain,
+    )
+
+
+def _state(state: NamespaceState) -> str:
+    if not state.exists:
+        return "missing" if state.complete else "unknown"
+    if not state.readable:
+        return "unreadable"
+    if state.terminating:
+        return "stuck" if state.held or state.problems else "terminating"
+    # Finalizers of what nobody deletes are in order.
+    inside = any(blocker.reason != "finalizers" for blocker in state.blockers)
+    held = inside or state.elsewhere or state.unavailable_apis
+    return "active-with-blockers" if held else "active"
+
+
+class _Step(NamedTuple):
+    action: str
+    command: str = ""
+    note: str = ""
+    key: str | None = None
+
+
+class _Story:
+    """Tells one namespace: its blockers with their causes, and the plan."""
+
+    def __init__(self, surroundings: Surroundings, state: NamespaceState, keys: dict[str, bytes]) -> None:
+        self._surroundings = surroundings
+        self._index = surroundings.index
+        self._again: SameAgain = surroundings.request.same_again
+        self._state = state
+        self._keys = keys
+        self._nodes = [node for key in keys.values() if (node := self._index.find(key)) is not None]
+
+    def undetermined(self) -> int:
+        """Count what could not be judged among what matters here."""
+        return sum(1 for node in self._nodes if self._index.unreadable(node) and not self._index.lost(node))
+
+    def stage(self, stage: DeletionStage) -> StageEntry:
+        """Return a stage with its blockers explained."""
+        return StageEntry(
+            number=stage.number,
+            name=stage.name,
+            resources=[_content(content) for content in stage.resources],
+            blockers=[self.blocker(blocker) for blocker in stage.waits_for],
+            blocker_count=stage.blockers,
+        )
+
+    def blocker(self, blocker: Blocker) -> BlockerEntry:
+        """Return a blocker with its cause."""
+        found = self._examined(blocker)
+        cause = found.verdict.cause if found is not None else None
+        return BlockerEntry(
+            object=entry_of(blocker.object, self._keys.get(blocker.object.key)),
+            reason=blocker.reason,
+            cause=cause.value if cause is not None else None,
+            message=found.verdict.message if found is not None else "",
+            finalizers=list(blocker.finalizers),
+            terminating_since=blocker.terminating_since or None,
+            node=blocker.node or None,
+            node_state=blocker.node_state or None,
+            past_grace=blocker.past_grace,
+        )
+
+    def _examined(self, blocker: Blocker) -> Examination | None:
+        key = self._keys.get(blocker.object.key)
+        return self._surroundings.kept.get(key) if key is not None else None
+
+    # -- the plan
+
+    def plan(self) -> Iterator[_Step]:
+        """Yield what to do, in order; nothing where nothing has to be done."""
+        state = self._state
+        inside = [b for stage in state.stages if stage.name == "unreadable" for b in stage.waits_for]
+        steps = [
+            *self._definitions(),
+            *self._own_object(),
+            *self._unreadable(list(state.elsewhere), state.elsewhere_count, _EVERYWHERE),
+            *self._apis(),
+            *self._unreadable(inside, sum(s.blockers for s in state.stages if s.name == "unreadable"), ""),
+            *self._pods(),
+            *self._finalizers(),
+            *self._own_finalizers(),
+        ]
+        yield from steps
+        if not steps and _state(state) != "stuck":
+            return
+        if state.terminating and not state.frozen:
+            yield _Step(
+                "Let the namespace controller try again, and see that the namespace goes",
+                self._kubectl("get", "namespace", state.name, "-o", "yaml"),
+                "It tries again by itself, less often the longer it fails; a restart of kube-controller-manager makes "
+                "it try at once.",
+            )
+        yield _Step("Look again", self._again_namespace())
+
+    def _own_object(self) -> Iterator[_Step]:
+        state = self._state
+        if not state.exists and not state.complete:
+            yield _Step(
+                "See whether the Namespace is there: it was not seen, and not everything could be read",
+                self._kubectl("get", "namespace", state.name),
+                "Until that is known, neither make it nor take what is in it for left over.",
+            )
+        elif not state.exists:
+            yield from self._keep_or_end("re-create it")
+        elif not state.readable:
+            found = self._surroundings.kept.get(self._keys[state.object.key])
+            if found is not None and self._removable(found):
+                what = (
+                    "until it goes, the controller processes no namespace of the cluster"
+                    if state.frozen
+                    else "the API server shows an empty object in its place"
+                )
+                yield self._removal(
+                    found,
+                    f"the Namespace object itself: {what}",
+                    self._warning(found)
+                    + self._first()
+                    + "What is in it stays, and its labels and annotations are lost with it. ",
+                )
+                yield from self._keep_or_end("re-create it right after that deletion")
+            elif found is not None:
+                yield from self._cures([(Blocker(state.object, "unreadable"), found)])
+
+    def _keep_or_end(self, again: str) -> Iterator[_Step]:
+        """Yield both ways on from a Namespace that is gone: nothing tells that anybody wants its contents gone."""
+        yield _Step(
+            f"To keep what is in it: {again}, and stop",
+            self._kubectl("create", "namespace", self._state.name),
+            "This deletes nothing. Give it the labels and annotations that it had, as far as anybody knows them.",
+        )
+        if self._state.name not in _IMMORTAL:
+            yield _Step(
+                "Only if it was meant to go: then delete it the ordinary way, and its controller cleans up",
+                self._kubectl("delete", "namespace", self._state.name, "--dry-run=server"),
+                "Without the dry run, everything in it goes, and the data of volumes whose reclaim policy is Delete. "
+                "What cannot be read in it holds the controller up: see the steps that follow, if any.",
+            )
+
+    def _unreadable(self, blockers: list[Blocker], total: int, everywhere: str) -> Iterator[_Step]:
+        """Yield a step for each object that fails its type: pods first, since they hold up, or lose, the order.
+
+        Args:
+            blockers: Those that are named.
+            total: How many there are.
+            everywhere: What their removal means for other namespaces; "" for what lies in this one.
+        """
+        known = [(b, found) for b in blockers if (found := self._examined(b)) is not None]
+        lost = [(b, found) for b, found in known if b.reason != "undetermined"]
+        cures = [(b, found) for b, found in lost if not self._removable(found)]
+        yield from self._cures(cures)
+        unjudged = [found for b, found in known if b.reason == "undetermined"]
+        if unjudged:
+            way = _way_out(unjudged[0], self._again)
+            where = " of other namespaces" if everywhere else ""
+            yield _Step(
+                f"Find out about {counted(len(unjudged), 'object')}{where} that could not be judged; delete none of "
+                "them",
+                way.command if way is not None else "",
+                way.action if way is not None else "",
+            )
+        removable = [(b, found) for b, found in lost if self._removable(found)]
+        for number, (blocker, found) in enumerate(removable[:_MOST_STEPS]):
+            warning = self._warning(found) + ("" if number else self._first())
+            if blocker.object.resource == _NAMESPACES:
+                warning += _CONTENTS_STAY
+            yield self._removal(found, f"{blocker.object}: {_HARM[blocker.reason]}{everywhere}", warning)
+        rest = total - len(cures) - len(unjudged) - min(len(removable), _MOST_STEPS)
+        if rest > 0:
+            yield _Step(
+                f"Then {counted(rest, 'more object')} that cannot be read",
+                self._again_namespace("-o", "json"),
+                "Where everything under one key fails, the key is lost, not the objects: find it first.",
+            )
+
+    def _pods(self) -> Iterator[_Step]:
+        """Yield a step for each pod that no kubelet ends; where the namespace stays, for those told to go alone."""
+        ends = self._state.terminating
+        held = [b for stage in self._state.stages for b in stage.waits_for if b.reason == "node"]
+        pods = [b for b in held if ends or b.past_grace]
+        for number, pod in enumerate(pods[:_MOST_STEPS]):
+            ref = pod.object
+            wait = _PATIENCE[pod.node_state].format(pod.node)
+            first = (
+                f" It also has finalizers, which go first: {', '.join(pod.finalizers[:10])}."
+                if pod.finalizers
+                else ""
+            )
+            yield _Step(
+                f"End {ref} on node {pod.node}: {_OVERDUE[pod.past_grace]}",
+                self._kubectl(
+                    "delete",
+                    "pod",
+                    ref.name,
+                    "-n",
+                    ref.namespace,
+                    "--grace-period=0",
+                    "--force",
+                    "--dry-run=server",
+                ),
+                f"{wait}{first}" + ("" if number else _FORCED),
+                ref.key,
+            )
+        if len(pods) > _MOST_STEPS:
+            yield _Step(
+                f"Then {counted(len(pods) - _MOST_STEPS, 'more pod')}", self._again_namespace("-o", "json")
+            )
+
+    def _first(self) -> str:
+        """Say what comes before a deletion."""
+        return _SNAPSHOT if self._again.told_of_encryption else _SNAPSHOT + GRANTED
+
+    def _removable(self, found: Examination) -> bool:
+        """Say whether a deletion would not be refused out of hand."""
+        return standing_of(found) is Standing.DELETABLE and not self._surroundings.key_looks_lost(found)
+
+    def _cures(self, blockers: list[tuple[Blocker, Examination]]) -> Iterator[_Step]:
+        """Yield what is no reason to delete: a configuration that lacks something, once for all that it would cure."""
+        groups: dict[tuple[str, str], list[tuple[Blocker, Remedy]]] = {}
+        for blocker, found in blockers:
+            way = _way_out(found, self._again)
+            if way is not None:
+                groups.setdefault((found.transformer, way.action), []).append((blocker, way))
+        for (transformer, action), members in groups.items():
+            names = ", ".join(str(b.object) for b, _ in members[:3]) + (", …" if len(members) > 3 else "")
+            under = f" under {transformer}" if transformer != "identity" else ""
+            way = members[0][1]
+            yield _Step(
+                f"{action}: {counted(len(members), 'object')}{under} ({names})",
+                way.command,
+                f"{way.note} Delete none of them, and do not restart the API servers: their caches may hold them.",
+            )
+
+    def _removal(self, found: Examination, what: str, warning: str) -> _Step:
+        key = found.stored.key
+        gentle = gentle_remedies(found, self._again)
+        gentler = f"Gentler, if it can be done: {gentle[0].action}." if gentle else ""
+        return _Step(
+            f"Delete, dry run first, {what}",
+            self._again.delete(key),
+            f"{warning}{gentler}".rstrip(),
+            display(key),
+        )
+
+    def _warning(self, found: Examination) -> str:
+        """Say what the deletion of an object wants, and what else goes with it."""
+        node = self._index.find(found.stored.key)
+        assert node is not None  # what is kept was examined, so the index has it
+        collection = collect(self._index, node)
+        words = ""
+        # As a deletion grades it, but for what the history tells.
+        for reason in reasons_for(self._index, node, collection, None, (), ()):
+            if reason.risk is Risk.CLUSTER_BREAKING:
+                words = f"The deletion also wants --accept-risk cluster-breaking: {reason.text}. "
+                break
+        if _is_claim(collection.removed):
+            volumes = {e.source for e in self._index.users(node) if e.use.role is Role.BOUND_CLAIM}
+            names = ", ".join(sorted(str(self._index.ref(volume)) for volume in volumes))
+            words += (
+                f"With reclaim policy Delete, its volume{f' ({names})' if names else ''} and the data on it go too: "
+                "set the PersistentVolume to Retain first. "
+            )
+        deleted = collection.counts[Action.CASCADE_DELETED]
+        if deleted:
+            words += f"The garbage collector then deletes {counted(deleted, 'dependent')}: etcdfix impact shows them. "
+        return words
+
+    def _finalizers(self) -> Iterator[_Step]:
+        if not self._state.terminating:
+            return  # nobody was told to go: finalizers that wait are in order
+        rings: dict[str, CyclicWait] = {}
+        for cycle in self._state.cycles:
+            if cycle.confidence is not Confidence.POSSIBLE:
+                rings.setdefault(cycle.steps[0].waiter.key, cycle)
+        for stage in self._state.stages:
+            held = [b for b in stage.waits_for if b.reason == "finalizers"]
+            names = sorted({finalizer for blocker in held for finalizer in blocker.finalizers})
+            if held:
+                first = held[0].object
+                resource = f"{first.resource}.{first.group}" if first.group else first.resource
+                yield _Step(
+                    f"See that the controllers of these finalizers run, and finish: {', '.join(names[:10])} "
+                    f"({counted(stage.blockers, 'object')})",
+                    self._kubectl("get", resource, first.name, "-n", first.namespace, "-o", "yaml"),
+                    "Taking a finalizer off by hand skips what it guards; only when its controller is gone for good.",
+                )
+        for ring in list(rings.values())[:_MOST_STEPS]:
+            pod = ring.steps[0].waiter
+            yield _Step(
+                f"End the cyclic wait of {pod} and {ring.steps[0].waits_for}: {ring.way_out}",
+                self._kubectl("edit", "pod", pod.name, "-n", pod.namespace),
+                f"{ring.confidence.value}: pods go first, and this one waits for what comes after it. Only where its "
+                "controller runs and does not finish.",
+                pod.key,
+            )
+
+    def _own_finalizers(self) -> Iterator[_Step]:
+        """Yield what to do about the finalizers of the Namespace itself, which go in two different ways."""
+        state = self._state
+        if not state.terminating:
+            return
+        if state.finalizers:
+            yield _Step(
+                f"The Namespace itself has metadata.finalizers: {', '.join(state.finalizers[:10])}; see that their "
+                "controllers run",
+                self._kubectl("get", "namespace", state.name, "-o", "yaml"),
+                "Only when a controller is gone for good, take its entry off with kubectl edit.",
+            )
+        foreign = [token for token in state.spec_finalizers if token != "kubernetes"]  # noqa: S105 - no password
+        if foreign:
+            yield _Step(
+                f"The Namespace itself has spec.finalizers of others: {', '.join(foreign[:10])}; see that their "
+                "controllers run",
+                self._kubectl("replace", "--raw", f"/api/v1/namespaces/{state.name}/finalize", "-f", "FILE"),
+                "Only when a controller is gone for good: these go through the subresource /finalize alone. FILE is "
+                "the Namespace as JSON without that entry; leave kubernetes in.",
+            )
+
+    def _definitions(self) -> Iterator[_Step]:
+        """Yield how CustomResourceDefinitions come back without which objects are left behind."""
+        prefix = self._surroundings.request.layout.prefix_bytes
+        for content in self._state.contents:
+            api = f"{content.resource}.{content.group}"
+            key = prefix + _CRDS + _bytes(api)
+            if content.stays == Stays.CRD_UNREADABLE:
+                yield _Step(
+                    f"Mend the CustomResourceDefinition {api}, which cannot be read, before any API server is "
+                    "restarted",
+                    self._again.impact(key),
+                    f"API servers that run may still serve {counted(content.count, 'object')} of it here; after a "
+                    "restart none does, and they are left behind. The API cannot show the definition either; the "
+                    "command says what hangs on it and what can be done.",
+                    display(key),
+                )
+            elif content.stays == Stays.NOT_SERVED:
+                yield _Step(
+                    f"First bring back the CustomResourceDefinition {api}, before the namespace is gone: without it "
+                    f"what is stored of it stays, and nobody sees it ({counted(content.count, 'object')})",
+                    self._kubectl("apply", "-f", "FILE"),
+                    "FILE is its manifest, of the operator that it came with; an older backup of etcd has it under "
+                    f"{display(key)}. Give it the same group, plural, scope and versions. Its controller does not come "
+                    "with it, and finalizers of its objects need that, too.",
+                    display(key),
+                )
+
+    def _apis(self) -> Iterator[_Step]:
+        for api, reason in list(self._state.missing_apis.items())[
+            : min(self._state.unavailable_apis, _MOST_STEPS)
+        ]:
+            yield _Step(
+                f"Bring back the API {api}, or delete its APIService: {reason}",
+                self._kubectl("get", "apiservices", api, "-o", "yaml"),
+                "While discovery fails, no namespace of the cluster finishes.",
+            )
+
+        unknown = list(self._state.missing_apis)[self._state.unavailable_apis :][: self._state.unknown_apis]
+        if unknown:
+            more = ", …" if len(unknown) > 5 else ""
+            answer = "answers whose APIService" if len(unknown) == 1 else "answer whose APIServices"
+            yield _Step(
+                f"See whether {counted(len(unknown), 'API')} {answer} cannot be read: {', '.join(unknown[:5])}{more}",
+                self._kubectl("api-resources"),
+                "It names those that do not answer. While there is one, no namespace of the cluster finishes.",
+            )
+
+    def _again_namespace(self, *options: str) -> str:
+        name = self._state.name
+        words = [*self._again.source, *self._again.layout, *self._again.reading, *options]
+        return quote_command(["etcdfix", "namespace", name, *words]) if name.isprintable() else ""
+
+    def _kubectl(self, *words: str) -> str:
+        """Return a command for the API, "" where a name would not survive the way through a shell."""
+        odd = any(not word.isprintable() or (word.startswith("-") and word not in _OPTIONS) for word in words)
+        return "" if odd else quote_command(["kubectl", *words])
+
+
+def _way_out(found: Examination, again: SameAgain) -> Remedy | None:
+    """Return the first way out that changes how a value is read, or else the first."""
+    ways = remedies_for(found, again)
+    return next((way for way in ways if way.command.startswith("etcdfix ")), ways[0] if ways else None)
+
+
+def _content(content: ResourceContent) -> ContentEntry:
+    return ContentEntry(
+        group=content.group,
+        resource=content.resource,
+        count=content.count,
+        unreadable=content.unreadable,
+        with_finalizers=content.with_finalizers,
+        served=content.served,
+        aggregated=content.aggregated,
+        stays=content.stays,
+    )
+
+
+def _cycle(cycle: CyclicWait) -> CycleEntry:
+    return CycleEntry(
+        steps=[
+            WaitEntry(waiter=entry_of(s.waiter), waits_for=entry_of(s.waits_for), reason=s.reason)
+            for s in cycle.steps
+        ],
+        confidence=cycle.confidence.value,
+        way_out=cycle.way_out,
+    )
+
+
+def _is_claim(ref: ObjectRef) -> bool:
+    return (ref.group, ref.resource) == ("", "persistentvolumeclaims")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")

@@ -1,0 +1,58 @@
+"""Keys that belong to nobody, as a report."""
+
+from __future__ import annotations
+
+from etcdfix.graph.index import ImpactIndex
+from etcdfix.graph.orphans import find_orphans
+from etcdfix.graph.tables import UNDETERMINED
+from etcdfix.operations.look.index_cluster import Surroundings
+from etcdfix.reports.impact_model import OrphanEntry, OrphansReport
+from etcdfix.storagekey import Stack
+
+
+def orphans_report(surroundings: Surroundings) -> OrphansReport:
+    """Return everything whose owner, CRD or namespace is gone, or that no resource claims."""
+    found = find_orphans(surroundings.index, aggregated=surroundings.aggregated)
+    undetermined = _undetermined(surroundings.index)
+    reasons = surroundings.incomplete_reasons(undetermined)
+    limited_to = surroundings.source.describe().limited_to
+    if limited_to:
+        reasons.append(f"permission denied: keys outside {limited_to} were not looked at")
+    return OrphansReport(
+        **surroundings.origin(),
+        groups=[
+            OrphanEntry(
+                reason=group.reason.value,
+                prefix=group.prefix,
+                group=group.group,
+                resource=group.resource,
+                namespace=group.namespace,
+                count=group.count,
+                size=group.size,
+                examples=list(group.examples),
+                confidence=group.confidence.value,
+                note=group.note,
+            )
+            for group in found.groups
+        ],
+        count=found.count,
+        size=found.size,
+        undetermined=undetermined,
+        undecided=found.undecided,
+        aggregated=found.aggregated,
+        complete=not reasons,
+        incomplete_reasons=reasons,
+    )
+
+
+def _undetermined(index: ImpactIndex) -> int:
+    """Count what could not be judged, but for what no CRD accounts for: that is told by itself."""
+    count = 0
+    for node in index.nodes():
+        if index.flags(node) & UNDETERMINED:
+            directory = index.place(node)[0]
+            claimed = directory.stack is not Stack.UNKNOWN
+            custom = directory.stack is Stack.CUSTOM_RESOURCE and not directory.kind
+            may_be_served = (directory.group, directory.resource) in index.unreadable_crds
+            count += claimed and (not custom or may_be_served)
+    return count

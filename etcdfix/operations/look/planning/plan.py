@@ -1,0 +1,512 @@
+"""From a scan report to a reviewed list: one pass over everything, then one look at each broken object."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from etcdfix import __version__
+from etcdfix.deferred import Deferrable, Examining, Watch, unwatched
+from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.errors import ConfigurationError
+from etcdfix.examine import Examiner
+from etcdfix.graph.assess import Assessment, assess
+from etcdfix.graph.builder import IndexBuilder
+from etcdfix.graph.contents import ContentReader
+from etcdfix.graph.garbage import Action
+from etcdfix.graph.index import ImpactIndex
+from etcdfix.graph.protected import floor_reason
+from etcdfix.graph.recreation.last_readable import last_seen
+from etcdfix.graph.recreation.neighbours import Neighbours, Place
+from etcdfix.graph.recreation.recreation import who_recreates
+from etcdfix.inputs.planfile import sealed
+from etcdfix.inputs.saved_report import ReportedFinding, SavedReport
+from etcdfix.likes import NOT_THE_OBJECT, Likeness, Likes, in_our_tables, likeness_of
+from etcdfix.model import Outcome, StoredValue
+from etcdfix.operations.look.planning.order import STAGES, in_order, is_breaking
+from etcdfix.operations.look.planning.steps import steps_for
+from etcdfix.operations.look.planning.words import users_of, what_it_is
+from etcdfix.reports.model import API_VERSION, ReportConfiguration, Tool
+from etcdfix.reports.plan_model import (
+    KIND,
+    DeletionPlan,
+    LeftOut,
+    PlanEntry,
+    PlanGroup,
+    PlanReason,
+    PlanRecreator,
+    PlanReport,
+    PlanSource,
+)
+from etcdfix.reports.plan_needs import acceptance, declaration
+from etcdfix.sources.base import Source
+from etcdfix.storagekey import Directory, display
+from etcdfix.text.commands import SameAgain
+from etcdfix.text.safetext import is_plain, quote_command, safe_text
+from etcdfix.verdicts.examination import Examination, KeyName
+from etcdfix.verdicts.key_loss import NOT_THE_KEY, THE_KEY, KeyCounter, KeyDoubt, doubt_about
+from etcdfix.verdicts.standing import (
+    FAILED,
+    IDENTITY,
+    AcceptRisk,
+    Standing,
+    key_may_be_lost,
+    risks_of,
+    standing_of,
+)
+
+_WORST_FIRST: Final = (
+    KeyDoubt.NONE_OPENS,
+    KeyDoubt.MOST_FAIL,
+    KeyDoubt.IN_BETWEEN,
+    KeyDoubt.UNFITTING,
+    KeyDoubt.MASS_DAMAGE,
+    KeyDoubt.NONE,
+)
+
+_BROKEN: Final = FAILED | {Outcome.INCONSISTENT, Outcome.UNDETERMINED}
+_MOST_REASONS: Final = 8
+_NAMES: Final = frozenset({"key", "key_base64", "namespace", "name"})
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class PlanRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that decides what a plan holds.
+
+    Attributes:
+        report: What was found broken.
+        configuration: Of the API servers; None where nothing is encrypted at rest.
+        kubernetes_version: ``1.36``, None for every known release.
+        newest: The source is read at its newest revision.
+        same_again: Options that a command must repeat.
+        plan_file: Where the plan will be, for its commands; "" where it is only shown.
+    """
+
+    report: SavedReport
+    configuration: EncryptionConfiguration | None
+    kubernetes_version: str | None = None
+    newest: bool = True
+    same_again: SameAgain = SameAgain()
+    plan_file: str = ""
+
+
+class _Broken(msgspec.Struct, frozen=True):
+    """One object that may be deleted; its value is let go of, for there may be many."""
+
+    found: Examination
+    value_sha256: str
+    likeness: Likeness | None
+
+
+class _Gathered(msgspec.Struct):
+    """What the pass over everything leaves."""
+
+    broken: list[_Broken] = []
+    left_out: dict[bytes, tuple[str, str]] = {}
+    not_in_report: int = 0
+
+    def leave_out_newer(self, likes: Likes) -> None:
+        """Leave out what fails as a whole kind does, unless the release may prove that the kind is gone."""
+        for one in self.broken:
+            counts = likes.of(one.found, one.likeness)
+            if counts.points_at_us and not in_our_tables(one.found):
+                self.left_out[one.found.stored.key] = (
+                    "newer-than-known",
+                    f"{counts}: that is {NOT_THE_OBJECT}",
+                )
+        self.broken = [one for one in self.broken if one.found.stored.key not in self.left_out]
+
+
+def build_plan(
+    source: Source,
+    examiner: Examiner,
+    request: PlanRequest,
+    *,
+    plugins: Deferrable | None = None,
+    watch: Watch = unwatched,
+    now: Callable[[], datetime] = _now,
+) -> DeletionPlan:
+    """Make the plan.
+
+    Args:
+        source: The cluster of the report, live or as a snapshot.
+        examiner: It must have learned the CRDs.
+        request: What for.
+        plugins: The KMS plugins behind the examiner; None where no plugin is asked.
+        watch: Wraps the values, and then the broken objects, to count them for a display.
+        now: The clock.
+
+    Raises:
+        ConfigurationError: The report is of another cluster, configuration or storage prefix.
+        SourceError: The source cannot be read.
+    """
+    begun = now()
+    report = request.report
+    uid = examiner.kube_system_uid(source)
+    _check_same(report, uid, request, examiner)
+    reported = {finding.raw_key(): finding for finding in report.findings}
+    reader = ContentReader(examiner)
+    keys, likes = KeyCounter(), Likes(examiner)
+    neighbours = Neighbours(reader, {_place(examiner, key) for key in reported})
+    builder = IndexBuilder(examiner, source)
+    gathered = _Gathered()
+    with Examining(examiner, plugins) as examining:
+        waiting = watch(source.current(b""), "keys", None)
+        for part in (examining.first(waiting), examining.later()):
+            for found in part:
+                builder.add(found)
+                neighbours.take(found)
+                keys.add(found)
+                likes.add(found)
+                _gather(gathered, found, reported.get(found.stored.key), examiner)
+    if plugins is not None:
+        plugins.deferring = False
+    for key in reported.keys() - gathered.left_out.keys() - {b.found.stored.key for b in gathered.broken}:
+        # What could not be read is not gone.
+        gathered.left_out[key] = (
+            ("undetermined", "it was not seen, and not everything could be read")
+            if source.problems
+            else ("gone", "the key does not exist any more")
+        )
+    gathered.leave_out_newer(likes)
+    index = builder.finish(source.problems)
+    write = _Writer(index, source, examiner, reader, neighbours, keys, request, uid)
+    drafts = [
+        write.draft(broken) for broken in watch(iter(gathered.broken), "broken objects", len(gathered.broken))
+    ]
+    groups = _groups(gathered.broken, keys)
+    entries = [
+        msgspec.structs.replace(entry, needs=[*entry.needs, acceptance(AcceptRisk.CLUSTER_BREAKING)])
+        if is_breaking(entry)
+        else entry
+        for entry in in_order(drafts)
+    ]
+    recreators = _recreators(entries)
+    description = source.describe()
+    problems = [*report.problems, *source.problems]
+    if index.opaque:
+        problems.append(f"{index.opaque} objects cannot be looked into")
+    if index.truncated:
+        problems.append(f"{index.truncated} objects have more references than are followed")
+    steps = steps_for(entries, groups, _lists(gathered.broken), request.same_again)
+    plan = DeletionPlan(
+        api_version=API_VERSION,
+        kind=KIND,
+        tool=Tool("etcdfix", __version__),
+        generated_at=begun.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        source=PlanSource(
+            description.type,
+            _shown(description.path) if description.path is not None else None,
+            list(description.endpoints) if description.endpoints is not None else None,
+            description.revision,
+            request.newest and description.type == "etcd",
+            description.cluster_id,
+        ),
+        kube_system_uid=uid,
+        encryption_config=ReportConfiguration(
+            _shown(request.configuration.path), request.configuration.sha256
+        )
+        if request.configuration is not None
+        else None,
+        etcd_prefix=examiner.layout.prefix.rstrip("/") or "/",
+        kubernetes_version=request.kubernetes_version,
+        report=PlanReport(_shown(report.path), report.sha256, report.generated_at),
+        complete=not problems,
+        problems=problems,
+        groups=groups,
+        recreators=recreators,
+        steps=steps,
+        not_in_report=gathered.not_in_report,
+        left_out=[_left_out(key, *why) for key, why in sorted(gathered.left_out.items())],
+        entries=entries,
+    )
+    return sealed(_printable(plan))
+
+
+def _printable(value: Any, field: str = "") -> Any:
+    """Return a plan, or a part of it, whose texts a terminal can show: people cut them out of the JSON with jq.
+
+    Texts that name an object stay as they are, for whoever needs to find it.
+    """
+    if isinstance(value, str):
+        return value if field in _NAMES else safe_text(value)
+    if isinstance(value, list):
+        return [_printable(item, field) for item in value]
+    if isinstance(value, msgspec.Struct):
+        parts = {name: getattr(value, name) for name in value.__struct_fields__}
+        return type(value)(**{name: _printable(part, name) for name, part in parts.items()})
+    return value
+
+
+def _check_same(report: SavedReport, uid: str | None, request: PlanRequest, examiner: Examiner) -> None:
+    """Refuse a report that speaks of something else.
+
+    Raises:
+        ConfigurationError: It does.
+    """
+    if report.source.kube_system_uid != uid:
+        raise ConfigurationError(
+            f"the report is of the cluster whose kube-system has uid {report.source.kube_system_uid or 'unknown'}, "
+            f"and here it is {uid or 'unknown'}",
+            hint="name the etcd or the snapshot that was scanned, or scan this one",
+        )
+    theirs = report.encryption_config.sha256 if report.encryption_config is not None else "none"
+    ours, name = "none", "here it"
+    if request.configuration is not None:
+        ours, name = request.configuration.sha256, request.configuration.path
+    if theirs != ours:
+        raise ConfigurationError(
+            f"the report was made with the encryption configuration {theirs}, and {name} is {ours}",
+            hint="scan again with the configuration that the API servers have now",
+        )
+    here = examiner.layout.prefix.rstrip("/") or "/"
+    if report.scope.etcd_prefix != here:
+        raise ConfigurationError(
+            f"the report is of keys below {report.scope.etcd_prefix}, and here they are below {here}",
+            hint=quote_command(["--etcd-prefix", report.scope.etcd_prefix]),
+        )
+
+
+def _place(examiner: Examiner, key: bytes) -> Place:
+    directory, shared = examiner.layout.locate(key)
+    custom = examiner.custom_resource(directory)
+    namespaced = directory.namespaced if custom is None else custom.scope == "Namespaced"
+    where = examiner.layout.split(key, directory, shared, namespaced=namespaced)
+    return Place(directory.path, where.namespace)
+
+
+def _gather(
+    gathered: _Gathered, found: Examination, finding: ReportedFinding | None, examiner: Examiner
+) -> None:
+    verdict = found.verdict
+    if finding is None:
+        gathered.not_in_report += verdict.outcome in _BROKEN
+        return
+    stored = found.stored
+    value = f"sha256:{hashlib.sha256(stored.value).hexdigest()}"
+    why: tuple[str, str] | None = None
+    if verdict.outcome not in _BROKEN:
+        why = ("readable", "it can be read now")
+    elif stored.mod_revision != finding.mod_revision:
+        why = (
+            "changed", f"it stands at mod_revision {stored.mod_revision}, the report has {finding.mod_revision}",
+        )  # fmt: skip
+    elif value != finding.value_sha256:
+        why = ("changed", "its value has another digest than in the report")
+    elif verdict.outcome is Outcome.INCONSISTENT:
+        why = ("inconsistent", "the API server accepts it: heal or delete it through the API")
+    else:
+        why = _never(found)
+    if why is not None:
+        gathered.left_out[stored.key] = why
+    else:
+        bare = msgspec.structs.replace(found, stored=msgspec.structs.replace(stored, value=b""), decoded=None)
+        gathered.broken.append(_Broken(bare, value, likeness_of(found, examiner)))
+
+
+def _never(found: Examination) -> tuple[str, str] | None:
+    """Return why a broken value is never deleted, whatever a person declares; None where it may be."""
+    verdict = found.verdict
+    match standing_of(found):
+        case Standing.UNPROVEN:
+            return "undetermined", f"nothing is proven against it ({verdict.message})"
+        case Standing.CURABLE:
+            return "curable-by-configuration", f"the configuration alone can cure it ({verdict.message})"
+        case Standing.MOVED:
+            return "value-moved", f"it belongs to {display(verdict.belongs_to)}: look at that key first"
+        case Standing.NEVER:
+            return "never-deletable", f"{verdict.cause} is no reason to delete ({verdict.message})"
+    return None
+
+
+class _Writer:
+    """Looks at one broken object after the other."""
+
+    def __init__(
+        self,
+        index: ImpactIndex,
+        source: Source,
+        examiner: Examiner,
+        reader: ContentReader,
+        neighbours: Neighbours,
+        keys: KeyCounter,
+        request: PlanRequest,
+        uid: str | None,
+    ) -> None:
+        self._index = index
+        self._source = source
+        self._examiner = examiner
+        self._reader = reader
+        self._neighbours = neighbours
+        self._keys = keys
+        self._request = request
+        # A deletion refuses a plan that cannot say which cluster it is of.
+        self._plan_file = request.plan_file if uid else ""
+        # A live etcd tells of earlier generations only by a watch for each key; a file has them at hand.
+        self._generations = source.describe().type != "etcd"
+
+    def draft(self, broken: _Broken) -> PlanEntry:
+        """Return the entry of one object, without its turn.
+
+        Raises:
+            SourceError: Its history cannot be read.
+        """
+        found = broken.found
+        stored = found.stored
+        index, source, examiner, reader = self._index, self._source, self._examiner, self._reader
+        node = index.find(stored.key)
+        assert node is not None  # it was added
+        assessment = assess(index, source, examiner, stored.key, reader=reader, generations=self._generations)
+        assert assessment is not None  # same
+        seen = last_seen(source, examiner, reader, stored.key, assessment.last_known)
+        recreation = who_recreates(index, node, self._neighbours, assessment, seen)
+        users, stopped = users_of(assessment)
+        cause = found.verdict.cause
+        return PlanEntry(
+            order=0,
+            key=display(stored.key),
+            key_base64=None if is_plain(stored.key) else base64.b64encode(stored.key).decode(),
+            group=found.directory.group,
+            resource=found.directory.resource,
+            namespace=found.namespace,
+            name=found.name,
+            mod_revision=stored.mod_revision,
+            value_sha256=broken.value_sha256,
+            outcome=found.verdict.outcome.value,
+            cause=cause.value if cause is not None else "",
+            transformer=found.transformer,
+            kms_key_id_sha256=found.kms_key_id_sha256,
+            what=what_it_is(assessment, seen, recreation),
+            users=users,
+            users_stopped=stopped,
+            cascade=assessment.collection.counts[Action.CASCADE_DELETED],
+            recreated_by=recreation.recreator.name,
+            recreate_confidence=recreation.confidence.value if recreation.confidence is not None else None,
+            comes_back=recreation.recreator.comes_back.value,
+            recreate_basis=recreation.basis,
+            recreate_how=recreation.recreator.how,
+            readable_revision=assessment.last_known.readable_at if seen.revision else 0,
+            floor=floor_reason(found.directory.group_resource, found.namespace),
+            risk=assessment.risk.value,
+            reasons=_reasons(assessment),
+            needs=_needs(found, _worst_doubt(found, self._keys)),
+            command=self._command(stored),
+        )
+
+    def _command(self, stored: StoredValue) -> str:
+        words = ["--expect-mod-revision", str(stored.mod_revision)]
+        if self._plan_file:
+            words += ["--plan", self._plan_file]
+        return f"{self._request.same_again.delete(stored.key)} {quote_command(words)}"
+
+
+def _reasons(assessment: Assessment) -> list[PlanReason]:
+    return [PlanReason(r.risk.value, r.code, r.text) for r in assessment.reasons[:_MOST_REASONS]]
+
+
+def _groups(broken: list[_Broken], keys: KeyCounter) -> list[PlanGroup]:
+    members: dict[tuple[str, str, tuple[KeyName, ...]], list[Examination]] = {}
+    for one in broken:
+        found = one.found
+        cause = found.verdict.cause.value if found.verdict.cause else ""
+        members.setdefault((found.verdict.outcome.value, cause, found.encryption_keys), []).append(found)
+    groups = []
+    for (outcome, cause, names), alike in sorted(members.items(), key=lambda item: -len(item[1])):
+        first = alike[0]
+        doubt = _worst_doubt(first, keys)
+        advice, flag = _advice(first, doubt)
+        groups.append(
+            PlanGroup(
+                outcome,
+                cause,
+                first.transformer,
+                first.rule,
+                first.kms_key_id_sha256,
+                len(alike),
+                max(keys.of(name).opened for name in names),
+                doubt is not KeyDoubt.NONE,
+                advice,
+                flag,
+            )
+        )
+    return groups
+
+
+def _worst_doubt(found: Examination, keys: KeyCounter) -> KeyDoubt:
+    doubts = {doubt_about(keys.of(name), found.verdict) for name in found.encryption_keys}
+    return next(doubt for doubt in _WORST_FIRST if doubt in doubts)
+
+
+def _needs(found: Examination, doubt: KeyDoubt) -> list[str]:
+    """Return the flags that a deletion needs beyond its command, but for the one that the object's place asks for."""
+    _, flag = _advice(found, doubt)
+    risks = [acceptance(risk) for risk in risks_of(found.verdict)]
+    mass = [acceptance(AcceptRisk.MASS_DAMAGE)] if doubt in NOT_THE_KEY else []
+    return [*([flag] if flag else []), *risks, *mass]
+
+
+def _advice(found: Examination, doubt: KeyDoubt) -> tuple[str, str]:
+    """Return what is to be said of a value and its likes, and the flag that declares their key lost; "" for nothing."""
+    transformer, key = found.transformer, doubt in THE_KEY
+    if doubt in NOT_THE_KEY:
+        return "something happened to values in numbers: find out what before anything is deleted", ""
+    if transformer in {IDENTITY, ""}:
+        return (
+            ("many values do not open, and no key is to blame: find out what wrote them", "")
+            if key
+            else ("", "")
+        )
+    if found.verdict.outcome is Outcome.UNDETERMINED:
+        text = "nothing is proven: bring the KMS plugin back"
+    elif standing_of(found) is Standing.DECLARABLE:
+        text = "the configuration alone can cure this: find the key"
+    elif key and not key_may_be_lost(found):
+        return "many values under its key do not open, and the key is there: find out why first", ""
+    elif doubt is KeyDoubt.IN_BETWEEN:
+        text = "the key may have had other bytes for a time: find them"
+    elif key:
+        text = "that is the key, not the objects: find it"
+    else:
+        return "", ""
+    flag = declaration(transformer, found.kms_key_id_sha256)
+    return f"{text}; only if it is gone for ever: {flag}", flag
+
+
+def _recreators(entries: Iterable[PlanEntry]) -> list[PlanRecreator]:
+    counts = Counter((e.recreated_by, e.comes_back, e.recreate_how) for e in entries)
+    return [
+        PlanRecreator(name, comes_back, count, how)
+        for (name, comes_back, how), count in sorted(
+            counts.items(), key=lambda item: (STAGES[item[0][1]], -item[1], item[0])
+        )
+    ]
+
+
+def _lists(broken: list[_Broken]) -> dict[tuple[str, str], str]:
+    """Return the paths of the LISTs in the API that show the broken objects, those of most first."""
+    counts: Counter[Directory] = Counter(one.found.directory for one in broken)
+    paths = {}
+    for directory, _ in counts.most_common():
+        path = directory.api_path("", None)
+        if path:
+            paths[directory.group, directory.resource] = path
+    return paths
+
+
+def _left_out(key: bytes, why: str, detail: str) -> LeftOut:
+    encoded = None if is_plain(key) else base64.b64encode(key).decode()
+    return LeftOut(key=display(key), key_base64=encoded, why=why, detail=detail)
+
+
+def _shown(argument: str) -> str:
+    """Return a word of the command line as text that JSON can hold: the shell may pass any bytes."""
+    return display(argument.encode("utf-8", "surrogateescape"))

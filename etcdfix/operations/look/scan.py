@@ -1,0 +1,491 @@
+"""The main job: examine everything in scope and report it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from itertools import islice
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from etcdfix import __version__
+from etcdfix.claims import KEY_NAME_CHECK, PREDECESSOR_CHECK
+from etcdfix.deferred import Examining, Spool, Watch, unwatched
+from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.encryption.envelope import transformer_name
+from etcdfix.errors import EndedEarly, SourceDenied, SourceError
+from etcdfix.examine import PLAIN, Examiner
+from etcdfix.inputs.baseline import Baseline
+from etcdfix.model import Evidence, Outcome, StoredValue, key_id_digest
+from etcdfix.reports.base import Reporter, counted
+from etcdfix.reports.finding import finding_from, is_finding, status_cause
+from etcdfix.reports.kms import plugin_problems
+from etcdfix.reports.model import (
+    Conclusion,
+    Finding,
+    Header,
+    KMSPluginSummary,
+    KMSSummary,
+    ReportConfiguration,
+    ReportSource,
+    Scope,
+    StatusCause,
+    Summary,
+    Tool,
+)
+from etcdfix.reports.tally import CAP, Tally
+from etcdfix.scope import KeyRange, ScopeRequest, resolve_scope
+from etcdfix.sources.base import Source, SourceDescription
+from etcdfix.storagekey import Directory, StorageLayout, custom_directory, display, likely_prefixes
+from etcdfix.text.commands import SameAgain
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.examination import Examination
+
+if TYPE_CHECKING:
+    from etcdfix.encryption.kms.plugins import KMSPlugins
+
+_UNHEALTHY = (Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE, Outcome.INCONSISTENT)
+_SAMPLE = 200
+# Causes of a value that may lie under a name that is not its own.
+_NAME_IN_DOUBT = frozenset(
+    {
+        Cause.IDENTITY_MISMATCH,
+        Cause.VALUE_MOVED,
+        Cause.ASSOCIATED_DATA_UNKNOWN,
+        Cause.AUTHENTICATION_FAILED,
+        Cause.OWNER_UNKNOWN,
+    }
+)
+# Each is a question to etcd; of many keys in one state, these tell enough.
+_MOST_PREDECESSORS = 1000
+
+
+class ScanRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that decides what a scan looks at and how.
+
+    Attributes:
+        layout: Storage prefix.
+        scope: Resources, prefixes, namespaces.
+        configuration: The EncryptionConfiguration, None when none was given.
+        kubernetes_minor: Release whose kinds count as registered; None for every release known.
+        max_causes: Cap of each Status.
+        baseline: Findings that are known already.
+        same_again: Options that a command in a remedy must repeat.
+        reveal_key_ids: Show KMS key ids themselves beside their digests.
+    """
+
+    layout: StorageLayout
+    scope: ScopeRequest = msgspec.field(default_factory=ScopeRequest)
+    configuration: EncryptionConfiguration | None = None
+    kubernetes_minor: int | None = None
+    max_causes: int = CAP
+    baseline: Baseline | None = None
+    same_again: SameAgain = msgspec.field(default_factory=SameAgain)
+    reveal_key_ids: bool = False
+
+
+class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a scan came to.
+
+    Attributes:
+        summary: All counts.
+        complete: Everything in scope was seen and decided.
+        new_findings: Unhealthy keys that the baseline does not know.
+        new_undetermined: Undetermined keys that the baseline does not know.
+        problems: Why the source could not show everything; empty when it could.
+        denied: Keys outside the storage prefix that were named and may not be read.
+        below_prefix: Whether any key at all lies below the storage prefix.
+        nothing_named_exists: Keys, key prefixes or namespaces were named, and none of them exists.
+        suggested_prefixes: Where Kubernetes' keys seem to be instead, when none lies below the prefix.
+        ended: What ended it early; None where nothing did.
+    """
+
+    summary: Summary
+    complete: bool
+    new_findings: int
+    new_undetermined: int
+    problems: list[str]
+    below_prefix: bool
+    nothing_named_exists: bool
+    suggested_prefixes: list[str]
+    ended: EndedEarly | None = None
+    denied: list[str] = msgspec.field(default_factory=list)
+
+
+T = TypeVar("T")
+
+
+class _Held(msgspec.Struct, frozen=True):
+    """A finding that is known, and that waits for its turn: findings stand in the order of the etcd keys."""
+
+    key: bytes
+    directory: Directory
+    status: StatusCause | None
+    finding: Finding
+
+
+class _Gathering:
+    """What comes out of the examinations: counts, findings for the reporter, and what the exit code needs."""
+
+    def __init__(self, source: Source, request: ScanRequest, reporter: Reporter) -> None:
+        self._source = source
+        self._predecessors_asked = 0
+        self._trees: dict[bytes, bool] = {}
+        namespace = request.scope.namespaces[0] if len(request.scope.namespaces) == 1 else ""
+        self.tally = Tally(
+            max_causes=request.max_causes,
+            list_prefix=_list_prefix(request.layout, namespace),
+            reveal_key_ids=request.reveal_key_ids,
+        )
+        self.strangers: list[bytes] = []
+        self.new = dict.fromkeys((*_UNHEALTHY, Outcome.UNDETERMINED), 0)
+        self._request = request
+        self._reporter = reporter
+        self._held = Spool(_Held)
+        self.out_of_order = False
+
+    def close(self) -> None:
+        """Forget what was held back."""
+        self._held.close()
+
+    def report_until(self, key: bytes | None) -> None:
+        """Report the findings that were held back, those with keys before this one; None for all."""
+        while self._held.count:
+            held = self._held.peek()
+            if key is not None and held.key > key:
+                return
+            self._held.drop()
+            self._report(held)
+
+    def _report(self, held: _Held) -> None:
+        if held.status is not None:
+            self.tally.list_cause(held.directory, held.status)
+        self._reporter.finding(held.finding)
+
+    def take(self, found: Examination, *, hold: bool) -> None:
+        """Count one examination, and report it where there is something to say.
+
+        Args:
+            found: What was found.
+            hold: Keep a finding back until :meth:`report_until`: others, with earlier keys, are still open.
+        """
+        found = self._without_neighbour(found)
+        self.tally.add(found)
+        outcome = found.verdict.outcome
+        if not is_finding(found):
+            if outcome is Outcome.NOT_AN_OBJECT and len(self.strangers) < _SAMPLE:
+                self.strangers.append(found.stored.key)
+            return
+        baseline = self._request.baseline
+        known = baseline is not None and baseline.knows(found)
+        if known:
+            self.tally.known_findings += 1
+        elif outcome in self.new:
+            self.new[outcome] += 1
+        found = self._with_predecessor(found)
+        finding = finding_from(found, baseline=known, same_again=self._request.same_again)
+        record = _Held(found.stored.key, found.directory, status_cause(found), finding)
+        if hold and not self.out_of_order:
+            try:
+                self._held.append(record)
+            except OSError:
+                self.out_of_order = True
+            else:
+                return
+        self._report(record)
+
+    def _without_neighbour(self, found: Examination) -> Examination:
+        """Take the remark from a key of a tree of its own: another cluster's prefix may be one bit away from ours."""
+        verdict, key = found.verdict, found.stored.key
+        if verdict.outcome is not Outcome.NOT_AN_OBJECT or not verdict.evidence:
+            return found
+        start = key[: len(self._request.layout.prefix_bytes)]
+        if start not in self._trees:
+            try:
+                self._trees[start] = len(list(islice(self._source.current(start), 2))) > 1
+            except SourceError:  # as below
+                self._trees[start] = True
+        if not self._trees[start]:
+            return found
+        return msgspec.structs.replace(found, verdict=msgspec.structs.replace(verdict, evidence=()))
+
+    def _with_predecessor(self, found: Examination) -> Examination:
+        """Remark on a key whose name nothing bears out that it should have been changed before, and was not."""
+        verdict = found.verdict
+        doubtful = verdict.cause in _NAME_IN_DOUBT or any(e.check == KEY_NAME_CHECK for e in verdict.evidence)
+        if not doubtful or found.stored.version < 2 or self._predecessors_asked >= _MOST_PREDECESSORS:
+            return found
+        self._predecessors_asked += 1
+        try:
+            if not self._source.lacks_predecessor(found.stored):
+                return found
+        except SourceError:  # the scan itself says what it cannot read
+            return found
+        remark = Evidence(
+            PREDECESSOR_CHECK,
+            "missing",
+            f"version {found.stored.version}, and nothing stood under this name before mod_revision "
+            f"{found.stored.mod_revision}: the name of the key itself may be damaged",
+        )
+        changed = msgspec.structs.replace(verdict, evidence=(*verdict.evidence, remark))
+        return msgspec.structs.replace(found, verdict=changed)
+
+
+def run_scan(
+    source: Source,
+    request: ScanRequest,
+    reporter: Reporter,
+    *,
+    plugins: KMSPlugins | None = None,
+    watch: Watch = unwatched,
+) -> ScanResult:
+    """Examine everything in scope and hand it to the reporter.
+
+    Values that wait for a KMS plugin are examined, and reported, after all others.
+
+    Args:
+        source: Where the values are.
+        request: What to look at.
+        reporter: Where the results go.
+        plugins: The KMS plugins to ask; None to ask none.
+        watch: Wraps the values to count them for a display.
+
+    Raises:
+        ConfigurationError: The scope names something that does not exist.
+        SourceError: Nothing could be read.
+    """
+    examiner = Examiner.configured(request.layout, request.configuration, request.kubernetes_minor, plugins)
+    if plugins is not None:
+        plugins.deferring = True
+        examiner.ask_ahead(source)
+        plugins.deferring = False
+    examiner.learn_custom_resources(source)
+    ranges = resolve_scope(request.scope, request.layout, _custom_directories(examiner))
+    cluster = examiner.kube_system_uid(source)
+    reporter.begin(_header(source, request, cluster))
+    ended: EndedEarly | None = None
+    midway: list[str] = []
+    denied: list[bytes] = []
+    with (
+        contextlib.closing(_Gathering(source, request, reporter)) as gathering,
+        Examining(examiner, plugins) as examining,
+    ):
+        tally, strangers, take = gathering.tally, gathering.strangers, gathering.take
+        try:
+            for found in examining.first(watch(_values(source, ranges, denied), "keys", None)):
+                if found.verdict is PLAIN:
+                    tally.add(found)
+                else:
+                    take(found, hold=bool(examining.waiting))
+        except KeyboardInterrupt as exc:
+            ended = EndedEarly.of(exc)
+        except SourceError as exc:
+            if not tally.summary().keys and not examining.waiting:
+                raise
+            midway = [f"the source was lost midway: {exc.message}"]
+        if ended is not None and plugins is not None:
+            plugins.give_up()
+        ended = _take_later(examining, plugins, gathering, watch) or ended
+        gathering.report_until(None)
+    kms = _kms_summary(tally, plugins)
+    summary = tally.summary()
+    summary.kms = kms
+    within = [key for key in denied if key.startswith(request.layout.prefix_bytes)]
+    problems = [*source.problems, *midway, *(f"lost {display(key)}: permission denied" for key in within)]
+    if gathering.out_of_order:
+        problems.append("findings are not all in the order of their keys: no room in the temporary directory")
+    # What could not be read is not absent.
+    unseen = ended is not None or bool(midway)
+    below = summary.keys > summary.not_objects or unseen or _may_hold_keys(source, request, strangers)
+    nothing_named_exists = (
+        not summary.keys
+        and not unseen
+        and not problems
+        and (bool(request.scope.prefixes or request.scope.keys) or _no_such_namespace(source, request))
+    )
+    reasons = [*problems, *plugin_problems(kms)]
+    if not below:
+        reasons.append(f"no key starts with {request.layout.prefix}")
+    elif nothing_named_exists:
+        reasons.append("nothing of the name that was given exists")
+    if ended is not None:
+        reasons.append(f"{ended.reason} before the end")
+    if summary.undetermined:
+        reasons.append(f"undetermined: {counted(summary.undetermined, 'key')}")
+    description = source.describe()
+    reporter.end(
+        Conclusion(
+            source=_report_source(description, cluster),
+            statuses=tally.statuses(),
+            summary=summary,
+            complete=not reasons,
+            incomplete_reasons=reasons,
+            finished_at=_now(),
+            interrupted=ended is not None,
+        )
+    )
+    return ScanResult(
+        summary=summary,
+        complete=not reasons,
+        new_findings=sum(gathering.new[outcome] for outcome in _UNHEALTHY),
+        new_undetermined=gathering.new[Outcome.UNDETERMINED],
+        problems=problems,
+        below_prefix=below,
+        nothing_named_exists=nothing_named_exists,
+        suggested_prefixes=[] if below else likely_prefixes(strangers),
+        ended=ended,
+        denied=[display(key) for key in denied if key not in within],
+    )
+
+
+def _take_later(
+    examining: Examining, plugins: KMSPlugins | None, gathering: _Gathering, watch: Watch
+) -> EndedEarly | None:
+    """Take what waits; after an interruption without waiting any longer. Return the interruption, if there was one."""
+
+    def take(found: Examination) -> None:
+        if is_finding(found):
+            gathering.report_until(found.stored.key)
+        gathering.take(found, hold=False)
+
+    count = examining.waiting
+    try:
+        for found in watch(examining.later(), "waiting", count):
+            take(found)
+    except KeyboardInterrupt as exc:
+        if plugins is not None:
+            plugins.give_up()
+        for found in examining.later():
+            take(found)
+        return EndedEarly.of(exc)
+    return None
+
+
+def _kms_summary(tally: Tally, plugins: KMSPlugins | None) -> KMSSummary | None:
+    keys = tally.kms_keys()
+    asked = plugins.reports() if plugins is not None else ()
+    if not keys and not asked:
+        return None
+    return KMSSummary(
+        plugins.max_rate if plugins is not None else None,
+        [
+            KMSPluginSummary(
+                transformer_name("kms", plugin.api_version, plugin.name),
+                _shown(plugin.endpoint),
+                plugin.state,
+                plugin.message,
+                plugin.calls,
+                plugin.answered,
+                plugin.refused,
+                plugin.failed,
+                key_id_digest(plugin.write_key_id) or None,
+            )
+            for plugin in asked
+        ],
+        keys,
+    )
+
+
+def _may_hold_keys(source: Source, request: ScanRequest, strangers: list[bytes]) -> bool:
+    """Look whether the storage prefix holds anything or cannot be read; if not, gather keys that tell where."""
+    prefix = request.layout.prefix_bytes
+    if any(key.startswith(prefix) for key in strangers):
+        return True
+    known = len(source.problems)
+    if next(iter(source.current(prefix)), None) is not None or len(source.problems) > known:
+        return True
+    if not strangers:
+        for stored in source.current(b""):
+            strangers.append(stored.key)
+            if len(strangers) >= _SAMPLE:
+                break
+    return False
+
+
+def _no_such_namespace(source: Source, request: ScanRequest) -> bool:
+    base = request.layout.prefix_bytes + b"namespaces/"
+    return bool(request.scope.namespaces) and all(
+        source.get(base + namespace.encode("utf-8", "surrogateescape")) is None
+        for namespace in request.scope.namespaces
+    )
+
+
+def _values(source: Source, ranges: list[KeyRange], denied: list[bytes]) -> Iterator[StoredValue]:
+    """Yield what is in scope; a single key that may not be read is noted, and does not hide what is below it."""
+    for wanted in ranges:
+        if wanted.exact:
+            try:
+                stored = source.get(wanted.prefix)
+            except SourceDenied:
+                denied.append(wanted.prefix)
+                continue
+            if stored is not None:
+                yield stored
+        else:
+            yield from source.current(wanted.prefix)
+
+
+def _custom_directories(examiner: Examiner) -> list[Directory]:
+    return [
+        msgspec.structs.replace(
+            custom_directory(group, plural), kind=crd.kind, namespaced=crd.scope == "Namespaced"
+        )
+        for (group, plural), crd in examiner.custom_resources.items()
+    ] + [custom_directory(group, plural) for group, plural in examiner.unreadable_crds]
+
+
+def _list_prefix(layout: StorageLayout, namespace: str) -> Callable[[Directory], str]:
+    def prefix(directory: Directory) -> str:
+        base = display(layout.directory_prefix(directory))
+        return f"{base}{namespace}/" if namespace and directory.namespaced is not False else base
+
+    return prefix
+
+
+def _header(source: Source, request: ScanRequest, cluster: str | None) -> Header:
+    configuration = request.configuration
+    minor = request.kubernetes_minor
+    description = source.describe()
+    return Header(
+        tool=Tool("etcdfix", __version__),
+        generated_at=_now(),
+        source=_report_source(description, cluster),
+        encryption_config=ReportConfiguration(_shown(configuration.path), configuration.sha256)
+        if configuration
+        else None,
+        scope=Scope(
+            etcd_prefix=request.layout.prefix.rstrip("/") or "/",
+            prefixes=[*map(_shown, request.scope.prefixes), *map(display, request.scope.keys)]
+            or ([description.limited_to] if request.scope.everything and description.limited_to else []),
+            resources=request.scope.resources,
+            namespaces=[*map(_shown, request.scope.namespaces)],
+            kubernetes_version=f"1.{minor}" if minor is not None else None,
+        ),
+    )
+
+
+def _report_source(description: SourceDescription, cluster: str | None) -> ReportSource:
+    return ReportSource(
+        type=description.type,
+        path=_shown(description.path) if description.path is not None else None,
+        endpoints=list(description.endpoints) if description.endpoints is not None else None,
+        revision=description.revision,
+        single_revision=description.single_revision,
+        segments=list(description.segments),
+        cluster_id=description.cluster_id,
+        kube_system_uid=cluster,
+        sha256=description.sha256,
+        etcd_version=description.etcd_version,
+        integrity=description.integrity,
+    )
+
+
+def _shown(argument: str) -> str:
+    """Return a word of the command line as text that JSON can hold: the shell may pass any bytes."""
+    return display(argument.encode("utf-8", "surrogateescape"))
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

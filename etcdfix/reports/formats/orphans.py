@@ -1,0 +1,91 @@
+"""``etcdfix orphans -o table``."""
+
+from __future__ import annotations
+
+from typing import BinaryIO
+
+from etcdfix.reports.base import Output, counted
+from etcdfix.reports.formats.text import aligned, incomplete, introduction, shown
+from etcdfix.reports.impact_model import OrphansReport
+
+_MEANINGS = {
+    "owner-gone": "every owner is gone",
+    "crd-gone": "their CustomResourceDefinition is gone",
+    "namespace-gone": "their Namespace object is gone",
+    "unclaimed": "no resource claims the prefix",
+}
+_NEXT = {
+    "owner-gone": "wait: kube-controller-manager deletes them; if it does not, look whether it can list their types "
+    "(etcdfix scan)",
+    "crd-gone": "to keep them, re-create the CustomResourceDefinition, and stop; only if they were meant to go: then "
+    "delete them through the API",
+    "namespace-gone": "to keep them, re-create the Namespace, and stop; only if it was meant to go: then delete it the "
+    "ordinary way, and its controller cleans up (etcdfix namespace NAME)",
+    "unclaimed": "find out who wrote them before you touch any: an aggregated API server may own them",
+    "outside-prefix": "find out who wrote them before you touch any: another program may share this etcd",
+}
+
+
+def write_table(report: OrphansReport, stream: BinaryIO, max_rows: int) -> None:
+    """Write the groups as text, up to ``max_rows`` of them."""
+    line = Output(stream).line
+    if report.groups:
+        line(f"{counted(report.count, 'key')} of {_size(report.size)} belong to nobody")
+    else:
+        line("no key was found that belongs to nobody")
+    line()
+    line(introduction(report))
+    last = ""
+    for group in report.groups[:max_rows]:
+        if group.reason != last:
+            line()
+            meaning = f"{_MEANINGS[group.reason]}; " if group.reason in _MEANINGS else ""
+            line(f"{group.reason.upper()}: {meaning}{shown(group.note)}")
+            last = group.reason
+        sure = "" if group.confidence == "certain" else f"({group.confidence})"
+        row = (shown(group.prefix), counted(group.count, "key"), _size(group.size), sure)
+        for text in aligned([row]):
+            line(text)
+        for example in group.examples:
+            line(f"      {shown(example)}")
+        if group.examples and group.count > len(group.examples):
+            line(f"      … {group.count - len(group.examples)} more")
+    if len(report.groups) > max_rows:
+        line(
+            f"  … {len(report.groups) - max_rows} of {counted(len(report.groups), 'group')} not shown; "
+            f"--max-rows {len(report.groups)} or -o json shows them"
+        )
+    if report.aggregated:
+        line()
+        line("Not counted: served by an aggregated API, which keeps them elsewhere or here")
+        rows = [(shown(group), counted(count, "key")) for group, count in report.aggregated.items()]
+        for text in [
+            *aligned(rows[:max_rows]),
+            *([f"  … {len(rows) - max_rows} more"] if len(rows) > max_rows else []),
+        ]:
+            line(text)
+    if report.undecided:
+        line()
+        line(
+            f"Not counted: {counted(report.undecided, 'key')} whose Namespace or CustomResourceDefinition was not "
+            "seen; not everything could be read"
+        )
+    line()
+    for text in incomplete(report):
+        line(text)
+    reasons = [reason for reason in _NEXT if any(group.reason == reason for group in report.groups)]
+    if reasons:
+        line("What to do next")
+        for number, reason in enumerate(reasons, start=1):
+            line(f"  {number}. {reason}: {_NEXT[reason]}")
+
+
+def _size(size: int) -> str:
+    if size < 1024:
+        return counted(size, "byte")
+    value = size / 1024
+    for unit in ("KiB", "MiB"):
+        if value < 1024:
+            return f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} GiB"

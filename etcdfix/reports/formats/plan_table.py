@@ -1,0 +1,207 @@
+"""``-o table`` of a plan: what it is about, in which order to act on each object, and what to do first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import BinaryIO, Final
+
+from etcdfix.reports.base import Output, counted
+from etcdfix.reports.plan_model import BY_HAND, DeletionPlan, PlanEntry
+from etcdfix.reports.plan_needs import meaning
+from etcdfix.text.safetext import safe_text
+
+_MAX_CELL: Final = 300
+_MAX_KEY: Final = 500
+_MAX_WHY: Final = 100
+_MOST_GROUPS: Final = 20
+_UNPROVEN: Final = " (unproven)"
+_COMMANDS_SHOWN: Final = 3
+_EXAMPLES_LEFT_OUT: Final = 3
+
+
+def write_plan_table(stream: BinaryIO, plan: DeletionPlan, max_rows: int, *, json_file: str) -> None:
+    """Write the plan for a person.
+
+    Args:
+        stream: Binary output.
+        plan: What to write.
+        max_rows: Most rows of the list of objects.
+        json_file: The command that writes the whole plan, ready to paste.
+    """
+    output = Output(stream)
+    line = output.line
+    for text in _introduction(plan):
+        line(safe_text(text))
+    if plan.groups:
+        line()
+        _table(
+            output,
+            ("COUNT", "CAUSE", "WRITTEN UNDER", "RULE", "OPEN", "ADVICE"),
+            [
+                (
+                    str(g.count),
+                    g.cause or g.outcome,
+                    g.transformer or "unknown",
+                    g.rule,
+                    str(g.opened),
+                    g.advice,
+                )
+                for g in plan.groups[:_MOST_GROUPS]
+            ],
+        )
+        if len(plan.groups) > _MOST_GROUPS:
+            line(f"and {counted(len(plan.groups) - _MOST_GROUPS, 'more group')}; see all with -o json")
+        line()
+        _table(
+            output,
+            ("COUNT", "MADE AGAIN BY", "COMES BACK", "HOW"),
+            [(str(r.count), r.recreated_by, r.comes_back, r.how) for r in plan.recreators[:_MOST_GROUPS]],
+        )
+        if len(plan.recreators) > _MOST_GROUPS:
+            line(f"and {counted(len(plan.recreators) - _MOST_GROUPS, 'more maker')}; see all with -o json")
+        line()
+        _entries(output, plan, max_rows)
+    _left_out(output, plan)
+    if not plan.complete:
+        line()
+        line("INCOMPLETE: not everything was seen.")
+        for problem in plan.problems:
+            line(f"  - {safe_text(problem)}")
+    if plan.steps:
+        line()
+        line("What to do, in this order")
+        for number, step in enumerate(plan.steps, start=1):
+            line(f"  {number}. {safe_text(step.title)}. {safe_text(step.text)}")
+            for command in step.commands:
+                line(f"       {safe_text(command)}")
+        if plan.entries:
+            _commands(output, plan, json_file)
+    else:
+        line()
+        line("Nothing of the report is left to delete.")
+
+
+def _introduction(plan: DeletionPlan) -> list[str]:
+    source = plan.source
+    where = source.path if source.path is not None else ", ".join(source.endpoints or [])
+    lines = [
+        f"etcdfix {plan.tool.version} · plan from {plan.report.path} (scan of {plan.report.generated_at})",
+        f"  {source.type} {where} · revision {source.revision} · {plan.generated_at}",
+        f"  kube-system uid {plan.kube_system_uid or 'unknown'}",
+        f"  encryption configuration {plan.encryption_config.path} ({plan.encryption_config.sha256})"
+        if plan.encryption_config is not None
+        else "  nothing is encrypted at rest (--no-encryption)",
+        f"  {counted(len(plan.entries), 'broken object')} to decide about, {len(plan.left_out)} of the report left out",
+    ]
+    if plan.not_in_report:
+        lines.append(
+            f"  not in the report: {counted(plan.not_in_report, 'broken value')}; scan again to see them"
+        )
+    return lines
+
+
+def _entries(output: Output, plan: DeletionPlan, max_rows: int) -> None:
+    line = output.line
+    shown = plan.entries[:max_rows]
+    flags = _Flags(plan)
+    _table(
+        output,
+        ("ORDER", "RISK", "WHY", "KEY", "WHAT IT IS", "MADE AGAIN BY", "GO WITH IT", "TO ADD"),
+        [
+            (str(e.order), _risk(e), _why(e), e.key, e.what, _by(e), str(e.cascade), flags.marks(e))
+            for e in shown
+        ],
+    )
+    if any(entry.cascade for entry in shown):
+        line("GO WITH IT: dependents that the garbage collector deletes after it")
+    for mark, flag, why in flags.shown(shown):
+        line(safe_text(f"{mark}: its command works with {flag} only: {why}"))
+    if any(_UNPROVEN in _risk(entry) for entry in shown):
+        line("(unproven): most likely in order; its deletion is refused unless its KMS key is declared lost")
+    rest = len(plan.entries) - len(shown)
+    if rest:
+        line("the list is truncated")
+        line(
+            f"not shown: {rest} of {counted(len(plan.entries), 'object')}; see all with -o json, or "
+            f"--max-rows {len(plan.entries)}"
+        )
+
+
+def _commands(output: Output, plan: DeletionPlan, json_file: str) -> None:
+    line = output.line
+    line()
+    first = "The first dry runs" if len(plan.entries) > _COMMANDS_SHOWN else "The dry runs"
+    line(f"{first}, in this order")
+    for entry in plan.entries[:_COMMANDS_SHOWN]:
+        line(f"  {safe_text(entry.command)}")
+        for flag in entry.needs:
+            line(f"    refused without {safe_text(flag)}")
+    if len(plan.entries) > _COMMANDS_SHOWN:
+        line("The command of every object stands in the plan; write it, and take one after the other:")
+        line(f"  {safe_text(json_file)}")
+        line("  jq -r '.entries[].command' plan.json")
+
+
+class _Flags:
+    """Numbers the flags that commands lack, so that a row names them in a few characters."""
+
+    def __init__(self, plan: DeletionPlan) -> None:
+        self._marks: dict[str, str] = {}
+        for entry in plan.entries:
+            for flag in entry.needs:
+                self._marks.setdefault(flag, f"[{len(self._marks) + 1}]")
+
+    def marks(self, entry: PlanEntry) -> str:
+        return " ".join(self._marks[flag] for flag in entry.needs)
+
+    def shown(self, entries: Sequence[PlanEntry]) -> list[tuple[str, str, str]]:
+        """Return mark, flag and meaning of those that entries need."""
+        needed = {flag for entry in entries for flag in entry.needs}
+        return [(mark, flag, meaning(flag)) for flag, mark in self._marks.items() if flag in needed]
+
+
+def _risk(entry: PlanEntry) -> str:
+    return f"{entry.risk}{_UNPROVEN if entry.outcome == 'undetermined' else ''}"
+
+
+def _why(entry: PlanEntry) -> str:
+    """Return the worst reason; one of a floor where the grade has none."""
+    return _fit(entry.reasons[0].text if entry.reasons else entry.floor, _MAX_WHY)
+
+
+def _by(entry: PlanEntry) -> str:
+    if entry.recreated_by == BY_HAND:
+        return BY_HAND
+    return f"{entry.recreated_by} ({entry.recreate_confidence}: {entry.recreate_basis})"
+
+
+def _left_out(output: Output, plan: DeletionPlan) -> None:
+    if not plan.left_out:
+        return
+    output.line()
+    output.line(f"Left out: {counted(len(plan.left_out), 'finding')} of the report")
+    for why, count in Counter(left.why for left in plan.left_out).most_common():
+        examples = [left for left in plan.left_out if left.why == why][:_EXAMPLES_LEFT_OUT]
+        output.line(f"  {count} {why}")
+        for left in examples:
+            output.line(f"    {safe_text(_fit(left.key, _MAX_KEY))}: {safe_text(left.detail)}")
+        if count > len(examples):
+            output.line(f"    and {count - len(examples)} more; see all with -o json")
+
+
+def _table(output: Output, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from tabulate import tabulate  # noqa: PLC0415 - 20 ms that other formats need not pay
+
+    limits = [_MAX_KEY if column == "KEY" else _MAX_CELL for column in columns]
+    cells = [[safe_text(_fit(c, most)) for c, most in zip(row, limits, strict=True)] for row in rows]
+    text = tabulate(cells, headers=columns, tablefmt="plain", disable_numparse=True)
+    output.stream.write("".join(f"{row.rstrip()}\n" for row in text.splitlines()).encode())
+
+
+def _fit(cell: str, most: int) -> str:
+    """Cut a cell that no name of Kubernetes fills: every row of a table is as wide as its widest cell."""
+    if len(cell) <= most:
+        return cell
+    half = most // 2
+    return f"{cell[:half]}…{cell[-half:]}"

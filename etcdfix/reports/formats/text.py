@@ -1,0 +1,76 @@
+"""The few words that the text forms of these reports share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, ObjectEntry, OrphansReport
+from etcdfix.text.safetext import safe_text
+
+# The longest key of an object has about 400 characters; etcd takes keys of a megabyte.
+_MAX_SHOWN = 500
+_WIDEST = 72
+
+Report = ImpactReport | NamespaceReport | OrphansReport
+
+
+def shown(value: object) -> str:
+    """Return foreign text, safe and no longer than any honest name."""
+    text = str(value)
+    if len(text) > _MAX_SHOWN:
+        half = _MAX_SHOWN // 2
+        text = f"{text[:half]}…{text[-half:]}"
+    return safe_text(text)
+
+
+def introduction(report: Report) -> str:
+    """Return the line that says what was looked at."""
+    source = report.source
+    where = source.path if source.path is not None else ", ".join(source.endpoints or [])
+    parts = [
+        f"etcdfix {report.tool.version}",
+        f"{source.type} {shown(where)}",
+        f"revision {source.revision}",
+        f"kube-system uid {shown(source.kube_system_uid or 'unknown')}",
+    ]
+    return " · ".join(parts)
+
+
+def incomplete(report: Report) -> Iterator[str]:
+    """Yield lines that say why a report is not everything; none for a complete one."""
+    if not report.complete:
+        yield "INCOMPLETE: this report did not see or could not decide everything."
+        yield from (f"  - {shown(reason)}" for reason in report.incomplete_reasons)
+
+
+def steps(entries: Iterable[tuple[str, str, str]]) -> Iterator[str]:
+    """Yield numbered lines for steps of action, command and note; commands are quoted already."""
+    for number, (action, command, note) in enumerate(entries, start=1):
+        yield f"  {number}. {safe_text(action)}"
+        if note:
+            yield f"     {safe_text(note)}"
+        if command:
+            yield f"       {safe_text(command)}"
+
+
+def aligned(rows: Sequence[tuple[str, ...]], indent: str = "  ") -> Iterator[str]:
+    """Yield rows of cells in columns; a cell that is far too wide pushes its own row only."""
+    if not rows:
+        return
+    widths = [
+        max((len(row[i]) for row in rows if len(row[i]) <= _WIDEST), default=0) for i in range(len(rows[0]))
+    ]
+    for row in rows:
+        yield (
+            indent + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        ).rstrip()
+
+
+def named(entry: ObjectEntry) -> str:
+    """Return an object's name for a person."""
+    return shown(entry)
+
+
+def count_of(number: int, resource: str) -> str:
+    """Return ``3 pods``, safe."""
+    return f"{number} {shown(resource)}"

@@ -1,0 +1,204 @@
+"""One or many shown objects on a stream: YAML, JSON, names, or a table. Nothing is kept but a page of the table."""
+
+from __future__ import annotations
+
+from typing import BinaryIO, Final, Protocol
+
+from etcdfix.model import Outcome
+from etcdfix.reports.printers.jsontext import INDENT, json_text
+from etcdfix.reports.printers.objects import Form, Shown
+from etcdfix.reports.printers.yamltext import yaml_text
+from etcdfix.text.safetext import safe_text
+
+
+class Writer(Protocol):
+    """Takes shown objects one after the other; never closes the stream.
+
+    Attributes:
+        contents: Whether documents are written; a listing needs none.
+    """
+
+    contents: bool
+
+    def write(self, shown: Shown) -> bool:
+        """Take one; return whether anything of it is shown here."""
+        ...
+
+    def end(self) -> None:
+        """Finish the output; only called when nothing was lost midway."""
+        ...
+
+
+_SERVED: Final = frozenset({Outcome.READABLE, Outcome.INCONSISTENT, Outcome.NOT_AN_OBJECT})
+
+
+class YAMLWriter:
+    """One document for each object, ``---`` between them.
+
+    Args:
+        stream: Binary output.
+        many: A list was asked for: objects that are not whole are left to standard error.
+    """
+
+    contents: bool = True
+
+    def __init__(self, stream: BinaryIO, *, many: bool) -> None:
+        self._stream = stream
+        self._many = many
+        self._count = 0
+
+    def write(self, shown: Shown) -> bool:
+        """Write one document."""
+        if not _has_document(shown, many=self._many):
+            return False
+        if self._count:
+            self._stream.write(b"---\n")
+        self._stream.write(yaml_text(shown.document).encode())
+        self._count += 1
+        return True
+
+    def end(self) -> None:
+        """There is nothing to finish."""
+
+
+class JSONWriter:
+    """The object itself, or a ``v1 List`` that is written as objects come.
+
+    A list that was cut, by an interruption or a lost source, is no JSON: nobody takes it for the whole.
+
+    Args:
+        stream: Binary output.
+        many: Write a list.
+    """
+
+    contents: bool = True
+
+    def __init__(self, stream: BinaryIO, *, many: bool) -> None:
+        self._stream = stream
+        self._many = many
+        self._count = 0
+
+    def write(self, shown: Shown) -> bool:
+        """Write one object."""
+        if not _has_document(shown, many=self._many):
+            return False
+        if self._many:
+            start = f'{{\n{INDENT}"apiVersion": "v1",\n{INDENT}"items": [' if not self._count else ","
+            self._stream.write(f"{start}\n{INDENT * 2}".encode())
+            self._stream.write(json_text(shown.document, margin=INDENT * 2))
+        else:
+            self._stream.write(json_text(shown.document) + b"\n")
+        self._count += 1
+        return True
+
+    def end(self) -> None:
+        """Close the list."""
+        if not self._many:
+            return
+        if not self._count:
+            self._stream.write(f'{{\n{INDENT}"apiVersion": "v1",\n{INDENT}"items": ['.encode())
+        tail = f'\n{INDENT}],\n{INDENT}"kind": "List",\n{INDENT}"metadata": {{\n{INDENT * 2}"resourceVersion": ""\n'
+        self._stream.write((tail if self._count else tail[len(INDENT) + 1 :]).encode())
+        self._stream.write(f"{INDENT}}}\n}}\n".encode())
+
+
+class NameWriter:
+    """``kind.group/name`` for each object that decodes, as kubectl has it; names are those of the keys."""
+
+    contents: bool = False
+
+    def __init__(self, stream: BinaryIO, *, many: bool) -> None:
+        self._stream = stream
+        self._many = many
+
+    def write(self, shown: Shown) -> bool:
+        """Write one line."""
+        if shown.found.verdict.outcome not in _SERVED:
+            return False
+        kind = shown.kind.kind.lower() or shown.found.directory.resource or "unknown"
+        group = f".{shown.kind.group}" if shown.kind.group else ""
+        self._stream.write(f"{safe_text(f'{kind}{group}/{shown.found.name}')}\n".encode())
+        return True
+
+    def end(self) -> None:
+        """There is nothing to finish."""
+
+
+_COLUMNS: Final = (
+    "NAMESPACE",
+    "NAME",
+    "KIND",
+    "OUTCOME",
+    "CAUSE",
+    "TRANSFORMER",
+    "ENCODING",
+    "BYTES",
+    "MOD REVISION",
+)
+_PAGE = 500
+_MAX_CELL = 100
+
+
+class WideWriter:
+    """A row for each key, unreadable ones included; columns grow where a later page needs it."""
+
+    contents: bool = False
+
+    def __init__(self, stream: BinaryIO, *, many: bool) -> None:
+        self._stream = stream
+        self._many = many
+        self._rows: list[tuple[str, ...]] = [_COLUMNS]
+        self._widths = [0] * len(_COLUMNS)
+
+    def write(self, shown: Shown) -> bool:
+        """Take one row."""
+        found = shown.found
+        kind = shown.kind
+        hidden = shown.secret and not (kind.kind + kind.version + kind.group).isprintable()
+        cells = (
+            found.namespace,
+            found.name,
+            "" if hidden else (f"{kind.api_version}/{kind.kind}" if kind.kind else ""),
+            found.verdict.outcome.value,
+            found.verdict.cause.value if found.verdict.cause is not None else "",
+            found.transformer,
+            found.decoded.encoding if found.decoded is not None else "",
+            str(len(found.stored.value)),
+            str(found.stored.mod_revision),
+        )
+        self._rows.append(tuple(_fit(safe_text(cell)) or "-" for cell in cells))
+        if len(self._rows) >= _PAGE:
+            self._print()
+        return found.verdict.outcome in _SERVED
+
+    def end(self) -> None:
+        """Print the last page."""
+        if self._rows != [_COLUMNS]:
+            self._print()
+
+    def _print(self) -> None:
+        columns = zip(*self._rows, strict=True)
+        self._widths = [
+            max(width, *map(len, column)) for width, column in zip(self._widths, columns, strict=True)
+        ]
+        for row in self._rows:
+            line = "   ".join(cell.ljust(width) for cell, width in zip(row, self._widths, strict=True))
+            self._stream.write(f"{line.rstrip()}\n".encode())
+        self._rows = []
+
+
+WRITERS: Final[dict[str, type[YAMLWriter | JSONWriter | NameWriter | WideWriter]]] = {
+    "yaml": YAMLWriter,
+    "json": JSONWriter,
+    "name": NameWriter,
+    "wide": WideWriter,
+}
+
+
+def _has_document(shown: Shown, *, many: bool) -> bool:
+    """Say whether there is something to write: in a list only objects, alone also what is left of one."""
+    return shown.whole or (shown.form is not Form.NOTHING and (not many or shown.form is Form.NOTE))
+
+
+def _fit(cell: str) -> str:
+    return cell if len(cell) <= _MAX_CELL else f"{cell[: _MAX_CELL // 2]}…{cell[-_MAX_CELL // 2 :]}"

@@ -1,0 +1,114 @@
+"""Commands of ours for a person to paste: they must do there what they say here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from etcdfix.text.safetext import key_arguments, quote_command
+
+ACKNOWLEDGEMENT = "--ignore-store-read-error-with-cluster-breaking-potential"
+"""Without this flag nothing is deleted."""
+GRANTED = (
+    "--no-encryption holds only where nothing is encrypted at rest; else give --encryption-config FILE. "
+)
+"""What a command takes for granted that reads a cluster of which nobody told how its values are encrypted."""
+
+
+class SameAgain(msgspec.Struct, frozen=True):
+    """What a command must repeat so that it looks at the same data in the same way; never a password.
+
+    Attributes:
+        source: Options that say where the data is (``--snapshot FILE``, ``--endpoints …``).
+        layout: ``--etcd-prefix``, where it is not the default.
+        reading: ``--encryption-config`` and ``--kubernetes-version``, where they were given.
+        changing: ``--main-endpoints``, for commands that change something.
+    """
+
+    source: tuple[str, ...] = ()
+    layout: tuple[str, ...] = ()
+    reading: tuple[str, ...] = ()
+    changing: tuple[str, ...] = ()
+
+    @property
+    def told_of_encryption(self) -> bool:
+        """Whether anybody said how values are encrypted at rest, or that none is."""
+        return bool({"--encryption-config", "--no-encryption"} & set(self.reading))
+
+    @property
+    def _deciding(self) -> tuple[str, ...]:
+        """How a command reads that decides by what it finds: it must be told whether anything is encrypted."""
+        return self.reading if self.told_of_encryption else (*self.reading, "--no-encryption")
+
+    def scan(
+        self,
+        key: bytes,
+        *,
+        source: Sequence[str] | None = None,
+        reading: Sequence[str] | None = None,
+    ) -> str:
+        """Return the scan of one key, with another source or other ways of reading where these are given."""
+        where = self.source if source is None else source
+        how = self.reading if reading is None else reading
+        return quote_command(["etcdfix", "scan", *where, *self.layout, *how, *key_arguments(key)])
+
+    def get(self, key: bytes, *options: str) -> str:
+        """Return the command that shows the object of one key, with further options behind it."""
+        return quote_command(
+            ["etcdfix", "get", *self.source, *self.layout, *self.reading, *key_arguments(key), *options]
+        )
+
+    def impact(self, key: bytes) -> str:
+        """Return the command that shows what a deletion sets off."""
+        return quote_command(
+            ["etcdfix", "impact", *self.source, *self.layout, *self.reading, *key_arguments(key)]
+        )
+
+    def orphans(self) -> str:
+        """Return the command that lists what belongs to nobody."""
+        return quote_command(["etcdfix", "orphans", *self.source, *self.layout, *self.reading])
+
+    def plan(self, report: str, file: str) -> str:
+        """Return the command that makes a plan from a saved report, and writes it to a file."""
+        words = ["etcdfix", "plan", "--from-report", report, *self.source, *self.layout, *self._deciding]
+        return quote_command([*words, "-o", "json", "--output-file", file])
+
+    def delete(self, key: bytes) -> str:
+        """Return the dry run of a deletion, on the live etcd that was read, or on the default one for a snapshot."""
+        where = () if "--snapshot" in self.source else self.source
+        words = [
+            "etcdfix",
+            "delete",
+            *key_arguments(key),
+            *where,
+            *self.layout,
+            *self._deciding,
+            *self.changing,
+        ]
+        return quote_command([*words, "--reason", "REASON", ACKNOWLEDGEMENT, "--dry-run"])
+
+    def restore(self, key: bytes, revision: int, *, replacing: int) -> str:
+        """Return the dry run that puts back what a key held at a revision, on the live etcd.
+
+        Args:
+            key: Complete key.
+            revision: At which its value could be read.
+            replacing: mod_revision of the value that is there.
+        """
+        where = () if "--snapshot" in self.source else self.source
+        words = ["etcdfix", "restore", "--from-revision", str(revision), *key_arguments(key)]
+        words += [
+            "--replace-mod-revision",
+            str(replacing),
+            *where,
+            *self.layout,
+            *self._deciding,
+            *self.changing,
+        ]
+        return quote_command([*words, "--reason", "REASON", "--dry-run"])
+
+
+def piped(first: str, words: Sequence[str]) -> str:
+    """Return a shell line that feeds the output of a command, quoted already, to another."""
+    return f"{first} | {quote_command(words)}"

@@ -1,0 +1,331 @@
+"""Built-ins as JSON: the verdict and the message of a GET, the identity, and what is wrong inside.
+
+The expected outcomes come from running the storage codec of the API server.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from etcdfix.decoding.kubejson.codec import JSONDecoder, TypeMeta, interpret
+from etcdfix.decoding.registry import Registry, SchemeName
+from etcdfix.decoding.schema import load_schema
+from etcdfix.errors import ConversionFailed, JSONMalformed, KindUnknown
+from etcdfix.golang.gojson import tokenize
+from etcdfix.model import DecodedObject, Evidence, GroupVersionKind, Inconsistency
+
+DECODER = JSONDecoder(load_schema(36), Registry(36))
+CRDS = JSONDecoder(load_schema(36), Registry(36, SchemeName.APIEXTENSIONS))
+V1_SECRET = GroupVersionKind("", "v1", "Secret")
+SCHEME = 'in scheme "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"'
+INTO = "json: cannot unmarshal number into Go struct field {} of type {}"
+SNIFFING = "couldn't get version/kind; json parse error: "
+
+
+def secret(text: bytes = b"", metadata: bytes = b'"name":"s","namespace":"n","uid":"u"') -> bytes:
+    return b'{"kind":"Secret","apiVersion":"v1","metadata":{' + metadata + b"}" + text + b"}"
+
+
+def both_ways(data: bytes, group: str = "", kind: str = "Secret") -> DecodedObject:
+    """Decode as the pipeline does, and check that the exact way gives the same."""
+    decoded = DECODER.decode(data, group, kind)
+    assert DECODER.decode_exactly(data, group, kind) == decoded
+    return decoded
+
+
+HEALTHY = [
+    secret(),
+    secret(b',"data":{"a":"YQ==","b":null},"type":"Opaque"'),
+    secret(b',"stringData":{"a":"b"},"immutable":true'),
+    b" \n" + secret() + b" ",
+    secret(metadata=b'"name":"s","namespace":"n","uid":"u","labels":{"a":"\\u003cb\\u003e"}'),
+    # things that only the exact way judges
+    secret(metadata=b'"name":"s","namespace":"n"}, "metadata":{"uid":"u"'),
+    secret(metadata=b'"name":"s","namespace":"n","uid":"u","namespace":null'),
+    secret(metadata=b'"n\\u0061me":"s","namespace":"n","uid":"u"'),
+    secret(metadata=b'"name":"s","namespace":"n","uid":"u","creationTimestamp":"2024-02-29T01:02:03+01:00"'),
+    b'{"KIND":"Secret","apiversion":"v1","metadata":{"name":"s","namespace":"n","uid":"u"}}',
+    b'{"kind":"Pod","apiVersion":"v1","metadata":{"name":"s","namespace":"n","uid":"u"},"Kind":"Secret"}',
+    '{"\u212aind":"Secret","apiVer\u017fion":"v1","metadata":{"name":"s","namespace":"n","uid":"u"}}'.encode(),
+    b'{"kind":"Secret","apiVersion":"/v1","metadata":{"name":"s","namespace":"n","uid":"u"}}',
+]
+
+
+@pytest.mark.parametrize("data", HEALTHY)
+def test_healthy_secrets(data: bytes) -> None:
+    decoded = both_ways(data)
+    if decoded.notes:
+        assert decoded.notes[0].check == "unknown-fields"
+    assert decoded == DecodedObject(V1_SECRET, b"s", b"n", b"u", "json", notes=decoded.notes)
+
+
+def test_a_cluster_scoped_object_has_no_namespace() -> None:
+    for text in (b'"name":"s","uid":"u"', b'"name":"s","uid":"u","annotations":{"k":"\\"namespace\\""}'):
+        decoded = both_ways(secret(metadata=text))
+        assert (decoded.name, decoded.namespace) == (b"s", None)
+    elsewhere = both_ways(secret(b',"stringData":{"namespace":"x"}', metadata=b'"name":"s","uid":"u"'))
+    assert elsewhere.namespace is None
+    inside = both_ways(secret(metadata=b'"name":"s","uid":"u","annotations":{"namespace":"x"}'))
+    assert inside.namespace is None
+    twice = both_ways(
+        secret(metadata=b'"name":"s","namespace":"n","uid":"u"},"metadata":{"name":"s","uid":"u"')
+    )
+    assert twice.namespace == b"n"
+
+
+def test_other_versions_and_groups_under_one_kind_of_key() -> None:
+    metadata = b'"metadata":{"name":"d","namespace":"n","uid":"u"}}'
+    for api_version in (b"apps/v1", b"extensions/v1beta1", b"apps/v1beta2", b"apps/v1"):
+        data = b'{"kind":"Deployment","apiVersion":"' + api_version + b'",' + metadata
+        decoder = JSONDecoder(load_schema(), Registry())
+        decoded = decoder.decode(data, "apps", "Deployment")
+        assert decoded.gvk.api_version == api_version.decode()
+        assert decoded.name == b"d"
+        assert decoder.decode_exactly(data, "apps", "Deployment") == decoded
+
+
+def test_a_release_that_reads_it_no_more_is_named() -> None:
+    decoder = JSONDecoder(load_schema(), Registry())
+    data = (
+        b'{"kind":"HorizontalPodAutoscaler","apiVersion":"autoscaling/v2beta2",'
+        b'"metadata":{"name":"h","namespace":"n","uid":"u"}}'
+    )
+    decoded = decoder.decode(data, "autoscaling", "HorizontalPodAutoscaler")
+    assert decoded.readable_until == "1.35" or decoded.readable_until.startswith("1.")
+    assert decoder.decode_exactly(data, "autoscaling", "HorizontalPodAutoscaler") == decoded
+    with pytest.raises(KindUnknown) as caught:
+        DECODER.decode(data, "autoscaling", "HorizontalPodAutoscaler")
+    assert (caught.value.reason, caught.value.readable_until) == ("version-removed", decoded.readable_until)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"{}",
+        b'{"metadata":{"name":"x"}}',
+        b'{"kind":"Secret","metadata":{"name":"x"}}',
+        b'{"kind":null,"apiVersion":null}',
+        b'{"kind":"","apiVersion":"","data":{"a":"not checked"}}',
+        b'{"kind":"Secret","apiVersion":"__internal","metadata":{"name":"x"}}',
+        b'{"apiVersion":"/"}',
+    ],
+)
+def test_without_a_version_the_server_serves_an_empty_object(data: bytes) -> None:
+    decoded = DECODER.decode(data, "", "Secret")
+    assert decoded.empty
+    assert (decoded.name, decoded.namespace, decoded.uid) == (None, None, None)
+
+
+def test_without_a_kind_the_key_completes_it_and_the_data_is_served() -> None:
+    decoded = DECODER.decode(b'{"apiVersion":"v1","metadata":{"name":"x"},"data":{"a":"YQ=="}}', "", "Secret")
+    assert not decoded.empty
+    assert decoded.name == b"x"
+    assert decoded.gvk == GroupVersionKind("", "v1", "")
+    assert [wrong.cause for wrong in decoded.inconsistencies] == ["kind-missing"]
+
+
+@pytest.mark.parametrize(
+    ("data", "message", "reason"),
+    [
+        (
+            b'{"kind":"Foo","apiVersion":"v1"}',
+            f'no kind "Foo" is registered for version "v1" {SCHEME}',
+            "not-registered",
+        ),
+        (
+            b'{"kind":"Secret","apiVersion":"v2"}',
+            f'no kind "Secret" is registered for version "v2" {SCHEME}',
+            "not-registered",
+        ),
+        (
+            b'{"kind":"S\x7f","apiVersion":"a\x7f/v1"}',
+            f'no kind "S\\x7f" is registered for version "a\\x7f/v1" {SCHEME}',
+            "not-registered",
+        ),
+        (
+            b'{"kind":"Foo"}',
+            f'no kind "Foo" is registered for the internal version of group "" {SCHEME}',
+            "missing",
+        ),
+        (
+            b'{"kind":"Foo","apiVersion":"__internal"}',
+            f'no kind "Foo" is registered for the internal version of group "" {SCHEME}',
+            "not-registered",
+        ),
+        (b'{"kind":"Pod"}', "converting (core.Pod) to (core.Secret): unknown conversion", "wrong-kind"),
+        (
+            b'{"kind":"Pod","apiVersion":"v1"}',
+            "converting (v1.Pod) to (core.Secret): unknown conversion",
+            "wrong-kind",
+        ),
+        (
+            b'{"kind":"Status","apiVersion":"v1"}',
+            "converting (v1.Status) to (core.Secret): unknown conversion",
+            "wrong-kind",
+        ),
+        (
+            b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":5}',
+            "converting (v1.AdmissionReview) to (core.Secret): unknown conversion",
+            "wrong-kind",
+        ),
+        (b'{"apiVersion":"a/b/c"}', "unexpected GroupVersion string: a/b/c", "not-registered"),
+        (b'{"apiVersion":"apps/"}', "Object 'apiVersion' is missing in '<22 bytes withheld>'", "missing"),
+    ],
+)
+def test_types_that_do_not_fit(data: bytes, message: str, reason: str) -> None:
+    with pytest.raises(KindUnknown) as caught:
+        DECODER.decode(data, "", "Secret")
+    assert (caught.value.message, caught.value.reason) == (message, reason)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (
+            b'{"kind":"Secret",}',
+            SNIFFING + "invalid character '}' looking for beginning of object key string",
+        ),
+        (secret() + b"x", SNIFFING + "invalid character 'x' after top-level value"),
+        (secret()[:-1], SNIFFING + "unexpected end of JSON input"),
+        (b'{"kind":5}', SNIFFING + "json: cannot unmarshal number into Go struct field .kind of type string"),
+        (
+            b'{"apiVersion":[],"KIND":{},"kind":"Secret"}',
+            SNIFFING + "json: cannot unmarshal array into Go struct field .apiVersion of type string",
+        ),
+        (
+            b'{"kind":true,"apiVersion":"v1"}',
+            SNIFFING + "json: cannot unmarshal bool into Go struct field .kind of type string",
+        ),
+        (secret(metadata=b'"name":1'), INTO.format("ObjectMeta.metadata.name", "string")),
+        (secret(b',"data":{"a":"!!"}'), "illegal base64 data at input byte 0"),
+        (b'{"name":5}', INTO.format("Secret.name", "string")),
+        # the wrong kind is filled first, so its own errors come first
+        (b'{"kind":"Pod","apiVersion":"v1","spec":5}', INTO.format("Pod.spec", "v1.PodSpec")),
+        (b"{" + b'"a":{' * 10_000 + b"}" * 10_001, SNIFFING + "invalid character '{' exceeded max depth"),
+    ],
+)
+def test_malformed(data: bytes, message: str) -> None:
+    with pytest.raises(JSONMalformed) as caught:
+        DECODER.decode(data, "", "Secret")
+    assert caught.value.message == message
+    assert caught.value.offset is not None
+
+
+def test_a_struct_error_says_where() -> None:
+    with pytest.raises(JSONMalformed) as caught:
+        DECODER.decode(secret(metadata=b'"finalizers":["a",5]'), "", "Secret")
+    assert (caught.value.offset, caught.value.field_path) == (65, "metadata.finalizers[1]")
+
+
+@pytest.mark.parametrize(
+    ("value", "ok"), [("7", True), ("", True), ("abc", False), ("99999999999999999999", False)]
+)
+def test_the_rollback_annotation_takes_part_in_conversion(value: str, *, ok: bool) -> None:
+    metadata = {"name": "d", "uid": "u", "annotations": {"deprecated.deployment.rollback.to": value}}
+    data = json.dumps({"kind": "Deployment", "apiVersion": "apps/v1", "metadata": metadata}).encode()
+    if ok:
+        assert DECODER.decode(data, "apps", "Deployment").name == b"d"
+        return
+    with pytest.raises(ConversionFailed) as caught:
+        DECODER.decode(data, "apps", "Deployment")
+    assert value not in caught.value.message
+    assert caught.value.message.startswith("failed to parse annotation[deprecated.deployment.rollback.to]=<")
+
+
+def test_numbers_of_a_schema_must_fit_a_float64() -> None:
+    schema = b'{"openAPIV3Schema":{"default":1e999}}'
+    data = (
+        b'{"kind":"CustomResourceDefinition","apiVersion":"apiextensions.k8s.io/v1beta1","metadata":{"name":"c","uid":"u"},'
+        b'"spec":{"validation":' + schema + b"}}"
+    )
+    with pytest.raises(
+        ConversionFailed, match="cannot unmarshal number <5 bytes withheld> into Go value of type float64"
+    ):
+        CRDS.decode(data, "apiextensions.k8s.io", "CustomResourceDefinition")
+    healthy = data.replace(b"1e999", b"1e99")
+    decoded = CRDS.decode(healthy, "apiextensions.k8s.io", "CustomResourceDefinition")
+    assert decoded.name == b"c"
+    assert not decoded.notes
+
+
+def test_unknown_fields_are_a_note() -> None:
+    decoded = both_ways(secret(b',"dataa":{}'))
+    assert decoded.notes == (Evidence("unknown-fields", "1", "dataa"),)
+
+
+def test_text_that_is_not_utf_8_keeps_its_bytes() -> None:
+    decoded = both_ways(secret(metadata=b'"name":"s\xff","namespace":"n","uid":"u"'))
+    assert decoded.name == b"s\xff"
+    assert decoded.inconsistencies == (
+        Inconsistency("invalid-utf8", "metadata.name", "byte 1 of 2 is not UTF-8"),
+    )
+
+
+def test_raw_json_that_is_not_utf_8_breaks_answers() -> None:
+    managed = b'"name":"s","namespace":"n","uid":"u","managedFields":[{"fieldsV1":{"f:\xff":{}}}]'
+    decoded = both_ways(secret(metadata=managed))
+    assert [(wrong.cause, wrong.breaks_responses) for wrong in decoded.inconsistencies] == [
+        ("raw-json-invalid", True)
+    ]
+
+
+def test_valid_text_beyond_ascii_is_healthy() -> None:
+    assert both_ways(secret(metadata='"name":"s","namespace":"n","uid":"ü"'.encode())).uid == "ü".encode()
+
+
+def test_quantities_are_read_without_resolving_escapes() -> None:
+    claim = b'{"kind":"PersistentVolumeClaim","apiVersion":"v1","metadata":{"name":"p","namespace":"n","uid":"u"},'
+    good = claim + b'"spec":{"resources":{"requests":{"storage":"10Gi"}}}}'
+    assert DECODER.decode(good, "", "PersistentVolumeClaim").name == b"p"
+    with pytest.raises(JSONMalformed, match="quantities must match"):
+        DECODER.decode(good.replace(b"10Gi", b"1\\u0030Gi"), "", "PersistentVolumeClaim")
+
+
+def test_kinds_without_object_metadata_take_the_exact_way() -> None:
+    decoder = JSONDecoder(load_schema(36), Registry(36))
+    data = b'{"kind":"SecretList","apiVersion":"v1","metadata":{},"items":[]}'
+    with pytest.raises(KindUnknown, match="SecretList"):
+        decoder.decode(data, "", "Secret")
+    assert decoder.decode(data, "", "SecretList").name is None
+    scale = (
+        b'{"kind":"Scale","apiVersion":"autoscaling/v1","metadata":{"name":"s","namespace":"n","uid":"u"}}'
+    )
+    assert decoder.decode(scale, "autoscaling", "Scale").name == b"s"
+
+
+def test_names_from_damaged_values_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("etcdfix.decoding.kubejson.codec._MAX_WAYS", 10)
+    decoder = JSONDecoder(load_schema(36), Registry(36))
+    for number in range(50):
+        with pytest.raises(KindUnknown):
+            decoder.decode(b'{"kind":"K%d","apiVersion":"v1"}' % number, "", "Secret")
+    assert len(decoder._ways) == 10
+    assert decoder.decode(secret(), "", "Secret").name == b"s"
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        (b"null", TypeMeta("", "", "", "")),
+        (b'{"kind":"A","kind":"B","apiVersion":"g/v"}', TypeMeta("g", "v", "B", "g/v")),
+        (b'{"kind":"A","kind":null,"apiVersion":"v"}', TypeMeta("", "v", "A", "v")),
+        (b'{"kinds":5,"apiVersions":5,"other":{"kind":5}}', TypeMeta("", "", "", "")),
+        (b'{"kind":"\\u0041\xff"}', TypeMeta("", "", "A\ufffd", "")),
+    ],
+)
+def test_kind_and_version_are_found_as_go_finds_them(data: bytes, found: TypeMeta) -> None:
+    assert interpret(data, tokenize(data)) == found
+
+
+@pytest.mark.parametrize(
+    ("data", "word"), [(b'"x"', "string"), (b"[1]", "array"), (b"5", "number"), (b"true", "bool")]
+)
+def test_what_is_no_object_has_no_kind(data: bytes, word: str) -> None:
+    with pytest.raises(JSONMalformed) as caught:
+        DECODER.decode_exactly(data, "", "Secret")
+    assert caught.value.message == (
+        SNIFFING + f"json: cannot unmarshal {word} into Go value of type struct {{ APIVersion string "
+        '"json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+    )

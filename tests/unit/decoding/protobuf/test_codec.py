@@ -1,0 +1,326 @@
+from __future__ import annotations
+
+import pytest
+
+from etcdfix.decoding.protobuf.codec import ProtobufDecoder
+from etcdfix.decoding.registry import Registry, SchemeName
+from etcdfix.decoding.schema import load_schema
+from etcdfix.errors import ConversionFailed, DecodeError, KindUnknown, ProtobufMalformed
+from etcdfix.model import DecodedObject, Evidence, GroupVersionKind, Inconsistency
+from tests.support.protobytes import block, entry, number, object_meta, secret, unknown
+
+SCHEME = 'in scheme "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"'
+SECRET_GVK = GroupVersionKind("", "v1", "Secret")
+
+
+def make(minor: int | None = 36, scheme: SchemeName = SchemeName.KUBERNETES) -> ProtobufDecoder:
+    return ProtobufDecoder(load_schema(minor), Registry(minor, scheme))
+
+
+decoder = make()
+
+
+def decode(data: bytes, group: str = "", kind: str = "Secret") -> DecodedObject:
+    return decoder.decode(data, group, kind)
+
+
+def refused(data: bytes, group: str = "", kind: str = "Secret") -> DecodeError:
+    with pytest.raises(DecodeError) as caught:
+        decoder.decode(data, group, kind)
+    return caught.value
+
+
+def stored_secret(*more: bytes, metadata: tuple[bytes, ...] = ()) -> bytes:
+    return unknown(b"v1", b"Secret", secret(b"s1", *more, metadata=metadata))
+
+
+@pytest.fixture
+def no_strict_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise AssertionError("took the strict way")
+
+    monkeypatch.setattr(ProtobufDecoder, "_decode_strictly", fail)
+
+
+@pytest.mark.usefixtures("no_strict_way")
+def test_a_healthy_value_takes_the_quick_way() -> None:
+    for size in (1, 200, 20_000, 3_000_000):
+        found = decode(stored_secret(entry(2, b"key", b"x" * size)))
+        assert found == DecodedObject(
+            gvk=SECRET_GVK, name=b"s1", namespace=b"default", uid=b"u-1", encoding="protobuf"
+        )
+
+
+@pytest.mark.usefixtures("no_strict_way")
+def test_absent_and_empty_metadata_differ() -> None:
+    namespace = unknown(b"v1", b"Namespace", block(1, block(1, b"n") + block(3, b"")))
+    found = decode(namespace, kind="Namespace")
+    assert (found.name, found.namespace, found.uid) == (b"n", b"", None)
+    found = decode(unknown(b"v1", b"Namespace", block(2, b"")), kind="Namespace")
+    assert (found.name, found.namespace, found.uid) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        stored_secret()[:-2],  # undetectable upstream
+        stored_secret()[:-4],
+        stored_secret() + block(4, b"application/json"),
+        b"k8s\x00" + block(2, secret()) + block(1, block(1, b"v1") + block(2, b"Secret")),
+        b"k8s\x00" + block(1, block(2, b"Secret") + block(1, b"v1")) + block(2, secret()),
+        unknown(b"v1", b"Secret", block(3, b"Opaque") + secret()),
+        unknown(b"v1", b"Secret", secret() + number(5, 2)),
+        unknown(b"v1", b"Secret", b"")[:-6] + block(2, secret()),
+        unknown(b"v1", b"Secret", secret())[:19] + b"\x9e\x80\x80\x80\x00" + secret(),
+    ],
+)
+def test_unusual_but_accepted_values_take_the_strict_way(data: bytes) -> None:
+    found = decode(data)
+    assert (found.gvk, found.name, found.uid) == (SECRET_GVK, b"s1", b"u-1")
+    assert not found.inconsistencies
+
+
+def test_the_strict_way_says_the_same_of_a_healthy_value() -> None:
+    data = stored_secret(entry(2, b"a", b"b"))
+    assert decoder._decode_strictly(data, "", "Secret") == decode(data)
+
+
+def test_empty_objects() -> None:
+    for data in (
+        unknown(b"v1", b"Secret", b""),
+        b"k8s\x00" + block(1, block(1, b"v1") + block(2, b"Secret")),
+    ):
+        found = decode(data)
+        assert found.empty
+        assert (found.name, found.namespace, found.uid) == (None, None, None)
+    assert not decode(unknown(b"v1", b"Secret", block(1, b""))).empty
+
+
+def test_a_value_without_kind_keeps_its_data() -> None:
+    found = decode(unknown(b"v1", b"", secret()))
+
+    assert found.gvk == GroupVersionKind("", "v1", "")
+    assert found.name == b"s1"
+    assert found.inconsistencies == (
+        Inconsistency("kind-missing", "kind", "apiVersion v1, no kind; a key of Secret completes it"),
+    )
+
+
+def test_unknown_fields_are_noted() -> None:
+    data = unknown(b"v1", b"Secret", secret(b"s1", number(99, 1), metadata=(number(98, 1),))) + number(9, 1)
+    found = decode(data)
+    assert found.notes == (
+        Evidence("unknown-fields", "3", "metadata: number 98; the object: number 99; the envelope: 1"),
+    )
+    assert not found.inconsistencies
+    found = decode(stored_secret(number(99, 1)))
+    assert found.notes == (Evidence("unknown-fields", "1", "the object: number 99"),)
+
+
+def test_faults_inside_are_named_by_the_strict_way() -> None:
+    broken = block(17, block(7, block(1, b"{")))
+    found = decode(stored_secret(metadata=(broken,)))
+    assert [one.cause for one in found.inconsistencies] == ["raw-json-invalid"]
+    assert [one.cause for one in decode(stored_secret(block(3, b"\xff"))).inconsistencies] == ["invalid-utf8"]
+
+
+def test_damage_has_offset_and_path_in_the_whole_value() -> None:
+    data = stored_secret(metadata=(block(13, number(3, 1)),))
+    error = refused(data)
+
+    assert isinstance(error, ProtobufMalformed)
+    assert error.message == "proto: wrong wireType = 0 for field Name"
+    assert error.field_path == "metadata.ownerReferences[0].name"
+    assert error.offset is not None
+    assert data[error.offset : error.offset + 2] == number(3, 1)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "empty data"),
+        (b"k8s", "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"),
+        (b"{" * 20, "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"),
+        (b"k8s\x00", "empty body"),
+        (b"k8s\x00\x0a", "unexpected EOF"),
+        (b"k8s\x00\x0a\xff\x00\x00\x00\x00\x00\x00", "unexpected EOF"),
+        (b"k8s\x00\x0a\x02\x0a\x00\x12\x00\x00\x00", "proto: Unknown: illegal tag 0 (wire type 0)"),
+        (stored_secret()[:-1], "unexpected EOF"),
+        (stored_secret()[:21], "unexpected EOF"),
+        (stored_secret()[:19], "unexpected EOF"),
+        (stored_secret()[:20], "unexpected EOF"),
+        (unknown(b"v1", b"Secret", b"x" * 300)[:21], "unexpected EOF"),
+    ],
+)
+def test_damaged_envelopes(data: bytes, message: str) -> None:
+    assert refused(data).message == message
+
+
+def test_a_kind_that_is_not_registered() -> None:
+    error = refused(unknown(b"example.com/v1", b"Se\x7fret\xff", secret()))
+
+    assert isinstance(error, KindUnknown)
+    assert error.message == (rf'no kind "Se\x7fret\xff" is registered for version "example.com/v1" {SCHEME}')
+    assert (error.group_version, error.kind, error.reason) == (
+        "example.com/v1",
+        "Se\x7fret\\xff",
+        "not-registered",
+    )
+    assert error.readable_until == ""
+    assert refused(unknown(b"v2", b"Secret", b"")).message == (
+        f'no kind "Secret" is registered for version "v2" {SCHEME}'
+    )
+
+
+def test_a_version_that_newer_servers_dropped() -> None:
+    value = unknown(b"autoscaling/v2beta2", b"HorizontalPodAutoscaler", block(1, object_meta(b"h")))
+    expected = ("autoscaling", "HorizontalPodAutoscaler")
+
+    error = refused(value, *expected)
+    assert isinstance(error, KindUnknown)
+    assert (error.reason, error.readable_until) == ("version-removed", "1.35")
+    assert make(None).decode(value, *expected).readable_until == "1.35"
+    assert make(35).decode(value, *expected).readable_until == "1.35"
+
+
+def test_the_wrong_kind_for_the_key() -> None:
+    error = refused(unknown(b"v1", b"ConfigMap", block(1, object_meta(b"c"))))
+
+    assert isinstance(error, KindUnknown)
+    assert error.message == "converting (v1.ConfigMap) to (core.Secret): unknown conversion"
+    assert (error.group_version, error.kind, error.reason) == ("v1", "ConfigMap", "wrong-kind")
+    for api_version, kind, go_type in (
+        (b"v1", b"SecretList", "v1.SecretList"),
+        (b"v1", b"Status", "v1.Status"),
+        (b"x.y/v3", b"Status", "v1.Status"),
+        (b"apps/v1", b"DeleteOptions", "v1.DeleteOptions"),
+        (b"admission.k8s.io/v1", b"AdmissionReview", "v1.AdmissionReview"),
+    ):
+        assert refused(unknown(api_version, kind, b"")).message == (
+            f"converting ({go_type}) to (core.Secret): unknown conversion"
+        )
+
+
+def test_damage_comes_before_the_wrong_kind() -> None:
+    assert (
+        refused(unknown(b"v1", b"ConfigMap", b"\x00")).message
+        == "proto: ConfigMap: illegal tag 0 (wire type 0)"
+    )
+
+
+def test_one_kind_under_keys_of_different_groups() -> None:
+    value = unknown(b"extensions/v1beta1", b"Deployment", block(1, object_meta(b"d")))
+    fresh = make()
+    for _ in range(2):
+        assert fresh.decode(value, "apps", "Deployment").name == b"d"
+        assert fresh.decode(value, "extensions", "Deployment").name == b"d"
+        with pytest.raises(KindUnknown):
+            fresh.decode(value, "apps", "DaemonSet")
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "key", "message", "reason"),
+    [
+        (b"", b"", ("", "Secret"), "object *core.Secret does not implement", "missing"),
+        (b"", b"Secret", ("", "Secret"), "object *core.Secret does not implement", "missing"),
+        (b"a/b/c", b"Secret", ("", "Secret"), "object *core.Secret does not implement", "missing"),
+        (
+            b"__internal",
+            b"Secret",
+            ("", "Secret"),
+            "object *core.Secret does not implement",
+            "not-registered",
+        ),
+        (b"", b"ConfigMap", ("", "Secret"), "object *core.ConfigMap does not implement", "missing"),
+        (b"", b"", ("networking.k8s.io", "Ingress"), "object *networking.Ingress does not", "missing"),
+        (b"apps/", b"Pod", ("", "Secret"), "object *core.Pod does not implement", "missing"),
+        (
+            b"",
+            b"Foo",
+            ("", "Secret"),
+            f'no kind "Foo" is registered for the internal version of group "" {SCHEME}',
+            "missing",
+        ),
+        (
+            b"apps/__internal",
+            b"Foo",
+            ("", "Secret"),
+            f'no kind "Foo" is registered for the internal version of group "apps" {SCHEME}',
+            "not-registered",
+        ),
+        (
+            b"",
+            b"Foo",
+            ("networking.k8s.io", "Ingress"),
+            f'no kind "Foo" is registered for the internal version of group "extensions" {SCHEME}',
+            "missing",
+        ),
+        (b"", b"Status", ("", "Secret"), "converting (v1.Status) to (core.Secret)", "wrong-kind"),
+    ],
+)
+def test_missing_type_information(
+    api_version: bytes, kind: bytes, key: tuple[str, str], message: str, reason: str
+) -> None:
+    error = refused(unknown(api_version, kind, b""), *key)
+    assert isinstance(error, KindUnknown)
+    assert error.message.startswith(message)
+    assert error.reason == reason
+
+
+def deployment(annotation: bytes) -> bytes:
+    annotations = entry(12, b"deprecated.deployment.rollback.to", annotation)
+    return block(1, object_meta(b"d", b"default", b"u", annotations))
+
+
+def test_the_rollback_annotation() -> None:
+    for api_version in (b"apps/v1", b"apps/v1beta2"):
+        assert (
+            decode(unknown(api_version, b"Deployment", deployment(b"3")), "apps", "Deployment").name == b"d"
+        )
+        error = refused(unknown(api_version, b"Deployment", deployment(b"abc")), "apps", "Deployment")
+        assert isinstance(error, ConversionFailed)
+        assert error.message == (
+            "failed to parse annotation[deprecated.deployment.rollback.to]=<3 bytes withheld> as int64: "
+            "strconv.ParseInt: parsing <3 bytes withheld>: invalid syntax"
+        )
+        assert error.field_path == "metadata.annotations"
+    assert (
+        decode(unknown(b"apps/v1beta1", b"Deployment", deployment(b"abc")), "apps", "Deployment").name == b"d"
+    )
+    assert decode(unknown(b"apps/v1", b"StatefulSet", deployment(b"abc")), "apps", "StatefulSet").name == b"d"
+
+
+def crd(default: bytes) -> bytes:
+    validation = block(1, block(8, block(1, default)))
+    spec = block(2, block(7, block(1, b"v1") + block(4, validation)))
+    return unknown(
+        b"apiextensions.k8s.io/v1", b"CustomResourceDefinition", block(1, object_meta(b"c")) + spec
+    )
+
+
+def test_a_crd_stored_as_protobuf() -> None:
+    crds = make(36, SchemeName.APIEXTENSIONS)
+    key = ("apiextensions.k8s.io", "CustomResourceDefinition")
+
+    for _ in range(2):
+        found = crds.decode(crd(b'{"a":1}'), *key)
+        assert (found.name, found.inconsistencies) == (b"c", ())
+    with pytest.raises(ConversionFailed, match="invalid character 'x' looking for beginning of value"):
+        crds.decode(crd(b"x"), *key)
+    with pytest.raises(KindUnknown, match=r"registered for version .v1. in scheme .*apiserver.go:55"):
+        crds.decode(stored_secret(), *key)
+
+
+def test_kinds_without_object_metadata() -> None:
+    found = decode(unknown(b"v1", b"PodLogOptions", b""), kind="PodLogOptions")
+    assert (found.name, found.empty) == (None, True)
+
+
+def test_only_registered_kinds_are_remembered() -> None:
+    fresh = make()
+    for kind in (b"Secret", b"Sekret", b"Secret", b"Status", b"ConfigMap"):
+        try:
+            fresh.decode(unknown(b"v1", kind, b""), "", "Secret")
+        except KindUnknown:
+            continue
+    assert [len(ways) for ways in fresh._quick_ways.values()] == [1]

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import pytest
+
+from etcdfix.decoding.protobuf.envelope import MAGIC, go_quote, is_well_formed, parse_envelope
+from etcdfix.errors import ProtobufMalformed
+from tests.support.protobytes import block, number, tag, unknown
+
+# The upstream encoder's Secret default/s1 with data a=b.
+UPSTREAM_SECRET = bytes.fromhex(
+    "6b387300 0a0c0a0276311206536563726574 1225"
+    "0a190a02733112001a0764656661756c7422002a0032003800420012060a01611201621a00"
+    "1a002200"
+)
+
+
+def refused(data: bytes) -> ProtobufMalformed:
+    with pytest.raises(ProtobufMalformed) as caught:
+        parse_envelope(data)
+    return caught.value
+
+
+def test_a_value_from_upstream() -> None:
+    envelope = parse_envelope(UPSTREAM_SECRET)
+
+    assert (envelope.api_version, envelope.kind) == (b"v1", b"Secret")
+    assert len(envelope.raw) == 0x25
+    assert UPSTREAM_SECRET[envelope.raw_offset :].startswith(envelope.raw)
+    assert envelope.raw_offset == 20
+    assert envelope.unknown_fields == 0
+    assert envelope.group_version == (b"", b"v1")
+
+
+@pytest.mark.parametrize(
+    ("api_version", "expected"),
+    [
+        (b"apps/v1", (b"apps", b"v1")),
+        (b"v1", (b"", b"v1")),
+        (b"", (b"", b"")),
+        (b"/", (b"", b"")),
+        (b"apps/", (b"apps", b"")),
+        (b"/v1", (b"", b"v1")),
+        (b"a/b/c", (b"", b"")),
+        (b"\xff/v1", (b"\xff", b"v1")),
+    ],
+)
+def test_group_and_version(api_version: bytes, expected: tuple[bytes, bytes]) -> None:
+    assert parse_envelope(unknown(api_version, b"Secret", b"")).group_version == expected
+
+
+def test_absent_parts() -> None:
+    envelope = parse_envelope(MAGIC + block(3, b""))
+    assert (envelope.api_version, envelope.kind, envelope.raw) == (b"", b"", b"")
+    assert envelope.raw_offset == 6
+
+
+def test_the_last_raw_wins_and_type_meta_merges() -> None:
+    data = (
+        MAGIC
+        + block(1, block(1, b"v1"))
+        + block(2, b"first")
+        + block(1, block(2, b"Pod"))
+        + block(2, b"last")
+    )
+    envelope = parse_envelope(data)
+    assert (envelope.api_version, envelope.kind, envelope.raw) == (b"v1", b"Pod", b"last")
+    assert data[envelope.raw_offset :] == b"last"
+
+
+def test_unknown_fields_are_skipped_and_counted() -> None:
+    envelope = parse_envelope(MAGIC + number(9, 1) + block(2, b"raw") + tag(7, 3) + number(1, 5) + tag(7, 4))
+    assert (envelope.raw, envelope.raw_offset, envelope.unknown_fields) == (b"raw", 8, 2)
+
+
+@pytest.mark.parametrize(
+    ("data", "message", "offset"),
+    [
+        (b"", "empty data", 0),
+        (b"k8s", "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]", 0),
+        (
+            b"k8s\x01x",
+            "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]",
+            0,
+        ),
+        (b"k8s\x00", "empty body", 4),
+        (b"k8s\x00\x00\x00", "proto: Unknown: illegal tag 0 (wire type 0)", 4),
+        (b"k8s\x00\x0a\x01\x0c", "proto: TypeMeta: wiretype end group for non-group", 6),
+        (b"k8s\x00\x12\x05ab", "unexpected EOF", 4),
+        (b"k8s\x00\x1b", "proto: wrong wireType = 3 for field ContentEncoding", 4),
+    ],
+)
+def test_refusals(data: bytes, message: str, offset: int) -> None:
+    error = refused(data)
+    assert (error.message, error.offset) == (message, offset)
+
+
+@pytest.mark.parametrize(
+    ("data", "quoted"),
+    [
+        (b"Secret", '"Secret"'),
+        (b"Se\x7fret", r'"Se\x7fret"'),
+        (b"Se\xffret", r'"Se\xffret"'),
+        (b"\xe1\x88", r'"\xe1\x88"'),
+        (b"\xed\xb0\x80", r'"\xed\xb0\x80"'),
+        (b'a"b\\c', r'"a\"b\\c"'),
+        (b"\a\b\f\n\r\t\v\x00", r'"\a\b\f\n\r\t\v\x00"'),
+        ("ⅷé\u00a0\u200b\U000e0001�".encode(), '"ⅷé\\u00a0\\u200b\\U000e0001�"'),
+    ],
+)
+def test_go_quoting(data: bytes, quoted: str) -> None:
+    assert go_quote(data) == quoted
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        (b"", True),
+        (UPSTREAM_SECRET[20:-4], True),
+        (UPSTREAM_SECRET[20:-5], False),
+        (b"\x00\x00", False),
+        (tag(1 << 29, 0) + b"\x00", False),
+        (tag(1, 4), False),
+        (tag(1, 3) + tag(1, 4), True),
+        (b"\xff" * 12, False),
+    ],
+)
+def test_well_formed(raw: bytes, expected: bool) -> None:
+    assert is_well_formed(raw) is expected

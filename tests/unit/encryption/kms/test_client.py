@@ -1,0 +1,473 @@
+"""The client against a real gRPC server on a real socket, and against everything that is none."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from etcdfix.encryption.keyring import KeyMaterial
+from etcdfix.encryption.kms.answers import (
+    CANNOT_NOW,
+    MESSAGE_MAX_SIZE,
+    NO_ANSWER,
+    REFUSALS,
+    Answer,
+    Health,
+    PluginState,
+    Refused,
+    Unanswered,
+    bounded,
+)
+from etcdfix.encryption.kms.client import MAX_ANSWER_BYTES, MAX_METADATA_BYTES, KMSClient
+from etcdfix.encryption.kms.envelopes import WrappedKey
+from tests.support.kms_plugin import ANNOTATION, RAW, KMSPlugin, Refusal, Wrapped, load_keks
+
+KEYS = Path(__file__).parents[4] / "fixtures/snapshots/alpha/kms1.keys"
+KEKS = load_keks(KEYS)
+DEK = b"this is a DEK, 32 bytes of it..."
+APIS = ("v1", "v2")
+
+Client = Callable[..., KMSClient]
+
+
+@pytest.fixture(params=APIS)
+def plugin(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[KMSPlugin]:
+    with KMSPlugin(request.param, tmp_path / "kms.sock", KEKS) as made:
+        yield made
+
+
+@pytest.fixture
+def client_of() -> Iterator[Client]:
+    made = []
+
+    def connect(plugin: KMSPlugin, *, timeout_seconds: float = 30.0, path: str = "") -> KMSClient:
+        client = KMSClient(plugin.provider(timeout_seconds=timeout_seconds), path)
+        made.append(client)
+        return client
+
+    yield connect
+    for client in made:
+        client.close()
+
+
+def wrapped_key(plugin: KMSPlugin, wrapped: Wrapped) -> WrappedKey:
+    annotations = tuple(sorted(wrapped.annotations.items()))
+    return WrappedKey(plugin.api_version, wrapped.ciphertext, 0, wrapped.key_id, annotations)
+
+
+def a_key(plugin: KMSPlugin) -> WrappedKey:
+    return wrapped_key(plugin, plugin.encrypt(DEK))
+
+
+def dek(answer: Answer) -> bytes:
+    assert isinstance(answer, KeyMaterial), answer
+    return answer.expose()
+
+
+def test_a_key_comes_back(plugin: KMSPlugin, client_of: Client) -> None:
+    client = client_of(plugin)
+    assert client.check() == Health(
+        PluginState.OK, "", plugin.write_key_id if plugin.api_version == "v2" else ""
+    )
+    assert dek(client.decrypt(a_key(plugin))) == DEK
+    assert {call.authority for call in plugin.calls} == {"localhost"}
+
+
+def test_v1_names_its_version_in_every_call(tmp_path: Path, client_of: Client) -> None:
+    with KMSPlugin("v1", tmp_path / "kms.sock", KEKS) as plugin:
+        client = client_of(plugin)
+        client.check()
+        client.decrypt(a_key(plugin))
+        assert [(call.method, call.request.version) for call in plugin.calls] == [
+            ("Version", "v1beta1"),
+            ("Decrypt", "v1beta1"),
+        ]
+
+
+def test_v2_sends_what_is_stored_and_a_fresh_uid(tmp_path: Path, client_of: Client) -> None:
+    with KMSPlugin("v2", tmp_path / "kms.sock", KEKS) as plugin:
+        wrapped = WrappedKey(
+            "v2", b"\x00\xff", 1, "k\u00e9y", (("a.example.com", b"\xff"), ("b.example.com", b""))
+        )
+        client = client_of(plugin)
+        for _ in range(2):
+            client.decrypt(wrapped)
+        first, second = (call.request for call in plugin.calls)
+        assert (first.ciphertext, first.key_id) == (wrapped.ciphertext, wrapped.key_id)
+        assert dict(first.annotations) == dict(wrapped.annotations)
+        assert uuid.UUID(first.uid) != uuid.UUID(second.uid)
+
+
+def test_an_older_kek(plugin: KMSPlugin, client_of: Client) -> None:
+    older = plugin.encrypt(DEK, "kek-alpha-1")
+    assert dek(client_of(plugin).decrypt(wrapped_key(plugin, older))) == DEK
+
+
+def test_a_kek_that_is_gone(plugin: KMSPlugin, client_of: Client) -> None:
+    wrapped = a_key(plugin)
+    del plugin.keks["kek-alpha-2"]
+    name = "key" if plugin.api_version == "v1" else "key kek-alpha-2"
+    assert client_of(plugin).decrypt(wrapped) == Refused(
+        "NOT_FOUND", f"rpc error: code = NotFound desc = {name} not found"
+    )
+
+
+def test_a_ciphertext_that_does_not_open(plugin: KMSPlugin, client_of: Client) -> None:
+    wrapped = plugin.encrypt(DEK)
+    broken = wrapped._replace(ciphertext=wrapped.ciphertext[:-1] + bytes([wrapped.ciphertext[-1] ^ 1]))
+    assert client_of(plugin).decrypt(wrapped_key(plugin, broken)) == Refused(
+        "INVALID_ARGUMENT", "rpc error: code = InvalidArgument desc = ciphertext rejected"
+    )
+
+
+def test_annotations_matter_to_the_plugin(tmp_path: Path, client_of: Client) -> None:
+    with KMSPlugin("v2", tmp_path / "kms.sock", KEKS) as plugin:
+        wrapped = plugin.encrypt(DEK)
+        assert wrapped.annotations == {ANNOTATION: b"1"}
+        answer = client_of(plugin).decrypt(wrapped_key(plugin, wrapped._replace(annotations={})))
+        assert isinstance(answer, Refused)
+
+
+GO_SPELLING = {
+    "ABORTED": "Aborted",
+    "ALREADY_EXISTS": "AlreadyExists",
+    "CANCELLED": "Canceled",
+    "DATA_LOSS": "DataLoss",
+    "DEADLINE_EXCEEDED": "DeadlineExceeded",
+    "FAILED_PRECONDITION": "FailedPrecondition",
+    "INTERNAL": "Internal",
+    "INVALID_ARGUMENT": "InvalidArgument",
+    "NOT_FOUND": "NotFound",
+    "OUT_OF_RANGE": "OutOfRange",
+    "PERMISSION_DENIED": "PermissionDenied",
+    "RESOURCE_EXHAUSTED": "ResourceExhausted",
+    "UNAUTHENTICATED": "Unauthenticated",
+    "UNAVAILABLE": "Unavailable",
+    "UNIMPLEMENTED": "Unimplemented",
+    "UNKNOWN": "Unknown",
+}
+
+
+def test_every_code_is_sorted_once() -> None:
+    assert not CANNOT_NOW & REFUSALS
+    assert set(GO_SPELLING) == CANNOT_NOW | REFUSALS
+    assert NO_ANSWER < CANNOT_NOW
+
+
+@pytest.mark.parametrize("code", sorted(GO_SPELLING))
+def test_codes(code: str, plugin: KMSPlugin, client_of: Client) -> None:
+    plugin.refusal = Refusal(code, "text \x1b[31m")
+    answer = client_of(plugin).decrypt(a_key(plugin))
+    assert isinstance(answer, Refused if code in REFUSALS else Unanswered)
+    assert answer.status == code
+    assert answer.message == f"rpc error: code = {GO_SPELLING[code]} desc = text \x1b[31m"
+    if isinstance(answer, Unanswered):
+        assert answer.silent == (code in NO_ANSWER)
+
+
+def test_long_texts_are_cut(plugin: KMSPlugin, client_of: Client) -> None:
+    plugin.refusal = Refusal("NOT_FOUND", "\u00e9" * 3000)
+    answer = client_of(plugin).decrypt(a_key(plugin))
+    assert isinstance(answer, Refused)
+    prefix = "rpc error: code = NotFound desc = "
+    assert answer.message == prefix + "\u00e9" * (MESSAGE_MAX_SIZE // 2) + "..."
+
+
+def test_a_text_beyond_all_bounds(plugin: KMSPlugin, client_of: Client) -> None:
+    plugin.refusal = Refusal("NOT_FOUND", "x" * 2 * MAX_METADATA_BYTES)
+    assert isinstance(client_of(plugin).decrypt(a_key(plugin)), Unanswered)
+
+
+def test_bounded_keeps_what_fits_and_cuts_between_characters() -> None:
+    assert bounded("abc", 3) == "abc"
+    assert bounded("abcd", 3) == "abc..."
+    assert bounded("a\u00e9\u00e9", 4) == "a\u00e9..."
+
+
+@pytest.mark.parametrize("size", [0, 1, 31, 33, 100_000])
+def test_a_wrong_length_is_handed_on(size: int, plugin: KMSPlugin, client_of: Client) -> None:
+    plugin.damage = lambda _plaintext: bytes(size)
+    assert dek(client_of(plugin).decrypt(a_key(plugin))) == bytes(size)
+
+
+def test_an_answer_that_is_no_protobuf(
+    plugin: KMSPlugin, client_of: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    plugin.script = lambda _request: RAW + b"\x0a\x7f" + DEK
+    with caplog.at_level(logging.DEBUG):
+        answer = client_of(plugin).decrypt(a_key(plugin))
+    assert answer == Unanswered(
+        "INTERNAL", "rpc error: code = Internal desc = grpc: failed to unmarshal the received message"
+    )
+    assert not caplog.records
+
+
+def test_a_huge_answer(plugin: KMSPlugin, client_of: Client) -> None:
+    plugin.damage = lambda _plaintext: bytes(MAX_ANSWER_BYTES)
+    answer = client_of(plugin).decrypt(a_key(plugin))
+    assert isinstance(answer, Unanswered)
+    assert answer.status == "RESOURCE_EXHAUSTED"
+
+
+def test_a_plugin_that_is_slow(plugin: KMSPlugin, client_of: Client) -> None:
+    plugin.gate.clear()
+    answer = client_of(plugin, timeout_seconds=0.05).decrypt(a_key(plugin))
+    assert isinstance(answer, Unanswered)
+    assert answer.status == "DEADLINE_EXCEEDED"
+    assert "code = DeadlineExceeded" in answer.message
+
+
+def test_a_plugin_that_stops_in_the_middle(plugin: KMSPlugin, client_of: Client) -> None:
+    client = client_of(plugin)
+    wrapped = a_key(plugin)
+    assert dek(client.decrypt(wrapped)) == DEK
+    plugin.stop()
+    answer = client.decrypt(wrapped)
+    assert isinstance(answer, Unanswered)
+    assert answer.status in {"UNAVAILABLE", "CANCELLED"}
+
+
+def test_closing_ends_a_call_under_way_and_all_later_ones(plugin: KMSPlugin, client_of: Client) -> None:
+    plugin.gate.clear()
+    client, wrapped, answers = client_of(plugin), a_key(plugin), []
+    thread = threading.Thread(target=lambda: answers.append(client.decrypt(wrapped)))
+    thread.start()
+    plugin.wait_for("Decrypt", 1)
+    client.close()
+    thread.join(30)
+    answers.append(client.decrypt(wrapped))
+    assert [type(answer) for answer in answers] == [Unanswered, Unanswered]
+    assert {answer.status for answer in answers if isinstance(answer, Unanswered)} == {"CANCELLED"}
+
+
+def test_closing_between_two_steps_of_a_call(plugin: KMSPlugin, client_of: Client) -> None:
+    client, wrapped = client_of(plugin), a_key(plugin)
+    assert dek(client.decrypt(wrapped)) == DEK
+    client._channel.close()  # what another thread does, before we know of it
+    answer = client.decrypt(wrapped)
+    assert isinstance(answer, Unanswered)
+    assert answer.status == "CANCELLED"
+
+
+def test_nothing_shows_a_key(plugin: KMSPlugin, client_of: Client) -> None:
+    answer = client_of(plugin).decrypt(a_key(plugin))
+    assert dek(answer) == DEK
+    for text in (repr(answer), str(answer), f"{answer}"):
+        assert DEK.decode()[:8] not in text
+
+
+# Health.
+
+
+@pytest.mark.parametrize("version", ["v2", "v2beta1"])
+def test_v2_versions(version: str, tmp_path: Path, client_of: Client) -> None:
+    with KMSPlugin("v2", tmp_path / "kms.sock", KEKS) as plugin:
+        plugin.version = version
+        assert client_of(plugin).check().state is PluginState.OK
+
+
+@pytest.mark.parametrize("version", ["", "v2alpha1", "v" * 5000])
+def test_wrong_versions(version: str, plugin: KMSPlugin, client_of: Client) -> None:
+    plugin.version = version
+    health = client_of(plugin).check()
+    shown = version if len(version) < 100 else version[:128] + "..."
+    expected = {
+        "v1": f"KMS provider api version {shown} is not supported, only v1beta1 is supported now",
+        "v2": f"expected KMSv2 API version v2, got {shown}",
+    }
+    assert health == Health(PluginState.WRONG_VERSION, expected[plugin.api_version])
+
+
+def test_unhealthy(tmp_path: Path, client_of: Client) -> None:
+    with KMSPlugin("v2", tmp_path / "kms.sock", KEKS) as plugin:
+        plugin.healthz = "no KMS behind me"
+        assert client_of(plugin).check() == Health(
+            PluginState.UNHEALTHY, "got unexpected healthz status: no KMS behind me", "kek-alpha-2"
+        )
+
+
+@pytest.mark.parametrize(
+    ("key_id", "problem"),
+    [("", "keyID is empty"), ("k" * 1025, "keyID is 1025 bytes, which exceeds the max size of 1024")],
+)
+def test_a_write_key_id_that_no_server_would_take(
+    key_id: str, problem: str, tmp_path: Path, client_of: Client
+) -> None:
+    with KMSPlugin("v2", tmp_path / "kms.sock", KEKS) as plugin:
+        plugin.write_key_id = key_id
+        assert client_of(plugin).check() == Health(
+            PluginState.UNHEALTHY, f"got invalid KMSv2 KeyID: {problem}"
+        )
+
+
+@pytest.mark.parametrize(
+    ("code", "state"),
+    [
+        ("PERMISSION_DENIED", PluginState.DENIED),
+        ("UNAUTHENTICATED", PluginState.DENIED),
+        ("UNIMPLEMENTED", PluginState.WRONG_VERSION),
+        ("UNAVAILABLE", PluginState.UNREACHABLE),
+        ("INTERNAL", PluginState.UNREACHABLE),
+        ("NOT_FOUND", PluginState.UNREACHABLE),
+    ],
+)
+def test_health_that_is_refused(code: str, state: PluginState, plugin: KMSPlugin, client_of: Client) -> None:
+    plugin.health_refusal = Refusal(code, "because")
+    assert client_of(plugin).check() == Health(state, f"rpc error: code = {GO_SPELLING[code]} desc = because")
+
+
+@pytest.mark.parametrize(("api", "other"), [("v1", "v2"), ("v2", "v1")])
+def test_a_plugin_of_the_other_api(api: str, other: str, tmp_path: Path, client_of: Client) -> None:
+    with (
+        KMSPlugin(api, tmp_path / "kms.sock", KEKS),
+        KMSPlugin(other, tmp_path / "kms.sock", KEKS, start=False) as wanted,
+    ):
+        health = client_of(wanted).check()
+    assert health.state is PluginState.WRONG_VERSION
+    assert health.message.startswith("rpc error: code = Unimplemented")
+
+
+def test_no_socket(plugin: KMSPlugin, client_of: Client, tmp_path: Path) -> None:
+    for path in (tmp_path / "none.sock", tmp_path / "kms.sock" / "below"):
+        health = client_of(plugin, path=str(path)).check()
+        assert health.state is PluginState.NO_SOCKET
+        assert str(path) in health.message
+
+
+def test_a_file_that_is_no_socket(plugin: KMSPlugin, client_of: Client, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    health = client_of(plugin, path=str(tmp_path / "file")).check()
+    assert health == Health(PluginState.NO_SOCKET, f'"{tmp_path}/file" is not a socket')
+
+
+@pytest.mark.parametrize(("path", "message"), [("/" + "p" * 200, "path too long"), ("/a\0b", "zero byte")])
+def test_paths_that_cannot_be(
+    path: str, message: str, plugin: KMSPlugin, client_of: Client, capfd: pytest.CaptureFixture[str]
+) -> None:
+    health = client_of(plugin, path=path).check()
+    assert health.state is PluginState.NO_SOCKET
+    assert message in health.message
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_datagram_socket(plugin: KMSPlugin, client_of: Client, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+        other.bind(str(tmp_path / "datagrams"))
+        assert client_of(plugin, path=str(tmp_path / "datagrams")).check().state is PluginState.NO_SOCKET
+
+
+def test_a_socket_that_nobody_listens_on(plugin: KMSPlugin, client_of: Client, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as left_behind:
+        left_behind.bind(str(tmp_path / "stale"))
+    health = client_of(plugin, path=str(tmp_path / "stale")).check()
+    assert health.state is PluginState.UNREACHABLE
+    assert "connection refused" in health.message
+
+
+def test_an_abstract_socket_that_nobody_listens_on(plugin: KMSPlugin, client_of: Client) -> None:
+    health = client_of(plugin, path=f"@etcdfix-{uuid.uuid4()}").check()
+    assert health.state is PluginState.UNREACHABLE
+    assert health.message.startswith('dial unix "@etcdfix-')
+
+
+def test_a_socket_that_vanishes_while_we_look(
+    plugin: KMSPlugin, client_of: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    client = client_of(plugin, path=str(tmp_path / "file"))
+
+    def vanished(_path: bytes) -> os.stat_result:
+        raise FileNotFoundError
+
+    monkeypatch.setattr("etcdfix.encryption.kms.client.os.stat", vanished)
+    assert client.check().state is PluginState.NO_SOCKET
+
+
+@pytest.mark.parametrize("error", [PermissionError(13, "Permission denied"), PermissionError(1, "No")])
+def test_a_socket_that_we_may_not_open(
+    error: OSError, plugin: KMSPlugin, client_of: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = client_of(plugin)
+
+    class Denied(socket.socket):
+        def connect(self, _address: object) -> None:
+            raise error
+
+    monkeypatch.setattr("etcdfix.encryption.kms.client.socket.socket", Denied)
+    health = client.check()
+    assert health.state is PluginState.SOCKET_DENIED
+    assert health.message.endswith((error.strerror or "").lower())
+
+
+def test_a_socket_of_somebody_else(plugin: KMSPlugin, client_of: Client) -> None:
+    Path(plugin.socket_path).chmod(0)
+    client = client_of(plugin)
+    user = os.geteuid()
+    if user == 0:  # who may open everything
+        os.seteuid(65534)
+    try:
+        health = client.check()
+    finally:
+        os.seteuid(user)
+    assert health.state is PluginState.SOCKET_DENIED
+    assert "permission denied" in health.message
+
+
+@pytest.mark.parametrize("greeting", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x00" * 64])
+def test_a_server_that_does_not_speak_grpc(
+    greeting: bytes, plugin: KMSPlugin, client_of: Client, tmp_path: Path
+) -> None:
+    stop = threading.Event()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "other"))
+        server.listen()
+        server.settimeout(0.05)
+
+        def serve() -> None:
+            open_ends = []
+            while not stop.is_set():
+                try:
+                    end, _ = server.accept()
+                except TimeoutError:
+                    continue
+                open_ends.append(end)
+                try:
+                    end.sendall(greeting)
+                except OSError:
+                    continue
+                if greeting:
+                    end.close()
+            for end in open_ends:
+                end.close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        health = client_of(plugin, timeout_seconds=0.3, path=str(tmp_path / "other")).check()
+        stop.set()
+        thread.join()
+    assert health.state is PluginState.UNREACHABLE
+    assert health.message.startswith("rpc error: code = ")
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("name", ["plain", "with space", "per%63ent", "\u00fcml\u00e4ut", "a/b"])
+def test_abstract_sockets(api: str, name: str, client_of: Client) -> None:
+    with KMSPlugin(api, f"@etcdfix-{uuid.uuid4()}-{name}", KEKS) as plugin:
+        client = client_of(plugin)
+        assert client.check().state is PluginState.OK
+        assert dek(client.decrypt(a_key(plugin))) == DEK
+
+
+@pytest.mark.parametrize("name", ["with space", "per%63ent", "\u00fcml\u00e4ut", "a:b?c#d"])
+def test_paths_with_odd_characters(name: str, tmp_path: Path, client_of: Client) -> None:
+    with KMSPlugin("v2", tmp_path / name, KEKS) as plugin:
+        client = client_of(plugin)
+        assert client.check().state is PluginState.OK
+        assert dek(client.decrypt(a_key(plugin))) == DEK

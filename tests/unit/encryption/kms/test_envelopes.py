@@ -1,0 +1,234 @@
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from etcdfix.encryption.kms.envelopes import (
+    EncryptedObject,
+    KMSEnvelopeInvalid,
+    WrappedKey,
+    parse_encrypted_object,
+    parse_v1_body,
+    stored_key_id,
+    validate_encrypted_object,
+)
+from etcdfix.errors import KMSError
+from etcdfix.model import key_id_digest
+from tests.support import encoders
+
+MALFORMED = "proto: cannot parse invalid wire-format data"
+
+
+def problem_of_parsing(body: bytes) -> str:
+    with pytest.raises(KMSEnvelopeInvalid) as caught:
+        parse_encrypted_object(body)
+    assert isinstance(caught.value, KMSError)
+    return caught.value.message
+
+
+def problem(**fields: object) -> str:
+    encrypted = EncryptedObject(
+        **{"encrypted_data": b"x", "key_id": "k", "encrypted_dek_source": b"d", **fields}  # type: ignore[arg-type]
+    )
+    try:
+        validate_encrypted_object(encrypted)
+    except KMSEnvelopeInvalid as invalid:
+        return invalid.message
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("fields", "newer"),
+    [
+        ({"encrypted_dek_source_type": 2}, True),
+        ({"encrypted_dek_source_type": -1}, False),
+        ({"encrypted_dek_source": bytes(1025)}, True),
+        ({"key_id": "\u00e4" * 513}, True),
+        ({"encrypted_dek_source_type": 2, "encrypted_data": b""}, False),
+        ({"encrypted_dek_source_type": 2, "encrypted_dek_source": b""}, False),
+        ({"encrypted_dek_source_type": 2, "key_id": ""}, False),
+        ({"annotations": (("", b""),)}, False),
+    ],
+)
+def test_v2_numbers_that_a_newer_server_may_accept(fields: dict[str, object], newer: bool) -> None:
+    encrypted = EncryptedObject(
+        **{"encrypted_data": b"x", "key_id": "k", "encrypted_dek_source": b"d", **fields}  # type: ignore[arg-type]
+    )
+    with pytest.raises(KMSEnvelopeInvalid) as caught:
+        validate_encrypted_object(encrypted)
+    assert caught.value.maybe_newer is newer
+
+
+def test_v1_body() -> None:
+    assert parse_v1_body(b"\x00\x03dekdata") == (WrappedKey("v1", b"dek"), b"data")
+    assert parse_v1_body(b"\x00\x03dek") == (WrappedKey("v1", b"dek"), b"")
+    assert parse_v1_body(b"\x00\x00data") == (WrappedKey("v1", b""), b"data")
+    assert parse_v1_body(b"\x01\x00" + bytes(256)) == (WrappedKey("v1", bytes(256)), b"")
+
+
+@pytest.mark.parametrize("body", [b"", b"\x00", b"\x00\x01", b"\x01\x00" + bytes(255), b"\xff\xff"])
+def test_v1_length_runs_past_the_end(body: bytes) -> None:
+    with pytest.raises(KMSEnvelopeInvalid) as caught:
+        parse_v1_body(body)
+    assert caught.value.message == (
+        "invalid data encountered by envelope transformer: failed to read uint16 length prefixed data"
+    )
+
+
+def test_v2_object() -> None:
+    body = encoders.kms_v2_body(
+        b"data",
+        key_id="\u00e4",
+        dek_source=b"dek",
+        annotations={"b.example": b"2", "a.example": b""},
+        source_type=1,
+    )
+    encrypted = parse_encrypted_object(body)
+    assert encrypted == EncryptedObject(
+        b"data", "\u00e4", b"dek", (("a.example", b""), ("b.example", b"2")), 1
+    )
+    assert encrypted.wrapped_key == WrappedKey("v2", b"dek", 1, "\u00e4", encrypted.annotations)
+    assert hash(encrypted.wrapped_key) == hash(parse_encrypted_object(body).wrapped_key)
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b"", EncryptedObject()),
+        (b"\x0a\x01a\x0a\x01b", EncryptedObject(encrypted_data=b"b")),  # the last one wins
+        (b"\x08\x05\x0a\x01a", EncryptedObject(encrypted_data=b"a")),  # field 1 as varint is unknown
+        (b"\x2a\x01\x01", EncryptedObject()),  # field 5 as bytes is unknown
+        (b"\x28\x01", EncryptedObject(encrypted_dek_source_type=1)),
+        (b"\x28\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", EncryptedObject(encrypted_dek_source_type=-1)),
+        (b"\x28\x80\x80\x80\x80\x10", EncryptedObject()),  # bit 32 is dropped
+        (b"\x30\x05\x32\x01x\x39" + bytes(8) + b"\x3d" + bytes(4), EncryptedObject()),
+        (b"\x53\x54", EncryptedObject()),  # an empty group
+        (b"\x53\x5b\x08\x01\x0a\x01x\x5c\x0d\x00\x00\x00\x00\x09" + bytes(8) + b"\x54", EncryptedObject()),
+        (b"\x8a\x00\x01a", EncryptedObject(encrypted_data=b"a")),  # a tag longer than need be
+        (b"\x22\x00", EncryptedObject(annotations=(("", b""),))),
+        (b"\x22\x03\x0a\x01a\x22\x06\x0a\x01a\x12\x01v", EncryptedObject(annotations=(("a", b"v"),))),
+        (b"\x22\x05\x08\x01\x12\x01v", EncryptedObject(annotations=(("", b"v"),))),
+    ],
+)
+def test_v2_wire_format(body: bytes, expected: EncryptedObject) -> None:
+    assert parse_encrypted_object(body) == expected
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\x0a",  # no length
+        b"\x0a\x05a",  # a length past the end
+        b"\x80",  # a tag that breaks off
+        b"\x00",  # field 0
+        b"\x82\x80\x80\x80\x10",  # a field number past 2^29 - 1
+        b"\x0e\x01",  # wire type 6
+        b"\x0f\x01",  # wire type 7
+        b"\x28" + b"\xff" * 10,  # a varint of 11 bytes
+        b"\x28" + b"\xff" * 9 + b"\x02",  # a varint of 65 bits
+        b"\x0c",  # a group that ends before it began
+        b"\x53",  # a group without end
+        b"\x53\x5c",  # a group that ends another
+        b"\x53\x00",  # field 0 in a group
+        b"\x53\x0e",  # wire type 6 in a group
+        b"\x39" + bytes(7),
+        b"\x3d" + bytes(3),
+        b"\x22\x02\x0a\x05",  # within an annotation
+        b"\x53" * 10_001 + b"\x54" * 10_001,
+    ],
+)
+def test_v2_malformed(body: bytes) -> None:
+    assert problem_of_parsing(body) == MALFORMED
+
+
+@pytest.mark.parametrize("body", [b"\x12\x01\xff", b"\x22\x03\x0a\x01\xff", b"\x12\x02\xc3\x28"])
+def test_v2_text_must_be_utf8(body: bytes) -> None:
+    assert problem_of_parsing(body) == "string field contains invalid UTF-8"
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({}, ""),
+        ({"encrypted_dek_source_type": 1}, ""),
+        ({"encrypted_dek_source_type": 2, "encrypted_data": b""}, "unknown encryptedDEKSourceType: 2"),
+        ({"encrypted_dek_source_type": -1}, "unknown encryptedDEKSourceType: -1"),
+        ({"encrypted_data": b"", "encrypted_dek_source": b""}, "encrypted data is empty"),
+        (
+            {"encrypted_dek_source": b"", "key_id": ""},
+            "failed to validate encrypted DEK source: encrypted DEK source is empty",
+        ),
+        ({"encrypted_dek_source": bytes(1024)}, ""),
+        (
+            {"encrypted_dek_source": bytes(1025)},
+            (
+                "failed to validate encrypted DEK source: encrypted DEK source is 1025 bytes, "
+                "which exceeds the max size of 1024"
+            ),
+        ),
+        ({"key_id": "", "annotations": (("", b""),)}, "failed to validate key id: keyID is empty"),
+        ({"key_id": "k" * 1024}, ""),
+        (
+            {"key_id": "\u00e4" * 513},
+            "failed to validate key id: keyID is 1026 bytes, which exceeds the max size of 1024",
+        ),
+    ],
+)
+def test_v2_validation(fields: dict[str, object], message: str) -> None:
+    assert problem(**fields) == message
+
+
+SUBDOMAIN = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
+    "and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+
+
+@pytest.mark.parametrize(
+    "name", ["a.b", "a.b.", "version.encryption.example.com", "1.2", "a" * 63 + ".b", "a-b.c"]
+)
+def test_v2_annotation_names(name: str) -> None:
+    assert problem(annotations=((name, b""),)) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "detail"),
+    [
+        ("", "annotations: Required value"),
+        ("a", ("annotations: Invalid value: <1 bytes withheld>: should be a domain with at least two segments "
+              "separated by dots")),
+        ("A.b", f"annotations: Invalid value: <3 bytes withheld>: {SUBDOMAIN}"),
+        ("a..b", f"annotations: Invalid value: <4 bytes withheld>: {SUBDOMAIN}"),
+        ("a.b\n", f"annotations: Invalid value: <4 bytes withheld>: {SUBDOMAIN}"),
+        ("a.b..", f"annotations: Invalid value: <4 bytes withheld>: {SUBDOMAIN}"),
+        ("a" * 64 + ".b", "annotations: Invalid value: <64 bytes withheld>: must be no more than 63 bytes"),
+        ("a." * 130 + "b", "annotations: Invalid value: <261 bytes withheld>: must be no more than 253 bytes"),
+        (
+            "A." * 130 + "b",
+            f"annotations: Invalid value: <261 bytes withheld>: must be no more than 253 bytes,{SUBDOMAIN}",
+        ),
+    ],
+)  # fmt: skip
+def test_v2_bad_annotation_names(name: str, detail: str) -> None:
+    assert problem(annotations=((name, b""),)) == f"failed to validate annotations: {detail}"
+
+
+def test_v2_annotation_sizes_and_several_problems() -> None:
+    assert problem(annotations=(("a.b", bytes(32768 - 3)),)) == ""
+    too_large = "total size of annotations is 32769, which exceeds the max size of 32768"
+    assert problem(annotations=(("a.b", bytes(32768 - 2)),)) == f"failed to validate annotations: {too_large}"
+    assert problem(annotations=(("", b""), ("a.b", bytes(32768 - 2)))) == (
+        f"failed to validate annotations: [annotations: Required value, {too_large}]"
+    )
+
+
+def test_the_key_id_of_a_value_that_is_no_envelope() -> None:
+    assert stored_key_id(encoders.kms_v2_body(b"data", key_id="key-1")) == "key-1"
+    assert stored_key_id(b"\xff") == ""
+
+
+def test_key_id_digest() -> None:
+    assert key_id_digest("key-id-1") == f"sha256:{hashlib.sha256(b'key-id-1').hexdigest()}"
+    assert key_id_digest("") == ""

@@ -1,0 +1,524 @@
+"""The plugins of a run, against real plugins: answers, modes, outages, recovery, the end."""
+
+from __future__ import annotations
+
+import gc
+import io
+import logging
+import subprocess
+import sys
+import threading
+import traceback
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from etcdfix.encryption.config import KMSProvider, parse_configuration
+from etcdfix.encryption.kms.answers import PluginReport, PluginState
+from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey
+from etcdfix.encryption.kms.plugins import DEFAULT_MAX_RATE, KMSPlugins
+from etcdfix.encryption.kms.session import WORKERS, PluginSession
+from etcdfix.encryption.transformer import Transformers
+from etcdfix.errors import ConfigurationError, KMSRefused, KMSUnreachable
+from etcdfix.model import GroupResource
+from tests.support.kms_plugin import KMSPlugin, PluginProcess, Refusal, load_keks
+
+KEYS = Path(__file__).parents[4] / "fixtures/snapshots/alpha/kms1.keys"
+KEKS = load_keks(KEYS)
+DEK = b"this is a DEK, 32 bytes of it..."
+ETCD_KEY = b"/registry/secrets/default/s1"
+
+
+@pytest.fixture(params=["v1", "v2"])
+def plugin(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[KMSPlugin]:
+    with KMSPlugin(request.param, tmp_path / "kms.sock", KEKS) as made:
+        yield made
+
+
+@pytest.fixture
+def open_plugins() -> Iterator[Callable[..., KMSPlugins]]:
+    made = []
+
+    def start(**options: object) -> KMSPlugins:
+        plugins = KMSPlugins(**{"max_rate": 0, **options})  # type: ignore[arg-type]
+        made.append(plugins)
+        return plugins
+
+    yield start
+    for plugins in made:
+        plugins.close()
+    assert kms_threads() == []
+
+
+Open = Callable[..., KMSPlugins]
+
+
+def kms_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("kms-")]
+
+
+def a_key(plugin: KMSPlugin, dek: bytes = DEK, key_id: str = "") -> WrappedKey:
+    wrapped = plugin.encrypt(dek, key_id)
+    annotations = tuple(sorted(wrapped.annotations.items()))
+    return WrappedKey(plugin.api_version, wrapped.ciphertext, 0, wrapped.key_id, annotations)
+
+
+def report_of(plugins: KMSPlugins) -> PluginReport:
+    (report,) = plugins.reports()
+    return report
+
+
+def test_nothing_happens_before_the_first_question(plugin: KMSPlugin, open_plugins: Open) -> None:
+    plugins = open_plugins(max_rate=50.0)
+    session = plugins.plugin_for(plugin.provider())
+    assert not session.healthy
+    assert plugin.calls == []
+    assert kms_threads() == []
+    assert report_of(plugins) == PluginReport(
+        api_version=plugin.api_version,
+        name="prov",
+        endpoint=plugin.endpoint,
+        overridden=False,
+        state=PluginState.NOT_ASKED,
+        message="",
+        calls=0,
+        answered=0,
+        refused=0,
+        failed=0,
+        write_key_id="",
+        opened=(),
+        max_rate=DEFAULT_MAX_RATE,
+    )
+
+
+def test_grpc_is_not_loaded_before_the_first_question() -> None:
+    program = (
+        "import sys, etcdfix.encryption.kms.plugins as p; p.KMSPlugins(); assert 'grpc' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_an_answer_is_asked_for_once(plugin: KMSPlugin, open_plugins: Open) -> None:
+    plugins = open_plugins()
+    session, wrapped = plugins.plugin_for(plugin.provider()), a_key(plugin)
+    assert [session.unwrap(wrapped) for _ in range(3)] == [DEK] * 3
+    health = "Version" if plugin.api_version == "v1" else "Status"
+    assert [call.method for call in plugin.calls] == [health, "Decrypt"]
+    session.opened["k"] += 2
+    report = report_of(plugins)
+    assert (report.calls, report.answered, report.refused, report.failed) == (2, 1, 0, 0)
+    assert (report.state, report.message, report.opened) == (PluginState.OK, "", (("k", 2),))
+    assert session.healthy
+    assert plugins.max_rate == report.max_rate == 0
+    assert session.write_key_id == report.write_key_id
+    assert report.write_key_id == ("kek-alpha-2" if plugin.api_version == "v2" else "")
+
+
+def test_a_refusal_is_asked_for_once(plugin: KMSPlugin, open_plugins: Open) -> None:
+    plugins = open_plugins()
+    session, wrapped = plugins.plugin_for(plugin.provider()), a_key(plugin)
+    plugin.keks.pop("kek-alpha-2")
+    plugin.write_key_id = "kek-alpha-1"
+    caught = []
+    for _ in range(2):
+        with pytest.raises(KMSRefused) as info:
+            session.unwrap(wrapped)
+        caught.append(info.value)
+    assert caught[0] is not caught[1]
+    assert {error.status for error in caught} == {"NOT_FOUND"}
+    assert caught[0].message.endswith("not found")
+    assert plugin.count("Decrypt") == 1
+    assert session.healthy
+    assert report_of(plugins).refused == 1
+
+
+def test_whatever_differs_is_another_key(tmp_path: Path, open_plugins: Open) -> None:
+    with KMSPlugin("v2", tmp_path / "kms.sock", KEKS) as plugin:
+        session = open_plugins().plugin_for(plugin.provider())
+        plugin.refusal = Refusal("NOT_FOUND")
+        for wrapped in (
+            WrappedKey("v2", b"ab", 0, "k", (("a.b", b"c"),)),
+            WrappedKey("v2", b"ab", 1, "k", (("a.b", b"c"),)),
+            WrappedKey("v2", b"a", 0, "bk", (("a.b", b"c"),)),
+            WrappedKey("v2", b"ab", 0, "ka", (("a.b", b"c"),)),
+            WrappedKey("v2", b"ab", 0, "k", (("a.bc", b""),)),
+            WrappedKey("v2", b"ab", 0, "k", (("a.b", b"c"), ("a.c", b""))),
+            WrappedKey("v2", b"ab", 0, "k", ()),
+        ):
+            with pytest.raises(KMSRefused):
+                session.unwrap(wrapped)
+        assert plugin.count("Decrypt") == 7
+
+
+def test_a_thousand_questions_about_one_key_are_one_call(plugin: KMSPlugin, open_plugins: Open) -> None:
+    session, wrapped = open_plugins().plugin_for(plugin.provider()), a_key(plugin)
+    plugin.gate.clear()
+    with ThreadPoolExecutor(50) as threads:
+        answers = [threads.submit(session.unwrap, wrapped) for _ in range(1000)]
+        plugin.wait_for("Decrypt", 1)
+        plugin.gate.set()
+        assert {answer.result() for answer in answers} == {DEK}
+    assert plugin.count("Decrypt") == 1
+    assert plugin.peak == 1
+
+
+def test_distinct_keys_are_asked_for_side_by_side(plugin: KMSPlugin, open_plugins: Open) -> None:
+    session = open_plugins().plugin_for(plugin.provider(timeout_seconds=60))
+    plugin.gate.clear()
+    wrapped = [a_key(plugin, bytes([number]) * 32) for number in range(40)]
+    assert all(session.ask(key) for key in wrapped)
+    plugin.wait_for_concurrency(WORKERS)
+    plugin.gate.set()
+    assert [session.unwrap(key) for key in wrapped] == [bytes([number]) * 32 for number in range(40)]
+    assert plugin.peak == WORKERS
+    assert plugin.count("Decrypt") == 40
+
+
+def test_deferring_and_then_waiting(plugin: KMSPlugin, open_plugins: Open) -> None:
+    plugins = open_plugins()
+    early = plugins.plugin_for(plugin.provider())
+    plugins.deferring = True
+    late = plugins.plugin_for(plugin.provider("other"))
+    assert plugins.deferring
+    plugin.gate.clear()
+    wrapped = [a_key(plugin, bytes([number]) * 32) for number in range(20)]
+    for session in (early, late):
+        for key in wrapped * 2:
+            with pytest.raises(KMSPending):
+                session.unwrap(key)
+    plugin.gate.set()
+    plugins.deferring = False
+    for session in (early, late):
+        assert [session.unwrap(key) for key in wrapped] == [bytes([number]) * 32 for number in range(20)]
+    assert plugin.count("Decrypt") == 40
+    plugins.deferring = True
+    assert early.unwrap(wrapped[0]) == bytes(32)
+
+
+def test_providers_that_are_equal_share_a_session(plugin: KMSPlugin, open_plugins: Open) -> None:
+    plugins = open_plugins()
+    first = plugins.plugin_for(plugin.provider())
+    assert plugins.plugin_for(plugin.provider()) is first
+    assert plugins.plugin_for(plugin.provider("other")) is not first
+    assert [report.name for report in plugins.reports()] == ["prov", "other"]
+
+
+def test_an_endpoint_can_be_overridden(plugin: KMSPlugin, open_plugins: Open) -> None:
+    provider = KMSProvider(plugin.api_version, "prov", "unix:///nowhere", "/nowhere", None, 30.0)
+    plugins = open_plugins(endpoints={"prov": plugin.endpoint, "porv": "unix:///@x", "a": "unix:///b"})
+    assert list(plugins.unused_endpoints) == ["a", "porv", "prov"]
+    assert plugins.plugin_for(provider).unwrap(a_key(plugin)) == DEK
+    assert list(plugins.unused_endpoints) == ["a", "porv"]
+    report = report_of(plugins)
+    assert (report.endpoint, report.overridden) == (plugin.endpoint, True)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "/run/kms.sock", "http:///run/kms.sock", "unix://", "unix:kms.sock", "unix:///%zz"]
+)
+def test_endpoints_that_are_none(text: str) -> None:
+    with pytest.raises(ConfigurationError) as info:
+        KMSPlugins({"prov": text})
+    assert info.value.message.startswith('invalid endpoint for KMS provider "prov": ')
+    assert "--kms-endpoint" in info.value.hint
+
+
+def test_an_abstract_socket(open_plugins: Open) -> None:
+    with KMSPlugin("v2", f"@etcdfix-{uuid.uuid4()}", KEKS) as plugin:
+        plugins = open_plugins(endpoints={"prov": plugin.endpoint})
+        provider = KMSProvider("v2", "prov", "unix:///nowhere", "/nowhere", None, 30.0)
+        assert plugins.plugin_for(provider).unwrap(a_key(plugin)) == DEK
+
+
+def test_values_open_through_a_configuration(plugin: KMSPlugin, open_plugins: Open) -> None:
+    text = f"""
+apiVersion: apiserver.config.k8s.io/v1
+kind: EncryptionConfiguration
+resources:
+- resources: [secrets]
+  providers:
+  - kms: {{apiVersion: {plugin.api_version}, name: prov, endpoint: "{plugin.endpoint}", timeout: 30s}}
+"""
+    plugins = open_plugins()
+    configuration = parse_configuration(text.encode(), path="test")
+    transformers = Transformers.from_configuration(configuration, plugins.plugin_for)
+    secrets = transformers.for_resource(GroupResource("", "secrets"))
+    if plugin.api_version == "v1":
+        stored = [plugin.stored_v1(b"plaintext", ETCD_KEY), plugin.stored_v1(b"plaintext", ETCD_KEY)]
+    else:
+        stored = [
+            plugin.stored_v2(b"plaintext", ETCD_KEY),
+            plugin.stored_v2(b"plaintext", ETCD_KEY, source_type=0),
+        ]
+    assert [secrets.from_storage(value, ETCD_KEY).data for value in stored] == [b"plaintext"] * 2
+    assert report_of(plugins).answered == 2
+
+
+# What goes wrong at first.
+
+
+@pytest.mark.parametrize("state", ["no-socket", "wrong-version", "denied"])
+def test_what_cannot_get_better_is_not_asked_again(
+    state: str, plugin: KMSPlugin, open_plugins: Open, tmp_path: Path
+) -> None:
+    endpoints = {}
+    if state == "no-socket":
+        endpoints["prov"] = f"unix://{tmp_path}/none"
+    elif state == "wrong-version":
+        plugin.version = "v9"
+    else:
+        plugin.health_refusal = Refusal("PERMISSION_DENIED", "not you")
+    plugins = open_plugins(endpoints=endpoints)
+    session = plugins.plugin_for(plugin.provider())
+    messages = set()
+    # Being denied is an answer: nothing is known of the values, and it is no outage either.
+    error = KMSRefused if state == "denied" else KMSUnreachable
+    for number in range(20):
+        with pytest.raises(error) as info:
+            session.unwrap(a_key(plugin, bytes([number]) * 32))
+        messages.add(info.value.message)
+    plugins.deferring = True
+    with pytest.raises(error):
+        session.unwrap(a_key(plugin))
+    assert session.over
+    assert plugins.over
+    assert plugin.count("Decrypt") == 0
+    assert plugin.count() == (0 if state == "no-socket" else 1)
+    report = report_of(plugins)
+    assert report.state == state
+    assert messages == {report.message}
+    assert not session.healthy
+
+
+def test_unhealthy_is_asked_all_the_same(tmp_path: Path, open_plugins: Open) -> None:
+    with KMSPlugin("v2", tmp_path / "kms.sock", KEKS) as plugin:
+        plugin.healthz = "so so"
+        plugins = open_plugins()
+        session = plugins.plugin_for(plugin.provider())
+        assert session.unwrap(a_key(plugin)) == DEK
+        assert not session.healthy
+        assert session.write_key_id == "kek-alpha-2"
+        report = report_of(plugins)
+        assert (report.state, report.answered) == (PluginState.UNHEALTHY, 1)
+        assert report.message == "got unexpected healthz status: so so"
+
+
+def test_a_plugin_that_never_comes_is_given_up(plugin: KMSPlugin, open_plugins: Open) -> None:
+    plugin.health_refusal = Refusal("UNAVAILABLE", "starting")
+    plugins = open_plugins(patience_seconds=0.6)
+    session = plugins.plugin_for(plugin.provider())
+    messages = set()
+    for number in range(50):
+        with pytest.raises(KMSUnreachable) as info:
+            session.unwrap(a_key(plugin, bytes([number]) * 32))
+        messages.add(info.value.message)
+    assert messages == {"rpc error: code = Unavailable desc = starting"}
+    assert plugin.count("Decrypt") == 0
+    assert 2 <= plugin.count() <= 4
+    assert report_of(plugins).state is PluginState.UNREACHABLE
+
+
+def test_a_plugin_that_comes_late(plugin: KMSPlugin, open_plugins: Open) -> None:
+    plugin.health_refusal = Refusal("UNAVAILABLE", "starting")
+    plugins = open_plugins(patience_seconds=60)
+    session = plugins.plugin_for(plugin.provider())
+    with ThreadPoolExecutor(1) as threads:
+        answer = threads.submit(session.unwrap, a_key(plugin))
+        plugin.wait_for("Version" if plugin.api_version == "v1" else "Status", 2)
+        healthy = [session.healthy]
+        plugin.health_refusal = None
+        assert answer.result() == DEK
+    assert [*healthy, session.healthy] == [False, True]
+    assert report_of(plugins).state is PluginState.OK
+
+
+# What goes wrong on the way.
+
+
+def test_a_plugin_that_is_killed_is_given_up(tmp_path: Path, open_plugins: Open) -> None:
+    with KMSPlugin("v2", tmp_path / "unused", KEKS, start=False) as writer:
+        keys = [a_key(writer, number.to_bytes(2, "big") * 16) for number in range(500)]
+    path = tmp_path / "kms.sock"
+    provider = KMSProvider("v2", "prov", f"unix://{path}", str(path), None, 30.0)
+    plugins = open_plugins(patience_seconds=0.6)
+    session = plugins.plugin_for(provider)
+    with PluginProcess("v2", path, KEYS) as process:
+        assert session.unwrap(keys[0]) == bytes(32)
+        process.kill()
+    messages = set()
+    for key in keys[1:]:
+        with pytest.raises(KMSUnreachable) as info:
+            session.unwrap(key)
+        messages.add(info.value.message)
+    report = report_of(plugins)
+    assert report.state is PluginState.GAVE_UP
+    assert messages == {report.message}
+    assert report.answered == 1
+    assert report.calls < 12
+    assert not session.healthy
+    assert session.unwrap(keys[0]) == bytes(32)  # what it said still holds
+
+
+def test_a_plugin_that_is_killed_and_comes_back(tmp_path: Path, open_plugins: Open) -> None:
+    with KMSPlugin("v2", tmp_path / "unused", KEKS, start=False) as writer:
+        keys = [a_key(writer, number.to_bytes(2, "big") * 16) for number in range(100)]
+    path = tmp_path / "kms.sock"
+    provider = KMSProvider("v2", "prov", f"unix://{path}", str(path), None, 30.0)
+    session = open_plugins(patience_seconds=60).plugin_for(provider)
+    with PluginProcess("v2", path, KEYS) as process:
+        assert session.unwrap(keys[0]) == bytes(32)
+        process.kill()
+    for key in keys[1:]:
+        session.ask(key)
+    with PluginProcess("v2", path, KEYS):
+        assert [session.unwrap(key) for key in keys] == [n.to_bytes(2, "big") * 16 for n in range(100)]
+    assert session.healthy
+
+
+def test_dying_among_decrypts_loses_none(plugin: KMSPlugin, open_plugins: Open) -> None:
+    plugin.dies_after = 10
+    session = open_plugins(patience_seconds=60).plugin_for(plugin.provider())
+    deks = [number.to_bytes(2, "big") * 16 for number in range(60)]
+    keys = [a_key(plugin, dek) for dek in deks]
+    for key in keys:
+        session.ask(key)
+    with ThreadPoolExecutor(1) as threads:
+        answers = threads.submit(lambda: [session.unwrap(key) for key in keys])
+        plugin.wait_for("Decrypt", 10)
+        plugin.stop()
+        plugin.start()
+        assert answers.result() == deks
+
+
+def test_status_ok_and_a_dead_kms_behind_it(tmp_path: Path, open_plugins: Open) -> None:
+    with KMSPlugin("v2", tmp_path / "kms.sock", KEKS) as plugin:
+        plugin.refusal = Refusal("UNAVAILABLE", "cloud is gone")
+        plugins = open_plugins(patience_seconds=0.8)
+        session = plugins.plugin_for(plugin.provider())
+        for number in range(200):
+            with pytest.raises(KMSUnreachable, match="cloud is gone"):
+                session.unwrap(a_key(plugin, bytes([number]) * 32))
+        assert report_of(plugins).state is PluginState.GAVE_UP
+        assert not session.healthy
+        assert plugin.count("Decrypt") < 20
+
+
+def test_giving_up_frees_everybody_who_waits(plugin: KMSPlugin, open_plugins: Open) -> None:
+    plugins = open_plugins()
+    session = plugins.plugin_for(plugin.provider(timeout_seconds=60))
+    known = a_key(plugin)
+    assert session.unwrap(known) == DEK
+    plugin.gate.clear()
+    with ThreadPoolExecutor(5) as threads:
+        answers = [threads.submit(session.unwrap, a_key(plugin, bytes([n]) * 32)) for n in range(5)]
+        plugin.wait_for("Decrypt", 6)
+        plugins.give_up()
+        errors = [answer.exception() for answer in answers]
+    assert {type(error) for error in errors} == {KMSUnreachable}
+    assert len({str(error) for error in errors}) == 1
+    assert session.unwrap(known) == DEK
+    with pytest.raises(KMSUnreachable):
+        session.unwrap(a_key(plugin))
+    report = report_of(plugins)
+    assert (report.state, report.message) == (PluginState.GAVE_UP, str(errors[0]))
+    assert not plugin.gate.is_set()  # nobody had to answer for that
+
+
+def test_giving_up_a_plugin_that_has_answered_all(plugin: KMSPlugin, open_plugins: Open) -> None:
+    plugins = open_plugins()
+    session = plugins.plugin_for(plugin.provider())
+    session.unwrap(a_key(plugin))
+    plugins.give_up()
+    assert report_of(plugins).state is PluginState.OK
+    assert session.healthy
+
+
+def test_closing_while_calls_are_under_way(plugin: KMSPlugin) -> None:
+    plugins = KMSPlugins(max_rate=0)
+    session = plugins.plugin_for(plugin.provider(timeout_seconds=60))
+    known = a_key(plugin)
+    session.unwrap(known)
+    plugin.gate.clear()
+    with plugins:
+        for number in range(100):
+            session.ask(a_key(plugin, bytes([number]) * 32))
+        plugin.wait_for_concurrency(WORKERS)
+    assert kms_threads() == []
+    for key in (known, a_key(plugin)):
+        with pytest.raises(KMSUnreachable):
+            session.unwrap(key)
+    plugins.close()
+
+
+def test_a_plugin_never_asked_can_be_closed(plugin: KMSPlugin) -> None:
+    with KMSPlugins() as plugins:
+        session = plugins.plugin_for(plugin.provider())
+    with pytest.raises(KMSUnreachable):
+        session.unwrap(a_key(plugin))
+    assert plugin.calls == []
+    assert report_of(plugins).state is PluginState.NOT_ASKED
+
+
+# Keys stay where they are.
+
+
+def test_no_key_is_shown_anywhere(
+    plugin: KMSPlugin, open_plugins: Open, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shown = io.StringIO()
+    with caplog.at_level(logging.DEBUG):
+        plugins = open_plugins()
+        session = plugins.plugin_for(plugin.provider())
+        assert session.unwrap(a_key(plugin)) == DEK
+        plugin.refusal = Refusal("NOT_FOUND", "no")
+        with pytest.raises(KMSRefused) as info:
+            session.unwrap(a_key(plugin))
+        print("".join(traceback.format_exception(info.value)), repr(info.value), file=shown)
+        print(session, vars(session), plugins, vars(plugins), plugins.reports(), file=shown)
+    print(caplog.text, *capfd.readouterr(), file=shown)
+    text = shown.getvalue()
+    for form in (DEK.decode(), DEK.hex(), repr(DEK), repr(list(DEK)), DEK[:12].decode()):
+        assert form not in text
+
+
+def test_closing_forgets_the_keys(plugin: KMSPlugin) -> None:
+    dek = uuid.uuid4().bytes * 2
+    with KMSPlugins(max_rate=0) as plugins:
+        session = plugins.plugin_for(plugin.provider())
+        assert session.unwrap(a_key(plugin, dek)) == dek
+        assert held(session, dek)
+    assert not held(session, dek)
+
+
+def held(session: PluginSession, dek: bytes) -> bool:
+    """Whether a key can be reached from a session within a few steps."""
+    seen: set[int] = set()
+    waiting: list[object] = [session]
+    for _ in range(8):
+        found: list[object] = [
+            thing
+            for thing in gc.get_referents(*waiting)
+            if not isinstance(thing, type) and id(thing) not in seen
+        ]
+        if any(isinstance(thing, bytes) and thing == dek for thing in found):
+            return True
+        seen |= {id(thing) for thing in found}
+        waiting = found
+        if not waiting or len(seen) > 100_000:
+            break
+    return False
+
+
+def test_the_last_word_is_for_all_plugins_of_a_run(plugin: KMSPlugin, open_plugins: Open) -> None:
+    plugins = open_plugins()
+    session = plugins.plugin_for(plugin.provider())
+    assert not plugins.final
+    plugins.final = True
+    assert plugins.final
+    assert session.final
+    plugins.final = False
+    assert not session.final
+    assert not plugins.over

@@ -1,0 +1,698 @@
+"""One session with a scripted client and a clock that is set by hand: limits, memory, retries, patience."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from etcdfix.encryption.keyring import KeyMaterial
+from etcdfix.encryption.kms import session as kms_session
+from etcdfix.encryption.kms.answers import Answer, Health, PluginReport, PluginState, Refused, Unanswered
+from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey
+from etcdfix.encryption.kms.session import ATTEMPTS, FAILURE_KEPT_SECONDS, PluginSession
+from etcdfix.errors import KMSRefused, KMSUnreachable
+
+OK = Health(PluginState.OK, "", "k")
+GONE = Health(PluginState.UNREACHABLE, "nobody there")
+SILENT = Unanswered("DEADLINE_EXCEEDED", "too late")
+AWAY = Unanswered("UNAVAILABLE", "gone")
+ERROR = Unanswered("UNKNOWN", "something")
+
+
+class HandClock:
+    """Time passes when somebody waits for it, and at once."""
+
+    def __init__(self) -> None:
+        self.time = 1000.0
+
+    def now(self) -> float:
+        return self.time
+
+    def wait_until(self, _condition: threading.Condition, when: float) -> None:
+        self.time = max(self.time, when)
+
+
+class Scripted:
+    """A client that answers from functions; counts, and notes when it was asked."""
+
+    def __init__(self, clock: HandClock) -> None:
+        self._clock = clock
+        self.health: Callable[[], Health] = lambda: OK
+        self.answer: Callable[[WrappedKey], Answer] = lambda wrapped: KeyMaterial(wrapped.ciphertext)
+        self.decrypts: list[bytes] = []
+        self.checks = 0
+        self.times: list[float] = []
+        self.closed = 0
+
+    def check(self) -> Health:
+        self.checks += 1
+        self.times.append(self._clock.now())
+        return self.health()
+
+    def decrypt(self, wrapped: WrappedKey) -> Answer:
+        self.decrypts.append(wrapped.ciphertext)
+        self.times.append(self._clock.now())
+        return self.answer(wrapped)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    return HandClock()
+
+
+@pytest.fixture
+def client(clock: HandClock) -> Scripted:
+    return Scripted(clock)
+
+
+Start = Callable[..., PluginSession]
+
+
+@pytest.fixture
+def start(clock: HandClock, client: Scripted) -> Iterator[Start]:
+    made = []
+
+    def session(*, max_rate: float = 0.0, patience_seconds: float = 30.0) -> PluginSession:
+        started = PluginSession(
+            lambda: client,
+            api_version="v2",
+            name="prov",
+            endpoint="unix:///x",
+            max_rate=max_rate,
+            patience_seconds=patience_seconds,
+            clock=clock,
+        )
+        made.append(started)
+        return started
+
+    yield session
+    for started in made:
+        started.close()
+
+
+def key(number: int, size: int = 4) -> WrappedKey:
+    return WrappedKey("v2", number.to_bytes(size, "big"), 1, "k", (("a.b", b"c"),))
+
+
+def unreachable(session: PluginSession, wrapped: WrappedKey) -> str:
+    with pytest.raises(KMSUnreachable) as info:
+        session.unwrap(wrapped)
+    return info.value.message
+
+
+def test_the_rate_holds_for_everything_that_is_sent(start: Start, client: Scripted, clock: HandClock) -> None:
+    session = start(max_rate=10)
+    seen: list[bytes] = []
+
+    def fail_first(wrapped: WrappedKey) -> Answer:
+        if wrapped.ciphertext in seen:
+            return KeyMaterial(b"dek")
+        seen.append(wrapped.ciphertext)
+        return ERROR
+
+    client.answer = fail_first
+    for number in range(20):
+        session.unwrap(key(number))
+    assert len(client.times) == client.checks + 40
+    spread = client.times[-1] - client.times[0]
+    assert spread >= (len(client.times) - 1) / 10 - 1e-6
+    for earlier, later in zip(client.times, client.times[1:], strict=False):
+        assert later - earlier >= 0.1 - 1e-6
+    assert session.report().calls == len(client.times)
+
+
+def test_what_was_given_is_recalled_and_nothing_is_asked_for_it(start: Start, client: Scripted) -> None:
+    session = start()
+    assert session.recall(key(1)) is None
+    assert client.checks == 0
+    session.unwrap(key(1))
+    client.answer = lambda _: Refused("NOT_FOUND", "no")
+    with pytest.raises(KMSRefused):
+        session.unwrap(key(2))
+    asked = len(client.times)
+    assert session.recall(key(1)) == key(1).ciphertext
+    assert session.recall(key(2)) is None
+    assert len(client.times) == asked
+
+
+def test_no_limit_needs_no_time(start: Start, client: Scripted, clock: HandClock) -> None:
+    session = start()
+    for number in range(100):
+        assert session.unwrap(key(number)) == key(number).ciphertext
+    assert clock.time == 1000.0
+    assert client.checks == 1
+
+
+def test_a_failing_key_is_tried_three_times(start: Start, client: Scripted) -> None:
+    session = start()
+    client.answer = lambda _wrapped: ERROR
+    assert unreachable(session, key(1)) == "something"
+    assert len(client.decrypts) == ATTEMPTS
+    assert session.report().failed == ATTEMPTS
+    assert session.healthy
+
+
+def test_a_failure_is_remembered_for_a_while_and_no_longer(
+    start: Start, client: Scripted, clock: HandClock
+) -> None:
+    session = start()
+    client.answer = lambda _wrapped: ERROR
+    unreachable(session, key(1))
+    for _ in range(100):
+        unreachable(session, key(1))
+    assert len(client.decrypts) == ATTEMPTS
+    client.answer = lambda _wrapped: KeyMaterial(b"dek")
+    clock.time += FAILURE_KEPT_SECONDS
+    assert session.unwrap(key(1)) == b"dek"
+
+
+def test_a_failure_is_not_final_while_deferring(start: Start, client: Scripted, clock: HandClock) -> None:
+    session = start()
+    client.answer = lambda _wrapped: ERROR
+    unreachable(session, key(1))
+    session.deferring = True
+    for _ in range(3):
+        with pytest.raises(KMSPending):
+            session.unwrap(key(1))
+    assert len(client.decrypts) == ATTEMPTS
+    session.deferring = False
+    unreachable(session, key(1))
+    clock.time += FAILURE_KEPT_SECONDS
+    client.answer = lambda _wrapped: KeyMaterial(b"dek")
+    assert session.unwrap(key(1)) == b"dek"
+
+
+def test_failures_are_forgotten_when_the_plugin_comes_back(start: Start, client: Scripted) -> None:
+    session = start(patience_seconds=1000)
+    client.answer = lambda _wrapped: ERROR
+    unreachable(session, key(1))
+    states = iter([GONE, OK])
+    client.health = lambda: next(states, OK)
+    answers = iter([AWAY])
+    client.answer = lambda wrapped: next(answers, KeyMaterial(wrapped.ciphertext))
+    assert session.unwrap(key(2)) == key(2).ciphertext
+    assert session.unwrap(key(1)) == key(1).ciphertext
+
+
+def test_memory_of_failures_is_bounded(
+    start: Start, client: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kms_session, "_FAILURES_KEPT", 2)
+    session = start(patience_seconds=1e6)
+    client.answer = lambda _wrapped: ERROR
+    for number in range(4):
+        unreachable(session, key(number))
+    asked = len(client.decrypts)
+    unreachable(session, key(3))
+    assert len(client.decrypts) == asked
+    unreachable(session, key(0))
+    assert len(client.decrypts) == asked + 1  # it fails all the time by now: one attempt
+
+
+def test_memory_of_answers_is_bounded_and_keeps_what_is_used(
+    start: Start, client: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kms_session, "CACHE_SIZE", 3)
+    session = start()
+    for number in (1, 2, 3, 1, 4, 1):
+        session.unwrap(key(number))
+    assert client.decrypts == [key(number).ciphertext for number in (1, 2, 3, 4)]
+    session.unwrap(key(2))
+    assert client.decrypts[-1] == key(2).ciphertext
+
+
+def test_refusals_say_what_the_plugin_said(start: Start, client: Scripted) -> None:
+    session = start()
+    client.answer = lambda _wrapped: Refused("PERMISSION_DENIED", "not you")
+    with pytest.raises(KMSRefused, match="not you") as info:
+        session.unwrap(key(1))
+    assert info.value.status == "PERMISSION_DENIED"
+
+
+def hold(client: Scripted) -> threading.Event:
+    gate = threading.Event()
+
+    def answer(wrapped: WrappedKey) -> Answer:
+        assert gate.wait(30)
+        return KeyMaterial(wrapped.ciphertext)
+
+    client.answer = answer
+    return gate
+
+
+def test_the_queue_is_bounded_and_a_waiting_key_goes_first(
+    start: Start, client: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kms_session, "QUEUE_SIZE", 5)
+    monkeypatch.setattr(kms_session, "WORKERS", 1)
+    session, gate = start(), hold(client)
+    asked = threading.Event()
+    held = client.answer
+
+    def answer(wrapped: WrappedKey) -> Answer:
+        asked.set()
+        return held(wrapped)
+
+    client.answer = answer
+    assert session.ask(key(0))
+    assert asked.wait(30)
+    assert [session.ask(key(number)) for number in range(1, 8)] == [True] * 5 + [False] * 2
+    assert session.ask(key(5))  # it is on its way
+    session.deferring = True
+    with pytest.raises(KMSPending):
+        session.unwrap(key(7))
+    session.deferring = False
+    found: list[bytes] = []
+    waiting = threading.Thread(target=lambda: found.append(session.unwrap(key(9))))
+    waiting.start()
+    with session._lock:  # the one worker is busy, so its signal is for us
+        assert session._jobs_came.wait_for(lambda: session._queue[0].wrapped == key(9), 30)
+    gate.set()
+    waiting.join(30)
+    assert found == [key(9).ciphertext]
+    assert session.unwrap(key(5)) == key(5).ciphertext
+    assert client.decrypts[:2] == [key(0).ciphertext, key(9).ciphertext]
+    assert session.ask(key(5))  # it is known
+
+
+def test_the_queue_is_bounded_in_bytes(
+    start: Start, client: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kms_session, "QUEUE_MAX_BYTES", 1000)
+    session, gate = start(), hold(client)
+    session._idle = 100  # no worker starts
+    assert [session.ask(key(number, 400)) for number in range(3)] == [True, True, False]
+    session._idle = 0
+    gate.set()
+    assert session.unwrap(key(7)) == key(7).ciphertext
+    for number in range(2):
+        assert session.unwrap(key(number, 400)) == key(number, 400).ciphertext
+    assert session._queued_bytes == 0
+    assert session.ask(key(3, 400))
+
+
+# Outages.
+
+
+def test_outages_within_patience_cost_nothing(start: Start, client: Scripted) -> None:
+    session = start(patience_seconds=30)
+    states = iter([OK, GONE, Health(PluginState.NO_SOCKET, "no"), Health(PluginState.DENIED, "no"), OK])
+    client.health = lambda: next(states, OK)
+    answers = iter([AWAY])
+    client.answer = lambda wrapped: next(answers, KeyMaterial(wrapped.ciphertext))
+    assert session.unwrap(key(1)) == key(1).ciphertext
+    assert len(client.decrypts) == 2
+    assert client.checks == 5
+    assert session.healthy
+
+
+def test_an_outage_uses_up_patience_and_no_more(start: Start, client: Scripted, clock: HandClock) -> None:
+    session = start(patience_seconds=30)
+    session.unwrap(key(0))
+    client.health = lambda: GONE
+    client.answer = lambda _wrapped: AWAY
+    assert unreachable(session, key(1)) == "nobody there"
+    assert clock.time == pytest.approx(1030)
+    checks = client.checks
+    for number in range(1000):
+        assert unreachable(session, key(number + 2)) == "nobody there"
+    assert clock.time == pytest.approx(1030)
+    assert (client.checks, len(client.decrypts)) == (checks, 2)
+    report = session.report()
+    assert (report.state, report.message) == (PluginState.GAVE_UP, "nobody there")
+    assert not session.healthy
+    assert session.unwrap(key(0)) == key(0).ciphertext
+
+
+def test_a_plugin_that_nobody_ever_reached(start: Start, client: Scripted, clock: HandClock) -> None:
+    session = start(patience_seconds=30)
+    client.health = lambda: GONE
+    unreachable(session, key(1))
+    assert session.report().state is PluginState.UNREACHABLE
+    assert clock.time == pytest.approx(1030)
+    assert client.decrypts == []
+
+
+@pytest.mark.parametrize("keys", [1_000, 10_000])
+def test_time_outs_behind_a_good_status_end_within_patience(
+    keys: int, start: Start, client: Scripted, clock: HandClock
+) -> None:
+    def time_out(_wrapped: WrappedKey) -> Answer:
+        clock.time += 3
+        return SILENT
+
+    session = start(patience_seconds=30, max_rate=50)
+    client.answer = time_out
+    for number in range(keys):
+        unreachable(session, key(number))
+    assert clock.time <= 1030 + 3 + 4
+    assert session.report().state is PluginState.GAVE_UP
+    assert not session.healthy
+
+
+def test_errors_alone_end_within_ten_times_patience(start: Start, client: Scripted, clock: HandClock) -> None:
+    session = start(patience_seconds=3, max_rate=50)
+    client.answer = lambda _wrapped: ERROR
+    for number in range(5_000):
+        unreachable(session, key(number))
+    assert 1030 <= clock.time <= 1031
+    # A plugin that says UNKNOWN to every key it does not have gets many chances to be asked for one it has.
+    assert len(set(client.decrypts)) > 300
+    assert session.report().state is PluginState.GAVE_UP
+
+
+def test_errors_before_a_good_key(start: Start, client: Scripted) -> None:
+    session = start()
+    client.answer = lambda wrapped: KeyMaterial(b"dek") if wrapped == key(200) else ERROR
+    for number in range(200):
+        unreachable(session, key(number))
+    assert session.unwrap(key(200)) == b"dek"
+    assert session.report().state is PluginState.OK
+
+
+def test_a_plugin_that_asks_for_less_gets_less(start: Start, client: Scripted, clock: HandClock) -> None:
+    session = start()
+    answers = iter([Unanswered("RESOURCE_EXHAUSTED", "slowly")] * 2)
+    client.answer = lambda wrapped: next(answers, KeyMaterial(wrapped.ciphertext))
+    assert session.unwrap(key(1)) == key(1).ciphertext
+    assert clock.time >= 1000.25 + 0.5
+    assert client.checks == 3
+
+
+def test_giving_up_in_the_middle_of_a_probe(start: Start, client: Scripted) -> None:
+    session = start()
+    probing, gate = threading.Event(), threading.Event()
+
+    def check() -> Health:
+        probing.set()
+        assert gate.wait(30)
+        return OK
+
+    client.health = check
+    messages: list[str] = []
+    waiting = [
+        threading.Thread(target=lambda n=n: messages.append(unreachable(session, key(n)))) for n in range(3)
+    ]
+    for thread in waiting:
+        thread.start()
+    assert probing.wait(30)
+    session.give_up()
+    for thread in waiting:
+        thread.join(30)
+    gate.set()
+    session.close()
+    assert len(messages) == 3
+    assert client.decrypts == []
+    assert session.report().state in {PluginState.GAVE_UP, PluginState.NOT_ASKED}
+
+
+class StoppingClock(HandClock):
+    """Gives a session up whenever it waits for a point in time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.session: PluginSession | None = None
+
+    def wait_until(self, condition: threading.Condition, when: float) -> None:
+        if self.session is None:
+            super().wait_until(condition, when)
+            return
+        condition.release()
+        self.session.give_up()
+        condition.acquire()
+
+
+@pytest.mark.parametrize(("health", "answer"), [(GONE, AWAY), (OK, ERROR), (OK, AWAY)])
+def test_giving_up_ends_every_wait(health: Health, answer: Answer) -> None:
+    clock = StoppingClock()
+    client = Scripted(clock)
+    client.health = lambda: health
+    client.answer = lambda _wrapped: answer
+    session = PluginSession(
+        lambda: client, api_version="v2", name="p", endpoint="unix:///x", clock=clock, max_rate=0
+    )
+    clock.session = session
+    unreachable(session, key(1))
+    session.close()
+    assert client.closed == 1
+
+
+def test_giving_up_before_the_first_probe_has_its_turn() -> None:
+    clock = StoppingClock()
+    client = Scripted(clock)
+    session = PluginSession(
+        lambda: client, api_version="v2", name="p", endpoint="unix:///x", clock=clock, max_rate=0.001
+    )
+    session.unwrap(key(1))  # uses up the burst, and waits a thousand seconds
+    clock.session = session
+    unreachable(session, key(2))
+    assert client.decrypts == [key(1).ciphertext]
+    session.close()
+
+    clock = StoppingClock()
+    client = Scripted(clock)
+    session = PluginSession(
+        lambda: client, api_version="v2", name="p", endpoint="unix:///x", clock=clock, max_rate=0.001
+    )
+    session._rate.reserve(clock.now())
+    clock.session = session
+    unreachable(session, key(1))
+    assert client.checks == 0
+    session.close()
+    assert client.closed == 0
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_that_dies_leaves_nobody_waiting(start: Start, client: Scripted) -> None:
+    def broken(_wrapped: WrappedKey) -> Answer:
+        raise ZeroDivisionError
+
+    session = start()
+    client.answer = broken
+    unreachable(session, key(1))
+    assert session.report().state is PluginState.GAVE_UP
+
+
+def test_closing_twice(start: Start, client: Scripted) -> None:
+    session = start()
+    session.unwrap(key(1))
+    session.close()
+    session.close()
+    assert client.closed == 1
+
+
+def test_a_late_answer_is_not_kept(start: Start, client: Scripted) -> None:
+    session, gate, asked = start(), hold(client), threading.Event()
+    held = client.answer
+
+    def answer(wrapped: WrappedKey) -> Answer:
+        asked.set()
+        return held(wrapped)
+
+    client.answer = answer
+    session.ask(key(1))
+    assert asked.wait(30)
+    session.give_up()
+    gate.set()
+    session.close()
+    assert unreachable(session, key(1)) == "the run was ended before the KMS plugin had answered"
+    assert session.report().answered == 1
+
+
+def test_a_report_is_a_value(start: Start, tmp_path: Path) -> None:
+    session = start()
+    session.unwrap(key(1))
+    session.opened.update({"b": 1, "a": 2})
+    assert session.report() == PluginReport(
+        api_version="v2",
+        name="prov",
+        endpoint="unix:///x",
+        overridden=False,
+        state=PluginState.OK,
+        message="",
+        calls=2,
+        answered=1,
+        refused=0,
+        failed=0,
+        write_key_id="k",
+        opened=(("a", 2), ("b", 1)),
+        max_rate=0.0,
+    )
+
+
+# Health alone.
+
+
+def test_health_is_asked_for_once(start: Start, client: Scripted) -> None:
+    session = start()
+    for _ in range(3):
+        session.check()
+    session.unwrap(key(1))
+    session.check()
+    assert (client.checks, len(client.decrypts)) == (1, 1)
+    session.give_up()
+    session.check()  # what it said still holds
+
+
+def test_health_while_deferring(start: Start, client: Scripted) -> None:
+    session = start()
+    gate = threading.Event()
+
+    def check() -> Health:
+        assert gate.wait(30)
+        return OK
+
+    client.health = check
+    session.deferring = True
+    for _ in range(3):
+        with pytest.raises(KMSPending):
+            session.check()
+    gate.set()
+    session.deferring = False
+    session.check()
+    session.deferring = True
+    session.check()
+    assert client.checks == 1
+
+
+def not_well(session: PluginSession) -> str:
+    with pytest.raises(KMSUnreachable) as info:
+        session.check()
+    return info.value.message
+
+
+def test_a_plugin_that_does_not_call_itself_well(start: Start, client: Scripted) -> None:
+    client.health = lambda: Health(PluginState.UNHEALTHY, "so so", "k")
+    session = start()
+    assert not_well(session) == not_well(session) == "so so"
+    assert session.unwrap(key(1)) == key(1).ciphertext
+    assert client.checks == 1
+
+
+def test_the_health_of_a_plugin_that_is_not_there(start: Start, client: Scripted, clock: HandClock) -> None:
+    client.health = lambda: Health(PluginState.NO_SOCKET, "no socket")
+    session = start()
+    assert not_well(session) == not_well(session) == "no socket"
+    assert session.report().state is PluginState.NO_SOCKET
+    assert client.checks == 1
+
+    client.health = lambda: GONE
+    session = start()
+    assert not_well(session) == "nobody there"
+    assert clock.time == pytest.approx(1030)
+
+
+def test_health_after_an_outage(start: Start, client: Scripted) -> None:
+    session = start()
+    session.check()
+    states = iter([GONE, OK])
+    client.health = lambda: next(states)
+    answers = iter([AWAY])
+    client.answer = lambda wrapped: next(answers, KeyMaterial(wrapped.ciphertext))
+    session.ask(key(1))
+    session.unwrap(key(1))
+    session.check()
+    assert client.checks == 3
+
+
+def test_health_when_the_run_ends_first(start: Start, client: Scripted) -> None:
+    session = start()
+    session.give_up()
+    assert "ended before" in not_well(session)
+    assert client.checks == 0
+
+
+# The last word on a value.
+
+
+def last_word(session: PluginSession, wrapped: WrappedKey) -> str | bytes:
+    try:
+        return session.unwrap(wrapped)
+    except (KMSRefused, KMSUnreachable) as error:
+        return error.message
+
+
+def gone_final(start: Start, client: Scripted) -> PluginSession:
+    """A session in which key 1 has opened a value, key 2 was refused, and the last word is due."""
+    session = start()
+    client.answer = lambda w: Refused("INVALID_ARGUMENT", "no") if w == key(2) else KeyMaterial(w.ciphertext)
+    session.vouch(key(1), session.unwrap(key(1)))
+    session.opened["k"] = 5
+    assert last_word(session, key(2)) == "no"
+    session.begin_final()
+    client.decrypts.clear()
+    return session
+
+
+def test_the_last_word_stands_between_two_controls(start: Start, client: Scripted) -> None:
+    session = gone_final(start, client)
+    assert last_word(session, key(2)) == "no"
+    assert client.decrypts == [key(1).ciphertext, key(2).ciphertext, key(1).ciphertext]
+    assert last_word(session, key(2)) == "no"  # many values may share a data key
+    assert len(client.decrypts) == 3
+    assert client.checks == 2
+    assert session.opened["k"] == 5
+
+
+def test_the_control_after_one_is_the_control_before_the_next(start: Start, client: Scripted) -> None:
+    session = gone_final(start, client)
+    for number in (3, 4, 5):
+        last_word(session, key(number))
+    assert len(client.decrypts) == 1 + 3 * 2
+
+
+def test_a_hiccup_is_no_last_word(start: Start, client: Scripted) -> None:
+    session = gone_final(start, client)
+    client.answer = lambda wrapped: KeyMaterial(wrapped.ciphertext)
+    assert last_word(session, key(2)) == key(2).ciphertext
+
+
+@pytest.mark.parametrize("bad", [Refused("INVALID_ARGUMENT", "no"), KeyMaterial(b"another"), SILENT])
+def test_a_plugin_that_went_bad_loses_what_counted_for_it(
+    bad: Answer, start: Start, client: Scripted
+) -> None:
+    session = gone_final(start, client)
+    client.answer = lambda _wrapped: bad
+    last_word(session, key(2))
+    assert session.opened["k"] == 0
+
+
+def test_a_plugin_that_went_bad_in_between_does_too(start: Start, client: Scripted) -> None:
+    session = gone_final(start, client)
+    answers = iter(
+        [KeyMaterial(key(1).ciphertext), Refused("INVALID_ARGUMENT", "no"), KeyMaterial(b"another")]
+    )
+    client.answer = lambda _wrapped: next(answers)
+    assert last_word(session, key(2)) == "no"
+    assert session.opened["k"] == 0
+
+
+def test_a_plugin_that_is_not_well_any_more_does_too(start: Start, client: Scripted) -> None:
+    session = gone_final(start, client)
+    client.health = lambda: Health(PluginState.UNHEALTHY, "keyring lost", "k")
+    assert last_word(session, key(2)) == "no"
+    assert session.opened["k"] == 0
+
+
+def test_without_a_control_nothing_is_asked_anew(start: Start, client: Scripted) -> None:
+    session = start()
+    client.answer = lambda _wrapped: Refused("INVALID_ARGUMENT", "no")
+    last_word(session, key(2))
+    session.begin_final()
+    assert last_word(session, key(2)) == "no"
+    assert len(client.decrypts) == 1
+
+
+def test_so_many_controls_are_kept(start: Start, client: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kms_session, "_CONTROLS_KEPT", 0)
+    session = start()
+    session.vouch(key(1), b"x")
+    session.begin_final()
+    last_word(session, key(1))
+    assert len(client.decrypts) == 1

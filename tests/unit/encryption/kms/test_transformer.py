@@ -1,0 +1,302 @@
+"""What becomes of a KMS value for every answer that a plugin can give."""
+
+from __future__ import annotations
+
+import pytest
+
+from etcdfix.encryption.fault import FailureReason, Fault, PluginRecord
+from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey
+from etcdfix.encryption.kms.transformer import KMSv1Transformer, KMSv2Transformer, Opened
+from etcdfix.errors import KMSRefused, KMSUnreachable
+from tests.support import encoders
+from tests.support.played_plugins import OneAnswer
+
+DEK = bytes(range(32))
+SEED = bytes(range(32, 64))
+ETCD_KEY = b"/registry/secrets/default/s1"
+NONCE, IV, INFO = b"n" * 12, b"i" * 16, b"f" * 32
+KEY_ID = "key-id-1"
+ALONE = PluginRecord(healthy=True, same_key=0, any_key=0)
+NOT_AUTHENTIC = "cipher: message authentication failed"
+SHORT = "the stored data was shorter than the required size"
+
+
+def v1(data: bytes, plugin: OneAnswer | None) -> Opened | Fault:
+    return KMSv1Transformer(plugin).read(encoders.kms_v1_body(b"wrapped", data), ETCD_KEY)
+
+
+def v2(data: bytes, plugin: OneAnswer | None, source_type: int = 1) -> Opened | Fault:
+    return KMSv2Transformer(plugin).read(encoders.kms_v2_body(data, source_type=source_type), ETCD_KEY)
+
+
+GCM = encoders.aesgcm_body(b"plaintext", DEK, NONCE, ETCD_KEY)
+CBC = encoders.aescbc_body(b"plaintext", DEK, IV)
+OBJECT_CBC = encoders.aescbc_body(b'{"kind":"Secret"}', DEK, IV)
+SEEDED = encoders.kms_v2_seeded_data(b"plaintext", SEED, INFO, NONCE, ETCD_KEY)
+
+
+def test_v1_opens_both_eras() -> None:
+    assert v1(GCM, OneAnswer(DEK)) == Opened(b"plaintext", stale=False)
+    assert v1(OBJECT_CBC, OneAnswer(DEK)) == Opened(b'{"kind":"Secret"}', stale=True, authenticated=False)
+
+
+def test_v1_lucky_padding_is_no_plaintext_until_the_plugin_has_shown_that_it_is_right() -> None:
+    plugin = OneAnswer(DEK)
+    doubtful = Fault(FailureReason.PADDING_INVALID, (), plugin=ALONE)
+    assert v1(CBC, plugin) == doubtful  # noise under a wrong DEK passes for padding once in 256 times
+    assert plugin.opened[""] == 0
+    v1(GCM, plugin)
+    assert v1(CBC, plugin) == Opened(b"plaintext", stale=True, authenticated=False)
+    plugin.healthy = False
+    assert isinstance(v1(CBC, plugin), Fault)
+
+
+def test_what_opens_vouches_for_the_plugin() -> None:
+    plugin = OneAnswer(DEK)
+    v1(CBC, plugin)
+    assert plugin.controls == []
+    v1(GCM, plugin)
+    assert plugin.controls == [(WrappedKey("v1", b"wrapped"), DEK)]
+    plugin = OneAnswer(SEED)
+    v2(SEEDED, plugin)
+    ((wrapped, seed),) = plugin.controls
+    assert (wrapped.key_id, seed) == (KEY_ID, SEED)
+
+
+@pytest.mark.parametrize("start", [b"k8s\x00", b"\xd9\xd9\xf7\xa1", b"apiVersion: v1\nkind: Secret\n"])
+def test_v1_under_cbc_reads_every_encoding_without_another_value(start: bytes) -> None:
+    data = encoders.aescbc_body(start + b"more", DEK, IV)
+    assert v1(data, OneAnswer(DEK)) == Opened(start + b"more", stale=True, authenticated=False)
+
+
+def test_v1_counts_what_speaks_for_the_plugin() -> None:
+    plugin = OneAnswer(DEK)
+    v1(OBJECT_CBC, plugin)
+    assert plugin.opened[""] == 1
+    v1(GCM, plugin)
+    assert plugin.opened == {"": 2}
+    failed = v1(GCM[:-1], plugin)
+    assert isinstance(failed, Fault)
+    assert failed.plugin == PluginRecord(healthy=True, same_key=2, any_key=2)
+
+
+@pytest.mark.parametrize("size", [16, 24])
+def test_v1_other_key_sizes(size: int) -> None:
+    data = encoders.aesgcm_body(b"plaintext", DEK[:size], NONCE, ETCD_KEY)
+    assert v1(data, OneAnswer(DEK[:size])) == Opened(b"plaintext", stale=False)
+
+
+def test_v1_failures_of_both_ciphers_are_kept_apart() -> None:
+    assert v1(GCM[:-1], OneAnswer(DEK)) == Fault(
+        FailureReason.AUTHENTICATION_FAILED,
+        (NOT_AUTHENTIC, "the stored data is not a multiple of the block size"),
+        plugin=ALONE,
+    )
+    assert v1(b"x", OneAnswer(DEK)) == Fault(FailureReason.TOO_SHORT, (SHORT, SHORT), plugin=ALONE)
+
+
+@pytest.mark.parametrize(("dek", "size"), [(b"", 0), (b"short", 5), (bytes(33), 33)])
+def test_keys_of_a_wrong_size(dek: bytes, size: int) -> None:
+    error = f"crypto/aes: invalid key size {size}"
+    assert v1(GCM, OneAnswer(dek)) == Fault(FailureReason.KMS_KEY_INVALID, (error,), plugin=ALONE)
+    assert v2(GCM, OneAnswer(dek), 0) == Fault(FailureReason.KMS_KEY_INVALID, (error,), KEY_ID, "", ALONE)
+
+
+def test_v1_a_damaged_length_is_proven_by_the_one_that_opens() -> None:
+    class Strict(OneAnswer):
+        def key_of(self, wrapped: WrappedKey) -> bytes:
+            if wrapped.ciphertext != b"wrapped":
+                raise KMSRefused("no such key", status="NOT_FOUND")
+            return DEK
+
+    plugin = Strict(DEK)
+    transformer = KMSv1Transformer(plugin)
+    whole = encoders.kms_v1_body(b"wrapped", GCM)
+    damaged = bytes([whole[0], whole[1] ^ 1]) + whole[2:]
+    refused = Fault(FailureReason.KMS_REFUSED, ("no such key",), "", "NOT_FOUND", ALONE)
+    assert transformer.read(damaged, ETCD_KEY) == refused  # nothing to compare with yet
+    assert transformer.read(whole, ETCD_KEY) == Opened(b"plaintext", stale=False)
+    assert transformer.read(damaged, ETCD_KEY) == Fault(
+        FailureReason.KMS_SIZE_DAMAGED, ("no such key",), plugin=PluginRecord(True, 1, 1)
+    )
+    noise = encoders.kms_v1_body(b"wrapped", encoders.aescbc_body(b"noise", DEK, IV))
+    lucky = transformer.read(bytes([noise[0], noise[1] ^ 1]) + noise[2:], ETCD_KEY)
+    assert isinstance(lucky, Fault)
+    assert lucky.reason is FailureReason.KMS_REFUSED  # padding alone proves no length either
+    other = encoders.kms_v1_body(b"another key", GCM)
+    failed = transformer.read(other, ETCD_KEY)  # the known size does not open it either
+    assert isinstance(failed, Fault)
+    assert (failed.reason, failed.kms_status) == (FailureReason.KMS_REFUSED, "NOT_FOUND")
+    assert plugin.opened == {"": 1}
+
+
+def test_v2_opens_both_types() -> None:
+    assert v2(SEEDED, OneAnswer(SEED)) == Opened(b"plaintext", False, KEY_ID)
+    assert v2(GCM, OneAnswer(DEK), 0) == Opened(b"plaintext", True, KEY_ID)
+
+
+def read(transformer: KMSv2Transformer, body: bytes) -> Opened | Fault:
+    """What a scan does: the quick way first."""
+    known = transformer.read_known(b"header" + body, len(b"header"), ETCD_KEY)
+    return Opened(*known) if known is not None else transformer.read(body, ETCD_KEY)
+
+
+def value(text: bytes, seed: bytes = SEED, source: bytes = b"wrapped") -> bytes:
+    data = encoders.kms_v2_seeded_data(text, seed, INFO, NONCE, ETCD_KEY)
+    return encoders.kms_v2_body(data, source_type=1, dek_source=source)
+
+
+def test_v2_asks_once_for_all_that_share_a_seed() -> None:
+    plugin = OneAnswer(SEED)
+    transformer = KMSv2Transformer(plugin)
+    texts = [f"plaintext {number}".encode() for number in range(5)]
+    assert [read(transformer, value(text)) for text in texts] == [
+        Opened(text, False, KEY_ID) for text in texts
+    ]
+    assert (plugin.asked, plugin.opened) == (1, {KEY_ID: 5})
+    read(transformer, value(b"x", source=b"another"))
+    assert plugin.asked == 2
+
+
+def parts(text: bytes) -> tuple[bytes, bytes]:
+    """Return field 1 of a value, and everything behind it."""
+    tail = encoders.kms_v2_body(b"", source_type=1, dek_source=b"wrapped")
+    whole = value(text)
+    return whole.removesuffix(tail), tail
+
+
+def test_v2_data_that_comes_again_behind_a_known_tail_is_not_taken_for_the_first() -> None:
+    transformer = KMSv2Transformer(OneAnswer(SEED))
+    (first, tail), (second, _) = parts(b"first"), parts(b"second")
+    for _ in range(2):  # field 1 twice: the last one wins, as in Go
+        assert read(transformer, first + tail + second) == Opened(b"second", False, KEY_ID)
+        assert read(transformer, second + tail + second) == Opened(b"second", False, KEY_ID)
+        assert read(transformer, first + tail) == Opened(b"first", False, KEY_ID)
+
+
+def test_v2_reads_fields_in_any_order() -> None:
+    data, tail = parts(b"plaintext")
+    transformer = KMSv2Transformer(OneAnswer(SEED))
+    assert read(transformer, tail + data) == Opened(b"plaintext", False, KEY_ID)
+    assert read(transformer, b"\x0a\xff") == Fault(
+        FailureReason.KMS_ENVELOPE_INVALID, ("proto: cannot parse invalid wire-format data",)
+    )
+
+
+@pytest.mark.parametrize("size", [1, 127, 128, 400, 16_383, 16_384, 70_000])
+def test_v2_quick_and_exact_ways_agree_whatever_the_size(size: int) -> None:
+    transformer = KMSv2Transformer(OneAnswer(SEED, write_key_id="key-id-2"))
+    body = value(b"x" * size)
+    exact = transformer.read(body, ETCD_KEY)
+    assert exact == Opened(b"x" * size, True, KEY_ID)
+    assert transformer.read_known(body, 0, ETCD_KEY) == exact[:3]
+    for damaged in (body[:-1], body[: size // 2], body[:2], body[:1], b"", bytes([body[0] ^ 8]) + body[1:]):
+        assert transformer.read_known(damaged, 0, ETCD_KEY) is None
+    flipped = body[:80] + bytes([body[80] ^ 1]) + body[81:]
+    assert transformer.read_known(flipped, 0, ETCD_KEY) is None
+    assert transformer.read_known(body, 0, b"/elsewhere") is None
+    tail = encoders.kms_v2_body(b"", source_type=1, dek_source=b"wrapped")
+    assert transformer.read_known(b"\x0a\x2b" + bytes(43) + tail, 0, ETCD_KEY) is None
+
+
+def test_v2_remembers_only_so_many_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("etcdfix.encryption.kms.transformer._MOST_KNOWN_TAILS", 2)
+    plugin = OneAnswer(SEED)
+    transformer = KMSv2Transformer(plugin)
+    for source in (b"one", b"two", b"three", b"three", b"one"):
+        assert read(transformer, value(b"x", source=source)) == Opened(b"x", False, KEY_ID)
+    assert plugin.asked == 4  # once more for the first, which had made room
+
+
+def test_an_answer_that_is_not_there_yet_goes_on_up() -> None:
+    for read in (v1, v2):
+        with pytest.raises(KMSPending):
+            read(SEEDED, OneAnswer(KMSPending()))
+    with pytest.raises(KMSPending):
+        v2(b"", OneAnswer(SEED, unwell=KMSPending()))
+
+
+def test_v2_seeds_longer_than_needed_are_used_whole() -> None:
+    data = encoders.kms_v2_seeded_data(b"plaintext", SEED + b"more", INFO, NONCE, ETCD_KEY)
+    assert v2(data, OneAnswer(SEED + b"more")) == Opened(b"plaintext", False, KEY_ID)
+    assert isinstance(v2(data, OneAnswer(SEED)), Fault)
+
+
+@pytest.mark.parametrize(("write_key_id", "stale"), [("", False), ("key-id-1", False), ("key-id-2", True)])
+def test_v2_is_stale_once_the_plugin_writes_with_another_key(write_key_id: str, stale: bool) -> None:
+    assert v2(SEEDED, OneAnswer(SEED, write_key_id=write_key_id)) == Opened(b"plaintext", stale, KEY_ID)
+
+
+def test_v2_short_seed() -> None:
+    error = "invalid seed length 31 used for key generation"
+    assert v2(SEEDED, OneAnswer(SEED[:31])) == Fault(
+        FailureReason.KMS_KEY_INVALID, (error,), KEY_ID, "", ALONE
+    )
+
+
+@pytest.mark.parametrize("size", [1, 31, 32, 43, 44, 59, 60])
+def test_v2_seeded_lengths(size: int) -> None:
+    expected = (
+        Fault(FailureReason.TOO_SHORT, (SHORT,), KEY_ID, "", ALONE)
+        if size < 44
+        else Fault(FailureReason.AUTHENTICATION_FAILED, (NOT_AUTHENTIC,), KEY_ID, "", ALONE)
+    )
+    assert v2(bytes(size), OneAnswer(SEED)) == expected
+
+
+def test_v2_moved_value() -> None:
+    body = encoders.kms_v2_body(SEEDED, source_type=1)
+    assert KMSv2Transformer(OneAnswer(SEED)).read(body, b"/elsewhere") == Fault(
+        FailureReason.AUTHENTICATION_FAILED, (NOT_AUTHENTIC,), KEY_ID, "", ALONE
+    )
+
+
+UNAVAILABLE = "rpc error: code = Unavailable desc = connection refused"
+
+
+def test_what_plugins_say_is_passed_on() -> None:
+    away, wrapped = FailureReason.KMS_UNREACHABLE, f"failed to decrypt DEK, error: {UNAVAILABLE}"
+    assert v1(GCM, OneAnswer(KMSUnreachable(UNAVAILABLE))) == Fault(away, (UNAVAILABLE,))
+    assert v2(SEEDED, OneAnswer(KMSUnreachable(UNAVAILABLE))) == Fault(away, (wrapped,), KEY_ID)
+    refused, status = FailureReason.KMS_REFUSED, "INVALID_ARGUMENT"
+    answer = KMSRefused(UNAVAILABLE, status=status)
+    assert v1(GCM, OneAnswer(answer)) == Fault(refused, (UNAVAILABLE,), "", status, ALONE)
+    unwell = PluginRecord(healthy=False, same_key=0, any_key=0)
+    assert v2(SEEDED, OneAnswer(answer, healthy=False)) == Fault(refused, (wrapped,), KEY_ID, status, unwell)
+
+
+def test_without_a_plugin_nothing_is_proven() -> None:
+    assert v1(GCM, None) == Fault(FailureReason.KMS_UNREACHABLE, ())
+    assert v2(SEEDED, None) == Fault(FailureReason.KMS_UNREACHABLE, (), KEY_ID)
+
+
+def test_an_envelope_that_a_newer_server_may_accept_is_not_called_broken() -> None:
+    body = encoders.kms_v2_body(b"data", source_type=2)
+    for plugin, reason in (
+        (OneAnswer(DEK), FailureReason.KMS_ENVELOPE_UNKNOWN),
+        (None, FailureReason.KMS_UNREACHABLE),
+    ):
+        found = KMSv2Transformer(plugin).read(body, ETCD_KEY)
+        assert found == Fault(reason, ("unknown encryptedDEKSourceType: 2",), KEY_ID)
+
+
+EMPTY = "encrypted data is empty"
+LENGTH = "invalid data encountered by envelope transformer: failed to read uint16 length prefixed data"
+
+
+@pytest.mark.parametrize(
+    ("plugin", "reason"),
+    [
+        (None, FailureReason.KMS_UNREACHABLE),
+        (OneAnswer(DEK), FailureReason.KMS_ENVELOPE_INVALID),
+        (OneAnswer(DEK, unwell=KMSUnreachable("away")), FailureReason.KMS_UNREACHABLE),
+    ],
+)
+def test_a_broken_envelope_is_known_before_the_plugin_is_asked(
+    plugin: OneAnswer | None, reason: FailureReason
+) -> None:
+    assert KMSv1Transformer(plugin).read(b"\xff", ETCD_KEY) == Fault(reason, (LENGTH,))
+    assert v2(b"", plugin) == Fault(reason, (EMPTY,), KEY_ID)
+    malformed = KMSv2Transformer(plugin).read(b"\x0a", ETCD_KEY)
+    assert malformed == Fault(reason, ("proto: cannot parse invalid wire-format data",))
+    assert plugin is None or plugin.asked == 0

@@ -1,0 +1,171 @@
+"""Writing as the API server would: checked by the encoders of the tests, which go another way."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from cryptography.hazmat.primitives import padding
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from etcdfix.encryption import encrypt
+from etcdfix.encryption.config import parse_configuration
+from etcdfix.encryption.encrypt import NotSealed, Sealed, SealRefusal, to_storage
+from etcdfix.encryption.transformer import ResourceTransformers, Transformers
+from etcdfix.model import GroupResource
+from tests.support import encoders
+
+ETCD_KEY = b"/registry/secrets/default/s1"
+SECRETS = GroupResource("", "secrets")
+ONE, TWO = bytes(range(32)), bytes(range(32, 64))
+PLAIN = b"k8s\x00what nobody may see"
+NONCE_SIZES = {"aescbc": 16, "aesgcm": 12, "secretbox": 24}
+IDENTITY = "{identity: {}}"
+KMS = "{kms: {apiVersion: v2, name: prov, endpoint: 'unix:///run/prov.sock'}}"
+
+
+def keyed(provider: str, *keys: tuple[str, bytes]) -> str:
+    listed = ", ".join(f'{{name: "{name}", secret: {base64.b64encode(key).decode()}}}' for name, key in keys)
+    return f"{{{provider}: {{keys: [{listed}]}}}}"
+
+
+def for_secrets(*providers: str, resource: GroupResource = SECRETS) -> ResourceTransformers:
+    text = (
+        "apiVersion: v1\nkind: EncryptionConfig\nresources:\n"
+        f"- resources: [secrets]\n  providers: [{', '.join(providers)}]\n"
+    )
+    return Transformers.from_configuration(parse_configuration(text.encode(), path="test")).for_resource(
+        resource
+    )
+
+
+def sealed(transformers: ResourceTransformers, plaintext: bytes = PLAIN) -> Sealed:
+    made = to_storage(transformers, plaintext, ETCD_KEY)
+    assert isinstance(made, Sealed)
+    return made
+
+
+def encoded(provider: str, plaintext: bytes, key: bytes, nonce: bytes) -> bytes:
+    """Return the body by the other implementation."""
+    if provider == "aescbc":
+        return encoders.aescbc_body(plaintext, key, nonce)
+    if provider == "aesgcm":
+        return encoders.aesgcm_body(plaintext, key, nonce, ETCD_KEY)
+    return encoders.secretbox_body(plaintext, key, nonce)
+
+
+@pytest.mark.parametrize("provider", NONCE_SIZES)
+@settings(max_examples=30, deadline=None)
+@given(
+    plaintext=st.binary(max_size=200)
+    | st.sampled_from([b"", b"\x20" * 32, b"k8s:enc:aescbc:v1:k:" + b"x" * 40])
+)
+def test_bytes_are_those_of_another_implementation(provider: str, plaintext: bytes) -> None:
+    made = sealed(for_secrets(keyed(provider, ("new", ONE), ("old", TWO)), IDENTITY), plaintext)
+    prefix = f"k8s:enc:{provider}:v1:new:".encode()
+    assert made.transformer == f"{provider}/v1/new"
+    assert made.data.startswith(prefix)
+    body = made.data[len(prefix) :]
+    nonce = body[: NONCE_SIZES[provider]]
+    assert body == encoded(provider, plaintext, ONE, nonce)
+
+
+@pytest.mark.parametrize("size", [16, 24, 32])
+@pytest.mark.parametrize("provider", ["aescbc", "aesgcm"])
+def test_every_size_of_key(provider: str, size: int) -> None:
+    made = sealed(for_secrets(keyed(provider, ("k", ONE[:size]))))
+    body = made.data.removeprefix(f"k8s:enc:{provider}:v1:k:".encode())
+    assert body == encoded(provider, PLAIN, ONE[:size], body[: NONCE_SIZES[provider]])
+
+
+@pytest.mark.parametrize("provider", NONCE_SIZES)
+def test_reader_finds_it_fresh_and_under_its_key_alone(provider: str) -> None:
+    transformers = for_secrets(keyed(provider, ("new", ONE), ("old", TWO)), IDENTITY)
+    found = transformers.from_storage(sealed(transformers).data, ETCD_KEY)
+    assert (found.data, found.transformer, found.stale) == (PLAIN, f"{provider}/v1/new", False)
+
+
+@pytest.mark.parametrize("provider", NONCE_SIZES)
+def test_random_bytes_are_drawn_anew(provider: str) -> None:
+    transformers = for_secrets(keyed(provider, ("k", ONE)))
+    start = len(f"k8s:enc:{provider}:v1:k:")
+    nonces = {sealed(transformers).data[start:][: NONCE_SIZES[provider]] for _ in range(50)}
+    assert len(nonces) == 50
+
+
+def test_random_bytes_are_those_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def token_bytes(size: int) -> bytes:
+        asked.append(size)
+        return b"n" * size
+
+    monkeypatch.setattr("secrets.token_bytes", token_bytes)
+    for provider, size in NONCE_SIZES.items():
+        body = sealed(for_secrets(keyed(provider, ("k", ONE)))).data.removeprefix(
+            f"k8s:enc:{provider}:v1:k:".encode()
+        )
+        assert body == encoded(provider, PLAIN, ONE, b"n" * size)
+    assert asked == list(NONCE_SIZES.values())
+
+
+def test_identity_first_writes_plaintext() -> None:
+    assert sealed(for_secrets(IDENTITY, keyed("aescbc", ("k", ONE)))) == Sealed("identity", PLAIN)
+
+
+def test_resource_without_an_entry_is_written_as_it_is() -> None:
+    transformers = for_secrets(keyed("aescbc", ("k", ONE)), resource=GroupResource("", "configmaps"))
+    assert sealed(transformers) == Sealed("identity", PLAIN)
+
+
+def test_plaintext_that_looks_encrypted_does_not_come_back_from_identity() -> None:
+    made = to_storage(for_secrets(IDENTITY), b"k8s:enc:aescbc:v1:k:body", ETCD_KEY)
+    assert made == NotSealed("identity", SealRefusal.NOT_READ_BACK)
+
+
+def test_kms_does_not_write() -> None:
+    made = to_storage(for_secrets(KMS, keyed("aescbc", ("k", ONE))), PLAIN, ETCD_KEY)
+    assert made == NotSealed("kms/v2/prov", SealRefusal.KMS_WRITES)
+
+
+def test_kms_further_down_is_no_hindrance() -> None:
+    assert sealed(for_secrets(keyed("aescbc", ("k", ONE)), KMS)).transformer == "aescbc/v1/k"
+
+
+@pytest.mark.parametrize("damage", [lambda body: body[:-1], lambda body: body[:-1] + bytes([body[-1] ^ 1])])
+@pytest.mark.parametrize("provider", NONCE_SIZES)
+def test_what_does_not_open_again_is_not_given_out(
+    provider: str, damage: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = encrypt._body
+    assert callable(damage)
+    monkeypatch.setattr(encrypt, "_body", lambda *given: damage(real(*given)))
+    made = to_storage(for_secrets(keyed(provider, ("k", ONE))), PLAIN, ETCD_KEY)
+    assert made == NotSealed(f"{provider}/v1/k", SealRefusal.NOT_READ_BACK)
+
+
+def test_other_plaintext_is_not_given_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An aescbc value opens whatever it holds; only the comparison tells."""
+    monkeypatch.setattr(encrypt, "_body", lambda *_: encoders.aescbc_body(b"other", ONE, b"n" * 16))
+    made = to_storage(for_secrets(keyed("aescbc", ("k", ONE))), PLAIN, ETCD_KEY)
+    assert made == NotSealed("aescbc/v1/k", SealRefusal.NOT_READ_BACK)
+
+
+def test_padding_is_whole_to_a_strict_reader() -> None:
+    """Our reader is as lenient as the API server; others are not."""
+    for size in range(33):
+        body = sealed(for_secrets(keyed("aescbc", ("k", ONE))), b"x" * size).data.removeprefix(
+            b"k8s:enc:aescbc:v1:k:"
+        )
+        decryptor = Cipher(algorithms.AES(ONE), modes.CBC(body[:16])).decryptor()
+        unpadder = padding.PKCS7(128).unpadder()
+        assert unpadder.update(decryptor.update(body[16:])) + unpadder.finalize() == b"x" * size
+
+
+def test_neither_key_nor_plaintext_prints() -> None:
+    transformers = for_secrets(keyed("aescbc", ("k", ONE)))
+    shown = repr(sealed(transformers)) + repr(sealed(for_secrets(IDENTITY))) + repr(transformers.write_key)
+    for hidden in ("nobody", ONE.hex(), base64.b64encode(ONE).decode(), repr(ONE)[2:-1]):
+        assert hidden not in shown

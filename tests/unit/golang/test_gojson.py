@@ -1,0 +1,202 @@
+"""Go's JSON scanner: every context string, every quirk; expectations come from running ``encoding/json``."""
+
+from __future__ import annotations
+
+import pytest
+
+from etcdfix.errors import JSONMalformed
+from etcdfix.golang.gojson import (
+    GoJSONError,
+    Token,
+    check_json,
+    deeper_than_allowed,
+    loads,
+    quote_byte,
+    string_bytes,
+    string_text,
+    tokenize,
+)
+
+REFUSED = [
+    # the byte itself
+    (b"\xee", "invalid character 'î' looking for beginning of value", 0),
+    (b'{"a":\xad}', "invalid character '\\u00ad' looking for beginning of value", 5),
+    (b"\xef\xbb\xbf1", "invalid character 'ï' looking for beginning of value", 0),
+    (b"\x0b1", "invalid character '\\v' looking for beginning of value", 0),
+    (b"NaN", "invalid character 'N' looking for beginning of value", 0),
+    (b"+1", "invalid character '+' looking for beginning of value", 0),
+    (b".5", "invalid character '.' looking for beginning of value", 0),
+    (b"[,]", "invalid character ',' looking for beginning of value", 1),
+    (b"[1,]", "invalid character ']' looking for beginning of value", 3),
+    (b"[}", "invalid character '}' looking for beginning of value", 1),
+    (b'{"a":}', "invalid character '}' looking for beginning of value", 5),
+    # objects
+    (b"{1:2}", "invalid character '1' looking for beginning of object key string", 1),
+    (b'{"a":1,}', "invalid character '}' looking for beginning of object key string", 7),
+    (b'{"a" 1}', "invalid character '1' after object key", 5),
+    (b'{"a":1 x}', "invalid character 'x' after object key:value pair", 7),
+    (b'{"a":1]', "invalid character ']' after object key:value pair", 6),
+    (b'{"a":1 "b"}', "invalid character '\"' after object key:value pair", 7),
+    # arrays and the end
+    (b"[1 2]", "invalid character '2' after array element", 3),
+    (b"[1}", "invalid character '}' after array element", 2),
+    (b'{"a":1}x', "invalid character 'x' after top-level value", 7),
+    (b"01", "invalid character '1' after top-level value", 1),
+    (b"1e5e", "invalid character 'e' after top-level value", 3),
+    (b"1.5.", "invalid character '.' after top-level value", 3),
+    # strings
+    (b'"a\x00"', "invalid character '\\x00' in string literal", 2),
+    (b'"\\n\x1f"', "invalid character '\\x1f' in string literal", 3),
+    (b'"a\n"', "invalid character '\\n' in string literal", 2),
+    (b'"\\\'"', "invalid character '\\'' in string escape code", 2),
+    (b'"\\u12g4"', "invalid character 'g' in \\u hexadecimal character escape", 5),
+    (b'"\\u1234\x1f"', "invalid character '\\x1f' in string literal", 7),
+    (b'{"\\q":1}', "invalid character 'q' in string escape code", 3),
+    # literals
+    (b"nil", "invalid character 'i' in literal null (expecting 'u')", 1),
+    (b"falsy", "invalid character 'y' in literal false (expecting 'e')", 4),
+    (b"tru\x7f", "invalid character '\\x7f' in literal true (expecting 'e')", 3),
+    # numbers
+    (b"-a", "invalid character 'a' in numeric literal", 1),
+    (b"1.x", "invalid character 'x' after decimal point in numeric literal", 2),
+    (b"1ex", "invalid character 'x' in exponent of numeric literal", 2),
+    (b"1e+x", "invalid character 'x' in exponent of numeric literal", 3),
+    # the end of the data
+    (b"", "unexpected end of JSON input", 0),
+    (b" \t\r\n", "unexpected end of JSON input", 4),
+    (b"{", "unexpected end of JSON input", 1),
+    (b'{"a"', "unexpected end of JSON input", 4),
+    (b'{"a":', "unexpected end of JSON input", 5),
+    (b'{"a":1', "unexpected end of JSON input", 6),
+    (b'{"a":1,', "unexpected end of JSON input", 7),
+    (b"[1,", "unexpected end of JSON input", 3),
+    (b'"abc', "unexpected end of JSON input", 4),
+    # scanner.eof feeds one space, and inside these it is the space that Go blames
+    (b"tru", "invalid character ' ' in literal true (expecting 'e')", 3),
+    (b"-", "invalid character ' ' in numeric literal", 1),
+    (b"1.", "invalid character ' ' after decimal point in numeric literal", 2),
+    (b"1e", "invalid character ' ' in exponent of numeric literal", 2),
+    (b"1e-", "invalid character ' ' in exponent of numeric literal", 3),
+    (b'"a\\', "invalid character ' ' in string escape code", 3),
+    (b'"a\\u1', "invalid character ' ' in \\u hexadecimal character escape", 5),
+]
+
+ACCEPTED = [
+    b"0", b"-0", b"-0.5E+10", b"[]", b"{}", b' {"a" : [ 1 , { } , [ ] ] , "b":null} \n', b'"\\u00e9\\/\\b"',
+    b'"\x7f\xff"', b'{"a":{},"b":[[],{}],"\\ud800":[1,true]}',
+    b'{"a":1,"a":2}', b'"\\ud800"', b"true", b"false", b"null", b"1e999", b"12345678901234567890123",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("data", "message", "offset"), REFUSED)
+def test_refusals_are_worded_like_gos_scanner(data: bytes, message: str, offset: int) -> None:
+    assert check_json(data) == GoJSONError(message, offset)
+
+
+@pytest.mark.parametrize("data", ACCEPTED)
+def test_what_go_accepts_has_no_error(data: bytes) -> None:
+    assert check_json(data) is None
+
+
+def test_depth_ends_where_go_ends_it() -> None:
+    assert check_json(b"[" * 10_000 + b"]" * 10_000) is None
+    assert check_json(b'{"a":' * 10_000 + b"1" + b"}" * 10_000) is None
+    too_deep = GoJSONError("invalid character '[' exceeded max depth", 10_000)
+    assert check_json(b"[" * 10_001 + b"]" * 10_001) == too_deep
+    assert check_json(b"[" * 1_000_000) == too_deep
+    message = "invalid character '{' exceeded max depth"
+    assert check_json(b'{"a":' * 10_001) == GoJSONError(message, 50_000)
+
+
+def test_many_brackets_side_by_side_are_not_depth() -> None:
+    wide = b"[" + b"[]," * 20_000 + b"[]]"
+    assert deeper_than_allowed(wide)
+    assert check_json(wide) is None
+    assert loads(wide) == [[]] * 20_001
+
+
+@pytest.mark.parametrize(
+    ("byte", "quoted"),
+    [
+        (0x07, "'\\a'"), (0x08, "'\\b'"), (0x1F, "'\\x1f'"), (0x20, "' '"), (0x22, "'\"'"), (0x27, "'\\''"),
+        (0x5C, "'\\\\'"), (0x7F, "'\\x7f'"), (0x80, "'\\u0080'"), (0xA0, "'\\u00a0'"), (0xA1, "'¡'"), (0xFF, "'ÿ'"),
+    ],
+)  # fmt: skip
+def test_bytes_are_quoted_as_latin_1_characters(byte: int, quoted: str) -> None:
+    assert quote_byte(byte) == quoted
+
+
+@pytest.mark.parametrize(
+    ("data", "value"),
+    [
+        (b'{"a":[1,-2,3.5,true,false,null,"x"],"b":{}}', {"a": [1, -2, 3.5, True, False, None, "x"], "b": {}}),
+        (b'{"a":1,"b":0,"a":2}', {"a": 2, "b": 0}),
+        (b"9223372036854775807", 9223372036854775807),
+        (b"-9223372036854775808", -9223372036854775808),
+        (b"9223372036854775808", 9223372036854775808.0),
+        (b"1e2", 100.0),
+        (b"-0", 0),
+        (b'"\\ud83d\\ude00\\u00e9\\n\\/\\""', '😀é\n/"'),
+        (b'"\\ud800x\\udfff\\ud83d"', "\ufffdx\ufffd\ufffd"),
+        (b'"\\ud800\\u0041"', "\ufffdA"),
+        (b'["\\ud83d\\ude00\\u00e9\\b\\f\\n\\r\\t\\/\\"\xff", 5, -2.5, true, false, null]',
+         ['😀é\b\f\n\r\t/"\ufffd', 5, -2.5, True, False, None]),
+        (b'"\xe2\x82|\xff\xed\xa0\x80"', "\ufffd\ufffd|\ufffd\ufffd\ufffd\ufffd"),
+        (b'{"\xff":"\xff"}', {"\ufffd": "\ufffd"}),
+        (b'[["\xff"],[],{"a":{"b":["\xff"]}},1]', [["\ufffd"], [], {"a": {"b": ["\ufffd"]}}, 1]),
+    ],
+)  # fmt: skip
+def test_loads_reads_as_go_reads(data: bytes, value: object) -> None:
+    loaded = loads(data)
+    assert loaded == value
+    assert type(loaded) is type(value)
+
+
+def test_large_integers_lose_precision_only_beyond_int64() -> None:
+    loaded = loads(b"[9007199254740993, 9223372036854775807, 18446744073709551616]")
+    assert loaded == [9007199254740993, 9223372036854775807, 18446744073709551616.0]
+    assert [type(number) for number in loaded] == [int, int, float]
+
+
+@pytest.mark.parametrize(
+    ("data", "message", "offset"),
+    [
+        (b"[1e999]", "json: cannot unmarshal number <5 bytes withheld> into Go value of type float64", 1),
+        (b"[1,]", "invalid character ']' looking for beginning of value", 3),
+        (b"", "unexpected end of JSON input", 0),
+    ],
+)
+def test_loads_raises_in_gos_words(data: bytes, message: str, offset: int) -> None:
+    with pytest.raises(JSONMalformed) as caught:
+        loads(data)
+    assert (caught.value.message, caught.value.offset) == (message, offset)
+
+
+def test_loads_survives_depth() -> None:
+    value = loads(b'{"a":[' * 5_000 + b"]}" * 5_000)
+    depth = 0
+    while value:
+        value = value["a"] if isinstance(value, dict) else value[0]
+        depth += 1
+    assert depth == 9_999
+
+
+def test_tokens_know_their_extent_and_their_sibling() -> None:
+    data = b' {"a":[1,"b"],"c":{}} '
+    assert tokenize(data) == [
+        Token("{", 1, 21, 7),
+        Token('"', 2, 5, 2),
+        Token("[", 6, 13, 5),
+        Token("0", 7, 8, 4),
+        Token('"', 9, 12, 5),
+        Token('"', 14, 17, 6),
+        Token("{", 18, 20, 7),
+    ]
+    assert [token.kind for token in tokenize(b"[true,false,null,-1]")] == ["[", "t", "f", "n", "0"]
+
+
+def test_strings_keep_their_bytes_where_text_cannot() -> None:
+    data = b'["a\\u00e9\\ud800\xff"]'
+    token = tokenize(data)[1]
+    assert string_bytes(data, token) == b"a\xc3\xa9\xef\xbf\xbd\xff"
+    assert string_text(data, token) == "aé\ufffd\ufffd"

@@ -1,0 +1,148 @@
+"""YAML to JSON like the API server's; expectations come from running ``sigs.k8s.io/yaml`` over go-yaml v2."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+import yaml
+
+from etcdfix.errors import JSONMalformed
+from etcdfix.golang import goyaml
+from etcdfix.golang.goyaml import to_json
+
+CONVERTED = [
+    (b"", "null"),
+    (b"# nothing\n", "null"),
+    (b"---\n...\n", "null"),
+    (b"a: b", '{"a":"b"}'),
+    (b"- 1\n- [a, {b: c}]\n- []\n- {}\n", '[1,["a",{"b":"c"}],[],{}]'),
+    (b"hello world", '"hello world"'),
+    (b"*x", None),
+    # the first document only
+    (b"---\na: 1\n---\nb: [\n", '{"a":1}'),
+    (b"x\n---\ny\n", '"x"'),
+    # YAML 1.1
+    (b"[y, Yes, on, TRUE, n, NO, Off, 'yes', ~, null, Null]",
+     '[true,true,true,true,false,false,false,"yes",null,null,null]'),
+    (b"[0x1F, 017, 0o17, 08, 0b11, -0b11, 1_000, +5, -0, 0]", "[31,15,15,8,3,-3,1000,5,0,0]"),
+    (b"[18446744073709551615, 99999999999999999999, -9223372036854775809]",
+     "[18446744073709551615,100000000000000000000,-9223372036854776000]"),
+    (b"[1.5, .5, 1., 1e3, 3.0, 1e21, 1e100, 1.5e-7, -0.0, 0.00001]",
+     "[1.5,0.5,1,1000,3,1e+21,1e+100,1.5e-7,-0,0.00001]"),
+    (b"[., .e3, 1e999, -.5.5, 1:30, =, '<<', .5_5]", '[".",".e3","1e999","-.5.5","1:30","=","<<",0.55]'),
+    (b"[0x" + b"0" * 70 + b"1, " + b"9" * 70 + b"]", "[1,1e+70]"),
+    (b"[2001-01-01, 2001-01-01T00:00:00Z]", '["2001-01-01","2001-01-01T00:00:00Z"]'),
+    (b"\"\\x41\\u00e9\": 'it''s'", '{"Aé":"it\'s"}'),
+    # tags
+    (b'[!!str 5, !!int "7", !!float 3, !!bool yes, !!null ~, !!str ~, !foo 5, ! 5]', '["5",7,3,true,null,"~","5","5"]'),
+    (b"[!!binary aGVsbG8=, !!binary /w==]", '["hello","\\ufffd"]'),
+    (b"!!timestamp 2001-01-01", '"2001-01-01"'),
+    (b"!!map {a: !!seq [b]}", '{"a":["b"]}'),
+    # keys
+    (b"{1: a, true: b, 1.5: c, 2.0: d, .inf: e, -.inf: f, .nan: g}",
+     '{"-.inf":"f",".inf":"e",".nan":"g","1":"a","1.5":"c","2":"d","true":"b"}'),
+    (b"{a: 1, a: 2}", '{"a":2}'),
+    # aliases and merges
+    (b"a: &x {k: v}\nb: *x\nc: [*x, *x]\n", '{"a":{"k":"v"},"b":{"k":"v"},"c":[{"k":"v"},{"k":"v"}]}'),
+    (b"a: &x {k: 1, l: 2}\nb: {<<: *x, k: 3}\n", '{"a":{"k":1,"l":2},"b":{"k":3,"l":2}}'),
+    (b"b: {<<: [{k: 1}, {k: 2, m: 3}], l: 4}\n", '{"b":{"k":1,"l":4,"m":3}}'),
+    (b"b: {<<: {k: 1}}\n", '{"b":{"k":1}}'),
+    (b"b: {'<<': 1}\n", '{"b":{"\\u003c\\u003c":1}}'),
+    (b"&a x: *a\n", '{"x":"x"}'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("data", "expected"), [case for case in CONVERTED if case[1] is not None])
+def test_conversion_gives_gos_json(data: bytes, expected: str) -> None:
+    converted = to_json(data).decode()
+    # Compared as text where it decides (2.0 becomes 2), with Go's HTML escapes undone.
+    assert converted == expected.replace("\\u003c", "<").replace('"\\ufffd"', '"\ufffd"')
+    json.loads(converted)
+
+
+REFUSED = [
+    (b"\xff\xff", "yaml: invalid leading UTF-8 octet"),
+    (b"ab\xc3", "yaml: incomplete UTF-8 octet sequence"),
+    (b"\xd9\xd9\xf7\xa0", "yaml: invalid trailing UTF-8 octet"),
+    (b"\x00\x00", "yaml: control characters are not allowed"),
+    (b"a: b: c", "yaml: mapping values are not allowed in this context"),
+    (b"kind: x\n bad: [\n", "yaml: line 2: mapping values are not allowed in this context"),
+    (b"a: [\nb: c", "yaml: line 2: did not find expected ',' or ']'"),
+    (b"a: 1\n- b\n", "yaml: line 1: did not find expected key"),
+    (b'"abc', "yaml: found unexpected end of stream"),
+    (b"- *x", "yaml: unknown anchor '<1 bytes withheld>' referenced"),
+    (b"&a [*a]", "yaml: anchor '<1 bytes withheld>' value contains itself"),
+    (b"&a {<<: *a}", "yaml: anchor '<1 bytes withheld>' value contains itself"),
+    (b"{[a]: b}", "yaml: invalid map key: <value withheld>"),
+    (b"{{a: b}: c}", "yaml: invalid map key: <value withheld>"),
+    (b"{<<: 5}", "yaml: map merge requires map or sequence of maps as the value"),
+    (b"a: &x [1]\nb: {<<: *x}", "yaml: map merge requires map or sequence of maps as the value"),
+    (b"{<<: [5]}", "yaml: map merge requires map or sequence of maps as the value"),
+    (b"!!int secret", "yaml: cannot decode !!str `<6 bytes withheld>` as a !!int"),
+    (b"!!bool 5", "yaml: cannot decode !!int `<1 bytes withheld>` as a !!bool"),
+    (b"!!float 18446744073709551615", "yaml: cannot decode !!int `<20 bytes withheld>` as a !!float"),
+    (b"!!timestamp 5", "yaml: cannot decode !!int `<1 bytes withheld>` as a !!timestamp"),
+    (b"!!binary a", "yaml: !!binary value contains invalid base64 data"),
+    (b"a: .nan", "json: unsupported value: NaN"),
+    (b"a: .inf", "json: unsupported value: +Inf"),
+    (b"a: -.INF", "json: unsupported value: -Inf"),
+    (b"~: a", "Unsupported map key of type: %!s(<nil>), key: <value withheld>, value: <value withheld>"),
+    (
+        b"18446744073709551615: a",
+        "Unsupported map key of type: uint64, key: <value withheld>, value: <value withheld>",
+    ),
+]
+
+
+@pytest.mark.parametrize(("data", "message"), REFUSED)
+def test_refusals_are_worded_like_go_yaml(data: bytes, message: str) -> None:
+    with pytest.raises(JSONMalformed) as caught:
+        to_json(data)
+    assert caught.value.message == message
+    assert caught.value.__cause__ is None
+
+
+BOMB = b"a: &a [x,x,x,x,x,x,x,x,x]\n" + b"".join(
+    b"%c: &%c [%s]\n" % (letter, letter, b",".join([b"*%c" % (letter - 1)] * 9)) for letter in b"bcdefgh"
+)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (BOMB, "yaml: document contains excessive aliasing"),
+        (
+            b'a: &a "' + b"x" * 200_000 + b'"\nb: [' + b"*a," * 900 + b"]",
+            "yaml: document contains excessive aliasing",
+        ),
+        (b"[" * 1_000_000, "yaml: exceeded max depth of 10000"),
+        (b"- " * 10_001, "yaml: exceeded max depth of 10000"),
+    ],
+)
+def test_bombs_are_refused_quickly(data: bytes, message: str) -> None:
+    started = time.monotonic()
+    with pytest.raises(JSONMalformed) as caught:
+        to_json(data)
+    assert caught.value.message == message
+    assert time.monotonic() - started < 10
+
+
+def test_depth_below_the_limit_is_converted() -> None:
+    assert to_json(b"[" * 9_000 + b"]" * 9_000) == b"[" * 9_000 + b"]" * 9_000
+
+
+def test_moderate_aliasing_is_no_bomb() -> None:
+    converted = to_json(b"a: &a [1, 2, 3]\nb: [" + b", ".join([b"*a"] * 90) + b"]\n")
+    assert json.loads(converted)["b"] == [[1, 2, 3]] * 90
+
+
+def test_pythons_own_scanner_serves_where_libyaml_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(goyaml, "_parser", yaml.SafeLoader)
+    for data in (b"", b"a: &x [1, *x]\n", b"a: [b, 'c']\n---\nd", b"\x00", b"a: ["):
+        try:
+            ours = to_json(data).decode()
+        except JSONMalformed as error:
+            ours = error.message.partition(":")[0]
+        assert ours in ("null", "yaml", '{"a":["b","c"]}')

@@ -1,0 +1,349 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etcdfix.graph.recreation.namerules import NAME_RULES, OPENSHIFT_SIGNS
+from etcdfix.graph.recreation.recreators import OPENSHIFT, ComesBack
+from tests.support.impact_objects import Cluster
+from tests.support.lost_key import base
+from tests.support.objects import crd, json_object
+from tests.unit.graph.recreation.test_recreation import NOBODY, entry_of, of_history, openshift, summary
+
+RBAC, FLOW = "rbac.authorization.k8s.io/v1", "flowcontrol.apiserver.k8s.io/v1"
+
+
+def with_kubeadm(cluster: Cluster) -> None:
+    cluster.add("v1", "ConfigMap", "kubelet-config", "kube-system")
+
+
+# ------------------------------------------------------------------------------------------- names that stand alone
+
+
+@pytest.mark.parametrize(
+    ("namespace", "name", "maker", "confidence", "comes_back"),
+    [
+        ("shop", "sh.helm.release.v1.shop.v3", "Helm", "likely", "no"),
+        ("kube-system", "sealed-secrets-key7x2pq", "Sealed Secrets", "likely", "no"),
+        ("kube-system", "bootstrap-token-abcdef", "kubeadm", "possible", "after-a-step"),
+        ("shop", "bootstrap-token-abcdef", "by hand", None, "no"),
+        ("kube-system", "kubeadm-certs", "kubeadm", "possible", "after-a-step"),
+        ("shop", "kubeadm-certs", "by hand", None, "no"),
+        ("shop", "app.db.credentials.postgresql.acid.zalan.do", "by hand", None, "no"),
+        ("shop", "robot-dockercfg-x7k2p", "by hand", None, "no"),
+        ("shop", "cert-manager-webhook-ca", "cert-manager", "likely", "by-itself"),
+    ],
+)
+def test_secrets_by_their_names(
+    tmp_path: Path, namespace: str, name: str, maker: str, confidence: str | None, comes_back: str
+) -> None:
+    cluster = base()
+    entry = entry_of(cluster, cluster.secret(name, namespace), tmp_path)
+    assert (entry.recreated_by, entry.recreate_confidence, entry.comes_back) == (
+        maker,
+        confidence,
+        comes_back,
+    )
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "name", "namespace", "maker", "confidence"),
+    [
+        ("v1", "ConfigMap", "kube-root-ca.crt", "shop", "kube-controller-manager", "likely"),
+        ("v1", "ConfigMap", "kube-root-ca.crt", "gone", "by hand", None),
+        ("v1", "ConfigMap", "coredns", "kube-system", "kubeadm", "possible"),
+        ("v1", "ConfigMap", "coredns", "shop", "by hand", None),
+        ("v1", "ConfigMap", "istio-ca-root-cert", "shop", "Istio", "possible"),
+        ("v1", "ConfigMap", "settings", "shop", "by hand", None),
+        ("v1", "ServiceAccount", "default", "shop", "kube-controller-manager", "likely"),
+        ("v1", "ServiceAccount", "robot", "shop", "by hand", None),
+        ("v1", "Namespace", "kube-public", "", "kube-apiserver", "likely"),
+        ("v1", "Namespace", "web", "", "by hand", None),
+        ("coordination.k8s.io/v1", "Lease", "leader", "shop", "its holder", "likely"),
+        ("v1", "Event", "happened", "shop", "nobody", "likely"),
+        ("v1", "Node", "node-1", "", "kubelet", "likely"),
+        ("v1", "Endpoints", "kubernetes", "default", "kube-apiserver", "likely"),
+        ("v1", "Endpoints", "kubernetes", "shop", "by hand", None),
+        ("v1", "PersistentVolumeClaim", "data-db-0", "shop", "by hand", None),
+        (RBAC, "ClusterRole", "system:node", "", "kube-apiserver", "likely"),
+        (RBAC, "ClusterRole", "system:controller:job-controller", "", "kube-apiserver", "likely"),
+        (RBAC, "ClusterRole", "system:controller:newer-controller", "", "kube-apiserver", "possible"),
+        (RBAC, "ClusterRole", "system:metrics-server", "", "by hand", None),
+        (RBAC, "ClusterRole", "system:node-of-ours", "", "by hand", None),
+        (RBAC, "ClusterRole", "shop-reader", "", "by hand", None),
+        (RBAC, "ClusterRoleBinding", "cluster-admin", "", "kube-apiserver", "likely"),
+        (RBAC, "ClusterRoleBinding", "system:metrics-server", "", "by hand", None),
+        (RBAC, "Role", "system:controller:token-cleaner", "kube-system", "kube-apiserver", "likely"),
+        (RBAC, "Role", "system:controller:token-cleaner", "shop", "by hand", None),
+        (RBAC, "Role", "system:controller:bootstrap-signer", "kube-public", "kube-apiserver", "likely"),
+        (
+            RBAC,
+            "RoleBinding",
+            "system::leader-locking-kube-scheduler",
+            "kube-system",
+            "kube-apiserver",
+            "likely",
+        ),
+        (FLOW, "FlowSchema", "kube-scheduler", "", "kube-apiserver", "likely"),
+        (FLOW, "FlowSchema", "kube-state-metrics", "", "by hand", None),
+        (FLOW, "FlowSchema", "system-of-ours", "", "by hand", None),
+        (FLOW, "PriorityLevelConfiguration", "workload-low", "", "kube-apiserver", "likely"),
+    ],
+)
+def test_other_kinds(
+    tmp_path: Path, api_version: str, kind: str, name: str, namespace: str, maker: str, confidence: str | None
+) -> None:
+    cluster = base()
+    entry = entry_of(cluster, cluster.add(api_version, kind, name, namespace), tmp_path)
+    assert (entry.recreated_by, entry.recreate_confidence) == (maker, confidence)
+
+
+# ------------------------------------------------------------------------------------------- names beside an object
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "how"),
+    [
+        ("Secret", "bootstrap-token-abcdef", "kubeadm token create"),
+        ("ConfigMap", "kubeadm-config", "kubeadm init phase upload-config kubeadm --config FILE"),
+        ("ConfigMap", "coredns", "kubeadm init phase addon coredns --config FILE"),
+    ],
+)
+def test_what_kubeadm_made_in_a_cluster_of_kubeadm(tmp_path: Path, kind: str, name: str, how: str) -> None:
+    cluster = base()
+    with_kubeadm(cluster)
+    entry = entry_of(cluster, cluster.add("v1", kind, name, "kube-system"), tmp_path)
+    assert summary(entry) == ("kubeadm", "likely", "by its name")
+    assert entry.comes_back == "after-a-step"
+    assert entry.recreate_how.startswith(how)
+
+
+def test_an_object_does_not_speak_for_itself(tmp_path: Path) -> None:
+    cluster = base()
+    with_kubeadm(cluster)
+    entry = entry_of(cluster, cluster.key("configmaps", "kube-system", "kubelet-config"), tmp_path)
+    assert summary(entry) == ("kubeadm", "possible", "by its name alone")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "maker"),
+    [
+        ("ServiceAccount", "deployer", "OpenShift"),
+        ("ServiceAccount", "builder", "OpenShift"),
+        ("ConfigMap", "openshift-service-ca.crt", "OpenShift service-ca"),
+        ("Secret", "default-dockercfg-x7k2p", "OpenShift"),
+    ],
+)
+def test_openshift_makes_objects_in_openshift_only(tmp_path: Path, kind: str, name: str, maker: str) -> None:
+    cluster = base()
+    cluster.add("v1", "ServiceAccount", "default", "shop", secrets=[{"name": "default-dockercfg-x7k2p"}])
+    key = cluster.add("v1", kind, name, "shop")
+    assert "OpenShift" not in entry_of(cluster, key, tmp_path).recreated_by
+    openshift(cluster)
+    entry = entry_of(cluster, key, tmp_path)
+    assert (entry.recreated_by, entry.recreate_confidence) == (maker, "likely")
+
+
+@pytest.mark.parametrize("sign", OPENSHIFT_SIGNS)
+def test_every_sign_of_openshift_counts(tmp_path: Path, sign: str) -> None:
+    cluster = base()
+    plural, _, group = sign.rpartition("/")[2].partition(".")
+    cluster.values[f"/registry/{sign}"] = crd(plural, group, kind="Thing", scope="Cluster")
+    entry = entry_of(cluster, cluster.add("v1", "ServiceAccount", "deployer", "shop"), tmp_path)
+    assert entry.recreated_by == "OpenShift"
+
+
+def test_nothing_of_openshift_is_said_elsewhere() -> None:
+    elsewhere = {rule.recreator for rule in NAME_RULES if "OpenShift" in rule.recreator.name}
+    assert elsewhere == OPENSHIFT
+
+
+# --------------------------------------------------------------------------------- names after an object that is there
+
+ECK, PROMETHEUS = "Elastic Cloud on Kubernetes", "Prometheus Operator"
+ELASTIC = ("elasticsearch.k8s.elastic.co", "elasticsearches", "Elasticsearch", "logs")
+CNPG = ("postgresql.cnpg.io", "clusters", "Cluster", "pg")
+KAFKA = ("kafka.strimzi.io", "kafkas", "Kafka", "bus")
+METRICS = ("monitoring.coreos.com", "prometheuses", "Prometheus", "k8s")
+
+
+def custom(cluster: Cluster, resource: tuple[str, str, str, str], spec: dict[str, Any] | None = None) -> None:
+    """Add a CRD and one object of it."""
+    group, plural, kind, name = resource
+    cluster.values[f"/registry/apiextensions.k8s.io/customresourcedefinitions/{plural}.{group}"] = crd(
+        plural, group, kind=kind, scope="Namespaced"
+    )
+    cluster.values[f"/registry/{group}/{plural}/shop/{name}"] = json_object(
+        f"{group}/v1", kind, name, spec=spec or {}
+    )
+
+
+@pytest.mark.parametrize(
+    ("resource", "secret", "maker", "confidence"),
+    [
+        (ELASTIC, "logs-es-elastic-user", ECK, "likely"),
+        (ELASTIC, "logs-es-http-certs-internal", ECK, "likely"),
+        (ELASTIC, "logs-es-default-es-config", ECK, "likely"),
+        (ELASTIC, "logs-es-s3-credentials", "by hand", None),
+        (("kibana.k8s.elastic.co", "kibanas", "Kibana", "logs"), "logs-kb-config", ECK, "likely"),
+        (("kibana.k8s.elastic.co", "kibanas", "Kibana", "logs"), "logs-kb-mine", "by hand", None),
+        (CNPG, "pg-superuser", "CloudNativePG", "likely"),
+        (CNPG, "pg-app", "CloudNativePG", "likely"),
+        (KAFKA, "bus-kafka-brokers", "Strimzi", "likely"),
+        (KAFKA, "bus-cluster-ca", "Strimzi", "possible"),
+        (METRICS, "prometheus-k8s-tls-assets-0", PROMETHEUS, "likely"),
+        (METRICS, "prometheus-k8s", PROMETHEUS, "likely"),
+        (METRICS, "prometheus-k8s-additional-scrape-configs", "by hand", None),
+        (
+            ("monitoring.coreos.com", "alertmanagers", "Alertmanager", "main"),
+            "alertmanager-main-generated", PROMETHEUS, "likely",
+        ),
+        (
+            ("acid.zalan.do", "postgresqls", "postgresql", "db"),
+            "app.db.credentials.postgresql.acid.zalan.do", "postgres-operator", "likely",
+        ),
+    ],
+)  # fmt: skip
+def test_secrets_called_after_a_custom_resource(
+    tmp_path: Path, resource: tuple[str, str, str, str], secret: str, maker: str, confidence: str | None
+) -> None:
+    cluster = base()
+    key = cluster.secret(secret)
+    assert summary(entry_of(cluster, key, tmp_path)) == NOBODY
+    custom(cluster, resource)
+    entry = entry_of(cluster, key, tmp_path)
+    assert (entry.recreated_by, entry.recreate_confidence) == (maker, confidence)
+
+
+@pytest.mark.parametrize("path", [("bootstrap", "initdb", "secret"), ("superuserSecret",)])
+def test_a_secret_that_its_resource_is_told_to_use_is_the_users_own(
+    tmp_path: Path, path: tuple[str, ...]
+) -> None:
+    cluster = base()
+    spec: dict[str, Any] = {"name": "pg-app"}
+    for name in reversed(path):
+        spec = {name: spec}
+    custom(cluster, CNPG, spec)
+    assert summary(entry_of(cluster, cluster.secret("pg-app"), tmp_path)) == NOBODY
+    other = base()
+    custom(other, CNPG, spec)
+    other.define("example.com", "Gadget")  # whoever else uses it does not matter
+    other.add("example.com/v1", "Gadget", "g", "shop", spec={"secretName": "pg-superuser"})
+    assert entry_of(other, other.secret("pg-superuser"), tmp_path).recreated_by == "CloudNativePG"
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "owner_name", "pod", "maker"),
+    [
+        ("apps/v1", "ReplicaSet", "web-6d4cf", "web-6d4cf-x7k2p", "ReplicaSet controller"),
+        ("apps/v1", "DaemonSet", "agent", "agent-x7k2p", "DaemonSet controller"),
+        ("apps/v1", "StatefulSet", "db", "db-0", "StatefulSet controller"),
+        ("batch/v1", "Job", "once", "once-x7k2p", "Job controller"),
+        ("v1", "ReplicationController", "old", "old-x7k2p", "ReplicationController"),
+    ],
+)
+def test_pods_are_called_after_their_owners(
+    tmp_path: Path, api_version: str, kind: str, owner_name: str, pod: str, maker: str
+) -> None:
+    cluster = base()
+    key = cluster.break_(cluster.pod(pod))
+    assert entry_of(cluster, key, tmp_path).recreated_by == "by hand"
+    cluster.add(api_version, kind, owner_name, "shop")
+    entry = entry_of(cluster, key, tmp_path)
+    assert (entry.recreated_by, entry.recreate_confidence, entry.comes_back) == (maker, "likely", "by-itself")
+
+
+def test_an_object_that_is_only_mentioned_says_nothing(tmp_path: Path) -> None:
+    cluster = base()
+    volume = {"name": "c", "configMap": {"name": "kubelet-config"}}
+    spec = {"serviceAccountName": "robot", "containers": [], "volumes": [volume]}
+    cluster.pod("web", "kube-system", spec=spec)
+    key = cluster.secret("robot-token-x7k2p", "kube-system")
+    assert summary(entry_of(cluster, key, tmp_path)) == NOBODY
+    del cluster.values[key]
+    key = cluster.add("v1", "ConfigMap", "coredns", "kube-system")
+    assert summary(entry_of(cluster, key, tmp_path)) == ("kubeadm", "possible", "by its name alone")
+
+
+def test_an_owner_that_is_being_deleted_makes_nothing(tmp_path: Path) -> None:
+    cluster = base()
+    cluster.add("apps/v1", "ReplicaSet", "web-6d4cf", "shop", terminating=True)
+    assert summary(entry_of(cluster, cluster.pod("web-6d4cf-x7k2p"), tmp_path)) == NOBODY
+
+
+@pytest.mark.parametrize(
+    ("above", "api_version", "kind", "name", "made"),
+    [
+        ("Deployment", "apps/v1", "ReplicaSet", "web-6d4cf7b9c", True),
+        ("Deployment", "apps/v1", "ReplicaSet", "web-canary", False),
+        ("DaemonSet", "v1", "Pod", "web-debug", False),
+        ("DaemonSet", "v1", "Pod", "web-x7k2p", True),
+        ("ServiceAccount", "v1", "Secret", "web-token-admin", False),
+        ("ServiceAccount", "v1", "Secret", "web-token-x7k2p", True),
+        ("CronJob", "batch/v1", "Job", "web-29012345", True),
+        ("CronJob", "batch/v1", "Job", "web-1609459200", True),
+        ("CronJob", "batch/v1", "Job", "web-20240101", False),
+    ],
+)
+def test_words_and_dates_are_no_suffixes(
+    tmp_path: Path, above: str, api_version: str, kind: str, name: str, *, made: bool
+) -> None:
+    cluster = base()
+    version = {"CronJob": "batch/v1", "ServiceAccount": "v1"}.get(above, "apps/v1")
+    cluster.add(version, above, "web", "shop")
+    entry = entry_of(cluster, cluster.add(api_version, kind, name, "shop"), tmp_path)
+    assert (entry.recreated_by != "by hand") is made
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "name", "namespace"),
+    [
+        ("v1", "Pod", "etcd-node-1.example", "kube-system"),
+        ("coordination.k8s.io/v1", "Lease", "node-1.example", "kube-node-lease"),
+    ],
+)
+def test_what_a_kubelet_makes_is_called_after_its_node(
+    tmp_path: Path, api_version: str, kind: str, name: str, namespace: str
+) -> None:
+    cluster = base()
+    key = cluster.add(api_version, kind, name, namespace)
+    assert entry_of(cluster, key, tmp_path).recreated_by in ("by hand", "its holder")
+    cluster.add("v1", "Node", "node-1.example")
+    expected = ("kubelet", "likely", "it is called after nodes node-1.example")
+    assert summary(entry_of(cluster, key, tmp_path)) == expected
+
+
+def test_any_pod_may_end_in_the_name_of_a_node(tmp_path: Path) -> None:
+    cluster = base()
+    cluster.add("v1", "Node", "node-1")
+    assert summary(entry_of(cluster, cluster.pod("debug-node-1", "kube-system"), tmp_path)) == NOBODY
+
+
+@pytest.mark.parametrize("type_", ["Opaque", "helm.sh/release.v1"])
+def test_a_known_type_that_does_not_fit_the_name(tmp_path: Path, type_: str) -> None:
+    cluster = base()
+    entry = of_history(cluster, cluster.secret("sh.helm.release.v1.shop.v3", type=type_), tmp_path)
+    assert (entry.recreated_by == "Helm") is (type_ != "Opaque")
+
+
+# --------------------------------------------------------------------------------------------------- the table itself
+
+
+def test_who_needs_a_step_says_which() -> None:
+    for rule in NAME_RULES:
+        assert rule.recreator.how or rule.recreator.comes_back is ComesBack.BY_ITSELF, rule
+
+
+def test_a_rule_whose_counterpart_is_called_like_a_part_of_the_name_has_that_part() -> None:
+    for rule in NAME_RULES:
+        assert rule.pattern.groups == ("{name}" in rule.counterpart), rule
+
+
+def test_by_name_alone_nothing_of_an_operator_comes_back() -> None:
+    own = {"kube-apiserver", "kube-controller-manager", "kubelet"}
+    for rule in NAME_RULES:
+        alone = not rule.counterpart and not rule.beside and rule.recreator not in OPENSHIFT
+        if alone and rule.recreator.name not in own:
+            assert rule.recreator.comes_back is ComesBack.NO, rule

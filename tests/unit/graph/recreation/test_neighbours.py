@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from etcdfix.graph.contents import ContentReader
+from etcdfix.graph.recreation import neighbours as module
+from etcdfix.graph.recreation.neighbours import Neighbours, Place
+from etcdfix.graph.recreation.recreators import endpoints_of
+from tests.support.impact_objects import Cluster
+from tests.support.lost_key import CERT_MANAGER, EXTERNAL_SECRETS, base, certificate, examiner_of
+
+SECRETS_OF_SHOP = Place("secrets", "shop")
+
+
+def around(cluster: Cluster) -> Neighbours:
+    """Look at everything in a cluster, as if a Secret of namespace shop were broken."""
+    source = cluster.source()
+    examiner = examiner_of(cluster, source)
+    found = Neighbours(ContentReader(examiner), {SECRETS_OF_SHOP})
+    for record in source.current(b""):
+        found.take(examiner.examine(record))
+    return found
+
+
+def test_claims_are_by_namespace_and_name() -> None:
+    cluster = base()
+    certificate(cluster, "site", "site-tls")
+    found = around(cluster)
+    claimed = found.claim("shop", "site-tls")
+    assert claimed is not None
+    assert (claimed.recreator.name, claimed.by) == ("cert-manager", f"certificates.{CERT_MANAGER} site")
+    assert found.claim("pay", "site-tls") is None
+    assert found.claim("shop", "site") is None
+
+
+def test_claims_and_siblings_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_CLAIMS", 2)
+    monkeypatch.setattr(module, "_MOST_SIBLINGS", 3)
+    cluster = base()
+    for number in range(5):
+        certificate(cluster, f"site-{number}", f"site-{number}-tls")
+        cluster.secret(f"settings-{number}", annotations={"olm.managed": "true"})
+    found = around(cluster)
+    assert [found.claim("shop", f"site-{n}-tls") is not None for n in range(5)] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+    ruler = found.ruler(SECRETS_OF_SHOP)
+    assert ruler is not None
+    assert ruler[1:] == (3, 3)
+
+
+def test_one_or_two_marks_rule_nothing() -> None:
+    cluster = base()
+    for number in range(2):
+        cluster.secret(f"settings-{number}", annotations={"olm.managed": "true"})
+    found = around(cluster)
+    assert found.ruler(SECRETS_OF_SHOP) is None
+    assert found.ruler(Place("configmaps", "shop")) is None
+
+
+@pytest.mark.parametrize(
+    ("sibling", "name", "alike"),
+    [
+        ("settings-2", "settings-10", True),
+        ("token-abcde", "token-x7k2p", True),
+        ("settings2", "settings3", True),
+        ("settings-2", "options-2", False),
+        ("db-1", "db-2", False),
+    ],
+)
+def test_names_are_alike_but_for_their_end(sibling: str, name: str, alike: bool) -> None:
+    cluster = base()
+    cluster.secret(sibling, annotations={"olm.managed": "true"})
+    assert (around(cluster).like(SECRETS_OF_SHOP, name) is not None) is alike
+
+
+@pytest.mark.parametrize(("policy", "claims"), [("Owner", True), ("Merge", False), ("None", False)])
+def test_a_spec_that_creates_nothing_is_no_claim(policy: str, claims: bool) -> None:
+    cluster = base()
+    target = {"target": {"name": "target", "creationPolicy": policy}}
+    cluster.add(f"{EXTERNAL_SECRETS}/v1", "ExternalSecret", "es", "shop", spec=target)
+    assert (around(cluster).claim("shop", "target") is not None) is claims
+
+
+def test_a_spec_may_name_a_secret_elsewhere() -> None:
+    cluster = base()
+    cluster.define("secrets.infisical.com", "InfisicalSecret")
+    reference = {"secretName": "target", "secretNamespace": "pay"}
+    spec = {"managedSecretReference": reference}
+    cluster.add("secrets.infisical.com/v1", "InfisicalSecret", "i", "shop", spec=spec)
+    found = around(cluster)
+    assert found.claim("shop", "target") is None
+    assert found.claim("pay", "target") is not None
+
+
+def test_services_with_a_selector_claim_their_endpoints() -> None:
+    cluster = base()
+    cluster.add("v1", "Service", "web", "shop", spec={"selector": {"app": "web"}})
+    cluster.add("v1", "Service", "outside", "shop", spec={"clusterIP": "10.0.0.1"})
+    found = around(cluster)
+    claimed = found.claim("shop", endpoints_of("web"))
+    assert claimed is not None
+    assert (claimed.recreator.name, claimed.by) == (
+        "kube-controller-manager",
+        "services web, which has a selector",
+    )
+    assert found.claim("shop", endpoints_of("outside")) is None
+    assert found.claim("shop", "web") is None
+
+
+def test_marks_of_operators_on_other_siblings_say_nothing() -> None:
+    cluster = base()
+    cluster.define("kafka.strimzi.io", "KafkaTopic")
+    place = Place("kafka.strimzi.io/kafkatopics", "shop")
+    for number in range(3):
+        labels = {"app.kubernetes.io/managed-by": "strimzi-user-operator"}
+        metadata = {"name": f"topic-{number}", "namespace": "shop", "uid": f"u{number}", "labels": labels}
+        document = {"apiVersion": "kafka.strimzi.io/v1", "kind": "KafkaTopic", "metadata": metadata}
+        cluster.values[cluster.key(place.path, "shop", f"topic-{number}")] = json.dumps(document).encode()
+    source = cluster.source()
+    examiner = examiner_of(cluster, source)
+    found = Neighbours(ContentReader(examiner), {place})
+    for record in source.current(b""):
+        found.take(examiner.examine(record))
+    assert found.ruler(place) is None
+    assert found.like(place, "topic-9") is None

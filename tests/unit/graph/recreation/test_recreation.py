@@ -1,0 +1,575 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from etcdfix.graph.assess import LastKnown, assess
+from etcdfix.graph.contents import ContentReader
+from etcdfix.graph.recreation.last_readable import LastSeen, SeenOwner
+from etcdfix.graph.recreation.neighbours import Neighbours
+from etcdfix.graph.recreation.recreation import TOKEN_TYPE, who_recreates
+from etcdfix.model import Confidence, StoredValue
+from etcdfix.operations.look.planning.plan import build_plan
+from etcdfix.reports.plan_model import PlanEntry
+from tests.support.impact_objects import Cluster, build_index, owner
+from tests.support.lost_key import (
+    CERT_MANAGER,
+    EXTERNAL_SECRETS,
+    KeptMemory,
+    base,
+    examiner_of,
+    lose,
+    request_for,
+    scan_to,
+)
+from tests.support.memory_source import stored
+from tests.support.objects import json_object
+
+
+def entry_of(cluster: Cluster, key: str, folder: Path, *earlier: StoredValue) -> PlanEntry:
+    """Lose one object, and return its entry; ``earlier`` are readable revisions that etcd still keeps."""
+    if key in cluster.values and not cluster.values[key].startswith(b"k8s:enc:"):
+        lose(cluster, key)
+    source = KeptMemory(cluster.values, kept=earlier)
+    path = scan_to(folder / "report.json", cluster, source=source)
+    plan = build_plan(source, examiner_of(cluster, source), request_for(path))
+    (entry,) = plan.entries
+    return entry
+
+
+NOBODY = ("by hand", None, "")
+
+
+def openshift(cluster: Cluster) -> None:
+    """Make it a cluster of OpenShift."""
+    cluster.define("route.openshift.io", "Route")
+
+
+def summary(entry: PlanEntry) -> tuple[str, str | None, str]:
+    return entry.recreated_by, entry.recreate_confidence, entry.recreate_basis
+
+
+# --------------------------------------------------------------------------------------- specs that name the Secret
+
+
+@pytest.mark.parametrize(
+    ("group", "kind", "name", "spec", "maker"),
+    [
+        (CERT_MANAGER, "Certificate", "site", {"secretName": "target"}, "cert-manager"),
+        (CERT_MANAGER, "Issuer", "acme", {"acme": {"privateKeySecretRef": {"name": "target"}}}, "cert-manager"),
+        (EXTERNAL_SECRETS, "ExternalSecret", "es", {"target": {"name": "target"}}, "External Secrets"),
+        (EXTERNAL_SECRETS, "ExternalSecret", "target", {"target": {}}, "External Secrets"),
+        ("bitnami.com", "SealedSecret", "target", {"encryptedData": {}}, "Sealed Secrets"),
+        ("secrets.hashicorp.com", "VaultStaticSecret", "v", {"destination": {"name": "target", "create": True}},
+         "Vault Secrets Operator"),
+        ("isindir.github.com", "SopsSecret", "s", {"secretTemplates": [{"name": "x"}, {"name": "target"}]},
+         "sops-secrets-operator"),
+        ("onepassword.com", "OnePasswordItem", "target", {}, "1Password operator"),
+        ("secrets.infisical.com", "InfisicalSecret", "i",
+         {"managedSecretReference": {"secretName": "target", "secretNamespace": "shop"}}, "Infisical operator"),
+        ("kafka.strimzi.io", "KafkaUser", "target", {"authentication": {"type": "tls"}}, "Strimzi"),
+    ],
+)  # fmt: skip
+def test_a_spec_that_names_the_secret_is_certain(
+    tmp_path: Path, group: str, kind: str, name: str, spec: dict[str, Any], maker: str
+) -> None:
+    cluster = base()
+    cluster.define(group, kind)
+    cluster.add(f"{group}/v1", kind, name, "shop", spec=spec)
+    entry = entry_of(cluster, cluster.secret("target"), tmp_path)
+    assert summary(entry) == (maker, "certain", f"named by {kind.lower()}s.{group} {name}")
+    assert entry.comes_back == "by-itself"
+
+
+@pytest.mark.parametrize(
+    ("namespace", "spec"),
+    [("pay", {"secretName": "target"}), ("shop", {"secretName": "another"}), ("shop", {"secretName": 7})],
+)
+def test_a_spec_elsewhere_or_of_another_secret_says_nothing(
+    tmp_path: Path, namespace: str, spec: dict[str, Any]
+) -> None:
+    cluster = base()
+    cluster.add(f"{CERT_MANAGER}/v1", "Certificate", "site", namespace, spec=spec)
+    assert summary(entry_of(cluster, cluster.secret("target"), tmp_path)) == ("by hand", None, "")
+
+
+def test_a_service_of_openshift_names_its_serving_certificate(tmp_path: Path) -> None:
+    cluster = base()
+    annotations = {"service.beta.openshift.io/serving-cert-secret-name": "target"}
+    cluster.add("v1", "Service", "api", "shop", annotations=annotations, spec={"clusterIP": "10.0.0.1"})
+    key = cluster.secret("target")
+    assert summary(entry_of(cluster, key, tmp_path)) == NOBODY
+    openshift(cluster)
+    assert summary(entry_of(cluster, key, tmp_path)) == (
+        "OpenShift service-ca",
+        "certain",
+        "named by services api",
+    )
+
+
+# ------------------------------------------------------------------------------------------ service-account tokens
+
+
+def test_a_token_in_its_accounts_list(tmp_path: Path) -> None:
+    cluster = base()
+    cluster.add("v1", "ServiceAccount", "robot", "shop", secrets=[{"name": "robot-token-x7k2p"}])
+    entry = entry_of(cluster, cluster.secret("robot-token-x7k2p"), tmp_path)
+    assert entry.recreated_by == "service-account token controller"
+    assert entry.recreate_confidence == "likely"
+    assert entry.comes_back == "after-a-step"
+    assert "since 1.24" in entry.recreate_how
+    assert entry.what == "Secret (service-account token), used by serviceaccounts robot"
+
+
+def test_a_token_by_name_alone_needs_its_account(tmp_path: Path) -> None:
+    cluster = base()
+    entry = entry_of(cluster, cluster.secret("robot-token-x7k2p"), tmp_path)
+    assert entry.recreated_by == "by hand"
+    cluster.add("v1", "ServiceAccount", "robot", "shop")
+    assert summary(entry_of(cluster, entry.key, tmp_path)) == (
+        "service-account token controller",
+        "likely",
+        "it is called after serviceaccounts shop/robot",
+    )
+
+
+def test_a_secret_in_a_list_that_a_pod_uses_too_is_no_token(tmp_path: Path) -> None:
+    cluster = base()
+    cluster.add("v1", "ServiceAccount", "robot", "shop", secrets=[{"name": "odd"}])
+    key = cluster.secret("odd")
+    entry = entry_of(cluster, key, tmp_path)
+    assert summary(entry) == (
+        "service-account token controller",
+        "possible",
+        "in the list of ServiceAccount robot",
+    )
+    container = {"name": "main", "envFrom": [{"secretRef": {"name": "odd"}}]}
+    cluster.pod("web", spec={"containers": [container]})
+    assert entry_of(cluster, key, tmp_path).recreated_by == "by hand"
+
+
+# --------------------------------------------------------------------- an earlier revision that can still be read
+
+
+def earlier_revision(key: str, value: bytes) -> StoredValue:
+    return stored(key, value, mod_revision=6, create_revision=5, version=1)
+
+
+def test_the_owner_of_the_last_readable_revision(tmp_path: Path) -> None:
+    cluster = base()
+    cluster.add(f"{CERT_MANAGER}/v1", "Certificate", "site", "shop", spec={})
+    owners = (
+        owner("ConfigMap", "first", api_version="v1"),
+        owner("Certificate", "site", api_version=f"{CERT_MANAGER}/v1", controller=True),
+    )
+    key = cluster.secret("target", owners=owners, type="kubernetes.io/tls")
+    before = earlier_revision(key, cluster.values[key])
+    entry = entry_of(cluster, key, tmp_path, before)
+    assert summary(entry) == ("cert-manager", "certain", "owned by Certificate site, which is there")
+    assert entry.readable_revision == entry.mod_revision - 1  # up to there it stood
+    assert entry.what == "Secret (TLS certificate)"
+
+
+def of_history(cluster: Cluster, key: str, folder: Path) -> PlanEntry:
+    """Lose an object of which etcd keeps the readable revision."""
+    return entry_of(cluster, key, folder, earlier_revision(key, cluster.values[key]))
+
+
+CERTIFICATE = f"{CERT_MANAGER}/v1"
+
+
+@pytest.mark.parametrize(
+    ("settings", "controller", "basis"),
+    [
+        ({"uid": "younger"}, True, "owned by Certificate site, which was not found"),
+        ({"terminating": True}, True, "owned by Certificate site, which is being deleted"),
+        ({}, False, "owned by Certificate site, not as its controller"),
+    ],
+)
+def test_an_owner_that_does_not_answer_for_it_is_only_possible(
+    tmp_path: Path, settings: dict[str, Any], controller: bool, basis: str
+) -> None:
+    cluster = base()
+    cluster.add(CERTIFICATE, "Certificate", "site", "shop", spec={}, **settings)
+    reference = owner("Certificate", "site", api_version=CERTIFICATE, controller=controller)
+    key = cluster.secret("target", owners=(reference,))
+    assert summary(of_history(cluster, key, tmp_path)) == ("cert-manager", "possible", basis)
+
+
+def test_an_owner_that_is_broken_itself_is_only_possible(tmp_path: Path) -> None:
+    cluster = base()
+    cluster.break_(cluster.add(CERTIFICATE, "Certificate", "site", "shop", spec={}))
+    key = cluster.secret(
+        "target", owners=(owner("Certificate", "site", api_version=CERTIFICATE, controller=True),)
+    )
+    before = earlier_revision(key, cluster.values[key])
+    lose(cluster, key)
+    source = KeptMemory(cluster.values, kept=(before,))
+    path = scan_to(tmp_path / "report.json", cluster, source=source)
+    entries = build_plan(source, examiner_of(cluster, source), request_for(path)).entries
+    (entry,) = (entry for entry in entries if entry.name == "target")
+    assert summary(entry) == ("cert-manager", "possible", "owned by Certificate site, which was not found")
+
+
+@pytest.mark.parametrize("controller", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "api_version"),
+    [
+        ("Deployment", "apps/v1"),
+        ("StatefulSet", "apps/v1"),
+        ("ConfigMap", "v1"),
+        ("Service", "v1"),
+        ("Pod", "v1"),
+    ],
+)
+@pytest.mark.parametrize("of_openshift", [False, True])
+def test_what_no_controller_of_kubernetes_makes_only_goes_with_its_owner(
+    tmp_path: Path, kind: str, api_version: str, *, controller: bool, of_openshift: bool
+) -> None:
+    cluster = base()
+    if of_openshift:
+        openshift(cluster)
+    cluster.add(api_version, kind, "web", "shop")
+    reference = owner(kind, "web", api_version=api_version, controller=controller)
+    assert summary(of_history(cluster, cluster.secret("mine", owners=(reference,)), tmp_path)) == NOBODY
+
+
+@pytest.mark.parametrize(
+    ("kind", "api_version", "made", "made_version", "maker", "comes_back"),
+    [
+        ("Deployment", "apps/v1", "ReplicaSet", "apps/v1", "Deployment controller", "by-itself"),
+        ("ReplicaSet", "apps/v1", "Pod", "v1", "ReplicaSet controller", "by-itself"),
+        ("ReplicaSet", "extensions/v1beta1", "Pod", "v1", "ReplicaSet controller", "by-itself"),
+        ("StatefulSet", "apps/v1", "Pod", "v1", "StatefulSet controller", "by-itself"),
+        ("StatefulSet", "apps/v1", "ControllerRevision", "apps/v1", "StatefulSet controller", "by-itself"),
+        ("CronJob", "batch/v1", "Job", "batch/v1", "CronJob controller", "not-needed"),
+        ("Service", "v1", "EndpointSlice", "discovery.k8s.io/v1", "kube-controller-manager", "by-itself"),
+        ("Endpoints", "v1", "EndpointSlice", "discovery.k8s.io/v1", "kube-controller-manager", "by-itself"),
+    ],
+)
+def test_what_a_controller_of_kubernetes_makes_for_an_owner_that_is_there(
+    tmp_path: Path, kind: str, api_version: str, made: str, made_version: str, maker: str, comes_back: str
+) -> None:
+    cluster = base()
+    stored_version = "apps/v1" if api_version.startswith("extensions") else api_version
+    cluster.add(stored_version, kind, "web", "shop")
+    reference = owner(kind, "web", api_version=api_version, controller=True)
+    key = cluster.add(made_version, made, "anything", "shop", owners=(reference,))
+    entry = of_history(cluster, key, tmp_path)
+    assert summary(entry) == (maker, "certain", f"owned by {kind} web, which is there")
+    assert entry.comes_back == comes_back
+
+
+def test_an_owner_whose_kind_no_readable_definition_has_was_not_found(tmp_path: Path) -> None:
+    cluster = base()
+    reference = owner("Kafka", "bus", api_version="kafka.strimzi.io/v1", controller=True)
+    entry = of_history(cluster, cluster.secret("target", owners=(reference,)), tmp_path)
+    assert summary(entry) == ("Strimzi", "possible", "owned by Kafka bus, which was not found")
+
+
+def test_a_claim_is_never_said_to_come_back(tmp_path: Path) -> None:
+    cluster = base()
+    cluster.add("apps/v1", "StatefulSet", "db", "shop")
+    key = cluster.add(
+        "v1", "PersistentVolumeClaim", "data-db-0", "shop",
+        owners=(owner("StatefulSet", "db", controller=True),), annotations={"meta.helm.sh/release-name": "shop"},
+    )  # fmt: skip
+    entry = of_history(cluster, key, tmp_path)
+    assert summary(entry) == NOBODY
+    assert entry.comes_back == "no"
+    assert "makes an EMPTY one" in entry.recreate_how
+
+
+@pytest.mark.parametrize(
+    ("controller", "basis"),
+    [
+        (True, "owned by Gadget g"),
+        (False, "owned by Gadget g, not as its controller"),
+    ],
+)
+@pytest.mark.parametrize("defined", [True, False])
+def test_an_owner_of_a_kind_that_nobody_knows(
+    tmp_path: Path, basis: str, *, controller: bool, defined: bool
+) -> None:
+    cluster = base()
+    if defined:
+        cluster.define("example.com", "Gadget")
+        cluster.add("example.com/v1", "Gadget", "g", "shop", spec={})
+    reference = owner("Gadget", "g", api_version="example.com/v1", controller=controller)
+    entry = of_history(cluster, cluster.secret("target", owners=(reference,)), tmp_path)
+    assert summary(entry) == ("controller of Gadget", "possible", basis)
+
+
+def test_a_spec_says_more_than_an_owner_that_is_no_controller(tmp_path: Path) -> None:
+    cluster = base()
+    cluster.add(CERTIFICATE, "Certificate", "site", "shop", spec={"secretName": "target"})
+    key = cluster.secret("target", owners=(owner("Gadget", "g", api_version="example.com/v1"),))
+    assert summary(of_history(cluster, key, tmp_path))[:2] == ("cert-manager", "certain")
+
+
+def test_every_owner_is_asked(tmp_path: Path) -> None:
+    cluster = base()
+    cluster.add("apps/v1", "Deployment", "web", "shop")
+    references = (
+        owner("Deployment", "web", controller=True),
+        owner("Certificate", "site", api_version=CERTIFICATE),
+    )
+    key = cluster.secret("target", owners=references)
+    assert summary(of_history(cluster, key, tmp_path))[:2] == ("cert-manager", "possible")
+
+
+def test_names_out_of_objects_are_safe_and_short(tmp_path: Path) -> None:
+    cluster = base()
+    hostile = "X\x1b]0;pwned\x07" + "\u202e" * 200
+    key = cluster.secret("target", owners=(owner(hostile, hostile, api_version="example.com/v1"),))
+    entry = of_history(cluster, key, tmp_path)
+    for text in (entry.recreated_by, entry.recreate_basis):
+        assert text.isprintable()
+        assert r"X\x1b]0;pwned\x07" in text
+        assert len(text) < 300
+
+
+def test_marks_and_type_of_the_last_readable_revision(tmp_path: Path) -> None:
+    cluster = base()
+    key = cluster.secret("target", annotations={"meta.helm.sh/release-name": "shop"}, type="example.com/odd")
+    entry = entry_of(cluster, key, tmp_path, earlier_revision(key, cluster.values[key]))
+    assert summary(entry) == ("Helm", "likely", "it was marked meta.helm.sh/release-name")
+    assert entry.what == "Secret (type example.com/odd)"
+
+
+@pytest.mark.parametrize(
+    ("kind", "api_version", "settings", "makers"),
+    [
+        ("Secret", "v1", {"reconcile.external-secrets.io/created-by": "x"}, ("External Secrets", "possible")),
+        (
+            "Secret",
+            "v1",
+            {"reconcile.external-secrets.io/data-hash": "x"},
+            NOBODY[:2],
+        ),  # creationPolicy Merge too
+        ("Secret", "v1", {"cnpg.io/reload": "true"}, NOBODY[:2]),  # users put it on their own
+        ("Secret", "v1", {"cnpg.io/operatorVersion": "1.27"}, ("CloudNativePG", "likely")),
+        ("Secret", "v1", {"operator.1password.io/item-path": "x"}, ("1Password operator", "possible")),
+        ("Deployment", "apps/v1", {"operator.1password.io/item-path": "x"}, NOBODY[:2]),
+        ("Deployment", "apps/v1", {"cnpg.io/operatorVersion": "1.27"}, NOBODY[:2]),
+        ("Deployment", "apps/v1", {"argocd.argoproj.io/tracking-id": "x"}, ("Argo CD", "likely")),
+    ],
+)
+def test_marks_of_the_last_readable_revision(
+    tmp_path: Path, kind: str, api_version: str, settings: dict[str, str], makers: tuple[str, str | None]
+) -> None:
+    cluster = base()
+    key = cluster.add(api_version, kind, "target", "shop", annotations=settings)
+    assert summary(of_history(cluster, key, tmp_path))[:2] == makers
+
+
+def test_the_label_of_a_kafka_on_its_topic_is_no_mark(tmp_path: Path) -> None:
+    cluster = base()
+    cluster.define("kafka.strimzi.io", "KafkaTopic")
+    key = cluster.key("kafka.strimzi.io/kafkatopics", "shop", "orders")
+    metadata = {
+        "name": "orders", "namespace": "shop", "uid": "u",
+        "labels": {"strimzi.io/cluster": "bus", "app.kubernetes.io/managed-by": "strimzi-user-operator"},
+    }  # fmt: skip
+    document = {"apiVersion": "kafka.strimzi.io/v1", "kind": "KafkaTopic", "metadata": metadata}
+    cluster.values[key] = json.dumps(document).encode()
+    assert summary(of_history(cluster, key, tmp_path)) == NOBODY
+
+
+@pytest.mark.parametrize(("basis", "expected"), [("history", "certain"), ("earlier-generation", "possible")])
+def test_what_was_under_the_key_before_is_only_possible(basis: str, expected: str) -> None:
+    cluster = base()
+    cluster.add(CERTIFICATE, "Certificate", "site", "shop", spec={})
+    key = cluster.secret("robot-token-x7k2p")
+    cluster.add("v1", "ServiceAccount", "robot", "shop")
+    lose(cluster, key)
+    source = cluster.source()
+    examiner = examiner_of(cluster, source)
+    index = build_index(source, examiner)
+    found = assess(index, source, examiner, key.encode())
+    node = index.find(key.encode())
+    assert found is not None
+    assert node is not None
+
+    def makers(seen: LastSeen, *annotations: str) -> tuple[str, str | None]:
+        known = LastKnown("u", Confidence.LIKELY, basis, 4, annotations=annotations)
+        assessment = msgspec.structs.replace(found, last_known=known)
+        neighbours = Neighbours(ContentReader(examiner), set())
+        recreation = who_recreates(index, node, neighbours, assessment, seen)
+        return recreation.recreator.name, recreation.confidence
+
+    controller = SeenOwner("cert-manager.io", "Certificate", "site", "uid-site", controller=True)
+    # Nothing rules the token out where another object was under the key.
+    token = "service-account token controller"
+    by_name = (token, "likely")
+    earlier = basis == "earlier-generation"
+    assert makers(LastSeen(4, "Opaque", (controller,))) == (
+        by_name if earlier else ("cert-manager", expected)
+    )
+    assert makers(LastSeen(4, "Opaque"), "meta.helm.sh/release-name") == (
+        by_name if earlier else ("Helm", "likely")
+    )
+    assert makers(LastSeen(4, "Opaque")) == (by_name if earlier else NOBODY[:2])
+    assert makers(LastSeen(4, TOKEN_TYPE)) == (token, "likely" if earlier else "certain")
+    cluster.values.pop(cluster.key("serviceaccounts", "shop", "robot"))
+    index = build_index(cluster.source(), examiner)
+    assert makers(LastSeen(4, "Opaque", (controller,))) == ("cert-manager", expected)
+    assert makers(LastSeen(4, "Opaque"), "meta.helm.sh/release-name")[1] == (
+        "possible" if earlier else "likely"
+    )
+
+
+# ------------------------------------------------------------------------- what the last readable revision rules out
+
+
+def test_a_secret_of_another_type_is_no_token(tmp_path: Path) -> None:
+    cluster = base()
+    cluster.add(
+        "v1", "ServiceAccount", "robot", "shop", secrets=[{"name": "robot-token-x7k2p"}, {"name": "odd"}]
+    )
+    for name in ("robot-token-x7k2p", "odd"):
+        key = cluster.secret(name, type="Opaque")
+        assert summary(of_history(cluster, key, tmp_path)) == NOBODY
+        del cluster.values[key]
+
+
+def test_a_pod_without_an_owner_was_made_by_a_person(tmp_path: Path) -> None:
+    cluster = base()
+    cluster.add("apps/v1", "ReplicaSet", "web-6d4cf", "shop")
+    assert summary(of_history(cluster, cluster.pod("web-6d4cf-x7k2p"), tmp_path)) == NOBODY
+
+
+def test_the_owner_says_more_than_the_name(tmp_path: Path) -> None:
+    cluster = base()
+    cluster.add("apps/v1", "ReplicaSet", "web-6d4cf", "shop", uid="younger")
+    key = cluster.pod("web-6d4cf-x7k2p", owners=(owner("ReplicaSet", "web-6d4cf", controller=True),))
+    assert summary(of_history(cluster, key, tmp_path)) == (
+        "ReplicaSet controller",
+        "possible",
+        "owned by ReplicaSet web-6d4cf, which was not found",
+    )
+
+
+# ---------------------------------------------------------------------------------------- endpoints of Services
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "name", "makers"),
+    [
+        ("v1", "Endpoints", "web", ("kube-controller-manager", "likely")),
+        ("v1", "Endpoints", "other", NOBODY[:2]),
+        ("discovery.k8s.io/v1", "EndpointSlice", "web-x7k2p", ("kube-controller-manager", "likely")),
+        ("discovery.k8s.io/v1", "EndpointSlice", "web", NOBODY[:2]),
+        ("v1", "ConfigMap", "web", NOBODY[:2]),
+    ],
+)
+def test_endpoints_are_kept_for_services_with_a_selector(
+    tmp_path: Path, api_version: str, kind: str, name: str,
+    makers: tuple[str, str | None],
+) -> None:  # fmt: skip
+    cluster = base()
+    cluster.add("v1", "Service", "web", "shop", spec={"selector": {"app": "web"}})
+    key = cluster.add(api_version, kind, name, "shop")
+    entry = entry_of(cluster, key, tmp_path)
+    assert summary(entry)[:2] == makers
+    if kind == "EndpointSlice":
+        del cluster.values[key]
+        key = cluster.add(api_version, kind, name, "shop")
+        assert summary(of_history(cluster, key, tmp_path)) == NOBODY
+
+
+@pytest.mark.parametrize(
+    ("kind", "api_version"), [("Endpoints", "v1"), ("EndpointSlice", "discovery.k8s.io/v1")]
+)
+def test_endpoints_of_a_service_without_a_selector_are_a_persons(
+    tmp_path: Path, kind: str, api_version: str
+) -> None:
+    cluster = base()
+    cluster.add("v1", "Service", "web", "shop", spec={"clusterIP": "10.0.0.2"})
+    assert summary(entry_of(cluster, cluster.add(api_version, kind, "web-x7k2p", "shop"), tmp_path)) == NOBODY
+    (folder := tmp_path / "own").mkdir()
+    cluster = base()
+    cluster.add("v1", "Service", "web", "shop", spec={"clusterIP": "10.0.0.2"})
+    assert summary(entry_of(cluster, cluster.add(api_version, kind, "web", "shop"), folder)) == NOBODY
+
+
+def test_a_token_of_the_last_readable_revision(tmp_path: Path) -> None:
+    cluster = base()
+    annotations = {"kubernetes.io/service-account.name": "robot"}
+    key = cluster.secret("target", annotations=annotations, type="kubernetes.io/service-account-token")
+    entry = entry_of(cluster, key, tmp_path, earlier_revision(key, cluster.values[key]))
+    assert summary(entry) == (
+        "service-account token controller",
+        "certain",
+        "it was a token of ServiceAccount robot",
+    )
+
+
+# ------------------------------------------------------------------------------------------------ readable siblings
+
+
+def marked(cluster: Cluster, *names: str) -> None:
+    for name in names:
+        cluster.secret(name, annotations={"kustomize.toolkit.fluxcd.io/name": "apps"})
+
+
+def test_a_sibling_that_is_called_alike(tmp_path: Path) -> None:
+    cluster = base()
+    marked(cluster, "settings-2")
+    cluster.secret("unmarked-1")
+    entry = entry_of(cluster, cluster.secret("settings-1"), tmp_path)
+    assert summary(entry) == (
+        "Flux",
+        "possible",
+        "its sibling settings-2 is marked kustomize.toolkit.fluxcd.io/name",
+    )
+
+
+def test_siblings_that_are_nearly_all_marked(tmp_path: Path) -> None:
+    cluster = base()
+    marked(cluster, "alpha", "beta", "gamma", "delta")
+    key = cluster.secret("target")
+    lose(cluster, key)
+    cluster.secret("unmarked")
+    assert summary(entry_of(cluster, key, tmp_path)) == (
+        "Flux",
+        "possible",
+        "4 of 5 readable secrets of its namespace are marked so",
+    )
+    cluster.secret("unmarked-too")
+    assert entry_of(cluster, key, tmp_path).recreated_by == "by hand"
+
+
+def test_siblings_elsewhere_say_nothing(tmp_path: Path) -> None:
+    cluster = base()
+    key = cluster.secret("target")
+    lose(cluster, key)
+    for name in ("alpha", "beta", "gamma"):
+        cluster.secret(name, "pay", annotations={"kustomize.toolkit.fluxcd.io/name": "apps"})
+        cluster.add("v1", "ConfigMap", name, "shop", annotations={"kustomize.toolkit.fluxcd.io/name": "apps"})
+    assert entry_of(cluster, key, tmp_path).recreated_by == "by hand"
+
+
+def test_a_guess_counts_as_by_hand_in_the_order(tmp_path: Path) -> None:
+    cluster = base()
+    marked(cluster, "settings-2")
+    guessed = cluster.secret("settings-1")
+    helped = cluster.secret("robot-token-x7k2p")
+    cluster.add("v1", "ServiceAccount", "robot", "shop")
+    lose(cluster, guessed, helped)
+    source = cluster.source()
+    path = scan_to(tmp_path / "report.json", cluster)
+    plan = build_plan(source, examiner_of(cluster, source), request_for(path))
+    assert [entry.name for entry in plan.entries] == ["robot-token-x7k2p", "settings-1"]
+    assert any("1 of them with a maker that is only guessed" in step.text for step in plan.steps)
+
+
+def test_a_custom_resource_that_is_no_object_is_passed_over(tmp_path: Path) -> None:
+    cluster = base()
+    key = cluster.key(f"{CERT_MANAGER}/certificates", "shop", "site")
+    cluster.values[key] = json_object(f"{CERT_MANAGER}/v1", "Certificate", "site", spec=["secretName"])
+    assert entry_of(cluster, cluster.secret("target"), tmp_path).recreated_by == "by hand"

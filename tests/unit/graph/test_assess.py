@@ -1,0 +1,527 @@
+"""Grades, their reasons, and who an unreadable object was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from etcdfix.graph.assess import Assessment, assess
+from etcdfix.graph.garbage import Action
+from etcdfix.graph.grades import Risk
+from etcdfix.model import Confidence, KeptRevision, Revision, StoredValue
+from etcdfix.storagekey import StorageLayout
+from tests.support.impact_objects import BROKEN, Cluster, owner
+from tests.support.memory_source import MemorySource, stored
+
+
+class Remembering(MemorySource):
+    """A source that also has older revisions of one key."""
+
+    def __init__(self, cluster: Cluster, key: str, *older: StoredValue | None) -> None:
+        super().__init__(cluster.values)
+        self._key, self._older = key.encode(), older
+
+    def history(self, key: bytes) -> Iterator[KeptRevision]:
+        if key == self._key:
+            for number, old in enumerate(self._older, start=1):
+                yield KeptRevision(Revision(number, 0), old)
+        yield from super().history(key)
+
+
+def assessed(cluster: Cluster, key: str, source: MemorySource | None = None) -> Assessment:
+    source = source or cluster.source()
+    examiner = cluster.examiner(source)
+    found = assess(cluster.index(source), source, examiner, key.encode())
+    assert found is not None
+    return found
+
+
+def codes(found: Assessment) -> dict[str, Risk]:
+    return {reason.code: reason.risk for reason in found.reasons}
+
+
+def test_nobody_misses_it() -> None:
+    cluster = Cluster()
+    found = assessed(cluster, cluster.break_(cluster.secret("s")))
+    assert (found.risk, found.reasons) == (Risk.NONE, ())
+    assert found.exists
+    assert not found.readable
+    assert found.last_known.basis == "none"
+    assert found.last_known.uid == ""
+
+
+def test_a_key_that_nobody_knows() -> None:
+    cluster = Cluster()
+    cluster.secret("s")
+    source = cluster.source()
+    assert assess(cluster.index(), source, cluster.examiner(), b"/registry/secrets/shop/never") is None
+    assert assess(cluster.index(), source, cluster.examiner(), b"elsewhere") is None
+
+
+def test_users_that_stop() -> None:
+    cluster = Cluster()
+    key = cluster.break_(cluster.secret("s"))
+    cluster.pod("p", spec={"volumes": [{"name": "v", "secret": {"secretName": "s"}}]})
+    found = assessed(cluster, key)
+    assert found.risk is Risk.HIGH
+    assert codes(found) == {"users-stop": Risk.HIGH}
+    assert found.secret is not None
+    assert len(found.secret.users) == 1
+
+
+def test_users_that_may_do_without_it() -> None:
+    cluster = Cluster()
+    key = cluster.break_(cluster.secret("s"))
+    cluster.define("example.com", "Widget")
+    cluster.add("example.com/v1", "Widget", "w", "shop", spec={"passwordSecretRef": {"name": "s"}})
+    assert codes(assessed(cluster, key)) == {"users-perhaps": Risk.LOW}
+
+
+def test_an_image_pull_secret_is_missed_at_the_next_start() -> None:
+    cluster = Cluster()
+    key = cluster.break_(cluster.secret("s"))
+    cluster.pod("p", spec={"imagePullSecrets": [{"name": "s"}]})
+    found = assessed(cluster, key)
+    assert codes(found) == {"image-pull": Risk.HIGH}
+    assert found.reasons[0].text == "1 object could not pull images of private registries any more"
+
+
+def test_a_pod_that_has_run_to_its_end_pulls_no_more() -> None:
+    cluster = Cluster()
+    key = cluster.break_(cluster.secret("s"))
+    cluster.pod("p", spec={"imagePullSecrets": [{"name": "s"}]}, status={"phase": "Succeeded"})
+    assert codes(assessed(cluster, key)) == {}
+
+
+def test_a_certificate_is_missed_at_once() -> None:
+    cluster = Cluster()
+    key = cluster.break_(cluster.secret("s"))
+    for name in ("a", "b"):
+        cluster.add(
+            "networking.k8s.io/v1",
+            "Ingress",
+            name,
+            "shop",
+            spec={"tls": [{"secretName": "s", "hosts": ["h"]}]},
+        )
+    found = assessed(cluster, key)
+    assert codes(found) == {"certificate": Risk.HIGH}
+    assert found.reasons[0].text == "2 objects would serve without the certificate"
+
+
+def test_other_unreadable_objects_leave_a_doubt() -> None:
+    cluster = Cluster()
+    key = cluster.break_(cluster.secret("s"))
+    cluster.break_("/registry/pods/shop/p")
+    found = assessed(cluster, key)
+    assert codes(found) == {"unreadable-others": Risk.LOW}
+    assert found.may_be_worse
+
+
+def test_a_cascade() -> None:
+    cluster = Cluster()
+    key = cluster.break_(cluster.add("apps/v1", "ReplicaSet", "r1", "shop"))
+    for number in range(3):
+        cluster.pod(f"p{number}", owners=(owner("ReplicaSet", "r1"),))
+    found = assessed(cluster, key)
+    assert codes(found) == {"cascade": Risk.HIGH, "workload": Risk.LOW}
+    assert not found.may_be_worse
+    assert "3 pods" in found.reasons[0].text
+    assert found.collection.counts[Action.CASCADE_DELETED] == 3
+    assert (found.last_known.uid, found.last_known.basis) == ("uid-r1", "references")
+    assert found.last_known.confidence is Confidence.LIKELY
+
+
+def test_a_large_cascade_breaks_the_cluster() -> None:
+    cluster = Cluster()
+    key = cluster.break_(cluster.add("apps/v1", "ReplicaSet", "r1", "shop"))
+    for number in range(100):
+        cluster.pod(f"p{number}", owners=(owner("ReplicaSet", "r1"),))
+    assert assessed(cluster, key).risk is Risk.CLUSTER_BREAKING
+
+
+def test_references_that_disagree_on_the_uid() -> None:
+    cluster = Cluster()
+    key = cluster.break_(cluster.add("apps/v1", "ReplicaSet", "r1", "shop"))
+    for name, uid in (("a", "u-1"), ("b", "u-2"), ("c", "u-2")):
+        cluster.pod(name, owners=(owner("ReplicaSet", "r1", uid=uid),))
+    found = assessed(cluster, key)
+    assert (found.last_known.uid, found.last_known.confidence) == ("u-2", Confidence.POSSIBLE)
+    assert found.last_known.conflicting_uids == {"u-1": 1}
+    # Which uid is right is not sure: all of them may go.
+    assert found.collection.counts[Action.CASCADE_DELETED] == 3
+
+
+def test_volumes_and_tokens_tell_uids_too() -> None:
+    cluster = Cluster()
+    claim = cluster.break_("/registry/persistentvolumeclaims/shop/data")
+    reference = {"namespace": "shop", "name": "data", "uid": "u-claim"}
+    cluster.add("v1", "PersistentVolume", "pv", spec={"claimRef": reference})
+    account = cluster.break_("/registry/serviceaccounts/shop/robot")
+    base = "kubernetes.io/service-account"
+    annotations = {f"{base}.name": "robot", f"{base}.uid": "u-robot"}
+    cluster.secret("t", type=f"{base}-token", annotations=annotations)
+    assert assessed(cluster, claim).last_known.uid == "u-claim"
+    assert assessed(cluster, account).last_known.uid == "u-robot"
+
+
+def test_the_newest_readable_revision_tells_most() -> None:
+    cluster = Cluster()
+    key = cluster.add("apps/v1", "ReplicaSet", "r1", "shop", finalizers=("example.com/clean",))
+    old = stored(key, cluster.values[key], mod_revision=6)
+    cluster.break_(key)
+    cluster.values = {key: BROKEN}
+    source = Remembering(cluster, key, old)
+    source._records[key.encode()] = stored(key, BROKEN, mod_revision=9)
+    found = assessed(cluster, key, source)
+    assert found.last_known.basis == "history"
+    assert (found.last_known.uid, found.last_known.revision) == ("uid-r1", 6)
+    assert found.last_known.confidence is Confidence.CERTAIN
+    assert found.last_known.finalizers == ("example.com/clean",)
+    # It had it then; whether it still has is not known.
+    assert [(f.name, f.confidence) for f in found.finalizers] == [("example.com/clean", Confidence.LIKELY)]
+    assert codes(found) == {"finalizer": Risk.HIGH, "workload": Risk.LOW}
+
+
+class WalkedOnly(Remembering):
+    """A source whose history costs too much; it counts the steps back."""
+
+    steps = 0
+
+    def before(self, key: bytes, revision: int) -> StoredValue | None:
+        self.steps += 1
+        older = [kept.stored for kept in super().history(key) if kept.revision.main < revision]
+        return older[-1] if older else None
+
+    def history(self, key: bytes) -> Iterator[KeptRevision]:
+        raise AssertionError("the history was read")
+
+
+def walking(cluster: Cluster, *older: StoredValue | None, present: StoredValue) -> WalkedOnly:
+    key = present.key.decode()
+    source = WalkedOnly(cluster, key, *older)
+    source._records[present.key] = present
+    return source
+
+
+def test_a_readable_revision_a_few_steps_back_is_found_without_the_history() -> None:
+    cluster = Cluster()
+    key = cluster.secret("s")
+    good = StoredValue(key.encode(), cluster.values[key], 1, 1, 1, 0)
+    worse = [StoredValue(key.encode(), BROKEN, number, 1, number, 0) for number in (2, 3)]
+    source = walking(cluster, good, *worse, present=StoredValue(key.encode(), BROKEN, 9, 1, 4, 0))
+    found = assessed(cluster, key, source)
+    assert (found.last_known.basis, found.last_known.revision) == ("history", 1)
+
+
+def test_a_present_value_that_is_readable_needs_no_step() -> None:
+    cluster = Cluster()
+    key = cluster.secret("s")
+    source = walking(cluster, present=StoredValue(key.encode(), cluster.values[key], 9, 5, 3, 0))
+    found = assessed(cluster, key, source)
+    assert (found.last_known.basis, found.last_known.revision) == ("current", 9)
+
+
+@pytest.mark.parametrize("steps", [49, 50, 51])
+def test_after_many_steps_the_history_tells(steps: int) -> None:
+    cluster = Cluster()
+    key = cluster.secret("s")
+    older = [StoredValue(key.encode(), BROKEN, n + 1, 1, n + 1, 0) for n in range(steps)]
+    older[0] = StoredValue(key.encode(), cluster.values[key], 1, 1, 1, 0)
+    source = Remembering(cluster, key, *older)
+    source._records[key.encode()] = StoredValue(key.encode(), BROKEN, 99, 1, steps + 1, 0)
+    examiner = cluster.examiner(source)
+    for generations in (True, False):
+        index = cluster.index(source)
+        found = assess(index, source, examiner, key.encode(), generations=generations)
+        assert found is not None
+        assert found.last_known.revision == 1
+
+
+def test_one_of_many_is_not_looked_for_before_its_generation() -> None:
+    cluster = Cluster()
+    key = cluster.secret("s")
+    good = StoredValue(key.encode(), cluster.values[key], 1, 1, 1, 0)
+    cluster.break_(key)
+    for version in (1, 2):  # its first value, so that no step is needed; or an earlier one is compacted
+        present = StoredValue(key.encode(), BROKEN, 9, 9 - version + 1, version, 0)
+        quick = walking(cluster, good, None, present=present)
+        examiner = cluster.examiner(quick)
+        found = assess(cluster.index(quick), quick, examiner, key.encode(), generations=False)
+        assert found is not None
+        assert found.last_known.basis == "none"
+        assert quick.steps == version - 1
+        whole = Remembering(cluster, key, good, None)
+        whole._records[key.encode()] = present
+        assert assessed(cluster, key, whole).last_known.basis == "earlier-generation"
+
+
+def test_a_finalizer_can_have_come_after_the_last_readable_revision() -> None:
+    cluster = Cluster()
+    key = cluster.add("v1", "PersistentVolume", "pv", finalizers=("example.com/clean",))
+    old = stored(key, cluster.values[key], mod_revision=6)
+    cluster.break_(key)
+    source = Remembering(cluster, key, old)
+    source._records[key.encode()] = stored(key, BROKEN, mod_revision=9)
+    assert [(f.name, f.confidence) for f in assessed(cluster, key, source).finalizers] == [
+        ("example.com/clean", Confidence.LIKELY),
+        ("kubernetes.io/pv-protection", Confidence.POSSIBLE),
+        ("external-provisioner.volume.kubernetes.io/finalizer", Confidence.POSSIBLE),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "finalizers"),
+    [
+        ("import-x7k2p", ["batch.kubernetes.io/job-tracking"]),
+        ("import-3-x7k2p", ["batch.kubernetes.io/job-tracking"]),
+        ("other-x7k2p", []),
+        ("import", []),
+    ],
+)
+def test_a_pod_may_be_one_of_a_job(name: str, finalizers: list[str]) -> None:
+    cluster = Cluster()
+    cluster.add("batch/v1", "Job", "import", "shop")
+    key = cluster.break_(cluster.pod(name))
+    assert [f.name for f in assessed(cluster, key).finalizers] == finalizers
+
+
+def test_an_earlier_generation_does_not_hide_the_dependents_of_this_one() -> None:
+    """One leftover still states the old uid; everything else belongs to the object that is there now."""
+    cluster = Cluster()
+    key = cluster.add("apps/v1", "ReplicaSet", "r1", "shop")
+    old = StoredValue(key.encode(), cluster.values[key], 3, 2, 2, 0)
+    cluster.break_(key)
+    cluster.pod("left", owners=(owner("ReplicaSet", "r1"),))
+    for number in range(5):
+        cluster.pod(f"p{number}", owners=(owner("ReplicaSet", "r1", uid="uid-new"),))
+    found = assessed(cluster, key, Remembering(cluster, key, old, None))
+    assert found.last_known.confidence is Confidence.POSSIBLE
+    assert found.collection.counts[Action.CASCADE_DELETED] == 6
+
+
+@pytest.mark.parametrize(
+    ("stated", "uid", "basis", "confidence"),
+    [
+        ("uid-r1", "uid-r1", "earlier-generation", Confidence.LIKELY),
+        ("another", "another", "references", Confidence.LIKELY),
+        ("", "uid-r1", "earlier-generation", Confidence.POSSIBLE),
+    ],
+)
+def test_an_earlier_generation_is_another_object(
+    stated: str, uid: str, basis: str, confidence: Confidence
+) -> None:
+    cluster = Cluster()
+    key = cluster.add("apps/v1", "ReplicaSet", "r1", "shop")
+    old = StoredValue(key.encode(), cluster.values[key], 3, 2, 2, 0)
+    cluster.break_(key)
+    if stated:
+        cluster.pod("p", owners=(owner("ReplicaSet", "r1", uid=stated),))
+    known = assessed(cluster, key, Remembering(cluster, key, old, None)).last_known
+    assert (known.uid, known.basis, known.confidence) == (uid, basis, confidence)
+
+
+def test_a_readable_object() -> None:
+    cluster = Cluster()
+    key = cluster.secret("s", finalizers=("kubernetes.io/secret-protection",))
+    found = assessed(cluster, key)
+    assert found.readable
+    assert (found.last_known.basis, found.last_known.uid) == ("current", "uid-s")
+    assert [(f.name, f.leaks) for f in found.finalizers] == [("kubernetes.io/secret-protection", False)]
+
+
+def test_a_pod_names_its_node() -> None:
+    cluster = Cluster()
+    found = assessed(cluster, cluster.pod("p", spec={"nodeName": "n1"}))
+    assert found.node == "n1"
+    assert "kubelet on node n1" in found.consequences[0]
+
+
+@pytest.mark.parametrize(("create_revision", "node"), [(1, "n1"), (2, "")])
+def test_a_broken_pod_ran_where_its_history_bound_it(create_revision: int, node: str) -> None:
+    """Unless the key was created again since: then that was another Pod, which may have run elsewhere."""
+    cluster = Cluster()
+    key = cluster.pod("p", spec={"nodeName": "n1"})
+    old = StoredValue(key.encode(), cluster.values[key], 3, 1, 1, 0)
+    cluster.break_(key)
+    source = Remembering(cluster, key, old)
+    source._records[key.encode()] = StoredValue(key.encode(), BROKEN, 9, create_revision, 2, 0)
+    found = assessed(cluster, key, source)
+    assert found.node == node
+    assert ("kubelet on node n1" in found.consequences[0]) is bool(node)
+    assert ("which is not known" in found.consequences[0]) is not bool(node)
+
+
+def test_events_are_harmless_leases_nearly() -> None:
+    cluster = Cluster()
+    assert assessed(cluster, cluster.add("v1", "Event", "e", "shop")).risk is Risk.NONE
+    lease = cluster.add("coordination.k8s.io/v1", "Lease", "l", "kube-node-lease")
+    assert assessed(cluster, lease).risk is Risk.LOW
+
+
+def test_custom_resource_definitions() -> None:
+    cluster = Cluster()
+    key = cluster.define("example.com", "Widget")
+    assert codes(assessed(cluster, cluster.break_(key)))["crd"] is Risk.HIGH
+    cluster.add("example.com/v1", "Widget", "w", "shop")
+    found = assessed(cluster, key)
+    assert codes(found)["crd"] is Risk.CLUSTER_BREAKING
+    assert found.consequences[0] == "1 custom resources stay in etcd, unseen"
+
+
+@pytest.mark.parametrize(
+    ("name", "full", "risk"),
+    [("shop", False, Risk.LOW), ("shop", True, Risk.HIGH), ("kube-system", False, Risk.CLUSTER_BREAKING)],
+)
+def test_namespaces(name: str, full: bool, risk: Risk) -> None:
+    cluster = Cluster()
+    key = cluster.namespace(name)
+    if full:
+        cluster.secret("s", name)
+    assert codes(assessed(cluster, key))["namespace"] is risk
+
+
+def test_an_unreadable_claim_probably_had_its_finalizer() -> None:
+    cluster = Cluster()
+    key = cluster.break_("/registry/persistentvolumeclaims/shop/data")
+    (lost,) = assessed(cluster, key).finalizers
+    assert (lost.name, lost.confidence) == ("kubernetes.io/pvc-protection", Confidence.POSSIBLE)
+    cluster.pod("p", spec={"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]})
+    (lost,) = assessed(cluster, key).finalizers
+    assert lost.confidence is Confidence.LIKELY
+
+
+def test_a_volume_and_its_claim() -> None:
+    cluster = Cluster()
+    key = cluster.break_(cluster.add("v1", "PersistentVolume", "pv"))
+    cluster.add("v1", "PersistentVolumeClaim", "data", "shop", spec={"volumeName": "pv"})
+    found = assessed(cluster, key)
+    assert codes(found)["volume"] is Risk.HIGH
+    assert found.consequences[0] == "persistentvolumeclaims shop/data becomes Lost"
+
+
+@pytest.mark.parametrize(("name", "risk"), [("system:node", Risk.LOW), ("shop-admin", Risk.HIGH)])
+def test_roles(name: str, risk: Risk) -> None:
+    cluster = Cluster()
+    key = cluster.break_(cluster.add("rbac.authorization.k8s.io/v1", "ClusterRole", name))
+    assert codes(assessed(cluster, key)) == {"rbac": risk, "floor": Risk.CLUSTER_BREAKING}
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "namespace", "risk"),
+    [
+        ("v1", "ConfigMap", "shop", Risk.NONE),
+        ("v1", "Event", "shop", Risk.NONE),
+        ("v1", "Pod", "shop", Risk.LOW),
+        ("v1", "PodTemplate", "shop", Risk.LOW),
+        ("autoscaling/v2", "HorizontalPodAutoscaler", "shop", Risk.LOW),
+        ("storage.k8s.io/v1", "CSINode", "", Risk.LOW),
+        ("apps/v1", "Deployment", "shop", Risk.HIGH),
+        ("batch/v1", "CronJob", "shop", Risk.HIGH),
+        ("networking.k8s.io/v1", "Ingress", "shop", Risk.HIGH),
+        ("networking.k8s.io/v1", "IngressClass", "", Risk.HIGH),
+        ("scheduling.k8s.io/v1", "PriorityClass", "", Risk.HIGH),
+        ("storage.k8s.io/v1", "CSIDriver", "", Risk.HIGH),
+        ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding", "", Risk.HIGH),
+        ("policy/v1", "PodDisruptionBudget", "shop", Risk.HIGH),
+        ("v1", "ResourceQuota", "shop", Risk.HIGH),
+        ("flowcontrol.apiserver.k8s.io/v1", "FlowSchema", "", Risk.CLUSTER_BREAKING),
+        ("v1", "ConfigMap", "kube-system", Risk.CLUSTER_BREAKING),
+    ],
+)
+def test_a_kind_has_a_grade_of_its_own(api_version: str, kind: str, namespace: str, risk: Risk) -> None:
+    cluster = Cluster()
+    key = cluster.break_(cluster.add(api_version, kind, "x", namespace))
+    assert assessed(cluster, key).risk is risk
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "namespace", "code"),
+    [
+        ("ConfigMap", "cluster-info", "kube-public", "system"),
+        ("ConfigMap", "kube-root-ca.crt", "shop", "re-created"),
+        ("ServiceAccount", "default", "shop", "re-created"),
+    ],
+)
+def test_objects_known_by_their_name(kind: str, name: str, namespace: str, code: str) -> None:
+    cluster = Cluster()
+    key = cluster.break_(cluster.add("v1", kind, name, namespace))
+    assert codes(assessed(cluster, key)) == {code: Risk.LOW}
+
+
+def test_what_stands_behind_a_custom_resource_nobody_here_knows() -> None:
+    cluster = Cluster()
+    cluster.define("example.com", "Widget")
+    key = cluster.break_(cluster.add("example.com/v1", "Widget", "w", "shop"))
+    assert codes(assessed(cluster, key)) == {"custom-resource": Risk.HIGH}
+
+
+def test_what_a_reference_leaves_open_is_no_object() -> None:
+    cluster = Cluster()
+    cluster.define("example.com", "Widget", scope="Cluster")
+    cluster.add("example.com/v1", "Widget", "w", spec={"passwordSecretRef": {"name": "db"}})
+    source = cluster.source()
+    key = cluster.secret("db")
+    assert len(assessed(cluster, key).secret.users) == 1  # type: ignore[union-attr]
+    star = cluster.key("secrets", "*", "db").encode()
+    assert cluster.index(source).find(star) is not None
+    assert assess(cluster.index(source), source, cluster.examiner(source), star) is None
+
+
+def test_what_cannot_be_looked_into_is_a_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("etcdfix.graph.builder._MOST_EDGES_OF_AN_OBJECT", 1)
+    cluster = Cluster()
+    key = cluster.break_(cluster.secret("s"))
+    assert not assessed(cluster, key).may_be_worse
+    spec = {"volumes": [{"name": f"v{n}", "secret": {"secretName": f"other-{n}"}} for n in range(3)]}
+    cluster.pod("p", spec=spec)
+    opaque = b"k8s\x00" + b"\n\x0b\n\x04x/v1\x12\x03Foo\x12\x00"
+    cluster.values["/registry/strange.example.com/things/x"] = opaque
+    found = assessed(cluster, key)
+    assert [reason.code for reason in found.reasons] == ["not-looked-into", "not-looked-into"]
+    assert "1 object cannot be looked into" in found.reasons[0].text
+    assert "more references than are followed" in found.reasons[1].text
+    assert (found.risk, found.may_be_worse) == (Risk.LOW, True)
+
+
+def test_dependents_that_stay() -> None:
+    cluster = Cluster()
+    key = cluster.break_(cluster.add("apps/v1", "ReplicaSet", "gone", "shop"))
+    both = owner("ReplicaSet", "gone"), owner("ReplicaSet", "solid")
+    cluster.add("apps/v1", "ReplicaSet", "solid", "shop")
+    cluster.pod("kept", owners=both)
+    cluster.break_(cluster.add("apps/v1", "ReplicaSet", "sealed", "shop"))
+    cluster.pod("frozen", owners=(both[0], owner("ReplicaSet", "sealed")))
+    found = codes(assessed(cluster, key))
+    assert {"kept", "frozen"} <= found.keys()
+
+
+def test_why_dependents_stay_is_not_said_to_be_that_an_owner_cannot_be_read() -> None:
+    cluster = Cluster()
+    key = cluster.break_(cluster.add("apps/v1", "Deployment", "web", "shop"))
+    cluster.add(
+        "apps/v1", "ReplicaSet", "old", "shop", owners=(owner("Deployment", "web", api_version="apps/v9"),)
+    )
+    (reason,) = [r for r in assessed(cluster, key).reasons if r.code == "frozen"]
+    assert reason.text == "1 dependent would stay: the collector cannot look up one of its owners"
+
+
+def test_what_was_not_seen_is_said() -> None:
+    cluster = Cluster()
+    key = cluster.secret("s")
+    source = MemorySource(cluster.values, problems=["page 7 is damaged"])
+    found = assessed(cluster, key, source)
+    assert not found.complete
+    assert found.problems == ("page 7 is damaged",)
+    assert codes(found) == {"incomplete": Risk.LOW}
+
+
+def test_no_contents_of_a_secret_are_in_an_assessment() -> None:
+    cluster = Cluster()
+    key = cluster.secret(
+        "s", data={"password": b"never-to-be-shown"}, annotations={"note": "never-to-be-shown"}
+    )
+    assert b"never-to-be-shown" in cluster.values[key]
+    assert "never-to-be-shown" not in repr(assessed(cluster, key))
+    assert StorageLayout().prefix == cluster.layout.prefix

@@ -1,0 +1,171 @@
+"""The index: owners of kinds that nobody knows, and what is served as an empty object."""
+
+from __future__ import annotations
+
+import pytest
+
+from etcdfix.graph import builder
+from etcdfix.graph.index import Guess, ImpactIndex
+from tests.support.impact_objects import Cluster, node_of, owner
+
+WIDGET = owner("Widget", "w", api_version="example.com/v1")
+
+
+def the_guess(index: ImpactIndex, dependent: str) -> tuple[str, Guess]:
+    """Return the key that the only owner reference of an object was linked to, and by what."""
+    (found,) = index.owners(node_of(index, dependent))
+    return (index.ref(found.node).key if found.node >= 0 else ""), found.guess
+
+
+def test_a_known_kind_is_no_guess() -> None:
+    cluster = Cluster()
+    cluster.define("example.com", "Widget")
+    pod = cluster.pod("p", owners=(WIDGET,))
+    assert the_guess(cluster.index(), pod) == ("/registry/example.com/widgets/shop/w", Guess.NONE)
+
+
+def test_an_owner_of_unknown_kind_is_found_by_uid() -> None:
+    cluster = Cluster()
+    key = cluster.add("example.com/v1", "Widget", "w", "shop")
+    pods = [cluster.pod(f"p{n}", owners=(WIDGET,)) for n in range(3)]
+    index = cluster.index()
+    assert {the_guess(index, pod) for pod in pods} == {(key, Guess.UID)}
+    assert index.dependents(node_of(index, key)) == [node_of(index, pod) for pod in pods]
+    assert index.dependents(node_of(index, key), "uid-w") == [node_of(index, pod) for pod in pods]
+
+
+def test_the_namespace_of_each_dependent_counts() -> None:
+    cluster = Cluster()
+    key = cluster.add("example.com/v1", "Widget", "w", "one")
+    pods = {namespace: cluster.pod("p", namespace, owners=(WIDGET,)) for namespace in ("any", "one", "zoo")}
+    index = cluster.index()
+    assert the_guess(index, pods["one"]) == (key, Guess.UID)
+    assert the_guess(index, pods["any"]) == the_guess(index, pods["zoo"]) == ("", Guess.NONE)
+
+
+def test_an_object_of_a_known_kind_is_not_taken_for_one_of_an_unknown_kind() -> None:
+    cluster = Cluster()
+    key = cluster.add("v1", "ConfigMap", "w", "shop")
+    pod = cluster.pod("p", owners=(WIDGET,))
+    index = cluster.index()
+    assert index.by_uid("uid-w") == [node_of(index, key)]
+    assert the_guess(index, pod) == ("", Guess.NONE)
+    assert index.dependents(node_of(index, key), "uid-w") == []
+
+
+def test_a_uid_from_elsewhere_finds_those_that_state_it() -> None:
+    cluster = Cluster()
+    key = cluster.break_("/registry/widgets/shop/w")
+    for number in range(9):
+        cluster.pod(f"p{number}", owners=({**WIDGET, "uid": f"uid-{number % 3}"},))
+    cluster.pod("q", owners=(owner("Widget", "x", api_version="example.com/v1", uid="uid-1"),))
+    index = cluster.index()
+    node = node_of(index, key)
+    for number in range(3):
+        found = [index.ref(dependent).name for dependent in index.dependents(node, f"uid-{number}")]
+        assert found == [f"p{n}" for n in range(number, 9, 3)]
+    assert index.dependents(node) == index.dependents(node, "uid-3") == []
+
+
+def test_a_cluster_scoped_owner_of_unknown_kind() -> None:
+    cluster = Cluster()
+    key = cluster.add("example.com/v1", "Widget", "w")
+    dependents = [
+        cluster.pod("p", owners=(WIDGET,)),
+        cluster.add("rbac.authorization.k8s.io/v1", "ClusterRole", "c", owners=(WIDGET,)),
+    ]
+    index = cluster.index()
+    assert {the_guess(index, dependent) for dependent in dependents} == {(key, Guess.UID)}
+    cluster.break_(key)
+    index = cluster.index()
+    assert {the_guess(index, dependent) for dependent in dependents} == {(key, Guess.NAME)}
+
+
+def test_the_resource_that_is_most_like_the_kind_is_taken() -> None:
+    cluster = Cluster()
+    for plural in ("policies", "clusters", "clusterclasses", "people"):
+        cluster.break_(f"/registry/example.com/{plural}/shop/w")
+    places = {"Policy": "policies", "Cluster": "clusters", "ClusterClass": "clusterclasses"}
+    for kind in places:
+        cluster.pod(kind.lower(), owners=(owner(kind, "w", api_version="example.com/v1"),))
+    index = cluster.index()
+    for kind, plural in places.items():
+        expected = (f"/registry/example.com/{plural}/shop/w", Guess.NAME)
+        assert the_guess(index, f"/registry/pods/shop/{kind.lower()}") == expected
+
+
+def test_a_resource_that_is_not_like_the_kind_is_taken_where_there_is_no_other() -> None:
+    cluster = Cluster()
+    key = cluster.break_("/registry/example.com/people/shop/w")
+    pod = cluster.pod("p", owners=(owner("Human", "w", api_version="example.com/v1"),))
+    assert the_guess(cluster.index(), pod) == (key, Guess.NAME)
+
+
+def test_by_name_goes_only_what_has_no_uid_of_its_own() -> None:
+    cluster = Cluster()
+    broken = cluster.break_("/registry/example.com/gadgets/shop/w")
+    key = cluster.add("example.com/v1", "Widget", "w", "shop")
+    pod = cluster.pod("p", owners=(WIDGET,))
+    assert the_guess(cluster.index(), pod) == (key, Guess.UID)
+    cluster.add("example.com/v1", "Widget", "w", "shop", uid="new")
+    assert the_guess(cluster.index(), pod) == (broken, Guess.NAME)
+    del cluster.values[broken]
+    assert the_guess(cluster.index(), pod) == ("", Guess.NONE)
+
+
+def test_a_uid_that_belongs_to_something_else_rules_a_name_out() -> None:
+    cluster = Cluster()
+    cluster.break_("/registry/example.com/widgets/shop/w")
+    cluster.add("v1", "ConfigMap", "c", "shop", uid="uid-w")
+    pod = cluster.pod("p", owners=(WIDGET,))
+    assert the_guess(cluster.index(), pod) == ("", Guess.NONE)
+
+
+@pytest.mark.parametrize("name", ["other/w", "../shop/w", "", "\ud800"])
+def test_a_name_does_not_lead_into_another_namespace(name: str) -> None:
+    cluster = Cluster()
+    cluster.define("example.net", "Gizmo")
+    cluster.break_("/registry/example.com/widgets/other/w")
+    reference = owner("Widget", name, api_version="example.com/v1")
+    dependent = cluster.add("example.net/v1", "Gizmo", "p", "shop", owners=(reference,))
+    assert the_guess(cluster.index(), dependent) == ("", Guess.NONE)
+
+
+def test_nobody_is_found_in_the_core_group_or_among_readable_kinds() -> None:
+    cluster = Cluster()
+    cluster.define("example.com", "Widget")
+    cluster.break_("/registry/example.com/widgets/shop/w")
+    cluster.break_("/registry/things/shop/w")
+    pods = [
+        cluster.pod("p", owners=(owner("Gadget", "w", api_version="example.com/v1"),)),
+        cluster.pod("q", owners=(owner("Thing", "w", api_version="v1"),)),
+    ]
+    index = cluster.index()
+    assert {the_guess(index, pod) for pod in pods} == {("", Guess.NONE)}
+
+
+def test_guessing_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(builder, "_MOST_PLURALS_OF_A_GROUP", 2)
+    monkeypatch.setattr(builder, "_MOST_HOLDERS_OF_A_UID", 2)
+    cluster = Cluster()
+    for plural in ("as", "bs", "widgets"):
+        cluster.break_(f"/registry/example.com/{plural}/shop/w")
+    cluster.pod("p", owners=(WIDGET,))
+    assert the_guess(cluster.index(), "/registry/pods/shop/p") == (
+        "/registry/example.com/as/shop/w",
+        Guess.NAME,
+    )
+    for name in ("a", "b", "w"):
+        cluster.add("example.org/v1", "Widget", name, "shop", uid="same")
+    cluster.pod("q", owners=(owner("Widget", "w", api_version="example.org/v1", uid="same"),))
+    assert the_guess(cluster.index(), "/registry/pods/shop/q") == ("", Guess.NONE)
+
+
+def test_served_as_empty() -> None:
+    cluster = Cluster()
+    empty, broken = cluster.pod("empty"), cluster.break_("/registry/pods/shop/broken")
+    cluster.values[empty] = b""
+    index = cluster.index()
+    assert index.serves_empty(node_of(index, empty))
+    assert index.lost(node_of(index, empty))
+    assert not index.serves_empty(node_of(index, broken))

@@ -1,0 +1,674 @@
+"""References of objects against every word of whole objects, and each field of the tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from etcdfix.decoding.kubeobject import ObjectReader
+from etcdfix.decoding.stacks import Decoder
+from etcdfix.encryption.config import load_configuration
+from etcdfix.encryption.transformer import Transformers
+from etcdfix.examine import Examiner
+from etcdfix.graph.index import ImpactIndex
+from etcdfix.graph.secretusers import Stops, secret_users
+from etcdfix.graph.uses import POD_CARRIERS, Role
+from etcdfix.model import Outcome
+from etcdfix.sources.snapshot import SnapshotSource
+from etcdfix.storagekey import Stack, StorageLayout
+from tests.support.collecting import ALPHA
+from tests.support.impact_objects import NOW, Cluster, build_index, node_of
+
+POD_SPEC: dict[str, Any] = {
+    "serviceAccountName": "robot",
+    "nodeName": "n1",
+    "imagePullSecrets": [{"name": "pull"}],
+    "containers": [
+        {
+            "name": "c",
+            "env": [
+                {"name": "PLAIN", "value": "x"},
+                {"name": "A", "valueFrom": {"secretKeyRef": {"name": "env", "key": "k", "optional": True}}},
+                {"name": "B", "valueFrom": {"configMapKeyRef": {"name": "cm-env", "key": "k"}}},
+            ],
+        }
+    ],
+    "initContainers": [{"name": "i", "envFrom": [{"secretRef": {"name": "init"}}]}],
+    "ephemeralContainers": [
+        {
+            "name": "e",
+            "env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "debug", "key": "k"}}}],
+            "envFrom": [{"configMapRef": {"name": "cm-from", "optional": True}}],
+        }
+    ],
+    "volumes": [
+        {"name": "a", "secret": {"secretName": "vol", "optional": True}},
+        {"name": "b", "configMap": {"name": "cm-vol"}},
+        {
+            "name": "c",
+            "projected": {
+                "sources": [
+                    {"secret": {"name": "proj"}},
+                    {"configMap": {"name": "cm-proj", "optional": True}},
+                ]
+            },
+        },
+        {"name": "d", "azureFile": {"secretName": "azure", "shareName": "s"}},
+        {"name": "e", "cephfs": {"secretRef": {"name": "cephfs"}}},
+        {"name": "f", "cinder": {"volumeID": "v", "secretRef": {"name": "cinder"}}},
+        {"name": "g", "flexVolume": {"driver": "d", "secretRef": {"name": "flex"}}},
+        {"name": "h", "rbd": {"image": "i", "secretRef": {"name": "rbd"}}},
+        {"name": "i", "scaleIO": {"gateway": "g", "secretRef": {"name": "scaleio"}}},
+        {"name": "j", "iscsi": {"iqn": "i", "secretRef": {"name": "iscsi"}}},
+        {"name": "k", "storageos": {"volumeName": "v", "secretRef": {"name": "storageos"}}},
+        {"name": "l", "csi": {"driver": "d", "nodePublishSecretRef": {"name": "csi"}}},
+        {"name": "m", "persistentVolumeClaim": {"claimName": "claim"}},
+    ],
+}
+# Target below the storage prefix, role, optional.
+POD_USES = {
+    ("serviceaccounts/shop/robot", "service-account", False),
+    ("minions/n1", "node", False),
+    ("secrets/shop/pull", "image-pull", False),
+    ("secrets/shop/env", "env", True),
+    ("configmaps/shop/cm-env", "env", False),
+    ("secrets/shop/init", "env-from", False),
+    ("secrets/shop/debug", "env", False),
+    ("configmaps/shop/cm-from", "env-from", True),
+    ("secrets/shop/vol", "volume", True),
+    ("configmaps/shop/cm-vol", "volume", False),
+    ("secrets/shop/proj", "projected-volume", False),
+    ("configmaps/shop/cm-proj", "projected-volume", True),
+    ("secrets/shop/azure", "volume-plugin", False),
+    ("secrets/shop/cephfs", "volume-plugin", False),
+    ("secrets/shop/cinder", "volume-plugin", False),
+    ("secrets/shop/flex", "volume-plugin", False),
+    ("secrets/shop/rbd", "volume-plugin", False),
+    ("secrets/shop/scaleio", "volume-plugin", False),
+    ("secrets/shop/iscsi", "volume-plugin", False),
+    ("secrets/shop/storageos", "volume-plugin", False),
+    ("secrets/shop/csi", "csi-ephemeral-volume", False),
+    ("persistentvolumeclaims/shop/claim", "claim", False),
+}
+VERSIONS = {"": "v1", "apps": "apps/v1", "batch": "batch/v1"}
+
+
+def uses(cluster: Cluster, key: str) -> set[tuple[str, str, bool]]:
+    index = cluster.index()
+    return {
+        (index.relative(edge.target).decode(), str(edge.use.role), edge.use.optional)
+        for edge in index.uses(node_of(index, key))
+    }
+
+
+def nested(path: str, value: Any) -> dict[str, Any]:
+    for name in reversed(path.split(".")):
+        value = {name: value}
+    assert isinstance(value, dict)
+    return value
+
+
+@pytest.mark.parametrize("place", POD_CARRIERS, ids=lambda place: place[1])
+def test_every_field_of_a_pod_spec_in_every_carrier(place: tuple[str, str]) -> None:
+    group, kind = place
+    cluster = Cluster()
+    key = cluster.add(VERSIONS[group], kind, "x", "shop", **nested(POD_CARRIERS[place], POD_SPEC))
+    assert uses(cluster, key) == POD_USES
+    index = cluster.index()
+    carried = {edge.use.carried for edge in index.uses(node_of(index, key)) if edge.use.role is not Role.NODE}
+    assert carried == {kind != "Pod"}
+
+
+def test_a_pod_stored_as_json() -> None:
+    import json
+
+    cluster = Cluster()
+    key = "/registry/pods/shop/x"
+    metadata = {"name": "x", "namespace": "shop", "uid": "u", "deletionTimestamp": NOW}
+    document = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": POD_SPEC}
+    cluster.values[key] = json.dumps(document).encode()
+    assert uses(cluster, key) == POD_USES
+    index = cluster.index()
+    assert index.terminating_since(node_of(index, key)) == NOW
+
+
+def test_replicas_share_their_references_and_keep_their_nodes() -> None:
+    cluster = Cluster()
+    keys = [cluster.pod(f"p{n}", spec={**POD_SPEC, "nodeName": f"n{n}"}) for n in range(3)]
+    cluster.pod("stranger", "other", spec=POD_SPEC)
+    index = cluster.index()
+    users = {index.ref(e.source).name for e in index.users(node_of(index, "/registry/secrets/shop/env"))}
+    assert users == {"p0", "p1", "p2"}
+    for number, key in enumerate(keys):
+        nodes = [e for e in index.uses(node_of(index, key)) if e.use.role is Role.NODE]
+        assert [index.relative(e.target) for e in nodes] == [b"minions/n%d" % number]
+        assert len(list(index.uses(node_of(index, key)))) == len(POD_USES)
+
+
+def test_generic_ephemeral_volumes() -> None:
+    cluster = Cluster()
+    template = {"spec": {"storageClassName": "fast"}}
+    spec = {
+        "nodeName": "n1",
+        "volumes": [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}],
+    }
+    key = cluster.pod("p", spec=spec)
+    assert uses(cluster, key) == {
+        ("persistentvolumeclaims/shop/p-scratch", "ephemeral-claim", False),
+        ("minions/n1", "node", False),
+    }
+
+
+def test_stateful_sets_name_their_claims() -> None:
+    cluster = Cluster()
+    spec = {"replicas": 2, "ordinals": {"start": 5}, "volumeClaimTemplates": [{"metadata": {"name": "data"}}]}
+    key = cluster.add("apps/v1", "StatefulSet", "db", "shop", spec=spec)
+    assert {target for target, _, _ in uses(cluster, key)} == {
+        "persistentvolumeclaims/shop/data-db-5",
+        "persistentvolumeclaims/shop/data-db-6",
+    }
+
+
+CLAIM_REF = {"namespace": "shop", "name": "data", "uid": "u-claim"}
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ({"azureFile": {"secretName": "s", "shareName": "x", "secretNamespace": "other"}}, "other/s"),
+        ({"azureFile": {"secretName": "s", "shareName": "x"}}, "shop/s"),
+        ({"cephfs": {"secretRef": {"name": "s"}}}, "shop/s"),
+        ({"flexVolume": {"driver": "d", "secretRef": {"name": "s", "namespace": "other"}}}, "other/s"),
+        ({"rbd": {"image": "i", "secretRef": {"name": "s"}}}, "shop/s"),
+        ({"scaleIO": {"gateway": "g", "secretRef": {"name": "s"}}}, "shop/s"),
+        ({"iscsi": {"iqn": "i", "secretRef": {"name": "s"}}}, "shop/s"),
+        ({"cinder": {"volumeID": "v", "secretRef": {"name": "s"}}}, ""),
+        ({"cinder": {"volumeID": "v", "secretRef": {"name": "s", "namespace": "other"}}}, "other/s"),
+        ({"storageos": {"secretRef": {"name": "s"}}}, ""),
+        ({"csi": {"driver": "d", "volumeHandle": "h", "nodeStageSecretRef": {"name": "s"}}}, ""),
+    ],
+)
+@pytest.mark.parametrize("inline", [False, True], ids=["PersistentVolume", "VolumeAttachment"])
+def test_secrets_of_volumes(source: dict[str, Any], target: str, inline: bool) -> None:
+    cluster = Cluster()
+    spec = {**source, "claimRef": CLAIM_REF}
+    if inline:
+        attached = {"attacher": "d", "nodeName": "n", "source": {"inlineVolumeSpec": spec}}
+        key = cluster.add("storage.k8s.io/v1", "VolumeAttachment", "a", spec=attached)
+    else:
+        key = cluster.add("v1", "PersistentVolume", "pv", spec=spec)
+    found = {name for name, _, _ in uses(cluster, key) if name.startswith("secrets/")}
+    assert found == ({f"secrets/{target}"} if target else set())
+
+
+def test_volume_and_claim_know_each_other() -> None:
+    cluster = Cluster()
+    annotations = {
+        "volume.kubernetes.io/provisioner-deletion-secret-name": "del",
+        "volume.kubernetes.io/provisioner-deletion-secret-namespace": "infra",
+    }
+    volume = cluster.add(
+        "v1", "PersistentVolume", "pv", spec={"claimRef": CLAIM_REF}, annotations=annotations
+    )
+    assert uses(cluster, volume) == {
+        ("persistentvolumeclaims/shop/data", "bound-claim", False),
+        ("secrets/infra/del", "provisioner-deletion", False),
+    }
+    source = {"kind": "PersistentVolumeClaim", "name": "origin"}
+    remote = {"apiGroup": "", "kind": "Secret", "name": "s", "namespace": "other"}
+    spec = {"volumeName": "pv", "dataSource": source, "dataSourceRef": remote, "storageClassName": "fast"}
+    claim = cluster.add("v1", "PersistentVolumeClaim", "data", "shop", spec=spec)
+    assert uses(cluster, claim) == {
+        ("persistentvolumes/pv", "bound-volume", False),
+        ("persistentvolumeclaims/shop/origin", "data-source", False),
+        ("secrets/other/s", "data-source", False),
+        ("storageclasses/fast", "storage-class", False),
+    }
+    attached = {"attacher": "d", "nodeName": "n", "source": {"persistentVolumeName": "pv"}}
+    attachment = cluster.add("storage.k8s.io/v1", "VolumeAttachment", "a", spec=attached)
+    assert uses(cluster, attachment) == {("persistentvolumes/pv", "attachment", False)}
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "namespace", "fields", "expected"),
+    [
+        (
+            "v1", "ServiceAccount", "shop",
+            {"secrets": [{"name": "t", "namespace": "ignored"}], "imagePullSecrets": [{"name": "p"}]},
+            {("secrets/shop/t", "token-list"), ("secrets/shop/p", "image-pull")},
+        ),
+        (
+            "networking.k8s.io/v1", "Ingress", "shop",
+            {"spec": {
+                "tls": [{"secretName": "tls"}],
+                "defaultBackend": {"resource": {"kind": "ConfigMap", "name": "c"}},
+                "rules": [{"http": {"paths": [
+                    {"pathType": "Exact", "backend": {"resource": {"kind": "Secret", "name": "b"}}},
+                ]}}],
+            }},
+            {("secrets/shop/tls", "ingress-tls"), ("configmaps/shop/c", "backend"), ("secrets/shop/b", "backend")},
+        ),
+        (
+            "rbac.authorization.k8s.io/v1", "RoleBinding", "shop",
+            {"subjects": [
+                {"kind": "ServiceAccount", "name": "a", "namespace": "other"},
+                {"kind": "User", "name": "b"},
+            ]},
+            {("serviceaccounts/other/a", "subject")},
+        ),
+        (
+            "rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "",
+            {"subjects": [{"kind": "ServiceAccount", "name": "a", "namespace": "other"}]},
+            {("serviceaccounts/other/a", "subject")},
+        ),
+        (
+            "flowcontrol.apiserver.k8s.io/v1", "FlowSchema", "",
+            {"spec": {"rules": [{"subjects": [
+                {"kind": "ServiceAccount", "serviceAccount": {"name": "a", "namespace": "n"}},
+                {"kind": "ServiceAccount", "serviceAccount": {"name": "*", "namespace": "n"}},
+            ]}]}},
+            {("serviceaccounts/n/a", "subject")},
+        ),
+        (
+            "v1", "Node", "",
+            {"spec": {"configSource": {"configMap": {"name": "c", "namespace": "kube-system"}}}},
+            {("configmaps/kube-system/c", "node-configuration")},
+        ),
+        (
+            "certificates.k8s.io/v1beta1", "PodCertificateRequest", "shop",
+            {"spec": {"serviceAccountName": "a", "serviceAccountUID": "u-9"}},
+            {("serviceaccounts/shop/a", "certificate-request")},
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) and value[:1].isupper() else None,
+)  # fmt: skip
+def test_other_kinds(
+    api_version: str, kind: str, namespace: str, fields: dict[str, Any], expected: set[tuple[str, str]]
+) -> None:
+    cluster = Cluster()
+    key = cluster.add(api_version, kind, "x", namespace, **fields)
+    assert {(target, role) for target, role, _ in uses(cluster, key)} == expected
+
+
+@pytest.mark.parametrize("kind", ["Secret", "ConfigMap", "Pod"])
+def test_parameters_of_admission_policies(kind: str) -> None:
+    cluster = Cluster()
+    group = "admissionregistration.k8s.io/v1"
+    parameters = {"apiVersion": "v1", "kind": kind}
+    cluster.add(group, "ValidatingAdmissionPolicy", "p", spec={"paramKind": parameters})
+    spec = {"policyName": "p", "paramRef": {"name": "x", "namespace": "shop"}}
+    key = cluster.add(group, "ValidatingAdmissionPolicyBinding", "b", spec=spec)
+    path = {"Secret": "secrets", "ConfigMap": "configmaps", "Pod": "pods"}[kind]
+    assert uses(cluster, key) == {(f"{path}/shop/x", "policy-parameter", False)}
+
+
+def policy_cluster(
+    reference: dict[str, Any], kind: str = "Secret", api_version: str = "v1", word: str = "Validating"
+) -> tuple[Cluster, str]:
+    cluster = Cluster()
+    group = (
+        "admissionregistration.k8s.io/v1" if word == "Validating" else "admissionregistration.k8s.io/v1beta1"
+    )
+    parameters = {"apiVersion": api_version, "kind": kind}
+    cluster.add(group, f"{word}AdmissionPolicy", "p", spec={"paramKind": parameters})
+    spec = {"policyName": "p", "paramRef": reference}
+    return cluster, cluster.add(group, f"{word}AdmissionPolicyBinding", "b", spec=spec)
+
+
+SECRETS_OF_POLICIES = ("shop/x", "shop/y", "other/x", "other/y")
+
+
+@pytest.mark.parametrize("word", ["Validating", "Mutating"])
+@pytest.mark.parametrize(
+    ("reference", "expected"),
+    [
+        ({"name": "x", "namespace": "shop"}, {"shop/x"}),
+        ({"name": "x"}, {"shop/x", "other/x"}),
+        ({"selector": {"matchLabels": {"a": "b"}}, "namespace": "shop"}, {"shop/x", "shop/y"}),
+        ({"selector": {"matchLabels": {"a": "b"}}}, set(SECRETS_OF_POLICIES)),
+        ({"selector": {}}, set(SECRETS_OF_POLICIES)),
+        ({"parameterNotFoundAction": "Deny"}, set()),
+        ({}, set()),
+    ],
+)
+def test_parameters_without_a_namespace_or_by_labels(
+    word: str, reference: dict[str, Any], expected: set[str]
+) -> None:
+    cluster, _ = policy_cluster(reference, word=word)
+    for secret in SECRETS_OF_POLICIES:
+        namespace, _, name = secret.partition("/")
+        cluster.break_(cluster.secret(name, namespace))
+    index = cluster.index()
+    users = {
+        secret: secret_users(index, node_of(index, f"/registry/secrets/{secret}")).users
+        for secret in SECRETS_OF_POLICIES
+    }
+    assert {secret for secret in users if users[secret]} == expected
+    for secret in expected:
+        (user,) = users[secret]
+        assert (user.object.name, user.role, user.stops) == ("b", Role.POLICY_PARAMETER, Stops.PERHAPS)
+        assert "parameterNotFoundAction" in user.consequence
+        assert user.heuristic is ("selector" in reference)
+
+
+@pytest.mark.parametrize(
+    ("reference", "target", "wide"),
+    [
+        ({"name": "x"}, "configmaps/*/x", True),
+        ({"name": "x", "namespace": "shop"}, "configmaps/shop/x", False),
+        ({"selector": {}, "namespace": "shop"}, "configmaps/shop/*", True),
+    ],
+)
+def test_parameters_that_are_config_maps(reference: dict[str, Any], target: str, wide: bool) -> None:
+    cluster, key = policy_cluster(reference, "ConfigMap")
+    index = cluster.index()
+    (edge,) = index.uses(node_of(index, key))
+    assert (index.relative(edge.target).decode(), edge.use.wide) == (target, wide)
+
+
+@pytest.mark.parametrize(
+    ("scope", "reference", "target", "wide"),
+    [
+        ("Cluster", {"name": "x"}, "example.com/limits/x", False),
+        ("Cluster", {"selector": {}}, "example.com/limits/*", True),
+        ("Namespaced", {"name": "x"}, "example.com/limits/*/x", True),
+    ],
+)
+def test_parameters_that_are_custom_resources(
+    scope: str, reference: dict[str, Any], target: str, wide: bool
+) -> None:
+    cluster, key = policy_cluster(reference, "Limit", "example.com/v1")
+    cluster.define("example.com", "Limit", scope)
+    index = cluster.index()
+    (edge,) = index.uses(node_of(index, key))
+    assert (index.relative(edge.target).decode(), edge.use.wide) == (target, wide)
+
+
+def test_parameters_that_are_cluster_scoped_built_ins() -> None:
+    cluster, key = policy_cluster({"name": "x"}, "Namespace")
+    assert uses(cluster, key) == {("namespaces/x", "policy-parameter", False)}
+
+
+def test_a_pod_cannot_mean_all_secrets() -> None:
+    cluster = Cluster()
+    cluster.secret("s")
+    cluster.pod("p", spec={"volumes": [{"name": "v", "secret": {"secretName": "*"}}]})
+    index = cluster.index()
+    assert secret_users(index, node_of(index, "/registry/secrets/shop/s")).users == ()
+
+
+@pytest.mark.parametrize(
+    ("attributes", "handle", "expected"),
+    [
+        ({}, "group#acc#share#", {"shop/azure-storage-account-acc-secret", "default/azure-storage-account-acc-secret"}),
+        ({"secretNamespace": "infra"}, "group#acc#share#", {"infra/azure-storage-account-acc-secret"}),
+        ({"storageAccount": "own", "secretnamespace": "infra"}, "h", {"infra/azure-storage-account-own-secret"}),
+        ({"secretName": "s", "secretNamespace": "infra"}, "group#acc#share#", {"infra/s"}),
+        ({"secretName": "s"}, "group#acc#share#", {"shop/s", "default/s"}),
+        ({}, "no-account", set()),
+    ],
+)  # fmt: skip
+def test_volumes_of_azure_files(attributes: dict[str, str], handle: str, expected: set[str]) -> None:
+    cluster = Cluster()
+    csi = {"driver": "file.csi.azure.com", "volumeHandle": handle, "volumeAttributes": attributes}
+    key = cluster.add("v1", "PersistentVolume", "pv", spec={"csi": csi, "claimRef": CLAIM_REF})
+    found = {name for name, _, _ in uses(cluster, key) if name.startswith("secrets/")}
+    assert found == {f"secrets/{name}" for name in expected}
+    other = {**csi, "driver": "d"}
+    key = cluster.add("v1", "PersistentVolume", "pv", spec={"csi": other, "claimRef": CLAIM_REF})
+    assert not [name for name, _, _ in uses(cluster, key) if name.startswith("secrets/")]
+
+
+def test_a_claim_of_an_azure_class_waits_for_the_account_s_secret() -> None:
+    cluster = Cluster()
+    parameters = {"storageAccount": "acc"}
+    cluster.add(
+        "storage.k8s.io/v1",
+        "StorageClass",
+        "files",
+        provisioner="kubernetes.io/azure-file",
+        parameters=parameters,
+    )
+    cluster.add("v1", "PersistentVolumeClaim", "data", "shop", spec={"storageClassName": "files"})
+    key = cluster.break_(cluster.secret("azure-storage-account-acc-secret"))
+    index = cluster.index()
+    (user,) = secret_users(index, node_of(index, key)).users
+    assert (user.object.name, user.template, user.heuristic, user.stops) == (
+        "data",
+        True,
+        True,
+        Stops.PERHAPS,
+    )
+    assert "Azure" in user.consequence
+
+
+def snapshot_cluster(*kinds: tuple[str, str]) -> Cluster:
+    cluster = Cluster()
+    for kind, scope in kinds:
+        group = "groupsnapshot.storage.k8s.io" if "Group" in kind else "snapshot.storage.k8s.io"
+        cluster.define(group, kind, scope)
+    return cluster
+
+
+@pytest.mark.parametrize(
+    ("group", "kind", "prefix"),
+    [
+        ("snapshot.storage.k8s.io", "VolumeSnapshotContent", "snapshot"),
+        ("groupsnapshot.storage.k8s.io", "VolumeGroupSnapshotContent", "groupsnapshot"),
+    ],
+)
+def test_deletion_secrets_of_snapshot_contents(group: str, kind: str, prefix: str) -> None:
+    cluster = snapshot_cluster((kind, "Cluster"))
+    base = f"{prefix}.storage.kubernetes.io/deletion-secret"
+    annotations = {f"{base}-name": "s", f"{base}-namespace": "infra"}
+    key = cluster.add(f"{group}/v1", kind, "c", annotations=annotations)
+    assert uses(cluster, key) == {("secrets/infra/s", "snapshot-deletion", False)}
+
+
+def test_group_snapshots_and_their_class() -> None:
+    cluster = snapshot_cluster(("VolumeGroupSnapshot", "Namespaced"), ("VolumeGroupSnapshotClass", "Cluster"))
+    base = "csi.storage.k8s.io/group-snapshotter-secret"
+    parameters = {f"{base}-name": "${volumegroupsnapshot.name}", f"{base}-namespace": "infra"}
+    group = "groupsnapshot.storage.k8s.io/v1"
+    found = cluster.add(group, "VolumeGroupSnapshotClass", "c", parameters=parameters)
+    status = {"boundVolumeGroupSnapshotContentName": "content"}
+    key = cluster.add(
+        group, "VolumeGroupSnapshot", "g", "shop", spec={"volumeGroupSnapshotClassName": "c"}, status=status
+    )
+    assert uses(cluster, found) == set()
+    assert uses(cluster, key) == {
+        ("secrets/infra/g", "group-snapshotter", False),
+        ("groupsnapshot.storage.k8s.io/volumegroupsnapshotcontents/content", "bound-volume", False),
+    }
+
+
+def test_literal_secrets_of_a_storage_class_and_of_a_claim_that_waits() -> None:
+    cluster = Cluster()
+    base = "csi.storage.k8s.io/node-stage-secret"
+    parameters = {f"{base}-name": "s", f"{base}-namespace": "infra"}
+    found = cluster.add("storage.k8s.io/v1", "StorageClass", "fast", provisioner="d", parameters=parameters)
+    key = cluster.add("v1", "PersistentVolumeClaim", "data", "shop", spec={"storageClassName": "fast"})
+    assert uses(cluster, found) == {("secrets/infra/s", "node-stage", False)}
+    assert ("secrets/infra/s", "node-stage", False) in uses(cluster, key)
+    bound = cluster.add(
+        "v1", "PersistentVolumeClaim", "done", "shop", spec={"storageClassName": "fast", "volumeName": "pv"}
+    )
+    assert ("secrets/infra/s", "node-stage", False) not in uses(cluster, bound)
+
+
+def test_a_pod_stored_in_a_fallback_encoding() -> None:
+    import base64
+
+    cluster = Cluster()
+    key = cluster.pod("p", spec=POD_SPEC)
+    cluster.values[key] = base64.b64encode(cluster.values[key])
+    assert uses(cluster, key) == POD_USES
+
+
+# ------------------------------------------------------------------- alpha, and a second way to find the same
+
+
+WORD = re.compile(r"[a-z0-9][-a-z0-9.]*")
+
+# Fields that may hold the name of a Secret without using it, as "Kind path", with the reason; one that holds for every
+# cluster, not for alpha alone.
+EXCUSED = {"Secret .metadata.name": "its own name"}
+
+
+def words(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every word of every string and every key in a value, metadata and all, with its path.
+
+    A word may be a name: ``shop/db`` has two, and so have names in JSON inside an annotation.
+    """
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from ((f"{path}{{}}", word) for word in WORD.findall(key))
+            yield from words(item, f"{path}.{key}")
+    elif isinstance(value, list):
+        for item in value:
+            yield from words(item, f"{path}[]")
+    elif isinstance(value, str):
+        yield from ((path, word) for word in WORD.findall(value))
+
+
+def named_in(value: dict[str, Any], names: dict[str, list[str]]) -> dict[str, str]:
+    """Return the Secrets whose name occurs in an object, whatever the field, as ``namespace/name``, with a path.
+
+    Args:
+        value: The object.
+        names: Namespaces of the Secrets, by name.
+    """
+    own = value["metadata"].get("namespace", "")
+    kind = value["kind"]
+    return {
+        f"{namespace}/{word}": path
+        for path, word in words(value)
+        for namespace in names.get(word, ())
+        if own in {"", namespace} and f"{kind} {path}" not in EXCUSED
+    }
+
+
+def from_class(value: dict[str, Any], namespace: str, classes: dict[str, dict[str, str]]) -> set[str]:
+    spec = value["spec"]
+    parameters = classes.get(spec.get("storageClassName", ""), {})
+    name = parameters.get("csi.storage.k8s.io/provisioner-secret-name", "")
+    where = parameters.get("csi.storage.k8s.io/provisioner-secret-namespace", "")
+    claim = spec.get("claimRef", {}) if value["kind"] == "PersistentVolume" else value["metadata"]
+    if value["kind"] == "PersistentVolumeClaim":
+        for key, text in claim.get("annotations", {}).items():
+            name = name.replace("${pvc.annotations['" + key + "']}", text)
+    volume = value["metadata"]["name"] if value["kind"] == "PersistentVolume" else spec.get("volumeName", "")
+    for token, text in (
+        ("${pvc.name}", claim.get("name", "")),
+        ("${pvc.namespace}", claim.get("namespace", "")),
+        ("${pv.name}", volume),
+    ):
+        if text:
+            name, where = name.replace(token, text), where.replace(token, text)
+    return {f"{where}/{name}"} if name and where and "${" not in name + where else set()
+
+
+@pytest.fixture(scope="module", params=["config-lost.yaml", "config-rotated.yaml"])
+def alpha(request: pytest.FixtureRequest) -> Iterator[tuple[SnapshotSource, Examiner, ImpactIndex]]:
+    transformers = Transformers.from_configuration(load_configuration(ALPHA / request.param))
+    with SnapshotSource(ALPHA / "snapshot.db.gz") as source:
+        examiner = Examiner(StorageLayout(), transformers, Decoder())
+        examiner.learn_custom_resources(source)
+        yield source, examiner, build_index(source, examiner)
+
+
+def whole_objects(source: SnapshotSource, examiner: Examiner) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Every readable object of alpha in full: key, namespace, value."""
+    reader = ObjectReader(examiner.decoder)
+    for stored in source.current(b"/registry/"):
+        found = examiner.examine(stored)
+        if found.verdict.outcome not in {Outcome.READABLE, Outcome.INCONSISTENT} or found.decoded is None:
+            continue
+        if found.decoded.empty:
+            continue
+        directory = found.directory
+        assert examiner.transformers is not None
+        transformers = examiner.transformers.for_resource(directory.group_resource)
+        data = transformers.from_storage(stored.value, stored.key).data
+        if directory.stack is Stack.BUILTIN:
+            value = reader.builtin(data, directory.group, directory.kind).value
+        elif directory.stack is Stack.JSON_BUILTIN:
+            value = reader.json_builtin(data, directory.group, directory.kind).value
+        elif directory.stack is Stack.CUSTOM_RESOURCE:
+            crd = examiner.custom_resources[directory.group, directory.resource]
+            value = reader.custom_resource(data, crd).value
+        else:
+            continue
+        yield stored.key.decode(), found.namespace, value
+
+
+def test_the_walk_sees_names_wherever_they_stand() -> None:
+    metadata = {
+        "name": "x",
+        "namespace": "shop",
+        "annotations": {"a": "shop/noted", "b": '{"tls": {"any": "within"}}', "c/keyed": ""},
+    }
+    value = {
+        "kind": "Widget",
+        "metadata": metadata,
+        "status": {"list": [["deep"]]},
+        "spec": {"other": "foreign"},
+    }
+    names = {name: ["shop"] for name in ("noted", "within", "keyed", "deep", "part")} | {"foreign": ["pay"]}
+    assert named_in(value, names) == {
+        "shop/noted": ".metadata.annotations.a",
+        "shop/within": ".metadata.annotations.b",
+        "shop/keyed": ".metadata.annotations{}",
+        "shop/deep": ".status.list[][]",
+    }
+    del metadata["namespace"]
+    assert named_in(value, names)["pay/foreign"] == ".spec.other"
+
+
+def test_users_of_every_secret_of_alpha(alpha: tuple[SnapshotSource, Examiner, ImpactIndex]) -> None:
+    source, examiner, index = alpha
+    objects = {key: value for key, _, value in whole_objects(source, examiner)}
+    assert len(objects) > 400
+    classes = {
+        v["metadata"]["name"]: v.get("parameters", {})
+        for v in objects.values()
+        if v["kind"] == "StorageClass"
+    }
+    assert classes
+    # Readable or not, and those that are only mentioned.
+    secrets = {
+        f"{ref.namespace}/{ref.name}": node
+        for node in range(len(index))
+        if (ref := index.ref(node)).resource == "secrets"
+    }
+    names: dict[str, list[str]] = {}
+    for secret in secrets:
+        namespace, _, name = secret.partition("/")
+        names.setdefault(name, []).append(namespace)
+    named = {
+        (secret, key): path
+        for key, value in objects.items()
+        for secret, path in named_in(value, names).items()
+    }
+    made = {
+        (secret, key)
+        for key, value in objects.items()
+        if value["kind"] in {"PersistentVolumeClaim", "PersistentVolume"}
+        for secret in from_class(value, value["metadata"].get("namespace", ""), classes)
+    }
+    listed = {
+        (secret, user.object.key)
+        for secret, node in secrets.items()
+        for user in secret_users(index, node).users
+    }
+    # Whoever names a Secret in any field is listed; whoever is listed names it, or its class does.
+    assert {pair: path for pair, path in named.items() if pair not in listed} == {}
+    assert made - listed == set()
+    assert listed - named.keys() - made == set()
+    unreadable = {secret for secret, node in secrets.items() if index.unreadable(node)}
+    assert len(unreadable) > 20
+    assert len({secret for secret, _ in named if secret in unreadable}) > 20
+    assert made

@@ -1,0 +1,147 @@
+"""Files that somebody names: regular ones, and no more of them than their kind may have."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from etcdfix.encryption.config import load_configuration
+from etcdfix.errors import EtcdfixError
+from etcdfix.inputs.baseline import load_baseline
+from etcdfix.inputs.inputfile import STANDARD_INPUT, open_input, open_regular, read_input
+from etcdfix.inputs.manifest import load_manifest
+from etcdfix.inputs.planfile import load_plan
+from etcdfix.inputs.saved_report import load_report
+from etcdfix.remediation.api_client import open_access
+from etcdfix.remediation.backup_file import read_backup
+from etcdfix.sources.etcd import tls
+from etcdfix.sources.snapshot import SnapshotSource
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "baseline": load_baseline,
+    "report": load_report,
+    "plan": load_plan,
+    "configuration": load_configuration,
+    "manifest": load_manifest,
+    "backup": read_backup,
+    "certificate": lambda path: tls._read(str(path), "--cacert"),
+    "kubeconfig": lambda path: open_access(str(path), None, timeout_seconds=5, request_seconds=5),
+    "snapshot": SnapshotSource,
+}
+
+
+def _pipe(folder: Path) -> Path:
+    os.mkfifo(folder / "pipe")
+    return folder / "pipe"
+
+
+def _socket(folder: Path) -> Path:
+    with socket.socket(socket.AF_UNIX) as listening:
+        os.chdir(folder)  # a path of a socket is short
+        listening.bind("socket")
+    return folder / "socket"
+
+
+NO_FILES: dict[str, Callable[[Path], Path]] = {
+    "pipe": _pipe,
+    "socket": _socket,
+    "zero": lambda _: Path("/dev/zero"),
+    "null": lambda _: Path("/dev/null"),
+    "terminal": lambda _: Path("/dev/ptmx"),
+    "directory": lambda folder: folder,
+    "missing": lambda folder: folder / "missing",
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("what", NO_FILES)
+def test_what_is_no_file_is_one_clear_line(reader: str, what: str, tmp_path: Path) -> None:
+    """Nothing is waited for, and nothing eats the memory."""
+    path = NO_FILES[what](tmp_path)
+    with pytest.raises(EtcdfixError) as caught:
+        READERS[reader](path)
+    assert "\n" not in caught.value.message
+    assert str(path) in caught.value.message
+
+
+def test_a_link_leads_to_the_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"text")
+    (tmp_path / "link").symlink_to("file")
+    assert read_input(tmp_path / "link", most_bytes=4) == b"text"
+    with pytest.raises(OSError, match="symbolic") as caught:
+        read_input(tmp_path / "link", most_bytes=4, follow=False)
+    assert caught.value.errno == errno.ELOOP
+
+
+def test_a_link_to_a_pipe_is_a_pipe(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(_pipe(tmp_path))
+    with pytest.raises(OSError, match="it is no regular file"):
+        open_regular(tmp_path / "link")
+
+
+def test_more_than_its_kind_may_have(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"text")
+    with pytest.raises(OSError, match="larger than 3 bytes") as caught:
+        read_input(path, most_bytes=3)
+    assert caught.value.errno == errno.EFBIG
+
+
+def test_a_sparse_file_is_not_read_to_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "sparse"
+    with path.open("wb") as stream:
+        stream.truncate(1 << 40)
+    for reader in ("manifest", "configuration", "certificate", "kubeconfig"):
+        with pytest.raises(EtcdfixError, match="larger than"):
+            READERS[reader](path)
+
+
+def test_a_name_with_a_zero_byte(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="null byte"):
+        open_regular(f"{tmp_path}/a\0b")
+
+
+def test_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"text")))
+    assert read_input(STANDARD_INPUT, most_bytes=4, standard_input=True) == b"text"
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        read_input(STANDARD_INPUT, most_bytes=4)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a longer text")))
+    with pytest.raises(OSError, match="larger"):
+        read_input(STANDARD_INPUT, most_bytes=4, standard_input=True)
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(OSError, match="standard input is closed"), open_input(STANDARD_INPUT):
+        pass
+
+
+def test_a_baseline_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = b'{"kind":"ScanHeader"}\n{"kind":"Finding","key":"/k","outcome":"decode-failure","value_sha256":"s"}\n\n'
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+    assert len(load_baseline(STANDARD_INPUT)._known) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b'{"kind":"ScanHeader"}\n' + b"x" * (16 << 20), "a line of it is longer"),
+        (b'{"kind":"ScanHeader"}\n{"kind"\n', "not a report"),
+        (b"[" * 100_000, "not a report"),
+        (b'{"kind":"Other"}', "its kind is Other"),
+        (b'{"kind":"ScanHeader"\n}', "its kind is ScanHeader"),
+        (b"\xff\xfe", "not a report"),
+        (b"", "not a report"),
+    ],
+)
+def test_a_baseline_that_is_none(text: bytes, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "report"
+    path.write_bytes(text)
+    with pytest.raises(EtcdfixError, match=words):
+        load_baseline(path)

@@ -1,0 +1,205 @@
+"""Writing a file for somebody: what is refused, what is left behind, and for whom it is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from etcdfix.errors import ConfigurationError
+from etcdfix.inputs.outputfile import destination
+
+RECORD = b'{"kind":"Event","apiVersion":"audit.k8s.io/v1","annotations":{"etcdfix.io/sequence":"1"}}\n'
+
+
+@pytest.fixture(autouse=True)
+def _umask() -> None:
+    os.umask(0o022)
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def write(path: Path, data: bytes = b"new", *, private: bool = False) -> None:
+    with destination(path, (), private=private) as stream:
+        stream.write(data)
+
+
+@pytest.mark.parametrize(("private", "mode"), [(False, 0o644), (True, 0o600)])
+def test_mode_of_a_new_file_also_while_it_is_written(tmp_path: Path, *, private: bool, mode: int) -> None:
+    path = tmp_path / "report"
+    with destination(path, (), private=private) as stream:
+        stream.write(b"new")
+        (partial,) = tmp_path.iterdir()
+        assert mode_of(partial) == mode
+        assert partial.name.startswith(".etcdfix-")
+    assert (path.read_bytes(), mode_of(path)) == (b"new", mode)
+
+
+@pytest.mark.parametrize("before", [0o666, 0o644, 0o640, 0o400])
+def test_a_private_file_takes_no_mode_from_the_one_before(tmp_path: Path, before: int) -> None:
+    path = tmp_path / "plan"
+    path.touch()
+    path.chmod(before)
+    write(path, private=True)
+    assert (path.read_bytes(), mode_of(path)) == (b"new", 0o600)
+
+
+def test_the_name_while_it_is_written_cannot_be_foreseen(tmp_path: Path) -> None:
+    with destination(tmp_path / "a", ()), destination(tmp_path / "b", ()):
+        assert len(set(tmp_path.iterdir())) == 2
+
+
+def test_a_name_as_long_as_names_may_be(tmp_path: Path) -> None:
+    path = tmp_path / ("x" * 255)
+    write(path)
+    assert path.read_bytes() == b"new"
+
+
+def test_a_hard_link_elsewhere_keeps_what_it_had(tmp_path: Path) -> None:
+    path, other = tmp_path / "report", tmp_path / "other"
+    path.write_bytes(b"old")
+    other.hardlink_to(path)
+    write(path)
+    assert (path.read_bytes(), other.read_bytes()) == (b"new", b"old")
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, SystemExit, OSError, ValueError])
+def test_nothing_is_left_of_what_was_not_finished(tmp_path: Path, failure: type[BaseException]) -> None:
+    path = tmp_path / "report"
+    path.write_bytes(b"old")
+
+    def work() -> None:
+        with destination(path, ()) as stream:
+            stream.write(b"half")
+            raise failure
+
+    with pytest.raises(failure):
+        work()
+    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("report", b"old")]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT])
+def test_nothing_is_left_after_a_signal(tmp_path: Path, number: signal.Signals) -> None:
+    script = textwrap.dedent(
+        """
+        import sys, time
+        from pathlib import Path
+        from etcdfix.inputs.outputfile import destination
+        with destination(Path(sys.argv[1]), ()) as stream:
+            stream.write(b"half")
+            stream.flush()
+            print("begun", flush=True)
+            time.sleep(60)
+        """
+    )
+    (tmp_path / "report").write_bytes(b"old")
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path / "report")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"]},
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"begun\n"
+        assert len(list(tmp_path.iterdir())) == 2
+        process.send_signal(number)
+        assert process.wait(timeout=30) in {-number, 128 + number}
+    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("report", b"old")]
+
+
+def test_signals_are_handled_as_before_afterwards(tmp_path: Path) -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)]
+    write(tmp_path / "report")
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)] == before
+
+
+def test_an_ignored_signal_stays_ignored(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # nohup
+    try:
+        with destination(tmp_path / "report", ()):
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("what", ["log", "link", "pipe"])
+def test_what_came_to_stand_there_meanwhile_stays(tmp_path: Path, what: str) -> None:
+    path = tmp_path / "report"
+
+    def work() -> None:
+        with destination(path, ()):
+            make = {"log": lambda: path.write_bytes(RECORD), "link": lambda: path.symlink_to("elsewhere")}
+            make.get(what, lambda: os.mkfifo(path))()
+
+    with pytest.raises(ConfigurationError):
+        work()
+    assert [p.name for p in tmp_path.iterdir()] == ["report"]
+    assert path.is_symlink() or path.is_fifo() or path.read_bytes() == RECORD
+
+
+def test_a_directory_that_changes_its_name_meanwhile_still_gets_the_file(tmp_path: Path) -> None:
+    folder, moved = tmp_path / "folder", tmp_path / "moved"
+    folder.mkdir()
+    with destination(folder / "report", ()) as stream:
+        folder.rename(moved)
+        folder.mkdir()
+        stream.write(b"new")
+    assert (moved / "report").read_bytes() == b"new"
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("redirected", ["to a file", "to a pipe"])
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+def test_standard_output_by_its_other_names(tmp_path: Path, name: str, redirected: str) -> None:
+    script = (
+        "import sys; from pathlib import Path; from etcdfix.inputs.outputfile import destination\n"
+        "with destination(Path(sys.argv[1]), (), private=True) as stream: stream.write(b'new')"
+    )
+    words = [sys.executable, "-c", script, name]
+    if redirected == "to a pipe":
+        assert subprocess.run(words, capture_output=True, check=True).stdout == b"new"
+        return
+    out = tmp_path / "out"
+    out.write_bytes(b"kept ")
+    with out.open("ab") as stream:
+        subprocess.run(words, stdout=stream, check=True)
+    assert out.read_bytes() == b"kept new"
+
+
+def test_a_descriptor_that_is_not_open_is_one_sentence() -> None:
+    with (
+        pytest.raises(ConfigurationError, match=r"^--output-file /dev/fd/987: Bad file descriptor$"),
+        destination(Path("/dev/fd/987"), ()),
+    ):
+        pass
+
+
+def test_a_file_that_nobody_may_look_into_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "report"
+    path.write_bytes(b"who knows")
+
+    def refuse(_directory: int, _name: str) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("etcdfix.inputs.ownfiles.own_file", refuse)
+    with pytest.raises(ConfigurationError, match="Permission denied"):
+        write(path)
+    assert path.read_bytes() == b"who knows"
+
+
+def test_old_partials_of_others_are_left_alone(tmp_path: Path) -> None:
+    other = tmp_path / ".etcdfix-0123.partial"
+    other.write_bytes(b"theirs")
+    write(tmp_path / "report")
+    assert other.read_bytes() == b"theirs"

@@ -1,0 +1,216 @@
+"""Our own files are known by their ends, however damaged they are between them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from etcdfix.cli.root import run
+from etcdfix.inputs.ownfiles import OwnFile, own_file
+from tests.support.audit_logs import delete_with, own_directory, write_log
+from tests.support.collecting import ALPHA
+
+SNAPSHOT = str(ALPHA / "snapshot.db.gz")
+WHERE = ["--snapshot", SNAPSHOT, "--encryption-config", str(ALPHA / "config-lost.yaml")]
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """What a deletion leaves behind, and a long log."""
+    folder = own_directory(tmp_path / "state")
+    for name in ("one", "two"):
+        own_directory(folder / name)
+    delete_with(folder)
+    write_log(folder / "long.jsonl", pairs=30)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report, and the plan made of it."""
+    folder = tmp_path_factory.mktemp("made")
+    report, plan = str(folder / "report.json"), str(folder / "plan.json")
+    run(["scan", *WHERE, "secrets", "-o", "json", "--output-file", report])
+    run(["plan", *WHERE, "--from-report", report, "-o", "json", "--output-file", plan])
+    return folder
+
+
+@pytest.fixture
+def plan(made: Path, tmp_path: Path) -> Path:
+    for name in ("report.json", "plan.json"):
+        shutil.copy(made / name, tmp_path)
+    return tmp_path / "plan.json"
+
+
+def kind(path: Path) -> OwnFile | None:
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        return own_file(directory, path.name)
+    finally:
+        os.close(directory)
+
+
+def backup(state: Path) -> Path:
+    return next((state / "one").glob("*.json"))
+
+
+def test_whole_files(state: Path, plan: Path) -> None:
+    assert kind(state / "audit.jsonl") is OwnFile.AUDIT_LOG
+    assert kind(state / "audit.jsonl.head") is OwnFile.HEAD
+    assert kind(backup(state)) is OwnFile.BACKUP
+    assert kind(plan) is OwnFile.PLAN
+    assert kind(plan.with_name("report.json")) is None
+
+
+def test_nothing_of_ours(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    for data in (
+        b"",
+        b"\n",
+        b"last night",
+        b'{"kind":"ScanReport","note":"\\"etcdfix.io/sequence\\":\\"1\\""}',
+        b'etcdfix.io/sequence":"1" in a table\n',
+        b'{"kind":"DeletionPlan"}',
+        bytes(range(256)) * 20_000,
+    ):
+        path.write_bytes(data)
+        assert kind(path) is None
+
+
+def middle(raw: bytes) -> bytes:
+    return raw[:64] + bytes(len(raw) - 160) + raw[-96:]
+
+
+def first_line_gone(raw: bytes) -> bytes:
+    length = raw.index(b"\n")
+    return bytes(length) + raw[length:]
+
+
+def last_line_torn(raw: bytes) -> bytes:
+    return raw[:-30]
+
+
+def only_a_torn_line(raw: bytes) -> bytes:
+    return raw[:200]
+
+
+def first_sectors_zeroed(raw: bytes) -> bytes:
+    return bytes(512) + raw[512:]
+
+
+def later_records_are_huge(raw: bytes) -> bytes:
+    return raw + b"x" * (3 << 20)
+
+
+@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize(
+    "damage",
+    [middle, first_line_gone, last_line_torn, only_a_torn_line, first_sectors_zeroed, later_records_are_huge],
+)
+def test_a_damaged_log_is_still_a_log(
+    state: Path, tmp_path: Path, damage: Callable[[bytes], bytes], *, alone: bool
+) -> None:
+    log = state / "long.jsonl"
+    damaged = damage(log.read_bytes())
+    if alone:
+        log = tmp_path / "alone"
+    log.write_bytes(damaged)
+    assert kind(log) is OwnFile.AUDIT_LOG
+
+
+def test_a_log_of_noise_is_known_by_its_head_file(state: Path) -> None:
+    log = state / "audit.jsonl"
+    log.write_bytes(bytes(len(log.read_bytes())))
+    assert kind(log) is OwnFile.AUDIT_LOG
+
+
+def test_a_damaged_head_file_is_known_by_its_log(state: Path) -> None:
+    head = state / "audit.jsonl.head"
+    head.write_bytes(b"3:zz\n")
+    assert kind(head) is OwnFile.HEAD
+    head.write_bytes(b"")
+    assert kind(head) is OwnFile.HEAD
+
+
+@pytest.mark.parametrize("damage", [middle, last_line_torn, first_sectors_zeroed])
+def test_a_damaged_backup_is_still_a_backup(state: Path, damage: Callable[[bytes], bytes]) -> None:
+    path = backup(state)
+    path.write_bytes(damage(path.read_bytes()))
+    assert kind(path) is OwnFile.BACKUP
+
+
+def test_a_backup_of_another_version_is_one_too(state: Path) -> None:
+    path = backup(state)
+    path.write_bytes(path.read_bytes().replace(b"etcdfix.backup/v1", b"etcdfix.backup/v9"))
+    assert kind(path) is OwnFile.BACKUP
+
+
+@pytest.mark.parametrize("damage", [last_line_torn, only_a_torn_line])
+def test_a_damaged_plan_is_still_a_plan(plan: Path, damage: Callable[[bytes], bytes]) -> None:
+    plan.write_bytes(damage(plan.read_bytes()))
+    assert kind(plan) is OwnFile.PLAN
+
+
+def test_nothing_is_read_through_a_link(state: Path) -> None:
+    (state / "link").symlink_to("audit.jsonl")
+    with pytest.raises(OSError, match="symbolic links"):
+        kind(state / "link")
+
+
+class TestOnTheCommandLine:
+    @pytest.mark.parametrize("name", ["audit.jsonl", "audit.jsonl.head", "a backup"])
+    @pytest.mark.parametrize(
+        "words", [["scan"], ["orphans"], ["namespace", "shop"], ["impact", "/registry/pods/a/b"]]
+    )
+    def test_no_report_replaces_a_record(
+        self, state: Path, capsys: pytest.CaptureFixture[str], name: str, words: list[str]
+    ) -> None:
+        path = backup(state) if name == "a backup" else state / name
+        before = path.read_bytes()
+        assert run([*words, "--snapshot", SNAPSHOT, "--output-file", str(path)]) == 2
+        assert "of etcdfix, which is never written over" in capsys.readouterr().err
+        assert path.read_bytes() == before
+
+    def test_no_plan_replaces_a_record(
+        self, plan: Path, state: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        report, log = str(plan.with_name("report.json")), state / "audit.jsonl"
+        before = log.read_bytes()
+        words = ["plan", *WHERE, "--from-report", report, "-o", "json", "--output-file", str(log)]
+        assert run(words) == 2
+        assert f"--output-file {log} is an audit log of etcdfix" in capsys.readouterr().err
+        assert log.read_bytes() == before
+
+    def test_only_a_plan_replaces_a_plan(self, plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        plan.chmod(0o644)
+        before = plan.stat()
+        report = str(plan.with_name("report.json"))
+        for words in (
+            ["scan", *WHERE, "-o", "json"],
+            ["plan", *WHERE, "--from-report", report],  # a table
+        ):
+            assert run([*words, "--output-file", str(plan)]) == 2
+            assert f"--output-file {plan} is a plan of etcdfix" in capsys.readouterr().err
+            assert (plan.stat().st_ino, plan.stat().st_size) == (before.st_ino, before.st_size)
+        run(["plan", *WHERE, "--from-report", report, "-o", "json", "--output-file", str(plan)])
+        assert plan.stat().st_ino != before.st_ino
+        assert plan.stat().st_mode & 0o777 == 0o600
+
+    def test_a_baseline_is_not_written_over(self, plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        report = plan.with_name("report.json")
+        before = report.read_bytes()
+        words = ["scan", "--snapshot", SNAPSHOT, "--baseline", str(report), "-o", "json"]
+        assert run([*words, "--output-file", str(report)]) == 2
+        assert "is a file that this command reads" in capsys.readouterr().err
+        assert report.read_bytes() == before
+
+    def test_revealed_key_ids_are_for_their_owner(self, tmp_path: Path) -> None:
+        report = tmp_path / "report"
+        report.touch(mode=0o644)
+        words = ["scan", "--snapshot", SNAPSHOT, "pods", "--reveal-key-ids", "--output-file", str(report)]
+        assert run(words) == 1
+        assert report.stat().st_mode & 0o777 == 0o600

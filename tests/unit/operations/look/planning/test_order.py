@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from etcdfix.operations.look.planning.order import in_order, trials
+from tests.support.plan_entries import entry
+
+
+def names(*entries: Any) -> list[str]:
+    ordered = in_order(entries)
+    assert [each.order for each in ordered] == list(range(1, len(entries) + 1))
+    return [each.name for each in ordered]
+
+
+def made(name: str, by: str = "cert-manager", comes_back: str = "by-itself", **change: Any) -> Any:
+    settings = {"recreated_by": by, "comes_back": comes_back, "recreate_confidence": "certain", **change}
+    return entry(name=name, key=f"/registry/secrets/shop/{name}", **settings)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"risk": "low", "users": 2}, {"risk": "high", "users": 1}),
+        ({"risk": "none"}, {"risk": "low"}),
+        ({"users": 1}, {"users": 2}),
+        ({}, {"users": 1}),
+        ({"comes_back": "not-needed"}, {"comes_back": "after-a-step"}),
+        ({"comes_back": "by-itself"}, {"comes_back": "after-a-step"}),
+        ({"comes_back": "after-a-step"}, {"comes_back": "no"}),
+        # What is in use waits for a person, and so comes after what nobody makes again but nobody uses.
+        ({"comes_back": "no"}, {"comes_back": "after-a-step", "users": 1}),
+        ({"comes_back": "by-itself", "users": 9}, {"comes_back": "no"}),
+        ({"users": 9, "risk": "high"}, {"outcome": "undetermined"}),
+        ({"outcome": "undetermined"}, {"floor": "kube-system"}),
+        ({"outcome": "undetermined"}, {"risk": "cluster-breaking"}),
+        ({"comes_back": "no"}, {"comes_back": "by-itself", "recreate_confidence": "possible", "users": 1}),
+    ],
+)
+def test_what_goes_first(first: dict[str, Any], second: dict[str, Any]) -> None:
+    # Both in the middle of one maker, so that neither is its first; names sort the other way.
+    base: dict[str, Any] = {"recreated_by": "by hand", "comes_back": "no", "risk": "low"}
+    one = entry(name="z", key="/z", **(base | first))
+    two = entry(name="a", key="/a", **(base | second))
+    assert names(two, one) == ["z", "a"]
+
+
+def test_the_first_turns_are_one_of_each_maker_that_needs_nobody() -> None:
+    entries = [
+        made("a-1", users=3), made("a-2"), made("a-3"),
+        made("b-1", "External Secrets", risk="high"), made("b-2", "External Secrets", risk="high"),
+        made("c-1", "Helm", comes_back="no"), made("d-1", "token controller", comes_back="after-a-step"),
+        made("e-1", "operator", recreate_confidence="possible"),
+        made("f-1", "Vault", risk="cluster-breaking"), made("g-1", "kubelet", floor="kube-system"),
+        made("h-1", "plugin", outcome="undetermined"),
+    ]  # fmt: skip
+    ordered = in_order(entries)
+    assert trials(ordered) == 2
+    # Of each the one that is missed least.
+    assert [each.name for each in ordered][:5] == ["a-2", "b-1", "a-3", "a-1", "b-2"]
+    assert len({each.name for each in ordered}) == len(entries)
+    assert trials([]) == 0

@@ -1,0 +1,642 @@
+from __future__ import annotations
+
+import hashlib
+import io
+import itertools
+import json
+import shlex
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.errors import ConfigurationError
+from etcdfix.graph.secretusers import secret_users
+from etcdfix.model import KeptRevision, Revision, StoredValue
+from etcdfix.operations.look.planning.plan import build_plan
+from etcdfix.reports.formats.plan_json import write_plan_json
+from etcdfix.reports.formats.plan_table import write_plan_table
+from etcdfix.reports.plan_model import DeletionPlan, PlanEntry
+from etcdfix.sources.base import Source
+from tests.support.impact_objects import Cluster, node_of, owner
+from tests.support.lost_key import (
+    CERT_MANAGER,
+    CONFIGURATION,
+    LOST,
+    LiveMemory,
+    base,
+    certificate,
+    examiner_of,
+    lose,
+    lost_cluster,
+    request_for,
+    scan_to,
+    using_pod,
+)
+from tests.support.memory_source import MemorySource, stored
+from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, aesgcm, configuration, json_object, provider
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def plan_of(
+    cluster: Cluster,
+    folder: Path,
+    *,
+    after: Source | None = None,
+    config: EncryptionConfiguration = CONFIGURATION,
+) -> DeletionPlan:
+    """Scan a cluster, and plan it; ``after`` is what it has become meanwhile."""
+    path = scan_to(folder / "report.json", cluster)
+    source = after if after is not None else cluster.source()
+    return build_plan(
+        source, examiner_of(cluster, source, config), request_for(path, config), now=lambda: NOON
+    )
+
+
+def by_name(plan: DeletionPlan) -> dict[str, PlanEntry]:
+    return {entry.name: entry for entry in plan.entries}
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> DeletionPlan:
+    return plan_of(lost_cluster(), tmp_path_factory.mktemp("large"))
+
+
+# ---------------------------------------------------------------------------------- a lost key with 1,200 Secrets
+
+
+def test_every_secret_under_the_lost_key_is_listed_once(large: DeletionPlan) -> None:
+    assert len(large.entries) == 1200
+    assert [entry.order for entry in large.entries] == list(range(1, 1201))
+    assert len({entry.key for entry in large.entries}) == 1200
+    assert large.left_out == []
+    assert large.complete
+    assert large.not_in_report == 0
+
+
+def test_who_makes_them_again(large: DeletionPlan) -> None:
+    found = Counter((e.recreated_by, e.recreate_confidence, e.comes_back) for e in large.entries)
+    assert found == {
+        ("service-account token controller", "likely", "after-a-step"): 240,
+        ("cert-manager", "certain", "by-itself"): 240,
+        ("External Secrets", "certain", "by-itself"): 240,
+        ("Helm", "likely", "no"): 240,
+        ("by hand", None, "no"): 240,
+    }
+    entries = by_name(large)
+    assert entries["site-7-tls"].recreate_basis == "named by certificates.cert-manager.io site-7"
+    assert (
+        entries["from-vault-6"].recreate_basis == "named by externalsecrets.external-secrets.io from-vault-6"
+    )
+    assert entries["from-vault-7"].recreate_basis == "named by externalsecrets.external-secrets.io store-7"
+
+
+def test_what_comes_back_goes_first_and_what_is_used_goes_last(large: DeletionPlan) -> None:
+    turns: dict[str, list[int]] = {}
+    for entry in large.entries:
+        turns.setdefault(entry.recreated_by, []).append(entry.order)
+    assert max(*turns["cert-manager"], *turns["External Secrets"]) == 480
+    assert min(turns["by hand"]) == 961
+    assert all(entry.users_stopped == 1 for entry in large.entries if entry.recreated_by == "by hand")
+    assert max(turns["Helm"]) < min(turns["service-account token controller"])
+
+
+def test_the_first_turns_are_one_of_each_maker(large: DeletionPlan) -> None:
+    makers = [entry.recreated_by for entry in large.entries]
+    assert set(makers[:2]) == {"cert-manager", "External Secrets"}
+    assert makers[2] == makers[3]
+
+
+def test_one_group_for_one_lost_key(large: DeletionPlan) -> None:
+    (group,) = large.groups
+    assert (group.count, group.cause, group.transformer, group.opened, group.pattern) == (
+        1200,
+        "key-name-missing",
+        LOST,
+        0,
+        True,
+    )
+    assert f"--declare-key-lost {LOST}" in group.advice
+
+
+def test_a_command_deletes_exactly_one_key_as_it_was_examined(large: DeletionPlan) -> None:
+    entry = by_name(large)["password-3"]
+    assert entry.command.startswith("etcdfix delete /registry/secrets/shop/password-3 ")
+    assert f"--expect-mod-revision {entry.mod_revision}" in entry.command
+    assert "--dry-run" in entry.command
+    assert "--declare" not in entry.command
+    assert "--accept" not in entry.command
+    assert "--yes" not in entry.command
+
+
+def test_steps_stand_in_the_order_of_acting(large: DeletionPlan) -> None:
+    titles = [step.title for step in large.steps]
+    assert titles == [
+        "Do not restart the API servers",
+        "Save what the caches hold",
+        "Look for the key",
+        "Take a snapshot of etcd, and keep it",
+        "See that those run who make objects again",
+        "Make ready what needs a step after the deletion",
+        "Have the replacement of the others in hand BEFORE you delete them",
+        "Decide what only you can say",
+        "Delete in the order of this plan, one key after the other",
+        "Scan again",
+    ]
+    assert "The first 2 turns are one of each: delete that much" in large.steps[4].text
+    assert f"--declare-key-lost {LOST} for 1200 objects" in large.steps[7].text
+    assert "--accept-risk" not in large.steps[7].text
+    assert large.steps[1].commands == ["kubectl get --raw '/api/v1/secrets?resourceVersion=0'"]
+    assert "480 objects, 240 of them in use" in large.steps[6].text
+
+
+def test_the_table_has_groups_first_and_stops_at_its_cap(large: DeletionPlan) -> None:
+    out = io.BytesIO()
+    write_plan_table(out, large, 100, json_file="etcdfix plan ...")
+    lines = out.getvalue().decode().splitlines()
+    assert lines.index(next(x for x in lines if x.startswith("COUNT"))) < lines.index(
+        next(x for x in lines if x.startswith("ORDER"))
+    )
+    assert sum("/registry/secrets/" in line and " delete " not in line for line in lines) == 100
+    assert "not shown: 1100 of 1200 objects; see all with -o json, or --max-rows 1200" in lines
+
+
+def test_json_is_the_plan(large: DeletionPlan) -> None:
+    out = io.BytesIO()
+    write_plan_json(out, large)
+    assert msgspec.json.decode(out.getvalue(), type=DeletionPlan) == large
+    assert json.loads(out.getvalue())["apiVersion"] == "etcdfix/v1alpha1"
+
+
+# ------------------------------------------------------------------------------------------ what belongs together
+
+
+NOWHERE = b"0" * 16
+
+
+def test_a_group_says_what_the_others_under_its_transformer_do(tmp_path: Path) -> None:
+    config = configuration(provider("aescbc", key1=KEY_1, key2=KEY_2), IDENTITY)
+    cluster = base()
+    keys = [cluster.secret(name) for name in ("a", "b", "c", "d", "e", "f")]
+    values = cluster.values
+    values[keys[0]] = aescbc(values[keys[0]], KEY_1)
+    values[keys[1]] = aescbc(values[keys[1]], KEY_1)[:-3]
+    values[keys[2]] = aescbc(values[keys[2]], NOWHERE, name="gone")
+    values[keys[3]] = aescbc(values[keys[3]], NOWHERE, name="gone")
+    values[keys[5]] = aescbc(values[keys[5]], KEY_2, name="gone")  # these bytes are there, under another name
+    values[keys[4]] = aescbc(b"no object", KEY_2, name="key2")
+    values["/elsewhere/key"] = b"k8s:enc:aescbc:v1:key1:x"  # below another prefix
+    path = scan_to(tmp_path / "report.json", cluster, config=config)
+    source = cluster.source()
+    plan = build_plan(source, examiner_of(cluster, source, config), request_for(path, config))
+    found = {(group.transformer, group.count, group.opened, group.pattern) for group in plan.groups}
+    assert found == {
+        ("aescbc/v1/key1", 1, 1, False),
+        ("aescbc/v1/gone", 2, 0, True),
+        ("aescbc/v1/key2", 1, 0, False),
+    }
+    assert [(left.key, left.why) for left in plan.left_out] == [(keys[5], "curable-by-configuration")]
+
+
+def test_what_an_operator_has_to_add_is_said_for_each_object(large: DeletionPlan) -> None:
+    assert {tuple(entry.needs) for entry in large.entries} == {(f"--declare-key-lost {LOST}",)}
+
+
+# ----------------------------------------------------------------------------------- what is left out, and why
+
+
+def test_what_changed_since_the_scan_is_left_out(tmp_path: Path) -> None:
+    cluster = base()
+    keys = {name: cluster.secret(name) for name in ("gone", "moved", "other", "mended", "still")}
+    lose(cluster, *keys.values())
+    source = cluster.source()
+    after: dict[bytes, StoredValue] = {r.key: r for r in source.current(b"")}
+    del after[keys["gone"].encode()]
+    for name, value, moved in (
+        ("moved", None, 1),
+        ("other", aescbc(b"else", KEY_2, name="lost"), 0),
+        ("mended", b"", 1),
+    ):
+        old = after[keys[name].encode()]
+        new = old.value if value is None else value
+        if name == "mended":
+            clean = base()
+            new = clean.values[clean.secret("mended")]
+        after[old.key] = stored(old.key, new, mod_revision=old.mod_revision + moved)
+    later = MemorySource(after.values())
+    plan = plan_of(cluster, tmp_path, after=later)
+    assert [entry.name for entry in plan.entries] == ["still"]
+    assert {left.key.rpartition("/")[2]: left.why for left in plan.left_out} == {
+        "gone": "gone",
+        "moved": "changed",
+        "other": "changed",
+        "mended": "readable",
+    }
+
+
+def test_what_a_deletion_would_refuse_whatever_is_declared_is_left_out(tmp_path: Path) -> None:
+    only = configuration(provider("aescbc", key1=KEY_1))
+    cluster = Cluster()
+    cluster.namespace("kube-system")
+    cluster.secret("in-the-clear")
+    strange = cluster.add("v1", "ConfigMap", "newer", "shop")
+    cluster.values[strange] = cluster.values[strange].replace(b"\x12\x09ConfigMap", b"\x12\x09ConfigMop")
+    cluster.values["/registry/configmaps/shop/called-else"] = cluster.values[
+        cluster.add("v1", "ConfigMap", "another-name", "shop")
+    ]
+    path = scan_to(tmp_path / "report.json", cluster, config=only)
+    source = cluster.source()
+    plan = build_plan(source, examiner_of(cluster, source, only), request_for(path, only))
+    assert [(entry.name, entry.needs) for entry in plan.entries] == [
+        ("newer", ["--accept-risk newer-than-known"])
+    ]
+    assert {left.key.rpartition("/")[2]: left.why for left in plan.left_out} == {
+        "in-the-clear": "curable-by-configuration",
+        "called-else": "inconsistent",
+    }
+
+
+def test_broken_values_that_the_report_does_not_have_are_counted(tmp_path: Path) -> None:
+    cluster = base()
+    lose(cluster, cluster.secret("one"))
+    path = scan_to(tmp_path / "report.json", cluster)
+    lose(cluster, cluster.secret("two"))
+    source = cluster.source()
+    plan = build_plan(source, examiner_of(cluster, source), request_for(path))
+    assert [entry.name for entry in plan.entries] == ["one"]
+    assert plan.not_in_report == 1
+    assert plan.groups[0].pattern
+
+
+def test_a_report_of_another_cluster_is_refused(tmp_path: Path) -> None:
+    cluster, other = base(), base()
+    lose(cluster, cluster.secret("one"))
+    other.namespace("kube-system", uid="another")
+    with pytest.raises(ConfigurationError, match="uid uid-kube-system, and here it is another"):
+        plan_of(cluster, tmp_path, after=other.source())
+
+
+def test_a_report_of_another_configuration_is_refused(tmp_path: Path) -> None:
+    cluster = base()
+    lose(cluster, cluster.secret("one"))
+    config = configuration(provider("aescbc", key2=KEY_2), IDENTITY)
+    with pytest.raises(ConfigurationError, match="made with the encryption configuration sha256:"):
+        plan_of(cluster, tmp_path, config=config)
+
+
+def test_a_report_without_a_configuration_is_refused(tmp_path: Path) -> None:
+    cluster = base()
+    path = scan_to(tmp_path / "report.json", cluster, config=None)
+    source = cluster.source()
+    with pytest.raises(ConfigurationError, match="configuration none"):
+        build_plan(source, examiner_of(cluster, source), request_for(path))
+
+
+def test_a_report_of_another_prefix_is_refused(tmp_path: Path) -> None:
+    cluster = base()
+    path = scan_to(tmp_path / "report.json", cluster)
+    request = request_for(path)
+    scope = msgspec.structs.replace(request.report.scope, etcd_prefix="/kubernetes.io")
+    report = msgspec.structs.replace(request.report, scope=scope)
+    source = cluster.source()
+    with pytest.raises(ConfigurationError, match=r"keys below /kubernetes\.io") as caught:
+        build_plan(source, examiner_of(cluster, source), msgspec.structs.replace(request, report=report))
+    assert caught.value.hint == "--etcd-prefix /kubernetes.io"
+
+
+def test_a_prefix_out_of_a_report_is_quoted_for_the_shell(tmp_path: Path) -> None:
+    cluster = base()
+    request = request_for(scan_to(tmp_path / "report.json", cluster))
+    hostile = "/x; touch owned #\x1b[2J"
+    scope = msgspec.structs.replace(request.report.scope, etcd_prefix=hostile)
+    report = msgspec.structs.replace(request.report, scope=scope)
+    source = cluster.source()
+    with pytest.raises(ConfigurationError) as caught:
+        build_plan(source, examiner_of(cluster, source), msgspec.structs.replace(request, report=report))
+    assert shlex.split(caught.value.hint) == ["--etcd-prefix", "/x; touch owned #\\x1b[2J"]
+
+
+def test_problems_of_report_and_source_make_a_plan_incomplete(tmp_path: Path) -> None:
+    cluster = base()
+    lose(cluster, cluster.secret("one"))
+    source = MemorySource(cluster.values, problems=["page 7 is damaged"])
+    path = scan_to(tmp_path / "report.json", cluster, source=source)
+    plan = build_plan(source, examiner_of(cluster, source), request_for(path))
+    assert not plan.complete
+    assert plan.problems == ["the report is incomplete: page 7 is damaged", "page 7 is damaged"]
+
+
+def test_only_a_live_etcd_at_its_newest_revision_is_newest(tmp_path: Path) -> None:
+    cluster = base()
+    lose(cluster, cluster.secret("one"))
+    path = scan_to(tmp_path / "report.json", cluster)
+    for source, newest, expected in (
+        (LiveMemory(cluster.values), True, True),
+        (LiveMemory(cluster.values), False, False),
+        (cluster.source(), True, False),
+    ):
+        request = msgspec.structs.replace(request_for(path), newest=newest)
+        assert build_plan(source, examiner_of(cluster, source), request).source.newest is expected
+
+
+# ----------------------------------------------------------------------------------------------- order and risk
+
+
+def test_what_the_cluster_stands_on_comes_last(tmp_path: Path) -> None:
+    cluster = base()
+    system = cluster.secret("bootstrap-token-abcdef", "kube-system")
+    used = cluster.secret("used")
+    using_pod(cluster, "web", "used")
+    free = cluster.secret("free")
+    made = cluster.secret("site-tls")
+    certificate(cluster, "site", "site-tls")
+    lose(cluster, system, used, free, made)
+    plan = plan_of(cluster, tmp_path)
+    assert [entry.name for entry in plan.entries] == ["site-tls", "free", "used", "bootstrap-token-abcdef"]
+    last = plan.entries[-1]
+    assert last.floor
+    assert last.recreated_by == "kubeadm"
+    assert last.what == "Secret (bootstrap token)"
+    assert "and last 1 object that the cluster itself may stand on" in plan.steps[-2].text
+    out = io.BytesIO()
+    write_plan_table(out, plan, 100, json_file="")
+    row = next(
+        line
+        for line in out.getvalue().decode().splitlines()
+        if line.startswith("4 ") and "/kube-system/" in line
+    )
+    assert "cluster-breaking" in row
+    assert last.reasons[0].text in row
+    assert row.endswith(" [1] [2]")
+    assert "[2]: its command works with --accept-risk cluster-breaking only" in out.getvalue().decode()
+    assert "--accept-risk cluster-breaking for 1 object (" in plan.steps[-3].text
+
+
+def test_what_goes_with_an_owner_is_counted(tmp_path: Path) -> None:
+    cluster = base()
+    deployment = cluster.add("apps/v1", "Deployment", "web", "shop")
+    for number in range(3):
+        cluster.add("apps/v1", "ReplicaSet", f"web-{number}", "shop", owners=(owner("Deployment", "web"),))
+    cluster.break_(deployment)
+    (entry,) = plan_of(cluster, tmp_path).entries
+    assert (entry.cascade, entry.risk, entry.recreated_by) == (3, "high", "by hand")
+    assert any(reason.code == "cascade" for reason in entry.reasons)
+
+
+def test_the_age_counts_from_the_beginning(tmp_path: Path) -> None:
+    cluster = base()
+    lose(cluster, cluster.secret("one"))
+    path = scan_to(tmp_path / "report.json", cluster)
+    clock = (NOON + timedelta(minutes=number) for number in itertools.count())
+    source = cluster.source()
+    plan = build_plan(source, examiner_of(cluster, source), request_for(path), now=lambda: next(clock))
+    assert plan.generated_at == "2026-03-01T12:00:00Z"
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_what_was_there_before_a_deletion_is_looked_for_in_a_file_only(tmp_path: Path, live: bool) -> None:
+    """A live etcd tells it by a watch for each key only, and there are many keys."""
+    cluster = base()
+    key = cluster.secret("one", type="kubernetes.io/tls")
+    old = stored(key, cluster.values[key], mod_revision=3, create_revision=3, version=1)
+    lose(cluster, key)
+
+    class Kept(LiveMemory if live else MemorySource):  # type: ignore[misc]  # one of two classes
+        def history(self, key: bytes) -> Iterator[KeptRevision]:
+            if key == old.key:
+                yield KeptRevision(Revision(3, 0), old)
+                yield KeptRevision(Revision(4, 0), None)
+            yield from super().history(key)
+
+    source = Kept(cluster.values)
+    path = scan_to(tmp_path / "report.json", cluster, source=source)
+    (entry,) = build_plan(source, examiner_of(cluster, source), request_for(path)).entries
+    assert entry.readable_revision == (0 if live else 3)
+    assert entry.what == ("Secret (type not known)" if live else "Secret (TLS certificate)")
+
+
+def test_users_are_those_of_the_impact_analysis(tmp_path: Path) -> None:
+    cluster = base()
+    key = cluster.secret("db")
+    for number in range(4):
+        using_pod(cluster, f"web-{number}", "db")
+    lose(cluster, key)
+    source = cluster.source()
+    (entry,) = plan_of(cluster, tmp_path).entries
+    users = secret_users(cluster.index(source), node_of(cluster.index(source), key)).users
+    assert entry.users == len({user.object for user in users}) == 4
+    assert entry.what == "Secret (type not known), used by pods web-0, pods web-1 and 2 more"
+
+
+# ---------------------------------------------------------------------------------------- hostile names, no contents
+
+
+def test_a_key_that_cannot_be_typed_is_listed_and_named_in_base64(tmp_path: Path) -> None:
+    cluster = base()
+    cluster.values["/registry/secrets/shop/\x1b[2Jevil\u202e"] = aescbc(
+        b"never-to-be-shown", KEY_2, name="lost"
+    )
+    plan = plan_of(cluster, tmp_path)
+    (entry,) = plan.entries
+    assert entry.key_base64 is not None
+    assert "--key-base64" in entry.command
+    for text in (_table(plan), _json(plan)):
+        assert all(line.isprintable() for line in text.splitlines())
+        assert "never-to-be-shown" not in text
+
+
+def test_only_names_are_as_they_are_in_a_plan(tmp_path: Path) -> None:
+    """Everything else is cut out of the JSON with jq and shown on a terminal."""
+    cluster = base()
+    evil = "\x1b[2Jevil\u202e"
+    key = cluster.secret(evil)
+    using_pod(cluster, evil, evil)
+    cluster.break_(cluster.add(f"{evil}/v1", "Thing", "one", "shop"))
+    lose(cluster, key)
+    source = MemorySource(cluster.values, problems=[f"page {evil} is damaged"])
+    path = scan_to(tmp_path / "report.json", cluster, source=source)
+    plan = build_plan(source, examiner_of(cluster, source), request_for(path))
+    assert any(evil in entry.name for entry in plan.entries)
+    assert any("\\x1b[2Jevil\\u202e" in entry.what for entry in plan.entries)
+    assert {field for field, text in _texts(json.loads(_json(plan))) if not text.isprintable()} <= {
+        "key", "name", "namespace",
+    }  # fmt: skip
+    assert plan == load_back(plan)
+
+
+def _texts(value: Any, field: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every text of a document with the field it stands in."""
+    if isinstance(value, str):
+        yield field, value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item, field)
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield from _texts(item, name)
+
+
+def load_back(plan: DeletionPlan) -> DeletionPlan:
+    return msgspec.json.decode(_json(plan), type=DeletionPlan)
+
+
+def test_nothing_of_the_contents_is_in_a_plan(tmp_path: Path) -> None:
+    cluster = base()
+    keys = [
+        cluster.secret(
+            f"web-{n}", annotations={"note": "annotation-value"}, data={"password": b"never-shown"}
+        )
+        for n in range(4)
+    ]
+    lose(cluster, *keys[:2])
+    text = _json(plan_of(cluster, tmp_path)) + _table(plan_of(cluster, tmp_path))
+    assert "never-shown" not in text
+    assert "annotation-value" not in text
+
+
+def _table(plan: DeletionPlan) -> str:
+    out = io.BytesIO()
+    write_plan_table(out, plan, 100, json_file="")
+    return out.getvalue().decode()
+
+
+def _json(plan: DeletionPlan) -> str:
+    out = io.BytesIO()
+    write_plan_json(out, plan)
+    return out.getvalue().decode()
+
+
+def test_digests_are_of_the_stored_bytes(tmp_path: Path) -> None:
+    cluster = base()
+    key = cluster.secret("one")
+    lose(cluster, key)
+    (entry,) = plan_of(cluster, tmp_path).entries
+    assert entry.value_sha256 == f"sha256:{hashlib.sha256(cluster.values[key]).hexdigest()}"
+
+
+def test_a_value_of_nobody_is_left_out(tmp_path: Path) -> None:
+    cluster = base()
+    cluster.values["/registry/example.org/things/shop/one"] = b"\x00no object"
+    cluster.break_(cluster.add(f"{CERT_MANAGER}/v1", "Certificate", "site", "shop", spec={}))
+    plan = plan_of(cluster, tmp_path)
+    assert [(left.key, left.why) for left in plan.left_out] == [
+        ("/registry/example.org/things/shop/one", "undetermined")
+    ]
+    assert [entry.what for entry in plan.entries] == ["Certificate"]
+
+
+def test_a_key_that_is_there_is_not_to_be_declared_lost(tmp_path: Path) -> None:
+    """Ten fail under a key that opens as many; one of them shows that the key is right."""
+    config = configuration(provider("aesgcm", key1=KEY_1), IDENTITY)
+    cluster = base()
+    for number in range(10):
+        key = cluster.secret(f"lost-{number}")
+        cluster.values[key] = aesgcm(cluster.values[key], key, NOWHERE)
+    key = cluster.secret("cut")
+    cluster.values[key] = aesgcm(cluster.values[key], key)[:-40]
+    path = scan_to(tmp_path / "report.json", cluster, config=config)
+    source = cluster.source()
+    plan = build_plan(source, examiner_of(cluster, source, config), request_for(path, config))
+    groups = {group.cause: group for group in plan.groups}
+    assert groups["wrong-key"].declaration == "--declare-key-lost aesgcm/v1/key1"
+    assert groups["value-truncated"].declaration == ""
+    assert groups["value-truncated"].advice.startswith(
+        "many values under its key do not open, and the key is there"
+    )
+    assert {tuple(entry.needs) for entry in plan.entries if entry.name == "cut"} == {()}
+
+
+def test_damage_in_numbers_has_to_be_accepted(tmp_path: Path) -> None:
+    config = configuration(provider("aesgcm", key1=KEY_1), IDENTITY)
+    cluster = base()
+    for number in range(10):
+        key = cluster.secret(f"cut-{number}")
+        cluster.values[key] = aesgcm(cluster.values[key], key)[:-40]
+    path = scan_to(tmp_path / "report.json", cluster, config=config)
+    source = cluster.source()
+    plan = build_plan(source, examiner_of(cluster, source, config), request_for(path, config))
+    (group,) = plan.groups
+    assert (group.cause, group.pattern, group.declaration) == ("value-truncated", True, "")
+    assert {tuple(entry.needs) for entry in plan.entries} == {("--accept-risk mass-damage",)}
+
+
+def test_a_key_that_had_other_bytes_for_a_time(tmp_path: Path) -> None:
+    config = configuration(provider("aesgcm", key1=KEY_1), IDENTITY)
+    cluster = base()
+    for name, written_with in (("before", KEY_1), ("one", NOWHERE), ("two", NOWHERE), ("later", KEY_1)):
+        key = cluster.secret(name)
+        cluster.values[key] = aesgcm(cluster.values[key], key, written_with)
+    path = scan_to(tmp_path / "report.json", cluster, config=config)
+    source = cluster.source()
+    plan = build_plan(source, examiner_of(cluster, source, config), request_for(path, config))
+    (group,) = plan.groups
+    flag = "--declare-key-lost aesgcm/v1/key1"
+    assert (group.cause, group.pattern, group.declaration) == ("nonce-damaged", True, flag)
+    assert group.advice == (
+        f"the key may have had other bytes for a time: find them; only if it is gone for ever: {flag}"
+    )
+    assert {tuple(entry.needs) for entry in plan.entries} == {(flag, "--accept-risk unproven-damage")}
+
+
+def test_a_moved_value_is_left_out_for_the_key_that_it_belongs_to(tmp_path: Path) -> None:
+    config = configuration(provider("aesgcm", key1=KEY_1), IDENTITY)
+    cluster = base()
+    home, moved = cluster.secret("home"), cluster.secret("moved")
+    cluster.values[home] = cluster.values[moved] = aesgcm(cluster.values[home], home)
+    path = scan_to(tmp_path / "report.json", cluster, config=config)
+    source = cluster.source()
+    plan = build_plan(source, examiner_of(cluster, source, config), request_for(path, config))
+    assert [(left.key, left.why) for left in plan.left_out] == [(moved, "value-moved")]
+    assert plan.left_out[0].detail == f"it belongs to {home}: look at that key first"
+
+
+def test_envelopes_that_nobody_knows_have_no_key_to_declare_lost(tmp_path: Path) -> None:
+    cluster = base()
+    for name in ("one", "two", "three"):
+        cluster.values[cluster.secret(name)] = f"k8s:enc:{name}:v1:".encode()
+    (group,) = plan_of(cluster, tmp_path).groups
+    assert (group.transformer, group.count, group.pattern, group.declaration) == ("", 3, True, "")
+    assert group.advice == "many values do not open, and no key is to blame: find out what wrote them"
+
+
+def test_what_fails_as_a_whole_kind_does_is_left_out(tmp_path: Path) -> None:
+    """A deletion would refuse each of them, whatever is accepted: it is the tool or the release."""
+    cluster = base()
+    keys = sorted(cluster.secret(name) for name in ("one", "two"))
+    for key in keys:
+        cluster.values[key] = b"k8s:enc:what:v1:" + key.encode()
+    alone = cluster.secret("alone")
+    cluster.values[alone] = b"k8s:enc:else:v1:"
+    plan = plan_of(cluster, tmp_path)
+    assert [(left.key, left.why) for left in plan.left_out] == [(key, "newer-than-known") for key in keys]
+    assert plan.left_out[0].detail == (
+        "2 values like it (what/v1) fail and none can be read: that is this tool, the release or the definition, "
+        "not the object"
+    )
+    assert [entry.key for entry in plan.entries] == [alone]
+
+
+def test_a_kind_that_the_release_may_have_removed_stays_in(tmp_path: Path) -> None:
+    """Only the deletion looks at the Nodes, which can prove the release."""
+    cluster = base()
+    for name in ("one", "two"):
+        cluster.values[f"/registry/pods/shop/{name}"] = json_object("v1", "Service", name, "shop")
+    plan = plan_of(cluster, tmp_path)
+    assert {entry.cause for entry in plan.entries} == {"wrong-kind-for-key"}
+    assert not plan.left_out
+
+
+def test_objects_with_too_many_references_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("etcdfix.graph.builder._MOST_EDGES_OF_AN_OBJECT", 1)
+    cluster = base()
+    keys = [{"secretRef": {"name": name}} for name in ("one", "two")]
+    cluster.pod("web", spec={"containers": [{"name": "main", "envFrom": keys}]})
+    lose(cluster, cluster.secret("one"))
+    plan = plan_of(cluster, tmp_path)
+    assert plan.problems == ["1 objects have more references than are followed"]

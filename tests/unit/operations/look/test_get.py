@@ -1,0 +1,656 @@
+"""Showing objects from a source in memory: what is chosen, what is masked, what is never shown."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import io
+import json
+import zipfile
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from etcdfix.cli import get as get_module
+from etcdfix.cli.root import run
+from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.errors import ConfigurationError, SourceError
+from etcdfix.model import StoredValue
+from etcdfix.operations.look.get import GetRequest, GetResult, Wanted, read_raw, run_get
+from etcdfix.reports.printers.objects import Form, Shown, message_of
+from etcdfix.reports.printers.writers import WRITERS
+from etcdfix.storagekey import StorageLayout
+from tests.support.memory_source import MemorySource, stored
+from tests.support.objects import (
+    KEY_1,
+    KEY_2,
+    aescbc,
+    allocation,
+    config_map,
+    configuration,
+    configuration_yaml,
+    crd,
+    json_object,
+    namespace_object,
+    provider,
+    secret,
+    widget,
+)
+from tests.support.protobytes import block, object_meta, unknown
+
+CRD_KEY = "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.example.com"
+CONFIG = configuration(provider("aescbc", key1=KEY_1), {"identity": {}})
+HOLDS = {
+    "compact_rev_key": b"589",
+    "/other/configmaps/x/y": config_map("y", "x"),
+    "/other/thing": b"\x00\x01",
+    "/registry/configmaps/default/settings": config_map(namespace="default"),
+    "/registry/configmaps/shop/settings": config_map(),
+    "/registry/configmaps/shop/third": config_map("third"),
+    CRD_KEY: crd(),
+    "/registry/example.com/widgets/shop/w-0": widget(),
+    "/registry/masterleases/10.0.0.1": unknown(b"v1", b"Endpoints", block(1, object_meta(b""))),
+    "/registry/namespaces/kube-system": namespace_object("kube-system"),
+    "/registry/ranges/servicenodeports": allocation(),
+    "/registry/secrets/shop/broken": aescbc(secret("broken"))[:-1],
+    "/registry/secrets/shop/web": aescbc(secret()),
+}
+
+
+def get(
+    holds: dict[str, bytes] | MemorySource,
+    *names: str,
+    resource: str = "",
+    key: str | bytes | None = None,
+    output: str = "json",
+    config: EncryptionConfiguration | None = CONFIG,
+    **more: Any,
+) -> tuple[str, GetResult, list[Shown]]:
+    source = holds if isinstance(holds, MemorySource) else MemorySource(holds)
+    raw = key.encode() if isinstance(key, str) else key
+    choice = {name: more.pop(name) for name in ("namespace", "all_namespaces") if name in more}
+    wanted = Wanted(key=raw, resource=resource, names=names, **choice)
+    stream = io.BytesIO()
+    seen: list[Shown] = []
+    request = GetRequest(layout=StorageLayout(), wanted=wanted, configuration=config, **more)
+    writer = WRITERS[output](stream, many=wanted.many)
+    result = run_get(source, request, writer, remark=lambda shown, _written: seen.append(shown))
+    return stream.getvalue().decode(), result, seen
+
+
+# What is chosen
+
+
+@pytest.mark.parametrize(
+    ("names", "choice", "keys"),
+    [
+        ((), {}, ["default/settings"]),
+        ((), {"namespace": "shop"}, ["shop/settings", "shop/third"]),
+        ((), {"all_namespaces": True}, ["default/settings", "shop/settings", "shop/third"]),
+        (("settings",), {}, ["default/settings"]),
+        (("settings",), {"namespace": "shop"}, ["shop/settings"]),
+        (("settings",), {"all_namespaces": True}, ["default/settings", "shop/settings"]),
+        (("third", "settings"), {"namespace": "shop"}, ["shop/third", "shop/settings"]),
+        (("third", "third"), {"namespace": "shop"}, ["shop/third"]),
+        (("set",), {"namespace": "shop"}, []),
+        ((), {"namespace": "sho"}, []),
+    ],
+)
+def test_which_objects(names: tuple[str, ...], choice: dict[str, Any], keys: list[str]) -> None:
+    _, result, seen = get(HOLDS, *names, resource="configmaps", **choice)
+    found = [shown.found.stored.key.decode().removeprefix("/registry/configmaps/") for shown in seen]
+    assert found == keys
+    assert result.seen == len(keys)
+    assert result.missing == ([] if keys else list(names))
+
+
+def test_cluster_scoped_objects_have_no_namespace() -> None:
+    text, result, _ = get(HOLDS, "kube-system", resource="namespaces", namespace="shop")
+    assert json.loads(text)["metadata"]["name"] == "kube-system"
+    assert (result.seen, result.findings) == (1, 0)
+
+
+def test_custom_resources_go_by_their_definition() -> None:
+    text, _, _ = get(HOLDS, "w-0", resource="widgets.example.com", namespace="shop")
+    assert json.loads(text)["spec"] == {"size": 1}
+
+
+def test_names_that_are_missing_are_told() -> None:
+    _, result, _ = get(HOLDS, "settings", "nix", "nought", resource="configmaps")
+    assert (result.seen, result.missing) == (1, ["nix", "nought"])
+
+
+@pytest.mark.parametrize(
+    ("holds", "names", "empty", "output"),
+    [
+        (HOLDS, (), True, "json"),
+        (HOLDS, (), True, "yaml"),
+        (HOLDS, ("nix", "nought"), False, "json"),
+        ({"/other/thing": b"x"}, (), False, "json"),
+    ],
+)
+def test_an_empty_list(holds: dict[str, bytes], names: tuple[str, ...], empty: bool, output: str) -> None:
+    text, result, _ = get(holds, *names, resource="pods", output=output)
+    assert (result.seen, result.empty, result.missing) == (0, empty, list(names))
+    if empty and output == "json":
+        assert json.loads(text) == {
+            "apiVersion": "v1", "items": [], "kind": "List", "metadata": {"resourceVersion": ""}
+        }  # fmt: skip
+    else:
+        assert text == ""
+
+
+def test_a_resource_that_does_not_exist() -> None:
+    with pytest.raises(ConfigurationError, match="unknown resource 'secret'"):
+        get(HOLDS, resource="secret")
+
+
+@pytest.mark.parametrize(
+    ("resource", "key"), [("ranges", "ranges/serviceips"), ("masterleases", "masterleases/ADDR")]
+)
+def test_bookkeeping_is_no_resource(resource: str, key: str) -> None:
+    with pytest.raises(ConfigurationError, match="bookkeeping") as refused:
+        get(HOLDS, resource=resource)
+    assert f"etcdfix get /registry/{key}" in refused.value.hint
+    assert "etcdfix scan /registry/" in refused.value.hint
+
+
+def test_hints_name_no_prefixes_of_keys() -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        get(HOLDS, resource="nothing-like-it")
+    assert "a whole key works too" in refused.value.hint
+
+
+# Forms
+
+
+def test_one_name_gives_the_object_and_several_give_a_list() -> None:
+    one, _, _ = get(HOLDS, "third", resource="configmaps", namespace="shop")
+    several, _, _ = get(HOLDS, "third", "settings", resource="configmaps", namespace="shop")
+    assert json.loads(one)["kind"] == "ConfigMap"
+    listed = json.loads(several)
+    assert (listed["kind"], listed["apiVersion"], listed["metadata"]) == (
+        "List",
+        "v1",
+        {"resourceVersion": ""},
+    )
+    assert listed["items"][0] == json.loads(one)
+    assert several.endswith("}\n")
+
+
+def test_a_list_in_yaml_is_one_document_for_each() -> None:
+    text, _, _ = get(HOLDS, resource="configmaps", all_namespaces=True, output="yaml")
+    documents = list(yaml.safe_load_all(text))
+    assert [d["metadata"]["name"] for d in documents] == ["settings", "settings", "third"]
+    assert text.count("---\n") == 2
+
+
+def test_names_and_the_table() -> None:
+    names, _, _ = get(HOLDS, resource="secrets", namespace="shop", output="name")
+    assert names == "secret/web\n"
+    widgets, _, _ = get(HOLDS, resource="widgets", namespace="shop", output="name")
+    assert widgets == "widget.example.com/w-0\n"
+    table, _, _ = get(HOLDS, resource="secrets", namespace="shop", output="wide")
+    header, broken, web = (line.split() for line in table.splitlines())
+    assert header[:3] == ["NAMESPACE", "NAME", "KIND"]
+    assert broken[:5] == ["shop", "broken", "v1/Secret", "decrypt-failure", "value-truncated"]
+    assert web[:5] == ["shop", "web", "v1/Secret", "readable", "-"]
+
+
+def test_broken_objects_are_left_out_of_a_list_and_counted() -> None:
+    text, result, seen = get(HOLDS, resource="secrets", namespace="shop")
+    assert [item["metadata"]["name"] for item in json.loads(text)["items"]] == ["web"]
+    assert (result.seen, result.findings, result.masked) == (2, 1, 1)
+    assert [shown.form for shown in seen] == [Form.NOTHING, Form.OBJECT]
+
+
+def test_the_resource_version_is_etcds_as_on_the_api_server() -> None:
+    record = stored(
+        "/registry/configmaps/default/settings", config_map(namespace="default"), mod_revision=4711
+    )
+    text, _, _ = get(MemorySource([record]), key=record.key)
+    metadata = json.loads(text)["metadata"]
+    assert metadata["resourceVersion"] == "4711"
+    assert list(metadata)[:4] == ["name", "namespace", "uid", "resourceVersion"]
+
+
+@pytest.mark.parametrize(
+    ("key", "kind"),
+    [
+        ("compact_rev_key", "CompactionRecord"),
+        ("/registry/masterleases/10.0.0.1", "Endpoints"),
+        ("/registry/ranges/servicenodeports", "RangeAllocation"),
+        ("/other/configmaps/x/y", "ConfigMap"),
+    ],
+)
+def test_what_is_no_object_of_the_api_is_shown_as_what_it_is(key: str, kind: str) -> None:
+    text, result, _ = get(HOLDS, key=key)
+    document = json.loads(text)
+    assert document["kind"] == kind
+    assert not document.get("metadata", {}).get("resourceVersion")
+    assert (result.findings, result.undetermined) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("value", "revision"), [(b"589", 589), (b"x\x1b[2J", "x\x1b[2J"), (b"9" * 40, "9" * 40)]
+)
+def test_the_compaction_record(value: bytes, revision: object) -> None:
+    text, _, _ = get({"compact_rev_key": value}, key="compact_rev_key")
+    assert json.loads(text)["revision"] == revision
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [(b"\x00\x01", "no object"), (b"k8s:enc:aescbc:v1:k:x", "outside the storage prefix")]
+)
+def test_a_stranger_that_does_not_parse_is_not_shown_and_not_called_broken(value: bytes, words: str) -> None:
+    text, result, (shown,) = get({"/other/thing": value}, key="/other/thing")
+    assert text == ""
+    assert words in shown.problem
+    assert (result.findings, result.undetermined) == (0, 1)
+
+
+# What is left of broken ones
+
+
+def test_a_salvage_is_no_object_of_kubernetes() -> None:
+    value = config_map()[:-9]
+    text, result, _ = get(
+        {"/registry/configmaps/shop/settings": value}, key="/registry/configmaps/shop/settings"
+    )
+    document = json.loads(text)
+    assert (document["apiVersion"], document["kind"]) == ("etcdfix/v1alpha1", "Salvage")
+    assert (document["outcome"], document["cause"]) == ("decode-failure", "value-truncated")
+    assert document["missing_parts"]
+    assert document["damage"]["message"] == "unexpected EOF"
+    assert document["partial"]["kind"] == "ConfigMap"
+    assert "metadata" not in document
+    assert result.findings == 1
+
+
+def test_a_value_of_which_nothing_is_left() -> None:
+    text, _, _ = get({"/registry/configmaps/shop/x": b"\x07\x07"}, key="/registry/configmaps/shop/x")
+    assert json.loads(text)["partial"] is None
+
+
+def test_a_salvage_names_a_key_that_cannot_be_typed() -> None:
+    key = b"/registry/configmaps/shop/\xff\x1b"
+    text, _, _ = get(MemorySource([stored(key, b"\x07")]), key=key)
+    assert base64.b64decode(json.loads(text)["key_base64"]) == key
+
+
+def managed(raw: bytes, *, name: bytes = b"settings") -> bytes:
+    """A ConfigMap with managedFields of which fieldsV1 is ``raw``."""
+    entry = block(1, b"kubectl") + block(2, b"Update") + block(6, b"FieldsV1") + block(7, block(1, raw))
+    return unknown(b"v1", b"ConfigMap", block(1, object_meta(name, b"shop", b"u-2") + block(17, entry)))
+
+
+@pytest.mark.parametrize("raw", [b'{"f:data":{"$}}', b'{"f:\xff":{}}'])
+def test_raw_json_that_is_none_hides_the_object_until_it_is_left_out(raw: bytes) -> None:
+    holds = {"/registry/configmaps/shop/settings": managed(raw)}
+    text, result, _ = get(holds, key="/registry/configmaps/shop/settings")
+    document = json.loads(text)
+    assert (document["kind"], document["outcome"]) == ("Salvage", "inconsistent")
+    assert document["damage"]["field_path"] == "metadata.managedFields[0].fieldsV1"
+    assert (result.findings, document["missing_parts"]) == (1, True)
+    text, result, _ = get(holds, key="/registry/configmaps/shop/settings", omit_managed_fields=True)
+    document = json.loads(text)
+    assert (document["kind"], result.findings) == ("ConfigMap", 1)
+    assert "managedFields" not in document["metadata"]
+
+
+def test_managed_fields_are_left_out_of_a_salvage_too() -> None:
+    holds = {"/registry/configmaps/shop/settings": managed(b'{"f:data":{}}')[:-3]}
+    key = "/registry/configmaps/shop/settings"
+    assert "managedFields" in json.loads(get(holds, key=key)[0])["partial"]["metadata"]
+    text, _, _ = get(holds, key=key, omit_managed_fields=True)
+    assert "managedFields" not in json.loads(text)["partial"]["metadata"]
+
+
+# Trouble on the way
+
+
+class _FailingSource(MemorySource):
+    def __init__(self, records: dict[str, bytes], failure: BaseException, *, after: int) -> None:
+        super().__init__(records)
+        self.after = after
+        self.failing = failure
+
+    def current(self, prefix: bytes) -> Iterator[StoredValue]:
+        for number, record in enumerate(super().current(prefix)):
+            if number == self.after and prefix.startswith(b"/registry/configmaps"):
+                raise self.failing
+            yield record
+
+
+def test_a_source_that_is_lost_midway_leaves_no_whole_list() -> None:
+    source = _FailingSource(HOLDS, SourceError("gone"), after=1)
+    text, result, _ = get(source, resource="configmaps", all_namespaces=True)
+    assert result.problems == ["the source was lost midway: gone"]
+    with pytest.raises(ValueError):
+        json.loads(text)
+
+
+def test_a_source_that_fails_at_once_is_an_error() -> None:
+    with pytest.raises(SourceError):
+        get(_FailingSource(HOLDS, SourceError("gone"), after=0), resource="configmaps", all_namespaces=True)
+
+
+def test_an_interruption() -> None:
+    source = _FailingSource(HOLDS, KeyboardInterrupt(), after=2)
+    text, result, _ = get(source, resource="configmaps", all_namespaces=True, output="yaml")
+    assert result.ended is not None
+    assert len(list(yaml.safe_load_all(text))) == 2
+
+
+# Raw bytes
+
+
+def raw(key: str, holds: dict[str, bytes] = HOLDS, *, decrypt: bool = False) -> Any:
+    request = GetRequest(layout=StorageLayout(), wanted=Wanted(key=key.encode()), configuration=CONFIG)
+    return read_raw(MemorySource(holds), request, decrypt=decrypt)
+
+
+def test_raw_bytes() -> None:
+    value = raw("/registry/secrets/shop/web")
+    assert (value.data, value.secret) == (HOLDS["/registry/secrets/shop/web"], False)
+    value = raw("/registry/secrets/shop/web", decrypt=True)
+    assert (value.data, value.secret) == (secret(), True)
+    assert "never" not in repr(value)
+    assert raw("/registry/secrets/shop/broken", decrypt=True).data is None
+    assert raw("/registry/secrets/shop/nix") is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "is_secret"),
+    [
+        ("/registry/secrets/shop/x", secret("x"), True),
+        ("/registry/secrets/shop/x", b"damaged beyond recognition", True),
+        ("/kubernetes.io/secrets/shop/x", b"damaged", True),
+        ("/other/place", secret("x"), True),
+        ("/registry/configmaps/shop/x", secret("x"), True),
+        ("/registry/configmaps/shop/x", config_map("x"), False),
+        ("/registry/configmaps/shop/x", config_map("x")[:-9], False),
+        ("/registry/configmaps/shop/x", base64.b64encode(secret("x")), True),
+        ("/registry/configmaps/shop/x", b"damaged beyond recognition", True),
+        ("/registry/configmaps/shop/x", unknown(b"v1", b"Sekret", block(1, object_meta(b"x"))), True),
+        ("/registry/configmaps/shop/x", unknown(b"v1", b"", block(1, object_meta(b"x"))), True),
+        ("/other/place", unknown(b"v1", b"Sekret", block(1, object_meta(b"x"))), True),
+        ("/other/place", unknown(b"route.openshift.io/v1", b"Route", block(1, object_meta(b"x"))), False),
+        ("/other/place", b"\x00\x01", False),
+        ("/registry/configmaps/shop/x", json_object("v1", "ConfigMap", "x", "shop", data={"f:imagePullSecrets": "{}"}),
+         False),
+    ],
+)  # fmt: skip
+def test_which_raw_bytes_hold_a_secret_in_plain(key: str, value: bytes, is_secret: bool) -> None:
+    assert raw(key, {key: value}).secret is is_secret
+
+
+def test_raw_bytes_are_those_of_one_object() -> None:
+    request = GetRequest(layout=StorageLayout(), wanted=Wanted(resource="configmaps", namespace="shop"))
+    with pytest.raises(ConfigurationError, match="one object"):
+        read_raw(MemorySource(HOLDS), request, decrypt=False)
+
+
+def test_shown_values_print_nothing_of_themselves() -> None:
+    _, _, (shown,) = get(HOLDS, key="/registry/secrets/shop/web", reveal=True)
+    assert repr(shown) == "Shown(form='object')"
+
+
+# Nothing is revealed
+
+PLAIN = b"never-to-be-shown-0123456789"
+LEAKS = [
+    PLAIN.decode(),
+    base64.b64encode(PLAIN).decode().rstrip("="),
+    PLAIN.hex(),
+    PLAIN.decode()[6:24],
+    base64.b64encode(PLAIN).decode()[8:28],
+]
+NAME, KEY = "web", "/registry/secrets/shop/web"
+
+
+def _entry(key: bytes, value: bytes) -> bytes:
+    return block(1, key) + block(2, value)
+
+
+def compressed(document: bytes) -> dict[bytes, bytes]:
+    """Annotations in which tools keep the object that they applied."""
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("original", document)
+    return {
+        b"objectset.rio.cattle.io/applied": base64.b64encode(gzip.compress(document, mtime=0)),
+        b"banzaicloud.com/last-applied": base64.b64encode(archive.getvalue()),
+        b"example.org/state": base64.b64encode(gzip.compress(document, mtime=0)),
+    }
+
+
+def recognisable(kind: bytes = b"Secret") -> bytes:
+    """A Secret as protobuf with one text everywhere where Secrets hold contents."""
+    applied = json.dumps({"kind": "Secret", "data": {"password": base64.b64encode(PLAIN).decode()}}).encode()
+    annotation = _entry(b"kubectl.kubernetes.io/last-applied-configuration", applied)
+    meta = object_meta(NAME.encode(), b"shop", b"7f1f419d-c5fb-462d-a256-4984285eb38d") + block(
+        12, annotation
+    )
+    meta += b"".join(block(12, _entry(name, value)) for name, value in compressed(applied).items())
+    string_data = block(4, _entry(b"token", PLAIN))
+    body = block(1, meta) + block(2, _entry(b"password", PLAIN)) + block(3, b"Opaque") + string_data
+    return unknown(b"v1", kind, body)
+
+
+def recognisable_json(**change: Any) -> bytes:
+    """The same as JSON."""
+    encoded = base64.b64encode(PLAIN).decode()
+    document = json.loads(json_object("v1", "Secret", NAME, "shop", data={"password": encoded}))
+    document["stringData"] = {"token": PLAIN.decode()}
+    applied = json.dumps({"data": {"password": encoded}})
+    document["metadata"]["annotations"] = {
+        "kubectl.kubernetes.io/last-applied-configuration": applied,
+        **{name.decode(): text.decode() for name, text in compressed(applied.encode()).items()},
+    }
+    return json.dumps(document | change).encode()
+
+
+PROTOBUF, JSON = recognisable(), recognisable_json()
+# What a list of Secrets, a document in a string and a manifest in a custom resource look like.
+ENCODED = base64.b64encode(PLAIN).decode()
+MANIFEST = {
+    "apiVersion": "v1",
+    "data": {"password": ENCODED},
+    "kind": "Secret",
+    "stringData": {"a": PLAIN.decode()},
+}
+WIDGET_KEY = "/registry/example.com/widgets/shop/w-0"
+
+
+def custom(**spec: Any) -> bytes:
+    """A widget with a specification of its own."""
+    return json.dumps(json.loads(widget()) | {"spec": spec}).encode()
+
+
+CUSTOM = {
+    "manifest": custom(manifest=MANIFEST),
+    "list": custom(list={"items": [{"data": MANIFEST["data"]}], "kind": "SecretList"}),
+    "string": custom(text=json.dumps(MANIFEST)),
+    "string in a string": custom(text=json.dumps({"inner": json.dumps(MANIFEST)})),
+    "cut before the kind": custom(manifest=MANIFEST).partition(b', "kind": "Secret"')[0],
+    "list cut before its kind": custom(
+        list={"items": [{"data": MANIFEST["data"]}, {}], "kind": "X"}
+    ).partition(b', "kind": "X"')[0],
+    "no kind": json.dumps({"apiVersion": "example.com/v1", **MANIFEST, "kind": ""}).encode(),
+    "damaged kind": json.dumps({"apiVersion": "v1", **MANIFEST, "kind": "Sekret"}).encode(),
+}
+BROKEN = {
+    "readable": PROTOBUF,
+    "json": JSON,
+    "yaml": yaml.safe_dump(json.loads(JSON)).encode(),
+    "base64": base64.b64encode(PROTOBUF),
+    "cut": PROTOBUF[:-30],
+    "cut in the middle": PROTOBUF[: PROTOBUF.rindex(PLAIN) + 10],
+    "cut json": JSON[:-20],
+    "tail": PROTOBUF + b"xx",
+    "magic": b"k8t" + PROTOBUF[3:],
+    "no magic": b"\xff\xff\xff\xff" + PROTOBUF[4:],
+    "other kind": recognisable(b"ConfigMap"),
+    "unknown kind": recognisable(b"Sekret"),
+    "no kind": recognisable(b""),
+    "json of another kind": recognisable_json(kind="ConfigMap"),
+    "json without kind": recognisable_json(kind=""),
+    "json with more": recognisable_json(note={"text": PLAIN.decode()}),
+    "json where contents are a list": recognisable_json(data=[PLAIN.decode()]),
+    "json where contents are text": recognisable_json(data=PLAIN.decode()),
+    "json of a removed version": recognisable_json(apiVersion="v7"),
+    "another name": PROTOBUF.replace(b"\x0a\x03web", b"\x0a\x03wob"),
+    "entry as type": PROTOBUF.replace(b"\x12" + bytes([len(_entry(b"password", PLAIN))]) + b"\x0a\x08pass",
+                                      b"\x1a" + bytes([len(_entry(b"password", PLAIN))]) + b"\x0a\x08pass"),
+    "encrypted": aescbc(PROTOBUF),
+    "encrypted and cut": aescbc(PROTOBUF)[:-1],
+    "encrypted garbage": aescbc(PROTOBUF[:40] + b"\xff" + PROTOBUF[41:]),
+    "another key": aescbc(PROTOBUF, KEY_2),
+    "encrypted twice": aescbc(aescbc(PROTOBUF)),
+}  # fmt: skip
+PLACES = {
+    "secrets": KEY,
+    "configmaps": "/registry/configmaps/shop/web",
+    "another prefix": "/kubernetes.io/secrets/shop/web",
+    "nobody's": "/registry/example.org/things/shop/web",
+}
+OUTPUTS = [
+    *([["-o", name] for name in WRITERS]),
+    ["--raw"],
+    ["--decrypted-raw"],
+    ["-o", "json", "--omit-managed-fields"],
+]
+
+
+@pytest.fixture
+def config_file(tmp_path: Any) -> str:
+    path = tmp_path / "config.yaml"
+    path.write_bytes(configuration_yaml(provider("aescbc", key1=KEY_1), {"identity": {}}))
+    return str(path)
+
+
+def leaks(text: bytes) -> list[str]:
+    shown = text.decode("utf-8", "replace")
+    return [leak for leak in LEAKS if leak in shown or leak.upper() in shown]
+
+
+@pytest.mark.parametrize("output", OUTPUTS, ids=" ".join)
+@pytest.mark.parametrize("damage", BROKEN)
+def test_nothing_is_revealed(
+    damage: str,
+    output: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capfdbinary: pytest.CaptureFixture[bytes],
+    config_file: str,
+) -> None:
+    for key in PLACES.values():
+        # What says that it is a ConfigMap, and is not stored where Secrets are, is one for all that anyone can know.
+        if key != KEY and damage in {"other kind", "json of another kind"}:
+            continue
+        source = MemorySource({key: BROKEN[damage]})
+        monkeypatch.setattr(get_module, "open_source", lambda _inputs, say, source=source: source)
+        words = [key] if output[0] != "-o" or key != KEY else ["secrets", "-n", "shop"]
+        for what in ([key], words):
+            run(["get", *what, *output, "--encryption-config", config_file])
+            captured = capfdbinary.readouterr()
+            stored_as_is = "--raw" in output and captured.out == BROKEN[damage]
+            if stored_as_is and BROKEN[damage].startswith(b"k8s:enc:"):
+                continue  # ciphertext
+            assert leaks(captured.out + captured.err) == []
+            for line in (captured.out + captured.err).decode("utf-8").splitlines():
+                assert line.isprintable()
+
+
+@pytest.mark.parametrize("output", OUTPUTS, ids=" ".join)
+@pytest.mark.parametrize("damage", CUSTOM)
+def test_nothing_is_revealed_of_secrets_in_custom_resources(
+    damage: str, output: list[str], monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    source = MemorySource({CRD_KEY: crd(), WIDGET_KEY: CUSTOM[damage]})
+    monkeypatch.setattr(get_module, "open_source", lambda _inputs, say: source)
+    run(["get", WIDGET_KEY, *output])
+    captured = capfdbinary.readouterr()
+    assert leaks(captured.out + captured.err) == []
+
+
+def test_values_in_custom_resources_are_revealed() -> None:
+    for damage, value in CUSTOM.items():
+        text, result, _ = get({CRD_KEY: crd(), WIDGET_KEY: value}, key=WIDGET_KEY, reveal=True)
+        assert (leaks(text.encode()) != [], result.masked) == (True, 0), damage
+
+
+def test_nothing_that_was_masked_replaces_an_object() -> None:
+    holds = {(key, name): value for name, value in BROKEN.items() for key in PLACES.values()}
+    holds |= {(WIDGET_KEY, name): value for name, value in CUSTOM.items()}
+    only_annotated = unknown(
+        b"v1", b"Secret", block(1, object_meta(b"web", b"shop") + block(12, _entry(b"a/applied", b"x")))
+    )
+    holds[KEY, "no data"] = only_annotated
+    holds[KEY, "stringData alone"] = json_object("v1", "Secret", NAME, "shop", stringData={"a": "b"})
+    forms = set()
+    for (key, name), value in holds.items():
+        text, result, (shown,) = get({CRD_KEY: crd(), key: value}, key=key)
+        if not result.masked:
+            continue
+        document = json.loads(text)
+        forms.add(shown.form)
+        if shown.form is Form.OBJECT:
+            assert shown.irreplaceable, name
+            assert document["metadata"]["resourceVersion"] == "masked", (key, name)
+        else:
+            assert document["apiVersion"] == "etcdfix/v1alpha1"
+    assert forms == {Form.OBJECT, Form.SALVAGE}
+
+
+def test_an_object_that_is_another_than_its_key_says_replaces_nothing() -> None:
+    key = "/registry/configmaps/shop/settings"
+    text, result, (shown,) = get({key: config_map("other")}, key=key)
+    document = json.loads(text)
+    assert document["metadata"]["resourceVersion"] == "identity-mismatch"
+    assert (shown.irreplaceable, result.findings) == (True, 1)
+    # Also where something worse is wrong with it, which is left out.
+    both = {key: managed(b'{"f:data":{"$}}', name=b"other")}
+    text, _, (shown,) = get(both, key=key, omit_managed_fields=True, reveal=True)
+    assert json.loads(text)["metadata"]["resourceVersion"] == "identity-mismatch"
+    assert shown.found.verdict.cause == "raw-json-invalid"
+
+
+def test_a_type_that_only_the_key_tells_is_marked_and_masked() -> None:
+    key = "/registry/configmaps/shop/web"
+    body = block(1, object_meta(b"web", b"shop")) + block(2, _entry(b"a", PLAIN))
+    document = json.loads(get({key: unknown(b"v1", b"Sekret", body)}, key=key)[0])
+    assert document["type_from_key"]
+    assert document["partial"]["data"] == "<1 entries masked>"
+    assert document["partial"]["metadata"]["name"] == "web"
+    revealed = json.loads(get({key: unknown(b"v1", b"Sekret", body)}, key=key, reveal=True)[0])
+    assert revealed["partial"]["data"] == {"a": PLAIN.decode()}
+    document = json.loads(get({key: unknown(b"v1", b"ConfigMap", body)[:-9]}, key=key)[0])
+    assert not document["type_from_key"]
+
+
+def test_the_search_for_leaks_finds_what_is_revealed() -> None:
+    for output in ("yaml", "json"):
+        text, result, _ = get({KEY: PROTOBUF}, key=KEY, output=output, reveal=True)
+        assert leaks(text.encode())
+        assert (result.masked, result.revealed) == (0, 1)
+    assert base64.b64decode(json.loads(text)["data"]["password"]) == PLAIN
+
+
+# A flipped bit, and the tags that make something else of a field of their message.
+CHANGES = [*(1 << bit for bit in range(8)), 0x12 ^ 0x0A, 0x12 ^ 0x22, 0x22 ^ 0x0A]
+
+
+@pytest.mark.parametrize("value", [PROTOBUF, JSON], ids=["protobuf", "json"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_no_changed_byte_reveals_anything(value: bytes, change: int) -> None:
+    known = set()
+    for place in range(len(value)):
+        damaged = value[:place] + bytes([value[place] ^ change]) + value[place + 1 :]
+        text, _, (shown,) = get({KEY: damaged}, key=KEY, config=None)
+        known.add(shown.found.verdict.outcome)
+        text += message_of(shown.found, secret=True)
+        assert leaks(text.encode()) == [], place
+    assert len(known) > 1

@@ -1,0 +1,106 @@
+"""The pass over everything: what is kept, what is counted, what is in the way of a whole picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from etcdfix.errors import SourceError
+from etcdfix.operations.look.index_cluster import Surroundings, SurroundingsRequest, look_around
+from etcdfix.storagekey import StorageLayout
+from tests.support.impact_objects import Cluster
+from tests.support.memory_source import MemorySource, stored
+from tests.support.objects import json_object
+
+LAYOUT = StorageLayout("/registry")
+SEALED = b"k8s:enc:aescbc:v1:key1:" + bytes(48)
+
+
+def look(source: MemorySource, **settings: Any) -> Surroundings:
+    settings.setdefault("keep", lambda _found: False)
+    return look_around(source, SurroundingsRequest(layout=LAYOUT), **settings)
+
+
+def test_no_more_than_a_thousand_examinations_are_kept() -> None:
+    values = {f"/registry/secrets/shop/s-{n:04}": SEALED for n in range(1100)}
+    found = look(MemorySource(values), keep=lambda _found: True)
+    assert len(found.kept) == 1000
+    assert found.undetermined == 1100
+
+
+def test_what_matters_more_takes_the_place_of_what_matters_less() -> None:
+    values = {f"/registry/secrets/shop/s-{n:04}": SEALED for n in range(1100)}
+    values |= {f"/registry/services/specs/shop/{n}": SEALED for n in range(3)}
+    weights = {"secrets": 1, "services": 2}
+    found = look(MemorySource(values), keep=lambda e: weights[e.directory.resource])
+    assert len(found.kept) == 1000
+    assert sum(key.startswith(b"/registry/services/") for key in found.kept) == 3
+    assert b"/registry/secrets/shop/s-0000" in found.kept
+    # What comes too late and matters no more does not.
+    found = look(MemorySource(values), keep=lambda e: 3 - weights[e.directory.resource])
+    assert not any(key.startswith(b"/registry/services/") for key in found.kept)
+
+
+def test_groups_of_aggregated_apis_are_known_by_their_service_and_supposed_where_it_cannot_be_read() -> None:
+    cluster = Cluster()
+    services: list[tuple[str, object]] = [
+        ("v1.wardle.example.com", {"name": "wardle", "namespace": "wardle"}),
+        ("v1.apps", None),
+        ("v1.example.com", None),
+    ]
+    for name, service in services:
+        spec = {"group": name.partition(".")[2], "version": "v1", "service": service}
+        key = cluster.key("apiregistration.k8s.io/apiservices", "", name)
+        cluster.values[key] = json_object("apiregistration.k8s.io/v1", "APIService", name, "", spec=spec)
+    cluster.break_(cluster.key("apiregistration.k8s.io/apiservices", "", "v1.broken.example.com"))
+    assert look(cluster.source()).aggregated == {"wardle.example.com", "broken.example.com"}
+
+
+def test_every_key_passes_the_display() -> None:
+    cluster = Cluster()
+    cluster.pod("a")
+    cluster.pod("b")
+    seen: list[tuple[str, int | None, int]] = []
+
+    def watch(items: Iterator[Any], label: str, estimate: int | None) -> Iterator[Any]:
+        passed = list(items)
+        seen.append((label, estimate, len(passed)))
+        return iter(passed)
+
+    look(cluster.source(), watch=watch)
+    assert seen == [("keys", None, 2), ("waiting", 0, 0)]
+
+
+def test_a_source_that_gives_nothing_is_an_error_and_one_that_breaks_off_a_problem() -> None:
+    records = [stored("/registry/pods/shop/a"), stored("/registry/pods/shop/b")]
+    with pytest.raises(SourceError):
+        look(MemorySource(records, fails_after=0))
+    found = look(MemorySource(records, fails_after=1, problems=["a page is damaged"]))
+    assert found.incomplete_reasons(0) == [
+        "a page is damaged",
+        "the source was lost midway: the connection was lost",
+    ]
+
+
+def test_another_prefix_is_suggested() -> None:
+    found = look(MemorySource({"/kubernetes.io/pods/shop/a": b"", "/kubernetes.io/secrets/shop/b": b""}))
+    assert (found.below_prefix, found.suggested_prefixes) == (False, ["/kubernetes.io"])
+
+
+def test_the_head_of_a_report_says_what_was_read() -> None:
+    cluster = Cluster()
+    cluster.namespace("kube-system", uid="uid-of-the-cluster")
+    origin = look(cluster.source()).origin()
+    assert origin["source"].kube_system_uid == "uid-of-the-cluster"
+    assert (origin["source"].type, origin["encryption_config"]) == ("snapshot", None)
+
+
+def test_keys_that_cannot_be_typed_are_given_as_bytes_too() -> None:
+    found = look(MemorySource([stored(b"/registry/secrets/shop/\xff"), stored("/registry/secrets/shop/a")]))
+    entries = sorted((found.entry(node) for node in found.index.nodes()), key=lambda e: e.key)
+    assert [(e.name, e.key_base64) for e in entries] == [
+        ("\\xff", "L3JlZ2lzdHJ5L3NlY3JldHMvc2hvcC//"),
+        ("a", None),
+    ]

@@ -1,0 +1,761 @@
+"""The main job from a source in memory to a reporter, and what it comes to."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+
+from etcdfix.cli.exit_codes import ExitCode, scan_exit_code
+from etcdfix.deferred import Spool
+from etcdfix.encryption.config import parse_configuration
+from etcdfix.errors import ConfigurationError, SourceUnreachable
+from etcdfix.inputs.baseline import load_baseline
+from etcdfix.model import StoredValue
+from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
+from etcdfix.reports.formats import SCAN_FORMATS
+from etcdfix.scope import ScopeRequest
+from etcdfix.sources.base import Segment, SourceDescription
+from etcdfix.storagekey import StorageLayout
+from etcdfix.text.commands import SameAgain
+from etcdfix.verdicts.examination import Examination
+from tests.support.collecting import CollectingReporter
+from tests.support.memory_source import MemorySource, stored
+from tests.support.objects import (
+    IDENTITY,
+    KEY_1,
+    KEY_2,
+    KUBE_SYSTEM_UID,
+    aescbc,
+    aesgcm,
+    config_map,
+    configuration,
+    crd,
+    json_object,
+    namespace_object,
+    provider,
+    secret,
+    widget,
+)
+
+T = TypeVar("T")
+
+CRD_KEY = "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.example.com"
+CONFIG = configuration(provider("aescbc", key1=KEY_1))
+LOST = configuration(provider("aescbc", key1=KEY_2))
+HEALTHY = {
+    "compact_rev_key": b"589",
+    "/registry/configmaps/shop/settings": config_map(),
+    "/registry/namespaces/kube-system": namespace_object("kube-system"),
+    "/registry/secrets/shop/web": aescbc(secret()),
+    CRD_KEY: crd(),
+    "/registry/example.com/widgets/shop/w-0": widget(),
+}
+BROKEN = {"/registry/secrets/shop/web-broken": aescbc(secret())[:-1]}
+PLUGIN = {"/registry/secrets/shop/kms": b"k8s:enc:kms:v2:prov:x"}
+
+
+def scan(
+    holds: dict[str, bytes] | MemorySource,
+    *arguments: str,
+    config: Any = CONFIG,
+    prefix: str = "/registry",
+    **request: Any,
+) -> tuple[CollectingReporter, ScanResult]:
+    source = holds if isinstance(holds, MemorySource) else MemorySource(holds)
+    reporter = CollectingReporter()
+    request.setdefault("scope", ScopeRequest(arguments))
+    result = run_scan(
+        source, ScanRequest(layout=StorageLayout(prefix), configuration=config, **request), reporter
+    )
+    return reporter, result
+
+
+def code(result: ScanResult) -> ExitCode:
+    return scan_exit_code(result)
+
+
+def test_nothing_wrong() -> None:
+    reporter, result = scan(HEALTHY)
+    assert reporter.findings == {}
+    assert code(result) is ExitCode.NOTHING_WRONG
+    assert result.complete
+    assert (result.summary.keys, result.summary.readable, result.summary.not_objects) == (6, 5, 1)
+    assert reporter.conclusion is not None
+    assert reporter.conclusion.incomplete_reasons == []
+
+
+def test_a_finding() -> None:
+    reporter, result = scan(HEALTHY | BROKEN)
+    assert list(reporter.findings) == list(BROKEN)
+    assert code(result) is ExitCode.FINDINGS
+    assert result.complete
+    assert (result.new_findings, result.new_undetermined) == (1, 0)
+
+
+@pytest.mark.parametrize("holds", [HEALTHY | PLUGIN, HEALTHY | PLUGIN | BROKEN])
+def test_something_undetermined_is_incomplete_and_wins_over_findings(holds: dict[str, bytes]) -> None:
+    reporter, result = scan(holds, config=configuration(provider("aescbc", key1=KEY_1), PROVIDER_KMS))
+    assert code(result) is ExitCode.INCOMPLETE
+    assert not result.complete
+    assert reporter.conclusion is not None
+    assert reporter.conclusion.incomplete_reasons == ["undetermined: 1 key"]
+
+
+PROVIDER_KMS = {"kms": {"apiVersion": "v2", "name": "prov", "endpoint": "unix:///run/kms.sock"}}
+
+
+@pytest.mark.parametrize("holds", [HEALTHY, HEALTHY | BROKEN])
+def test_a_source_that_could_not_show_everything_is_incomplete(holds: dict[str, bytes]) -> None:
+    reporter, result = scan(MemorySource(holds, problems=["page 7 cannot be read"]))
+    assert code(result) is ExitCode.INCOMPLETE
+    assert result.problems == ["page 7 cannot be read"]
+    assert reporter.conclusion is not None
+    assert (reporter.conclusion.complete, reporter.conclusion.incomplete_reasons) == (
+        False,
+        ["page 7 cannot be read"],
+    )
+
+
+@pytest.mark.parametrize("after", range(1, 7))
+def test_a_source_lost_midway_still_gives_a_report(after: int) -> None:
+    failure = SourceUnreachable("nobody answers any more")
+    reporter, result = scan(MemorySource(HEALTHY | BROKEN, fails_after=after, failure=failure))
+    assert code(result) is ExitCode.INCOMPLETE
+    assert result.below_prefix
+    assert result.summary.keys == after
+    assert reporter.conclusion is not None
+    assert reporter.conclusion.incomplete_reasons == ["the source was lost midway: nobody answers any more"]
+
+
+def test_a_source_lost_among_strangers_leaves_the_prefix_open() -> None:
+    source = MemorySource({"/aaa": b""} | HEALTHY, fails_after=1)
+    _reporter, result = scan(source, prefix="/nowhere")
+    assert (result.summary.keys, result.summary.not_objects) == (1, 1)
+    assert result.below_prefix
+    assert code(result) is ExitCode.INCOMPLETE
+
+
+@pytest.mark.parametrize("minor", [36, None])
+def test_an_unknown_kind_may_be_newer_whatever_release_is_named(minor: int | None) -> None:
+    holds = {"/registry/configmaps/shop/x": b'{"kind":"Thing","apiVersion":"v1","metadata":{}}'}
+    reading = ("--kubernetes-version", f"1.{minor}") if minor is not None else ()
+    reporter, _result = scan(holds, kubernetes_minor=minor, same_again=SameAgain(reading=reading))
+    (finding,) = reporter.findings.values()
+    assert finding.cause == "kind-not-registered"
+    assert any("--kubernetes-version X.Y" in r.command for r in finding.remedies) is (minor is None)
+    (delete,) = [r for r in finding.remedies if "etcdfix delete" in r.command]
+    assert delete.note.startswith("Needs --accept-risk newer-than-known. ")
+
+
+def test_a_source_lost_before_the_first_key_examined_nothing() -> None:
+    failure = SourceUnreachable("nobody answers")
+    with pytest.raises(SourceUnreachable, match="nobody answers"):
+        scan(MemorySource(HEALTHY, fails_after=0, failure=failure))
+
+
+def test_an_interrupted_scan_still_gives_a_report() -> None:
+    reporter, result = scan(MemorySource(HEALTHY | BROKEN, fails_after=3, failure=KeyboardInterrupt()))
+    assert code(result) == ExitCode.INTERRUPTED
+    assert not result.complete
+    assert result.summary.keys == 3
+    assert reporter.conclusion is not None
+    assert reporter.conclusion.interrupted
+    assert reporter.conclusion.incomplete_reasons == ["interrupted before the end"]
+
+
+@pytest.mark.parametrize(
+    ("holds", "prefix", "suggested"),
+    [
+        ({"/kubernetes.io/secrets/shop/web": secret()}, "/registry", ["/kubernetes.io"]),
+        ({"/secrets/shop/web": secret(), "compact_rev_key": b"7"}, "/registry", ["/"]),
+        (HEALTHY, "/kubernetes.io", ["/registry"]),
+        ({f"/kubernetes.io/secrets/shop/{n}": b"" for n in range(250)}, "/registry", ["/kubernetes.io"]),
+        ({"other/x": b"1"}, "/registry", []),
+        ({}, "/registry", []),
+    ],
+)
+@pytest.mark.parametrize("arguments", [(), ("secrets",), ("/nowhere/",)])
+def test_a_wrong_prefix_examines_nothing_and_says_where_the_keys_are(
+    holds: dict[str, bytes], prefix: str, suggested: list[str], arguments: tuple[str, ...]
+) -> None:
+    _reporter, result = scan(holds, *arguments, prefix=prefix)
+    assert not result.below_prefix
+    assert result.suggested_prefixes == suggested
+    assert code(result) is ExitCode.SOURCE
+
+
+def test_a_wrong_prefix_of_a_damaged_source_is_incomplete() -> None:
+    _reporter, result = scan(MemorySource(HEALTHY, problems=["page 7"]), prefix="/nowhere")
+    assert code(result) is ExitCode.INCOMPLETE
+
+
+def test_a_resource_without_objects_is_no_error() -> None:
+    _reporter, result = scan(HEALTHY, "pods")
+    assert result.below_prefix
+    assert result.summary.keys == 0
+    assert code(result) is ExitCode.NOTHING_WRONG
+
+
+def test_a_named_prefix_that_holds_nothing_is_never_success() -> None:
+    _reporter, result = scan(HEALTHY, "/registry/secrets/none")
+    assert result.below_prefix
+    assert result.nothing_named_exists
+    assert code(result) is ExitCode.SOURCE
+
+
+def test_only_bookkeeping_below_the_prefix_is_a_right_prefix() -> None:
+    _reporter, result = scan({"/registry/masterleases/10.0.0.1": b"x"})
+    assert result.below_prefix
+    assert code(result) is ExitCode.NOTHING_WRONG
+
+
+@pytest.mark.parametrize(
+    ("arguments", "namespaces", "keys", "found"),
+    [
+        (("secrets",), (), (), 2),
+        (("secrets", "configmaps"), (), (), 3),
+        (("/registry/secrets/shop/web",), (), (), 1),
+        (("/registry/secrets/shop/",), (), (), 2),
+        (("widgets",), (), (), 1),
+        (("secrets",), ("pay",), (), 0),
+        ((), ("shop",), (), 4),
+        ((), (), (b"/registry/secrets/shop/web", b"/registry/secrets/shop/none"), 1),
+    ],
+)
+def test_scope(
+    arguments: tuple[str, ...], namespaces: tuple[str, ...], keys: tuple[bytes, ...], found: int
+) -> None:
+    _reporter, result = scan(HEALTHY | BROKEN, scope=ScopeRequest(arguments, keys, namespaces))
+    assert result.summary.keys == found
+
+
+def test_custom_resources_are_known_even_when_their_definition_is_out_of_scope() -> None:
+    holds = HEALTHY | {"/registry/example.com/widgets/shop/w-1": widget("w-1")[:-9]}
+    reporter, _result = scan(holds, "/registry/example.com/widgets")
+    (finding,) = reporter.findings.values()
+    assert finding.outcome == "decode-failure"
+
+
+def test_an_unknown_resource_is_refused_before_the_report_begins() -> None:
+    reporter = CollectingReporter()
+    request = ScanRequest(layout=StorageLayout(), scope=ScopeRequest(("gadgets",)))
+    with pytest.raises(ConfigurationError, match="unknown resource"):
+        run_scan(MemorySource(HEALTHY), request, reporter)
+    assert reporter.header is None
+
+
+def test_header_and_conclusion() -> None:
+    scope = ScopeRequest(("secrets",), (b"/registry/pods/a/\xff",), ())
+    reporter, _result = scan(HEALTHY | BROKEN, scope=scope, kubernetes_minor=36)
+    header, conclusion = reporter.header, reporter.conclusion
+    assert header is not None
+    assert conclusion is not None
+    assert header.tool.name == "etcdfix"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", header.generated_at)
+    assert header.generated_at <= conclusion.finished_at
+    assert header.source == conclusion.source
+    assert header.source.kube_system_uid == KUBE_SYSTEM_UID
+    assert (header.source.path, header.source.endpoints) == ("memory", None)
+    assert header.source.segments == [Segment("", 1000)]
+    assert header.encryption_config is not None
+    assert header.encryption_config.path == "config.yaml"
+    assert header.encryption_config.sha256.startswith("sha256:")
+    assert msgspec.structs.asdict(header.scope) == {
+        "etcd_prefix": "/registry",
+        "prefixes": ["/registry/pods/a/\\xff"],
+        "resources": ["secrets"],
+        "namespaces": [],
+        "kubernetes_version": "1.36",
+    }
+
+
+def test_header_without_configuration_and_version() -> None:
+    reporter, _result = scan(HEALTHY, config=None, prefix="/")
+    assert reporter.header is not None
+    assert reporter.header.encryption_config is None
+    assert reporter.header.scope.kubernetes_version is None
+    assert reporter.header.scope.etcd_prefix == "/"
+
+
+def test_the_conclusion_has_the_sources_last_word() -> None:
+    """A compaction in the middle of a scan adds a segment."""
+
+    class Compacting(MemorySource):
+        segments: tuple[Segment, ...] = (Segment("", 1000),)
+
+        def describe(self) -> SourceDescription:
+            whole = len(self.segments) == 1
+            return msgspec.structs.replace(
+                super().describe(),
+                segments=self.segments,
+                single_revision=whole,
+                revision=self.segments[-1].revision,
+            )
+
+        def current(self, prefix: bytes) -> Iterator[StoredValue]:
+            yield from super().current(prefix)
+            if prefix == b"":
+                self.segments = (*self.segments, Segment("/registry/secrets/", 1100))
+
+    reporter, result = scan(Compacting(HEALTHY))
+    assert reporter.header is not None
+    assert reporter.conclusion is not None
+    assert reporter.header.source.single_revision
+    assert not reporter.conclusion.source.single_revision
+    assert [s.revision for s in reporter.conclusion.source.segments] == [1000, 1100]
+    assert reporter.conclusion.source.revision == 1100
+    assert code(result) is ExitCode.NOTHING_WRONG
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "name"),
+    [
+        ((), "/registry/secrets/"),
+        (("shop",), "/registry/secrets/shop/"),
+        (("shop", "pay"), "/registry/secrets/"),
+    ],
+)
+def test_status_names_the_prefix_that_was_listed(namespaces: tuple[str, ...], name: str) -> None:
+    reporter, _result = scan(HEALTHY | BROKEN, scope=ScopeRequest(("secrets",), (), namespaces))
+    assert reporter.conclusion is not None
+    (status,) = reporter.conclusion.statuses
+    assert status.details.name == name
+
+
+def test_max_causes_moves_the_cap_of_the_statuses() -> None:
+    holds = {f"/registry/secrets/shop/b{n}": b"" + aescbc(secret())[:-1] for n in range(5)}
+    reporter, result = scan(holds, max_causes=3)
+    assert reporter.conclusion is not None
+    assert len(reporter.conclusion.statuses[0].details.causes) == 4
+    assert result.summary.decrypt_failures == 5
+
+
+def test_remarks_do_not_count_towards_the_exit_code() -> None:
+    foreign = {"/registry/example.org/gadgets/shop/g": widget("g", kind="Gadget")}
+    reporter, result = scan(HEALTHY | foreign)
+    (finding,) = reporter.findings.values()
+    assert (finding.outcome, finding.cause) == ("readable", "owner-unknown")
+    assert code(result) is ExitCode.NOTHING_WRONG
+
+
+def save_report(tmp_path: Path, holds: dict[str, bytes], config: Any, output: str = "json") -> Path:
+    path = tmp_path / f"last-night.{output}"
+    with path.open("wb") as stream:
+        request = ScanRequest(layout=StorageLayout(), configuration=config)
+        run_scan(MemorySource(holds), request, SCAN_FORMATS[output](stream, 100))
+    return path
+
+
+WITH_KMS = configuration(provider("aescbc", key1=KEY_1), PROVIDER_KMS)
+
+
+@pytest.mark.parametrize("output", ["json", "jsonl"])
+@pytest.mark.parametrize(
+    ("before", "now", "config", "expected"),
+    [
+        (HEALTHY | BROKEN, HEALTHY | BROKEN, CONFIG, ExitCode.NOTHING_WRONG),
+        (HEALTHY, HEALTHY | BROKEN, CONFIG, ExitCode.FINDINGS),
+        (
+            HEALTHY | BROKEN,
+            HEALTHY | BROKEN | {"/registry/secrets/shop/new": b"x"},
+            CONFIG,
+            ExitCode.FINDINGS,
+        ),
+        (HEALTHY | BROKEN, HEALTHY, CONFIG, ExitCode.NOTHING_WRONG),
+        (HEALTHY | PLUGIN, HEALTHY | PLUGIN, WITH_KMS, ExitCode.NOTHING_WRONG),
+        (HEALTHY | PLUGIN, HEALTHY | PLUGIN | BROKEN, WITH_KMS, ExitCode.FINDINGS),
+        (HEALTHY | BROKEN, HEALTHY | PLUGIN | BROKEN, WITH_KMS, ExitCode.INCOMPLETE),
+        (HEALTHY | PLUGIN, HEALTHY | {"/registry/secrets/shop/kms": b""}, WITH_KMS, ExitCode.FINDINGS),
+    ],
+    ids=[
+        "known",
+        "new",
+        "one-new",
+        "gone",
+        "known-plugin",
+        "known-plugin-and-new",
+        "new-plugin",
+        "worse-than-known",
+    ],
+)
+def test_baseline(
+    tmp_path: Path,
+    output: str,
+    before: dict[str, bytes],
+    now: dict[str, bytes],
+    config: Any,
+    expected: ExitCode,
+) -> None:
+    baseline = load_baseline(save_report(tmp_path, before, config, output))
+    reporter, result = scan(now, config=config, baseline=baseline)
+    assert code(result) is expected
+    known = {key for key in reporter.findings if key in before and key in now and before[key] == now[key]}
+    assert {key for key, finding in reporter.findings.items() if finding.baseline} == known
+    assert result.summary.known_findings == len(known)
+    assert len(reporter.findings) == result.new_findings + result.new_undetermined + len(known)
+
+
+def test_a_known_finding_does_not_make_a_lost_source_complete(tmp_path: Path) -> None:
+    baseline = load_baseline(save_report(tmp_path, HEALTHY | BROKEN, CONFIG))
+    _reporter, result = scan(MemorySource(HEALTHY | BROKEN, problems=["page 7"]), baseline=baseline)
+    assert code(result) is ExitCode.INCOMPLETE
+
+
+def test_progress_sees_every_value() -> None:
+    seen = []
+
+    def watch(items: Iterator[T], label: str, estimate: int | None) -> Iterator[T]:
+        for item in items:
+            seen.append((label, estimate, item.key if isinstance(item, StoredValue) else item))
+            yield item
+
+    request = ScanRequest(layout=StorageLayout(), configuration=CONFIG)
+    run_scan(MemorySource(HEALTHY), request, CollectingReporter(), watch=watch)
+    assert seen == [("keys", None, key) for key in sorted(key.encode() for key in HEALTHY)]
+
+
+@pytest.mark.parametrize("output", list(SCAN_FORMATS))
+def test_every_format_of_a_scan_of_hostile_keys(output: str) -> None:
+    keys = [
+        b"/registry/\xff/x",
+        b"/registry/secrets/\x1b[2J/\xfe",
+        "/registry/a.b/\u202e/c/d".encode(),
+        b"\xff",
+    ]
+    source = MemorySource(stored(key, b"junk") for key in keys)
+    stream = io.BytesIO()
+    request = ScanRequest(
+        layout=StorageLayout(), configuration=CONFIG,
+        scope=ScopeRequest(keys=tuple(keys), arguments=(b"/registry/\xfe".decode("utf-8", "surrogateescape"),)),
+    )  # fmt: skip
+    result = run_scan(source, request, SCAN_FORMATS[output](stream, 100))
+    assert all(line.isprintable() for line in stream.getvalue().decode().splitlines())
+    assert (result.summary.keys, result.summary.not_objects) == (4, 1)
+    if output == "json":
+        assert json.loads(stream.getvalue())["scope"]["prefixes"][0] == "/registry/\\xfe"
+
+
+def test_contents_of_secrets_reach_no_report() -> None:
+    for output in SCAN_FORMATS:
+        for config in (CONFIG, LOST, None):
+            stream = io.BytesIO()
+            request = ScanRequest(layout=StorageLayout(), configuration=config)
+            holds = HEALTHY | BROKEN | {"/registry/secrets/shop/plain": secret("other")}
+            run_scan(MemorySource(holds), request, SCAN_FORMATS[output](stream, 100))
+            for hidden in (b"never-to-be-shown", KEY_1, KEY_2):
+                assert hidden not in stream.getvalue()
+
+
+@pytest.mark.parametrize(("count", "extra"), [(100, 0), (101, 1), (250, 150)])
+def test_the_cap_from_end_to_end(count: int, extra: int) -> None:
+    holds = HEALTHY | {f"/registry/secrets/shop/b{n:03}": aescbc(secret())[:-1] for n in range(count)}
+    written = {}
+    for output in ("table", "status", "json", "jsonl", "name"):
+        stream = io.BytesIO()
+        request = ScanRequest(layout=StorageLayout(), configuration=CONFIG)
+        result = run_scan(MemorySource(holds), request, SCAN_FORMATS[output](stream, 100))
+        assert code(result) is ExitCode.FINDINGS
+        assert result.summary.decrypt_failures == count
+        written[output] = stream.getvalue().decode()
+    rows = [line for line in written["table"].splitlines() if line.startswith("decrypt-failure")]
+    assert len(rows) == 100
+    truncated = "too many errors, the list is truncated"
+    assert (truncated in written["table"]) is (extra > 0)
+    assert (f"not shown: {extra} of {count} findings" in written["table"]) is (extra > 0)
+    causes = json.loads(written["status"])["details"]["causes"]
+    assert [c["field"] for c in causes[:100]] == [f"/registry/secrets/shop/b{n:03}" for n in range(100)]
+    assert [c["message"] for c in causes[100:]] == [truncated] * (extra > 0)
+    report = json.loads(written["json"])
+    assert len(report["findings"]) == len(written["name"].splitlines()) == count
+    assert report["statuses"] == [json.loads(written["status"])]
+    assert report["summary"]["decrypt_failures"] == report["summary"]["by_cause"][0]["count"] == count
+    assert written["jsonl"].count('"kind":"Finding"') == count
+
+
+def test_a_namespace_includes_custom_resources_of_an_unreadable_crd() -> None:
+    holds = HEALTHY | {CRD_KEY: b'{"a', "/registry/example.com/widgets/shop/w-0": b'{"a'}
+    reporter, result = scan(holds, scope=ScopeRequest(namespaces=("shop",)))
+    assert reporter.findings["/registry/example.com/widgets/shop/w-0"].outcome == "undetermined"
+    assert code(result) is ExitCode.INCOMPLETE
+
+
+@pytest.mark.parametrize("namespace", ["", "shop/", "a/b"])
+def test_what_is_no_namespace_is_refused(namespace: str) -> None:
+    with pytest.raises(ConfigurationError, match="no name of a namespace"):
+        scan(HEALTHY, scope=ScopeRequest(namespaces=(namespace,)))
+
+
+def test_a_namespace_that_does_not_exist_is_never_success() -> None:
+    reporter, result = scan(HEALTHY, scope=ScopeRequest(("secrets",), namespaces=("typo",)))
+    assert code(result) is ExitCode.SOURCE
+    assert reporter.conclusion is not None
+    assert not reporter.conclusion.complete
+    there = HEALTHY | {"/registry/namespaces/empty": namespace_object("empty")}
+    _, result = scan(there, scope=ScopeRequest(("secrets",), namespaces=("empty",)))
+    assert code(result) is ExitCode.NOTHING_WRONG
+
+
+LOST_CRD = {CRD_KEY: b"junk", "/registry/namespaces/shop": namespace_object("shop")}
+WIDGET = {"/registry/example.com/widgets/shop/w-0": widget()}
+
+
+@pytest.mark.parametrize("arguments", [(), ("widgets",), ("widgets.example.com",)])
+def test_objects_of_an_unreadable_definition_are_in_the_scope_of_a_namespace(
+    arguments: tuple[str, ...],
+) -> None:
+    reporter, result = scan(LOST_CRD | WIDGET, scope=ScopeRequest(arguments, (), ("shop",)))
+    (finding,) = reporter.findings.values()
+    assert (finding.key, finding.cause) == (*WIDGET, "owner-unknown")
+    assert result.summary.keys == 1
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [b"secrets", b"secrets.", b".", b"ingresses.networking.k8s.io", b"a/b.c/d", b"\xff.example.com", b""],
+)
+def test_stray_keys_among_the_definitions_disturb_no_scope(tail: bytes) -> None:
+    source = MemorySource(
+        [
+            *MemorySource(HEALTHY).current(b""),
+            stored(CRD_KEY.rpartition("/")[0].encode() + b"/" + tail, b"junk"),
+        ]
+    )
+    for arguments in (("secrets",), ("ingresses",), ("ingresses.networking.k8s.io",)):
+        _reporter, result = scan(source, *arguments)
+        assert code(result) is ExitCode.NOTHING_WRONG
+    reporter, _result = scan(source, scope=ScopeRequest((), (), ("shop",)))
+    assert reporter.findings == {}
+
+
+@pytest.mark.parametrize(
+    "scope",
+    [
+        ScopeRequest(namespaces=("nowhere",)),
+        ScopeRequest(("secrets",), namespaces=("nowhere", "neither")),
+        ScopeRequest(("/registry/secrets/none",)),
+        ScopeRequest(keys=(b"/registry/secrets/shop/none",)),
+    ],
+)
+def test_what_was_named_and_does_not_exist_makes_no_complete_report(scope: ScopeRequest) -> None:
+    reporter, result = scan(HEALTHY, scope=scope)
+    assert code(result) is ExitCode.SOURCE
+    assert not result.complete
+    assert reporter.conclusion is not None
+    assert reporter.conclusion.complete is False
+    assert reporter.conclusion.incomplete_reasons == ["nothing of the name that was given exists"]
+
+
+@pytest.mark.parametrize(
+    ("holds", "namespaces"),
+    [
+        ({"/registry/namespaces/empty": namespace_object("empty")}, ("empty",)),
+        ({"/registry/namespaces/empty": namespace_object("empty")}, ("empty", "nowhere")),
+        ({"/registry/secrets/orphaned/web": aescbc(secret("web", "orphaned"))}, ("orphaned",)),
+    ],
+    ids=["empty", "one-of-two", "objects-without-namespace"],
+)
+def test_a_namespace_that_exists_or_holds_something_is_complete(
+    holds: dict[str, bytes], namespaces: tuple[str, ...]
+) -> None:
+    _reporter, result = scan(HEALTHY | holds, scope=ScopeRequest(("secrets",), (), namespaces))
+    assert code(result) is ExitCode.NOTHING_WRONG
+    assert result.complete
+
+
+def test_a_report_of_a_wrong_prefix_is_not_complete() -> None:
+    reporter, result = scan(HEALTHY, prefix="/nowhere")
+    assert not result.complete
+    assert reporter.conclusion is not None
+    assert reporter.conclusion.incomplete_reasons == ["no key starts with /nowhere/"]
+
+
+def remedies_of(holds: dict[str, bytes], key: str, **settings: Any) -> list[str]:
+    reporter, _result = scan(HEALTHY | holds, **settings)
+    return [f"{remedy.action}|{remedy.command}" for remedy in reporter.findings[key].remedies]
+
+
+def test_a_version_that_the_definition_dropped_is_put_back_not_deleted() -> None:
+    (key,) = WIDGET
+    lines = remedies_of({key: json_object("example.com/v1alpha1", "Widget", "w-0")}, key)
+    assert lines[0].endswith("|kubectl edit customresourcedefinitions widgets.example.com")
+    assert not any("delete" in line for line in lines)
+
+
+def test_a_custom_resource_gets_the_path_of_its_served_version() -> None:
+    (key,) = WIDGET
+    config = configuration(provider("aescbc", key1=KEY_1), resources=("widgets.example.com",))
+    lines = remedies_of({key: aescbc(widget(), name="old")}, key, config=config)
+    path = "/apis/example.com/v1/namespaces/shop/widgets/w-0"
+    assert lines[0].endswith(f"|kubectl get --raw '{path}?resourceVersion=0'")
+    cluster = {
+        CRD_KEY: crd(scope="Cluster"),
+        "/registry/example.com/widgets/w-1": aescbc(widget(), name="old"),
+    }
+    lines = remedies_of(cluster, "/registry/example.com/widgets/w-1", config=config)
+    assert lines[0].endswith("|kubectl get --raw '/apis/example.com/v1/widgets/w-1?resourceVersion=0'")
+
+
+@pytest.mark.parametrize(
+    ("value", "cause"),
+    [
+        (b"k8s:dnc:" + aescbc(secret())[8:], "envelope-damaged"),
+        (aescbc(aescbc(secret())), "double-encrypted"),
+    ],
+)
+@pytest.mark.parametrize("identity", [True, False])
+def test_what_may_be_whole_below_is_not_offered_for_deletion(
+    value: bytes, cause: str, identity: bool
+) -> None:
+    key = "/registry/secrets/shop/odd"
+    config = configuration(provider("aescbc", key1=KEY_1), *([IDENTITY] if identity else []))
+    reporter, _result = scan(HEALTHY | {key: value}, config=config)
+    assert reporter.findings[key].cause == cause
+    assert not any("kubectl delete" in r.command for r in reporter.findings[key].remedies)
+
+
+def test_a_kind_of_any_length_makes_a_small_report() -> None:
+    holds = {
+        "/registry/configmaps/shop/x": json_object("v1", "K" * 200_000, "x"),
+        "/registry/example.com/widgets/shop/x": json_object("example.com/v1", "K" * 200_000, "x"),
+        "/registry/example.org/gadgets/shop/x": json_object("example.org/v1", "K" * 200_000, "x"),
+    }
+    stream = io.BytesIO()
+    request = ScanRequest(layout=StorageLayout(), configuration=CONFIG)
+    result = run_scan(MemorySource(HEALTHY | holds), request, SCAN_FORMATS["json"](stream, 100))
+    assert (result.summary.decode_failures, result.summary.inconsistent) == (1, 1)
+    assert len(stream.getvalue()) < 40_000
+
+
+def gcm(name: str, key: bytes = KEY_1, resource: str = "secrets") -> bytes:
+    etcd_key = f"/registry/{resource}/shop/{name}"
+    plaintext = secret(name) if resource == "secrets" else config_map(name)
+    return aesgcm(plaintext, etcd_key, key)
+
+
+GCM = configuration(provider("aesgcm", key1=KEY_1), resources=("secrets", "configmaps"))
+OTHER = b"0" * 16
+
+
+def values(*entries: tuple[str, int, bytes]) -> Iterator[StoredValue]:
+    for name, mod_revision, value in entries:
+        yield stored(f"/registry/secrets/shop/{name}", value, mod_revision=mod_revision)
+
+
+class Records(MemorySource):
+    """A source of records with revisions of their own."""
+
+    def __init__(self, *entries: tuple[str, int, bytes], **settings: Any) -> None:
+        super().__init__({}, **settings)
+        self._records = {
+            record.key: record for record in sorted(values(*entries), key=lambda record: record.key)
+        }
+
+    def current(self, prefix: bytes = b"") -> Iterator[StoredValue]:
+        yield from (record for key, record in self._records.items() if key.startswith(prefix))
+
+    def get(self, key: bytes) -> StoredValue | None:
+        return self._records.get(key)
+
+
+def causes(reporter: CollectingReporter) -> dict[str, str | None]:
+    return {key.rpartition("/")[2]: finding.cause for key, finding in reporter.findings.items()}
+
+
+def test_what_values_around_one_show_is_known_whatever_the_order_of_the_keys() -> None:
+    around = (("b", 10, gcm("b")), ("z", 90, gcm("z")))
+    for name in ("a", "m", "zz"):
+        reporter, _result = scan(Records(*around, (name, 50, gcm(name, OTHER))), config=GCM)
+        assert causes(reporter) == {name: "nonce-damaged"}
+        reporter, _result = scan(Records(*around, (name, 95, gcm(name, OTHER))), config=GCM)
+        assert causes(reporter) == {name: "wrong-key"}
+
+
+def test_findings_and_statuses_stand_in_the_order_of_the_keys_although_some_wait() -> None:
+    """What is decided at once, between values that wait, is held back for them."""
+    short = b"k8s:enc:aesgcm:v1:key1:short"
+    entries = [
+        (f"{number:03}", number, short if number % 3 else gcm(f"{number:03}", OTHER)) for number in range(30)
+    ]
+    reporter, result = scan(Records(*entries), config=GCM, max_causes=7)
+    assert list(reporter.findings) == sorted(reporter.findings)
+    assert len(reporter.findings) == 30
+    assert result.summary.decrypt_failures == 30
+    (status,) = reporter.conclusion.statuses if reporter.conclusion is not None else ()
+    fields = [cause.field for cause in status.details.causes]
+    assert fields == [f"/registry/secrets/shop/{number:03}" for number in range(7)] + [""]
+
+
+def test_order_is_given_up_where_there_is_no_room_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    full = OSError(28, "No space left on device")
+
+    def append(spool: Any, value: Any) -> None:
+        if not isinstance(value, StoredValue | Examination):
+            raise full
+        original(spool, value)
+
+    original = Spool.append
+    monkeypatch.setattr(Spool, "append", append)
+    short = b"k8s:enc:aesgcm:v1:key1:short"
+    entries = [("a", 1, gcm("a", OTHER)), ("b", 2, short), ("c", 3, short)]
+    reporter, result = scan(Records(*entries), config=GCM)
+    assert [key.rpartition("/")[2] for key in reporter.findings] == ["b", "c", "a"]
+    assert result.problems == [
+        "findings are not all in the order of their keys: no room in the temporary directory"
+    ]
+    assert not result.complete
+
+
+def test_one_key_name_in_two_rules_makes_two_lines() -> None:
+    """Twelve Secrets under another key, and thirteen ConfigMaps that open: the Secrets are not outvoted."""
+    config = parse_configuration(TWO_RULES, path="test")
+    holds = {f"/registry/secrets/shop/{n}": gcm(str(n), OTHER) for n in range(12)}
+    holds |= {f"/registry/configmaps/shop/{n}": gcm(str(n), KEY_2, "configmaps") for n in range(13)}
+    reporter, result = scan(holds, config=config)
+    lines = {(*entry.resources,): entry for entry in result.summary.by_transformer}
+    assert set(lines) == {("secrets",), ("configmaps",)}
+    assert {entry.transformer for entry in lines.values()} == {"aesgcm/v1/key1"}
+    assert len({entry.key_fingerprint for entry in lines.values()}) == 2
+    assert (lines["secrets",].keys, lines["secrets",].failures, lines["secrets",].damaged) == (12, 12, 0)
+    assert (lines["configmaps",].keys, lines["configmaps",].failures) == (13, 0)
+    for finding in reporter.findings.values():
+        assert finding.cause == "wrong-key"
+        assert not any("delete" in remedy.command for remedy in finding.remedies)
+
+
+TWO_RULES = b"""
+apiVersion: apiserver.config.k8s.io/v1
+kind: EncryptionConfiguration
+resources:
+- resources: [secrets]
+  providers: [{aesgcm: {keys: [{name: key1, secret: MDEyMzQ1Njc4OWFiY2RlZg==}]}}]
+- resources: [configmaps]
+  providers: [{aesgcm: {keys: [{name: key1, secret: ZmVkY2JhOTg3NjU0MzIxMA==}]}}]
+"""
+
+
+def test_damage_under_a_key_that_is_right_is_searched_for() -> None:
+    flipped = bytearray(gcm("m"))
+    flipped[-1] ^= 4
+    # A look shows that the key is right, whether anything else opens or not.
+    reporter, _result = scan(Records(("m", 5, bytes(flipped))), config=GCM)
+    assert causes(reporter) == {"m": "ciphertext-damaged"}
+    reporter, _result = scan(Records(("m", 5, bytes(flipped)), ("z", 1, gcm("z"))), config=GCM)
+    assert causes(reporter) == {"m": "ciphertext-damaged"}
+
+
+def test_the_search_for_damage_has_a_bound_for_each_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("etcdfix.deferred.MOST_SEARCHED", 2)
+    entries = []
+    for number in range(4):
+        value = bytearray(gcm(str(number)))
+        value[-1] ^= 4
+        entries.append((str(number), 50 + number, bytes(value)))
+    reporter, _result = scan(Records(*entries, ("z", 1, gcm("z"))), config=GCM)
+    assert list(causes(reporter).values()) == ["ciphertext-damaged"] * 2 + ["associated-data-unknown"] * 2

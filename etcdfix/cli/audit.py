@@ -436,7 +436,8 @@ def _reconcile(
 
 def _cluster(inputs: Inputs, intents: Iterable[Intent]) -> ClusterIdentity:
     """Return which cluster this is; the backups of the intents may tell where etcd does not."""
-    from etcdfix.cli.safety import examiner_for, main_etcd  # noqa: PLC0415 - as above
+    from etcdfix.cli.safety import main_etcd, reading_of  # noqa: PLC0415 - as above
+    from etcdfix.examine import Examiner  # noqa: PLC0415 - as above
     from etcdfix.remediation.preflight import Cluster, find_cluster  # noqa: PLC0415 - as above
     from etcdfix.sources.live import LiveSource  # noqa: PLC0415 - as above
 
@@ -447,8 +448,7 @@ def _cluster(inputs: Inputs, intents: Iterable[Intent]) -> ClusterIdentity:
         assert isinstance(source, LiveSource)  # neither a snapshot nor an old revision was let in
         cluster = Cluster(
             source,
-            examiner_for(inputs, configuration, plugins),
-            plugins,
+            Examiner.of(reading_of(inputs, configuration), plugins),
             main=main,
             main_named=inputs.main_named,
         )

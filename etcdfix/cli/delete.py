@@ -18,7 +18,7 @@ from etcdfix.cli.options import (
     source_options,
 )
 from etcdfix.cli.output import require_output, say, show_outcome
-from etcdfix.cli.progress import watcher
+from etcdfix.cli.progress import progress_of
 from etcdfix.cli.safety import (
     EXIT_CODES,
     acceptances,
@@ -126,7 +126,7 @@ def command(
             Terminal(yes=options["yes"]),
             preview=preview,
             expected=expected,
-            watch=watcher(cluster.source),
+            progress=progress_of(cluster.source),
         )
         lines = list(outcome_lines(named, Result.DELETED, outcome, again))
         if outcome.result is Result.DELETED:

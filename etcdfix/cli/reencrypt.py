@@ -16,7 +16,6 @@ from etcdfix.cli.options import (
     gather_inputs,
     load_encryption,
     main_etcd_options,
-    open_plugins,
     reading_options,
     same_again,
     source_options,
@@ -29,11 +28,11 @@ from etcdfix.cli.safety import (
     change_exit_code,
     change_options,
     etcd_user,
-    examiner_for,
     expectation_options,
     member_options,
     one_key,
     open_cluster,
+    open_examiner,
     places,
     require_reason,
     show,
@@ -78,9 +77,10 @@ def command(*, key: str | None, key_base64: str | None, candidate_config: Path, 
     here, there = _kms_names(load_encryption(inputs)), _kms_names(candidate)
     today_inputs = _with_endpoints(inputs, lambda name: name in here or name not in there)
     candidate_inputs = _with_endpoints(candidate_inputs, there.__contains__)
-    with open_cluster(today_inputs) as cluster, open_plugins(candidate_inputs, candidate) as plugins:
-        examiner = examiner_for(candidate_inputs, candidate, plugins)
-        examiner.learn_custom_resources(cluster.source)
+    with (
+        open_cluster(today_inputs) as cluster,
+        open_examiner(cluster.source, candidate_inputs, candidate) as examiner,
+    ):
         if examiner.transformers is not None:
             cluster.examiner.know_names(examiner.transformers.names)
         outcome = run_reencrypt(

@@ -18,7 +18,7 @@ from etcdfix.cli.options import (
     source_options,
 )
 from etcdfix.cli.output import require_output, show_outcome
-from etcdfix.cli.progress import watcher
+from etcdfix.cli.progress import progress_of
 from etcdfix.cli.safety import (
     EXIT_CODES,
     acceptances,
@@ -26,7 +26,6 @@ from etcdfix.cli.safety import (
     change_exit_code,
     change_options,
     etcd_user,
-    examiner_for,
     member_options,
     named_digest,
     one_key,
@@ -37,6 +36,7 @@ from etcdfix.cli.safety import (
     show,
 )
 from etcdfix.cli.variables import ChangingCommand
+from etcdfix.examine import Examiner
 from etcdfix.remediation.audit_record import Result
 from etcdfix.remediation.backup_file import read_backup
 from etcdfix.remediation.identify import identify
@@ -131,7 +131,7 @@ def command(
             ),
             Terminal(yes=options["yes"]),
             preview=lambda shown: show(restore_preview_lines(cluster, shown), err=True),
-            watch=watcher(cluster.source),
+            progress=progress_of(cluster.source),
         )
         show_outcome(outcome_lines(key, Result.RESTORED, outcome, same_again(inputs)))
     return change_exit_code(outcome)
@@ -146,8 +146,8 @@ def _elsewhere(
 
         with SnapshotSource(snapshot) as source:
             stored = source.get(key)
-            examiner = examiner_for(inputs, None, None)
-            examiner.transformers = cluster.examiner.transformers
+            here = cluster.examiner
+            examiner = Examiner(here.layout, here.transformers, here.decoder)
             named = identify(source, examiner)
         origin = f"snapshot {snapshot}"
     else:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from etcdfix.deferred import Deferrable, Examining, Watch
 from etcdfix.examine import Examiner
+from etcdfix.examine_all import Progress, View, examine_all
 from etcdfix.likes import LikeCounts, Likes, likeness_of
 from etcdfix.model import Outcome
 from etcdfix.sources.base import Source
@@ -47,8 +47,7 @@ def look_at_all(
     source: Source,
     examiner: Examiner,
     target: Examination,
-    plugins: Deferrable | None,
-    watch: Watch,
+    progress: Progress,
     *,
     see: Callable[[Examination], None],
 ) -> Alike:
@@ -58,8 +57,7 @@ def look_at_all(
         source: Everything.
         examiner: Says what each value is.
         target: The value in question.
-        plugins: Behind the examiner; None where none is asked.
-        watch: Counts the values for a display, and those that wait.
+        progress: Counts the values for a display, and those that wait.
         see: Is shown everything in the same pass.
 
     Raises:
@@ -71,23 +69,25 @@ def look_at_all(
     unread: Counter[str] = Counter()
     keys = 0
     opens = False
-    again = None
-    with Examining(examiner, plugins, target=target.stored.key) as run:
-        everything = watch(iter(source.current(examiner.layout.prefix_bytes)), "keys", None)
-        for part in (run.first(everything), watch(run.later(), "waiting", run.waiting)):
-            for found in part:
-                keys += 1
-                see(found)
-                counter.add(found)
-                if found.opened and (found.rule, found.transformer) == (target.rule, target.transformer):
-                    opens = opens or found.verdict.outcome not in FAILED
-                if found.stored.key == target.stored.key:
-                    again = found
-                elif found.verdict.outcome not in _SERVED or found.verdict.breaks_responses:
-                    name = str(found.directory.group_resource)
-                    unread[name if name in unread or len(unread) < _MOST_NAMES else _OTHERS] += 1
-                if likeness is not None:
-                    likes.add(found)
+    again: Examination | None = None
+
+    def take(found: Examination, _view: View) -> None:
+        nonlocal keys, opens, again
+        keys += 1
+        see(found)
+        counter.add(found)
+        if found.opened and (found.rule, found.transformer) == (target.rule, target.transformer):
+            opens = opens or found.verdict.outcome not in FAILED
+        if found.stored.key == target.stored.key:
+            again = found
+        elif found.verdict.outcome not in _SERVED or found.verdict.breaks_responses:
+            name = str(found.directory.group_resource)
+            unread[name if name in unread or len(unread) < _MOST_NAMES else _OTHERS] += 1
+        if likeness is not None:
+            likes.add(found)
+
+    everything = source.current(examiner.layout.prefix_bytes)
+    examine_all(examiner, everything, take, target=target.stored.key, progress=progress, whole=True)
     return Alike(
         again if again is not None and again.stored == target.stored else None,
         {name: counter.of(name) for name in names},

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from etcdfix.deferred import Watch, unwatched
+from etcdfix.examine_all import Progress, no_progress
 from etcdfix.remediation.api_servers import APIAccess
 from etcdfix.remediation.audit_record import Entry, Operator, RecordType, Result, Subject, Verb
 from etcdfix.remediation.backup_file import BackupCluster, BackupContent, make_content
@@ -81,7 +81,7 @@ def run_delete(
     *,
     preview: Callable[[Preflight], None],
     expected: Expectation | None = None,
-    watch: Watch = unwatched,
+    progress: Progress = no_progress,
     step: Step = no_step,
 ) -> Outcome:
     """Delete one key, or find out whether it could be deleted.
@@ -92,7 +92,7 @@ def run_delete(
         asker: Confirms.
         preview: Shows what was found out, before anything is asked.
         expected: By a plan, which may add a refusal; None without one.
-        watch: Counts the values of the pattern check for a display.
+        progress: Counts the values of the pattern check for a display.
         step: Told the name of each step before it is taken.
 
     Raises:
@@ -111,7 +111,7 @@ def run_delete(
         backup_directories=request.places.directories,
         api=request.api,
         expected=expected,
-        watch=watch,
+        progress=progress,
         step=step,
     )
     step("check: places")

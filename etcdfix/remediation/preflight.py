@@ -13,9 +13,9 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.deferred import Deferrable, Watch, unwatched
 from etcdfix.errors import SourceUnreachable
 from etcdfix.examine import Examiner
+from etcdfix.examine_all import Progress, no_progress
 from etcdfix.graph.assess import Assessment, assess
 from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.grades import Risk
@@ -104,7 +104,6 @@ class Cluster(msgspec.Struct, frozen=True):
     Attributes:
         source: Reads keys, and holds the connection.
         examiner: Says what each value is; it knows the custom resources.
-        plugins: The KMS plugins behind it, None where none is asked.
         configured: An EncryptionConfiguration was given.
         no_encryption: Instead, the operator says that this cluster encrypts nothing at rest.
         config_sha256: ``sha256:<hex>`` of it, "" where none was given.
@@ -115,19 +114,12 @@ class Cluster(msgspec.Struct, frozen=True):
 
     source: LiveSource
     examiner: Examiner
-    plugins: Deferrable | None = None
     configured: bool = True
     config_sha256: str = ""
     release_source: str = ""
     no_encryption: bool = False
     main: EtcdConnection | None = None
     main_named: bool = False
-
-    def examine(self, stored: StoredValue) -> Examination:
-        """Examine one value, waiting for its plugin."""
-        if self.plugins is not None:
-            self.plugins.deferring = False
-        return self.examiner.examine(stored)
 
 
 def grounds_of(
@@ -220,7 +212,7 @@ def check_deletion(
     backup_directories: Sequence[Path] = (),
     api: APIAccess | None = None,
     expected: Expectation | None = None,
-    watch: Watch = unwatched,
+    progress: Progress = no_progress,
     step: Step = no_step,
 ) -> Preflight:
     """Find out whether a value may be deleted, or refuse.
@@ -232,7 +224,7 @@ def check_deletion(
         backup_directories: Where backups lie, which may say which cluster this is.
         api: Which API servers to ask; None for none.
         expected: By a plan, which may add a refusal; None without one.
-        watch: Counts the values of the pattern check for a display.
+        progress: Counts the values of the pattern check for a display.
         step: Told the name of each check before it is made.
 
     Raises:
@@ -257,7 +249,7 @@ def check_deletion(
     step("check: examine")
     if cluster.no_encryption and looks_enveloped(stored.value):
         raise encrypted(key)
-    found = cluster.examine(stored)
+    found = cluster.examiner.examine(stored)
     if standing_of(found) in {Standing.NOT_BROKEN, Standing.UNPROVEN}:
         raise not_deletable(found)
     step("check: members")
@@ -272,10 +264,10 @@ def check_deletion(
     step("check: release")
     release_proven = check_release(cluster.source, cluster.examiner, accept_unknown=accepted.unknown_release)
     step("check: everything else")
-    alike, assessment = _look_around(cluster, found, watch)
+    alike, assessment = _look_around(cluster, found, progress)
     assert alike.target is not None  # else it would have been refused
     found = alike.target
-    if found.verdict.cause is Cause.KMS_UNREACHABLE and cluster.plugins is None:
+    if found.verdict.cause is Cause.KMS_UNREACHABLE and cluster.examiner.plugins is None:
         raise refuse(
             Rule.UNDETERMINED,
             f"{display(key)} is under KMS, and no plugin was asked: nothing is known of it",
@@ -316,11 +308,11 @@ def check_deletion(
     )
 
 
-def _look_around(cluster: Cluster, found: Examination, watch: Watch) -> tuple[Alike, Assessment | None]:
+def _look_around(cluster: Cluster, found: Examination, progress: Progress) -> tuple[Alike, Assessment | None]:
     """See in one pass what the other values under the same encryption key do, and what depends on this one."""
     key = found.stored.key
     builder = IndexBuilder(cluster.examiner, cluster.source)
-    alike = look_at_all(cluster.source, cluster.examiner, found, cluster.plugins, watch, see=builder.add)
+    alike = look_at_all(cluster.source, cluster.examiner, found, progress, see=builder.add)
     check_no_encryption(cluster, found.stored)
     _require_everything(cluster)
     index = builder.finish()
@@ -328,8 +320,6 @@ def _look_around(cluster: Cluster, found: Examination, watch: Watch) -> tuple[Al
         raise refuse(
             Rule.MOVED, f"{display(key)} was changed while it was being examined", hint="examine it again"
         )
-    if cluster.plugins is not None:
-        cluster.plugins.deferring = False  # its history is looked at now, and each revision may wait
     return alike, assess(index, cluster.source, cluster.examiner, key)
 
 
@@ -350,14 +340,14 @@ def check_moved(cluster: Cluster, found: Examination, accepted: Acceptances) -> 
     )
     if there is None:
         raise only_here
-    same = cluster.examine(there)
+    same = cluster.examiner.examine(there)
     if same.verdict.outcome is not Outcome.READABLE:
         raise only_here
-    ours = cluster.examiner.plaintext(cluster.examine(msgspec.structs.replace(stored, key=home)))
+    ours = cluster.examiner.plaintext(cluster.examiner.examine(msgspec.structs.replace(stored, key=home)))
     theirs = cluster.examiner.plaintext(same)
     if ours is not None and ours == theirs:
         return Landmark(home, there.create_revision, there.mod_revision)
-    moved = cluster.examine(msgspec.structs.replace(stored, key=home))
+    moved = cluster.examiner.examine(msgspec.structs.replace(stored, key=home))
     uid = moved.decoded.uid if moved.decoded is not None else None
     same_uid = bool(uid) and same.decoded is not None and same.decoded.uid == uid
     if not same_uid or there.mod_revision <= stored.mod_revision:
@@ -481,7 +471,7 @@ def check_members(
             hint="replace that member (etcdctl member remove, then add it empty) before anything is changed",
         )
     for other in () if readable_is_fine else survey.distinct_values():
-        if cluster.examine(other).verdict.outcome is Outcome.READABLE:
+        if cluster.examiner.examine(other).verdict.outcome is Outcome.READABLE:
             raise refuse(
                 Rule.MEMBERS_DISAGREE,
                 f"a member holds a readable copy of {display(key)}",
@@ -603,7 +593,7 @@ def _with_main(
 
 def _has_namespace(cluster: Cluster) -> bool:
     return any(
-        cluster.examine(stored).verdict.outcome is Outcome.READABLE
+        cluster.examiner.examine(stored).verdict.outcome is Outcome.READABLE
         for stored in cluster.source.current(cluster.examiner.layout.prefix_bytes + b"namespaces/")
     )
 

@@ -146,7 +146,7 @@ def run_reencrypt(
     step("check: expectations")
     check_expectations(stored, request.accepted)
     step("check: examine")
-    today = cluster.examine(stored)
+    today = cluster.examiner.examine(stored)
     _check_today(today)
     found = candidate.examine(stored)
     plaintext = candidate.plaintext(found)
@@ -293,7 +293,7 @@ def _find_proof(
     )
     if newest is None or newest.mod_revision < reach(newest) or name_of(newest.key) in unlisted:
         return b""
-    found = cluster.examine(newest)
+    found = cluster.examiner.examine(newest)
     # What is not stale opens under the first key of the first provider, which is the one that writes.
     return newest.key if found.verdict.outcome is Verdicts.READABLE and not found.stale else b""
 

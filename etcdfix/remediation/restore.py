@@ -19,8 +19,8 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.deferred import Watch, unwatched
 from etcdfix.errors import AuditLogUnreadable, RefusedByRule
+from etcdfix.examine_all import Progress, no_progress
 from etcdfix.graph.protected import floor_reason
 from etcdfix.model import Outcome as Verdicts
 from etcdfix.model import StoredValue
@@ -194,7 +194,7 @@ def run_restore(
     asker: Asker,
     *,
     preview: Callable[[RestorePreview], None],
-    watch: Watch = unwatched,
+    progress: Progress = no_progress,
     step: Step = no_step,
 ) -> Outcome:
     """Put a value back, or find out whether it could be.
@@ -220,7 +220,7 @@ def run_restore(
     intent = _intent_behind(candidate, request.places.log_path)
     listed = intent is not None
     _check_digest(request)
-    found = cluster.examine(candidate.stored)
+    found = cluster.examiner.examine(candidate.stored)
     by_itself = "" if listed else _check_unlisted(found, request, identity, reading.stored)
     replaced: Preflight | OwnWrite | None = None
     warnings: list[str] = []
@@ -242,7 +242,7 @@ def run_restore(
         if intent is not None and wrote(request.places.log_path, intent, reading.stored):
             replaced = _check_own(cluster, request, reading, reading.stored, intent, identity, step)
         else:
-            replaced = _check_replaced(cluster, request, reading.stored, watch, step)
+            replaced = _check_replaced(cluster, request, reading.stored, progress, step)
         warnings += replaced.warnings
         servers = replaced.servers
     step("check: space")
@@ -465,7 +465,7 @@ def _check_own(
     """Check what holds for any change; that the value is as we put it stands for the proof that it is unreadable."""
     step("check: expectations")
     check_expectations(present, _as_named(request))
-    found = cluster.examine(present)
+    found = cluster.examiner.examine(present)
     _check_release(cluster, request, step)
     step("check: members")
     warnings = check_members(cluster, present.key, reading, request.accepted, readable_is_fine=True)
@@ -498,7 +498,7 @@ def _check_replaced(
     cluster: Cluster,
     request: RestoreRequest,
     present: StoredValue,
-    watch: Watch,
+    progress: Progress,
     step: Step,
 ) -> Preflight:
     try:
@@ -508,7 +508,7 @@ def _check_replaced(
             _as_named(request),
             backup_directories=request.places.directories,
             api=request.api,
-            watch=watch,
+            progress=progress,
             step=step,
         )
     except RefusedByRule as refusal:

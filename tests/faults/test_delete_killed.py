@@ -245,7 +245,7 @@ def test_reencryption_killed_at_every_step(
         def is_done(now: StoredValue | None) -> bool:
             if now is None or now.version != 2:
                 return False
-            found = cluster.examine(now)
+            found = cluster.examiner.examine(now)
             assert found.verdict.outcome is Verdict.READABLE
             return cluster.examiner.plaintext(found) == objects.secret(name)
 

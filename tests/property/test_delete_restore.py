@@ -152,7 +152,7 @@ class OneKey(RuleBasedStateMachine):
         stored = self._read().stored
         if stored is None:
             return False
-        found = self._cluster.examine(stored)
+        found = self._cluster.examiner.examine(stored)
         return standing_of(found) is Standing.DELETABLE and not risks_of(found.verdict)
 
     def _kept(self) -> list[StoredValue]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from etcdfix.decoding.stacks import Decoder
-from etcdfix.deferred import unwatched
 from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.examine import Examiner
+from etcdfix.examine_all import no_progress
 from etcdfix.likes import Likeness, likeness_of
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.remediation import alike as alike_module
@@ -81,9 +81,7 @@ def look(
     under_test = examiner(source, config, minor)
     target = before or source.get(key.encode())
     assert target is not None
-    return look_at_all(
-        source, under_test, under_test.examine(target), None, unwatched, see=lambda _found: None
-    )
+    return look_at_all(source, under_test, under_test.examine(target), no_progress, see=lambda _found: None)
 
 
 def test_only_what_was_written_under_the_same_key_counts() -> None:
@@ -128,7 +126,7 @@ def test_everything_is_seen_in_the_same_pass() -> None:
     assert target is not None
     seen: list[str] = []
     found = look_at_all(
-        source, under_test, under_test.examine(target), None, unwatched,
+        source, under_test, under_test.examine(target), no_progress,
         see=lambda found: seen.append(found.stored.key.decode()),
     )  # fmt: skip
     # The target comes last: by then everything has been seen that its verdict may rest on.
@@ -158,9 +156,7 @@ def test_a_value_of_another_prefix_is_known_for_one_though_its_end_is_not_as_wri
     under_test = Examiner(StorageLayout("/registry/new"), transformers, Decoder(None))
     target = source.get(key.encode())
     assert target is not None
-    found = look_at_all(
-        source, under_test, under_test.examine(target), None, unwatched, see=lambda _found: None
-    )
+    found = look_at_all(source, under_test, under_test.examine(target), no_progress, see=lambda _found: None)
     assert found.target is not None
     assert found.target.verdict.cause is Cause.STORAGE_PREFIX_CHANGED
 

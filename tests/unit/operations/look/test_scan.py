@@ -13,7 +13,6 @@ import msgspec
 import pytest
 
 from etcdfix.cli.exit_codes import ExitCode, scan_exit_code
-from etcdfix.deferred import Spool
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.errors import ConfigurationError, SourceUnreachable
 from etcdfix.inputs.baseline import load_baseline
@@ -22,6 +21,7 @@ from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.reports.formats import SCAN_FORMATS
 from etcdfix.scope import ScopeRequest
 from etcdfix.sources.base import Segment, SourceDescription
+from etcdfix.spool import Spool
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import SameAgain
 from etcdfix.verdicts.examination import Examination
@@ -417,7 +417,7 @@ def test_progress_sees_every_value() -> None:
             yield item
 
     request = ScanRequest(layout=StorageLayout(), configuration=CONFIG)
-    run_scan(MemorySource(HEALTHY), request, CollectingReporter(), watch=watch)
+    run_scan(MemorySource(HEALTHY), request, CollectingReporter(), progress=watch)
     assert seen == [("keys", None, key) for key in sorted(key.encode() for key in HEALTHY)]
 
 
@@ -751,7 +751,7 @@ def test_damage_under_a_key_that_is_right_is_searched_for() -> None:
 
 
 def test_the_search_for_damage_has_a_bound_for_each_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("etcdfix.deferred.MOST_SEARCHED", 2)
+    monkeypatch.setattr("etcdfix.examine_all.MOST_SEARCHED", 2)
     entries = []
     for number in range(4):
         value = bytearray(gcm(str(number)))

@@ -1,4 +1,4 @@
-"""Values whose verdict waits: for a KMS plugin, or for what other values show. They are looked at again at the end.
+"""One pass over many values, for whoever wants to know of all of them; some values are looked at again at the end.
 
 A plugin may be slow, and its KMS allows so many calls a second; neither may hold up the reading of etcd, whose
 revision can be compacted meanwhile. So a value whose data key is not there yet is put aside as it is stored, in
@@ -11,16 +11,17 @@ right, and only where the key opens something is it worth the time to search for
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
-from typing import IO, Generic, Protocol, Self, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol, Self, TypeVar
 
 import msgspec
 
 from etcdfix.encryption.kms.envelopes import KMSPending
+from etcdfix.errors import EndedEarly, SourceError
 from etcdfix.examine import Examiner
 from etcdfix.model import Outcome, StoredValue
+from etcdfix.spool import Spool
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.standing import FAILED
@@ -44,11 +45,9 @@ MOST_SEARCHED = 1_000
 # So many values are asked about ahead of the one whose answer is awaited.
 _WINDOW = 512
 _WINDOW_BYTES = 8 << 20
-_MEMORY_BYTES = 1 << 20
-_SIZE_BYTES = 8
 
 
-class Watch(Protocol):
+class Progress(Protocol):
     """Counts items for a display as they pass."""
 
     def __call__(self, items: Iterator[T], label: str, estimate: int | None, /) -> Iterator[T]:
@@ -56,76 +55,96 @@ class Watch(Protocol):
         ...
 
 
-def unwatched(items: Iterator[T], _label: str, _estimate: int | None, /) -> Iterator[T]:
+def no_progress(items: Iterator[T], _label: str, _estimate: int | None, /) -> Iterator[T]:
     """Yield the items, and display nothing."""
     return items
 
 
-class Deferrable(Protocol):
-    """What a run needs of its KMS plugins: to be told whether unwrapping may wait, and when it is the last time.
+class View:
+    """What a consumer may look at while it takes an examination, and not later.
 
     Attributes:
-        deferring: Unwrapping does not wait for an answer.
-        final: What is said of a value now is the last word, and rests on fresh answers.
+        draining: Everything was seen; what waited is taken now, in the order of the keys where something is wrong.
     """
 
-    deferring: bool
-    final: bool
+    def __init__(self, examiner: Examiner, run: Examining) -> None:
+        self.draining = False
+        self._run = run
+        self.plaintext = examiner.plaintext
 
     @property
-    def over(self) -> bool:
-        """Whether no plugin is asked any more."""
-        ...
+    def waiting(self) -> int:
+        """How many values with earlier keys are still open."""
+        return self._run.waiting
 
 
-class Spool(Generic[V]):
-    """Values in the order in which they came, in an unlinked temporary file once they are many.
+Take = Callable[[Examination, View], None]
+"""Takes one examination after the other."""
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """How a pass came to its end.
+
+    Attributes:
+        ended: What ended it early; None where nothing did.
+        problems: How the source was lost midway; empty where it was not.
+    """
+
+    ended: EndedEarly | None = None
+    problems: tuple[str, ...] = ()
+
+
+def examine_all(
+    examiner: Examiner,
+    values: Iterable[StoredValue],
+    take: Take,
+    *,
+    target: bytes = b"",
+    progress: Progress = no_progress,
+    whole: bool = False,
+) -> Ending:
+    """Examine values once, and hand each to a consumer; those that wait for a KMS plugin come after all others.
 
     Args:
-        kind: Type of the values, a ``msgspec.Struct``.
+        examiner: Says what each value is.
+        values: In the source's order.
+        take: The consumer.
+        target: Etcd key of a value that is searched for damage in any case; b"" for none.
+        progress: Counts the values for a display, and those that waited.
+        whole: A part is of no use: an interruption, or a source that is lost midway, is raised.
+
+    Raises:
+        SourceError: Nothing could be read; or not everything, and a part is of no use.
     """
-
-    def __init__(self, kind: type[V]) -> None:
-        self._file: IO[bytes] = tempfile.SpooledTemporaryFile(max_size=_MEMORY_BYTES)  # noqa: SIM115 - lives as long as we
-        self._encode = msgspec.msgpack.Encoder().encode
-        self._decoder = msgspec.msgpack.Decoder(kind)
-        self._read_at = 0
-        self._end = 0
-        self._size = 0
-        self.count = 0
-
-    @property
-    def on_disk(self) -> bool:
-        """Whether there is more than fits into memory."""
-        return self._end > _MEMORY_BYTES
-
-    def close(self) -> None:
-        """Forget everything."""
-        self._file.close()
-
-    def append(self, value: V) -> None:
-        """Add a value.
-
-        Raises:
-            OSError: There is no room for it.
-        """
-        record = self._encode(value)
-        self._file.seek(self._end)
-        self._file.write(len(record).to_bytes(_SIZE_BYTES) + record)
-        self._file.flush()  # a full disk shows here, and what was written of this record is written over
-        self._end += _SIZE_BYTES + len(record)
-        self.count += 1
-
-    def peek(self) -> V:
-        """Return the first value that has not been dropped yet; there must be one."""
-        self._file.seek(self._read_at)
-        self._size = int.from_bytes(self._file.read(_SIZE_BYTES))
-        return self._decoder.decode(self._file.read(self._size))
-
-    def drop(self) -> None:
-        """Let go of the value that :meth:`peek` returned."""
-        self._read_at += _SIZE_BYTES + self._size
-        self.count -= 1
+    ending = Ending()
+    seen = 0
+    with Examining(examiner, target=target) as run:
+        view = View(examiner, run)
+        try:
+            for found in run.first(progress(iter(values), "keys", None)):
+                seen += 1
+                take(found, view)
+        except SourceError as exc:
+            if whole or not (seen or run.waiting):
+                raise
+            ending = Ending(problems=(f"the source was lost midway: {exc.message}",))
+        except KeyboardInterrupt as exc:
+            if whole:
+                raise
+            ending = Ending(EndedEarly.of(exc))
+            run.abort()
+        view.draining = True
+        try:
+            for found in progress(run.drain(), "waiting", run.waiting):
+                take(found, view)
+        except KeyboardInterrupt as exc:
+            if whole:
+                raise
+            ending = Ending(EndedEarly.of(exc), ending.problems)
+            run.abort()
+            for found in run.drain():
+                take(found, view)
+    return ending
 
 
 class Examining:
@@ -133,15 +152,14 @@ class Examining:
 
     Args:
         examiner: Says what each value is.
-        plugins: The KMS plugins behind the examiner; None where no plugin is asked.
         target: Etcd key of a value that is searched for damage in any case; b"" for none.
     """
 
-    def __init__(self, examiner: Examiner, plugins: Deferrable | None = None, *, target: bytes = b"") -> None:
+    def __init__(self, examiner: Examiner, *, target: bytes = b"") -> None:
         examiner.start_over()  # a value from a file or of another member must not speak for those of this run
         self._examine = examiner.examine
         self._opened = examiner.opened
-        self._plugins = plugins
+        self._plugins = examiner.plugins
         self._target = target
         self._searched: Counter[KeyName] = Counter()
         self._waiting = Spool(StoredValue)
@@ -156,6 +174,13 @@ class Examining:
         self._waiting.close()
         for spool in self._doubtful:
             spool.close()
+        if self._plugins is not None:
+            self._plugins.deferring = False  # from here on, single values are looked at, and each may wait
+
+    def abort(self) -> None:
+        """Ask no plugin any more: what waits is judged without."""
+        if self._plugins is not None:
+            self._plugins.give_up()
 
     @property
     def waiting(self) -> int:
@@ -210,7 +235,7 @@ class Examining:
             return found
         return None
 
-    def later(self) -> Iterator[Examination]:
+    def drain(self) -> Iterator[Examination]:
         """Yield what was put aside, waiting for answers; can be called again after an interruption.
 
         What there is something to say about comes in the order of the keys.

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from etcdfix import deferred
+from etcdfix import examine_all, spool
 from etcdfix.decoding.stacks import Decoder
-from etcdfix.deferred import Examining
 from etcdfix.encryption.config import KMSProvider, parse_configuration
 from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.errors import KMSRefused, KMSUnreachable
 from etcdfix.examine import Examiner
+from etcdfix.examine_all import Examining
 from etcdfix.model import StoredValue
 from etcdfix.storagekey import StorageLayout
 from etcdfix.verdicts.causes import Cause
@@ -90,7 +90,7 @@ def examining(plugin: SlowPlugin) -> Examining:
         return plugin
 
     transformers = Transformers.from_configuration(parse_configuration(CONFIG, path="test"), plugin_for)
-    return Examining(Examiner(StorageLayout(), transformers, Decoder(None)), plugin)
+    return Examining(Examiner(StorageLayout(), transformers, Decoder(None), plugins=plugin))
 
 
 def verdicts(found: Iterator[Examination]) -> list[tuple[str, Cause | None]]:
@@ -103,7 +103,7 @@ def test_what_needs_no_plugin_goes_on_at_once() -> None:
         first = verdicts(run.first([value("a", b"1"), plain("b"), value("c", b"2"), plain("d")]))
         assert first == [("b", None), ("d", None)]
         assert (run.waiting, plugin.waited) == (2, [])
-        assert verdicts(run.later()) == [("a", None), ("c", None)]
+        assert verdicts(run.drain()) == [("a", None), ("c", None)]
         assert (run.waiting, plugin.waited) == (0, [b"1", b"2"])
 
 
@@ -113,7 +113,7 @@ def test_an_answer_that_is_there_is_used_at_once() -> None:
     with examining(plugin) as run:
         assert verdicts(run.first([value("a", b"1"), value("b", b"2")])) == [("a", None)]
         plugin.known.add(b"2")  # comes in while the source is read
-        assert verdicts(run.later()) == [("b", None)]
+        assert verdicts(run.drain()) == [("b", None)]
     assert plugin.waited == []
     assert plugin.opened == {"k1": 2}  # each value once
 
@@ -129,7 +129,7 @@ def test_a_control_that_comes_later_still_counts() -> None:
     values = [value("a", b"bad"), value("b", b"bad", key_id="k2"), value("c", b"good")]
     with examining(plugin) as run:
         assert verdicts(run.first(values)) == []
-        assert verdicts(run.later()) == [
+        assert verdicts(run.drain()) == [
             ("c", None), ("a", Cause.KMS_ENVELOPE_DAMAGED), ("b", Cause.KMS_UNPROVEN),
         ]  # fmt: skip
 
@@ -139,7 +139,7 @@ def test_a_value_that_fails_is_not_its_own_control() -> None:
     values = [value("a", b"1", seed=b"\xff" * 32), value("b", b"2", seed=b"\xff" * 32)]
     with examining(plugin) as run:
         assert verdicts(run.first(values)) == []
-        assert verdicts(run.later()) == [("a", Cause.KMS_UNPROVEN), ("b", Cause.KMS_UNPROVEN)]
+        assert verdicts(run.drain()) == [("a", Cause.KMS_UNPROVEN), ("b", Cause.KMS_UNPROVEN)]
 
 
 def test_what_was_unreachable_a_moment_ago_is_asked_once_more() -> None:
@@ -155,7 +155,7 @@ def test_what_was_unreachable_a_moment_ago_is_asked_once_more() -> None:
     plugin.known.add(b"1")
     with examining(plugin) as run:
         assert verdicts(run.first([value("a", b"1")])) == []
-        assert verdicts(run.later()) == [("a", None)]
+        assert verdicts(run.drain()) == [("a", None)]
 
 
 def test_unreachable_after_waiting_is_the_last_word() -> None:
@@ -165,17 +165,17 @@ def test_unreachable_after_waiting_is_the_last_word() -> None:
     plugin = SlowPlugin(reply)
     with examining(plugin) as run:
         assert verdicts(run.first([value("a", b"1")])) == []
-        assert verdicts(run.later()) == [("a", Cause.KMS_UNREACHABLE)]
+        assert verdicts(run.drain()) == [("a", Cause.KMS_UNREACHABLE)]
     assert set(plugin.waited) == {b"1"}
 
 
 def test_the_window_asks_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deferred, "_WINDOW", 3)
+    monkeypatch.setattr(examine_all, "_WINDOW", 3)
     plugin = SlowPlugin(seed_for_all)
     with examining(plugin) as run:
         list(run.first(value(f"n{n}", b"%d" % n) for n in range(6)))
         plugin.asked.clear()
-        later = run.later()
+        later = run.drain()
         next(later)
         assert plugin.asked == [b"0", b"1", b"2", b"0"]
         next(later)
@@ -200,7 +200,7 @@ def test_nothing_is_lost_when_the_wait_is_interrupted() -> None:
         list(run.first([value("a", b"bad"), value("b", b"good")]))
         for _ in range(3):
             try:
-                found += verdicts(run.later())
+                found += verdicts(run.drain())
             except KeyboardInterrupt:
                 assert run.waiting == 2
     assert found == [("b", None), ("a", Cause.KMS_ENVELOPE_DAMAGED)]
@@ -212,7 +212,7 @@ def test_many_large_values_wait_on_disk() -> None:
         values = (value(f"n{n}", b"%d" % n) for n in range(3))
         big = [stored(v.key, v.value + b"\x7a\x80\x80\x20" + bytes(1 << 19)) for v in values]
         assert list(run.first(big)) == []
-        found = list(run.later())
+        found = list(run.drain())
     assert [e.stored for e in found] == big
 
 
@@ -221,7 +221,7 @@ def test_without_plugins_everything_is_said_at_once() -> None:
     with Examining(Examiner(StorageLayout(), transformers, Decoder(None))) as run:
         found = verdicts(run.first([value("a", b"1"), plain("b")]))
         assert found == [("a", Cause.KMS_UNREACHABLE), ("b", None)]
-        assert list(run.later()) == []
+        assert list(run.drain()) == []
 
 
 def test_what_a_plugin_gives_a_dek_for_is_judged_last(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,7 +234,7 @@ def test_what_a_plugin_gives_a_dek_for_is_judged_last(monkeypatch: pytest.Monkey
     )
     with examining(plugin) as run:
         assert verdicts(run.first([noise, value("b", b"1")])) == [("b", None)]
-        assert verdicts(run.later()) == [("noise", Cause.UNKNOWN_ENCODING)]
+        assert verdicts(run.drain()) == [("noise", Cause.UNKNOWN_ENCODING)]
     assert not plugin.final
 
 
@@ -247,12 +247,12 @@ def test_a_plugin_that_was_given_up_is_not_waited_for(monkeypatch: pytest.Monkey
     plugin.over = True
     with examining(plugin) as run:
         assert verdicts(run.first([value("a", b"1")])) == []  # few are kept, for the sake of their order
-        assert verdicts(run.later()) == [("a", Cause.KMS_UNREACHABLE)]
-    monkeypatch.setattr(deferred, "_MEMORY_BYTES", 1)
+        assert verdicts(run.drain()) == [("a", Cause.KMS_UNREACHABLE)]
+    monkeypatch.setattr(spool, "_MEMORY_BYTES", 1)
     with examining(plugin) as run:
         values = [value("a", b"1"), value("b", b"1")]
         assert verdicts(run.first(values)) == [("b", Cause.KMS_UNREACHABLE)]
-        assert verdicts(run.later()) == [("a", Cause.KMS_UNREACHABLE)]
+        assert verdicts(run.drain()) == [("a", Cause.KMS_UNREACHABLE)]
 
 
 def test_a_full_disk_costs_time_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,23 +264,23 @@ def test_a_full_disk_costs_time_and_nothing_else(monkeypatch: pytest.MonkeyPatch
             raise KMSRefused("rejected", status="INVALID_ARGUMENT")
         return SEED
 
-    monkeypatch.setattr("etcdfix.deferred.Spool.append", full)
+    monkeypatch.setattr("etcdfix.examine_all.Spool.append", full)
     plugin = SlowPlugin(reply)
     plugin.known.add(b"bad")
     with examining(plugin) as run:
         found = verdicts(run.first([value("a", b"1"), value("b", b"bad"), plain("c")]))
         # The data key of its neighbour opens it, so it is searched for although it cannot wait.
         assert found == [("a", None), ("b", Cause.KMS_ENVELOPE_DAMAGED), ("c", None)]
-        assert list(run.later()) == []
+        assert list(run.drain()) == []
 
 
 def test_the_window_is_bounded_by_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deferred, "_WINDOW_BYTES", 1)
+    monkeypatch.setattr(examine_all, "_WINDOW_BYTES", 1)
     plugin = SlowPlugin(seed_for_all)
     with examining(plugin) as run:
         list(run.first(value(f"n{n}", b"%d" % n) for n in range(3)))
         plugin.asked.clear()
-        next(run.later())
+        next(run.drain())
         assert plugin.asked == [b"0", b"0"]
 
 
@@ -289,7 +289,7 @@ def test_an_interruption_between_taking_and_dropping_counts_nothing_twice() -> N
     with examining(plugin) as run:
         list(run.first([value("a", b"1"), value("b", b"2")]))
         run._window.append((run._waiting.peek(), None))
-        assert verdicts(run.later()) == [("a", None), ("b", None)]
+        assert verdicts(run.drain()) == [("a", None), ("b", None)]
 
 
 def test_later_is_nothing_without_plugins() -> None:
@@ -297,7 +297,7 @@ def test_later_is_nothing_without_plugins() -> None:
     with Examining(Examiner(StorageLayout(), transformers, Decoder(None))) as run:
         found = run._examine(plain("a"))
         assert run._put_aside(run._doubtful[0], found, found.stored) is None
-        assert verdicts(run.later()) == [("a", None)]
+        assert verdicts(run.drain()) == [("a", None)]
 
 
 GCM = configuration(provider("aesgcm", key1=KEY_1))
@@ -321,7 +321,7 @@ def test_what_does_not_open_under_a_local_key_waits_for_the_values_around_it() -
         first = verdicts(run.first([gcm("a", 50, key=NOISE), gcm("b", 10), gcm("c", 90)]))
         assert first == [("b", None), ("c", None)]
         assert run.waiting == 1
-        assert verdicts(run.later()) == [("a", Cause.NONCE_DAMAGED)]
+        assert verdicts(run.drain()) == [("a", Cause.NONCE_DAMAGED)]
         assert run.waiting == 0
 
 
@@ -346,7 +346,7 @@ def test_the_plugins_word_counts_against_a_value_only_between_others() -> None:
         with examining(SlowPlugin(reply)) as run:
             values = [at(mod_revision, "a", b"bad"), at(10, "b", b"1"), at(90, "c", b"2")]
             assert list(run.first(values)) == []
-            assert verdicts(run.later())[-1] == ("a", cause)
+            assert verdicts(run.drain())[-1] == ("a", cause)
 
 
 def test_a_run_counts_nothing_of_what_was_examined_before_it() -> None:
@@ -356,7 +356,7 @@ def test_a_run_counts_nothing_of_what_was_examined_before_it() -> None:
     assert examiner.examine(gcm("a", 50, key=NOISE)).verdict.cause is Cause.NONCE_DAMAGED
     with Examining(examiner) as run:
         assert verdicts(run.first([gcm("a", 50, key=NOISE)])) == []
-        assert verdicts(run.later()) == [("a", Cause.WRONG_KEY)]
+        assert verdicts(run.drain()) == [("a", Cause.WRONG_KEY)]
 
 
 def test_what_shows_its_key_is_searched_though_nothing_else_opens() -> None:
@@ -365,7 +365,7 @@ def test_what_shows_its_key_is_searched_though_nothing_else_opens() -> None:
     for target in (b"", damaged.key):
         with local(target=target) as run:
             assert verdicts(run.first([damaged])) == []
-            assert verdicts(run.later()) == [("web", Cause.CIPHERTEXT_DAMAGED)]
+            assert verdicts(run.drain()) == [("web", Cause.CIPHERTEXT_DAMAGED)]
 
 
 def test_the_target_is_searched_although_the_first_look_seems_to_settle_it() -> None:
@@ -377,20 +377,20 @@ def test_the_target_is_searched_although_the_first_look_seems_to_settle_it() -> 
         assert verdicts(run.first([moved])) == [("web", Cause.VALUE_TRUNCATED)]
     with local(prefix="/registry/new", target=moved.key) as run:
         assert verdicts(run.first([moved])) == []
-        assert verdicts(run.later()) == [("web", Cause.STORAGE_PREFIX_CHANGED)]
+        assert verdicts(run.drain()) == [("web", Cause.STORAGE_PREFIX_CHANGED)]
 
 
 def test_a_target_that_opens_waits_for_nothing() -> None:
     with local(target=gcm("web").key) as run:
         assert verdicts(run.first([gcm("web")])) == [("web", None)]
-        assert list(run.later()) == []
+        assert list(run.drain()) == []
 
 
 def test_what_was_found_at_once_for_want_of_room_is_the_word(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_spool: object, _stored: StoredValue) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("etcdfix.deferred.Spool.append", full)
+    monkeypatch.setattr("etcdfix.examine_all.Spool.append", full)
     damaged = gcm("web").value[:-1] + bytes([gcm("web").value[-1] ^ 1])
     with local() as run:
         assert verdicts(run.first([gcm("a"), stored(gcm("web").key, damaged)])) == [

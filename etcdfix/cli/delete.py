@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from etcdfix.apiserver.recovery import SECONDS, look_until_well
+from etcdfix.apiserver.servers import Answer, APIAccess
 from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import (
@@ -38,17 +40,15 @@ from etcdfix.cli.safety import (
 from etcdfix.cli.variables import ChangingCommand
 from etcdfix.errors import EtcdfixError
 from etcdfix.inputs.planfile import expectation_of, load_plan
-from etcdfix.remediation.api_servers import Answer, APIAccess
-from etcdfix.remediation.audit_record import Result
-from etcdfix.remediation.delete import DeleteRequest, run_delete
-from etcdfix.remediation.preflight import Preflight
-from etcdfix.remediation.preview import (
+from etcdfix.operations.change.delete import DeleteRequest, run_delete
+from etcdfix.operations.change.preview import (
     after_deletion_lines,
     looked_at_lines,
     outcome_lines,
     preview_lines,
 )
-from etcdfix.remediation.recovery import SECONDS, look_until_well
+from etcdfix.remediation.audit.record import Result
+from etcdfix.remediation.preflight.checks import Preflight
 from etcdfix.text.commands import ACKNOWLEDGEMENT
 from etcdfix.text.safetext import safe_text
 

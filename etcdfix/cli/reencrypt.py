@@ -39,9 +39,9 @@ from etcdfix.cli.safety import (
 )
 from etcdfix.cli.variables import ChangingCommand
 from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.remediation.audit_record import Result
-from etcdfix.remediation.preview import outcome_lines, reencrypt_preview_lines
-from etcdfix.remediation.reencrypt import ReencryptRequest, run_reencrypt
+from etcdfix.operations.change.preview import outcome_lines, reencrypt_preview_lines
+from etcdfix.operations.change.reencrypt import ReencryptRequest, run_reencrypt
+from etcdfix.remediation.audit.record import Result
 
 
 @click.command("reencrypt", cls=ChangingCommand, epilog=epilog(EXIT_CODES))

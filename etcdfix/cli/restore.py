@@ -37,12 +37,12 @@ from etcdfix.cli.safety import (
 )
 from etcdfix.cli.variables import ChangingCommand
 from etcdfix.examine import Examiner
-from etcdfix.remediation.audit_record import Result
-from etcdfix.remediation.backup_file import read_backup
+from etcdfix.operations.change.preview import outcome_lines, restore_preview_lines
+from etcdfix.operations.change.restore import Candidate, RestoreRequest, run_restore
+from etcdfix.remediation.audit.record import Result
+from etcdfix.remediation.backup.file import read_backup
 from etcdfix.remediation.identify import identify
-from etcdfix.remediation.preflight import Cluster
-from etcdfix.remediation.preview import outcome_lines, restore_preview_lines
-from etcdfix.remediation.restore import Candidate, RestoreRequest, run_restore
+from etcdfix.remediation.preflight.checks import Cluster
 from etcdfix.remediation.rules import Rule, refuse
 from etcdfix.sources.connection import connection_from_options
 from etcdfix.sources.live import LiveSource

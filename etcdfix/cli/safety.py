@@ -12,16 +12,16 @@ from typing import Any
 
 import click
 
+from etcdfix.apiserver.servers import APIAccess, parse_server_url
 from etcdfix.cli.keys import decoded_key, is_base64, named_key
 from etcdfix.cli.options import Inputs, configuration_of, open_plugins, open_source, option_group
 from etcdfix.cli.output import say
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError
 from etcdfix.examine import Examiner, Reading
-from etcdfix.remediation.api_servers import APIAccess, parse_server_url
-from etcdfix.remediation.audit_record import Result
-from etcdfix.remediation.commit import Outcome, Places
-from etcdfix.remediation.preflight import MAIN_ETCD, Acceptances, Cluster
+from etcdfix.remediation.audit.record import Result
+from etcdfix.remediation.commit import Outcome, RecordPaths
+from etcdfix.remediation.preflight.checks import MAIN_ETCD, Acceptances, Cluster
 from etcdfix.remediation.rules import Rule, refuse
 from etcdfix.sources.base import Source
 from etcdfix.sources.connection import EtcdConnection, connection_from_options, transport_warnings
@@ -186,9 +186,9 @@ def api_access(options: dict[str, Any]) -> APIAccess | None:
     return APIAccess(options["kubeconfig"], options["context"], servers)
 
 
-def places(options: dict[str, Any]) -> Places:
+def places(options: dict[str, Any]) -> RecordPaths:
     """Return where backups and the audit log go."""
-    return Places(
+    return RecordPaths(
         tuple(path.absolute() for path in options.get("backup_dirs") or ()),
         options["audit_log"].absolute() if options.get("audit_log") is not None else None,
     )

@@ -14,7 +14,7 @@ from etcdfix.reports.schema import SCHEMAS, schema_of
 
 def audit_schema() -> dict[str, Any]:
     """Return the schema of one record of the audit log."""
-    from etcdfix.remediation.audit_record import (  # noqa: PLC0415 - the other schemas need nothing that can write
+    from etcdfix.remediation.audit.record import (  # noqa: PLC0415 - the other schemas need nothing that can write
         API_VERSION,
         KIND,
         PREFIX,

@@ -12,8 +12,8 @@ from etcdfix.errors import RefusedByRule
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import no_progress
 from etcdfix.model import Confidence, Outcome
-from etcdfix.remediation.alike import look_at_all
-from etcdfix.remediation.proof import check_proof
+from etcdfix.remediation.preflight.alike import look_at_all
+from etcdfix.remediation.preflight.proof import check_proof
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination

@@ -22,7 +22,7 @@ from etcdfix.reports.impact_model import ObjectEntry
 from etcdfix.reports.model import ReportConfiguration, ReportSource, Tool
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display, likely_prefixes
-from etcdfix.text.commands import SameAgain
+from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import is_plain
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.key_loss import THE_KEY, KeyCounter, doubt_about
@@ -46,7 +46,7 @@ class SurroundingsRequest(Reading, frozen=True, kw_only=True):
         same_again: Options that a command in a report must repeat.
     """
 
-    same_again: SameAgain = msgspec.field(default_factory=SameAgain)
+    same_again: RepeatedOptions = msgspec.field(default_factory=RepeatedOptions)
 
 
 class Surroundings:

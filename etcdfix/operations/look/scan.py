@@ -39,7 +39,7 @@ from etcdfix.scope import KeyRange, ScopeRequest, resolve_scope
 from etcdfix.sources.base import Source, SourceDescription
 from etcdfix.spool import Spool
 from etcdfix.storagekey import Directory, StorageLayout, custom_directory, display, likely_prefixes
-from etcdfix.text.commands import SameAgain
+from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
 
@@ -76,7 +76,7 @@ class ScanRequest(Reading, frozen=True, kw_only=True):
     scope: ScopeRequest = msgspec.field(default_factory=ScopeRequest)
     max_causes: int = CAP
     baseline: Baseline | None = None
-    same_again: SameAgain = msgspec.field(default_factory=SameAgain)
+    same_again: RepeatedOptions = msgspec.field(default_factory=RepeatedOptions)
     reveal_key_ids: bool = False
 
 

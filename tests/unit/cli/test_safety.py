@@ -22,9 +22,9 @@ from etcdfix.cli.safety import (
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.errors import ConfigurationError, RefusedByRule
 from etcdfix.examine import Examiner
-from etcdfix.remediation.audit_record import Link, Result
+from etcdfix.remediation.audit.record import Link, Result
 from etcdfix.remediation.commit import Outcome
-from etcdfix.remediation.preflight import Acceptances
+from etcdfix.remediation.preflight.checks import Acceptances
 from tests.support.objects import KMS_V2, configuration_yaml
 
 

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from etcdfix.errors import SourceDenied
-from etcdfix.remediation import delete
-from etcdfix.remediation.audit import AuditLog
-from etcdfix.remediation.backup_file import (
+from etcdfix.operations.change import delete
+from etcdfix.remediation.audit.log import AuditLog
+from etcdfix.remediation.backup.file import (
     Backup,
     BackupContent,
     BackupIntent,
@@ -23,7 +23,7 @@ from etcdfix.remediation.backup_file import (
 from etcdfix.remediation.cluster_identity import ClusterIdentity, KnownBy
 from etcdfix.remediation.grounds import Grounds
 from etcdfix.remediation.identify import _LARGEST_BACKUP, _newest, identify
-from etcdfix.remediation.preflight import Acceptances, check_deletion, grounds_of
+from etcdfix.remediation.preflight.checks import Acceptances, check_deletion, grounds_of
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
 from etcdfix.sources.snapshot import SnapshotSource

@@ -47,7 +47,7 @@ from etcdfix.reports.plan_model import (
 from etcdfix.reports.plan_needs import acceptance, declaration
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import Directory, display
-from etcdfix.text.commands import SameAgain
+from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import is_plain, quote_command, safe_text
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.key_loss import NOT_THE_KEY, THE_KEY, KeyCounter, KeyDoubt, doubt_about
@@ -95,7 +95,7 @@ class PlanRequest(msgspec.Struct, frozen=True, kw_only=True):
     configuration: EncryptionConfiguration | None
     kubernetes_version: str | None = None
     newest: bool = True
-    same_again: SameAgain = SameAgain()
+    same_again: RepeatedOptions = RepeatedOptions()
     plan_file: str = ""
 
 

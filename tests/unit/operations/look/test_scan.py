@@ -23,7 +23,7 @@ from etcdfix.scope import ScopeRequest
 from etcdfix.sources.base import Segment, SourceDescription
 from etcdfix.spool import Spool
 from etcdfix.storagekey import StorageLayout
-from etcdfix.text.commands import SameAgain
+from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.examination import Examination
 from tests.support.collecting import CollectingReporter
 from tests.support.memory_source import MemorySource, stored
@@ -146,7 +146,7 @@ def test_a_source_lost_among_strangers_leaves_the_prefix_open() -> None:
 def test_an_unknown_kind_may_be_newer_whatever_release_is_named(minor: int | None) -> None:
     holds = {"/registry/configmaps/shop/x": b'{"kind":"Thing","apiVersion":"v1","metadata":{}}'}
     reading = ("--kubernetes-version", f"1.{minor}") if minor is not None else ()
-    reporter, _result = scan(holds, kubernetes_minor=minor, same_again=SameAgain(reading=reading))
+    reporter, _result = scan(holds, kubernetes_minor=minor, same_again=RepeatedOptions(reading=reading))
     (finding,) = reporter.findings.values()
     assert finding.cause == "kind-not-registered"
     assert any("--kubernetes-version X.Y" in r.command for r in finding.remedies) is (minor is None)

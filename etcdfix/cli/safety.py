@@ -186,7 +186,7 @@ def api_access(options: dict[str, Any]) -> APIAccess | None:
     return APIAccess(options["kubeconfig"], options["context"], servers)
 
 
-def places(options: dict[str, Any]) -> RecordPaths:
+def record_paths(options: dict[str, Any]) -> RecordPaths:
     """Return where backups and the audit log go."""
     return RecordPaths(
         tuple(path.absolute() for path in options.get("backup_dirs") or ()),

@@ -7,70 +7,39 @@ there :func:`~etcdfix.remediation.commit.preview_only` instead of :func:`~etcdfi
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from etcdfix.apiserver.servers import APIAccess
 from etcdfix.examine_all import Progress, no_progress
-from etcdfix.remediation.audit.record import Entry, Operator, RecordType, Result, Subject, Verb
-from etcdfix.remediation.backup.file import BackupCluster, BackupContent, make_content
-from etcdfix.remediation.commit import Change, Outcome, RecordPaths, commit, place_warnings, preview_only
+from etcdfix.operations.change.execute_change import (
+    ChangeRequest,
+    CheckedChange,
+    Confirmer,
+    execute_change,
+)
+from etcdfix.remediation.audit.record import Result, Verb
+from etcdfix.remediation.commit import Outcome, place_warnings
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.landmarks import read_landmarks
 from etcdfix.remediation.preflight.checks import (
-    Acceptances,
     Cluster,
     Preflight,
     check_deletion,
-    grounds_of,
 )
 from etcdfix.remediation.preflight.expectation import Expectation
-from etcdfix.remediation.rules import Rule, refuse
-from etcdfix.storagekey import display
-from etcdfix.verdicts.examination import Examination
-
-if TYPE_CHECKING:
-    from etcdfix.apiserver.authorization import Authorization
-    from etcdfix.remediation.preflight.members import LeaseState
 
 _IDENTITY = "identity"
 
 
-class Confirmer(Protocol):
-    """The person before the change, or the script that stands for one."""
-
-    def confirm_key(self, key: bytes) -> bool:
-        """Show what is about to happen to the key, and say whether it was typed back (or ``--yes`` was given)."""
-        ...
-
-    def confirm_lost(self, declared: str) -> bool:
-        """Say whether the declaration of a lost key was typed back; ``--yes`` never stands in at a terminal."""
-        ...
-
-
-class DeleteRequest(msgspec.Struct, frozen=True, kw_only=True):
+class DeleteRequest(ChangeRequest, frozen=True, kw_only=True):
     """One deletion.
 
     Attributes:
         key: Complete etcd key.
-        reason: For the record.
-        accepted: Expectations and acceptances.
-        places: Where backups and the audit log go.
-        api: Which API servers to ask; None for none.
-        etcd_user: As whom etcd is asked, for the record.
-        dry_run: Change nothing.
         plan: How the plan is named in the record, "" for none.
     """
 
     key: bytes
-    reason: str
-    accepted: Acceptances = msgspec.field(default_factory=Acceptances)
-    places: RecordPaths = msgspec.field(default_factory=RecordPaths)
-    api: APIAccess | None = None
-    etcd_user: str = ""
-    dry_run: bool = False
     plan: str = ""
 
 
@@ -108,104 +77,34 @@ def run_delete(
         cluster,
         request.key,
         request.accepted,
-        backup_directories=request.places.directories,
+        backup_directories=request.record_paths.directories,
         api=request.api,
         expected=expected,
         progress=progress,
         step=step,
     )
     step("check: places")
-    checked = msgspec.structs.replace(checked, warnings=(*checked.warnings, *place_warnings(request.places)))
-    step("preview")
-    preview(checked)
-    operator = operator_for(checked.servers.authorization, request.etcd_user)
-    change = Change(
-        entry=Entry(
-            type=RecordType.INTENT,
+    checked = msgspec.structs.replace(
+        checked, warnings=(*checked.warnings, *place_warnings(request.record_paths))
+    )
+    return execute_change(
+        cluster,
+        request,
+        CheckedChange(
             verb=Verb.DELETE,
-            operator=operator,
-            subject=subject_of(checked.found),
-            reason=request.reason,
-            cluster_uid=checked.identity.uid,
-            header_revision=checked.reading.revision,
-            accepted=(*request.accepted.as_flags(), *([request.plan] if request.plan else [])),
-            grounds=grounds_of(
-                cluster, checked.found, checked.servers, checked.identity, checked.alike.counts
-            ),
+            done=Result.DELETED,
+            found=checked.found,
+            reading=checked.reading,
+            identity=checked.identity,
+            servers=checked.servers,
+            landmarks=landmarks,
+            moved_to=checked.moved_to,
+            replaced=checked,
+            counts=checked.alike.counts,
+            declared_lost=checked.declared_lost,
+            flags=(request.plan,) if request.plan else (),
         ),
-        landmarks=landmarks if checked.moved_to is None else landmarks.with_mark(checked.moved_to),
-        content=backup_content(cluster, checked, "delete", operator, request.reason),
-        done=Result.DELETED,
-        accept_unknown_cluster=request.accepted.unknown_cluster,
+        confirmer,
+        preview=lambda: preview(checked),
+        step=step,
     )
-    client = cluster.source.client
-    if request.dry_run:
-        return preview_only(client, change, request.places, operator=operator, step=step)
-    step("confirm")
-    if checked.declared_lost and not confirmer.confirm_lost(request.accepted.key_lost):
-        raise refuse(Rule.NOT_CONFIRMED, "the lost key was not typed back; nothing was changed")
-    if not confirmer.confirm_key(request.key):
-        raise refuse(
-            Rule.NOT_CONFIRMED,
-            f"{display(request.key)} was not typed back; nothing was changed",
-            hint="type the key in full at a terminal, or give --yes in a script",
-        )
-    return commit(client, change, request.places, operator=operator, step=step)
-
-
-def operator_for(authorization: Authorization | None, etcd_user: str) -> Operator:
-    """Return who does it, for the record."""
-    if authorization is None:
-        return Operator.of_this_process(etcd_user=etcd_user)
-    return Operator.of_this_process(
-        etcd_user=etcd_user, authorization="allowed", api_user=authorization.user_name
-    )
-
-
-def subject_of(found: Examination) -> Subject:
-    """Return what a record says the change is about."""
-    directory = found.directory
-    return Subject(
-        key=found.stored.key,
-        group=directory.group,
-        api_version=directory.version,
-        resource=directory.resource,
-        namespace=found.namespace,
-        name=found.name,
-        mod_revision=found.stored.mod_revision,
-    )
-
-
-def backup_content(
-    cluster: Cluster, checked: Preflight, purpose: str, operator: Operator, reason: str
-) -> BackupContent:
-    """Return what a backup of the examined value holds: the stored bytes, nothing that we decrypted."""
-    reading = checked.reading
-    return make_content(
-        checked.stored,
-        purpose=purpose,
-        verdict=checked.found.verdict,
-        cluster=BackupCluster(
-            checked.identity.uid or None,
-            f"{reading.cluster_id:x}",
-            cluster.source.endpoints,
-            reading.revision,
-            checked.identity,
-        ),
-        operator=operator,
-        reason=reason,
-        lease_ttl_seconds=lease_ttl(checked.lease),
-        at=now(),
-    )
-
-
-def lease_ttl(lease: LeaseState | None) -> int | None:
-    """Return what a backup says of a lease: seconds left, -1 for expired, None for none."""
-    if lease is None:
-        return None
-    return lease.remaining_seconds if lease.alive else -1
-
-
-def now() -> datetime:
-    """Return the time for a backup."""
-    return datetime.now(UTC)

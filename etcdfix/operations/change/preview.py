@@ -214,7 +214,7 @@ def _why_replaced(present: Preflight | OwnWrite) -> str:
 
 def reencrypt_preview_lines(cluster: Cluster, shown: ReencryptPreview) -> Iterator[str]:
     """Yield what will be rewritten, and with what."""
-    today, candidate = shown.today, shown.candidate
+    today, candidate = shown.found, shown.candidate
     yield f"Key          {safe_text(display(today.stored.key))}"
     yield f"Today        {today.verdict.outcome}, {today.verdict.cause}: {safe_text(today.verdict.message)}"
     kind = candidate.directory.kind or "object"

@@ -11,38 +11,37 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from etcdfix.apiserver.servers import APIAccess, ServerAnswers
+from etcdfix.apiserver.servers import ServerAnswers
 from etcdfix.encryption.encrypt import NotSealed, Sealed, SealRefusal, to_storage
 from etcdfix.encryption.transformer import ResourceTransformers
 from etcdfix.examine import Examiner
 from etcdfix.model import Outcome as Verdicts
 from etcdfix.model import StoredValue
-from etcdfix.operations.change.delete import Confirmer, lease_ttl, now, operator_for, subject_of
-from etcdfix.remediation.audit.record import Entry, RecordType, Result, Verb
+from etcdfix.operations.change.execute_change import (
+    ChangeRequest,
+    CheckedChange,
+    Confirmer,
+    execute_change,
+)
+from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.audit.search import own_writes
-from etcdfix.remediation.backup.file import BackupCluster, digest, make_content
+from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.backup.write import name_of, unlisted_writes
 from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.commit import (
-    Change,
     Outcome,
-    RecordPaths,
-    commit,
     place_warnings,
-    preview_only,
     require_space,
 )
 from etcdfix.remediation.durable import Step, no_step
-from etcdfix.remediation.landmarks import Landmarks, read_landmarks
+from etcdfix.remediation.landmarks import read_landmarks
 from etcdfix.remediation.preflight.checks import (
-    Acceptances,
     Cluster,
     check_alarms,
     check_api_servers,
     check_cluster,
     check_expectations,
     check_members,
-    grounds_of,
     require_there,
 )
 from etcdfix.remediation.preflight.members import KeyReading, read_key, read_lease
@@ -57,35 +56,24 @@ if TYPE_CHECKING:
 _IDENTITY = "identity"
 
 
-class ReencryptRequest(msgspec.Struct, frozen=True, kw_only=True):
+class ReencryptRequest(ChangeRequest, frozen=True, kw_only=True):
     """One re-encryption.
 
     Attributes:
         key: Complete etcd key.
-        reason: For the record.
         undeployed_write_key: Nothing of the resource needs to be stored under today's write key yet.
-        accepted: Expectations and acceptances.
-        places: Where backups and the audit log go.
-        api: Which API servers to ask; None for none.
-        etcd_user: As whom etcd is asked, for the record.
-        dry_run: Change nothing.
     """
 
     key: bytes
-    reason: str
     undeployed_write_key: bool = False
-    accepted: Acceptances = msgspec.field(default_factory=Acceptances)
-    places: RecordPaths = msgspec.field(default_factory=RecordPaths)
-    api: APIAccess | None = None
-    etcd_user: str = ""
-    dry_run: bool = False
 
 
 class ReencryptPreview(msgspec.Struct, frozen=True, kw_only=True):
     """What is shown before a value is rewritten.
 
     Attributes:
-        today: What today's configuration says of it.
+        reading: The linearizable read on which everything rests.
+        found: What today's configuration says of it.
         candidate: What the candidate configuration says of it: readable.
         write_transformer: What it will be written with.
         proof: Key of another object that is stored under that already; b"" where none was needed.
@@ -95,7 +83,8 @@ class ReencryptPreview(msgspec.Struct, frozen=True, kw_only=True):
         warnings: One sentence each.
     """
 
-    today: Examination
+    reading: KeyReading
+    found: Examination
     candidate: Examination
     write_transformer: str
     proof: bytes
@@ -162,13 +151,13 @@ def run_reencrypt(
     warnings += check_alarms(cluster)
     require_space(cluster.source.client)
     step("check: cluster")
-    identity = check_cluster(cluster, request.accepted, request.places.directories)
+    identity = check_cluster(cluster, request.accepted, request.record_paths.directories)
     step("check: release")
     check_release(cluster.source, cluster.examiner, accept_unknown=request.accepted.unknown_release)
     step("check: write key")
     sealed = _seal(_transformers(cluster, today), plaintext, key)
-    log = request.places.log_path
-    unlisted = unlisted_writes(request.places.directories, log, identity)
+    log = request.record_paths.log_path
+    unlisted = unlisted_writes(request.record_paths.directories, log, identity)
     proof = _find_proof(cluster, today, own_writes(log, identity.uid), unlisted)
     if not proof and not request.undeployed_write_key:
         raise refuse(
@@ -187,9 +176,10 @@ def run_reencrypt(
             hint="look again in a moment",
         )  # fmt: skip
     step("check: places")
-    warnings += place_warnings(request.places)
+    warnings += place_warnings(request.record_paths)
     shown = ReencryptPreview(
-        today=today,
+        reading=reading,
+        found=today,
         candidate=found,
         write_transformer=sealed.transformer,
         proof=proof,
@@ -198,21 +188,27 @@ def run_reencrypt(
         servers=servers,
         warnings=tuple(warnings),
     )
-    step("preview")
-    preview(shown)
-    change = _change(cluster, request, reading, landmarks, shown, sealed)
-    operator = change.entry.operator
-    client = cluster.source.client
-    if request.dry_run:
-        return preview_only(client, change, request.places, operator=operator, step=step)
-    step("confirm")
-    if not confirmer.confirm_key(key):
-        raise refuse(
-            Rule.NOT_CONFIRMED,
-            f"{display(key)} was not typed back; nothing was changed",
-            hint="type the key in full at a terminal, or give --yes in a script",
-        )
-    return commit(client, change, request.places, operator=operator, step=step)
+    return execute_change(
+        cluster,
+        request,
+        CheckedChange(
+            verb=Verb.REENCRYPT,
+            done=Result.REENCRYPTED,
+            found=today,
+            reading=reading,
+            identity=identity,
+            servers=servers,
+            landmarks=landmarks,
+            replaced=shown,
+            flags=() if proof else ("--accept-undeployed-write-key",),
+            value=sealed.data,
+            lease=stored.lease,
+            detail=f"from {found.transformer} to {sealed.transformer}, {digest(sealed.data)}",
+        ),
+        confirmer,
+        preview=lambda: preview(shown),
+        step=step,
+    )
 
 
 def _check_today(today: Examination) -> None:
@@ -296,52 +292,3 @@ def _find_proof(
     found = cluster.examiner.examine(newest)
     # What is not stale opens under the first key of the first provider, which is the one that writes.
     return newest.key if found.verdict.outcome is Verdicts.READABLE and not found.stale else b""
-
-
-def _change(
-    cluster: Cluster,
-    request: ReencryptRequest,
-    reading: KeyReading,
-    landmarks: Landmarks,
-    shown: ReencryptPreview,
-    sealed: Sealed,
-) -> Change:
-    today, stored = shown.today, shown.today.stored
-    operator = operator_for(shown.servers.authorization, request.etcd_user)
-    content = make_content(
-        stored,
-        purpose="reencrypt",
-        verdict=today.verdict,
-        cluster=BackupCluster(
-            shown.identity.uid or None,
-            f"{reading.cluster_id:x}",
-            cluster.source.endpoints,
-            reading.revision,
-            shown.identity,
-        ),
-        operator=operator,
-        reason=request.reason,
-        lease_ttl_seconds=lease_ttl(shown.lease),
-        at=now(),
-    )
-    flags = ["--accept-undeployed-write-key"] if not shown.proof else []
-    return Change(
-        entry=Entry(
-            type=RecordType.INTENT,
-            verb=Verb.REENCRYPT,
-            operator=operator,
-            subject=subject_of(today),
-            reason=request.reason,
-            cluster_uid=shown.identity.uid,
-            header_revision=reading.revision,
-            detail=f"from {shown.candidate.transformer} to {sealed.transformer}, {digest(sealed.data)}",
-            accepted=(*request.accepted.as_flags(), *flags),
-            grounds=grounds_of(cluster, today, shown.servers, shown.identity),
-        ),
-        landmarks=landmarks,
-        content=content,
-        value=sealed.data,
-        lease=stored.lease,
-        done=Result.REENCRYPTED,
-        accept_unknown_cluster=request.accepted.unknown_cluster,
-    )

@@ -19,26 +19,27 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.apiserver.servers import APIAccess, ServerAnswers
+from etcdfix.apiserver.servers import ServerAnswers
 from etcdfix.errors import AuditLogUnreadable, RefusedByRule
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.graph.protected import floor_reason
 from etcdfix.model import Outcome as Verdicts
 from etcdfix.model import StoredValue
-from etcdfix.operations.change.delete import Confirmer, lease_ttl, now, operator_for, subject_of
+from etcdfix.operations.change.execute_change import (
+    ChangeRequest,
+    CheckedChange,
+    Confirmer,
+    execute_change,
+)
 from etcdfix.remediation.audit.log import broken
-from etcdfix.remediation.audit.record import Entry, Intent, Operator, RecordType, Result, Verb
+from etcdfix.remediation.audit.record import Intent, Result, Verb
 from etcdfix.remediation.audit.search import is_there, trouble_with, wrote
-from etcdfix.remediation.backup.file import Backup, BackupCluster, BackupContent, digest, make_content
+from etcdfix.remediation.backup.file import Backup, digest
 from etcdfix.remediation.backup.write import intent_of
 from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.commit import (
-    Change,
     Outcome,
-    RecordPaths,
-    commit,
     place_warnings,
-    preview_only,
     require_space,
 )
 from etcdfix.remediation.durable import Step, no_step
@@ -54,7 +55,6 @@ from etcdfix.remediation.preflight.checks import (
     check_expectations,
     check_members,
     check_no_encryption,
-    grounds_of,
     require_api,
 )
 from etcdfix.remediation.preflight.members import (
@@ -102,35 +102,23 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class RestoreRequest(msgspec.Struct, frozen=True, kw_only=True):
+class RestoreRequest(ChangeRequest, frozen=True, kw_only=True):
     """One restore.
 
     Attributes:
         candidate: What to put back.
-        reason: For the record.
         replace_mod_revision: The present value may be replaced, if it stands at this revision; None: the key must
             be absent.
         unlisted_source: A source that is no intent of this audit log is accepted.
         value_sha256: ``sha256:<hex>`` that the value to put back must have, "" for any.
         without_lease: Leave the lease out.
-        accepted: Acceptances, for the cluster and for what is replaced.
-        places: Where backups and the audit log go.
-        api: Which API servers to ask; None for none.
-        etcd_user: As whom etcd is asked, for the record.
-        dry_run: Change nothing.
     """
 
     candidate: Candidate
-    reason: str
     replace_mod_revision: int | None = None
     unlisted_source: bool = False
     value_sha256: str = ""
     without_lease: bool = False
-    accepted: Acceptances = msgspec.field(default_factory=Acceptances)
-    places: RecordPaths = msgspec.field(default_factory=RecordPaths)
-    api: APIAccess | None = None
-    etcd_user: str = ""
-    dry_run: bool = False
 
 
 class OwnWrite(msgspec.Struct, frozen=True, kw_only=True):
@@ -213,11 +201,11 @@ def run_restore(
     step("check: read the key")
     reading = read_key(cluster.source.client, key)
     step("check: cluster")
-    identity = check_cluster(cluster, request.accepted, request.places.directories)
+    identity = check_cluster(cluster, request.accepted, request.record_paths.directories)
     _check_same_cluster(candidate, identity, request.accepted)
     step("check: candidate")
     check_no_encryption(cluster, candidate.stored)
-    intent = _intent_behind(candidate, request.places.log_path)
+    intent = _intent_behind(candidate, request.record_paths.log_path)
     listed = intent is not None
     _check_digest(request)
     found = cluster.examiner.examine(candidate.stored)
@@ -239,7 +227,7 @@ def run_restore(
         servers = check_api_servers(found, identity, request.api, request.accepted, held=False)
     else:
         _check_named(request, reading.stored)
-        if intent is not None and wrote(request.places.log_path, intent, reading.stored):
+        if intent is not None and wrote(request.record_paths.log_path, intent, reading.stored):
             replaced = _check_own(cluster, request, reading, reading.stored, intent, identity, step)
         else:
             replaced = _check_replaced(cluster, request, reading.stored, progress, step)
@@ -250,8 +238,7 @@ def run_restore(
     step("check: lease")
     lease = _lease(cluster, candidate, without=request.without_lease)
     step("check: places")
-    warnings += place_warnings(request.places, backup=replaced is not None)
-    step("preview")
+    warnings += place_warnings(request.record_paths, backup=replaced is not None)
     shown = RestorePreview(
         candidate=candidate,
         found=found,
@@ -263,57 +250,32 @@ def run_restore(
         servers=servers,
         warnings=tuple(warnings),
     )
-    preview(shown)
-    operator = operator_for(servers.authorization, request.etcd_user)
-    change = Change(
-        entry=Entry(
-            type=RecordType.INTENT,
+    unreadable = replaced if isinstance(replaced, Preflight) else None
+    return execute_change(
+        cluster,
+        request,
+        CheckedChange(
             verb=Verb.RESTORE,
-            operator=operator,
-            subject=msgspec.structs.replace(
-                subject_of(found),
-                mod_revision=reading.stored.mod_revision if reading.stored is not None else 0,
-            ),
-            reason=request.reason,
-            cluster_uid=identity.uid,
-            header_revision=reading.revision,
+            done=Result.RESTORED,
+            found=found,
+            reading=reading,
+            identity=identity,
+            servers=servers,
+            landmarks=landmarks,
+            moved_to=unreadable.moved_to if unreadable is not None else None,
+            replaced=replaced,
+            counts=unreadable.alike.counts if unreadable is not None else {},
+            declared_lost=replaced is not None and replaced.declared_lost,
+            flags=tuple(_further_flags(request, listed=listed)),
+            value=candidate.stored.value,
             value_sha256=digest(candidate.stored.value),
+            lease=lease,
             detail=f"from {candidate.origin}{_unlisted_words(by_itself)}, {digest(candidate.stored.value)}",
-            accepted=(*request.accepted.as_flags(), *_further_flags(request, listed=listed)),
-            grounds=grounds_of(
-                cluster,
-                found,
-                servers,
-                identity,
-                replaced.alike.counts if isinstance(replaced, Preflight) else {},
-            ),
         ),
-        landmarks=landmarks
-        if not isinstance(replaced, Preflight) or replaced.moved_to is None
-        else landmarks.with_mark(replaced.moved_to),
-        content=None if replaced is None else _content(cluster, replaced, operator, request.reason),
-        value=candidate.stored.value,
-        lease=lease,
-        done=Result.RESTORED,
-        accept_unknown_cluster=request.accepted.unknown_cluster,
+        confirmer,
+        preview=lambda: preview(shown),
+        step=step,
     )
-    client = cluster.source.client
-    if request.dry_run:
-        return preview_only(client, change, request.places, operator=operator, step=step)
-    step("confirm")
-    if (
-        replaced is not None
-        and replaced.declared_lost
-        and not confirmer.confirm_lost(request.accepted.key_lost)
-    ):
-        raise refuse(Rule.NOT_CONFIRMED, "the lost key was not typed back; nothing was changed")
-    if not confirmer.confirm_key(key):
-        raise refuse(
-            Rule.NOT_CONFIRMED,
-            f"{display(key)} was not typed back; nothing was changed",
-            hint="type the key in full at a terminal, or give --yes in a script",
-        )
-    return commit(client, change, request.places, operator=operator, step=step)
 
 
 def _further_flags(request: RestoreRequest, *, listed: bool) -> list[str]:
@@ -373,7 +335,7 @@ def _check_unlisted(
     if not request.unlisted_source:
         raise refuse(
             Rule.UNLISTED_SOURCE,
-            f"the {candidate.origin} is no backup that this audit log ({request.places.log_path}) knows",
+            f"the {candidate.origin} is no backup that this audit log ({request.record_paths.log_path}) knows",
             hint="name the log that was used then with --audit-log, or --accept-unlisted-source",
         )
     if found.verdict.outcome is Verdicts.READABLE:
@@ -510,7 +472,7 @@ def _check_replaced(
             cluster,
             present.key,
             _as_named(request),
-            backup_directories=request.places.directories,
+            backup_directories=request.record_paths.directories,
             api=request.api,
             progress=progress,
             step=step,
@@ -520,28 +482,6 @@ def _check_replaced(
             raise
         hint = "nothing has to be put back; what differs can be changed through the API: kubectl edit"
         raise refuse(Rule.READABLE, refusal.message, hint=hint) from None
-
-
-def _content(
-    cluster: Cluster, replaced: Preflight | OwnWrite, operator: Operator, reason: str
-) -> BackupContent:
-    reading = replaced.reading
-    return make_content(
-        replaced.stored,
-        purpose="restore",
-        verdict=replaced.found.verdict,
-        cluster=BackupCluster(
-            replaced.identity.uid or None,
-            f"{reading.cluster_id:x}",
-            cluster.source.endpoints,
-            reading.revision,
-            replaced.identity,
-        ),
-        operator=operator,
-        reason=reason,
-        lease_ttl_seconds=lease_ttl(replaced.lease),
-        at=now(),
-    )
 
 
 def _lease(cluster: Cluster, candidate: Candidate, *, without: bool) -> int:

@@ -60,6 +60,11 @@ class Verb(StrEnum):
     REVEAL = "reveal"
     RECOVER = "recover-audit-log"
 
+    @property
+    def purpose(self) -> str:
+        """What a backup calls it."""
+        return "delete" if self is Verb.DELETE else self.value
+
 
 class Result(StrEnum):
     """What became of an intent. ``unknown`` is the one that leaves it open."""

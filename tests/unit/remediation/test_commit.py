@@ -61,7 +61,7 @@ def _delete(
         return run_delete(
             cluster,
             DeleteRequest(
-                key=registry.key("shop/broken"), reason="r", places=registry.places, dry_run=dry_run
+                key=registry.key("shop/broken"), reason="r", record_paths=registry.places, dry_run=dry_run
             ),
             Agreeing(),
             preview=lambda _found: None,

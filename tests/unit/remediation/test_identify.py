@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from etcdfix.errors import SourceDenied
-from etcdfix.operations.change import delete
+from etcdfix.operations.change import execute_change
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.backup.file import (
     Backup,
@@ -268,14 +268,14 @@ def test_kube_system_made_anew_meanwhile_is_another_cluster(
 ) -> None:
     """The transaction compares the create revision, however the cluster is named."""
     key = unreadable(registry)
-    before: Callable[..., object] = delete.commit
+    before: Callable[..., object] = execute_change.commit
 
     def late(*arguments: object, **named: object) -> object:
         registry.etcd.delete(key)
         registry.etcd.put(key, LOST)
         return before(*arguments, **named)
 
-    monkeypatch.setattr(delete, "commit", late)
+    monkeypatch.setattr(execute_change, "commit", late)
     ran = registry.delete(registry.key("shop/broken"))
     assert ran.code == 4, ran
     assert registry.stored(registry.key("shop/broken")) == BROKEN

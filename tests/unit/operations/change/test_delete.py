@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from etcdfix.apiserver.authorization import Authorization
 from etcdfix.errors import RefusedByRule
-from etcdfix.operations.change.delete import DeleteRequest, lease_ttl, now, operator_for, run_delete
+from etcdfix.operations.change.delete import DeleteRequest, run_delete
 from etcdfix.remediation.commit import Outcome
 from etcdfix.remediation.preflight.checks import Acceptances
-from etcdfix.remediation.preflight.members import LeaseState
 from tests.support.change_runs import Agreeing, Registry
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, aesgcm, provider, secret
 
@@ -20,7 +18,7 @@ def _run(registry: Registry, confirmer: Agreeing, seen: list[str], key: bytes, *
     with registry.cluster() as cluster:
         return run_delete(
             cluster,
-            DeleteRequest(key=key, reason="r", places=registry.places, **request),  # type: ignore[arg-type]
+            DeleteRequest(key=key, reason="r", record_paths=registry.places, **request),  # type: ignore[arg-type]
             confirmer,
             preview=lambda _found: seen.append("PREVIEW"),
             step=seen.append,
@@ -76,28 +74,3 @@ def test_the_plan_is_named_in_the_record(registry: Registry) -> None:
     _run(registry, Agreeing(), [], registry.key("shop/broken"), plan="--plan p.json (sha256:00)")
     for event in registry.events():
         assert event.annotations.accepted == '["--plan p.json (sha256:00)"]'
-
-
-def test_who_did_it() -> None:
-    nobody = operator_for(None, "root")
-    assert (nobody.authorization, nobody.api_user, nobody.etcd_user) == ("none", "", "root")
-    allowed = Authorization(user_name="alice", server="https://api", kube_system_uid="u")
-    asked = operator_for(allowed, "")
-    assert (asked.authorization, asked.api_user) == ("allowed", "alice")
-    assert asked.os_user == nobody.os_user != ""
-
-
-@pytest.mark.parametrize(
-    ("lease", "left"),
-    [
-        (None, None),
-        (LeaseState(lease=7, alive=True, remaining_seconds=55, granted_seconds=60), 55),
-        (LeaseState(lease=7, alive=False, remaining_seconds=0, granted_seconds=0), -1),
-    ],
-)
-def test_what_is_left_of_a_lease(lease: LeaseState | None, left: int | None) -> None:
-    assert lease_ttl(lease) == left
-
-
-def test_time_has_a_zone() -> None:
-    assert now().utcoffset() is not None

@@ -269,7 +269,8 @@ def test_lease_that_is_left_out() -> None:
 @pytest.mark.parametrize("proof", [b"", b"/registry/secrets/shop/other"])
 def test_reencrypt(proof: bytes) -> None:
     shown = ReencryptPreview(
-        today=examination(KEY),
+        reading=KeyReading(stored=None, revision=1, cluster_id=2, member_id=3),
+        found=examination(KEY),
         candidate=readable(
             KEY if proof else "/registry/example.com/widgets/shop/w", transformer="aescbc/v1/key2"
         ),

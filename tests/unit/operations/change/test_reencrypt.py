@@ -196,7 +196,9 @@ def test_a_value_in_the_clear_is_no_proof(registry: Registry) -> None:
 def test_what_is_not_proven_unreadable_is_refused_by_its_own_rule(
     registry: Registry, name: str, resource: str, value: bytes, rule: str
 ) -> None:
-    request = ReencryptRequest(key=registry.put(name, value, resource), reason="r", places=registry.places)
+    request = ReencryptRequest(
+        key=registry.put(name, value, resource), reason="r", record_paths=registry.places
+    )
     with (
         registry.untouched(),
         registry.cluster() as cluster,
@@ -260,7 +262,7 @@ def _put_back_and_die(cluster: Cluster, registry: Registry, key: bytes) -> None:
         candidate=Candidate(stored=stored, origin="elsewhere", cluster=None),
         reason="r",
         unlisted_source=True,
-        places=registry.places,
+        record_paths=registry.places,
     )
     with pytest.raises(KeyboardInterrupt):
         run_restore(cluster, request, Agreeing(), preview=lambda _shown: None, step=die)

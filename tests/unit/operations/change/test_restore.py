@@ -38,7 +38,7 @@ def _run(
     with registry.cluster() as cluster:
         return run_restore(
             cluster,
-            RestoreRequest(candidate=candidate, reason="r", **({"places": registry.places} | request)),  # type: ignore[arg-type]
+            RestoreRequest(candidate=candidate, reason="r", **({"record_paths": registry.places} | request)),  # type: ignore[arg-type]
             confirmer or Agreeing(),
             preview=shown.append,
             step=step,
@@ -108,7 +108,7 @@ def test_log_that_cannot_be_looked_for(registry: Registry) -> None:
     ):
         run_restore(
             cluster,
-            RestoreRequest(candidate=candidate, reason="r", places=places),
+            RestoreRequest(candidate=candidate, reason="r", record_paths=places),
             Agreeing(),
             preview=lambda _shown: None,
         )
@@ -206,12 +206,12 @@ def test_default_directory_must_last_where_something_goes_there(
     key = registry.key("shop/broken")
     shown: list[RestorePreview] = []
     if not replaced:
-        _run(registry, candidate, shown, places=places)
+        _run(registry, candidate, shown, record_paths=places)
         assert registry.stored(key) == BROKEN
         return
     registry.put("shop/broken", b"k8s:enc:aescbc:v1:key1:other")
     with registry.untouched(), pytest.raises(UnsafePlace, match="the default directory will not do"):
-        _run(registry, candidate, shown, places=places, replace_mod_revision=registry.mod_revision(key))
+        _run(registry, candidate, shown, record_paths=places, replace_mod_revision=registry.mod_revision(key))
     assert shown == []
 
 

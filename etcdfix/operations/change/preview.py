@@ -18,6 +18,7 @@ from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.commit import Outcome
 from etcdfix.remediation.preflight.checks import Cluster, Preflight, peek_lines
 from etcdfix.reports.base import counted
+from etcdfix.reports.change_model import FollowUp
 from etcdfix.reports.remedies import gentle_remedies, unsafe_deletion_request
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
@@ -260,19 +261,25 @@ def outcome_lines(key_bytes: bytes, done: Result, outcome: Outcome, again: Repea
     yield f"Audit log: {safe_text(str(outcome.audit_log))}" + (
         f", head {outcome.head}" if outcome.head else ""
     )
+    for follow_up in follow_ups(key_bytes, done, outcome, again):
+        yield f"{follow_up.what}: {follow_up.command}"
+
+
+def follow_ups(key: bytes, done: Result, outcome: Outcome, again: RepeatedOptions) -> Iterator[FollowUp]:
+    """Yield the commands for afterwards: how to settle what is open, how to undo, how to look again."""
     if outcome.result is None:
         return
-    log = str(outcome.audit_log)
     # The uid of kube-system is read each time, wherever it is and whatever encrypts it.
     same = [*again.source, *again.layout, *again.reading, *again.changing]
     if outcome.result is Result.UNKNOWN or outcome.head is None:
-        yield f"Settle it when etcd answers again: {quote_command(['etcdfix', 'audit', 'reconcile', *same, log])}"
-    yield from _undo_lines(done, outcome, same)
+        settle = quote_command(["etcdfix", "audit", "reconcile", *same, str(outcome.audit_log)])
+        yield FollowUp("Settle it when etcd answers again", settle)
+    yield from _undo(done, outcome, same)
     if done is not Result.DELETED:
-        yield f"Look again: {again.scan(key_bytes)}"
+        yield FollowUp("Look again", again.scan(key))
 
 
-def _undo_lines(done: Result, outcome: Outcome, same: list[str]) -> Iterator[str]:
+def _undo(done: Result, outcome: Outcome, same: list[str]) -> Iterator[FollowUp]:
     """Yield how each backup goes back to where it was."""
     log = ["--audit-log", str(outcome.audit_log), "--reason", "REASON"]
     replace: list[str] = []
@@ -284,9 +291,10 @@ def _undo_lines(done: Result, outcome: Outcome, same: list[str]) -> Iterator[str
         return
     if outcome.result is Result.ANOMALY:
         for path, what in zip(outcome.backups, ("what was examined", "what etcd gave back"), strict=False):
-            yield f"Put back {what}: {quote_command(['etcdfix', 'restore', path, *same, *log])}"
+            yield FollowUp(f"Put back {what}", quote_command(["etcdfix", "restore", path, *same, *log]))
     elif outcome.backups:
-        yield f"Undo: {quote_command(['etcdfix', 'restore', outcome.backups[0], *same, *log, *replace])}"
+        undo = quote_command(["etcdfix", "restore", outcome.backups[0], *same, *log, *replace])
+        yield FollowUp("Undo", undo)
 
 
 def _recovery_lines(resource: str, unread: Mapping[str, int]) -> Iterator[str]:

@@ -23,8 +23,9 @@ from etcdfix.encryption.config_validation import masked_rule, validate
 from etcdfix.encryption.config_values import NANOSECONDS, parse_base64, parse_endpoint
 from etcdfix.encryption.config_yaml import read_yaml
 from etcdfix.encryption.keyring import KeyMaterial
-from etcdfix.encryption.wording import aggregate, go_quote
+from etcdfix.encryption.wording import aggregate
 from etcdfix.errors import ConfigurationError
+from etcdfix.golang.goquote import go_quote
 from etcdfix.inputs.inputfile import open_regular
 
 _KMS_V1_REMARK = (

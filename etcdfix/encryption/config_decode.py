@@ -13,8 +13,9 @@ from typing import Any, NoReturn
 
 from etcdfix.encryption.config_document import Document, Mapping, Node, Number
 from etcdfix.encryption.config_values import NANOSECONDS, parse_duration
-from etcdfix.encryption.wording import shown, shown_bare, withheld
+from etcdfix.encryption.wording import shown, shown_bare
 from etcdfix.errors import ConfigurationError
+from etcdfix.golang.goquote import withheld
 
 _GROUP_VERSION = "apiserver.config.k8s.io/v1"
 _ACCEPTED = {(_GROUP_VERSION, "EncryptionConfiguration"), ("v1", "EncryptionConfig")}

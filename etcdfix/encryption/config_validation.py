@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from etcdfix.encryption.config_decode import RawKey, RawKMS, RawProvider, RawRule
 from etcdfix.encryption.config_values import format_duration, parse_base64, parse_endpoint, shown_endpoint
-from etcdfix.encryption.wording import shown, shown_bare, shown_list, withheld
+from etcdfix.encryption.wording import shown, shown_bare, shown_list
+from etcdfix.golang.goquote import withheld
 from etcdfix.model import GroupResource
 
 AES_KEY_SIZES = (16, 24, 32)

@@ -10,7 +10,8 @@ import base64
 import re
 from typing import NamedTuple
 
-from etcdfix.encryption.wording import shown, withheld
+from etcdfix.encryption.wording import shown
+from etcdfix.golang.goquote import withheld
 
 NANOSECONDS = 1_000_000_000
 _UNITS = {

@@ -20,8 +20,9 @@ from typing import Any
 import yaml
 
 from etcdfix.encryption.config_document import Document, Mapping, Node, Number
-from etcdfix.encryption.wording import shown, shown_bare, withheld
+from etcdfix.encryption.wording import shown, shown_bare
 from etcdfix.errors import ConfigurationError
+from etcdfix.golang.goquote import withheld
 
 _MAX_DEPTH = 100
 _MAX_NODES = 100_000

@@ -10,47 +10,13 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 
-_GO_ESCAPES = {
-    '"': '\\"',
-    "\\": "\\\\",
-    "\a": "\\a",
-    "\b": "\\b",
-    "\f": "\\f",
-    "\n": "\\n",
-    "\r": "\\r",
-    "\t": "\\t",
-    "\v": "\\v",
-}
-_ASCII_END = 0x80
-_BMP_END = 0x10000
+from etcdfix.golang.goquote import go_quote, withheld
 
 # 22 base64 characters carry 128 bits, the smallest key a provider takes; 32 hex digits carry as many.
 _KEY_RUN = re.compile(r"[A-Za-z0-9+/_=-]{22,}")
 _HEX_RUN = re.compile(r"[0-9A-Fa-f]{32}")
 # Words written in camel case (EncryptionConfigurations) are long, mixed in case, and no keys.
 _CAMEL_CASE = re.compile(r"(?:[A-Z]?[a-z]{3,})(?:[A-Z][a-z]{2,})*")
-
-
-def go_quote(text: str) -> str:
-    """Return ``text`` as Go's ``%q`` prints it (``strconv.Quote``)."""
-    return '"' + "".join(_go_rune(character) for character in text) + '"'
-
-
-def _go_rune(character: str) -> str:
-    escape = _GO_ESCAPES.get(character)
-    if escape is not None:
-        return escape
-    if character.isprintable():
-        return character
-    code = ord(character)
-    if code < _ASCII_END:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < _BMP_END else f"\\U{code:08x}"
-
-
-def withheld(size: int) -> str:
-    """Return what stands in a message in place of data that the API server would echo."""
-    return f"<{size} bytes withheld>"
 
 
 def may_hold_key(text: str) -> bool:
@@ -70,12 +36,12 @@ def may_hold_key(text: str) -> bool:
 
 def shown(text: str) -> str:
     """Return ``text`` quoted like Go, or its size alone where it could hold a key."""
-    return withheld(len(text.encode(errors="replace"))) if may_hold_key(text) else go_quote(text)
+    return withheld(text) if may_hold_key(text) else go_quote(text)
 
 
 def shown_bare(text: str) -> str:
     """Return ``text`` without quotes, or its size alone where it could hold a key."""
-    return withheld(len(text.encode(errors="replace"))) if may_hold_key(text) else text
+    return withheld(text) if may_hold_key(text) else text
 
 
 def shown_list(texts: Sequence[str]) -> str:
@@ -83,7 +49,7 @@ def shown_list(texts: Sequence[str]) -> str:
     rendered = json.dumps(list(texts), ensure_ascii=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         rendered = rendered.replace(character, f"\\u{ord(character):04x}")
-    return withheld(len(rendered.encode(errors="replace"))) if any(map(may_hold_key, texts)) else rendered
+    return withheld(rendered) if any(map(may_hold_key, texts)) else rendered
 
 
 def aggregate(messages: Iterable[str]) -> str:

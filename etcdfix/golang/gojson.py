@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from etcdfix.errors import JSONMalformed
+from etcdfix.golang.goquote import quote_byte
 
 MAX_DEPTH: Final = 10_000
 """``maxNestingDepth`` of the scanner."""
@@ -65,13 +66,6 @@ _NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?"
 _DIGITS = frozenset(b"0123456789")
 _HEX = frozenset(b"0123456789abcdefABCDEF")
 _LITERALS = {ord("t"): b"true", ord("f"): b"false", ord("n"): b"null"}
-# Go's IsPrint says no to the no-break space and the soft hyphen, and to both blocks of control characters.
-_UNPRINTABLE_LATIN1 = frozenset([*range(0x80, 0xA1), 0xAD])
-_QUOTED = {
-    0x07: "\\a", 0x08: "\\b", 0x09: "\\t", 0x0A: "\\n", 0x0B: "\\v", 0x0C: "\\f", 0x0D: "\\r",
-    0x22: '"', 0x27: "\\'", 0x5C: "\\\\",
-}  # fmt: skip
-
 _raw = msgspec.json.Decoder(msgspec.Raw)
 _any = msgspec.json.Decoder()
 _REFUSALS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -115,19 +109,6 @@ _LONG_INTEGER = re.compile(rb"[0-9]{19}")
 def deeper_than_allowed(data: bytes) -> bool:
     """Say whether ``data`` could nest deeper than Go allows; a cheap upper bound, not a verdict."""
     return len(data) > MAX_DEPTH and data.count(b"[") + data.count(b"{") > MAX_DEPTH
-
-
-def quote_byte(byte: int) -> str:
-    """Return a byte as the scanner prints it: read as Latin-1, quoted like a Go character."""
-    quoted = _QUOTED.get(byte)
-    if quoted is None:
-        if byte < 0x20 or byte == 0x7F:
-            quoted = f"\\x{byte:02x}"
-        elif byte in _UNPRINTABLE_LATIN1:
-            quoted = f"\\u{byte:04x}"
-        else:
-            quoted = chr(byte)
-    return f"'{quoted}'"
 
 
 def _scan(data: bytes) -> GoJSONError | None:

@@ -15,6 +15,8 @@ import re
 from calendar import monthrange
 from typing import Final
 
+from etcdfix.golang.goquote import withheld
+
 RFC3339: Final = "2006-01-02T15:04:05Z07:00"
 RFC3339_MICRO: Final = "2006-01-02T15:04:05.000000Z07:00"
 
@@ -75,7 +77,7 @@ def _zone_error(text: str, layout: str, rest: str) -> str:
             return _out_of_range(text, "time zone offset hour")
         extra = rest[match.end() :]
     if extra:
-        return f'parsing time "{_withheld(text)}": extra text: "{_withheld(extra)}"'
+        return f'parsing time "{withheld(text)}": extra text: "{withheld(extra)}"'
     return ""
 
 
@@ -86,15 +88,11 @@ def _day_error(text: str, numbers: dict[str, int]) -> str:
 
 
 def _cannot(text: str, layout: str, rest: str, element: str) -> str:
-    return f'parsing time "{_withheld(text)}" as "{layout}": cannot parse "{_withheld(rest)}" as "{element}"'
+    return f'parsing time "{withheld(text)}" as "{layout}": cannot parse "{withheld(rest)}" as "{element}"'
 
 
 def _out_of_range(text: str, what: str) -> str:
-    return f'parsing time "{_withheld(text)}": {what} out of range'
-
-
-def _withheld(text: str) -> str:
-    return f"<{len(text.encode())} bytes withheld>"
+    return f'parsing time "{withheld(text)}": {what} out of range'
 
 
 _ZERO_TIME: Final = -62_135_596_800

@@ -27,6 +27,7 @@ from yaml.scanner import ScannerError
 
 from etcdfix.errors import DecodeError, JSONMalformed
 from etcdfix.golang import gobase64
+from etcdfix.golang.goquote import withheld
 from etcdfix.golang.trampoline import Steps, run
 
 MAX_DEPTH: Final = 10_000
@@ -77,10 +78,6 @@ def _fail(message: str) -> JSONMalformed:
     return JSONMalformed(f"yaml: {message}")
 
 
-def _withheld(text: str) -> str:
-    return f"<{len(text.encode())} bytes withheld>"
-
-
 # --------------------------------------------------------------------------------------------- composing
 
 
@@ -125,7 +122,7 @@ def _node(event: events.NodeEvent, anchors: dict[str, _Node]) -> _Node:
         node = _Node("a", value=anchor)
         target = anchors.get(anchor)
         if target is None:
-            raise _fail(f"unknown anchor '{_withheld(anchor)}' referenced")
+            raise _fail(f"unknown anchor '{withheld(anchor)}' referenced")
         node.children.append(target)
         return node
     if isinstance(event, events.ScalarEvent):
@@ -206,7 +203,7 @@ class _Resolver:
 
     def _enter_alias(self, node: _Node) -> None:
         if id(node) in self._open_aliases:
-            raise _fail(f"anchor '{_withheld(node.value)}' value contains itself")
+            raise _fail(f"anchor '{withheld(node.value)}' value contains itself")
         self._open_aliases.add(id(node))
         self._alias_depth += 1
 
@@ -287,7 +284,7 @@ def _resolve_scalar(node: _Node) -> Any:
         return value
     if wanted == "float" and found == "int" and value <= _INT64_MAX:
         return float(value)
-    raise _fail(f"cannot decode !!{found} `{_withheld(node.value)}` as a !!{wanted}")
+    raise _fail(f"cannot decode !!{found} `{withheld(node.value)}` as a !!{wanted}")
 
 
 _INT64_MAX: Final = (1 << 63) - 1

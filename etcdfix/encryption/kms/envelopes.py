@@ -21,8 +21,9 @@ from typing import Protocol
 
 import msgspec
 
-from etcdfix.encryption.wording import aggregate, withheld
+from etcdfix.encryption.wording import aggregate
 from etcdfix.errors import KMSError
+from etcdfix.golang.goquote import withheld
 
 KEY_ID_MAX_SIZE = 1024
 DEK_SOURCE_MAX_SIZE = 1024

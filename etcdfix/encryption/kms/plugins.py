@@ -11,8 +11,8 @@ from etcdfix.encryption.config_values import parse_endpoint, shown_endpoint
 from etcdfix.encryption.kms.answers import PluginClient, PluginReport
 from etcdfix.encryption.kms.pacing import Clock
 from etcdfix.encryption.kms.session import PluginSession
-from etcdfix.encryption.wording import go_quote
 from etcdfix.errors import ConfigurationError
+from etcdfix.golang.goquote import go_quote
 
 DEFAULT_MAX_RATE = 50.0
 DEFAULT_PATIENCE_SECONDS = 30.0

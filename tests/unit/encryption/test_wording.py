@@ -7,33 +7,12 @@ import pytest
 
 from etcdfix.encryption.wording import (
     aggregate,
-    go_quote,
     may_hold_key,
     shown,
     shown_bare,
     shown_list,
-    withheld,
 )
-
-
-@pytest.mark.parametrize(
-    ("text", "quoted"),
-    [
-        ("plain", '"plain"'),
-        ('a "b" \\', '"a \\"b\\" \\\\"'),
-        ("\a\b\f\n\r\t\v", '"\\a\\b\\f\\n\\r\\t\\v"'),
-        ("\x00\x7f", '"\\x00\\x7f"'),
-        ("\u00e4\u4e2d", '"\u00e4\u4e2d"'),
-        ("\u202e", '"\\u202e"'),
-        ("\U000e0001", '"\\U000e0001"'),
-    ],
-)
-def test_go_quote(text: str, quoted: str) -> None:
-    assert go_quote(text) == quoted
-
-
-def test_withheld() -> None:
-    assert withheld(7) == "<7 bytes withheld>"
+from etcdfix.golang.goquote import go_quote, withheld
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,12 @@
-"""The API server's way of putting things into words, minus what it gives away.
+"""What may be shown of a file that holds keys, and errors joined as the API server joins them.
 
-Errors here are compared with server logs, so quoting and joining follow Go. What a person typed into the
-wrong place may be a key, so nothing is echoed that could hold one.
+What a person typed into the wrong place may be a key, so nothing is echoed that could hold one.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from etcdfix.golang.goquote import go_quote, withheld
 
@@ -34,22 +32,14 @@ def may_hold_key(text: str) -> bool:
     )
 
 
-def shown(text: str) -> str:
-    """Return ``text`` quoted like Go, or its size alone where it could hold a key."""
-    return withheld(text) if may_hold_key(text) else go_quote(text)
+def shown(text: str, quote: str = '"') -> str:
+    """Return ``text`` quoted like Go, or its size alone where it could hold a key.
 
-
-def shown_bare(text: str) -> str:
-    """Return ``text`` without quotes, or its size alone where it could hold a key."""
-    return withheld(text) if may_hold_key(text) else text
-
-
-def shown_list(texts: Sequence[str]) -> str:
-    """Return a list of strings as Go's ``encoding/json`` prints it, or its size where one could be a key."""
-    rendered = json.dumps(list(texts), ensure_ascii=False, separators=(",", ":"))
-    for character in "<>&\u2028\u2029":
-        rendered = rendered.replace(character, f"\\u{ord(character):04x}")
-    return withheld(rendered) if any(map(may_hold_key, texts)) else rendered
+    Args:
+        text: Of a file that holds keys.
+        quote: What stands around it; the escapes inside stay.
+    """
+    return withheld(text) if may_hold_key(text) else quote + go_quote(text)[1:-1] + quote
 
 
 def aggregate(messages: Iterable[str]) -> str:

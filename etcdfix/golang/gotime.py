@@ -139,6 +139,36 @@ def format_micro_time(seconds: int, nanoseconds: int) -> str | None:
     return f"{_date_and_time(seconds)}.{microseconds:06}Z"
 
 
+_UNITS: Final = {
+    "ns": 1, "us": 1_000, "µs": 1_000, "μs": 1_000, "ms": 1_000_000,  # micro sign and Greek letter
+    "s": 1_000_000_000, "m": 60_000_000_000, "h": 3_600_000_000_000,
+}  # fmt: skip
+_DURATION_PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h)")
+_LONGEST_DURATION: Final = (1 << 63) - 1
+
+
+def parse_duration(text: str) -> int | None:
+    """Return a duration in nanoseconds, None where Go's ``time.ParseDuration`` refuses the text.
+
+    Format:
+        An optional sign, then decimal numbers with units (``1m30s``, ``1.5h``), or a bare ``0``.
+    """
+    rest = text[1:] if text[:1] in {"-", "+"} else text
+    if rest == "0":
+        return 0
+    total = at = 0
+    while match := _DURATION_PART.match(rest, at):
+        whole, fraction, unit = match[1].lstrip("0"), (match[2] or "")[:18], _UNITS[match[3]]
+        # What has no digits is no number, and what has more than 19 overflows in Go as well.
+        if not (match[1] or match[2]) or len(whole) > 19:
+            return None
+        total += int(whole or 0) * unit + int(fraction or 0) * unit // 10 ** len(fraction)
+        at = match.end()
+    if not rest or at < len(rest) or total > _LONGEST_DURATION:
+        return None
+    return -total if text.startswith("-") else total
+
+
 def format_duration(nanoseconds: int) -> str:
     """Return a duration as Go's ``Duration.String`` writes it: ``1h0m30s``, ``1.5ms``, ``0s``."""
     sign, rest = ("-", -nanoseconds) if nanoseconds < 0 else ("", nanoseconds)

@@ -23,6 +23,7 @@ import msgspec
 from etcdfix.decoding.consistency import MAX_INCONSISTENCIES, ROLLBACK_ANNOTATION, utf8_fault
 from etcdfix.decoding.kubejson.gotypes import STRING, GoType, GoTypes
 from etcdfix.decoding.quantity import quantity_error
+from etcdfix.errors import JSONMalformed
 from etcdfix.golang import gobase64, gojson, gotime
 from etcdfix.golang.gojson import Token
 from etcdfix.model import Inconsistency
@@ -39,25 +40,10 @@ _TIME_LAYOUTS: Final = {"time": gotime.RFC3339, "microtime": gotime.RFC3339_MICR
 _MAX_NAMED: Final = 10
 
 
-class Fault(NamedTuple):
-    """Why an object does not unmarshal.
-
-    Attributes:
-        message: Go's error; data of the object is withheld.
-        offset: Where the offending value starts.
-        field_path: Path to it, list indexes included, map keys as their position.
-    """
-
-    message: str
-    offset: int
-    field_path: str
-
-
 class Unmarshalled(msgspec.Struct):
     """What came of one document.
 
     Attributes:
-        fault: Why it failed, or None.
         identity: ``name``, ``namespace`` and ``uid`` of the root's metadata, unescaped bytes.
         rollback_annotation: The root's ``deprecated.deployment.rollback.to``, b"" where absent.
         inconsistencies: Strings and raw JSON that are not UTF-8.
@@ -66,7 +52,6 @@ class Unmarshalled(msgspec.Struct):
         json_overflow: First number inside a CRD's JSON values (defaults, enums) that no float64 holds.
     """
 
-    fault: Fault | None = None
     identity: dict[str, bytes] = msgspec.field(default_factory=dict)
     rollback_annotation: bytes = b""
     inconsistencies: list[Inconsistency] = msgspec.field(default_factory=list)
@@ -83,6 +68,10 @@ def unmarshal(types: GoTypes, data: bytes, tokens: list[Token], message: str) ->
         data: The document; its syntax is known to be valid.
         tokens: Its tokens.
         message: Full name of the kind's message.
+
+    Raises:
+        JSONMalformed: In Go's words, data of the object withheld. List indexes are part of the path, map keys are
+            given by their position.
     """
     return _Unmarshal(types, data, tokens).into(types.struct(message), types.fields(message))
 
@@ -94,6 +83,9 @@ def unmarshal_internal(
 
     Only what is embedded has them: TypeMeta and ObjectMeta, so ``name`` stands at the root. (Go would also
     match untagged fields by their Go names, ``Spec``; those are not known here.)
+
+    Raises:
+        JSONMalformed: As :func:`unmarshal`.
     """
     fields = {"kind": STRING, "apiVersion": STRING, **types.fields(metadata)}
     return _Unmarshal(types, data, tokens).into(GoType("struct", go_type), fields)
@@ -166,6 +158,7 @@ class _Unmarshal:
         self._waiting: list[_Step] = []
         self._place = _ROOT
         self._at = 0
+        self._first: JSONMalformed | None = None
         # First error noted by this call; inside nested calls the innermost's, last, behind those around it.
         self._noted: list[_GoError | None] = [None]
 
@@ -179,27 +172,29 @@ class _Unmarshal:
                 self._place, step = self._waiting.pop()
                 step()
         except _GoError as error:
-            self._result.fault = self._fault(error)
+            raise self._malformed(error) from None
+        if self._first is not None:
+            raise self._first
         return self._result
 
     # -- errors
 
-    def _fault(self, error: _GoError) -> Fault:
+    def _malformed(self, error: _GoError) -> JSONMalformed:
         place = self._place
         offset, path = error.place or (self._at, place.path())
         if not error.value:
-            return Fault(error.type_name, offset, path)
+            return JSONMalformed(error.type_name, offset=offset, field_path=path)
         struct, names = place.nested or (place.struct, place.path(indexes=False))
         target = f"Go struct field {struct}.{names}" if names else "Go value"
         message = f"json: cannot unmarshal {error.value} into {target} of type {error.type_name}"
-        return Fault(message, offset, path)
+        return JSONMalformed(message, offset=offset, field_path=path)
 
     def _note(self, error: _GoError, token: Token) -> None:
         if self._noted[-1] is None:
             self._noted[-1] = error
             error.place = (token.start, self._place.path())
             if self._place.nested is None:
-                self._result.fault = self._fault(error)
+                self._first = self._malformed(error)
 
     def _wrong(self, token: Token, type_: GoType) -> None:
         self._note(_GoError(type_.name, _KIND_WORDS[token.kind]), token)

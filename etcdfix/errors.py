@@ -306,7 +306,7 @@ class KMSRefused(KMSError):
 class DecodeError(EtcdfixError):
     """Raised when plaintext does not become an object.
 
-    ``message`` is the API server's own wording; data that the server would echo is replaced by
+    ``message`` is the API server's own wording, except for CBOR; data that the server would echo is replaced by
     ``<N bytes withheld>``.
 
     Attributes:
@@ -344,7 +344,10 @@ class JSONMalformed(DecodeError):
 
 
 class CBORMalformed(DecodeError):
-    """Raised when CBOR does not parse or breaks the Kubernetes profile."""
+    """Raised when CBOR does not parse or breaks the Kubernetes profile.
+
+    ``message`` is ours: in which words the API server refuses it, no case shows.
+    """
 
     code = "cbor-malformed"
 

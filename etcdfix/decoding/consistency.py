@@ -20,14 +20,19 @@ import msgspec
 from etcdfix.decoding.protobuf.strict import Node, Step, render_path
 from etcdfix.decoding.quantity import parse_int64, quantity_error
 from etcdfix.decoding.schema import Field, MessageType, Schema
+from etcdfix.errors import ConversionFailed
 from etcdfix.golang.gojson import check_json
-from etcdfix.model import Inconsistency
+from etcdfix.model import GroupVersionKind, Inconsistency
 from etcdfix.wire.descriptors import ZERO_OR_ONE, MessageClasses, WireField
 
 MAX_INCONSISTENCIES: Final = 20
 """How many are named for one object; a hostile one could hold a million."""
 
 ROLLBACK_ANNOTATION: Final = "deprecated.deployment.rollback.to"
+ROLLBACK_VERSIONS: Final = frozenset(
+    {GroupVersionKind("apps", "v1", "Deployment"), GroupVersionKind("apps", "v1beta2", "Deployment")}
+)
+"""Whose conversion reads that annotation."""
 
 # How many values of a kind are remembered as good, and up to which size: equal ones are frequent
 # (managedFields of replicas, "100m"). Emptied when full, so that memory does not grow with the cluster.
@@ -71,24 +76,29 @@ def utf8_fault(text: bytes) -> str:
     return ""
 
 
-def rollback_annotation_error(value: bytes) -> str:
-    """Return the API server's error for a Deployment's rollback annotation, "" when it has none.
+def check_rollback(gvk: GroupVersionKind, annotation: bytes) -> None:
+    """Check a Deployment's rollback annotation as the conversion of its version does.
 
-    The annotation's contents are withheld. It matters in apps/v1 and apps/v1beta2 only
-    (``pkg/apis/apps/v1/conversion.go``, ``Convert_v1_Deployment_To_apps_Deployment``).
+    Raises:
+        ConversionFailed: It is not empty, and no number; its contents are withheld.
+
+    Format: ``pkg/apis/apps/v1/conversion.go`` (``Convert_v1_Deployment_To_apps_Deployment``).
     """
-    if not value:
-        return ""
-    if re.fullmatch(rb"[+-]?[0-9]+", value) is None:
+    if gvk not in ROLLBACK_VERSIONS or not annotation:
+        return
+    if re.fullmatch(rb"[+-]?[0-9]+", annotation) is None:
         cause = "invalid syntax"
-    elif parse_int64(value) is None:
+    elif parse_int64(annotation) is None:
         cause = "value out of range"
     else:
-        return ""
-    withheld = f"<{len(value)} bytes withheld>"
-    return (
+        return
+    withheld = f"<{len(annotation)} bytes withheld>"
+    raise ConversionFailed(
         f"failed to parse annotation[{ROLLBACK_ANNOTATION}]={withheld} as int64: "
-        f"strconv.ParseInt: parsing {withheld}: {cause}"
+        f"strconv.ParseInt: parsing {withheld}: {cause}",
+        field_path="metadata.annotations",
+        group_version=gvk.api_version,
+        kind=gvk.kind,
     )
 
 

@@ -30,6 +30,7 @@ from etcdfix.errors import DecodeError, KindUnknown
 from etcdfix.golang import gobase64, gojson, goyaml
 from etcdfix.golang.gojsontext import encode_json, parse_exactly
 from etcdfix.model import DecodedObject, Inconsistency
+from etcdfix.storagekey import display
 
 _BASE64: Final = "base64+"
 
@@ -217,7 +218,7 @@ class ObjectReader:
         envelope = salvage_envelope(data)
         if envelope is None:
             return None
-        registered, guessed = self._guess(_text(envelope.api_version), _text(envelope.kind), group, kind)
+        registered, guessed = self._guess(display(envelope.api_version), display(envelope.kind), group, kind)
         if registered is None:
             return None
         decoded, error = self._strict.salvage(
@@ -296,7 +297,3 @@ def _unknown_kind(decoded: DecodedObject) -> KindUnknown:
         kind=decoded.gvk.kind,
         reason="not-registered",
     )
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "backslashreplace")

@@ -190,10 +190,6 @@ class Registry:
             loose = self._rows.every_version.get(kind)
         return None if loose is None else _registered(gvk, *loose)
 
-    def group_versions(self) -> frozenset[tuple[str, str]]:
-        """Return group and version of everything that is registered, lists and reviews included."""
-        return frozenset(key for key in self._rows.versions if self._has_kinds(key))
-
     def internal_type(self, group: str, kind: str) -> str:
         """Return the Go type that a key of ``group`` and ``kind`` is decoded into: ``core.Secret``."""
         moved = _MOVED.get((group, kind))
@@ -246,8 +242,5 @@ class Registry:
         # metav1.AddToGroupVersion is called for "v1" in every scheme, and once per registered version.
         if (group, version) == ("", "v1"):
             return True
-        return self._has_kinds((group, version))
-
-    def _has_kinds(self, group_version: tuple[str, str]) -> bool:
-        kinds = self._rows.versions.get(group_version, ())
+        kinds = self._rows.versions.get((group, version), ())
         return any(self._registers(one.since, one.until) for one in kinds)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import pkgutil
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache, cached_property
-from types import MappingProxyType
 
 import msgspec
 
@@ -73,18 +72,6 @@ class MessageType:
 
     def __repr__(self) -> str:
         return f"MessageType({self.full_name!r})"
-
-    @cached_property
-    def by_number(self) -> Mapping[int, Field]:
-        """Fields by their number on the wire."""
-        return MappingProxyType({field.number: field for field in self.fields})
-
-    @cached_property
-    def by_json(self) -> Mapping[str, Field]:
-        """Fields by JSON name; fields that JSON shows in another way (``<inline>`` …) are not in it."""
-        return MappingProxyType(
-            {field.json_name: field for field in self.fields if not field.json_name.startswith("<")}
-        )
 
 
 class KindRow(msgspec.Struct, frozen=True, gc=False):

@@ -32,10 +32,12 @@ from etcdfix.decoding.protobuf.envelope import is_well_formed, parse_envelope
 from etcdfix.decoding.protobuf.strict import StrictDecoder
 from etcdfix.decoding.recognise import CBOR_TAG, PROTOBUF_MAGIC, is_json
 from etcdfix.decoding.registry import Registry, SchemeName
+from etcdfix.decoding.render.typed import Renderer
 from etcdfix.decoding.schema import Schema, load_schema
 from etcdfix.errors import DecodeError, KindUnknown, ProtobufMalformed, UnknownEncoding
 from etcdfix.golang import gobase64, gojson, goyaml
 from etcdfix.model import DecodedObject, Evidence, GroupVersionKind
+from etcdfix.storagekey import display
 
 _SCHEMES: Final = {
     "apiextensions.k8s.io": SchemeName.APIEXTENSIONS,
@@ -203,14 +205,13 @@ class Decoder:
         return parsed
 
     def _members_of_protobuf(self, data: bytes, kind: str, package: str) -> dict[str, Any]:
-        """Render the few fields of an object that the callers read; no server stores these kinds so."""
+        """Return the object as JSON would show it; no server stores these kinds so."""
         envelope = parse_envelope(data)
-        api_version = envelope.api_version.decode("utf-8", "replace")
-        version = api_version.rpartition("/")[2]
-        message = f"{package}.{version}.{kind}"
+        api_version = display(envelope.api_version)
+        message = f"{package}.{api_version.rpartition('/')[2]}.{kind}"
         node = StrictDecoder(self._schema).decode(message, envelope.raw).node
-        rendered = _render(self._schema, message, node, depth=4)
-        return {**rendered, "apiVersion": api_version}
+        members: dict[str, Any] = Renderer(self._schema).render(message, node)
+        return {**members, "apiVersion": api_version}
 
 
 def _yaml(serializers: _Serializers, data: bytes, group: str, kind: str) -> DecodedObject:
@@ -224,9 +225,8 @@ def _parse_foreign_protobuf(data: bytes) -> DecodedObject:
     envelope = parse_envelope(data)
     if not is_well_formed(envelope.raw):
         raise ProtobufMalformed("unexpected EOF", offset=envelope.raw_offset)
-    api_version = envelope.api_version.decode("utf-8", "backslashreplace")
-    kind = envelope.kind.decode("utf-8", "backslashreplace")
-    return _foreign({"apiVersion": api_version, "kind": kind}, "protobuf", len(data))
+    members = {"apiVersion": display(envelope.api_version), "kind": display(envelope.kind)}
+    return _foreign(members, "protobuf", len(data))
 
 
 def _foreign(value: object, encoding: str, size: int) -> DecodedObject:
@@ -243,21 +243,3 @@ def _foreign(value: object, encoding: str, size: int) -> DecodedObject:
         )
     group, _, version = api_version.rpartition("/")
     return DecodedObject(GroupVersionKind(group, version, kind), None, None, None, encoding)
-
-
-def _render(schema: Schema, message: str, node: dict[int, Any], depth: int) -> dict[str, Any]:
-    """Render strings, booleans and messages of a decoded protobuf message as JSON would show them."""
-    rendered: dict[str, Any] = {}
-    for field in schema.message(message).fields:
-        value = node.get(field.number)
-        if value is None or field.label == "map" or not depth:
-            continue
-        items = value if field.label == "repeated" else [value]
-        if field.type in schema:
-            items = [_render(schema, field.type, item, depth - 1) for item in items]
-        elif field.type == "string":
-            items = [item.decode("utf-8", "replace") for item in items]
-        elif field.type == "bool":
-            items = [bool(item) for item in items]
-        rendered[field.json_name] = items if field.label == "repeated" else items[0]
-    return rendered

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from decimal import Decimal
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeAlias
 
 from etcdfix.errors import JSONMalformed
 from etcdfix.golang import gojson
-from etcdfix.golang.trampoline import Steps, run
 
 _ESCAPED = re.compile('["\\\\<>&\x00-\x1f\u2028\u2029\ud800-\udfff]')
 _SHORT: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
@@ -98,31 +98,45 @@ def encode_json(value: Any, *, indent: str = "") -> bytes:
     Raises:
         JSONMalformed: A float is not finite.
     """
+    return joined(_written(value, "\n" if indent else "", indent, ": " if indent else ":")).encode()
+
+
+Pieces: TypeAlias = Iterator["str | Pieces"]
+"""Text that is being written: strings, and the pieces of what stands inside."""
+
+
+def joined(pieces: Pieces) -> str:
+    """Return pieces as one text. Depth costs memory and no stack."""
     out: list[str] = []
-    run(_write(value, out, "\n" if indent else "", indent, ": " if indent else ":"))
-    return "".join(out).encode()
+    open_pieces = [pieces]
+    while open_pieces:
+        for piece in open_pieces[-1]:
+            if not isinstance(piece, str):
+                open_pieces.append(piece)
+                break
+            out.append(piece)
+        else:
+            open_pieces.pop()
+    return "".join(out)
 
 
-def _write(value: Any, out: list[str], line: str, indent: str, colon: str) -> Steps:
-    """Append a value; ``line`` is the line break and white space in front of its closing bracket."""
+def _written(value: Any, line: str, indent: str, colon: str) -> Pieces:
+    """Write a value; ``line`` is the line break and white space in front of its closing bracket."""
     if not isinstance(value, (dict, list)):
-        out.append(_scalar_text(value))
+        yield _scalar_text(value)
         return
     opening, closing = "{}" if isinstance(value, dict) else "[]"
     inner = line + indent
     separator = opening
     for item in value:
-        out.append(separator + inner)
+        yield separator + inner
         separator = ","
-        member = item
         if isinstance(value, dict):
-            out.append(_quoted(item) + colon)
-            member = value[item]
-        if isinstance(member, (dict, list)):
-            yield _write(member, out, inner, indent, colon)
-        else:
-            out.append(_scalar_text(member))
-    out.append(line + closing if value else opening + closing)
+            yield _quoted(item) + colon
+        member = value[item] if isinstance(value, dict) else item
+        is_open = isinstance(member, (dict, list))
+        yield _written(member, inner, indent, colon) if is_open else _scalar_text(member)
+    yield line + closing if value else opening + closing
 
 
 def _scalar_text(value: Any) -> str:

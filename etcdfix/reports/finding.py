@@ -65,7 +65,8 @@ def status_cause(found: Examination) -> StatusCause | None:
     """Return the cause that the API server's LIST would show for a key, None where it would show none.
 
     Wording: ``apiserver/pkg/storage/errors.go`` and ``storage/etcd3/corrupt_obj_deleter.go``; the revision
-    is 0 for transformer errors and the mod_revision for decoder errors.
+    is 0 for transformer errors and the mod_revision for decoder errors. What follows them is left out where its
+    words are not known.
     """
     verdict = found.verdict
     if verdict.apiserver is not ServerBehaviour.CORRUPT:
@@ -79,7 +80,8 @@ def status_cause(found: Examination) -> StatusCause | None:
         reason="UnexpectedServerResponse",
         message=(
             f"StorageError: corrupt object, Code: 7, Key: {key}, ResourceVersion: 0, "
-            f"AdditionalErrorMsg: {inner}: {verdict.upstream_message}"
+            f"AdditionalErrorMsg: {inner}"
+            + (f": {verdict.upstream_message}" if verdict.upstream_message else "")
         ),
         field=key,
     )

@@ -153,13 +153,20 @@ def _undetermined(
         Confidence.CERTAIN,
         ServerBehaviour.NOT_ASKED,
         message,
-        upstream_message=failure.message if failure else "",
+        upstream_message=_upstream_message(failure),
         transient=transient,
         fitting_key=other_key(seen.peek),
         not_asked=seen.peek.not_asked if seen.peek is not None else "",
         settled=settled,
         evidence=seen.evidence + evidence,
     )
+
+
+def _upstream_message(failure: TransformFailure | DecodeFailure | None) -> str:
+    """Return the API server's words; for CBOR they are not known."""
+    if failure is None or (isinstance(failure, DecodeFailure) and failure.kind is DecodeFailureKind.CBOR):
+        return ""
+    return failure.message
 
 
 def _owner_unknown(seen: Observation) -> Verdict:
@@ -298,7 +305,7 @@ def _judge_decode(seen: Observation, failure: DecodeFailure) -> Verdict:
             Confidence.CERTAIN,
             ServerBehaviour.NOT_ASKED,
             "the allocation bitmap does not decode; API servers need it at start-up",
-            upstream_message=failure.message,
+            upstream_message=_upstream_message(failure),
             evidence=seen.evidence + _damage_evidence(failure),
         )
     unproven = _unproven_key(seen)
@@ -313,7 +320,7 @@ def _judge_decode(seen: Observation, failure: DecodeFailure) -> Verdict:
         ruling.confidence,
         ServerBehaviour.CORRUPT,
         ruling.message,
-        upstream_message=failure.message,
+        upstream_message=_upstream_message(failure),
         damage=ruling.damage,
         maybe_newer=_maybe_newer(seen, ruling.cause),
         fitting_key=other_key(seen.peek),

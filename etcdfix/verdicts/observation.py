@@ -87,7 +87,7 @@ class DecodeFailure(msgspec.Struct, frozen=True):
 
     Attributes:
         kind: Which decoder gave up.
-        message: The API server's wording, data withheld.
+        message: The API server's wording, data withheld; of CBOR ours.
         offset: Byte in the plaintext, or None.
         field_path: Field path down to the damage, or "".
         group_version: apiVersion in the value, where the kind, or converting from it, is the problem.

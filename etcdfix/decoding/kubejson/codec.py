@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from etcdfix.decoding.consistency import ROLLBACK_ANNOTATION, rollback_annotation_error
+from etcdfix.decoding.consistency import ROLLBACK_ANNOTATION, ROLLBACK_VERSIONS, check_rollback, utf8_fault
 from etcdfix.decoding.kubejson.fast import Structs
 from etcdfix.decoding.kubejson.gotypes import GoTypes
 from etcdfix.decoding.kubejson.strict import Unmarshalled, unmarshal, unmarshal_internal
@@ -40,9 +40,6 @@ _WORDS: Final = {"[": "array", '"': "string", "t": "bool", "f": "bool", "0": "nu
 _KIND = re.compile("[kK\u212a][iI][nN][dD]")
 _API_VERSION = re.compile("[aA][pP][iI][vV][eE][rR][sS\u017f][iI][oO][nN]")
 
-_ROLLBACK_VERSIONS: Final = frozenset(
-    {GroupVersionKind("apps", "v1", "Deployment"), GroupVersionKind("apps", "v1beta2", "Deployment")}
-)
 # Escapes that could spell letters of a field name or a Quantity; those that Go itself writes (< > &) cannot.
 _SPELLING_ESCAPE = re.compile(rb"\\u00(?!3[cCeE]|26)")
 
@@ -131,7 +128,7 @@ class JSONDecoder:
             return None
         if metadata.namespace is None and not _really_without_namespace(data):
             return None
-        if not data.isascii() and not _is_utf8(data):
+        if not data.isascii() and utf8_fault(data):
             return None
         if b"\\u00" in data and _SPELLING_ESCAPE.search(data):
             return None
@@ -174,7 +171,7 @@ class JSONDecoder:
             self._structs.decoder(registered.message, api_version, found_kind),
             registered.gvk,
             self._registry.readable_until(*registered.gvk),
-            registered.gvk in _ROLLBACK_VERSIONS,
+            registered.gvk in ROLLBACK_VERSIONS,
         )
 
     # The exact way
@@ -193,8 +190,7 @@ class JSONDecoder:
         expected = self._registry.internal_type(expected_group, expected_kind)
         if isinstance(registered, str):
             # The internal version, asked for or fallen back to: none of the object's fields has a name there.
-            internal = unmarshal_internal(self._types, data, tokens, registered, _OBJECT_META)
-            _raise_fault(internal)
+            unmarshal_internal(self._types, data, tokens, registered, _OBJECT_META)
             if registered != expected:
                 raise _wrong_kind(registered, expected, found)
             return DecodedObject(
@@ -203,7 +199,6 @@ class JSONDecoder:
         result = Unmarshalled()
         if registered.message:
             result = unmarshal(self._types, data, tokens, registered.message)
-            _raise_fault(result)
         if not self._registry.convertible(registered.gvk, expected_group, expected_kind):
             raise _wrong_kind(registered.go_type, expected, found)
         _convert(registered, result)
@@ -338,14 +333,6 @@ def _try_decode(way: _QuickWay, data: bytes) -> Any:
         return None
 
 
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
 def _really_without_namespace(data: bytes) -> bool:
     """Say whether no metadata in ``data`` names a namespace, an earlier duplicate of it included."""
     if b'"namespace"' not in data:
@@ -353,12 +340,6 @@ def _really_without_namespace(data: bytes) -> bool:
     raw = bytes(_metadata_decoder.decode(data).metadata)
     first = data.index(b'"metadata"') + len(b'"metadata"')
     return b'"namespace"' not in raw and data[first:].lstrip(b" \t\r\n:").startswith(raw)
-
-
-def _raise_fault(result: Unmarshalled) -> None:
-    if result.fault is not None:
-        fault = result.fault
-        raise JSONMalformed(fault.message, offset=fault.offset, field_path=fault.field_path)
 
 
 def _wrong_kind(found_type: str, expected: str, found: TypeMeta) -> KindUnknown:
@@ -372,15 +353,7 @@ def _wrong_kind(found_type: str, expected: str, found: TypeMeta) -> KindUnknown:
 
 def _convert(registered: RegisteredKind, result: Unmarshalled) -> None:
     """Do of the conversion to the internal type what can fail."""
-    if registered.gvk in _ROLLBACK_VERSIONS:
-        error = rollback_annotation_error(result.rollback_annotation)
-        if error:
-            raise ConversionFailed(
-                error,
-                field_path="metadata.annotations",
-                group_version=registered.gvk.api_version,
-                kind=registered.gvk.kind,
-            )
+    check_rollback(registered.gvk, result.rollback_annotation)
     if result.json_overflow:
         raise ConversionFailed(
             f"json: cannot unmarshal number <{len(result.json_overflow)} bytes withheld> into Go value of type float64",

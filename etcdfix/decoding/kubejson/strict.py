@@ -14,16 +14,18 @@ Format:
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from etcdfix.decoding.consistency import MAX_INCONSISTENCIES, ROLLBACK_ANNOTATION, utf8_fault
 from etcdfix.decoding.kubejson.gotypes import STRING, GoType, GoTypes
 from etcdfix.decoding.quantity import quantity_error
+from etcdfix.errors import JSONMalformed
 from etcdfix.golang import gobase64, gojson, gotime
 from etcdfix.golang.gojson import Token
-from etcdfix.golang.trampoline import Steps, run
 from etcdfix.model import Inconsistency
 
 _KIND_WORDS: Final = {"{": "object", "[": "array", '"': "string", "t": "bool", "f": "bool", "0": "number"}
@@ -38,25 +40,10 @@ _TIME_LAYOUTS: Final = {"time": gotime.RFC3339, "microtime": gotime.RFC3339_MICR
 _MAX_NAMED: Final = 10
 
 
-class Fault(NamedTuple):
-    """Why an object does not unmarshal.
-
-    Attributes:
-        message: Go's error; data of the object is withheld.
-        offset: Where the offending value starts.
-        field_path: Path to it, list indexes included, map keys as their position.
-    """
-
-    message: str
-    offset: int
-    field_path: str
-
-
 class Unmarshalled(msgspec.Struct):
     """What came of one document.
 
     Attributes:
-        fault: Why it failed, or None.
         identity: ``name``, ``namespace`` and ``uid`` of the root's metadata, unescaped bytes.
         rollback_annotation: The root's ``deprecated.deployment.rollback.to``, b"" where absent.
         inconsistencies: Strings and raw JSON that are not UTF-8.
@@ -65,7 +52,6 @@ class Unmarshalled(msgspec.Struct):
         json_overflow: First number inside a CRD's JSON values (defaults, enums) that no float64 holds.
     """
 
-    fault: Fault | None = None
     identity: dict[str, bytes] = msgspec.field(default_factory=dict)
     rollback_annotation: bytes = b""
     inconsistencies: list[Inconsistency] = msgspec.field(default_factory=list)
@@ -82,6 +68,10 @@ def unmarshal(types: GoTypes, data: bytes, tokens: list[Token], message: str) ->
         data: The document; its syntax is known to be valid.
         tokens: Its tokens.
         message: Full name of the kind's message.
+
+    Raises:
+        JSONMalformed: In Go's words, data of the object withheld. List indexes are part of the path, map keys are
+            given by their position.
     """
     return _Unmarshal(types, data, tokens).into(types.struct(message), types.fields(message))
 
@@ -93,6 +83,9 @@ def unmarshal_internal(
 
     Only what is embedded has them: TypeMeta and ObjectMeta, so ``name`` stands at the root. (Go would also
     match untagged fields by their Go names, ``Spec``; those are not known here.)
+
+    Raises:
+        JSONMalformed: As :func:`unmarshal`.
     """
     fields = {"kind": STRING, "apiVersion": STRING, **types.fields(metadata)}
     return _Unmarshal(types, data, tokens).into(GoType("struct", go_type), fields)
@@ -114,6 +107,44 @@ class _GoError(Exception):
         self.place: tuple[int, str] | None = None
 
 
+class _Place(NamedTuple):
+    """Where a value stands.
+
+    Attributes:
+        outer: Where the object stands that holds it, None for the root.
+        name: Its name in that object.
+        at: The list indexes and map positions behind the name.
+        struct: Go's name of that object's struct.
+        nested: Struct and names around the outermost call of ``json.Unmarshal`` inside an ``UnmarshalJSON``. Errors
+            from inside get them when they come out. None outside of such calls.
+    """
+
+    outer: _Place | None
+    name: str = ""
+    at: str = ""
+    struct: str = ""
+    nested: tuple[str, str] | None = None
+
+    def path(self, *, indexes: bool = True) -> str:
+        """Return the JSON names from the root."""
+        parts = []
+        place = self
+        while place.outer is not None:
+            parts.append(place.name + place.at if indexes else place.name)
+            place = place.outer
+        return ".".join(reversed(parts))
+
+    def in_metadata(self) -> str:
+        """Return the name of a member of the root's metadata, "" elsewhere."""
+        outer = self.outer
+        inside = outer is not None and outer.name == "metadata" and outer.outer is _ROOT
+        return self.name if inside else ""
+
+
+_ROOT: Final = _Place(None)
+_Step: TypeAlias = tuple[_Place, Callable[[], None]]
+
+
 class _Unmarshal:
     """One call of ``json.Unmarshal`` (``decodeState``)."""
 
@@ -123,124 +154,114 @@ class _Unmarshal:
         self._tokens = tokens
         self._valid_utf8 = not utf8_fault(data)
         self._result = Unmarshalled()
-        self._struct = ""
-        self._names: list[str] = []
-        self._path: list[str] = []
+        # What is still to be done, the next step last: depth costs no stack.
+        self._waiting: list[_Step] = []
+        self._place = _ROOT
         self._at = 0
-        # First error noted by this call; inside a nested call, by that one.
-        self._noted: _GoError | None = None
-        # Struct and names around the outermost nested call: errors from inside get them when they come out.
-        self._frozen: tuple[str, str] | None = None
+        self._first: JSONMalformed | None = None
+        # First error noted by this call; inside nested calls the innermost's, last, behind those around it.
+        self._noted: list[_GoError | None] = [None]
 
     def into(self, type_: GoType, fields: dict[str, GoType]) -> Unmarshalled:
-        result = self._result
         try:
             if self._tokens[0].kind == "{":
-                run(self._object(0, type_.name.rpartition(".")[2], fields))
+                self._object(0, type_.name.rpartition(".")[2], fields)
             elif self._tokens[0].kind != "n":
                 self._wrong(self._tokens[0], type_)
+            while self._waiting:
+                self._place, step = self._waiting.pop()
+                step()
         except _GoError as error:
-            result.fault = self._fault(error)
-        return result
+            raise self._malformed(error) from None
+        if self._first is not None:
+            raise self._first
+        return self._result
 
     # -- errors
 
-    def _fault(self, error: _GoError) -> Fault:
-        offset, path = error.place or (self._at, ".".join(self._path))
+    def _malformed(self, error: _GoError) -> JSONMalformed:
+        place = self._place
+        offset, path = error.place or (self._at, place.path())
         if not error.value:
-            return Fault(error.type_name, offset, path)
-        struct, names = self._frozen or (self._struct, ".".join(self._names))
+            return JSONMalformed(error.type_name, offset=offset, field_path=path)
+        struct, names = place.nested or (place.struct, place.path(indexes=False))
         target = f"Go struct field {struct}.{names}" if names else "Go value"
         message = f"json: cannot unmarshal {error.value} into {target} of type {error.type_name}"
-        return Fault(message, offset, path)
+        return JSONMalformed(message, offset=offset, field_path=path)
 
     def _note(self, error: _GoError, token: Token) -> None:
-        if self._noted is None:
-            self._noted = error
-            error.place = (token.start, ".".join(self._path))
-            if self._frozen is None:
-                self._result.fault = self._fault(error)
+        if self._noted[-1] is None:
+            self._noted[-1] = error
+            error.place = (token.start, self._place.path())
+            if self._place.nested is None:
+                self._first = self._malformed(error)
 
     def _wrong(self, token: Token, type_: GoType) -> None:
         self._note(_GoError(type_.name, _KIND_WORDS[token.kind]), token)
 
     # -- values
 
-    def _value(self, index: int, type_: GoType) -> Steps:
+    def _value(self, index: int, type_: GoType) -> None:
         token = self._tokens[index]
         self._at = token.start
         form = type_.form
         if token.kind == "n" and form != "duration":
             return  # null leaves everything as it is; the types with a method of their own agree
         if form == "struct" and token.kind == "{":
-            fields = self._types.fields(type_.message)
-            yield self._object(index, self._types.go_name(type_.message), fields)
+            self._object(index, self._types.go_name(type_.message), self._types.fields(type_.message))
         elif form == "slice" and token.kind == "[" and type_.element is not None:
-            yield self._elements(index, type_.element)
+            self._elements(index, type_.element)
         elif form == "map" and token.kind == "{" and type_.element is not None:
-            yield self._entries(index, type_.element)
+            self._entries(index, type_.element)
         elif form == "bytes" and token.kind == "[":
-            yield self._elements(index, _UINT8)
+            self._elements(index, _UINT8)
         elif form == "union":
-            yield self._union(index, type_)
+            self._union(index, type_)
         elif form == "raw-json":
             self._raw(index, type_)
         else:
             self._scalar(token, type_)
 
-    def _object(self, index: int, struct: str, fields: dict[str, GoType]) -> Steps:
-        tokens = self._tokens
-        end = tokens[index].next
-        outer, depth = self._struct, len(self._names)
-        index += 1
-        while index < end:
-            key = gojson.string_text(self._data, tokens[index])
-            value = index + 1
-            type_ = fields.get(key)
-            if type_ is None:
-                self._unknown(key)
-            else:
-                self._struct = struct
-                self._names.append(key)
-                self._path.append(key)
-                yield self._value(value, type_)
-                self._path.pop()
-                del self._names[depth:]
-                self._struct = outer
-            index = tokens[value].next
+    def _object(self, index: int, struct: str, fields: dict[str, GoType]) -> None:
+        place = self._place
+        steps: list[_Step] = []
+        for key in self._children(index, 2):
+            name = gojson.string_text(self._data, self._tokens[key])
+            type_ = fields.get(name)
+            step = partial(self._unknown, name) if type_ is None else partial(self._value, key + 1, type_)
+            steps.append((_Place(place, name, "", struct, place.nested), step))
+        self._waiting += reversed(steps)
 
-    def _elements(self, index: int, element: GoType) -> Steps:
+    def _elements(self, index: int, element: GoType) -> None:
+        place = self._place
+        self._waiting += reversed(
+            [
+                (place._replace(at=f"{place.at}[{position}]"), partial(self._value, item, element))
+                for position, item in enumerate(self._children(index, 1))
+            ]
+        )
+
+    def _entries(self, index: int, element: GoType) -> None:
+        place = self._place
+        steps: list[_Step] = []
+        for position, key in enumerate(self._children(index, 2)):
+            inner = place._replace(at=f"{place.at}[{position}]")
+            steps += [(inner, partial(self._key, key)), (inner, partial(self._value, key + 1, element))]
+        self._waiting += reversed(steps)
+
+    def _children(self, index: int, tokens_each: int) -> Iterator[int]:
+        """Yield where the items of a list begin, or, with two tokens each, the members of an object."""
         end = self._tokens[index].next
-        name = self._path[-1]
-        position = 0
         index += 1
         while index < end:
-            self._path[-1] = f"{name}[{position}]"
-            yield self._value(index, element)
-            position += 1
-            index = self._tokens[index].next
-        self._path[-1] = name
+            yield index
+            index = self._tokens[index + tokens_each - 1].next
 
-    def _entries(self, index: int, element: GoType) -> Steps:
-        end = self._tokens[index].next
-        name = self._path[-1]
-        is_annotations = self._names == ["metadata", "annotations"]
-        position = 0
-        index += 1
-        while index < end:
-            key = self._tokens[index]
-            self._path[-1] = f"{name}[{position}]"
-            self._check_utf8(key, "key: ")
-            value = self._tokens[index + 1]
-            if is_annotations and value.kind == '"':
-                self._annotation(key, value)
-            yield self._value(index + 1, element)
-            position += 1
-            index = value.next
-        self._path[-1] = name
-
-    def _annotation(self, key: Token, value: Token) -> None:
-        if gojson.string_text(self._data, key) == ROLLBACK_ANNOTATION:
+    def _key(self, index: int) -> None:
+        key, value = self._tokens[index], self._tokens[index + 1]
+        self._check_utf8(key, "key: ")
+        is_annotation = self._place.in_metadata() == "annotations" and value.kind == '"'
+        if is_annotation and gojson.string_text(self._data, key) == ROLLBACK_ANNOTATION:
             self._result.rollback_annotation = gojson.string_bytes(self._data, value)
 
     def _unknown(self, key: str) -> None:
@@ -248,7 +269,7 @@ class _Unmarshal:
         result.unknown_count += 1
         if len(result.unknown) < _MAX_NAMED:
             shown = key if _PLAIN_NAME.fullmatch(key) else "(a name that no field has)"
-            result.unknown.append(".".join([*self._path, shown]))
+            result.unknown.append(self._place._replace(name=shown).path())
 
     # -- scalars and the types with an UnmarshalJSON of their own
 
@@ -256,8 +277,9 @@ class _Unmarshal:
         form = type_.form
         if form == "string" and token.kind == '"':
             self._check_utf8(token, "")
-            if self._names[:-1] == ["metadata"] and self._names[-1] in _IDENTITY:
-                self._result.identity[self._names[-1]] = gojson.string_bytes(self._data, token)
+            name = self._place.in_metadata()
+            if name in _IDENTITY:
+                self._result.identity[name] = gojson.string_bytes(self._data, token)
         elif form == "bool" and token.kind in "tf":
             return
         elif form in ("int", "float") and token.kind == "0":
@@ -284,9 +306,6 @@ class _Unmarshal:
             return gojson.number(literal) is not None
         lowest, highest = _INT_BOUNDS[type_.name]
         return _INTEGER.fullmatch(literal) is not None and lowest <= int(literal) <= highest
-
-    def _text(self, token: Token) -> str:
-        return self._data[token.start : token.end].decode()
 
     def _string(self, token: Token) -> str:
         """Read a string, as the inner ``json.Unmarshal(b, &str)`` of the time types does."""
@@ -326,32 +345,34 @@ class _Unmarshal:
                     self._result.json_overflow = literal.decode()
                     return
 
-    def _union(self, index: int, type_: GoType) -> Steps:
+    def _union(self, index: int, type_: GoType) -> None:
         """Decode the unions of CRD schemas: a schema, or a boolean, or a list of schemas or strings."""
         token = self._tokens[index]
         schema = self._types.struct(type_.message.rpartition(".")[0] + ".JSONSchemaProps")
         if token.kind == "{":
-            yield self._nested(index, schema)
+            self._nested(index, schema)
         elif type_.message.endswith("OrBool"):
             if token.kind not in "tf":
                 raise _GoError("boolean or JSON schema expected")
         elif token.kind == "[":
             is_strings = type_.message.endswith("OrStringArray")
-            yield self._nested(index, GoType("slice", "", element=STRING if is_strings else schema))
+            self._nested(index, GoType("slice", "", element=STRING if is_strings else schema))
 
-    def _nested(self, index: int, type_: GoType) -> Steps:
+    def _nested(self, index: int, type_: GoType) -> None:
         """Run a ``json.Unmarshal`` inside an ``UnmarshalJSON``: its first note ends the outer call.
 
         The outer call then replaces struct and path of a type error by its own.
         """
-        outer_noted, outer_frozen = self._noted, self._frozen
-        self._noted = None
-        if outer_frozen is None:
-            self._frozen = (self._struct, ".".join(self._names))
-        yield self._value(index, type_)
-        if self._noted is not None:
-            raise self._noted
-        self._noted, self._frozen = outer_noted, outer_frozen
+        place = self._place
+        if place.nested is None:
+            place = place._replace(nested=(place.struct, place.path(indexes=False)))
+        self._noted.append(None)
+        self._waiting += [(place, self._end_nested), (place, partial(self._value, index, type_))]
+
+    def _end_nested(self) -> None:
+        noted = self._noted.pop()
+        if noted is not None:
+            raise noted
 
     # -- UTF-8
 
@@ -364,7 +385,7 @@ class _Unmarshal:
 
     def _inconsistent(self, cause: str, detail: str, *, breaks_responses: bool = False) -> None:
         if len(self._result.inconsistencies) < MAX_INCONSISTENCIES:
-            path = ".".join(self._path)
+            path = self._place.path()
             self._result.inconsistencies.append(Inconsistency(cause, path, detail, breaks_responses))
 
 

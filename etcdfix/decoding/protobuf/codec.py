@@ -21,11 +21,12 @@ from google.protobuf.message import DecodeError as UpbDecodeError
 
 from etcdfix.decoding.consistency import (
     ROLLBACK_ANNOTATION,
+    ROLLBACK_VERSIONS,
     QuickCheck,
     QuickChecks,
     broken_json,
+    check_rollback,
     inconsistencies,
-    rollback_annotation_error,
     wire_fields,
 )
 from etcdfix.decoding.protobuf.envelope import Envelope, parse_envelope
@@ -35,6 +36,7 @@ from etcdfix.decoding.schema import Schema
 from etcdfix.errors import ConversionFailed, KindUnknown
 from etcdfix.golang.goquote import go_quote
 from etcdfix.model import DecodedObject, Evidence, GroupVersionKind, Inconsistency
+from etcdfix.storagekey import display
 from etcdfix.wire.descriptors import MessageClasses
 
 ENCODING: Final = "protobuf"
@@ -44,10 +46,6 @@ _OBJECT_META: Final = "k8s.io.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 # What follows ``raw`` in every value that the API server wrote: contentEncoding and contentType, both empty.
 _TAIL: Final = b"\x1a\x00\x22\x00"
 _MIN_LENGTH: Final = 8
-
-_ROLLBACK_VERSIONS: Final = frozenset(
-    {GroupVersionKind("apps", "v1", "Deployment"), GroupVersionKind("apps", "v1beta2", "Deployment")}
-)
 
 
 class _QuickWay(msgspec.Struct, frozen=True):
@@ -149,7 +147,7 @@ class ProtobufDecoder:
             readable_until=self._registry.readable_until(*registered.gvk),
             parse=self._classes[registered.message].FromString,
             check=check,
-            may_roll_back=registered.gvk in _ROLLBACK_VERSIONS,
+            may_roll_back=registered.gvk in ROLLBACK_VERSIONS,
         )
 
     # The strict way
@@ -205,8 +203,8 @@ class ProtobufDecoder:
         raw_kind = envelope.kind or expected_kind.encode()
         raise KindUnknown(
             f"no kind {go_quote(raw_kind)} is registered for version {go_quote(group_version)} {self._where}",
-            group_version=_text(group_version),
-            kind=_text(raw_kind),
+            group_version=display(group_version),
+            kind=display(raw_kind),
             reason=self._registry.reason_unregistered(group, version, kind),
             readable_until=self._registry.readable_until(group, version, kind),
         )
@@ -240,26 +238,19 @@ class ProtobufDecoder:
         )
         raise KindUnknown(
             message,
-            group_version=_text(envelope.api_version),
-            kind=_text(envelope.kind),
+            group_version=display(envelope.api_version),
+            kind=display(envelope.kind),
             reason="not-registered" if version else "missing",
         )
 
     def _convert(self, registered: RegisteredKind, node: Node, metadata: Node) -> None:
         """Do of the conversion to the internal type what can fail."""
-        error, path = "", ""
-        if registered.gvk in _ROLLBACK_VERSIONS:
-            annotation = metadata.get(12, {}).get(ROLLBACK_ANNOTATION.encode(), b"")
-            error, path = rollback_annotation_error(annotation), "metadata.annotations"
-        elif registered.gvk.kind == "CustomResourceDefinition":
+        check_rollback(registered.gvk, metadata.get(12, {}).get(ROLLBACK_ANNOTATION.encode(), b""))
+        if registered.gvk.kind == "CustomResourceDefinition":
             error, path = broken_json(self._schema, registered.message, node)
-        if error:
-            raise ConversionFailed(
-                error,
-                field_path=path,
-                group_version=registered.gvk.api_version,
-                kind=registered.gvk.kind,
-            )
+            if error:
+                gvk = registered.gvk
+                raise ConversionFailed(error, field_path=path, group_version=gvk.api_version, kind=gvk.kind)
 
     def _metadata_number(self, message: str) -> int | None:
         for field in self._schema.message(message).fields:
@@ -340,9 +331,4 @@ def _unknown_fields_note(decoded: Decoded, in_envelope: int) -> tuple[Evidence, 
 
 def _texts(envelope: Envelope) -> tuple[str, str, str]:
     group, version = envelope.group_version
-    return _text(group), _text(version), _text(envelope.kind)
-
-
-def _text(data: bytes) -> str:
-    """Make display text; bytes that are not UTF-8 become escapes, which no registered name contains."""
-    return data.decode("utf-8", "backslashreplace")
+    return display(group), display(version), display(envelope.kind)

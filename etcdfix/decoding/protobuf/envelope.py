@@ -12,10 +12,9 @@ from __future__ import annotations
 import msgspec
 
 from etcdfix.decoding.protobuf.strict import MAX_FIELD_NUMBER, Refused, StrictDecoder, read_varint, skip_field
+from etcdfix.decoding.recognise import PROTOBUF_MAGIC
 from etcdfix.decoding.schema import load_schema
 from etcdfix.errors import ProtobufMalformed
-
-MAGIC = b"k8s\x00"
 
 _UNKNOWN = "k8s.io.apimachinery.pkg.runtime.Unknown"
 
@@ -53,7 +52,7 @@ _decoder = StrictDecoder(load_schema())
 
 
 def parse_envelope(data: bytes) -> Envelope:
-    """Parse a plaintext that starts with :data:`MAGIC`.
+    """Parse a plaintext that starts with :data:`~etcdfix.decoding.recognise.PROTOBUF_MAGIC`.
 
     A field that occurs twice is merged or overwritten as upstream does it: of two ``raw``, the last one
     counts.
@@ -63,13 +62,13 @@ def parse_envelope(data: bytes) -> Envelope:
     """
     if not data:
         raise ProtobufMalformed("empty data", offset=0)
-    if not data.startswith(MAGIC):
+    if not data.startswith(PROTOBUF_MAGIC):
         raise ProtobufMalformed(
             "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]", offset=0
         )
-    if len(data) == len(MAGIC):
-        raise ProtobufMalformed("empty body", offset=len(MAGIC))
-    decoded = _decoder.decode(_UNKNOWN, data, len(MAGIC))
+    if len(data) == len(PROTOBUF_MAGIC):
+        raise ProtobufMalformed("empty body", offset=len(PROTOBUF_MAGIC))
+    decoded = _decoder.decode(_UNKNOWN, data, len(PROTOBUF_MAGIC))
     type_meta = decoded.node.get(1, {})
     raw = decoded.node.get(2, b"")
     return Envelope(
@@ -101,7 +100,7 @@ def is_well_formed(raw: bytes) -> bool:
 
 def _raw_offset(data: bytes, raw_length: int) -> int:
     """Find where the last ``raw`` starts, in data that is known to parse."""
-    found = pos = len(MAGIC)
+    found = pos = len(PROTOBUF_MAGIC)
     while pos < len(data):
         tag, _ = read_varint(data, pos, len(data))
         pos = skip_field(data, pos, len(data), len(data))

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from typing import Any, Final, NamedTuple
 
-from etcdfix.decoding.protobuf.envelope import MAGIC, parse_envelope
+from etcdfix.decoding.protobuf.envelope import parse_envelope
 from etcdfix.decoding.protobuf.strict import Refused, StrictDecoder, read_varint, skip_field
+from etcdfix.decoding.recognise import PROTOBUF_MAGIC
 from etcdfix.decoding.schema import load_schema
 from etcdfix.errors import ProtobufMalformed
 from etcdfix.golang import gojson
@@ -46,10 +47,10 @@ class DamagedEnvelope(NamedTuple):
 
 def is_protobuf(data: bytes) -> bool:
     """Say whether a value is protobuf by its magic, of which half may be damaged if the envelope goes on rightly."""
-    if data.startswith(MAGIC):
+    if data.startswith(PROTOBUF_MAGIC):
         return True
-    alike = sum(found == wanted for found, wanted in zip(data, MAGIC, strict=False))
-    return alike * 2 >= len(MAGIC) and data[len(MAGIC) : len(MAGIC) + 1] == b"\x0a"
+    alike = sum(found == wanted for found, wanted in zip(data, PROTOBUF_MAGIC, strict=False))
+    return alike * 2 >= len(PROTOBUF_MAGIC) and data[len(PROTOBUF_MAGIC) : len(PROTOBUF_MAGIC) + 1] == b"\x0a"
 
 
 def salvage_envelope(data: bytes) -> DamagedEnvelope | None:
@@ -58,7 +59,7 @@ def salvage_envelope(data: bytes) -> DamagedEnvelope | None:
     Args:
         data: A value for which :func:`is_protobuf` is true.
     """
-    body = MAGIC + data[len(MAGIC) :]
+    body = PROTOBUF_MAGIC + data[len(PROTOBUF_MAGIC) :]
     try:
         envelope = parse_envelope(body)
     except ProtobufMalformed:
@@ -68,7 +69,7 @@ def salvage_envelope(data: bytes) -> DamagedEnvelope | None:
         return DamagedEnvelope(
             envelope.api_version, envelope.kind, envelope.raw_offset, end, cut_off=False, whole=True
         )
-    decoded, _ = _decoder.salvage(_UNKNOWN, body, len(MAGIC))
+    decoded, _ = _decoder.salvage(_UNKNOWN, body, len(PROTOBUF_MAGIC))
     try:
         start, end = _find_raw(body)
     except Refused:
@@ -87,7 +88,7 @@ def salvage_envelope(data: bytes) -> DamagedEnvelope | None:
 
 def _find_raw(body: bytes) -> tuple[int, int]:
     """Return start and end of the first ``raw``; the end may lie past the data."""
-    pos = len(MAGIC)
+    pos = len(PROTOBUF_MAGIC)
     while True:
         tag, inside = read_varint(body, pos, len(body))
         if tag == _RAW_TAG:

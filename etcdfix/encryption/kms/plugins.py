@@ -108,11 +108,6 @@ class KMSPlugins:
         """Whether no plugin is asked any more: all that were have been given up."""
         return bool(self._sessions) and all(session.over for session in self._sessions.values())
 
-    @property
-    def unused_endpoints(self) -> tuple[str, ...]:
-        """Names in ``endpoints`` that no provider has asked for so far, sorted."""
-        return tuple(sorted(self._endpoints.keys() - {provider.name for provider in self._sessions}))
-
     def plugin_for(self, provider: KMSProvider) -> PluginSession:
         """Return the session of a provider, always the same for equal providers."""
         session = self._sessions.get(provider)

@@ -13,8 +13,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from etcdfix.golang.gojsontext import number_text
-from etcdfix.golang.trampoline import Steps, run
+from etcdfix.golang.gojsontext import Pieces, joined, number_text
 
 MAX_BLOCK_DEPTH: Final = 100
 """Deeper values stand on one line: indentation would multiply a hostile kilobyte into megabytes."""
@@ -48,41 +47,38 @@ def yaml_text(value: Any) -> str:
     Args:
         value: Plain values (dict, list, str, int, float, bool, None); keys are strings.
     """
-    out: list[str] = []
     if isinstance(value, (dict, list)) and value:
-        run(_block(value, 0, 1, out, inline=True))
-    else:
-        out.append(f"{_leaf(value, 0)}\n")
-    return "".join(out)
+        return joined(_block(value, 0, 1, inline=True))
+    return f"{_leaf(value, 0)}\n"
 
 
-def _block(value: Any, indent: int, depth: int, out: list[str], *, inline: bool) -> Steps:
+def _block(value: Any, indent: int, depth: int, *, inline: bool) -> Pieces:
     """Write a mapping or a sequence that is not empty; ``inline``: its first line has begun already."""
     margin = " " * indent
     is_mapping = isinstance(value, dict)
     for entry in sorted(value) if is_mapping else value:
         if not inline:
-            out.append(margin)
+            yield margin
         inline = False
         if is_mapping:
             item = value[entry]
-            out.append(_key(entry, margin))
+            yield _key(entry, margin)
         else:
             item = entry
-            out.append("-")
+            yield "-"
         if not isinstance(item, (dict, list)) or not item:
-            out.append(f" {_leaf(item, indent)}\n")
+            yield f" {_leaf(item, indent)}\n"
         elif depth >= MAX_BLOCK_DEPTH:
-            out.append(" ")
-            yield _flow(item, out)
-            out.append("\n")
+            yield " "
+            yield _flow(item)
+            yield "\n"
         elif is_mapping:
-            out.append("\n")
+            yield "\n"
             deeper = indent + 2 if isinstance(item, dict) else indent
-            yield _block(item, deeper, depth + 1, out, inline=False)
+            yield _block(item, deeper, depth + 1, inline=False)
         else:
-            out.append(" ")
-            yield _block(item, indent + 2, depth + 1, out, inline=True)
+            yield " "
+            yield _block(item, indent + 2, depth + 1, inline=True)
 
 
 def _key(name: str, margin: str) -> str:
@@ -91,22 +87,22 @@ def _key(name: str, margin: str) -> str:
     return f"{text}:" if len(text) <= _LONGEST_SIMPLE_KEY else f"? {text}\n{margin}:"
 
 
-def _flow(value: Any, out: list[str]) -> Steps:
+def _flow(value: Any) -> Pieces:
     is_mapping = isinstance(value, dict)
-    out.append("{" if is_mapping else "[")
+    yield "{" if is_mapping else "["
     for number, entry in enumerate(sorted(value) if is_mapping else value):
         if number:
-            out.append(", ")
+            yield ", "
         item = entry
         if is_mapping:
             item = value[entry]
             text = _double_quoted(entry)
-            out.append(f"{text}: " if len(text) <= _LONGEST_SIMPLE_KEY else f"? {text} : ")
+            yield f"{text}: " if len(text) <= _LONGEST_SIMPLE_KEY else f"? {text} : "
         if isinstance(item, (dict, list)):
-            yield _flow(item, out)
+            yield _flow(item)
         else:
-            out.append(_double_quoted(item) if isinstance(item, str) else _leaf(item, 0))
-    out.append("}" if is_mapping else "]")
+            yield _double_quoted(item) if isinstance(item, str) else _leaf(item, 0)
+    yield "}" if is_mapping else "]"
 
 
 def _leaf(value: Any, indent: int) -> str:

@@ -1,1 +1,1 @@
-"""bbolt, the file format under etcd, read only: layouts, a bounded tree walk, an integrity check."""
+"""bbolt, the file format under etcd, read only: layouts and a bounded tree walk."""

@@ -1,4 +1,4 @@
-"""CBOR in Kubernetes' profile: what comes out, what is refused, and in which words."""
+"""CBOR in Kubernetes' profile: what comes out, what is refused."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from etcdfix.decoding.cbor import MAX_DEPTH, decode_map
 from etcdfix.decoding.recognise import CBOR_TAG
 from etcdfix.errors import CBORMalformed
 
-UNDETERMINED = "unable to determine group/version/kind: "
-OVERFLOW = "cbor: cannot unmarshal {} integer into Go value of type int64 ({} overflows Go's int64)"
+RULES = "not CBOR by the rules of Kubernetes"
 WIDGET = {
     "apiVersion": "example.com/v1",
     "kind": "Widget",
@@ -69,107 +68,54 @@ def test_odd_but_acceptable_items(data: str, value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "message"),
+    ("data", "message", "offset"),
     [
-        # not well-formed: kind and apiVersion cannot be found out either
-        ("", UNDETERMINED + "EOF"),
-        ("a1", UNDETERMINED + "unexpected EOF"),
-        ("a16161", UNDETERMINED + "unexpected EOF"),
-        ("a1616119", UNDETERMINED + "unexpected EOF"),
-        ("a16161c1", UNDETERMINED + "unexpected EOF"),
-        ("6261", UNDETERMINED + "unexpected EOF"),
-        ("bf6161", UNDETERMINED + "unexpected EOF"),
-        ("7f6161", UNDETERMINED + "unexpected EOF"),
-        ("a0a0", UNDETERMINED + "cbor: 1 bytes of extraneous data starting at index 1"),
-        ("a1616100ff", UNDETERMINED + "cbor: 1 bytes of extraneous data starting at index 4"),
-        ("ff", UNDETERMINED + 'cbor: unexpected "break" code'),
-        ("bf6161ff", UNDETERMINED + 'cbor: unexpected "break" code'),
-        ("1c", UNDETERMINED + "cbor: invalid additional information 28 for type positive integer"),
-        ("df", UNDETERMINED + "cbor: invalid additional information 31 for type tag"),
-        ("f818", UNDETERMINED + "cbor: invalid simple value 24 for type primitives"),
-        (
-            "5f6161ff",
-            UNDETERMINED + "cbor: wrong element type UTF-8 text string for indefinite-length byte string",
-        ),
-        (
-            "7f7f6161ffff",
-            UNDETERMINED + "cbor: indefinite-length UTF-8 text string chunk is not definite-length",
-        ),
-        (
-            "5bffffffffffffffff",
-            UNDETERMINED
-            + "cbor: byte string length 18446744073709551615 is too large, causing integer overflow",
-        ),
-        (
-            "9bffffffffffffffff",
-            UNDETERMINED
-            + "cbor: array length 18446744073709551615 is too large, it would cause integer overflow",
-        ),
-        (
-            "ba00200001",
-            UNDETERMINED + "cbor: exceeded max number of key-value pairs 2097152 for CBOR map",
-        ),
-        (
-            "a16161f97e00",
-            UNDETERMINED
-            + "cbor: data item of cbor type primitives is not accepted by protocol: floating-point NaN",
-        ),
-        (
-            "a16161fb7ff0000000000000",
-            UNDETERMINED
-            + "cbor: data item of cbor type primitives is not accepted by protocol: floating-point infinity",
-        ),
-        # well-formed, but no map
-        (
-            "80",
-            UNDETERMINED + "cbor: cannot unmarshal array into Go value of type v1.TypeMeta "
-            "(cannot decode CBOR array to struct without toarray option)",
-        ),
-        (
-            "d9ffff05",
-            UNDETERMINED + "cbor: cannot unmarshal positive integer into Go value of type v1.TypeMeta",
-        ),
-        # values
-        (
-            "a26161016161 02".replace(" ", ""),
-            UNDETERMINED + "cbor: found duplicate map key <1 bytes withheld> at map element index 1",
-        ),
-        ("a16162a2616101416102", "cbor: found duplicate map key <1 bytes withheld> at map element index 1"),
-        ("a10102", "cbor: cannot unmarshal positive integer into Go value of type string"),
-        ("a16161a1a000", "cbor: cannot unmarshal map into Go value of type string"),
-        (
-            "a161611bffffffffffffffff",
-            OVERFLOW.format("positive", "18446744073709551615"),
-        ),
-        (
-            "a161613bffffffffffffffff",
-            OVERFLOW.format("negative", "-18446744073709551616"),
-        ),
-        ("a16161c24101", "cbor: data item of cbor type tag is not accepted by protocol: bignum"),
-        (
-            "a16161f7",
-            "cbor: data item of cbor type primitives is not accepted by protocol: simple value 23 is not recognized",
-        ),
-        (
-            "a16161f8ff",
-            "cbor: data item of cbor type primitives is not accepted by protocol: simple value 255 is not recognized",
-        ),
-        ("a1616161ff", "cbor: invalid UTF-8 string"),
-        ("a16161c06161", "cbor: cannot set <value withheld> for time.Time"),
-        ("a16161c1fb7e37e43c8800759c", "cbor: time out of range"),
-        ("a16161c1f5", "cbor: cannot set <value withheld> for time.Time"),
-        # the first of several
-        ("a2616161ff6162f7", "cbor: invalid UTF-8 string"),
+        ("", RULES, 0),
+        ("a1", RULES, 1),
+        ("a16161", RULES, 3),
+        ("a1616119", RULES, 4),
+        ("a16161c1", RULES, 4),
+        ("6261", RULES, 2),
+        ("bf6161", RULES, 3),
+        ("7f6161", RULES, 3),
+        ("a0a0", "something follows the object", 1),
+        ("a1616100ff", "something follows the object", 4),
+        ("ff", RULES, 1),
+        ("bf6161ff", RULES, 4),
+        ("1c", RULES, 1),
+        ("df", RULES, 1),
+        ("f818", RULES, 2),
+        ("5f6161ff", RULES, 2),
+        ("7f7f6161ffff", RULES, 2),
+        ("5bffffffffffffffff", RULES, 9),
+        ("9bffffffffffffffff", RULES, 9),
+        ("ba00200001", RULES, 5),
+        ("a16161f97e00", "holds a number that is not finite", None),
+        ("a16161fb7ff0000000000000", "holds a number that is not finite", None),
+        ("80", "the CBOR is no map", 0),
+        ("d9ffff05", "the CBOR is no map", 0),
+        ("a2616101616102", RULES, 7),
+        ("a16162a2616101416102", "a map has a key twice, as text and as bytes, or too many keys", None),
+        ("a10102", RULES, 2),
+        ("a16161a1a000", RULES, 5),
+        ("a161611bffffffffffffffff", "holds an integer of more than 64 bits", None),
+        ("a161613bffffffffffffffff", "holds an integer of more than 64 bits", None),
+        ("a16161c24101", RULES, 6),
+        ("a16161f7", "holds what JSON cannot hold", None),
+        ("a16161f8ff", "holds what JSON cannot hold", None),
+        ("a1616161ff", RULES, 5),
+        ("a16161c06161", RULES, 6),
+        ("a16161c1fb7e37e43c8800759c", RULES, 13),
+        ("a16161c1f5", RULES, 5),
+        ("a2616161ff6162f7", RULES, 5),
     ],
 )
-def test_refusals(data: str, message: str) -> None:
+def test_refusals(data: str, message: str, offset: int | None) -> None:
     for prefix in (b"", CBOR_TAG):
-        stored = prefix + bytes.fromhex(data)
         with pytest.raises(CBORMalformed) as caught:
-            decode_map(stored)
+            decode_map(prefix + bytes.fromhex(data))
         assert caught.value.message == message
-        assert caught.value.offset is not None
-        assert len(prefix) <= caught.value.offset <= len(stored)
+        assert caught.value.offset == (None if offset is None else len(prefix) + offset)
 
 
 def nested(levels: int) -> bytes:
@@ -181,11 +127,10 @@ def test_depth_ends_at_ten_thousand() -> None:
     for _ in range(MAX_DEPTH - 1):
         (value,) = value
     assert value == 0
-    too_deep = f"{UNDETERMINED}cbor: exceeded max nested level {MAX_DEPTH}"
     for data in (nested(MAX_DEPTH + 1), b"\xa1\x61a" + b"\xc6" * 10_002 + b"\x00", b"\x81" * 1_000_000):
         with pytest.raises(CBORMalformed) as caught:
             decode_map(data)
-        assert caught.value.message == too_deep
+        assert caught.value.message == RULES
 
 
 def test_every_truncation_is_malformed() -> None:
@@ -195,13 +140,18 @@ def test_every_truncation_is_malformed() -> None:
             decode_map(data[:length])
 
 
-def test_more_pairs_than_allowed_are_refused_even_when_they_are_there() -> None:
-    pairs = 3
-    data = b"\xbf" + b"".join(b"\x61" + bytes([97 + n]) + b"\x00" for n in range(pairs)) + b"\xff"
-    assert len(decode_map(data)) == pairs
+def test_a_break_far_inside_a_long_value_has_its_place() -> None:
+    data = bytearray(cbor2.dumps({f"k{number}": "v" * 50 for number in range(2000)}))
+    at = data.index(b"k1000") + 7
+    data[at] = 0xFF
+    with pytest.raises(CBORMalformed) as caught:
+        decode_map(bytes(data))
+    assert caught.value.offset is not None
+    assert at <= caught.value.offset <= at + 50
 
 
-def test_the_limit_of_pairs_holds_for_maps_of_unknown_length(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_pairs_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("etcdfix.decoding.cbor.MAX_MAP_PAIRS", 2)
-    with pytest.raises(CBORMalformed, match="exceeded max number of key-value pairs 2 for CBOR map"):
+    assert decode_map(bytes.fromhex("bf610000610100ff")) == {"\0": 0, "\1": 0}
+    with pytest.raises(CBORMalformed, match="too many keys"):
         decode_map(bytes.fromhex("bf610000610100610200ff"))

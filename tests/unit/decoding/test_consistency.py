@@ -10,15 +10,16 @@ from etcdfix.decoding.consistency import (
     QuickCheck,
     QuickChecks,
     broken_json,
+    check_rollback,
     inconsistencies,
     raw_json_fault,
-    rollback_annotation_error,
     utf8_fault,
     wire_fields,
 )
 from etcdfix.decoding.protobuf.strict import StrictDecoder
 from etcdfix.decoding.schema import load_schema
-from etcdfix.model import Inconsistency
+from etcdfix.errors import ConversionFailed
+from etcdfix.model import GroupVersionKind, Inconsistency
 from etcdfix.wire.descriptors import MessageClasses
 from tests.support.protobytes import block, entry, number, object_meta, secret, tag, varint
 
@@ -130,9 +131,16 @@ def test_deep_nesting_is_no_danger() -> None:
     assert time.perf_counter() - start < 5
 
 
+DEPLOYMENT = GroupVersionKind("apps", "v1", "Deployment")
+
+
+def test_other_versions_do_not_read_the_rollback_annotation() -> None:
+    check_rollback(GroupVersionKind("extensions", "v1beta1", "Deployment"), b"abc")
+
+
 @pytest.mark.parametrize("value", [b"", b"7", b"+7", b"-7", b"0", b"9223372036854775807", b"0" * 5000 + b"1"])
 def test_rollback_annotation_that_parses(value: bytes) -> None:
-    assert rollback_annotation_error(value) == ""
+    check_rollback(DEPLOYMENT, value)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +156,9 @@ def test_rollback_annotation_that_parses(value: bytes) -> None:
 )
 def test_rollback_annotation_that_does_not(value: bytes, cause: str) -> None:
     withheld = f"<{len(value)} bytes withheld>"
-    assert rollback_annotation_error(value) == (
+    with pytest.raises(ConversionFailed) as caught:
+        check_rollback(DEPLOYMENT, value)
+    assert caught.value.message == (
         f"failed to parse annotation[deprecated.deployment.rollback.to]={withheld} as int64: "
         f"strconv.ParseInt: parsing {withheld}: {cause}"
     )

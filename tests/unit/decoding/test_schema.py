@@ -8,9 +8,21 @@ from pathlib import Path
 import pytest
 
 from etcdfix.decoding import schema as schema_module
-from etcdfix.decoding.schema import Field, clamp_minor, kind_rows, known_minors, load_schema
+from etcdfix.decoding.schema import (
+    Field,
+    MessageType,
+    Schema,
+    clamp_minor,
+    kind_rows,
+    known_minors,
+    load_schema,
+)
 
 GENERATOR = Path(__file__).parents[3] / "fixtures" / "generate" / "schema.py"
+
+
+def by_number(message: MessageType) -> dict[int, Field]:
+    return {field.number: field for field in message.fields}
 
 
 def test_a_message_with_plain_fields_and_a_map() -> None:
@@ -23,7 +35,7 @@ def test_a_message_with_plain_fields_and_a_map() -> None:
         "",
     )
     assert [field.number for field in secret.fields] == [1, 2, 3, 4, 5]
-    assert secret.by_number[2] == Field(
+    assert by_number(secret)[2] == Field(
         number=2,
         name="data",
         json_name="data",
@@ -36,31 +48,35 @@ def test_a_message_with_plain_fields_and_a_map() -> None:
         since=17,
         until=37,
     )
-    assert secret.by_number[1].type == "k8s.io.apimachinery.pkg.apis.meta.v1.ObjectMeta"
-    assert secret.by_number[1].go_name == "ObjectMeta"
-    assert secret.by_json["type"] is secret.by_number[3]
+    assert by_number(secret)[1].type == "k8s.io.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+    assert by_number(secret)[1].go_name == "ObjectMeta"
+    assert by_number(secret)[3].json_name == "type"
     assert repr(secret) == "MessageType('k8s.io.api.core.v1.Secret')"
 
 
 def test_names_that_differ_between_proto_json_and_go() -> None:
     schema = load_schema()
 
-    webhooks = schema.message("k8s.io.api.admissionregistration.v1.MutatingWebhookConfiguration").by_number[2]
+    webhooks = by_number(schema.message("k8s.io.api.admissionregistration.v1.MutatingWebhookConfiguration"))[
+        2
+    ]
     assert (webhooks.name, webhooks.json_name, webhooks.label) == ("Webhooks", "webhooks", "repeated")
     volume = schema.message("k8s.io.api.core.v1.Volume")
-    assert volume.by_number[2].json_name == "<inline>"
-    assert "<inline>" not in volume.by_json
+    assert by_number(volume)[2].json_name == "<inline>"
     quantity = schema.message("k8s.io.apimachinery.pkg.api.resource.Quantity")
     assert quantity.special == "quantity"
-    assert quantity.by_number[1].go_name == "String_"
+    assert by_number(quantity)[1].go_name == "String_"
 
 
 def test_fields_of_one_release_only() -> None:
-    name = "k8s.io.api.autoscaling.v2.HPAScalingRules"
+    def json_names(schema: Schema) -> list[str]:
+        return [
+            field.json_name for field in schema.message("k8s.io.api.autoscaling.v2.HPAScalingRules").fields
+        ]
 
-    assert "tolerance" in load_schema(36).message(name).by_json
-    assert "tolerance" not in load_schema(32).message(name).by_json
-    assert "tolerance" in load_schema().message(name).by_json
+    assert "tolerance" in json_names(load_schema(36))
+    assert "tolerance" not in json_names(load_schema(32))
+    assert "tolerance" in json_names(load_schema())
 
 
 def test_a_message_without_fields() -> None:

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from etcdfix.decoding.protobuf.envelope import MAGIC, is_well_formed, parse_envelope
+from etcdfix.decoding.protobuf.envelope import is_well_formed, parse_envelope
+from etcdfix.decoding.recognise import PROTOBUF_MAGIC
 from etcdfix.errors import ProtobufMalformed
 from tests.support.protobytes import block, number, tag, unknown
 
@@ -49,14 +50,14 @@ def test_group_and_version(api_version: bytes, expected: tuple[bytes, bytes]) ->
 
 
 def test_absent_parts() -> None:
-    envelope = parse_envelope(MAGIC + block(3, b""))
+    envelope = parse_envelope(PROTOBUF_MAGIC + block(3, b""))
     assert (envelope.api_version, envelope.kind, envelope.raw) == (b"", b"", b"")
     assert envelope.raw_offset == 6
 
 
 def test_the_last_raw_wins_and_type_meta_merges() -> None:
     data = (
-        MAGIC
+        PROTOBUF_MAGIC
         + block(1, block(1, b"v1"))
         + block(2, b"first")
         + block(1, block(2, b"Pod"))
@@ -68,7 +69,9 @@ def test_the_last_raw_wins_and_type_meta_merges() -> None:
 
 
 def test_unknown_fields_are_skipped_and_counted() -> None:
-    envelope = parse_envelope(MAGIC + number(9, 1) + block(2, b"raw") + tag(7, 3) + number(1, 5) + tag(7, 4))
+    envelope = parse_envelope(
+        PROTOBUF_MAGIC + number(9, 1) + block(2, b"raw") + tag(7, 3) + number(1, 5) + tag(7, 4)
+    )
     assert (envelope.raw, envelope.raw_offset, envelope.unknown_fields) == (b"raw", 8, 2)
 
 

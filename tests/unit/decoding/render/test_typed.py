@@ -157,7 +157,7 @@ def test_depth_costs_no_stack() -> None:
     for _ in range(3000):
         data = block(28, data)
     message = CRD + "JSONSchemaProps"
-    field = schema.message(message).by_number[28]
+    (field,) = [field for field in schema.message(message).fields if field.number == 28]
     assert field.type == message
     assert sys.getrecursionlimit() < 3000
     value = render(message, data)

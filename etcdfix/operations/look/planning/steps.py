@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from etcdfix.graph.recreation.recreators import ComesBack
+from etcdfix.graph.recreation.rules import ComesBack
 from etcdfix.operations.look.planning.order import is_breaking, is_guess, trials
 from etcdfix.reports.base import counted
 from etcdfix.reports.plan_model import PlanEntry, PlanGroup, PlanStep

@@ -9,7 +9,7 @@ from etcdfix.graph.grades import User
 from etcdfix.graph.identity import ObjectRef
 from etcdfix.graph.recreation.last_readable import LastSeen
 from etcdfix.graph.recreation.recreation import TOKEN_TYPE, Recreation, shown
-from etcdfix.graph.recreation.recreators import HELM_RELEASE, TOKEN_CONTROLLER
+from etcdfix.graph.recreation.rules import MAKERS
 from etcdfix.graph.secretusers import SecretUser, Stops
 from etcdfix.graph.uses import Role
 from etcdfix.model import Confidence
@@ -51,10 +51,10 @@ def what_it_is(assessment: Assessment, seen: LastSeen, recreation: Recreation) -
     role = next((role for role in secret.groups if role in _KINDS_OF_USE), None)
     if seen.type:
         which = _TYPES.get(seen.type, f"type {shown(seen.type)}")
-    elif recreation.recreator is TOKEN_CONTROLLER:
+    elif recreation.recreated_by is MAKERS["token-controller"]:
         perhaps = "perhaps a " if recreation.confidence is Confidence.POSSIBLE else ""
         which = f"{perhaps}service-account token"
-    elif recreation.recreator is HELM_RELEASE:
+    elif recreation.recreated_by is MAKERS["helm-release"]:
         which = "Helm release"
     elif ref.namespace == "kube-system" and ref.name.startswith("bootstrap-token-"):
         which = "bootstrap token"

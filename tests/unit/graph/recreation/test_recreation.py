@@ -400,7 +400,7 @@ def test_what_was_under_the_key_before_is_only_possible(basis: str, expected: st
         assessment = msgspec.structs.replace(found, last_known=known)
         neighbours = Neighbours(ContentReader(examiner), set())
         recreation = who_recreates(index, node, neighbours, assessment, seen)
-        return recreation.recreator.name, recreation.confidence
+        return recreation.recreated_by.name, recreation.confidence
 
     controller = SeenOwner("cert-manager.io", "Certificate", "site", "uid-site", controller=True)
     # Nothing rules the token out where another object was under the key.

@@ -19,7 +19,8 @@ from etcdfix.cli.surroundings import (
     surroundings,
 )
 from etcdfix.errors import ConfigurationError
-from etcdfix.graph.namespaces import Stays, terminating_namespaces
+from etcdfix.graph.model import Stays
+from etcdfix.graph.namespaces import terminating_namespaces
 from etcdfix.operations.look.index_cluster import Surroundings
 from etcdfix.operations.look.namespace import concerns_namespace, namespace_report
 from etcdfix.reports.formats import NAMESPACE_FORMATS

@@ -8,15 +8,15 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from etcdfix.examine import Examiner
-from etcdfix.graph.collector import collect
+from etcdfix.graph.collector import Collection, collect
 from etcdfix.graph.contents import ContentReader
-from etcdfix.graph.finalizers import LostFinalizer, inferred_finalizers, lost_finalizers
-from etcdfix.graph.garbage import Collection
-from etcdfix.graph.grades import Risk, RiskReason, User, doubts_about, reasons_for
-from etcdfix.graph.identity import ObjectRef, crd_path
+from etcdfix.graph.finalizers import inferred_finalizers, lost_finalizers
+from etcdfix.graph.grades import reasons_for, warnings_about
+from etcdfix.graph.identity import crd_path
 from etcdfix.graph.index import ImpactIndex
-from etcdfix.graph.secretusers import SecretUsers, secret_users
-from etcdfix.graph.uses import ANY, SECRETS, Role
+from etcdfix.graph.model import LostFinalizer, ObjectRef, Risk, RiskReason, SecretState, User
+from etcdfix.graph.users import secret_state, users_of
+from etcdfix.graph.uses import ANY, Role
 from etcdfix.model import Confidence
 from etcdfix.sources.base import Source
 from etcdfix.verdicts.examination import Examination
@@ -62,8 +62,8 @@ class Assessment(msgspec.Struct, frozen=True):
         readable: Whether it can be read.
         last_known: Who it was.
         collection: What the garbage collector does.
-        secret: Its users, for a Secret.
-        users: What else refers to it.
+        secret: Of a Secret: what KEP-2639 asks of it.
+        users: What refers to it, by role, key and field.
         finalizers: Those that would be skipped and what leaks: known ones, or likely ones where they cannot be read.
         node: Of a Pod, where it runs; the kubelet there cleans up. "" where that is not known.
         consequences: What is special about its kind, a sentence each.
@@ -79,7 +79,7 @@ class Assessment(msgspec.Struct, frozen=True):
     readable: bool
     last_known: LastKnown
     collection: Collection
-    secret: SecretUsers | None
+    secret: SecretState | None
     users: tuple[User, ...]
     finalizers: tuple[LostFinalizer, ...]
     node: str
@@ -129,17 +129,14 @@ def assess(
         known.basis == "references" and not known.conflicting_uids
     )
     collection = collect(index, node, uid=known.uid if sure else "")
-    secret = secret_users(index, node) if (ref.group, ref.resource) == ("", SECRETS) else None
-    users = sorted(
-        (User(index.ref(e.source), e.use) for e in index.users(node)),
-        key=lambda u: (u.object.key, u.use.path),
-    )
+    users = users_of(index, node)
+    secret = secret_state(index, node, users)
     finalizers = _finalizers(index, node, known)
     # What cannot be read refers to nothing; its history may still tell.
     bound_to = index.node_of(node)
     runs_on = index.place(bound_to)[2] if bound_to is not None else known.node
-    doubts = doubts_about(index, node)
-    reasons = reasons_for(index, node, collection, secret, users, finalizers) + doubts
+    warnings = warnings_about(index, node)
+    reasons = reasons_for(index, node, collection, secret, users, finalizers) + warnings
     reasons.sort(key=lambda reason: -list(Risk).index(reason.risk))
     return Assessment(
         object=ref,
@@ -148,12 +145,12 @@ def assess(
         last_known=known,
         collection=collection,
         secret=secret,
-        users=tuple(users),
+        users=users,
         finalizers=finalizers,
         node=runs_on,
         consequences=_consequences(index, node, ref, runs_on),
         risk=reasons[0].risk if reasons else Risk.NONE,
-        may_be_worse=bool(doubts),
+        may_be_worse=bool(warnings),
         reasons=tuple(reasons),
         complete=not index.problems,
         problems=tuple(index.problems),

@@ -18,7 +18,7 @@ from etcdfix.errors import SourceUnreachable
 from etcdfix.examine import Examiner
 from etcdfix.graph.assess import Assessment, assess
 from etcdfix.graph.builder import IndexBuilder
-from etcdfix.graph.grades import Risk
+from etcdfix.graph.model import Risk
 from etcdfix.graph.protected import floor_reason
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.remediation.alike import Alike, look_at_all

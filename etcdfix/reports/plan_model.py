@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from etcdfix.graph.model import RiskReason
 from etcdfix.reports.model import ReportConfiguration, Tool
 
 KIND: Final = "DeletionPlan"
@@ -34,14 +35,6 @@ class PlanReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     path: str
     sha256: str
     generated_at: str
-
-
-class PlanReason(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One reason for a risk grade."""
-
-    risk: str
-    code: str
-    text: str
 
 
 class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -92,7 +85,7 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     readable_revision: int
     floor: str
     risk: str
-    reasons: list[PlanReason]
+    reasons: list[RiskReason]
     needs: list[str] = []
     command: str
 

@@ -11,11 +11,12 @@ from typing import Final
 import msgspec
 
 from etcdfix.graph.assess import Assessment
-from etcdfix.graph.identity import ObjectRef
 from etcdfix.graph.index import ImpactIndex
+from etcdfix.graph.model import ObjectRef
 from etcdfix.graph.recreation.last_readable import LastSeen, SeenOwner
 from etcdfix.graph.recreation.neighbours import Neighbours, Place, endpoints_of
 from etcdfix.graph.recreation.rules import MAKERS, RULES, ComesBack, Maker, NameRule, labels_of
+from etcdfix.graph.users import by_role
 from etcdfix.graph.uses import SECRETS, Role
 from etcdfix.model import Confidence
 from etcdfix.reports.plan_model import BY_HAND
@@ -204,15 +205,15 @@ class _Search:
         if seen.type == TOKEN_TYPE:
             of = f" of ServiceAccount {shown(seen.token_of)}" if seen.token_of else ""
             yield Recreation(_TOKENS, Confidence.CERTAIN, f"it was a token{of}")
-        secret = self._assessment.secret
-        if seen.revision or secret is None:
+        users = by_role(self._assessment.users)
+        if seen.revision:
             return
-        for user in secret.groups.get(Role.TOKEN_LIST, ()):
+        for user in users.get(Role.TOKEN_LIST, ()):
             account = user.object.name
             if self._ref.name.startswith(f"{account}-token-"):
                 basis = f"a token of ServiceAccount {shown(account)}, by its list"
                 yield Recreation(_TOKENS, Confidence.LIKELY, basis)
-            elif secret.groups.keys() == {Role.TOKEN_LIST}:
+            elif users.keys() == {Role.TOKEN_LIST}:
                 # Such a list may name other Secrets too, but those are used by somebody else as well.
                 basis = f"in the list of ServiceAccount {shown(account)}"
                 yield Recreation(_TOKENS, Confidence.POSSIBLE, basis)
@@ -257,6 +258,5 @@ def _there(index: ImpactIndex, key: str) -> bool:
 
 
 def _short(ref: ObjectRef) -> str:
-    resource = f"{ref.resource}.{ref.group}" if ref.group else ref.resource
     namespace = f"{shown(ref.namespace)}/" if ref.namespace else ""
-    return f"{resource} {namespace}{shown(ref.name)}"
+    return f"{ref.full_resource} {namespace}{shown(ref.name)}"

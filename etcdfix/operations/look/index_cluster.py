@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,16 +14,13 @@ from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import EndedEarly, SourceError
 from etcdfix.examine import Examiner
 from etcdfix.graph.builder import IndexBuilder
-from etcdfix.graph.identity import ObjectRef
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.tables import UNDETERMINED
 from etcdfix.reports.base import counted
-from etcdfix.reports.impact_model import ObjectEntry
 from etcdfix.reports.model import ReportConfiguration, ReportSource, Tool
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import StorageLayout, display, likely_prefixes
 from etcdfix.text.commands import SameAgain
-from etcdfix.text.safetext import is_plain
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.key_loss import THE_KEY, KeyCounter, doubt_about
 from etcdfix.verdicts.standing import IDENTITY
@@ -126,10 +122,6 @@ class Surroundings:
             if configuration is not None
             else None,
         }
-
-    def entry(self, node: int) -> ObjectEntry:
-        """Return a node's name for a report."""
-        return entry_of(self.index.ref(node), self.index.key(node))
 
     def incomplete_reasons(self, undetermined: int) -> list[str]:
         """Return why a report is not everything.
@@ -237,25 +229,6 @@ class _Kept:
 
     def by_key(self) -> dict[bytes, Examination]:
         return {key: found for members in self._by_weight.values() for key, found in members.items()}
-
-
-def entry_of(ref: ObjectRef, key: bytes | None = None) -> ObjectEntry:
-    """Return an object's name for a report.
-
-    Args:
-        ref: The object.
-        key: Its key as it is stored, where that is known; else the report has it for display only.
-    """
-    coded = base64.b64encode(key).decode() if key is not None and not is_plain(key) else None
-    return ObjectEntry(
-        key=ref.key,
-        key_base64=coded,
-        group=ref.group,
-        resource=ref.resource,
-        kind=ref.kind,
-        namespace=ref.namespace,
-        name=ref.name,
-    )
 
 
 def _suggestions(source: Source) -> list[str]:

@@ -6,7 +6,7 @@ from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.orphans import find_orphans
 from etcdfix.graph.tables import UNDETERMINED
 from etcdfix.operations.look.index_cluster import Surroundings
-from etcdfix.reports.impact_model import OrphanEntry, OrphansReport
+from etcdfix.reports.impact_model import OrphansReport
 from etcdfix.storagekey import Stack
 
 
@@ -20,21 +20,7 @@ def orphans_report(surroundings: Surroundings) -> OrphansReport:
         reasons.append(f"permission denied: keys outside {limited_to} were not looked at")
     return OrphansReport(
         **surroundings.origin(),
-        groups=[
-            OrphanEntry(
-                reason=group.reason.value,
-                prefix=group.prefix,
-                group=group.group,
-                resource=group.resource,
-                namespace=group.namespace,
-                count=group.count,
-                size=group.size,
-                examples=list(group.examples),
-                confidence=group.confidence.value,
-                note=group.note,
-            )
-            for group in found.groups
-        ],
+        groups=found.groups,
         count=found.count,
         size=found.size,
         undetermined=undetermined,

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from etcdfix.graph.heuristic_references import guess_references
-from etcdfix.graph.secretusers import Stops, secret_users
+from etcdfix.graph.model import Stops
+from etcdfix.graph.users import users_of
 from tests.support.impact_objects import Cluster, node_of
 
 
@@ -173,7 +174,7 @@ def test_without_a_namespace_a_name_counts_in_every_namespace() -> None:
     cluster.add("cert-manager.io/v1", "ClusterIssuer", "letsencrypt", spec={"acme": acme})
     index = cluster.index()
     used = {
-        secret: [(u.object.name, u.path, u.stops, u.heuristic) for u in secret_users(index, node).users]
+        secret: [(u.object.name, u.path, u.stops, u.heuristic) for u in users_of(index, node)]
         for secret in (
             "cert-manager/account-key",
             "elsewhere/account-key",
@@ -203,7 +204,7 @@ def test_an_unreadable_secret_of_a_gateway_in_another_namespace_is_used() -> Non
     cluster.add("networking.istio.io/v1", "Gateway", "web", "shop", spec={"servers": servers})
     index = cluster.index()
     for secret in (key, authorities):
-        (user,) = secret_users(index, node_of(index, secret)).users
+        (user,) = users_of(index, node_of(index, secret))
         assert (user.object.namespace, user.object.name, user.stops) == ("shop", "web", Stops.PERHAPS)
 
 

@@ -14,7 +14,8 @@ from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine import Examiner
 from etcdfix.graph.index import ImpactIndex
-from etcdfix.graph.secretusers import Stops, secret_users
+from etcdfix.graph.model import Stops
+from etcdfix.graph.users import users_of
 from etcdfix.graph.uses import POD_CARRIERS, Role
 from etcdfix.model import Outcome
 from etcdfix.sources.snapshot import SnapshotSource
@@ -343,7 +344,7 @@ def test_parameters_without_a_namespace_or_by_labels(
         cluster.break_(cluster.secret(name, namespace))
     index = cluster.index()
     users = {
-        secret: secret_users(index, node_of(index, f"/registry/secrets/{secret}")).users
+        secret: users_of(index, node_of(index, f"/registry/secrets/{secret}"))
         for secret in SECRETS_OF_POLICIES
     }
     assert {secret for secret in users if users[secret]} == expected
@@ -397,7 +398,7 @@ def test_a_pod_cannot_mean_all_secrets() -> None:
     cluster.secret("s")
     cluster.pod("p", spec={"volumes": [{"name": "v", "secret": {"secretName": "*"}}]})
     index = cluster.index()
-    assert secret_users(index, node_of(index, "/registry/secrets/shop/s")).users == ()
+    assert users_of(index, node_of(index, "/registry/secrets/shop/s")) == ()
 
 
 @pytest.mark.parametrize(
@@ -435,7 +436,7 @@ def test_a_claim_of_an_azure_class_waits_for_the_account_s_secret() -> None:
     cluster.add("v1", "PersistentVolumeClaim", "data", "shop", spec={"storageClassName": "files"})
     key = cluster.break_(cluster.secret("azure-storage-account-acc-secret"))
     index = cluster.index()
-    (user,) = secret_users(index, node_of(index, key)).users
+    (user,) = users_of(index, node_of(index, key))
     assert (user.object.name, user.template, user.heuristic, user.stops) == (
         "data",
         True,
@@ -659,11 +660,7 @@ def test_users_of_every_secret_of_alpha(alpha: tuple[SnapshotSource, Examiner, I
         if value["kind"] in {"PersistentVolumeClaim", "PersistentVolume"}
         for secret in from_class(value, value["metadata"].get("namespace", ""), classes)
     }
-    listed = {
-        (secret, user.object.key)
-        for secret, node in secrets.items()
-        for user in secret_users(index, node).users
-    }
+    listed = {(secret, user.object.key) for secret, node in secrets.items() for user in users_of(index, node)}
     # Whoever names a Secret in any field is listed; whoever is listed names it, or its class does.
     assert {pair: path for pair, path in named.items() if pair not in listed} == {}
     assert made - listed == set()

@@ -15,7 +15,7 @@ from etcdfix.deferred import Spool
 from etcdfix.errors import RefusedByRule, SourceUnreachable
 from etcdfix.examine import Examiner
 from etcdfix.graph.assess import Assessment
-from etcdfix.graph.grades import Risk, RiskReason
+from etcdfix.graph.model import Risk, RiskReason
 from etcdfix.model import StoredValue
 from etcdfix.remediation import preflight
 from etcdfix.remediation.api_servers import Answer, APIAccess, ServerAnswer, ServerAnswers

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.graph.grades import Risk
+from etcdfix.graph.model import Risk
 from etcdfix.graph.recreation.rules import ComesBack
 from etcdfix.model import Confidence, Outcome
 from etcdfix.reports.plan_model import PlanEntry

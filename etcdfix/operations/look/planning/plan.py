@@ -16,11 +16,11 @@ from etcdfix.deferred import Deferrable, Examining, Watch, unwatched
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError
 from etcdfix.examine import Examiner
-from etcdfix.graph.assess import Assessment, assess
+from etcdfix.graph.assess import assess
 from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.contents import ContentReader
-from etcdfix.graph.garbage import Action
 from etcdfix.graph.index import ImpactIndex
+from etcdfix.graph.model import Action
 from etcdfix.graph.protected import floor_reason
 from etcdfix.graph.recreation.last_readable import last_seen
 from etcdfix.graph.recreation.neighbours import Neighbours, Place
@@ -39,7 +39,6 @@ from etcdfix.reports.plan_model import (
     LeftOut,
     PlanEntry,
     PlanGroup,
-    PlanReason,
     PlanRecreator,
     PlanReport,
     PlanSource,
@@ -397,7 +396,7 @@ class _Writer:
             readable_revision=assessment.last_known.readable_at if seen.revision else 0,
             floor=floor_reason(found.directory.group_resource, found.namespace),
             risk=assessment.risk.value,
-            reasons=_reasons(assessment),
+            reasons=list(assessment.reasons[:_MOST_REASONS]),
             needs=_needs(found, _worst_doubt(found, self._keys)),
             command=self._command(stored),
         )
@@ -407,10 +406,6 @@ class _Writer:
         if self._plan_file:
             words += ["--plan", self._plan_file]
         return f"{self._request.same_again.delete(stored.key)} {quote_command(words)}"
-
-
-def _reasons(assessment: Assessment) -> list[PlanReason]:
-    return [PlanReason(r.risk.value, r.code, r.text) for r in assessment.reasons[:_MOST_REASONS]]
 
 
 def _groups(broken: list[_Broken], keys: KeyCounter) -> list[PlanGroup]:

@@ -99,7 +99,7 @@ def test_the_head_of_a_report_says_what_was_read() -> None:
 
 def test_keys_that_cannot_be_typed_are_given_as_bytes_too() -> None:
     found = look(MemorySource([stored(b"/registry/secrets/shop/\xff"), stored("/registry/secrets/shop/a")]))
-    entries = sorted((found.entry(node) for node in found.index.nodes()), key=lambda e: e.key)
+    entries = sorted((found.index.ref(node) for node in found.index.nodes()), key=lambda e: e.key)
     assert [(e.name, e.key_base64) for e in entries] == [
         ("\\xff", "L3JlZ2lzdHJ5L3NlY3JldHMvc2hvcC//"),
         ("a", None),

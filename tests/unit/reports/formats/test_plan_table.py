@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from etcdfix.graph.model import Risk, RiskReason
 from etcdfix.reports.formats.plan_json import write_plan_json
 from etcdfix.reports.formats.plan_table import write_plan_table
 from etcdfix.reports.model import ReportConfiguration, Tool
@@ -14,7 +15,6 @@ from etcdfix.reports.plan_model import (
     LeftOut,
     PlanEntry,
     PlanGroup,
-    PlanReason,
     PlanRecreator,
     PlanReport,
     PlanSource,
@@ -126,14 +126,17 @@ def test_marks_of_risk_are_explained_only_where_they_stand() -> None:
 
 
 def test_the_worst_reason_and_the_cascade_stand_in_the_row() -> None:
-    reasons = [PlanReason("high", "cascade", "7 dependents go with it"), PlanReason("low", "users", "a user")]
+    reasons = [
+        RiskReason(Risk.HIGH, "cascade", "7 dependents go with it"),
+        RiskReason(Risk.LOW, "users", "a user"),
+    ]
     row = _row(table(plan(entry(risk="high", reasons=reasons, cascade=7))))
     assert row.startswith("1        high    7 dependents go with it  ")
     assert "a user" not in row
     assert row.split()[-1] == "7"
     floor = _row(table(plan(entry(floor="kube-system's own", risk="low"))))
     assert "low     kube-system's own  " in floor
-    long = _row(table(plan(entry(risk="high", reasons=[PlanReason("high", "x", "w" * 500)]))))
+    long = _row(table(plan(entry(risk="high", reasons=[RiskReason(Risk.HIGH, "x", "w" * 500)]))))
     assert len(long) < 300
 
 

@@ -1,18 +1,19 @@
-"""Who uses a Secret, how, and whether its absence stops them: what KEP-2639 wanted to protect Secrets for.
+"""Who uses an object, how, and, for a Secret, whether its absence stops them.
 
-The KEP was abandoned and no release has its controller; its list of users is the right one all the same, and
-``secret.kubernetes.io/skip-secret-protection: "yes"`` and the two finalizers may be found on real Secrets.
+That is what KEP-2639 wanted to protect Secrets for. It was abandoned and no release has its controller; its list of
+users is the right one all the same, and ``secret.kubernetes.io/skip-secret-protection: "yes"`` and the two finalizers
+may be found on real Secrets.
 """
 
 from __future__ import annotations
 
-from enum import StrEnum
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
-from etcdfix.graph.identity import ObjectRef
 from etcdfix.graph.index import ImpactIndex
+from etcdfix.graph.model import ObjectRef, SecretState, Stops, User
 from etcdfix.graph.tables import FINISHED
 from etcdfix.graph.uses import CLAIMS, SECRETS, VOLUMES, Role, Use
 
@@ -33,14 +34,6 @@ _PROTECTING: Final = frozenset(
         ("snapshot.storage.k8s.io", "volumesnapshotcontents"),
     }
 )
-
-
-class Stops(StrEnum):
-    """Whether the absence of the Secret stops a user."""
-
-    YES = "yes"
-    NO = "no"
-    PERHAPS = "perhaps"
 
 
 # Role -> whether absence stops the user, and what it means. What runs goes on: this is about the next start.
@@ -85,116 +78,67 @@ _LIKELY: Final[dict[Role, tuple[Stops, str]]] = {
 }
 
 
-class SecretUser(msgspec.Struct, frozen=True):
-    """One object that uses a Secret in one way.
-
-    Attributes:
-        object: The user.
-        role: What for.
-        path: Field that says so.
-        optional: The field says that the Secret may be absent.
-        template: The Secret's name came out of a template of a class.
-        heuristic: It is likely, not certain, see :class:`~etcdfix.graph.uses.Use`.
-        carried: It is a template: pods made from it later are stopped.
-        finished: A Pod that has run to its end.
-        stops: Whether absence stops it.
-        consequence: What absence does, in a clause.
-        behind: Pods that use it through a claim and its volume, the first hundred.
-        behind_count: How many there are.
-    """
-
-    object: ObjectRef
-    role: Role
-    path: str
-    optional: bool
-    template: bool
-    heuristic: bool
-    carried: bool
-    finished: bool
-    stops: Stops
-    consequence: str
-    behind: tuple[ObjectRef, ...] = ()
-    behind_count: int = 0
-
-
-class SecretUsers(msgspec.Struct, frozen=True):
-    """Everything that is known to use one Secret.
-
-    Attributes:
-        secret: The Secret, which need not exist.
-        exists: Whether its key is there.
-        readable: Whether it can be read; else its own annotations and finalizers are not known.
-        type: Its ``type``; "" where it is not known.
-        groups: Users by role, roles in the order of :class:`~etcdfix.graph.uses.Role`, users by key.
-        protected: KEP-2639 would hold a deletion back: pods, volumes or snapshots use it and nobody opted out.
-        opted_out: It has the annotation ``secret.kubernetes.io/skip-secret-protection: "yes"``.
-        protection_finalizers: Those of the KEP's finalizers that it has.
-        other_finalizers: Its other finalizers.
-        notes: What no reference can show.
-        complete: Whether the index held everything; objects that cannot be read may use it unseen.
-        unreadable_elsewhere: How many other objects cannot be read.
-    """
-
-    secret: ObjectRef
-    exists: bool
-    readable: bool
-    type: str
-    groups: dict[Role, tuple[SecretUser, ...]]
-    protected: bool
-    opted_out: bool
-    protection_finalizers: tuple[str, ...]
-    other_finalizers: tuple[str, ...]
-    notes: tuple[str, ...]
-    complete: bool
-    unreadable_elsewhere: int
-
-    @property
-    def users(self) -> tuple[SecretUser, ...]:
-        """All users, in the order of their roles."""
-        return tuple(user for group in self.groups.values() for user in group)
-
-
-def secret_users(index: ImpactIndex, secret: int) -> SecretUsers:
-    """Return who uses a Secret.
+def users_of(index: ImpactIndex, node: int) -> tuple[User, ...]:
+    """Return who uses an object, by role, key and field; what its absence does to them, for a Secret.
 
     Args:
         index: Of the cluster.
-        secret: Node of the Secret; a mere mention will do.
-
-    Raises:
-        ValueError: The node is no Secret.
+        node: Of the object; a mere mention will do.
     """
-    ref = index.ref(secret)
-    if (ref.group, ref.resource) != ("", SECRETS):
-        raise ValueError(f"{ref} is no Secret")
-    found = sorted((_user(index, edge.source, edge.use) for edge in index.users(secret)), key=_order)
-    groups = {role: users for role in Role if (users := tuple(user for user in found if user.role is role))}
-    finalizers = index.finalizers(secret)
-    opted_out = index.opted_out(secret)
-    holding = any((u.object.group, u.object.resource) in _PROTECTING and not u.finished for u in found)
-    exists = index.exists(secret)
-    broken = sum(index.unreadable_by_path().values())
-    return SecretUsers(
-        secret=ref,
-        exists=exists,
-        readable=exists and not index.unreadable(secret),
-        type=index.secret_type(secret),
-        groups=groups,
+    user = _secret_user if _is_secret(index, node) else _user
+    found = (user(index, edge.source, edge.use) for edge in index.users(node))
+    roles = by_role(sorted(found, key=lambda one: (one.object.key, one.path)))
+    return tuple(one for members in roles.values() for one in members)
+
+
+def by_role(users: Iterable[User]) -> dict[Role, tuple[User, ...]]:
+    """Return users by role, roles in the order of :class:`~etcdfix.graph.uses.Role`."""
+    found: dict[Role, list[User]] = {role: [] for role in Role}
+    for user in users:
+        found[user.role].append(user)
+    return {role: tuple(members) for role, members in found.items() if members}
+
+
+def secret_state(index: ImpactIndex, node: int, users: Iterable[User]) -> SecretState | None:
+    """Return what KEP-2639 asks of a Secret; None for anything else.
+
+    Args:
+        index: Of the cluster.
+        node: Of the Secret; a mere mention will do.
+        users: Of the Secret.
+    """
+    if not _is_secret(index, node):
+        return None
+    finalizers = index.finalizers(node)
+    opted_out = index.opted_out(node)
+    holding = any((u.object.group, u.object.resource) in _PROTECTING and not u.finished for u in users)
+    return SecretState(
+        type=index.secret_type(node),
         protected=holding and not opted_out,
         opted_out=opted_out,
         protection_finalizers=tuple(f for f in PROTECTION_FINALIZERS if f in finalizers),
         other_finalizers=tuple(f for f in finalizers if f not in PROTECTION_FINALIZERS),
-        notes=_notes(index, secret, ref),
-        complete=not index.problems and not index.truncated and not index.opaque,
-        unreadable_elsewhere=broken - index.unreadable(secret),
+        notes=_notes(index, node, index.ref(node)),
     )
 
 
-def _order(user: SecretUser) -> tuple[str, str]:
-    return user.object.key, user.path
+def _is_secret(index: ImpactIndex, node: int) -> bool:
+    return index.place(node)[0].path == SECRETS
 
 
-def _user(index: ImpactIndex, node: int, use: Use) -> SecretUser:
+def _user(index: ImpactIndex, node: int, use: Use) -> User:
+    return User(
+        index.ref(node),
+        use.role,
+        use.path,
+        optional=use.optional,
+        template=use.template,
+        heuristic=use.heuristic,
+        in_pod_template=use.carried,
+    )
+
+
+def _secret_user(index: ImpactIndex, node: int, use: Use) -> User:
     finished = bool(index.flags(node) & FINISHED)
     stops, consequence = (_LIKELY if use.heuristic else _CONSEQUENCES).get(use.role, _GUESS)
     if use.optional:
@@ -202,19 +146,13 @@ def _user(index: ImpactIndex, node: int, use: Use) -> SecretUser:
     elif finished:
         stops, consequence = Stops.NO, "it has run to its end"
     behind = _behind(index, node)
-    return SecretUser(
-        index.ref(node),
-        use.role,
-        use.path,
-        use.optional,
-        use.template,
-        use.heuristic,
-        use.carried,
-        finished,
-        stops,
-        consequence,
-        tuple(sorted(index.ref(pod) for pod in behind[:_MOST_BEHIND])),
-        len(behind),
+    return msgspec.structs.replace(
+        _user(index, node, use),
+        finished=finished,
+        stops=stops,
+        consequence=consequence,
+        behind=tuple(index.ref(pod) for pod in sorted(behind[:_MOST_BEHIND], key=index.relative)),
+        behind_count=len(behind),
     )
 
 

@@ -220,7 +220,7 @@ def last_known(
 def _stands_for_others(index: ImpactIndex, node: int) -> bool:
     """Say whether a node is no object but what references mean that leave namespace or name open."""
     return ANY in index.relative(node).decode("utf-8", "replace").split("/") and all(
-        edge.use.wide for edge in index.users(node)
+        edge.use.unscoped for edge in index.users(node)
     )
 
 

@@ -14,7 +14,7 @@ from etcdfix.errors import DecodeError
 from etcdfix.examine import Examiner
 from etcdfix.graph.classes import snapshot_templates, storage_templates
 from etcdfix.graph.fields import Plain, Pod, ProtobufExtractor, parse_json
-from etcdfix.graph.heuristic_references import guess_references
+from etcdfix.graph.heuristic_references import heuristic_references
 from etcdfix.graph.identity import Kinds
 from etcdfix.graph.references import (
     GROUP_SNAPSHOT_GROUP,
@@ -174,7 +174,7 @@ class ContentReader:
             if handler is not None:
                 references = list(handler(plain, scene))
             else:
-                references = list(guess_references(plain, found.namespace))
+                references = list(heuristic_references(plain, found.namespace))
         return _contents(plain, references)
 
     def _replica(self, way: _Way, namespace: str, data: bytes) -> Contents | None:

@@ -9,7 +9,7 @@ from etcdfix.graph.collector import Collection
 from etcdfix.graph.identity import crd_path
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import Action, LostFinalizer, ObjectRef, Risk, RiskReason, SecretState, Stops, User
-from etcdfix.graph.protected import floor_reason
+from etcdfix.graph.protected import protected_reason
 from etcdfix.graph.uses import SECRETS, Role
 from etcdfix.model import GroupResource
 from etcdfix.storagekey import Stack
@@ -142,7 +142,7 @@ def reasons_for(
     """
     ref = index.ref(node)
     return [
-        *_floor_reasons(ref),
+        *_protected_reasons(ref),
         *_collection_reasons(collection),
         *(_user_reasons(users) if secret is None else _secret_reasons(secret, users)),
         *_kind_reasons(index, node, ref),
@@ -175,9 +175,9 @@ def warnings_about(index: ImpactIndex, node: int) -> list[RiskReason]:
     return [RiskReason(Risk.LOW, code, text) for code, text in warnings]
 
 
-def _floor_reasons(ref: ObjectRef) -> list[RiskReason]:
-    floor = floor_reason(GroupResource(ref.group, ref.resource), ref.namespace)
-    return [RiskReason(Risk.CLUSTER_BREAKING, "floor", floor)] if floor else []
+def _protected_reasons(ref: ObjectRef) -> list[RiskReason]:
+    reason = protected_reason(GroupResource(ref.group, ref.resource), ref.namespace)
+    return [RiskReason(Risk.CLUSTER_BREAKING, "floor", reason)] if reason else []
 
 
 def _kind_reasons(index: ImpactIndex, node: int, ref: ObjectRef) -> list[RiskReason]:
@@ -277,7 +277,7 @@ def _secret_reasons(secret: SecretState, users: Sequence[User]) -> list[RiskReas
     rest = {user.object for user in perhaps if user.heuristic or user.role not in _FELT} - stopped
     if rest:
         reasons.append(RiskReason(Risk.LOW, "users-perhaps", f"{_objects(len(rest))} may miss it"))
-    return reasons + [RiskReason(Risk.LOW, "secret-note", note) for note in secret.notes]
+    return reasons + [RiskReason(Risk.LOW, "secret-note", warning) for warning in secret.warnings]
 
 
 def _user_reasons(users: Sequence[User]) -> list[RiskReason]:

@@ -31,7 +31,7 @@ from etcdfix.graph.tables import (
     WRONG_SCOPE,
     Tables,
 )
-from etcdfix.graph.uses import Role, Use, wide_keys
+from etcdfix.graph.uses import Role, Use, unscoped_keys
 from etcdfix.storagekey import Directory, Stack, StorageLayout, display
 from etcdfix.text.safetext import is_plain
 
@@ -310,10 +310,10 @@ class ImpactIndex:
     def users(self, node: int) -> Iterator[Edge]:
         """Yield the uses of a node, those included that leave its namespace or its name open."""
         yield from self._named(node)
-        for key in wide_keys(self._tables.keys[node]):
-            wide = self._tables.numbers.get(key)
-            if wide is not None and wide != node:
-                yield from (edge._replace(target=node) for edge in self._named(wide) if edge.use.wide)
+        for key in unscoped_keys(self._tables.keys[node]):
+            unscoped = self._tables.numbers.get(key)
+            if unscoped is not None and unscoped != node:
+                yield from (edge._replace(target=node) for edge in self._named(unscoped) if edge.use.unscoped)
 
     def _named(self, node: int) -> Iterator[Edge]:
         """Yield the uses that state a node's key."""

@@ -220,7 +220,7 @@ class SecretState(msgspec.Struct, frozen=True):
         opted_out: It has the annotation ``secret.kubernetes.io/skip-secret-protection: "yes"``.
         protection_finalizers: Those of the KEP's finalizers that it has.
         other_finalizers: Its other finalizers.
-        notes: What no reference can show.
+        warnings: What no reference can show.
     """
 
     type: str
@@ -228,7 +228,7 @@ class SecretState(msgspec.Struct, frozen=True):
     opted_out: bool = False
     protection_finalizers: tuple[str, ...] = ()
     other_finalizers: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = msgspec.field(default=(), name="notes")
 
 
 class LostFinalizer(msgspec.Struct, frozen=True):

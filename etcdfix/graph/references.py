@@ -164,7 +164,7 @@ def _reference(found: Found) -> Reference:
 
 
 _POD_TREES: Final = {
-    place: RuleTree(POD_RULES, at, carried=place != ("", "Pod")) for place, at in POD_CARRIERS.items()
+    place: RuleTree(POD_RULES, at, in_pod_template=place != ("", "Pod")) for place, at in POD_CARRIERS.items()
 }
 _BUILTIN_PATHS: Final = {directory.path: directory for directory in builtin_directories()}
 _VOLUME_TREE: Final = RuleTree(VOLUME_RULES, "spec")
@@ -174,7 +174,9 @@ _INGRESS_TREE: Final = RuleTree(INGRESS_RULES, "spec")
 
 _NODE: Final = Use(Role.NODE, "spec.nodeName")
 _EPHEMERAL: Final = Use(Role.EPHEMERAL_CLAIM, "spec.volumes[].ephemeral")
-_CLAIM_TEMPLATE: Final = Use(Role.CLAIM_TEMPLATE, "spec.volumeClaimTemplates[].metadata.name", carried=True)
+_CLAIM_TEMPLATE: Final = Use(
+    Role.CLAIM_TEMPLATE, "spec.volumeClaimTemplates[].metadata.name", in_pod_template=True
+)
 _CLASS_OF_CLAIM: Final = Use(Role.STORAGE_CLASS, "spec.storageClassName")
 _VOLUME_OF_CLAIM: Final = Use(Role.BOUND_VOLUME, "spec.volumeName")
 _ATTACHED: Final = Use(Role.ATTACHMENT, "spec.source.persistentVolumeName")
@@ -183,8 +185,10 @@ _TOKEN_OF: Final = Use(Role.TOKEN_OF, f"metadata.annotations[{_TOKEN_ACCOUNT}nam
 _SUBJECT: Final = Use(Role.SUBJECT, "subjects[]")
 _FLOW_SUBJECT: Final = Use(Role.SUBJECT, "spec.rules[].subjects[].serviceAccount")
 _PARAMETER: Final = Use(Role.POLICY_PARAMETER, "spec.paramRef.name")
-_WIDE_PARAMETER: Final = Use(Role.POLICY_PARAMETER, "spec.paramRef.name", wide=True)
-_SELECTED_PARAMETER: Final = Use(Role.POLICY_PARAMETER, "spec.paramRef.selector", heuristic=True, wide=True)
+_UNSCOPED_PARAMETER: Final = Use(Role.POLICY_PARAMETER, "spec.paramRef.name", unscoped=True)
+_SELECTED_PARAMETER: Final = Use(
+    Role.POLICY_PARAMETER, "spec.paramRef.selector", heuristic=True, unscoped=True
+)
 _REQUEST: Final = Use(Role.CERTIFICATE_REQUEST, "spec.serviceAccountName")
 _CONTENT_OF_SNAPSHOT: Final = Use(Role.BOUND_VOLUME, "status.boundVolumeSnapshotContentName")
 _CLAIM_OF_SNAPSHOT: Final = Use(Role.SNAPSHOT_SOURCE, "spec.source.persistentVolumeClaimName")
@@ -422,8 +426,8 @@ def _policy_binding(plural: str) -> Handler:
             yield Reference(f"{where}{ANY}", _SELECTED_PARAMETER)
         else:
             # Without a namespace it is the one of each request: any of them.
-            wide = where.endswith(f"/{ANY}/")
-            yield Reference(f"{where}{name}", _WIDE_PARAMETER if wide else _PARAMETER)
+            unscoped = where.endswith(f"/{ANY}/")
+            yield Reference(f"{where}{name}", _UNSCOPED_PARAMETER if unscoped else _PARAMETER)
 
     return read
 

@@ -118,7 +118,7 @@ def secret_state(index: ImpactIndex, node: int, users: Iterable[User]) -> Secret
         opted_out=opted_out,
         protection_finalizers=tuple(f for f in PROTECTION_FINALIZERS if f in finalizers),
         other_finalizers=tuple(f for f in finalizers if f not in PROTECTION_FINALIZERS),
-        notes=_notes(index, node, index.ref(node)),
+        warnings=_warnings(index, node, index.ref(node)),
     )
 
 
@@ -134,7 +134,7 @@ def _user(index: ImpactIndex, node: int, use: Use) -> User:
         optional=use.optional,
         template=use.template,
         heuristic=use.heuristic,
-        in_pod_template=use.carried,
+        in_pod_template=use.in_pod_template,
     )
 
 
@@ -171,23 +171,23 @@ def _behind(index: ImpactIndex, node: int) -> list[int]:
             edge.source
             for claim in claims
             for edge in index.users(claim)
-            if edge.use.role in roles and not edge.use.carried
+            if edge.use.role in roles and not edge.use.in_pod_template
         )
     )
 
 
-def _notes(index: ImpactIndex, secret: int, ref: ObjectRef) -> tuple[str, ...]:
-    notes: list[str] = []
+def _warnings(index: ImpactIndex, secret: int, ref: ObjectRef) -> tuple[str, ...]:
+    warnings: list[str] = []
     type_ = index.secret_type(secret)
-    notes += [
+    warnings += [
         f"it is the token of ServiceAccount {index.ref(edge.target).name}: whoever holds a copy is locked out"
         for edge in index.uses(secret)
         if edge.use.role is Role.TOKEN_OF
     ]
     if ref.namespace == "kube-system" and ref.name.startswith("bootstrap-token-"):
-        notes.append("a bootstrap token: nodes join with it (kubeadm), which no object shows")
+        warnings.append("a bootstrap token: nodes join with it (kubeadm), which no object shows")
     elif type_ == "bootstrap.kubernetes.io/token":
-        notes.append("a bootstrap token outside kube-system: nothing uses it")
+        warnings.append("a bootstrap token outside kube-system: nothing uses it")
     if ref.name.startswith("sh.helm.release.v1."):
-        notes.append("a Helm release: helm forgets this revision of it, nothing else refers to it")
-    return tuple(notes)
+        warnings.append("a Helm release: helm forgets this revision of it, nothing else refers to it")
+    return tuple(warnings)

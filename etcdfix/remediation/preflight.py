@@ -19,7 +19,7 @@ from etcdfix.examine import Examiner
 from etcdfix.graph.assess import Assessment, assess
 from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.model import Risk
-from etcdfix.graph.protected import floor_reason
+from etcdfix.graph.protected import protected_reason
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.remediation.alike import Alike, look_at_all
 from etcdfix.remediation.api_servers import Answer, APIAccess, ServerAnswers, ask_servers
@@ -291,7 +291,7 @@ def check_deletion(
     step("check: API servers")
     servers = check_api_servers(found, identity, api, accepted)
     step("check: floor")
-    floor = floor_reason(found.directory.group_resource, found.namespace) or _breaking(assessment)
+    floor = protected_reason(found.directory.group_resource, found.namespace) or _breaking(assessment)
     if floor and AcceptRisk.CLUSTER_BREAKING not in accepted.risks:
         raise refuse(
             Rule.FLOOR,

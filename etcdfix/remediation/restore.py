@@ -21,7 +21,7 @@ import msgspec
 
 from etcdfix.deferred import Watch, unwatched
 from etcdfix.errors import AuditLogUnreadable, RefusedByRule
-from etcdfix.graph.protected import floor_reason
+from etcdfix.graph.protected import protected_reason
 from etcdfix.model import Outcome as Verdicts
 from etcdfix.model import StoredValue
 from etcdfix.remediation.api_servers import APIAccess, ServerAnswers
@@ -413,7 +413,7 @@ def _check_by_itself(
             "for is put only where nothing is",
             hint="name the audit log that knows it with --audit-log",
         )
-    reason = floor_reason(found.directory.group_resource, found.namespace)
+    reason = protected_reason(found.directory.group_resource, found.namespace)
     if reason and AcceptRisk.CLUSTER_BREAKING not in request.accepted.risks:
         raise refuse(
             Rule.FLOOR,

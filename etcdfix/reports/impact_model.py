@@ -79,7 +79,7 @@ class Dependents(msgspec.Struct, frozen=True, kw_only=True):
     listable: tuple[str, ...] = ()
     unlistable: dict[str, int] = {}
     namespaces: list[str] = []
-    notes: list[str] = []
+    warnings: list[str] = msgspec.field(default_factory=list, name="notes")
 
 
 class UserGroup(msgspec.Struct, frozen=True, kw_only=True):

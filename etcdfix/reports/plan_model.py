@@ -54,7 +54,7 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         recreate_basis: Why that is thought.
         recreate_how: What has to be done, and what differs afterwards.
         readable_revision: A revision of etcd at which its newest readable value can still be read, 0 for none.
-        floor: Why the cluster itself may stand on it: then the deletion needs ``--accept-risk cluster-breaking``.
+        protected: Why the cluster itself may stand on it: then the deletion needs ``--accept-risk cluster-breaking``.
         risk: The worst of ``reasons``.
         needs: Flags that its command lacks, and without which it is refused: a person has to type them.
         command: The dry run of its deletion.
@@ -83,7 +83,7 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     recreate_basis: str
     recreate_how: str
     readable_revision: int
-    floor: str
+    protected: str = msgspec.field(name="floor")
     risk: str
     reasons: list[RiskReason]
     needs: list[str] = []
@@ -122,7 +122,7 @@ class PlanGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     declaration: str = ""
 
 
-class PlanRecreator(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PlanMaker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Entries that one party makes again."""
 
     recreated_by: str
@@ -170,7 +170,7 @@ class DeletionPlan(
     complete: bool
     problems: list[str]
     groups: list[PlanGroup]
-    recreators: list[PlanRecreator]
+    recreators: list[PlanMaker]
     steps: list[PlanStep]
     not_in_report: int
     left_out: list[LeftOut]

@@ -13,7 +13,7 @@ from etcdfix.graph.model import Action, Propagation
 from etcdfix.graph.namespaces import freed_by, is_served
 from etcdfix.graph.tables import UNDETERMINED
 from etcdfix.graph.users import by_role
-from etcdfix.operations.look.index_cluster import Surroundings
+from etcdfix.operations.look.index_cluster import ClusterIndex
 from etcdfix.reports.base import counted
 from etcdfix.reports.finding import finding_from
 from etcdfix.reports.impact_model import Dependents, Identity, ImpactReport, UserGroup
@@ -36,33 +36,33 @@ _MANIFEST: Final = (
 )
 
 
-def impact_report(surroundings: Surroundings, key: bytes) -> ImpactReport | None:
+def impact_report(cluster: ClusterIndex, key: bytes) -> ImpactReport | None:
     """Assess the loss of one object, readable or not, and say what to do next.
 
     Args:
-        surroundings: Made by keeping the examination of this key.
+        cluster: Made by keeping the examination of this key.
         key: Complete etcd key.
 
     Returns:
         None for a key that nobody has and nobody mentions.
     """
-    index = surroundings.index
+    index = cluster.index
     # Who ended the look does not want to wait for more.
-    source = surroundings.source if surroundings.ended is None else None
+    source = cluster.source if cluster.ended is None else None
     try:
-        found = assess(index, source, surroundings.examiner, key)
+        found = assess(index, source, cluster.examiner, key)
     except SourceError as exc:
         index.problems.append(f"lost the earlier revisions of {display(key)}: {exc.message}")
-        found = assess(index, None, surroundings.examiner, key)
+        found = assess(index, None, cluster.examiner, key)
     node = index.find(key)
     if found is None or node is None:
         return None
-    examined = surroundings.kept.get(key)
-    finding = finding_from(examined, same_again=surroundings.request.same_again) if examined else None
+    examined = cluster.kept.get(key)
+    finding = finding_from(examined, same_again=cluster.request.same_again) if examined else None
     unjudged = bool(index.flags(node) & UNDETERMINED)
-    reasons = surroundings.incomplete_reasons(surroundings.undetermined)
+    reasons = cluster.incomplete_reasons(cluster.undetermined)
     return ImpactReport(
-        **surroundings.origin(),
+        **cluster.origin(),
         object=found.object,
         exists=None if not found.exists and index.problems else found.exists,
         readable=found.readable,
@@ -71,7 +71,7 @@ def impact_report(surroundings: Surroundings, key: bytes) -> ImpactReport | None
         reasons=found.reasons,
         finding=finding,
         last_known=_identity(found.last_known),
-        namespace_terminating=_namespace_terminating(surroundings, found.object.namespace),
+        namespace_terminating=_namespace_terminating(cluster, found.object.namespace),
         dependents=_dependents(index, node, found),
         secret=found.secret,
         users=[
@@ -84,22 +84,22 @@ def impact_report(surroundings: Surroundings, key: bytes) -> ImpactReport | None
         consequences=found.consequences,
         unreadable_elsewhere=sum(index.unreadable_by_path().values())
         - index.unreadable(node)
-        - (surroundings.undetermined - unjudged),
-        undetermined_elsewhere=surroundings.undetermined - unjudged,
+        - (cluster.undetermined - unjudged),
+        undetermined_elsewhere=cluster.undetermined - unjudged,
         remedies=_remedies(
             found,
             examined,
             finding,
-            surroundings.request.same_again,
-            unserved=_unserved(surroundings, node),
+            cluster.request.same_again,
+            unserved=_unserved(cluster, node),
         ),
         complete=not reasons,
         incomplete_reasons=reasons,
     )
 
 
-def _namespace_terminating(surroundings: Surroundings, namespace: str) -> str | None:
-    index = surroundings.index
+def _namespace_terminating(cluster: ClusterIndex, namespace: str) -> str | None:
+    index = cluster.index
     node = index.node(f"namespaces/{namespace}") if namespace else None
     if node is None or not index.exists(node):
         return None
@@ -132,7 +132,7 @@ def _dependents(index: ImpactIndex, node: int, found: Assessment) -> Dependents:
         listable=collection.listable,
         unlistable=collection.unlistable,
         namespaces=[state.name for state in freed],
-        notes=[
+        warnings=[
             *_catching_up(collection),
             *(
                 f"namespace {state.name}, which is being deleted, then finishes, and all that is left in it goes: "
@@ -190,14 +190,14 @@ def _orphaning(index: ImpactIndex, node: int, found: Assessment) -> Iterator[str
         yield f"deleted through the API with Orphan: {played.uncertain}"
 
 
-def _unserved(surroundings: Surroundings, node: int) -> str:
+def _unserved(cluster: ClusterIndex, node: int) -> str:
     """Return the CustomResourceDefinition that is gone, and without which no API serves an object; "" for none.
 
     One that is there and cannot be read is none: API servers that run may still serve its objects.
     """
-    index = surroundings.index
+    index = cluster.index
     directory = index.place(node)[0]
-    if is_served(index, directory, surroundings.aggregated) is not False:
+    if is_served(index, directory, cluster.aggregated) is not False:
         return ""
     if (directory.group, directory.resource) in index.unreadable_crds:
         return ""

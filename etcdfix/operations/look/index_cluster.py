@@ -36,7 +36,7 @@ _MOST_KEPT = 1000
 _SAMPLE = 200
 
 
-class SurroundingsRequest(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterIndexRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that decides what is read and how.
 
     Attributes:
@@ -52,8 +52,8 @@ class SurroundingsRequest(msgspec.Struct, frozen=True, kw_only=True):
     same_again: SameAgain = msgspec.field(default_factory=SameAgain)
 
 
-class Surroundings:
-    """Everything that is known about a cluster after one look at all of it. Made by :func:`look_around`.
+class ClusterIndex:
+    """Everything that is known about a cluster after one look at all of it. Made by :func:`index_cluster`.
 
     Attributes:
         request: What was asked for.
@@ -71,7 +71,7 @@ class Surroundings:
 
     def __init__(
         self,
-        request: SurroundingsRequest,
+        request: ClusterIndexRequest,
         source: Source,
         examiner: Examiner,
         index: ImpactIndex,
@@ -141,14 +141,14 @@ class Surroundings:
         return reasons
 
 
-def look_around(
+def index_cluster(
     source: Source,
-    request: SurroundingsRequest,
+    request: ClusterIndexRequest,
     *,
     keep: Keep,
     plugins: KMSPlugins | None = None,
     watch: Watch = unwatched,
-) -> Surroundings:
+) -> ClusterIndex:
     """Examine everything in a source once, and gather who refers to whom.
 
     Args:
@@ -210,7 +210,7 @@ def look_around(
     if plugins is not None:
         plugins.deferring = False  # from here on, single values are looked at, and each may wait
     index = builder.finish([*source.problems, *midway])
-    return Surroundings(request, source, examiner, index, kept.by_key(), keys, cluster, ended)
+    return ClusterIndex(request, source, examiner, index, kept.by_key(), keys, cluster, ended)
 
 
 class _Kept:

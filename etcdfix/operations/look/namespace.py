@@ -22,7 +22,7 @@ from etcdfix.graph.model import Action, Blocker, CyclicWait, DeletionStage, Obje
 from etcdfix.graph.namespaces import NamespaceState, contents_of, namespace_key, namespace_state
 from etcdfix.graph.uses import Role
 from etcdfix.model import Confidence, Outcome
-from etcdfix.operations.look.index_cluster import Keep, Surroundings
+from etcdfix.operations.look.index_cluster import ClusterIndex, Keep
 from etcdfix.reports.base import counted
 from etcdfix.reports.impact_model import MissingAPI, NamespaceReport, NamespaceStep
 from etcdfix.reports.model import Remedy
@@ -93,23 +93,23 @@ def concerns_namespace(layout: StorageLayout, name: str) -> Keep:
     return keep
 
 
-def namespace_report(surroundings: Surroundings, name: str) -> NamespaceReport | None:
+def namespace_report(cluster: ClusterIndex, name: str) -> NamespaceReport | None:
     """Return what keeps a namespace, and a plan; None where neither its object nor anything in it was seen.
 
     Args:
-        surroundings: Made by keeping what :func:`concerns_namespace` says.
+        cluster: Made by keeping what :func:`concerns_namespace` says.
         name: Of the namespace.
     """
-    index = surroundings.index
-    origin = surroundings.origin()
-    state = namespace_state(index, name, aggregated=surroundings.aggregated, now=origin["generated_at"])
+    index = cluster.index
+    origin = cluster.origin()
+    state = namespace_state(index, name, aggregated=cluster.aggregated, now=origin["generated_at"])
     if state is None:
         return None
     nodes = [*contents_of(index, name), *(node for broken in index.unlistable().values() for node in broken)]
     keys = {display(index.key(node)): index.key(node) for node in nodes}
-    keys[state.object.key] = namespace_key(surroundings.request.layout, name)
-    story = _Story(surroundings, state, keys)
-    reasons = surroundings.incomplete_reasons(story.undetermined())
+    keys[state.object.key] = namespace_key(cluster.request.layout, name)
+    story = _Story(cluster, state, keys)
+    reasons = cluster.incomplete_reasons(story.undetermined())
     return NamespaceReport(
         **origin,
         name=name,
@@ -168,10 +168,10 @@ class _Step(NamedTuple):
 class _Story:
     """Tells one namespace: its blockers with their causes, and the plan."""
 
-    def __init__(self, surroundings: Surroundings, state: NamespaceState, keys: dict[str, bytes]) -> None:
-        self._surroundings = surroundings
-        self._index = surroundings.index
-        self._again: SameAgain = surroundings.request.same_again
+    def __init__(self, cluster: ClusterIndex, state: NamespaceState, keys: dict[str, bytes]) -> None:
+        self._cluster = cluster
+        self._index = cluster.index
+        self._again: SameAgain = cluster.request.same_again
         self._state = state
         self._keys = keys
         self._nodes = [node for key in keys.values() if (node := self._index.find(key)) is not None]
@@ -193,7 +193,7 @@ class _Story:
 
     def _examined(self, blocker: Blocker) -> Examination | None:
         key = self._keys.get(blocker.object.key)
-        return self._surroundings.kept.get(key) if key is not None else None
+        return self._cluster.kept.get(key) if key is not None else None
 
     # -- the plan
 
@@ -236,7 +236,7 @@ class _Story:
         elif not state.exists:
             yield from self._keep_or_end("re-create it")
         elif not state.readable:
-            found = self._surroundings.kept.get(self._keys[state.object.key])
+            found = self._cluster.kept.get(self._keys[state.object.key])
             if found is not None and self._removable(found):
                 what = (
                     "until it goes, the controller processes no namespace of the cluster"
@@ -344,7 +344,7 @@ class _Story:
 
     def _removable(self, found: Examination) -> bool:
         """Say whether a deletion would not be refused out of hand."""
-        return standing_of(found) is Standing.DELETABLE and not self._surroundings.key_looks_lost(found)
+        return standing_of(found) is Standing.DELETABLE and not self._cluster.key_looks_lost(found)
 
     def _cures(self, blockers: list[tuple[Blocker, Examination]]) -> Iterator[_Step]:
         """Yield what is no reason to delete: a configuration that lacks something, once for all that it would cure."""
@@ -451,7 +451,7 @@ class _Story:
 
     def _definitions(self) -> Iterator[_Step]:
         """Yield how CustomResourceDefinitions come back without which objects are left behind."""
-        prefix = self._surroundings.request.layout.prefix_bytes
+        prefix = self._cluster.request.layout.prefix_bytes
         for content in self._state.contents:
             api = f"{content.resource}.{content.group}"
             key = prefix + _CRDS + _bytes(api)

@@ -146,7 +146,7 @@ def _dependents(report: ImpactReport) -> Iterator[str]:
         yield "<p>What it then catches up with:</p>"
         yield from _table(columns, map(_dependent, caught_up[:_MOST_ROWS]))
         yield from _more(len(caught_up))
-    yield from (f"<p>{_text(note)}</p>" for note in report.dependents.notes)
+    yield from (f"<p>{_text(warning)}</p>" for warning in report.dependents.warnings)
 
 
 def _dependent(entry: Decision) -> tuple[str, str, str]:

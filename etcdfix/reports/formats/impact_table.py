@@ -132,7 +132,7 @@ def _beside(report: ImpactReport, max_rows: int) -> Iterator[str]:
         rows = [(f"{'  ' * min(e.depth - 1, 20)}{shown(e.object)}", _action(e)) for e in caught_up[:max_rows]]
         yield from aligned(rows, "    ")
         yield from _more(len(caught_up), max_rows)
-    yield from (f"  {shown(note)}" for note in report.dependents.notes)
+    yield from (f"  {shown(warning)}" for warning in report.dependents.warnings)
 
 
 def _action(entry: Decision) -> str:

@@ -110,8 +110,8 @@ def _headline(report: NamespaceReport) -> str:
     why = f": {', '.join(parts)}" if parts else ""
     match report.state:
         case "stuck" if not report.certain:
-            doubt = "whether anything holds it up is NOT KNOWN"
-            return f"Namespace {name} is Terminating{since}; {doubt}{why}{_left(report)}"
+            unknown = "whether anything holds it up is NOT KNOWN"
+            return f"Namespace {name} is Terminating{since}; {unknown}{why}{_left(report)}"
         case "stuck":
             return f"NAMESPACE {name} IS STUCK: Terminating{since}{why}{_left(report)}"
         case "terminating":

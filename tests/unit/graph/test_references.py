@@ -119,8 +119,10 @@ def test_every_field_of_a_pod_spec_in_every_carrier(place: tuple[str, str]) -> N
     key = cluster.add(VERSIONS[group], kind, "x", "shop", **nested(POD_CARRIERS[place], POD_SPEC))
     assert uses(cluster, key) == POD_USES
     index = cluster.index()
-    carried = {edge.use.carried for edge in index.uses(node_of(index, key)) if edge.use.role is not Role.NODE}
-    assert carried == {kind != "Pod"}
+    in_pod_template = {
+        edge.use.in_pod_template for edge in index.uses(node_of(index, key)) if edge.use.role is not Role.NODE
+    }
+    assert in_pod_template == {kind != "Pod"}
 
 
 def test_a_pod_stored_as_json() -> None:
@@ -356,22 +358,22 @@ def test_parameters_without_a_namespace_or_by_labels(
 
 
 @pytest.mark.parametrize(
-    ("reference", "target", "wide"),
+    ("reference", "target", "unscoped"),
     [
         ({"name": "x"}, "configmaps/*/x", True),
         ({"name": "x", "namespace": "shop"}, "configmaps/shop/x", False),
         ({"selector": {}, "namespace": "shop"}, "configmaps/shop/*", True),
     ],
 )
-def test_parameters_that_are_config_maps(reference: dict[str, Any], target: str, wide: bool) -> None:
+def test_parameters_that_are_config_maps(reference: dict[str, Any], target: str, unscoped: bool) -> None:
     cluster, key = policy_cluster(reference, "ConfigMap")
     index = cluster.index()
     (edge,) = index.uses(node_of(index, key))
-    assert (index.relative(edge.target).decode(), edge.use.wide) == (target, wide)
+    assert (index.relative(edge.target).decode(), edge.use.unscoped) == (target, unscoped)
 
 
 @pytest.mark.parametrize(
-    ("scope", "reference", "target", "wide"),
+    ("scope", "reference", "target", "unscoped"),
     [
         ("Cluster", {"name": "x"}, "example.com/limits/x", False),
         ("Cluster", {"selector": {}}, "example.com/limits/*", True),
@@ -379,13 +381,13 @@ def test_parameters_that_are_config_maps(reference: dict[str, Any], target: str,
     ],
 )
 def test_parameters_that_are_custom_resources(
-    scope: str, reference: dict[str, Any], target: str, wide: bool
+    scope: str, reference: dict[str, Any], target: str, unscoped: bool
 ) -> None:
     cluster, key = policy_cluster(reference, "Limit", "example.com/v1")
     cluster.define("example.com", "Limit", scope)
     index = cluster.index()
     (edge,) = index.uses(node_of(index, key))
-    assert (index.relative(edge.target).decode(), edge.use.wide) == (target, wide)
+    assert (index.relative(edge.target).decode(), edge.use.unscoped) == (target, unscoped)
 
 
 def test_parameters_that_are_cluster_scoped_built_ins() -> None:

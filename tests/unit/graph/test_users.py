@@ -132,14 +132,14 @@ def test_only_secrets_are_protected_and_only_their_users_are_stopped() -> None:
         ),
     ],
 )
-def test_notes_on_users_that_no_reference_shows(
+def test_warnings_of_users_that_no_reference_shows(
     name: str, namespace: str, settings: dict[str, object], word: str
 ) -> None:
     cluster = Cluster()
     key = cluster.secret(name, namespace, **settings)
     index = cluster.index()
-    (note,) = state_of(index, key).notes
-    assert word in note
+    (warning,) = state_of(index, key).warnings
+    assert word in warning
 
 
 def test_custom_resources_are_guesses() -> None:

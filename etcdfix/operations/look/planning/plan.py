@@ -21,7 +21,7 @@ from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.contents import ContentReader
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import Action
-from etcdfix.graph.protected import floor_reason
+from etcdfix.graph.protected import protected_reason
 from etcdfix.graph.recreation.last_readable import last_seen
 from etcdfix.graph.recreation.neighbours import Neighbours, Place
 from etcdfix.graph.recreation.recreation import who_recreates
@@ -39,7 +39,7 @@ from etcdfix.reports.plan_model import (
     LeftOut,
     PlanEntry,
     PlanGroup,
-    PlanRecreator,
+    PlanMaker,
     PlanReport,
     PlanSource,
 )
@@ -189,7 +189,7 @@ def build_plan(
         else entry
         for entry in in_order(drafts)
     ]
-    recreators = _recreators(entries)
+    makers = _makers(entries)
     description = source.describe()
     problems = [*report.problems, *source.problems]
     if index.opaque:
@@ -222,7 +222,7 @@ def build_plan(
         complete=not problems,
         problems=problems,
         groups=groups,
-        recreators=recreators,
+        recreators=makers,
         steps=steps,
         not_in_report=gathered.not_in_report,
         left_out=[_left_out(key, *why) for key, why in sorted(gathered.left_out.items())],
@@ -394,7 +394,7 @@ class _Writer:
             recreate_basis=recreation.basis,
             recreate_how=recreation.recreated_by.how,
             readable_revision=assessment.last_known.readable_at if seen.revision else 0,
-            floor=floor_reason(found.directory.group_resource, found.namespace),
+            protected=protected_reason(found.directory.group_resource, found.namespace),
             risk=assessment.risk.value,
             reasons=list(assessment.reasons[:_MOST_REASONS]),
             needs=_needs(found, _worst_doubt(found, self._keys)),
@@ -476,10 +476,10 @@ def _advice(found: Examination, doubt: KeyDoubt) -> tuple[str, str]:
     return f"{text}; only if it is gone for ever: {flag}", flag
 
 
-def _recreators(entries: Iterable[PlanEntry]) -> list[PlanRecreator]:
+def _makers(entries: Iterable[PlanEntry]) -> list[PlanMaker]:
     counts = Counter((e.recreated_by, e.comes_back, e.recreate_how) for e in entries)
     return [
-        PlanRecreator(name, comes_back, count, how)
+        PlanMaker(name, comes_back, count, how)
         for (name, comes_back, how), count in sorted(
             counts.items(), key=lambda item: (STAGES[item[0][1]], -item[1], item[0])
         )

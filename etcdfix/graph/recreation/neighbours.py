@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from etcdfix.graph.contents import ContentReader
+from etcdfix.graph.fields import Plain, at, mapping
 from etcdfix.graph.recreation.rules import MAKERS, RULES, Maker, OwnershipLabel, SpecRule, labels_of
 from etcdfix.model import Outcome
 from etcdfix.verdicts.examination import Examination
@@ -127,14 +128,9 @@ def _stem(name: str) -> str:
     return _RANDOM_END.sub("", name)
 
 
-def _labels(whole: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
-    metadata = whole.get("metadata")
-    metadata = metadata if isinstance(metadata, dict) else {}
-    labels, annotations = metadata.get("labels"), metadata.get("annotations")
-    return (
-        {str(k): str(v) for k, v in labels.items()} if isinstance(labels, dict) else {},
-        annotations if isinstance(annotations, dict) else {},
-    )
+def _labels(whole: Plain) -> tuple[dict[str, str], dict[str, Any]]:
+    labels = mapping(at(whole, "metadata.labels"))
+    return {str(k): str(v) for k, v in labels.items()}, mapping(at(whole, "metadata.annotations"))
 
 
 def claimed_secrets(
@@ -169,10 +165,7 @@ def endpoints_of(service: str) -> str:
 
 def selects(service: dict[str, Any]) -> bool:
     """Tell whether the controllers keep the endpoints of a Service: it has a selector, and is no mere alias."""
-    spec = service.get("spec")
-    spec = spec if isinstance(spec, dict) else {}
-    selector = spec.get("selector")
-    return isinstance(selector, dict) and bool(selector) and spec.get("type") != "ExternalName"
+    return bool(mapping(at(service, "spec.selector"))) and at(service, "spec.type") != "ExternalName"
 
 
 def values_at(value: Any, path: str) -> Iterator[Any]:

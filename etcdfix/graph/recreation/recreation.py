@@ -10,12 +10,12 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.graph.assess import Assessment
+from etcdfix.graph.assess import Assessment, LastKnown
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import ObjectRef
-from etcdfix.graph.recreation.last_readable import LastSeen, SeenOwner
 from etcdfix.graph.recreation.neighbours import Neighbours, Place, endpoints_of
 from etcdfix.graph.recreation.rules import MAKERS, RULES, ComesBack, Maker, NameRule, labels_of
+from etcdfix.graph.references import OwnerReference
 from etcdfix.graph.users import by_role
 from etcdfix.graph.uses import SECRETS, Role
 from etcdfix.model import Confidence
@@ -33,6 +33,7 @@ _LONGEST_NAME: Final = 120
 _ENDPOINTS: Final = "services/endpoints"
 _SLICES: Final = "endpointslices"
 _EARLIER: Final = "earlier-generation"
+_NOT_SEEN: Final = LastKnown("", Confidence.POSSIBLE, "none")
 
 
 class Recreation(msgspec.Struct, frozen=True):
@@ -56,7 +57,7 @@ def shown(text: str) -> str:
 
 
 def who_recreates(
-    index: ImpactIndex, node: int, neighbours: Neighbours, assessment: Assessment, seen: LastSeen
+    index: ImpactIndex, node: int, neighbours: Neighbours, assessment: Assessment
 ) -> Recreation:
     """Return who makes an object again.
 
@@ -69,12 +70,11 @@ def who_recreates(
         node: Of the object.
         neighbours: Of the broken objects.
         assessment: Of this one.
-        seen: Its newest readable revision.
     """
     reason = _NEVER.get(index.place(node)[0].path)
     if reason is not None:
         return Recreation(msgspec.structs.replace(_NOBODY, how=reason))
-    found = list(_Search(index, node, neighbours, assessment, seen).everything())
+    found = list(_Search(index, node, neighbours, assessment).everything())
     for confidence in (Confidence.CERTAIN, Confidence.LIKELY, Confidence.POSSIBLE):
         for recreation in found:
             if recreation.confidence is confidence:
@@ -91,7 +91,6 @@ class _Search:
         node: int,
         neighbours: Neighbours,
         assessment: Assessment,
-        seen: LastSeen,
     ) -> None:
         self._index = index
         self._node = node
@@ -101,8 +100,7 @@ class _Search:
         self._path = index.place(node)[0].path
         # What the same key held before somebody deleted it and made another object is no evidence against this one.
         self._another = assessment.last_known.basis == _EARLIER
-        self._seen = LastSeen() if self._another else seen
-        self._earlier = seen
+        self._seen = _NOT_SEEN if self._another else assessment.last_known
         self._is_openshift = any(_there(index, key) for key in RULES.openshift_signs)
 
     def everything(self) -> Iterator[Recreation]:
@@ -128,16 +126,16 @@ class _Search:
     # -- owners
 
     def _by_owners(self) -> Iterator[Recreation]:
-        for owner in self._earlier.owners:
+        for owner in self._assessment.last_known.owners:
             recreation = self._by_owner(owner)
             if recreation is not None:
                 if self._another:
                     recreation = msgspec.structs.replace(recreation, confidence=Confidence.POSSIBLE)
                 yield recreation
 
-    def _by_owner(self, owner: SeenOwner) -> Recreation | None:
-        directory = self._index.kinds.directory(owner.group, owner.kind)
-        group = directory.group if directory is not None else owner.group
+    def _by_owner(self, owner: OwnerReference) -> Recreation | None:
+        directory = self._index.kinds.of_api_version(owner.api_version, owner.kind)
+        group = directory.group if directory is not None else owner.api_version.rpartition("/")[0]
         maker = _OWNERS.get((group, owner.kind, self._path))
         what = f"owned by {shown(owner.kind)} {shown(owner.name)}"
         if maker is None:

@@ -204,6 +204,22 @@ def walking(cluster: Cluster, *older: StoredValue | None, present: StoredValue) 
     return source
 
 
+def test_the_last_readable_revision_tells_type_account_and_owners() -> None:
+    cluster = Cluster()
+    owners = (owner("ConfigMap", "a", api_version="v1"), owner("Deployment", "b", controller=True))
+    annotations = {"kubernetes.io/service-account.name": "robot"}
+    key = cluster.secret("web", type="kubernetes.io/tls", owners=owners, annotations=annotations)
+    before = stored(key, cluster.values[key], mod_revision=1)
+    cluster.break_(key)
+    known = assessed(cluster, key, Remembering(cluster, key, before)).last_known
+    assert (known.type, known.token_of) == ("kubernetes.io/tls", "robot")
+    # The managing one comes first.
+    assert [(one.api_version, one.name, one.controller) for one in known.owners] == [
+        ("apps/v1", "b", True),
+        ("v1", "a", False),
+    ]
+
+
 def test_a_readable_revision_a_few_steps_back_is_found_without_the_history() -> None:
     cluster = Cluster()
     key = cluster.secret("s")

@@ -22,7 +22,6 @@ from etcdfix.graph.contents import ContentReader
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import Action
 from etcdfix.graph.protected import protected_reason
-from etcdfix.graph.recreation.last_readable import last_seen
 from etcdfix.graph.recreation.neighbours import Neighbours, Place
 from etcdfix.graph.recreation.recreation import who_recreates
 from etcdfix.inputs.planfile import sealed
@@ -366,8 +365,7 @@ class _Writer:
         assert node is not None  # it was added
         assessment = assess(index, source, examiner, stored.key, reader=reader, generations=self._generations)
         assert assessment is not None  # same
-        seen = last_seen(source, examiner, reader, stored.key, assessment.last_known)
-        recreation = who_recreates(index, node, self._neighbours, assessment, seen)
+        recreation = who_recreates(index, node, self._neighbours, assessment)
         users, stopped = users_of(assessment)
         cause = found.verdict.cause
         return PlanEntry(
@@ -384,7 +382,7 @@ class _Writer:
             cause=cause.value if cause is not None else "",
             transformer=found.transformer,
             kms_key_id_sha256=found.kms_key_id_sha256,
-            what=what_it_is(assessment, seen, recreation),
+            what=what_it_is(assessment, recreation),
             users=users,
             users_stopped=stopped,
             cascade=assessment.collection.counts[Action.CASCADE_DELETED],
@@ -393,7 +391,7 @@ class _Writer:
             comes_back=recreation.recreated_by.comes_back.value,
             recreate_basis=recreation.basis,
             recreate_how=recreation.recreated_by.how,
-            readable_revision=assessment.last_known.readable_at if seen.revision else 0,
+            readable_revision=assessment.last_known.readable_at,
             protected=protected_reason(found.directory.group_resource, found.namespace),
             risk=assessment.risk.value,
             reasons=list(assessment.reasons[:_MOST_REASONS]),

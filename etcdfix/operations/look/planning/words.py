@@ -6,7 +6,6 @@ from typing import Final
 
 from etcdfix.graph.assess import Assessment
 from etcdfix.graph.model import Stops
-from etcdfix.graph.recreation.last_readable import LastSeen
 from etcdfix.graph.recreation.recreation import TOKEN_TYPE, Recreation, shown
 from etcdfix.graph.recreation.rules import MAKERS
 from etcdfix.graph.users import by_role
@@ -39,7 +38,7 @@ _TYPES: Final = {
 }
 
 
-def what_it_is(assessment: Assessment, seen: LastSeen, recreation: Recreation) -> str:
+def what_it_is(assessment: Assessment, recreation: Recreation) -> str:
     """Return what an object is and who uses it, in a clause that is safe for a terminal."""
     ref = assessment.object
     kind = shown(ref.kind or ref.resource or "a value of no known resource")
@@ -47,8 +46,9 @@ def what_it_is(assessment: Assessment, seen: LastSeen, recreation: Recreation) -
     if assessment.secret is None:
         return f"{kind}{users}"
     role = next((role for role in by_role(assessment.users) if role in _KINDS_OF_USE), None)
-    if seen.type:
-        which = _TYPES.get(seen.type, f"type {shown(seen.type)}")
+    known = assessment.last_known
+    if known.type:
+        which = _TYPES.get(known.type, f"type {shown(known.type)}")
     elif recreation.recreated_by is MAKERS["token-controller"]:
         perhaps = "perhaps a " if recreation.confidence is Confidence.POSSIBLE else ""
         which = f"{perhaps}service-account token"

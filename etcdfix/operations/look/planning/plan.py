@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import msgspec
 
-from etcdfix import __version__
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError
 from etcdfix.examine import Examiner
@@ -31,7 +30,8 @@ from etcdfix.model import Outcome, StoredValue
 from etcdfix.operations.look.planning.order import STAGES, in_order, is_breaking
 from etcdfix.operations.look.planning.steps import steps_for
 from etcdfix.operations.look.planning.words import users_of, what_it_is
-from etcdfix.reports.model import API_VERSION, ReportConfiguration, Tool
+from etcdfix.reports.model import API_VERSION
+from etcdfix.reports.origin import TOOL, shown_configuration, shown_word, timestamp
 from etcdfix.reports.plan_model import (
     KIND,
     DeletionPlan,
@@ -196,25 +196,21 @@ def build_plan(
     plan = DeletionPlan(
         api_version=API_VERSION,
         kind=KIND,
-        tool=Tool("etcdfix", __version__),
-        generated_at=begun.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        tool=TOOL,
+        generated_at=timestamp(begun),
         source=PlanSource(
             description.type,
-            _shown(description.path) if description.path is not None else None,
+            shown_word(description.path) if description.path is not None else None,
             list(description.endpoints) if description.endpoints is not None else None,
             description.revision,
             request.newest and description.type == "etcd",
             description.cluster_id,
         ),
         kube_system_uid=uid,
-        encryption_config=ReportConfiguration(
-            _shown(request.configuration.path), request.configuration.sha256
-        )
-        if request.configuration is not None
-        else None,
+        encryption_config=shown_configuration(request.configuration),
         etcd_prefix=examiner.layout.prefix.rstrip("/") or "/",
         kubernetes_version=request.kubernetes_version,
-        report=PlanReport(_shown(report.path), report.sha256, report.generated_at),
+        report=PlanReport(shown_word(report.path), report.sha256, report.generated_at),
         complete=not problems,
         problems=problems,
         groups=groups,
@@ -495,8 +491,3 @@ def _lists(broken: list[_Broken]) -> dict[tuple[str, str], str]:
 def _left_out(key: bytes, why: str, detail: str) -> LeftOut:
     encoded = None if is_plain(key) else base64.b64encode(key).decode()
     return LeftOut(key=display(key), key_base64=encoded, why=why, detail=detail)
-
-
-def _shown(argument: str) -> str:
-    """Return a word of the command line as text that JSON can hold: the shell may pass any bytes."""
-    return display(argument.encode("utf-8", "surrogateescape"))

@@ -128,8 +128,8 @@ def tests_for(
         tests |= touched.lines.get(path, {}).get(line, set())
     module = Path(*Path(mutant.path).parts[1:])  # without the package
     own = tuple(f"tests/{kind}/{module.parent}/test_{module.name}" for kind in ("unit", "integration"))
-    if not tests and mutant.lines & touched.at_import.get(mutant.path, set()):
-        tests = {test for test in touched.seconds if test.partition("::")[0] in own}
+    if not mutant.function or (not tests and mutant.lines & touched.at_import.get(mutant.path, set())):
+        tests |= {test for test in touched.seconds if test.partition("::")[0] in own}
     cases: Counter[str] = Counter()
     ranks: dict[str, tuple[int, int, float]] = {}
     for test in sorted(tests, key=lambda test: (touched.seconds.get(test, 1.0), test)):

@@ -18,9 +18,9 @@ from etcdfix.reports.origin import TOOL, shown_configuration, shown_source, time
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import likely_prefixes
 from etcdfix.text.commands import RepeatedOptions
+from etcdfix.verdicts.deletability import IDENTITY
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.key_loss import THE_KEY, KeyCounter, doubt_about
-from etcdfix.verdicts.standing import IDENTITY
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins

@@ -47,17 +47,17 @@ from etcdfix.sources.base import Source
 from etcdfix.storagekey import Directory, display
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import is_plain, quote_command, safe_text
-from etcdfix.verdicts.examination import Examination, KeyName
-from etcdfix.verdicts.key_loss import NOT_THE_KEY, THE_KEY, KeyCounter, KeyDoubt, doubt_about
-from etcdfix.verdicts.standing import (
+from etcdfix.verdicts.deletability import (
     FAILED,
     IDENTITY,
     AcceptRisk,
-    Standing,
+    Deletability,
+    deletability_of,
     key_may_be_lost,
     risks_of,
-    standing_of,
 )
+from etcdfix.verdicts.examination import Examination, KeyName
+from etcdfix.verdicts.key_loss import NOT_THE_KEY, THE_KEY, KeyCounter, KeyDoubt, doubt_about
 
 _WORST_FIRST: Final = (
     KeyDoubt.NONE_OPENS,
@@ -307,14 +307,14 @@ def _gather(
 def _never(found: Examination) -> tuple[str, str] | None:
     """Return why a broken value is never deleted, whatever a person declares; None where it may be."""
     verdict = found.verdict
-    match standing_of(found):
-        case Standing.UNPROVEN:
+    match deletability_of(found):
+        case Deletability.UNPROVEN:
             return "undetermined", f"nothing is proven against it ({verdict.message})"
-        case Standing.CURABLE:
+        case Deletability.CURABLE:
             return "curable-by-configuration", f"the configuration alone can cure it ({verdict.message})"
-        case Standing.MOVED:
+        case Deletability.MOVED:
             return "value-moved", f"it belongs to {display(verdict.belongs_to)}: look at that key first"
-        case Standing.NEVER:
+        case Deletability.NEVER:
             return "never-deletable", f"{verdict.cause} is no reason to delete ({verdict.message})"
     return None
 
@@ -453,7 +453,7 @@ def _advice(found: Examination, doubt: KeyDoubt) -> tuple[str, str]:
         )
     if found.verdict.outcome is Outcome.UNDETERMINED:
         text = "nothing is proven: bring the KMS plugin back"
-    elif standing_of(found) is Standing.DECLARABLE:
+    elif deletability_of(found) is Deletability.DECLARABLE:
         text = "the configuration alone can cure this: find the key"
     elif key and not key_may_be_lost(found):
         return "many values under its key do not open, and the key is there: find out why first", ""

@@ -21,6 +21,7 @@ from etcdfix.decoding.protobuf.strict import Node, Step, render_path
 from etcdfix.decoding.quantity import parse_int64, quantity_error
 from etcdfix.decoding.schema import Field, MessageType, Schema
 from etcdfix.golang.gojson import check_json
+from etcdfix.golang.goquote import withheld
 from etcdfix.model import Inconsistency
 from etcdfix.wire.descriptors import ZERO_OR_ONE, MessageClasses, WireField
 
@@ -85,10 +86,10 @@ def rollback_annotation_error(value: bytes) -> str:
         cause = "value out of range"
     else:
         return ""
-    withheld = f"<{len(value)} bytes withheld>"
+    shown = withheld(len(value))
     return (
-        f"failed to parse annotation[{ROLLBACK_ANNOTATION}]={withheld} as int64: "
-        f"strconv.ParseInt: parsing {withheld}: {cause}"
+        f"failed to parse annotation[{ROLLBACK_ANNOTATION}]={shown} as int64: "
+        f"strconv.ParseInt: parsing {shown}: {cause}"
     )
 
 

@@ -489,7 +489,7 @@ def _assessed(**changes: object) -> Assessment:
         exists=True,
         readable=False,
         last_known=LastKnown("", Confidence.POSSIBLE, "none"),
-        collection=Collection(removed, (), {}, {}, complete=True),
+        collection=Collection(removed, (), {}, {}),
         secret=None,
         users=(),
         finalizers=(),
@@ -498,7 +498,6 @@ def _assessed(**changes: object) -> Assessment:
         risk=Risk.NONE,
         may_be_worse=False,
         reasons=(),
-        complete=True,
         problems=(),
     )
     return msgspec.structs.replace(found, **changes)
@@ -536,7 +535,6 @@ def test_everything_that_depends_on_it() -> None:
                     (),
                     {Action.CASCADE_DELETED: 3, Action.KEPT: 0, Action.ORPHANED: 1},
                     {},
-                    complete=True,
                 ),
                 secret=SecretState("Opaque"),
                 users=users,
@@ -547,7 +545,7 @@ def test_everything_that_depends_on_it() -> None:
                 node="node-1",
                 consequences=("it is special",),
                 may_be_worse=True,
-                complete=False,
+                problems=("a page is damaged",),
             )
         )
     )

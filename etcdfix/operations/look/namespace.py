@@ -108,8 +108,8 @@ def namespace_report(cluster: ClusterIndex, name: str) -> NamespaceReport | None
     nodes = [*contents_of(index, name), *(node for broken in index.unlistable().values() for node in broken)]
     keys = {display(index.key(node)): index.key(node) for node in nodes}
     keys[state.object.key] = namespace_key(cluster.request.layout, name)
-    story = _Story(cluster, state, keys)
-    reasons = cluster.incomplete_reasons(story.undetermined())
+    plan = _NamespacePlan(cluster, state, keys)
+    reasons = cluster.incomplete_reasons(plan.undetermined())
     return NamespaceReport(
         **origin,
         name=name,
@@ -124,15 +124,15 @@ def namespace_report(cluster: ClusterIndex, name: str) -> NamespaceReport | None
         spec_finalizers=state.spec_finalizers,
         finalizers=state.finalizers,
         contents=state.contents,
-        stages=[story.stage(stage) for stage in state.stages],
+        stages=[plan.stage(stage) for stage in state.stages],
         order_lost=state.order_lost,
         frozen=state.frozen,
         cycles=state.cycles,
         missing_apis=[MissingAPI(api=api, reason=reason) for api, reason in state.missing_apis.items()],
-        plan=[msgspec.structs.replace(step, number=n) for n, step in enumerate(story.plan(), start=1)],
+        plan=[msgspec.structs.replace(step, number=n) for n, step in enumerate(plan.steps(), start=1)],
         complete=not reasons,
         incomplete_reasons=reasons,
-        elsewhere=[story.blocker(blocker) for blocker in state.elsewhere],
+        elsewhere=[plan.blocker(blocker) for blocker in state.elsewhere],
         elsewhere_count=state.elsewhere_count,
         left_behind=state.left_behind,
         unavailable_apis=state.unavailable_apis,
@@ -159,8 +159,8 @@ def _step(action: str, command: str = "", note: str = "", key: str | None = None
     return NamespaceStep(number=0, action=action, command=command, note=note, key=key)
 
 
-class _Story:
-    """Tells one namespace: its blockers with their causes, and the plan."""
+class _NamespacePlan:
+    """What is to be done about one namespace: its blockers with their causes, and the steps."""
 
     def __init__(self, cluster: ClusterIndex, state: NamespaceState, keys: dict[str, bytes]) -> None:
         self._cluster = cluster
@@ -191,7 +191,7 @@ class _Story:
 
     # -- the plan
 
-    def plan(self) -> Iterator[NamespaceStep]:
+    def steps(self) -> Iterator[NamespaceStep]:
         """Yield what to do, in order; nothing where nothing has to be done."""
         state = self._state
         inside = [b for stage in state.stages if stage.name == "unreadable" for b in stage.blockers]

@@ -117,15 +117,14 @@ def examine_all(
         SourceError: Nothing could be read; or not everything, and a part is of no use.
     """
     ending = Ending()
-    seen = 0
+    found = None
     with Examining(examiner, target=target) as run:
         view = View(examiner, run)
         try:
             for found in run.first(progress(iter(values), "keys", None)):
-                seen += 1
                 take(found, view)
         except SourceError as exc:
-            if whole or not (seen or run.waiting):
+            if whole or (found is None and not run.waiting):
                 raise
             ending = Ending(problems=(f"the source was lost midway: {exc.message}",))
         except KeyboardInterrupt as exc:

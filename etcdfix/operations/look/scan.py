@@ -129,6 +129,7 @@ class _Gathering:
             list_prefix=_list_prefix(request.layout, namespace),
             reveal_key_ids=request.reveal_key_ids,
         )
+        self._count = self.tally.add
         self.strangers: list[bytes] = []
         self.new = dict.fromkeys((*_UNHEALTHY, Outcome.UNDETERMINED), 0)
         self._request = request
@@ -159,8 +160,8 @@ class _Gathering:
 
         A finding is held back while others, with earlier keys, are still open.
         """
-        if found.verdict is PLAIN:
-            self.tally.add(found)
+        if found.verdict is PLAIN:  # nearly always
+            self._count(found)
             return
         if view.draining and is_finding(found):
             self.report_until(found.stored.key)

@@ -216,7 +216,7 @@ class Decoder:
 
 def _yaml(serializers: _Serializers, data: bytes, group: str, kind: str) -> DecodedObject:
     as_json = goyaml.to_json(data)
-    decoded = serializers.json.decode_exactly(as_json, group, kind, stored_size=len(data))
+    decoded = serializers.json.decode_strictly(as_json, group, kind, stored_size=len(data))
     notes = decoded.notes if decoded.empty else (_YAML_NOTE, *decoded.notes)
     return msgspec.structs.replace(decoded, encoding="yaml", notes=notes)
 

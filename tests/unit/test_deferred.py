@@ -55,7 +55,7 @@ class SlowPlugin:
         if self.deferring:
             raise KMSPending
 
-    def vouch(self, wrapped: WrappedKey, key: bytes) -> None:
+    def add_control(self, wrapped: WrappedKey, key: bytes) -> None:
         pass
 
     def recall(self, wrapped: WrappedKey) -> bytes | None:

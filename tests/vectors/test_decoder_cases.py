@@ -93,7 +93,7 @@ def test_every_sample_as_json_is_readable_both_ways(release: str, count: int) ->
         judged += 1
         decoded = decoder._prove_healthy(data, group, kind)
         assert decoded is not None
-        assert decoder.decode_exactly(data, group, kind) == decoded
+        assert decoder.decode_strictly(data, group, kind) == decoded
         assert (decoded.name, decoded.uid) == (b"nameValue", b"uidValue")
         assert decoded.notes == ()
         assert decoded.inconsistencies == ()

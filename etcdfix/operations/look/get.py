@@ -164,7 +164,7 @@ def run_get(
         except KeyboardInterrupt as exc:
             result.ended = EndedEarly.of(exc)
             if plugins is not None:
-                plugins.give_up()
+                plugins.abort()
         except SourceError as exc:
             if not result.seen and not examining.waiting:
                 raise

@@ -203,14 +203,14 @@ def look_around(
         except KeyboardInterrupt as exc:
             ended = EndedEarly.of(exc)
             if plugins is not None:
-                plugins.give_up()
+                plugins.abort()
         try:
             for found in watch(examining.later(), "waiting", examining.waiting):
                 take(found)
         except KeyboardInterrupt as exc:
             ended = EndedEarly.of(exc)
             if plugins is not None:
-                plugins.give_up()
+                plugins.abort()
             for found in examining.later():
                 take(found)
     if ended is not None:

@@ -139,7 +139,7 @@ class _Gathering:
             list_prefix=_list_prefix(request.layout, namespace),
             reveal_key_ids=request.reveal_key_ids,
         )
-        self.strangers: list[bytes] = []
+        self.not_object_sample: list[bytes] = []
         self.new = dict.fromkeys((*_UNHEALTHY, Outcome.UNDETERMINED), 0)
         self._request = request
         self._reporter = reporter
@@ -175,8 +175,8 @@ class _Gathering:
         self.tally.add(found)
         outcome = found.verdict.outcome
         if not is_finding(found):
-            if outcome is Outcome.NOT_AN_OBJECT and len(self.strangers) < _SAMPLE:
-                self.strangers.append(found.stored.key)
+            if outcome is Outcome.NOT_AN_OBJECT and len(self.not_object_sample) < _SAMPLE:
+                self.not_object_sample.append(found.stored.key)
             return
         baseline = self._request.baseline
         known = baseline is not None and baseline.knows(found)
@@ -272,7 +272,7 @@ def run_scan(
         contextlib.closing(_Gathering(source, request, reporter)) as gathering,
         Examining(examiner, plugins) as examining,
     ):
-        tally, strangers, take = gathering.tally, gathering.strangers, gathering.take
+        tally, not_object_sample, take = gathering.tally, gathering.not_object_sample, gathering.take
         try:
             for found in examining.first(watch(_values(source, ranges, denied), "keys", None)):
                 if found.verdict is PLAIN:
@@ -286,7 +286,7 @@ def run_scan(
                 raise
             midway = [f"the source was lost midway: {exc.message}"]
         if ended is not None and plugins is not None:
-            plugins.give_up()
+            plugins.abort()
         ended = _take_later(examining, plugins, gathering, watch) or ended
         gathering.report_until(None)
     kms = _kms_summary(tally, plugins)
@@ -298,7 +298,7 @@ def run_scan(
         problems.append("findings are not all in the order of their keys: no room in the temporary directory")
     # What could not be read is not absent.
     unseen = ended is not None or bool(midway)
-    below = summary.keys > summary.not_objects or unseen or _may_hold_keys(source, request, strangers)
+    below = summary.keys > summary.not_objects or unseen or _may_hold_keys(source, request, not_object_sample)
     nothing_named_exists = (
         not summary.keys
         and not unseen
@@ -334,7 +334,7 @@ def run_scan(
         problems=problems,
         below_prefix=below,
         nothing_named_exists=nothing_named_exists,
-        suggested_prefixes=[] if below else likely_prefixes(strangers),
+        suggested_prefixes=[] if below else likely_prefixes(not_object_sample),
         ended=ended,
         denied=[display(key) for key in denied if key not in within],
     )
@@ -356,7 +356,7 @@ def _take_later(
             take(found)
     except KeyboardInterrupt as exc:
         if plugins is not None:
-            plugins.give_up()
+            plugins.abort()
         for found in examining.later():
             take(found)
         return EndedEarly.of(exc)
@@ -388,18 +388,18 @@ def _kms_summary(tally: Tally, plugins: KMSPlugins | None) -> KMSSummary | None:
     )
 
 
-def _may_hold_keys(source: Source, request: ScanRequest, strangers: list[bytes]) -> bool:
+def _may_hold_keys(source: Source, request: ScanRequest, not_object_sample: list[bytes]) -> bool:
     """Look whether the storage prefix holds anything or cannot be read; if not, gather keys that tell where."""
     prefix = request.layout.prefix_bytes
-    if any(key.startswith(prefix) for key in strangers):
+    if any(key.startswith(prefix) for key in not_object_sample):
         return True
     known = len(source.problems)
     if next(iter(source.current(prefix)), None) is not None or len(source.problems) > known:
         return True
-    if not strangers:
+    if not not_object_sample:
         for stored in source.current(b""):
-            strangers.append(stored.key)
-            if len(strangers) >= _SAMPLE:
+            not_object_sample.append(stored.key)
+            if len(not_object_sample) >= _SAMPLE:
                 break
     return False
 

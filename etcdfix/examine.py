@@ -10,7 +10,7 @@ import contextlib
 import re
 from collections.abc import Callable, Collection
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 
@@ -18,9 +18,9 @@ from etcdfix.claims import ClaimSearch
 from etcdfix.decoding.customresource import CustomResourceInfo
 from etcdfix.decoding.registry import Registry, SchemeName, stored_kinds
 from etcdfix.decoding.stacks import Decoder
-from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.encryption.config import EncryptionConfiguration, KMSProvider
 from etcdfix.encryption.envelope import Envelope, parse_envelope
-from etcdfix.encryption.kms.envelopes import KEY_ID_MAX_SIZE, KMSPending, stored_key_id
+from etcdfix.encryption.kms.envelopes import KEY_ID_MAX_SIZE, KMSPending, KMSPlugin, stored_key_id
 from etcdfix.encryption.peek import LookInto, PeekRequest, Structures, peek
 from etcdfix.encryption.transformer import (
     Plaintext,
@@ -80,14 +80,50 @@ _ENCRYPTED = b"k8s:enc:"
 PLAIN = Verdict(Outcome.READABLE, None, Confidence.CERTAIN, ServerBehaviour.SERVES, "readable")
 """Of every value of which there is nothing to say."""
 
-if TYPE_CHECKING:
-    from etcdfix.encryption.kms.plugins import KMSPlugins
-
 # A value that ends before the colon after its key name.
 _ENVELOPE_CUT = re.compile(rb"k8s:enc:(?:(?:aescbc|aesgcm|secretbox):v1|kms:v[12]):[^:]{0,253}")
 _MOST_READERS = 4096
 
 Decode = Callable[[bytes], DecodedObject]
+
+
+class Plugins(Protocol):
+    """The KMS plugins of one run.
+
+    Attributes:
+        deferring: Unwrapping does not wait for an answer.
+        final: What is said of a value now is the last word, and rests on fresh answers.
+    """
+
+    deferring: bool
+    final: bool
+
+    @property
+    def over(self) -> bool:
+        """Whether no plugin is asked any more."""
+        ...
+
+    def plugin_for(self, provider: KMSProvider) -> KMSPlugin:
+        """Return the plugin of a KMS provider."""
+        ...
+
+    def abort(self) -> None:
+        """Ask no plugin any more."""
+        ...
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """How the values of a cluster are read.
+
+    Attributes:
+        layout: Storage prefix.
+        configuration: The EncryptionConfiguration, None when none was given.
+        kubernetes_minor: Release whose kinds count as registered, 36 for 1.36; None for every release known.
+    """
+
+    layout: StorageLayout
+    configuration: EncryptionConfiguration | None = None
+    kubernetes_minor: int | None = None
 
 
 class _Reader:
@@ -146,13 +182,14 @@ class Examiner:
         aggregated_groups: API groups whose APIService names a Service, or cannot be read.
         custom_resources: ``(group, plural)`` to the readable CRD that claims it.
         opened: Which encryption keys opened what in this run; a verdict against a value may rest on it.
-        remembers: Keep the plaintext of the value examined last, for who looks into each one.
+        plugins: The KMS plugins that are asked; None where none is.
         unreadable_crds: ``(group, plural)`` of CRDs that cannot be read, by their keys.
 
     Args:
         layout: Storage prefix and paths.
         transformers: From the encryption configuration; None when none was given.
         decoder: For the release assumed.
+        plugins: The KMS plugins behind the transformers; None where none is asked.
         assumed_release: The release that was named (``1.36``), or "": then a kind may be newer than our tables.
     """
 
@@ -162,11 +199,13 @@ class Examiner:
         transformers: Transformers | None,
         decoder: Decoder,
         *,
+        plugins: Plugins | None = None,
         assumed_release: str = "",
     ) -> None:
         self.layout = layout
         self.transformers = transformers
         self.decoder = decoder
+        self.plugins = plugins
         self._names = transformers.names if transformers is not None else frozenset[str]()
         self._claims = ClaimSearch(layout, self._is_claimed)
         self.assumed_release = assumed_release
@@ -174,33 +213,31 @@ class Examiner:
         self.unreadable_crds: list[tuple[str, str]] = []
         self.opened = OpenedSpans()
         self.aggregated_groups: set[str] = set()
-        self.remembers = False
-        self._remembered: tuple[StoredValue, bytes] | None = None
+        self._last_opened: tuple[StoredValue, bytes] | None = None
         self._reader: _Reader | None = None
         self._readers: dict[bytes, _Reader] = {}
 
     @classmethod
-    def configured(
-        cls,
-        layout: StorageLayout,
-        configuration: EncryptionConfiguration | None,
-        kubernetes_minor: int | None,
-        plugins: KMSPlugins | None = None,
-    ) -> Examiner:
-        """Return what examines values under an encryption configuration.
-
-        Args:
-            layout: Storage prefix and paths.
-            configuration: None when none was given.
-            kubernetes_minor: 36 for release 1.36; None when none was named.
-            plugins: The KMS plugins to ask; None to ask none.
-        """
+    def of(cls, reading: Reading, plugins: Plugins | None = None) -> Examiner:
+        """Return what examines values that are read so; it has not learned the CRDs yet."""
         transformers = None
-        if configuration is not None:
+        if reading.configuration is not None:
             plugin_for = plugins.plugin_for if plugins is not None else no_plugin
-            transformers = Transformers.from_configuration(configuration, plugin_for)
-        release = f"1.{kubernetes_minor}" if kubernetes_minor else ""
-        return cls(layout, transformers, Decoder(kubernetes_minor), assumed_release=release)
+            transformers = Transformers.from_configuration(reading.configuration, plugin_for)
+        minor = reading.kubernetes_minor
+        release = f"1.{minor}" if minor else ""
+        return cls(reading.layout, transformers, Decoder(minor), plugins=plugins, assumed_release=release)
+
+    @classmethod
+    def of_cluster(cls, source: Source, reading: Reading, plugins: Plugins | None = None) -> Examiner:
+        """Return what examines the values of a cluster.
+
+        Raises:
+            SourceError: Its CRDs cannot be read.
+        """
+        examiner = cls.of(reading, plugins)
+        examiner.learn_custom_resources(source)
+        return examiner
 
     def start_over(self) -> None:
         """Forget which encryption keys opened what: a new run counts what it sees itself, and nothing else."""
@@ -213,7 +250,11 @@ class Examiner:
 
         Only a readable CRD makes its objects custom resources, and only where no APIService hands the group to another
         server, or might.
+
+        Raises:
+            SourceError: They cannot be read.
         """
+        self._ask_ahead(source)
         prefix = self.layout.prefix_bytes + CRD_PATH.encode() + b"/"
         for stored in source.current(prefix):
             name = stored.key[len(prefix) :]
@@ -233,17 +274,21 @@ class Examiner:
         self._readers.clear()
         self._reader = None
 
-    def ask_ahead(self, source: Source) -> None:
+    def _ask_ahead(self, source: Source) -> None:
         """Let the KMS plugins know of the data keys that the CRDs need, where they need any; waits for none."""
         path, _, resource = CRD_PATH.partition("/")
-        if self.transformers is None:
+        if self.transformers is None or self.plugins is None:
             return
         keys = self.transformers.for_resource(GroupResource(path, resource)).keys
         if not any(key.transformer.startswith("kms/") for key in keys):
             return
-        for stored in source.current(self.layout.prefix_bytes + CRD_PATH.encode() + b"/"):
-            with contextlib.suppress(KMSPending):
-                self._plaintext_of(stored)
+        self.plugins.deferring = True
+        try:
+            for stored in source.current(self.layout.prefix_bytes + CRD_PATH.encode() + b"/"):
+                with contextlib.suppress(KMSPending):
+                    self._plaintext_of(stored)
+        finally:
+            self.plugins.deferring = False
 
     def know_names(self, names: Collection[str]) -> None:
         """Know further names of encryption keys, so that one with colons in it is called by its whole name."""
@@ -277,7 +322,6 @@ class Examiner:
             if reader.directory.stack is Stack.NOT_AN_OBJECT:
                 return self._judge_closely(reader, stored, None)
         data = stored.value
-        self._remembered = None
         if reader.transformers is not None:
             try:
                 plain = reader.transformers.from_storage(data, key)
@@ -288,8 +332,7 @@ class Examiner:
             return self._judge_closely(reader, stored, None)
         else:
             plain = Plaintext(data, "identity", stale=False)
-        if self.remembers:
-            self._remembered = stored, data
+        self._last_opened = stored, data
         try:
             decoded = reader.decode(data)
         except DecodeError as problem:
@@ -330,11 +373,11 @@ class Examiner:
     def plaintext(self, found: Examination) -> bytes | None:
         """Return what a value that :meth:`examine` opened holds; None for one that did not open.
 
-        It is decrypted once more, unless it was the last one and :attr:`remembers` is set: no examination carries
-        plaintext around. Bookkeeping of the API servers and the keys of other programs come back as they are stored.
+        It is decrypted once more, unless it was the last one: no examination carries plaintext around.
+        Bookkeeping of the API servers and the keys of other programs come back as they are stored.
         """
-        if self._remembered is not None and self._remembered[0] is found.stored:
-            return self._remembered[1]
+        if self._last_opened is not None and self._last_opened[0] is found.stored:
+            return self._last_opened[1]
         if found.opened or found.directory.stack is Stack.NOT_AN_OBJECT:
             return self._plaintext_of(found.stored)
         return None

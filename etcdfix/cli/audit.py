@@ -27,8 +27,8 @@ from etcdfix.cli.options import (
 from etcdfix.cli.output import require_output, say
 from etcdfix.cli.variables import ChangingCommand
 from etcdfix.errors import BackupUnreadable, ConfigurationError, RemediationRefused
-from etcdfix.remediation.audit_record import Event, Intent, Link, Operator, Result, Verb, unicode_text
-from etcdfix.remediation.audit_verify import (
+from etcdfix.remediation.audit.record import Event, Intent, Link, Operator, Result, Verb, unicode_text
+from etcdfix.remediation.audit.verify import (
     HEAD_SUFFIX,
     NO_HEAD_FILE,
     Anchor,
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from etcdfix.remediation.cluster_identity import ClusterIdentity
     from etcdfix.remediation.reconcile import Reconciliation
     from etcdfix.sources.etcd.client import EtcdClient
-    from etcdfix.text.commands import SameAgain
+    from etcdfix.text.commands import RepeatedOptions
 
 _Command = Callable[..., Any]
 
@@ -230,8 +230,8 @@ def verify_log(
 def _gather_anchors(
     log: Path, expect_head: str | None, backups: Sequence[Path], directories: Sequence[Path]
 ) -> tuple[list[Anchor], list[str]]:
-    from etcdfix.remediation.backup import anchor_of  # noqa: PLC0415 - only where a backup is named
-    from etcdfix.remediation.backup_file import Backup, read_backup  # noqa: PLC0415
+    from etcdfix.remediation.backup.file import Backup, read_backup  # noqa: PLC0415
+    from etcdfix.remediation.backup.write import anchor_of  # noqa: PLC0415 - only where a backup is named
 
     anchors = [] if expect_head is None else [Anchor(parse_link(expect_head), "--expect-head")]
     remarks: list[str] = []
@@ -384,7 +384,7 @@ def _reconcile(
     log: Path, inputs: Inputs, *, dry_run: bool, accept_unknown_cluster: bool
 ) -> tuple[list[Reconciliation], list[tuple[Intent, RemediationRefused]]]:
     # grpc is slow to import, and the other audit commands work without it.
-    from etcdfix.remediation.audit import AuditLog  # noqa: PLC0415
+    from etcdfix.remediation.audit.log import AuditLog  # noqa: PLC0415
     from etcdfix.remediation.reconcile import foresee, read_open_intents, reconcile_intent  # noqa: PLC0415
     from etcdfix.sources.connection import connection_from_options  # noqa: PLC0415
     from etcdfix.sources.etcd.client import EtcdClient  # noqa: PLC0415
@@ -436,8 +436,9 @@ def _reconcile(
 
 def _cluster(inputs: Inputs, intents: Iterable[Intent]) -> ClusterIdentity:
     """Return which cluster this is; the backups of the intents may tell where etcd does not."""
-    from etcdfix.cli.safety import examiner_for, main_etcd  # noqa: PLC0415 - as above
-    from etcdfix.remediation.preflight import Cluster, find_cluster  # noqa: PLC0415 - as above
+    from etcdfix.cli.safety import main_etcd, reading_of  # noqa: PLC0415 - as above
+    from etcdfix.examine import Examiner  # noqa: PLC0415 - as above
+    from etcdfix.remediation.preflight.checks import Cluster, find_cluster  # noqa: PLC0415 - as above
     from etcdfix.sources.live import LiveSource  # noqa: PLC0415 - as above
 
     directories = dict.fromkeys(Path(path).parent for intent in intents for path in intent.backups)
@@ -447,8 +448,7 @@ def _cluster(inputs: Inputs, intents: Iterable[Intent]) -> ClusterIdentity:
         assert isinstance(source, LiveSource)  # neither a snapshot nor an old revision was let in
         cluster = Cluster(
             source,
-            examiner_for(inputs, configuration, plugins),
-            plugins,
+            Examiner.of(reading_of(inputs, configuration), plugins),
             main=main,
             main_named=inputs.main_named,
         )
@@ -496,7 +496,7 @@ def _reconciliation_lines(
     log: Path,
     found: Sequence[Reconciliation],
     refused: Sequence[tuple[Intent, RemediationRefused]],
-    again: SameAgain,
+    again: RepeatedOptions,
     *,
     dry_run: bool,
 ) -> Iterator[str]:
@@ -519,7 +519,7 @@ def _reconciliation_lines(
             yield f"  next: {exc.hint}"
 
 
-def _next_steps(log: Path, item: Reconciliation, again: SameAgain) -> Iterator[str]:
+def _next_steps(log: Path, item: Reconciliation, again: RepeatedOptions) -> Iterator[str]:
     intent = item.intent
     if item.result is Result.APPLIED_OR_GONE and intent.verb is Verb.DELETE and intent.backups:
         # The uid of kube-system is read for it too, wherever it is and whatever encrypts it.

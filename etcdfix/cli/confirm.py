@@ -11,7 +11,7 @@ from etcdfix.text.safetext import safe_text
 
 
 class Terminal:
-    """Asks at the terminal; implements :class:`etcdfix.remediation.delete.Asker`.
+    """Asks at the terminal; implements :class:`etcdfix.operations.change.delete.Confirmer`.
 
     Args:
         yes: ``--yes`` was given: the key need not be typed back.

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from etcdfix.apiserver.recovery import SECONDS, look_until_well
+from etcdfix.apiserver.servers import Answer, APIAccess
 from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import (
@@ -17,38 +19,35 @@ from etcdfix.cli.options import (
     same_again,
     source_options,
 )
-from etcdfix.cli.output import require_output, say, show_outcome
-from etcdfix.cli.progress import watcher
+from etcdfix.cli.output import require_output, say
+from etcdfix.cli.progress import progress_of
 from etcdfix.cli.safety import (
     EXIT_CODES,
     acceptances,
     api_access,
-    change_exit_code,
     change_options,
     etcd_user,
     expectation_options,
     member_options,
     one_key,
     open_cluster,
-    places,
+    record_paths,
     require_reason,
     risk_options,
     show,
 )
+from etcdfix.cli.telling import Teller, change_output_option
 from etcdfix.cli.variables import ChangingCommand
 from etcdfix.errors import EtcdfixError
 from etcdfix.inputs.planfile import expectation_of, load_plan
-from etcdfix.remediation.api_servers import Answer, APIAccess
-from etcdfix.remediation.audit_record import Result
-from etcdfix.remediation.delete import DeleteRequest, run_delete
-from etcdfix.remediation.preflight import Preflight
-from etcdfix.remediation.preview import (
+from etcdfix.operations.change.delete import DeleteRequest, run_delete
+from etcdfix.operations.change.preview import (
     after_deletion_lines,
     looked_at_lines,
-    outcome_lines,
     preview_lines,
 )
-from etcdfix.remediation.recovery import SECONDS, look_until_well
+from etcdfix.remediation.audit.record import Result, Verb
+from etcdfix.remediation.preflight.checks import Preflight
 from etcdfix.text.commands import ACKNOWLEDGEMENT
 from etcdfix.text.safetext import safe_text
 
@@ -66,6 +65,7 @@ from etcdfix.text.safetext import safe_text
     "anything differs.",
 )
 @change_options
+@change_output_option
 @expectation_options
 @member_options
 @risk_options
@@ -73,7 +73,13 @@ from etcdfix.text.safetext import safe_text
 @main_etcd_options
 @reading_options
 def command(
-    *, key: str | None, key_base64: str | None, acknowledged: bool, plan: Path | None, **options: Any
+    *,
+    key: str | None,
+    key_base64: str | None,
+    acknowledged: bool,
+    plan: Path | None,
+    output: str,
+    **options: Any,
 ) -> int:
     """Delete exactly one key that is proven unreadable, after a backup and with a record.
 
@@ -85,8 +91,15 @@ def command(
         raise click.UsageError(f"a deletion needs {ACKNOWLEDGEMENT}")
     require_reason(options)
     require_output()
+    with Teller(Verb.DELETE, output, dry_run=options["dry_run"]) as teller:
+        return _delete(teller, key, key_base64, plan, options)
+
+
+def _delete(
+    teller: Teller, key: str | None, key_base64: str | None, plan: Path | None, options: dict[str, Any]
+) -> int:
     api = api_access(options)
-    named = one_key(key, key_base64)
+    named = teller.key = one_key(key, key_base64)
     inputs = gather_inputs(options, key=named)
     again = same_again(inputs)
     planned = load_plan(plan) if plan is not None else None
@@ -117,7 +130,7 @@ def command(
                 key=named,
                 reason=options["reason"],
                 accepted=accepted,
-                places=places(options),
+                record_paths=record_paths(options),
                 api=api,
                 etcd_user=etcd_user(inputs),
                 dry_run=options["dry_run"],
@@ -126,15 +139,15 @@ def command(
             Terminal(yes=options["yes"]),
             preview=preview,
             expected=expected,
-            watch=watcher(cluster.source),
+            progress=progress_of(cluster.source),
         )
-        lines = list(outcome_lines(named, Result.DELETED, outcome, again))
-        if outcome.result is Result.DELETED:
-            lines += after_deletion_lines(checked[0], again)
-        show_outcome(lines)
-    if outcome.result is Result.DELETED and api is not None:
-        show_outcome(_recovery(api, checked[0]))
-    return change_exit_code(outcome)
+        deleted = outcome.result is Result.DELETED
+        code = teller.tell(
+            Result.DELETED, outcome, again, after_deletion_lines(checked[0], again) if deleted else ()
+        )
+    if deleted and api is not None:
+        teller.add(_recovery(api, checked[0]))
+    return code
 
 
 def _recovery(api: APIAccess, checked: Preflight) -> list[str]:

@@ -37,7 +37,7 @@ from etcdfix.reports.printers.writers import WRITERS
 from etcdfix.reports.remedies import remedies_for
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import StorageLayout, builtin_directories, display, find_resources
-from etcdfix.text.commands import SameAgain
+from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import safe_text
 from etcdfix.verdicts.examination import Examination
 
@@ -172,7 +172,7 @@ def command(
 
 
 def _record_reveal(audit_log: Path, request: GetRequest, inputs: Inputs, form: str) -> None:
-    from etcdfix.remediation.audit_record import Operator, Subject  # noqa: PLC0415 - only with a log
+    from etcdfix.remediation.audit.record import Operator, Subject  # noqa: PLC0415 - only with a log
     from etcdfix.remediation.reveal import record_reveal  # noqa: PLC0415 - same
 
     wanted, layout = request.wanted, request.layout
@@ -309,7 +309,7 @@ def _write_raw(source: Source, request: GetRequest, stream: BinaryIO) -> ExitCod
 class _Speaker:
     """Says on standard error what is wrong with a value: one line each in a list, with the way out for a single one."""
 
-    def __init__(self, request: GetRequest, again: SameAgain, output: str) -> None:
+    def __init__(self, request: GetRequest, again: RepeatedOptions, output: str) -> None:
         self._request = request
         self._again = again
         self._quiet = output == "wide" and request.wanted.many
@@ -360,7 +360,7 @@ def _verdict(found: Examination, *, secret: bool) -> str:
     return f"{display(found.stored.key)}: {found.verdict.outcome.value}{cause}: {message_of(found, secret=secret)}"
 
 
-def _explain(found: Examination, again: SameAgain, *, secret: bool, object_shown: bool = False) -> None:
+def _explain(found: Examination, again: RepeatedOptions, *, secret: bool, object_shown: bool = False) -> None:
     say(_verdict(found, secret=secret))
     for remedy in remedies_for(found, again)[:1]:
         if object_shown and "kubectl replace" in remedy.command:

@@ -21,7 +21,7 @@ from etcdfix.cli.output import say
 from etcdfix.cli.variables import variable_of
 from etcdfix.errors import ConfigurationError
 from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout
-from etcdfix.text.commands import SameAgain
+from etcdfix.text.commands import RepeatedOptions
 
 if TYPE_CHECKING:
     from etcdfix.encryption.config import EncryptionConfiguration
@@ -167,7 +167,7 @@ _CONNECTION = (
 )  # fmt: skip
 
 
-def same_again(inputs: Inputs) -> SameAgain:
+def same_again(inputs: Inputs) -> RepeatedOptions:
     """Return the options that a command in a remedy must repeat; a password is never among them."""
     if inputs.snapshot is not None:
         source = ["--snapshot", str(inputs.snapshot), *(["--salvage"] if inputs.salvage else [])]
@@ -195,7 +195,7 @@ def same_again(inputs: Inputs) -> SameAgain:
         reading.append("--no-kms")
     if inputs.kubernetes_minor is not None:
         reading += ["--kubernetes-version", f"1.{inputs.kubernetes_minor}"]
-    return SameAgain(
+    return RepeatedOptions(
         source=tuple(source),
         layout=() if inputs.etcd_prefix == DEFAULT_PREFIX else ("--etcd-prefix", inputs.etcd_prefix),
         reading=tuple(reading),

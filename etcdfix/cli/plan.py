@@ -9,7 +9,6 @@ import click
 
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import (
-    open_plugins,
     open_source,
     reading_options,
     same_again,
@@ -18,8 +17,8 @@ from etcdfix.cli.options import (
     what_to_read,
 )
 from etcdfix.cli.output import say
-from etcdfix.cli.progress import watcher
-from etcdfix.cli.safety import examiner_for
+from etcdfix.cli.progress import progress_of
+from etcdfix.cli.safety import open_examiner
 from etcdfix.cli.surroundings import output_options
 from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.outputfile import STANDARD_OUTPUT, destination
@@ -86,9 +85,7 @@ def command(
         open_source(inputs, say=say) as source,
         destination(output_file, inputs_used, private=True, may_replace_plan=output == "json") as stream,
     ):
-        with open_plugins(inputs, configuration) as plugins:
-            examiner = examiner_for(inputs, configuration, plugins)
-            examiner.learn_custom_resources(source)
+        with open_examiner(source, inputs, configuration) as examiner:
             plan = build_plan(
                 source,
                 examiner,
@@ -102,8 +99,7 @@ def command(
                     if output_file not in {None, STANDARD_OUTPUT} and reusable
                     else "",
                 ),
-                plugins=plugins,
-                watch=watcher(source),
+                progress=progress_of(source),
             )
         if output == "json":
             write_plan_json(stream, plan)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from etcdfix.deferred import Watch
+    from etcdfix.examine_all import Progress
     from etcdfix.sources.base import Source
 
 T = TypeVar("T")
@@ -53,10 +53,10 @@ def with_progress(items: Iterable[T], *, estimate: int, label: str, every: int =
         bar.update(pending)
 
 
-def watcher(source: Source) -> Watch:
+def progress_of(source: Source) -> Progress:
     """Return what shows the progress of a look at everything that a source holds."""
 
-    def watch(items: Iterator[T], label: str, estimate: int | None, /) -> Iterator[T]:
+    def progress(items: Iterator[T], label: str, estimate: int | None, /) -> Iterator[T]:
         if estimate is None:
             estimate = source.estimate() if sys.stderr.isatty() else 0
             return with_progress(items, estimate=estimate, label=label)
@@ -66,4 +66,4 @@ def watcher(source: Source) -> Watch:
             click.echo(f"etcdfix: {estimate} values wait for a KMS plugin", err=True)
         return with_progress(items, estimate=estimate, label=label, every=8)
 
-    return watch
+    return progress

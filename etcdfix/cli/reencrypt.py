@@ -16,33 +16,32 @@ from etcdfix.cli.options import (
     gather_inputs,
     load_encryption,
     main_etcd_options,
-    open_plugins,
     reading_options,
     same_again,
     source_options,
 )
-from etcdfix.cli.output import require_output, show_outcome
+from etcdfix.cli.output import require_output
 from etcdfix.cli.safety import (
     EXIT_CODES,
     acceptances,
     api_access,
-    change_exit_code,
     change_options,
     etcd_user,
-    examiner_for,
     expectation_options,
     member_options,
     one_key,
     open_cluster,
-    places,
+    open_examiner,
+    record_paths,
     require_reason,
     show,
 )
+from etcdfix.cli.telling import Teller, change_output_option
 from etcdfix.cli.variables import ChangingCommand
 from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.remediation.audit_record import Result
-from etcdfix.remediation.preview import outcome_lines, reencrypt_preview_lines
-from etcdfix.remediation.reencrypt import ReencryptRequest, run_reencrypt
+from etcdfix.operations.change.preview import reencrypt_preview_lines
+from etcdfix.operations.change.reencrypt import ReencryptRequest, run_reencrypt
+from etcdfix.remediation.audit.record import Result, Verb
 
 
 @click.command("reencrypt", cls=ChangingCommand, epilog=epilog(EXIT_CODES))
@@ -56,12 +55,15 @@ from etcdfix.remediation.reencrypt import ReencryptRequest, run_reencrypt
     help="Write with today's key although nothing shows that API servers hold it.",
 )  # fmt: skip
 @change_options
+@change_output_option
 @expectation_options
 @member_options
 @source_options
 @main_etcd_options
 @reading_options
-def command(*, key: str | None, key_base64: str | None, candidate_config: Path, **options: Any) -> int:
+def command(
+    *, key: str | None, key_base64: str | None, candidate_config: Path, output: str, **options: Any
+) -> int:
     """Rewrite one value, which today's configuration cannot read, under today's write key.
 
     --candidate-config opens it, --encryption-config says how API servers write today. The contents stay the same byte
@@ -69,8 +71,15 @@ def command(*, key: str | None, key_base64: str | None, candidate_config: Path, 
     """
     require_reason(options)
     require_output()
+    with Teller(Verb.REENCRYPT, output, dry_run=options["dry_run"]) as teller:
+        return _reencrypt(teller, key, key_base64, candidate_config, options)
+
+
+def _reencrypt(
+    teller: Teller, key: str | None, key_base64: str | None, candidate_config: Path, options: dict[str, Any]
+) -> int:
     api = api_access(options)
-    named = one_key(key, key_base64)
+    named = teller.key = one_key(key, key_base64)
     inputs = gather_inputs(options, key=named)
     candidate_inputs = msgspec.structs.replace(inputs, encryption_config=candidate_config)
     candidate = load_encryption(candidate_inputs)
@@ -78,9 +87,10 @@ def command(*, key: str | None, key_base64: str | None, candidate_config: Path, 
     here, there = _kms_names(load_encryption(inputs)), _kms_names(candidate)
     today_inputs = _with_endpoints(inputs, lambda name: name in here or name not in there)
     candidate_inputs = _with_endpoints(candidate_inputs, there.__contains__)
-    with open_cluster(today_inputs) as cluster, open_plugins(candidate_inputs, candidate) as plugins:
-        examiner = examiner_for(candidate_inputs, candidate, plugins)
-        examiner.learn_custom_resources(cluster.source)
+    with (
+        open_cluster(today_inputs) as cluster,
+        open_examiner(cluster.source, candidate_inputs, candidate) as examiner,
+    ):
         if examiner.transformers is not None:
             cluster.examiner.know_names(examiner.transformers.names)
         outcome = run_reencrypt(
@@ -91,7 +101,7 @@ def command(*, key: str | None, key_base64: str | None, candidate_config: Path, 
                 reason=options["reason"],
                 undeployed_write_key=options["accept_undeployed_write_key"],
                 accepted=acceptances(options),
-                places=places(options),
+                record_paths=record_paths(options),
                 api=api,
                 etcd_user=etcd_user(inputs),
                 dry_run=options["dry_run"],
@@ -99,8 +109,7 @@ def command(*, key: str | None, key_base64: str | None, candidate_config: Path, 
             Terminal(yes=options["yes"]),
             preview=lambda shown: show(reencrypt_preview_lines(cluster, shown), err=True),
         )
-        show_outcome(outcome_lines(named, Result.REENCRYPTED, outcome, same_again(inputs)))
-    return change_exit_code(outcome)
+        return teller.tell(Result.REENCRYPTED, outcome, same_again(inputs))
 
 
 def _kms_names(configuration: EncryptionConfiguration | None) -> set[str]:

@@ -17,32 +17,32 @@ from etcdfix.cli.options import (
     same_again,
     source_options,
 )
-from etcdfix.cli.output import require_output, show_outcome
-from etcdfix.cli.progress import watcher
+from etcdfix.cli.output import require_output
+from etcdfix.cli.progress import progress_of
 from etcdfix.cli.safety import (
     EXIT_CODES,
     acceptances,
     api_access,
-    change_exit_code,
     change_options,
     etcd_user,
-    examiner_for,
     member_options,
     named_digest,
     one_key,
     open_cluster,
-    places,
+    record_paths,
     require_reason,
     risk_options,
     show,
 )
+from etcdfix.cli.telling import Teller, change_output_option
 from etcdfix.cli.variables import ChangingCommand
-from etcdfix.remediation.audit_record import Result
-from etcdfix.remediation.backup_file import read_backup
+from etcdfix.examine import Examiner
+from etcdfix.operations.change.preview import restore_preview_lines
+from etcdfix.operations.change.restore import Candidate, RestoreRequest, run_restore
+from etcdfix.remediation.audit.record import Result, Verb
+from etcdfix.remediation.backup.file import read_backup
 from etcdfix.remediation.identify import identify
-from etcdfix.remediation.preflight import Cluster
-from etcdfix.remediation.preview import outcome_lines, restore_preview_lines
-from etcdfix.remediation.restore import Candidate, RestoreRequest, run_restore
+from etcdfix.remediation.preflight.checks import Cluster
 from etcdfix.remediation.rules import Rule, refuse
 from etcdfix.sources.connection import connection_from_options
 from etcdfix.sources.live import LiveSource
@@ -78,6 +78,7 @@ _PATH = click.Path(path_type=Path)
 )  # fmt: skip
 @click.option("--without-lease", is_flag=True, help="Put it back without the lease that it had.")
 @change_options
+@change_output_option
 @member_options
 @risk_options
 @source_options
@@ -89,6 +90,7 @@ def command(
     key_base64: str | None,
     from_snapshot: Path | None,
     from_revision: int | None,
+    output: str,
     **options: Any,
 ) -> int:
     """Put a value back at its key: from a backup, a snapshot, or an earlier revision.
@@ -99,9 +101,21 @@ def command(
     """
     require_reason(options)
     require_output()
-    api = api_access(options)
     if from_snapshot is not None and from_revision is not None:
         raise click.UsageError("--from-snapshot and --from-revision name two different sources")
+    with Teller(Verb.RESTORE, output, dry_run=options["dry_run"]) as teller:
+        return _restore(teller, backup_or_key, key_base64, from_snapshot, from_revision, options)
+
+
+def _restore(
+    teller: Teller,
+    backup_or_key: str | None,
+    key_base64: str | None,
+    from_snapshot: Path | None,
+    from_revision: int | None,
+    options: dict[str, Any],
+) -> int:
+    api = api_access(options)
     if from_snapshot is None and from_revision is None:
         if backup_or_key is None or key_base64 is not None:
             raise click.UsageError("name the BACKUP, or a key with --from-snapshot FILE or --from-revision N")
@@ -110,6 +124,7 @@ def command(
     else:
         key = one_key(backup_or_key, key_base64)
         candidate = None
+    teller.key = key
     inputs = gather_inputs(options, key=key)
     with open_cluster(inputs) as cluster:
         if candidate is None:
@@ -124,17 +139,16 @@ def command(
                 value_sha256=named_digest(options["candidate_sha256"]),
                 without_lease=options["without_lease"],
                 accepted=acceptances(options),
-                places=places(options),
+                record_paths=record_paths(options),
                 api=api,
                 etcd_user=etcd_user(inputs),
                 dry_run=options["dry_run"],
             ),
             Terminal(yes=options["yes"]),
             preview=lambda shown: show(restore_preview_lines(cluster, shown), err=True),
-            watch=watcher(cluster.source),
+            progress=progress_of(cluster.source),
         )
-        show_outcome(outcome_lines(key, Result.RESTORED, outcome, same_again(inputs)))
-    return change_exit_code(outcome)
+        return teller.tell(Result.RESTORED, outcome, same_again(inputs))
 
 
 def _elsewhere(
@@ -146,8 +160,8 @@ def _elsewhere(
 
         with SnapshotSource(snapshot) as source:
             stored = source.get(key)
-            examiner = examiner_for(inputs, None, None)
-            examiner.transformers = cluster.examiner.transformers
+            here = cluster.examiner
+            examiner = Examiner(here.layout, here.transformers, here.decoder)
             named = identify(source, examiner)
         origin = f"snapshot {snapshot}"
     else:

@@ -8,29 +8,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from etcdfix.apiserver.servers import APIAccess, parse_server_url
 from etcdfix.cli.keys import decoded_key, is_base64, named_key
 from etcdfix.cli.options import Inputs, configuration_of, open_plugins, open_source, option_group
 from etcdfix.cli.output import say
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError
-from etcdfix.examine import Examiner
-from etcdfix.remediation.api_servers import APIAccess, parse_server_url
-from etcdfix.remediation.audit_record import Result
-from etcdfix.remediation.commit import Outcome, Places
-from etcdfix.remediation.preflight import MAIN_ETCD, Acceptances, Cluster
+from etcdfix.examine import Examiner, Reading
+from etcdfix.remediation.audit.record import Result
+from etcdfix.remediation.commit import Outcome, RecordPaths
+from etcdfix.remediation.preflight.checks import MAIN_ETCD, Acceptances, Cluster
 from etcdfix.remediation.rules import Rule, refuse
+from etcdfix.sources.base import Source
 from etcdfix.sources.connection import EtcdConnection, connection_from_options, transport_warnings
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.safetext import safe_text
 from etcdfix.verdicts.standing import AcceptRisk
-
-if TYPE_CHECKING:
-    from etcdfix.encryption.kms.plugins import KMSPlugins
 
 EXIT_CODES = {
     0: "done, or the dry run would be",
@@ -188,9 +186,9 @@ def api_access(options: dict[str, Any]) -> APIAccess | None:
     return APIAccess(options["kubeconfig"], options["context"], servers)
 
 
-def places(options: dict[str, Any]) -> Places:
+def record_paths(options: dict[str, Any]) -> RecordPaths:
     """Return where backups and the audit log go."""
-    return Places(
+    return RecordPaths(
         tuple(path.absolute() for path in options.get("backup_dirs") or ()),
         options["audit_log"].absolute() if options.get("audit_log") is not None else None,
     )
@@ -201,13 +199,26 @@ def etcd_user(inputs: Inputs) -> str:
     return str(inputs.connection.get("user") or "").partition(":")[0]
 
 
-def examiner_for(
-    inputs: Inputs, configuration: EncryptionConfiguration | None, plugins: KMSPlugins | None
-) -> Examiner:
-    """Return what examines values under a configuration."""
-    return Examiner.configured(
-        StorageLayout(inputs.etcd_prefix), configuration, inputs.kubernetes_minor, plugins
+def reading_of(inputs: Inputs, configuration: EncryptionConfiguration | None) -> Reading:
+    """Return how the values of the cluster are read."""
+    return Reading(
+        layout=StorageLayout(inputs.etcd_prefix),
+        configuration=configuration,
+        kubernetes_minor=inputs.kubernetes_minor,
     )
+
+
+@contextmanager
+def open_examiner(
+    source: Source, inputs: Inputs, configuration: EncryptionConfiguration | None
+) -> Iterator[Examiner]:
+    """Return what examines the values of a cluster under a configuration, with its KMS plugins.
+
+    Raises:
+        SourceError: The CRDs of the cluster cannot be read.
+    """
+    with open_plugins(inputs, configuration) as plugins:
+        yield Examiner.of_cluster(source, reading_of(inputs, configuration), plugins)
 
 
 def main_etcd(inputs: Inputs) -> EtcdConnection | None:
@@ -244,15 +255,12 @@ def open_cluster(inputs: Inputs) -> Iterator[Cluster]:
         )
     configuration = configuration_of(inputs)
     main = main_etcd(inputs)
-    with open_source(inputs, say=say) as source, open_plugins(inputs, configuration) as plugins:
+    with open_source(inputs, say=say) as source, open_examiner(source, inputs, configuration) as examiner:
         assert isinstance(source, LiveSource)  # what open_source gives without a snapshot
-        examiner = examiner_for(inputs, configuration, plugins)
-        examiner.learn_custom_resources(source)
         digest = configuration.sha256 if configuration is not None else ""
         yield Cluster(
             source,
             examiner,
-            plugins,
             configured=bool(digest),
             no_encryption=inputs.no_encryption,
             config_sha256=digest,

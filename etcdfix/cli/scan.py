@@ -19,7 +19,7 @@ from etcdfix.cli.options import (
     what_to_read,
 )
 from etcdfix.cli.output import say
-from etcdfix.cli.progress import watcher
+from etcdfix.cli.progress import progress_of
 from etcdfix.inputs.baseline import load_baseline
 from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
@@ -136,7 +136,7 @@ def command(
                 request,
                 SCAN_FORMATS[output](stream, max_causes),
                 plugins=plugins,
-                watch=watcher(source),
+                progress=progress_of(source),
             )
         stream.flush()
     _last_words(result, request, inputs.revision)

@@ -14,7 +14,7 @@ from etcdfix.reports.schema import SCHEMAS, schema_of
 
 def audit_schema() -> dict[str, Any]:
     """Return the schema of one record of the audit log."""
-    from etcdfix.remediation.audit_record import (  # noqa: PLC0415 - the other schemas need nothing that can write
+    from etcdfix.remediation.audit.record import (  # noqa: PLC0415 - the other schemas need nothing that can write
         API_VERSION,
         KIND,
         PREFIX,
@@ -50,8 +50,8 @@ _ALL = {**SCHEMAS, "audit": audit_schema}
 def command(name: str) -> int:
     """Print the JSON Schema of what a command writes as JSON: of a scan's report (default), or of another document.
 
-    NAME is report or finding (etcdfix scan); impact, namespace, orphans or plan (the commands of that name); or audit:
-    one record of the audit log.
+    NAME is report or finding (etcdfix scan); impact, namespace, orphans or plan (the commands of that name); change
+    (delete, restore and reencrypt); or audit: one record of the audit log.
 
     The schema is generated from the very types that are written. Readers ignore fields that they do not
     know, and treat an outcome that they do not know as undetermined.

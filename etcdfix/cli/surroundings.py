@@ -21,7 +21,7 @@ from etcdfix.cli.options import (
     what_to_read,
 )
 from etcdfix.cli.output import say
-from etcdfix.cli.progress import watcher
+from etcdfix.cli.progress import progress_of
 from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.index_cluster import Keep, Surroundings, SurroundingsRequest, look_around
 from etcdfix.storagekey import StorageLayout
@@ -93,7 +93,7 @@ def surroundings(
         open_plugins(inputs, configuration) as plugins,
     ):
         found = look_around(
-            source, request, keep=keep(request.layout), plugins=plugins, watch=watcher(source)
+            source, request, keep=keep(request.layout), plugins=plugins, progress=progress_of(source)
         )
         yield found, stream
         stream.flush()

@@ -20,11 +20,11 @@ import msgspec
 
 from etcdfix.decoding import cbor
 from etcdfix.decoding.consistency import MAX_INCONSISTENCIES, utf8_fault
-from etcdfix.decoding.protobuf.envelope import go_quote
 from etcdfix.decoding.recognise import CBOR_TAG
 from etcdfix.errors import CBORMalformed, JSONMalformed, KindUnknown
 from etcdfix.golang import gojson
 from etcdfix.golang.gojson import Token
+from etcdfix.golang.goquote import go_quote
 from etcdfix.model import DecodedObject, Evidence, GroupVersionKind, Inconsistency
 
 _IDENTITY: Final = ("name", "namespace", "uid")

@@ -1,32 +1,44 @@
 """The EncryptionConfiguration: which providers serve which resource, with which keys.
 
-Read exactly as the API server reads it, with its error messages, except that no message holds a secret.
-What only a server of one version or one flag refuses is accepted and noted in
-:attr:`EncryptionConfiguration.remarks`: a forensic tool reads data that older servers wrote.
+The same files are accepted and refused as by the API server; why one is refused is said in our words, with the line
+where the file has it, and never with a key. What only a server of one version or one flag refuses is accepted and
+noted in :attr:`EncryptionConfiguration.remarks`: a forensic tool reads data that older servers wrote.
 
 Source: kube-apiserver 1.36, ``k8s.io/apiserver/pkg/server/options/encryptionconfig/config.go``.
 """
 
 from __future__ import annotations
 
-import errno
 import hashlib
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar
 
 import msgspec
 
-from etcdfix.encryption.config_decode import RawProvider, RawRule, decode_document
-from etcdfix.encryption.config_document import MAX_FILE_BYTES, is_json, read_json
-from etcdfix.encryption.config_validation import masked_rule, validate
-from etcdfix.encryption.config_values import NANOSECONDS, parse_base64, parse_endpoint
-from etcdfix.encryption.config_yaml import read_yaml
+from etcdfix.encryption import config_file
+from etcdfix.encryption.config_file import Problem, decode
+from etcdfix.encryption.config_rules import (
+    DEFAULT_API_VERSION,
+    DEFAULT_TIMEOUT,
+    broken_rules,
+    given_members,
+    key_bytes,
+)
 from etcdfix.encryption.keyring import KeyMaterial
-from etcdfix.encryption.wording import aggregate, go_quote
+from etcdfix.encryption.kms.endpoint import socket_path
+from etcdfix.encryption.wording import shown
 from etcdfix.errors import ConfigurationError
+from etcdfix.golang.goquote import go_quote
+from etcdfix.golang.gotime import parse_duration
+from etcdfix.golang.goyaml import line_of
 from etcdfix.inputs.inputfile import open_regular
 
+MAX_FILE_BYTES = 4 << 20
+
+_DEFAULT_CACHE_SIZE = 1000
+_MAX_SAID = 10
 _KMS_V1_REMARK = (
     "uses KMS v1, which API servers from 1.29 on refuse without --feature-gates=KMSv1=true; "
     "it is read here all the same"
@@ -128,12 +140,9 @@ def load_configuration(path: Path) -> EncryptionConfiguration:
         with open_regular(path) as file:
             raw = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        operation = "read" if error.errno == errno.EISDIR else "open"
+        hint = "Name a readable file: the one in the API server's flag --encryption-provider-config."
         reason = (error.strerror or "unknown error").lower()
-        raise _unreadable(
-            f"error reading encryption provider configuration file {go_quote(name)}: {operation} {name}: {reason}",
-            "Name a readable file: the one in the API server's flag --encryption-provider-config.",
-        ) from error
+        raise _refusal(name, b"", [Problem((), f"it cannot be read: {reason}", hint)]) from error
     return parse_configuration(raw, path=name)
 
 
@@ -145,82 +154,80 @@ def parse_configuration(raw: bytes, *, path: str) -> EncryptionConfiguration:
         path: What to call it in messages and reports.
 
     Raises:
-        ConfigurationError: The API server would refuse the file; its wording, prefixes included, with
-            ``<N bytes withheld>`` where it would print keys.
+        ConfigurationError: The API server would refuse the file.
     """
     if not raw:
-        raise _unreadable(
-            f"encryption provider configuration file {go_quote(path)} is empty",
-            "An API server without encryption has no such file; leave the option away.",
-        )
+        hint = "An API server without encryption has no such file; leave the option away."
+        raise _refusal(path, raw, [Problem((), "it is empty", hint)])
     if len(raw) > MAX_FILE_BYTES:
-        raise _unreadable(
-            f"encryption provider configuration file {go_quote(path)} is larger than {MAX_FILE_BYTES} bytes",
-            "An EncryptionConfiguration is a few kilobytes of YAML; is this the right file?",
-        )
-    try:
-        document = read_json(raw) if is_json(raw) else read_yaml(raw)
-        rules = decode_document(document, file_size=len(raw))
-    except ConfigurationError as error:
-        raise ConfigurationError(
-            "error while parsing file: error decoding encryption provider configuration file "
-            f"{go_quote(path)}: {error.message}",
-            hint=error.hint,
-        ) from error
-    problems = list(validate(rules))
-    if problems:
-        message = aggregate(problem.message for problem in problems)
-        raise ConfigurationError(f"error while parsing file: {message}", hint=problems[0].hint)
-    masked = masked_rule(rules)
-    if masked:
-        raise ConfigurationError(
-            f"error while building transformers: {masked}",
-            hint="Move the entry for the single resource above the wildcard: the first match must be the narrowest.",
-        )
+        hint = "An EncryptionConfiguration is a few kilobytes of YAML; is this the right file?"
+        raise _refusal(path, b"", [Problem((), f"it is larger than {MAX_FILE_BYTES} bytes", hint)])
+    rules = decode(raw)
+    problems = [rules] if isinstance(rules, Problem) else [*broken_rules(rules)]
+    if isinstance(rules, Problem) or problems:
+        raise _refusal(path, raw, problems)
     return EncryptionConfiguration(
         path=path,
         sha256=f"sha256:{hashlib.sha256(raw).hexdigest()}",
-        rules=tuple(_rule(rule) for rule in rules),
+        rules=tuple(
+            ResourceRule(
+                tuple(entry or "" for entry in rule.resources or ()),
+                tuple(map(_provider, rule.providers or ())),
+            )
+            for rule in rules
+        ),
         remarks=tuple(_remarks(rules)),
     )
 
 
-def _unreadable(message: str, hint: str) -> ConfigurationError:
-    return ConfigurationError(f"error while parsing file: error while loading file: {message}", hint=hint)
+def _refusal(path: str, raw: bytes, problems: Sequence[Problem]) -> ConfigurationError:
+    said = "; ".join(_said(problem, raw) for problem in problems[:_MAX_SAID])
+    if len(problems) > _MAX_SAID:
+        said += f"; and {len(problems) - _MAX_SAID} more"
+    return ConfigurationError(f"encryption configuration {go_quote(path)}: {said}", hint=problems[0].hint)
 
 
-def _rule(rule: RawRule) -> ResourceRule:
-    return ResourceRule(tuple(rule.resources), tuple(_provider(provider) for provider in rule.providers))
+def _said(problem: Problem, raw: bytes) -> str:
+    if not problem.path:
+        return problem.trouble
+    steps = (f"[{step}]" if isinstance(step, int) else f".{shown(step, quote='')}" for step in problem.path)
+    line = line_of(raw, problem.path)
+    return f"{f'line {line}, ' if line else ''}{''.join(steps).removeprefix('.')}: {problem.trouble}"
 
 
-def _provider(raw: RawProvider) -> Provider:
-    kms = raw.kms
-    if kms is not None:
-        return KMSProvider(
-            api_version=kms.api_version,
-            name=kms.name,
-            endpoint=kms.endpoint,
-            socket_path=parse_endpoint(kms.endpoint).socket_path,
-            cache_size=kms.cache_size,
-            timeout_seconds=kms.timeout / NANOSECONDS,
-        )
-    for member, keys in raw.keys.items():
-        named = tuple(NamedKey(key.name, KeyMaterial(parse_base64(key.secret) or b"")) for key in keys)
-        return KeyedProvider(ProviderType(member), named)
-    return IdentityProvider()
+def _provider(raw: config_file.Provider) -> Provider:
+    (member,) = given_members(raw)
+    if raw.identity is not None:
+        return IdentityProvider()
+    if raw.kms is None:
+        keys: Iterable[config_file.Key] = getattr(raw, member).keys
+        named = (NamedKey(key.name or "", KeyMaterial(key_bytes(key.secret or "") or b"")) for key in keys)
+        return KeyedProvider(ProviderType(member), tuple(named))
+    api_version, endpoint = raw.kms.api_version or DEFAULT_API_VERSION, raw.kms.endpoint or ""
+    cache_size = raw.kms.cachesize
+    if cache_size is None and api_version == "v1":
+        cache_size = _DEFAULT_CACHE_SIZE
+    timeout = DEFAULT_TIMEOUT if raw.kms.timeout is None else raw.kms.timeout
+    return KMSProvider(
+        api_version=api_version,
+        name=raw.kms.name or "",
+        endpoint=endpoint,
+        socket_path=socket_path(endpoint) or "",
+        cache_size=cache_size,
+        timeout_seconds=(parse_duration(timeout) or 0) / 1e9,
+    )
 
 
-def _remarks(rules: list[RawRule]) -> list[str]:
+def _remarks(rules: Sequence[config_file.Rule]) -> list[str]:
     remarks = []
-    kms = [p.kms for rule in rules for p in rule.providers if p.kms is not None]
-    if any(stanza.api_version == "v1" for stanza in kms):
+    kms = [provider.kms for rule in rules for provider in rule.providers or () if provider.kms is not None]
+    if any((stanza.api_version or DEFAULT_API_VERSION) == "v1" for stanza in kms):
         remarks.append(_KMS_V1_REMARK)
-    names = [stanza.name for stanza in kms]
-    if len(set(names)) < len(names):
+    if len({stanza.name for stanza in kms}) < len(kms):
         remarks.append(
             "uses one KMS provider name twice, which an API server with "
             "--encryption-provider-config-automatic-reload refuses"
         )
-    if any("" in rule.resources for rule in rules):
+    if any(not entry for rule in rules for entry in rule.resources or ()):
         remarks.append("has an empty resource entry, which matches nothing")
     return remarks

@@ -23,7 +23,7 @@ from etcdfix.encryption.config import (
     Provider,
     ProviderType,
 )
-from etcdfix.encryption.config_validation import EVERYTHING, parse_group_resource, rule_name
+from etcdfix.encryption.config_rules import EVERYTHING, parse_group_resource, rule_name
 from etcdfix.encryption.envelope import ENCRYPTED_PREFIX, transformer_name
 from etcdfix.encryption.fault import FailureReason, Fault, PluginRecord
 from etcdfix.encryption.keyring import KeyMaterial

@@ -1,56 +1,20 @@
-"""The API server's way of putting things into words, minus what it gives away.
+"""What may be shown of a file that holds keys, and errors joined as the API server joins them.
 
-Errors here are compared with server logs, so quoting and joining follow Go. What a person typed into the
-wrong place may be a key, so nothing is echoed that could hold one.
+What a person typed into the wrong place may be a key, so nothing is echoed that could hold one.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-_GO_ESCAPES = {
-    '"': '\\"',
-    "\\": "\\\\",
-    "\a": "\\a",
-    "\b": "\\b",
-    "\f": "\\f",
-    "\n": "\\n",
-    "\r": "\\r",
-    "\t": "\\t",
-    "\v": "\\v",
-}
-_ASCII_END = 0x80
-_BMP_END = 0x10000
+from etcdfix.golang.goquote import go_quote, withheld
 
 # 22 base64 characters carry 128 bits, the smallest key a provider takes; 32 hex digits carry as many.
 _KEY_RUN = re.compile(r"[A-Za-z0-9+/_=-]{22,}")
 _HEX_RUN = re.compile(r"[0-9A-Fa-f]{32}")
 # Words written in camel case (EncryptionConfigurations) are long, mixed in case, and no keys.
 _CAMEL_CASE = re.compile(r"(?:[A-Z]?[a-z]{3,})(?:[A-Z][a-z]{2,})*")
-
-
-def go_quote(text: str) -> str:
-    """Return ``text`` as Go's ``%q`` prints it (``strconv.Quote``)."""
-    return '"' + "".join(_go_rune(character) for character in text) + '"'
-
-
-def _go_rune(character: str) -> str:
-    escape = _GO_ESCAPES.get(character)
-    if escape is not None:
-        return escape
-    if character.isprintable():
-        return character
-    code = ord(character)
-    if code < _ASCII_END:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < _BMP_END else f"\\U{code:08x}"
-
-
-def withheld(size: int) -> str:
-    """Return what stands in a message in place of data that the API server would echo."""
-    return f"<{size} bytes withheld>"
 
 
 def may_hold_key(text: str) -> bool:
@@ -68,22 +32,14 @@ def may_hold_key(text: str) -> bool:
     )
 
 
-def shown(text: str) -> str:
-    """Return ``text`` quoted like Go, or its size alone where it could hold a key."""
-    return withheld(len(text.encode(errors="replace"))) if may_hold_key(text) else go_quote(text)
+def shown(text: str, quote: str = '"') -> str:
+    """Return ``text`` quoted like Go, or its size alone where it could hold a key.
 
-
-def shown_bare(text: str) -> str:
-    """Return ``text`` without quotes, or its size alone where it could hold a key."""
-    return withheld(len(text.encode(errors="replace"))) if may_hold_key(text) else text
-
-
-def shown_list(texts: Sequence[str]) -> str:
-    """Return a list of strings as Go's ``encoding/json`` prints it, or its size where one could be a key."""
-    rendered = json.dumps(list(texts), ensure_ascii=False, separators=(",", ":"))
-    for character in "<>&\u2028\u2029":
-        rendered = rendered.replace(character, f"\\u{ord(character):04x}")
-    return withheld(len(rendered.encode(errors="replace"))) if any(map(may_hold_key, texts)) else rendered
+    Args:
+        text: Of a file that holds keys.
+        quote: What stands around it; the escapes inside stay.
+    """
+    return withheld(text) if may_hold_key(text) else quote + go_quote(text)[1:-1] + quote
 
 
 def aggregate(messages: Iterable[str]) -> str:

@@ -16,11 +16,13 @@ from __future__ import annotations
 import codecs
 import math
 import re
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from etcdfix.errors import JSONMalformed
+from etcdfix.golang.goquote import quote_byte, withheld
 
 MAX_DEPTH: Final = 10_000
 """``maxNestingDepth`` of the scanner."""
@@ -65,13 +67,6 @@ _NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?"
 _DIGITS = frozenset(b"0123456789")
 _HEX = frozenset(b"0123456789abcdefABCDEF")
 _LITERALS = {ord("t"): b"true", ord("f"): b"false", ord("n"): b"null"}
-# Go's IsPrint says no to the no-break space and the soft hyphen, and to both blocks of control characters.
-_UNPRINTABLE_LATIN1 = frozenset([*range(0x80, 0xA1), 0xAD])
-_QUOTED = {
-    0x07: "\\a", 0x08: "\\b", 0x09: "\\t", 0x0A: "\\n", 0x0B: "\\v", 0x0C: "\\f", 0x0D: "\\r",
-    0x22: '"', 0x27: "\\'", 0x5C: "\\\\",
-}  # fmt: skip
-
 _raw = msgspec.json.Decoder(msgspec.Raw)
 _any = msgspec.json.Decoder()
 _REFUSALS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -106,7 +101,7 @@ def loads(data: bytes) -> object:
     error = _scan(data)
     if error is not None:
         raise JSONMalformed(error.message, offset=error.offset)
-    return _build(data, tokenize(data))
+    return build(data)
 
 
 _LONG_INTEGER = re.compile(rb"[0-9]{19}")
@@ -115,19 +110,6 @@ _LONG_INTEGER = re.compile(rb"[0-9]{19}")
 def deeper_than_allowed(data: bytes) -> bool:
     """Say whether ``data`` could nest deeper than Go allows; a cheap upper bound, not a verdict."""
     return len(data) > MAX_DEPTH and data.count(b"[") + data.count(b"{") > MAX_DEPTH
-
-
-def quote_byte(byte: int) -> str:
-    """Return a byte as the scanner prints it: read as Latin-1, quoted like a Go character."""
-    quoted = _QUOTED.get(byte)
-    if quoted is None:
-        if byte < 0x20 or byte == 0x7F:
-            quoted = f"\\x{byte:02x}"
-        elif byte in _UNPRINTABLE_LATIN1:
-            quoted = f"\\u{byte:04x}"
-        else:
-            quoted = chr(byte)
-    return f"'{quoted}'"
 
 
 def _scan(data: bytes) -> GoJSONError | None:
@@ -359,48 +341,55 @@ def number(literal: bytes) -> int | float | None:
     return None if math.isinf(value) else value
 
 
-def _build(data: bytes, tokens: list[Token]) -> object:
-    """Make Python values of tokens, innermost last, without recursion."""
-    root: list[object] = []
-    open_values: list[tuple[list[object] | dict[str, object], int]] = [(root, len(tokens))]
+def build(
+    data: bytes,
+    number_of: Callable[[bytes], int | float | None] = number,
+    repeated: list[Token] | None = None,
+) -> Any:
+    """Make Python values of a valid document, without recursion; of duplicate keys the last counts.
+
+    Args:
+        data: What :func:`check_json` said None of.
+        number_of: Reads a number's text.
+        repeated: Takes the keys that their object already has.
+
+    Raises:
+        JSONMalformed: ``number_of`` made nothing of a number; in Go's words.
+    """
+    tokens = tokenize(data)
+    root: list[Any] = []
+    open_values: list[tuple[Any, int]] = [(root, len(tokens))]
     index = 0
     while index < len(tokens):
         container, end = open_values[-1]
         if index == end:
             open_values.pop()
             continue
-        key = ""
+        key = None
         if isinstance(container, dict):
             key = string_text(data, tokens[index])
+            if repeated is not None and key in container:
+                repeated.append(tokens[index])
             index += 1
         token = tokens[index]
         index += 1
-        value: object
-        if token.kind == "{":
-            value = {}
+        value: Any
+        if token.kind in "{[":
+            value = {} if token.kind == "{" else []
             open_values.append((value, token.next))
-        elif token.kind == "[":
-            value = []
-            open_values.append((value, token.next))
+        elif token.kind == '"':
+            value = string_text(data, token)
+        elif token.kind == "0":
+            value = number_of(data[token.start : token.end])
+            if value is None:
+                raise JSONMalformed(
+                    f"json: cannot unmarshal number {withheld(token.end - token.start)} into Go value of type float64",
+                    offset=token.start,
+                )
         else:
-            value = _scalar(data, token)
-        if isinstance(container, dict):
-            container[key] = value
-        else:
+            value = {"t": True, "f": False, "n": None}[token.kind]
+        if key is None:
             container.append(value)
+        else:
+            container[key] = value
     return root[0]
-
-
-def _scalar(data: bytes, token: Token) -> object:
-    if token.kind == '"':
-        return string_text(data, token)
-    if token.kind == "0":
-        literal = data[token.start : token.end]
-        value = number(literal)
-        if value is None:
-            raise JSONMalformed(
-                f"json: cannot unmarshal number <{len(literal)} bytes withheld> into Go value of type float64",
-                offset=token.start,
-            )
-        return value
-    return {"t": True, "f": False, "n": None}[token.kind]

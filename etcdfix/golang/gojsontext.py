@@ -83,36 +83,7 @@ def parse_exactly(data: bytes) -> Any:
     error = gojson.check_json(data)
     if error is not None:
         raise JSONMalformed(error.message, offset=error.offset)
-    tokens = gojson.tokenize(data)
-    root: list[Any] = []
-    open_values: list[tuple[Any, int]] = [(root, len(tokens))]
-    index = 0
-    while index < len(tokens):
-        container, end = open_values[-1]
-        if index == end:
-            open_values.pop()
-            continue
-        key = None
-        if isinstance(container, dict):
-            key = gojson.string_text(data, tokens[index])
-            index += 1
-        token = tokens[index]
-        index += 1
-        value: Any
-        if token.kind in "{[":
-            value = {} if token.kind == "{" else []
-            open_values.append((value, token.next))
-        elif token.kind == '"':
-            value = gojson.string_text(data, token)
-        elif token.kind == "0":
-            value = parse_number(data[token.start : token.end])
-        else:
-            value = {"t": True, "f": False, "n": None}[token.kind]
-        if key is None:
-            container.append(value)
-        else:
-            container[key] = value
-    return root[0]
+    return gojson.build(data, parse_number)
 
 
 def encode_json(value: Any, *, indent: str = "") -> bytes:

@@ -12,8 +12,11 @@ Format:
 from __future__ import annotations
 
 import re
-from calendar import monthrange
+from calendar import monthrange, timegm
+from datetime import UTC, datetime, timedelta
 from typing import Final
+
+from etcdfix.golang.goquote import withheld
 
 RFC3339: Final = "2006-01-02T15:04:05Z07:00"
 RFC3339_MICRO: Final = "2006-01-02T15:04:05.000000Z07:00"
@@ -75,7 +78,7 @@ def _zone_error(text: str, layout: str, rest: str) -> str:
             return _out_of_range(text, "time zone offset hour")
         extra = rest[match.end() :]
     if extra:
-        return f'parsing time "{_withheld(text)}": extra text: "{_withheld(extra)}"'
+        return f'parsing time "{withheld(text)}": extra text: "{withheld(extra)}"'
     return ""
 
 
@@ -86,22 +89,19 @@ def _day_error(text: str, numbers: dict[str, int]) -> str:
 
 
 def _cannot(text: str, layout: str, rest: str, element: str) -> str:
-    return f'parsing time "{_withheld(text)}" as "{layout}": cannot parse "{_withheld(rest)}" as "{element}"'
+    return f'parsing time "{withheld(text)}" as "{layout}": cannot parse "{withheld(rest)}" as "{element}"'
 
 
 def _out_of_range(text: str, what: str) -> str:
-    return f'parsing time "{_withheld(text)}": {what} out of range'
-
-
-def _withheld(text: str) -> str:
-    return f"<{len(text.encode())} bytes withheld>"
+    return f'parsing time "{withheld(text)}": {what} out of range'
 
 
 _ZERO_TIME: Final = -62_135_596_800
 """Go's zero time, the first second of the year 1, in seconds since 1970."""
 
-_SECONDS_PER_DAY: Final = 86_400
-_DAYS_PER_ERA: Final = 146_097
+# Python's calendar has no year 0 and none past 9999; Go's repeats itself every 400 years, in both directions.
+_SECONDS_PER_ERA: Final = 146_097 * 86_400
+_YEAR_2000: Final = datetime(2000, 1, 1, tzinfo=UTC)
 _PARTS = re.compile(
     "([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{1,2}):([0-9]{2}):([0-9]{2})(?:[.,]([-+0-9]+))?(Z|[-+][0-9]{2}:[0-9]{2})"
 )
@@ -113,10 +113,10 @@ def parse(text: str, layout: str) -> tuple[int, int] | None:
         return None
     match = _PARTS.fullmatch(text)
     assert match is not None  # what parses has this form
-    year, month, day, hour, minute, second = map(int, match.groups()[:6])
+    year, *others = map(int, match.groups()[:6])
     zone = match[8]
     offset = 0 if zone == "Z" else int(zone[1:3]) * 3600 + int(zone[4:6]) * 60
-    seconds = _days_from_date(year, month, day) * _SECONDS_PER_DAY + hour * 3600 + minute * 60 + second
+    seconds = timegm((2000 + year % 400, *others)) + (year // 400 - 5) * _SECONDS_PER_ERA
     fraction = (match[7] or "0")[:9]
     nanoseconds = int(fraction) * 10 ** (9 - len(fraction))
     return seconds + (offset if zone[0] == "-" else -offset), nanoseconds
@@ -139,6 +139,36 @@ def format_micro_time(seconds: int, nanoseconds: int) -> str | None:
     if seconds == _ZERO_TIME and not microseconds:
         return None
     return f"{_date_and_time(seconds)}.{microseconds:06}Z"
+
+
+_UNITS: Final = {
+    "ns": 1, "us": 1_000, "µs": 1_000, "μs": 1_000, "ms": 1_000_000,  # micro sign and Greek letter
+    "s": 1_000_000_000, "m": 60_000_000_000, "h": 3_600_000_000_000,
+}  # fmt: skip
+_DURATION_PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h)")
+_LONGEST_DURATION: Final = (1 << 63) - 1
+
+
+def parse_duration(text: str) -> int | None:
+    """Return a duration in nanoseconds, None where Go's ``time.ParseDuration`` refuses the text.
+
+    Format:
+        An optional sign, then decimal numbers with units (``1m30s``, ``1.5h``), or a bare ``0``.
+    """
+    rest = text[1:] if text[:1] in {"-", "+"} else text
+    if rest == "0":
+        return 0
+    total = at = 0
+    while match := _DURATION_PART.match(rest, at):
+        whole, fraction, unit = match[1].lstrip("0"), (match[2] or "")[:18], _UNITS[match[3]]
+        # What has no digits is no number, and what has more than 19 overflows in Go as well.
+        if not (match[1] or match[2]) or len(whole) > 19:
+            return None
+        total += int(whole or 0) * unit + int(fraction or 0) * unit // 10 ** len(fraction)
+        at = match.end()
+    if not rest or at < len(rest) or total > _LONGEST_DURATION:
+        return None
+    return -total if text.startswith("-") else total
 
 
 def format_duration(nanoseconds: int) -> str:
@@ -165,31 +195,7 @@ def _decimal(number: int, unit: int) -> str:
 
 
 def _date_and_time(seconds: int) -> str:
-    days, second = divmod(seconds, _SECONDS_PER_DAY)
-    year, month, day = _date_from_days(days)
-    shown = f"-{-year:04}" if year < 0 else f"{year:04}"
-    return f"{shown}-{month:02}-{day:02}T{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"
-
-
-def _date_from_days(days: int) -> tuple[int, int, int]:
-    """Return year, month and day, of any year; Python's own calendar ends with the year 9999."""
-    # Counted in years that begin in March, so that the leap day is a year's last.
-    era, of_era = divmod(days + 719_468, _DAYS_PER_ERA)
-    year = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
-    day = of_era - (365 * year + year // 4 - year // 100)
-    month = (5 * day + 2) // 153
-    in_next_year = month >= 10
-    return (
-        era * 400 + year + in_next_year,
-        month - 9 if in_next_year else month + 3,
-        day - (153 * month + 2) // 5 + 1,
-    )
-
-
-def _days_from_date(year: int, month: int, day: int) -> int:
-    if month <= 2:
-        year -= 1
-        month += 12
-    era, of_era = divmod(year, 400)
-    in_year = (153 * (month - 3) + 2) // 5 + day - 1
-    return era * _DAYS_PER_ERA + of_era * 365 + of_era // 4 - of_era // 100 + in_year - 719_468
+    eras, rest = divmod(seconds - int(_YEAR_2000.timestamp()), _SECONDS_PER_ERA)
+    moment = _YEAR_2000 + timedelta(seconds=rest)
+    year = moment.year + 400 * eras
+    return f"{'-' if year < 0 else ''}{abs(year):04}-{moment:%m-%dT%H:%M:%S}"

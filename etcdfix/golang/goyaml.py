@@ -15,11 +15,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
-from decimal import Decimal
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
-import msgspec
 import yaml
 from yaml import events
 from yaml.reader import ReaderError
@@ -27,6 +25,8 @@ from yaml.scanner import ScannerError
 
 from etcdfix.errors import DecodeError, JSONMalformed
 from etcdfix.golang import gobase64
+from etcdfix.golang.gojsontext import encode_json, number_text
+from etcdfix.golang.goquote import withheld
 from etcdfix.golang.trampoline import Steps, run
 
 MAX_DEPTH: Final = 10_000
@@ -51,18 +51,32 @@ _parser: Callable[[bytes], _Events] = getattr(yaml, "CSafeLoader", yaml.SafeLoad
 class _Node:
     """A composed YAML node: ``s`` scalar, ``q`` sequence, ``m`` mapping (children alternate), ``a`` alias."""
 
-    __slots__ = ("children", "implicit", "kind", "tag", "value")
+    __slots__ = ("children", "implicit", "kind", "line", "tag", "value")
 
-    def __init__(self, kind: str, tag: str = "", value: str = "", *, implicit: bool = False) -> None:
+    def __init__(
+        self, kind: str, line: int, tag: str = "", value: str = "", *, implicit: bool = False
+    ) -> None:
         self.kind = kind
+        self.line = line
         self.tag = tag
         self.value = value
         self.implicit = implicit
         self.children: list[_Node] = []
 
 
-def to_json(data: bytes) -> bytes:
+class Field(NamedTuple):
+    """A key of a mapping or object, and the line where it stands."""
+
+    name: str
+    line: int
+
+
+def to_json(data: bytes, repeated: list[Field] | None = None) -> bytes:
     """Convert the first YAML document of ``data`` to JSON, keys sorted as Go's ``json.Marshal`` sorts them.
+
+    Args:
+        data: The whole text.
+        repeated: Takes the keys that their mapping already has, merged ones included; the last counts.
 
     Raises:
         JSONMalformed: go-yaml or the conversion refuses it; in their words, names and values withheld.
@@ -70,15 +84,43 @@ def to_json(data: bytes) -> bytes:
     root = _compose(data)
     if root is None:
         return b"null"
-    return "".join(run(_write(run(_Resolver().value(root)), []))).encode()
+    resolver = _Resolver()
+    value = run(resolver.value(root))
+    if resolver.bad_key is not None:
+        raise resolver.bad_key
+    if repeated is not None:
+        repeated += resolver.repeated
+    return encode_json(value)
+
+
+def line_of(data: bytes, path: Sequence[str | int]) -> int:
+    """Return the line where a member of the document stands, or else the nearest one around it; 0 for none.
+
+    Args:
+        data: YAML, or JSON, which is YAML but for rarities.
+        path: Keys and indexes from the top down.
+    """
+    try:
+        node = _compose(data)
+    except JSONMalformed:
+        return 0
+    line = 0
+    for step in path:
+        if node is None:
+            break
+        members = (node.children[0] if node.kind == "a" else node).children
+        if isinstance(step, int):
+            node = members[step] if step < len(members) else None
+            line = node.line if node else line
+        else:
+            keys = [at for at in range(0, len(members), 2) if members[at].value == step]
+            line = members[keys[-1]].line if keys else line
+            node = members[keys[-1] + 1] if keys else None
+    return line
 
 
 def _fail(message: str) -> JSONMalformed:
     return JSONMalformed(f"yaml: {message}")
-
-
-def _withheld(text: str) -> str:
-    return f"<{len(text.encode())} bytes withheld>"
 
 
 # --------------------------------------------------------------------------------------------- composing
@@ -89,7 +131,11 @@ def _compose(data: bytes) -> _Node | None:
     try:
         return _compose_events(_parser(data or b"\n"))
     except yaml.YAMLError as error:
-        raise _fail(_parser_message(error)) from None  # the cause would quote the value
+        problem = _parser_message(error)
+    except (ValueError, OverflowError):  # Python's scanner lets chr() raise
+        problem = "found invalid Unicode character escape code"
+    # Raised outside of the handler: the marks of PyYAML's error quote the text.
+    raise _fail(problem)
 
 
 def _compose_events(parser: _Events) -> _Node | None:
@@ -121,17 +167,18 @@ def _compose_events(parser: _Events) -> _Node | None:
 
 def _node(event: events.NodeEvent, anchors: dict[str, _Node]) -> _Node:
     anchor = event.anchor or ""
+    line = event.start_mark.line + 1 if event.start_mark else 0
     if isinstance(event, events.AliasEvent):
-        node = _Node("a", value=anchor)
+        node = _Node("a", line, value=anchor)
         target = anchors.get(anchor)
         if target is None:
-            raise _fail(f"unknown anchor '{_withheld(anchor)}' referenced")
+            raise _fail(f"unknown anchor '{withheld(anchor)}' referenced")
         node.children.append(target)
         return node
     if isinstance(event, events.ScalarEvent):
-        node = _Node("s", event.tag or "", event.value, implicit=event.implicit[0])
+        node = _Node("s", line, event.tag or "", event.value, implicit=event.implicit[0])
     else:
-        node = _Node("q" if isinstance(event, events.SequenceStartEvent) else "m")
+        node = _Node("q" if isinstance(event, events.SequenceStartEvent) else "m", line)
     if anchor:
         anchors[anchor] = node
     return node
@@ -149,7 +196,16 @@ def _parser_message(error: yaml.YAMLError) -> str:
     elif context_mark is not None:
         line = context_mark.line
     problem = getattr(error, "problem", None) or "unknown problem parsing YAML content"
+    problem = _QUOTED.sub(_harmless, problem)  # Python's scanner and parser quote what they found
     return f"line {line}: {problem}" if line else problem
+
+
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
+
+
+def _harmless(quoted: re.Match[str]) -> str:
+    inside = quoted[0][1:-1]
+    return quoted[0] if len(inside) <= 1 or inside.startswith("<") else withheld(inside)
 
 
 # --------------------------------------------------------------------------------------------- resolving
@@ -158,11 +214,14 @@ def _parser_message(error: yaml.YAMLError) -> str:
 class _Resolver:
     """Turns nodes into None, bool, int, float, str, list and dict (go-yaml ``decoder.unmarshal``).
 
-    Mappings become dicts from a key as YAML knows it (a type letter and a value, so that ``1`` and ``true``
-    stay apart) to a pair of key and value.
+    Attributes:
+        repeated: Keys that their mapping already had.
+        bad_key: The first key that JSON cannot have; the server complains of it after everything else.
     """
 
     def __init__(self) -> None:
+        self.repeated: list[Field] = []
+        self.bad_key: JSONMalformed | None = None
         self._decoded = 0
         self._by_alias = 0
         self._alias_depth = 0
@@ -180,9 +239,20 @@ class _Resolver:
             for child in node.children:
                 items.append((yield self.value(child)))  # noqa: PERF401 - yield cannot stand in a comprehension
             return items
-        mapping: dict[tuple[str, Any], tuple[Any, Any]] = {}
+        mapping: _Mapping = {}
         yield self._mapping(node, mapping)
-        return mapping
+        return self._members(mapping)
+
+    def _members(self, mapping: _Mapping) -> dict[str, Any]:
+        """Return a mapping as a JSON object (``convertToJSONableObject``)."""
+        members = {}
+        for (_, key), value in mapping.items():
+            try:
+                members[_key_text(key)] = value
+            except JSONMalformed as error:
+                self.bad_key = self.bad_key or error
+        # Go sorts by bytes, which for UTF-8 is the order of code points.
+        return dict(sorted(members.items()))
 
     def _count(self, node: _Node) -> None:
         """Refuse what go-yaml calls excessive aliasing, and what would not fit in memory."""
@@ -206,7 +276,7 @@ class _Resolver:
 
     def _enter_alias(self, node: _Node) -> None:
         if id(node) in self._open_aliases:
-            raise _fail(f"anchor '{_withheld(node.value)}' value contains itself")
+            raise _fail(f"anchor '{withheld(node.value)}' value contains itself")
         self._open_aliases.add(id(node))
         self._alias_depth += 1
 
@@ -214,7 +284,7 @@ class _Resolver:
         self._open_aliases.discard(id(node))
         self._alias_depth -= 1
 
-    def _mapping(self, node: _Node, into: dict[tuple[str, Any], tuple[Any, Any]]) -> Steps:
+    def _mapping(self, node: _Node, into: _Mapping) -> Steps:
         pairs = iter(node.children)
         for key_node, value_node in zip(pairs, pairs, strict=True):
             if _is_merge(key_node):
@@ -224,9 +294,12 @@ class _Resolver:
             if isinstance(key, (list, dict)):
                 raise _fail("invalid map key: <value withheld>")
             value = yield self.value(value_node)
-            into[type(key).__name__, key] = (key, value)
+            typed = (type(key).__name__, key)
+            if typed in into:
+                self.repeated.append(Field(key_node.value, key_node.line))
+            into[typed] = value
 
-    def _merge(self, node: _Node, into: dict[tuple[str, Any], tuple[Any, Any]]) -> Steps:
+    def _merge(self, node: _Node, into: _Mapping) -> Steps:
         # Backwards, because what stands first in a list of merged mappings takes precedence.
         sources = reversed(node.children) if node.kind == "q" else iter((node,))
         for source in sources:
@@ -241,6 +314,10 @@ class _Resolver:
                 self._leave_alias(source)
             else:
                 yield self._mapping(target, into)
+
+
+# From a key as YAML knows it, so that 1 and true stay apart, to the value.
+_Mapping: TypeAlias = dict[tuple[str, Any], Any]
 
 
 def _is_merge(node: _Node) -> bool:
@@ -287,7 +364,7 @@ def _resolve_scalar(node: _Node) -> Any:
         return value
     if wanted == "float" and found == "int" and value <= _INT64_MAX:
         return float(value)
-    raise _fail(f"cannot decode !!{found} `{_withheld(node.value)}` as a !!{wanted}")
+    raise _fail(f"cannot decode !!{found} `{withheld(node.value)}` as a !!{wanted}")
 
 
 _INT64_MAX: Final = (1 << 63) - 1
@@ -333,58 +410,6 @@ def _resolve_number(text: str) -> tuple[str, Any]:
     return "str", text
 
 
-# ------------------------------------------------------------------------------------------ writing JSON
-
-
-def _write(value: Any, out: list[str]) -> Steps:
-    """Append ``value`` as Go's ``json.Marshal`` writes it; returns ``out``."""
-    if isinstance(value, dict):
-        converted = {_key_text(key): item for key, item in value.values()}
-        opening = "{"
-        # Go sorts by bytes, which for UTF-8 is the order of code points.
-        for key in sorted(converted):
-            out.append(f"{opening}{_quote(key)}:")
-            opening = ","
-            yield _write(converted[key], out)
-        out.append("{}" if opening == "{" else "}")
-    elif isinstance(value, list):
-        opening = "["
-        for item in value:
-            out.append(opening)
-            opening = ","
-            yield _write(item, out)
-        out.append("[]" if opening == "[" else "]")
-    else:
-        out.append(_scalar_text(value))
-    return out
-
-
-def _quote(text: str) -> str:
-    return msgspec.json.encode(text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")).decode()
-
-
-def _scalar_text(value: Any) -> str:
-    if isinstance(value, str):
-        return _quote(value)
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, int):
-        return str(value)
-    return _float_text(value)
-
-
-def _float_text(value: float) -> str:
-    """Write a float64 like Go: a whole number has no decimal point, so it can still become an int32."""
-    if math.isnan(value) or math.isinf(value):
-        name = "NaN" if math.isnan(value) else ("+Inf" if value > 0 else "-Inf")
-        raise JSONMalformed(f"json: unsupported value: {name}")
-    text = repr(value)
-    if value == 0 or 1e-6 <= abs(value) < 1e21:
-        text = format(Decimal(text), "f")
-        return text.removesuffix(".0")
-    return text.replace("e-0", "e-")
-
-
 _FLOAT_KEYS = {"nan": ".nan", "inf": ".inf", "-inf": "-.inf"}
 
 
@@ -398,7 +423,7 @@ def _key_text(key: Any) -> str:
         return str(key)
     if isinstance(key, float):
         # Go writes float keys with 32 bits of precision; no field has such a name, so that decides nothing.
-        return _FLOAT_KEYS.get(str(key)) or _float_text(key)
+        return _FLOAT_KEYS.get(str(key)) or number_text(key)
     name = "%!s(<nil>)" if key is None else "uint64"
     raise JSONMalformed(
         f"Unsupported map key of type: {name}, key: <value withheld>, value: <value withheld>"

@@ -73,7 +73,6 @@ class IndexBuilder:
         self._reader = ContentReader(examiner)
         self._reader.learn(source)
         self._examiner = examiner
-        examiner.remembers = True  # every value is looked into right after it was examined
         self._prefix = examiner.layout.prefix_bytes
         self._custom: set[tuple[str, str]] = set()
         self._outside: Counter[str] = Counter()
@@ -128,7 +127,6 @@ class IndexBuilder:
         Args:
             problems: Why what was added is not everything.
         """
-        self._examiner.remembers = False
         self._mention_definitions()
         _guess_owners(self._index, self._tables)
         self._index.problems = list(problems)

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
-import yaml
 
-from etcdfix.errors import ConfigurationError
+from etcdfix.errors import ConfigurationError, JSONMalformed
+from etcdfix.golang.document import read_document
 from etcdfix.inputs.inputfile import MAX_SETTINGS_BYTES, read_input
 
 
@@ -48,10 +48,10 @@ def load_manifest(path: Path) -> Manifest:
         ConfigurationError: The file cannot be read, is no Pod, or runs no kube-apiserver.
     """
     try:
-        document = yaml.safe_load(read_input(path, most_bytes=MAX_SETTINGS_BYTES))
+        document, _ = read_document(read_input(path, most_bytes=MAX_SETTINGS_BYTES))
     except OSError as exc:
         raise ConfigurationError(f"manifest {path}: {exc.strerror}") from exc
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as exc:
+    except JSONMalformed as exc:
         raise ConfigurationError(f"manifest {path} is not YAML") from exc
     for image, words in _containers(document):
         if (

@@ -12,9 +12,9 @@ import re
 from enum import StrEnum
 from typing import Final
 
-from etcdfix.remediation.audit_record import API_VERSION, KIND, MAX_RECORD_SIZE, PREFIX
-from etcdfix.remediation.audit_verify import HEAD_SUFFIX, parse_head
-from etcdfix.remediation.backup_file import FAMILY, TAIL
+from etcdfix.remediation.audit.record import API_VERSION, KIND, MAX_RECORD_SIZE, PREFIX
+from etcdfix.remediation.audit.verify import HEAD_SUFFIX, parse_head
+from etcdfix.remediation.backup.file import FAMILY, TAIL
 from etcdfix.reports.plan_model import KIND as PLAN_KIND
 
 # The longest line of an audit log, and a little of its neighbours.

@@ -20,7 +20,7 @@ import msgspec
 
 from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.inputfile import MAX_PLAN_BYTES, read_input
-from etcdfix.remediation.expectation import Expectation, refuse_plan
+from etcdfix.remediation.preflight.expectation import Expectation, refuse_plan
 from etcdfix.remediation.rules import Rule, refuse
 from etcdfix.reports.model import API_VERSION
 from etcdfix.reports.plan_model import KIND, DeletionPlan, LeftOut, PlanEntry

@@ -34,10 +34,16 @@ from etcdfix.errors import (
 )
 from etcdfix.model import Confidence, ServerBehaviour, StoredValue
 from etcdfix.model import Outcome as Verdicts
-from etcdfix.remediation.audit import AuditLog
-from etcdfix.remediation.audit_record import Entry, Intent, Link, Operator, RecordType, Result
-from etcdfix.remediation.backup import ANOMALY, BackupPlan, keep_second_backup, record_intent, resting_on
-from etcdfix.remediation.backup_file import BackupCluster, BackupContent, make_content
+from etcdfix.remediation.audit.log import AuditLog
+from etcdfix.remediation.audit.record import Entry, Intent, Link, Operator, RecordType, Result
+from etcdfix.remediation.backup.file import BackupCluster, BackupContent, make_content
+from etcdfix.remediation.backup.write import (
+    ANOMALY,
+    BackupPlan,
+    keep_second_backup,
+    record_intent,
+    resting_on,
+)
 from etcdfix.remediation.durable import (
     SafeDirectory,
     Step,
@@ -50,7 +56,7 @@ from etcdfix.remediation.durable import (
     why,
 )
 from etcdfix.remediation.landmarks import Landmarks, find_elsewhere, sight
-from etcdfix.remediation.members import AlarmKind, read_alarms
+from etcdfix.remediation.preflight.members import AlarmKind, read_alarms
 from etcdfix.remediation.reconcile import foresee, judge_reading, open_intents_of, reconcile_intent
 from etcdfix.remediation.rules import Rule, refuse
 from etcdfix.remediation.writer import Expected, TxnAnswer, Writer, evaluate_compare
@@ -72,7 +78,7 @@ _NOT_EXAMINED = Verdict(
 )
 
 
-class Places(msgspec.Struct, frozen=True):
+class RecordPaths(msgspec.Struct, frozen=True):
     """Where backups and the audit log go.
 
     Attributes:
@@ -143,7 +149,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a change.
 
     Attributes:
-        result: See :class:`~etcdfix.remediation.audit_record.Result`; None for a dry run.
+        result: See :class:`~etcdfix.remediation.audit.record.Result`; None for a dry run.
         detail: One sentence.
         revision: etcd's revision after it, 0 where unknown.
         backups: Paths of the backups.
@@ -164,7 +170,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-def place_warnings(places: Places, *, backup: bool = True) -> tuple[str, ...]:
+def place_warnings(places: RecordPaths, *, backup: bool = True) -> tuple[str, ...]:
     """Return what speaks against the places that were named, as far as they are there already; for the preview.
 
     Args:
@@ -193,7 +199,7 @@ def _is_directory(path: Path) -> bool:
         raise UnsafePlace(f"directory {path}: {why(exc)}", path=path) from exc
 
 
-def _lasting(path: Path, places: Places, *, named: bool) -> tuple[str, ...]:
+def _lasting(path: Path, places: RecordPaths, *, named: bool) -> tuple[str, ...]:
     try:
         return require_lasting(path, named=named, etcd_data_directory=places.etcd_data)
     except OSError as exc:
@@ -218,8 +224,8 @@ def require_space(client: EtcdClient) -> None:
             )
 
 
-def rehearse(
-    client: EtcdClient, change: Change, places: Places, *, operator: Operator, step: Step = no_step
+def preview_only(
+    client: EtcdClient, change: Change, places: RecordPaths, *, operator: Operator, step: Step = no_step
 ) -> Outcome:
     """Do everything but the change: probe the places, look at the compare, record a dry run.
 
@@ -235,14 +241,14 @@ def rehearse(
         directories, more = _open_directories(stack, places, change, step)
         log, warnings = _open_log(stack, places, operator, step)
         for directory in directories:
-            step("rehearse: probe backup directory")
+            step("preview_only: probe backup directory")
             probe(directory, step=step)
         if change.content is not None:
             # Names, size and number of directories are looked at as for the real thing.
             BackupPlan(resting_on(change.content, change.entry), directories, sequence=log.head.sequence + 1)
         warnings += _foresee_first(client, log, change)
         log.reserve()
-        step("rehearse: compare")
+        step("preview_only: compare")
         outlook = evaluate_compare(client, change.expected)
         if outlook.difference is not None:
             rule, text, hint = outlook.difference
@@ -268,7 +274,7 @@ def rehearse(
 
 
 def commit(
-    client: EtcdClient, change: Change, places: Places, *, operator: Operator, step: Step = no_step
+    client: EtcdClient, change: Change, places: RecordPaths, *, operator: Operator, step: Step = no_step
 ) -> Outcome:
     """Make the change, with backup and record.
 
@@ -295,7 +301,9 @@ def commit(
         return msgspec.structs.replace(outcome, warnings=(*warnings, *outcome.warnings))
 
 
-def _open_log(stack: ExitStack, places: Places, operator: Operator, step: Step) -> tuple[AuditLog, list[str]]:
+def _open_log(
+    stack: ExitStack, places: RecordPaths, operator: Operator, step: Step
+) -> tuple[AuditLog, list[str]]:
     path = places.log_path
     log = stack.enter_context(
         AuditLog.open(path, step=step, create_directory=places.audit_log is None, operator=operator)
@@ -306,7 +314,7 @@ def _open_log(stack: ExitStack, places: Places, operator: Operator, step: Step) 
 
 
 def _open_directories(
-    stack: ExitStack, places: Places, change: Change, step: Step
+    stack: ExitStack, places: RecordPaths, change: Change, step: Step
 ) -> tuple[list[SafeDirectory], list[str]]:
     named = bool(places.backup_directories)
     if change.content is None and not named:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from etcdfix.remediation.members import KeyReading, call_etcd, key_reading
+from etcdfix.remediation.preflight.members import KeyReading, call_etcd, key_reading
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.paging import FIRST_LIMIT, after, bounds_of
 from etcdfix.storagekey import StorageLayout, display

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from etcdfix.remediation.audit import AuditLog
-from etcdfix.remediation.audit_record import Entry, Link, Operator, RecordType, Subject, Verb
+from etcdfix.remediation.audit.log import AuditLog
+from etcdfix.remediation.audit.record import Entry, Link, Operator, RecordType, Subject, Verb
 
 
 def record_reveal(path: Path, subject: Subject, operator: Operator, *, detail: str) -> Link:

@@ -9,12 +9,12 @@ from etcdfix.model import Outcome, ServerBehaviour
 from etcdfix.reports.model import Finding, FindingEvidence, StatusCause, ValueKind
 from etcdfix.reports.remedies import remedies_for
 from etcdfix.storagekey import display
-from etcdfix.text.commands import SameAgain
+from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import is_plain
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.plaintext import bounded
 
-_ANYWHERE = SameAgain()
+_ANYWHERE = RepeatedOptions()
 
 
 def is_finding(found: Examination) -> bool:
@@ -24,7 +24,9 @@ def is_finding(found: Examination) -> bool:
     return not found.verdict.is_plain
 
 
-def finding_from(found: Examination, *, baseline: bool = False, same_again: SameAgain = _ANYWHERE) -> Finding:
+def finding_from(
+    found: Examination, *, baseline: bool = False, same_again: RepeatedOptions = _ANYWHERE
+) -> Finding:
     """Return the published form of an examination. Digests and sizes are of the stored bytes."""
     stored, verdict = found.stored, found.verdict
     gvk = found.gvk

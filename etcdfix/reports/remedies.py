@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from etcdfix.model import Outcome, ServerBehaviour
 from etcdfix.reports.model import Remedy
-from etcdfix.text.commands import GRANTED, SameAgain, piped
+from etcdfix.text.commands import GRANTED, RepeatedOptions, piped
 from etcdfix.text.safetext import is_plain, quote_command
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.standing import LOST_KEY, Standing, risks_of, standing_of
 
-_ANYWHERE = SameAgain()
+_ANYWHERE = RepeatedOptions()
 
 LAST = "Last: "
 """With this begin the ways out after which the object is gone."""
@@ -88,7 +88,7 @@ _KMS_DOUBTS = frozenset(_KMS_TEXT)
 _OTHER_BYTES = frozenset({Cause.WRONG_KEY, Cause.AUTHENTICATION_FAILED})
 
 
-def remedies_for(found: Examination, again: SameAgain = _ANYWHERE) -> list[Remedy]:
+def remedies_for(found: Examination, again: RepeatedOptions = _ANYWHERE) -> list[Remedy]:
     """Return the ways out for one examined key; empty for what needs none."""
     verdict = found.verdict
     cause = verdict.cause
@@ -182,7 +182,7 @@ def remedies_for(found: Examination, again: SameAgain = _ANYWHERE) -> list[Remed
     return remedies
 
 
-def gentle_remedies(found: Examination, again: SameAgain = _ANYWHERE) -> list[Remedy]:
+def gentle_remedies(found: Examination, again: RepeatedOptions = _ANYWHERE) -> list[Remedy]:
     """Return the ways out that delete nothing."""
     return [remedy for remedy in remedies_for(found, again) if not remedy.action.startswith(LAST)]
 
@@ -214,7 +214,7 @@ def _rescue_from_cache(found: Examination) -> Remedy:
     )
 
 
-def _deletions(found: Examination, again: SameAgain) -> list[Remedy]:
+def _deletions(found: Examination, again: RepeatedOptions) -> list[Remedy]:
     """Return the ways to delete what cannot be read: ours, and, where damage is proven, the API server's own."""
     needs = "".join(f"Needs --accept-risk {risk}. " for risk in risks_of(found.verdict))
     lost = "Skips finalizers and graceful termination, and the garbage collector then deletes what it owned."
@@ -249,7 +249,7 @@ def _ordinary_delete(found: Examination) -> Remedy:
     )
 
 
-def _undetermined(cause: Cause, found: Examination, again: SameAgain) -> list[Remedy]:
+def _undetermined(cause: Cause, found: Examination, again: RepeatedOptions) -> list[Remedy]:
     key = found.stored.key
     if cause is Cause.NO_CONFIGURATION:
         return [
@@ -271,7 +271,7 @@ def _undetermined(cause: Cause, found: Examination, again: SameAgain) -> list[Re
     ]
 
 
-def _kms_doubt(cause: Cause, found: Examination, again: SameAgain) -> list[Remedy]:
+def _kms_doubt(cause: Cause, found: Examination, again: RepeatedOptions) -> list[Remedy]:
     action, note = _KMS_TEXT[cause]
     return [_rescue_from_cache(found), Remedy(action, again.scan(found.stored.key), note)]
 
@@ -282,7 +282,7 @@ def _only_managed_fields_break(found: Examination) -> bool:
     return bool(breaking) and all(path.startswith("metadata.managedFields") for path in breaking)
 
 
-def _heal(found: Examination, again: SameAgain) -> Remedy:
+def _heal(found: Examination, again: RepeatedOptions) -> Remedy:
     """Replace an object by itself without managedFields: a masked Secret would be refused, so it is revealed."""
     directory = found.directory
     secret = (directory.group, directory.resource) == ("", "secrets")
@@ -295,7 +295,7 @@ def _heal(found: Examination, again: SameAgain) -> Remedy:
     )
 
 
-def _inconsistent(found: Examination, cause: Cause, again: SameAgain) -> list[Remedy]:
+def _inconsistent(found: Examination, cause: Cause, again: RepeatedOptions) -> list[Remedy]:
     path = _api_path(found)
     remedies = []
     if found.verdict.breaks_responses and _only_managed_fields_break(found):

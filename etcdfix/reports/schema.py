@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from etcdfix.model import Confidence, Outcome, ServerBehaviour
+from etcdfix.reports.change_model import ChangeReport
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
 from etcdfix.reports.model import API_VERSION, Finding, ScanReport
 from etcdfix.reports.plan_model import DeletionPlan
@@ -60,4 +61,5 @@ SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "namespace": partial(document_schema, NamespaceReport),
     "orphans": partial(document_schema, OrphansReport),
     "plan": partial(document_schema, DeletionPlan),
+    "change": partial(document_schema, ChangeReport),
 }

@@ -6,11 +6,11 @@ Nothing here touches the network or a file; grpc is not imported.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from etcdfix.errors import ConfigurationError
+from etcdfix.golang.gotime import parse_duration
 from etcdfix.sources.etcd.endpoints import parse_endpoint
 
 DEFAULT_ENDPOINT = "127.0.0.1:2379"
@@ -18,18 +18,6 @@ DEFAULT_DIAL_TIMEOUT_SECONDS = 2.0
 DEFAULT_COMMAND_TIMEOUT_SECONDS = 5.0
 
 _LONGEST_TIMEOUT_SECONDS = 24 * 3600.0
-
-_UNIT_SECONDS = {
-    "ns": 1e-9,
-    "us": 1e-6,
-    "µs": 1e-6,  # U+00B5, the micro sign
-    "μs": 1e-6,  # U+03BC, the Greek letter: Go takes both
-    "ms": 1e-3,
-    "s": 1.0,
-    "m": 60.0,
-    "h": 3600.0,
-}
-_DURATION_PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 
 # strconv.ParseBool
 _TRUE = {"1", "t", "T", "true", "TRUE", "True"}
@@ -170,26 +158,6 @@ def connection_from_options(
     )
 
 
-def parse_duration(text: str) -> float:
-    """Return the seconds that a duration in Go's syntax means (``300ms``, ``1.5h``, ``1m30s``, ``0``).
-
-    Raises:
-        ValueError: Not such a duration; a sign is not taken either.
-
-    Format:
-        Go, ``time.ParseDuration``.
-    """
-    if text == "0":
-        return 0.0
-    seconds, position = 0.0, 0
-    while part := _DURATION_PART.match(text, position):
-        seconds += float(part[1]) * _UNIT_SECONDS[part[2]]
-        position = part.end()
-    if not text or position != len(text):
-        raise ValueError(f"{text!r} is not a duration")
-    return seconds
-
-
 def parse_timeout(text: str, flag: str) -> float:
     """Return the seconds that a time-out means.
 
@@ -200,10 +168,10 @@ def parse_timeout(text: str, flag: str) -> float:
     Raises:
         ConfigurationError: It is no duration, or not between 0 and 24 hours.
     """
-    try:
-        seconds = parse_duration(text)
-    except ValueError as exc:
-        raise ConfigurationError(f"{flag} {text!r} is not a duration", hint=f"for example {flag} 5s") from exc
+    nanoseconds = parse_duration(text)
+    if nanoseconds is None:
+        raise ConfigurationError(f"{flag} {text!r} is not a duration", hint=f"for example {flag} 5s")
+    seconds = nanoseconds / 1e9
     if not 0 < seconds <= _LONGEST_TIMEOUT_SECONDS:
         raise ConfigurationError(f"{flag} {text!r} is not between 0 and 24h", hint=f"for example {flag} 5s")
     return seconds

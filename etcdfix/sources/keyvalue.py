@@ -12,27 +12,10 @@ from typing import Final
 
 from etcdfix.model import StoredValue
 from etcdfix.sources.bbolt.page import Image
+from etcdfix.wire.varint import read_varint
 
 _I64_SIGN: Final = 1 << 63
 _U64: Final = 1 << 64
-
-
-def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Read a varint; return it and the place behind it.
-
-    Raises:
-        ValueError: Cut, or longer than ten bytes. Bits beyond 64 are dropped, as Go drops them.
-    """
-    value = 0
-    for shift in range(0, 70, 7):
-        if at >= len(data):
-            raise ValueError(f"cut inside a varint at byte {at}")
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value % _U64, at
-    raise ValueError(f"a varint of more than ten bytes before byte {at}")
 
 
 def parse_key_value(data: bytes) -> StoredValue:

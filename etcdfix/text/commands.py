@@ -16,7 +16,7 @@ GRANTED = (
 """What a command takes for granted that reads a cluster of which nobody told how its values are encrypted."""
 
 
-class SameAgain(msgspec.Struct, frozen=True):
+class RepeatedOptions(msgspec.Struct, frozen=True):
     """What a command must repeat so that it looks at the same data in the same way; never a password.
 
     Attributes:

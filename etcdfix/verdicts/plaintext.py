@@ -17,6 +17,7 @@ from etcdfix.errors import (
 from etcdfix.model import DecodedObject, Look
 from etcdfix.storagekey import builtin_directories
 from etcdfix.verdicts.observation import DecodeFailure, DecodeFailureKind, PlaintextShape
+from etcdfix.wire.varint import read_varint
 
 PROTOBUF_MAGIC = b"k8s\x00"
 # Worth trying with the magic restored: the first bytes are not far off, or the end is that of an envelope.
@@ -265,21 +266,14 @@ def _envelope_end(data: bytes) -> int:
             return offset + 1
         if data[offset] != tag:
             return 0
-        length, offset = _varint(data, offset + 1)
+        try:
+            length, offset = read_varint(data, offset + 1)
+        except ValueError:
+            return len(data) + 1
         offset += length
         if offset > len(data):
             return offset
     return offset
-
-
-def _varint(data: bytes, offset: int) -> tuple[int, int]:
-    """Return a varint of at most 5 bytes and the offset after it; longer ones only have to lead nowhere."""
-    value = 0
-    for shift, byte in enumerate(data[offset : offset + 5]):
-        value |= (byte & 0x7F) << 7 * shift
-        if byte < 0x80:
-            return value, offset + shift + 1
-    return len(data), offset
 
 
 def _decodes(data: bytes, decode: Callable[[bytes], DecodedObject]) -> bool:

@@ -1,3 +1,3 @@
-"""Our own tables of message fields, and the one place that turns them into protobuf classes."""
+"""Protobuf on the wire: varints, our own tables of message fields, and what turns those into classes."""
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.remediation.audit import AuditLog
-from etcdfix.remediation.audit_record import BEGINNING, RecordType, Result, draft_entry, parse_intent
-from etcdfix.remediation.audit_verify import verify
+from etcdfix.remediation.audit.log import AuditLog
+from etcdfix.remediation.audit.record import BEGINNING, RecordType, Result, draft_entry, parse_intent
+from etcdfix.remediation.audit.verify import verify
 from tests.benchmarks.measure import machine, run, spread
 from tests.support.audit_logs import NOON, OPERATOR, entry, own_directory
 
@@ -62,7 +62,7 @@ def test_verify(tmp_path: Path) -> None:
 
 def test_memory_does_not_grow(tmp_path: Path) -> None:
     script = (
-        "import sys; from pathlib import Path; from etcdfix.remediation.audit_verify import verify;"
+        "import sys; from pathlib import Path; from etcdfix.remediation.audit.verify import verify;"
         "assert verify(Path(sys.argv[1])).exit_code == 0"
     )
     print(f"\n{machine()}")

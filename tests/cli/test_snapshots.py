@@ -20,8 +20,8 @@ import pytest
 
 from etcdfix import __version__
 from etcdfix.cli.root import run
-from etcdfix.remediation.audit import AuditLog
-from etcdfix.remediation.audit_record import Result
+from etcdfix.remediation.audit.log import AuditLog
+from etcdfix.remediation.audit.record import Result
 from tests.support.audit_logs import NOON, OPERATOR, entry, own_directory
 
 REPOSITORY = Path(__file__).parents[2]

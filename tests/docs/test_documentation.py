@@ -12,8 +12,8 @@ from pathlib import Path
 import click
 import pytest
 
+from etcdfix.apiserver.authorization import VERBS
 from etcdfix.cli.root import COMMANDS, cli, run
-from etcdfix.remediation.authorization import VERBS
 from etcdfix.verdicts.causes import Cause
 
 REPOSITORY = Path(__file__).parents[2]

@@ -6,14 +6,14 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from etcdfix.deferred import unwatched
 from etcdfix.encryption.config import KMSProvider, parse_configuration
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.errors import RefusedByRule
 from etcdfix.examine import Examiner
+from etcdfix.examine_all import no_progress
 from etcdfix.model import Confidence, Outcome
-from etcdfix.remediation.alike import look_at_all
-from etcdfix.remediation.proof import check_proof
+from etcdfix.remediation.preflight.alike import look_at_all
+from etcdfix.remediation.preflight.proof import check_proof
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination
@@ -82,11 +82,11 @@ class _NeverWaits:
 def judge_case(case: Case) -> Judged:
     """Have a case examined as a deletion examines it, and compare what is said with what was done."""
     examiner = _examiner(case)
+    examiner.plugins = _NeverWaits() if case.plugin is not None else None
     source = MemorySource(case.records)
     examiner.learn_custom_resources(source)
-    plugins = _NeverWaits() if case.plugin is not None else None
     first = examiner.examine(case.target)
-    alike = look_at_all(source, examiner, first, plugins, unwatched, see=lambda _found: None)
+    alike = look_at_all(source, examiner, first, no_progress, see=lambda _found: None)
     found = alike.target
     assert found is not None
     refusals = []

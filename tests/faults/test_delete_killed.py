@@ -14,7 +14,7 @@ import pytest
 
 from etcdfix.model import Outcome as Verdict
 from etcdfix.model import StoredValue
-from etcdfix.remediation.audit import (
+from etcdfix.remediation.audit.log import (
     APPEND_STEPS,
     CREATE_STEPS,
     RELEASE_STEPS,
@@ -22,10 +22,10 @@ from etcdfix.remediation.audit import (
     TORN_STEPS,
     AuditLog,
 )
-from etcdfix.remediation.audit_record import Subject
-from etcdfix.remediation.backup import CONFIRM_STEPS, WRITE_STEPS
-from etcdfix.remediation.backup_file import digest
-from etcdfix.remediation.preflight import Cluster
+from etcdfix.remediation.audit.record import Subject
+from etcdfix.remediation.backup.file import digest
+from etcdfix.remediation.backup.write import CONFIRM_STEPS, WRITE_STEPS
+from etcdfix.remediation.preflight.checks import Cluster
 from etcdfix.remediation.rules import Rule
 from tests.faults.dying_delete import Mortals, Order
 from tests.support import objects
@@ -245,7 +245,7 @@ def test_reencryption_killed_at_every_step(
         def is_done(now: StoredValue | None) -> bool:
             if now is None or now.version != 2:
                 return False
-            found = cluster.examine(now)
+            found = cluster.examiner.examine(now)
             assert found.verdict.outcome is Verdict.READABLE
             return cluster.examiner.plaintext(found) == objects.secret(name)
 

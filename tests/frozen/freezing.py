@@ -94,7 +94,7 @@ class Chance:
     _REVISION = re.compile(r"revision|resourceVersion|created$|changed$|last_(failing|opened)")
     # Who runs the tests, and where.
     _ELSEWHERE = frozenset(
-        {"cluster_id", "host", "etcdfix.io/host", "os_user", "etcdfix.io/os-user", "username"}
+        {"cluster_id", "host", "etcdfix.io/host", "os_user", "etcdfix.io/os-user", "username", "userAgent"}
     )
 
     def __init__(self, known: dict[str, str], *, base: int) -> None:

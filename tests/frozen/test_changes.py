@@ -42,10 +42,12 @@ class Freezing(Attacked):
     def step(self, command: str, *arguments: str, **common: Any) -> None:
         """Run a command as a person would, and keep what it came to and whether etcd changed."""
         before = self.etcd.revision()
-        given = [command, *arguments, *self.common(**common)]
+        reports = command in {"delete", "restore", "reencrypt"}
+        given = [command, *arguments, *self.common(**common), *(["-o", "json"] if reports else [])]
         found = came_to(given)
-        self._capfd.readouterr()
-        self.steps.append({"command": command, **found, "writes": self.etcd.revision() - before})
+        out = self._capfd.readouterr().out
+        report = {"told": json.loads(out)} if reports else {}
+        self.steps.append({"command": command, **found, "writes": self.etcd.revision() - before, **report})
 
     def delete_it(self, key: bytes, *flags: str, yes: bool = True, **common: Any) -> None:
         self.step("delete", key.decode(), ACKNOWLEDGED, *(["--yes"] if yes else []), *flags, **common)

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from etcdfix.errors import RefusedByRule
-from etcdfix.remediation.audit_record import RecordType
-from etcdfix.remediation.audit_verify import read_records
+from etcdfix.remediation.audit.record import RecordType
+from etcdfix.remediation.audit.verify import read_records
 from etcdfix.remediation.rules import Rule
 from etcdfix.sources.etcd import client as client_module
 from tests.support import objects

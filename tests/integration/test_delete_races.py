@@ -12,8 +12,8 @@ import pytest
 
 from etcdfix.cli.root import run
 from etcdfix.errors import RefusedByRule
-from etcdfix.remediation.audit_record import Event, RecordType
-from etcdfix.remediation.audit_verify import ChainState, read_records, verify
+from etcdfix.remediation.audit.record import Event, RecordType
+from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from etcdfix.remediation.commit import Outcome
 from etcdfix.remediation.durable import Step
 from etcdfix.remediation.rules import Rule
@@ -304,7 +304,7 @@ def test_dry_run_makes_the_same_checks_and_changes_nothing(
     assert "confirm" in real.names
     assert "confirm" not in dry.names
     assert dry.names.count("probe: after fsync file") == 2
-    assert "rehearse: compare" in dry.names
+    assert "preview_only: compare" in dry.names
     assert SENT not in dry.names
     assert verify(ground.log).state is ChainState.WHOLE
 
@@ -347,7 +347,7 @@ def test_dry_run_refuses_what_the_deletion_refuses(
 def test_dry_run_sees_who_moved_after_the_checks(etcd: EtcdServer, lay: Lay) -> None:
     ground = lay()
     key = put_broken(etcd, ground)
-    steps = Recorded({"rehearse: compare": lambda: etcd.put(key, b"repaired")})
+    steps = Recorded({"preview_only: compare": lambda: etcd.put(key, b"repaired")})
     with pytest.raises(RefusedByRule, match="written again") as refused:
         delete(ground, key, steps, dry_run=True)
     assert refused.value.rule == Rule.MOVED

@@ -65,7 +65,7 @@ def test_killed_halfway_through_fifty_thousand_data_keys(tmp_path: Path) -> None
                 ScanRequest(layout=StorageLayout(), configuration=configuration),
                 JSONLinesReporter(out),
                 plugins=plugins,
-                watch=killing,
+                progress=killing,
             )
 
     summary = result.summary

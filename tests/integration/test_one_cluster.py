@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from etcdfix.errors import RefusedByRule
-from etcdfix.remediation.audit_record import Event
-from etcdfix.remediation.audit_verify import ChainState, read_records, verify
+from etcdfix.remediation.audit.record import Event
+from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from etcdfix.remediation.commit import Outcome
 from etcdfix.remediation.durable import Step
-from etcdfix.remediation.members import read_key
+from etcdfix.remediation.preflight.members import read_key
 from etcdfix.remediation.rules import Rule
 from etcdfix.wire.etcd import READ_METHODS
 from tests.support import objects
@@ -235,7 +235,7 @@ def test_dry_run_sees_another_cluster_too(twins: Made) -> None:
     pair.diverge()
     key = pair.ground.key("target")
     with pytest.raises(RefusedByRule, match="this is another cluster or a restored copy") as refused:
-        delete(pair.ground, key, Recorded({"rehearse: compare": pair.turn}), dry_run=True)
+        delete(pair.ground, key, Recorded({"preview_only: compare": pair.turn}), dry_run=True)
     assert refused.value.rule == Rule.OTHER_CLUSTER
     assert set(pair.proxy.calls) <= set(READ_METHODS)
 

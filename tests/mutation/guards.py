@@ -34,7 +34,13 @@ from tests.mutation.running import Result, Task, Work
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / ".mutation"
 TABLE = Path(__file__).with_name("equivalent.toml")
-GUARDED = ("etcdfix/remediation/*.py", "etcdfix/verdicts/*.py", "etcdfix/cli/confirm.py")
+GUARDED = (
+    "etcdfix/remediation/**/*.py",
+    "etcdfix/apiserver/*.py",
+    "etcdfix/operations/change/*.py",
+    "etcdfix/verdicts/*.py",
+    "etcdfix/cli/confirm.py",
+)
 # In this order they are tried; the last two have servers of their own and are slow.
 TESTS = ("tests/unit", "tests/property", "tests/vectors", "tests/faults", "tests/integration")
 
@@ -120,7 +126,8 @@ def tests_for(
         tests = set().union(*(lines.get(line, ()) for line in mutant.lines))
     for path, line in _lines_about(mutant, sources) if not tests else ():
         tests |= touched.lines.get(path, {}).get(line, set())
-    own = f"tests/unit/{Path(mutant.path).parent.name}/test_{Path(mutant.path).name}"
+    module = Path(*Path(mutant.path).parts[1:])  # without the package
+    own = f"tests/unit/{module.parent}/test_{module.name}"
     if not tests and mutant.lines & touched.at_import.get(mutant.path, set()):
         tests = {test for test in touched.seconds if test.startswith(f"{own}::")}
     cases: Counter[str] = Counter()

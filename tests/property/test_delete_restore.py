@@ -19,9 +19,9 @@ from hypothesis.stateful import (
 
 from etcdfix.errors import RefusedByRule
 from etcdfix.model import StoredValue
-from etcdfix.remediation.audit_verify import ChainState, verify
+from etcdfix.remediation.audit.verify import ChainState, verify
 from etcdfix.remediation.commit import Outcome
-from etcdfix.remediation.members import KeyReading, read_key
+from etcdfix.remediation.preflight.members import KeyReading, read_key
 from etcdfix.remediation.rules import Rule
 from etcdfix.verdicts.standing import Standing, risks_of, standing_of
 from tests.support import objects
@@ -100,7 +100,7 @@ class OneKey(RuleBasedStateMachine):
 
     @precondition(lambda self: self._read().stored is not None)
     @rule()
-    def rehearse(self) -> None:
+    def preview_only(self) -> None:
         before, deletable = self._read(), self._is_deletable()
         ended = self._attempt(lambda step: delete(self._places, self._key, step, dry_run=True), None)
         assert isinstance(ended, RefusedByRule) != deletable
@@ -152,7 +152,7 @@ class OneKey(RuleBasedStateMachine):
         stored = self._read().stored
         if stored is None:
             return False
-        found = self._cluster.examine(stored)
+        found = self._cluster.examiner.examine(stored)
         return standing_of(found) is Standing.DELETABLE and not risks_of(found.verdict)
 
     def _kept(self) -> list[StoredValue]:

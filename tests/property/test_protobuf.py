@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etcdfix.decoding.protobuf.codec import ProtobufDecoder, _prove_healthy
-from etcdfix.decoding.protobuf.envelope import go_quote, is_well_formed
+from etcdfix.decoding.protobuf.envelope import is_well_formed
 from etcdfix.decoding.protobuf.strict import StrictDecoder
 from etcdfix.decoding.quantity import FORMAT_WRONG, NUMERIC_WRONG, SUFFIX_WRONG, quantity_error
 from etcdfix.decoding.registry import Registry
 from etcdfix.decoding.schema import load_schema
 from etcdfix.errors import DecodeError
+from etcdfix.golang.goquote import go_quote
 from etcdfix.model import DecodedObject
 from tests.support.protobytes import block, entry, number, object_meta, secret, tag, unknown
 

@@ -16,10 +16,10 @@ import msgspec
 import pytest
 
 from etcdfix.model import Confidence, Outcome, ServerBehaviour, StoredValue
-from etcdfix.remediation.audit import AuditLog
-from etcdfix.remediation.audit_record import Entry, Link, Operator, RecordType, Result, Subject, Verb
-from etcdfix.remediation.backup import record_intent
-from etcdfix.remediation.backup_file import BackupCluster, BackupContent, make_content
+from etcdfix.remediation.audit.log import AuditLog
+from etcdfix.remediation.audit.record import Entry, Link, Operator, RecordType, Result, Subject, Verb
+from etcdfix.remediation.backup.file import BackupCluster, BackupContent, make_content
+from etcdfix.remediation.backup.write import record_intent
 from etcdfix.remediation.durable import Step, no_step, open_directory
 from etcdfix.remediation.grounds import Grounds, RecordedAnswer
 from etcdfix.verdicts.causes import Cause

@@ -15,12 +15,12 @@ import pytest
 from etcdfix.cli.root import run
 from etcdfix.errors import RefusedByRule
 from etcdfix.model import StoredValue
-from etcdfix.remediation.audit_record import RecordType
-from etcdfix.remediation.audit_verify import read_records
-from etcdfix.remediation.backup import MARKER_SUFFIX
-from etcdfix.remediation.backup_file import read_backup
+from etcdfix.remediation.audit.record import RecordType
+from etcdfix.remediation.audit.verify import read_records
+from etcdfix.remediation.backup.file import read_backup
+from etcdfix.remediation.backup.write import MARKER_SUFFIX
 from etcdfix.remediation.commit import Outcome
-from etcdfix.remediation.preflight import Cluster
+from etcdfix.remediation.preflight.checks import Cluster
 from etcdfix.remediation.rules import Rule
 from tests.faults.dying_delete import Answer, Mortals, Order
 from tests.support.remediation_ground import Ground, reached, stands

@@ -18,11 +18,11 @@ from etcdfix.decoding.stacks import Decoder
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.examine import Examiner
-from etcdfix.remediation.audit_record import Event
-from etcdfix.remediation.audit_verify import read_records
-from etcdfix.remediation.backup_file import Backup, read_backup
-from etcdfix.remediation.commit import Places
-from etcdfix.remediation.preflight import Cluster
+from etcdfix.remediation.audit.record import Event
+from etcdfix.remediation.audit.verify import read_records
+from etcdfix.remediation.backup.file import Backup, read_backup
+from etcdfix.remediation.commit import RecordPaths
+from etcdfix.remediation.preflight.checks import Cluster
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import StorageLayout
@@ -220,8 +220,8 @@ class Registry:
             yield Cluster(source, Examiner(StorageLayout(self.prefix), transformers, Decoder(None)))
 
     @property
-    def places(self) -> Places:
-        return Places((self.backups,), self.log)
+    def places(self) -> RecordPaths:
+        return RecordPaths((self.backups,), self.log)
 
 
 class Agreeing:

@@ -18,15 +18,15 @@ from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.examine import Examiner
 from etcdfix.model import StoredValue
-from etcdfix.remediation.audit_record import Operator
-from etcdfix.remediation.backup_file import Backup, read_backup
-from etcdfix.remediation.commit import Outcome, Places
-from etcdfix.remediation.delete import DeleteRequest, run_delete
+from etcdfix.operations.change.delete import DeleteRequest, run_delete
+from etcdfix.operations.change.reencrypt import ReencryptRequest, run_reencrypt
+from etcdfix.operations.change.restore import Candidate, RestoreRequest, run_restore
+from etcdfix.remediation.audit.record import Operator
+from etcdfix.remediation.backup.file import Backup, read_backup
+from etcdfix.remediation.commit import Outcome, RecordPaths
 from etcdfix.remediation.durable import Step, no_step
-from etcdfix.remediation.members import read_key
-from etcdfix.remediation.preflight import Acceptances, Cluster
-from etcdfix.remediation.reencrypt import ReencryptRequest, run_reencrypt
-from etcdfix.remediation.restore import Candidate, RestoreRequest, run_restore
+from etcdfix.remediation.preflight.checks import Acceptances, Cluster
+from etcdfix.remediation.preflight.members import read_key
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import StorageLayout
@@ -65,9 +65,9 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
         return Path(self.folder) / "audit.jsonl"
 
     @property
-    def places(self) -> Places:
+    def places(self) -> RecordPaths:
         """Where everything goes."""
-        return Places(tuple(Path(self.folder) / name for name in self.directories), self.log)
+        return RecordPaths(tuple(Path(self.folder) / name for name in self.directories), self.log)
 
     @property
     def accepted(self) -> Acceptances:
@@ -180,7 +180,7 @@ def delete(
     *,
     dry_run: bool = False,
     command_timeout_seconds: float = 10.0,
-    asker: Yes | None = None,
+    confirmer: Yes | None = None,
     **accepted: Any,
 ) -> Outcome:
     """Delete a key, with everything that belongs to it."""
@@ -191,10 +191,10 @@ def delete(
                 key=key,
                 reason=REASON,
                 accepted=msgspec.structs.replace(ground.accepted, **accepted),
-                places=ground.places,
+                record_paths=ground.places,
                 dry_run=dry_run,
             ),
-            asker or Yes(),
+            confirmer or Yes(),
             preview=lambda _found: None,
             step=step,
         )
@@ -218,7 +218,7 @@ def restore(
                 reason=REASON,
                 replace_mod_revision=replace_mod_revision,
                 accepted=ground.accepted,
-                places=ground.places,
+                record_paths=ground.places,
                 dry_run=dry_run,
             ),
             Yes(),
@@ -246,7 +246,7 @@ def reencrypt(
                 reason=REASON,
                 undeployed_write_key=True,
                 accepted=ground.accepted,
-                places=ground.places,
+                record_paths=ground.places,
                 dry_run=dry_run,
             ),
             Yes(),

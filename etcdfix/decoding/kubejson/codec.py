@@ -21,12 +21,12 @@ from etcdfix.decoding.consistency import ROLLBACK_ANNOTATION, ROLLBACK_VERSIONS,
 from etcdfix.decoding.kubejson.fast import Structs
 from etcdfix.decoding.kubejson.gotypes import GoTypes
 from etcdfix.decoding.kubejson.strict import Unmarshalled, unmarshal, unmarshal_internal
-from etcdfix.decoding.protobuf.envelope import go_quote
 from etcdfix.decoding.registry import INTERNAL_VERSION, RegisteredKind, Registry
 from etcdfix.decoding.schema import Schema
 from etcdfix.errors import ConversionFailed, JSONMalformed, KindUnknown
 from etcdfix.golang import gojson
 from etcdfix.golang.gojson import Token
+from etcdfix.golang.goquote import go_quote
 from etcdfix.model import DecodedObject, Evidence, GroupVersionKind, Inconsistency
 
 SNIFFING: Final = "couldn't get version/kind; json parse error: "

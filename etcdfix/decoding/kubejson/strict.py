@@ -395,11 +395,10 @@ _APIEXTENSIONS: Final = "k8s.io.apiextensions_apiserver."
 _GO_SPACE: Final = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
     map(chr, range(0x2000, 0x200B))
 )
-_DURATION = re.compile(r"[-+]?(?:0|(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+)")
 
 
 def _duration_error(text: str) -> str:
     """Return why ``time.ParseDuration`` refuses a text; no stored built-in has a Duration today."""
-    if _DURATION.fullmatch(text):
+    if gotime.parse_duration(text) is not None:
         return ""
     return f'time: invalid duration "<{len(text.encode())} bytes withheld>"'

@@ -29,11 +29,12 @@ from etcdfix.decoding.consistency import (
     inconsistencies,
     wire_fields,
 )
-from etcdfix.decoding.protobuf.envelope import Envelope, go_quote, parse_envelope
+from etcdfix.decoding.protobuf.envelope import Envelope, parse_envelope
 from etcdfix.decoding.protobuf.strict import Decoded, Node, StrictDecoder
 from etcdfix.decoding.registry import INTERNAL_VERSION, RegisteredKind, Registry
 from etcdfix.decoding.schema import Schema
 from etcdfix.errors import ConversionFailed, KindUnknown
+from etcdfix.golang.goquote import go_quote
 from etcdfix.model import DecodedObject, Evidence, GroupVersionKind, Inconsistency
 from etcdfix.storagekey import display
 from etcdfix.wire.descriptors import MessageClasses

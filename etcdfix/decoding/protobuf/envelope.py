@@ -107,34 +107,3 @@ def _raw_offset(data: bytes, raw_length: int) -> int:
         if tag & 0xFFFFFFFF8 == 2 << 3:  # int32(tag >> 3), as upstream compares
             found = pos - raw_length
     return found
-
-
-def go_quote(data: bytes) -> str:
-    r"""Quote bytes as Go's ``%q`` does: ``"Se\x7fret"``.
-
-    Which characters count as printable follows this Python's Unicode tables, not Go's.
-
-    Format: Go ``strconv/quote.go``.
-    """
-    quoted = []
-    for character in data.decode("utf-8", "surrogateescape"):
-        code = ord(character)
-        if 0xDC80 <= code <= 0xDCFF:  # a byte that is not UTF-8
-            quoted.append(f"\\x{code - 0xDC00:02x}")
-        elif character in _SHORT_ESCAPES:
-            quoted.append(_SHORT_ESCAPES[character])
-        elif character.isprintable():
-            quoted.append(character)
-        elif code < 0x80:
-            quoted.append(f"\\x{code:02x}")
-        elif code < 0x10000:
-            quoted.append(f"\\u{code:04x}")
-        else:
-            quoted.append(f"\\U{code:08x}")
-    return f'"{"".join(quoted)}"'
-
-
-_SHORT_ESCAPES = {
-    '"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t",
-    "\v": "\\v",
-}  # fmt: skip

@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from etcdfix.decoding.quantity import quantity_error
 from etcdfix.decoding.schema import Field, MessageType, Schema
 from etcdfix.errors import ProtobufMalformed
+from etcdfix.wire import varint
 
 Node: TypeAlias = dict[int, Any]
 """A decoded message: field number to value.
@@ -496,18 +497,12 @@ def read_varint(data: bytes, pos: int, end: int) -> tuple[int, int]:
     """Read an unsigned varint; at most ten bytes, bits above the 64th are lost."""
     if pos < end and data[pos] < 0x80:
         return data[pos], pos + 1
-    value = shift = 0
-    while True:
-        if shift >= 64:
-            raise Refused(OVERFLOW)
-        if pos >= end:
-            raise Refused(UNEXPECTED_EOF)
-        byte = data[pos]
-        pos += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value & _UINT64, pos
-        shift += 7
+    try:
+        return varint.read_varint(data, pos, end)
+    except varint.VarintTooLong:
+        raise Refused(OVERFLOW) from None
+    except varint.VarintCut:
+        raise Refused(UNEXPECTED_EOF) from None
 
 
 def _bounds(data: bytes, pos: int, start: int, end: int) -> tuple[int, int]:

@@ -33,7 +33,7 @@ from etcdfix.encryption.kms.answers import (
     bounded,
 )
 from etcdfix.encryption.kms.envelopes import KEY_ID_MAX_SIZE, WrappedKey
-from etcdfix.encryption.wording import go_quote
+from etcdfix.golang.goquote import go_quote
 from etcdfix.wire.kms import V1_DECRYPT, V1_VERSION, V2_DECRYPT, V2_STATUS, KMSMethod, message
 
 # gRPC reads these when it is imported. Its log lines would repeat on stderr what we say in our own words,

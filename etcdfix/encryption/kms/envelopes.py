@@ -21,8 +21,10 @@ from typing import Protocol
 
 import msgspec
 
-from etcdfix.encryption.wording import aggregate, withheld
+from etcdfix.encryption.wording import aggregate
 from etcdfix.errors import KMSError
+from etcdfix.golang.goquote import withheld
+from etcdfix.wire.varint import MAX_BYTES, read_varint
 
 KEY_ID_MAX_SIZE = 1024
 DEK_SOURCE_MAX_SIZE = 1024
@@ -362,19 +364,14 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
             offset = _skip(data, offset, number, wire_type)
 
 
-def _varint(data: bytes, offset: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 70, 7):
-        if offset >= len(data):
-            break
-        byte = data[offset]
-        offset += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if value >= 1 << 64:
-                break
-            return value, offset
-    raise KMSEnvelopeInvalid(_MALFORMED)
+def _varint(data: bytes, start: int) -> tuple[int, int]:
+    try:
+        value, end = read_varint(data, start)
+    except ValueError:
+        raise KMSEnvelopeInvalid(_MALFORMED) from None
+    if end - start == MAX_BYTES and data[end - 1] > 1:  # here bits beyond 64 are refused
+        raise KMSEnvelopeInvalid(_MALFORMED)
+    return value, end
 
 
 def _delimited(data: bytes, offset: int) -> tuple[int, int]:

@@ -7,12 +7,12 @@ from types import MappingProxyType, TracebackType
 from typing import Self
 
 from etcdfix.encryption.config import KMSProvider
-from etcdfix.encryption.config_values import parse_endpoint, shown_endpoint
 from etcdfix.encryption.kms.answers import PluginClient, PluginReport
+from etcdfix.encryption.kms.endpoint import socket_path
 from etcdfix.encryption.kms.pacing import Clock
 from etcdfix.encryption.kms.session import PluginSession
-from etcdfix.encryption.wording import go_quote
 from etcdfix.errors import ConfigurationError
+from etcdfix.golang.goquote import go_quote
 
 DEFAULT_MAX_RATE = 50.0
 DEFAULT_PATIENCE_SECONDS = 30.0
@@ -143,16 +143,11 @@ class KMSPlugins:
         return tuple(session.report() for session in self._sessions.values())
 
 
-def _socket_path(name: str, text: str) -> str:
-    try:
-        endpoint = parse_endpoint(text)
-    except ValueError as error:
+def _socket_path(name: str, endpoint: str) -> str:
+    path = socket_path(endpoint)
+    if not path:
         raise ConfigurationError(
-            f"invalid endpoint for KMS provider {go_quote(name)}: {error}", hint=_HINT
-        ) from error
-    if endpoint.scheme != "unix" or not endpoint.socket_path:
-        raise ConfigurationError(
-            f"invalid endpoint for KMS provider {go_quote(name)}: {shown_endpoint(text)} names no unix socket",
+            f"invalid endpoint for KMS provider {go_quote(name)}: a URL such as unix:///run/kms.sock is expected",
             hint=_HINT,
         )
-    return endpoint.socket_path
+    return path

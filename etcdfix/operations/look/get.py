@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from etcdfix.deferred import Examining
-from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError, EndedEarly, SourceError
-from etcdfix.examine import Examiner
+from etcdfix.examine import Examiner, Reading
+from etcdfix.examine_all import Examining
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.reports.printers.objects import Form, Shown, Viewer
 from etcdfix.reports.printers.writers import Writer
@@ -57,22 +56,16 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         return self.key is None and (len(self.names) != 1 or self.all_namespaces)
 
 
-class GetRequest(msgspec.Struct, frozen=True, kw_only=True):
+class GetRequest(Reading, frozen=True, kw_only=True):
     """Everything that decides what is shown and how.
 
     Attributes:
-        layout: Storage prefix.
         wanted: Key or resource.
-        configuration: The EncryptionConfiguration, None when none was given.
-        kubernetes_minor: Release whose kinds count as registered; None for every release known.
         reveal: Show the contents of Secrets.
         omit_managed_fields: Leave ``metadata.managedFields`` out.
     """
 
-    layout: StorageLayout
     wanted: Wanted
-    configuration: EncryptionConfiguration | None = None
-    kubernetes_minor: int | None = None
     reveal: bool = False
     omit_managed_fields: bool = False
 
@@ -141,7 +134,7 @@ def run_get(
         ConfigurationError: The resource does not exist.
         SourceError: Nothing could be read.
     """
-    examiner = _examiner(source, request, plugins)
+    examiner = Examiner.of_cluster(source, request, plugins)
     wanted = request.wanted
     chosen = _Chosen(
         request.layout, wanted, [] if wanted.key is not None else _directories(examiner, request)
@@ -155,16 +148,15 @@ def run_get(
         _count(result, shown, written=written, reveal=request.reveal)
         remark(shown, written)
 
-    with Examining(examiner, plugins) as examining:
+    with Examining(examiner) as examining:
         try:
             for found in examining.first(chosen.values(source)):
                 take(found)
-            for found in examining.later():
+            for found in examining.drain():
                 take(found)
         except KeyboardInterrupt as exc:
             result.ended = EndedEarly.of(exc)
-            if plugins is not None:
-                plugins.abort()
+            examining.abort()
         except SourceError as exc:
             if not result.seen and not examining.waiting:
                 raise
@@ -205,24 +197,18 @@ def read_raw(
         raise ConfigurationError(
             "raw bytes are those of one object", hint="name a KEY, or RESOURCE NAME -n NAMESPACE"
         )
-    examiner = _examiner(source, request, plugins)
+    examiner = Examiner.of_cluster(source, request, plugins)
     chosen = _Chosen(
         request.layout, wanted, [] if wanted.key is not None else _directories(examiner, request)
     )
     for stored in chosen.values(source):
-        with Examining(examiner, plugins) as examining:
-            (found,) = (*examining.first([stored]), *examining.later())
+        with Examining(examiner) as examining:
+            (found,) = (*examining.first([stored]), *examining.drain())
         if decrypt:
             return RawValue(found, examiner.plaintext(found), True)
         plain = not stored.value.startswith(b"k8s:enc:")
         return RawValue(found, stored.value, plain and Viewer(examiner).may_hold_secret(found, stored.value))
     return None
-
-
-def _examiner(source: Source, request: GetRequest, plugins: KMSPlugins | None) -> Examiner:
-    examiner = Examiner.configured(request.layout, request.configuration, request.kubernetes_minor, plugins)
-    examiner.learn_custom_resources(source)
-    return examiner
 
 
 def _directories(examiner: Examiner, request: GetRequest) -> list[Directory]:

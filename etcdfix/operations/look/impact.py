@@ -33,7 +33,7 @@ from etcdfix.reports.impact_model import (
 from etcdfix.reports.model import Finding, Remedy
 from etcdfix.reports.remedies import LAST
 from etcdfix.storagekey import display
-from etcdfix.text.commands import SameAgain
+from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import quote_command
 from etcdfix.verdicts.examination import Examination
 
@@ -329,7 +329,7 @@ def _remedies(
     found: Assessment,
     examined: Examination | None,
     finding: Finding | None,
-    again: SameAgain,
+    again: RepeatedOptions,
     *,
     unserved: str,
 ) -> list[Remedy]:
@@ -389,7 +389,7 @@ def _remedies(
     return [_SNAPSHOT, *gentle, *_earlier(found, examined, again), *last]
 
 
-def _earlier(found: Assessment, examined: Examination, again: SameAgain) -> list[Remedy]:
+def _earlier(found: Assessment, examined: Examination, again: RepeatedOptions) -> list[Remedy]:
     """Return how to put back the newest revision that can be read, of a live etcd that still keeps it."""
     known = found.last_known
     if known.basis != "history" or not known.readable_at or "--snapshot" in again.source:

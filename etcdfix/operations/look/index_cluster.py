@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from etcdfix import __version__
-from etcdfix.deferred import Examining, Watch, unwatched
-from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.errors import EndedEarly, SourceError
-from etcdfix.examine import Examiner
+from etcdfix.errors import EndedEarly
+from etcdfix.examine import Examiner, Reading
+from etcdfix.examine_all import Progress, View, examine_all, no_progress
 from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.identity import ObjectRef
 from etcdfix.graph.index import ImpactIndex
@@ -22,8 +21,8 @@ from etcdfix.reports.base import counted
 from etcdfix.reports.impact_model import ObjectEntry
 from etcdfix.reports.model import ReportConfiguration, ReportSource, Tool
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import StorageLayout, display, likely_prefixes
-from etcdfix.text.commands import SameAgain
+from etcdfix.storagekey import display, likely_prefixes
+from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import is_plain
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.key_loss import THE_KEY, KeyCounter, doubt_about
@@ -40,20 +39,14 @@ _MOST_KEPT = 1000
 _SAMPLE = 200
 
 
-class SurroundingsRequest(msgspec.Struct, frozen=True, kw_only=True):
+class SurroundingsRequest(Reading, frozen=True, kw_only=True):
     """Everything that decides what is read and how.
 
     Attributes:
-        layout: Storage prefix.
-        configuration: The EncryptionConfiguration, None when none was given.
-        kubernetes_minor: Release whose kinds count as registered; None for every release known.
         same_again: Options that a command in a report must repeat.
     """
 
-    layout: StorageLayout
-    configuration: EncryptionConfiguration | None = None
-    kubernetes_minor: int | None = None
-    same_again: SameAgain = msgspec.field(default_factory=SameAgain)
+    same_again: RepeatedOptions = msgspec.field(default_factory=RepeatedOptions)
 
 
 class Surroundings:
@@ -155,7 +148,7 @@ def look_around(
     *,
     keep: Keep,
     plugins: KMSPlugins | None = None,
-    watch: Watch = unwatched,
+    progress: Progress = no_progress,
 ) -> Surroundings:
     """Examine everything in a source once, and gather who refers to whom.
 
@@ -164,61 +157,30 @@ def look_around(
         request: How to read them.
         keep: Says of which examinations the report will speak, and how much they matter to it.
         plugins: The KMS plugins to ask; None to ask none. What waits for them is examined after everything else.
-        watch: Counts the values for a display, and those that wait for a KMS plugin.
+        progress: Counts the values for a display, and those that wait for a KMS plugin.
 
     Raises:
         SourceError: Nothing could be read.
     """
-    examiner = Examiner.configured(request.layout, request.configuration, request.kubernetes_minor, plugins)
-    if plugins is not None:
-        plugins.deferring = True
-        examiner.ask_ahead(source)
-        plugins.deferring = False
-    examiner.learn_custom_resources(source)
+    examiner = Examiner.of_cluster(source, request, plugins)
     cluster = examiner.kube_system_uid(source)
     builder = IndexBuilder(examiner, source)
     kept = _Kept()
     keys = KeyCounter()
-    count = 0
-    midway: list[str] = []
-    ended: EndedEarly | None = None
 
-    def take(found: Examination) -> None:
-        nonlocal count
-        count += 1
+    def take(found: Examination, _view: View) -> None:
         builder.add(found)
         keys.add(found)
         weight = keep(found)
         if weight:
             kept.put(found, weight)
 
-    with Examining(examiner, plugins) as examining:
-        try:
-            for found in examining.first(watch(iter(source.current(b"")), "keys", None)):
-                take(found)
-        except SourceError as exc:
-            if not count and not examining.waiting:
-                raise
-            midway = [f"the source was lost midway: {exc.message}"]
-        except KeyboardInterrupt as exc:
-            ended = EndedEarly.of(exc)
-            if plugins is not None:
-                plugins.abort()
-        try:
-            for found in watch(examining.later(), "waiting", examining.waiting):
-                take(found)
-        except KeyboardInterrupt as exc:
-            ended = EndedEarly.of(exc)
-            if plugins is not None:
-                plugins.abort()
-            for found in examining.later():
-                take(found)
-    if ended is not None:
-        midway.append(f"{ended.reason} before the end")
-    if plugins is not None:
-        plugins.deferring = False  # from here on, single values are looked at, and each may wait
-    index = builder.finish([*source.problems, *midway])
-    return Surroundings(request, source, examiner, index, kept.by_key(), keys, cluster, ended)
+    ending = examine_all(examiner, source.current(b""), take, progress=progress)
+    problems = [*source.problems, *ending.problems]
+    if ending.ended is not None:
+        problems.append(f"{ending.ended.reason} before the end")
+    index = builder.finish(problems)
+    return Surroundings(request, source, examiner, index, kept.by_key(), keys, cluster, ending.ended)
 
 
 class _Kept:

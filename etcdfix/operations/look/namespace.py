@@ -46,7 +46,7 @@ from etcdfix.reports.impact_model import (
 from etcdfix.reports.model import Remedy
 from etcdfix.reports.remedies import gentle_remedies, remedies_for
 from etcdfix.storagekey import StorageLayout, display
-from etcdfix.text.commands import GRANTED, SameAgain
+from etcdfix.text.commands import GRANTED, RepeatedOptions
 from etcdfix.text.safetext import quote_command
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.standing import Standing, standing_of
@@ -199,7 +199,7 @@ class _Story:
     def __init__(self, surroundings: Surroundings, state: NamespaceState, keys: dict[str, bytes]) -> None:
         self._surroundings = surroundings
         self._index = surroundings.index
-        self._again: SameAgain = surroundings.request.same_again
+        self._again: RepeatedOptions = surroundings.request.same_again
         self._state = state
         self._keys = keys
         self._nodes = [node for key in keys.values() if (node := self._index.find(key)) is not None]
@@ -547,7 +547,7 @@ class _Story:
         return "" if odd else quote_command(["kubectl", *words])
 
 
-def _way_out(found: Examination, again: SameAgain) -> Remedy | None:
+def _way_out(found: Examination, again: RepeatedOptions) -> Remedy | None:
     """Return the first way out that changes how a value is read, or else the first."""
     ways = remedies_for(found, again)
     return next((way for way in ways if way.command.startswith("etcdfix ")), ways[0] if ways else None)

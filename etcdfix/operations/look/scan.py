@@ -12,11 +12,10 @@ import msgspec
 
 from etcdfix import __version__
 from etcdfix.claims import KEY_NAME_CHECK, PREDECESSOR_CHECK
-from etcdfix.deferred import Examining, Spool, Watch, unwatched
-from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.envelope import transformer_name
 from etcdfix.errors import EndedEarly, SourceDenied, SourceError
-from etcdfix.examine import PLAIN, Examiner
+from etcdfix.examine import PLAIN, Examiner, Reading
+from etcdfix.examine_all import Progress, View, examine_all, no_progress
 from etcdfix.inputs.baseline import Baseline
 from etcdfix.model import Evidence, Outcome, StoredValue, key_id_digest
 from etcdfix.reports.base import Reporter, counted
@@ -38,8 +37,9 @@ from etcdfix.reports.model import (
 from etcdfix.reports.tally import CAP, Tally
 from etcdfix.scope import KeyRange, ScopeRequest, resolve_scope
 from etcdfix.sources.base import Source, SourceDescription
+from etcdfix.spool import Spool
 from etcdfix.storagekey import Directory, StorageLayout, custom_directory, display, likely_prefixes
-from etcdfix.text.commands import SameAgain
+from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
 
@@ -62,27 +62,21 @@ _NAME_IN_DOUBT = frozenset(
 _MOST_PREDECESSORS = 1000
 
 
-class ScanRequest(msgspec.Struct, frozen=True, kw_only=True):
+class ScanRequest(Reading, frozen=True, kw_only=True):
     """Everything that decides what a scan looks at and how.
 
     Attributes:
-        layout: Storage prefix.
         scope: Resources, prefixes, namespaces.
-        configuration: The EncryptionConfiguration, None when none was given.
-        kubernetes_minor: Release whose kinds count as registered; None for every release known.
         max_causes: Cap of each Status.
         baseline: Findings that are known already.
         same_again: Options that a command in a remedy must repeat.
         reveal_key_ids: Show KMS key ids themselves beside their digests.
     """
 
-    layout: StorageLayout
     scope: ScopeRequest = msgspec.field(default_factory=ScopeRequest)
-    configuration: EncryptionConfiguration | None = None
-    kubernetes_minor: int | None = None
     max_causes: int = CAP
     baseline: Baseline | None = None
-    same_again: SameAgain = msgspec.field(default_factory=SameAgain)
+    same_again: RepeatedOptions = msgspec.field(default_factory=RepeatedOptions)
     reveal_key_ids: bool = False
 
 
@@ -164,13 +158,16 @@ class _Gathering:
             self.tally.list_cause(held.directory, held.status)
         self._reporter.finding(held.finding)
 
-    def take(self, found: Examination, *, hold: bool) -> None:
+    def take(self, found: Examination, view: View) -> None:
         """Count one examination, and report it where there is something to say.
 
-        Args:
-            found: What was found.
-            hold: Keep a finding back until :meth:`report_until`: others, with earlier keys, are still open.
+        A finding is held back while others, with earlier keys, are still open.
         """
+        if found.verdict is PLAIN:
+            self.tally.add(found)
+            return
+        if view.draining and is_finding(found):
+            self.report_until(found.stored.key)
         found = self._without_neighbour(found)
         self.tally.add(found)
         outcome = found.verdict.outcome
@@ -187,7 +184,7 @@ class _Gathering:
         found = self._with_predecessor(found)
         finding = finding_from(found, baseline=known, same_again=self._request.same_again)
         record = _Held(found.stored.key, found.directory, status_cause(found), finding)
-        if hold and not self.out_of_order:
+        if view.waiting and not view.draining and not self.out_of_order:
             try:
                 self._held.append(record)
             except OSError:
@@ -239,7 +236,7 @@ def run_scan(
     reporter: Reporter,
     *,
     plugins: KMSPlugins | None = None,
-    watch: Watch = unwatched,
+    progress: Progress = no_progress,
 ) -> ScanResult:
     """Examine everything in scope and hand it to the reporter.
 
@@ -250,45 +247,22 @@ def run_scan(
         request: What to look at.
         reporter: Where the results go.
         plugins: The KMS plugins to ask; None to ask none.
-        watch: Wraps the values to count them for a display.
+        progress: Counts the values for a display.
 
     Raises:
         ConfigurationError: The scope names something that does not exist.
         SourceError: Nothing could be read.
     """
-    examiner = Examiner.configured(request.layout, request.configuration, request.kubernetes_minor, plugins)
-    if plugins is not None:
-        plugins.deferring = True
-        examiner.ask_ahead(source)
-        plugins.deferring = False
-    examiner.learn_custom_resources(source)
+    examiner = Examiner.of_cluster(source, request, plugins)
     ranges = resolve_scope(request.scope, request.layout, _custom_directories(examiner))
     cluster = examiner.kube_system_uid(source)
     reporter.begin(_header(source, request, cluster))
-    ended: EndedEarly | None = None
-    midway: list[str] = []
     denied: list[bytes] = []
-    with (
-        contextlib.closing(_Gathering(source, request, reporter)) as gathering,
-        Examining(examiner, plugins) as examining,
-    ):
-        tally, not_object_sample, take = gathering.tally, gathering.not_object_sample, gathering.take
-        try:
-            for found in examining.first(watch(_values(source, ranges, denied), "keys", None)):
-                if found.verdict is PLAIN:
-                    tally.add(found)
-                else:
-                    take(found, hold=bool(examining.waiting))
-        except KeyboardInterrupt as exc:
-            ended = EndedEarly.of(exc)
-        except SourceError as exc:
-            if not tally.summary().keys and not examining.waiting:
-                raise
-            midway = [f"the source was lost midway: {exc.message}"]
-        if ended is not None and plugins is not None:
-            plugins.abort()
-        ended = _take_later(examining, plugins, gathering, watch) or ended
+    with contextlib.closing(_Gathering(source, request, reporter)) as gathering:
+        tally, not_object_sample = gathering.tally, gathering.not_object_sample
+        ending = examine_all(examiner, _values(source, ranges, denied), gathering.take, progress=progress)
         gathering.report_until(None)
+    ended, midway = ending.ended, ending.problems
     kms = _kms_summary(tally, plugins)
     summary = tally.summary()
     summary.kms = kms
@@ -338,29 +312,6 @@ def run_scan(
         ended=ended,
         denied=[display(key) for key in denied if key not in within],
     )
-
-
-def _take_later(
-    examining: Examining, plugins: KMSPlugins | None, gathering: _Gathering, watch: Watch
-) -> EndedEarly | None:
-    """Take what waits; after an interruption without waiting any longer. Return the interruption, if there was one."""
-
-    def take(found: Examination) -> None:
-        if is_finding(found):
-            gathering.report_until(found.stored.key)
-        gathering.take(found, hold=False)
-
-    count = examining.waiting
-    try:
-        for found in watch(examining.later(), "waiting", count):
-            take(found)
-    except KeyboardInterrupt as exc:
-        if plugins is not None:
-            plugins.abort()
-        for found in examining.later():
-            take(found)
-        return EndedEarly.of(exc)
-    return None
 
 
 def _kms_summary(tally: Tally, plugins: KMSPlugins | None) -> KMSSummary | None:

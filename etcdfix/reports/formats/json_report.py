@@ -13,6 +13,7 @@ from typing import IO, Any, BinaryIO
 
 import msgspec
 
+from etcdfix.reports.formats.document import yaml_of
 from etcdfix.reports.model import API_VERSION, Conclusion, Finding, Header
 from etcdfix.text.safetext import safe_json
 
@@ -184,9 +185,4 @@ class YAMLReporter(_DocumentReporter):
         )
 
     def _dump(self, value: Any) -> None:
-        import yaml  # noqa: PLC0415 - only this format pays for it
-
-        plain = msgspec.json.decode(self._encode(value))
-        dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-        text = yaml.dump(plain, Dumper=dumper, sort_keys=False, width=2**31 - 1, default_flow_style=False)
-        self._stream.write(text.encode())
+        self._stream.write(yaml_of(msgspec.json.decode(self._encode(value))).encode())

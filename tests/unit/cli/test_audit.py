@@ -18,10 +18,10 @@ import pytest
 
 from etcdfix.cli.root import run
 from etcdfix.cli.schema import audit_schema
-from etcdfix.remediation.audit import AuditLog
-from etcdfix.remediation.audit_record import Intent, RecordType, Result, Verb
-from etcdfix.remediation.audit_verify import read_records
-from etcdfix.remediation.backup import MARKER_SUFFIX, record_intent
+from etcdfix.remediation.audit.log import AuditLog
+from etcdfix.remediation.audit.record import Intent, RecordType, Result, Verb
+from etcdfix.remediation.audit.verify import read_records
+from etcdfix.remediation.backup.write import MARKER_SUFFIX, record_intent
 from etcdfix.remediation.durable import open_directory
 from etcdfix.text.safetext import quote_command
 from tests.support.audit_logs import OPERATOR, content, entry, own_directory, subject, write_log

@@ -16,16 +16,18 @@ from typing import Any, NoReturn
 
 import pytest
 
+from etcdfix.apiserver import recovery
 from etcdfix.cli.root import run
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.errors import AuthorizationRefused, EndedEarly
 from etcdfix.model import key_id_digest
-from etcdfix.remediation import audit as audit_module
-from etcdfix.remediation import audit_verify, durable, recovery
-from etcdfix.remediation import preflight as preflight_module
-from etcdfix.remediation.audit_record import RecordType
-from etcdfix.remediation.audit_verify import ChainState, verify
+from etcdfix.remediation import durable
+from etcdfix.remediation.audit import log as audit_module
+from etcdfix.remediation.audit import verify as audit_verify
+from etcdfix.remediation.audit.record import RecordType
+from etcdfix.remediation.audit.verify import ChainState, verify
 from etcdfix.remediation.durable import Filesystem
+from etcdfix.remediation.preflight import checks as preflight_module
 from tests.support.audit_logs import entry, own_directory, subject
 from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import (

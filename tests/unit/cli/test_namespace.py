@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.remediation.audit_record import RecordType
+from etcdfix.remediation.audit.record import RecordType
 from tests.support.change_runs import Registry
 from tests.support.etcd_server import EtcdServer
 from tests.support.impact_objects import NOW, Cluster, owner

@@ -23,7 +23,7 @@ from etcdfix.cli.options import (
     tls_files,
 )
 from etcdfix.errors import ConfigurationError, NotASnapshot
-from etcdfix.text.commands import SameAgain
+from etcdfix.text.commands import RepeatedOptions
 
 MANIFEST = """
 spec:
@@ -248,7 +248,7 @@ def test_a_command_for_later_repeats_the_snapshot_and_how_it_was_read() -> None:
         "--snapshot", "s.db", "--revision", "7", "--etcd-prefix", "/x", "--encryption-config", "e.yaml",
         "--kubernetes-version", "v1.30.3",
     )  # fmt: skip
-    assert same_again(inputs) == SameAgain(
+    assert same_again(inputs) == RepeatedOptions(
         source=("--snapshot", "s.db", "--revision", "7"),
         layout=("--etcd-prefix", "/x"),
         reading=("--encryption-config", "e.yaml", "--kubernetes-version", "1.30"),
@@ -270,7 +270,7 @@ def test_a_command_for_later_repeats_the_connection_and_never_a_password() -> No
 
 
 def test_a_command_for_later_has_nothing_to_repeat_by_default() -> None:
-    assert same_again(gather()) == SameAgain()
+    assert same_again(gather()) == RepeatedOptions()
 
 
 def test_what_the_manifest_said_is_repeated(manifest: str) -> None:

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from etcdfix.cli.progress import watcher, with_progress
+from etcdfix.cli.progress import progress_of, with_progress
 from tests.support.memory_source import MemorySource, stored
 
 
@@ -67,5 +67,5 @@ def test_watching_changes_nothing(
     values = [stored("/a"), stored("/b")]
     stream = at_terminal(monkeypatch) if terminal else io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
-    assert list(watcher(MemorySource(values))(iter(values), "keys", estimate)) == values
+    assert list(progress_of(MemorySource(values))(iter(values), "keys", estimate)) == values
     assert ("7 values wait for a KMS plugin" in stream.getvalue()) is (said and terminal)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from etcdfix.cli.root import run
-from etcdfix.remediation.audit_record import RecordType
-from etcdfix.remediation.audit_verify import ChainState, verify
+from etcdfix.remediation.audit.record import RecordType
+from etcdfix.remediation.audit.verify import ChainState, verify
 from etcdfix.wire.etcd import ALARM, message
 from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import BROKEN, UID, Registry, candidate_config, holds, typing

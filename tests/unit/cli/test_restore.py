@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from etcdfix.cli.root import _what_changed
-from etcdfix.remediation.audit_record import RecordType
-from etcdfix.remediation.audit_verify import ChainState, verify
-from etcdfix.remediation.backup_file import encode_content, encode_document
+from etcdfix.remediation.audit.record import RecordType
+from etcdfix.remediation.audit.verify import ChainState, verify
+from etcdfix.remediation.backup.file import encode_content, encode_document
 from tests.support.audit_logs import own_directory
 from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import BROKEN, UID, Ran, Registry, holds, typing

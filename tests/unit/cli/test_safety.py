@@ -14,16 +14,17 @@ from etcdfix.cli.safety import (
     acceptances,
     change_exit_code,
     etcd_user,
-    examiner_for,
     one_key,
     places,
+    reading_of,
     require_reason,
 )
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.errors import ConfigurationError, RefusedByRule
-from etcdfix.remediation.audit_record import Link, Result
+from etcdfix.examine import Examiner
+from etcdfix.remediation.audit.record import Link, Result
 from etcdfix.remediation.commit import Outcome
-from etcdfix.remediation.preflight import Acceptances
+from etcdfix.remediation.preflight.checks import Acceptances
 from tests.support.objects import KMS_V2, configuration_yaml
 
 
@@ -122,9 +123,9 @@ def test_user_without_password() -> None:
 
 
 def test_examiner_with_and_without_a_configuration() -> None:
-    assert examiner_for(_inputs(), None, None).transformers is None
+    assert Examiner.of(reading_of(_inputs(), None)).transformers is None
     configuration = parse_configuration(configuration_yaml(KMS_V2), path="config.yaml")
-    found = examiner_for(_inputs(), configuration, None)
+    found = Examiner.of(reading_of(_inputs(), configuration))
     assert found.transformers is not None
     assert found.assumed_release == "1.36"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from etcdfix.cli.root import run
-from etcdfix.remediation.audit import AuditLog
+from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.text.commands import ACKNOWLEDGEMENT
 from tests.support.audit_logs import entry, own_directory
 from tests.support.collecting import ALPHA

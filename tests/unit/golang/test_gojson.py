@@ -11,7 +11,6 @@ from etcdfix.golang.gojson import (
     check_json,
     deeper_than_allowed,
     loads,
-    quote_byte,
     string_bytes,
     string_text,
     tokenize,
@@ -113,17 +112,6 @@ def test_many_brackets_side_by_side_are_not_depth() -> None:
     assert deeper_than_allowed(wide)
     assert check_json(wide) is None
     assert loads(wide) == [[]] * 20_001
-
-
-@pytest.mark.parametrize(
-    ("byte", "quoted"),
-    [
-        (0x07, "'\\a'"), (0x08, "'\\b'"), (0x1F, "'\\x1f'"), (0x20, "' '"), (0x22, "'\"'"), (0x27, "'\\''"),
-        (0x5C, "'\\\\'"), (0x7F, "'\\x7f'"), (0x80, "'\\u0080'"), (0xA0, "'\\u00a0'"), (0xA1, "'¡'"), (0xFF, "'ÿ'"),
-    ],
-)  # fmt: skip
-def test_bytes_are_quoted_as_latin_1_characters(byte: int, quoted: str) -> None:
-    assert quote_byte(byte) == quoted
 
 
 @pytest.mark.parametrize(

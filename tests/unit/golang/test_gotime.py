@@ -147,3 +147,49 @@ def test_parsed_times(text: str, layout: str, parsed: tuple[int, int] | None) ->
 )
 def test_durations_are_written_as_go_does(nanoseconds: int, text: str) -> None:
     assert gotime.format_duration(nanoseconds) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "nanoseconds"),
+    [
+        ("0", 0),
+        ("+0", 0),
+        ("0s", 0),
+        ("3s", 3_000_000_000),
+        ("-1.5h", -5_400_000_000_000),
+        ("1h2m3.5s", 3_723_500_000_000),
+        (".5s", 500_000_000),
+        ("5.s", 5_000_000_000),
+        ("100ms", 100_000_000),
+        ("7us", 7_000),
+        ("7\u00b5s", 7_000),
+        ("7\u03bcs", 7_000),
+        ("9ns", 9),
+        ("0.3333333333333333333333s", 333_333_333),
+        ("00000000000000000000001s", 1_000_000_000),
+        ("9223372036854775807ns", 9_223_372_036_854_775_807),
+    ],
+)
+def test_durations_are_read_as_go_does(text: str, nanoseconds: int) -> None:
+    assert gotime.parse_duration(text) == nanoseconds
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "-",
+        "s",
+        ".s",
+        "3",
+        "1m3",
+        "1mm",
+        "3 s",
+        "3S",
+        "5d",
+        "9223372036854775808ns",
+        "99999999999999999999h",
+    ],
+)
+def test_what_is_no_duration(text: str) -> None:
+    assert gotime.parse_duration(text) is None

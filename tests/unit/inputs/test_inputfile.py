@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from etcdfix.apiserver.client import open_access
 from etcdfix.encryption.config import load_configuration
 from etcdfix.errors import EtcdfixError
 from etcdfix.inputs.baseline import load_baseline
@@ -19,8 +20,7 @@ from etcdfix.inputs.inputfile import STANDARD_INPUT, open_input, open_regular, r
 from etcdfix.inputs.manifest import load_manifest
 from etcdfix.inputs.planfile import load_plan
 from etcdfix.inputs.saved_report import load_report
-from etcdfix.remediation.api_client import open_access
-from etcdfix.remediation.backup_file import read_backup
+from etcdfix.remediation.backup.file import read_backup
 from etcdfix.sources.etcd import tls
 from etcdfix.sources.snapshot import SnapshotSource
 

@@ -16,7 +16,7 @@ from etcdfix.inputs import planfile
 from etcdfix.inputs.planfile import expectation_of, load_plan, sealed
 from etcdfix.model import StoredValue
 from etcdfix.operations.look.planning.plan import build_plan
-from etcdfix.remediation.expectation import Expectation
+from etcdfix.remediation.preflight.expectation import Expectation
 from etcdfix.remediation.rules import Rule
 from etcdfix.reports.formats.plan_json import write_plan_json
 from etcdfix.reports.plan_model import DeletionPlan, LeftOut

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from etcdfix.remediation.audit_record import cluster_of
+from etcdfix.remediation.audit.record import cluster_of
 from etcdfix.remediation.cluster_identity import ClusterIdentity
 
 

@@ -13,18 +13,18 @@ from msgspec import structs
 
 from etcdfix.errors import AuditError, BackupNotDurable, RefusedByRule, UnsafePlace
 from etcdfix.model import StoredValue
-from etcdfix.remediation import backup as backup_module
+from etcdfix.operations.change.delete import DeleteRequest, run_delete
 from etcdfix.remediation import commit as commit_module
-from etcdfix.remediation.audit import AuditLog
-from etcdfix.remediation.audit_record import Entry, Link, RecordType, Result, Verb
-from etcdfix.remediation.audit_verify import verify
-from etcdfix.remediation.backup import intent_of
-from etcdfix.remediation.backup_file import digest
-from etcdfix.remediation.commit import Change, Places
-from etcdfix.remediation.delete import DeleteRequest, run_delete
+from etcdfix.remediation.audit.log import AuditLog
+from etcdfix.remediation.audit.record import Entry, Link, RecordType, Result, Verb
+from etcdfix.remediation.audit.verify import verify
+from etcdfix.remediation.backup import write as backup_module
+from etcdfix.remediation.backup.file import digest
+from etcdfix.remediation.backup.write import intent_of
+from etcdfix.remediation.commit import Change, RecordPaths
 from etcdfix.remediation.durable import default_audit_log, default_directory
 from etcdfix.remediation.landmarks import Landmarks
-from etcdfix.remediation.members import ActiveAlarm, AlarmKind
+from etcdfix.remediation.preflight.members import ActiveAlarm, AlarmKind
 from etcdfix.remediation.writer import _message
 from etcdfix.sources.live import LiveSource
 from etcdfix.wire.etcd import RANGE, message
@@ -61,7 +61,7 @@ def _delete(
         return run_delete(
             cluster,
             DeleteRequest(
-                key=registry.key("shop/broken"), reason="r", places=registry.places, dry_run=dry_run
+                key=registry.key("shop/broken"), reason="r", record_paths=registry.places, dry_run=dry_run
             ),
             Agreeing(),
             preview=lambda _found: None,
@@ -139,7 +139,7 @@ def test_cluster_that_is_another_one_at_the_end(registry: Registry, *, dry_run: 
         registry.etcd.delete(name)
         registry.etcd.put(name, namespace_object("kube-system"))
 
-    step = "rehearse: compare" if dry_run else "transaction: before send"
+    step = "preview_only: compare" if dry_run else "transaction: before send"
     with pytest.raises(RefusedByRule, match="or this is another cluster or a restored copy") as caught:
         _delete(registry, _at(step, make_again), dry_run=dry_run)
     assert caught.value.rule == "other-cluster"
@@ -567,7 +567,7 @@ def test_key_that_moves_before_the_rehearsal(registry: Registry) -> None:
     key = registry.key("shop/broken")
     mended = aescbc(secret("broken"))
     with pytest.raises(RefusedByRule) as caught:
-        _delete(registry, _at("rehearse: compare", lambda: registry.etcd.put(key, mended)), dry_run=True)
+        _delete(registry, _at("preview_only: compare", lambda: registry.etcd.put(key, mended)), dry_run=True)
     assert caught.value.rule == "moved"
     assert "the key was written again" in caught.value.message
     assert registry.stored(key) == mended
@@ -621,7 +621,9 @@ def test_rehearsal_with_nothing_to_back_up(registry: Registry) -> None:
     change = _to_put(registry)
     assert change.key == registry.key("shop/new")
     with registry.untouched(), registry.cluster() as cluster:
-        outcome = commit_module.rehearse(cluster.source.client, change, registry.places, operator=OPERATOR)
+        outcome = commit_module.preview_only(
+            cluster.source.client, change, registry.places, operator=OPERATOR
+        )
     assert (outcome.result, outcome.backups) == (None, ())
     (event,) = registry.events()
     assert (event.annotations.type, event.annotations.value_sha256) == ("dry-run", digest(b"x"))
@@ -694,7 +696,9 @@ def test_place_that_was_named_is_never_made(registry: Registry, place: str, *, d
 def test_place_that_cannot_be_looked_at(tmp_path: Path, place: dict[str, int]) -> None:
     path = tmp_path / ("a" * 300) / "audit.jsonl"
     found = (
-        Places(audit_log=path) if "audit_log" in place else Places((path.parent,), tmp_path / "audit.jsonl")
+        RecordPaths(audit_log=path)
+        if "audit_log" in place
+        else RecordPaths((path.parent,), tmp_path / "audit.jsonl")
     )
     with pytest.raises(UnsafePlace, match="File name too long") as caught:
         commit_module.place_warnings(found)
@@ -702,7 +706,7 @@ def test_place_that_cannot_be_looked_at(tmp_path: Path, place: dict[str, int]) -
 
 
 def test_place_of_which_nobody_knows_whether_it_lasts(tmp_path: Path) -> None:
-    found = Places((tmp_path,), tmp_path / "audit.jsonl", etcd_data=tmp_path / ("a" * 300))
+    found = RecordPaths((tmp_path,), tmp_path / "audit.jsonl", etcd_data=tmp_path / ("a" * 300))
     with pytest.raises(UnsafePlace, match="it cannot be told whether it would last: File name too long"):
         commit_module.place_warnings(found)
 
@@ -717,24 +721,24 @@ def test_bytes_to_put_are_in_no_repr() -> None:
 
 
 def test_places_default_to_those_of_this_user(tmp_path: Path) -> None:
-    assert Places().log_path == default_audit_log()
-    assert Places(audit_log=tmp_path / "a").log_path == tmp_path / "a"
-    assert Places().directories == (default_directory(),)
-    assert Places((tmp_path,)).directories == (tmp_path,)
+    assert RecordPaths().log_path == default_audit_log()
+    assert RecordPaths(audit_log=tmp_path / "a").log_path == tmp_path / "a"
+    assert RecordPaths().directories == (default_directory(),)
+    assert RecordPaths((tmp_path,)).directories == (tmp_path,)
 
 
 @pytest.fixture
-def default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
+def default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RecordPaths:
     """The default places, by their names; they are not there yet."""
     state = own_directory(tmp_path / "state")
-    named = Places((state / "backups",), state / "log" / "audit.jsonl")
+    named = RecordPaths((state / "backups",), state / "log" / "audit.jsonl")
     monkeypatch.setattr(commit_module, "default_directory", lambda: named.directories[0])
     monkeypatch.setattr(commit_module, "default_audit_log", lambda: named.log_path)
     return named
 
 
 def test_default_place_on_the_disk_of_etcd_is_refused_and_a_named_one_warned_of(
-    tmp_path: Path, default: Places
+    tmp_path: Path, default: RecordPaths
 ) -> None:
     directory, log_directory = default.directories[0], default.log_path.parent
     for path in (directory, log_directory):
@@ -756,7 +760,7 @@ def _lasts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_default_places_are_made(
-    registry: Registry, default: Places, monkeypatch: pytest.MonkeyPatch
+    registry: Registry, default: RecordPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _lasts(monkeypatch)
     ran = registry.delete(registry.key("shop/broken"), places=False)
@@ -766,22 +770,24 @@ def test_default_places_are_made(
 
 
 def test_no_default_directory_is_made_where_there_is_nothing_to_back_up(
-    registry: Registry, default: Places, monkeypatch: pytest.MonkeyPatch
+    registry: Registry, default: RecordPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _lasts(monkeypatch)
     with registry.cluster() as cluster:
-        commit_module.rehearse(cluster.source.client, _to_put(registry), Places(), operator=OPERATOR)
+        commit_module.preview_only(cluster.source.client, _to_put(registry), RecordPaths(), operator=OPERATOR)
     assert default.log_path.exists()
     assert not default.directories[0].exists()
 
 
-def test_default_log_is_looked_at_again_once_it_is_made(registry: Registry, default: Places) -> None:
+def test_default_log_is_looked_at_again_once_it_is_made(registry: Registry, default: RecordPaths) -> None:
     """Before, it could not be: it was not there."""
-    places = Places((registry.backups,), registry.log, etcd_data=registry.folder)
+    places = RecordPaths((registry.backups,), registry.log, etcd_data=registry.folder)
     with registry.cluster() as cluster:
         change, client = _to_put(registry), cluster.source.client
-        outcome = commit_module.rehearse(client, change, places, operator=OPERATOR)
+        outcome = commit_module.preview_only(client, change, places, operator=OPERATOR)
         assert f"{registry.log.parent} is on the disk of etcd" in " ".join(outcome.warnings)
         with pytest.raises(UnsafePlace, match="the default directory will not do"):
-            commit_module.rehearse(client, change, structs.replace(places, audit_log=None), operator=OPERATOR)
+            commit_module.preview_only(
+                client, change, structs.replace(places, audit_log=None), operator=OPERATOR
+            )
     assert default.log_path.parent.exists()

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from etcdfix.errors import SourceDenied
-from etcdfix.remediation import delete
-from etcdfix.remediation.audit import AuditLog
-from etcdfix.remediation.backup_file import (
+from etcdfix.operations.change import execute_change
+from etcdfix.remediation.audit.log import AuditLog
+from etcdfix.remediation.backup.file import (
     Backup,
     BackupContent,
     BackupIntent,
@@ -23,7 +23,7 @@ from etcdfix.remediation.backup_file import (
 from etcdfix.remediation.cluster_identity import ClusterIdentity, KnownBy
 from etcdfix.remediation.grounds import Grounds
 from etcdfix.remediation.identify import _LARGEST_BACKUP, _newest, identify
-from etcdfix.remediation.preflight import Acceptances, check_deletion, grounds_of
+from etcdfix.remediation.preflight.checks import Acceptances, check_deletion, grounds_of
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
 from etcdfix.sources.snapshot import SnapshotSource
@@ -268,14 +268,14 @@ def test_kube_system_made_anew_meanwhile_is_another_cluster(
 ) -> None:
     """The transaction compares the create revision, however the cluster is named."""
     key = unreadable(registry)
-    before: Callable[..., object] = delete.commit
+    before: Callable[..., object] = execute_change.commit
 
     def late(*arguments: object, **named: object) -> object:
         registry.etcd.delete(key)
         registry.etcd.put(key, LOST)
         return before(*arguments, **named)
 
-    monkeypatch.setattr(delete, "commit", late)
+    monkeypatch.setattr(execute_change, "commit", late)
     ran = registry.delete(registry.key("shop/broken"))
     assert ran.code == 4, ran
     assert registry.stored(registry.key("shop/broken")) == BROKEN

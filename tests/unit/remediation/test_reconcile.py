@@ -20,14 +20,14 @@ from etcdfix.errors import (
 )
 from etcdfix.model import StoredValue
 from etcdfix.remediation import reconcile as reconcile_module
-from etcdfix.remediation.audit import AuditLog
-from etcdfix.remediation.audit_record import Intent, RecordType, Result, Subject, Verb
-from etcdfix.remediation.audit_verify import ChainState, read_records, verify
-from etcdfix.remediation.backup import MARKER_SUFFIX, anchor_of, record_intent
-from etcdfix.remediation.backup_file import read_backup
+from etcdfix.remediation.audit.log import AuditLog
+from etcdfix.remediation.audit.record import Intent, RecordType, Result, Subject, Verb
+from etcdfix.remediation.audit.verify import ChainState, read_records, verify
+from etcdfix.remediation.backup.file import read_backup
+from etcdfix.remediation.backup.write import MARKER_SUFFIX, anchor_of, record_intent
 from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.durable import open_directory
-from etcdfix.remediation.members import KeyReading, read_key
+from etcdfix.remediation.preflight.members import KeyReading, read_key
 from etcdfix.remediation.reconcile import (
     foresee,
     judge_reading,

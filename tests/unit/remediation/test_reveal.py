@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from etcdfix.errors import UnsafePlace
-from etcdfix.remediation.audit_record import Operator, Subject
-from etcdfix.remediation.audit_verify import read_records, verify
+from etcdfix.remediation.audit.record import Operator, Subject
+from etcdfix.remediation.audit.verify import read_records, verify
 from etcdfix.remediation.reveal import record_reveal
 
 SUBJECT = Subject(

@@ -22,7 +22,13 @@ from etcdfix.errors import (
 from etcdfix.model import StoredValue
 from etcdfix.remediation import writer as writer_module
 from etcdfix.remediation.landmarks import Landmark, Landmarks, Sighting, read_landmarks
-from etcdfix.remediation.members import KeyReading, read_alarms, read_key, read_lease, survey_members
+from etcdfix.remediation.preflight.members import (
+    KeyReading,
+    read_alarms,
+    read_key,
+    read_lease,
+    survey_members,
+)
 from etcdfix.remediation.rules import Rule
 from etcdfix.remediation.writer import (
     CompareOutlook,

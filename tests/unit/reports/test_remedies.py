@@ -13,7 +13,7 @@ import pytest
 from etcdfix.model import DecodedObject, GroupVersionKind, Inconsistency, Outcome, ServerBehaviour
 from etcdfix.reports.model import Remedy
 from etcdfix.reports.remedies import remedies_for
-from etcdfix.text.commands import ACKNOWLEDGEMENT, SameAgain
+from etcdfix.text.commands import ACKNOWLEDGEMENT, RepeatedOptions
 from etcdfix.verdicts.causes import CATALOGUE, Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination
@@ -183,7 +183,7 @@ ONLY_ONE = "Only if no other value under its key fails like this: the key may ha
 )
 def test_a_deletion_says_what_has_to_be_accepted(change: dict[str, Any], needs: str) -> None:
     found = examination(cause=Cause.CIPHERTEXT_DAMAGED, **change)
-    remedies = remedies_for(found, SameAgain(reading=("--encryption-config", "c.yaml")))
+    remedies = remedies_for(found, RepeatedOptions(reading=("--encryption-config", "c.yaml")))
     (ours,) = [remedy for remedy in remedies if remedy.command.startswith("etcdfix delete")]
     # An API server would not look for others under that key, so its own way is not offered without proof.
     assert any("ignoreStoreReadError" in remedy.command for remedy in remedies) is not needs.startswith(
@@ -202,7 +202,7 @@ def test_without_proof_of_damage_nothing_is_offered_for_deletion() -> None:
 
 
 def test_deletion_is_a_dry_run_first() -> None:
-    again = SameAgain(source=("--endpoints", "e:1"), reading=("--encryption-config", "c.yaml"))
+    again = RepeatedOptions(source=("--endpoints", "e:1"), reading=("--encryption-config", "c.yaml"))
     ours, theirs = remedies_for(found_with(Cause.ZEROED_VALUE, Outcome.DECODE_FAILURE), again)[-2:]
     assert shlex.split(ours.command) == [
         "etcdfix", "delete", "/registry/secrets/shop/web", "--endpoints", "e:1", "--encryption-config", "c.yaml",
@@ -219,13 +219,13 @@ def test_a_deletion_says_what_it_takes_for_granted_where_nobody_told() -> None:
     doubt = (
         "--no-encryption holds only where nothing is encrypted at rest; else give --encryption-config FILE. "
     )
-    assert remedies_for(found, SameAgain(source=("--endpoints", "e:1")))[-2].note.startswith(doubt)
+    assert remedies_for(found, RepeatedOptions(source=("--endpoints", "e:1")))[-2].note.startswith(doubt)
     for told in (("--no-encryption",), ("--encryption-config", "c.yaml")):
-        assert doubt not in remedies_for(found, SameAgain(reading=told))[-2].note
+        assert doubt not in remedies_for(found, RepeatedOptions(reading=told))[-2].note
 
 
 def test_a_deletion_never_names_a_snapshot() -> None:
-    again = SameAgain(source=("--snapshot", "old.db"))
+    again = RepeatedOptions(source=("--snapshot", "old.db"))
     ours = remedies_for(found_with(Cause.ZEROED_VALUE, Outcome.DECODE_FAILURE), again)[-2]
     assert "old.db" not in ours.command
 
@@ -247,7 +247,7 @@ def test_a_kind_that_may_be_newer_asks_for_the_release_first() -> None:
     remedies = remedies_for(found)
     assert "--kubernetes-version X.Y" in remedies[0].command
     assert remedies[-2].note.startswith("Needs --accept-risk newer-than-known. ")
-    named = SameAgain(reading=("--kubernetes-version", "1.36"))
+    named = RepeatedOptions(reading=("--kubernetes-version", "1.36"))
     assert not any("X.Y" in remedy.command for remedy in remedies_for(found, named))
 
 
@@ -276,7 +276,7 @@ MANAGED = "metadata.managedFields[0].fieldsV1"
 
 
 def test_healing_comes_before_deleting_what_breaks_lists() -> None:
-    again = SameAgain(source=("--snapshot", "a b.db"), reading=("--encryption-config", "enc.yaml"))
+    again = RepeatedOptions(source=("--snapshot", "a b.db"), reading=("--encryption-config", "enc.yaml"))
     heal, delete = remedies_for(breaking("/registry/statefulsets/shop/db", MANAGED), again)
     assert "without metadata.managedFields" in heal.action
     assert heal.command == (
@@ -366,7 +366,7 @@ def test_no_api_path_is_made_up_for_malformed_keys(key: str) -> None:
 
 
 def test_commands_repeat_where_and_how_and_never_a_password() -> None:
-    again = SameAgain(
+    again = RepeatedOptions(
         source=("--endpoints", "10.0.0.1:2379", "--user", "root"),
         layout=("--etcd-prefix", "/kubernetes.io"),
         reading=("--encryption-config", "enc.yaml"),

@@ -3,30 +3,10 @@ from __future__ import annotations
 import pytest
 
 from etcdfix.model import StoredValue
-from etcdfix.sources.keyvalue import key_and_mod_revision, parse_as_written, parse_key_value, read_varint
-from tests.support.bbolt_writer import key_value, varint
+from etcdfix.sources.keyvalue import key_and_mod_revision, parse_as_written, parse_key_value
+from tests.support.bbolt_writer import key_value
 
 KEY = b"/registry/secrets/shop/db"
-
-
-@pytest.mark.parametrize("number", [0, 1, 127, 128, 16383, 16384, 2**28 - 1, 2**28, 2**63 - 1, 2**64 - 1])
-def test_varint_round_trip(number):
-    assert read_varint(varint(number) + b"x", 0) == (number, len(varint(number)))
-
-
-def test_varint_drops_bits_beyond_64_like_go():
-    assert read_varint(b"\xff" * 9 + b"\x7f", 0) == (2**64 - 1, 10)
-
-
-@pytest.mark.parametrize("data", [b"", b"\x80", b"\xff" * 5])
-def test_cut_varint(data):
-    with pytest.raises(ValueError, match="cut inside a varint"):
-        read_varint(data, 0)
-
-
-def test_endless_varint():
-    with pytest.raises(ValueError, match="more than ten bytes"):
-        read_varint(b"\xff" * 100, 0)
 
 
 CASES = [

@@ -12,10 +12,10 @@ from typing import Any, Final
 import msgspec
 
 from etcdfix import __version__
-from etcdfix.deferred import Deferrable, Examining, Watch, unwatched
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError
 from etcdfix.examine import Examiner
+from etcdfix.examine_all import Progress, View, examine_all, no_progress
 from etcdfix.graph.assess import Assessment, assess
 from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.contents import ContentReader
@@ -47,7 +47,7 @@ from etcdfix.reports.plan_model import (
 from etcdfix.reports.plan_needs import acceptance, declaration
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import Directory, display
-from etcdfix.text.commands import SameAgain
+from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import is_plain, quote_command, safe_text
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.key_loss import NOT_THE_KEY, THE_KEY, KeyCounter, KeyDoubt, doubt_about
@@ -95,7 +95,7 @@ class PlanRequest(msgspec.Struct, frozen=True, kw_only=True):
     configuration: EncryptionConfiguration | None
     kubernetes_version: str | None = None
     newest: bool = True
-    same_again: SameAgain = SameAgain()
+    same_again: RepeatedOptions = RepeatedOptions()
     plan_file: str = ""
 
 
@@ -131,8 +131,7 @@ def build_plan(
     examiner: Examiner,
     request: PlanRequest,
     *,
-    plugins: Deferrable | None = None,
-    watch: Watch = unwatched,
+    progress: Progress = no_progress,
     now: Callable[[], datetime] = _now,
 ) -> DeletionPlan:
     """Make the plan.
@@ -141,8 +140,7 @@ def build_plan(
         source: The cluster of the report, live or as a snapshot.
         examiner: It must have learned the CRDs.
         request: What for.
-        plugins: The KMS plugins behind the examiner; None where no plugin is asked.
-        watch: Wraps the values, and then the broken objects, to count them for a display.
+        progress: Counts the values, and then the broken objects, for a display.
         now: The clock.
 
     Raises:
@@ -159,17 +157,15 @@ def build_plan(
     neighbours = Neighbours(reader, {_place(examiner, key) for key in reported})
     builder = IndexBuilder(examiner, source)
     gathered = _Gathered()
-    with Examining(examiner, plugins) as examining:
-        waiting = watch(source.current(b""), "keys", None)
-        for part in (examining.first(waiting), examining.later()):
-            for found in part:
-                builder.add(found)
-                neighbours.take(found)
-                keys.add(found)
-                likes.add(found)
-                _gather(gathered, found, reported.get(found.stored.key), examiner)
-    if plugins is not None:
-        plugins.deferring = False
+
+    def take(found: Examination, _view: View) -> None:
+        builder.add(found)
+        neighbours.take(found)
+        keys.add(found)
+        likes.add(found)
+        _gather(gathered, found, reported.get(found.stored.key), examiner)
+
+    examine_all(examiner, source.current(b""), take, progress=progress, whole=True)
     for key in reported.keys() - gathered.left_out.keys() - {b.found.stored.key for b in gathered.broken}:
         # What could not be read is not gone.
         gathered.left_out[key] = (
@@ -181,7 +177,8 @@ def build_plan(
     index = builder.finish(source.problems)
     write = _Writer(index, source, examiner, reader, neighbours, keys, request, uid)
     drafts = [
-        write.draft(broken) for broken in watch(iter(gathered.broken), "broken objects", len(gathered.broken))
+        write.draft(broken)
+        for broken in progress(iter(gathered.broken), "broken objects", len(gathered.broken))
     ]
     groups = _groups(gathered.broken, keys)
     entries = [

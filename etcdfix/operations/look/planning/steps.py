@@ -12,7 +12,7 @@ from etcdfix.operations.look.planning.order import is_breaking, is_guess, trials
 from etcdfix.reports.base import counted
 from etcdfix.reports.plan_model import PlanEntry, PlanGroup, PlanStep
 from etcdfix.reports.plan_needs import meaning
-from etcdfix.text.commands import SameAgain
+from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import quote_command
 
 _MOST_RESOURCES: Final = 10
@@ -25,7 +25,7 @@ def steps_for(
     entries: Sequence[PlanEntry],
     groups: Sequence[PlanGroup],
     lists: dict[tuple[str, str], str],
-    again: SameAgain,
+    again: RepeatedOptions,
 ) -> list[PlanStep]:
     """Return the steps; none where nothing is broken.
 
@@ -44,7 +44,7 @@ def _before(
     entries: Sequence[PlanEntry],
     groups: Sequence[PlanGroup],
     lists: dict[tuple[str, str], str],
-    again: SameAgain,
+    again: RepeatedOptions,
 ) -> Iterator[PlanStep]:
     yield PlanStep(
         "Do not restart the API servers",
@@ -88,7 +88,7 @@ def _before(
         )
 
 
-def _deletions(entries: Sequence[PlanEntry], again: SameAgain) -> Iterator[PlanStep]:
+def _deletions(entries: Sequence[PlanEntry], again: RepeatedOptions) -> Iterator[PlanStep]:
     sure = [entry for entry in entries if not is_guess(entry)]
     alone = [entry for entry in sure if entry.comes_back == ComesBack.BY_ITSELF]
     if alone:
@@ -166,7 +166,7 @@ def _makers(entries: Sequence[PlanEntry]) -> str:
     return names + (f", and {len(counts) - _MOST_NAMED} more" if len(counts) > _MOST_NAMED else "")
 
 
-def _restore(entry: PlanEntry, again: SameAgain) -> str:
+def _restore(entry: PlanEntry, again: RepeatedOptions) -> str:
     """Return the dry run that puts the readable revision in the place of the broken one, on a live etcd."""
     key = base64.b64decode(entry.key_base64) if entry.key_base64 is not None else entry.key.encode()
     return again.restore(key, entry.readable_revision, replacing=entry.mod_revision)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from etcdfix.decoding.protobuf.envelope import go_quote, is_well_formed, parse_envelope
+from etcdfix.decoding.protobuf.envelope import is_well_formed, parse_envelope
 from etcdfix.decoding.recognise import PROTOBUF_MAGIC
 from etcdfix.errors import ProtobufMalformed
 from tests.support.protobytes import block, number, tag, unknown
@@ -95,23 +95,6 @@ def test_unknown_fields_are_skipped_and_counted() -> None:
 def test_refusals(data: bytes, message: str, offset: int) -> None:
     error = refused(data)
     assert (error.message, error.offset) == (message, offset)
-
-
-@pytest.mark.parametrize(
-    ("data", "quoted"),
-    [
-        (b"Secret", '"Secret"'),
-        (b"Se\x7fret", r'"Se\x7fret"'),
-        (b"Se\xffret", r'"Se\xffret"'),
-        (b"\xe1\x88", r'"\xe1\x88"'),
-        (b"\xed\xb0\x80", r'"\xed\xb0\x80"'),
-        (b'a"b\\c', r'"a\"b\\c"'),
-        (b"\a\b\f\n\r\t\v\x00", r'"\a\b\f\n\r\t\v\x00"'),
-        ("ⅷé\u00a0\u200b\U000e0001�".encode(), '"ⅷé\\u00a0\\u200b\\U000e0001�"'),
-    ],
-)
-def test_go_quoting(data: bytes, quoted: str) -> None:
-    assert go_quote(data) == quoted
 
 
 @pytest.mark.parametrize(

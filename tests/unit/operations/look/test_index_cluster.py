@@ -69,7 +69,7 @@ def test_every_key_passes_the_display() -> None:
         seen.append((label, estimate, len(passed)))
         return iter(passed)
 
-    look(cluster.source(), watch=watch)
+    look(cluster.source(), progress=watch)
     assert seen == [("keys", None, 2), ("waiting", 0, 0)]
 
 

@@ -13,7 +13,6 @@ import msgspec
 import pytest
 
 from etcdfix.cli.exit_codes import ExitCode, scan_exit_code
-from etcdfix.deferred import Spool
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.errors import ConfigurationError, SourceUnreachable
 from etcdfix.inputs.baseline import load_baseline
@@ -22,8 +21,9 @@ from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.reports.formats import SCAN_FORMATS
 from etcdfix.scope import ScopeRequest
 from etcdfix.sources.base import Segment, SourceDescription
+from etcdfix.spool import Spool
 from etcdfix.storagekey import StorageLayout
-from etcdfix.text.commands import SameAgain
+from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.examination import Examination
 from tests.support.collecting import CollectingReporter
 from tests.support.memory_source import MemorySource, stored
@@ -146,7 +146,7 @@ def test_a_source_lost_among_strangers_leaves_the_prefix_open() -> None:
 def test_an_unknown_kind_may_be_newer_whatever_release_is_named(minor: int | None) -> None:
     holds = {"/registry/configmaps/shop/x": b'{"kind":"Thing","apiVersion":"v1","metadata":{}}'}
     reading = ("--kubernetes-version", f"1.{minor}") if minor is not None else ()
-    reporter, _result = scan(holds, kubernetes_minor=minor, same_again=SameAgain(reading=reading))
+    reporter, _result = scan(holds, kubernetes_minor=minor, same_again=RepeatedOptions(reading=reading))
     (finding,) = reporter.findings.values()
     assert finding.cause == "kind-not-registered"
     assert any("--kubernetes-version X.Y" in r.command for r in finding.remedies) is (minor is None)
@@ -417,7 +417,7 @@ def test_progress_sees_every_value() -> None:
             yield item
 
     request = ScanRequest(layout=StorageLayout(), configuration=CONFIG)
-    run_scan(MemorySource(HEALTHY), request, CollectingReporter(), watch=watch)
+    run_scan(MemorySource(HEALTHY), request, CollectingReporter(), progress=watch)
     assert seen == [("keys", None, key) for key in sorted(key.encode() for key in HEALTHY)]
 
 
@@ -751,7 +751,7 @@ def test_damage_under_a_key_that_is_right_is_searched_for() -> None:
 
 
 def test_the_search_for_damage_has_a_bound_for_each_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("etcdfix.deferred.MOST_SEARCHED", 2)
+    monkeypatch.setattr("etcdfix.examine_all.MOST_SEARCHED", 2)
     entries = []
     for number in range(4):
         value = bytearray(gcm(str(number)))

@@ -4,13 +4,13 @@ from etcdfix.operations.look.planning.order import in_order
 from etcdfix.operations.look.planning.steps import steps_for
 from etcdfix.reports.plan_model import PlanEntry, PlanGroup, PlanStep
 from etcdfix.reports.plan_needs import acceptance, declaration
-from etcdfix.text.commands import SameAgain
+from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.standing import AcceptRisk
 from tests.support.plan_entries import entry
 
 
 def steps(entries: list[PlanEntry], groups: list[PlanGroup] | None = None) -> dict[str, PlanStep]:
-    return {step.title: step for step in steps_for(in_order(entries), groups or [], {}, SameAgain())}
+    return {step.title: step for step in steps_for(in_order(entries), groups or [], {}, RepeatedOptions())}
 
 
 def lost(number: int, *more: str, **change: str) -> PlanEntry:

@@ -1,0 +1,223 @@
+"""Asks a Kubernetes API server whether its user may do by the API what etcdfix is about to do behind its back.
+
+Whoever holds etcd's credentials can delete anything. With ``--kubeconfig`` a second authority is asked: the API server
+of the same cluster (the uid of kube-system must be the one that etcd holds, as far as both can read it), and its
+authorizers, for the two permissions that upstream wants for an unsafe deletion. Only a clear yes to both counts.
+Everything else refuses, in words of its own.
+
+Format: ``authorization.k8s.io/v1`` SelfSubjectAccessReview, ``authentication.k8s.io/v1`` SelfSubjectReview (served
+since Kubernetes 1.28).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from etcdfix.apiserver.client import RefusalReason, Reply, Server, decode, malformed, shorten
+from etcdfix.errors import AuthorizationRefused
+from etcdfix.model import GroupResource
+from etcdfix.remediation.cluster_identity import ClusterIdentity, KnownBy
+from etcdfix.text.safetext import quote_command
+
+UNSAFE_DELETE_VERB = "unsafe-delete-ignore-read-errors"
+VERBS = (UNSAFE_DELETE_VERB, "delete")
+
+UNKNOWN_USER = "unknown"
+
+_KUBE_SYSTEM = "/api/v1/namespaces/kube-system"
+_FOUND, _CANNOT_READ = 200, 500
+_ACCESS_REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_SUBJECT_REVIEW = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+
+
+class Authorization(msgspec.Struct, frozen=True, kw_only=True):
+    """A clear yes to both questions.
+
+    Attributes:
+        user_name: As whom the API server knows the kubeconfig's user; ``unknown`` where it does not say.
+        server: Address of the API server.
+        kube_system_uid: Of its kube-system namespace, equal to etcd's; "" where etcd holds none that can be read.
+        verbs: What was allowed.
+    """
+
+    user_name: str
+    server: str
+    kube_system_uid: str
+    verbs: tuple[str, ...] = VERBS
+
+
+class _Metadata(msgspec.Struct):
+    name: str
+    uid: str
+    resource_version: str = msgspec.field(name="resourceVersion", default="")
+
+
+class _Namespace(msgspec.Struct):
+    kind: str
+    metadata: _Metadata
+
+
+class _Attributes(msgspec.Struct, frozen=True):
+    resource: str
+    verb: str
+    name: str
+    group: str = ""
+    namespace: str = ""
+
+
+class _AccessSpec(msgspec.Struct):
+    attributes: _Attributes = msgspec.field(name="resourceAttributes")
+
+
+class _AccessStatus(msgspec.Struct):
+    allowed: bool
+    denied: bool = False
+    reason: str = ""
+    evaluation_error: str = msgspec.field(name="evaluationError", default="")
+
+
+class _AccessReview(msgspec.Struct):
+    kind: str
+    spec: _AccessSpec
+    status: _AccessStatus
+
+
+class _UserInfo(msgspec.Struct):
+    username: str
+
+
+class _SubjectStatus(msgspec.Struct):
+    user_info: _UserInfo = msgspec.field(name="userInfo")
+
+
+class _SubjectReview(msgspec.Struct):
+    status: _SubjectStatus
+
+
+def authorize(
+    server: Server, *, group: str, resource: str, namespace: str, name: str, cluster: ClusterIdentity
+) -> Authorization:
+    """Ask a server of this cluster for both permissions on exactly one object.
+
+    Args:
+        server: That :func:`check_cluster` found to be of this cluster.
+        group: API group, "" for the core group.
+        resource: Plural resource.
+        namespace: "" for an object without one.
+        name: Name of the object.
+        cluster: Which cluster etcd holds.
+
+    Raises:
+        ValueError: Resource or name are empty, which would ask about every one.
+        AuthorizationRefused: Anything but a clear yes.
+    """
+    if not resource or not name:
+        raise ValueError("resource and name must not be empty")
+    user_name = _user_name(server)
+    for verb in VERBS:
+        _check_access(
+            server, _Attributes(group=group, resource=resource, namespace=namespace, name=name, verb=verb)
+        )
+    return Authorization(user_name=user_name, server=server.address, kube_system_uid=cluster.uid)
+
+
+def check_cluster(server: Server, cluster: ClusterIdentity) -> str:
+    """Have a server show that it belongs to the cluster whose etcd this is.
+
+    A server that cannot read its kube-system (500) may still have it in memory. Where it has not, and the Namespace in
+    etcd cannot be read either, nothing can be compared; that is said, and no more.
+
+    Args:
+        server: To ask.
+        cluster: Which cluster etcd holds.
+
+    Returns:
+        Why it could not be compared, part of a sentence; "" where it was.
+
+    Raises:
+        AuthorizationRefused: It belongs to another, or does not say.
+    """
+    what = "the API server's kube-system namespace"
+    hint = (
+        "the kubeconfig's user needs get on namespaces/kube-system: "
+        + can_i("get", "", "namespaces", "", "kube-system")
+        + "; docs/runbooks/denied.md has the whole ClusterRole"
+    )
+    reply = server.send("GET", _KUBE_SYSTEM)
+    if isinstance(reply, Reply) and reply.status == _CANNOT_READ:
+        remembered = server.send("GET", f"{_KUBE_SYSTEM}?resourceVersion=0")
+        if isinstance(remembered, Reply) and remembered.status == _FOUND:
+            reply = remembered
+        elif cluster.known_by is not KnownBy.VALUE:
+            return "it cannot read its kube-system either, so it was not compared which cluster it is of"
+    found = decode(server.require(reply, what=what, hint=hint), _Namespace, what)
+    if found.kind != "Namespace" or found.metadata.name != "kube-system" or not found.metadata.uid:
+        raise malformed(what)
+    if cluster.uid:
+        theirs, ours = f"has the uid {shorten(found.metadata.uid)}", f"has {shorten(cluster.uid)}"
+        same = found.metadata.uid == cluster.uid
+    else:
+        # What a server has in memory, or reads, carries the mod revision of its key.
+        theirs = f"stands at resourceVersion {shorten(found.metadata.resource_version)}"
+        ours = f"stands at mod_revision {cluster.changed}"
+        same = found.metadata.resource_version == str(cluster.changed)
+    if not same:
+        raise AuthorizationRefused(
+            f"the API server at {server.address} belongs to another cluster: its kube-system {theirs}, the one in "
+            f"etcd {ours}",
+            reason=RefusalReason.OTHER_CLUSTER,
+            hint="choose the kubeconfig, or its context, of the cluster that this etcd belongs to",
+        )
+    return ""
+
+
+def _user_name(server: Server) -> str:
+    what = "the name of its user"
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    try:
+        found = decode(server.request("POST", _SUBJECT_REVIEW, body, what=what), _SubjectReview, what)
+    except AuthorizationRefused:
+        # Servers before 1.28 do not serve it; a name is good to have, not a condition.
+        return UNKNOWN_USER
+    return shorten(found.status.user_info.username) or UNKNOWN_USER
+
+
+def _check_access(server: Server, attributes: _Attributes) -> None:
+    what = f"the permission to {attributes.verb} {_object_name(attributes)}"
+    asked = {name: value for name, value in msgspec.structs.asdict(attributes).items() if value}
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": asked},
+    }
+    hint = "kubectl --kubeconfig FILE auth can-i create selfsubjectaccessreviews.authorization.k8s.io"
+    found = decode(server.request("POST", _ACCESS_REVIEW, body, what=what, hint=hint), _AccessReview, what)
+    if found.kind != "SelfSubjectAccessReview" or found.spec.attributes != attributes:
+        raise malformed(what)
+    status = found.status
+    if status.evaluation_error:
+        raise AuthorizationRefused(
+            f"the API server is in doubt about {what}: {shorten(status.evaluation_error)}",
+            reason=RefusalReason.EVALUATION_ERROR,
+        )
+    if not status.allowed or status.denied:
+        because = f": {shorten(status.reason)}" if status.reason else ""
+        raise AuthorizationRefused(
+            f"the API server denies {what}{because}",
+            reason=RefusalReason.DENIED,
+            hint=can_i(
+                attributes.verb, attributes.group, attributes.resource, attributes.namespace, attributes.name
+            ),
+        )
+
+
+def can_i(verb: str, group: str, resource: str, namespace: str, name: str) -> str:
+    """Return the command by which a person asks whether a verb is allowed on one object."""
+    place = ["-n", namespace] if namespace else []
+    what = f"{GroupResource(group, resource)}/{name}"
+    return quote_command(["kubectl", "--kubeconfig", "FILE", "auth", "can-i", verb, what, *place])
+
+
+def _object_name(attributes: _Attributes) -> str:
+    place = f"{attributes.namespace}/" if attributes.namespace else ""
+    return f"{GroupResource(attributes.group, attributes.resource)} {place}{attributes.name}"

@@ -1,0 +1,74 @@
+"""Tells what a change came to, as text or as one document; a refusal too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Final, Self
+
+import click
+
+from etcdfix.cli.output import show_outcome
+from etcdfix.cli.safety import change_exit_code, show
+from etcdfix.errors import EtcdfixError
+from etcdfix.operations.change.preview import outcome_lines
+from etcdfix.operations.change.report import outcome_report, refusal_report
+from etcdfix.remediation.audit.record import Result, Verb
+from etcdfix.remediation.commit import Outcome
+from etcdfix.reports.change_model import ChangeReport
+from etcdfix.reports.formats.document import document_text
+from etcdfix.text.commands import RepeatedOptions
+
+_TEXT: Final = "text"
+change_output_option = click.option(
+    "-o", "--output", type=click.Choice([_TEXT, "json", "yaml"]), default=_TEXT, show_default=True,
+    help="Form of what it came to, a refusal too. The preview stands on standard error in any form.",
+)  # fmt: skip
+
+
+class Teller:
+    """Tells what a change came to. As a context manager it tells an error as well, which then goes on.
+
+    Args:
+        verb: What is done.
+        output: As named by ``-o``.
+        dry_run: Nothing is to be changed.
+
+    Attributes:
+        key: Which etcd key, as soon as that is known.
+    """
+
+    def __init__(self, verb: Verb, output: str, *, dry_run: bool) -> None:
+        self._verb = verb
+        self._output = output
+        self._dry_run = dry_run
+        self.key: bytes | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        if self._output != _TEXT and isinstance(error, EtcdfixError):
+            self._show(refusal_report(self._verb, self.key, error, dry_run=self._dry_run))
+
+    def tell(self, done: Result, outcome: Outcome, again: RepeatedOptions, more: Iterable[str] = ()) -> int:
+        """Tell an outcome, with further lines where it is told as text; return the exit code."""
+        assert self.key is not None  # else there would be no outcome
+        code = change_exit_code(outcome)
+        if self._output == _TEXT:
+            show_outcome([*outcome_lines(self.key, done, outcome, again), *more])
+        else:
+            self._show(outcome_report(self._verb, self.key, done, outcome, again, exit_code=code))
+        return code
+
+    def add(self, lines: Iterable[str]) -> None:
+        """Tell what was seen afterwards: after the document on standard error, so that the document stays one."""
+        if self._output == _TEXT:
+            show_outcome(lines)
+        else:
+            show(iter(lines), err=True)
+
+    def _show(self, report: ChangeReport) -> None:
+        show_outcome(document_text(report, self._output).splitlines())

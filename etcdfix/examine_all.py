@@ -1,0 +1,327 @@
+"""One pass over many values, for whoever wants to know of all of them; some values are looked at again at the end.
+
+A plugin may be slow, and its KMS allows so many calls a second; neither may hold up the reading of etcd, whose
+revision can be compacted meanwhile. So a value whose data key is not there yet is put aside as it is stored, in
+an unlinked temporary file. So is a value against which a plugin has spoken: a later value may open under the same key
+id, and the verdict needs to know. What is said of either does not depend on when an answer came.
+
+A value that does not open under a local key waits as well: values written before and after it may show that the key is
+right, and only where the key opens something is it worth the time to search for what was damaged.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol, Self, TypeVar
+
+import msgspec
+
+from etcdfix.encryption.kms.envelopes import KMSPending
+from etcdfix.errors import EndedEarly, SourceError
+from etcdfix.examine import Examiner
+from etcdfix.model import Outcome, StoredValue
+from etcdfix.spool import Spool
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.examination import Examination, KeyName
+from etcdfix.verdicts.standing import FAILED
+
+T = TypeVar("T")
+V = TypeVar("V")
+
+# What a verdict says of a value may rest on what its plugin did for others.
+_BEHIND_PLUGIN = frozenset(
+    {
+        Cause.KMS_DENIED,
+        Cause.KMS_KEY_UNKNOWN,
+        Cause.KMS_UNPROVEN,
+        Cause.KMS_ENVELOPE_DAMAGED,
+        Cause.AUTHENTICATION_FAILED,
+        Cause.VALUE_TRUNCATED,
+    }
+)
+# In a scan so many values of one encryption key are searched for damage; the search can take a second for a large one.
+MOST_SEARCHED = 1_000
+# So many values are asked about ahead of the one whose answer is awaited.
+_WINDOW = 512
+_WINDOW_BYTES = 8 << 20
+
+
+class Progress(Protocol):
+    """Counts items for a display as they pass."""
+
+    def __call__(self, items: Iterator[T], label: str, estimate: int | None, /) -> Iterator[T]:
+        """Yield ``items``; ``estimate`` is about how many there are, None for as many as the source holds."""
+        ...
+
+
+def no_progress(items: Iterator[T], _label: str, _estimate: int | None, /) -> Iterator[T]:
+    """Yield the items, and display nothing."""
+    return items
+
+
+class View:
+    """What a consumer may look at while it takes an examination, and not later.
+
+    Attributes:
+        draining: Everything was seen; what waited is taken now, in the order of the keys where something is wrong.
+    """
+
+    def __init__(self, examiner: Examiner, run: Examining) -> None:
+        self.draining = False
+        self._run = run
+        self.plaintext = examiner.plaintext
+
+    @property
+    def waiting(self) -> int:
+        """How many values with earlier keys are still open."""
+        return self._run.waiting
+
+
+Take = Callable[[Examination, View], None]
+"""Takes one examination after the other."""
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """How a pass came to its end.
+
+    Attributes:
+        ended: What ended it early; None where nothing did.
+        problems: How the source was lost midway; empty where it was not.
+    """
+
+    ended: EndedEarly | None = None
+    problems: tuple[str, ...] = ()
+
+
+def examine_all(
+    examiner: Examiner,
+    values: Iterable[StoredValue],
+    take: Take,
+    *,
+    target: bytes = b"",
+    progress: Progress = no_progress,
+    whole: bool = False,
+) -> Ending:
+    """Examine values once, and hand each to a consumer; those that wait for a KMS plugin come after all others.
+
+    Args:
+        examiner: Says what each value is.
+        values: In the source's order.
+        take: The consumer.
+        target: Etcd key of a value that is searched for damage in any case; b"" for none.
+        progress: Counts the values for a display, and those that waited.
+        whole: A part is of no use: an interruption, or a source that is lost midway, is raised.
+
+    Raises:
+        SourceError: Nothing could be read; or not everything, and a part is of no use.
+    """
+    ending = Ending()
+    seen = 0
+    with Examining(examiner, target=target) as run:
+        view = View(examiner, run)
+        try:
+            for found in run.first(progress(iter(values), "keys", None)):
+                seen += 1
+                take(found, view)
+        except SourceError as exc:
+            if whole or not (seen or run.waiting):
+                raise
+            ending = Ending(problems=(f"the source was lost midway: {exc.message}",))
+        except KeyboardInterrupt as exc:
+            if whole:
+                raise
+            ending = Ending(EndedEarly.of(exc))
+            run.abort()
+        view.draining = True
+        try:
+            for found in progress(run.drain(), "waiting", run.waiting):
+                take(found, view)
+        except KeyboardInterrupt as exc:
+            if whole:
+                raise
+            ending = Ending(EndedEarly.of(exc), ending.problems)
+            run.abort()
+            for found in run.drain():
+                take(found, view)
+    return ending
+
+
+class Examining:
+    """Examines values once, and those that wait for a plugin again. Close it, or use it as a context manager.
+
+    Args:
+        examiner: Says what each value is.
+        target: Etcd key of a value that is searched for damage in any case; b"" for none.
+    """
+
+    def __init__(self, examiner: Examiner, *, target: bytes = b"") -> None:
+        examiner.start_over()  # a value from a file or of another member must not speak for those of this run
+        self._examine = examiner.examine
+        self._opened = examiner.opened
+        self._plugins = examiner.plugins
+        self._target = target
+        self._searched: Counter[KeyName] = Counter()
+        self._waiting = Spool(StoredValue)
+        # From the first look, and from the later one; each in the source's order.
+        self._doubtful = (Spool(Examination), Spool(Examination))
+        self._window: deque[tuple[StoredValue, Examination | None]] = deque()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._waiting.close()
+        for spool in self._doubtful:
+            spool.close()
+        if self._plugins is not None:
+            self._plugins.deferring = False  # from here on, single values are looked at, and each may wait
+
+    def abort(self) -> None:
+        """Ask no plugin any more: what waits is judged without."""
+        if self._plugins is not None:
+            self._plugins.abort()
+
+    @property
+    def waiting(self) -> int:
+        """How many values were put aside and are not yielded yet."""
+        first, later = self._doubtful
+        return self._waiting.count + first.count + later.count + len(self._window)
+
+    def first(self, values: Iterable[StoredValue]) -> Iterator[Examination]:
+        """Yield every value that can be judged now, in the order given; keep the others."""
+        plugins = self._plugins
+        examine = self._examine
+        found: Examination | None
+        if plugins is None:
+            for stored in values:
+                found = examine(stored)
+                if found.verdict.outcome is not Outcome.READABLE and self._is_open(found):
+                    found = self._put_aside(self._doubtful[0], found, stored)
+                if found is not None:
+                    yield found
+            return
+        plugins.deferring = True
+        for stored in values:
+            try:
+                found = examine(stored)
+            except KMSPending:
+                found = self._put_aside(self._waiting, stored, stored)
+            else:
+                if found.verdict.outcome is Outcome.READABLE:
+                    pass
+                elif found.verdict.cause is Cause.KMS_UNREACHABLE:
+                    # Nothing can change any more; a few are kept all the same, so that their order does not depend on
+                    # when the plugin was given up.
+                    if not (plugins.over and self._waiting.on_disk):
+                        found = self._put_aside(self._waiting, stored, stored)
+                elif _behind_plugin(found) or self._is_open(found):
+                    found = self._put_aside(self._doubtful[0], found, stored)
+            if found is not None:
+                yield found
+
+    def _is_open(self, found: Examination) -> bool:
+        """Say whether the verdict waits: more may be found, or a search is due since it is the target."""
+        return not found.verdict.settled or found.stored.key == self._target
+
+    def _put_aside(self, spool: Spool[V], kept: V, stored: StoredValue) -> Examination | None:
+        """Keep a value for later; where there is no room for it, wait for its plugin now and return what it is."""
+        try:
+            spool.append(kept)
+        except OSError:
+            found = self._wait_and_search(stored)
+            if self._plugins is not None:
+                self._plugins.deferring = True
+            return found
+        return None
+
+    def drain(self) -> Iterator[Examination]:
+        """Yield what was put aside, waiting for answers; can be called again after an interruption.
+
+        What there is something to say about comes in the order of the keys.
+        """
+        while self._fill_window():
+            stored, found = self._window[0]
+            if found is None:
+                found = self._wait(stored)
+            self._window.popleft()
+            now = found if found.verdict.is_plain else self._put_aside(self._doubtful[1], found, stored)
+            if now is not None:
+                yield now
+        # Every value that could open has: what is said now is the last word.
+        if self._plugins is not None:
+            self._plugins.final = True
+        try:
+            while (spool := self._next_doubtful()) is not None:
+                found = spool.peek()
+                if self._may_change(found):
+                    found = self._wait_and_search(found.stored)
+                spool.drop()
+                yield found
+        finally:
+            if self._plugins is not None:
+                self._plugins.final = False
+
+    def _is_worth_a_search(self, found: Examination) -> bool:
+        """Say whether to search a value for what was damaged: its key is right, and not too many were searched."""
+        verdict = found.verdict
+        if found.stored.key == self._target:
+            return verdict.outcome in FAILED or verdict.outcome is Outcome.UNDETERMINED
+        keys = found.encryption_keys
+        if verdict.settled or not self._is_key_right(found):
+            return False
+        self._searched.update(keys)
+        return all(self._searched[key] <= MOST_SEARCHED for key in keys)
+
+    def _may_change(self, found: Examination) -> bool:
+        """Say whether the last look may come to something else than the first, now that everything has been seen."""
+        searched = found.stored.key == self._target
+        return searched or _behind_plugin(found) or self._is_key_right(found)
+
+    def _is_key_right(self, found: Examination) -> bool:
+        """Say whether the value's encryption key is there: it opens other values, or a look at this one showed it."""
+        return found.verdict.key_proven or self._opened.opened(found.encryption_keys)
+
+    def _next_doubtful(self) -> Spool[Examination] | None:
+        filled = [spool for spool in self._doubtful if spool.count]
+        if len(filled) == len(self._doubtful):
+            return min(filled, key=lambda spool: spool.peek().stored.key)
+        return filled[0] if filled else None
+
+    def _try(self, stored: StoredValue) -> Examination | None:
+        """Examine a value without waiting; None when a plugin has not answered, or could not just now."""
+        try:
+            found = self._examine(stored)
+        except KMSPending:
+            return None
+        return None if found.verdict.cause is Cause.KMS_UNREACHABLE else found
+
+    def _wait(self, stored: StoredValue) -> Examination:
+        if self._plugins is not None:
+            self._plugins.deferring = False
+        return self._examine(stored)
+
+    def _wait_and_search(self, stored: StoredValue) -> Examination:
+        found = self._wait(stored)
+        return self._examine(stored, thorough=True) if self._is_worth_a_search(found) else found
+
+    def _fill_window(self) -> bool:
+        """Take values from the file and let their data keys be asked for; say whether any value is left."""
+        if self._plugins is not None:
+            self._plugins.deferring = True
+        if self._window and self._waiting.count and self._window[-1][0] == self._waiting.peek():
+            self._waiting.drop()  # an interruption came in between
+        size = sum(len(stored.value) for stored, _ in self._window)
+        while len(self._window) < _WINDOW and size < _WINDOW_BYTES and self._waiting.count:
+            stored = self._waiting.peek()
+            self._window.append((stored, self._try(stored)))
+            self._waiting.drop()
+            size += len(stored.value)
+        return bool(self._window)
+
+
+def _behind_plugin(found: Examination) -> bool:
+    """Say whether a verdict against a value rests on what its plugin did, here and for others."""
+    if not found.transformer.startswith("kms/"):
+        return False
+    return found.verdict.cause in _BEHIND_PLUGIN or found.verdict.outcome is Outcome.DECODE_FAILURE

@@ -1,0 +1,250 @@
+"""The one end of every change: preview, dry run or confirmation, then backup, record and transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from etcdfix.remediation.audit.record import Entry, Operator, RecordType, Result, Subject, Verb
+from etcdfix.remediation.backup.file import BackupCluster, BackupContent, make_content
+from etcdfix.remediation.commit import Change, Outcome, RecordPaths, commit, preview_only
+from etcdfix.remediation.durable import Step, no_step
+from etcdfix.remediation.preflight.checks import Acceptances, Cluster, grounds_of
+from etcdfix.remediation.rules import Rule, refuse
+from etcdfix.storagekey import display
+
+if TYPE_CHECKING:
+    from etcdfix.apiserver.authorization import Authorization
+    from etcdfix.apiserver.servers import APIAccess, ServerAnswers
+    from etcdfix.model import StoredValue
+    from etcdfix.remediation.cluster_identity import ClusterIdentity
+    from etcdfix.remediation.landmarks import Landmark, Landmarks
+    from etcdfix.remediation.preflight.members import KeyReading, LeaseState
+    from etcdfix.verdicts.examination import Examination, KeyName
+    from etcdfix.verdicts.key_loss import KeyCounts
+
+
+class Confirmer(Protocol):
+    """The person before the change, or the script that stands for one."""
+
+    def confirm_key(self, key: bytes) -> bool:
+        """Show what is about to happen to the key, and say whether it was typed back (or ``--yes`` was given)."""
+        ...
+
+    def confirm_lost(self, declared: str) -> bool:
+        """Say whether the declaration of a lost key was typed back; ``--yes`` never stands in at a terminal."""
+        ...
+
+
+class ChangeRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What every change needs.
+
+    Attributes:
+        reason: For the record.
+        accepted: Expectations and acceptances.
+        record_paths: Where backups and the audit log go.
+        api: Which API servers to ask; None for none.
+        etcd_user: As whom etcd is asked, for the record.
+        dry_run: Change nothing.
+    """
+
+    reason: str
+    accepted: Acceptances = msgspec.field(default_factory=Acceptances)
+    record_paths: RecordPaths = msgspec.field(default_factory=RecordPaths)
+    api: APIAccess | None = None
+    etcd_user: str = ""
+    dry_run: bool = False
+
+
+class Examined(Protocol):
+    """A value that is there now, and that makes room."""
+
+    @property
+    def reading(self) -> KeyReading:
+        """The linearizable read that found it."""
+        ...
+
+    @property
+    def found(self) -> Examination:
+        """What it is under today's configuration."""
+        ...
+
+    @property
+    def identity(self) -> ClusterIdentity:
+        """In which cluster."""
+        ...
+
+    @property
+    def lease(self) -> LeaseState | None:
+        """Its lease, None for none."""
+        ...
+
+
+class CheckedChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A change that every check has let through.
+
+    Attributes:
+        verb: What is done.
+        done: What the outcome is called when all went well.
+        found: What the record says the change is about.
+        reading: The linearizable read of the key.
+        identity: Which cluster it is.
+        servers: What the API servers said.
+        landmarks: Of the cluster, read before anything else was.
+        moved_to: Where a moved value belongs, and must still be; None for any other.
+        replaced: What makes room, and is backed up; None where nothing is there.
+        counts: What the values under each encryption key of what makes room came to.
+        declared_lost: The declaration of a lost key was needed.
+        flags: What was accepted beyond what any change can accept.
+        value: What to put; None deletes.
+        value_sha256: Of what is put, for the record; "" for what makes room.
+        lease: To attach, 0 for none.
+        detail: For the record.
+    """
+
+    verb: Verb
+    done: Result
+    found: Examination
+    reading: KeyReading
+    identity: ClusterIdentity
+    servers: ServerAnswers
+    landmarks: Landmarks
+    moved_to: Landmark | None = None
+    replaced: Examined | None
+    counts: Mapping[KeyName, KeyCounts] = MappingProxyType({})
+    declared_lost: bool = False
+    flags: tuple[str, ...] = ()
+    value: bytes | None = None
+    value_sha256: str = ""
+    lease: int = 0
+    detail: str = ""
+
+
+def execute_change(
+    cluster: Cluster,
+    request: ChangeRequest,
+    checked: CheckedChange,
+    confirmer: Confirmer,
+    *,
+    preview: Callable[[], None],
+    step: Step = no_step,
+) -> Outcome:
+    """Show a change, and make it once it is confirmed; a dry run does all but that.
+
+    Args:
+        cluster: Where.
+        request: What was asked for.
+        checked: What is to be done.
+        confirmer: Confirms.
+        preview: Shows it.
+        step: Told the name of each step before it is taken.
+
+    Raises:
+        RemediationRefused: It was not confirmed, or something moved meanwhile; nothing was changed.
+        AuditError: The record cannot be made durable; nothing was changed.
+        TransactionNotSent: No endpoint could be reached; nothing was changed.
+        TransactionRefused: etcd says no; nothing was changed.
+        SourceError: etcd could not be asked; nothing was changed.
+    """
+    step("preview")
+    preview()
+    change = _change(cluster, request, checked)
+    client, operator, paths = cluster.source.client, change.entry.operator, request.record_paths
+    if request.dry_run:
+        return preview_only(client, change, paths, operator=operator, step=step)
+    step("confirm")
+    if checked.declared_lost and not confirmer.confirm_lost(request.accepted.key_lost):
+        raise refuse(Rule.NOT_CONFIRMED, "the lost key was not typed back; nothing was changed")
+    if not confirmer.confirm_key(change.key):
+        raise refuse(
+            Rule.NOT_CONFIRMED,
+            f"{display(change.key)} was not typed back; nothing was changed",
+            hint="type the key in full at a terminal, or give --yes in a script",
+        )
+    return commit(client, change, paths, operator=operator, step=step)
+
+
+def _change(cluster: Cluster, request: ChangeRequest, checked: CheckedChange) -> Change:
+    operator = operator_for(checked.servers.authorization, request.etcd_user)
+    present = checked.reading.stored
+    landmarks = checked.landmarks
+    return Change(
+        entry=Entry(
+            type=RecordType.INTENT,
+            verb=checked.verb,
+            operator=operator,
+            subject=_subject(checked.found, present),
+            reason=request.reason,
+            cluster_uid=checked.identity.uid,
+            header_revision=checked.reading.revision,
+            value_sha256=checked.value_sha256,
+            detail=checked.detail,
+            accepted=(*request.accepted.as_flags(), *checked.flags),
+            grounds=grounds_of(cluster, checked.found, checked.servers, checked.identity, checked.counts),
+        ),
+        landmarks=landmarks if checked.moved_to is None else landmarks.with_mark(checked.moved_to),
+        content=None if checked.replaced is None else _backup_content(cluster, request, checked, operator),
+        value=checked.value,
+        lease=checked.lease,
+        done=checked.done,
+        accept_unknown_cluster=request.accepted.unknown_cluster,
+    )
+
+
+def operator_for(authorization: Authorization | None, etcd_user: str) -> Operator:
+    """Return who does it, for the record."""
+    if authorization is None:
+        return Operator.of_this_process(etcd_user=etcd_user)
+    return Operator.of_this_process(
+        etcd_user=etcd_user, authorization="allowed", api_user=authorization.user_name
+    )
+
+
+def _subject(found: Examination, present: StoredValue | None) -> Subject:
+    """Return what a record says the change is about: an object, and the record that is there before it."""
+    directory = found.directory
+    return Subject(
+        key=found.stored.key,
+        group=directory.group,
+        api_version=directory.version,
+        resource=directory.resource,
+        namespace=found.namespace,
+        name=found.name,
+        mod_revision=present.mod_revision if present is not None else 0,
+    )
+
+
+def _backup_content(
+    cluster: Cluster, request: ChangeRequest, checked: CheckedChange, operator: Operator
+) -> BackupContent:
+    """Return what a backup of the value that makes room holds: the stored bytes, nothing that we decrypted."""
+    replaced = checked.replaced
+    assert replaced is not None  # else there is nothing to back up
+    reading = replaced.reading
+    return make_content(
+        replaced.found.stored,
+        purpose=checked.verb.purpose,
+        verdict=replaced.found.verdict,
+        cluster=BackupCluster(
+            replaced.identity.uid or None,
+            f"{reading.cluster_id:x}",
+            cluster.source.endpoints,
+            reading.revision,
+            replaced.identity,
+        ),
+        operator=operator,
+        reason=request.reason,
+        lease_ttl_seconds=_lease_ttl(replaced.lease),
+        at=datetime.now(UTC),
+    )
+
+
+def _lease_ttl(lease: LeaseState | None) -> int | None:
+    """Return what a backup says of a lease: seconds left, -1 for expired, None for none."""
+    if lease is None:
+        return None
+    return lease.remaining_seconds if lease.alive else -1

@@ -1,0 +1,355 @@
+"""What a person reads before and after a change, as lines of plain text; a tired one, so the order matters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from etcdfix.apiserver.recovery import ServerSigns
+from etcdfix.apiserver.servers import Answer, ServerAnswers
+from etcdfix.graph.assess import Assessment
+from etcdfix.graph.grades import Risk
+from etcdfix.graph.secretusers import Stops
+from etcdfix.model import Confidence
+from etcdfix.model import Outcome as Outcomes
+from etcdfix.operations.change.reencrypt import ReencryptPreview
+from etcdfix.operations.change.restore import OwnWrite, RestorePreview
+from etcdfix.remediation.audit.record import Result
+from etcdfix.remediation.cluster_identity import ClusterIdentity
+from etcdfix.remediation.commit import Outcome
+from etcdfix.remediation.preflight.checks import Cluster, Preflight, peek_lines
+from etcdfix.reports.base import counted
+from etcdfix.reports.change_model import FollowUp
+from etcdfix.reports.remedies import gentle_remedies, unsafe_deletion_request
+from etcdfix.storagekey import display
+from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.safetext import quote_command, safe_text
+
+_MOST_REASONS = 5
+_STOPS = "grows more slowly, and stops when nothing else is unreadable"
+_MASK = 0xFFFFFFFFFFFFFFFF
+# KEP-3926, in meaning.
+WARNINGS = (
+    "This may break the cluster if the object has dependencies that nobody here knows of.",
+    "It may put the cluster outside of what its vendor supports.",
+    "Finalizers are not run: what they would have cleaned up elsewhere (volumes, load balancers) stays behind.",
+    "There is no graceful termination: a Pod's containers go on until its kubelet notices.",
+    "The garbage collector will take everything that the object owned for orphaned, and may delete it.",
+    "API servers restart the watch of this resource; clients list it anew.",
+)
+
+
+def preview_lines(cluster: Cluster, checked: Preflight, again: RepeatedOptions) -> Iterator[str]:
+    """Yield what was found out, what a deletion means, and what would be gentler."""
+    found, verdict, stored = checked.found, checked.found.verdict, checked.stored
+    yield f"Key          {safe_text(display(stored.key))}"
+    where = f" in namespace {found.namespace}" if found.namespace else ""
+    yield f"Object       {safe_text(f'{found.directory.group_resource} {found.name}{where}')}"
+    yield (
+        f"Stored       {len(stored.value)} bytes, mod_revision {stored.mod_revision}, create_revision "
+        f"{stored.create_revision}, version {stored.version}"
+    )
+    if verdict.outcome is Outcomes.UNDETERMINED:
+        yield f"Verdict      NOT PROVEN ({verdict.cause}): the value may be whole; your declaration alone deletes it"
+    else:
+        yield f"Verdict      {verdict.outcome}, {verdict.cause} ({verdict.confidence})"
+    yield f"             {safe_text(verdict.message)}"
+    if verdict.upstream_message:
+        yield f"             API server: {safe_text(verdict.upstream_message)}"
+    yield from _cluster_lines(cluster, checked.identity, f", {counted(checked.alike.keys, 'key')}")
+    yield from _pattern_lines(checked)
+    if checked.lease is not None:
+        left = f"{checked.lease.remaining_seconds} s left" if checked.lease.alive else "expired"
+        yield f"Lease        {checked.lease.lease:x}, {left}"
+    yield from _api_lines(checked.servers)
+    if checked.accepted:
+        yield safe_text(f"Accepted     {', '.join(checked.accepted)}")
+    for warning in checked.warnings:
+        yield f"Note         {safe_text(warning)}"
+    if checked.assessment is not None:
+        yield from assessment_lines(checked.assessment)
+        yield f"             see all of it: {again.impact(stored.key)}"
+    gentle = gentle_remedies(found, again)
+    if gentle:
+        yield ""
+        yield "Gentler than a deletion:"
+        for number, remedy in enumerate(gentle, start=1):
+            yield f"  {number}. {remedy.action}"
+            if remedy.command:
+                yield f"     {remedy.command}"
+    yield ""
+    yield "What a deletion means:"
+    if checked.floor:
+        yield f"  - CLUSTER-BREAKING, as accepted: {safe_text(checked.floor)}."
+    for text in WARNINGS:
+        yield f"  - {text}"
+
+
+def _cluster_lines(cluster: Cluster, identity: ClusterIdentity, keys: str = "") -> Iterator[str]:
+    endpoints = ", ".join(cluster.source.describe().endpoints or ())
+    accepted = "" if identity.is_known else " (accepted)"
+    yield f"Cluster      {safe_text(identity.describe())}{accepted}{keys}, at {safe_text(endpoints)}"
+    if cluster.no_encryption:
+        yield "Encryption   none at rest, as you say (--no-encryption)"
+
+
+_SAID = {
+    Answer.READS_IT: "reads it",
+    Answer.NOT_FOUND: "finds no such object",
+    Answer.READ_ERROR: "cannot read it either",
+    Answer.EMPTY: "makes an empty object of it",
+    Answer.DENIED: "may not be asked",
+    Answer.NO_ANSWER: "gave no answer",
+}
+
+
+def _api_lines(servers: ServerAnswers) -> Iterator[str]:
+    """Yield who allows the change, and what each API server said of the object."""
+    allowed = servers.authorization
+    if allowed is not None:
+        yield f"Allowed by   {safe_text(allowed.server)}, for {safe_text(allowed.user_name)}"
+    elif servers.answers:
+        yield "Allowed by   nobody: no API server answered, as accepted; the etcd credentials are the only gate"
+    else:
+        yield "Allowed by   nobody was asked: without --kubeconfig the etcd credentials are the only gate"
+    for asked in servers.answers:
+        detail = f": {asked.detail}" if asked.detail else ""
+        yield f"API server   {safe_text(f'{asked.server} {_SAID[asked.answer]}{detail}')}"
+    for note in servers.notes:
+        yield f"             {safe_text(note)}"
+
+
+def assessment_lines(found: Assessment) -> Iterator[str]:
+    """Yield what a deletion sets off, worst first, in a few lines."""
+    worse = found.may_be_worse and found.risk is not Risk.CLUSTER_BREAKING
+    yield f"Risk         {found.risk.upper()}{' OR WORSE' if worse else ''}"
+    for reason in found.reasons[:_MOST_REASONS]:
+        yield f"             {reason.risk}: {safe_text(reason.text)}"
+    counts = [f"{number} {action}" for action, number in found.collection.counts.items() if number]
+    if counts:
+        yield f"Dependents   {', '.join(counts)}"
+    users = found.secret.users if found.secret is not None else ()
+    if users:
+        stopped = len({user.object for user in users if user.stops is Stops.YES})
+        using = counted(len({user.object for user in users}), "object")
+        yield f"Used by      {using}, of which {stopped} cannot go on without it"
+        for user in users[:_MOST_REASONS]:
+            ref = user.object
+            where = f"{ref.namespace}/{ref.name}" if ref.namespace else ref.name
+            yield f"             {safe_text(f'{ref.resource} {where}: {user.role}, {user.consequence}')}"
+    elif found.users:
+        yield f"Used by      {counted(len({user.object for user in found.users}), 'object')}"
+    for finalizer in found.finalizers:
+        sure = "" if finalizer.confidence is Confidence.CERTAIN else f" ({finalizer.confidence})"
+        yield f"Finalizer    {safe_text(f'{finalizer.name} is skipped{sure}: {finalizer.consequence}')}"
+    if found.node:
+        yield f"Runs on      {safe_text(found.node)}: its kubelet stops the containers once the Pod is gone"
+    for sentence in found.consequences[:_MOST_REASONS]:
+        yield f"Special      {safe_text(sentence)}"
+    if not found.complete:
+        yield "             what cannot be read, or waits for KMS, may depend on it too"
+
+
+def _pattern_lines(checked: Preflight) -> Iterator[str]:
+    for name, counts in checked.alike.counts.items():
+        undetermined = f", {counts.undetermined} undetermined" if counts.undetermined else ""
+        damaged = f", {counts.damaged} of them proven damaged" if counts.damaged else ""
+        rule = f" of {name.rule}" if name.rule else ""
+        key = f" ({name.key})" if name.key else ""
+        yield (
+            f"Under        {safe_text(name.transformer or 'no envelope that is known')}{safe_text(rule)}{key}: "
+            f"{counts.opened} open, {counts.failed} fail{damaged}{undetermined} (this one included)"
+        )
+        if checked.declared_lost and counts.opened:
+            opened = counted(counts.opened, "value")
+            yield f"             {opened} OPEN under this key: make sure that you mean this one"
+    if checked.declared_lost:
+        yield "             declared lost for ever"
+    title = "Proof"
+    for line in peek_lines(checked.found):
+        yield f"{title:<13}{safe_text(line)}"
+        title = ""
+
+
+def restore_preview_lines(cluster: Cluster, shown: RestorePreview) -> Iterator[str]:
+    """Yield what will be put back, and what that cannot bring back."""
+    found, stored = shown.found, shown.candidate.stored
+    yield f"Key          {safe_text(display(stored.key))}"
+    yield f"From         {safe_text(shown.candidate.origin)}"
+    yield (
+        "             a true undo: the same bytes at the same key of the same cluster, by this audit log"
+        if shown.listed
+        else "             NOT a backup that this audit log knows, as accepted"
+    )
+    if shown.by_itself:
+        yield f"             by itself: its own digests fit, and the one that was given; {safe_text(shown.by_itself)}"
+    yield f"Value        {len(stored.value)} bytes, was at mod_revision {stored.mod_revision}"
+    if found.gvk is not None:
+        version = f"{found.gvk.group}/{found.gvk.version}".lstrip("/")
+        yield f"Object       {safe_text(f'{version} {found.gvk.kind} {found.namespace}/{found.name}')}"
+    yield f"Today it is  {found.verdict.outcome}: {safe_text(found.verdict.message)}"
+    yield from _cluster_lines(cluster, shown.identity)
+    yield from _api_lines(shown.servers)
+    if stored.lease:
+        kept = f"{shown.lease & _MASK:x} is attached again" if shown.lease else "is left out, as accepted"
+        yield f"Lease        {kept}"
+    if shown.replaced is None:
+        yield "There now    nothing"
+    else:
+        present = shown.replaced
+        yield (
+            f"There now    {len(present.stored.value)} bytes at mod_revision {present.stored.mod_revision}, "
+            f"{_why_replaced(present)}; backed up first"
+        )
+    for warning in shown.warnings:
+        yield f"Note         {safe_text(warning)}"
+    yield ""
+    yield "Dependents that the garbage collector has deleted meanwhile do not come back with their owner."
+
+
+def _why_replaced(present: Preflight | OwnWrite) -> str:
+    """Return why what is there now may make room."""
+    if isinstance(present, OwnWrite):
+        return f"{present.found.verdict.outcome}, put there by record {present.intent.link.sequence} of this audit log"
+    return f"{present.found.verdict.outcome}, {present.found.verdict.cause}"
+
+
+def reencrypt_preview_lines(cluster: Cluster, shown: ReencryptPreview) -> Iterator[str]:
+    """Yield what will be rewritten, and with what."""
+    today, candidate = shown.found, shown.candidate
+    yield f"Key          {safe_text(display(today.stored.key))}"
+    yield f"Today        {today.verdict.outcome}, {today.verdict.cause}: {safe_text(today.verdict.message)}"
+    kind = candidate.directory.kind or "object"
+    yield f"Candidate    opens it with {safe_text(candidate.transformer)}: a readable {kind}"
+    yield f"Written with {safe_text(shown.write_transformer)}"
+    if shown.proof:
+        yield f"             API servers hold that key: {safe_text(display(shown.proof))} is stored under it"
+    else:
+        yield "             nothing shows that API servers hold that key, as accepted"
+    yield from _cluster_lines(cluster, shown.identity)
+    yield from _api_lines(shown.servers)
+    if shown.lease is not None:
+        yield f"Lease        {shown.lease.lease & _MASK:x}, kept"
+    for warning in shown.warnings:
+        yield f"Note         {safe_text(warning)}"
+
+
+_DONE = {Result.DELETED: "deleted", Result.RESTORED: "put back", Result.REENCRYPTED: "rewritten"}
+
+
+def outcome_lines(key_bytes: bytes, done: Result, outcome: Outcome, again: RepeatedOptions) -> Iterator[str]:
+    """Yield what became of a change, where the backup is, and how to undo it.
+
+    Args:
+        key_bytes: Which key.
+        done: What it is called when all goes well.
+        outcome: What it came to.
+        again: Options that commands must repeat.
+    """
+    key = safe_text(display(key_bytes))
+    if outcome.result is None:
+        yield f"DRY RUN: {key} would be {_DONE[done]}. Nothing was changed."
+    elif outcome.result is done:
+        yield f"{done.upper()} {key} at revision {outcome.revision}."
+    else:
+        yield f"{outcome.result.upper()}: {key}: {safe_text(outcome.detail)}"
+    for warning in outcome.warnings:
+        yield f"Note: {safe_text(warning)}"
+    for path in outcome.backups:
+        yield f"Backup: {safe_text(path)}"
+    for found in outcome.values:
+        yield f"Its value: {found}"
+    yield f"Audit log: {safe_text(str(outcome.audit_log))}" + (
+        f", head {outcome.head}" if outcome.head else ""
+    )
+    for follow_up in follow_ups(key_bytes, done, outcome, again):
+        yield f"{follow_up.what}: {follow_up.command}"
+
+
+def follow_ups(key: bytes, done: Result, outcome: Outcome, again: RepeatedOptions) -> Iterator[FollowUp]:
+    """Yield the commands for afterwards: how to settle what is open, how to undo, how to look again."""
+    if outcome.result is None:
+        return
+    # The uid of kube-system is read each time, wherever it is and whatever encrypts it.
+    same = [*again.source, *again.layout, *again.reading, *again.changing]
+    if outcome.result is Result.UNKNOWN or outcome.head is None:
+        settle = quote_command(["etcdfix", "audit", "reconcile", *same, str(outcome.audit_log)])
+        yield FollowUp("Settle it when etcd answers again", settle)
+    yield from _undo(done, outcome, same)
+    if done is not Result.DELETED:
+        yield FollowUp("Look again", again.scan(key))
+
+
+def _undo(done: Result, outcome: Outcome, same: list[str]) -> Iterator[FollowUp]:
+    """Yield how each backup goes back to where it was."""
+    log = ["--audit-log", str(outcome.audit_log), "--reason", "REASON"]
+    replace: list[str] = []
+    if done is not Result.DELETED:
+        if outcome.result is not done:
+            return
+        replace = ["--replace-mod-revision", str(outcome.revision)]
+    elif outcome.result in {Result.NOT_APPLIED, Result.REFUSED}:
+        return
+    if outcome.result is Result.ANOMALY:
+        for path, what in zip(outcome.backups, ("what was examined", "what etcd gave back"), strict=False):
+            yield FollowUp(f"Put back {what}", quote_command(["etcdfix", "restore", path, *same, *log]))
+    elif outcome.backups:
+        undo = quote_command(["etcdfix", "restore", outcome.backups[0], *same, *log, *replace])
+        yield FollowUp("Undo", undo)
+
+
+def _recovery_lines(resource: str, unread: Mapping[str, int]) -> Iterator[str]:
+    """Yield what comes back by itself, and when; and what stands in the way."""
+    others = unread.get(resource, 0)
+    if others:
+        yield (
+            f"{counted(others, 'other value')} of {resource} cannot be read without fault, or could not be examined to "
+            f"the end. While one fails, LIST and watches of {resource} fail; a LIST that works may come from a "
+            "server's memory, which a deletion ends after 30 s."
+        )
+    else:
+        yield (
+            f"No other value of {resource} is known to fail: LIST works again at once, watches and resourceVersion=0 "
+            "within about a minute. API servers do that by themselves; nothing has to be restarted."
+        )
+    elsewhere = ", ".join(f"{name} ({number})" for name, number in sorted(unread.items()) if name != resource)
+    if elsewhere:
+        yield safe_text(f"Others are not known to be read without fault: {elsewhere}.")
+    if unread:
+        yield "An API server that starts may not get ready while such values are there (/readyz: informer-sync)."
+    else:
+        yield "/readyz of an API server that was not ready for this value recovers within about a minute too."
+
+
+def looked_at_lines(looked: Sequence[ServerSigns]) -> Iterator[str]:
+    """Yield how each API server stood when it was looked at last."""
+    for one in looked:
+        signs = ", ".join(f"{sign.what} {sign.text}" for sign in one.signs)
+        yield safe_text(f"API server {one.server}, after {one.seconds:.0f} s: {signs}")
+    if any(one.failing for one in looked):
+        yield (
+            "Not all is well. The usual reasons: more values that cannot be read (the scan above), or an API server "
+            "with another EncryptionConfiguration. Look again: kubectl get --raw '/readyz?verbose'"
+        )
+
+
+def after_deletion_lines(checked: Preflight, again: RepeatedOptions) -> Iterator[str]:
+    """Yield what to watch once a key is gone, and what the same is called elsewhere."""
+    found = checked.found
+    resource = str(found.directory.group_resource)
+    # Of every namespace: one value that cannot be read, wherever it is, fails the LIST of all.
+    scan = ["etcdfix", "scan", *again.source, *again.layout, *again.reading, resource]
+    yield f"Look at what is left: {quote_command(scan)}"
+    yield from _recovery_lines(resource, checked.alike.unread)
+    request = unsafe_deletion_request(found)
+    if request:
+        yield f"Already done; the API call that would have done the same: {request}"
+    yield "Watch, on every API server:"
+    for metric, course in (
+        ("apiserver_storage_transformation_operations_total, status other than OK", _STOPS),
+        ("apiserver_storage_decode_errors_total", f"{_STOPS}, for {resource}"),
+        ("apiserver_watch_cache_initializations_total", f"rises once for {resource}, then stays"),
+        ("apiserver_storage_list_total", "rises for a moment, then as before"),
+        ("apiserver_terminated_watchers_total, apiserver_init_events_total", "rise for a moment"),
+        ("apiserver_resource_objects", f"one less for {resource}"),
+    ):
+        yield f"  {metric}: {course}"

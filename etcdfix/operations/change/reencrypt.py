@@ -1,0 +1,294 @@
+"""Rewrites a value that today's configuration cannot read, and a candidate configuration can.
+
+The contents stay as they are, byte for byte; only the envelope changes, to the one that API servers write today.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Container, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from etcdfix.apiserver.servers import ServerAnswers
+from etcdfix.encryption.encrypt import NotSealed, Sealed, SealRefusal, to_storage
+from etcdfix.encryption.transformer import ResourceTransformers
+from etcdfix.examine import Examiner
+from etcdfix.model import Outcome as Verdicts
+from etcdfix.model import StoredValue
+from etcdfix.operations.change.execute_change import (
+    ChangeRequest,
+    CheckedChange,
+    Confirmer,
+    execute_change,
+)
+from etcdfix.remediation.audit.record import Result, Verb
+from etcdfix.remediation.audit.search import own_writes
+from etcdfix.remediation.backup.file import digest
+from etcdfix.remediation.backup.write import name_of, unlisted_writes
+from etcdfix.remediation.cluster_identity import ClusterIdentity
+from etcdfix.remediation.commit import (
+    Outcome,
+    place_warnings,
+    require_space,
+)
+from etcdfix.remediation.durable import Step, no_step
+from etcdfix.remediation.landmarks import read_landmarks
+from etcdfix.remediation.preflight.checks import (
+    Cluster,
+    check_alarms,
+    check_api_servers,
+    check_cluster,
+    check_expectations,
+    check_members,
+    require_there,
+)
+from etcdfix.remediation.preflight.members import KeyReading, read_key, read_lease
+from etcdfix.remediation.preflight.release import check_release
+from etcdfix.remediation.rules import Rule, refuse
+from etcdfix.storagekey import display
+from etcdfix.verdicts.examination import Examination
+
+if TYPE_CHECKING:
+    from etcdfix.remediation.preflight.members import LeaseState
+
+_IDENTITY = "identity"
+
+
+class ReencryptRequest(ChangeRequest, frozen=True, kw_only=True):
+    """One re-encryption.
+
+    Attributes:
+        key: Complete etcd key.
+        undeployed_write_key: Nothing of the resource needs to be stored under today's write key yet.
+    """
+
+    key: bytes
+    undeployed_write_key: bool = False
+
+
+class ReencryptPreview(msgspec.Struct, frozen=True, kw_only=True):
+    """What is shown before a value is rewritten.
+
+    Attributes:
+        reading: The linearizable read on which everything rests.
+        found: What today's configuration says of it.
+        candidate: What the candidate configuration says of it: readable.
+        write_transformer: What it will be written with.
+        proof: Key of another object that is stored under that already; b"" where none was needed.
+        identity: Which cluster it is.
+        lease: That it keeps; None for none.
+        servers: What the API servers said.
+        warnings: One sentence each.
+    """
+
+    reading: KeyReading
+    found: Examination
+    candidate: Examination
+    write_transformer: str
+    proof: bytes
+    identity: ClusterIdentity
+    lease: LeaseState | None
+    servers: ServerAnswers
+    warnings: tuple[str, ...]
+
+
+def run_reencrypt(
+    cluster: Cluster,
+    candidate: Examiner,
+    request: ReencryptRequest,
+    confirmer: Confirmer,
+    *,
+    preview: Callable[[ReencryptPreview], None],
+    step: Step = no_step,
+) -> Outcome:
+    """Rewrite one value under today's write key, or find out whether it could be.
+
+    Args:
+        cluster: Where, read with today's configuration.
+        candidate: Reads with the candidate configuration.
+        request: What.
+        confirmer: Confirms.
+        preview: Shows what was found out, before anything is asked.
+        step: Told the name of each step before it is taken.
+
+    Raises:
+        RemediationRefused: A rule says no, or a file cannot be made safe; nothing was changed.
+        AuditError: The record cannot be made durable; nothing was changed.
+        TransactionNotSent: No endpoint could be reached; nothing was changed.
+        TransactionRefused: etcd says no; nothing was changed.
+        SourceError: etcd could not be asked; nothing was changed.
+    """
+    key = request.key
+    step("check: configuration")
+    if not cluster.configured:
+        raise refuse(
+            Rule.NO_CONFIGURATION, "no encryption configuration was given, so today's write key is unknown",
+            hint="--encryption-config FILE: the one that the API servers use today",
+        )  # fmt: skip
+    step("check: landmarks")
+    landmarks = read_landmarks(cluster.source.client, cluster.examiner.layout, target=key)
+    step("check: read the key")
+    reading = read_key(cluster.source.client, key)
+    stored = require_there(cluster, key, reading.stored)
+    step("check: expectations")
+    check_expectations(stored, request.accepted)
+    step("check: examine")
+    today = cluster.examiner.examine(stored)
+    _check_today(today)
+    found = candidate.examine(stored)
+    plaintext = candidate.plaintext(found)
+    if found.verdict.outcome is not Verdicts.READABLE or found.verdict.cause is not None or plaintext is None:
+        raise refuse(
+            Rule.NOT_READABLE,
+            f"under the candidate configuration {display(key)} is {found.verdict.outcome}: {found.verdict.message}",
+            hint="find the configuration, or the key, that it was written with",
+        )
+    step("check: members")
+    warnings = check_members(cluster, key, reading, request.accepted)
+    step("check: alarms")
+    warnings += check_alarms(cluster)
+    require_space(cluster.source.client)
+    step("check: cluster")
+    identity = check_cluster(cluster, request.accepted, request.record_paths.directories)
+    step("check: release")
+    check_release(cluster.source, cluster.examiner, accept_unknown=request.accepted.unknown_release)
+    step("check: write key")
+    sealed = _seal(_transformers(cluster, today), plaintext, key)
+    log = request.record_paths.log_path
+    unlisted = unlisted_writes(request.record_paths.directories, log, identity)
+    proof = _find_proof(cluster, today, own_writes(log, identity.uid), unlisted)
+    if not proof and not request.undeployed_write_key:
+        raise refuse(
+            Rule.WRITE_KEY,
+            f"nothing shows that the API servers hold the key of {sealed.transformer}: the newest value of "
+            f"{today.directory.group_resource} must be another object's, written by an API server, and open under it",
+            hint="let an API server create one, or --accept-undeployed-write-key",
+        )
+    step("check: API servers")
+    servers = check_api_servers(today, identity, request.api, request.accepted)
+    step("check: lease")
+    lease = read_lease(cluster.source.client, stored.lease) if stored.lease else None
+    if lease is not None and not lease.alive:
+        raise refuse(
+            Rule.LEASE_EXPIRED, f"the lease of {display(key)} has expired: etcd is about to delete the key",
+            hint="look again in a moment",
+        )  # fmt: skip
+    step("check: places")
+    warnings += place_warnings(request.record_paths)
+    shown = ReencryptPreview(
+        reading=reading,
+        found=today,
+        candidate=found,
+        write_transformer=sealed.transformer,
+        proof=proof,
+        identity=identity,
+        lease=lease,
+        servers=servers,
+        warnings=tuple(warnings),
+    )
+    return execute_change(
+        cluster,
+        request,
+        CheckedChange(
+            verb=Verb.REENCRYPT,
+            done=Result.REENCRYPTED,
+            found=today,
+            reading=reading,
+            identity=identity,
+            servers=servers,
+            landmarks=landmarks,
+            replaced=shown,
+            flags=() if proof else ("--accept-undeployed-write-key",),
+            value=sealed.data,
+            lease=stored.lease,
+            detail=f"from {found.transformer} to {sealed.transformer}, {digest(sealed.data)}",
+        ),
+        confirmer,
+        preview=lambda: preview(shown),
+        step=step,
+    )
+
+
+def _check_today(today: Examination) -> None:
+    key, verdict = display(today.stored.key), today.verdict
+    if today.opened:
+        raise refuse(
+            Rule.READABLE,
+            f"today's configuration opens {key} ({verdict.message})",
+            hint="to rewrite it under today's key, let an API server do it: kubectl get -o json | kubectl replace -f -",
+        )
+    if verdict.outcome is not Verdicts.DECRYPT_FAILURE:
+        rule = Rule.NOT_AN_OBJECT if verdict.outcome is Verdicts.NOT_AN_OBJECT else Rule.UNDETERMINED
+        raise refuse(
+            rule,
+            f"it is not proven that today's configuration cannot read {key}: {verdict.message}",
+            hint="the plugin may answer later; see etcdfix scan",
+        )
+
+
+def _transformers(cluster: Cluster, today: Examination) -> ResourceTransformers:
+    assert cluster.examiner.transformers is not None  # there is a configuration
+    return cluster.examiner.transformers.for_resource(today.directory.group_resource)
+
+
+def _seal(transformers: ResourceTransformers, plaintext: bytes, key: bytes) -> Sealed:
+    sealed = to_storage(transformers, plaintext, key)
+    if isinstance(sealed, NotSealed):
+        why = (
+            "writing through a KMS plugin is not supported"
+            if sealed.reason is SealRefusal.KMS_WRITES
+            else "what was written does not read back"
+        )
+        raise refuse(
+            Rule.WRITE_KEY,
+            f"today's write key of this resource is {sealed.transformer}: {why}",
+            hint="take the object out with etcdfix get, and let an API server write it: kubectl create -f",
+        )
+    if sealed.transformer == _IDENTITY:
+        # What today's configuration reads without a key is never rewritten, so the value has an envelope now. Its
+        # contents would lie in etcd in the clear from here on, and their digest in the record.
+        raise refuse(
+            Rule.WRITE_KEY,
+            "today's configuration writes this resource without encryption, and the value is stored encrypted: "
+            "rewriting it would leave its contents in the clear",
+            hint="name the configuration that the API servers use today, in case it encrypts this resource; if it is "
+            "meant to be in the clear: etcdfix get, and kubectl create -f",
+        )
+    return sealed
+
+
+def _find_proof(
+    cluster: Cluster,
+    today: Examination,
+    ours: Mapping[str, int],
+    unlisted: Container[str],
+) -> bytes:
+    """Return the key of the newest object of the resource, if an API server has written it as it would be written now.
+
+    An older one proves nothing: the API servers may have had another key since. Nor does a newest one about which
+    nothing is known, such as the one that is to be rewritten, or one that may be ours. Only what is surely ours is
+    passed over.
+
+    Args:
+        cluster: Where.
+        today: The object that is to be rewritten.
+        ours: What we wrote ourselves; see :func:`~etcdfix.remediation.audit.search.own_writes`.
+        unlisted: What we may have written besides; see :func:`~etcdfix.remediation.backup.write.unlisted_writes`.
+    """
+    prefix = cluster.examiner.layout.directory_prefix(today.directory)
+
+    def reach(stored: StoredValue) -> int:
+        return ours.get(b64encode(stored.key).decode(), 0)
+
+    newest = max(
+        (stored for stored in cluster.source.current(prefix) if stored.mod_revision != reach(stored)),
+        key=lambda stored: stored.mod_revision,
+        default=None,
+    )
+    if newest is None or newest.mod_revision < reach(newest) or name_of(newest.key) in unlisted:
+        return b""
+    found = cluster.examiner.examine(newest)
+    # What is not stale opens under the first key of the first provider, which is the one that writes.
+    return newest.key if found.verdict.outcome is Verdicts.READABLE and not found.stale else b""

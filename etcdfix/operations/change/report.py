@@ -1,0 +1,82 @@
+"""What a change came to, as it is published; a refusal too."""
+
+from __future__ import annotations
+
+import base64
+from datetime import UTC, datetime
+
+from etcdfix import __version__
+from etcdfix.errors import EtcdfixError, RefusedByRule, RemediationRefused
+from etcdfix.operations.change.preview import follow_ups
+from etcdfix.remediation.audit.record import Result, Verb
+from etcdfix.remediation.commit import Outcome
+from etcdfix.reports.change_model import ChangeReport, Refusal
+from etcdfix.reports.model import Tool
+from etcdfix.storagekey import display
+from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.safetext import is_plain
+
+
+def outcome_report(
+    verb: Verb, key: bytes, done: Result, outcome: Outcome, again: RepeatedOptions, *, exit_code: int
+) -> ChangeReport:
+    """Return what became of a change.
+
+    Args:
+        verb: What was done.
+        key: Which etcd key.
+        done: What it is called when all goes well.
+        outcome: What it came to.
+        again: Options that commands must repeat.
+        exit_code: Of the command.
+    """
+    return _report(
+        verb,
+        key,
+        dry_run=outcome.result is None,
+        result=outcome.result.value if outcome.result is not None else "dry-run",
+        detail=outcome.detail,
+        revision=outcome.revision or None,
+        backups=list(outcome.backups),
+        value_sha256s=list(outcome.values),
+        audit_log=str(outcome.audit_log),
+        audit_log_head=str(outcome.head) if outcome.head is not None else None,
+        warnings=list(outcome.warnings),
+        follow_ups=list(follow_ups(key, done, outcome, again)),
+        exit_code=exit_code,
+    )
+
+
+def refusal_report(verb: Verb, key: bytes | None, error: EtcdfixError, *, dry_run: bool) -> ChangeReport:
+    """Return why a change was not made.
+
+    Args:
+        verb: What was to be done.
+        key: Which etcd key; None where none was named as it has to be.
+        error: What was raised.
+        dry_run: Nothing was to be changed.
+    """
+    return _report(
+        verb,
+        key,
+        dry_run=dry_run,
+        result="refused" if isinstance(error, RemediationRefused) else "failed",
+        refusal=Refusal(
+            code=error.code,
+            rule=error.rule if isinstance(error, RefusedByRule) else None,
+            message=error.message,
+            next_step=error.hint,
+        ),
+        exit_code=int(error.exit_code),
+    )
+
+
+def _report(verb: Verb, key: bytes | None, **fields: object) -> ChangeReport:
+    return ChangeReport(
+        tool=Tool("etcdfix", __version__),
+        generated_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        command=verb.purpose,
+        key=display(key) if key is not None else None,
+        key_base64=base64.b64encode(key).decode() if key is not None and not is_plain(key) else None,
+        **fields,  # type: ignore[arg-type] # each as its field
+    )

@@ -1,0 +1,1 @@
+"""The audit log: written in a chain, searched and verified."""

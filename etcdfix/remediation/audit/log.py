@@ -1,0 +1,530 @@
+"""The hash-chained record of what was done to a cluster: what is written, and what a crash leaves behind.
+
+A log that ``audit verify`` would call tampered takes no further record: opening it walks the whole chain and
+compares its end with ``FILE.head``. Under the lock nobody else can write, so an append then checks only that the
+path still leads to this file and that the file still ends where we left it. Backups and written-down heads are
+compared by ``audit verify`` alone.
+
+An append is: write the line, fsync, read it back, then replace the head file (write, fsync, rename, fsync). So:
+
+- Stopped within the write: a last line without newline. The next writer saves the fragment as
+  ``FILE.torn-<sequence>-<digest>``, cuts it off, and records that; ``<sequence>`` is the one of that record.
+- Stopped before the head file was replaced: the head is one record behind. The next writer moves it on.
+- Stopped before the first head file was there: a log without a record. The next writer makes the head file, which
+  names record 0 then. A record without a head file is nobody's crash: whether the log went on is open.
+- A head that names a record which is not there, or more than one that it does not name: somebody did that.
+
+Room for the record of an outcome is kept from before its intent on (:meth:`AuditLog.reserve`): what was done must be
+told although the disk is full by then.
+
+A call that fails (a full disk) takes its own partial line back, and leaves the log object unusable: open it again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from etcdfix.errors import AuditError, AuditLogBroken, AuditLogLocked, NotDurable, UnsafePlace
+from etcdfix.remediation.audit.record import (
+    BEGINNING,
+    MAX_RECORD_SIZE,
+    Draft,
+    Entry,
+    Intent,
+    Link,
+    Operator,
+    RecordType,
+    Verb,
+    draft_entry,
+    hash_of,
+    parse_intent,
+)
+from etcdfix.remediation.audit.verify import (
+    HEAD_SUFFIX,
+    LOG_IS_GONE,
+    NO_HEAD_FILE,
+    ChainFinding,
+    Verification,
+    check_chain,
+    lock,
+    parse_head,
+    without_head,
+)
+from etcdfix.remediation.durable import (
+    FILE_ACTIONS,
+    REMOVE_ACTIONS,
+    REPLACE_ACTIONS,
+    SafeDirectory,
+    Step,
+    announced,
+    no_step,
+    open_directory,
+    refuse_foreign_file,
+    step_names,
+    why,
+    write_fully,
+)
+
+_HEAD_STEPS: Final = step_names("audit head", REPLACE_ACTIONS)
+
+CREATE_STEPS: Final = (
+    *step_names("audit log", ("create file", "fsync file", "fsync directory")),
+    *_HEAD_STEPS,
+)
+"""Steps of making a log that is not there yet; its head file names record 0."""
+
+APPEND_STEPS: Final = (
+    *step_names("audit log", ("write record", "fsync file", "read back")),
+    *_HEAD_STEPS,
+)
+"""Steps of one append."""
+
+TORN_STEPS: Final = (
+    *step_names("audit fragment", REPLACE_ACTIONS),
+    *step_names("audit log", ("truncate file", "fsync file")),
+    *APPEND_STEPS,
+)
+"""Steps of setting a torn last line aside; the last of them append its record."""
+
+RESERVE_STEPS: Final = step_names("audit reserve", FILE_ACTIONS)
+"""Steps of keeping room for the record of an outcome."""
+
+RELEASE_STEPS: Final = step_names("audit reserve", REMOVE_ACTIONS)
+"""Steps of giving that room back, just before the record is written."""
+
+RESERVE_SUFFIX: Final = ".reserve"
+"""The file that keeps the room is the log's name and this."""
+
+RESERVE_SIZE: Final = MAX_RECORD_SIZE + (64 << 10)
+"""Bytes that it keeps: the longest record, and what a new head file takes."""
+
+_MAX_HEAD_SIZE: Final = 256
+_MAX_FRAGMENT_SIZE: Final = 16 << 20
+_CREATE: Final = os.O_CREAT | os.O_EXCL
+_OPEN: Final = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class AuditLog:
+    """A log that is open, locked and whole; made by :meth:`open`, and a context manager.
+
+    Attributes:
+        path: The log.
+        head: Its last record.
+        recovered: Path of each fragment that opening it set aside.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        directory: SafeDirectory,
+        descriptor: int,
+        *,
+        step: Step,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self.path = path
+        self.head: Link = BEGINNING
+        self.recovered: tuple[Path, ...] = ()
+        self._directory = directory
+        self._descriptor = descriptor
+        self._step = step
+        self._clock = clock
+        self._size = 0
+        self._open: dict[int, tuple[int, int]] = {}
+        self._reserved = False
+        self._usable = True
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        *,
+        step: Step = no_step,
+        wait_seconds: float = 10.0,
+        create_directory: bool = False,
+        operator: Operator | None = None,
+        clock: Callable[[], datetime] = _now,
+    ) -> AuditLog:
+        """Open a log for appending, making it where it is not there; put right what a crash left.
+
+        Args:
+            path: The log; its directory must be ours.
+            step: Told of each action on a file.
+            wait_seconds: How long to wait for the lock.
+            create_directory: Make the directory too: for the default one only.
+            operator: Who stands in the record of a torn line; default: who runs this process.
+            clock: Tells the time.
+
+        Raises:
+            UnsafePlace: The directory or the file is not ours alone, or a link.
+            AuditLogBroken: The chain does not hold.
+            AuditLogLocked: Somebody else is writing.
+            AuditError: It cannot be opened, read, or put right.
+        """
+        try:
+            directory = open_directory(path.parent, create=create_directory, step=step)
+        except UnsafePlace:
+            raise
+        except NotDurable as exc:
+            raise AuditError(f"audit log {path}: {exc.message}", path=path) from exc
+        descriptor = -1
+        try:
+            descriptor = _open_locked(directory, path.name, step, wait_seconds)
+            log = cls(directory.path / path.name, directory, descriptor, step=step, clock=clock)
+            log._begin(operator)
+        except BaseException:
+            _close(descriptor)
+            directory.close()
+            raise
+        return log
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the lock back; a second call does nothing."""
+        if self._descriptor >= 0:
+            self._release()
+            os.close(self._descriptor)
+            self._descriptor = -1
+            self._directory.close()
+        self._usable = False
+
+    def reserve(self) -> None:
+        """Keep room on the disk for the record of an outcome; call it before an intent is recorded.
+
+        A file beside the log takes the room, and makes way when the record is written. Its bytes are random, so that
+        no file system makes less of them.
+
+        Raises:
+            AuditError: There is no such room, or an earlier append failed.
+        """
+        self._require_usable()
+        self._reserved = True
+        name = self.path.name + RESERVE_SUFFIX
+        try:
+            self._directory.create(name, os.urandom(RESERVE_SIZE), what="audit reserve", step=self._step)
+        except NotDurable as exc:
+            raise self._error(
+                f"there is no room for the record of the outcome: {exc.message}",
+                hint=f"make {RESERVE_SIZE >> 10} KiB of room there, and as much as the backup takes",
+            ) from exc
+
+    def _release(self) -> None:
+        if not self._reserved:
+            return
+        self._reserved = False
+        # Where it stays, the record may still find room; the next writer removes it.
+        with suppress(NotDurable):
+            self._directory.remove(self.path.name + RESERVE_SUFFIX, what="audit reserve", step=self._step)
+
+    def draft(self, entry: Entry) -> Draft:
+        """Give an entry its sequence and its exact bytes, without writing anything.
+
+        Raises:
+            AuditError: The record would be too long, or an earlier append failed.
+        """
+        self._require_usable()
+        draft = draft_entry(entry, self.head, at=self._clock())
+        if len(draft.line) > MAX_RECORD_SIZE:
+            raise self._error(
+                f"the record would have {len(draft.line)} bytes, at most {MAX_RECORD_SIZE} can be kept"
+            )
+        return draft
+
+    def append(self, entry: Entry) -> Link:
+        """Write a record; it is on disk, read back, and named by the head file when this returns.
+
+        Raises:
+            AuditError: It could not be made durable, or tells the outcome of an intent that is not open.
+        """
+        return self.append_draft(self.draft(entry))
+
+    def append_draft(self, draft: Draft) -> Link:
+        """Write a record that was drafted; the log must not have grown since.
+
+        Raises:
+            AuditError: See :meth:`append`.
+        """
+        self._require_usable()
+        entry = draft.entry
+        if draft.previous != self.head:
+            raise self._error(f"record {draft.link.sequence} was drafted for another place in the chain")
+        if entry.intent is not None and entry.intent not in self._open:
+            raise self._error(f"intent {entry.intent} is not open")
+        if entry.intent is not None:
+            self._release()
+        self._usable = False  # until this record is whole
+        self._write(draft)
+        self._usable = True
+        if entry.type is RecordType.INTENT:
+            self._open[draft.link.sequence] = (self._size - len(draft.line), len(draft.line))
+        elif entry.intent is not None and entry.closes:
+            del self._open[entry.intent]
+        return draft.link
+
+    def open_intents(self) -> tuple[Intent, ...]:
+        """Return the intents of which nobody knows what became, oldest first.
+
+        Raises:
+            AuditError: One cannot be read.
+        """
+        return tuple(self.intent(sequence) for sequence in sorted(self._open))
+
+    def intent(self, sequence: int) -> Intent:
+        """Return one open intent.
+
+        Raises:
+            AuditError: It is not open, or cannot be read.
+        """
+        place = self._open.get(sequence)
+        if place is None:
+            raise self._error(f"intent {sequence} is not open")
+        offset, length = place
+        try:
+            return parse_intent(os.pread(self._descriptor, length, offset))
+        except OSError as exc:
+            raise self._error(why(exc)) from exc
+        except ValueError as exc:
+            raise self._error(f"record {sequence} is no intent that can be read") from exc
+
+    def _begin(self, operator: Operator | None) -> None:
+        try:
+            found, head = self._check()
+            self.head, self._size, self._open = found.head, found.size, dict(found.open_intents)
+            self._reserved = _exists(self._directory, self.path.name + RESERVE_SUFFIX)
+            self._release()  # what a crash left takes the room that the next records need
+            if head != found.head:
+                self._write_head()
+            if found.torn_size:
+                self._set_aside(found.torn_size)
+            self._record_fragments(operator)
+        except UnsafePlace:
+            raise
+        except NotDurable as exc:
+            raise self._error(exc.message) from exc
+        except OSError as exc:
+            raise self._error(why(exc)) from exc
+
+    def _check(self) -> tuple[Verification, Link | None]:
+        raw = self._read_head()
+        head = None if raw is None else parse_head(raw)
+        found = check_chain(self._descriptor, head=head, head_damaged=raw is not None and head is None)
+        if found.findings:
+            raise self._broken(found.findings[0].message, found.findings)
+        if found.head_missing and found.records:
+            # A log is made with its head file before the first record: no crash leaves a record without one.
+            raise broken(self.path, NO_HEAD_FILE, hint=without_head(self.path, found.head))
+        return found, head
+
+    def _read_head(self) -> bytes | None:
+        name = self.path.name + HEAD_SUFFIX
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        try:
+            descriptor = os.open(name, flags, dir_fd=self._directory.descriptor)
+        except FileNotFoundError:
+            return None
+        try:
+            refuse_foreign_file(descriptor, self._directory.path / name, what="head file")
+        finally:
+            os.close(descriptor)
+        return self._directory.read(name, limit=_MAX_HEAD_SIZE)
+
+    def _write(self, draft: Draft) -> None:
+        number = draft.link.sequence
+        try:
+            self._refuse_changed()
+            with announced(self._step, "audit log", "write record"):
+                write_fully(self._descriptor, draft.line)
+            with announced(self._step, "audit log", "fsync file"):
+                os.fsync(self._descriptor)
+            with announced(self._step, "audit log", "read back"):
+                os.posix_fadvise(self._descriptor, self._size, 0, os.POSIX_FADV_DONTNEED)
+                same = os.pread(self._descriptor, len(draft.line) + 1, self._size) == draft.line
+        except OSError as exc:
+            self._take_back()
+            raise self._error(f"record {number} could not be made durable: {why(exc)}") from exc
+        if not same:
+            self._take_back()
+            raise self._error(f"record {number}: other bytes came back than were written")
+        self._size += len(draft.line)
+        self.head = draft.link
+        try:
+            self._write_head()
+        except NotDurable as exc:
+            raise self._error(
+                f"record {number} is written, but not named by the head file: {exc.message}"
+            ) from exc
+
+    def _write_head(self) -> None:
+        data = f"{self.head}\n".encode()
+        self._directory.replace(self.path.name + HEAD_SUFFIX, data, what="audit head", step=self._step)
+
+    def _take_back(self) -> None:
+        # Nobody else writes while we hold the lock, so what stands after our end is our own partial line. Where this
+        # fails too, the next writer finds a torn line, or a record that the head does not name yet.
+        with suppress(OSError):
+            os.ftruncate(self._descriptor, self._size)
+            os.fsync(self._descriptor)
+
+    def _refuse_changed(self) -> None:
+        here = os.fstat(self._descriptor)
+        there = os.stat(self.path.name, dir_fd=self._directory.descriptor, follow_symlinks=False)
+        if (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino):
+            raise self._broken("the path leads to another file than the one that is locked")
+        if here.st_size != self._size:
+            raise self._broken(
+                f"it has {here.st_size} bytes, expected {self._size}: somebody wrote past the lock"
+            )
+
+    def _set_aside(self, size: int) -> None:
+        if size > _MAX_FRAGMENT_SIZE:
+            raise self._error(
+                f"its last line has {size} bytes and no end", hint="keep a copy, then cut it off"
+            )
+        fragment = os.pread(self._descriptor, size, self._size)
+        # The digest in the name: stopped after this and started again, the same fragment gets the same name.
+        name = f"{self._fragment_prefix()}{hash_of(fragment)[:16]}"
+        self._directory.replace(name, fragment, what="audit fragment", step=self._step)
+        with announced(self._step, "audit log", "truncate file"):
+            os.ftruncate(self._descriptor, self._size)
+        with announced(self._step, "audit log", "fsync file"):
+            os.fsync(self._descriptor)
+
+    def _fragment_prefix(self) -> str:
+        return f"{self.path.name}.torn-{self.head.sequence + 1}-"
+
+    def _record_fragments(self, operator: Operator | None) -> None:
+        """Record what was set aside; also by an earlier writer that was stopped before it could say so."""
+        prefix = self._fragment_prefix()
+        for name in self._directory.names():
+            if name.startswith(prefix) and not name.endswith(".new"):
+                fragment = self._directory.read(name, limit=_MAX_FRAGMENT_SIZE)
+                path = self._directory.path / name
+                self.append(
+                    Entry(
+                        type=RecordType.TORN_LINE,
+                        verb=Verb.RECOVER,
+                        operator=operator or Operator.of_this_process(),
+                        value_sha256=f"sha256:{hash_of(fragment)}",
+                        detail=f"the last line was torn after {len(fragment)} bytes; they are kept in {path}",
+                    )
+                )
+                self.recovered = (*self.recovered, path)
+
+    def _require_usable(self) -> None:
+        if not self._usable:
+            raise self._error("it was closed, or an earlier record failed", hint="open it again")
+
+    def _error(self, problem: str, *, hint: str = "") -> AuditError:
+        return AuditError(f"audit log {self.path}: {problem}", path=self.path, hint=hint)
+
+    def _broken(self, problem: str, findings: tuple[ChainFinding, ...] = ()) -> AuditLogBroken:
+        return broken(self.path, problem, findings)
+
+
+def broken(
+    path: Path, problem: str, findings: tuple[ChainFinding, ...] = (), *, hint: str = ""
+) -> AuditLogBroken:
+    """Return the refusal to add to a log whose chain does not hold; without a hint it says how to begin a new one."""
+    return AuditLogBroken(
+        f"audit log {path}: {problem}",
+        path=path,
+        findings=findings,
+        hint=hint
+        or "etcdfix audit verify shows all of it; keep the file, and begin a new one with --audit-log",
+    )
+
+
+def _open_locked(directory: SafeDirectory, name: str, step: Step, wait_seconds: float) -> int:
+    """Return the log, open and locked, once the path still leads to it after locking."""
+    path = directory.path / name
+    deadline = time.monotonic() + wait_seconds
+    while True:
+        descriptor = -1
+        try:
+            descriptor = _open_or_create(directory, name, step)
+            if _locked_in_place(directory, name, descriptor, deadline):
+                return descriptor
+        except OSError as exc:
+            _close(descriptor)
+            raise AuditError(f"audit log {path}: {why(exc)}", path=path) from exc
+        except BaseException:
+            _close(descriptor)
+            raise
+        _close(descriptor)  # moved away while we waited: begin again with what is there now
+
+
+def _close(descriptor: int) -> None:
+    if descriptor >= 0:
+        os.close(descriptor)
+
+
+def _locked_in_place(directory: SafeDirectory, name: str, descriptor: int, deadline: float) -> bool:
+    path = directory.path / name
+    refuse_foreign_file(descriptor, path, what="audit log")
+    if not lock(descriptor, fcntl.LOCK_EX, wait_seconds=max(0.0, deadline - time.monotonic())):
+        raise AuditLogLocked(
+            f"audit log {path}: another process holds it", path=path, hint="wait for it to finish"
+        )
+    if not _leads_to(directory, name, descriptor):
+        if time.monotonic() < deadline:
+            return False
+        raise AuditError(f"audit log {path}: it is moved away each time that it is locked", path=path)
+    refuse_foreign_file(descriptor, path, what="audit log")
+    return True
+
+
+def _open_or_create(directory: SafeDirectory, name: str, step: Step) -> int:
+    while True:
+        with suppress(FileNotFoundError):
+            return os.open(name, _OPEN, dir_fd=directory.descriptor)
+        if _exists(directory, name + HEAD_SUFFIX) and not _exists(directory, name):
+            raise broken(directory.path / name, LOG_IS_GONE)
+        with suppress(FileExistsError), announced(step, "audit log", "create file"):
+            descriptor = os.open(name, _OPEN | _CREATE, 0o600, dir_fd=directory.descriptor)
+            break
+    try:
+        os.fchmod(descriptor, 0o600)
+        with announced(step, "audit log", "fsync file"):
+            os.fsync(descriptor)
+        with announced(step, "audit log", "fsync directory"):
+            os.fsync(directory.descriptor)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _exists(directory: SafeDirectory, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=directory.descriptor, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _leads_to(directory: SafeDirectory, name: str, descriptor: int) -> bool:
+    here = os.fstat(descriptor)
+    try:
+        there = os.stat(name, dir_fd=directory.descriptor, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)

@@ -1,0 +1,128 @@
+"""What an audit log says of one intent, or of one key: for an undo, and against a proof of our own making.
+
+The words of the log are believed here; whether its chain holds is said by :func:`trouble_with`, and seen again when it
+is opened to write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from etcdfix.errors import AuditLogUnreadable
+from etcdfix.model import StoredValue
+from etcdfix.remediation.audit.record import (
+    CLOSING_TYPES,
+    Annotations,
+    Intent,
+    RecordType,
+    Result,
+    Verb,
+    parse_event,
+)
+from etcdfix.remediation.audit.verify import (
+    HEAD_SUFFIX,
+    LOG_IS_GONE,
+    NO_HEAD_FILE,
+    find_line,
+    read_records,
+    verify,
+)
+from etcdfix.remediation.backup.file import digest
+from etcdfix.remediation.durable import why
+
+_WRITES = frozenset({Verb.RESTORE.value, Verb.REENCRYPT.value})
+_WRITTEN = frozenset({Result.RESTORED.value, Result.REENCRYPTED.value})
+_NOTHING_WRITTEN = frozenset({Result.REFUSED.value, Result.NOT_APPLIED.value})
+_EVER = 1 << 63
+
+
+def is_there(path: Path) -> bool:
+    """Say whether there is an audit log; the default one is made by the first change.
+
+    Raises:
+        AuditLogUnreadable: It cannot be told.
+    """
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return False
+    except OSError as exc:
+        raise AuditLogUnreadable(f"audit log {path}: {why(exc)}") from exc
+    return True
+
+
+def trouble_with(path: Path) -> str:
+    """Say why a log cannot be relied upon, as a writer would find it; "" for one that is whole, or not there at all.
+
+    Raises:
+        AuditLogUnreadable: The log cannot be read.
+    """
+    if not is_there(path):
+        return LOG_IS_GONE if is_there(path.with_name(path.name + HEAD_SUFFIX)) else ""
+    found = verify(path)
+    if found.findings:
+        return found.findings[0].message
+    return NO_HEAD_FILE if found.head_missing and found.records else ""
+
+
+def outcomes_of(path: Path, intent: Intent) -> Iterator[Annotations]:
+    """Yield what the log says became of an intent, oldest first.
+
+    Raises:
+        AuditLogUnreadable: The log cannot be read.
+    """
+    number = str(intent.link.sequence)
+    for _link, event in read_records(path):
+        notes = event.annotations
+        if notes.type in CLOSING_TYPES and notes.intent == number and event.audit_id == intent.audit_id:
+            yield notes
+
+
+def wrote(path: Path, intent: Intent, present: StoredValue) -> bool:
+    """Say whether what stands at a key now is exactly what this intent put there.
+
+    The revision of its transaction is in the outcome, and the digest of what was put ends the intent's detail.
+    Revisions alone would not do: an etcd that was put back to an older state gives the same ones to other writes.
+
+    Raises:
+        AuditLogUnreadable: The log cannot be read.
+    """
+    if intent.verb.value not in _WRITES or intent.subject.key != present.key:
+        return False
+    revision = str(present.mod_revision)
+    if not any(
+        notes.outcome in _WRITTEN and notes.header_revision == revision for notes in outcomes_of(path, intent)
+    ):
+        return False
+    line = find_line(path, intent.link.sequence)
+    return line is not None and parse_event(line).annotations.detail.endswith(digest(present.value))
+
+
+def own_writes(path: Path, cluster_uid: str) -> dict[str, int]:
+    """Return the keys that this log says we wrote: a value that is not newer may be ours.
+
+    Args:
+        path: The log; one that is not there says nothing.
+        cluster_uid: Of the cluster in question, "" where unknown. A record that does not name its cluster counts.
+
+    Returns:
+        Base64 of each key, and the revision up to which a write of ours may reach; where nobody knows what became of
+        it, that is beyond any revision.
+
+    Raises:
+        AuditLogUnreadable: The log cannot be read.
+    """
+    found: dict[str, int] = {}
+    unsettled: dict[str, str] = {}
+    for _link, event in read_records(path) if is_there(path) else ():
+        notes = event.annotations
+        if event.verb not in _WRITES or (notes.cluster_uid and cluster_uid not in {"", notes.cluster_uid}):
+            continue
+        if notes.type == RecordType.INTENT:
+            unsettled[notes.sequence] = notes.key_base64
+        elif notes.type in CLOSING_TYPES and notes.outcome != Result.UNKNOWN:
+            key = unsettled.pop(notes.intent, notes.key_base64)
+            if notes.outcome not in _NOTHING_WRITTEN:
+                found[key] = max(found.get(key, 0), int(notes.header_revision or 0))
+    return found | dict.fromkeys(unsettled.values(), _EVER)

@@ -1,0 +1,517 @@
+"""Is the audit log what was written? One pass over the chain, in memory that does not grow with the log.
+
+Each record names the SHA-256 of the one before it, so a change anywhere shows at the next record. The end of
+the chain shows nothing by itself: what is cut off the end is missed only where something else remembers it.
+That is an :class:`Anchor`: the head file, a backup (it holds the link of its intent), or a head that somebody
+wrote down (``--expect-head``). A file rewritten from some record on, with every later hash made anew, is caught by
+anchors alone, and by the head file only if that was not rewritten too.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from etcdfix.errors import AuditLogUnreadable, ConfigurationError
+from etcdfix.remediation.audit.record import (
+    API_VERSION,
+    BEGINNING,
+    CLOSING_TYPES,
+    KIND,
+    MAX_RECORD_SIZE,
+    PREFIX,
+    Event,
+    Link,
+    RecordType,
+    Result,
+    hash_of,
+    parse_event,
+)
+from etcdfix.remediation.durable import read_limited, why
+from etcdfix.text.safetext import quote_command, safe_text
+
+MAX_FINDINGS: Final = 100
+"""Findings told one by one; beyond that they are counted."""
+
+HEAD_SUFFIX: Final = ".head"
+"""The head file is the log's name and this."""
+
+NO_HEAD_FILE: Final = "its head file is missing: nothing beside it says which record is the last"
+"""Whether such a log is whole is open, for verification and for the next writer alike."""
+
+LOG_IS_GONE: Final = "the log is gone, and its head file is still there"
+"""Such a log is not made anew."""
+
+_MAX_HEAD_SIZE: Final = 256
+_MAX_DIGITS: Final = 15
+_MAX_GAPS: Final = 1000
+_POLL_SECONDS: Final = 0.05
+
+
+class FindingKind(StrEnum):
+    """What is wrong with the chain."""
+
+    EDITED = "edited"
+    DROPPED = "dropped"
+    REORDERED = "reordered"
+    MALFORMED = "malformed"
+    CUT = "cut"
+    HEAD = "head"
+    STRAY_OUTCOME = "stray-outcome"
+
+
+class ChainFinding(msgspec.Struct, frozen=True):
+    """One thing that is wrong; ``record`` is a sequence (for ``malformed`` the line), 0 for the file itself."""
+
+    kind: FindingKind
+    record: int
+    message: str
+
+
+class Anchor(msgspec.Struct, frozen=True):
+    """Something outside the log that remembers one of its records.
+
+    Attributes:
+        link: The record's sequence and hash.
+        source: Where that stands, for messages: ``the head file``, ``--expect-head``, ``backup <path>``.
+    """
+
+    link: Link
+    source: str
+
+
+class ChainState(StrEnum):
+    """What a verification comes to."""
+
+    WHOLE = "whole"
+    TAMPERED = "tampered"
+    UNFINISHED = "unfinished"
+
+
+_EXIT_CODES = {ChainState.WHOLE: 0, ChainState.TAMPERED: 1, ChainState.UNFINISHED: 3}
+
+
+class Verification(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found out about a log.
+
+    Attributes:
+        records: Complete lines in the file.
+        head: Last record, as it is in the file; sequence 0 for an empty log.
+        size: Bytes up to the end of the last complete line.
+        torn_size: Bytes after it: a write that was torn; 0 for none.
+        findings: What is wrong, in the order of the file, at most ``MAX_FINDINGS``.
+        more_findings: How many were left out of ``findings``.
+        open_intents: Sequence of each intent without an outcome, and the offset and length of its line.
+        notes: What to know although nothing is wrong with it, one sentence each.
+        head_missing: There is no head file: whether later records existed is open.
+    """
+
+    records: int
+    head: Link
+    size: int
+    torn_size: int
+    findings: tuple[ChainFinding, ...]
+    more_findings: int
+    open_intents: dict[int, tuple[int, int]]
+    notes: tuple[str, ...]
+    head_missing: bool = False
+
+    @property
+    def state(self) -> ChainState:
+        """Tampered wins over unfinished: open intents, a torn last line, or no head file."""
+        if self.findings:
+            return ChainState.TAMPERED
+        if self.open_intents or self.torn_size or self.head_missing:
+            return ChainState.UNFINISHED
+        return ChainState.WHOLE
+
+    @property
+    def exit_code(self) -> int:
+        """What ``audit verify`` returns; an unreadable log is an exception instead, and 5."""
+        return _EXIT_CODES[self.state]
+
+
+def without_head(path: Path, head: Link) -> str:
+    """Return how to go on with a log whose head file is missing; ``head`` is its last record."""
+    name = safe_text(str(path))
+    if not head.sequence:
+        return f"{name} holds no record: the next writer makes a head file for it"
+    look = quote_command(["etcdfix", "audit", "verify", str(path), "--backup-dir", "DIR"])
+    return (
+        f"compare it with its backups ({look}) or with a head that was written down (--expect-head SEQ:SHA256); if "
+        f"nothing is cut off, put this line into {name}{HEAD_SUFFIX}: {head}; else keep the log as it is, and begin a "
+        "new one with --audit-log"
+    )
+
+
+def parse_link(text: str) -> Link:
+    """Read ``SEQ:SHA256``; ``SEQ:sha256:<hex>`` is understood too.
+
+    Raises:
+        ConfigurationError: It is something else.
+    """
+    sequence, _, digest = text.strip().partition(":")
+    digest = digest.removeprefix("sha256:").lower()
+    if _is_number(sequence) and len(digest) == 64 and all(c in "0123456789abcdef" for c in digest):
+        return Link(int(sequence), digest)
+    raise ConfigurationError(
+        "a head reads SEQ:SHA256, a record's number and 64 hexadecimal digits",
+        hint="the head file holds the present one",
+    )
+
+
+def parse_head(raw: bytes) -> Link | None:
+    """Return what a head file says, or None where it is no head file."""
+    try:
+        return parse_link(raw.decode("ascii"))
+    except (UnicodeDecodeError, ConfigurationError):
+        return None
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
+
+
+class _Links(msgspec.Struct, rename=lambda name: PREFIX + name):
+    type: str
+    sequence: str
+    previous: str
+    outcome: str = ""
+    intent: str = ""
+
+
+class _Line(msgspec.Struct):
+    kind: str
+    apiVersion: str  # noqa: N815 - the wire's name
+    annotations: _Links
+
+
+_LINES = msgspec.json.Decoder(_Line)
+
+
+class _Chain:
+    """The state of one pass: what was seen last, what is missing so far, what is open."""
+
+    def __init__(self, anchors: Iterable[Anchor]) -> None:
+        self.anchors: dict[int, list[Anchor]] = {}
+        for anchor in anchors:
+            self.anchors.setdefault(anchor.link.sequence, []).append(anchor)
+        self.lines = 0
+        self.last = BEGINNING
+        self.open_intents: dict[int, tuple[int, int]] = {}
+        self.findings: list[ChainFinding] = []
+        self.more_findings = 0
+        self._before: Link | None = BEGINNING
+        self._gaps: list[tuple[int, int]] = []
+
+    def found(self, kind: FindingKind, record: int, message: str) -> None:
+        if len(self.findings) < MAX_FINDINGS:
+            self.findings.append(ChainFinding(kind, record, message))
+        else:
+            self.more_findings += 1
+
+    def line(self, line: bytes, offset: int) -> None:
+        self.lines += 1
+        try:
+            seen = _LINES.decode(line)
+        except (msgspec.MsgspecError, RecursionError):
+            self.unusable("it is no record of etcdfix")
+            return
+        links = seen.annotations
+        if seen.kind != KIND or seen.apiVersion != API_VERSION or not _is_number(links.sequence):
+            self.unusable("it is no record of etcdfix")
+            return
+        here = Link(int(links.sequence), hash_of(line))
+        self._place(here, links.previous)
+        self._compare(here)
+        self._follow(here, links, (offset, len(line)))
+
+    def unusable(self, problem: str) -> None:
+        """Note a line that has no place in the chain; it stands where the next record was expected."""
+        self.found(FindingKind.MALFORMED, self.lines, f"line {self.lines}: {problem}")
+        self._before = None
+        self.last = Link(self.last.sequence + 1, "")
+
+    def _place(self, here: Link, previous: str) -> None:
+        expected = self.last.sequence + 1
+        before, self._before = self._before, here
+        if here.sequence < expected:
+            self._late(here, expected - 1)
+            return
+        if here.sequence > expected:
+            self._missing(expected, here.sequence - 1)
+        elif before is None or before.sequence != here.sequence - 1:
+            pass  # what stands before it is wrong by itself, and said already
+        elif previous != f"sha256:{before.sha256}":
+            self._unchained(before, here)
+        self.last = here
+
+    def _unchained(self, before: Link, here: Link) -> None:
+        if before == BEGINNING:
+            message = "record 1 says that another came before it: the beginning of the log was changed"
+            self.found(FindingKind.EDITED, 1, message)
+            return
+        message = (
+            f"record {before.sequence} is not the one that record {here.sequence} was chained to:"
+            " one of the two was edited"
+        )
+        self.found(FindingKind.EDITED, before.sequence, message)
+
+    def _missing(self, first: int, last: int) -> None:
+        if len(self._gaps) < _MAX_GAPS:
+            self._gaps.append((first, last))
+        else:
+            self.more_findings += 1
+
+    def _late(self, here: Link, newest: int) -> None:
+        number = here.sequence
+        for index, (first, last) in enumerate(self._gaps):
+            if first <= number <= last:
+                rest = [(first, number - 1), (number + 1, last)]
+                self._gaps[index : index + 1] = [gap for gap in rest if gap[0] <= gap[1]]
+                self.found(FindingKind.REORDERED, number, f"record {number} stands after record {newest}")
+                return
+        self.found(FindingKind.REORDERED, number, f"record {number} stands there twice")
+
+    def _compare(self, here: Link) -> None:
+        for anchor in self.anchors.get(here.sequence, ()):
+            if anchor.link != here:
+                message = (
+                    f"record {here.sequence} is not the one that {anchor.source} names:"
+                    " it was edited, or the log was rewritten"
+                )
+                self.found(FindingKind.EDITED, here.sequence, message)
+
+    def _follow(self, here: Link, links: _Links, place: tuple[int, int]) -> None:
+        if links.type == RecordType.INTENT:
+            self.open_intents[here.sequence] = place
+        elif links.type in CLOSING_TYPES and links.intent:
+            intent = int(links.intent) if _is_number(links.intent) else 0
+            if intent not in self.open_intents:
+                message = f"record {here.sequence} tells the outcome of intent {intent}, which is not open"
+                self.found(FindingKind.STRAY_OUTCOME, here.sequence, message)
+            elif links.outcome != Result.UNKNOWN:
+                del self.open_intents[intent]
+
+    def finish(self, head: Link | None) -> tuple[str, ...]:
+        """Judge what only the end of the file can tell; return the notes."""
+        for first, last in self._gaps:
+            which = f"record {first} is" if first == last else f"records {first} to {last} are"
+            self.found(FindingKind.DROPPED, first, f"{which} missing")
+        newest = self.last.sequence
+        for sequence, anchors in sorted(self.anchors.items()):
+            for anchor in anchors if sequence > newest else ():
+                message = (
+                    f"cut off the end: {anchor.source} names record {sequence}, the last one is {newest}"
+                )
+                self.found(FindingKind.CUT, sequence, message)
+        if head is not None and head.sequence < newest - 1:
+            message = f"the head file names record {head.sequence}, but the log goes on to record {newest}"
+            self.found(FindingKind.HEAD, head.sequence, message)
+        if self.findings:
+            return ()
+        if head is not None and head.sequence == newest - 1:
+            return (f"the head file is one record behind: a crash came before it could name record {newest}",)
+        if head is None and newest not in self.anchors:
+            return (f"whole up to record {newest}; nothing here can show that later records existed",)
+        return ()
+
+
+def check_chain(
+    descriptor: int, *, head: Link | None, head_damaged: bool = False, anchors: Iterable[Anchor] = ()
+) -> Verification:
+    """Walk an open log from its beginning.
+
+    Args:
+        descriptor: Open for reading; its offset moves.
+        head: What the head file says; None where there is none.
+        head_damaged: There is a head file, and it does not say anything.
+        anchors: What else remembers records.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    named = [] if head is None or head == BEGINNING else [Anchor(head, "the head file")]
+    chain = _Chain([*named, *anchors])
+    if head_damaged:
+        chain.found(FindingKind.HEAD, 0, "the head file is no head file")
+    size = torn_size = 0
+    for line, length in _lines(descriptor):
+        if not line.endswith(b"\n"):
+            torn_size = length
+            break
+        if length > MAX_RECORD_SIZE:
+            chain.lines += 1
+            chain.unusable(f"it has {length} bytes, a record has at most {MAX_RECORD_SIZE}")
+        else:
+            chain.line(line, size)
+        size += length
+    notes = chain.finish(head)
+    return Verification(
+        records=chain.lines,
+        head=chain.last,
+        size=size,
+        torn_size=torn_size,
+        findings=tuple(chain.findings),
+        more_findings=chain.more_findings,
+        open_intents=chain.open_intents,
+        notes=notes,
+        head_missing=head is None and not head_damaged,
+    )
+
+
+def _lines(descriptor: int) -> Iterator[tuple[bytes, int]]:
+    """Yield each line and its length; of a line that is too long, only its last part."""
+    with open(descriptor, "rb", buffering=1 << 18, closefd=False) as file:
+        file.seek(0)
+        while line := file.readline(MAX_RECORD_SIZE + 1):
+            length = len(line)
+            while not line.endswith(b"\n") and (more := file.readline(MAX_RECORD_SIZE + 1)):
+                line = more
+                length += len(more)
+            yield line, length
+
+
+def lock(descriptor: int, operation: int, *, wait_seconds: float) -> bool:
+    """Wait for a lock on an open file (``fcntl.LOCK_EX`` or ``LOCK_SH``); say whether we got it.
+
+    Raises:
+        OSError: The file system has no locks.
+    """
+    deadline = time.monotonic() + wait_seconds
+    while True:
+        try:
+            fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_POLL_SECONDS)
+        else:
+            return True
+
+
+def verify(path: Path, *, anchors: Iterable[Anchor] = (), wait_seconds: float = 10.0) -> Verification:
+    """Verify an audit log and its head file; waits while somebody is writing.
+
+    Args:
+        path: The log. A symbolic link is followed: nothing is written here.
+        anchors: What else remembers records: backups, a head that was written down.
+        wait_seconds: How long to wait for a writer to finish.
+
+    Raises:
+        AuditLogUnreadable: The log, or its head file, cannot be read, or a writer holds it for too long.
+    """
+    with _Reading(path, wait_seconds) as descriptor:
+        raw = _read_head(path.with_name(path.name + HEAD_SUFFIX))
+        head = None if raw is None else parse_head(raw)
+        try:
+            return check_chain(
+                descriptor, head=head, head_damaged=raw is not None and head is None, anchors=anchors
+            )
+        except OSError as exc:
+            raise _unreadable(path, why(exc)) from exc
+
+
+def read_records(path: Path, *, wait_seconds: float = 10.0) -> Iterator[tuple[Link, Event]]:
+    """Yield the records of a log as they stand there, without judging the chain; a torn last line is left out.
+
+    Raises:
+        AuditLogUnreadable: The log cannot be read, or a line of it is no record.
+    """
+    with _Reading(path, wait_seconds) as descriptor:
+        try:
+            for number, (line, _) in enumerate(_lines(descriptor), start=1):
+                if line.endswith(b"\n"):
+                    event = _parse(path, line, number)
+                    yield Link(int(event.annotations.sequence), hash_of(line)), event
+        except OSError as exc:
+            raise _unreadable(path, why(exc)) from exc
+
+
+def find_line(path: Path, sequence: int, *, wait_seconds: float = 10.0) -> bytes | None:
+    """Return the exact bytes of the record with this sequence, or None; the chain is not judged.
+
+    Raises:
+        AuditLogUnreadable: The log cannot be read.
+    """
+    wanted = str(sequence)
+    with _Reading(path, wait_seconds) as descriptor:
+        try:
+            for line, length in _lines(descriptor):
+                if length <= MAX_RECORD_SIZE and line.endswith(b"\n") and _sequence_of(line) == wanted:
+                    return line
+        except OSError as exc:
+            raise _unreadable(path, why(exc)) from exc
+    return None
+
+
+def _sequence_of(line: bytes) -> str | None:
+    try:
+        return _LINES.decode(line).annotations.sequence
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+
+
+def _parse(path: Path, line: bytes, number: int) -> Event:
+    try:
+        event = parse_event(line)
+        int(event.annotations.sequence)
+    except ValueError as exc:
+        raise AuditLogUnreadable(
+            f"audit log {path}: line {number} is no record of etcdfix", hint="etcdfix audit verify shows more"
+        ) from exc
+    return event
+
+
+class _Reading:
+    """An audit log open for reading, under a shared lock."""
+
+    def __init__(self, path: Path, wait_seconds: float) -> None:
+        self._path = path
+        self._wait_seconds = wait_seconds
+        self._descriptor = -1
+
+    def __enter__(self) -> int:
+        try:
+            self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as exc:
+            raise _unreadable(self._path, why(exc)) from exc
+        try:
+            read_limited(self._descriptor, limit=0)  # a folder or a pipe shows itself here
+            ours = lock(self._descriptor, fcntl.LOCK_SH, wait_seconds=self._wait_seconds)
+        except OSError as exc:
+            os.close(self._descriptor)
+            raise _unreadable(self._path, why(exc)) from exc
+        if not ours:
+            os.close(self._descriptor)
+            raise _unreadable(self._path, "another process is writing to it")
+        return self._descriptor
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)
+
+
+def _unreadable(path: Path, problem: str) -> AuditLogUnreadable:
+    return AuditLogUnreadable(f"audit log {path}: {problem}")
+
+
+def _read_head(path: Path) -> bytes | None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    except OSError as exc:
+        raise AuditLogUnreadable(f"head file {path}: {why(exc)}") from exc
+    try:
+        return read_limited(descriptor, limit=_MAX_HEAD_SIZE)
+    except OSError as exc:
+        raise AuditLogUnreadable(f"head file {path}: {why(exc)}") from exc
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,1 @@
+"""Backups: their file, and how they are made to last."""

@@ -1,0 +1,98 @@
+"""One pass over everything before a change: what the other values under the same encryption key do, and its likes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import msgspec
+
+from etcdfix.examine import Examiner
+from etcdfix.examine_all import Progress, View, examine_all
+from etcdfix.likes import LikeCounts, Likes, likeness_of
+from etcdfix.model import Outcome
+from etcdfix.sources.base import Source
+from etcdfix.verdicts.examination import Examination, KeyName
+from etcdfix.verdicts.key_loss import KeyCounter, KeyCounts
+from etcdfix.verdicts.standing import FAILED
+
+# Of these a LIST does not fail; bookkeeping is in none.
+_SERVED = {Outcome.READABLE, Outcome.INCONSISTENT, Outcome.NOT_AN_OBJECT}
+_MOST_NAMES = 100
+_OTHERS = "other resources"
+
+
+class Alike(msgspec.Struct, frozen=True):
+    """The target among its likes.
+
+    Attributes:
+        target: What the target came to when all others had been seen; None where it was not met again.
+        counts: What the values under each of its encryption keys came to, the target included.
+        transformer_opens: Anything under the same rule and transformer opens, whatever its KMS key id.
+        likes: Those that a newer cluster may have written as it did.
+        unread: How many other values are not known to be read without fault, by the display name of their resource;
+            past a hundred names, all others as one.
+        keys: Keys below the storage prefix.
+    """
+
+    target: Examination | None
+    counts: dict[KeyName, KeyCounts]
+    transformer_opens: bool
+    likes: LikeCounts
+    unread: dict[str, int]
+    keys: int
+
+
+def look_at_all(
+    source: Source,
+    examiner: Examiner,
+    target: Examination,
+    progress: Progress,
+    *,
+    see: Callable[[Examination], None],
+) -> Alike:
+    """Examine everything below the storage prefix, the target last and with a search for what damaged it.
+
+    Args:
+        source: Everything.
+        examiner: Says what each value is.
+        target: The value in question.
+        progress: Counts the values for a display, and those that wait.
+        see: Is shown everything in the same pass.
+
+    Raises:
+        SourceError: The source was lost.
+    """
+    names = target.encryption_keys
+    counter = KeyCounter(target.stored, only=names)
+    likes, likeness = Likes(examiner), likeness_of(target, examiner)
+    unread: Counter[str] = Counter()
+    keys = 0
+    opens = False
+    again: Examination | None = None
+
+    def take(found: Examination, _view: View) -> None:
+        nonlocal keys, opens, again
+        keys += 1
+        see(found)
+        counter.add(found)
+        if found.opened and (found.rule, found.transformer) == (target.rule, target.transformer):
+            opens = opens or found.verdict.outcome not in FAILED
+        if found.stored.key == target.stored.key:
+            again = found
+        elif found.verdict.outcome not in _SERVED or found.verdict.breaks_responses:
+            name = str(found.directory.group_resource)
+            unread[name if name in unread or len(unread) < _MOST_NAMES else _OTHERS] += 1
+        if likeness is not None:
+            likes.add(found)
+
+    everything = source.current(examiner.layout.prefix_bytes)
+    examine_all(examiner, everything, take, target=target.stored.key, progress=progress, whole=True)
+    return Alike(
+        again if again is not None and again.stored == target.stored else None,
+        {name: counter.of(name) for name in names},
+        opens,
+        likes.of(target, likeness),
+        unread,
+        keys,
+    )

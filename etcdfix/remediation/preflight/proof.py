@@ -1,0 +1,259 @@
+"""Is the value proven wrong, or may it be the configuration, the release, or the tool? The rules that no plan can lift.
+
+Counted live, always. ``--declare-key-lost`` speaks of one encryption key; each ``--accept-risk`` of one rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from etcdfix.errors import RefusedByRule
+from etcdfix.likes import NOT_THE_OBJECT, in_our_tables
+from etcdfix.model import Outcome
+from etcdfix.remediation.preflight.alike import Alike
+from etcdfix.remediation.rules import Rule, refuse
+from etcdfix.reports.plan_needs import declaration
+from etcdfix.storagekey import display
+from etcdfix.text.safetext import key_arguments, quote_command
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.examination import Examination, KeyName
+from etcdfix.verdicts.key_loss import NOT_THE_KEY, KeyCounts, KeyDoubt, doubt_about
+from etcdfix.verdicts.standing import (
+    FAILED,
+    AcceptRisk,
+    Standing,
+    key_may_be_lost,
+    risks_of,
+    standing_of,
+)
+
+
+def check_proof(
+    found: Examination, alike: Alike, *, declared: str, risks: Collection[str], release_proven: bool
+) -> bool:
+    """Refuse what is not proven wrong, or what may be the configuration's fault.
+
+    Args:
+        found: The value, after everything else was seen.
+        alike: What the others do.
+        declared: ``TRANSFORMER[/KEY-ID]`` that was declared lost, or "".
+        risks: What ``--accept-risk`` names.
+        release_proven: No API server is older than the release that was named.
+
+    Returns:
+        Whether the declaration of a lost key was needed.
+
+    Raises:
+        RefusedByRule: With what would convince us.
+    """
+    lost = _declaration_fits(found, alike, declared)
+    _check_own_verdict(found, lost=lost)
+    if standing_of(found) is Standing.DECLARABLE:
+        return True
+    _check_newer(found, alike, release_proven=release_proven)
+    needed = _check_key(found, alike.counts, risks, lost=lost)
+    for risk in risks_of(found.verdict):
+        excused = risk is AcceptRisk.NEWER_THAN_KNOWN and release_proven and in_our_tables(found)
+        if risk not in risks and not excused:
+            text = f"{display(found.stored.key)}: {_WHY[risk]} ({found.verdict.message})"
+            hint = _accept(risk)
+            if risk is AcceptRisk.UNPROVEN_DAMAGE and not found.verdict.key_proven:
+                hint = f"{_ASK_FIRST}; {hint}"
+            raise refuse(Rule.RISK, text, hint=hint)
+    return needed
+
+
+_WHY: Final = {
+    AcceptRisk.UNPROVEN_DAMAGE: "the damage is likely and not proven: it rests on what values around it do",
+    AcceptRisk.NEWER_THAN_KNOWN: "the cluster may be newer than this etcdfix, or than the release that was named",
+}
+
+
+_ASK_FIRST: Final = (
+    "with --kubeconfig FILE, ask whether an API server has other bytes of that key and reads it"
+)
+
+
+def _accept(risk: AcceptRisk) -> str:
+    return f"if that is understood: --accept-risk {risk}"
+
+
+def not_deletable(found: Examination) -> RefusedByRule:
+    """Return the refusal of a value that is not broken, or about which nothing is proven."""
+    rule, why, hint = _INSTEAD[found.verdict.outcome]
+    command = hint.replace("KEY", quote_command(key_arguments(found.stored.key)))
+    return refuse(rule, f"{display(found.stored.key)}: {why} ({found.verdict.message})", hint=command)
+
+
+_INSTEAD: Final[dict[Outcome, tuple[Rule, str, str]]] = {
+    Outcome.READABLE: (
+        Rule.READABLE, "the object is readable", "delete it through the API: kubectl delete",
+    ),
+    Outcome.INCONSISTENT: (
+        Rule.INCONSISTENT, "the API server accepts the object", "heal or delete it through the API: etcdfix get KEY",
+    ),
+    Outcome.NOT_AN_OBJECT: (
+        Rule.NOT_AN_OBJECT, "the key holds no object of the API", "leave it: it is bookkeeping, or not Kubernetes'",
+    ),
+    Outcome.UNDETERMINED: (
+        Rule.UNDETERMINED, "nothing is proven against the value", "find out more: etcdfix scan KEY -o yaml",
+    ),
+}  # fmt: skip
+
+
+def _check_own_verdict(found: Examination, *, lost: bool) -> None:
+    """Refuse what the value's own verdict forbids, whatever others do."""
+    verdict = found.verdict
+    key = display(found.stored.key)
+    standing = standing_of(found)
+    if verdict.outcome not in FAILED:
+        if standing is not Standing.DECLARABLE or not lost:
+            raise not_deletable(found)
+        return
+    cause = f"{verdict.cause}: {verdict.message}"
+    match standing:
+        case Standing.DECLARABLE if not lost:
+            lift = f"only if that key is gone for ever: {declaration(found.transformer, found.kms_key_id_sha256)}"
+            raise refuse(
+                Rule.CURABLE_BY_CONFIGURATION,
+                f"{key}: the configuration alone can cure this ({cause})",
+                hint=f"mend the configuration; {lift}",
+            )
+        case Standing.CURABLE:
+            there = f"; the key is there: {verdict.fitting_key}" if verdict.fitting_key else ""
+            raise refuse(
+                Rule.CURABLE_BY_CONFIGURATION,
+                f"{key}: the configuration alone can cure this ({cause})",
+                hint=f"mend the configuration{there}",
+            )
+        case Standing.NEVER:
+            raise refuse(
+                Rule.NEVER_DELETABLE,
+                f"{key}: {verdict.cause} is never a reason to delete ({verdict.message})",
+                hint="see the remedies: "
+                + quote_command(["etcdfix", "scan", *key_arguments(found.stored.key), "-o", "yaml"]),
+            )
+
+
+def _check_newer(found: Examination, alike: Alike, *, release_proven: bool) -> None:
+    """Refuse what fails as a whole kind does that the tool, the release or the CRD does not know. No flag lifts it."""
+    if not found.verdict.maybe_newer or (release_proven and in_our_tables(found)):
+        return
+    if alike.likes.points_at_us:
+        raise refuse(
+            Rule.NEWER,
+            f"{display(found.stored.key)}: {alike.likes}: that is {NOT_THE_OBJECT}",
+            hint="use an etcdfix that knows the cluster's release; name the release with --kubernetes-version",
+        )
+
+
+def _check_key(
+    found: Examination, counts: Mapping[KeyName, KeyCounts], risks: Collection[str], *, lost: bool
+) -> bool:
+    """Refuse where so much under the value's encryption key fails that it is the key; say whether a loss was needed."""
+    needed = False
+    for name, tally in counts.items():
+        doubt = doubt_about(tally, found.verdict)
+        if doubt is KeyDoubt.NONE or (doubt in NOT_THE_KEY and AcceptRisk.MASS_DAMAGE in risks):
+            continue
+        if lost:
+            needed = True
+            continue
+        text, hint = _pattern(found, tally, doubt)
+        raise refuse(Rule.PATTERN, f"under {_shown(name)} {text}", hint=hint)
+    return needed
+
+
+def _pattern(found: Examination, tally: KeyCounts, doubt: KeyDoubt) -> tuple[str, str]:
+    """Return what the values under a key point at, and what to do about it."""
+    said = f"{tally.failed} values fail and {tally.opened} do not"
+    gone = declaration(found.transformer, found.kms_key_id_sha256)
+    find_out = f"find out what happened to them; {_accept(AcceptRisk.MASS_DAMAGE)}"
+    match doubt:
+        case KeyDoubt.MASS_DAMAGE:
+            return (
+                f"{said}: something damages values in numbers, and each of them is proven damaged",
+                find_out,
+            )
+        case KeyDoubt.UNFITTING:
+            text = (
+                f"{tally.unfitting} values do not open although the key is right, and nothing proves that they are "
+                "damaged: they may have been written with other associated data for a time"
+            )
+            return text, find_out
+        case KeyDoubt.IN_BETWEEN:
+            text = (
+                f"{tally.unexplained} values do not open, and nothing proves that they are damaged: the key may have "
+                "had other bytes for a time"
+            )
+            kms = found.transformer.startswith("kms/") and tally.undetermined
+            asked = "see that its KMS plugin answers, and " if kms else ""
+            if not key_may_be_lost(found):
+                return text, _not_lost(found)
+            return text, f"{asked}find the bytes that it had then; only if they are gone for ever: {gone}"
+    if found.verdict.key_proven:
+        return f"{said}: that is what happened to all of them, not to this object alone", _SO_MANY
+    text = f"{said}: that is the key or the configuration, not this object"
+    if not key_may_be_lost(found):
+        return text, _not_lost(found) or _SO_MANY
+    return text, f"find the key; only if that key is gone for ever: {gone}"
+
+
+_SO_MANY: Final = "find out what happened to so many of them"
+
+
+def _shown(name: KeyName) -> str:
+    of = f" of {name.rule}" if name.rule else ""
+    return f"{name.transformer or 'envelopes that nobody knows'}{of}"
+
+
+def _not_lost(found: Examination) -> str:
+    """Say why the key of a value is not lost; "" where nothing shows that."""
+    if found.verdict.fitting_key:
+        return f"it was written under {found.verdict.fitting_key}: mend the configuration"
+    if found.verdict.not_asked:
+        return f"the plugin of {found.verdict.not_asked} did not answer whether it opens it: start it, and try again"
+    return (
+        f"it was written under {found.transformer}, and that key is there" if found.verdict.key_proven else ""
+    )
+
+
+def _declaration_fits(found: Examination, alike: Alike, declared: str) -> bool:
+    """Say whether ``--declare-key-lost`` speaks of this value's key; refuse one that speaks of another."""
+    if not declared:
+        return False
+    key = display(found.stored.key)
+    names = [found.transformer]
+    if found.kms_key_id:
+        digest_name = f"{found.transformer}/{found.kms_key_id_sha256}"
+        plain_name = f"{found.transformer}/{found.kms_key_id}"
+        # Where other key ids of this provider answer, or might, the declaration has to say which one is lost.
+        names = [digest_name, *([plain_name] if declared == plain_name else [])]
+        if not alike.transformer_opens and found.verdict.cause is not Cause.KMS_UNREACHABLE:
+            names.append(found.transformer)
+    if declared not in names or not key_may_be_lost(found):
+        raise refuse(
+            Rule.DECLARATION,
+            f"--declare-key-lost {declared} does not name a key of {key} that could be lost"
+            if declared in names
+            else f"--declare-key-lost {declared} does not name the key of {key}",
+            hint=_not_lost(found) or f"it was written under {' or '.join(names)}",
+        )
+    for tally in alike.counts.values():
+        if doubt_about(tally, found.verdict) is KeyDoubt.IN_BETWEEN:
+            continue  # what is declared is that the bytes are lost which the key had for a time
+        # A key that opens what was written between the last failure and this value was not lost when this was written.
+        if tally.last_failing < tally.last_opened:
+            last = (
+                f"the last one is from mod_revision {tally.last_failing}"
+                if tally.last_failing
+                else "there is none"
+            )
+            raise refuse(
+                Rule.DECLARATION,
+                f"a value that was written before {key}, and after all others that do not open ({last}), opens under "
+                f"the same key (mod_revision {tally.last_opened})",
+                hint="the key that wrote it was not lost then: look at this object alone",
+            )
+    return True

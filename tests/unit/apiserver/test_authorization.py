@@ -1,0 +1,234 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etcdfix.apiserver.authorization import (
+    UNKNOWN_USER,
+    UNSAFE_DELETE_VERB,
+    VERBS,
+    Authorization,
+    authorize,
+    check_cluster,
+)
+from etcdfix.apiserver.client import RefusalReason, open_access
+from etcdfix.errors import AuthorizationRefused
+from etcdfix.remediation.cluster_identity import ClusterIdentity
+from tests.support.certificates import CertificateAuthority
+from tests.support.kubernetes_api import (
+    ACCESS_REVIEW,
+    KUBE_SYSTEM,
+    SUBJECT_REVIEW,
+    UID,
+    Answer,
+    KubernetesAPI,
+    status_answer,
+)
+
+PATHS = (KUBE_SYSTEM, ACCESS_REVIEW)
+
+
+@pytest.fixture
+def api(authority: CertificateAuthority) -> Iterator[KubernetesAPI]:
+    with KubernetesAPI(authority) as server:
+        yield server
+
+
+HERE = ClusterIdentity.by_uid(UID)
+
+
+def ask(kubeconfig: Path, *, cluster: ClusterIdentity = HERE, **options: Any) -> Authorization:
+    wanted = {"group": "apps", "resource": "deployments", "namespace": "shop", "name": "web"}
+    access = open_access(str(kubeconfig), None, timeout_seconds=30, request_seconds=15)
+    try:
+        server = access.server(access.url)
+        check_cluster(server, cluster)
+        return authorize(server, **{**wanted, **options}, cluster=cluster)
+    finally:
+        access.close()
+
+
+def refused(kubeconfig: Path, **options: Any) -> AuthorizationRefused:
+    with pytest.raises(AuthorizationRefused) as caught:
+        ask(kubeconfig, **options)
+    assert caught.value.exit_code == 4
+    return caught.value
+
+
+def test_a_clear_yes(api: KubernetesAPI, tmp_path: Path) -> None:
+    found = ask(api.kubeconfig(tmp_path))
+    assert found == Authorization(user_name="alice@example.org", server=api.url, kube_system_uid=UID)
+    assert found.verbs == ("unsafe-delete-ignore-read-errors", "delete")
+    assert [(request.method, request.path) for request in api.requests] == [
+        ("GET", KUBE_SYSTEM),
+        ("POST", SUBJECT_REVIEW),
+        ("POST", ACCESS_REVIEW),
+        ("POST", ACCESS_REVIEW),
+    ]
+    assert [request.body["spec"] for request in api.requests[2:]] == [
+        {
+            "resourceAttributes": {
+                "group": "apps",
+                "resource": "deployments",
+                "namespace": "shop",
+                "name": "web",
+                "verb": verb,
+            }
+        }
+        for verb in (UNSAFE_DELETE_VERB, "delete")
+    ]
+    assert all("Impersonate" not in str(request) for request in api.requests)
+
+
+def test_an_object_of_the_core_group_without_a_namespace(api: KubernetesAPI, tmp_path: Path) -> None:
+    ask(api.kubeconfig(tmp_path), group="", resource="nodes", namespace="", name="n1")
+    assert api.requests[-1].body["spec"] == {
+        "resourceAttributes": {"resource": "nodes", "name": "n1", "verb": "delete"}
+    }
+
+
+@pytest.mark.parametrize("verb", [UNSAFE_DELETE_VERB, "delete"])
+def test_one_no_is_a_no(api: KubernetesAPI, tmp_path: Path, verb: str) -> None:
+    api.denied = {verb}
+    error = refused(api.kubeconfig(tmp_path))
+    assert error.reason is RefusalReason.DENIED
+    assert str(error) == f"the API server denies the permission to {verb} deployments.apps shop/web"
+    assert error.hint == f"kubectl --kubeconfig FILE auth can-i {verb} deployments.apps/web -n shop"
+
+
+def test_a_no_about_an_object_without_a_namespace(api: KubernetesAPI, tmp_path: Path) -> None:
+    api.denied = {"delete"}
+    error = refused(api.kubeconfig(tmp_path), group="", resource="nodes", namespace="", name="n1")
+    assert str(error) == "the API server denies the permission to delete nodes n1"
+    assert error.hint == "kubectl --kubeconfig FILE auth can-i delete nodes/n1"
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "words"),
+    [
+        ({"denied": True}, RefusalReason.DENIED, "denies"),
+        ({"allowed": False, "reason": "not on sundays"}, RefusalReason.DENIED, ": not on sundays"),
+        ({"evaluationError": "role gone"}, RefusalReason.EVALUATION_ERROR, "is in doubt about .*: role gone"),
+        ({"evaluationError": "x" * 5000}, RefusalReason.EVALUATION_ERROR, ": x{300}…$"),
+        ({"allowed": "true"}, RefusalReason.MALFORMED_ANSWER, "cannot|not one that can be understood"),
+        ({"allowed": 1}, RefusalReason.MALFORMED_ANSWER, "not one that can be understood"),
+        ({"allowed": None}, RefusalReason.MALFORMED_ANSWER, "not one that can be understood"),
+    ],
+)
+def test_doubt_is_a_no(
+    api: KubernetesAPI, tmp_path: Path, status: dict[str, Any], reason: RefusalReason, words: str
+) -> None:
+    api.status = status
+    error = refused(api.kubeconfig(tmp_path))
+    assert error.reason is reason
+    with pytest.raises(AuthorizationRefused, match=words):
+        raise error
+
+
+REVIEW = (
+    b'{"kind":"%s","spec":{"resourceAttributes":{"group":"apps","resource":"deployments","namespace":"shop",'
+    b'"name":"%s","verb":"%s"}},"status":{"allowed":true}}'
+)
+MALFORMED = (
+    b"",
+    b"{}",
+    b"{",
+    b"[]",
+    b"null",
+    b"\xff\xfe",
+    b'{"kind": "\xff"}',
+    b"<html>login</html>",
+    b'{"kind":"Status","status":"Success"}',
+    b'{"kind":"Namespace","metadata":{"name":"default","uid":"%s"}}' % UID.encode(),
+    b'{"kind":"Namespace","metadata":{"name":"kube-system","uid":""}}',
+    b'{"kind":"Namespace","metadata":{"name":"kube-system"}}',
+    b'{"kind":"SelfSubjectAccessReview","spec":{},"status":{"allowed":true}}',
+    # A yes to another question, and a yes of another kind.
+    REVIEW % (b"SelfSubjectAccessReview", b"other", UNSAFE_DELETE_VERB.encode()),
+    REVIEW % (b"X", b"web", UNSAFE_DELETE_VERB.encode()),
+    b'{"kind":"X","metadata":{"name":"kube-system","uid":"%s"}}' % UID.encode(),
+    b"[" * 100_000,
+    b'{"kind":"Namespace","metadata":{"name":"kube-system","uid":"' + b"x" * (1 << 20) + b'"}}',
+)
+
+
+@pytest.mark.parametrize("body", MALFORMED, ids=lambda body: body[:30].decode("latin-1"))
+@pytest.mark.parametrize("path", PATHS)
+def test_an_answer_that_is_none(api: KubernetesAPI, tmp_path: Path, path: str, body: bytes) -> None:
+    api.instead[path] = Answer(200, body)
+    assert refused(api.kubeconfig(tmp_path)).reason is RefusalReason.MALFORMED_ANSWER
+
+
+def test_a_yes_of_another_kind_to_each_question(api: KubernetesAPI, tmp_path: Path) -> None:
+    api.before[ACCESS_REVIEW] = [Answer(200, REVIEW % (b"X", b"web", verb.encode())) for verb in VERBS]
+    assert refused(api.kubeconfig(tmp_path)).reason is RefusalReason.MALFORMED_ANSWER
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (401, RefusalReason.UNAUTHENTICATED),
+        (403, RefusalReason.FORBIDDEN),
+        (404, RefusalReason.SERVER_ERROR),
+        (429, RefusalReason.SERVER_ERROR),
+        (500, RefusalReason.SERVER_ERROR),
+        (503, RefusalReason.SERVER_ERROR),
+    ],
+)
+def test_a_status_that_is_no_yes(
+    api: KubernetesAPI, tmp_path: Path, path: str, status: int, reason: RefusalReason
+) -> None:
+    api.instead[path] = Answer(status, status_answer(status).body, (("Retry-After", "1"),))
+    error = refused(api.kubeconfig(tmp_path))
+    assert error.reason is reason
+    assert str(status) in str(error)
+    # Asked once: nothing is retried.
+    assert [request.path for request in api.requests].count(path) == 1
+
+
+def test_a_server_that_does_not_say_what_it_remembers(api: KubernetesAPI, tmp_path: Path) -> None:
+    api.instead[KUBE_SYSTEM] = status_answer(500)
+    api.hang_up = {f"{KUBE_SYSTEM}?resourceVersion=0"}
+    assert refused(api.kubeconfig(tmp_path)).reason is RefusalReason.SERVER_ERROR
+
+
+def test_a_redirect_is_not_followed(api: KubernetesAPI, tmp_path: Path) -> None:
+    api.instead[KUBE_SYSTEM] = Answer(302, b"", (("Location", f"{api.url}{SUBJECT_REVIEW}"),))
+    assert refused(api.kubeconfig(tmp_path)).reason is RefusalReason.SERVER_ERROR
+    assert [request.path for request in api.requests] == [KUBE_SYSTEM]
+
+
+def test_another_cluster(api: KubernetesAPI, tmp_path: Path) -> None:
+    api.uid = "another"
+    error = refused(api.kubeconfig(tmp_path))
+    assert error.reason is RefusalReason.OTHER_CLUSTER
+    assert "another" in str(error)
+    assert UID in str(error)
+    assert [request.path for request in api.requests] == [KUBE_SYSTEM]
+
+
+@pytest.mark.parametrize("empty", ["resource", "name"])
+def test_nobody_asks_about_everything(api: KubernetesAPI, tmp_path: Path, empty: str) -> None:
+    with pytest.raises(ValueError, match="must not be empty"):
+        ask(api.kubeconfig(tmp_path), **{empty: ""})
+    assert [request.method for request in api.requests] == ["GET"]
+
+
+@pytest.mark.parametrize(
+    "instead",
+    [status_answer(404), status_answer(403), Answer(201, b"{}"), Answer(201, b"x")],
+    ids=["not served", "forbidden", "empty", "no JSON"],
+)
+def test_a_name_that_is_not_told(api: KubernetesAPI, tmp_path: Path, instead: Answer) -> None:
+    api.instead[SUBJECT_REVIEW] = instead
+    assert ask(api.kubeconfig(tmp_path)).user_name == UNKNOWN_USER
+
+
+@pytest.mark.parametrize(("told", "shown"), [("", UNKNOWN_USER), ("n" * 400, "n" * 300 + "…")])
+def test_odd_names(api: KubernetesAPI, tmp_path: Path, told: str, shown: str) -> None:
+    api.user = told
+    assert ask(api.kubeconfig(tmp_path)).user_name == shown

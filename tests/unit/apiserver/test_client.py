@@ -1,0 +1,446 @@
+from __future__ import annotations
+
+import base64
+import io
+import logging
+import os
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etcdfix.apiserver import client as api_client
+from etcdfix.apiserver.client import (
+    NoReply,
+    RefusalReason,
+    Reply,
+    Server,
+    open_access,
+    require_done,
+    run_within,
+    shorten,
+)
+from etcdfix.errors import (
+    AuthorizationRefused,
+    ConfigurationError,
+    EtcdfixError,
+    KubeconfigInvalid,
+    KubernetesClientMissing,
+)
+from tests.support.certificates import CertificateAuthority
+from tests.support.kubernetes_api import KUBE_SYSTEM, TOKEN, Answer, KubernetesAPI
+
+
+@pytest.fixture
+def api(authority: CertificateAuthority) -> Iterator[KubernetesAPI]:
+    with KubernetesAPI(authority) as server:
+        yield server
+
+
+@contextmanager
+def opened(
+    kubeconfig: Path,
+    *,
+    context: str | None = None,
+    timeout_seconds: float = 30,
+    request_seconds: float = 15,
+    tls_name: str = "",
+) -> Iterator[Server]:
+    access = open_access(
+        str(kubeconfig), context, timeout_seconds=timeout_seconds, request_seconds=request_seconds
+    )
+    try:
+        yield access.server(access.url, tls_name)
+    finally:
+        access.close()
+
+
+def ask(kubeconfig: Path, **options: Any) -> bytes:
+    with opened(kubeconfig, **options) as server:
+        return server.request("GET", KUBE_SYSTEM, what="something")
+
+
+def refused(kubeconfig: Path, **options: Any) -> AuthorizationRefused:
+    with pytest.raises(AuthorizationRefused) as caught:
+        ask(kubeconfig, **options)
+    error = caught.value
+    assert error.exit_code == 4
+    hold_no_token(error)
+    return error
+
+
+def hold_no_token(error: BaseException | None) -> None:
+    """The token is in no text, hint, argument or chained exception of an error."""
+    while error is not None:
+        assert TOKEN not in f"{error!r} {error} {getattr(error, 'hint', '')} {error.args}"
+        error = error.__cause__
+
+
+def test_a_connection_that_is_closed(api: KubernetesAPI, tmp_path: Path) -> None:
+    api.hang_up = {KUBE_SYSTEM}
+    error = refused(api.kubeconfig(tmp_path))
+    assert error.reason is RefusalReason.UNREACHABLE
+    assert [request.path for request in api.requests] == [KUBE_SYSTEM]
+
+
+def test_a_server_that_does_not_answer(api: KubernetesAPI, tmp_path: Path) -> None:
+    api.stall = {KUBE_SYSTEM}
+    error = refused(api.kubeconfig(tmp_path), request_seconds=1)
+    assert error.reason is RefusalReason.TIMED_OUT
+    assert [request.path for request in api.requests] == [KUBE_SYSTEM]
+
+
+def test_an_answer_longer_than_what_is_read(api: KubernetesAPI, tmp_path: Path) -> None:
+    api.instead[KUBE_SYSTEM] = Answer(200, b"x" * 101)
+    with opened(api.kubeconfig(tmp_path)) as server:
+        assert server.send("GET", KUBE_SYSTEM, longest=101) == Reply(200, b"x" * 101)
+        assert server.send("GET", KUBE_SYSTEM, longest=100) == Reply(200, None)
+
+
+def test_a_question_without_a_body_sends_none(api: KubernetesAPI, tmp_path: Path) -> None:
+    ask(api.kubeconfig(tmp_path))
+    assert [request.size for request in api.requests] == [0]
+
+
+def test_nobody_asks_once_it_was_given_up(api: KubernetesAPI, tmp_path: Path) -> None:
+    access = open_access(str(api.kubeconfig(tmp_path)), None, timeout_seconds=30, request_seconds=15)
+    server = access.server(access.url)
+    access.close()
+    said = server.send("GET", KUBE_SYSTEM)
+    assert isinstance(said, NoReply)
+    assert said.reason is RefusalReason.TIMED_OUT
+    assert api.requests == []
+
+
+def test_calls_that_are_not_done_in_time() -> None:
+    """Each by itself: one that takes for ever, or fails, takes nothing from the others."""
+    never = threading.Event()
+
+    def fail() -> bool:
+        raise ValueError(TOKEN)
+
+    try:
+        late, failed, done = run_within([never.wait, fail, lambda: True], 0.2)
+    finally:
+        never.set()
+    assert late is None
+    assert isinstance(failed, ValueError)
+    assert done is True
+    assert run_within([], 0.2) == []
+    assert require_done(done, 0.2) is True
+    with pytest.raises(AuthorizationRefused, match=r"was not there within 0\.2 s") as caught:
+        require_done(late, 0.2)
+    assert caught.value.reason == RefusalReason.TIMED_OUT
+    with pytest.raises(AuthorizationRefused, match=r"could not be asked \(ValueError\)") as caught:
+        require_done(failed, 0.2)
+    hold_no_token(caught.value)
+
+
+def test_the_host_of_the_address_that_stands_for_servers_without_a_name(
+    api: KubernetesAPI, tmp_path: Path
+) -> None:
+    access = open_access(str(api.kubeconfig(tmp_path)), None, timeout_seconds=30, request_seconds=15)
+    assert access.tls_names(access.url) == ("",)
+    assert access.tls_names("https://10.0.0.1:6443") == ("", "127.0.0.1")
+
+    def name(config: dict[str, Any]) -> None:
+        config["clusters"][0]["cluster"]["tls-server-name"] = "api.example"
+
+    access = open_access(
+        str(api.kubeconfig(tmp_path, change=name)), None, timeout_seconds=30, request_seconds=15
+    )
+    assert access.tls_names(access.url) == access.tls_names("https://10.0.0.1:6443") == ("api.example",)
+
+
+@pytest.mark.parametrize(("name", "proven"), [("api.example", True), ("elsewhere.example", False)])
+def test_the_tls_name_of_the_kubeconfig(
+    authority: CertificateAuthority, tmp_path: Path, name: str, proven: bool
+) -> None:
+    with (
+        KubernetesAPI(authority, hosts=("api.example",)) as server,
+        opened(server.kubeconfig(tmp_path), tls_name=name) as client,
+    ):
+        said = client.send("GET", KUBE_SYSTEM)
+    assert isinstance(said, Reply) is proven
+    if isinstance(said, NoReply):
+        assert said.reason is RefusalReason.TLS_FAILED
+        assert server.requests == []
+
+
+def test_nobody_listens(authority: CertificateAuthority, tmp_path: Path) -> None:
+    with KubernetesAPI(authority) as server:
+        kubeconfig = server.kubeconfig(tmp_path)
+    error = refused(kubeconfig)
+    assert error.reason is RefusalReason.UNREACHABLE
+    assert "no connection comes about" in str(error)
+
+
+def test_a_proxy_that_is_not_there(
+    api: KubernetesAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def use_proxy(config: dict[str, Any]) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            config["clusters"][0]["cluster"]["proxy-url"] = f"http://127.0.0.1:{probe.getsockname()[1]}"
+
+    monkeypatch.setenv("NO_PROXY", "nothing")
+    assert refused(api.kubeconfig(tmp_path, change=use_proxy)).reason is RefusalReason.UNREACHABLE
+    assert api.requests == []
+
+
+def test_a_certificate_of_somebody_else(api: KubernetesAPI, tmp_path: Path) -> None:
+    other = CertificateAuthority(tmp_path / "other", name="somebody else")
+
+    def trust_other(config: dict[str, Any]) -> None:
+        config["clusters"][0]["cluster"]["certificate-authority"] = str(other.cert)
+
+    assert refused(api.kubeconfig(tmp_path, change=trust_other)).reason is RefusalReason.TLS_FAILED
+    assert api.requests == []
+
+
+def test_a_certificate_for_another_host(authority: CertificateAuthority, tmp_path: Path) -> None:
+    with KubernetesAPI(authority, hosts=("elsewhere.example",)) as server:
+        assert refused(server.kubeconfig(tmp_path)).reason is RefusalReason.TLS_FAILED
+
+
+def _plain(config: dict[str, Any]) -> None:
+    cluster = config["clusters"][0]["cluster"]
+    cluster["server"] = cluster["server"].replace("https://", "http://somebody:secret@")
+
+
+def _unverified(config: dict[str, Any]) -> None:
+    cluster = config["clusters"][0]["cluster"]
+    del cluster["certificate-authority"]
+    cluster["insecure-skip-tls-verify"] = True
+
+
+@pytest.mark.parametrize("change", [_plain, _unverified])
+def test_nothing_proves_who_answers(
+    api: KubernetesAPI, tmp_path: Path, change: Callable[[dict[str, Any]], None]
+) -> None:
+    error = refused(api.kubeconfig(tmp_path, change=change))
+    assert error.reason is RefusalReason.TLS_FAILED
+    assert "secret" not in str(error)
+    assert "127.0.0.1" in str(error)
+    assert api.requests == []
+
+
+def test_a_user_whom_the_server_does_not_know(api: KubernetesAPI, tmp_path: Path) -> None:
+    def wrong_token(config: dict[str, Any]) -> None:
+        config["users"][0]["user"]["token"] = f"{TOKEN}-expired"
+
+    error = refused(api.kubeconfig(tmp_path, change=wrong_token))
+    assert error.reason is RefusalReason.UNAUTHENTICATED
+
+
+def test_a_token_that_no_header_takes(api: KubernetesAPI, tmp_path: Path) -> None:
+    def odd_token(config: dict[str, Any]) -> None:
+        config["users"][0]["user"]["token"] = f"{TOKEN}\r\nX-Other: 1"
+
+    assert refused(api.kubeconfig(tmp_path, change=odd_token)).reason is RefusalReason.UNREACHABLE
+    assert api.requests == []
+
+
+def _plugin(script: str) -> Callable[[dict[str, Any]], None]:
+    def change(config: dict[str, Any]) -> None:
+        config["users"][0]["user"] = {
+            "exec": {
+                "apiVersion": "client.authentication.k8s.io/v1",
+                "command": sys.executable,
+                "args": ["-c", script],
+                "interactiveMode": "Never",
+            }
+        }
+
+    return change
+
+
+def test_a_plugin_gives_the_token(api: KubernetesAPI, tmp_path: Path) -> None:
+    script = (
+        "import json; print(json.dumps({'apiVersion': 'client.authentication.k8s.io/v1',"
+        f"'kind': 'ExecCredential', 'status': {{'token': '{TOKEN}'}}}}))"
+    )
+    assert b"kube-system" in ask(api.kubeconfig(tmp_path, change=_plugin(script)))
+
+
+@pytest.mark.parametrize(
+    "script",
+    [f"print('{TOKEN}')", f"import sys; sys.exit('{TOKEN}')", "print('{}')"],
+    ids=["no JSON", "fails", "no credential"],
+)
+def test_a_plugin_that_fails_is_not_quoted(
+    api: KubernetesAPI, tmp_path: Path, capsys: pytest.CaptureFixture[str], script: str
+) -> None:
+    handlers = list(logging.getLogger().handlers)
+    error = refused(api.kubeconfig(tmp_path, change=_plugin(script)))
+    assert error.reason is RefusalReason.UNAUTHENTICATED
+    shown = capsys.readouterr()
+    assert TOKEN not in shown.out + shown.err
+    assert logging.getLogger().handlers == handlers
+    assert logging.getLogger().filters == []
+
+
+def test_a_plugin_that_never_ends(api: KubernetesAPI, tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    before = set(threading.enumerate())
+    error = refused(
+        api.kubeconfig(tmp_path, change=_plugin(f"open({str(fifo)!r}).read()")), timeout_seconds=0.5
+    )
+    assert error.reason is RefusalReason.TIMED_OUT
+    # Let it go: what was refused for want of time asks nothing afterwards.
+    abandoned = set(threading.enumerate()) - before
+    assert abandoned
+    fifo.open("w").close()
+    for thread in abandoned:
+        thread.join(timeout=30)
+        assert not thread.is_alive()
+    assert api.requests == []
+
+
+def test_whatever_the_package_raises(
+    api: KubernetesAPI,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from kubernetes import config
+
+    class OddError(Exception):
+        """Of some library that a plugin's helper uses."""
+
+    def fail(**_options: object) -> None:
+        raise OddError(TOKEN)
+
+    monkeypatch.setattr(config, "new_client_from_config", fail)
+    error = refused(api.kubeconfig(tmp_path))
+    assert str(error) == "the API server could not be asked (OddError)"
+    assert error.reason is RefusalReason.CREDENTIALS
+    shown = capsys.readouterr()
+    assert shown.out + shown.err == ""
+
+
+def test_what_the_root_logger_says_meanwhile_is_dropped() -> None:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        with api_client._silent_root_logger():
+            logging.error("the output of a plugin")  # noqa: LOG015 - as the package does it
+            logging.getLogger("another").error("another's words")
+        logging.error("afterwards")  # noqa: LOG015
+    finally:
+        root.removeHandler(handler)
+    assert stream.getvalue().splitlines() == ["another's words", "afterwards"]
+
+
+def test_credentials_that_cannot_be_refreshed(
+    api: KubernetesAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kubernetes.client import Configuration
+
+    def fail(_self: object) -> None:
+        raise ValueError(TOKEN)
+
+    monkeypatch.setattr(Configuration, "auth_settings", fail)
+    error = refused(api.kubeconfig(tmp_path))
+    assert error.reason is RefusalReason.CREDENTIALS
+    assert str(error) == "the credentials that the kubeconfig names could not be obtained (ValueError)"
+    assert api.requests == []
+
+
+def test_an_empty_credential_is_not_sent() -> None:
+    from kubernetes.client import Configuration
+
+    configuration = Configuration()
+    configuration.api_key["authorization"] = ""
+    assert api_client._credentials(configuration) == {}
+    configuration.api_key["authorization"] = TOKEN
+    assert api_client._credentials(configuration) == {"authorization": TOKEN}
+
+
+WHOLE = (
+    b"{current-context: here, contexts: [{name: here, context: {cluster: c, user: u}}], "
+    b"clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1', %s}}], users: [{name: u, user: {%s}}]}"
+)
+
+
+def no_kubeconfig(path: Path, **options: Any) -> KubeconfigInvalid:
+    with pytest.raises(KubeconfigInvalid) as caught:
+        ask(path, **options)
+    assert caught.value.exit_code == 2
+    assert isinstance(caught.value, ConfigurationError)
+    hold_no_token(caught.value)
+    return caught.value
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    assert "no such file or directory" in str(no_kubeconfig(tmp_path / "none"))
+    assert "one file" in str(no_kubeconfig(tmp_path / "a:b"))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"[]",
+        b"x",
+        b"a: [",
+        b"token: \t" + TOKEN.encode(),
+        b"\xff\xfe\x00",
+        b"{current-context: here}",
+        b"{current-context: here, contexts: [], clusters: [], users: []}",
+        b"{current-context: here, contexts: {here: 1}, clusters: 7, users: x}",
+        WHOLE % (b"certificate-authority-data: '%s'" % base64.b64encode(b"no certificate"), b"token: x"),
+        WHOLE % (b"certificate-authority: /nowhere", b"token: x"),
+        WHOLE % (b"certificate-authority: ''", b"client-key-data: '%s'" % TOKEN.encode()),
+    ],
+)
+def test_a_file_that_is_no_kubeconfig(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_bytes(content)
+    with pytest.raises(EtcdfixError) as caught:
+        ask(path)
+    assert isinstance(caught.value, KubeconfigInvalid | AuthorizationRefused)
+    hold_no_token(caught.value)
+
+
+def test_a_context_of_that_name(api: KubernetesAPI, tmp_path: Path) -> None:
+    def rename(config: dict[str, Any]) -> None:
+        config["current-context"] = "nowhere"
+
+    kubeconfig = api.kubeconfig(tmp_path, change=rename)
+    assert "its current context" in str(no_kubeconfig(kubeconfig))
+    assert "context 'there'" in str(no_kubeconfig(kubeconfig, context="there"))
+    assert b"kube-system" in ask(kubeconfig, context="here")
+
+
+def test_a_text_of_somebody_elses_is_shortened() -> None:
+    assert shorten("x" * 300) == "x" * 300
+    assert shorten("x" * 301) == "x" * 300 + "…"
+
+
+def test_without_the_package(api: KubernetesAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "kubernetes", None)
+    monkeypatch.setitem(sys.modules, "kubernetes.config", None)
+    with pytest.raises(KubernetesClientMissing, match="is not installed") as caught:
+        ask(api.kubeconfig(tmp_path))
+    assert caught.value.exit_code == 2
+    assert caught.value.hint == "pip install 'etcdfix[kubernetes]'"
+    assert api.requests == []
+
+
+def test_the_package_is_imported_only_when_it_is_needed() -> None:
+    import subprocess
+
+    code = (
+        "import sys, etcdfix.apiserver.servers;print('kubernetes' in sys.modules, 'urllib3' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]

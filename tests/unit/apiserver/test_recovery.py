@@ -1,0 +1,232 @@
+"""After a deletion: what API servers show of their recovery, against a stand-in over real TLS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from etcdfix.apiserver import recovery
+from etcdfix.apiserver.recovery import ServerSigns, Sign, State, look_until_well
+from etcdfix.apiserver.servers import APIAccess
+from etcdfix.errors import AuthorizationRefused, KubeconfigInvalid
+from tests.support.certificates import CertificateAuthority
+from tests.support.kubernetes_api import TOKEN, Answer, KubernetesAPI, status_answer
+
+SECRETS = "/api/v1/secrets"
+CACHED = f"{SECRETS}?resourceVersion=0"
+NOT_READY = Answer(
+    500,
+    b"[+]ping ok\n[-]informer-sync failed: reason withheld\n[-]poststarthook/x failed: y\nreadyz check failed\n",
+)
+WELL = (
+    Sign("LIST", State.WELL, "works"),
+    Sign("resourceVersion=0", State.WELL, "works"),
+    Sign("/readyz", State.WELL, "works"),
+)
+
+
+@pytest.fixture
+def api(authority: CertificateAuthority) -> Iterator[KubernetesAPI]:
+    with KubernetesAPI(authority) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recovery, "_REQUEST_SECONDS", 2.0)
+
+
+class Clock:
+    """Takes the place of waiting: time passes only where somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.pauses = 0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.pauses += 1
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(recovery, "time", clock)
+    return clock
+
+
+def look(
+    api: KubernetesAPI, folder: Path, *servers: str, collection: str = SECRETS, seconds: float = 60
+) -> tuple[ServerSigns, ...]:
+    access = APIAccess(api.kubeconfig(folder))
+    return look_until_well(access, servers or [api.url], collection, seconds=seconds)
+
+
+def test_all_well_at_once(api: KubernetesAPI, tmp_path: Path, clock: Clock) -> None:
+    (found,) = look(api, tmp_path)
+    assert (found.server, found.signs, found.failing) == (api.url, WELL, False)
+    assert clock.pauses == 0
+    assert sorted(request.path for request in api.requests) == [SECRETS, CACHED, "/readyz"]
+    # Only metadata are asked for: a list of Secrets has no business here.
+    accepted = {request.path: str(request.accept) for request in api.requests}
+    assert all("PartialObjectMetadataList" in accepted[path] for path in (SECRETS, CACHED))
+
+
+def test_well_after_a_while(api: KubernetesAPI, tmp_path: Path, clock: Clock) -> None:
+    good = Answer(200, b"{}")
+    api.before = {CACHED: [status_answer(429), status_answer(429), good], "/readyz": [NOT_READY, good]}
+    (found,) = look(api, tmp_path)
+    assert found.signs == WELL
+    assert clock.pauses == 2
+    # What is well is not asked for again: a list of everything is dear.
+    asked = [request.path for request in api.requests]
+    assert {path: asked.count(path) for path in asked} == {SECRETS: 1, CACHED: 3, "/readyz": 2}
+
+
+def test_what_stays_bad_is_named(api: KubernetesAPI, tmp_path: Path, clock: Clock) -> None:
+    api.instead = {
+        SECRETS: status_answer(500, "secret words"),
+        CACHED: status_answer(429),
+        "/readyz": NOT_READY,
+    }
+    (found,) = look(api, tmp_path, seconds=0)
+    assert clock.pauses == 0
+    assert found.failing
+    assert [(sign.what, sign.state, sign.text) for sign in found.signs] == [
+        ("LIST", State.FAILING, "answers 500"),
+        ("resourceVersion=0", State.FAILING, "answers 429"),
+        ("/readyz", State.FAILING, "fails: informer-sync, poststarthook/x"),
+    ]
+
+
+def test_a_minute_is_enough(api: KubernetesAPI, tmp_path: Path, clock: Clock) -> None:
+    api.instead = {"/readyz": NOT_READY}
+    (found,) = look(api, tmp_path)
+    assert found.failing
+    assert (clock.pauses, found.seconds) == (30, 60)
+
+
+def test_what_may_not_be_seen_is_not_waited_for(api: KubernetesAPI, tmp_path: Path, clock: Clock) -> None:
+    api.instead = {
+        SECRETS: status_answer(403),
+        CACHED: status_answer(401),
+        "/readyz": Answer(404, b"404 page not found\n"),
+    }
+    (found,) = look(api, tmp_path)
+    assert clock.pauses == 0
+    assert not found.failing
+    assert [sign.state for sign in found.signs] == [State.NOT_SEEN] * 3
+    assert [sign.text for sign in found.signs] == [
+        "may not be looked at by this user (403)",
+        "may not be looked at by this user (401)",
+        "is not served (404)",
+    ]
+
+
+def test_without_a_path_only_readyz(api: KubernetesAPI, tmp_path: Path) -> None:
+    (found,) = look(api, tmp_path, collection="")
+    assert found.signs == WELL[2:]
+
+
+def test_servers_are_looked_at_side_by_side_and_only_as_long_as_needed(
+    api: KubernetesAPI, authority: CertificateAuthority, tmp_path: Path, clock: Clock
+) -> None:
+    with KubernetesAPI(authority) as other:
+        other.before = {"/readyz": [NOT_READY, Answer(200, b"ok")]}
+        found = look(api, tmp_path, api.url, other.url)
+    assert [one.server for one in found] == [api.url, other.url]
+    assert not any(one.failing for one in found)
+    assert clock.pauses == 1
+    assert len(api.asked("/readyz")) == 1
+
+
+def test_a_server_that_is_gone(api: KubernetesAPI, tmp_path: Path) -> None:
+    (found,) = look(api, tmp_path, "https://127.0.0.1:1", seconds=0)
+    assert [(sign.state, sign.text) for sign in found.signs] == [
+        (State.FAILING, "no connection comes about")
+    ] * 3
+
+
+@pytest.mark.parametrize("switch", ["stall", "drip", "hang_up"])
+def test_a_server_that_does_not_answer(api: KubernetesAPI, tmp_path: Path, switch: str) -> None:
+    getattr(api, switch).add(SECRETS)
+    (found,) = look(api, tmp_path, seconds=0)
+    assert found.failing is (switch != "drip")  # its status came, and that is all that is wanted
+
+
+def test_a_server_that_does_not_stop_talking(api: KubernetesAPI, tmp_path: Path) -> None:
+    api.drip.add("/readyz")
+    (found,) = look(api, tmp_path, seconds=0)
+    assert [sign.text for sign in found.signs] == ["works", "works", "no answer within 2 s"]
+
+
+def test_checks_with_hostile_names_are_not_repeated(api: KubernetesAPI, tmp_path: Path) -> None:
+    api.instead["/readyz"] = Answer(500, b"[-]\x1b[31mred failed\n[-]etcd\x1b[0m failed\n")
+    (found,) = look(api, tmp_path, seconds=0)
+    assert found.signs[-1].text == "fails: etcd"
+
+
+def test_a_server_that_nothing_vouches_for(api: KubernetesAPI, tmp_path: Path) -> None:
+    (found,) = look(api, tmp_path, "http://127.0.0.1:1", seconds=0)
+    assert {sign.text for sign in found.signs} == {
+        "nothing proves that http://127.0.0.1:1 is the API server: the kubeconfig asks for no verified TLS"
+    }
+
+
+def test_what_breaks_is_named_by_its_type(
+    api: KubernetesAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_arguments: object, **_options: object) -> NoReturn:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(recovery.Access, "server", fail)
+    (found,) = look(api, tmp_path, seconds=0)
+    assert {sign.text for sign in found.signs} == {"ZeroDivisionError"}
+
+
+def test_readyz_without_its_checks(api: KubernetesAPI, tmp_path: Path) -> None:
+    api.instead["/readyz"] = Answer(503, b"overloaded")
+    (found,) = look(api, tmp_path, seconds=0)
+    assert found.signs[-1].text == "answers 503"
+
+
+def test_a_server_whose_certificate_has_another_name(
+    api: KubernetesAPI, authority: CertificateAuthority, tmp_path: Path
+) -> None:
+    """It proves itself under the host of the kubeconfig's server, as it did before the deletion."""
+    with KubernetesAPI(authority, hosts=("localhost",)) as other:
+
+        def by_name(config: dict[str, Any]) -> None:
+            config["clusters"][0]["cluster"]["server"] = f"https://localhost:{api.port}"
+
+        access = APIAccess(api.kubeconfig(tmp_path, change=by_name))
+        (found,) = look_until_well(access, [other.url], SECRETS, seconds=0)
+    assert found.signs == WELL
+
+
+def test_another_name_is_not_tried_where_the_certificate_is_not_the_trouble(
+    api: KubernetesAPI, authority: CertificateAuthority, tmp_path: Path
+) -> None:
+    with KubernetesAPI(authority, hosts=("localhost", "127.0.0.1")) as other:
+        other.hang_up.add("/readyz")
+
+        def by_name(config: dict[str, Any]) -> None:
+            config["clusters"][0]["cluster"]["server"] = f"https://localhost:{api.port}"
+
+        access = APIAccess(api.kubeconfig(tmp_path, change=by_name))
+        (found,) = look_until_well(access, [other.url], SECRETS, seconds=0)
+        assert [sign.state for sign in found.signs] == [State.WELL, State.WELL, State.FAILING]
+        assert len(other.asked("/readyz")) == 1
+
+
+def test_credentials_that_cannot_be_had(api: KubernetesAPI, tmp_path: Path) -> None:
+    access = APIAccess(api.kubeconfig(tmp_path), "no-such-context")
+    with pytest.raises((AuthorizationRefused, KubeconfigInvalid)) as caught:
+        look_until_well(access, [api.url], SECRETS)
+    assert TOKEN not in str(caught.value)

@@ -1,0 +1,711 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etcdfix.apiserver import servers as api_servers
+from etcdfix.apiserver.client import RefusalReason
+from etcdfix.apiserver.servers import (
+    Answer,
+    ServerAnswer,
+    ServerAnswers,
+    ask_servers,
+    parse_server_url,
+)
+from etcdfix.errors import AuthorizationRefused, ConfigurationError, RefusedByRule
+from etcdfix.remediation.cluster_identity import ClusterIdentity, KnownBy
+from tests.support.certificates import CertificateAuthority
+from tests.support.kubernetes_api import (
+    ACCESS_REVIEW,
+    ENDPOINTS,
+    KUBE_SYSTEM,
+    TOKEN,
+    UID,
+    KubernetesAPI,
+    object_answer,
+    status_answer,
+)
+from tests.support.kubernetes_api import Answer as Played
+
+SECRET = "/api/v1/namespaces/shop/secrets/web"
+DEPLOYMENT = "/apis/apps/v1/namespaces/shop/deployments/web"
+WIDGETS = "/apis/example.com"
+NO_PAGE = Played(404, b"404 page not found\n")
+
+
+@pytest.fixture
+def start(authority: CertificateAuthority) -> Iterator[Callable[..., KubernetesAPI]]:
+    """Start one more API server."""
+    with ExitStack() as stack:
+        yield lambda **how: stack.enter_context(KubernetesAPI(authority, **{"holds": False, **how}))
+
+
+@pytest.fixture
+def api(start: Callable[..., KubernetesAPI]) -> KubernetesAPI:
+    return start()
+
+
+def ask(kubeconfig: Path, *servers: str, **options: Any) -> ServerAnswers:
+    wanted = {
+        "group": "",
+        "version": "v1",
+        "resource": "secrets",
+        "namespace": "shop",
+        "name": "web",
+        "cluster": ClusterIdentity.by_uid(UID),
+        "held": False,
+    }
+    return ask_servers(kubeconfig, None, servers, **{**wanted, **options})
+
+
+def one(found: ServerAnswers) -> tuple[Answer, str]:
+    """The only answer; it is shown to hold nothing secret."""
+    (said,) = found.answers
+    assert TOKEN not in str(found)
+    return said.answer, said.detail
+
+
+def answers(found: ServerAnswers) -> list[tuple[str, Answer]]:
+    return [(said.server, said.answer) for said in found.answers]
+
+
+def refused_by(rule: str, kubeconfig: Path, *servers: str, **options: Any) -> RefusedByRule:
+    with pytest.raises(RefusedByRule) as caught:
+        ask(kubeconfig, *servers, **options)
+    assert caught.value.rule == rule
+    assert caught.value.exit_code == 4
+    assert caught.value.hint
+    return caught.value
+
+
+# What one server says.
+
+
+def test_a_server_that_does_not_find_what_etcd_holds(
+    api: KubernetesAPI, start: Callable[..., KubernetesAPI], tmp_path: Path
+) -> None:
+    """It reads another etcd, so it cannot say whether its encryption configuration opens the value."""
+    with pytest.raises(
+        AuthorizationRefused, match="finds no secrets shop/web, though etcd holds it"
+    ) as caught:
+        ask(api.kubeconfig(tmp_path), held=True)
+    assert (caught.value.reason, caught.value.exit_code) == (RefusalReason.OTHER_CLUSTER, 4)
+    assert "--etcd-servers" in caught.value.hint
+    other = start(holds=True)
+    found = ask(api.kubeconfig(tmp_path), other.url, held=True)
+    assert answers(found) == [(api.url, Answer.NOT_FOUND), (other.url, Answer.READ_ERROR)]
+    assert found.authorization is not None
+    assert found.authorization.server == other.url
+
+
+def test_a_server_that_finds_no_object_without_a_namespace(api: KubernetesAPI, tmp_path: Path) -> None:
+    with pytest.raises(AuthorizationRefused, match="finds no nodes n1, though"):
+        ask(api.kubeconfig(tmp_path), resource="nodes", namespace="", name="n1", held=True)
+
+
+def test_a_server_that_does_not_read_it_and_allows_it(api: KubernetesAPI, tmp_path: Path) -> None:
+    found = ask(api.kubeconfig(tmp_path))
+    assert found.answers == (ServerAnswer(server=api.url, answer=Answer.NOT_FOUND),)
+    assert found.notes == ()
+    assert found.authorization is not None
+    assert (found.authorization.server, found.authorization.user_name) == (api.url, "alice@example.org")
+    (asked,) = [request for request in api.requests if request.path == SECRET]
+    # Metadata only where the server knows how, the object where not; and from etcd, not from the server's memory.
+    assert asked.accept == ("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json")
+    assert asked.method == "GET"
+
+
+@pytest.mark.parametrize("metadata", [{"name": "web", "uid": "u-1"}, {"name": "x"}, {"uid": "u"}])
+def test_a_server_that_reads_it(api: KubernetesAPI, tmp_path: Path, metadata: dict[str, str]) -> None:
+    api.instead[SECRET] = object_answer(**metadata)
+    error = refused_by("configuration-wrong", api.kubeconfig(tmp_path))
+    assert str(error).startswith(
+        f"the API server at {api.url} reads secrets shop/web: the configuration given"
+    )
+    assert "--encryption-provider-config" in error.hint
+    assert api.asked(ACCESS_REVIEW) == []
+
+
+def test_a_server_that_knows_no_partial_objects(api: KubernetesAPI, tmp_path: Path) -> None:
+    """Nothing of what it sends is said, whatever is said of it."""
+    whole = {
+        "kind": "Secret",
+        "metadata": {"name": "web"},
+        "data": {"password": "never-to-be-shown" * 100_000},
+    }
+    api.instead[SECRET] = Played(200, json.dumps(whole).encode())
+    error = refused_by("configuration-wrong", api.kubeconfig(tmp_path))
+    assert "never-to-be-shown" not in f"{error!r}{error.__cause__!r}{error.__context__!r}"
+
+
+def test_where_the_change_does_not_rest_on_it(api: KubernetesAPI, tmp_path: Path) -> None:
+    api.reads = True
+    found = ask(api.kubeconfig(tmp_path), readable_is_fine=True)
+    assert one(found) == (Answer.READS_IT, "")
+    assert found.authorization is not None
+
+
+def test_the_empty_object_that_a_server_makes_of_nothing(api: KubernetesAPI, tmp_path: Path) -> None:
+    api.instead[SECRET] = object_answer(creationTimestamp="")
+    found = ask(api.kubeconfig(tmp_path))
+    assert one(found) == (Answer.EMPTY, "")
+    assert found.authorization is not None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"{}",
+        b"[]",
+        b"null",
+        b'{"kind":"Secret"}',
+        b'{"kind":"Secret","metadata":null}',
+        b'{"kind":"Secret","metadata":{"name":null}}',
+        b'{"kind":"Secret","metadata":{"name":7}}',
+        b'{"kind":"\xff","metadata":{}}',
+        b"[" * 100_000,
+        b"<html>",
+    ],
+    ids=lambda body: body[:40].decode("latin-1"),
+)
+def test_doubt_about_an_answer_at_200_is_no_proof_that_nothing_is_read(
+    api: KubernetesAPI, tmp_path: Path, body: bytes
+) -> None:
+    """An API server of this cluster that puts together what cannot be parsed has read something."""
+    api.instead[SECRET] = Played(200, body)
+    error = refused_by("configuration-wrong", api.kubeconfig(tmp_path))
+    assert "it answered 200, and the answer cannot be understood" in str(error)
+
+
+def test_an_answer_that_is_too_long(
+    api: KubernetesAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api_servers, "_LONGEST_OBJECT", 100)
+    api.instead[SECRET] = Played(200, b'{"kind":"Secret","metadata":{}}' + b" " * 100)
+    refused_by("configuration-wrong", api.kubeconfig(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("instead", "answer", "detail"),
+    [
+        (status_answer(500), Answer.READ_ERROR, ""),
+        (Played(500, b"\xff" * (9 << 20)), Answer.READ_ERROR, ""),
+        (status_answer(404, name="web"), Answer.NOT_FOUND, ""),
+        (NO_PAGE, Answer.NOT_FOUND, "it does not serve secrets"),
+        (status_answer(404, name="other"), Answer.NOT_FOUND, "it does not serve secrets"),
+        (
+            Played(404, b'{"kind":"X","details":{"name":"web"}}'),
+            Answer.NOT_FOUND,
+            "it does not serve secrets",
+        ),
+        (Played(404, b" " * (9 << 20)), Answer.NOT_FOUND, "it does not serve secrets"),
+    ],
+)
+def test_what_counts_as_an_answer(
+    api: KubernetesAPI, tmp_path: Path, instead: Played, answer: Answer, detail: str
+) -> None:
+    api.instead[SECRET] = instead
+    found = ask(api.kubeconfig(tmp_path))
+    assert one(found) == (answer, detail)
+    assert found.authorization is not None
+    assert api.asked(SECRET) == [SECRET]
+
+
+@pytest.mark.parametrize(
+    ("instead", "answer", "detail"),
+    [
+        (status_answer(401), Answer.DENIED, "it does not know the kubeconfig's user (401)"),
+        (status_answer(403), Answer.DENIED, "it does not let the kubeconfig's user get the object (403)"),
+        (status_answer(503), Answer.NO_ANSWER, "it answered 503"),
+        (status_answer(429), Answer.NO_ANSWER, "it answered 429"),
+        (status_answer(400), Answer.NO_ANSWER, "it answered 400"),
+        (Played(302, b"", (("Location", "/elsewhere"),)), Answer.NO_ANSWER, "it answered 302"),
+        (Played(201, object_answer(name="web").body), Answer.NO_ANSWER, "it answered 201"),
+    ],
+)
+def test_what_does_not(
+    api: KubernetesAPI, tmp_path: Path, instead: Played, answer: Answer, detail: str
+) -> None:
+    """Then nobody is asked for permission either."""
+    api.instead[SECRET] = instead
+    found = ask(api.kubeconfig(tmp_path))
+    assert one(found) == (answer, detail)
+    assert found.authorization is None
+    assert api.asked(SECRET) == [SECRET]
+    assert api.asked(ACCESS_REVIEW, "/elsewhere") == []
+
+
+def test_a_connection_that_breaks_off(api: KubernetesAPI, tmp_path: Path) -> None:
+    api.hang_up = {SECRET}
+    found = ask(api.kubeconfig(tmp_path))
+    assert one(found) == (Answer.NO_ANSWER, "the connection failed (ProtocolError)")
+    assert found.authorization is None
+    api.hang_up = {KUBE_SYSTEM}
+    found = ask(api.kubeconfig(tmp_path))
+    assert one(found) == (Answer.NO_ANSWER, "no connection comes about, or it breaks off")
+    assert api.asked(SECRET) == [SECRET]
+
+
+@pytest.mark.parametrize("how", ["stall", "drip"])
+@pytest.mark.parametrize("path", [KUBE_SYSTEM, SECRET])
+def test_a_server_that_takes_for_ever(api: KubernetesAPI, tmp_path: Path, how: str, path: str) -> None:
+    setattr(api, how, {path})
+    found = ask(api.kubeconfig(tmp_path), timeout_seconds=4.5)
+    answer, detail = one(found)
+    assert answer is Answer.NO_ANSWER
+    assert "answer" in detail
+    assert found.authorization is None
+
+
+def test_a_name_that_no_request_can_carry(api: KubernetesAPI, tmp_path: Path) -> None:
+    """Such a path would name something else: ``..`` the namespace, ``.`` the list of all."""
+    api.reads = True
+    for name in (".", "..", "a/b", "a%2fb"):
+        found = ask(api.kubeconfig(tmp_path), name=name)
+        assert one(found) == (Answer.NOT_FOUND, "no request can name it")
+        assert found.authorization is not None
+    assert one(ask(api.kubeconfig(tmp_path), version="..")) == (Answer.NOT_FOUND, "no request can name it")
+    assert api.asked("/api/v1/namespaces/shop") == []
+
+
+def test_permission_is_still_needed(api: KubernetesAPI, tmp_path: Path) -> None:
+    api.denied = {"delete"}
+    with pytest.raises(AuthorizationRefused, match="denies the permission to delete secrets shop/web"):
+        ask(api.kubeconfig(tmp_path))
+
+
+def test_a_permission_that_is_not_given_in_time(api: KubernetesAPI, tmp_path: Path) -> None:
+    api.stall = {ACCESS_REVIEW}
+    with pytest.raises(AuthorizationRefused) as caught:
+        ask(api.kubeconfig(tmp_path), timeout_seconds=3)
+    assert caught.value.reason == RefusalReason.TIMED_OUT
+
+
+# Whose server it is.
+
+
+def test_a_server_of_another_cluster(api: KubernetesAPI, tmp_path: Path) -> None:
+    api.uid = "another"
+    with pytest.raises(AuthorizationRefused) as caught:
+        ask(api.kubeconfig(tmp_path))
+    assert caught.value.reason == RefusalReason.OTHER_CLUSTER
+    assert api.asked("/") == [KUBE_SYSTEM]
+
+
+def test_an_unknown_uid_in_etcd_cannot_be_the_same(api: KubernetesAPI, tmp_path: Path) -> None:
+    api.uid = ""
+    with pytest.raises(AuthorizationRefused, match="nothing in etcd names the cluster") as caught:
+        ask(api.kubeconfig(tmp_path), cluster=ClusterIdentity())
+    assert caught.value.reason == RefusalReason.OTHER_CLUSTER
+    assert api.requests == []
+
+
+@pytest.mark.parametrize(
+    ("instead", "reason"),
+    [
+        (status_answer(403), RefusalReason.FORBIDDEN),
+        (status_answer(500), RefusalReason.SERVER_ERROR),
+        (Played(200, b"<html>"), RefusalReason.MALFORMED_ANSWER),
+    ],
+)
+@pytest.mark.parametrize("held", [True, False])
+def test_a_server_that_does_not_show_whose_it_is(
+    api: KubernetesAPI, tmp_path: Path, instead: Played, reason: RefusalReason, *, held: bool
+) -> None:
+    """What it does not find proves nothing; what it reads still speaks against the configuration."""
+    api.instead[KUBE_SYSTEM] = instead
+    with pytest.raises(AuthorizationRefused) as caught:
+        ask(api.kubeconfig(tmp_path), held=held)
+    assert caught.value.reason == reason
+    assert api.asked(ENDPOINTS, ACCESS_REVIEW) == []
+    api.reads = True
+    refused_by("configuration-wrong", api.kubeconfig(tmp_path))
+    api.instead[SECRET] = Played(200, b"<html>")
+    assert one(ask(api.kubeconfig(tmp_path))) == (
+        Answer.NO_ANSWER,
+        "it answered 200, and the answer cannot be understood",
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "word"), [(401, Answer.DENIED), (403, Answer.DENIED), (500, Answer.NO_ANSWER)]
+)
+def test_another_one_shows_it(
+    api: KubernetesAPI,
+    start: Callable[..., KubernetesAPI],
+    tmp_path: Path,
+    status: int,
+    word: Answer,
+) -> None:
+    api.instead[KUBE_SYSTEM] = status_answer(status)
+    other = start()
+    found = ask(api.kubeconfig(tmp_path), other.url)
+    assert answers(found) == [(api.url, word), (other.url, Answer.NOT_FOUND)]
+    assert str(status) in found.answers[0].detail
+    assert found.authorization is not None
+    assert found.authorization.server == other.url
+
+
+def test_one_that_was_compared_gives_the_permission(
+    api: KubernetesAPI, start: Callable[..., KubernetesAPI], tmp_path: Path
+) -> None:
+    """The first cannot read its kube-system, and nothing in etcd can be held against that."""
+    api.instead[KUBE_SYSTEM] = status_answer(500)
+    other = start()
+    cluster = ClusterIdentity(known_by=KnownBy.CREATE_REVISION, created=3, changed=4, cluster_id="1")
+    found = ask(api.kubeconfig(tmp_path), other.url, cluster=cluster)
+    assert answers(found) == [(api.url, Answer.NOT_FOUND), (other.url, Answer.NOT_FOUND)]
+    assert "it was not compared which cluster it is of" in found.answers[0].detail
+    assert found.authorization is not None
+    assert found.authorization.server == other.url
+
+
+def test_what_a_stranger_reads_is_no_word_for_the_cluster(
+    api: KubernetesAPI, start: Callable[..., KubernetesAPI], tmp_path: Path
+) -> None:
+    """Where the object may be read, permission is asked of a server of this cluster only."""
+    api.instead[KUBE_SYSTEM] = status_answer(403)
+    api.reads = True
+    kubeconfig = api.kubeconfig(tmp_path)
+    assert ask(kubeconfig, readable_is_fine=True).authorization is None
+    other = start()
+    found = ask(kubeconfig, other.url, readable_is_fine=True)
+    assert answers(found) == [(api.url, Answer.READS_IT), (other.url, Answer.NOT_FOUND)]
+    assert found.authorization is not None
+    assert found.authorization.server == other.url
+    assert api.asked(ACCESS_REVIEW) == []
+
+
+def test_nobody_knows_the_user(api: KubernetesAPI, tmp_path: Path) -> None:
+    def wrong_token(config: dict[str, Any]) -> None:
+        config["users"][0]["user"]["token"] = f"{TOKEN}-expired"
+
+    found = ask(api.kubeconfig(tmp_path, change=wrong_token))
+    assert one(found) == (Answer.DENIED, "it does not know the kubeconfig's user (401)")
+    assert found.authorization is None
+
+
+# Several servers.
+
+
+def test_each_server_is_asked(
+    api: KubernetesAPI, start: Callable[..., KubernetesAPI], tmp_path: Path
+) -> None:
+    named, listed = start(), start()
+    api.listed = [("127.0.0.1", api.port), ("127.0.0.1", listed.port), ("127.0.0.1", named.port)]
+    kubeconfig = api.kubeconfig(tmp_path)
+    found = ask(kubeconfig, named.url, named.url)
+    assert answers(found) == [(server.url, Answer.NOT_FOUND) for server in (api, named, listed)]
+    assert all(server.asked(SECRET) == [SECRET] for server in (api, named, listed))
+    assert [len(server.asked(ACCESS_REVIEW)) for server in (api, named, listed)] == [2, 0, 0]
+    for server in (api, named, listed):
+        server.reads = True
+        error = refused_by("configuration-wrong", kubeconfig, named.url)
+        assert server.url in str(error)
+        server.reads = False
+
+
+def test_one_of_another_cluster_among_them(
+    api: KubernetesAPI, start: Callable[..., KubernetesAPI], tmp_path: Path
+) -> None:
+    """It finds no such object, and would be taken for an answer."""
+    other = start(uid="another")
+    for servers, listed in (((other.url,), []), ((), [("127.0.0.1", other.port)])):
+        api.listed = listed
+        with pytest.raises(AuthorizationRefused) as caught:
+            ask(api.kubeconfig(tmp_path), *servers)
+        assert caught.value.reason == RefusalReason.OTHER_CLUSTER
+        assert other.url in str(caught.value)
+    assert other.asked(SECRET) == []
+
+
+def test_one_that_does_not_answer_keeps_no_other_waiting(
+    api: KubernetesAPI, start: Callable[..., KubernetesAPI], tmp_path: Path
+) -> None:
+    stalled, gone = start(), start()
+    stalled.stall = {KUBE_SYSTEM}
+    gone.stop()
+    found = ask(api.kubeconfig(tmp_path), stalled.url, gone.url, timeout_seconds=6)
+    assert answers(found) == [
+        (api.url, Answer.NOT_FOUND),
+        (stalled.url, Answer.NO_ANSWER),
+        (gone.url, Answer.NO_ANSWER),
+    ]
+    assert found.authorization is not None
+
+
+def test_the_kubeconfigs_own_server_is_gone(
+    api: KubernetesAPI, start: Callable[..., KubernetesAPI], tmp_path: Path
+) -> None:
+    other, listed = start(), start()
+    other.listed = [("127.0.0.1", listed.port)]
+    kubeconfig = api.kubeconfig(tmp_path)
+    api.stop()
+    found = ask(kubeconfig, other.url)
+    assert answers(found) == [
+        (api.url, Answer.NO_ANSWER),
+        (other.url, Answer.NOT_FOUND),
+        (listed.url, Answer.NOT_FOUND),
+    ]
+    assert found.authorization is not None
+    assert found.authorization.server == other.url
+    nobody = ask(kubeconfig)
+    assert one(nobody) == (Answer.NO_ANSWER, "no connection comes about, or it breaks off")
+    assert nobody.authorization is None
+    assert nobody.notes == ()
+
+
+def test_a_server_that_cannot_be_verified_is_told_nothing(
+    api: KubernetesAPI, start: Callable[..., KubernetesAPI], tmp_path: Path
+) -> None:
+    stranger = CertificateAuthority(tmp_path / "other", name="somebody else")
+    with KubernetesAPI(stranger, reads=True) as somebody:
+        elsewhere = start(hosts=("elsewhere.example",), reads=True)
+        api.listed = [("127.0.0.1", somebody.port)]
+        found = ask(api.kubeconfig(tmp_path), elsewhere.url)
+        assert answers(found) == [
+            (api.url, Answer.NOT_FOUND),
+            (elsewhere.url, Answer.NO_ANSWER),
+            (somebody.url, Answer.NO_ANSWER),
+        ]
+        assert "nothing proves who answers" in found.answers[1].detail
+        assert somebody.requests == elsewhere.requests == []
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+@pytest.mark.parametrize(("status", "answer"), [(None, Answer.NOT_FOUND), (403, Answer.DENIED)])
+def test_a_certificate_with_its_address_or_the_name_of_the_kubeconfigs_server(
+    api: KubernetesAPI,
+    start: Callable[..., KubernetesAPI],
+    tmp_path: Path,
+    host: str,
+    status: int | None,
+    answer: Answer,
+) -> None:
+    """Behind one name there are several servers, and their certificates need not hold their addresses."""
+    named = start(hosts=(host,))
+    api.listed = [("127.0.0.1", named.port)]
+    if status is not None:
+        named.instead[KUBE_SYSTEM] = status_answer(status)
+
+    def by_name(config: dict[str, Any]) -> None:
+        config["clusters"][0]["cluster"]["server"] = f"https://localhost:{api.port}"
+
+    found = ask(api.kubeconfig(tmp_path, change=by_name))
+    assert answers(found)[1] == (named.url, answer)
+
+
+def test_plain_http_is_told_nothing(api: KubernetesAPI, tmp_path: Path) -> None:
+    with pytest.raises(AuthorizationRefused) as caught:
+        ask(api.kubeconfig(tmp_path), api.url.replace("https", "http"))
+    assert caught.value.reason == RefusalReason.TLS_FAILED
+
+
+def test_a_server_that_fails_in_a_way_of_its_own(
+    api: KubernetesAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class OddError(Exception):
+        """Of some library."""
+
+    def fail(*_arguments: object) -> None:
+        raise OddError(TOKEN)
+
+    monkeypatch.setattr(api_servers, "check_cluster", fail)
+    assert one(ask(api.kubeconfig(tmp_path))) == (Answer.NO_ANSWER, "OddError")
+
+
+@pytest.mark.parametrize(
+    ("instead", "why"),
+    [
+        (status_answer(403), "the answer to that was 403"),
+        (status_answer(404), "the answer to that was 404"),
+        (Played(500, b'{"kind":"Endpoints"}'), "the answer to that was 500"),
+        (Played(200, b"x"), "that answer could not be understood"),
+        (Played(200, b"x" * (2 << 20)), "that answer could not be understood"),
+        (Played(200, b'{"kind":"EndpointsList"}'), "that answer could not be understood"),
+        (
+            Played(
+                200,
+                b'{"kind":"Endpoints","subsets":[{"addresses":[{"ip":"evil.example/"}],"ports":[{"port":1}]}]}',
+            ),
+            "that answer could not be understood",
+        ),
+    ],
+)
+def test_a_list_of_servers_that_is_not_there_is_said(
+    api: KubernetesAPI, tmp_path: Path, instead: Played, why: str
+) -> None:
+    api.instead[ENDPOINTS] = instead
+    found = ask(api.kubeconfig(tmp_path))
+    assert found.notes == (f"which API servers service default/kubernetes lists is not known: {why}",)
+    assert found.authorization is not None
+
+
+def test_a_list_that_does_not_come(api: KubernetesAPI, tmp_path: Path) -> None:
+    api.hang_up = {ENDPOINTS}
+    assert "the connection failed" in ask(api.kubeconfig(tmp_path)).notes[0]
+    api.hang_up = set()
+    api.drip = {ENDPOINTS}
+    assert "no answer in time" in ask(api.kubeconfig(tmp_path), timeout_seconds=4.5).notes[0]
+
+
+def test_a_list_that_fails_in_a_way_of_its_own(
+    api: KubernetesAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api_servers, "_ENDPOINTS", None)  # a path that nothing can be sent to
+    found = ask(api.kubeconfig(tmp_path))
+    assert "there was no answer" in found.notes[0]
+    assert found.authorization is not None
+
+
+def test_a_list_of_very_many(api: KubernetesAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api_servers, "_MOST_LISTED", 2)
+    api.listed = [("127.0.0.1", port) for port in (1, 2, 3)]
+    found = ask(api.kubeconfig(tmp_path))
+    assert len(found.answers) == 3
+    assert found.notes == ("service default/kubernetes lists 3 API servers; the first 2 were asked",)
+    api.listed.pop()
+    assert ask(api.kubeconfig(tmp_path)).notes == ()
+
+
+def test_addresses_of_the_other_family() -> None:
+    body = b'{"kind":"Endpoints","subsets":[{"addresses":[{"ip":"fd00::1"}],"ports":[{"port":6443}]}]}'
+    assert api_servers._addresses(body) == ["https://[fd00::1]:6443"]
+    assert api_servers._addresses(b'{"kind":"Endpoints"}') == []
+
+
+# In which version.
+
+DEPLOYMENTS = {"group": "apps", "version": "v1beta1", "resource": "deployments"}
+CUSTOM = {"group": "example.com", "version": "", "resource": "widgets"}
+
+
+def widget(version: str) -> str:
+    return f"{WIDGETS}/{version}/namespaces/shop/widgets/web"
+
+
+def test_a_version_that_is_not_served(api: KubernetesAPI, tmp_path: Path) -> None:
+    """That it does not find the object in a version that it does not have, says nothing of the object."""
+    found = ask(api.kubeconfig(tmp_path), **DEPLOYMENTS)
+    assert one(found) == (Answer.NOT_FOUND, "")
+    assert api.asked(DEPLOYMENT) == [DEPLOYMENT]
+    api.reads = True
+    refused_by("configuration-wrong", api.kubeconfig(tmp_path), **DEPLOYMENTS)
+
+
+def test_a_version_that_is_served_is_the_only_one_asked_for(api: KubernetesAPI, tmp_path: Path) -> None:
+    assert one(ask(api.kubeconfig(tmp_path), **DEPLOYMENTS | {"version": "v1"})) == (Answer.NOT_FOUND, "")
+    assert api.asked("/apis/apps") == [DEPLOYMENT]
+
+
+def test_a_version_that_nobody_knows(api: KubernetesAPI, tmp_path: Path) -> None:
+    api.versions["example.com"] = ["v2", "v1"]
+    assert one(ask(api.kubeconfig(tmp_path), **CUSTOM)) == (Answer.NOT_FOUND, "")
+    assert api.asked(WIDGETS) == [WIDGETS, widget("v2")]
+    api.reads = True
+    refused_by("configuration-wrong", api.kubeconfig(tmp_path), **CUSTOM)
+
+
+def test_the_preferred_version_comes_first(api: KubernetesAPI, tmp_path: Path) -> None:
+    versions = [{"version": "v1"}, {"version": "v2"}]
+    group = {"kind": "APIGroup", "versions": versions, "preferredVersion": versions[1]}
+    api.versions["example.com"] = ["v1", "v2"]
+    api.instead[WIDGETS] = Played(200, json.dumps(group).encode())
+    assert one(ask(api.kubeconfig(tmp_path), **CUSTOM)) == (Answer.NOT_FOUND, "")
+    assert api.asked(WIDGETS) == [WIDGETS, widget("v2")]
+
+
+def test_a_version_that_cannot_be_converted_to(api: KubernetesAPI, tmp_path: Path) -> None:
+    """Its webhook is down, and the object is read in the version in which it is stored."""
+    api.versions["example.com"] = ["v2", "v1"]
+    api.instead[widget("v2")] = status_answer(500)
+    api.reads = True
+    refused_by("configuration-wrong", api.kubeconfig(tmp_path), **CUSTOM)
+    api.instead[widget("v1")] = status_answer(500)
+    assert one(ask(api.kubeconfig(tmp_path), **CUSTOM)) == (Answer.READ_ERROR, "")
+    api.instead[widget("v1")] = NO_PAGE
+    assert one(ask(api.kubeconfig(tmp_path), **CUSTOM)) == (Answer.READ_ERROR, "")
+    api.instead[widget("v1")] = status_answer(503)
+    assert one(ask(api.kubeconfig(tmp_path), **CUSTOM)) == (Answer.NO_ANSWER, "it answered 503")
+
+
+def test_a_known_version_that_fails_is_not_the_last_word(api: KubernetesAPI, tmp_path: Path) -> None:
+    api.versions["apps"] = ["v1", "v1beta1"]
+    failing = DEPLOYMENT.replace("v1", "v1beta1")
+    api.instead[failing] = status_answer(500)
+    api.reads = True
+    refused_by("configuration-wrong", api.kubeconfig(tmp_path), **DEPLOYMENTS)
+    api.instead[DEPLOYMENT] = NO_PAGE
+    assert one(ask(api.kubeconfig(tmp_path), **DEPLOYMENTS)) == (Answer.READ_ERROR, "")
+    # Nor is it forgotten where the others are not known.
+    api.instead["/apis/apps"] = status_answer(403)
+    assert one(ask(api.kubeconfig(tmp_path), **DEPLOYMENTS)) == (Answer.READ_ERROR, "")
+    assert api.asked(failing) == [failing] * 3  # once each time
+
+
+def test_a_group_that_is_not_served(api: KubernetesAPI, tmp_path: Path) -> None:
+    found = ask(api.kubeconfig(tmp_path), **CUSTOM)
+    assert one(found) == (Answer.NOT_FOUND, "it does not serve widgets.example.com")
+    assert found.authorization is not None
+
+
+@pytest.mark.parametrize(
+    ("instead", "detail"),
+    [
+        (status_answer(403), "asked which versions it serves, it answered 403"),
+        (Played(200, b"x"), "which versions it serves could not be understood"),
+        (Played(200, b"{}"), "which versions it serves could not be understood"),
+        (Played(200, b" " * (2 << 20)), "which versions it serves could not be understood"),
+    ],
+)
+def test_versions_that_are_not_told(api: KubernetesAPI, tmp_path: Path, instead: Played, detail: str) -> None:
+    api.instead[WIDGETS] = instead
+    found = ask(api.kubeconfig(tmp_path), **CUSTOM)
+    assert one(found) == (Answer.NO_ANSWER, detail)
+    assert found.authorization is None
+    api.instead.clear()
+    api.hang_up = {WIDGETS}
+    assert one(ask(api.kubeconfig(tmp_path), **CUSTOM)) == (
+        Answer.NO_ANSWER,
+        "the connection failed (ProtocolError)",
+    )
+
+
+def test_versions_that_lead_elsewhere(api: KubernetesAPI, tmp_path: Path) -> None:
+    api.versions["example.com"] = ["..", "", "v1/namespaces/x", "v1"]
+    assert one(ask(api.kubeconfig(tmp_path), **CUSTOM)) == (Answer.NOT_FOUND, "")
+    assert api.asked(WIDGETS) == [WIDGETS, widget("v1")]
+    api.instead[WIDGETS] = Played(200, b'{"kind":"APIGroup","versions":[{"version":"v1"}]}')
+    assert one(ask(api.kubeconfig(tmp_path), **CUSTOM)) == (Answer.NOT_FOUND, "")
+
+
+def test_the_core_group_has_one_version(api: KubernetesAPI, tmp_path: Path) -> None:
+    assert one(ask(api.kubeconfig(tmp_path), version="")) == (Answer.NOT_FOUND, "")
+    assert api.asked(SECRET) == [SECRET]
+    assert "/api" not in api.asked("/api")
+
+
+# Addresses.
+
+
+@pytest.mark.parametrize("url", ["https://a", "https://10.0.0.1:6443", "https://[fd00::1]:6443/x/y"])
+def test_addresses(url: str) -> None:
+    assert parse_server_url(url) == parse_server_url(f"{url}/") == url
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "a", "http://a", "https://", "https:///x", "https://a:x", "https://a:0", "https://a:99999", "https://[::1",
+     "https://a?b", "https://a#b", "https://a b", "https://a\n", "https://u:secret@a", "HTTPS//a"],
+)  # fmt: skip
+def test_what_is_no_address(url: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        parse_server_url(url)
+    assert "secret" not in f"{caught.value}{caught.value.hint}"

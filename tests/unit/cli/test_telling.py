@@ -1,0 +1,105 @@
+"""What a change came to, as a document: one for each run, whatever happens, and nothing else on standard output."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from etcdfix.cli.root import run
+from etcdfix.reports.schema import SCHEMAS
+from tests.support.change_runs import ACKNOWLEDGED, Ran, Registry, candidate_config
+from tests.support.objects import KEY_2, aescbc, secret
+
+pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
+
+
+def told(ran: Ran) -> dict[str, Any]:
+    """Return the document, which keeps to its schema."""
+    document: dict[str, Any] = json.loads(ran.out)
+    jsonschema.validate(document, json.loads(json.dumps(SCHEMAS["change"](), default=list)))
+    assert document["exit_code"] == ran.code
+    return document
+
+
+def test_deleted_and_put_back(registry: Registry) -> None:
+    key = registry.key("shop/broken")
+    document = told(registry.delete(key, "--dry-run", "-o", "json"))
+    assert (document["result"], document["dry_run"], document["backups"]) == ("dry-run", True, [])
+    ran = registry.delete(key, "-o", "json")
+    document = told(ran)
+    assert (document["command"], document["key"], document["key_base64"]) == ("delete", key.decode(), None)
+    assert (document["result"], document["refusal"]) == ("deleted", None)
+    (kept,) = registry.kept()
+    assert document["backups"] == [str(kept.path)]
+    assert document["value_sha256s"] == [kept.content.value_sha256]
+    assert document["audit_log"] == str(registry.log)
+    assert [step["what"] for step in document["follow_ups"]] == ["Undo"]
+    assert str(kept.path) in document["follow_ups"][0]["command"]
+    assert "Verdict" in ran.err  # the preview
+    document = told(registry.restore(str(kept.path), "-o", "json"))
+    assert (document["command"], document["result"]) == ("restore", "restored")
+    assert document["revision"] == registry.etcd.revision()
+
+
+def test_rewritten_as_yaml(registry: Registry) -> None:
+    key = registry.put("shop/old", aescbc(secret("old"), KEY_2, "key2"))
+    registry.put("shop/newest", aescbc(secret("newest")))
+    ran = registry.reencrypt(key, candidate_config(registry.folder), "-o", "yaml")
+    document = yaml.safe_load(ran.out)
+    assert (document["kind"], document["result"]) == ("ChangeReport", "reencrypted")
+    assert [step["what"] for step in document["follow_ups"]] == ["Undo", "Look again"]
+
+
+def test_a_refusal_has_the_word_of_its_rule(registry: Registry) -> None:
+    key = registry.key("shop/good-0")
+    with registry.untouched():
+        ran = registry.delete(key, "-o", "json")
+    document = told(ran)
+    assert ran.code == 4
+    assert (document["result"], document["refusal"]["rule"]) == ("refused", "readable")
+    assert document["refusal"]["next_step"]
+    # A person reads the same on standard error.
+    assert document["refusal"]["message"] in ran.err
+    with registry.untouched():
+        ran = registry.delete(key, "-o", "yaml")
+    assert yaml.safe_load(ran.out)["refusal"]["rule"] == "readable"
+
+
+def test_what_is_no_rule_has_the_name_of_its_error(registry: Registry, tmp_path: Path) -> None:
+    ran = registry.restore(str(tmp_path / "nothing.json"), "-o", "json")
+    document = told(ran)
+    assert ran.code == 5
+    assert (document["result"], document["refusal"]["rule"], document["key"]) == ("failed", None, None)
+    assert document["refusal"]["code"] == "backup-unreadable"
+
+
+def test_a_key_that_is_none(registry: Registry) -> None:
+    ran = registry.run(
+        "delete", "/registry/secrets/", ACKNOWLEDGED, "--yes", "-o", "json", *registry.common()
+    )
+    document = told(ran)
+    assert (document["key"], document["refusal"]["rule"]) == (None, "not-one-key")
+
+
+def test_a_key_that_is_not_text(registry: Registry) -> None:
+    key = registry.key("shop/") + b"\xff\x1b[31m"
+    ran = registry.delete(key, "-o", "json")
+    assert base64.b64decode(told(ran)["key_base64"]) == key
+    assert "\x1b" not in ran.out
+
+
+def test_wrong_usage_has_no_document(registry: Registry, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["delete", "/x", ACKNOWLEDGED, "-o", "json"]) == 2  # no reason
+    assert capfd.readouterr().out == ""
+    assert registry.run("delete", "/x", ACKNOWLEDGED, "-o", "xml", *registry.common()).code == 2
+
+
+def test_text_is_as_it_was(registry: Registry) -> None:
+    ran = registry.delete(registry.key("shop/broken"), "-o", "text")
+    assert ran.out.startswith("DELETED ")

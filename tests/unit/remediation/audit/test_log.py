@@ -1,0 +1,837 @@
+"""The audit log as it is written: records, head, lock, what a crash or a full disk leaves."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import stat
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from etcdfix.errors import AuditError, AuditLogBroken, AuditLogLocked, NotDurable, UnsafePlace
+from etcdfix.remediation.audit import log as audit
+from etcdfix.remediation.audit import verify as audit_verify
+from etcdfix.remediation.audit.log import (
+    APPEND_STEPS,
+    CREATE_STEPS,
+    RELEASE_STEPS,
+    RESERVE_SIZE,
+    RESERVE_STEPS,
+    TORN_STEPS,
+    AuditLog,
+)
+from etcdfix.remediation.audit.record import (
+    BEGINNING,
+    MAX_RECORD_SIZE,
+    Link,
+    RecordType,
+    Result,
+    Verb,
+    draft_entry,
+    hash_of,
+    parse_event,
+)
+from etcdfix.remediation.audit.verify import ChainState, FindingKind, find_line, verify, without_head
+from etcdfix.remediation.durable import REPLACE_ACTIONS, SafeDirectory, step_names
+from tests.support.audit_logs import (
+    NOON,
+    OPERATOR,
+    Calls,
+    entry,
+    killed_at_every_step,
+    mounted,
+    own_directory,
+    subject,
+    write_log,
+)
+
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return own_directory(tmp_path / "log") / "audit.jsonl"
+
+
+def head_of(path: Path) -> Path:
+    return path.with_name("audit.jsonl.head")
+
+
+def reserve_of(path: Path) -> Path:
+    return path.with_name("audit.jsonl.reserve")
+
+
+def lines(path: Path) -> list[bytes]:
+    return path.read_bytes().splitlines(keepends=True)
+
+
+def tear(path: Path, fragment: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(fragment)
+
+
+class FailAt:
+    """Raises ``ENOSPC`` at one step; remembers all."""
+
+    def __init__(self, at: str) -> None:
+        self.at = at
+        self.seen: list[str] = []
+
+    def __call__(self, name: str) -> None:
+        self.seen.append(name)
+        if name == self.at:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+class TestAppend:
+    def test_first_records(self, path: Path) -> None:
+        seen: list[str] = []
+        with AuditLog.open(path, step=seen.append) as log:
+            assert log.head == BEGINNING
+            first = log.append(entry(RecordType.DRY_RUN))
+            second = log.append(entry(RecordType.REVEAL, verb=Verb.REVEAL))
+            assert log.head == second
+        written = lines(path)
+        assert first == Link(1, hash_of(written[0]))
+        assert second == Link(2, hash_of(written[1]))
+        assert json.loads(written[0])["annotations"]["etcdfix.io/previous"] == "sha256:" + "0" * 64
+        assert head_of(path).read_text() == f"2:{second.sha256}\n"
+        for file in (path, head_of(path)):
+            assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert seen == [*CREATE_STEPS, *APPEND_STEPS, *APPEND_STEPS]
+        assert sorted(p.name for p in path.parent.iterdir()) == ["audit.jsonl", "audit.jsonl.head"]
+
+    def test_the_calls_are_really_made(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        calls = Calls(monkeypatch)
+        with AuditLog.open(path, step=calls) as log:
+            log.append(entry(RecordType.DRY_RUN))
+        tear(path, b"half")
+        calls.seen.append("torn")
+        AuditLog.open(path, step=calls).close()
+        created = [("audit log: fsync file", "fsync file"), ("audit log: fsync directory", "fsync directory")]
+        appended = [("audit log: write record", "write file"), ("audit log: fsync file", "fsync file")]
+        cut = [("audit log: truncate file", "ftruncate file"), ("audit log: fsync file", "fsync file")]
+        log_calls = [found for found in calls.between() if found[0].startswith("audit log")]
+        assert log_calls == [*created, *appended, *cut, *appended]
+
+    def test_the_hash_is_what_sha256sum_says(self, path: Path) -> None:
+        links = write_log(path)
+        out = subprocess.run(["sha256sum"], input=lines(path)[-1], capture_output=True, check=True).stdout
+        assert out.split()[0].decode() == links[-1].sha256
+
+    def test_directory_is_made_only_if_asked(self, tmp_path: Path) -> None:
+        path = tmp_path / "state" / "etcdfix" / "audit.jsonl"
+        with pytest.raises(UnsafePlace, match="does not exist"):
+            AuditLog.open(path)
+        AuditLog.open(path, create_directory=True).close()
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+    def test_directory_cannot_be_made(self, tmp_path: Path) -> None:
+        with pytest.raises(AuditError, match="No space left"):
+            AuditLog.open(
+                tmp_path / "state" / "audit.jsonl",
+                create_directory=True,
+                step=FailAt("directory: before create directory"),
+            )
+
+    def test_order_is_by_sequence_not_by_clock(self, path: Path) -> None:
+        times = iter([NOON, NOON - timedelta(days=400)])
+        with AuditLog.open(path, clock=lambda: next(times)) as log:
+            log.append(entry(RecordType.DRY_RUN))
+            log.append(entry(RecordType.DRY_RUN))
+        assert verify(path).state is ChainState.WHOLE
+        assert b"2025-01-25" in lines(path)[1]
+
+    def test_open_intents(self, path: Path) -> None:
+        with AuditLog.open(path) as log:
+            log.append(entry(RecordType.DRY_RUN))
+            one = log.append(entry())
+            two = log.append(entry(subject=subject(b"/registry/secrets/shop/other")))
+            assert [i.link for i in log.open_intents()] == [one, two]
+            log.append(log.intent(2).closed_by(Result.UNKNOWN, operator=OPERATOR))
+            assert [i.link for i in log.open_intents()] == [one, two]
+        with AuditLog.open(path) as log:
+            first, second = log.open_intents()
+            assert (first.link, second.subject.key) == (one, b"/registry/secrets/shop/other")
+            log.append(first.closed_by(Result.NOT_APPLIED, operator=OPERATOR, reconciled=True))
+            log.append(second.closed_by(Result.APPLIED_OR_GONE, operator=OPERATOR, reconciled=True))
+            assert log.open_intents() == ()
+            with pytest.raises(AuditError, match="intent 2 is not open"):
+                log.intent(2)
+            with pytest.raises(AuditError, match="intent 2 is not open"):
+                log.append(first.closed_by(Result.DELETED, operator=OPERATOR))
+        assert verify(path).state is ChainState.WHOLE
+
+    def test_a_draft_is_for_one_place(self, path: Path) -> None:
+        with AuditLog.open(path) as log:
+            draft = log.draft(entry())
+            log.append(entry(RecordType.DRY_RUN))
+            with pytest.raises(AuditError, match="record 1 was drafted for another place"):
+                log.append_draft(draft)
+            assert log.append_draft(log.draft(entry())).sequence == 2
+
+    def test_a_record_has_a_limit(self, path: Path) -> None:
+        with AuditLog.open(path) as log:
+            with pytest.raises(AuditError, match=f"at most {MAX_RECORD_SIZE} can be kept"):
+                log.append(entry(reason="x" * MAX_RECORD_SIZE))
+            assert log.append(entry(RecordType.DRY_RUN)).sequence == 1
+
+    def test_the_longest_record_is_kept(self, path: Path) -> None:
+        with AuditLog.open(path) as log:
+            empty = len(log.draft(entry(reason="x")).line) - 1
+            fits = entry(reason="x" * (MAX_RECORD_SIZE - empty))
+            assert len(log.draft(fits).line) == MAX_RECORD_SIZE
+            with pytest.raises(AuditError, match=f"would have {MAX_RECORD_SIZE + 1} bytes"):
+                log.draft(entry(reason="x" * (MAX_RECORD_SIZE - empty + 1)))
+            log.append(fits)
+        assert verify(path).state is ChainState.UNFINISHED
+        assert find_line(path, 1) == path.read_bytes()
+
+    def test_closed(self, path: Path) -> None:
+        log = AuditLog.open(path)
+        log.close()
+        log.close()
+        with pytest.raises(AuditError, match="closed"):
+            log.append(entry())
+
+    def test_an_intent_that_cannot_be_read_again(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        with AuditLog.open(path) as log:
+            log.append(entry())
+            monkeypatch.setattr(os, "pread", lambda *_: b"{}")
+            with pytest.raises(AuditError, match="record 1 is no intent"):
+                log.open_intents()
+
+            def broken(*_: object) -> bytes:
+                raise OSError(errno.EIO, "Input/output error")
+
+            monkeypatch.setattr(os, "pread", broken)
+            with pytest.raises(AuditError, match="Input/output error"):
+                log.open_intents()
+
+
+class TestFailures:
+    @pytest.mark.parametrize("at", CREATE_STEPS)
+    def test_making_the_log(self, path: Path, at: str) -> None:
+        with pytest.raises(AuditError, match="No space left") as caught:
+            AuditLog.open(path, step=FailAt(at))
+        assert (caught.value.exit_code, caught.value.path) == (4, path)
+        write_log(path)
+        assert verify(path).state is ChainState.WHOLE
+
+    @pytest.mark.parametrize("at", sorted(set(APPEND_STEPS)))
+    def test_append(self, path: Path, at: str) -> None:
+        write_log(path)
+        step = FailAt("")
+        with AuditLog.open(path, step=step) as log:
+            step.at = at
+            with pytest.raises(AuditError, match="No space left on device"):
+                log.append(entry(RecordType.DRY_RUN))
+            with pytest.raises(AuditError, match="an earlier record failed"):
+                log.append(entry(RecordType.DRY_RUN))
+        # What could not be made durable is taken back; only a head that failed leaves its record.
+        assert len(lines(path)) == (7 if at.startswith("audit head") else 6)
+        assert verify(path).state is ChainState.WHOLE
+        with AuditLog.open(path) as log:
+            log.append(entry(RecordType.DRY_RUN))
+        assert verify(path).state is ChainState.WHOLE
+
+    def test_outcome_has_room_on_a_full_disk(self, tmp_path: Path) -> None:
+        with mounted(tmp_path / "small", "size=4m") as disk:
+            path = disk / "audit.jsonl"
+            for reserved in (False, True):
+                with AuditLog.open(path) as log:
+                    if reserved:
+                        log.reserve()
+                    intent = log.intent(log.append(entry()).sequence)
+                    long = intent.closed_by(Result.DELETED, operator=OPERATOR, detail="x" * 250_000)
+                    filler = disk / "filler"
+                    with suppress(OSError), filler.open("wb", buffering=0) as file:
+                        while True:
+                            file.write(bytes(4096))
+                    if reserved:
+                        assert log.append(long) == log.head
+                        assert [left.link.sequence for left in log.open_intents()] == [1]
+                    else:
+                        with pytest.raises(AuditError, match="No space left"):
+                            log.append(long)
+                filler.unlink()
+            assert verify(path).open_intents.keys() == {1}
+            assert sorted(left.name for left in disk.iterdir()) == ["audit.jsonl", "audit.jsonl.head"]
+
+    @pytest.mark.parametrize("at", RESERVE_STEPS)
+    def test_no_room_for_the_outcome(self, path: Path, at: str) -> None:
+        write_log(path)
+        before = path.read_bytes()
+        with AuditLog.open(path, step=FailAt(at)) as log:
+            with pytest.raises(
+                AuditError, match=r"no room for the record of the outcome: .*No space left"
+            ) as caught:
+                log.reserve()
+            assert "1088 KiB" in caught.value.hint
+        assert caught.value.exit_code == 4
+        assert path.read_bytes() == before
+        assert not reserve_of(path).exists()
+
+    def test_room_is_random_and_gone_before_the_outcome(self, path: Path) -> None:
+        seen: list[str] = []
+        with AuditLog.open(path, step=seen.append) as log:
+            seen.clear()
+            log.reserve()
+            kept = reserve_of(path).read_bytes()
+            assert len(kept) == RESERVE_SIZE > MAX_RECORD_SIZE
+            assert len(zlib.compress(kept)) >= RESERVE_SIZE
+            assert stat.S_IMODE(reserve_of(path).stat().st_mode) == 0o600
+            intent = log.intent(log.append(entry()).sequence)
+            assert reserve_of(path).exists()
+            log.append(intent.closed_by(Result.DELETED, operator=OPERATOR))
+            assert not reserve_of(path).exists()
+        assert seen == [*RESERVE_STEPS, *APPEND_STEPS, *RELEASE_STEPS, *APPEND_STEPS]
+
+    @pytest.mark.parametrize("at", RELEASE_STEPS)
+    def test_room_that_cannot_be_given_back_hinders_no_record(self, path: Path, at: str) -> None:
+        step = FailAt("")
+        with AuditLog.open(path, step=step) as log:
+            log.reserve()
+            step.at = at
+            intent = log.intent(log.append(entry()).sequence)
+            log.append(intent.closed_by(Result.DELETED, operator=OPERATOR))
+        assert verify(path).state is ChainState.WHOLE
+        AuditLog.open(path).close()
+        assert not reserve_of(path).exists()
+
+    def test_room_is_given_back_where_nothing_was_done(self, path: Path) -> None:
+        with AuditLog.open(path) as log:
+            log.reserve()
+        assert not reserve_of(path).exists()
+        with pytest.raises(AuditError, match="it was closed"):
+            log.reserve()
+
+    def test_room_that_a_crash_left_is_given_back(self, path: Path) -> None:
+        write_log(path)
+        reserve_of(path).write_bytes(b"left")
+        with AuditLog.open(path) as log:
+            assert not reserve_of(path).exists()
+            log.reserve()
+        assert verify(path).state is ChainState.WHOLE
+
+    def test_half_a_line_is_taken_back(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        write_log(path)
+        before = path.read_bytes()
+
+        def half(descriptor: int, data: bytes) -> None:
+            os.write(descriptor, data[: len(data) // 2])
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        with AuditLog.open(path) as log:
+            monkeypatch.setattr(audit, "write_fully", half)
+            with pytest.raises(AuditError, match="record 7 could not be made durable: No space left"):
+                log.append(entry())
+        assert path.read_bytes() == before
+
+    def test_half_a_line_that_cannot_be_taken_back(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        write_log(path)
+
+        def half(descriptor: int, data: bytes) -> None:
+            os.write(descriptor, data[: len(data) // 2])
+            raise OSError(errno.EIO, "Input/output error")
+
+        def broken(*_: object) -> None:
+            raise OSError(errno.EIO, "Input/output error")
+
+        with monkeypatch.context() as patch, AuditLog.open(path) as log:
+            patch.setattr(audit, "write_fully", half)
+            patch.setattr(os, "ftruncate", broken)
+            with pytest.raises(AuditError, match="Input/output error"):
+                log.append(entry())
+        assert verify(path).state is ChainState.UNFINISHED
+        with AuditLog.open(path) as log:
+            assert len(log.recovered) == 1
+
+    def test_other_bytes_come_back(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        write_log(path)
+        with AuditLog.open(path) as log:
+            monkeypatch.setattr(os, "pread", lambda *_: b"other")
+            with pytest.raises(AuditError, match="record 7: other bytes came back"):
+                log.append(entry())
+        assert len(lines(path)) == 6
+
+    def test_reading_fails(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        write_log(path)
+
+        def broken(*_: object, **__: object) -> None:
+            raise OSError(errno.EIO, "Input/output error")
+
+        monkeypatch.setattr(audit, "check_chain", broken)
+        with pytest.raises(AuditError, match="Input/output error"):
+            AuditLog.open(path)
+
+    def test_no_locks(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def none(*_: object) -> None:
+            raise OSError(errno.ENOLCK, "No locks available")
+
+        monkeypatch.setattr(fcntl, "flock", none)
+        with pytest.raises(AuditError, match="No locks available"):
+            AuditLog.open(path)
+
+    def test_no_descriptor_is_lost(self, path: Path) -> None:
+        write_log(path)
+        path.write_bytes(path.read_bytes()[1:])
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        for _ in range(2):
+            with pytest.raises(AuditLogBroken):
+                AuditLog.open(path)
+        assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+class TestPlaces:
+    def test_symbolic_link(self, path: Path, tmp_path: Path) -> None:
+        (tmp_path / "victim").write_bytes(b"")
+        path.symlink_to(tmp_path / "victim")
+        with pytest.raises(AuditError, match="symbolic link"):
+            AuditLog.open(path)
+        assert (tmp_path / "victim").read_bytes() == b""
+
+    def test_symbolic_link_as_head(self, path: Path, tmp_path: Path) -> None:
+        write_log(path)
+        head_of(path).rename(tmp_path / "elsewhere")
+        head_of(path).symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(AuditError, match="symbolic link"):
+            AuditLog.open(path)
+
+    @pytest.mark.parametrize("which", ["audit.jsonl", "audit.jsonl.head"])
+    def test_others_may_write(self, path: Path, which: str) -> None:
+        write_log(path)
+        path.with_name(which).chmod(0o620)
+        with pytest.raises(UnsafePlace, match="others may write"):
+            AuditLog.open(path)
+
+    @root_only
+    @pytest.mark.parametrize("which", ["audit.jsonl", "audit.jsonl.head"])
+    def test_of_somebody_else(self, path: Path, which: str) -> None:
+        write_log(path)
+        os.chown(path.with_name(which), 12345, 12345)
+        with pytest.raises(UnsafePlace, match="belongs to uid 12345"):
+            AuditLog.open(path)
+
+    def test_directory_that_others_may_write_to(self, path: Path) -> None:
+        path.parent.chmod(0o770)
+        with pytest.raises(UnsafePlace, match="others may write"):
+            AuditLog.open(path)
+        assert not path.exists()
+
+    @pytest.mark.parametrize("make", ["folder", "pipe"])
+    def test_no_regular_file(self, path: Path, make: str) -> None:
+        if make == "folder":
+            path.mkdir()
+        else:
+            os.mkfifo(path, 0o600)
+        with pytest.raises((UnsafePlace, AuditError), match=r"Is a directory|not a regular file"):
+            AuditLog.open(path)
+
+    def test_readable_by_a_group_is_fine(self, path: Path) -> None:
+        write_log(path)
+        path.chmod(0o640)
+        AuditLog.open(path).close()
+
+
+class TestBrokenLogs:
+    def refused(self, path: Path, match: str) -> AuditLogBroken:
+        before = path.read_bytes() if path.exists() else None
+        with pytest.raises(AuditLogBroken, match=match) as caught:
+            AuditLog.open(path)
+        assert caught.value.exit_code == 4
+        assert (path.read_bytes() if path.exists() else None) == before
+        return caught.value
+
+    def test_edited_in_the_middle(self, path: Path) -> None:
+        write_log(path)
+        path.write_bytes(path.read_bytes().replace(b"lost", b"fine", 1))
+        assert self.refused(path, "record 1 is not the one").findings[0].kind is FindingKind.EDITED
+
+    def test_edited_at_the_end(self, path: Path) -> None:
+        write_log(path)
+        written = lines(path)
+        path.write_bytes(b"".join([*written[:-1], written[-1].replace(b"lost", b"fine")]))
+        self.refused(path, "record 6 is not the one that the head file names")
+
+    @pytest.mark.parametrize("left", [0, 1, 5])
+    def test_cut_tail(self, path: Path, left: int) -> None:
+        write_log(path)
+        path.write_bytes(b"".join(lines(path)[:left]))
+        self.refused(path, "the head file names record 6")
+
+    def test_gone(self, path: Path) -> None:
+        write_log(path)
+        path.unlink()
+        self.refused(path, "the log is gone, and its head file is still there")
+
+    def test_without_head(self, path: Path) -> None:
+        write_log(path)
+        head_of(path).unlink()
+        self.refused(path, "its head file is missing")
+
+    @pytest.mark.parametrize("pairs", [1, 3])
+    def test_how_to_go_on_without_head(self, path: Path, pairs: int) -> None:
+        """Verification and the writer agree, also where nothing but the first record is left."""
+        links = write_log(path, pairs=pairs)
+        path.write_bytes(b"".join(lines(path)[:1] if pairs == 1 else lines(path)))
+        head_of(path).unlink()
+        last = links[0] if pairs == 1 else links[-1]
+        found = verify(path)
+        assert (found.exit_code, found.head_missing) == (3, True)
+        with pytest.raises(AuditLogBroken) as caught:
+            AuditLog.open(path)
+        assert caught.value.exit_code == 4
+        assert caught.value.hint == without_head(path, last)
+        assert f"put this line into {head_of(path)}: {last}" in caught.value.hint
+        head_of(path).write_text(f"{last}\n")
+        AuditLog.open(path).close()
+        assert not verify(path).head_missing
+
+    @pytest.mark.parametrize(
+        "text", ["", "rubbish", "6:abc", "x:" + "0" * 64, "6:" + "0" * 64 + "\0" * 300, "ü"]
+    )
+    def test_damaged_head(self, path: Path, text: str) -> None:
+        write_log(path)
+        head_of(path).write_text(text)
+        self.refused(path, "no head file")
+
+    def test_head_that_lags_by_two(self, path: Path) -> None:
+        links = write_log(path)
+        head_of(path).write_text(f"{links[3]}\n")
+        self.refused(path, "names record 4, but the log goes on to record 6")
+
+    def test_somebody_writes_past_the_lock(self, path: Path) -> None:
+        write_log(path)
+        with AuditLog.open(path) as log:
+            tear(path, b"{}\n")
+            with pytest.raises(AuditLogBroken, match="somebody wrote past the lock"):
+                log.append(entry())
+
+    def test_path_leads_elsewhere(self, path: Path) -> None:
+        write_log(path)
+        with AuditLog.open(path) as log:
+            path.rename(path.with_name("moved"))
+            path.touch(0o600)
+            with pytest.raises(AuditLogBroken, match="another file than the one that is locked"):
+                log.append(entry())
+            assert path.read_bytes() == b""
+
+    def test_path_leads_nowhere(self, path: Path) -> None:
+        with AuditLog.open(path) as log:
+            path.unlink()
+            with pytest.raises(AuditError, match="No such file"):
+                log.append(entry())
+
+
+class TestCrashes:
+    def test_head_that_lags_by_one_is_moved_on(self, path: Path) -> None:
+        links = write_log(path)
+        head_of(path).write_text(f"{links[4]}\n")
+        AuditLog.open(path).close()
+        assert head_of(path).read_text() == f"{links[5]}\n"
+        assert len(lines(path)) == 6
+
+    def test_log_that_was_made_and_no_head_yet(self, path: Path) -> None:
+        AuditLog.open(path).close()
+        assert head_of(path).read_text() == f"{BEGINNING}\n"
+        head_of(path).unlink()
+        found = verify(path)
+        assert (found.records, found.exit_code) == (0, 3)
+        assert "the next writer makes a head file" in without_head(path, found.head)
+        AuditLog.open(path).close()
+        assert verify(path).exit_code == 0
+
+    @pytest.mark.parametrize(
+        "fragment",
+        [b"{", b'{"kind":"Event"', b"\0" * 4096, draft_entry(entry(), Link(6, "0" * 64), at=NOON).line[:-1]],
+    )
+    def test_torn_last_line_is_kept_aside_and_recorded(self, path: Path, fragment: bytes) -> None:
+        write_log(path)
+        whole = path.read_bytes()
+        tear(path, fragment)
+        assert verify(path).state is ChainState.UNFINISHED
+        seen: list[str] = []
+        with AuditLog.open(path, step=seen.append, operator=OPERATOR) as log:
+            assert log.head.sequence == 7
+            (kept,) = log.recovered
+            log.append(entry(RecordType.DRY_RUN))
+        assert kept.read_bytes() == fragment
+        assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+        assert kept.name == f"audit.jsonl.torn-7-{hash_of(fragment)[:16]}"
+        assert path.read_bytes().startswith(whole)
+        event = parse_event(lines(path)[6])
+        assert event.annotations.type == RecordType.TORN_LINE
+        assert event.verb == Verb.RECOVER
+        assert event.annotations.value_sha256 == f"sha256:{hash_of(fragment)}"
+        assert str(kept) in event.annotations.detail
+        assert event.annotations.os_user == "ada"
+        assert event.object_ref is None
+        assert tuple(seen) == (*TORN_STEPS, *APPEND_STEPS)
+        assert verify(path).state is ChainState.WHOLE
+
+    def test_torn_twice(self, path: Path) -> None:
+        write_log(path)
+        for number in (7, 8):
+            tear(path, b"half")
+            with AuditLog.open(path) as log:
+                assert log.head.sequence == number
+        assert len(list(path.parent.glob("*.torn-*"))) == 2
+
+    def test_torn_first_line(self, path: Path) -> None:
+        path.touch(0o600)
+        tear(path, b"half")
+        with AuditLog.open(path) as log:
+            assert log.head.sequence == 1
+        assert verify(path).state is ChainState.WHOLE
+
+    def test_torn_with_a_cut_tail_before_it(self, path: Path) -> None:
+        write_log(path)
+        path.write_bytes(path.read_bytes()[:-20])
+        assert verify(path).state is ChainState.TAMPERED
+        with pytest.raises(AuditLogBroken, match="the head file names record 6"):
+            AuditLog.open(path)
+        assert not list(path.parent.glob("*.torn-*"))
+
+    def test_fragment_without_end(self, path: Path) -> None:
+        write_log(path)
+        with path.open("r+b") as file:
+            file.truncate(path.stat().st_size + (17 << 20))
+        with pytest.raises(AuditError, match="and no end"):
+            AuditLog.open(path)
+
+    def test_the_longest_fragment_is_kept(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(audit, "_MAX_FRAGMENT_SIZE", 4)
+        write_log(path)
+        tear(path, b"half!")
+        with pytest.raises(AuditError, match="its last line has 5 bytes and no end"):
+            AuditLog.open(path)
+        path.write_bytes(path.read_bytes()[:-1])
+        with AuditLog.open(path) as log:
+            assert [kept.read_bytes() for kept in log.recovered] == [b"half"]
+
+    def test_a_fragment_that_was_never_whole_is_not_recorded(self, path: Path) -> None:
+        write_log(path)
+        path.with_name("audit.jsonl.torn-7-0123456789abcdef.new").touch(0o600)
+        with AuditLog.open(path) as log:
+            assert log.recovered == ()
+            assert log.head.sequence == 6
+
+    @pytest.mark.parametrize("at", sorted(set(TORN_STEPS)))
+    def test_setting_aside_fails(self, path: Path, at: str) -> None:
+        write_log(path)
+        tear(path, b"half")
+        with pytest.raises(AuditError, match="No space left"):
+            AuditLog.open(path, step=FailAt(at))
+        with AuditLog.open(path) as log:
+            assert log.head.sequence == 7
+        assert [kept.read_bytes() for kept in path.parent.glob("*.torn-7-*")] == [b"half"]
+        assert verify(path).state is ChainState.WHOLE
+
+    @pytest.mark.parametrize("torn", [False, True])
+    def test_killed_at_every_step_of_putting_right(self, tmp_path: Path, torn: bool) -> None:
+        def prepare(folder: Path) -> None:
+            links = write_log(folder / "audit.jsonl", pairs=2)
+            head_of(folder / "audit.jsonl").write_text(f"{links[2]}\n")  # it lags too
+            if torn:
+                tear(folder / "audit.jsonl", b"half")
+
+        names = []
+        for name, folder in killed_at_every_step("reopen", tmp_path, prepare):
+            names.append(name)
+            path = folder / "audit.jsonl"
+            assert verify(path).state is not ChainState.TAMPERED, name
+            with AuditLog.open(path) as log:
+                log.append(entry(RecordType.DRY_RUN))
+            assert verify(path).state is ChainState.WHOLE, name
+            torn_lines = [e for e in map(parse_event, lines(path)) if e.annotations.type == "torn-line"]
+            assert len(torn_lines) == len(list(folder.glob("*.torn-*"))) == torn, name
+        head_steps = [s for s in APPEND_STEPS if s.startswith("audit head")]
+        assert names == [*head_steps, *(TORN_STEPS if torn else ()), ""]
+
+
+HOLDER = """
+import sys
+from pathlib import Path
+from etcdfix.remediation.audit.log import AuditLog
+with AuditLog.open(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+WRITER = """
+import sys
+from pathlib import Path
+from etcdfix.remediation.audit.log import AuditLog
+from etcdfix.remediation.audit.record import RecordType
+from tests.support.audit_logs import entry
+print("ready", flush=True)
+sys.stdin.readline()
+for _ in range(int(sys.argv[2])):
+    with AuditLog.open(Path(sys.argv[1]), wait_seconds=120) as log:
+        log.append(entry(RecordType.DRY_RUN))
+"""
+
+
+@pytest.fixture
+def held(path: Path) -> Iterator[Path]:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield path
+        process.communicate()
+
+
+class TestLock:
+    def test_held_by_another_process(self, held: Path) -> None:
+        with pytest.raises(AuditLogLocked, match="another process holds it") as caught:
+            AuditLog.open(held, wait_seconds=0.1)
+        assert caught.value.exit_code == 4
+
+    def test_held_by_ourselves(self, path: Path) -> None:
+        with AuditLog.open(path), pytest.raises(AuditLogLocked):
+            AuditLog.open(path, wait_seconds=0)
+        AuditLog.open(path, wait_seconds=0).close()
+
+    def test_two_processes_keep_one_chain(self, path: Path) -> None:
+        processes = [
+            subprocess.Popen(
+                [sys.executable, "-c", WRITER, path, "15"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                cwd=Path(__file__).parents[4],
+            )
+            for _ in range(2)
+        ]
+        for process in processes:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        for process in processes:
+            process.communicate()
+            assert process.returncode == 0
+        found = verify(path)
+        assert (found.state, found.records, found.head.sequence) == (ChainState.WHOLE, 30, 30)
+
+    def test_log_moved_away_while_waiting(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        write_log(path)
+        real = audit_verify.lock
+        moved: list[bool] = []
+
+        def move_first(descriptor: int, operation: int, *, wait_seconds: float) -> bool:
+            if not moved:
+                moved.append(True)
+                path.rename(path.with_name("rotated"))
+                head_of(path).rename(path.with_name("rotated.head"))
+            return real(descriptor, operation, wait_seconds=wait_seconds)
+
+        monkeypatch.setattr(audit, "lock", move_first)
+        with AuditLog.open(path) as log:
+            assert log.head == BEGINNING
+        assert verify(path.with_name("rotated")).records == 6
+
+    def test_another_log_in_its_place_while_waiting(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        write_log(path)
+        real = audit_verify.lock
+        moved: list[bool] = []
+
+        def replace_first(descriptor: int, operation: int, *, wait_seconds: float) -> bool:
+            if not moved:
+                moved.append(True)
+                path.rename(path.with_name("rotated"))
+                head_of(path).rename(path.with_name("rotated.head"))
+                write_log(path, pairs=1)
+            return real(descriptor, operation, wait_seconds=wait_seconds)
+
+        monkeypatch.setattr(audit, "lock", replace_first)
+        with AuditLog.open(path) as log:
+            assert log.head.sequence == 2
+
+    def test_log_that_never_stays(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(audit, "_leads_to", lambda *_: False)
+        with pytest.raises(AuditError, match="moved away each time"):
+            AuditLog.open(path, wait_seconds=0)
+
+    def test_log_gone_once_it_is_locked(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        write_log(path)
+
+        def remove(descriptor: int, operation: int, *, wait_seconds: float) -> bool:
+            path.unlink(missing_ok=True)
+            return audit_verify.lock(descriptor, operation, wait_seconds=wait_seconds)
+
+        monkeypatch.setattr(audit, "lock", remove)
+        with pytest.raises(AuditLogBroken, match="the log is gone"):
+            AuditLog.open(path)
+
+    def test_log_appears_while_it_is_made(self, path: Path) -> None:
+        def race(name: str) -> None:
+            if name == "audit log: before create file" and not path.exists():
+                path.touch(0o600)
+
+        with AuditLog.open(path, step=race) as log:
+            assert log.append(entry(RecordType.DRY_RUN)).sequence == 1
+
+    def test_log_and_head_appear_while_it_is_looked_for(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        real = audit._exists
+
+        raced: list[bool] = []
+
+        def race(directory: SafeDirectory, name: str) -> bool:
+            if not raced:
+                raced.append(True)
+                write_log(path)
+            return real(directory, name)
+
+        monkeypatch.setattr(audit, "_exists", race)
+        with AuditLog.open(path) as log:
+            assert log.head.sequence == 6
+
+    def test_replaced_by_a_foreign_file_after_locking(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        write_log(path)
+        real = audit._leads_to
+
+        def loosen(directory: SafeDirectory, name: str, descriptor: int) -> bool:
+            path.chmod(0o666)
+            return real(directory, name, descriptor)
+
+        monkeypatch.setattr(audit, "_leads_to", loosen)
+        with pytest.raises(UnsafePlace, match="others may write"):
+            AuditLog.open(path)
+
+
+def test_steps_are_what_the_page_lists() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "formats" / "audit-log.md").read_text()
+    for name in (*CREATE_STEPS, *APPEND_STEPS, *TORN_STEPS, *RESERVE_STEPS, *RELEASE_STEPS):
+        what, _, action = name.partition(": ")
+        assert f"`{what}`" in page
+        assert f"`{action.removeprefix('before ').removeprefix('after ')}`" in page
+    made = step_names("audit log", ("create file", "fsync file", "fsync directory"))
+    assert (*made, *step_names("audit head", REPLACE_ACTIONS)) == CREATE_STEPS
+
+
+def test_error_tree() -> None:
+    problem = AuditLogBroken("what", path=Path("a"))
+    assert isinstance(problem, AuditError)
+    assert (problem.findings, problem.hint) == ((), "")
+    assert issubclass(UnsafePlace, NotDurable)

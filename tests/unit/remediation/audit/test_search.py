@@ -1,0 +1,159 @@
+"""What a log says of an intent and of a key: which values are ours, and which are not."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from etcdfix.errors import AuditLogUnreadable
+from etcdfix.model import StoredValue
+from etcdfix.remediation.audit import search as audit_search
+from etcdfix.remediation.audit.log import AuditLog
+from etcdfix.remediation.audit.record import Intent, RecordType, Result, Verb
+from etcdfix.remediation.audit.search import is_there, outcomes_of, own_writes, trouble_with, wrote
+from etcdfix.remediation.audit.verify import LOG_IS_GONE, NO_HEAD_FILE
+from etcdfix.remediation.backup.file import digest
+from tests.support.audit_logs import OPERATOR, entry, own_directory, subject
+
+KEY = b"/registry/secrets/shop/db"
+NAME = b64encode(KEY).decode()
+VALUE = b"k8s:enc:aescbc:v1:new:written"
+WRITTEN = StoredValue(KEY, VALUE, 90, 7, 3, 0)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return own_directory(tmp_path / "log") / "audit.jsonl"
+
+
+def record(
+    path: Path, *results: tuple[Result, int], verb: Verb = Verb.REENCRYPT, uid: str = "d4c1"
+) -> Intent:
+    """Record one intent, and what became of it."""
+    with AuditLog.open(path) as log:
+        link = log.append(
+            entry(verb=verb, subject=subject(KEY), detail=f"from a to b, {digest(VALUE)}", cluster_uid=uid)
+        )
+        intent = log.intent(link.sequence)
+        for result, revision in results:
+            log.append(intent.closed_by(result, operator=OPERATOR, header_revision=revision))
+    return intent
+
+
+def test_a_log_that_is_not_there(path: Path) -> None:
+    assert not is_there(path)
+    assert own_writes(path, "d4c1") == {}
+    AuditLog.open(path).close()
+    assert is_there(path)
+
+
+def test_a_log_that_cannot_be_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(AuditLogUnreadable, match="File name too long"):
+        is_there(tmp_path / ("a" * 300))
+
+
+def test_a_log_in_trouble_is_what_a_writer_would_refuse(path: Path) -> None:
+    head = path.with_name("audit.jsonl.head")
+    assert trouble_with(path) == ""
+    AuditLog.open(path).close()
+    head.unlink()
+    assert trouble_with(path) == ""  # the next writer makes the head file
+    record(path)
+    assert trouble_with(path) == ""
+    told = head.read_bytes()
+    head.unlink()
+    assert trouble_with(path) == NO_HEAD_FILE
+    head.write_bytes(told)
+    written = path.read_bytes()
+    path.write_bytes(written[:-1])
+    assert "cut off the end" in trouble_with(path)
+    path.unlink()
+    assert trouble_with(path) == LOG_IS_GONE
+
+
+def test_outcomes_of_one_intent(path: Path) -> None:
+    record(path, (Result.REFUSED, 5))
+    intent = record(path, (Result.UNKNOWN, 0), (Result.ANOMALY, 8))
+    assert [notes.outcome for notes in outcomes_of(path, intent)] == ["unknown", "anomaly"]
+    other = msgspec.structs.replace(intent, audit_id="another")
+    with AuditLog.open(path) as log:
+        same = log.intent(log.append(entry(audit_id=intent.audit_id)).sequence)
+        log.append(same.closed_by(Result.DELETED, operator=OPERATOR))
+        again = log.intent(log.append(entry()).sequence)
+        told = again.closed_by(Result.RESTORED, operator=OPERATOR)
+        log.append(msgspec.structs.replace(told, type=RecordType.DRY_RUN))
+    assert [notes.outcome for notes in outcomes_of(path, intent)] == ["unknown", "anomaly"]
+    assert list(outcomes_of(path, again)) == []
+    assert list(outcomes_of(path, other)) == []
+
+
+@pytest.mark.parametrize("result", [Result.RESTORED, Result.REENCRYPTED])
+@pytest.mark.parametrize("verb", [Verb.RESTORE, Verb.REENCRYPT])
+def test_exactly_what_was_written(path: Path, verb: Verb, result: Result) -> None:
+    intent = record(path, (result, 90), verb=verb)
+    assert wrote(path, intent, WRITTEN)
+    for change in ({"mod_revision": 91}, {"value": VALUE + b"!"}, {"key": KEY + b"!"}):
+        assert not wrote(path, intent, msgspec.structs.replace(WRITTEN, **change))
+
+
+def test_intent_that_is_gone_wrote_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    intent = record(path, (Result.RESTORED, 90))
+    monkeypatch.setattr(audit_search, "find_line", lambda *_: None)
+    assert not wrote(path, intent, WRITTEN)
+
+
+@pytest.mark.parametrize(
+    "result", [Result.REFUSED, Result.APPLIED_OR_GONE, Result.ANOMALY, Result.NOT_APPLIED]
+)
+def test_doubt_is_no_write_of_ours(path: Path, result: Result) -> None:
+    assert not wrote(path, record(path, (result, 90)), WRITTEN)
+
+
+def test_a_deletion_writes_nothing(path: Path) -> None:
+    intent = record(path, (Result.RESTORED, 90), verb=Verb.DELETE)
+    assert not wrote(path, intent, WRITTEN)
+    assert own_writes(path, "d4c1") == {}
+
+
+@pytest.mark.parametrize(
+    ("results", "found"),
+    [
+        ([(Result.REENCRYPTED, 90)], {NAME: 90}),
+        ([(Result.APPLIED_OR_GONE, 90)], {NAME: 90}),
+        ([(Result.ANOMALY, 90)], {NAME: 90}),
+        ([(Result.ANOMALY, 0)], {NAME: 0}),
+        ([(Result.UNKNOWN, 0), (Result.RESTORED, 90)], {NAME: 90}),
+        ([(Result.REFUSED, 90)], {}),
+        ([(Result.NOT_APPLIED, 90)], {}),
+        # Nobody knows: it may be ours whenever it was written.
+        ([(Result.UNKNOWN, 0)], {NAME: 1 << 63}),
+        ([], {NAME: 1 << 63}),
+    ],
+)
+def test_keys_that_may_be_ours(path: Path, results: list[tuple[Result, int]], found: dict[str, int]) -> None:
+    record(path, *results)
+    assert own_writes(path, "d4c1") == found
+
+
+def test_the_latest_write_counts(path: Path) -> None:
+    record(path, (Result.RESTORED, 90))
+    record(path, (Result.REENCRYPTED, 80))
+    assert own_writes(path, "d4c1") == {NAME: 90}
+
+
+def test_a_dry_run_writes_nothing(path: Path) -> None:
+    with AuditLog.open(path) as log:
+        log.append(entry(RecordType.DRY_RUN, verb=Verb.REENCRYPT, subject=subject(KEY)))
+    assert own_writes(path, "d4c1") == {}
+
+
+@pytest.mark.parametrize(
+    ("told", "asked", "counts"),
+    [("d4c1", "d4c1", True), ("d4c1", "", True), ("", "d4c1", True), ("beef", "d4c1", False)],
+)
+def test_the_same_key_of_another_cluster(path: Path, told: str, asked: str, counts: bool) -> None:
+    record(path, (Result.RESTORED, 90), uid=told)
+    assert own_writes(path, asked) == ({NAME: 90} if counts else {})

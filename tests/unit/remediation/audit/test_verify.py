@@ -1,0 +1,599 @@
+"""What verification finds, and what it honestly cannot know."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from etcdfix.errors import AuditLogUnreadable, ConfigurationError
+from etcdfix.remediation.audit import verify as audit_verify
+from etcdfix.remediation.audit.log import AuditLog
+from etcdfix.remediation.audit.record import BEGINNING, MAX_RECORD_SIZE, Link, RecordType, Result
+from etcdfix.remediation.audit.verify import (
+    MAX_FINDINGS,
+    Anchor,
+    ChainState,
+    FindingKind,
+    Verification,
+    find_line,
+    parse_head,
+    parse_link,
+    read_records,
+    verify,
+)
+from tests.support.audit_logs import OPERATOR, entry, own_directory, write_log
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return own_directory(tmp_path / "log") / "audit.jsonl"
+
+
+def head_of(path: Path) -> Path:
+    return path.with_name("audit.jsonl.head")
+
+
+def lines(path: Path) -> list[bytes]:
+    return path.read_bytes().splitlines(keepends=True)
+
+
+def put(path: Path, *parts: bytes) -> None:
+    path.write_bytes(b"".join(parts))
+
+
+def rechain(written: list[bytes]) -> list[bytes]:
+    """Make every sequence and hash anew, as somebody would who knows the format."""
+    previous, made = "0" * 64, []
+    for number, line in enumerate(written, start=1):
+        event = json.loads(line)
+        event["annotations"]["etcdfix.io/sequence"] = str(number)
+        event["annotations"]["etcdfix.io/previous"] = f"sha256:{previous}"
+        made.append(json.dumps(event).encode() + b"\n")
+        previous = hashlib.sha256(made[-1]).hexdigest()
+    return made
+
+
+def record(*, sequence: str = "7", **changes: str) -> bytes:
+    notes = {"etcdfix.io/type": "reveal", "etcdfix.io/sequence": sequence, "etcdfix.io/previous": ""}
+    event = {"kind": "Event", "apiVersion": "audit.k8s.io/v1", "annotations": notes}
+    return json.dumps(event | changes).encode() + b"\n"
+
+
+def kinds(found: Verification) -> list[tuple[FindingKind, int]]:
+    return [(finding.kind, finding.record) for finding in found.findings]
+
+
+def tampered(path: Path, *anchors: Anchor) -> Verification:
+    found = verify(path, anchors=anchors)
+    assert (found.state, found.exit_code, found.notes) == (ChainState.TAMPERED, 1, ())
+    return found
+
+
+class TestWhole:
+    def test_whole(self, path: Path) -> None:
+        links = write_log(path)
+        found = verify(path)
+        assert (found.state, found.exit_code, found.notes) == (ChainState.WHOLE, 0, ())
+        assert (found.records, found.head, found.size) == (6, links[-1], path.stat().st_size)
+        assert found.open_intents == {}
+
+    def test_empty(self, path: Path) -> None:
+        AuditLog.open(path).close()
+        found = verify(path)
+        assert (found.state, found.records, found.head) == (ChainState.WHOLE, 0, BEGINNING)
+        assert found.notes == ()
+
+    def test_through_a_link_and_read_only(self, path: Path, tmp_path: Path) -> None:
+        write_log(path)
+        path.chmod(0o400)
+        path.parent.chmod(0o500)
+        (tmp_path / "audit.jsonl").symlink_to(path)
+        (tmp_path / "audit.jsonl.head").symlink_to(head_of(path))
+        assert verify(tmp_path / "audit.jsonl").notes == ()
+        path.parent.chmod(0o700)
+
+    def test_head_that_lags_by_one_is_a_crash(self, path: Path) -> None:
+        links = write_log(path)
+        head_of(path).write_text(f"{links[4]}\n")
+        found = verify(path)
+        assert found.state is ChainState.WHOLE
+        assert found.notes == (
+            "the head file is one record behind: a crash came before it could name record 6",
+        )
+
+
+class TestUnfinished:
+    def test_open_intent(self, path: Path) -> None:
+        write_log(path)
+        with AuditLog.open(path) as log:
+            log.append(entry())
+            log.append(entry(RecordType.DRY_RUN))
+        found = verify(path)
+        assert (found.state, found.exit_code) == (ChainState.UNFINISHED, 3)
+        ((sequence, (offset, length)),) = found.open_intents.items()
+        assert sequence == 7
+        assert path.read_bytes()[offset : offset + length] == lines(path)[6]
+
+    @pytest.mark.parametrize(
+        ("result", "reconciled", "state"),
+        [
+            (Result.UNKNOWN, False, ChainState.UNFINISHED),
+            (Result.UNKNOWN, True, ChainState.UNFINISHED),
+            (Result.REFUSED, False, ChainState.WHOLE),
+            (Result.APPLIED_OR_GONE, True, ChainState.WHOLE),
+        ],
+    )
+    def test_what_closes_it(self, path: Path, result: Result, reconciled: bool, state: ChainState) -> None:
+        with AuditLog.open(path) as log:
+            log.append(entry())
+            log.append(log.intent(1).closed_by(result, operator=OPERATOR, reconciled=reconciled))
+        assert verify(path).state is state
+
+    def test_torn_last_line(self, path: Path) -> None:
+        links = write_log(path)
+        put(path, path.read_bytes(), b'{"kind":')
+        found = verify(path)
+        assert (found.state, found.exit_code, found.torn_size) == (ChainState.UNFINISHED, 3, 8)
+        assert (found.records, found.head) == (6, links[-1])
+
+    def test_torn_line_longer_than_any_record(self, path: Path) -> None:
+        write_log(path)
+        put(path, path.read_bytes(), bytes(3 * MAX_RECORD_SIZE))
+        assert verify(path).torn_size == 3 * MAX_RECORD_SIZE
+
+
+class TestTampered:
+    @pytest.mark.parametrize("field", ["reason", "outcome", "os-user", "backups", "cluster-uid", "detail"])
+    def test_edited_field(self, path: Path, field: str) -> None:
+        with AuditLog.open(path) as log:
+            for _ in range(2):
+                log.append(entry(backups=("/b/1",)))
+                sequence = log.head.sequence
+                log.append(log.intent(sequence).closed_by(Result.DELETED, operator=OPERATOR, detail="gone"))
+        written = lines(path)
+        event = json.loads(written[1])
+        assert event["annotations"][f"etcdfix.io/{field}"]
+        event["annotations"][f"etcdfix.io/{field}"] += "x"
+        put(path, written[0], json.dumps(event).encode() + b"\n", *written[2:])
+        found = tampered(path)
+        assert (FindingKind.EDITED, 2) in kinds(found)
+        assert any(
+            finding.message
+            == "record 2 is not the one that record 3 was chained to: one of the two was edited"
+            for finding in found.findings
+        )
+
+    def test_every_changed_byte_is_found(self, path: Path) -> None:
+        write_log(path, pairs=1)
+        whole = path.read_bytes()
+        for position in range(0, len(whole), 7):
+            changed = bytearray(whole)
+            changed[position] ^= 1
+            put(path, bytes(changed))
+            found = verify(path)
+            assert found.state is ChainState.TAMPERED, (position, found)
+
+    def test_white_space_counts(self, path: Path) -> None:
+        write_log(path)
+        written = lines(path)
+        put(path, written[0].replace(b'{"kind"', b'{ "kind"'), *written[1:])
+        assert kinds(tampered(path)) == [(FindingKind.EDITED, 1)]
+
+    def test_edited_last_record(self, path: Path) -> None:
+        write_log(path)
+        written = lines(path)
+        put(path, *written[:-1], written[-1].replace(b"lost", b"fine"))
+        found = tampered(path)
+        assert kinds(found) == [(FindingKind.EDITED, 6)]
+        assert "the head file" in found.findings[0].message
+
+    def test_edited_beginning(self, path: Path) -> None:
+        write_log(path)
+        written = lines(path)
+        put(path, written[0].replace(b"sha256:000", b"sha256:111"), *written[1:])
+        assert kinds(tampered(path)) == [(FindingKind.EDITED, 1), (FindingKind.EDITED, 1)]
+
+    @pytest.mark.parametrize(
+        ("dropped", "words"),
+        [
+            ({3}, "record 3 is missing"),
+            ({3, 4}, "records 3 to 4 are missing"),
+            ({1}, "record 1 is missing"),
+            ({1, 2}, "records 1 to 2 are missing"),
+        ],
+    )
+    def test_dropped(self, path: Path, dropped: set[int], words: str) -> None:
+        write_log(path)
+        put(path, *[line for number, line in enumerate(lines(path), 1) if number not in dropped])
+        messages = [f.message for f in tampered(path).findings if f.kind is FindingKind.DROPPED]
+        assert messages == [words]
+
+    def test_dropped_intent_leaves_a_stray_outcome(self, path: Path) -> None:
+        write_log(path)
+        written = lines(path)
+        put(path, *written[:2], *written[3:])
+        assert (FindingKind.STRAY_OUTCOME, 4) in kinds(tampered(path))
+
+    def test_swapped(self, path: Path) -> None:
+        with AuditLog.open(path) as log:
+            for _ in range(5):
+                log.append(entry(RecordType.DRY_RUN))
+        one, two, three, four, five = lines(path)
+        put(path, one, two, four, three, five)
+        found = tampered(path)
+        assert kinds(found) == [(FindingKind.REORDERED, 3)]
+        assert found.findings[0].message == "record 3 stands after record 4"
+
+    def test_moved_far(self, path: Path) -> None:
+        with AuditLog.open(path) as log:
+            for _ in range(6):
+                log.append(entry(RecordType.DRY_RUN))
+        one, two, three, four, five, six = lines(path)
+        put(path, one, five, two, four, six)
+        assert sorted(kinds(tampered(path))) == [
+            (FindingKind.DROPPED, 3),
+            (FindingKind.REORDERED, 2),
+            (FindingKind.REORDERED, 4),
+        ]
+        put(path, one, three, five, four, two, six)
+        assert kinds(tampered(path)) == [(FindingKind.REORDERED, 4), (FindingKind.REORDERED, 2)]
+        put(path, one, five, three, six, two, four)
+        assert {kind for kind, _ in kinds(tampered(path))} == {FindingKind.REORDERED}
+
+    def test_repeated(self, path: Path) -> None:
+        write_log(path)
+        written = lines(path)
+        put(path, *written, written[1])
+        found = tampered(path)
+        assert found.findings[0].message == "record 2 stands there twice"
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            b"\n",
+            b"{}\n",
+            b"not JSON\n",
+            b"[" * 5000 + b"\n",
+            b"\xff\n",
+            record(kind="Other"),
+            record(apiVersion="v2"),
+            record(sequence="-7"),
+            record(sequence="9" * 5000),
+        ],
+    )
+    def test_a_line_that_is_no_record(self, path: Path, line: bytes) -> None:
+        write_log(path)
+        put(path, path.read_bytes(), line)
+        found = tampered(path)
+        assert (FindingKind.MALFORMED, 7) in kinds(found)
+        assert "line 7: it is no record of etcdfix" in [f.message for f in found.findings]
+
+    def test_a_line_longer_than_any_record(self, path: Path) -> None:
+        write_log(path)
+        written = lines(path)
+        put(path, *written[:2], b"x" * (2 * MAX_RECORD_SIZE + 5), b"\n", *written[3:])
+        found = tampered(path)
+        assert kinds(found)[0] == (FindingKind.MALFORMED, 3)
+        assert f"it has {2 * MAX_RECORD_SIZE + 6} bytes" in found.findings[0].message
+
+    def test_many_findings_are_counted(self, path: Path) -> None:
+        put(path, b"x\n" * (MAX_FINDINGS + 20))
+        found = tampered(path)
+        assert (len(found.findings), found.more_findings) == (MAX_FINDINGS, 20)
+
+    def test_many_gaps_are_counted(self, path: Path) -> None:
+        write_log(path, pairs=1)
+        event = json.loads(lines(path)[0])
+        made = []
+        for number in range(2, 4000, 2):
+            event["annotations"]["etcdfix.io/sequence"] = str(number)
+            made.append(json.dumps(event).encode() + b"\n")
+        put(path, *made)
+        head_of(path).unlink()
+        found = tampered(path)
+        assert len(found.findings) + found.more_findings == len(made)
+
+    def test_gaps_are_kept_up_to_a_bound(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(audit_verify, "_MAX_GAPS", 2)
+        put(path, *(record(sequence=str(number)) for number in (2, 4, 6, 8)))
+        found = tampered(path)
+        assert kinds(found) == [(FindingKind.DROPPED, 1), (FindingKind.DROPPED, 3)]
+        assert found.more_findings == 2
+
+    def test_repeated_before_a_gap(self, path: Path) -> None:
+        put(path, *(record(sequence=number) for number in ("1", "2", "4", "1")))
+        (again,) = (found for found in tampered(path).findings if found.kind is FindingKind.REORDERED)
+        assert again.message == "record 1 stands there twice"
+
+    @pytest.mark.parametrize("changed", [{"type": "reveal"}, {"intent": ""}])
+    def test_only_an_outcome_that_names_its_intent_closes_it(
+        self, path: Path, changed: dict[str, str]
+    ) -> None:
+        write_log(path, pairs=1)
+        first, outcome = (json.loads(line) for line in lines(path))
+        for name, text in changed.items():
+            outcome["annotations"][f"etcdfix.io/{name}"] = text
+        put(path, *rechain([json.dumps(first).encode(), json.dumps(outcome).encode()]))
+        head_of(path).unlink()
+        found = verify(path)
+        assert (found.findings, set(found.open_intents)) == ((), {1})
+
+    @pytest.mark.parametrize("intent", ["2", "9", "x"])
+    def test_outcome_of_an_intent_that_is_not_open(self, path: Path, intent: str) -> None:
+        write_log(path)
+        written = lines(path)
+        event = json.loads(written[5])
+        event["annotations"]["etcdfix.io/intent"] = intent
+        put(path, *rechain([*written[:5], json.dumps(event).encode()]))
+        head_of(path).unlink()
+        assert kinds(tampered(path)) == [(FindingKind.STRAY_OUTCOME, 6)]
+
+    def test_damaged_head_file(self, path: Path) -> None:
+        write_log(path)
+        head_of(path).write_text("6:nothing\n")
+        found = tampered(path)
+        assert kinds(found) == [(FindingKind.HEAD, 0)]
+        assert not found.head_missing
+
+    def test_head_put_back(self, path: Path) -> None:
+        links = write_log(path)
+        head_of(path).write_text(f"{links[2]}\n")
+        assert kinds(tampered(path)) == [(FindingKind.HEAD, 3)]
+
+    def test_head_put_back_to_the_beginning(self, path: Path) -> None:
+        """The head of a new log fits a first record, whose writer was stopped, and no more."""
+        links = write_log(path)
+        head_of(path).write_text(f"{BEGINNING}\n")
+        assert kinds(tampered(path)) == [(FindingKind.HEAD, 0)]
+        put(path, lines(path)[0])
+        found = verify(path)
+        assert (found.findings, found.head) == ((), links[0])
+        assert found.notes == (
+            "the head file is one record behind: a crash came before it could name record 1",
+        )
+
+    def test_tampering_wins_over_open_intents(self, path: Path) -> None:
+        write_log(path)
+        with AuditLog.open(path) as log:
+            log.append(entry())
+        put(path, path.read_bytes().replace(b"lost", b"fine", 1), b"half")
+        assert tampered(path).open_intents
+
+
+class TestCutTail:
+    def cut(self, path: Path, left: int) -> list[Link]:
+        links = write_log(path)
+        put(path, *lines(path)[:left])
+        return links
+
+    @pytest.mark.parametrize("left", [0, 2, 5])
+    def test_with_the_head_file(self, path: Path, left: int) -> None:
+        self.cut(path, left)
+        found = tampered(path)
+        assert [f.message for f in found.findings] == [
+            f"cut off the end: the head file names record 6, the last one is {left}"
+        ]
+
+    def test_with_a_backup_only(self, path: Path) -> None:
+        links = self.cut(path, 4)
+        head_of(path).unlink()
+        found = tampered(path, Anchor(links[0], "backup /b/1"), Anchor(links[4], "backup /b/5"))
+        assert [f.message for f in found.findings] == [
+            "cut off the end: backup /b/5 names record 5, the last one is 4"
+        ]
+
+    def test_with_nothing_it_says_so(self, path: Path) -> None:
+        self.cut(path, 4)
+        head_of(path).unlink()
+        found = verify(path)
+        assert (found.state, found.exit_code) == (ChainState.UNFINISHED, 3)
+        assert found.notes == ("whole up to record 4; nothing here can show that later records existed",)
+
+    def test_an_anchor_that_does_not_reach_the_end_is_not_enough(self, path: Path) -> None:
+        links = self.cut(path, 4)
+        head_of(path).unlink()
+        found = verify(path, anchors=[Anchor(links[2], "backup /b/3")])
+        assert found.notes == ("whole up to record 4; nothing here can show that later records existed",)
+        assert verify(path, anchors=[Anchor(links[3], "--expect-head")]).notes == ()
+
+    def test_cut_within_a_line_is_not_taken_for_a_torn_write(self, path: Path) -> None:
+        write_log(path)
+        put(path, path.read_bytes()[:-10])
+        found = tampered(path)
+        assert found.torn_size > 0
+        assert kinds(found) == [(FindingKind.CUT, 6)]
+
+
+class TestRewritten:
+    def rewrite(self, path: Path) -> list[Link]:
+        """Change the first reason, make every hash anew, and the head file with them."""
+        links = write_log(path)
+        written = lines(path)
+        made = rechain([written[0].replace(b"lost", b"fine"), *written[1:]])
+        put(path, *made)
+        head_of(path).write_text(f"6:{hashlib.sha256(made[-1]).hexdigest()}\n")
+        return links
+
+    def test_by_itself_it_looks_whole(self, path: Path) -> None:
+        self.rewrite(path)
+        assert verify(path).state is ChainState.WHOLE
+
+    def test_expect_head(self, path: Path) -> None:
+        links = self.rewrite(path)
+        found = tampered(path, Anchor(links[-1], "--expect-head"))
+        assert [f.message for f in found.findings] == [
+            "record 6 is not the one that --expect-head names: it was edited, or the log was rewritten"
+        ]
+
+    def test_a_head_of_earlier(self, path: Path) -> None:
+        links = self.rewrite(path)
+        assert kinds(tampered(path, Anchor(links[1], "--expect-head"))) == [(FindingKind.EDITED, 2)]
+
+    def test_backup(self, path: Path) -> None:
+        links = self.rewrite(path)
+        assert kinds(tampered(path, Anchor(links[2], "backup /b/3"))) == [(FindingKind.EDITED, 3)]
+
+    def test_expected_head_of_a_log_that_grew(self, path: Path) -> None:
+        links = write_log(path)
+        assert verify(path, anchors=[Anchor(links[1], "--expect-head")]).state is ChainState.WHOLE
+
+
+class TestLinks:
+    @pytest.mark.parametrize("text", ["12:{}", "12:sha256:{}", " 12:{}\n"])
+    def test_understood(self, text: str) -> None:
+        digest = "0123456789abcdef" * 4
+        assert parse_link(text.format(digest)) == Link(12, digest)
+        assert parse_link(text.format(digest.upper())) == Link(12, digest)
+        assert str(Link(12, digest)) == f"12:{digest}"
+
+    def test_longest_number(self) -> None:
+        assert parse_link(f"{'9' * 15}:{'0' * 64}").sequence == 10**15 - 1
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            *("", ":", "12", f":{'0' * 64}", f"-1:{'0' * 64}", f"١:{'0' * 64}"),
+            *(f"1:{'0' * 63}", f"1:{'g' * 64}", f"{'9' * 16}:{'0' * 64}"),
+        ],
+    )
+    def test_not_understood(self, text: str) -> None:
+        with pytest.raises(ConfigurationError, match="SEQ:SHA256"):
+            parse_link(text)
+        assert parse_head(text.encode()) is None
+
+
+class TestUnreadable:
+    def unreadable(self, path: Path, match: str) -> None:
+        for read in (verify, lambda p: find_line(p, 1), lambda p: list(read_records(p))):
+            with pytest.raises(AuditLogUnreadable, match=match) as caught:
+                read(path)
+            assert caught.value.exit_code == 5
+
+    def test_gone(self, path: Path) -> None:
+        self.unreadable(path, "No such file")
+
+    def test_folder(self, path: Path) -> None:
+        path.mkdir()
+        self.unreadable(path, "not a regular file")
+
+    def test_pipe(self, path: Path) -> None:
+        os.mkfifo(path)
+        self.unreadable(path, "not a regular file")
+
+    @pytest.mark.parametrize("make", ["folder", "loop"])
+    def test_head_file(self, path: Path, make: str) -> None:
+        write_log(path)
+        head_of(path).unlink()
+        if make == "folder":
+            head_of(path).mkdir()
+        else:
+            head_of(path).symlink_to(head_of(path))
+        with pytest.raises(AuditLogUnreadable, match=r"head file .*: (not a regular file|Too many levels)"):
+            verify(path)
+
+    def test_disk_that_fails(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        write_log(path)
+
+        def broken(_: int) -> None:
+            raise OSError(errno.EIO, "Input/output error")
+
+        monkeypatch.setattr(audit_verify, "_lines", broken)
+        self.unreadable(path, "Input/output error")
+
+    def test_held_by_a_writer(self, path: Path) -> None:
+        with AuditLog.open(path), pytest.raises(AuditLogUnreadable, match="another process is writing"):
+            verify(path, wait_seconds=0.1)
+
+    def test_held_by_a_writer_who_ends(self, path: Path) -> None:
+        log = AuditLog.open(path)
+        threading.Timer(0.1, log.close).start()
+        assert verify(path, wait_seconds=60).state is ChainState.WHOLE
+
+    def test_readers_share(self, path: Path) -> None:
+        write_log(path)
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH)
+            assert verify(path, wait_seconds=0).state is ChainState.WHOLE
+
+
+class TestReading:
+    def test_records(self, path: Path) -> None:
+        links = write_log(path)
+        put(path, path.read_bytes(), b"half")
+        read = list(read_records(path))
+        assert [link for link, _ in read] == links
+        assert [event.annotations.type for _, event in read] == ["intent", "outcome"] * 3
+
+    def test_records_of_something_else(self, path: Path) -> None:
+        put(path, b'{"kind":"Event"}\n')
+        with pytest.raises(AuditLogUnreadable, match="line 1 is no record"):
+            list(read_records(path))
+
+    def test_records_without_a_number(self, path: Path) -> None:
+        write_log(path)
+        put(path, lines(path)[0].replace(b'sequence":"1"', b'sequence":"x"'))
+        with pytest.raises(AuditLogUnreadable, match="line 1 is no record"):
+            list(read_records(path))
+
+    def test_one_line(self, path: Path) -> None:
+        write_log(path)
+        written = lines(path)
+        put(path, b"rubbish\n", *written, written[0].replace(b'sequence":"1"', b'sequence":"9"')[:-1])
+        assert find_line(path, 4) == written[3]
+        assert find_line(path, 7) is None
+        assert find_line(path, 9) is None
+
+    def test_one_line_is_no_end_of_a_longer_one(self, path: Path) -> None:
+        AuditLog.open(path).close()
+        put(path, b"x" * (MAX_RECORD_SIZE + 1), record(sequence="7"))
+        assert find_line(path, 7) is None
+
+
+def test_memory_stays_flat(tmp_path: Path) -> None:
+    """A log ten times as long is verified in the same memory."""
+    script = """
+import re, sys
+from pathlib import Path
+from etcdfix.remediation.audit.verify import verify
+peaks = []
+for name in sys.argv[1:]:
+    found = verify(Path(name))
+    assert found.exit_code == 3, found  # there is no head file
+    status = Path("/proc/self/status").read_text()
+    peaks.append(int(re.search(r"VmHWM:\\s+(\\d+)", status)[1]))
+print(*peaks)
+"""
+    names = []
+    for pairs in (500, 5000):
+        folder = own_directory(tmp_path / str(pairs))
+        with AuditLog.open(folder / "small") as log:
+            intent = log.draft(entry())
+            outcome = log.draft(entry(RecordType.DRY_RUN))
+        names.append(folder / "audit.jsonl")
+        put(
+            names[-1], *rechain_quickly([intent.line, outcome.line.replace(b'"dry-run"', b'"reveal"')], pairs)
+        )
+    done = subprocess.run([sys.executable, "-c", script, *names], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    small, large = map(int, done.stdout.split())
+    assert large - small < 4096, "kilobytes"
+
+
+def rechain_quickly(templates: list[bytes], pairs: int) -> list[bytes]:
+    reveal = templates[1]
+    previous, made = "0" * 64, []
+    for number in range(1, 2 * pairs + 1):
+        line = reveal.replace(b'sequence":"1"', b'sequence":"%d"' % number)
+        line = line.replace(b"sha256:" + b"0" * 64, b"sha256:" + previous.encode())
+        made.append(line)
+        previous = hashlib.sha256(line).hexdigest()
+    return made

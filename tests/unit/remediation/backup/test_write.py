@@ -1,0 +1,494 @@
+"""Backups and their intents: all or nothing, in an order that a crash cannot make a lie of."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from etcdfix.errors import (
+    AuditError,
+    BackupNotDurable,
+    BackupTooLarge,
+    BackupUnreadable,
+    EtcdfixError,
+    NotDurable,
+)
+from etcdfix.remediation.audit.log import APPEND_STEPS, CREATE_STEPS, RELEASE_STEPS, RESERVE_STEPS, AuditLog
+from etcdfix.remediation.audit.record import Link, RecordType, Result, Verb, parse_event
+from etcdfix.remediation.audit.verify import ChainState, FindingKind, verify
+from etcdfix.remediation.backup import write as backup
+from etcdfix.remediation.backup.file import Backup, encode_content, read_backup
+from etcdfix.remediation.backup.write import (
+    CONFIRM_STEPS,
+    MARKER_SUFFIX,
+    WRITE_STEPS,
+    BackupPlan,
+    anchor_of,
+    confirm_backups,
+    intent_of,
+    keep_second_backup,
+    name_of,
+    record_intent,
+    unlisted_writes,
+)
+from etcdfix.remediation.cluster_identity import ClusterIdentity
+from etcdfix.remediation.durable import SafeDirectory, open_directory
+from tests.support.audit_logs import (
+    CLUSTER,
+    GROUNDS,
+    KEY,
+    OPERATOR,
+    STORED,
+    content,
+    delete_with,
+    entry,
+    killed_at_every_step,
+    own_directory,
+)
+
+INTENT = Link(7, "ab" * 32)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = own_directory(tmp_path / "state")
+    for name in ("one", "two"):
+        own_directory(made / name)
+    return made
+
+
+@pytest.fixture
+def directories(folder: Path) -> Iterator[list[SafeDirectory]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(open_directory(folder / name)) for name in ("one", "two")]
+
+
+@pytest.fixture
+def log(folder: Path) -> Iterator[AuditLog]:
+    with AuditLog.open(folder / "audit.jsonl") as opened:
+        yield opened
+
+
+class FailAt:
+    """Raises ``ENOSPC`` at one step, from the given time on that it comes; remembers all."""
+
+    def __init__(self, at: str, *, skip: int = 0) -> None:
+        self.at = at
+        self.skip = skip
+        self.seen: list[str] = []
+
+    def __call__(self, name: str) -> None:
+        self.seen.append(name)
+        if name == self.at and self.seen.count(name) > self.skip:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+class TestWriting:
+    def test_names_say_nothing_of_the_key(self, directories: list[SafeDirectory]) -> None:
+        evil = msgspec.structs.replace(STORED, key=b"/registry/secrets/../../etc/passwd\n")
+        plan = BackupPlan(content(evil), directories, sequence=7)
+        digest = hashlib.sha256(evil.key).hexdigest()[:16]
+        unique = plan.content_sha256.removeprefix("sha256:")[:16]
+        assert [path.name for path in plan.paths] == [f"{digest}-41-7-{unique}.json"] * 2
+        assert [path.parent.name for path in plan.paths] == ["one", "two"]
+
+    def test_marker_comes_first_and_goes_last(self, directories: list[SafeDirectory]) -> None:
+        plan = BackupPlan(content(), directories, sequence=7)
+        seen: list[str] = []
+        plan.write(INTENT, audit_log=Path("/a"), step=seen.append)
+        assert seen == [*WRITE_STEPS, *WRITE_STEPS]
+        for directory, path in zip(directories, plan.paths, strict=True):
+            assert directory.names() == [path.name, path.name + MARKER_SUFFIX]
+        seen.clear()
+        plan.confirm(step=seen.append)
+        assert seen == [*CONFIRM_STEPS, *CONFIRM_STEPS]
+        assert [directory.names() for directory in directories] == [[path.name] for path in plan.paths]
+
+    @pytest.mark.parametrize("skip", [0, 1], ids=["first directory", "second directory"])
+    @pytest.mark.parametrize("at", WRITE_STEPS)
+    def test_all_or_nothing(self, directories: list[SafeDirectory], at: str, skip: int) -> None:
+        plan = BackupPlan(content(), directories, sequence=7)
+        with pytest.raises(BackupNotDurable, match="No space left") as caught:
+            plan.write(INTENT, audit_log=Path("/a"), step=FailAt(at, skip=skip))
+        assert caught.value.exit_code == 4
+        assert caught.value.path.parent.name == ("one", "two")[skip]
+        assert [directory.names() for directory in directories] == [[], []]
+
+    def test_what_cannot_be_withdrawn_keeps_its_marker(
+        self, directories: list[SafeDirectory], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def stuck(self: SafeDirectory, name: str, *, what: str) -> None:
+            raise NotDurable("stuck", path=self.path)
+
+        monkeypatch.setattr(SafeDirectory, "remove", stuck)
+        plan = BackupPlan(content(), directories, sequence=7)
+        with pytest.raises(BackupNotDurable, match="No space left"):
+            plan.write(INTENT, audit_log=Path("/a"), step=FailAt("backup: before write file", skip=1))
+        name = plan.paths[0].name
+        assert directories[0].names() == [name, name + MARKER_SUFFIX]
+        assert anchor_of(read_backup(plan.paths[0])) is None
+
+    def test_no_directory(self) -> None:
+        with pytest.raises(BackupNotDurable, match="no directory"):
+            BackupPlan(content(), [], sequence=1)
+
+    def test_one_directory_twice(self, directories: list[SafeDirectory], folder: Path) -> None:
+        with (
+            open_directory(folder / "two") as again,
+            pytest.raises(BackupNotDurable, match="two is named twice"),
+        ):
+            BackupPlan(content(), [*directories, again], sequence=1)
+
+    def test_too_large_to_be_read_again(
+        self, directories: list[SafeDirectory], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(backup, "MAX_BACKUP_SIZE", 1 << 16)
+        with pytest.raises(BackupNotDurable, match="too large"):
+            BackupPlan(content(), directories, sequence=1)
+        assert directories[0].names() == []
+
+    def test_the_largest_that_can_be_read_again(
+        self, directories: list[SafeDirectory], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        size = len(encode_content(content())) + backup._FRAME_SIZE
+        monkeypatch.setattr(backup, "MAX_BACKUP_SIZE", size)
+        assert BackupPlan(content(), directories, sequence=1).paths
+        monkeypatch.setattr(backup, "MAX_BACKUP_SIZE", size - 1)
+        with pytest.raises(BackupNotDurable, match="too large"):
+            BackupPlan(content(), directories, sequence=1)
+
+
+class TestIntent:
+    def test_the_circle_closes(self, log: AuditLog, directories: list[SafeDirectory]) -> None:
+        log.append(entry(RecordType.DRY_RUN))
+        intent = record_intent(log, entry(), content(), directories)
+        assert log.head == intent.link == Link(2, intent.link.sha256)
+        assert len(intent.backups) == 2
+        assert intent.value_sha256 == content().value_sha256
+        for path in map(Path, intent.backups):
+            read = read_backup(path)
+            assert read.intent.link == intent.link
+            assert read.intent.audit_log == str(log.path)
+            assert read.content_sha256 == intent.backup_sha256
+            anchor = anchor_of(read)
+            assert anchor is not None
+            assert (anchor.link, anchor.source) == (intent.link, f"backup {path}")
+        assert log.open_intents() == (intent,)
+        log.append(intent.closed_by(Result.DELETED, operator=OPERATOR))
+        assert log.open_intents() == ()
+
+    def test_backup_and_intent_rest_on_the_same(
+        self, log: AuditLog, directories: list[SafeDirectory]
+    ) -> None:
+        hostile = msgspec.structs.replace(GROUNDS, transformer="a\udce9")
+        intent = record_intent(log, entry(grounds=hostile), content(), directories)
+        assert intent.grounds == msgspec.structs.replace(GROUNDS, transformer="a\\udce9")
+        for path in intent.backups:
+            assert read_backup(Path(path)).content.grounds == intent.grounds
+
+    def test_other_verbs(self, log: AuditLog, directories: list[SafeDirectory]) -> None:
+        intent = record_intent(
+            log, entry(RecordType.DRY_RUN, verb=Verb.RESTORE), content(purpose="restore"), directories
+        )
+        assert intent.verb is Verb.RESTORE
+
+    def test_a_backup_that_fails_leaves_no_intent(
+        self, log: AuditLog, directories: list[SafeDirectory]
+    ) -> None:
+        with pytest.raises(BackupNotDurable, match="No space left"):
+            record_intent(
+                log, entry(), content(), directories, step=FailAt("backup: after fsync file", skip=1)
+            )
+        assert log.head.sequence == 0
+        assert [directory.names() for directory in directories] == [[], []]
+        assert record_intent(log, entry(), content(), directories).link.sequence == 1
+
+    def test_an_intent_that_fails_leaves_marked_backups(
+        self, folder: Path, directories: list[SafeDirectory]
+    ) -> None:
+        step = FailAt("audit log: before fsync file", skip=1)
+        with AuditLog.open(folder / "audit.jsonl", step=step) as log, pytest.raises(AuditError):
+            record_intent(log, entry(), content(), directories)
+        for directory in directories:
+            name, marker = directory.names()
+            assert marker == name + MARKER_SUFFIX
+            assert anchor_of(read_backup(directory.path / name)) is None
+        assert verify(folder / "audit.jsonl").records == 0
+
+    def test_markers_that_cannot_be_removed_refuse(
+        self, log: AuditLog, directories: list[SafeDirectory]
+    ) -> None:
+        with pytest.raises(BackupNotDurable, match="backup marker"):
+            record_intent(
+                log, entry(), content(), directories, step=FailAt("backup marker: before unlink file")
+            )
+        assert log.open_intents() == ()
+        outcome = parse_event(log.path.read_bytes().splitlines()[1])
+        assert outcome.annotations.outcome == Result.REFUSED
+        assert "backup marker" in outcome.annotations.detail
+
+    def test_nor_that_recorded(self, folder: Path, directories: list[SafeDirectory]) -> None:
+        step = FailAt("audit log: before write record", skip=1)
+        with AuditLog.open(folder / "audit.jsonl", step=step) as log, pytest.raises(BackupNotDurable):
+            record_intent(
+                log, entry(), content(), directories, step=FailAt("backup marker: before unlink file")
+            )
+        found = verify(folder / "audit.jsonl")
+        assert (found.state, list(found.open_intents)) == (ChainState.UNFINISHED, [1])
+        with AuditLog.open(folder / "audit.jsonl") as log:
+            confirm_backups(log.intent(1))
+        assert all(len(directory.names()) == 1 for directory in directories)
+
+    def test_confirming_where_nothing_is_left(self, log: AuditLog, directories: list[SafeDirectory]) -> None:
+        intent = record_intent(log, entry(), content(), directories)
+        seen: list[str] = []
+        confirm_backups(intent, step=seen.append)
+        assert seen == [*CONFIRM_STEPS, *CONFIRM_STEPS]
+
+    def test_second_backup(self, log: AuditLog, directories: list[SafeDirectory], folder: Path) -> None:
+        intent = record_intent(log, entry(), content(), directories)
+        other = content(msgspec.structs.replace(STORED, value=b"another"), purpose="anomaly")
+        plan = keep_second_backup(other, directories, intent=intent, audit_log=log.path)
+        closing = intent.closed_by(
+            Result.ANOMALY,
+            operator=OPERATOR,
+            backups=tuple(map(str, plan.paths)),
+            backup_sha256=plan.content_sha256,
+        )
+        log.append(closing)
+        log.close()
+        read = read_backup(plan.paths[0])
+        assert read.content.stored.value == b"another"
+        # The intent does not name it, and its outcome does.
+        found = intent_of(read, folder / "audit.jsonl")
+        assert found is not None
+        assert found.link == intent.link
+        for changed in ({"content_sha256": "sha256:" + "0" * 64}, {"content": content(STORED)}):
+            assert intent_of(msgspec.structs.replace(read, **changed), folder / "audit.jsonl") is None
+        anchor = anchor_of(read)
+        assert anchor is not None
+        assert verify(folder / "audit.jsonl", anchors=[anchor]).state is ChainState.WHOLE
+        assert [len(directory.names()) for directory in directories] == [2, 2]
+
+
+class TestListed:
+    """A true undo needs a backup that an intent of this log lists."""
+
+    @pytest.fixture
+    def listed(self, folder: Path) -> tuple[Path, Path]:
+        delete_with(folder)
+        (path,) = (folder / "one").iterdir()
+        return path, folder / "audit.jsonl"
+
+    def test_listed(self, listed: tuple[Path, Path]) -> None:
+        path, audit_log = listed
+        intent = intent_of(read_backup(path), audit_log)
+        assert intent is not None
+        assert str(path) in intent.backups
+
+    def test_a_copy_elsewhere(self, listed: tuple[Path, Path], tmp_path: Path) -> None:
+        path, audit_log = listed
+        (tmp_path / "copy").write_bytes(path.read_bytes())
+        assert intent_of(read_backup(tmp_path / "copy"), audit_log) is not None
+
+    def test_of_another_log(self, listed: tuple[Path, Path], tmp_path: Path) -> None:
+        path, _ = listed
+        other = own_directory(tmp_path / "other")
+        AuditLog.open(other / "audit.jsonl").close()
+        assert intent_of(read_backup(path), other / "audit.jsonl") is None
+        with AuditLog.open(other / "audit.jsonl") as log:
+            log.append(entry())
+        assert intent_of(read_backup(path), other / "audit.jsonl") is None
+
+    def test_of_a_log_that_was_rewritten(self, listed: tuple[Path, Path]) -> None:
+        path, audit_log = listed
+        written = audit_log.read_bytes()
+        audit_log.write_bytes(written.replace(b"the key is lost", b"the key is gone", 1))
+        assert audit_log.read_bytes() != written
+        assert intent_of(read_backup(path), audit_log) is None
+
+    def test_of_a_cluster_that_nobody_could_name(
+        self, log: AuditLog, directories: list[SafeDirectory]
+    ) -> None:
+        nameless = content(cluster=msgspec.structs.replace(CLUSTER, kube_system_uid=None))
+        intent = record_intent(log, entry(cluster_uid=""), nameless, directories)
+        log.close()
+        found = intent_of(read_backup(Path(intent.backups[0])), log.path)
+        assert found is not None
+        assert found.link == intent.link
+
+    def test_a_record_that_is_no_intent(self, listed: tuple[Path, Path]) -> None:
+        path, audit_log = listed
+        read = read_backup(path)
+        outcome = verify(audit_log).head
+        moved = msgspec.structs.replace(
+            read,
+            intent=msgspec.structs.replace(read.intent, sequence=outcome.sequence, sha256=outcome.sha256),
+        )
+        assert intent_of(moved, audit_log) is None
+
+    @pytest.mark.parametrize("field", ["key_base64", "mod_revision", "value_sha256", "cluster", "digest"])
+    def test_the_same_bytes_key_and_cluster(self, listed: tuple[Path, Path], field: str) -> None:
+        path, audit_log = listed
+        read = read_backup(path)
+        if field == "digest":
+            changed = msgspec.structs.replace(read, content_sha256="sha256:" + "0" * 64)
+        else:
+            values: dict[str, object] = {
+                "key_base64": b"/x",
+                "mod_revision": 42,
+                "value_sha256": "sha256:0",
+                "cluster": msgspec.structs.replace(CLUSTER, kube_system_uid=None),
+            }
+            changed = msgspec.structs.replace(
+                read, content=msgspec.structs.replace(read.content, **{field: values[field]})
+            )
+        assert intent_of(changed, audit_log) is None
+
+    def test_a_deletion_hidden_from_the_log(self, listed: tuple[Path, Path]) -> None:
+        """Intent and outcome cut off, and the head file with them: only the backup remembers."""
+        path, audit_log = listed
+        audit_log.write_bytes(b"")
+        audit_log.with_name("audit.jsonl.head").unlink()
+        assert verify(audit_log).state is ChainState.UNFINISHED
+        anchor = anchor_of(read_backup(path))
+        assert anchor is not None
+        found = verify(audit_log, anchors=[anchor])
+        assert [(f.kind, f.record) for f in found.findings] == [(FindingKind.CUT, 1)]
+
+
+class TestUnlistedWrites:
+    """Of what lies in a backup directory, only what the log does not know may be a write of ours."""
+
+    HERE = ClusterIdentity.by_uid("d4c1")
+
+    @pytest.mark.parametrize("purpose", ["restore", "reencrypt"])
+    def test_a_write_that_the_log_does_not_know(
+        self, folder: Path, directories: list[SafeDirectory], purpose: str
+    ) -> None:
+        plan = BackupPlan(content(purpose=purpose), directories, sequence=7)
+        plan.write(INTENT, audit_log=Path("/another/log"))
+        places = [folder / "one", folder / "none"]
+        assert unlisted_writes(places, folder / "none.jsonl", self.HERE) == {name_of(KEY)}
+        assert unlisted_writes(places, folder / "none.jsonl", ClusterIdentity()) == {name_of(KEY)}
+        another = ClusterIdentity.by_uid("another")
+        assert unlisted_writes(places, folder / "none.jsonl", another) == frozenset()
+
+    def test_a_deletion_writes_nothing_and_a_marker_is_no_backup(
+        self, folder: Path, directories: list[SafeDirectory]
+    ) -> None:
+        BackupPlan(content(), directories, sequence=7).write(INTENT, audit_log=Path("/another/log"))
+        assert len(directories[0].names()) == 2
+        assert unlisted_writes([folder / "one"], folder / "none.jsonl", self.HERE) == frozenset()
+
+    def test_what_the_log_lists(self, folder: Path, log: AuditLog, directories: list[SafeDirectory]) -> None:
+        record_intent(log, entry(verb=Verb.RESTORE), content(purpose="restore"), directories)
+        log.close()
+        assert unlisted_writes([folder / "one"], log.path, self.HERE) == frozenset()
+
+    def test_a_damaged_one_counts_by_its_name(self, folder: Path) -> None:
+        (folder / "one" / f"{name_of(KEY)}-41-7-x.json").write_text("{")
+        assert unlisted_writes([folder / "one"], folder / "none.jsonl", self.HERE) == {name_of(KEY)}
+
+    def test_a_directory_that_cannot_be_listed(self, folder: Path) -> None:
+        (folder / "file").touch()
+        with pytest.raises(BackupUnreadable, match="Not a directory"):
+            unlisted_writes([folder / "file"], folder / "none.jsonl", self.HERE)
+
+
+def test_killed_at_every_step_of_a_deletion(tmp_path: Path) -> None:
+    """Whatever the moment, backups and log tell the truth, and the next run can go on from there."""
+    names = []
+    for name, folder in killed_at_every_step("delete", tmp_path, lambda _: None):
+        names.append(name)
+        check_what_is_left(folder, name)
+        go_on(folder, name)
+    write, confirm = [*WRITE_STEPS] * 2, [*CONFIRM_STEPS] * 2
+    sent = ["transaction: before", "transaction: after"]
+    room, given_back = RESERVE_STEPS, RELEASE_STEPS
+    before = [*CREATE_STEPS, *room, *write, *APPEND_STEPS, *confirm]
+    assert names == [*before, *sent, *given_back, *APPEND_STEPS, ""]
+
+
+def whole_backups(folder: Path) -> list[Backup]:
+    read = []
+    for path in [*(folder / "one").iterdir(), *(folder / "two").iterdir()]:
+        marked = path.with_name(path.name + MARKER_SUFFIX).exists()
+        if path.name.endswith(MARKER_SUFFIX):
+            continue
+        try:
+            read.append(read_backup(path))
+        except BackupUnreadable:
+            assert marked, path  # half written: then its marker is beside it
+    return read
+
+
+def check_what_is_left(folder: Path, name: str) -> None:
+    path = folder / "audit.jsonl"
+    sent = (folder / "sent").exists()
+    if not path.exists():
+        assert not sent, name
+        return
+    backups = whole_backups(folder)
+    anchors = [anchor for anchor in map(anchor_of, backups) if anchor is not None]
+    found = verify(path, anchors=anchors)
+    assert found.state is not ChainState.TAMPERED, (name, found)
+    if not found.records:
+        assert not sent, name
+        assert anchors == [], name
+        return
+    # An intent is in the log: every backup that it lists is there, whole, and belongs to it.
+    assert len(backups) == 2, name
+    for read in backups:
+        intent = intent_of(read, path)
+        assert intent is not None, name
+        assert str(read.path) in intent.backups, name
+        assert read.content.stored == STORED, name
+    if sent:
+        assert len(anchors) == 2, name
+    if found.records == 1:
+        assert found.state is ChainState.UNFINISHED, name
+        assert list(found.open_intents) == [1], name
+    else:
+        assert sent, name
+        assert found.state is ChainState.WHOLE, name
+
+
+def go_on(folder: Path, name: str) -> None:
+    with AuditLog.open(folder / "audit.jsonl") as log:
+        for intent in log.open_intents():
+            confirm_backups(intent)
+            log.append(intent.closed_by(Result.NOT_APPLIED, operator=OPERATOR, reconciled=True))
+    delete_with(folder)
+    anchors = [anchor for anchor in map(anchor_of, whole_backups(folder)) if anchor is not None]
+    assert len(anchors) >= 2, name
+    found = verify(folder / "audit.jsonl", anchors=anchors)
+    assert (found.state, found.notes) == (ChainState.WHOLE, ()), name
+
+
+def test_steps_are_what_the_page_lists() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "formats" / "backup.md").read_text()
+    for name in (*WRITE_STEPS, *CONFIRM_STEPS):
+        what, _, action = name.partition(": ")
+        assert f"`{what}`" in page
+        assert f"`{action.removeprefix('before ').removeprefix('after ')}`" in page
+
+
+def test_codes_are_unique_in_the_package() -> None:
+    def below(base: type[EtcdfixError]) -> Iterator[type[EtcdfixError]]:
+        for child in base.__subclasses__():
+            yield child
+            yield from below(child)
+
+    known = {*below(EtcdfixError)}
+    assert {BackupTooLarge, BackupNotDurable} < known
+    codes = [e.code for e in known if "code" in vars(e)]
+    assert len(codes) == len(set(codes))
+    assert all((e.__doc__ or "").startswith("Raised when") for e in known)

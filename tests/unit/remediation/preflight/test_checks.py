@@ -1,0 +1,598 @@
+"""Checks that need trouble inside etcd: members, alarms, a key that moves; and the declaration of a lost key."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import msgspec
+import pytest
+
+from etcdfix.apiserver.servers import Answer, APIAccess, ServerAnswer, ServerAnswers
+from etcdfix.errors import RefusedByRule, SourceUnreachable
+from etcdfix.examine import Examiner
+from etcdfix.graph.assess import Assessment
+from etcdfix.graph.grades import Risk, RiskReason
+from etcdfix.model import StoredValue
+from etcdfix.remediation.backup.file import digest
+from etcdfix.remediation.cluster_identity import ClusterIdentity
+from etcdfix.remediation.landmarks import Landmark
+from etcdfix.remediation.preflight import checks as preflight
+from etcdfix.remediation.preflight.checks import (
+    Acceptances,
+    Cluster,
+    check_deletion,
+    check_members,
+    check_moved,
+    find_cluster,
+    grounds_of,
+    require_api,
+    require_there,
+)
+from etcdfix.remediation.preflight.expectation import Expectation
+from etcdfix.remediation.preflight.members import CopyState, MemberSurvey, read_key, survey_members
+from etcdfix.remediation.rules import Rule
+from etcdfix.sources.connection import EtcdConnection
+from etcdfix.sources.etcd.client import EtcdClient
+from etcdfix.spool import Spool
+from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.standing import AcceptRisk
+from etcdfix.wire.etcd import ALARM, message
+from tests.support.change_runs import BROKEN, UID, Registry
+from tests.support.examinations import readable, with_verdict
+from tests.support.impact_objects import Cluster as Made
+from tests.support.impact_objects import owner
+from tests.support.kms_plugin import KMSPlugin
+from tests.support.lossy_etcd import LossyProxy
+from tests.support.objects import IDENTITY, KEY_1, aescbc, aesgcm, provider, secret
+from tests.support.protobytes import block, object_meta, unknown
+
+pytestmark = pytest.mark.etcd
+
+
+# Members; with real ones in tests/integration.
+
+
+def _surveyed(monkeypatch: pytest.MonkeyPatch, change: Callable[[MemberSurvey], MemberSurvey]) -> None:
+    """Let the survey come to something else than it does with the one member that there is."""
+
+    def survey(client: EtcdClient, key: bytes) -> MemberSurvey:
+        return change(survey_members(client, key))
+
+    monkeypatch.setattr(preflight, "survey_members", survey)
+
+
+def _one_more(survey: MemberSurvey, **changes: object) -> MemberSurvey:
+    second = dataclasses.replace(survey.copies[0], member_id=0xB0B, name="bob", **changes)  # type: ignore[arg-type]
+    return dataclasses.replace(survey, copies=(*survey.copies, second))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"value": b"k8s:enc:aescbc:v1:key1:other"},
+        {"mod_revision": 7},
+        {"create_revision": 7},
+        {"version": 3},
+        {"lease": 7},
+        None,
+    ],
+)
+def test_members_disagree(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, other: dict[str, object] | None
+) -> None:
+    def change(survey: MemberSurvey) -> MemberSurvey:
+        stored = survey.copies[0].stored
+        assert stored is not None
+        changed = None if other is None else msgspec.structs.replace(stored, **other)
+        return _one_more(survey, stored=changed, value_sha256="ab" * 32)
+
+    _surveyed(monkeypatch, change)
+    with registry.untouched():
+        ran = registry.delete(registry.key("shop/broken"))
+    registry.refused(
+        ran,
+        "members do not hold the same for",
+        "bob (b0b): ",
+        hint="replace that member (etcdctl member remove",
+    )
+
+
+def test_one_readable_copy(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same bytes everywhere, and a plugin that opens them on the second look."""
+    real = Examiner.examine
+    looks: list[int] = []
+
+    def examine(self: Examiner, stored: StoredValue, **thorough: bool) -> Examination:
+        looks.append(1)
+        return real(self, stored, **thorough) if len(looks) == 1 else readable()
+
+    monkeypatch.setattr(Examiner, "examine", examine)
+    with registry.untouched():
+        ran = registry.delete(registry.key("shop/broken"))
+    registry.refused(ran, "a member holds a readable copy of", hint="replace the member that does not")
+
+
+def test_a_readable_copy_of_what_may_be_readable(registry: Registry) -> None:
+    """What we put there ourselves is readable, and may be taken back all the same."""
+    key = registry.key("shop/good-0")
+    with registry.cluster() as cluster:
+        reading = read_key(cluster.source.client, key)
+        assert check_members(cluster, key, reading, Acceptances(), readable_is_fine=True) == []
+        with pytest.raises(RefusedByRule, match="a member holds a readable copy"):
+            check_members(cluster, key, reading, Acceptances())
+
+
+def _half_unchecked(survey: MemberSurvey) -> MemberSurvey:
+    return _one_more(survey, state=CopyState.UNCHECKED, stored=None, value_sha256="", reason="nobody answers")
+
+
+def _unchecked(survey: MemberSurvey) -> MemberSurvey:
+    made = _half_unchecked(survey)
+    third = dataclasses.replace(made.copies[0], name="dora", member_id=0xD0)
+    return dataclasses.replace(made, copies=(*made.copies, third))
+
+
+def test_half_of_the_members_is_not_enough(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    _surveyed(monkeypatch, _half_unchecked)
+    with registry.untouched():
+        ran = registry.delete(registry.key("shop/broken"), "--accept-unchecked-member", "bob")
+    registry.refused(ran, "only 1 of 2 voting members could be asked: no majority", hint="start the others")
+
+
+def test_member_that_cannot_be_asked(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    _surveyed(monkeypatch, _unchecked)
+    key = registry.key("shop/broken")
+    for accepted in ((), ("--accept-unchecked-member", "alice")):
+        with registry.untouched():
+            ran = registry.delete(key, *accepted)
+        registry.refused(
+            ran, "not every member could be asked: bob (b0b): not checked: nobody answers",
+            hint="name its address in --endpoints, or --accept-unchecked-member bob",
+        )  # fmt: skip
+    ran = registry.delete(key, "--accept-unchecked-member", "bob", "--accept-unchecked-member", "carol")
+    assert ran.code == 0, ran.err
+    assert "member bob (b0b) was not asked, as accepted" in ran.err
+    assert "--accept-unchecked-member carol was not needed, or fits no member" in ran.err
+    assert registry.events()[0].annotations.accepted == (
+        '["--accept-unchecked-member bob","--accept-unchecked-member carol"]'
+    )
+
+
+def test_member_without_a_name(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nameless(survey: MemberSurvey) -> MemberSurvey:
+        made = _unchecked(survey)
+        return dataclasses.replace(
+            made, copies=(made.copies[0], dataclasses.replace(made.copies[1], name=""), made.copies[2])
+        )
+
+    _surveyed(monkeypatch, nameless)
+    key = registry.key("shop/broken")
+    with registry.untouched():
+        ran = registry.delete(key)
+    registry.refused(ran, "not every member could be asked", hint="--accept-unchecked-member b0b")
+    assert registry.delete(key, "--accept-unchecked-member", "b0b").code == 0
+
+
+def test_written_while_members_were_asked(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    def moved(survey: MemberSurvey) -> MemberSurvey:
+        return dataclasses.replace(survey, reading=dataclasses.replace(survey.reading, stored=None))
+
+    _surveyed(monkeypatch, moved)
+    with registry.untouched():
+        ran = registry.delete(registry.key("shop/broken"))
+    registry.refused(ran, "was changed while it was being examined", hint="examine it again")
+
+
+def test_written_after_everything_else_was_read(registry: Registry) -> None:
+    """All others are read at one revision; where the target is newer than that, they say nothing about it."""
+    key = registry.key("shop/broken")
+    with registry.cluster() as cluster:
+        cluster.examiner.learn_custom_resources(cluster.source)
+        registry.etcd.put(key, BROKEN)
+        with pytest.raises(RefusedByRule) as caught:
+            check_deletion(cluster, key, Acceptances())
+    assert caught.value.rule == "moved"
+    assert "was changed while it was being examined" in caught.value.message
+
+
+# Alarms.
+
+
+@pytest.fixture
+def alarmed(registry: Registry) -> Iterator[Callable[[int], None]]:
+    """Let etcd say that an alarm is up."""
+    with LossyProxy(registry.etcd.endpoint) as proxy:
+        registry.endpoints = proxy.endpoint
+
+        def raise_alarm(kind: int) -> None:
+            def rewrite(path: str, answer: bytes) -> bytes:
+                if path != ALARM.path:
+                    return answer
+                found = message("AlarmResponse").FromString(answer)
+                found.alarms.add(memberID=0xB0B, alarm=kind)
+                return bytes(found.SerializeToString())
+
+            proxy.rewrite = rewrite
+
+        yield raise_alarm
+
+
+def test_corrupt_alarm(registry: Registry, alarmed: Callable[[int], None]) -> None:
+    alarmed(2)
+    with registry.untouched():
+        ran = registry.delete(registry.key("shop/broken"))
+    registry.refused(
+        ran, "member b0b has raised etcd's CORRUPT alarm", hint="replace the member whose data differs"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (1, "has raised the alarm NOSPACE; a restore would fail until there is room"),
+        (9, "has raised the alarm unknown"),
+    ],
+)
+def test_other_alarm(registry: Registry, alarmed: Callable[[int], None], kind: int, words: str) -> None:
+    alarmed(kind)
+    ran = registry.delete(registry.key("shop/broken"), "--dry-run")
+    assert ran.code == 0, ran.err
+    assert f"Note         member b0b {words}\n" in ran.err
+
+
+# Which cluster.
+
+
+NOWHERE = EtcdConnection(endpoints=("127.0.0.1:1",))
+
+
+def test_the_main_etcd_is_left_alone_where_this_one_says_which_cluster_it_is(registry: Registry) -> None:
+    with registry.cluster() as cluster:
+        assert find_cluster(msgspec.structs.replace(cluster, main=NOWHERE)).uid == UID
+
+
+def test_a_main_etcd_that_was_named_on_purpose_must_be_of_the_same_cluster(registry: Registry) -> None:
+    with registry.cluster() as cluster:
+        main = cluster.source.client.connection
+        assert find_cluster(msgspec.structs.replace(cluster, main=main, main_named=True)).uid == UID
+        with pytest.raises(SourceUnreachable):
+            find_cluster(msgspec.structs.replace(cluster, main=NOWHERE, main_named=True))
+
+
+# Which key.
+
+
+@pytest.mark.parametrize(
+    ("name", "rule"), [("shop/goo", Rule.GONE), ("shop", Rule.NOT_ONE_KEY), ("shop/", Rule.NOT_ONE_KEY)]
+)
+def test_only_at_a_slash_does_a_key_begin_others(registry: Registry, name: str, rule: Rule) -> None:
+    with registry.cluster() as cluster, pytest.raises(RefusedByRule) as caught:
+        require_there(cluster, registry.key(name), None)
+    assert caught.value.rule == rule
+
+
+# Where a value belongs that was moved.
+
+
+class Moved:
+    """A Secret of shop/home that stands at shop/copy, and what a check of it comes to."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        registry.configure(provider("aesgcm", key1=KEY_1), IDENTITY)
+        self.home, self.copy = registry.key("shop/home"), registry.key("shop/copy")
+
+    def put(self, copy: bytes, home: bytes | None = None) -> None:
+        """Store both in one transaction, or the one that moved."""
+        pairs = {self.copy: copy} | ({self.home: home} if home is not None else {})
+        self.registry.etcd.put_all((at, aesgcm(value, self.home.decode())) for at, value in pairs.items())
+
+    def put_home(self, value: bytes) -> None:
+        self.registry.etcd.put(self.home, aesgcm(value, self.home.decode()))
+
+    def check(self, *risks: AcceptRisk) -> Landmark:
+        with self.registry.cluster() as cluster:
+            stored = read_key(cluster.source.client, self.copy).stored
+            assert stored is not None
+            found = with_verdict(cluster.examiner.examine(stored), belongs_to=self.home)
+            return check_moved(cluster, found, Acceptances(risks=risks))
+
+    def refused(self, *risks: AcceptRisk) -> Rule:
+        with self.registry.untouched(), pytest.raises(RefusedByRule) as caught:
+            self.check(*risks)
+        return Rule(caught.value.rule)
+
+
+@pytest.fixture
+def moved(registry: Registry) -> Moved:
+    return Moved(registry)
+
+
+def test_a_moved_value_is_found_where_it_belongs(moved: Moved) -> None:
+    moved.put(secret("home"), home=secret("home"))
+    assert moved.check().key == moved.home
+
+
+@pytest.mark.parametrize(
+    ("copy", "home"),
+    [
+        (secret("home"), None),
+        (secret("home"), secret("home")[:-3]),
+        (secret("home")[:-3], secret("home")[:-3]),
+        # It does not decode, and so says no uid that could be compared.
+        (secret("home")[:-3], secret("home")),
+        # Written by the same transaction: no later state.
+        (secret("home").replace(b"never", b"later"), secret("home")),
+    ],
+    ids=["absent", "broken", "both-broken", "copy-broken", "not-later"],
+)
+def test_a_moved_value_that_may_be_the_only_copy(moved: Moved, copy: bytes, home: bytes | None) -> None:
+    moved.put(copy, home)
+    assert moved.refused(*AcceptRisk) == Rule.ONLY_COPY
+
+
+def test_two_objects_without_a_uid_are_not_the_same(moved: Moved) -> None:
+    meta = block(1, object_meta(b"home", b"shop"))
+    moved.put(unknown(b"v1", b"Secret", meta + block(3, b"Opaque")))
+    moved.put_home(unknown(b"v1", b"Secret", meta))
+    assert moved.refused(*AcceptRisk) == Rule.ONLY_COPY
+
+
+def test_a_moved_value_whose_home_holds_a_later_state(moved: Moved) -> None:
+    moved.put(secret("home").replace(b"never", b"early"))
+    moved.put_home(secret("home"))
+    assert moved.refused() == Rule.RISK
+    assert moved.check(AcceptRisk.ONLY_COPY).key == moved.home
+
+
+def test_what_cannot_be_decrypted_a_second_time_is_not_the_same(
+    moved: Moved, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plugin may go away between two looks."""
+    moved.put(secret("home"), home=secret("home"))
+    monkeypatch.setattr(Examiner, "plaintext", lambda *_: None)
+    assert moved.refused(*AcceptRisk) == Rule.ONLY_COPY
+
+
+def test_a_deletion_of_a_moved_value_looks_where_it_belongs(moved: Moved) -> None:
+    moved.put(secret("home"))
+    moved.registry.refused(
+        moved.registry.delete(moved.copy), "may be the only copy", hint="before anything is deleted"
+    )
+
+
+# From the first check to the last.
+
+
+def test_steps_are_told_in_order(registry: Registry) -> None:
+    seen: list[str] = []
+    with registry.cluster() as cluster:
+        checked = check_deletion(cluster, registry.key("shop/broken"), Acceptances(), step=seen.append)
+    assert seen == [
+        f"check: {name}"
+        for name in (
+            "configuration", "read the key", "expectations", "examine", "members", "alarms", "cluster", "release",
+            "everything else", "proof", "API servers", "floor", "lease",
+        )
+    ]  # fmt: skip
+    assert checked.stored.value == BROKEN
+    assert (checked.declared_lost, checked.warnings, checked.lease) == (False, (), None)
+
+
+def test_what_is_found_to_break_the_cluster_needs_the_same_word(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = preflight.assess
+
+    def breaking(*arguments: Any, **options: Any) -> Assessment | None:
+        found = original(*arguments, **options)
+        assert found is not None
+        reason = RiskReason(Risk.CLUSTER_BREAKING, "x", "a hundred objects hang on it")
+        return msgspec.structs.replace(found, risk=Risk.CLUSTER_BREAKING, reasons=(reason,))
+
+    monkeypatch.setattr(preflight, "assess", breaking)
+    with registry.cluster() as cluster:
+        with pytest.raises(RefusedByRule, match="a hundred objects hang on it") as caught:
+            check_deletion(cluster, registry.key("shop/broken"), Acceptances())
+        assert caught.value.rule == Rule.FLOOR
+        accepted = Acceptances(risks=(AcceptRisk.CLUSTER_BREAKING,))
+        assert (
+            check_deletion(cluster, registry.key("shop/broken"), accepted).floor
+            == "a hundred objects hang on it"
+        )
+
+
+def test_the_floor_stands_without_an_assessment(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight, "assess", lambda *_: None)
+    key = registry.put("kube-system/broken", BROKEN)
+    with registry.cluster() as cluster:
+        with pytest.raises(RefusedByRule, match="kube-system may be part of the control plane") as caught:
+            check_deletion(cluster, key, Acceptances())
+        assert caught.value.rule == Rule.FLOOR
+        assert check_deletion(cluster, registry.key("shop/broken"), Acceptances()).floor == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "resource", "value"),
+    [("good-0", "secrets", aescbc(secret("good-0"))), ("thing", "example.com/gadgets", b"no object")],
+    ids=["readable", "undetermined"],
+)
+def test_what_is_not_broken_is_refused_before_anybody_else_is_asked(
+    registry: Registry, name: str, resource: str, value: bytes
+) -> None:
+    key = registry.put(f"shop/{name}", value, resource)
+    seen: list[str] = []
+    with registry.cluster() as cluster, pytest.raises(RefusedByRule):
+        check_deletion(cluster, key, Acceptances(), step=seen.append)
+    assert seen[-1] == "check: examine"
+
+
+def test_dependents_and_users_under_kms_count(registry: Registry, tmp_path: Path) -> None:
+    """What hangs on it may be under another key than it; that costs calls to a plugin, and they are made."""
+    with KMSPlugin("v2", f"@etcdfix-test-{os.getpid()}-{tmp_path.name}", {"kek-1": b"1" * 32}) as plugin:
+        kms = {"kms": {"apiVersion": "v2", "name": "prov", "endpoint": plugin.endpoint}}
+        registry.configure(kms, provider("aescbc", key1=KEY_1), IDENTITY, resources=("*.*",))
+        there = Made(registry.prefix)
+        key = there.break_(there.add("apps/v1", "ReplicaSet", "web", "shop"))
+        used = {"volumes": [{"name": "v", "secret": {"secretName": "broken"}}]}
+        for number in range(100):
+            pod = there.pod(f"p-{number}", owners=(owner("ReplicaSet", "web"),), spec=used)
+            there.values[pod] = plugin.stored_v2(there.values[pod], pod.encode())
+        registry.etcd.put_all(there.pairs())
+        registry.refused(
+            registry.delete(key.encode(), "--dry-run"),
+            "the garbage collector deletes 100 dependents",
+            hint="--accept-risk cluster-breaking",
+        )
+        ran = registry.delete(key.encode(), "--dry-run", "--accept-risk", "cluster-breaking")
+        assert (ran.code, "Risk         CLUSTER-BREAKING" in ran.err) == (0, True)
+        ran = registry.delete(registry.key("shop/broken"), "--dry-run")
+        assert (ran.code, "Used by      100 objects" in ran.err) == (0, True)
+        plugin.stop()
+        ran = registry.delete(registry.key("shop/broken"), "--dry-run", "--no-kms")
+        assert "Risk         LOW OR WORSE" in ran.err
+        assert "101 other objects cannot be read" in ran.err
+
+
+@pytest.mark.parametrize("room", [True, False])
+def test_an_earlier_revision_under_kms_is_waited_for(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, room: bool
+) -> None:
+    """Also where there is no room on the disk to put anything aside for later."""
+    if not room:
+        monkeypatch.setattr(Spool, "append", _no_room)
+    with KMSPlugin("v2", f"@etcdfix-test-{os.getpid()}-{tmp_path.name}", {"kek-1": b"1" * 32}) as plugin:
+        kms = {"kms": {"apiVersion": "v2", "name": "prov", "endpoint": plugin.endpoint}}
+        registry.configure(kms, provider("aescbc", key1=KEY_1), IDENTITY)
+        key = registry.key("shop/broken")
+        registry.etcd.put(key, plugin.stored_v2(secret("broken"), key))
+        registry.etcd.put(key, BROKEN)
+        ran = registry.delete(key, "--dry-run")
+        assert ran.code == 0, ran.err
+
+
+def _no_room(_spool: object, _record: object) -> None:
+    raise OSError("no space left on device")
+
+
+class Plugins:
+    """Stands for KMS plugins none of which answers."""
+
+    def __init__(self) -> None:
+        self.deferring = self.final = False
+        self.over = True
+
+    def plugin_for(self, _provider: object) -> NoReturn:
+        raise AssertionError
+
+    def abort(self) -> None:
+        pass
+
+
+DECLARED = Acceptances(key_lost="kms/v2/prov", no_api_server=True)
+
+
+def test_nobody_was_asked_is_no_ground_for_a_declaration(registry: Registry) -> None:
+    registry.configure(
+        {"kms": {"apiVersion": "v2", "name": "prov", "endpoint": "unix:///nowhere.sock"}}, {"identity": {}}
+    )
+    key = registry.put("shop/kms", b"k8s:enc:kms:v2:prov:x")
+    ran = registry.delete(key, "--no-kms", "--accept-no-api-server", "--declare-key-lost", "kms/v2/prov")
+    registry.refused(ran, "no plugin was asked", hint="leave --no-kms out")
+    with registry.cluster() as cluster:
+        cluster.examiner.plugins = Plugins()
+        assert check_deletion(cluster, key, DECLARED).declared_lost
+
+
+@pytest.mark.parametrize("key_lost", ["", "kms/v2/prov"])
+@pytest.mark.parametrize("api", [None, APIAccess(Path("kubeconfig"))])
+@pytest.mark.parametrize("no_api_server", [False, True])
+def test_a_declaration_has_to_meet_an_api_server(
+    key_lost: str, api: APIAccess | None, *, no_api_server: bool
+) -> None:
+    accepted = Acceptances(key_lost=key_lost, no_api_server=no_api_server)
+    if key_lost and api is None and not no_api_server:
+        with pytest.raises(RefusedByRule) as caught:
+            require_api(api, accepted)
+        assert caught.value.rule == Rule.NO_API_SERVER
+    else:
+        require_api(api, accepted)
+
+
+# The record.
+
+
+@pytest.mark.parametrize("sha256", ["", "sha256:00"])
+def test_what_a_change_rests_on(registry: Registry, sha256: str) -> None:
+    answers = (
+        ServerAnswer(server="a", answer=Answer.READ_ERROR),
+        ServerAnswer(server="b", answer=Answer.NO_ANSWER, detail="refused"),
+    )
+    with registry.cluster() as cluster:
+        grounds = grounds_of(
+            msgspec.structs.replace(cluster, config_sha256=sha256),
+            readable(),
+            ServerAnswers(answers=answers),
+            ClusterIdentity.by_uid(UID),
+        )
+    assert grounds.configuration_sha256 == (sha256 or None)
+    assert [said.answer for said in grounds.server_answers] == [
+        Answer.READ_ERROR,
+        f"{Answer.NO_ANSWER}: refused",
+    ]
+
+
+# A plan.
+
+
+def _expected(cluster: Cluster, key: bytes, **changes: Any) -> Expectation:
+    """Return what a plan says that fits."""
+    stored = read_key(cluster.source.client, key).stored
+    assert stored is not None
+    found = cluster.examiner.examine(stored)
+    assert found.verdict.cause is not None
+    expected = Expectation(
+        kube_system_uid=UID,
+        mod_revision=stored.mod_revision,
+        value_sha256=digest(stored.value),
+        outcome=found.verdict.outcome.value,
+        cause=found.verdict.cause.value,
+        transformer=found.transformer,
+        kms_key_id_sha256="",
+        again="etcdfix plan AGAIN",
+    )
+    return msgspec.structs.replace(expected, **changes)
+
+
+def test_a_plan_that_fits_changes_nothing(registry: Registry) -> None:
+    key = registry.key("shop/broken")
+    with registry.cluster() as cluster:
+        steps: list[str] = []
+        checked = check_deletion(
+            cluster, key, Acceptances(), expected=_expected(cluster, key), step=steps.append
+        )
+        assert checked == check_deletion(cluster, key, Acceptances())
+    # Whatever the plan is refused for without everything being looked at, is refused before that.
+    assert steps[steps.index("check: plan") + 1] == "check: release"
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"kube_system_uid": "another"}, Rule.PLAN),
+        ({"mod_revision": 1}, Rule.EXPECTATION_DIFFERS),
+        ({"value_sha256": "sha256:00"}, Rule.EXPECTATION_DIFFERS),
+        ({"cause": "ciphertext-damaged"}, Rule.PLAN),
+    ],
+)
+def test_a_plan_that_differs_refuses(registry: Registry, changes: dict[str, Any], rule: Rule) -> None:
+    key = registry.key("shop/broken")
+    with registry.cluster() as cluster:
+        expected = _expected(cluster, key, **changes)
+        with registry.untouched(), pytest.raises(RefusedByRule) as caught:
+            check_deletion(cluster, key, Acceptances(), expected=expected)
+    assert caught.value.rule == rule

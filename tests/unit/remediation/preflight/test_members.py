@@ -1,0 +1,762 @@
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etcdfix.errors import ClusterMismatch, MemberListUnusable, SourceDenied, SourceUnreachable
+from etcdfix.model import StoredValue
+from etcdfix.remediation.preflight import members as members_module
+from etcdfix.remediation.preflight.members import (
+    ActiveAlarm,
+    Agreement,
+    AlarmKind,
+    CopyState,
+    Judgement,
+    KeyReading,
+    LeaseState,
+    MemberCopy,
+    MemberSurvey,
+    judge_copies,
+    name_member,
+    read_alarms,
+    read_key,
+    read_lease,
+    survey_members,
+)
+from etcdfix.sources.connection import EtcdConnection
+from etcdfix.sources.etcd import client as client_module
+from etcdfix.sources.etcd.channel import ReadOnlyChannel, open_channel
+from etcdfix.sources.etcd.client import ClusterMember, EtcdClient
+from etcdfix.sources.etcd.endpoints import parse_endpoint
+from etcdfix.sources.etcd.tls import TLSMaterial
+from etcdfix.wire.etcd import (
+    ALARM,
+    AUTHENTICATE,
+    LEASE_TIME_TO_LIVE,
+    MEMBER_LIST,
+    READ_METHODS,
+    ReadMethod,
+    alarm_query,
+    message,
+)
+from tests.support.certificates import CertificateAuthority
+from tests.support.etcd_members import EtcdMembers, etcd_members
+from tests.support.etcd_places import NoEtcdError
+from tests.support.etcd_proxy import NO_LEADER, RANGE, Refusal
+from tests.support.etcd_server import READER, EtcdServer
+from tests.support.lossy_etcd import LossyProxy
+from tests.support.never_done import NeverDone
+from tests.support.scripted_etcd import INVALID_TOKEN, WRONG_PASSWORD
+
+pytestmark = pytest.mark.etcd
+
+KEY = b"/registry/secrets/shop/broken"
+VALUE = b"k8s:enc:aescbc:v1:key1:" + bytes(range(1, 200))
+DIGEST = hashlib.sha256(VALUE).hexdigest()
+NOBODY = "http://127.0.0.1:1"
+
+StartEtcd = Callable[..., EtcdServer]
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (client_module, members_module):
+        monkeypatch.setattr(module, "_FIRST_PAUSE_SECONDS", 0.001)
+        monkeypatch.setattr(module, "_LONGEST_PAUSE_SECONDS", 0.01)
+
+
+@contextmanager
+def connected(*endpoints: str, **options: Any) -> Iterator[EtcdClient]:
+    client = EtcdClient(EtcdConnection(endpoints=endpoints, **options), on_notice=lambda _notice: None)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+@contextmanager
+def _cluster(folder: Path) -> Iterator[EtcdMembers]:
+    try:
+        with etcd_members(folder) as started:
+            yield started
+    except NoEtcdError as exc:
+        pytest.skip(str(exc))
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdMembers]:
+    """Three members that stay as they are."""
+    with _cluster(tmp_path_factory.mktemp("etcd-members")) as started:
+        started.server("member-0").put(KEY, VALUE)
+        yield started
+
+
+@pytest.fixture
+def broken_cluster(tmp_path: Path) -> Iterator[EtcdMembers]:
+    """Three members for one test."""
+    with _cluster(tmp_path) as started:
+        started.server("member-0").put(KEY, VALUE)
+        yield started
+
+
+# A healthy cluster.
+
+
+def test_all_members_agree(cluster: EtcdMembers) -> None:
+    with connected(*cluster.endpoints()) as client:
+        reading = read_key(client, KEY)
+        survey = survey_members(client, KEY)
+    assert survey.reading.stored == reading.stored
+    assert survey.learners == ()
+    assert {copy.member_id: copy.name for copy in survey.copies} == {
+        cluster.member_id(name): name for name in cluster.names
+    }
+    for copy in survey.copies:
+        assert copy.state is CopyState.PRESENT
+        assert copy.stored == reading.stored
+        assert copy.value_sha256 == DIGEST
+        assert copy.endpoint == cluster.endpoint(copy.name)
+        assert copy.revision >= reading.revision
+    assert judge_copies(survey) == Judgement(agreement=Agreement.AGREE)
+    assert [record.value for record in survey.distinct_values()] == [VALUE]
+
+
+def test_members_that_no_endpoint_reaches_are_found_by_the_list(cluster: EtcdMembers) -> None:
+    with connected(cluster.endpoint("member-1")) as client:
+        survey = survey_members(client, KEY)
+    assert judge_copies(survey).agreement is Agreement.AGREE
+    assert {copy.name: copy.endpoint for copy in survey.copies} == {
+        name: cluster.endpoint(name) if name == "member-1" else f"http://{cluster.endpoint(name)}"
+        for name in cluster.names
+    }
+
+
+def test_a_key_that_is_nowhere(cluster: EtcdMembers) -> None:
+    with connected(*cluster.endpoints()) as client:
+        survey = survey_members(client, b"/nothing")
+    assert {copy.state for copy in survey.copies} == {CopyState.ABSENT}
+    assert judge_copies(survey).agreement is Agreement.AGREE
+    assert survey.distinct_values() == ()
+    assert survey.copies[0].describe().startswith(f"{survey.copies[0].label}: has no such key at revision ")
+
+
+def test_every_member_is_asked_for_its_own_copy(cluster: EtcdMembers) -> None:
+    with LossyProxy(cluster.endpoint("member-2")) as proxy:
+        requests: list[Any] = []
+
+        def note(path: str, request: bytes) -> None:
+            if path == RANGE:
+                requests.append(message("RangeRequest").FromString(request))
+
+        proxy.before = note
+        with connected(cluster.endpoint("member-0"), proxy.endpoint) as client:
+            survey_members(client, KEY)
+    assert [(request.key, request.serializable, request.range_end) for request in requests] == [
+        (KEY, True, b"")
+    ]
+
+
+# Members that cannot be asked.
+
+
+def test_a_member_that_is_down(broken_cluster: EtcdMembers) -> None:
+    down = broken_cluster.member_id("member-2")
+    broken_cluster.stop("member-2")
+    with connected(*broken_cluster.endpoints()) as client:
+        survey = survey_members(client, KEY)
+    judgement = judge_copies(survey)
+    assert judgement.agreement is Agreement.UNCHECKED
+    (copy,) = judgement.unchecked
+    assert (copy.member_id, copy.name, copy.state) == (down, "member-2", CopyState.UNCHECKED)
+    assert copy.describe() == (
+        f"member-2 ({down:x}): not checked: {broken_cluster.endpoint('member-2')}: "
+        "nobody listens there (connection refused)"
+    )
+    for accepted in ("member-2", f"{down:x}"):
+        lifted = judge_copies(survey, accepted=[accepted])
+        assert (lifted.agreement, lifted.accepted, lifted.unchecked) == (Agreement.AGREE, (copy,), ())
+    for other in ("member-1", "", "member", "all"):
+        assert judge_copies(survey, accepted=[other]) == judgement
+
+
+def test_a_learner_has_no_say(broken_cluster: EtcdMembers) -> None:
+    broken_cluster.add_learner("learner")
+    learner = broken_cluster.member_id("learner")
+    with connected(*broken_cluster.endpoints()) as client:
+        survey = survey_members(client, KEY)
+    assert [copy.name for copy in survey.copies] == ["member-0", "member-1", "member-2"] or len(
+        survey.copies
+    ) == 3
+    assert learner not in {copy.member_id for copy in survey.copies}
+    assert survey.learners == (f"learner ({learner:x})",)
+    assert judge_copies(survey).agreement is Agreement.AGREE
+
+
+# Members that disagree.
+
+
+def test_a_member_with_another_value(broken_cluster: EtcdMembers) -> None:
+    broken_cluster.stop("member-1")
+    changed = VALUE[:-1] + b"\xff"
+    broken_cluster.tamper("member-1", VALUE, changed)
+    broken_cluster.start("member-1")
+    # Whoever answers the linearizable read, the odd one out is the same.
+    for first in broken_cluster.names:
+        others = [name for name in broken_cluster.names if name != first]
+        with connected(*map(broken_cluster.endpoint, [first, *others])) as client:
+            survey = survey_members(client, KEY)
+        judgement = judge_copies(survey, accepted=["member-1"])
+        assert judgement.agreement is Agreement.DISAGREE
+        (odd,) = judgement.differing
+        assert odd.name == "member-1"
+        assert odd.stored is not None
+        assert odd.stored.value == changed
+        assert odd.value_sha256 == hashlib.sha256(changed).hexdigest()
+        assert {record.value for record in survey.distinct_values()} == {VALUE, changed}
+
+
+LINEARIZABLE = StoredValue(KEY, VALUE, 7, 5, 2, 0)
+
+
+def copy_of(name: str, stored: StoredValue | None, *, state: CopyState | None = None) -> MemberCopy:
+    present = CopyState.ABSENT if stored is None else CopyState.PRESENT
+    return MemberCopy(member_id=len(name), name=name, state=state or present, stored=stored, revision=9)
+
+
+def survey_of(*copies: MemberCopy, reading: StoredValue | None = LINEARIZABLE) -> MemberSurvey:
+    return MemberSurvey(
+        key=KEY,
+        reading=KeyReading(stored=reading, revision=9, cluster_id=1, member_id=1),
+        copies=copies,
+        learners=(),
+    )
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        None,
+        StoredValue(KEY, VALUE + b"x", 7, 5, 2, 0),
+        StoredValue(KEY, VALUE, 8, 5, 2, 0),
+        StoredValue(KEY, VALUE, 7, 6, 2, 0),
+        StoredValue(KEY, VALUE, 7, 5, 3, 0),
+        StoredValue(KEY, VALUE, 7, 5, 2, 1),
+    ],
+    ids=["absent", "value", "mod_revision", "create_revision", "version", "lease"],
+)
+def test_whatever_differs_counts(other: StoredValue | None) -> None:
+    same, odd = copy_of("a", LINEARIZABLE), copy_of("odd", other)
+    three = survey_of(same, odd, copy_of("bb", LINEARIZABLE))
+    assert judge_copies(three) == Judgement(agreement=Agreement.DISAGREE, differing=(odd,))
+    # Of two, nobody can say who is right; and the linearizable read may be the odd one's.
+    assert judge_copies(survey_of(same, odd)).differing == (same, odd)
+    assert judge_copies(survey_of(odd)).differing == (odd,)
+    assert judge_copies(survey_of(same, odd, copy_of("odd2", other))).differing == (same,)
+
+
+def test_a_difference_wins_over_what_is_unchecked() -> None:
+    odd = copy_of("odd", None)
+    down = copy_of("down", None, state=CopyState.UNCHECKED)
+    judgement = judge_copies(survey_of(copy_of("a", LINEARIZABLE), odd, copy_of("bb", LINEARIZABLE), down))
+    assert judgement == Judgement(agreement=Agreement.DISAGREE, differing=(odd,), unchecked=(down,))
+
+
+def test_a_name_that_two_members_bear_accepts_neither() -> None:
+    twins = (
+        MemberCopy(member_id=0xA1, name="twin", state=CopyState.UNCHECKED, reason="down"),
+        MemberCopy(member_id=0xA2, name="twin", state=CopyState.UNCHECKED, reason="down"),
+    )
+    survey = survey_of(copy_of("a", LINEARIZABLE), *twins)
+    assert judge_copies(survey, accepted=["twin"]).unchecked == twins
+    assert judge_copies(survey, accepted=["a1"]).unchecked == twins[1:]
+    assert judge_copies(survey, accepted=["a1", "a2"]).agreement is Agreement.AGREE
+
+
+def test_each_name_accepts_its_own_member() -> None:
+    down = tuple(copy_of(name, None, state=CopyState.UNCHECKED) for name in ("a", "b"))
+    survey = survey_of(copy_of("c", LINEARIZABLE), *down)
+    assert judge_copies(survey, accepted=["a"]).unchecked == down[1:]
+    assert judge_copies(survey, accepted=["a", "b"]).agreement is Agreement.AGREE
+
+
+def test_an_empty_name_accepts_nobody() -> None:
+    unnamed = MemberCopy(member_id=0xA1, name="", state=CopyState.UNCHECKED, reason="has not started")
+    survey = survey_of(copy_of("a", LINEARIZABLE), unnamed)
+    assert judge_copies(survey, accepted=[""]).unchecked == (unnamed,)
+    assert judge_copies(survey, accepted=["a1"]).accepted == (unnamed,)
+
+
+def test_nobody_answered_and_all_are_accepted() -> None:
+    survey = survey_of(copy_of("a", None, state=CopyState.UNCHECKED))
+    assert judge_copies(survey).agreement is Agreement.UNCHECKED
+    assert judge_copies(survey, accepted=["a"]).agreement is Agreement.AGREE
+
+
+# Members that lag behind, and keys that move.
+
+
+def answers_as(count: int, change: Callable[[Any], None]) -> Callable[[str, bytes], bytes]:
+    """Change so many answers to Range, then let them pass."""
+    left = itertools.chain([True] * count, itertools.repeat(False))
+
+    def rewrite(path: str, answer: bytes) -> bytes:
+        if path != RANGE or not next(left):
+            return answer
+        found = message("RangeResponse").FromString(answer)
+        change(found)
+        return bytes(found.SerializeToString())
+
+    return rewrite
+
+
+def _as_before(found: Any) -> None:
+    found.header.revision = 1
+    found.ClearField("kvs")
+
+
+def test_a_member_that_catches_up(cluster: EtcdMembers) -> None:
+    with LossyProxy(cluster.endpoint("member-2")) as proxy:
+        proxy.rewrite = answers_as(3, _as_before)
+        endpoints = (cluster.endpoint("member-0"), cluster.endpoint("member-1"), proxy.endpoint)
+        with connected(*endpoints) as client:
+            survey = survey_members(client, KEY, patience_seconds=60)
+        assert judge_copies(survey) == Judgement(agreement=Agreement.AGREE)
+        assert proxy.calls.count(RANGE) == 4
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_member_that_does_not_catch_up_is_not_different(
+    cluster: EtcdMembers, monkeypatch: pytest.MonkeyPatch, *, known: bool
+) -> None:
+    """Also where its endpoint did not tell whose it is when the connection was opened."""
+    with LossyProxy(cluster.endpoint("member-2")) as proxy:
+        proxy.rewrite = answers_as(10**6, _as_before)
+        endpoints = (cluster.endpoint("member-0"), cluster.endpoint("member-1"), proxy.endpoint)
+        with connected(*endpoints) as client:
+            if not known:
+                monkeypatch.setattr(client, "statuses", tuple)
+            survey = survey_members(client, KEY, patience_seconds=0.02)
+        judgement = judge_copies(survey)
+    assert judgement.agreement is Agreement.UNCHECKED
+    (behind,) = judgement.unchecked
+    assert behind.name == "member-2"
+    assert behind.reason == (
+        f"{proxy.endpoint}: lags behind, at revision 1 instead of {survey.reading.revision}"
+    )
+    assert behind.stored is None
+
+
+def test_a_member_of_the_list_that_lags_behind_holds_nothing_else(
+    cluster: EtcdMembers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its old answer says that the key is absent, which would look like a member that differs."""
+    late = cluster.member_id("member-2")
+    with LossyProxy(cluster.endpoint("member-2")) as proxy, connected(cluster.endpoint("member-0")) as client:
+        proxy.rewrite = answers_as(10**6, _as_before)
+        members = [
+            replace(one, client_urls=(f"http://{proxy.endpoint}",)) if one.member_id == late else one
+            for one in client.members()
+        ]
+        monkeypatch.setattr(client, "members", lambda: tuple(members))
+        judgement = judge_copies(survey_members(client, KEY, patience_seconds=0.02))
+    assert judgement.agreement is Agreement.UNCHECKED
+    (behind,) = judgement.unchecked
+    assert behind.name == "member-2"
+    assert "lags behind, at revision 1" in behind.reason
+
+
+@pytest.mark.parametrize(("writes", "agreement"), [(1, Agreement.AGREE), (100, Agreement.DISAGREE)])
+def test_a_key_that_is_being_written(
+    etcd: EtcdServer, prefix: bytes, writes: int, agreement: Agreement
+) -> None:
+    key = prefix + b"k"
+    etcd.put(key, VALUE)
+    left = itertools.chain([True] * writes, itertools.repeat(False))
+
+    def write(path: str, request: bytes) -> None:
+        if path == RANGE and message("RangeRequest").FromString(request).serializable and next(left):
+            etcd.put(key, VALUE)
+
+    with LossyProxy(etcd.endpoint) as proxy:
+        proxy.before = write
+        with connected(proxy.endpoint) as client:
+            survey = survey_members(client, key)
+        assert judge_copies(survey).agreement is agreement
+        assert proxy.calls.count(RANGE) == (4 if writes == 1 else 6)
+
+
+@pytest.mark.parametrize(
+    ("revisions", "differs", "looks"),
+    [((9, 10), True, 3), ((9, 10), False, 1), ((9, 9), True, 1), ((9, 9), False, 1)],
+)
+def test_only_a_difference_while_writes_come_in_is_looked_at_again(
+    monkeypatch: pytest.MonkeyPatch, revisions: tuple[int, int], *, differs: bool, looks: int
+) -> None:
+    copies = (copy_of("a", LINEARIZABLE), copy_of("bb", None if differs else LINEARIZABLE))
+    survey = survey_of(
+        *(replace(copy, revision=revision) for copy, revision in zip(copies, revisions, strict=True))
+    )
+    looked: list[bytes] = []
+
+    def look(_client: object, key: bytes, _patience: float) -> MemberSurvey:
+        looked.append(key)
+        return survey
+
+    monkeypatch.setattr(members_module, "_survey_once", look)
+    nobody: Any = None
+    assert survey_members(nobody, KEY) is survey
+    assert looked == [KEY] * looks
+
+
+# Odd member lists.
+
+
+def listed(client: EtcdClient, monkeypatch: pytest.MonkeyPatch, *more: ClusterMember) -> list[ClusterMember]:
+    """Let the client's member list have further members."""
+    members = [*client.members(), *more]
+    monkeypatch.setattr(client, "members", lambda: tuple(members))
+    return members
+
+
+def member(*urls: str, member_id: int = 0xABC, name: str = "other", learner: bool = False) -> ClusterMember:
+    return ClusterMember(member_id=member_id, name=name, client_urls=urls, is_learner=learner)
+
+
+def reason_of(client: EtcdClient, name: str = "other") -> str:
+    survey = survey_members(client, KEY, patience_seconds=0.02)
+    (copy,) = (copy for copy in survey.copies if copy.name == name)
+    assert copy.state is CopyState.UNCHECKED
+    assert judge_copies(survey).agreement is Agreement.UNCHECKED
+    return copy.reason
+
+
+def test_urls_that_lead_nowhere(etcd: EtcdServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    with connected(etcd.endpoint) as client:
+        listed(client, monkeypatch, member(NOBODY, "ftp://a:1", "http://b", f"http://{etcd.endpoint}"))
+        (me,) = (status.member_id for status in client.statuses())
+        assert reason_of(client) == (
+            "a client URL that it advertises cannot be used: endpoint 'ftp://a:1' has the scheme 'ftp'; "
+            "a client URL that it advertises cannot be used: endpoint 'http://b' has no port; "
+            f"{etcd.endpoint}: member {me:x} answers there; "
+            f"{NOBODY}: nobody listens there (connection refused)"
+        )
+
+
+def test_a_member_that_advertises_nothing(etcd: EtcdServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    with connected(etcd.endpoint) as client:
+        listed(client, monkeypatch, member())
+        assert reason_of(client) == "it advertises no client URL"
+
+
+def test_a_url_that_leads_to_another_member(etcd: EtcdServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    with LossyProxy(etcd.endpoint) as proxy, connected(etcd.endpoint) as client:
+        listed(client, monkeypatch, member(f"http://{proxy.endpoint}"))
+        (me,) = (status.member_id for status in client.statuses())
+        assert reason_of(client) == f"http://{proxy.endpoint}: member {me:x} answers there"
+
+
+def test_a_url_that_leads_to_another_cluster(
+    etcd: EtcdServer, start_etcd: StartEtcd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = start_etcd()
+    with connected(etcd.endpoint) as client:
+        listed(client, monkeypatch, member(f"http://{other.endpoint}"))
+        with pytest.raises(ClusterMismatch, match="belongs to cluster") as caught:
+            survey_members(client, KEY)
+    assert set(caught.value.cluster_ids) == {etcd.endpoint, f"http://{other.endpoint}"}
+    assert len(set(caught.value.cluster_ids.values())) == 2
+
+
+def test_no_more_urls_than_a_member_can_have(etcd: EtcdServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    with connected(etcd.endpoint) as client:
+        listed(client, monkeypatch, member(*(f"ftp://{number}:1" for number in range(100))))
+        assert reason_of(client).count("ftp://") == 8
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda found: [],
+        lambda found: [member(learner=True)],
+        lambda found: [*found, found[0]],
+        lambda found: [*found, *(member(member_id=number + 1) for number in range(64))],
+    ],
+    ids=["empty", "learners", "twice", "too many"],
+)
+def test_a_member_list_that_cannot_be_true(
+    etcd: EtcdServer,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[list[ClusterMember]], list[ClusterMember]],
+) -> None:
+    with connected(etcd.endpoint) as client:
+        members = tuple(change(list(client.members())))
+        monkeypatch.setattr(client, "members", lambda: members)
+        with pytest.raises(MemberListUnusable, match="cannot be true") as caught:
+            survey_members(client, KEY)
+    assert caught.value.exit_code == 4
+
+
+def test_the_longest_member_list_that_may_be_true(etcd: EtcdServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    with connected(etcd.endpoint) as client:
+        listed(client, monkeypatch, *(member(member_id=number + 1) for number in range(63)))
+        assert len(survey_members(client, KEY).copies) == 64
+
+
+def test_a_member_that_has_answered_is_not_asked_at_another_address(
+    etcd: EtcdServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with LossyProxy(etcd.endpoint) as proxy, connected(etcd.endpoint) as client:
+        (me,) = client.members()
+        monkeypatch.setattr(
+            client, "members", lambda: (replace(me, client_urls=(f"http://{proxy.endpoint}",)),)
+        )
+        assert judge_copies(survey_members(client, KEY)).agreement is Agreement.AGREE
+        assert proxy.calls == []
+
+
+def test_tls_is_not_left(
+    start_etcd: StartEtcd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, etcd: EtcdServer
+) -> None:
+    authority = CertificateAuthority(tmp_path / "ca")
+    guarded = start_etcd(authority=authority, client_certificates=True)
+    files = authority.issue("client")
+    options = {"cacert": str(authority.cert), "cert": str(files.cert), "key": str(files.key)}
+    with LossyProxy(etcd.endpoint) as proxy, connected(guarded.endpoint, **options) as client:
+        assert judge_copies(survey_members(client, KEY)).agreement is Agreement.AGREE
+        listed(client, monkeypatch, member(f"http://{proxy.endpoint}", NOBODY.replace("http", "https")))
+        assert reason_of(client) == (
+            f"http://{proxy.endpoint}: advertised without TLS, while --endpoints speak TLS; "
+            "https://127.0.0.1:1: nobody listens there (connection refused)"
+        )
+        assert proxy.calls == []
+    with connected(guarded.endpoint, insecure_skip_tls_verify=True, **options) as client:
+        listed(client, monkeypatch, member("https://127.0.0.1:1"))
+        assert reason_of(client) == "https://127.0.0.1:1: connection refused"
+
+
+# Users.
+
+
+def advertise_nothing(client: EtcdClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave only --endpoints to reach the members by."""
+    members = [
+        ClusterMember(member_id=found.member_id, name=found.name, client_urls=(), is_learner=False)
+        for found in client.members()
+    ]
+    monkeypatch.setattr(client, "members", lambda: tuple(members))
+
+
+def test_members_behind_a_login(start_etcd: StartEtcd, monkeypatch: pytest.MonkeyPatch) -> None:
+    etcd = start_etcd()
+    etcd.put(KEY, VALUE)
+    etcd.require_login(b"/registry/")
+    user = {"user": READER[0], "password": READER[1]}
+    with LossyProxy(etcd.endpoint) as proxy, connected(proxy.endpoint, **user) as client:
+        assert judge_copies(survey_members(client, KEY)).agreement is Agreement.AGREE
+        # A member that lags has not heard of a new token yet.
+        refusing = itertools.chain([True] * 3, itertools.repeat(False))
+
+        def forget(path: str, request: bytes) -> Refusal | None:
+            if path != RANGE or not message("RangeRequest").FromString(request).serializable:
+                return None
+            return INVALID_TOKEN if next(refusing) else None
+
+        proxy.before = forget
+        survey = survey_members(client, KEY, patience_seconds=60)
+        assert judge_copies(survey).agreement is Agreement.AGREE
+        assert not next(refusing)
+        refusing = itertools.chain(itertools.repeat(True))
+        advertise_nothing(client, monkeypatch)
+        (copy,) = survey_members(client, KEY, patience_seconds=0.02).copies
+        assert copy.reason == f"{proxy.endpoint}: etcd says: invalid auth token"
+        # Whatever else it says will not change by waiting.
+        proxy.before = lambda path, request: NO_LEADER if forget(path, request) else None
+        proxy.calls.clear()
+        (copy,) = survey_members(client, KEY, patience_seconds=1).copies
+        assert copy.reason == f"{proxy.endpoint}: etcd says: no leader"
+        assert proxy.calls.count(RANGE) == 2
+        proxy.before = lambda path, _request: WRONG_PASSWORD if path == AUTHENTICATE.path else None
+        with pytest.raises(SourceDenied, match="invalid user ID or password"):
+            survey_members(client, KEY)
+
+
+def test_a_member_that_wants_a_login_we_do_not_have(
+    etcd: EtcdServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with LossyProxy(etcd.endpoint) as proxy, connected(proxy.endpoint) as client:
+
+        def refuse(path: str, request: bytes) -> Refusal | None:
+            serializable = path == RANGE and message("RangeRequest").FromString(request).serializable
+            return INVALID_TOKEN if serializable else None
+
+        proxy.before = refuse
+        advertise_nothing(client, monkeypatch)
+        (copy,) = survey_members(client, KEY, patience_seconds=60).copies
+        assert copy.state is CopyState.UNCHECKED
+        # One linearizable read, one that was refused: without a login of ours nothing will change.
+        assert proxy.calls.count(RANGE) == 2
+
+
+# Nobody answers.
+
+
+@pytest.mark.parametrize("path", [RANGE, MEMBER_LIST.path])
+def test_the_cluster_does_not_answer(etcd: EtcdServer, path: str) -> None:
+    with (
+        LossyProxy(etcd.endpoint) as proxy,
+        connected(proxy.endpoint, dial_timeout_seconds=1.0, command_timeout_seconds=0.2) as client,
+    ):
+        proxy.before = lambda called, _request: NO_LEADER if called == path else None
+        with pytest.raises(SourceUnreachable, match="no leader"):
+            survey_members(client, KEY)
+
+
+def test_a_member_whose_end_of_answering_nobody_tells(
+    etcd: EtcdServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """gRPC's thread died: the member counts as not asked."""
+    start = ReadOnlyChannel.start
+
+    def begin(channel: ReadOnlyChannel, method: ReadMethod, request: Any, **options: Any) -> Any:
+        own_copy = method.path == RANGE and request.serializable
+        return NeverDone() if own_copy else start(channel, method, request, **options)
+
+    monkeypatch.setattr(ReadOnlyChannel, "start", begin)
+    with connected(etcd.endpoint) as client:
+        (copy,) = survey_members(client, KEY).copies
+    assert copy.state is CopyState.UNCHECKED
+    assert "gRPC stands still" in copy.reason
+
+
+# Alarms.
+
+
+def raise_alarm(etcd: EtcdServer, kind: int, member_id: int) -> None:
+    import grpc
+
+    with grpc.insecure_channel(etcd.endpoint) as channel:
+        request = message("AlarmRequest")(memberID=member_id, alarm=kind).SerializeToString()
+        # action = ACTIVATE: a field that the package's own message does not have.
+        channel.unary_unary(ALARM.path)(b"\x08\x01" + request, timeout=10)
+
+
+def test_alarms(start_etcd: StartEtcd) -> None:
+    etcd = start_etcd()
+    with LossyProxy(etcd.endpoint) as proxy, connected(proxy.endpoint) as client:
+        assert read_alarms(client) == ()
+        # There is nobody to be named then.
+        assert MEMBER_LIST.path not in proxy.calls
+        (found,) = client.members()
+        raise_alarm(etcd, 1, found.member_id)
+        nospace = ActiveAlarm(kind=AlarmKind.NOSPACE, member_id=found.member_id, name=found.name)
+        assert read_alarms(client) == (nospace,)
+        assert nospace.label == f"{found.name} ({found.member_id:x})"
+        raise_alarm(etcd, 2, 0xABC)
+        corrupt = ActiveAlarm(kind=AlarmKind.CORRUPT, member_id=0xABC, name="")
+        assert set(read_alarms(client)) == {nospace, corrupt}
+        assert corrupt.label == "abc"
+        # Asking lifted nothing.
+        assert set(read_alarms(client)) == {nospace, corrupt}
+
+
+def test_an_alarm_of_a_later_release(etcd: EtcdServer) -> None:
+    def later(path: str, answer: bytes) -> bytes:
+        if path != ALARM.path:
+            return answer
+        found = message("AlarmResponse").FromString(answer)
+        found.alarms.append(message("AlarmMember")(memberID=5, alarm=9))
+        return bytes(found.SerializeToString())
+
+    with LossyProxy(etcd.endpoint) as proxy, connected(proxy.endpoint) as client:
+        proxy.rewrite = later
+        assert read_alarms(client) == (ActiveAlarm(kind=AlarmKind.UNKNOWN, member_id=5, name=""),)
+
+
+def test_no_channel_raises_an_alarm(etcd: EtcdServer) -> None:
+    assert alarm_query().SerializeToString() == b""
+    activate = message("AlarmRequest").FromString(b"\x08\x01\x18\x02")
+    assert b"\x08\x01" in activate.SerializeToString()
+    with LossyProxy(etcd.endpoint) as proxy:
+        endpoint = parse_endpoint(proxy.endpoint, has_tls_material=False)
+        channel = open_channel(endpoint, TLSMaterial(), EtcdConnection())
+        try:
+            for request in (activate, message("AlarmRequest")(memberID=1), message("AlarmRequest")(alarm=2)):
+                with pytest.raises(ValueError, match="could raise or lift an alarm"):
+                    channel.start(ALARM, request, timeout_seconds=5)
+            with pytest.raises(ValueError, match="is not a stream"):
+                channel.stream(ALARM, iter([activate]), timeout_seconds=5)
+            channel.start(ALARM, alarm_query(), timeout_seconds=5).result()
+        finally:
+            channel.close()
+        assert proxy.calls == [ALARM.path]
+
+
+# Leases.
+
+
+def test_leases(etcd: EtcdServer) -> None:
+    lease = int(etcd.etcdctl("lease", "grant", "600").split()[1], 16)
+    with connected(etcd.endpoint) as client:
+        found = read_lease(client, lease)
+        assert (found.lease, found.alive, found.granted_seconds) == (lease, True, 600)
+        assert 0 < found.remaining_seconds <= 600
+        etcd.etcdctl("lease", "revoke", f"{lease:x}")
+        gone = LeaseState(lease=lease, alive=False, remaining_seconds=0, granted_seconds=0)
+        assert read_lease(client, lease) == gone
+        with pytest.raises(ValueError, match="no lease"):
+            read_lease(client, 0)
+
+
+def test_a_lease_in_its_last_second(etcd: EtcdServer) -> None:
+    """What is left is rounded down, and etcd is about to delete what hangs on it."""
+    lease = int(etcd.etcdctl("lease", "grant", "600").split()[1], 16)
+
+    def last(path: str, answer: bytes) -> bytes:
+        if path != LEASE_TIME_TO_LIVE.path:
+            return answer
+        found = message("LeaseTimeToLiveResponse").FromString(answer)
+        found.TTL = 0
+        return bytes(found.SerializeToString())
+
+    with LossyProxy(etcd.endpoint) as proxy, connected(proxy.endpoint) as client:
+        proxy.rewrite = last
+        found = read_lease(client, lease)
+    assert (found.alive, found.remaining_seconds, found.granted_seconds) == (False, 0, 600)
+
+
+# Words.
+
+
+def test_names_in_messages() -> None:
+    assert name_member("m", 0x8E9E05C52164694D) == "m (8e9e05c52164694d)"
+    assert name_member("", 255) == "ff"
+    assert name_member("n" * 500, 1) == "n" * 100 + "… (1)"
+    assert name_member("n" * 100, 1) == "n" * 100 + " (1)"
+
+
+def test_what_a_copy_says() -> None:
+    copy = replace(copy_of("m", LINEARIZABLE), member_id=10, value_sha256=DIGEST)
+    said = f"m (a): mod_revision 7, version 2, {len(VALUE)} bytes, sha256:{DIGEST}"
+    assert copy.describe() == said
+    leased = replace(copy, stored=StoredValue(KEY, VALUE, 7, 5, 2, 0x1F))
+    assert leased.describe() == f"{said}, lease 1f"
+
+
+def test_stored_bytes_are_in_no_repr() -> None:
+    record = StoredValue(KEY, b"hush", 7, 5, 2, 0)
+    assert "hush" not in repr(survey_of(copy_of("a", record), reading=record))
+
+
+def test_all_methods_are_for_reading(etcd: EtcdServer) -> None:
+    with LossyProxy(etcd.endpoint) as proxy, connected(proxy.endpoint) as client:
+        survey_members(client, KEY)
+        read_alarms(client)
+        read_lease(client, 5)
+    assert set(proxy.calls) <= set(READ_METHODS)

@@ -21,7 +21,7 @@ from etcdfix.cli.surroundings import (
 )
 from etcdfix.errors import ConfigurationError
 from etcdfix.operations.look.impact import impact_report
-from etcdfix.operations.look.index_cluster import Keep, Surroundings
+from etcdfix.operations.look.index_cluster import ClusterIndex, Keep
 from etcdfix.reports.formats import IMPACT_FORMATS
 from etcdfix.storagekey import StorageLayout, display
 
@@ -87,7 +87,7 @@ def _wanted(key: str | None, key_base64: str | None) -> bytes:
     return named_key(key)
 
 
-def _not_found(found: Surroundings, key: bytes) -> NoReturn:
+def _not_found(found: ClusterIndex, key: bytes) -> NoReturn:
     limited_to = found.source.describe().limited_to
     if not display(key).startswith(limited_to):
         say(f"{display(key)}: permission denied: only keys that start with {limited_to} were looked at")

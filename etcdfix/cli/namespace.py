@@ -19,8 +19,9 @@ from etcdfix.cli.surroundings import (
     surroundings,
 )
 from etcdfix.errors import ConfigurationError
-from etcdfix.graph.namespaces import Stays, terminating_namespaces
-from etcdfix.operations.look.index_cluster import Surroundings
+from etcdfix.graph.model import Stays
+from etcdfix.graph.namespaces import terminating_namespaces
+from etcdfix.operations.look.index_cluster import ClusterIndex
 from etcdfix.operations.look.namespace import concerns_namespace, namespace_report
 from etcdfix.reports.formats import NAMESPACE_FORMATS
 
@@ -67,7 +68,7 @@ def command(*, name: str, output: str, output_file: Path | None, max_rows: int, 
     return exit_code(found, complete=report.complete, findings=findings)
 
 
-def _not_found(found: Surroundings, name: str) -> NoReturn:
+def _not_found(found: ClusterIndex, name: str) -> NoReturn:
     if found.index.problems:
         say(f"namespace {name!r}: not seen, nor anything in it; not everything could be read")
         for reason in found.index.problems:

@@ -23,7 +23,7 @@ from etcdfix.cli.options import (
 from etcdfix.cli.output import say
 from etcdfix.cli.progress import progress_of
 from etcdfix.inputs.outputfile import destination
-from etcdfix.operations.look.index_cluster import Keep, Surroundings, SurroundingsRequest, look_around
+from etcdfix.operations.look.index_cluster import ClusterIndex, ClusterIndexRequest, Keep, index_cluster
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.safetext import safe_text
 
@@ -68,7 +68,7 @@ def output_options(formats: Sequence[str], *, help_text: str = "Form of the repo
 @contextlib.contextmanager
 def surroundings(
     options: dict[str, Any], output_file: Path | None, keep: Callable[[StorageLayout], Keep]
-) -> Iterator[tuple[Surroundings, BinaryIO]]:
+) -> Iterator[tuple[ClusterIndex, BinaryIO]]:
     """Look at everything, and yield it with the stream that the report goes to.
 
     Args:
@@ -81,7 +81,7 @@ def surroundings(
         SourceError: Nothing could be read.
     """
     inputs, configuration = what_to_read(options)
-    request = SurroundingsRequest(
+    request = ClusterIndexRequest(
         layout=StorageLayout(inputs.etcd_prefix),
         configuration=configuration,
         kubernetes_minor=inputs.kubernetes_minor,
@@ -92,7 +92,7 @@ def surroundings(
         destination(output_file, _files(inputs, options)) as stream,
         open_plugins(inputs, configuration) as plugins,
     ):
-        found = look_around(
+        found = index_cluster(
             source, request, keep=keep(request.layout), plugins=plugins, progress=progress_of(source)
         )
         yield found, stream
@@ -103,7 +103,7 @@ def _files(inputs: Inputs, options: dict[str, Any]) -> tuple[Path | None, ...]:
     return (inputs.snapshot, inputs.encryption_config, options.get("manifest"), *tls_files(inputs))
 
 
-def nothing_below(found: Surroundings) -> NoReturn:
+def nothing_below(found: ClusterIndex) -> NoReturn:
     """Say that nothing lies below the storage prefix, or was seen there, and why that may be; end the command."""
     layout = found.request.layout
     if found.index.problems:
@@ -123,13 +123,13 @@ def nothing_below(found: Surroundings) -> NoReturn:
     nothing_found(found)
 
 
-def nothing_found(found: Surroundings) -> NoReturn:
+def nothing_found(found: ClusterIndex) -> NoReturn:
     """End the command without a report: no file takes the place of an earlier one."""
     code = int(ExitCode.INCOMPLETE if found.index.problems else ExitCode.SOURCE)
     click.get_current_context().exit(code if found.ended is None else found.ended.exit_code)
 
 
-def exit_code(found: Surroundings, *, complete: bool, findings: bool) -> int:
+def exit_code(found: ClusterIndex, *, complete: bool, findings: bool) -> int:
     """Return the exit code of a report: an incomplete one is never 0 or 1."""
     if found.ended is not None:
         return found.ended.exit_code

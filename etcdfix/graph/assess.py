@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from etcdfix.examine import Examiner
-from etcdfix.graph.collector import collect
+from etcdfix.graph.collector import Collection, collect
 from etcdfix.graph.contents import ContentReader
-from etcdfix.graph.finalizers import LostFinalizer, inferred_finalizers, lost_finalizers
-from etcdfix.graph.garbage import Collection
-from etcdfix.graph.grades import Risk, RiskReason, User, doubts_about, reasons_for
-from etcdfix.graph.identity import ObjectRef, crd_path
+from etcdfix.graph.fields import at, items, mapping, text
+from etcdfix.graph.finalizers import inferred_finalizers, lost_finalizers
+from etcdfix.graph.grades import reasons_for, warnings_about
+from etcdfix.graph.identity import crd_path
 from etcdfix.graph.index import ImpactIndex
-from etcdfix.graph.secretusers import SecretUsers, secret_users
-from etcdfix.graph.uses import ANY, SECRETS, Role
+from etcdfix.graph.model import LostFinalizer, ObjectRef, Risk, RiskReason, SecretState, User
+from etcdfix.graph.references import OwnerReference, owners_of
+from etcdfix.graph.users import secret_state, users_of
+from etcdfix.graph.uses import ANY, Role
 from etcdfix.model import Confidence
 from etcdfix.sources.base import Source
 from etcdfix.verdicts.examination import Examination
 
+_PODS: Final = "pods"
 _MOST_STEPS: Final = 50
 """Revisions that are looked at one by one; for more, one look at the history costs less."""
 
@@ -39,6 +42,9 @@ class LastKnown(msgspec.Struct, frozen=True):
         conflicting_uids: Other uids that references state, with how many do.
         readable_at: A revision at which that value can still be read; 0 where it is the present one, or for none.
         node: Of a Pod of the same generation, where it was bound to as of then; that never changes. "" for not known.
+        type: Of a Secret, as of then; "" where it says none.
+        owners: Its owner references as of then, the managing one first.
+        token_of: The ServiceAccount of a token, as of then.
     """
 
     uid: str
@@ -51,6 +57,9 @@ class LastKnown(msgspec.Struct, frozen=True):
     conflicting_uids: dict[str, int] = {}
     readable_at: int = 0
     node: str = ""
+    type: str = ""
+    owners: tuple[OwnerReference, ...] = ()
+    token_of: str = ""
 
 
 class Assessment(msgspec.Struct, frozen=True):
@@ -62,8 +71,8 @@ class Assessment(msgspec.Struct, frozen=True):
         readable: Whether it can be read.
         last_known: Who it was.
         collection: What the garbage collector does.
-        secret: Its users, for a Secret.
-        users: What else refers to it.
+        secret: Of a Secret: what KEP-2639 asks of it.
+        users: What refers to it, by role, key and field.
         finalizers: Those that would be skipped and what leaks: known ones, or likely ones where they cannot be read.
         node: Of a Pod, where it runs; the kubelet there cleans up. "" where that is not known.
         consequences: What is special about its kind, a sentence each.
@@ -79,7 +88,7 @@ class Assessment(msgspec.Struct, frozen=True):
     readable: bool
     last_known: LastKnown
     collection: Collection
-    secret: SecretUsers | None
+    secret: SecretState | None
     users: tuple[User, ...]
     finalizers: tuple[LostFinalizer, ...]
     node: str
@@ -129,17 +138,14 @@ def assess(
         known.basis == "references" and not known.conflicting_uids
     )
     collection = collect(index, node, uid=known.uid if sure else "")
-    secret = secret_users(index, node) if (ref.group, ref.resource) == ("", SECRETS) else None
-    users = sorted(
-        (User(index.ref(e.source), e.use) for e in index.users(node)),
-        key=lambda u: (u.object.key, u.use.path),
-    )
+    users = users_of(index, node)
+    secret = secret_state(index, node, users)
     finalizers = _finalizers(index, node, known)
     # What cannot be read refers to nothing; its history may still tell.
     bound_to = index.node_of(node)
     runs_on = index.place(bound_to)[2] if bound_to is not None else known.node
-    doubts = doubts_about(index, node)
-    reasons = reasons_for(index, node, collection, secret, users, finalizers) + doubts
+    warnings = warnings_about(index, node)
+    reasons = reasons_for(index, node, collection, secret, users, finalizers) + warnings
     reasons.sort(key=lambda reason: -list(Risk).index(reason.risk))
     return Assessment(
         object=ref,
@@ -148,12 +154,12 @@ def assess(
         last_known=known,
         collection=collection,
         secret=secret,
-        users=tuple(users),
+        users=users,
         finalizers=finalizers,
         node=runs_on,
         consequences=_consequences(index, node, ref, runs_on),
         risk=reasons[0].risk if reasons else Risk.NONE,
-        may_be_worse=bool(doubts),
+        may_be_worse=bool(warnings),
         reasons=tuple(reasons),
         complete=not index.problems,
         problems=tuple(index.problems),
@@ -201,13 +207,12 @@ def last_known(
         if uid and same_generation:
             basis = "current" if current else "history"
             told = _told(reader, examination, uid, Confidence.CERTAIN, basis, stated)
-            bound_to = _bound_to(reader, examination, index.ref(node))
-            return msgspec.structs.replace(told, readable_at=readable_at, node=bound_to)
+            return msgspec.structs.replace(told, readable_at=readable_at)
         if uid and (not stated or uid in stated):
             # The key was deleted and made again since; references to the old uid may be as old.
             confidence = Confidence.LIKELY if stated.keys() == {uid} else Confidence.POSSIBLE
             told = _told(reader, examination, uid, confidence, "earlier-generation", stated)
-            return msgspec.structs.replace(told, readable_at=readable_at)
+            return msgspec.structs.replace(told, readable_at=readable_at, node="")
     if not stated:
         return LastKnown("", Confidence.POSSIBLE, "none")
     ranked = sorted(stated.items(), key=lambda item: (-item[1], item[0]))
@@ -223,7 +228,7 @@ def last_known(
 def _stands_for_others(index: ImpactIndex, node: int) -> bool:
     """Say whether a node is no object but what references mean that leave namespace or name open."""
     return ANY in index.relative(node).decode("utf-8", "replace").split("/") and all(
-        edge.use.wide for edge in index.users(node)
+        edge.use.unscoped for edge in index.users(node)
     )
 
 
@@ -289,24 +294,23 @@ def _told(
     stated: Counter[str],
 ) -> LastKnown:
     whole = reader.whole(examination)
-    metadata: Any = whole.get("metadata") if whole is not None else None
-    metadata = metadata if isinstance(metadata, dict) else {}
-    finalizers, labels = metadata.get("finalizers"), metadata.get("labels")
-    annotations = metadata.get("annotations")
+    plain = whole or {}
+    metadata = mapping(plain.get("metadata"))
+    annotations = mapping(metadata.get("annotations"))
     return LastKnown(
         uid,
         confidence,
         basis,
         examination.stored.mod_revision,
-        _names(finalizers) if whole is not None else None,
-        {str(k): str(v) for k, v in labels.items()} if isinstance(labels, dict) else {},
-        tuple(sorted(map(str, annotations))) if isinstance(annotations, dict) else (),
+        tuple(map(str, items(metadata.get("finalizers")))) if whole is not None else None,
+        {str(k): str(v) for k, v in mapping(metadata.get("labels")).items()},
+        tuple(sorted(map(str, annotations))),
         {other: count for other, count in stated.items() if other != uid},
+        node=text(at(plain, "spec.nodeName")) if examination.directory.path == _PODS else "",
+        type=text(plain.get("type")),
+        owners=tuple(sorted(owners_of(plain), key=lambda owner: not owner.controller)),
+        token_of=text(annotations.get("kubernetes.io/service-account.name")),
     )
-
-
-def _names(items: Any) -> tuple[str, ...]:
-    return tuple(map(str, items)) if isinstance(items, list) else ()
 
 
 def _finalizers(index: ImpactIndex, node: int, known: LastKnown) -> tuple[LostFinalizer, ...]:
@@ -317,14 +321,6 @@ def _finalizers(index: ImpactIndex, node: int, known: LastKnown) -> tuple[LostFi
     remembered = lost_finalizers(known.finalizers or (), confidence)
     named = {finalizer.name for finalizer in remembered}
     return remembered + tuple(f for f in inferred_finalizers(index, node) if f.name not in named)
-
-
-def _bound_to(reader: ContentReader, examination: Examination, ref: ObjectRef) -> str:
-    if (ref.group, ref.resource) != ("", "pods"):
-        return ""
-    spec: Any = (reader.whole(examination) or {}).get("spec")
-    name = spec.get("nodeName") if isinstance(spec, dict) else ""
-    return name if isinstance(name, str) else ""
 
 
 def _stated_uids(index: ImpactIndex, node: int) -> Counter[str]:

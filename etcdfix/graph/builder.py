@@ -13,10 +13,10 @@ from etcdfix.graph.fields import Plain
 from etcdfix.graph.index import (
     FOREGROUND_FINALIZER,
     ORPHAN_FINALIZER,
-    Condition,
     ImpactIndex,
     NamespaceDetails,
 )
+from etcdfix.graph.model import Condition
 from etcdfix.graph.references import OwnerReference, Reference
 from etcdfix.graph.served import Served, served_version
 from etcdfix.graph.tables import (
@@ -378,7 +378,9 @@ def _conditions(value: object) -> tuple[Condition, ...]:
     for entry in value[:_MOST_CONDITIONS]:
         if type(entry) is dict:
             texts = (entry.get(n) for n in ("type", "status", "reason", "message", "lastTransitionTime"))
-            found.append(Condition(*(text[:_LONGEST_MESSAGE] if type(text) is str else "" for text in texts)))
+            cut = (text[:_LONGEST_MESSAGE] if type(text) is str else "" for text in texts)
+            kind, status, reason, message, since = cut
+            found.append(Condition(kind, status, reason, message, since, problem=status == "True"))
     return tuple(found)
 
 

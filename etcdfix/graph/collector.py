@@ -13,7 +13,7 @@ on when its controller manager started. One that ran before the damage knows the
 change to the type: it does not notice that an owner of the type is gone. One that started since then does not know any
 object of the type, and leaves them alone, whatever becomes of their owners. Both catch up once the type can be listed.
 
-Source: as for :mod:`etcdfix.graph.garbage`, and recorded runs of a kube-controller-manager 1.36.
+Source: as for :mod:`etcdfix.graph.owners`, and recorded runs of a kube-controller-manager 1.36.
 """
 
 from __future__ import annotations
@@ -24,21 +24,13 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.graph.garbage import (
-    OF_THE_COLLECTOR,
-    Action,
-    Collection,
-    Decision,
-    Fate,
-    Propagation,
-    holds_on,
-    judge,
-)
-from etcdfix.graph.identity import ObjectRef, crd_path
+from etcdfix.graph.identity import crd_path
 from etcdfix.graph.index import Guess, ImpactIndex, Owner
+from etcdfix.graph.model import Action, Decision, ObjectRef, Propagation
+from etcdfix.graph.owners import OF_THE_COLLECTOR, Fate, holds_on, judge
 from etcdfix.graph.served import Served
 from etcdfix.graph.tables import FOREGROUND, ORPHANS, TERMINATING
-from etcdfix.storagekey import CRD_PATH
+from etcdfix.storagekey import CRD_PATH, display
 
 _CRD_UNREADABLE: Final = (
     "as soon as the CRD of its owner is served: it cannot be read, but a running API server may still hold it"
@@ -49,6 +41,40 @@ _CRD_FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
 _RAN: Final = "a controller manager that ran before the damage"
 _NOBODY: Final = -1
 _NOT_SERVED: Final = "as soon as its own kind is served: no readable CRD has it"
+
+
+class Collection(msgspec.Struct, frozen=True):
+    """Everything that a removal sets off.
+
+    Attributes:
+        removed: The object that is removed.
+        tree: Its dependents and theirs, depth first.
+        counts: Number of objects by action.
+        deleted_by_resource: Number of cascade-deleted objects by ``resource.group``.
+        complete: Whether the index held everything; if not, dependents may be missing.
+        when_served: How many of the cascade-deleted go no sooner than an API serves a kind that none is known to
+            serve.
+        later: How many are kept until an owner is really gone, see :attr:`Decision.later`.
+        stays: The removed object itself only becomes Terminating: what it waits for. Never so in etcd.
+        uncertain: Where the removed object is deleted through the API: why it may only become Terminating.
+        listable: Directories that can be listed again once it is gone.
+        unlistable: Directories that cannot even then, each with how many objects are the reason.
+        caught_up: What the collector then does that is no dependent of the removed object: it could not see these
+            before, or could not see that their owners were gone. Depth first.
+    """
+
+    removed: ObjectRef
+    tree: tuple[Decision, ...]
+    counts: dict[Action, int]
+    deleted_by_resource: dict[str, int]
+    complete: bool
+    when_served: int = 0
+    later: int = 0
+    stays: str = ""
+    uncertain: str = ""
+    listable: tuple[str, ...] = ()
+    unlistable: dict[str, int] = {}
+    caught_up: tuple[Decision, ...] = ()
 
 
 def collect(
@@ -77,7 +103,7 @@ def collect_all(index: ImpactIndex, removed: Iterable[int]) -> Collection:
 
 
 def catch_up(index: ImpactIndex) -> tuple[Decision, ...]:
-    """Return what the collector would do now if it had just started, as a tree; nothing for a cluster at rest."""
+    """Return what the collector would do now if it had just started, depth first; nothing for a cluster at rest."""
     return _Collector(index, {}, None).catch_up()
 
 
@@ -113,7 +139,7 @@ class _Collector:
                 unnoticed = self._unnoticed(node) if by_api is not Propagation.BACKGROUND else ""
                 if unnoticed:
                     fate.stays = fate.ran_before = fate.started_after = unnoticed
-                fate.doubt = self._unseen_dependents(node) if by_api is not Propagation.BACKGROUND else ""
+                fate.uncertain = self._unseen_dependents(node) if by_api is not Propagation.BACKGROUND else ""
                 self._instances(node, fate)
 
     # -- the play
@@ -125,31 +151,30 @@ class _Collector:
         self._spread(self._pending() if self._listable else self._waiting_owners())
         self._foreground()
         decisions = [self._decisions[node] for node in found]
-        deleted = [decision for decision in decisions if decision.action is Action.CASCADE_DELETED]
+        deleted = [node for node in found if self._decisions[node].action is Action.CASCADE_DELETED]
         counts = dict.fromkeys(Action, 0) | Counter(decision.action for decision in decisions)
-        by_resource = Counter(_resource(decision.object) for decision in deleted)
-        below = self._trees()
+        by_resource = Counter(self._decisions[node].object.full_resource for node in deleted)
         first = next(iter(self._removed))
         return Collection(
             removed=self._index.ref(first),
-            tree=tuple(decision for node in self._removed for decision in below.get(node, ())),
+            tree=self._below(*self._removed),
             counts=counts,
             deleted_by_resource=dict(sorted(by_resource.items())),
             complete=not self._index.problems,
-            when_served=sum(1 for decision in deleted if decision.when_served),
+            when_served=sum(bool(self._fates[node].when_served) for node in deleted),
             later=sum(1 for decision in decisions if decision.later),
             stays=self._fates[first].stays,
-            doubt=self._fates[first].doubt,
+            uncertain=self._fates[first].uncertain,
             listable=tuple(self._listable),
             unlistable=dict(self._blind),
-            caught_up=tuple(below.get(_NOBODY, ())),
+            caught_up=self._below(_NOBODY),
         )
 
     def catch_up(self) -> tuple[Decision, ...]:
         """Play through what waits to be done."""
         self._spread(self._pending())
         self._foreground()
-        return tuple(self._trees().get(_NOBODY, ()))
+        return self._below(_NOBODY)
 
     def _spread(self, waiting: deque[int]) -> None:
         while waiting:
@@ -214,10 +239,10 @@ class _Collector:
         found.append(node)
         found.extend(self._instances(node, fate))
         decision = Decision(
-            index.ref(node),
-            Action.CASCADE_DELETED,
-            fate.propagation,
-            (),
+            object=index.ref(node),
+            action=Action.CASCADE_DELETED,
+            propagation=fate.propagation,
+            owners=(),
             after_finalizers=_others(index.finalizers(node)),
             already_terminating=True,
             stays=fate.stays,
@@ -241,7 +266,11 @@ class _Collector:
         for instance in instances:
             below = Fate(stays=holds_on(index, instance))
             decision = Decision(
-                index.ref(instance), Action.CASCADE_DELETED, below.propagation, (), stays=below.stays
+                object=index.ref(instance),
+                action=Action.CASCADE_DELETED,
+                propagation=below.propagation,
+                owners=(),
+                stays=below.stays,
             )
             self._parents[instance] = node
             self._take(instance, decision, below)
@@ -303,12 +332,12 @@ class _Collector:
         served = self._served(dependent, going) if acts else ""
         ran, started = self._managers(dependent, going) if acts and not served else ("", "")
         later = self._later(going) if deleted else ""
-        doubt = verdict.race or next((text for o in going if (text := fates[o.node].doubt)), "")
+        above = verdict.race or next((text for o in going if (text := fates[o.node].uncertain)), "")
         stays = holds_on(index, dependent) if deleted else ""
         perhaps = next((o.api_version for o in owners if o.served is Served.PERHAPS), "")
         uncertain = (
             served,
-            doubt,
+            above,
             f"only where the API serves {perhaps}, which not every release does" if perhaps else "",
             self._told(dependent, verdict.action, ran, started),
             f"deleted later, once {later} is really gone" if later else "",
@@ -321,7 +350,6 @@ class _Collector:
             after_finalizers=_others(index.finalizers(dependent)) if deleted else (),
             already_terminating=bool(index.flags(dependent) & TERMINATING),
             uncertain="; ".join(filter(None, uncertain)) if acts else "",
-            when_served=served,
             stays=stays,
             later=later,
             ran_before=ran,
@@ -329,12 +357,12 @@ class _Collector:
         )
         if verdict.propagation is None:
             return decision, None
-        doubt = f"only if {index.ref(dependent)} goes, which cannot be forecast" if doubt else ""
+        above = f"only if {index.ref(dependent)} goes, which cannot be forecast" if above else ""
         return decision, Fate(
             verdict.propagation,
             stays=stays,
             later=later,
-            doubt=doubt,
+            uncertain=above,
             when_served=served,
             ran_before=ran,
             started_after=started,
@@ -368,10 +396,10 @@ class _Collector:
         paths = [self._path(owner.node) for owner in going]
         if not ran and paths and all(path in self._blind for path in paths):
             first = self._index.ref(going[0].node)
-            ran = f"does not notice that {first} is gone before all {_resource(first)} can be listed"
+            ran = f"does not notice that {first} is gone before all {first.full_resource} can be listed"
         directory = self._index.place(dependent)[0]
         if not started and directory.path in self._blind:
-            started = f"does not see it before all {_resource(self._index.ref(dependent))} can be listed"
+            started = f"does not see it before all {self._index.ref(dependent).full_resource} can be listed"
         return ran, started
 
     def _told(self, dependent: int, action: Action, ran: str, started: str) -> str:
@@ -398,7 +426,7 @@ class _Collector:
         ref = self._index.ref(node)
         blind = self._path(node) in self._blind
         return (
-            f"does not notice that {ref} is being deleted before all {_resource(ref)} can be listed"
+            f"does not notice that {ref} is being deleted before all {ref.full_resource} can be listed"
             if blind
             else ""
         )
@@ -428,20 +456,23 @@ class _Collector:
         uid = self._removed.get(owner, "")
         return not uid or any(o.node == owner and o.uid in {"", uid} for o in owners)
 
-    def _trees(self) -> dict[int, list[Decision]]:
-        """Hang every decision below its first owner; chains can be long, so this does not recurse."""
-        below: dict[int, list[Decision]] = {}
-        # A dependent was found after its owner: from the last one up, everything below is finished.
-        for dependent in reversed(list(self._parents)):
-            inner = tuple(reversed(below.pop(dependent, [])))
-            decision = msgspec.structs.replace(self._decisions[dependent], dependents=inner)
-            below.setdefault(self._parents[dependent], []).append(decision)
-        return {parent: decisions[::-1] for parent, decisions in below.items()}
+    def _below(self, *roots: int) -> tuple[Decision, ...]:
+        """Return what hangs below nodes, depth first, each below its first owner.
+
+        Chains can be long, so this does not recurse.
+        """
+        children: dict[int, list[int]] = {}
+        for node, parent in self._parents.items():
+            children.setdefault(parent, []).append(node)
+        found = []
+        waiting = [(1, root, node) for root in reversed(roots) for node in reversed(children.get(root, []))]
+        while waiting:
+            depth, parent, node = waiting.pop()
+            below = display(self._index.key(parent)) if parent != _NOBODY else ""
+            found.append(msgspec.structs.replace(self._decisions[node], depth=depth, below=below))
+            waiting += [(depth + 1, node, child) for child in reversed(children.get(node, []))]
+        return tuple(found)
 
 
 def _others(finalizers: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in finalizers if name not in OF_THE_COLLECTOR)
-
-
-def _resource(ref: ObjectRef) -> str:
-    return f"{ref.resource}.{ref.group}" if ref.group else ref.resource

@@ -13,8 +13,8 @@ from etcdfix.decoding.kubeobject import ObjectReader
 from etcdfix.errors import DecodeError
 from etcdfix.examine import Examiner
 from etcdfix.graph.classes import snapshot_templates, storage_templates
-from etcdfix.graph.fields import Plain, Pod, ProtobufExtractor, parse_json
-from etcdfix.graph.heuristic_references import guess_references
+from etcdfix.graph.fields import Plain, Pod, ProtobufExtractor, at, items, mapping, parse_json, text
+from etcdfix.graph.heuristic_references import heuristic_references
 from etcdfix.graph.identity import Kinds
 from etcdfix.graph.references import (
     GROUP_SNAPSHOT_GROUP,
@@ -117,25 +117,20 @@ class ContentReader:
             SourceError: The source cannot be read.
         """
         for plain, name in self._objects_in(source, "storageclasses"):
-            parameters = plain.get("parameters")
             self.known.storage_classes[name] = storage_templates(
-                str(plain.get("provisioner", "")), parameters if isinstance(parameters, dict) else {}
+                str(plain.get("provisioner", "")), mapping(plain.get("parameters"))
             )
         for group, plural in _SNAPSHOT_CLASSES:
             for plain, name in self._objects_in(source, f"{group}/{plural}"):
-                parameters = plain.get("parameters")
-                self.known.snapshot_classes[f"{plural}/{name}"] = snapshot_templates(
-                    parameters if isinstance(parameters, dict) else {}
-                )
+                templates = snapshot_templates(mapping(plain.get("parameters")))
+                self.known.snapshot_classes[f"{plural}/{name}"] = templates
         for plural in _POLICIES:
             for plain, name in self._objects_in(source, plural):
-                spec = plain.get("spec")
-                kind = spec.get("paramKind") if isinstance(spec, dict) else None
-                if isinstance(kind, dict):
-                    api_version, word = str(kind.get("apiVersion", "")), str(kind.get("kind", ""))
-                    directory = self.kinds.of_api_version(api_version, word)
-                    if directory is not None:
-                        self.known.policy_parameters[f"{plural}/{name}"] = directory.path
+                kind = mapping(at(plain, "spec.paramKind"))
+                api_version, word = str(kind.get("apiVersion", "")), str(kind.get("kind", ""))
+                directory = self.kinds.of_api_version(api_version, word)
+                if directory is not None:
+                    self.known.policy_parameters[f"{plural}/{name}"] = directory.path
 
     def _objects_in(self, source: Source, path: str) -> Iterator[tuple[Plain, str]]:
         prefix = self._examiner.layout.prefix_bytes + path.encode() + b"/"
@@ -174,7 +169,7 @@ class ContentReader:
             if handler is not None:
                 references = list(handler(plain, scene))
             else:
-                references = list(guess_references(plain, found.namespace))
+                references = list(heuristic_references(plain, found.namespace))
         return _contents(plain, references)
 
     def _replica(self, way: _Way, namespace: str, data: bytes) -> Contents | None:
@@ -266,16 +261,14 @@ class ContentReader:
 
 
 def _contents(plain: Plain, references: list[Reference], shared: SharedReferences | None = None) -> Contents:
-    metadata = plain.get("metadata")
-    if not metadata or type(metadata) is not dict:
+    metadata = mapping(plain.get("metadata"))
+    if not metadata:
         return Contents(plain, [], references, (), "", shared)
-    finalizers = metadata.get("finalizers")
-    since = metadata.get("deletionTimestamp")
     return Contents(
         plain,
         owners_of(plain) if "ownerReferences" in metadata else [],
         references,
-        tuple(item for item in finalizers if type(item) is str) if type(finalizers) is list else (),
-        since if type(since) is str else "",
+        tuple(item for item in items(metadata.get("finalizers")) if type(item) is str),
+        text(metadata.get("deletionTimestamp")),
         shared,
     )

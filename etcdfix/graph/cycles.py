@@ -9,10 +9,8 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final
 
-import msgspec
-
-from etcdfix.graph.identity import ObjectRef
 from etcdfix.graph.index import FOREGROUND_FINALIZER, ORPHAN_FINALIZER, ImpactIndex
+from etcdfix.graph.model import CyclicWait, WaitStep
 from etcdfix.graph.uses import Role
 from etcdfix.model import Confidence
 from etcdfix.storagekey import Stack
@@ -24,29 +22,6 @@ _MOST_NAMED: Final = 100
 _SELF_CONTAINED: Final = frozenset({"batch.kubernetes.io/job-tracking"})
 _CLAIM_PROTECTION: Final = "kubernetes.io/pvc-protection"
 _SHORTEST_WORD: Final = 4
-
-
-class WaitStep(msgspec.Struct, frozen=True):
-    """One edge of a cyclic wait: ``waiter`` goes only after ``waits_for``."""
-
-    waiter: ObjectRef
-    waits_for: ObjectRef
-    reason: str
-
-
-class CyclicWait(msgspec.Struct, frozen=True):
-    """Objects that wait for one another, so that none of them goes.
-
-    Attributes:
-        steps: In a ring; the last one waits for the first.
-        confidence: ``certain`` where Kubernetes' own finalizers wait, ``likely`` where the name of a finalizer tells
-            what it waits for, ``possible`` where nobody can know: its domain tells only whose it is.
-        way_out: What ends it.
-    """
-
-    steps: tuple[WaitStep, ...]
-    confidence: Confidence
-    way_out: str
 
 
 class WaitReason(StrEnum):

@@ -47,6 +47,29 @@ def mask_of(paths: Iterable[str]) -> Mask:
     return mask
 
 
+def mapping(value: Any) -> dict[str, Any]:
+    """Return a value that is an object; an empty one for anything else."""
+    return value if type(value) is dict else {}
+
+
+def items(value: Any) -> list[Any]:
+    """Return a value that is a list; an empty one for anything else."""
+    return value if type(value) is list else []
+
+
+def text(value: Any) -> str:
+    """Return a value that is a string; "" for anything else."""
+    return value if type(value) is str else ""
+
+
+def at(plain: Plain, path: str) -> Any:
+    """Return what stands at a path of fields; None for nothing."""
+    value: Any = plain
+    for name in path.split("."):
+        value = mapping(value).get(name)
+    return value
+
+
 class Pod(NamedTuple):
     """A Pod, its spec unread.
 

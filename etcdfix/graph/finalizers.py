@@ -7,33 +7,13 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
-from etcdfix.graph.identity import ObjectRef
 from etcdfix.graph.index import ImpactIndex
-from etcdfix.graph.secretusers import PROTECTION_FINALIZERS
+from etcdfix.graph.model import LostFinalizer, ObjectRef
+from etcdfix.graph.users import PROTECTION_FINALIZERS
 from etcdfix.model import Confidence
 
 _SNAPSHOTS: Final = "snapshot.storage.kubernetes.io/"
 _PROVISIONER: Final = "provisioner.storage.kubernetes.io/"
-
-
-class LostFinalizer(msgspec.Struct, frozen=True):
-    """One finalizer that would be skipped.
-
-    Attributes:
-        name: The finalizer.
-        owner: Who would have worked on it, "" where nobody knows.
-        consequence: What is left undone, in a clause.
-        leaks: Whether something outside the cluster, or data, is left behind or lost.
-        confidence: ``certain`` for one that was read; else it is only usual for objects of this kind.
-    """
-
-    name: str
-    owner: str
-    consequence: str
-    leaks: bool
-    confidence: Confidence
 
 
 _KNOWN: Final[dict[str, tuple[str, str, bool]]] = {

@@ -3,52 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import Final
 
-import msgspec
-
-from etcdfix.graph.finalizers import LostFinalizer
-from etcdfix.graph.garbage import Action, Collection
-from etcdfix.graph.identity import ObjectRef, crd_path
+from etcdfix.graph.collector import Collection
+from etcdfix.graph.identity import crd_path
 from etcdfix.graph.index import ImpactIndex
-from etcdfix.graph.protected import floor_reason
-from etcdfix.graph.secretusers import SecretUsers, Stops
-from etcdfix.graph.uses import SECRETS, Role, Use
+from etcdfix.graph.model import Action, LostFinalizer, ObjectRef, Risk, RiskReason, SecretState, Stops, User
+from etcdfix.graph.protected import protected_reason
+from etcdfix.graph.uses import SECRETS, Role
 from etcdfix.model import GroupResource
 from etcdfix.storagekey import Stack
 
 _MANY: Final = 100
-
-
-class Risk(StrEnum):
-    """How bad the loss of an object is, from harmless to a broken cluster."""
-
-    NONE = "none"
-    LOW = "low"
-    HIGH = "high"
-    CLUSTER_BREAKING = "cluster-breaking"
-
-
-class RiskReason(msgspec.Struct, frozen=True):
-    """One reason for a grade.
-
-    Attributes:
-        risk: The grade that it alone would give.
-        code: A short constant name, for scripts.
-        text: One sentence.
-    """
-
-    risk: Risk
-    code: str
-    text: str
-
-
-class User(msgspec.Struct, frozen=True):
-    """One object that refers to the lost one, by name or uid."""
-
-    object: ObjectRef
-    use: Use
 
 
 _Kinds = dict[tuple[str, str], tuple[Risk, str, str]]
@@ -160,7 +126,7 @@ def reasons_for(
     index: ImpactIndex,
     node: int,
     collection: Collection,
-    secret: SecretUsers | None,
+    secret: SecretState | None,
     users: Sequence[User],
     finalizers: Sequence[LostFinalizer],
 ) -> list[RiskReason]:
@@ -170,15 +136,15 @@ def reasons_for(
         index: Of the cluster.
         node: Of the object.
         collection: What the garbage collector does.
-        secret: Its users, for a Secret.
+        secret: Of a Secret.
         users: What refers to it.
         finalizers: Those that are skipped.
     """
     ref = index.ref(node)
     return [
-        *_floor_reasons(ref),
+        *_protected_reasons(ref),
         *_collection_reasons(collection),
-        *(_user_reasons(users) if secret is None else _secret_reasons(secret)),
+        *(_user_reasons(users) if secret is None else _secret_reasons(secret, users)),
         *_kind_reasons(index, node, ref),
         *(
             RiskReason(
@@ -191,27 +157,27 @@ def reasons_for(
     ]
 
 
-def doubts_about(index: ImpactIndex, node: int) -> list[RiskReason]:
+def warnings_about(index: ImpactIndex, node: int) -> list[RiskReason]:
     """Return what was not seen, or cannot be read, and could depend on an object or use it."""
-    doubts = [("incomplete", f"not everything was seen: {text}") for text in index.problems[:3]]
+    warnings = [("incomplete", f"not everything was seen: {text}") for text in index.problems[:3]]
     broken = sum(index.unreadable_by_path().values()) - index.unreadable(node)
     if broken:
         text = (
             f"{_objects(broken, 'other ')} cannot be read: whether they use it, or depend on it, is not known"
         )
-        doubts.append(("unreadable-others", text))
+        warnings.append(("unreadable-others", text))
     if index.opaque:
         text = f"{_objects(index.opaque)} cannot be looked into: whether they use it, or depend on it, is not known"
-        doubts.append(("not-looked-into", text))
+        warnings.append(("not-looked-into", text))
     if index.truncated:
         text = f"{_objects(index.truncated)} with more references than are followed may use it too"
-        doubts.append(("not-looked-into", text))
-    return [RiskReason(Risk.LOW, code, text) for code, text in doubts]
+        warnings.append(("not-looked-into", text))
+    return [RiskReason(Risk.LOW, code, text) for code, text in warnings]
 
 
-def _floor_reasons(ref: ObjectRef) -> list[RiskReason]:
-    floor = floor_reason(GroupResource(ref.group, ref.resource), ref.namespace)
-    return [RiskReason(Risk.CLUSTER_BREAKING, "floor", floor)] if floor else []
+def _protected_reasons(ref: ObjectRef) -> list[RiskReason]:
+    reason = protected_reason(GroupResource(ref.group, ref.resource), ref.namespace)
+    return [RiskReason(Risk.CLUSTER_BREAKING, "floor", reason)] if reason else []
 
 
 def _kind_reasons(index: ImpactIndex, node: int, ref: ObjectRef) -> list[RiskReason]:
@@ -280,7 +246,8 @@ def _collection_reasons(collection: Collection) -> list[RiskReason]:
     if collection.later:
         text = f"the garbage collector deletes {_dependents(collection.later)} later, once an owner is really gone"
         reasons.append(RiskReason(Risk.HIGH, "cascade-later", text))
-    catches_up = sum(decision.action is Action.CASCADE_DELETED for decision in collection.caught_up)
+    roots = [decision for decision in collection.caught_up if decision.depth == 1]
+    catches_up = sum(decision.action is Action.CASCADE_DELETED for decision in roots)
     if catches_up:
         text = f"the garbage collector then also deletes {_objects(catches_up)} that it could not act upon before"
         reasons.append(RiskReason(Risk.HIGH, "catches-up", text))
@@ -296,9 +263,9 @@ def _collection_reasons(collection: Collection) -> list[RiskReason]:
     return reasons
 
 
-def _secret_reasons(secret: SecretUsers) -> list[RiskReason]:
-    stopped = {user.object for user in secret.users if user.stops is Stops.YES}
-    perhaps = [user for user in secret.users if user.stops is Stops.PERHAPS]
+def _secret_reasons(secret: SecretState, users: Sequence[User]) -> list[RiskReason]:
+    stopped = {user.object for user in users if user.stops is Stops.YES}
+    perhaps = [user for user in users if user.stops is Stops.PERHAPS]
     reasons = []
     if stopped:
         text = f"{_objects(len(stopped))} cannot start or work without it"
@@ -310,11 +277,11 @@ def _secret_reasons(secret: SecretUsers) -> list[RiskReason]:
     rest = {user.object for user in perhaps if user.heuristic or user.role not in _FELT} - stopped
     if rest:
         reasons.append(RiskReason(Risk.LOW, "users-perhaps", f"{_objects(len(rest))} may miss it"))
-    return reasons + [RiskReason(Risk.LOW, "secret-note", note) for note in secret.notes]
+    return reasons + [RiskReason(Risk.LOW, "secret-note", warning) for warning in secret.warnings]
 
 
 def _user_reasons(users: Sequence[User]) -> list[RiskReason]:
-    needed = {user.object for user in users if not user.use.optional and not user.use.heuristic}
+    needed = {user.object for user in users if not user.optional and not user.heuristic}
     if needed:
         return [RiskReason(Risk.HIGH, "users", f"named as needed by {_objects(len(needed))}")]
     perhaps = {user.object for user in users}

@@ -127,7 +127,7 @@ _LONGEST_FIELD: Final = 253
 _UNGUESSED: Final = frozenset({"metadata", "status", "apiVersion", "kind"})
 
 
-def guess_references(plain: Plain, namespace: str) -> Iterator[Reference]:
+def heuristic_references(plain: Plain, namespace: str) -> Iterator[Reference]:
     """Yield what looks like a reference in a custom resource, every one marked as a guess.
 
     There are at most two for each field of the object.
@@ -143,7 +143,7 @@ def guess_references(plain: Plain, namespace: str) -> Iterator[Reference]:
     while waiting:
         field, path, value, outside = waiting.pop()
         if type(value) is dict:
-            yield from _guess_object(field, path, value, outside, namespace)
+            yield from _object_reference(field, path, value, outside, namespace)
             beside = _beside(value)
             for key, item in value.items():
                 below = f"{path}.{key}"[:_MOST_GUESSED_PATH] if path else key[:_MOST_GUESSED_PATH]
@@ -152,7 +152,7 @@ def guess_references(plain: Plain, namespace: str) -> Iterator[Reference]:
                 if type(item) is str:
                     target = _by_name(known)
                     if target is not None:
-                        yield from _guess_name(target, known, below, item, beside, namespace)
+                        yield from _name_reference(target, known, below, item, beside, namespace)
                 elif item and type(item) in {dict, list}:
                     waiting.append((known, below, item, beside))
         elif type(value) is list:
@@ -161,12 +161,12 @@ def guess_references(plain: Plain, namespace: str) -> Iterator[Reference]:
             for item in value:
                 if type(item) is str:
                     if target is not None:
-                        yield from _guess_name(target, field, below, item, outside, namespace)
+                        yield from _name_reference(target, field, below, item, outside, namespace)
                 elif item and type(item) in {dict, list}:
                     waiting.append((field, below, item, outside))
 
 
-def _guess_object(
+def _object_reference(
     field: str, path: str, value: Mapping[str, Any], beside: _Beside, namespace: str
 ) -> Iterator[Reference]:
     name = value.get("name")
@@ -179,7 +179,7 @@ def _guess_object(
         yield _reference(target, where or namespace, name, path, optional=optional)
 
 
-def _guess_name(
+def _name_reference(
     target: _Target, field: str, path: str, text: str, beside: _Beside, namespace: str
 ) -> Iterator[Reference]:
     first, _, name = text.rpartition("://")[2].rpartition("/")  # Istio: kubernetes-gateway://namespace/name
@@ -194,7 +194,7 @@ def _guess_name(
 
 
 def _reference(target: _Target, namespace: str, name: str, path: str, *, optional: bool) -> Reference:
-    use = Use(target.role, path, optional=optional, heuristic=True, wide=not namespace)
+    use = Use(target.role, path, optional=optional, heuristic=True, unscoped=not namespace)
     return Reference(f"{target.directory}/{namespace or ANY}/{name}", use)
 
 

@@ -1,4 +1,4 @@
-"""Which object is meant: names of objects as values, and from an owner reference's kind to a key in etcd.
+"""Which object is meant: from an owner reference's kind to a key in etcd.
 
 An object is known by its key below the storage prefix (``secrets/shop/db``): the shortest name that is unique, and
 the only one that an unreadable object still has.
@@ -21,30 +21,6 @@ _MOVED = {
     ("extensions", "Ingress"): "networking.k8s.io",
     ("extensions", "NetworkPolicy"): "networking.k8s.io",
 }
-
-
-class ObjectRef(msgspec.Struct, frozen=True, order=True, gc=False):
-    """One object, whether it exists or is only mentioned. Every part is display text, not safe for a terminal.
-
-    Attributes:
-        group: API group, "" for core.
-        resource: Plural resource; "" where the key belongs to no resource that is known.
-        kind: Kind of its resource, "" where only a CRD could tell and none is readable.
-        namespace: "" for none.
-        name: Its name in the key.
-        key: Complete etcd key.
-    """
-
-    group: str
-    resource: str
-    kind: str
-    namespace: str
-    name: str
-    key: str
-
-    def __str__(self) -> str:
-        resource = f"{self.resource}.{self.group}" if self.group else self.resource
-        return f"{resource} {self.namespace}/{self.name}" if self.namespace else f"{resource} {self.name}"
 
 
 class Kinds:

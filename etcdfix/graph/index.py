@@ -5,6 +5,7 @@ What an object holds is forgotten as soon as its references are taken: ids and e
 
 from __future__ import annotations
 
+import base64
 from collections import Counter
 from collections.abc import Iterator
 from enum import StrEnum
@@ -12,7 +13,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from etcdfix.graph.identity import Kinds, ObjectRef
+from etcdfix.graph.identity import Kinds
+from etcdfix.graph.model import Condition, ObjectRef
 from etcdfix.graph.served import Served
 from etcdfix.graph.tables import (
     BLOCKS,
@@ -29,21 +31,12 @@ from etcdfix.graph.tables import (
     WRONG_SCOPE,
     Tables,
 )
-from etcdfix.graph.uses import Role, Use, wide_keys
+from etcdfix.graph.uses import Role, Use, unscoped_keys
 from etcdfix.storagekey import Directory, Stack, StorageLayout, display
+from etcdfix.text.safetext import is_plain
 
 ORPHAN_FINALIZER: Final = "orphan"
 FOREGROUND_FINALIZER: Final = "foregroundDeletion"
-
-
-class Condition(msgspec.Struct, frozen=True):
-    """One entry of ``status.conditions``; texts are cut at 4,096 characters."""
-
-    type: str
-    status: str
-    reason: str
-    message: str
-    last_transition: str
 
 
 class NamespaceDetails(msgspec.Struct, frozen=True):
@@ -168,14 +161,26 @@ class ImpactIndex:
 
     def ref(self, node: int) -> ObjectRef:
         """Return a node's name, taken apart."""
-        directory, namespace, name = self.place(node)
+        return self.ref_of(self.key(node))
+
+    def ref_of(self, key: bytes) -> ObjectRef:
+        """Return a key's name, taken apart, whether or not anybody has it."""
+        directory, namespace, name = self._place(key)
         return ObjectRef(
-            directory.group, directory.resource, directory.kind, namespace, name, display(self.key(node))
+            key=display(key),
+            key_base64=None if is_plain(key) else base64.b64encode(key).decode(),
+            group=directory.group,
+            resource=directory.resource,
+            kind=directory.kind,
+            namespace=namespace,
+            name=name,
         )
 
     def place(self, node: int) -> tuple[Directory, str, str]:
         """Return a node's directory, namespace ("" for none) and name."""
-        key = self.key(node)
+        return self._place(self.key(node))
+
+    def _place(self, key: bytes) -> tuple[Directory, str, str]:
         directory, shared = self.layout.locate(key)
         if directory.stack is Stack.CUSTOM_RESOURCE:
             directory = self.kinds.custom(directory)
@@ -305,10 +310,10 @@ class ImpactIndex:
     def users(self, node: int) -> Iterator[Edge]:
         """Yield the uses of a node, those included that leave its namespace or its name open."""
         yield from self._named(node)
-        for key in wide_keys(self._tables.keys[node]):
-            wide = self._tables.numbers.get(key)
-            if wide is not None and wide != node:
-                yield from (edge._replace(target=node) for edge in self._named(wide) if edge.use.wide)
+        for key in unscoped_keys(self._tables.keys[node]):
+            unscoped = self._tables.numbers.get(key)
+            if unscoped is not None and unscoped != node:
+                yield from (edge._replace(target=node) for edge in self._named(unscoped) if edge.use.unscoped)
 
     def _named(self, node: int) -> Iterator[Edge]:
         """Yield the uses that state a node's key."""

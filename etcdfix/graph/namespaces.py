@@ -15,112 +15,32 @@ Source: Kubernetes ``pkg/controller/namespace/deletion/namespaced_resources_dele
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from enum import StrEnum
 from typing import Final
 
 import msgspec
 
 from etcdfix.graph.collector import collect
-from etcdfix.graph.cycles import CyclicWait, cyclic_waits
-from etcdfix.graph.garbage import OF_THE_COLLECTOR, Propagation
-from etcdfix.graph.identity import ObjectRef
-from etcdfix.graph.index import (
+from etcdfix.graph.cycles import cyclic_waits
+from etcdfix.graph.index import ImpactIndex, NamespaceDetails
+from etcdfix.graph.model import (
+    Blocker,
     Condition,
-    ImpactIndex,
-    NamespaceDetails,
+    CyclicWait,
+    DeletionStage,
+    ObjectRef,
+    Propagation,
+    ResourceContent,
+    Stays,
 )
+from etcdfix.graph.owners import OF_THE_COLLECTOR
 from etcdfix.graph.tables import FINISHED, FOREGROUND, OPAQUE
-from etcdfix.storagekey import Directory, Stack, builtin_directories
+from etcdfix.storagekey import Directory, Stack, StorageLayout, builtin_directories
 
 _PODS: Final = "pods"
 _API_SERVICES: Final = "apiregistration.k8s.io/apiservices"
 _NAMESPACES: Final = "namespaces"
 _KUBERNETES: Final = "kubernetes"
 _MOST_NAMED: Final = 100
-
-
-class Blocker(msgspec.Struct, frozen=True):
-    """One object that keeps its namespace from being deleted.
-
-    Attributes:
-        object: The object.
-        reason: ``unreadable``: it fails every LIST of its type; ``serves-empty``: broken too, but LISTs show an empty
-            object without a name, so whatever deletes by name cannot delete it; ``undetermined``; ``node``: a pod whose
-            kubelet does not end it, or has not ended it in time; ``finalizers``.
-        finalizers: What it waits for, where that is known.
-        terminating_since: When it was told to go, or, for a pod, when its grace period ends; "" for not yet.
-        node: The node that a pod is bound to, "" for none.
-        node_state: Of the Node object: ``absent``, ``not-ready``, ``ready``, ``unknown`` where it cannot be read or was
-            not seen; "" where ``node`` is.
-        past_grace: A pod's grace period is over.
-    """
-
-    object: ObjectRef
-    reason: str
-    finalizers: tuple[str, ...] = ()
-    terminating_since: str = ""
-    node: str = ""
-    node_state: str = ""
-    past_grace: bool = False
-
-
-class ResourceContent(msgspec.Struct, frozen=True):
-    """What a namespace holds of one resource.
-
-    Attributes:
-        group: API group, "" for core.
-        resource: Plural resource.
-        path: Its directory below the storage prefix.
-        count: Number of objects.
-        unreadable: How many of them cannot be read or judged. One that fails the LIST of this type keeps them all.
-        with_finalizers: How many have finalizers.
-        unlistable: How many of the unreadable fail the LIST.
-        served: Whether an API serves it; False for a custom resource without a readable CRD, None where its CRD was
-            not seen and not everything was.
-        aggregated: Its group belongs to an aggregated API server, which keeps its objects here or elsewhere.
-        stays: Why its objects are still there when the namespace controller has done what it can; "" for those that go,
-            but for what waits for finalizers. See :class:`Stays`.
-    """
-
-    group: str
-    resource: str
-    path: str
-    count: int
-    unreadable: int
-    with_finalizers: int
-    served: bool | None
-    aggregated: bool = False
-    unlistable: int = 0
-    stays: str = ""
-
-
-class Stays(StrEnum):
-    """Why the objects of a resource are still there when the namespace controller has done what it can."""
-
-    NOT_LISTED = "cannot-be-listed"
-    PODS_FIRST = "pods-first"
-    NOT_SERVED = "not-served"
-    CRD_UNREADABLE = "crd-unreadable"
-    NOT_PROCESSED = "not-processed"
-
-
-class DeletionStage(msgspec.Struct, frozen=True):
-    """One stage of the deletion, in the order of KEP-5080.
-
-    Attributes:
-        number: From 1.
-        name: ``unreadable``: what must be removed first; ``pods``; ``rest``; ``namespace``.
-        resources: What goes in it.
-        waits_for: What keeps it from ending, the first hundred: pods past their grace period, other pods, then what is
-            proven broken, then by key.
-        blockers: How many there are.
-    """
-
-    number: int
-    name: str
-    resources: tuple[ResourceContent, ...]
-    waits_for: tuple[Blocker, ...]
-    blockers: int
 
 
 class NamespaceState(msgspec.Struct, frozen=True):
@@ -134,7 +54,6 @@ class NamespaceState(msgspec.Struct, frozen=True):
         terminating_since: Its deletionTimestamp, "" for none.
         phase: ``Active`` or ``Terminating`` as stored; "" where it is not known.
         conditions: As the namespace controller wrote them.
-        problems: Those of them that report a problem (status ``True``).
         spec_finalizers: Removed by the controller at the very end, and by whoever else put one there.
         finalizers: ``metadata.finalizers``.
         contents: What it holds, by resource.
@@ -161,7 +80,6 @@ class NamespaceState(msgspec.Struct, frozen=True):
     terminating_since: str
     phase: str
     conditions: tuple[Condition, ...]
-    problems: tuple[Condition, ...]
     spec_finalizers: tuple[str, ...]
     finalizers: tuple[str, ...]
     contents: tuple[ResourceContent, ...]
@@ -182,8 +100,13 @@ class NamespaceState(msgspec.Struct, frozen=True):
     @property
     def held(self) -> bool:
         """Whether anything that is known keeps it from finishing, or would."""
-        inside = any(stage.blockers for stage in self.stages)
+        inside = any(stage.blocker_count for stage in self.stages)
         return bool(self.own_finalizers or inside or self.elsewhere or self.unavailable_apis) or self.frozen
+
+    @property
+    def problems(self) -> tuple[Condition, ...]:
+        """The conditions that report a problem."""
+        return tuple(condition for condition in self.conditions if condition.problem)
 
     @property
     def own_finalizers(self) -> tuple[str, ...]:
@@ -198,7 +121,7 @@ class NamespaceState(msgspec.Struct, frozen=True):
     @property
     def blockers(self) -> tuple[Blocker, ...]:
         """What blocks it, in the order of the stages, the first hundred of each."""
-        return tuple(blocker for stage in self.stages for blocker in stage.waits_for)
+        return tuple(blocker for stage in self.stages for blocker in stage.blockers)
 
 
 def namespace_state(
@@ -218,7 +141,7 @@ def namespace_state(
         now: RFC 3339, UTC; tells which pods are past their grace period. "" for all that were told to go.
         without: Nodes that count as gone.
     """
-    found = index.node(f"namespaces/{name}")
+    found = index.find(namespace_key(index.layout, name))
     inside = [node for node in contents_of(index, name) if node not in without]
     exists = found is not None and index.exists(found) and found not in without
     if not exists and not inside:
@@ -226,7 +149,6 @@ def namespace_state(
     details = index.namespaces.get(found) if found is not None else None
     details = details or NamespaceDetails("", (), ())
     unreadable = exists and found is not None and index.unreadable(found)
-    key = display_key(index, name)
     blind = {
         path: left
         for path, nodes in index.unlistable().items()
@@ -235,8 +157,7 @@ def namespace_state(
     blockers = _blockers(index, inside, now)
     elsewhere = _elsewhere(index, blind, name)
     frozen = unreadable and found is not None and not index.serves_empty(found)
-    contents = _contents(index, inside, aggregated)
-    contents = _staying(index, contents, blockers, blind, processed=not frozen)
+    contents = _contents(index, inside, aggregated, _Staying(index, blockers, blind, processed=not frozen))
     apis = {
         api: reason
         for api, reason in index.unavailable_apis.items()
@@ -246,15 +167,12 @@ def namespace_state(
     judged = not unreadable or (found is not None and index.lost(found))
     state = NamespaceState(
         name=name,
-        object=index.ref(found)
-        if found is not None
-        else ObjectRef("", "namespaces", "Namespace", "", name, key),
+        object=index.ref_of(namespace_key(index.layout, name)),
         exists=exists,
         readable=exists and not unreadable,
         terminating_since=index.terminating_since(found) if found is not None else "",
         phase=details.phase,
         conditions=details.conditions,
-        problems=tuple(c for c in details.conditions if c.status == "True"),
         spec_finalizers=details.spec_finalizers,
         finalizers=index.finalizers(found) if found is not None else (),
         contents=contents,
@@ -322,40 +240,39 @@ def _elsewhere(index: ImpactIndex, blind: Mapping[str, Iterable[int]], name: str
     return sorted(found, key=_urgency)
 
 
-def _staying(
-    index: ImpactIndex,
-    contents: tuple[ResourceContent, ...],
-    blockers: list[Blocker],
-    blind: Collection[str],
-    *,
-    processed: bool,
-) -> tuple[ResourceContent, ...]:
-    """Tell of each resource whether its objects go: what cannot be listed stays, and all that waits for pods.
+class _Staying:
+    """Tells of each resource whether its objects go: what cannot be listed stays, and all that waits for pods.
 
     Recorded: an object of another namespace that cannot be read keeps the namespace, and its pods, but nothing else.
     """
-    pods_stay = _PODS not in blind and any(
-        _is_pod(b.object) and b.reason in {"finalizers", "node"} for b in blockers
-    )
-    found = []
-    for content in contents:
-        if not processed:
-            stays: str = Stays.NOT_PROCESSED
-        elif (content.group, content.resource) in index.unreadable_crds:
-            stays = Stays.CRD_UNREADABLE
-        elif content.served is False:
-            stays = Stays.NOT_SERVED
-        elif content.unlistable or (content.path == _PODS and _PODS in blind):
-            stays = Stays.NOT_LISTED
-        else:
-            stays = Stays.PODS_FIRST if pods_stay and content.path != _PODS else ""
-        found.append(msgspec.structs.replace(content, stays=stays))
-    return tuple(found)
+
+    def __init__(
+        self, index: ImpactIndex, blockers: list[Blocker], blind: Collection[str], *, processed: bool
+    ) -> None:
+        self._unreadable_crds = index.unreadable_crds
+        self._processed = processed
+        self._pods_unlistable = _PODS in blind
+        self._pods_stay = not self._pods_unlistable and any(
+            _is_pod(b.object) and b.reason in {"finalizers", "node"} for b in blockers
+        )
+
+    def why(self, directory: Directory, *, served: bool | None, unlistable: int) -> str:
+        """Return why its objects stay, "" for those that go."""
+        pods = directory.path == _PODS
+        if not self._processed:
+            return Stays.NOT_PROCESSED
+        if (directory.group, directory.resource) in self._unreadable_crds:
+            return Stays.CRD_UNREADABLE
+        if served is False:
+            return Stays.NOT_SERVED
+        if unlistable or (pods and self._pods_unlistable):
+            return Stays.NOT_LISTED
+        return Stays.PODS_FIRST if self._pods_stay and not pods else ""
 
 
-def display_key(index: ImpactIndex, name: str) -> str:
-    """Return the key of a Namespace object for display."""
-    return f"{index.layout.prefix}namespaces/{name}"
+def namespace_key(layout: StorageLayout, name: str) -> bytes:
+    """Return the key of a Namespace object."""
+    return layout.prefix_bytes + b"namespaces/" + name.encode("utf-8", "surrogateescape")
 
 
 def contents_of(index: ImpactIndex, namespace: str) -> list[int]:
@@ -369,41 +286,37 @@ def contents_of(index: ImpactIndex, namespace: str) -> list[int]:
 def terminating_namespaces(index: ImpactIndex) -> tuple[ObjectRef, ...]:
     """Return the namespaces that are being deleted, as far as their objects can be read."""
     return tuple(
-        sorted(
-            index.ref(node)
-            for node, details in index.namespaces.items()
-            if details.phase == "Terminating" or index.terminating_since(node)
-        )
+        index.ref(node)
+        for node, details in sorted(index.namespaces.items(), key=lambda item: index.relative(item[0]))
+        if details.phase == "Terminating" or index.terminating_since(node)
     )
 
 
 def _contents(
-    index: ImpactIndex, inside: Iterable[int], aggregated: Collection[str]
+    index: ImpactIndex, inside: Iterable[int], aggregated: Collection[str], staying: _Staying
 ) -> tuple[ResourceContent, ...]:
-    rows: dict[str, list[int]] = {}
-    directories = {}
+    members: dict[str, list[int]] = {}
     for node in inside:
-        directory = index.place(node)[0]
-        directories[directory.path] = directory
-        row = rows.setdefault(directory.path, [0, 0, 0, 0])
-        row[0] += 1
-        row[1] += index.unreadable(node)
-        row[2] += bool(index.finalizers(node))
-        row[3] += index.unreadable(node) and not index.serves_empty(node)
-    return tuple(
-        ResourceContent(
-            directories[path].group,
-            directories[path].resource,
-            path,
-            row[0],
-            row[1],
-            row[2],
-            served=is_served(index, directories[path], aggregated),
-            aggregated=_without_crd(directories[path]) and directories[path].group in aggregated,
-            unlistable=row[3],
+        members.setdefault(index.place(node)[0].path, []).append(node)
+    contents = []
+    for _, nodes in sorted(members.items()):
+        directory = index.place(nodes[0])[0]
+        served = is_served(index, directory, aggregated)
+        broken = [node for node in nodes if index.unreadable(node)]
+        unlistable = sum(not index.serves_empty(node) for node in broken)
+        contents.append(
+            ResourceContent(
+                directory.group,
+                directory.resource,
+                len(nodes),
+                len(broken),
+                sum(bool(index.finalizers(node)) for node in nodes),
+                served,
+                _without_crd(directory) and directory.group in aggregated,
+                staying.why(directory, served=served, unlistable=unlistable),
+            )
         )
-        for path, row in sorted(rows.items())
-    )
+    return tuple(contents)
 
 
 def _without_crd(directory: Directory) -> bool:
@@ -428,16 +341,25 @@ def _blockers(index: ImpactIndex, inside: Iterable[int], now: str) -> list[Block
             blockers.append(Blocker(index.ref(node), lost if index.lost(node) else "undetermined"))
             continue
         runs_on = index.node_of(node) if index.place(node)[0].path == _PODS else None
-        host = index.place(runs_on)[2] if runs_on is not None else ""
-        state = _node_state(index, runs_on) if runs_on is not None else ""
+        host = index.place(runs_on)[2] if runs_on is not None else None
+        state = _node_state(index, runs_on) if runs_on is not None else None
         past = bool(since) and runs_on is not None and (not now or since < now)
         left = runs_on is not None and not index.flags(node) & FINISHED and (past or state != "ready")
-        if left or past:
-            blockers.append(Blocker(index.ref(node), "node", finalizers, since, host, state, past))
-        elif set(finalizers) - OF_THE_COLLECTOR or (
+        waits = set(finalizers) - OF_THE_COLLECTOR or (
             since and finalizers and _waits_for_dependents(index, node)
-        ):
-            blockers.append(Blocker(index.ref(node), "finalizers", finalizers, since, host, state))
+        )
+        if left or past or waits:
+            blockers.append(
+                Blocker(
+                    index.ref(node),
+                    "node" if left or past else "finalizers",
+                    finalizers=finalizers,
+                    terminating_since=since or None,
+                    node=host,
+                    node_state=state,
+                    past_grace=past,
+                )
+            )
     return blockers
 
 
@@ -449,7 +371,7 @@ def _waits_for_dependents(index: ImpactIndex, node: int) -> bool:
     flags = index.flags(node)
     how = Propagation.FOREGROUND if flags & FOREGROUND else Propagation.ORPHAN
     played = collect(index, node, by_api=how)
-    return bool(played.stays or played.doubt)
+    return bool(played.stays or played.uncertain)
 
 
 def _node_state(index: ImpactIndex, node: int) -> str:
@@ -469,8 +391,8 @@ def _stages(contents: tuple[ResourceContent, ...], blockers: list[Blocker]) -> t
     )
     plan = (
         ("unreadable", [c for c in contents if c.unreadable], broken),
-        ("pods", [c for c in contents if c.path == _PODS], [b for b in held if _is_pod(b.object)]),
-        ("rest", [c for c in contents if c.path != _PODS], [b for b in held if not _is_pod(b.object)]),
+        ("pods", [c for c in contents if _is_pod(c)], [b for b in held if _is_pod(b.object)]),
+        ("rest", [c for c in contents if not _is_pod(c)], [b for b in held if not _is_pod(b.object)]),
     )
     stages = [(name, tuple(c), waits) for name, c, waits in plan if c]
     stages.append(("namespace", (), []))
@@ -485,7 +407,7 @@ def _urgency(blocker: Blocker) -> tuple[bool, bool, str]:
     return not _is_pod(blocker.object), blocker.reason != "unreadable", blocker.object.key
 
 
-def _is_pod(ref: ObjectRef) -> bool:
+def _is_pod(ref: ObjectRef | ResourceContent) -> bool:
     return (ref.group, ref.resource) == ("", _PODS)
 
 

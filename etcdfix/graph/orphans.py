@@ -3,56 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from enum import StrEnum
 from typing import Final
 
 import msgspec
 
 from etcdfix.graph.collector import decide
-from etcdfix.graph.garbage import OwnerState
 from etcdfix.graph.index import ImpactIndex
+from etcdfix.graph.model import OrphanGroup, OrphanReason, OwnerState
 from etcdfix.model import Confidence
 from etcdfix.storagekey import Stack, display
 
 _MOST_EXAMPLES: Final = 5
-
-
-class OrphanReason(StrEnum):
-    """Why keys belong to nobody."""
-
-    OWNER_GONE = "owner-gone"
-    CRD_GONE = "crd-gone"
-    NAMESPACE_GONE = "namespace-gone"
-    UNCLAIMED = "unclaimed"
-    OUTSIDE = "outside-prefix"
-
-
-class OrphanGroup(msgspec.Struct, frozen=True):
-    """Keys of one directory that are left over for one reason.
-
-    Attributes:
-        reason: Why.
-        prefix: What the keys start with; with ``namespace-gone`` the directory and namespace.
-        group: API group, "" for core or where there is none.
-        resource: Plural resource, "" where no resource claims them.
-        namespace: The missing namespace; "" for other reasons.
-        count: Number of keys.
-        size: Bytes of their values.
-        examples: The first few keys.
-        confidence: ``likely`` where an aggregated API server may own them, or where not everything was seen.
-        note: What becomes of them.
-    """
-
-    reason: OrphanReason
-    prefix: str
-    group: str
-    resource: str
-    namespace: str
-    count: int
-    size: int
-    examples: tuple[str, ...]
-    confidence: Confidence
-    note: str
 
 
 class Orphans(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""The static floor: what no analysis makes safe to delete."""
+"""What is protected: no analysis makes it safe to delete."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RESOURCES: Final = frozenset(
 _GROUPS: Final = frozenset({"rbac.authorization.k8s.io"})
 
 
-def floor_reason(resource: GroupResource, namespace: str) -> str:
+def protected_reason(resource: GroupResource, namespace: str) -> str:
     """Say why everybody needs this object, whatever else is known of it; "" where that is not so.
 
     Args:

@@ -20,7 +20,7 @@ from etcdfix.graph.classes import (
     snapshot_tokens,
     storage_templates,
 )
-from etcdfix.graph.fields import Mask, Plain, mask_of
+from etcdfix.graph.fields import Mask, Plain, at, items, mapping, mask_of, text
 from etcdfix.graph.identity import Kinds, relative_key
 from etcdfix.graph.uses import (
     ANY,
@@ -116,13 +116,13 @@ Handler = Callable[[Plain, Scene], Iterator[Reference]]
 
 def owners_of(plain: Plain) -> list[OwnerReference]:
     """Return an object's owner references; entries that are no objects are left out."""
-    entries = _list(_dict(plain.get("metadata")).get("ownerReferences"))
+    entries = items(mapping(plain.get("metadata")).get("ownerReferences"))
     return [
         OwnerReference(
-            _text(entry.get("apiVersion")),
-            _text(entry.get("kind")),
-            _text(entry.get("name")),
-            _text(entry.get("uid")),
+            text(entry.get("apiVersion")),
+            text(entry.get("kind")),
+            text(entry.get("name")),
+            text(entry.get("uid")),
             entry.get("controller") is True,
             entry.get("blockOwnerDeletion") is True,
         )
@@ -134,27 +134,8 @@ def owners_of(plain: Plain) -> list[OwnerReference]:
 # ------------------------------------------------------------------------------------- what each kind refers to
 
 
-def _dict(value: Any) -> dict[str, Any]:
-    return value if type(value) is dict else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if type(value) is list else []
-
-
-def _text(value: Any) -> str:
-    return value if type(value) is str else ""
-
-
-def _at(plain: Plain, path: str) -> Any:
-    value: Any = plain
-    for name in path.split("."):
-        value = _dict(value).get(name)
-    return value
-
-
 def _annotations(plain: Plain) -> dict[str, Any]:
-    return _dict(_at(plain, "metadata.annotations"))
+    return mapping(at(plain, "metadata.annotations"))
 
 
 def _reference(found: Found) -> Reference:
@@ -164,7 +145,7 @@ def _reference(found: Found) -> Reference:
 
 
 _POD_TREES: Final = {
-    place: RuleTree(POD_RULES, at, carried=place != ("", "Pod")) for place, at in POD_CARRIERS.items()
+    place: RuleTree(POD_RULES, at, in_pod_template=place != ("", "Pod")) for place, at in POD_CARRIERS.items()
 }
 _BUILTIN_PATHS: Final = {directory.path: directory for directory in builtin_directories()}
 _VOLUME_TREE: Final = RuleTree(VOLUME_RULES, "spec")
@@ -174,7 +155,9 @@ _INGRESS_TREE: Final = RuleTree(INGRESS_RULES, "spec")
 
 _NODE: Final = Use(Role.NODE, "spec.nodeName")
 _EPHEMERAL: Final = Use(Role.EPHEMERAL_CLAIM, "spec.volumes[].ephemeral")
-_CLAIM_TEMPLATE: Final = Use(Role.CLAIM_TEMPLATE, "spec.volumeClaimTemplates[].metadata.name", carried=True)
+_CLAIM_TEMPLATE: Final = Use(
+    Role.CLAIM_TEMPLATE, "spec.volumeClaimTemplates[].metadata.name", in_pod_template=True
+)
 _CLASS_OF_CLAIM: Final = Use(Role.STORAGE_CLASS, "spec.storageClassName")
 _VOLUME_OF_CLAIM: Final = Use(Role.BOUND_VOLUME, "spec.volumeName")
 _ATTACHED: Final = Use(Role.ATTACHMENT, "spec.source.persistentVolumeName")
@@ -183,8 +166,10 @@ _TOKEN_OF: Final = Use(Role.TOKEN_OF, f"metadata.annotations[{_TOKEN_ACCOUNT}nam
 _SUBJECT: Final = Use(Role.SUBJECT, "subjects[]")
 _FLOW_SUBJECT: Final = Use(Role.SUBJECT, "spec.rules[].subjects[].serviceAccount")
 _PARAMETER: Final = Use(Role.POLICY_PARAMETER, "spec.paramRef.name")
-_WIDE_PARAMETER: Final = Use(Role.POLICY_PARAMETER, "spec.paramRef.name", wide=True)
-_SELECTED_PARAMETER: Final = Use(Role.POLICY_PARAMETER, "spec.paramRef.selector", heuristic=True, wide=True)
+_UNSCOPED_PARAMETER: Final = Use(Role.POLICY_PARAMETER, "spec.paramRef.name", unscoped=True)
+_SELECTED_PARAMETER: Final = Use(
+    Role.POLICY_PARAMETER, "spec.paramRef.selector", heuristic=True, unscoped=True
+)
 _REQUEST: Final = Use(Role.CERTIFICATE_REQUEST, "spec.serviceAccountName")
 _CONTENT_OF_SNAPSHOT: Final = Use(Role.BOUND_VOLUME, "status.boundVolumeSnapshotContentName")
 _CLAIM_OF_SNAPSHOT: Final = Use(Role.SNAPSHOT_SOURCE, "spec.source.persistentVolumeClaimName")
@@ -202,8 +187,8 @@ def _pod_of(group: str, kind: str) -> Handler:
 
 def _pod(plain: Plain, scene: Scene) -> Iterator[Reference]:
     yield from pod_references(plain, scene.namespace)
-    for volume in _list(_at(plain, "spec.volumes")):
-        if type(volume) is dict and "ephemeral" in volume and _text(volume.get("name")):
+    for volume in items(at(plain, "spec.volumes")):
+        if type(volume) is dict and "ephemeral" in volume and text(volume.get("name")):
             claim = f"{scene.name}-{volume['name']}"
             yield Reference(f"{CLAIMS}/{scene.namespace}/{claim}", _EPHEMERAL)
 
@@ -216,7 +201,7 @@ def pod_references(plain: Plain, namespace: str) -> Iterator[Reference]:
 
 def names_own_claims(spec: Plain) -> bool:
     """Tell whether a Pod's spec has generic ephemeral volumes, whose claims bear the Pod's name."""
-    return any("ephemeral" in volume for volume in map(_dict, _list(spec.get("volumes"))))
+    return any("ephemeral" in volume for volume in map(mapping, items(spec.get("volumes"))))
 
 
 def node_reference(node: str) -> Reference:
@@ -227,11 +212,11 @@ def node_reference(node: str) -> Reference:
 def _stateful_set(plain: Plain, scene: Scene) -> Iterator[Reference]:
     for found in _POD_TREES["apps", "StatefulSet"].find(plain, scene.namespace):
         yield _reference(found)
-    replicas, start = _at(plain, "spec.replicas"), _at(plain, "spec.ordinals.start")
+    replicas, start = at(plain, "spec.replicas"), at(plain, "spec.ordinals.start")
     count = replicas if type(replicas) is int else 1
     first = start if type(start) is int else 0
-    for template in _list(_at(plain, "spec.volumeClaimTemplates")):
-        name = _text(_at(_dict(template), "metadata.name"))
+    for template in items(at(plain, "spec.volumeClaimTemplates")):
+        name = text(at(mapping(template), "metadata.name"))
         for ordinal in range(first, first + min(count, _MOST_ORDINALS)) if name else ():
             claim = f"{name}-{scene.name}-{ordinal}"
             yield Reference(f"{CLAIMS}/{scene.namespace}/{claim}", _CLAIM_TEMPLATE)
@@ -243,43 +228,43 @@ def _service_account(plain: Plain, scene: Scene) -> Iterator[Reference]:
 
 
 def _volume(plain: Plain, scene: Scene) -> Iterator[Reference]:
-    claim = _dict(_at(plain, "spec.claimRef"))
-    namespace, claimed = _text(claim.get("namespace")), _text(claim.get("name"))
+    claim = mapping(at(plain, "spec.claimRef"))
+    namespace, claimed = text(claim.get("namespace")), text(claim.get("name"))
     for found in _VOLUME_TREE.find(plain, "", namespace):
         yield _reference(found)
     annotations = _annotations(plain)
     secret, where = annotations.get(f"{_PV_DELETION}name"), annotations.get(f"{_PV_DELETION}namespace")
-    if _text(secret) and _text(where):
+    if text(secret) and text(where):
         yield Reference(f"{SECRETS}/{where}/{secret}", _DELETION_SECRET)
-    class_name = _text(_at(plain, "spec.storageClassName")) or _text(annotations.get(_BETA_CLASS))
+    class_name = text(at(plain, "spec.storageClassName")) or text(annotations.get(_BETA_CLASS))
     if class_name:
         yield Reference(f"{STORAGE_CLASSES}/{class_name}", _CLASS_OF_CLAIM)
         # What deleting the volume needs stands in no field of it: it is worked out again from the class.
         tokens = claim_tokens(namespace, claimed, scene.name, None)
         templates = [t for t in scene.known.storage_classes.get(class_name, ()) if t.role is Role.PROVISIONER]
         yield from _from_templates(templates, tokens)
-    for secret in azure_secrets(_dict(_at(plain, "spec.csi")), namespace):
+    for secret in azure_secrets(mapping(at(plain, "spec.csi")), namespace):
         use = Use(secret.role, f"spec.{secret.path}", heuristic=secret.likely)
         yield Reference(f"{SECRETS}/{secret.namespace}/{secret.name}", use)
 
 
 def _attachment(plain: Plain, scene: Scene) -> Iterator[Reference]:
-    source = _dict(_at(plain, "spec.source"))
-    name = _text(source.get("persistentVolumeName"))
+    source = mapping(at(plain, "spec.source"))
+    name = text(source.get("persistentVolumeName"))
     if name:
         yield Reference(f"{VOLUMES}/{name}", _ATTACHED)
-    namespace = _text(_at(source, "inlineVolumeSpec.claimRef.namespace"))
+    namespace = text(at(source, "inlineVolumeSpec.claimRef.namespace"))
     for found in _INLINE_VOLUME_TREE.find(plain, scene.namespace, namespace):
         yield _reference(found)
 
 
 def _claim(plain: Plain, scene: Scene) -> Iterator[Reference]:
-    spec = _dict(plain.get("spec"))
-    volume = _text(spec.get("volumeName"))
+    spec = mapping(plain.get("spec"))
+    volume = text(spec.get("volumeName"))
     if volume:
         yield Reference(f"{VOLUMES}/{volume}", _VOLUME_OF_CLAIM)
     annotations = _annotations(plain)
-    class_name = _text(annotations.get(_BETA_CLASS)) or _text(spec.get("storageClassName"))
+    class_name = text(annotations.get(_BETA_CLASS)) or text(spec.get("storageClassName"))
     if class_name:
         yield Reference(f"{STORAGE_CLASSES}/{class_name}", _CLASS_OF_CLAIM)
         templates = scene.known.storage_classes.get(class_name, ())
@@ -289,7 +274,7 @@ def _claim(plain: Plain, scene: Scene) -> Iterator[Reference]:
         planned = volume or f"pvc-{scene.uid}"
         yield from _from_templates(templates, claim_tokens(scene.namespace, scene.name, planned, annotations))
     for field in ("dataSource", "dataSourceRef"):
-        yield from _typed(_dict(spec.get(field)), scene, Use(Role.DATA_SOURCE, f"spec.{field}"))
+        yield from _typed(mapping(spec.get(field)), scene, Use(Role.DATA_SOURCE, f"spec.{field}"))
 
 
 def _from_templates(templates: Any, tokens: Tokens) -> Iterator[Reference]:
@@ -304,22 +289,22 @@ def _from_templates(templates: Any, tokens: Tokens) -> Iterator[Reference]:
 
 def _typed(reference: dict[str, Any], scene: Scene, use: Use) -> Iterator[Reference]:
     """Follow a reference that names group, kind and name."""
-    name, kind = _text(reference.get("name")), _text(reference.get("kind"))
-    directory = scene.kinds.directory(_text(reference.get("apiGroup")), kind) if name else None
+    name, kind = text(reference.get("name")), text(reference.get("kind"))
+    directory = scene.kinds.directory(text(reference.get("apiGroup")), kind) if name else None
     if directory is not None:
-        namespace = _text(reference.get("namespace")) or scene.namespace
+        namespace = text(reference.get("namespace")) or scene.namespace
         yield Reference(relative_key(directory, namespace, name), use)
 
 
 def _storage_class(plain: Plain, _: Scene) -> Iterator[Reference]:
-    for template in storage_templates(_text(plain.get("provisioner")), _dict(plain.get("parameters"))):
+    for template in storage_templates(text(plain.get("provisioner")), mapping(plain.get("parameters"))):
         if template.literal:
             use = Use(template.role, template.path, heuristic=template.likely)
             yield Reference(f"{SECRETS}/{template.namespace}/{template.name}", use)
 
 
 def _snapshot_class(plain: Plain, _: Scene) -> Iterator[Reference]:
-    for template in snapshot_templates(_dict(plain.get("parameters"))):
+    for template in snapshot_templates(mapping(plain.get("parameters"))):
         if template.literal:
             yield Reference(
                 f"{SECRETS}/{template.namespace}/{template.name}", Use(template.role, template.path)
@@ -327,19 +312,19 @@ def _snapshot_class(plain: Plain, _: Scene) -> Iterator[Reference]:
 
 
 def _snapshot(plain: Plain, scene: Scene, *, group: bool = False) -> Iterator[Reference]:
-    spec, status = _dict(plain.get("spec")), _dict(plain.get("status"))
+    spec, status = mapping(plain.get("spec")), mapping(plain.get("status"))
     word = "volumeGroupSnapshot" if group else "volumeSnapshot"
     where, plural = (
         (GROUP_SNAPSHOT_GROUP, "volumegroupsnapshot") if group else (SNAPSHOT_GROUP, "volumesnapshot")
     )
-    bound = _text(status.get(f"bound{word[:1].upper()}{word[1:]}ContentName"))
-    content = bound or _text(_at(spec, f"source.{word}ContentName"))
+    bound = text(status.get(f"bound{word[:1].upper()}{word[1:]}ContentName"))
+    content = bound or text(at(spec, f"source.{word}ContentName"))
     if content:
         yield Reference(f"{where}/{plural}contents/{content}", _CONTENT_OF_SNAPSHOT)
-    claim = _text(_at(spec, "source.persistentVolumeClaimName"))
+    claim = text(at(spec, "source.persistentVolumeClaimName"))
     if claim:
         yield Reference(f"{CLAIMS}/{scene.namespace}/{claim}", _CLAIM_OF_SNAPSHOT)
-    class_name = _text(spec.get(f"{word}ClassName"))
+    class_name = text(spec.get(f"{word}ClassName"))
     templates = scene.known.snapshot_classes.get(f"{plural}classes/{class_name}", ())
     planned = content or f"{'groupsnapcontent' if group else 'snapcontent'}-{scene.uid}"
     tokens = snapshot_tokens(scene.namespace, scene.name, planned, _annotations(plain))
@@ -361,7 +346,7 @@ def _snapshot_content(plain: Plain, _: Scene) -> Iterator[Reference]:
     annotations = _annotations(plain)
     for prefix in ("snapshot", "groupsnapshot"):
         base = f"{prefix}.storage.kubernetes.io/deletion-secret-"
-        name, namespace = _text(annotations.get(f"{base}name")), _text(annotations.get(f"{base}namespace"))
+        name, namespace = text(annotations.get(f"{base}name")), text(annotations.get(f"{base}namespace"))
         if name and namespace:
             use = Use(Role.SNAPSHOT_DELETION, f"metadata.annotations[{base}name]")
             yield Reference(f"{SECRETS}/{namespace}/{name}", use)
@@ -370,50 +355,50 @@ def _snapshot_content(plain: Plain, _: Scene) -> Iterator[Reference]:
 def _ingress(plain: Plain, scene: Scene) -> Iterator[Reference]:
     for found in _INGRESS_TREE.find(plain, scene.namespace):
         yield _reference(found)
-    spec = _dict(plain.get("spec"))
-    default = _dict(_at(spec, "defaultBackend.resource"))
+    spec = mapping(plain.get("spec"))
+    default = mapping(at(spec, "defaultBackend.resource"))
     yield from _typed(default, scene, Use(Role.BACKEND, "spec.defaultBackend.resource"))
     use = Use(Role.BACKEND, "spec.rules[].http.paths[].backend.resource")
-    for rule in _list(spec.get("rules")):
-        for path in _list(_at(_dict(rule), "http.paths")):
-            yield from _typed(_dict(_at(_dict(path), "backend.resource")), scene, use)
+    for rule in items(spec.get("rules")):
+        for path in items(at(mapping(rule), "http.paths")):
+            yield from _typed(mapping(at(mapping(path), "backend.resource")), scene, use)
 
 
 def _secret(plain: Plain, scene: Scene) -> Iterator[Reference]:
     if plain.get("type") != "kubernetes.io/service-account-token":
         return
     annotations = _annotations(plain)
-    name = _text(annotations.get(f"{_TOKEN_ACCOUNT}name"))
+    name = text(annotations.get(f"{_TOKEN_ACCOUNT}name"))
     if name:
-        uid = _text(annotations.get(f"{_TOKEN_ACCOUNT}uid"))
+        uid = text(annotations.get(f"{_TOKEN_ACCOUNT}uid"))
         yield Reference(f"{SERVICE_ACCOUNTS}/{scene.namespace}/{name}", _TOKEN_OF, uid)
 
 
 def _role_binding(plain: Plain, scene: Scene) -> Iterator[Reference]:
-    for subject in map(_dict, _list(plain.get("subjects"))):
-        name = _text(subject.get("name"))
-        namespace = _text(subject.get("namespace")) or scene.namespace
+    for subject in map(mapping, items(plain.get("subjects"))):
+        name = text(subject.get("name"))
+        namespace = text(subject.get("namespace")) or scene.namespace
         if subject.get("kind") == "ServiceAccount" and name and namespace:
             yield Reference(f"{SERVICE_ACCOUNTS}/{namespace}/{name}", _SUBJECT)
 
 
 def _flow_schema(plain: Plain, _: Scene) -> Iterator[Reference]:
-    for rule in map(_dict, _list(_at(plain, "spec.rules"))):
-        for subject in map(_dict, _list(rule.get("subjects"))):
-            account = _dict(subject.get("serviceAccount"))
-            name, namespace = _text(account.get("name")), _text(account.get("namespace"))
+    for rule in map(mapping, items(at(plain, "spec.rules"))):
+        for subject in map(mapping, items(rule.get("subjects"))):
+            account = mapping(subject.get("serviceAccount"))
+            name, namespace = text(account.get("name")), text(account.get("namespace"))
             if name and namespace and name != "*":
                 yield Reference(f"{SERVICE_ACCOUNTS}/{namespace}/{name}", _FLOW_SUBJECT)
 
 
 def _policy_binding(plural: str) -> Handler:
     def read(plain: Plain, scene: Scene) -> Iterator[Reference]:
-        spec = _dict(plain.get("spec"))
-        target = scene.known.policy_parameters.get(f"{plural}/{_text(spec.get('policyName'))}")
-        reference = _dict(spec.get("paramRef"))
+        spec = mapping(plain.get("spec"))
+        target = scene.known.policy_parameters.get(f"{plural}/{text(spec.get('policyName'))}")
+        reference = mapping(spec.get("paramRef"))
         if not target or not reference:
             return
-        name, namespace = _text(reference.get("name")), _text(reference.get("namespace"))
+        name, namespace = text(reference.get("name")), text(reference.get("namespace"))
         # An empty selector selects everything; no name and no selector select nothing.
         if not name and "selector" not in reference:
             return
@@ -422,8 +407,8 @@ def _policy_binding(plural: str) -> Handler:
             yield Reference(f"{where}{ANY}", _SELECTED_PARAMETER)
         else:
             # Without a namespace it is the one of each request: any of them.
-            wide = where.endswith(f"/{ANY}/")
-            yield Reference(f"{where}{name}", _WIDE_PARAMETER if wide else _PARAMETER)
+            unscoped = where.endswith(f"/{ANY}/")
+            yield Reference(f"{where}{name}", _UNSCOPED_PARAMETER if unscoped else _PARAMETER)
 
     return read
 
@@ -436,9 +421,9 @@ def _without_namespaces(path: str, kinds: Kinds) -> bool:
 
 
 def _certificate_request(plain: Plain, scene: Scene) -> Iterator[Reference]:
-    name = _text(_at(plain, "spec.serviceAccountName"))
+    name = text(at(plain, "spec.serviceAccountName"))
     if name:
-        uid = _text(_at(plain, "spec.serviceAccountUID"))
+        uid = text(at(plain, "spec.serviceAccountUID"))
         yield Reference(f"{SERVICE_ACCOUNTS}/{scene.namespace}/{name}", _REQUEST, uid)
 
 
@@ -450,11 +435,11 @@ def _node(plain: Plain, _: Scene) -> Iterator[Reference]:
         "status.config.lastKnownGood",
     ]
     for place in places:
-        source = _dict(_at(plain, f"{place}.configMap"))
-        name, namespace = _text(source.get("name")), _text(source.get("namespace"))
+        source = mapping(at(plain, f"{place}.configMap"))
+        name, namespace = text(source.get("name")), text(source.get("namespace"))
         if name and namespace:
             use = Use(Role.NODE_CONFIGURATION, f"{place}.configMap.name")
-            yield Reference(f"{CONFIG_MAPS}/{namespace}/{name}", use, _text(source.get("uid")))
+            yield Reference(f"{CONFIG_MAPS}/{namespace}/{name}", use, text(source.get("uid")))
 
 
 _HANDLERS: dict[tuple[str, str], Handler] = {

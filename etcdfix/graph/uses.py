@@ -70,8 +70,8 @@ class Use(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
         template: The name was made from a template of a class.
         heuristic: It is likely, not certain: the look of a custom resource's field says so, or the default of a driver,
             or labels that were not compared.
-        carried: It stands in a template of pods that do not exist yet (Deployment, CronJob …).
-        wide: Namespace or name are left open: its target stands for all that :func:`wide_keys` leads to it.
+        in_pod_template: It stands in a template of pods that do not exist yet (Deployment, CronJob …).
+        unscoped: Namespace or name are left open: its target stands for all that :func:`unscoped_keys` leads to it.
     """
 
     role: Role
@@ -79,8 +79,8 @@ class Use(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     optional: bool = False
     template: bool = False
     heuristic: bool = False
-    carried: bool = False
-    wide: bool = False
+    in_pod_template: bool = False
+    unscoped: bool = False
 
 
 class Rule(NamedTuple):
@@ -115,11 +115,11 @@ CLAIMS, VOLUMES, NODES, STORAGE_CLASSES = (
 )
 
 ANY: Final = "*"
-"""Stands in the key of a wide use's target for every namespace, or every name; none is called like that."""
+"""Stands in the key of an unscoped use's target for every namespace, or every name; none is called like that."""
 
 
-def wide_keys(relative: bytes) -> tuple[bytes, ...]:
-    """Return the keys by which a wide use may mean an object.
+def unscoped_keys(relative: bytes) -> tuple[bytes, ...]:
+    """Return the keys by which an unscoped use may mean an object.
 
     For ``secrets/shop/db`` they are ``secrets/*/db`` (a name, in whatever namespace), ``secrets/shop/*`` and
     ``secrets/*/*`` (whatever has the labels); for ``things.example.com/kind/x`` one of them is ``…/kind/*``.
@@ -237,10 +237,10 @@ class RuleTree:
     Args:
         rules: Relative to ``at``.
         at: Path of the place that the rules belong to.
-        carried: See :class:`Use`.
+        in_pod_template: See :class:`Use`.
     """
 
-    def __init__(self, rules: Iterable[Rule], at: str = "", *, carried: bool = False) -> None:
+    def __init__(self, rules: Iterable[Rule], at: str = "", *, in_pod_template: bool = False) -> None:
         self._root = _Branch()
         self.paths: list[str] = []
         for rule in rules:
@@ -251,7 +251,7 @@ class RuleTree:
             branch = self._root
             for name in path.replace("[]", "").split(".") if path else ():
                 branch = branch.children.setdefault(name, _Branch())
-            required = Use(rule.role, full, carried=carried)
+            required = Use(rule.role, full, in_pod_template=in_pod_template)
             branch.rules.append((rule, required, msgspec.structs.replace(required, optional=True)))
 
     def find(self, plain: Any, namespace: str, claim_namespace: str = "") -> list[Found]:

@@ -1,13 +1,30 @@
 """The published shape of the reports on consequences (``etcdfix/v1alpha1``), field by field and in order.
 
-Names, kinds, uids, finalizers and the fields that refer to something; never what an object holds: no data, no values of
-labels or annotations.
+What they hold is :mod:`etcdfix.graph.model`: never what an object holds, no data, no values of labels or annotations.
 """
 
 from __future__ import annotations
 
 import msgspec
 
+from etcdfix.graph.model import (
+    Action,
+    Blocker,
+    Condition,
+    CyclicWait,
+    Decision,
+    DeletionStage,
+    LostFinalizer,
+    ObjectRef,
+    OrphanGroup,
+    ResourceContent,
+    Risk,
+    RiskReason,
+    SecretState,
+    User,
+)
+from etcdfix.graph.uses import Role
+from etcdfix.model import Confidence
 from etcdfix.reports.model import (
     API_VERSION,
     Finding,
@@ -16,28 +33,6 @@ from etcdfix.reports.model import (
     ReportSource,
     Tool,
 )
-
-
-class ObjectEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One object, whether it exists or is only mentioned.
-
-    ``key_base64`` is present when the key is known not to be plain text, and is authoritative then. ``kind`` is
-    empty where only a CRD could tell and none is readable.
-    """
-
-    key: str
-    key_base64: str | None = None
-    group: str
-    resource: str
-    kind: str
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        resource = f"{self.resource}.{self.group}" if self.group else self.resource
-        if not resource:
-            return self.key
-        return f"{resource} {self.namespace}/{self.name}" if self.namespace else f"{resource} {self.name}"
 
 
 class _Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,14 +47,6 @@ class _Report(msgspec.Struct, frozen=True, kw_only=True):
 # -------------------------------------------------------------------------------------------------------- impact
 
 
-class RiskEntry(msgspec.Struct, frozen=True):
-    """One reason for the grade: the grade that it alone would give, a constant name, and a sentence."""
-
-    risk: str
-    code: str
-    text: str
-
-
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
     """Who the object is or last was.
 
@@ -68,117 +55,39 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     uid: str
-    confidence: str
+    confidence: Confidence
     basis: str
     mod_revision: int
-    finalizers: list[str] | None
+    finalizers: tuple[str, ...] | None
     labels: list[str]
-    annotations: list[str]
+    annotations: tuple[str, ...]
     conflicting_uids: dict[str, int]
 
 
-class OwnerEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One owner reference of a dependent, and what the garbage collector finds there."""
-
-    api_version: str
-    kind: str
-    name: str
-    uid: str
-    state: str
-    reason: str
-    removed: bool
-    stripped: bool
-
-
-class DependentEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One dependent and what the garbage collector does to it.
-
-    ``depth`` is 1 for what the object itself owns; ``below`` is the key of the owner that it hangs under here ("" for
-    what hangs under none). ``stays``: it is deleted, but only becomes Terminating, and why. ``later``: it is deleted
-    only once this owner is really gone. ``ran_before``, ``started_after``: why a controller manager that ran before
-    objects became unreadable, or that was started since then, does not act at once; "" where it does.
-    """
-
-    depth: int
-    below: str
-    object: ObjectEntry
-    action: str
-    propagation: str | None
-    owners: list[OwnerEntry]
-    after_finalizers: list[str]
-    already_terminating: bool
-    uncertain: str
-    stays: str = ""
-    later: str = ""
-    ran_before: str = ""
-    started_after: str = ""
-
-
 class Dependents(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a removal sets off: the tree, written depth first as one flat list.
+    """Everything that a removal sets off: the tree, depth first.
 
     ``caught_up``: what the garbage collector does beside that, since types can be listed again (``listable``).
     ``unlistable``: the types that cannot even then, with how many objects are the reason. ``namespaces``: those that
     are being deleted, and that finish once it is gone.
     """
 
-    counts: dict[str, int]
+    counts: dict[Action, int]
     deleted_by_resource: dict[str, int]
-    tree: list[DependentEntry]
-    caught_up: list[DependentEntry] = []
-    listable: list[str] = []
+    tree: tuple[Decision, ...]
+    caught_up: tuple[Decision, ...] = ()
+    listable: tuple[str, ...] = ()
     unlistable: dict[str, int] = {}
     namespaces: list[str] = []
-    notes: list[str] = []
-
-
-class UserEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One object that refers to the lost one, and the field that says so.
-
-    ``stops`` is ``yes``, ``no`` or ``perhaps`` for users of a Secret, null for others.
-    """
-
-    object: ObjectEntry
-    role: str
-    path: str
-    optional: bool
-    template: bool
-    heuristic: bool
-    carried: bool
-    finished: bool
-    stops: str | None
-    consequence: str
-    behind: list[ObjectEntry]
-    behind_count: int
+    warnings: list[str] = msgspec.field(default_factory=list, name="notes")
 
 
 class UserGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Users that use it in the same way."""
 
-    role: str
+    role: Role
     count: int
-    users: list[UserEntry]
-
-
-class SecretEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """What KEP-2639 asks of a Secret."""
-
-    type: str
-    protected: bool
-    opted_out: bool
-    protection_finalizers: list[str]
-    other_finalizers: list[str]
-    notes: list[str]
-
-
-class FinalizerEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A finalizer that would be skipped, and what is left undone."""
-
-    name: str
-    owner: str
-    consequence: str
-    leaks: bool
-    confidence: str
+    users: tuple[User, ...]
 
 
 class ImpactReport(_Report, frozen=True, kw_only=True):
@@ -191,22 +100,22 @@ class ImpactReport(_Report, frozen=True, kw_only=True):
     """
 
     kind: str = "ImpactReport"
-    object: ObjectEntry
+    object: ObjectRef
     exists: bool | None
     readable: bool
-    risk: str
+    risk: Risk
     may_be_worse: bool
-    reasons: list[RiskEntry]
+    reasons: tuple[RiskReason, ...]
     finding: Finding | None
     last_known: Identity
     namespace_terminating: str | None
     dependents: Dependents
-    secret: SecretEntry | None
+    secret: SecretState | None
     users: list[UserGroup]
     user_count: int
-    finalizers: list[FinalizerEntry]
+    finalizers: tuple[LostFinalizer, ...]
     node: str
-    consequences: list[str]
+    consequences: tuple[str, ...]
     unreadable_elsewhere: int
     undetermined_elsewhere: int
     remedies: list[Remedy]
@@ -217,82 +126,6 @@ class ImpactReport(_Report, frozen=True, kw_only=True):
 # ----------------------------------------------------------------------------------------------------- namespace
 
 
-class ConditionEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One condition of the Namespace; ``problem`` where it reports one."""
-
-    type: str
-    status: str
-    reason: str
-    message: str
-    last_transition: str
-    problem: bool
-
-
-class ContentEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """What the namespace holds of one resource.
-
-    ``served`` is null where its CRD was not seen, and not everything was. ``aggregated``: an aggregated API serves its
-    group, and keeps its objects here or elsewhere. ``stays``: why its objects are still there when the namespace
-    controller has done what it can: ``cannot-be-listed``, ``pods-first``, ``not-served``, ``crd-unreadable`` or
-    ``not-processed``; "" for those that go, but for what finalizers hold.
-    """
-
-    group: str
-    resource: str
-    count: int
-    unreadable: int
-    with_finalizers: int
-    served: bool | None
-    aggregated: bool
-    stays: str = ""
-
-
-class BlockerEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One object that blocks: ``unreadable``, ``serves-empty``, ``undetermined``, ``finalizers`` or ``node``.
-
-    The first three have a cause. ``unreadable`` fails every LIST of its type; ``serves-empty`` is broken too, but
-    listed as an empty object. ``node``: a pod that its kubelet does not end. ``node_state`` is ``absent`` where there
-    is no Node object, so that the pod garbage collector forces the pod away, ``not-ready``, ``ready`` or ``unknown``.
-    ``past_grace``: its grace period is over. ``terminating_since`` of a pod is when that period ends.
-    """
-
-    object: ObjectEntry
-    reason: str
-    cause: str | None
-    message: str
-    finalizers: list[str]
-    terminating_since: str | None
-    node: str | None = None
-    node_state: str | None = None
-    past_grace: bool = False
-
-
-class StageEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One stage of the deletion in KEP-5080's order; ``blocker_count`` counts those beyond the first hundred too."""
-
-    number: int
-    name: str
-    resources: list[ContentEntry]
-    blockers: list[BlockerEntry]
-    blocker_count: int
-
-
-class WaitEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """``waiter`` goes only after ``waits_for``."""
-
-    waiter: ObjectEntry
-    waits_for: ObjectEntry
-    reason: str
-
-
-class CycleEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """Objects that wait for one another; the last step leads back to the first."""
-
-    steps: list[WaitEntry]
-    confidence: str
-    way_out: str
-
-
 class MissingAPI(msgspec.Struct, frozen=True, kw_only=True):
     """An API that does not answer, or that nobody serves."""
 
@@ -300,7 +133,7 @@ class MissingAPI(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
+class NamespaceStep(msgspec.Struct, frozen=True, kw_only=True):
     """One step: what to do, the command to paste ("" for none), what to know first, and the key that it is about."""
 
     number: int
@@ -325,26 +158,26 @@ class NamespaceReport(_Report, frozen=True, kw_only=True):
 
     kind: str = "NamespaceReport"
     name: str
-    object: ObjectEntry
+    object: ObjectRef
     state: str
     exists: bool | None
     readable: bool
     terminating: bool
     terminating_since: str | None
     phase: str
-    conditions: list[ConditionEntry]
-    spec_finalizers: list[str]
-    finalizers: list[str]
-    contents: list[ContentEntry]
-    stages: list[StageEntry]
+    conditions: tuple[Condition, ...]
+    spec_finalizers: tuple[str, ...]
+    finalizers: tuple[str, ...]
+    contents: tuple[ResourceContent, ...]
+    stages: list[DeletionStage]
     order_lost: bool
     frozen: bool
-    cycles: list[CycleEntry]
+    cycles: tuple[CyclicWait, ...]
     missing_apis: list[MissingAPI]
-    plan: list[PlanStep]
+    plan: list[NamespaceStep]
     complete: bool
     incomplete_reasons: list[str]
-    elsewhere: list[BlockerEntry] = []
+    elsewhere: list[Blocker] = []
     elsewhere_count: int = 0
     left_behind: int = 0
     unavailable_apis: int = 0
@@ -356,21 +189,6 @@ class NamespaceReport(_Report, frozen=True, kw_only=True):
 # ------------------------------------------------------------------------------------------------------- orphans
 
 
-class OrphanEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """Keys of one directory that are left over for one reason; ``size`` in bytes of their values."""
-
-    reason: str
-    prefix: str
-    group: str
-    resource: str
-    namespace: str
-    count: int
-    size: int
-    examples: list[str]
-    confidence: str
-    note: str
-
-
 class OrphansReport(_Report, frozen=True, kw_only=True):
     """Keys that belong to nobody; a key can stand in several groups, ``count`` and ``size`` count it once.
 
@@ -379,7 +197,7 @@ class OrphansReport(_Report, frozen=True, kw_only=True):
     """
 
     kind: str = "OrphansReport"
-    groups: list[OrphanEntry]
+    groups: tuple[OrphanGroup, ...]
     count: int
     size: int
     undetermined: int

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from etcdfix.graph.model import RiskReason
 from etcdfix.reports.model import ReportConfiguration, Tool
 
 KIND: Final = "DeletionPlan"
@@ -36,14 +37,6 @@ class PlanReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     generated_at: str
 
 
-class PlanReason(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One reason for a risk grade."""
-
-    risk: str
-    code: str
-    text: str
-
-
 class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One broken object.
 
@@ -61,7 +54,7 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         recreate_basis: Why that is thought.
         recreate_how: What has to be done, and what differs afterwards.
         readable_revision: A revision of etcd at which its newest readable value can still be read, 0 for none.
-        floor: Why the cluster itself may stand on it: then the deletion needs ``--accept-risk cluster-breaking``.
+        protected: Why the cluster itself may stand on it: then the deletion needs ``--accept-risk cluster-breaking``.
         risk: The worst of ``reasons``.
         needs: Flags that its command lacks, and without which it is refused: a person has to type them.
         command: The dry run of its deletion.
@@ -90,9 +83,9 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     recreate_basis: str
     recreate_how: str
     readable_revision: int
-    floor: str
+    protected: str = msgspec.field(name="floor")
     risk: str
-    reasons: list[PlanReason]
+    reasons: list[RiskReason]
     needs: list[str] = []
     command: str
 
@@ -129,7 +122,7 @@ class PlanGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     declaration: str = ""
 
 
-class PlanRecreator(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PlanMaker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Entries that one party makes again."""
 
     recreated_by: str
@@ -177,7 +170,7 @@ class DeletionPlan(
     complete: bool
     problems: list[str]
     groups: list[PlanGroup]
-    recreators: list[PlanRecreator]
+    recreators: list[PlanMaker]
     steps: list[PlanStep]
     not_in_report: int
     left_out: list[LeftOut]

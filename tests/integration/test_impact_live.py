@@ -9,11 +9,10 @@ import pytest
 
 from etcdfix.graph.assess import assess
 from etcdfix.graph.collector import collect
-from etcdfix.graph.garbage import Action
-from etcdfix.graph.grades import Risk
 from etcdfix.graph.index import ImpactIndex
+from etcdfix.graph.model import Action, Risk
 from etcdfix.graph.namespaces import namespace_state
-from etcdfix.graph.secretusers import secret_users
+from etcdfix.graph.users import secret_state, users_of
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
 from tests.support.etcd_server import EtcdServer
@@ -35,14 +34,16 @@ def test_cases_of_kep_2639(etcd: EtcdServer, prefix: bytes, name: str) -> None:
     case = CASES[name]
     cluster, key = build(case, prefix.decode())
     with live(etcd, cluster) as (_, index):
-        users = secret_users(index, node_of(index, key))
-    assert users.protected is case.protected
-    assert users.opted_out is (name == "opted out")
-    assert ("kubernetes.io/secret-protection" in users.protection_finalizers) is (name == "with finalizers")
-    assert {(str(u.role), u.template) for u in users.users} == (
+        users = users_of(index, node_of(index, key))
+        state = secret_state(index, node_of(index, key), users)
+    assert state is not None
+    assert state.protected is case.protected
+    assert state.opted_out is (name == "opted out")
+    assert ("kubernetes.io/secret-protection" in state.protection_finalizers) is (name == "with finalizers")
+    assert {(str(u.role), u.template) for u in users} == (
         {(case.role, case.template)} if case.role else set()
     )
-    assert not case.user or case.user in {u.object.name for u in users.users}
+    assert not case.user or case.user in {u.object.name for u in users}
 
 
 def test_a_deployment_that_was_readable_once(etcd: EtcdServer, prefix: bytes) -> None:
@@ -75,6 +76,6 @@ def test_a_namespace_that_hangs(etcd: EtcdServer, prefix: bytes) -> None:
     assert state is not None
     assert state.terminating
     assert [stage.name for stage in state.stages] == ["unreadable", "pods", "rest", "namespace"]
-    assert [blocker.object.key for blocker in state.stages[0].waits_for] == [broken]
+    assert [blocker.object.key for blocker in state.stages[0].blockers] == [broken]
     assert [[step.waiter.name for step in cycle.steps] for cycle in state.cycles] == [["web", "deny"]]
     assert result.tree == ()

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, Final
 
 from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
-from etcdfix.operations.look.index_cluster import Keep, Surroundings, SurroundingsRequest, look_around
+from etcdfix.operations.look.index_cluster import ClusterIndex, ClusterIndexRequest, Keep, index_cluster
 from etcdfix.storagekey import StorageLayout
 from tests.support.golden import golden_folder
 from tests.support.memory_source import MemorySource
@@ -52,9 +52,9 @@ def values_before(case: Case) -> dict[str, bytes]:
     return values
 
 
-def look_at(values: dict[str, bytes], keep: Keep = lambda _: 1) -> Surroundings:
+def look_at(values: dict[str, bytes], keep: Keep = lambda _: 1) -> ClusterIndex:
     """Everything that is known of a cluster with these values."""
-    request = SurroundingsRequest(
+    request = ClusterIndexRequest(
         layout=StorageLayout("/registry"), configuration=configuration(), kubernetes_minor=36
     )
-    return look_around(MemorySource(values), request, keep=keep)
+    return index_cluster(MemorySource(values), request, keep=keep)

@@ -32,7 +32,7 @@ def entry(order: int = 1, **change: Any) -> PlanEntry:
         "recreate_basis": "",
         "recreate_how": "",
         "readable_revision": 0,
-        "floor": "",
+        "protected": "",
         "risk": "low",
         "reasons": [],
         "command": f"etcdfix delete /registry/secrets/shop/web-{order}",

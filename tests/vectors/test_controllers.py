@@ -18,9 +18,9 @@ import msgspec
 import pytest
 
 from etcdfix.graph.collector import catch_up, collect, collect_all
-from etcdfix.graph.garbage import Action, Decision, Propagation
 from etcdfix.graph.index import ImpactIndex
-from etcdfix.graph.namespaces import NamespaceState, Stays, namespace_state, terminating_namespaces
+from etcdfix.graph.model import Action, Decision, Propagation, Stays
+from etcdfix.graph.namespaces import NamespaceState, namespace_state, terminating_namespaces
 from etcdfix.operations.look.namespace import concerns_namespace, namespace_report
 from etcdfix.storagekey import StorageLayout
 from tests.support.controllers import Case, cases, look_at, values_before
@@ -131,8 +131,8 @@ class Forecast:
         how = Propagation(policy) if policy else default_policy(index, node)
         played = collect(index, node, by_api=how)
         self.halts = bool(played.unlistable)
-        own = Said.STAYS if played.stays else Said.NOT_TOLD if played.doubt else Said.GOES
-        self._say(key, own, played.doubt)
+        own = Said.STAYS if played.stays else Said.NOT_TOLD if played.uncertain else Said.GOES
+        self._say(key, own, played.uncertain)
         self._collected((*played.tree, *played.caught_up))
         if self.manager is Manager.NONE:
             # The API server itself deletes what no controller has to work on.
@@ -183,7 +183,7 @@ class Forecast:
     # -- what the answers say
 
     def _collected(self, decisions: Iterable[Decision]) -> None:
-        for decision in flat(decisions):
+        for decision in decisions:
             self._say(decision.object.key, *self._of_decision(decision))
 
     def _of_decision(self, decision: Decision) -> tuple[Said, str]:
@@ -222,7 +222,7 @@ class Forecast:
             not own
             and others == {"namespaces"}
             and state.terminating
-            and not any(s.blockers for s in state.stages)
+            and not any(s.blocker_count for s in state.stages)
         ):
             why = "already being deleted"
         said = Said.STAYS if own or held else Said.GOES
@@ -241,8 +241,10 @@ class Forecast:
     def _contents(self, index: ImpactIndex, state: NamespaceState) -> None:
         blockers = {blocker.object.key for blocker in state.blockers}
         prefix = index.layout.prefix
+        places = [index.place(node)[0] for node in index.nodes()]
+        paths = {(directory.group, directory.resource): directory.path for directory in places}
         for content in state.contents:
-            for node in index.below(content.path):
+            for node in index.below(paths[content.group, content.resource]):
                 ref = index.ref(node)
                 if ref.namespace != state.name or ref.key in self.done:
                     continue
@@ -260,7 +262,7 @@ class Forecast:
 
 def inside_held(state: NamespaceState) -> bool:
     """Whether anything but its own finalizers holds a namespace."""
-    return bool(any(s.blockers for s in state.stages) or state.elsewhere or state.unavailable_apis)
+    return bool(any(s.blocker_count for s in state.stages) or state.elsewhere or state.unavailable_apis)
 
 
 def default_policy(index: ImpactIndex, node: int) -> Propagation:
@@ -275,14 +277,6 @@ def node_of(index: ImpactIndex, key: str) -> int:
     node = index.find(key.encode())
     assert node is not None
     return node
-
-
-def flat(decisions: Iterable[Decision]) -> Iterator[Decision]:
-    waiting = list(decisions)
-    while waiting:
-        decision = waiting.pop()
-        yield decision
-        waiting += decision.dependents
 
 
 def test_forecast() -> None:

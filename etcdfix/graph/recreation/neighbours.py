@@ -1,4 +1,4 @@
-"""What stands around broken objects: who put marks on their readable siblings, and which specs name them.
+"""What stands around broken objects: whose labels their readable siblings have, and which specs name them.
 
 Gathered while everything is examined once. Labels, names of annotations, names of Secrets and of Services are kept,
 nothing else.
@@ -7,26 +7,19 @@ nothing else.
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from etcdfix.graph.contents import ContentReader
-from etcdfix.graph.recreation.recreators import (
-    CLAIMS,
-    CONTROLLER_MANAGER,
-    OPENSHIFT_SERVICE_CA,
-    SERVING_CERTIFICATE,
-    Recreator,
-    claimed_secrets,
-    endpoints_of,
-    recreator_of_marks,
-    selects,
-)
+from etcdfix.graph.fields import Plain, at, mapping
+from etcdfix.graph.recreation.rules import MAKERS, RULES, Maker, OwnershipLabel, SpecRule, labels_of
 from etcdfix.model import Outcome
 from etcdfix.verdicts.examination import Examination
 
 _MOST_SIBLINGS: Final = 300
 _MOST_CLAIMS: Final = 200_000
-_CLAIMS_BY_PATH: Final = {claim.path: claim for claim in CLAIMS}
+_SPECS: Final = {rule.path: rule for rule in RULES.specs}
 _SERVICES: Final = "services/specs"
 _FEW: Final = 3
 _NEARLY_ALL: Final = 0.8
@@ -42,17 +35,16 @@ class Place(NamedTuple):
 
 
 class Sibling(NamedTuple):
-    """A readable object beside a broken one; ``recreator`` is None where nobody put a mark on it."""
+    """A readable object beside a broken one; ``label`` is None where it has none that says who made it."""
 
     name: str
-    recreator: Recreator | None
-    mark: str
+    label: OwnershipLabel | None
 
 
 class Claimed(NamedTuple):
     """A spec by which a controller makes a Secret, or endpoints; ``by`` is the object, as text."""
 
-    recreator: Recreator
+    recreated_by: Maker
     by: str
 
 
@@ -81,70 +73,111 @@ class Neighbours:
         path = found.directory.path
         siblings = self._siblings.get(Place(path, found.namespace))
         wanted = siblings is not None and len(siblings) < _MOST_SIBLINGS
-        claim = _CLAIMS_BY_PATH.get(path)
-        if not wanted and claim is None and path != _SERVICES:
+        rule = _SPECS.get(path)
+        if not wanted and rule is None and path != _SERVICES:
             return
         whole = self._reader.whole(found)
         if whole is None:
             return
-        labels, annotations = _marks(whole)
+        labels, annotations = _labels(whole)
         if siblings is not None and wanted:
-            owner = recreator_of_marks(labels, tuple(annotations), path)
-            siblings.append(Sibling(found.name, *(owner if owner is not None else (None, ""))))
+            label = next(labels_of(labels, tuple(annotations), path), None)
+            siblings.append(Sibling(found.name, label))
         if len(self._claims) >= _MOST_CLAIMS:
             return
-        if claim is not None:
+        if rule is not None:
             by = f"{found.directory.resource}.{found.directory.group} {found.name}"
-            for secret in claimed_secrets(claim, found.namespace, found.name, whole):
-                self._claims[secret] = Claimed(claim.recreator, by)
+            for secret in claimed_secrets(rule, found.namespace, found.name, whole):
+                self._claims[secret] = Claimed(MAKERS[rule.recreated_by], by)
         elif path == _SERVICES:
             if selects(whole):
                 by = f"services {found.name}, which has a selector"
-                self._claims[found.namespace, endpoints_of(found.name)] = Claimed(CONTROLLER_MANAGER, by)
-            for annotation in SERVING_CERTIFICATE:
+                claimed = Claimed(MAKERS["controller-manager"], by)
+                self._claims[found.namespace, endpoints_of(found.name)] = claimed
+            for annotation in RULES.serving_certificate:
                 value = annotations.get(annotation)
                 if isinstance(value, str) and value:
-                    self._claims[found.namespace, value] = Claimed(
-                        OPENSHIFT_SERVICE_CA, f"services {found.name}"
-                    )
+                    claimed = Claimed(MAKERS["openshift-service-ca"], f"services {found.name}")
+                    self._claims[found.namespace, value] = claimed
 
     def claim(self, namespace: str, wanted: str) -> Claimed | None:
         """Return the spec by which a controller makes a Secret, or what :func:`endpoints_of` stands for."""
         return self._claims.get((namespace, wanted))
 
     def like(self, place: Place, name: str) -> Sibling | None:
-        """Return a marked sibling that is called alike: one random or counted ending apart."""
+        """Return a labelled sibling that is called alike: one random or counted ending apart."""
         stem = _stem(name)
         if len(stem) < _SHORTEST_STEM:
             return None
         return next(
-            (s for s in self._siblings.get(place, ()) if s.recreator is not None and _stem(s.name) == stem),
+            (s for s in self._siblings.get(place, ()) if s.label is not None and _stem(s.name) == stem),
             None,
         )
 
-    def ruler(self, place: Place) -> tuple[Recreator, int, int] | None:
-        """Return who has marked nearly all readable siblings, how many, and of how many."""
+    def ruler(self, place: Place) -> tuple[Maker, int, int] | None:
+        """Return who has labelled nearly all readable siblings, how many, and of how many."""
         siblings = self._siblings.get(place, [])
-        counts: dict[Recreator, int] = {}
-        for sibling in siblings:
-            if sibling.recreator is not None:
-                counts[sibling.recreator] = counts.get(sibling.recreator, 0) + 1
-        if not counts:
-            return None
-        recreator = max(counts, key=lambda r: counts[r])
-        count = counts[recreator]
-        return (recreator, count, len(siblings)) if count >= max(_FEW, _NEARLY_ALL * len(siblings)) else None
+        counts = Counter(s.label.recreated_by for s in siblings if s.label is not None)
+        for maker, count in counts.most_common(1):
+            if count >= max(_FEW, _NEARLY_ALL * len(siblings)):
+                return MAKERS[maker], count, len(siblings)
+        return None
 
 
 def _stem(name: str) -> str:
     return _RANDOM_END.sub("", name)
 
 
-def _marks(whole: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
-    metadata = whole.get("metadata")
-    metadata = metadata if isinstance(metadata, dict) else {}
-    labels, annotations = metadata.get("labels"), metadata.get("annotations")
-    return (
-        {str(k): str(v) for k, v in labels.items()} if isinstance(labels, dict) else {},
-        annotations if isinstance(annotations, dict) else {},
-    )
+def _labels(whole: Plain) -> tuple[dict[str, str], dict[str, Any]]:
+    labels = mapping(at(whole, "metadata.labels"))
+    return {str(k): str(v) for k, v in labels.items()}, mapping(at(whole, "metadata.annotations"))
+
+
+def claimed_secrets(
+    rule: SpecRule, namespace: str, name: str, whole: dict[str, Any]
+) -> list[tuple[str, str]]:
+    """Return namespace and name of each Secret that a custom resource's controller creates; none once it is deleted.
+
+    Args:
+        rule: Of its kind.
+        namespace: Of the custom resource.
+        name: Of the custom resource.
+        whole: The custom resource.
+    """
+    if next(values_at(whole, "metadata.deletionTimestamp"), None) is not None:
+        return []
+    for condition in rule.when:
+        found = list(values_at(whole, condition.field))
+        if any(item not in condition.values for item in found) or not (found or condition.absent):
+            return []
+    if rule.namespace:
+        namespace = next(_texts(whole, rule.namespace), "")
+    names = list(_texts(whole, rule.field)) if rule.field else []
+    if not names and rule.own_name:
+        names = [name]
+    return [(namespace, secret) for secret in names] if namespace else []
+
+
+def endpoints_of(service: str) -> str:
+    """Return the name under which a Service with a selector claims its endpoints; no Secret is called like that."""
+    return f"endpoints/{service}"
+
+
+def selects(service: dict[str, Any]) -> bool:
+    """Tell whether the controllers keep the endpoints of a Service: it has a selector, and is no mere alias."""
+    return bool(mapping(at(service, "spec.selector"))) and at(service, "spec.type") != "ExternalName"
+
+
+def values_at(value: Any, path: str) -> Iterator[Any]:
+    """Yield what stands at a path of fields, ``[]`` for every element; nothing where there is no such field."""
+    name, _, rest = path.partition(".")
+    found = value.get(name.removesuffix("[]")) if isinstance(value, dict) else None
+    for item in found if name.endswith("[]") and isinstance(found, list) else [found]:
+        if rest:
+            yield from values_at(item, rest)
+        elif item is not None:
+            yield item
+
+
+def _texts(value: Any, path: str) -> Iterator[str]:
+    return (item for item in values_at(value, path) if isinstance(item, str) and item)

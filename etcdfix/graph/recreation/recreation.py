@@ -10,24 +10,13 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.graph.assess import Assessment
-from etcdfix.graph.identity import ObjectRef
+from etcdfix.graph.assess import Assessment, LastKnown
 from etcdfix.graph.index import ImpactIndex
-from etcdfix.graph.recreation.last_readable import LastSeen, SeenOwner
-from etcdfix.graph.recreation.namerules import NAME_RULES, OPENSHIFT_SIGNS, NameRule
-from etcdfix.graph.recreation.neighbours import Neighbours, Place
-from etcdfix.graph.recreation.recreators import (
-    CONTROLLER_MANAGER,
-    NEVER,
-    OPENSHIFT,
-    OWNERS,
-    RESOURCES,
-    TOKEN_CONTROLLER,
-    ComesBack,
-    Recreator,
-    endpoints_of,
-    marks_of,
-)
+from etcdfix.graph.model import ObjectRef
+from etcdfix.graph.recreation.neighbours import Neighbours, Place, endpoints_of
+from etcdfix.graph.recreation.rules import MAKERS, RULES, ComesBack, Maker, NameRule, labels_of
+from etcdfix.graph.references import OwnerReference
+from etcdfix.graph.users import by_role
 from etcdfix.graph.uses import SECRETS, Role
 from etcdfix.model import Confidence
 from etcdfix.reports.plan_model import BY_HAND
@@ -35,23 +24,28 @@ from etcdfix.storagekey import Stack
 from etcdfix.text.safetext import safe_text
 
 TOKEN_TYPE: Final = "kubernetes.io/service-account-token"  # noqa: S105 - no password
-_NOBODY: Final = Recreator(BY_HAND, ComesBack.NO, "")
+_NOBODY: Final = Maker(BY_HAND, ComesBack.NO)
+_NEVER: Final = {rule.path: rule.why for rule in RULES.never}
+_SOLE_WRITERS: Final = {(rule.group, rule.resource): rule.recreated_by for rule in RULES.sole_writers}
+_OWNERS: Final = {(rule.group, rule.kind, rule.makes): rule.recreated_by for rule in RULES.owners}
+_TOKENS: Final = MAKERS["token-controller"]
 _LONGEST_NAME: Final = 120
 _ENDPOINTS: Final = "services/endpoints"
 _SLICES: Final = "endpointslices"
 _EARLIER: Final = "earlier-generation"
+_NOT_SEEN: Final = LastKnown("", Confidence.POSSIBLE, "none")
 
 
 class Recreation(msgspec.Struct, frozen=True):
     """Who makes an object again.
 
     Attributes:
-        recreator: Who; its name is ``by hand`` where nobody is known to. Safe for a terminal.
+        recreated_by: Who; the name is ``by hand`` where nobody is known to. Safe for a terminal.
         confidence: None for ``by hand``.
         basis: Why that is thought, in a clause; "" for ``by hand``. Safe for a terminal.
     """
 
-    recreator: Recreator
+    recreated_by: Maker
     confidence: Confidence | None = None
     basis: str = ""
 
@@ -63,25 +57,24 @@ def shown(text: str) -> str:
 
 
 def who_recreates(
-    index: ImpactIndex, node: int, neighbours: Neighbours, assessment: Assessment, seen: LastSeen
+    index: ImpactIndex, node: int, neighbours: Neighbours, assessment: Assessment
 ) -> Recreation:
     """Return who makes an object again.
 
     What can be trusted most counts. Of what can be trusted alike the order is: resources that one party alone writes,
-    owners of the last readable revision, specs that name the object, its own marks as of then, tokens, names, and
-    marks on its readable siblings.
+    owners of the last readable revision, specs that name the object, its own labels as of then, tokens, names, and
+    labels on its readable siblings.
 
     Args:
         index: Of the cluster.
         node: Of the object.
         neighbours: Of the broken objects.
         assessment: Of this one.
-        seen: Its newest readable revision.
     """
-    reason = NEVER.get(index.place(node)[0].path)
+    reason = _NEVER.get(index.place(node)[0].path)
     if reason is not None:
-        return Recreation(_NOBODY._replace(how=reason))
-    found = list(_Search(index, node, neighbours, assessment, seen).everything())
+        return Recreation(msgspec.structs.replace(_NOBODY, how=reason))
+    found = list(_Search(index, node, neighbours, assessment).everything())
     for confidence in (Confidence.CERTAIN, Confidence.LIKELY, Confidence.POSSIBLE):
         for recreation in found:
             if recreation.confidence is confidence:
@@ -98,7 +91,6 @@ class _Search:
         node: int,
         neighbours: Neighbours,
         assessment: Assessment,
-        seen: LastSeen,
     ) -> None:
         self._index = index
         self._node = node
@@ -108,25 +100,24 @@ class _Search:
         self._path = index.place(node)[0].path
         # What the same key held before somebody deleted it and made another object is no evidence against this one.
         self._another = assessment.last_known.basis == _EARLIER
-        self._seen = LastSeen() if self._another else seen
-        self._earlier = seen
-        self._is_openshift = any(_there(index, key) for key in OPENSHIFT_SIGNS)
+        self._seen = _NOT_SEEN if self._another else assessment.last_known
+        self._is_openshift = any(_there(index, key) for key in RULES.openshift_signs)
 
     def everything(self) -> Iterator[Recreation]:
         for recreation in self._all():
-            if self._is_openshift or recreation.recreator not in OPENSHIFT:
+            if self._is_openshift or not recreation.recreated_by.openshift:
                 yield recreation
 
     def _all(self) -> Iterator[Recreation]:
         named = list(self._by_names())
-        alone = RESOURCES.get((self._ref.group, self._ref.resource))
+        alone = _SOLE_WRITERS.get((self._ref.group, self._ref.resource))
         if alone is not None:
             yield from named
-            yield Recreation(alone, Confidence.LIKELY, f"nobody else writes {self._ref.resource}")
+            yield Recreation(MAKERS[alone], Confidence.LIKELY, f"nobody else writes {self._ref.resource}")
             return
         yield from self._by_owners()
         yield from self._by_claims()
-        yield from self._by_marks()
+        yield from self._by_labels()
         if self._path == SECRETS:
             yield from self._by_token()
         yield from named
@@ -135,41 +126,39 @@ class _Search:
     # -- owners
 
     def _by_owners(self) -> Iterator[Recreation]:
-        for owner in self._earlier.owners:
+        for owner in self._assessment.last_known.owners:
             recreation = self._by_owner(owner)
             if recreation is not None:
                 if self._another:
                     recreation = msgspec.structs.replace(recreation, confidence=Confidence.POSSIBLE)
                 yield recreation
 
-    def _by_owner(self, owner: SeenOwner) -> Recreation | None:
-        directory = self._index.kinds.directory(owner.group, owner.kind)
-        group = directory.group if directory is not None else owner.group
-        recreator = OWNERS.get((group, owner.kind), {}).get(self._path)
+    def _by_owner(self, owner: OwnerReference) -> Recreation | None:
+        directory = self._index.kinds.of_api_version(owner.api_version, owner.kind)
+        group = directory.group if directory is not None else owner.api_version.rpartition("/")[0]
+        maker = _OWNERS.get((group, owner.kind, self._path))
         what = f"owned by {shown(owner.kind)} {shown(owner.name)}"
-        if recreator is None:
+        if maker is None:
             if directory is not None and directory.stack is not Stack.CUSTOM_RESOURCE:
                 return None  # Kubernetes' own controllers make what the table says; the rest just goes with its owner
+            controller = f"controller of {shown(owner.kind)}"
             return Recreation(
-                Recreator(
-                    f"controller of {shown(owner.kind)}",
-                    ComesBack.BY_ITSELF,
-                    "if that controller keeps making it",
-                ),
+                Maker(controller, ComesBack.BY_ITSELF, "if that controller keeps making it"),
                 Confidence.POSSIBLE,
                 what if owner.controller else f"{what}, not as its controller",
             )
+        recreated_by = MAKERS[maker]
         if not owner.controller:
-            return Recreation(recreator, Confidence.POSSIBLE, f"{what}, not as its controller")
+            return Recreation(recreated_by, Confidence.POSSIBLE, f"{what}, not as its controller")
         node = None
         if directory is not None:
             middle = f"{self._ref.namespace}/" if directory.namespaced else ""
             node = self._index.node(f"{directory.path}/{middle}{owner.name}")
         if node is None or not self._index.exists(node) or self._index.uid(node) != owner.uid:
-            return Recreation(recreator, Confidence.POSSIBLE, f"{what}, which was not found")
+            return Recreation(recreated_by, Confidence.POSSIBLE, f"{what}, which was not found")
         if self._index.terminating_since(node):
-            return Recreation(recreator, Confidence.POSSIBLE, f"{what}, which is being deleted")
-        return Recreation(recreator, Confidence.CERTAIN, f"{what}, which is there")
+            return Recreation(recreated_by, Confidence.POSSIBLE, f"{what}, which is being deleted")
+        return Recreation(recreated_by, Confidence.CERTAIN, f"{what}, which is there")
 
     # -- specs
 
@@ -178,34 +167,33 @@ class _Search:
         if self._path == SECRETS:
             claimed = self._neighbours.claim(namespace, name)
             if claimed is not None:
-                yield Recreation(claimed.recreator, Confidence.CERTAIN, f"named by {shown(claimed.by)}")
+                yield Recreation(claimed.recreated_by, Confidence.CERTAIN, f"named by {shown(claimed.by)}")
         elif self._path in (_ENDPOINTS, _SLICES):
             # A slice that had no owner was made by a person, beside those of the controller.
             service = name if self._path == _ENDPOINTS else name.rpartition("-")[0]
             claimed = self._neighbours.claim(namespace, endpoints_of(service))
             if claimed is not None and not (self._path == _SLICES and self._seen.revision):
-                yield Recreation(CONTROLLER_MANAGER, Confidence.LIKELY, f"kept for {shown(claimed.by)}")
+                yield Recreation(claimed.recreated_by, Confidence.LIKELY, f"kept for {shown(claimed.by)}")
 
-    # -- marks
+    # -- labels
 
-    def _by_marks(self) -> Iterator[Recreation]:
+    def _by_labels(self) -> Iterator[Recreation]:
         known = self._assessment.last_known
-        for mark in marks_of(known.labels, known.annotations, self._path):
-            confidence = Confidence.POSSIBLE if self._another else mark.confidence
-            value = f"={mark.value}" if mark.value else ""
-            yield Recreation(mark.recreator, confidence, f"it was marked {mark.name}{value}")
+        for label in labels_of(known.labels, known.annotations, self._path):
+            confidence = Confidence.POSSIBLE if self._another else label.confidence
+            yield Recreation(MAKERS[label.recreated_by], confidence, f"it was marked {label}")
 
     def _by_siblings(self) -> Iterator[Recreation]:
         place = Place(self._path, self._ref.namespace)
         sibling = self._neighbours.like(place, self._ref.name)
-        if sibling is not None and sibling.recreator is not None:
-            basis = f"its sibling {shown(sibling.name)} is marked {shown(sibling.mark)}"
-            yield Recreation(sibling.recreator, Confidence.POSSIBLE, basis)
+        if sibling is not None and sibling.label is not None:
+            basis = f"its sibling {shown(sibling.name)} is marked {shown(str(sibling.label))}"
+            yield Recreation(MAKERS[sibling.label.recreated_by], Confidence.POSSIBLE, basis)
         ruler = self._neighbours.ruler(place)
         if ruler is not None:
-            recreator, count, of = ruler
+            recreated_by, count, of = ruler
             basis = f"{count} of {of} readable {shown(self._ref.resource)} of its namespace are marked so"
-            yield Recreation(recreator, Confidence.POSSIBLE, basis)
+            yield Recreation(recreated_by, Confidence.POSSIBLE, basis)
 
     # -- tokens
 
@@ -214,46 +202,46 @@ class _Search:
         seen = self._seen
         if seen.type == TOKEN_TYPE:
             of = f" of ServiceAccount {shown(seen.token_of)}" if seen.token_of else ""
-            yield Recreation(TOKEN_CONTROLLER, Confidence.CERTAIN, f"it was a token{of}")
-        secret = self._assessment.secret
-        if seen.revision or secret is None:
+            yield Recreation(_TOKENS, Confidence.CERTAIN, f"it was a token{of}")
+        users = by_role(self._assessment.users)
+        if seen.revision:
             return
-        for user in secret.groups.get(Role.TOKEN_LIST, ()):
+        for user in users.get(Role.TOKEN_LIST, ()):
             account = user.object.name
             if self._ref.name.startswith(f"{account}-token-"):
                 basis = f"a token of ServiceAccount {shown(account)}, by its list"
-                yield Recreation(TOKEN_CONTROLLER, Confidence.LIKELY, basis)
-            elif secret.groups.keys() == {Role.TOKEN_LIST}:
+                yield Recreation(_TOKENS, Confidence.LIKELY, basis)
+            elif users.keys() == {Role.TOKEN_LIST}:
                 # Such a list may name other Secrets too, but those are used by somebody else as well.
                 basis = f"in the list of ServiceAccount {shown(account)}"
-                yield Recreation(TOKEN_CONTROLLER, Confidence.POSSIBLE, basis)
+                yield Recreation(_TOKENS, Confidence.POSSIBLE, basis)
 
     # -- names
 
     def _by_names(self) -> Iterator[Recreation]:
-        for rule in NAME_RULES:
+        for rule in RULES.names:
             if rule.path == self._path and rule.namespace in ("", self._ref.namespace):
                 recreation = self._by_rule(rule)
                 if recreation is not None:
                     yield recreation
 
     def _by_rule(self, rule: NameRule) -> Recreation | None:
-        match = rule.pattern.fullmatch(self._ref.name)
-        if match is None or self._contradicted(rule):
+        part = rule.part_of(self._ref.name)
+        if part is None or self._contradicted(rule):
             return None
+        recreated_by = MAKERS[rule.recreated_by]
         if not rule.counterpart:
             if not rule.beside or any(_there(self._index, key) for key in rule.beside):
-                return Recreation(rule.recreator, rule.confidence, "by its name")
-            return Recreation(rule.recreator, Confidence.POSSIBLE, "by its name alone")
-        name = match.group(1) if match.re.groups else ""
-        other = self._index.node(rule.counterpart.format(namespace=self._ref.namespace, name=name))
+                return Recreation(recreated_by, rule.confidence, "by its name")
+            return Recreation(recreated_by, Confidence.POSSIBLE, "by its name alone")
+        other = self._index.node(rule.counterpart.format(namespace=self._ref.namespace, name=part))
         if other is None or not self._index.exists(other) or self._index.terminating_since(other):
             return None
         if any(edge.source == other and edge.use.heuristic for edge in self._index.users(self._node)):
             return None  # the operator is told to use this one: it is the user's own
         ref = self._index.ref(other)
-        basis = f"it is called after {_short(ref)}" if name else f"each of {ref.resource} has one"
-        return Recreation(rule.recreator, rule.confidence, basis)
+        basis = f"it is called after {_short(ref)}" if part else f"each of {ref.resource} has one"
+        return Recreation(recreated_by, rule.confidence, basis)
 
     def _contradicted(self, rule: NameRule) -> bool:
         """Tell whether the last readable revision speaks against a rule; owners that it has were asked before."""
@@ -268,6 +256,5 @@ def _there(index: ImpactIndex, key: str) -> bool:
 
 
 def _short(ref: ObjectRef) -> str:
-    resource = f"{ref.resource}.{ref.group}" if ref.group else ref.resource
     namespace = f"{shown(ref.namespace)}/" if ref.namespace else ""
-    return f"{resource} {namespace}{shown(ref.name)}"
+    return f"{ref.full_resource} {namespace}{shown(ref.name)}"

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from etcdfix.apiserver.recovery import ServerSigns
 from etcdfix.apiserver.servers import Answer, ServerAnswers
 from etcdfix.graph.assess import Assessment
-from etcdfix.graph.grades import Risk
-from etcdfix.graph.secretusers import Stops
+from etcdfix.graph.model import Risk, Stops
 from etcdfix.model import Confidence
 from etcdfix.model import Outcome as Outcomes
 from etcdfix.operations.change.reencrypt import ReencryptPreview
@@ -127,8 +126,8 @@ def assessment_lines(found: Assessment) -> Iterator[str]:
     counts = [f"{number} {action}" for action, number in found.collection.counts.items() if number]
     if counts:
         yield f"Dependents   {', '.join(counts)}"
-    users = found.secret.users if found.secret is not None else ()
-    if users:
+    users = found.users
+    if users and found.secret is not None:
         stopped = len({user.object for user in users if user.stops is Stops.YES})
         using = counted(len({user.object for user in users}), "object")
         yield f"Used by      {using}, of which {stopped} cannot go on without it"
@@ -136,8 +135,8 @@ def assessment_lines(found: Assessment) -> Iterator[str]:
             ref = user.object
             where = f"{ref.namespace}/{ref.name}" if ref.namespace else ref.name
             yield f"             {safe_text(f'{ref.resource} {where}: {user.role}, {user.consequence}')}"
-    elif found.users:
-        yield f"Used by      {counted(len({user.object for user in found.users}), 'object')}"
+    elif users:
+        yield f"Used by      {counted(len({user.object for user in users}), 'object')}"
     for finalizer in found.finalizers:
         sure = "" if finalizer.confidence is Confidence.CERTAIN else f" ({finalizer.confidence})"
         yield f"Finalizer    {safe_text(f'{finalizer.name} is skipped{sure}: {finalizer.consequence}')}"

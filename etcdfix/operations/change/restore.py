@@ -22,7 +22,7 @@ import msgspec
 from etcdfix.apiserver.servers import ServerAnswers
 from etcdfix.errors import AuditLogUnreadable, RefusedByRule
 from etcdfix.examine_all import Progress, no_progress
-from etcdfix.graph.protected import floor_reason
+from etcdfix.graph.protected import protected_reason
 from etcdfix.model import Outcome as Verdicts
 from etcdfix.model import StoredValue
 from etcdfix.operations.change.execute_change import (
@@ -379,7 +379,7 @@ def _check_by_itself(
             "for is put only where nothing is",
             hint="name the audit log that knows it with --audit-log",
         )
-    reason = floor_reason(found.directory.group_resource, found.namespace)
+    reason = protected_reason(found.directory.group_resource, found.namespace)
     if reason and AcceptRisk.CLUSTER_BREAKING not in request.accepted.risks:
         raise refuse(
             Rule.FLOOR,

@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from etcdfix.errors import SourceError
 from etcdfix.graph.assess import Assessment, LastKnown, assess
-from etcdfix.graph.collector import collect
-from etcdfix.graph.garbage import Action, Collection, Decision, Propagation
+from etcdfix.graph.collector import Collection, collect
 from etcdfix.graph.index import ImpactIndex
+from etcdfix.graph.model import Action, Propagation
 from etcdfix.graph.namespaces import freed_by, is_served
-from etcdfix.graph.secretusers import SecretUser, SecretUsers
 from etcdfix.graph.tables import UNDETERMINED
-from etcdfix.graph.uses import Role
-from etcdfix.operations.look.index_cluster import Surroundings, entry_of
+from etcdfix.graph.users import by_role
+from etcdfix.operations.look.index_cluster import ClusterIndex
 from etcdfix.reports.base import counted
 from etcdfix.reports.finding import finding_from
-from etcdfix.reports.impact_model import (
-    DependentEntry,
-    Dependents,
-    FinalizerEntry,
-    Identity,
-    ImpactReport,
-    OwnerEntry,
-    RiskEntry,
-    SecretEntry,
-    UserEntry,
-    UserGroup,
-)
+from etcdfix.reports.impact_model import Dependents, Identity, ImpactReport, UserGroup
 from etcdfix.reports.model import Finding, Remedy
 from etcdfix.reports.remedies import LAST
 from etcdfix.storagekey import display
@@ -49,77 +36,70 @@ _MANIFEST: Final = (
 )
 
 
-def impact_report(surroundings: Surroundings, key: bytes) -> ImpactReport | None:
+def impact_report(cluster: ClusterIndex, key: bytes) -> ImpactReport | None:
     """Assess the loss of one object, readable or not, and say what to do next.
 
     Args:
-        surroundings: Made by keeping the examination of this key.
+        cluster: Made by keeping the examination of this key.
         key: Complete etcd key.
 
     Returns:
         None for a key that nobody has and nobody mentions.
     """
-    index = surroundings.index
+    index = cluster.index
     # Who ended the look does not want to wait for more.
-    source = surroundings.source if surroundings.ended is None else None
+    source = cluster.source if cluster.ended is None else None
     try:
-        found = assess(index, source, surroundings.examiner, key)
+        found = assess(index, source, cluster.examiner, key)
     except SourceError as exc:
         index.problems.append(f"lost the earlier revisions of {display(key)}: {exc.message}")
-        found = assess(index, None, surroundings.examiner, key)
+        found = assess(index, None, cluster.examiner, key)
     node = index.find(key)
     if found is None or node is None:
         return None
-    examined = surroundings.kept.get(key)
-    finding = finding_from(examined, same_again=surroundings.request.same_again) if examined else None
+    examined = cluster.kept.get(key)
+    finding = finding_from(examined, same_again=cluster.request.same_again) if examined else None
     unjudged = bool(index.flags(node) & UNDETERMINED)
-    reasons = surroundings.incomplete_reasons(surroundings.undetermined)
-    groups = _groups(found)
+    reasons = cluster.incomplete_reasons(cluster.undetermined)
     return ImpactReport(
-        **surroundings.origin(),
-        object=entry_of(found.object, key),
+        **cluster.origin(),
+        object=found.object,
         exists=None if not found.exists and index.problems else found.exists,
         readable=found.readable,
-        risk=found.risk.value,
+        risk=found.risk,
         may_be_worse=found.may_be_worse,
-        reasons=[RiskEntry(r.risk.value, r.code, r.text) for r in found.reasons],
+        reasons=found.reasons,
         finding=finding,
         last_known=_identity(found.last_known),
-        namespace_terminating=_namespace_terminating(surroundings, found.object.namespace),
+        namespace_terminating=_namespace_terminating(cluster, found.object.namespace),
         dependents=_dependents(index, node, found),
-        secret=_secret(found.secret) if found.secret is not None else None,
-        users=groups,
-        user_count=sum(group.count for group in groups),
-        finalizers=[
-            FinalizerEntry(
-                name=f.name,
-                owner=f.owner,
-                consequence=f.consequence,
-                leaks=f.leaks,
-                confidence=f.confidence.value,
-            )
-            for f in found.finalizers
+        secret=found.secret,
+        users=[
+            UserGroup(role=role, count=len(users), users=users)
+            for role, users in by_role(found.users).items()
         ],
+        user_count=len(found.users),
+        finalizers=found.finalizers,
         node=found.node,
-        consequences=list(found.consequences),
+        consequences=found.consequences,
         unreadable_elsewhere=sum(index.unreadable_by_path().values())
         - index.unreadable(node)
-        - (surroundings.undetermined - unjudged),
-        undetermined_elsewhere=surroundings.undetermined - unjudged,
+        - (cluster.undetermined - unjudged),
+        undetermined_elsewhere=cluster.undetermined - unjudged,
         remedies=_remedies(
             found,
             examined,
             finding,
-            surroundings.request.same_again,
-            unserved=_unserved(surroundings, node),
+            cluster.request.same_again,
+            unserved=_unserved(cluster, node),
         ),
         complete=not reasons,
         incomplete_reasons=reasons,
     )
 
 
-def _namespace_terminating(surroundings: Surroundings, namespace: str) -> str | None:
-    index = surroundings.index
+def _namespace_terminating(cluster: ClusterIndex, namespace: str) -> str | None:
+    index = cluster.index
     node = index.node(f"namespaces/{namespace}") if namespace else None
     if node is None or not index.exists(node):
         return None
@@ -131,12 +111,12 @@ def _namespace_terminating(surroundings: Surroundings, namespace: str) -> str | 
 def _identity(known: LastKnown) -> Identity:
     return Identity(
         uid=known.uid,
-        confidence=known.confidence.value,
+        confidence=known.confidence,
         basis=known.basis,
         mod_revision=known.revision,
-        finalizers=list(known.finalizers) if known.finalizers is not None else None,
+        finalizers=known.finalizers,
         labels=sorted(known.labels),
-        annotations=list(known.annotations),
+        annotations=known.annotations,
         conflicting_uids=known.conflicting_uids,
     )
 
@@ -145,14 +125,14 @@ def _dependents(index: ImpactIndex, node: int, found: Assessment) -> Dependents:
     collection = found.collection
     freed = freed_by(index, node) if index.unreadable(node) else ()
     return Dependents(
-        counts={action.value: count for action, count in collection.counts.items()},
+        counts=collection.counts,
         deleted_by_resource=collection.deleted_by_resource,
-        tree=_rows(collection.removed.key, collection.tree),
-        caught_up=_rows("", collection.caught_up),
-        listable=list(collection.listable),
+        tree=collection.tree,
+        caught_up=collection.caught_up,
+        listable=collection.listable,
         unlistable=collection.unlistable,
         namespaces=[state.name for state in freed],
-        notes=[
+        warnings=[
             *_catching_up(collection),
             *(
                 f"namespace {state.name}, which is being deleted, then finishes, and all that is left in it goes: "
@@ -165,21 +145,10 @@ def _dependents(index: ImpactIndex, node: int, found: Assessment) -> Dependents:
     )
 
 
-def _rows(below: str, tree: Iterable[Decision]) -> list[DependentEntry]:
-    """Lay a tree out depth first; chains of owners can be long, so this does not recurse."""
-    rows: list[DependentEntry] = []
-    waiting = deque((1, below, decision) for decision in tree)
-    while waiting:
-        depth, above, decision = waiting.popleft()
-        rows.append(_dependent(depth, above, decision))
-        inner = decision.dependents
-        waiting.extendleft((depth + 1, decision.object.key, d) for d in reversed(inner))
-    return rows
-
-
 def _catching_up(collection: Collection) -> Iterator[str]:
     """Yield what the collector does although it is no dependent of the object."""
-    going = sum(decision.action is Action.CASCADE_DELETED for decision in collection.caught_up)
+    roots = (decision for decision in collection.caught_up if decision.depth == 1)
+    going = sum(decision.action is Action.CASCADE_DELETED for decision in roots)
     if going:
         types = ", ".join(collection.listable) or "its owner's deletion"
         why = (
@@ -210,115 +179,25 @@ def _orphaning(index: ImpactIndex, node: int, found: Assessment) -> Iterator[str
         return
     played = collect(index, node, by_api=Propagation.ORPHAN)
     orphaned = {Action.ORPHANED, Action.REFERENCE_STRIPPED}
-    late = sum(d.action in orphaned and bool(d.started_after) for d in played.tree)
+    late = sum(d.action in orphaned and bool(d.started_after) for d in played.tree if d.depth == 1)
     if late:
         yield (
             f"deleted through the API with Orphan, its dependents of types that cannot be listed ({late}) keep their "
             "reference where the controller manager started after the damage, and are deleted as soon as their type "
             "can be listed"
         )
-    if played.doubt:
-        yield f"deleted through the API with Orphan: {played.doubt}"
+    if played.uncertain:
+        yield f"deleted through the API with Orphan: {played.uncertain}"
 
 
-def _dependent(depth: int, below: str, decision: Decision) -> DependentEntry:
-    return DependentEntry(
-        depth=depth,
-        below=below,
-        object=entry_of(decision.object),
-        action=decision.action.value,
-        propagation=decision.propagation.value if decision.propagation is not None else None,
-        owners=[
-            OwnerEntry(
-                api_version=o.api_version,
-                kind=o.kind,
-                name=o.name,
-                uid=o.uid,
-                state=o.state.value,
-                reason=o.reason,
-                removed=o.removed,
-                stripped=o.stripped,
-            )
-            for o in decision.owners
-        ],
-        after_finalizers=list(decision.after_finalizers),
-        already_terminating=decision.already_terminating,
-        uncertain=decision.uncertain,
-        stays=decision.stays,
-        later=decision.later,
-        ran_before=decision.ran_before,
-        started_after=decision.started_after,
-    )
-
-
-def _secret(users: SecretUsers) -> SecretEntry:
-    return SecretEntry(
-        type=users.type,
-        protected=users.protected,
-        opted_out=users.opted_out,
-        protection_finalizers=list(users.protection_finalizers),
-        other_finalizers=list(users.other_finalizers),
-        notes=list(users.notes),
-    )
-
-
-def _groups(found: Assessment) -> list[UserGroup]:
-    if found.secret is not None:
-        return [
-            UserGroup(role=role.value, count=len(users), users=[_secret_user(user) for user in users])
-            for role, users in found.secret.groups.items()
-        ]
-    by_role: dict[Role, list[UserEntry]] = {}
-    for user in found.users:
-        use = user.use
-        by_role.setdefault(use.role, []).append(
-            UserEntry(
-                object=entry_of(user.object),
-                role=use.role.value,
-                path=use.path,
-                optional=use.optional,
-                template=use.template,
-                heuristic=use.heuristic,
-                carried=use.carried,
-                finished=False,
-                stops=None,
-                consequence="",
-                behind=[],
-                behind_count=0,
-            )
-        )
-    return [
-        UserGroup(role=role.value, count=len(by_role[role]), users=by_role[role])
-        for role in Role
-        if role in by_role
-    ]
-
-
-def _secret_user(user: SecretUser) -> UserEntry:
-    return UserEntry(
-        object=entry_of(user.object),
-        role=user.role.value,
-        path=user.path,
-        optional=user.optional,
-        template=user.template,
-        heuristic=user.heuristic,
-        carried=user.carried,
-        finished=user.finished,
-        stops=user.stops.value,
-        consequence=user.consequence,
-        behind=[entry_of(pod) for pod in user.behind],
-        behind_count=user.behind_count,
-    )
-
-
-def _unserved(surroundings: Surroundings, node: int) -> str:
+def _unserved(cluster: ClusterIndex, node: int) -> str:
     """Return the CustomResourceDefinition that is gone, and without which no API serves an object; "" for none.
 
     One that is there and cannot be read is none: API servers that run may still serve its objects.
     """
-    index = surroundings.index
+    index = cluster.index
     directory = index.place(node)[0]
-    if is_served(index, directory, surroundings.aggregated) is not False:
+    if is_served(index, directory, cluster.aggregated) is not False:
         return ""
     if (directory.group, directory.resource) in index.unreadable_crds:
         return ""
@@ -410,6 +289,5 @@ def _ordinary_dry_run(found: Assessment) -> str:
         return ""
     if not (ref.name + ref.namespace).isprintable():
         return ""  # it would not survive the way through a shell
-    resource = f"{ref.resource}.{ref.group}" if ref.group else ref.resource
     where = ["-n", ref.namespace] if ref.namespace else []
-    return quote_command(["kubectl", "delete", resource, ref.name, *where, "--dry-run=server"])
+    return quote_command(["kubectl", "delete", ref.full_resource, ref.name, *where, "--dry-run=server"])

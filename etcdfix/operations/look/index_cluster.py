@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,16 +13,13 @@ from etcdfix.errors import EndedEarly
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
 from etcdfix.graph.builder import IndexBuilder
-from etcdfix.graph.identity import ObjectRef
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.tables import UNDETERMINED
 from etcdfix.reports.base import counted
-from etcdfix.reports.impact_model import ObjectEntry
 from etcdfix.reports.model import ReportConfiguration, ReportSource, Tool
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display, likely_prefixes
 from etcdfix.text.commands import RepeatedOptions
-from etcdfix.text.safetext import is_plain
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.key_loss import THE_KEY, KeyCounter, doubt_about
 from etcdfix.verdicts.standing import IDENTITY
@@ -39,7 +35,7 @@ _MOST_KEPT = 1000
 _SAMPLE = 200
 
 
-class SurroundingsRequest(Reading, frozen=True, kw_only=True):
+class ClusterIndexRequest(Reading, frozen=True, kw_only=True):
     """Everything that decides what is read and how.
 
     Attributes:
@@ -49,8 +45,8 @@ class SurroundingsRequest(Reading, frozen=True, kw_only=True):
     same_again: RepeatedOptions = msgspec.field(default_factory=RepeatedOptions)
 
 
-class Surroundings:
-    """Everything that is known about a cluster after one look at all of it. Made by :func:`look_around`.
+class ClusterIndex:
+    """Everything that is known about a cluster after one look at all of it. Made by :func:`index_cluster`.
 
     Attributes:
         request: What was asked for.
@@ -68,7 +64,7 @@ class Surroundings:
 
     def __init__(
         self,
-        request: SurroundingsRequest,
+        request: ClusterIndexRequest,
         source: Source,
         examiner: Examiner,
         index: ImpactIndex,
@@ -120,10 +116,6 @@ class Surroundings:
             else None,
         }
 
-    def entry(self, node: int) -> ObjectEntry:
-        """Return a node's name for a report."""
-        return entry_of(self.index.ref(node), self.index.key(node))
-
     def incomplete_reasons(self, undetermined: int) -> list[str]:
         """Return why a report is not everything.
 
@@ -142,14 +134,14 @@ class Surroundings:
         return reasons
 
 
-def look_around(
+def index_cluster(
     source: Source,
-    request: SurroundingsRequest,
+    request: ClusterIndexRequest,
     *,
     keep: Keep,
     plugins: KMSPlugins | None = None,
     progress: Progress = no_progress,
-) -> Surroundings:
+) -> ClusterIndex:
     """Examine everything in a source once, and gather who refers to whom.
 
     Args:
@@ -180,7 +172,7 @@ def look_around(
     if ending.ended is not None:
         problems.append(f"{ending.ended.reason} before the end")
     index = builder.finish(problems)
-    return Surroundings(request, source, examiner, index, kept.by_key(), keys, cluster, ending.ended)
+    return ClusterIndex(request, source, examiner, index, kept.by_key(), keys, cluster, ending.ended)
 
 
 class _Kept:
@@ -199,25 +191,6 @@ class _Kept:
 
     def by_key(self) -> dict[bytes, Examination]:
         return {key: found for members in self._by_weight.values() for key, found in members.items()}
-
-
-def entry_of(ref: ObjectRef, key: bytes | None = None) -> ObjectEntry:
-    """Return an object's name for a report.
-
-    Args:
-        ref: The object.
-        key: Its key as it is stored, where that is known; else the report has it for display only.
-    """
-    coded = base64.b64encode(key).decode() if key is not None and not is_plain(key) else None
-    return ObjectEntry(
-        key=ref.key,
-        key_base64=coded,
-        group=ref.group,
-        resource=ref.resource,
-        kind=ref.kind,
-        namespace=ref.namespace,
-        name=ref.name,
-    )
 
 
 def _suggestions(source: Source) -> list[str]:

@@ -14,35 +14,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+import msgspec
+
 from etcdfix.graph.collector import collect
-from etcdfix.graph.cycles import CyclicWait
-from etcdfix.graph.garbage import Action
-from etcdfix.graph.grades import Risk, reasons_for
-from etcdfix.graph.identity import ObjectRef
-from etcdfix.graph.namespaces import (
-    Blocker,
-    DeletionStage,
-    NamespaceState,
-    ResourceContent,
-    Stays,
-    contents_of,
-    namespace_state,
-)
+from etcdfix.graph.grades import reasons_for
+from etcdfix.graph.model import Action, Blocker, CyclicWait, DeletionStage, ObjectRef, Risk, Stays
+from etcdfix.graph.namespaces import NamespaceState, contents_of, namespace_key, namespace_state
 from etcdfix.graph.uses import Role
 from etcdfix.model import Confidence, Outcome
-from etcdfix.operations.look.index_cluster import Keep, Surroundings, entry_of
+from etcdfix.operations.look.index_cluster import ClusterIndex, Keep
 from etcdfix.reports.base import counted
-from etcdfix.reports.impact_model import (
-    BlockerEntry,
-    ConditionEntry,
-    ContentEntry,
-    CycleEntry,
-    MissingAPI,
-    NamespaceReport,
-    PlanStep,
-    StageEntry,
-    WaitEntry,
-)
+from etcdfix.reports.impact_model import MissingAPI, NamespaceReport, NamespaceStep
 from etcdfix.reports.model import Remedy
 from etcdfix.reports.remedies import gentle_remedies, remedies_for
 from etcdfix.storagekey import StorageLayout, display
@@ -91,8 +73,8 @@ def concerns_namespace(layout: StorageLayout, name: str) -> Keep:
 
     The Namespace itself most of all, then pods, then what is proven broken; what lies elsewhere least.
     """
-    namespaces = layout.prefix_bytes + b"namespaces/"
-    own = namespaces + _bytes(name)
+    namespaces = namespace_key(layout, "")
+    own = namespace_key(layout, name)
 
     def keep(found: Examination) -> int:
         outcome = found.verdict.outcome
@@ -111,54 +93,44 @@ def concerns_namespace(layout: StorageLayout, name: str) -> Keep:
     return keep
 
 
-def namespace_report(surroundings: Surroundings, name: str) -> NamespaceReport | None:
+def namespace_report(cluster: ClusterIndex, name: str) -> NamespaceReport | None:
     """Return what keeps a namespace, and a plan; None where neither its object nor anything in it was seen.
 
     Args:
-        surroundings: Made by keeping what :func:`concerns_namespace` says.
+        cluster: Made by keeping what :func:`concerns_namespace` says.
         name: Of the namespace.
     """
-    index = surroundings.index
-    origin = surroundings.origin()
-    state = namespace_state(index, name, aggregated=surroundings.aggregated, now=origin["generated_at"])
+    index = cluster.index
+    origin = cluster.origin()
+    state = namespace_state(index, name, aggregated=cluster.aggregated, now=origin["generated_at"])
     if state is None:
         return None
     nodes = [*contents_of(index, name), *(node for broken in index.unlistable().values() for node in broken)]
     keys = {display(index.key(node)): index.key(node) for node in nodes}
-    keys[state.object.key] = surroundings.request.layout.prefix_bytes + b"namespaces/" + _bytes(name)
-    story = _Story(surroundings, state, keys)
-    reasons = surroundings.incomplete_reasons(story.undetermined())
+    keys[state.object.key] = namespace_key(cluster.request.layout, name)
+    story = _Story(cluster, state, keys)
+    reasons = cluster.incomplete_reasons(story.undetermined())
     return NamespaceReport(
         **origin,
         name=name,
-        object=entry_of(state.object, keys[state.object.key]),
+        object=state.object,
         state=_state(state),
         exists=state.exists or (False if state.complete else None),
         readable=state.readable,
         terminating=state.terminating,
         terminating_since=state.terminating_since or None,
         phase=state.phase,
-        conditions=[
-            ConditionEntry(
-                type=c.type,
-                status=c.status,
-                reason=c.reason,
-                message=c.message,
-                last_transition=c.last_transition,
-                problem=c in state.problems,
-            )
-            for c in state.conditions
-        ],
-        spec_finalizers=list(state.spec_finalizers),
-        finalizers=list(state.finalizers),
-        contents=[_content(content) for content in state.contents],
+        conditions=state.conditions,
+        spec_finalizers=state.spec_finalizers,
+        finalizers=state.finalizers,
+        contents=state.contents,
         stages=[story.stage(stage) for stage in state.stages],
         order_lost=state.order_lost,
         frozen=state.frozen,
-        cycles=[_cycle(cycle) for cycle in state.cycles],
+        cycles=state.cycles,
         missing_apis=[MissingAPI(api=api, reason=reason) for api, reason in state.missing_apis.items()],
         plan=[
-            PlanStep(number=n, action=step.action, command=step.command, note=step.note, key=step.key)
+            NamespaceStep(number=n, action=step.action, command=step.command, note=step.note, key=step.key)
             for n, step in enumerate(story.plan(), start=1)
         ],
         complete=not reasons,
@@ -196,10 +168,10 @@ class _Step(NamedTuple):
 class _Story:
     """Tells one namespace: its blockers with their causes, and the plan."""
 
-    def __init__(self, surroundings: Surroundings, state: NamespaceState, keys: dict[str, bytes]) -> None:
-        self._surroundings = surroundings
-        self._index = surroundings.index
-        self._again: RepeatedOptions = surroundings.request.same_again
+    def __init__(self, cluster: ClusterIndex, state: NamespaceState, keys: dict[str, bytes]) -> None:
+        self._cluster = cluster
+        self._index = cluster.index
+        self._again: RepeatedOptions = cluster.request.same_again
         self._state = state
         self._keys = keys
         self._nodes = [node for key in keys.values() if (node := self._index.find(key)) is not None]
@@ -208,48 +180,35 @@ class _Story:
         """Count what could not be judged among what matters here."""
         return sum(1 for node in self._nodes if self._index.unreadable(node) and not self._index.lost(node))
 
-    def stage(self, stage: DeletionStage) -> StageEntry:
-        """Return a stage with its blockers explained."""
-        return StageEntry(
-            number=stage.number,
-            name=stage.name,
-            resources=[_content(content) for content in stage.resources],
-            blockers=[self.blocker(blocker) for blocker in stage.waits_for],
-            blocker_count=stage.blockers,
-        )
+    def stage(self, stage: DeletionStage) -> DeletionStage:
+        """Return a stage with the causes of its blockers."""
+        return msgspec.structs.replace(stage, blockers=tuple(map(self.blocker, stage.blockers)))
 
-    def blocker(self, blocker: Blocker) -> BlockerEntry:
+    def blocker(self, blocker: Blocker) -> Blocker:
         """Return a blocker with its cause."""
         found = self._examined(blocker)
-        cause = found.verdict.cause if found is not None else None
-        return BlockerEntry(
-            object=entry_of(blocker.object, self._keys.get(blocker.object.key)),
-            reason=blocker.reason,
-            cause=cause.value if cause is not None else None,
-            message=found.verdict.message if found is not None else "",
-            finalizers=list(blocker.finalizers),
-            terminating_since=blocker.terminating_since or None,
-            node=blocker.node or None,
-            node_state=blocker.node_state or None,
-            past_grace=blocker.past_grace,
-        )
+        if found is None:
+            return blocker
+        return msgspec.structs.replace(blocker, cause=found.verdict.cause, message=found.verdict.message)
 
     def _examined(self, blocker: Blocker) -> Examination | None:
         key = self._keys.get(blocker.object.key)
-        return self._surroundings.kept.get(key) if key is not None else None
+        return self._cluster.kept.get(key) if key is not None else None
 
     # -- the plan
 
     def plan(self) -> Iterator[_Step]:
         """Yield what to do, in order; nothing where nothing has to be done."""
         state = self._state
-        inside = [b for stage in state.stages if stage.name == "unreadable" for b in stage.waits_for]
+        inside = [b for stage in state.stages if stage.name == "unreadable" for b in stage.blockers]
         steps = [
             *self._definitions(),
             *self._own_object(),
             *self._unreadable(list(state.elsewhere), state.elsewhere_count, _EVERYWHERE),
             *self._apis(),
-            *self._unreadable(inside, sum(s.blockers for s in state.stages if s.name == "unreadable"), ""),
+            *self._unreadable(
+                inside, sum(s.blocker_count for s in state.stages if s.name == "unreadable"), ""
+            ),
             *self._pods(),
             *self._finalizers(),
             *self._own_finalizers(),
@@ -277,7 +236,7 @@ class _Story:
         elif not state.exists:
             yield from self._keep_or_end("re-create it")
         elif not state.readable:
-            found = self._surroundings.kept.get(self._keys[state.object.key])
+            found = self._cluster.kept.get(self._keys[state.object.key])
             if found is not None and self._removable(found):
                 what = (
                     "until it goes, the controller processes no namespace of the cluster"
@@ -349,11 +308,11 @@ class _Story:
     def _pods(self) -> Iterator[_Step]:
         """Yield a step for each pod that no kubelet ends; where the namespace stays, for those told to go alone."""
         ends = self._state.terminating
-        held = [b for stage in self._state.stages for b in stage.waits_for if b.reason == "node"]
+        held = [b for stage in self._state.stages for b in stage.blockers if b.reason == "node"]
         pods = [b for b in held if ends or b.past_grace]
         for number, pod in enumerate(pods[:_MOST_STEPS]):
             ref = pod.object
-            wait = _PATIENCE[pod.node_state].format(pod.node)
+            wait = _PATIENCE[pod.node_state or "unknown"].format(pod.node)
             first = (
                 f" It also has finalizers, which go first: {', '.join(pod.finalizers[:10])}."
                 if pod.finalizers
@@ -385,7 +344,7 @@ class _Story:
 
     def _removable(self, found: Examination) -> bool:
         """Say whether a deletion would not be refused out of hand."""
-        return standing_of(found) is Standing.DELETABLE and not self._surroundings.key_looks_lost(found)
+        return standing_of(found) is Standing.DELETABLE and not self._cluster.key_looks_lost(found)
 
     def _cures(self, blockers: list[tuple[Blocker, Examination]]) -> Iterator[_Step]:
         """Yield what is no reason to delete: a configuration that lacks something, once for all that it would cure."""
@@ -446,15 +405,16 @@ class _Story:
             if cycle.confidence is not Confidence.POSSIBLE:
                 rings.setdefault(cycle.steps[0].waiter.key, cycle)
         for stage in self._state.stages:
-            held = [b for b in stage.waits_for if b.reason == "finalizers"]
+            held = [b for b in stage.blockers if b.reason == "finalizers"]
             names = sorted({finalizer for blocker in held for finalizer in blocker.finalizers})
             if held:
                 first = held[0].object
-                resource = f"{first.resource}.{first.group}" if first.group else first.resource
                 yield _Step(
                     f"See that the controllers of these finalizers run, and finish: {', '.join(names[:10])} "
-                    f"({counted(stage.blockers, 'object')})",
-                    self._kubectl("get", resource, first.name, "-n", first.namespace, "-o", "yaml"),
+                    f"({counted(stage.blocker_count, 'object')})",
+                    self._kubectl(
+                        "get", first.full_resource, first.name, "-n", first.namespace, "-o", "yaml"
+                    ),
                     "Taking a finalizer off by hand skips what it guards; only when its controller is gone for good.",
                 )
         for ring in list(rings.values())[:_MOST_STEPS]:
@@ -491,7 +451,7 @@ class _Story:
 
     def _definitions(self) -> Iterator[_Step]:
         """Yield how CustomResourceDefinitions come back without which objects are left behind."""
-        prefix = self._surroundings.request.layout.prefix_bytes
+        prefix = self._cluster.request.layout.prefix_bytes
         for content in self._state.contents:
             api = f"{content.resource}.{content.group}"
             key = prefix + _CRDS + _bytes(api)
@@ -551,30 +511,6 @@ def _way_out(found: Examination, again: RepeatedOptions) -> Remedy | None:
     """Return the first way out that changes how a value is read, or else the first."""
     ways = remedies_for(found, again)
     return next((way for way in ways if way.command.startswith("etcdfix ")), ways[0] if ways else None)
-
-
-def _content(content: ResourceContent) -> ContentEntry:
-    return ContentEntry(
-        group=content.group,
-        resource=content.resource,
-        count=content.count,
-        unreadable=content.unreadable,
-        with_finalizers=content.with_finalizers,
-        served=content.served,
-        aggregated=content.aggregated,
-        stays=content.stays,
-    )
-
-
-def _cycle(cycle: CyclicWait) -> CycleEntry:
-    return CycleEntry(
-        steps=[
-            WaitEntry(waiter=entry_of(s.waiter), waits_for=entry_of(s.waits_for), reason=s.reason)
-            for s in cycle.steps
-        ],
-        confidence=cycle.confidence.value,
-        way_out=cycle.way_out,
-    )
 
 
 def _is_claim(ref: ObjectRef) -> bool:

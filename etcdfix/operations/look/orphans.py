@@ -5,36 +5,22 @@ from __future__ import annotations
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.orphans import find_orphans
 from etcdfix.graph.tables import UNDETERMINED
-from etcdfix.operations.look.index_cluster import Surroundings
-from etcdfix.reports.impact_model import OrphanEntry, OrphansReport
+from etcdfix.operations.look.index_cluster import ClusterIndex
+from etcdfix.reports.impact_model import OrphansReport
 from etcdfix.storagekey import Stack
 
 
-def orphans_report(surroundings: Surroundings) -> OrphansReport:
+def orphans_report(cluster: ClusterIndex) -> OrphansReport:
     """Return everything whose owner, CRD or namespace is gone, or that no resource claims."""
-    found = find_orphans(surroundings.index, aggregated=surroundings.aggregated)
-    undetermined = _undetermined(surroundings.index)
-    reasons = surroundings.incomplete_reasons(undetermined)
-    limited_to = surroundings.source.describe().limited_to
+    found = find_orphans(cluster.index, aggregated=cluster.aggregated)
+    undetermined = _undetermined(cluster.index)
+    reasons = cluster.incomplete_reasons(undetermined)
+    limited_to = cluster.source.describe().limited_to
     if limited_to:
         reasons.append(f"permission denied: keys outside {limited_to} were not looked at")
     return OrphansReport(
-        **surroundings.origin(),
-        groups=[
-            OrphanEntry(
-                reason=group.reason.value,
-                prefix=group.prefix,
-                group=group.group,
-                resource=group.resource,
-                namespace=group.namespace,
-                count=group.count,
-                size=group.size,
-                examples=list(group.examples),
-                confidence=group.confidence.value,
-                note=group.note,
-            )
-            for group in found.groups
-        ],
+        **cluster.origin(),
+        groups=found.groups,
         count=found.count,
         size=found.size,
         undetermined=undetermined,

@@ -20,8 +20,8 @@ from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.graph.assess import Assessment, assess
 from etcdfix.graph.builder import IndexBuilder
-from etcdfix.graph.grades import Risk
-from etcdfix.graph.protected import floor_reason
+from etcdfix.graph.model import Risk
+from etcdfix.graph.protected import protected_reason
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.cluster_identity import ClusterIdentity
@@ -283,7 +283,7 @@ def check_deletion(
     step("check: API servers")
     servers = check_api_servers(found, identity, api, accepted)
     step("check: floor")
-    floor = floor_reason(found.directory.group_resource, found.namespace) or _breaking(assessment)
+    floor = protected_reason(found.directory.group_resource, found.namespace) or _breaking(assessment)
     if floor and AcceptRisk.CLUSTER_BREAKING not in accepted.risks:
         raise refuse(
             Rule.FLOOR,

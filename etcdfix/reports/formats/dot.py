@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import BinaryIO
 
+from etcdfix.graph.model import ObjectRef
 from etcdfix.reports.base import Output
-from etcdfix.reports.formats.text import named, shown
-from etcdfix.reports.impact_model import ImpactReport, ObjectEntry
+from etcdfix.reports.formats.text import shown
+from etcdfix.reports.impact_model import ImpactReport
 
 _COLOURS = {
     "cascade-deleted": "#d73027",
@@ -32,13 +33,13 @@ def write_dot(report: ImpactReport, stream: BinaryIO, _max_rows: int = 0) -> Non
     line('  edge [fontname="sans-serif", fontsize=9];')
     line(f"  label={_quoted(f'losing {shown(report.object.key)}: risk {report.risk}')};")
     state = report.finding.outcome if report.finding is not None else "not in etcd"
-    line(f'  n0 [label={_quoted(named(report.object), state)}, style=filled, fillcolor="#fee08b"];')
+    line(f'  n0 [label={_quoted(shown(report.object), state)}, style=filled, fillcolor="#fee08b"];')
 
-    def node(entry: ObjectEntry, colour: str) -> int:
+    def node(entry: ObjectRef, colour: str) -> int:
         number = numbers.get(entry.key)
         if number is None:
             number = numbers[entry.key] = len(numbers)
-            line(f'  n{number} [label={_quoted(named(entry))}, color="{colour}"];')
+            line(f'  n{number} [label={_quoted(shown(entry))}, color="{colour}"];')
         return number
 
     for entry in report.dependents.tree:

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator
 from html import escape
 from typing import BinaryIO
 
+from etcdfix.graph.model import Decision, User
 from etcdfix.reports.base import Output, counted
 from etcdfix.reports.formats.impact_table import ABSENT, BASIS, STOPS, UNSEEN, grade
-from etcdfix.reports.formats.text import incomplete, introduction, named, shown
-from etcdfix.reports.impact_model import DependentEntry, ImpactReport, UserEntry
+from etcdfix.reports.formats.text import incomplete, introduction, shown
+from etcdfix.reports.impact_model import ImpactReport
 
 _MOST_ROWS = 10_000
 _DEEPEST = 20
@@ -99,7 +100,7 @@ def _doubts(report: ImpactReport) -> Iterator[str]:
 
 def _facts(report: ImpactReport) -> Iterator[tuple[str, str]]:
     finding, known = report.finding, report.last_known
-    yield "object", _text(named(report.object))
+    yield "object", _text(shown(report.object))
     if report.object.key_base64 is not None:
         yield "key, base64", _code(report.object.key_base64)
     if finding is None:
@@ -145,10 +146,10 @@ def _dependents(report: ImpactReport) -> Iterator[str]:
         yield "<p>What it then catches up with:</p>"
         yield from _table(columns, map(_dependent, caught_up[:_MOST_ROWS]))
         yield from _more(len(caught_up))
-    yield from (f"<p>{_text(note)}</p>" for note in report.dependents.notes)
+    yield from (f"<p>{_text(warning)}</p>" for warning in report.dependents.warnings)
 
 
-def _dependent(entry: DependentEntry) -> tuple[str, str, str]:
+def _dependent(entry: Decision) -> tuple[str, str, str]:
     indent = min(entry.depth - 1, _DEEPEST) * 1.5
     remarks = [f"{o.kind} {o.name}: {o.reason}" for o in entry.owners if o.reason][:_BEHIND]
     if entry.stays:
@@ -161,7 +162,7 @@ def _dependent(entry: DependentEntry) -> tuple[str, str, str]:
         remarks.append(entry.uncertain)
     action = _text(entry.action + (f" ({entry.propagation})" if entry.propagation else ""))
     mark = f'<span class="stop">{action}</span>' if entry.action == "cascade-deleted" else action
-    name = f'<div style="padding-left: {indent:g}em">{_text(named(entry.object))}</div>'
+    name = f'<div style="padding-left: {indent:g}em">{_text(shown(entry.object))}</div>'
     return name, mark, "<br>".join(map(_text, remarks))
 
 
@@ -170,26 +171,26 @@ def _users(report: ImpactReport) -> Iterator[str]:
     if not report.user_count:
         yield "<p>Nothing that can be read refers to it.</p>"
         return
-    rows: list[UserEntry] = [user for group in report.users for user in group.users]
+    rows: list[User] = [user for group in report.users for user in group.users]
     yield from _table(("How", "User", "Without it", "Field"), map(_user, rows[:_MOST_ROWS]))
     yield from _more(report.user_count, min(_MOST_ROWS, len(rows)))
 
 
-def _user(user: UserEntry) -> tuple[str, str, str, str]:
+def _user(user: User) -> tuple[str, str, str, str]:
     effect = f"{STOPS[user.stops]}: {user.consequence}" if user.stops is not None else ""
     optional = user.optional and user.stops is None
     marks = {
         "optional": optional,
         "by template": user.template,
         "likely, not certain": user.heuristic,
-        "pods made from it later": user.carried,
+        "pods made from it later": user.in_pod_template,
     }
     notes = [mark for mark, present in marks.items() if present]
     if user.behind_count:
         notes.append(f"{counted(user.behind_count, 'pod')} behind it")
     text = "; ".join([effect, *notes] if effect else notes)
     mark = f'<span class="stop">{_text(text)}</span>' if user.stops == "yes" else _text(text)
-    return _text(user.role), _text(named(user.object)), mark, _code(user.path)
+    return _text(user.role), _text(shown(user.object)), mark, _code(user.path)
 
 
 def _table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:

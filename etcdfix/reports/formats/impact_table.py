@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from etcdfix.graph.model import Decision, User
 from etcdfix.reports.base import Output, counted
-from etcdfix.reports.formats.text import aligned, count_of, incomplete, introduction, named, shown, steps
-from etcdfix.reports.impact_model import DependentEntry, ImpactReport, UserEntry
+from etcdfix.reports.formats.text import aligned, count_of, incomplete, introduction, shown, steps
+from etcdfix.reports.impact_model import ImpactReport
 
 BASIS = {
     "current": "it can be read",
@@ -76,7 +77,7 @@ def _object(report: ImpactReport) -> Iterator[str]:
     if report.namespace_terminating is not None:
         since = f" since {shown(report.namespace_terminating)}" if report.namespace_terminating else ""
         yield f"  namespace  Terminating{since}: etcdfix namespace tells what blocks it"
-    yield f"  object     {named(report.object)}"
+    yield f"  object     {shown(report.object)}"
     yield f"  stored     {state}"
     if report.object.key_base64 is not None:
         yield f"  key        base64:{report.object.key_base64}"
@@ -117,7 +118,7 @@ def _dependents(report: ImpactReport, max_rows: int) -> Iterator[str]:
         resources = [count_of(n, resource) for resource, n in report.dependents.deleted_by_resource.items()]
         yield f"  deletes {', '.join(resources)}"
     tree = report.dependents.tree
-    rows = [(f"{'  ' * min(e.depth - 1, 20)}{named(e.object)}", _action(e)) for e in tree[:max_rows]]
+    rows = [(f"{'  ' * min(e.depth - 1, 20)}{shown(e.object)}", _action(e)) for e in tree[:max_rows]]
     yield from aligned(rows, "    ")
     yield from _more(len(tree), max_rows)
     yield from _beside(report, max_rows)
@@ -128,13 +129,13 @@ def _beside(report: ImpactReport, max_rows: int) -> Iterator[str]:
     caught_up = report.dependents.caught_up
     if caught_up:
         yield "  catches up with"
-        rows = [(f"{'  ' * min(e.depth - 1, 20)}{named(e.object)}", _action(e)) for e in caught_up[:max_rows]]
+        rows = [(f"{'  ' * min(e.depth - 1, 20)}{shown(e.object)}", _action(e)) for e in caught_up[:max_rows]]
         yield from aligned(rows, "    ")
         yield from _more(len(caught_up), max_rows)
-    yield from (f"  {shown(note)}" for note in report.dependents.notes)
+    yield from (f"  {shown(warning)}" for warning in report.dependents.warnings)
 
 
-def _action(entry: DependentEntry) -> str:
+def _action(entry: Decision) -> str:
     text = entry.action + (f" ({entry.propagation})" if entry.propagation else "")
     if entry.already_terminating:
         text += ", was being deleted already"
@@ -177,14 +178,14 @@ def _users(report: ImpactReport, max_rows: int) -> Iterator[str]:
     yield from _more(report.user_count, max_rows)
 
 
-def _user(user: UserEntry) -> tuple[str, str, str]:
+def _user(user: User) -> tuple[str, str, str]:
     marks = [
         mark
         for mark, present in (
             ("optional", user.optional and user.stops is None),
             ("by template", user.template),
             ("likely, not certain", user.heuristic),
-            ("pods made from it later", user.carried),
+            ("pods made from it later", user.in_pod_template),
         )
         if present
     ]
@@ -192,7 +193,7 @@ def _user(user: UserEntry) -> tuple[str, str, str]:
         pods = ", ".join(f"{shown(pod.namespace)}/{shown(pod.name)}" for pod in user.behind[:3])
         marks.append(f"pods behind it: {user.behind_count} ({pods}{', …' if user.behind_count > 3 else ''})")
     effect = f"{STOPS[user.stops]}: {shown(user.consequence)}" if user.stops is not None else ""
-    return named(user.object), "; ".join([effect, *marks] if effect else marks), shown(user.path)
+    return shown(user.object), "; ".join([effect, *marks] if effect else marks), shown(user.path)
 
 
 def _finalizers(report: ImpactReport) -> Iterator[str]:

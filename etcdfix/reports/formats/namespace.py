@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from etcdfix.graph.model import Blocker, CyclicWait, DeletionStage, ResourceContent, Stays
 from etcdfix.reports.base import Output, counted
-from etcdfix.reports.formats.text import aligned, incomplete, introduction, named, shown, steps
-from etcdfix.reports.impact_model import BlockerEntry, ContentEntry, CycleEntry, NamespaceReport, StageEntry
+from etcdfix.reports.formats.text import aligned, incomplete, introduction, shown, steps
+from etcdfix.reports.impact_model import NamespaceReport
 
 _STAGES = {
     "unreadable": "first what cannot be read: what fails the LIST of its type keeps everything of its type from going",
@@ -16,7 +17,6 @@ _STAGES = {
     "namespace": "the Namespace itself",
 }
 _LONGEST_CONDITION = 300
-_CRD_UNREADABLE = "crd-unreadable"
 
 
 def write_table(report: NamespaceReport, stream: BinaryIO, max_rows: int) -> None:
@@ -46,7 +46,7 @@ def _lines(report: NamespaceReport, max_rows: int) -> Iterator[str]:
             if any(blocker.reason == "unreadable" for blocker in report.elsewhere)
             else "Outside of it; what no API server can read holds every namespace of the cluster: these first"
         )
-        yield from aligned([(named(b.object), _why(b)) for b in report.elsewhere[:max_rows]])
+        yield from aligned([(shown(b.object), _why(b)) for b in report.elsewhere[:max_rows]])
         yield from _more(report.elsewhere_count, min(max_rows, len(report.elsewhere)))
     yield ""
     yield "Order of deletion (KEP-5080)"
@@ -110,8 +110,8 @@ def _headline(report: NamespaceReport) -> str:
     why = f": {', '.join(parts)}" if parts else ""
     match report.state:
         case "stuck" if not report.certain:
-            doubt = "whether anything holds it up is NOT KNOWN"
-            return f"Namespace {name} is Terminating{since}; {doubt}{why}{_left(report)}"
+            unknown = "whether anything holds it up is NOT KNOWN"
+            return f"Namespace {name} is Terminating{since}; {unknown}{why}{_left(report)}"
         case "stuck":
             return f"NAMESPACE {name} IS STUCK: Terminating{since}{why}{_left(report)}"
         case "terminating":
@@ -152,7 +152,7 @@ def _left(report: NamespaceReport) -> str:
     if report.left_behind:
         count = counted(report.left_behind, "object")
         words += f"; {count} in it WILL BE LEFT BEHIND: no CustomResourceDefinition serves them"
-    perhaps = sum(content.count for content in report.contents if content.stays == _CRD_UNREADABLE)
+    perhaps = sum(content.count for content in report.contents if content.stays == Stays.CRD_UNREADABLE)
     if perhaps:
         whose = "its" if perhaps == 1 else "their"
         count = counted(perhaps, "object")
@@ -175,20 +175,20 @@ def _conditions(report: NamespaceReport) -> Iterator[str]:
         yield f"    {shown(cut)}"
 
 
-def _stage(stage: StageEntry, max_rows: int) -> Iterator[str]:
+def _stage(stage: DeletionStage, max_rows: int) -> Iterator[str]:
     yield f"  {stage.number}. {_STAGES[stage.name]}"
     if stage.name != "unreadable" and stage.resources:
         yield f"     holds {', '.join(map(_resource, stage.resources[:max_rows]))}"
-    rows = [(named(b.object), _why(b)) for b in stage.blockers[:max_rows]]
+    rows = [(shown(b.object), _why(b)) for b in stage.blockers[:max_rows]]
     yield from aligned(rows, "       ")
     yield from _more(stage.blocker_count, min(max_rows, len(stage.blockers)))
 
 
-def _resource(content: ContentEntry) -> str:
+def _resource(content: ResourceContent) -> str:
     name = f"{content.resource}.{content.group}" if content.group else content.resource
     if content.aggregated:
         note = " (served by an aggregated API, which keeps them elsewhere or here)"
-    elif content.stays == _CRD_UNREADABLE:
+    elif content.stays == Stays.CRD_UNREADABLE:
         note = " (its CustomResourceDefinition cannot be read)"
     else:
         note = {True: "", False: " (not served)", None: " (its CustomResourceDefinition was not seen)"}[
@@ -197,7 +197,7 @@ def _resource(content: ContentEntry) -> str:
     return f"{content.count} {shown(name)}{note}"
 
 
-def _why(blocker: BlockerEntry) -> str:
+def _why(blocker: Blocker) -> str:
     if blocker.reason == "node":
         return _on_node(blocker)
     if blocker.reason == "finalizers":
@@ -210,7 +210,7 @@ def _why(blocker: BlockerEntry) -> str:
     return f"{blocker.reason}{cause}{message}"
 
 
-def _on_node(blocker: BlockerEntry) -> str:
+def _on_node(blocker: Blocker) -> str:
     node, since = shown(blocker.node), shown(blocker.terminating_since)
     when = f"past its grace period since {since}, " if blocker.past_grace else ""
     state = {
@@ -227,14 +227,14 @@ def _cycles(report: NamespaceReport, max_rows: int) -> Iterator[str]:
         return
     yield ""
     yield "Objects that wait for one another"
-    rings: dict[tuple[str, str, str], list[CycleEntry]] = {}
+    rings: dict[tuple[str, str, str], list[CyclicWait]] = {}
     for cycle in report.cycles:
         first = cycle.steps[0]
         rings.setdefault((first.waiter.key, first.reason, cycle.confidence), []).append(cycle)
     for (_, _, confidence), members in list(rings.items())[:max_rows]:
         there, back = members[0].steps[0], members[0].steps[-1]
         others = f" and {len(members) - 1} more" if len(members) > 1 else ""
-        waiter, target = named(there.waiter), named(there.waits_for)
+        waiter, target = shown(there.waiter), shown(there.waits_for)
         waits = "may wait" if confidence == "possible" else "waits"
         yield f"  {waiter} {waits} for {target}{others}: {shown(there.reason)}"
         yield f"    {'these wait' if others else 'which waits'} for it: {shown(back.reason)}"

@@ -166,8 +166,8 @@ def _risk(entry: PlanEntry) -> str:
 
 
 def _why(entry: PlanEntry) -> str:
-    """Return the worst reason; one of a floor where the grade has none."""
-    return _fit(entry.reasons[0].text if entry.reasons else entry.floor, _MAX_WHY)
+    """Return the worst reason; why it is protected where the grade has none."""
+    return _fit(entry.reasons[0].text if entry.reasons else entry.protected, _MAX_WHY)
 
 
 def _by(entry: PlanEntry) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, ObjectEntry, OrphansReport
+from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
 from etcdfix.text.safetext import safe_text
 
 # The longest key of an object has about 400 characters; etcd takes keys of a megabyte.
@@ -64,11 +64,6 @@ def aligned(rows: Sequence[tuple[str, ...]], indent: str = "  ") -> Iterator[str
         yield (
             indent + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         ).rstrip()
-
-
-def named(entry: ObjectEntry) -> str:
-    """Return an object's name for a person."""
-    return shown(entry)
 
 
 def count_of(number: int, resource: str) -> str:

@@ -135,7 +135,9 @@ def test_a_grade_in_a_plan_permits_nothing(registry: Registry) -> None:
     rewrite(
         plan,
         lambda p: {
-            "entries": [replace(e, risk="low", reasons=[], floor="", needs=[], cascade=0) for e in p.entries]
+            "entries": [
+                replace(e, risk="low", reasons=[], protected="", needs=[], cascade=0) for e in p.entries
+            ]
         },
     )
     registry.refused(

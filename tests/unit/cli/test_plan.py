@@ -18,7 +18,7 @@ from etcdfix.decoding.stacks import Decoder
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.examine import Examiner
-from etcdfix.graph.secretusers import secret_users
+from etcdfix.graph.users import users_of
 from etcdfix.inputs.planfile import load_plan
 from etcdfix.model import KeptRevision, key_id_digest
 from etcdfix.reports.plan_model import DeletionPlan, PlanEntry
@@ -266,7 +266,7 @@ def test_alpha_users_are_those_of_the_impact_analysis(alpha: dict[str, Any]) -> 
     secrets = [entry for entry in alpha["entries"] if entry["resource"] == "secrets"]
     assert len(secrets) > 40
     for entry in secrets:
-        users = {user.object for user in secret_users(index, node_of(index, entry["key"])).users}
+        users = {user.object for user in users_of(index, node_of(index, entry["key"]))}
         assert entry["users"] == len(users), entry["key"]
         assert ("used by" in entry["what"]) == bool(users)
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from etcdfix.graph.assess import Assessment, assess
-from etcdfix.graph.garbage import Action
-from etcdfix.graph.grades import Risk
+from etcdfix.graph.model import Action, Risk
 from etcdfix.model import Confidence, KeptRevision, Revision, StoredValue
 from etcdfix.storagekey import StorageLayout
 from tests.support.impact_objects import BROKEN, Cluster, owner
@@ -67,7 +66,7 @@ def test_users_that_stop() -> None:
     assert found.risk is Risk.HIGH
     assert codes(found) == {"users-stop": Risk.HIGH}
     assert found.secret is not None
-    assert len(found.secret.users) == 1
+    assert len(found.users) == 1
 
 
 def test_users_that_may_do_without_it() -> None:
@@ -203,6 +202,22 @@ def walking(cluster: Cluster, *older: StoredValue | None, present: StoredValue) 
     source = WalkedOnly(cluster, key, *older)
     source._records[present.key] = present
     return source
+
+
+def test_the_last_readable_revision_tells_type_account_and_owners() -> None:
+    cluster = Cluster()
+    owners = (owner("ConfigMap", "a", api_version="v1"), owner("Deployment", "b", controller=True))
+    annotations = {"kubernetes.io/service-account.name": "robot"}
+    key = cluster.secret("web", type="kubernetes.io/tls", owners=owners, annotations=annotations)
+    before = stored(key, cluster.values[key], mod_revision=1)
+    cluster.break_(key)
+    known = assessed(cluster, key, Remembering(cluster, key, before)).last_known
+    assert (known.type, known.token_of) == ("kubernetes.io/tls", "robot")
+    # The managing one comes first.
+    assert [(one.api_version, one.name, one.controller) for one in known.owners] == [
+        ("apps/v1", "b", True),
+        ("v1", "a", False),
+    ]
 
 
 def test_a_readable_revision_a_few_steps_back_is_found_without_the_history() -> None:
@@ -463,7 +478,7 @@ def test_what_a_reference_leaves_open_is_no_object() -> None:
     cluster.add("example.com/v1", "Widget", "w", spec={"passwordSecretRef": {"name": "db"}})
     source = cluster.source()
     key = cluster.secret("db")
-    assert len(assessed(cluster, key).secret.users) == 1  # type: ignore[union-attr]
+    assert len(assessed(cluster, key).users) == 1
     star = cluster.key("secrets", "*", "db").encode()
     assert cluster.index(source).find(star) is not None
     assert assess(cluster.index(source), source, cluster.examiner(source), star) is None

@@ -6,15 +6,16 @@ from typing import Any
 
 import pytest
 
-from etcdfix.graph.heuristic_references import guess_references
-from etcdfix.graph.secretusers import Stops, secret_users
+from etcdfix.graph.heuristic_references import heuristic_references
+from etcdfix.graph.model import Stops
+from etcdfix.graph.users import users_of
 from tests.support.impact_objects import Cluster, node_of
 
 
 def guessed(spec: Any, namespace: str = "shop") -> set[str]:
-    references = list(guess_references({"kind": "Widget", "spec": spec}, namespace))
+    references = list(heuristic_references({"kind": "Widget", "spec": spec}, namespace))
     assert all(reference.use.heuristic for reference in references)
-    assert all(reference.use.wide == ("/*/" in reference.key) for reference in references)
+    assert all(reference.use.unscoped == ("/*/" in reference.key) for reference in references)
     return {reference.key for reference in references}
 
 
@@ -130,13 +131,13 @@ def test_fields_outside_the_spec() -> None:
         "status": {"secretName": "s3"},
         "data": {"secretRef": {"name": "s4"}},
     }
-    found = {reference.key: reference.use.path for reference in guess_references(plain, "shop")}
+    found = {reference.key: reference.use.path for reference in heuristic_references(plain, "shop")}
     assert found == {"secrets/shop/s1": "secretName", "secrets/shop/s4": "data.secretRef"}
 
 
 def test_paths_and_optional() -> None:
     spec = {"a": [{"secretRef": {"name": "s", "optional": True}}, {"secrets": ["t"]}]}
-    found = {r.key: (r.use.path, r.use.optional) for r in guess_references({"spec": spec}, "shop")}
+    found = {r.key: (r.use.path, r.use.optional) for r in heuristic_references({"spec": spec}, "shop")}
     assert found == {
         "secrets/shop/s": ("spec.a[].secretRef", True),
         "secrets/shop/t": ("spec.a[].secrets[]", False),
@@ -147,14 +148,14 @@ def test_there_are_no_more_guesses_than_fields_and_paths_are_short() -> None:
     deep: dict[str, Any] = {"secretName": "s"}
     for _ in range(3000):
         deep = {"level": deep}
-    (found,) = guess_references({"spec": deep}, "shop")
+    (found,) = heuristic_references({"spec": deep}, "shop")
     assert len(found.use.path) <= 160
     wide = {"secrets": ["s"] * 5000}
-    assert len(list(guess_references({"spec": wide}, "shop"))) == 5000
+    assert len(list(heuristic_references({"spec": wide}, "shop"))) == 5000
     nested: Any = ["s"]
     for _ in range(3000):
         nested = [nested]
-    (found,) = guess_references({"spec": {"secrets": nested}}, "shop")
+    (found,) = heuristic_references({"spec": {"secrets": nested}}, "shop")
     assert len(found.use.path) <= 160
 
 
@@ -173,7 +174,7 @@ def test_without_a_namespace_a_name_counts_in_every_namespace() -> None:
     cluster.add("cert-manager.io/v1", "ClusterIssuer", "letsencrypt", spec={"acme": acme})
     index = cluster.index()
     used = {
-        secret: [(u.object.name, u.path, u.stops, u.heuristic) for u in secret_users(index, node).users]
+        secret: [(u.object.name, u.path, u.stops, u.heuristic) for u in users_of(index, node)]
         for secret in (
             "cert-manager/account-key",
             "elsewhere/account-key",
@@ -203,12 +204,12 @@ def test_an_unreadable_secret_of_a_gateway_in_another_namespace_is_used() -> Non
     cluster.add("networking.istio.io/v1", "Gateway", "web", "shop", spec={"servers": servers})
     index = cluster.index()
     for secret in (key, authorities):
-        (user,) = secret_users(index, node_of(index, secret)).users
+        (user,) = users_of(index, node_of(index, secret))
         assert (user.object.namespace, user.object.name, user.stops) == ("shop", "web", Stops.PERHAPS)
 
 
 def test_a_field_longer_than_any_name_points_at_nothing() -> None:
     """Nor does it cost its length once more for each element of its list."""
-    found = guess_references({"spec": {"x" * 300 + "SecretRef": [{"name": "db"}]}}, "shop")
+    found = heuristic_references({"spec": {"x" * 300 + "SecretRef": [{"name": "db"}]}}, "shop")
     assert list(found) == []
-    assert list(guess_references({"spec": {"x" * 200 + "SecretRef": [{"name": "db"}]}}, "shop"))
+    assert list(heuristic_references({"spec": {"x" * 200 + "SecretRef": [{"name": "db"}]}}, "shop"))

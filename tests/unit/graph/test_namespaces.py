@@ -55,7 +55,7 @@ def test_an_unreadable_secret_blocks_its_type_and_goes_first(ending: Cluster) ->
     ending.break_(ending.secret("lost"))
     found = state(ending)
     assert [(s.number, s.name) for s in found.stages] == [(1, "unreadable"), (2, "rest"), (3, "namespace")]
-    (blocker,) = found.stages[0].waits_for
+    (blocker,) = found.stages[0].blockers
     assert (blocker.object.key, blocker.reason) == ("/registry/secrets/shop/lost", "unreadable")
     (secrets,) = found.contents
     assert (secrets.resource, secrets.count, secrets.unreadable) == ("secrets", 2, 1)
@@ -89,13 +89,13 @@ def test_of_too_many_blockers_the_pods_are_named_and_then_what_is_proven_broken(
     lost = ending.break_(ending.secret("lost"))
     pod = ending.break_(ending.pod("web"))
     stage = state(ending).stages[0]
-    assert [b.object.key for b in stage.waits_for[:2]] == [pod, lost]
-    assert (len(stage.waits_for), stage.blockers) == (100, 122)
+    assert [b.object.key for b in stage.blockers[:2]] == [pod, lost]
+    assert (len(stage.blockers), stage.blocker_count) == (100, 122)
 
 
 def test_what_the_server_shows_as_empty_fails_no_list(ending: Cluster) -> None:
     ending.values[ending.key("secrets", "shop", "empty")] = b""
-    (blocker,) = state(ending).stages[0].waits_for
+    (blocker,) = state(ending).stages[0].blockers
     assert blocker.reason == "serves-empty"
     ending.values["/registry/namespaces/shop"] = b""
     found = state(ending)
@@ -113,7 +113,7 @@ def test_a_pod_whose_finalizer_waits_for_a_network_policy_is_named(ending: Clust
     assert [(s.waiter.name, s.waits_for.name) for s in cycle.steps] == [("web", "deny"), ("deny", "web")]
     assert "example.com/wait-for-networkpolicy" in cycle.way_out
     (stage,) = [s for s in found.stages if s.name == "pods"]
-    assert [(b.object.name, b.finalizers, b.terminating_since) for b in stage.waits_for] == [
+    assert [(b.object.name, b.finalizers, b.terminating_since) for b in stage.blockers] == [
         ("web", ("example.com/wait-for-networkpolicy",), NOW)
     ]
 
@@ -172,8 +172,8 @@ def test_a_jobs_own_finalizer_is_no_cycle(ending: Cluster) -> None:
 def test_finalizers_of_other_objects_block_the_rest(ending: Cluster) -> None:
     ending.secret("s", finalizers=("example.com/protect",))
     (stage,) = [s for s in state(ending).stages if s.name == "rest"]
-    assert [(b.object.name, b.reason) for b in stage.waits_for] == [("s", "finalizers")]
-    assert stage.blockers == 1
+    assert [(b.object.name, b.reason) for b in stage.blockers] == [("s", "finalizers")]
+    assert stage.blocker_count == 1
 
 
 def test_an_unreadable_namespace_freezes_them_all() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from etcdfix.graph.orphans import OrphanGroup, OrphanReason, Orphans, find_orphans
+from etcdfix.graph.model import OrphanGroup, OrphanReason
+from etcdfix.graph.orphans import Orphans, find_orphans
 from etcdfix.model import Confidence
 from tests.support.impact_objects import Cluster, owner
 from tests.support.memory_source import MemorySource

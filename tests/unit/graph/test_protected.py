@@ -1,10 +1,10 @@
-"""The floor stands under what a cluster is made of."""
+"""What a cluster is made of is protected."""
 
 from __future__ import annotations
 
 import pytest
 
-from etcdfix.graph.protected import floor_reason
+from etcdfix.graph.protected import protected_reason
 from etcdfix.storagekey import StorageLayout
 
 LAYOUT = StorageLayout()
@@ -41,8 +41,8 @@ LAYOUT = StorageLayout()
         ("example.com/namespaces/shop", "", ""),
     ],
 )
-def test_floor(path: str, namespace: str, words: str) -> None:
+def test_what_is_protected(path: str, namespace: str, words: str) -> None:
     directory, _ = LAYOUT.locate(f"/registry/{path}".encode())
-    found = floor_reason(directory.group_resource, namespace)
+    found = protected_reason(directory.group_resource, namespace)
     assert words in found
     assert bool(words) == bool(found)

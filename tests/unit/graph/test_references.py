@@ -14,7 +14,8 @@ from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine import Examiner
 from etcdfix.graph.index import ImpactIndex
-from etcdfix.graph.secretusers import Stops, secret_users
+from etcdfix.graph.model import Stops
+from etcdfix.graph.users import users_of
 from etcdfix.graph.uses import POD_CARRIERS, Role
 from etcdfix.model import Outcome
 from etcdfix.sources.snapshot import SnapshotSource
@@ -118,8 +119,10 @@ def test_every_field_of_a_pod_spec_in_every_carrier(place: tuple[str, str]) -> N
     key = cluster.add(VERSIONS[group], kind, "x", "shop", **nested(POD_CARRIERS[place], POD_SPEC))
     assert uses(cluster, key) == POD_USES
     index = cluster.index()
-    carried = {edge.use.carried for edge in index.uses(node_of(index, key)) if edge.use.role is not Role.NODE}
-    assert carried == {kind != "Pod"}
+    in_pod_template = {
+        edge.use.in_pod_template for edge in index.uses(node_of(index, key)) if edge.use.role is not Role.NODE
+    }
+    assert in_pod_template == {kind != "Pod"}
 
 
 def test_a_pod_stored_as_json() -> None:
@@ -343,7 +346,7 @@ def test_parameters_without_a_namespace_or_by_labels(
         cluster.break_(cluster.secret(name, namespace))
     index = cluster.index()
     users = {
-        secret: secret_users(index, node_of(index, f"/registry/secrets/{secret}")).users
+        secret: users_of(index, node_of(index, f"/registry/secrets/{secret}"))
         for secret in SECRETS_OF_POLICIES
     }
     assert {secret for secret in users if users[secret]} == expected
@@ -355,22 +358,22 @@ def test_parameters_without_a_namespace_or_by_labels(
 
 
 @pytest.mark.parametrize(
-    ("reference", "target", "wide"),
+    ("reference", "target", "unscoped"),
     [
         ({"name": "x"}, "configmaps/*/x", True),
         ({"name": "x", "namespace": "shop"}, "configmaps/shop/x", False),
         ({"selector": {}, "namespace": "shop"}, "configmaps/shop/*", True),
     ],
 )
-def test_parameters_that_are_config_maps(reference: dict[str, Any], target: str, wide: bool) -> None:
+def test_parameters_that_are_config_maps(reference: dict[str, Any], target: str, unscoped: bool) -> None:
     cluster, key = policy_cluster(reference, "ConfigMap")
     index = cluster.index()
     (edge,) = index.uses(node_of(index, key))
-    assert (index.relative(edge.target).decode(), edge.use.wide) == (target, wide)
+    assert (index.relative(edge.target).decode(), edge.use.unscoped) == (target, unscoped)
 
 
 @pytest.mark.parametrize(
-    ("scope", "reference", "target", "wide"),
+    ("scope", "reference", "target", "unscoped"),
     [
         ("Cluster", {"name": "x"}, "example.com/limits/x", False),
         ("Cluster", {"selector": {}}, "example.com/limits/*", True),
@@ -378,13 +381,13 @@ def test_parameters_that_are_config_maps(reference: dict[str, Any], target: str,
     ],
 )
 def test_parameters_that_are_custom_resources(
-    scope: str, reference: dict[str, Any], target: str, wide: bool
+    scope: str, reference: dict[str, Any], target: str, unscoped: bool
 ) -> None:
     cluster, key = policy_cluster(reference, "Limit", "example.com/v1")
     cluster.define("example.com", "Limit", scope)
     index = cluster.index()
     (edge,) = index.uses(node_of(index, key))
-    assert (index.relative(edge.target).decode(), edge.use.wide) == (target, wide)
+    assert (index.relative(edge.target).decode(), edge.use.unscoped) == (target, unscoped)
 
 
 def test_parameters_that_are_cluster_scoped_built_ins() -> None:
@@ -397,7 +400,7 @@ def test_a_pod_cannot_mean_all_secrets() -> None:
     cluster.secret("s")
     cluster.pod("p", spec={"volumes": [{"name": "v", "secret": {"secretName": "*"}}]})
     index = cluster.index()
-    assert secret_users(index, node_of(index, "/registry/secrets/shop/s")).users == ()
+    assert users_of(index, node_of(index, "/registry/secrets/shop/s")) == ()
 
 
 @pytest.mark.parametrize(
@@ -435,7 +438,7 @@ def test_a_claim_of_an_azure_class_waits_for_the_account_s_secret() -> None:
     cluster.add("v1", "PersistentVolumeClaim", "data", "shop", spec={"storageClassName": "files"})
     key = cluster.break_(cluster.secret("azure-storage-account-acc-secret"))
     index = cluster.index()
-    (user,) = secret_users(index, node_of(index, key)).users
+    (user,) = users_of(index, node_of(index, key))
     assert (user.object.name, user.template, user.heuristic, user.stops) == (
         "data",
         True,
@@ -659,11 +662,7 @@ def test_users_of_every_secret_of_alpha(alpha: tuple[SnapshotSource, Examiner, I
         if value["kind"] in {"PersistentVolumeClaim", "PersistentVolume"}
         for secret in from_class(value, value["metadata"].get("namespace", ""), classes)
     }
-    listed = {
-        (secret, user.object.key)
-        for secret, node in secrets.items()
-        for user in secret_users(index, node).users
-    }
+    listed = {(secret, user.object.key) for secret, node in secrets.items() for user in users_of(index, node)}
     # Whoever names a Secret in any field is listed; whoever is listed names it, or its class does.
     assert {pair: path for pair, path in named.items() if pair not in listed} == {}
     assert made - listed == set()

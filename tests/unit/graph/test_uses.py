@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from etcdfix.graph.uses import SECRETS, Role, Rule, RuleTree, wide_keys
+from etcdfix.graph.uses import SECRETS, Role, Rule, RuleTree, unscoped_keys
 
 
 @pytest.mark.parametrize(
@@ -20,8 +20,8 @@ from etcdfix.graph.uses import SECRETS, Role, Rule, RuleTree, wide_keys
         (b"secrets/shop/\xff", {b"secrets/*/\xff", b"secrets/shop/*", b"secrets/*/*"}),
     ],
 )
-def test_wide_keys(key: bytes, expected: set[bytes]) -> None:
-    assert set(wide_keys(key)) == expected
+def test_unscoped_keys(key: bytes, expected: set[bytes]) -> None:
+    assert set(unscoped_keys(key)) == expected
 
 
 def test_rules_find_names_where_they_stand_and_nowhere_else() -> None:
@@ -29,7 +29,7 @@ def test_rules_find_names_where_they_stand_and_nowhere_else() -> None:
         Rule("a[].b", "name", SECRETS, Role.ENV, "optional"),
         Rule("c", "secret", SECRETS, Role.VOLUME, "", "where", "nowhere"),
     )
-    tree = RuleTree(rules, "spec", carried=True)
+    tree = RuleTree(rules, "spec", in_pod_template=True)
     plain = {
         "a": [{"b": {"name": "outside"}}],
         "spec": {
@@ -38,7 +38,12 @@ def test_rules_find_names_where_they_stand_and_nowhere_else() -> None:
         },
     }
     (found,) = tree.find(plain, "shop")
-    assert (found.namespace, found.name, found.use.optional, found.use.carried) == ("shop", "x", True, True)
+    assert (found.namespace, found.name, found.use.optional, found.use.in_pod_template) == (
+        "shop",
+        "x",
+        True,
+        True,
+    )
     plain["spec"] = {"c": {"secret": "y", "where": "other"}}
     (found,) = tree.find(plain, "shop")
     assert (found.namespace, found.name, found.use.path) == ("other", "y", "spec.c.secret")

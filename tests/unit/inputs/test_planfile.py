@@ -108,7 +108,7 @@ def test_an_expectation_holds_nothing_that_permits(made: tuple[Path, StoredValue
         lambda p: {
             "complete": True,
             "groups": [msgspec.structs.replace(g, opened=1000, pattern=False, advice="") for g in p.groups],
-            "entries": [msgspec.structs.replace(e, risk="low", reasons=[], floor="") for e in p.entries],
+            "entries": [msgspec.structs.replace(e, risk="low", reasons=[], protected="") for e in p.entries],
         },
     )
     assert asked(plan, value.key) == before

@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.graph.grades import Risk
-from etcdfix.graph.recreation.recreators import ComesBack
+from etcdfix.graph.model import Risk
+from etcdfix.graph.recreation.rules import ComesBack
 from etcdfix.model import Confidence, Outcome
 from etcdfix.reports.plan_model import PlanEntry
 
@@ -28,7 +28,7 @@ def is_guess(entry: PlanEntry) -> bool:
 
 def is_breaking(entry: PlanEntry) -> bool:
     """Say whether the cluster itself may stand on an object, so that its deletion needs ``--accept-risk``."""
-    return bool(entry.floor) or entry.risk == Risk.CLUSTER_BREAKING
+    return bool(entry.protected) or entry.risk == Risk.CLUSTER_BREAKING
 
 
 def in_order(drafts: Iterable[PlanEntry]) -> list[PlanEntry]:

@@ -16,13 +16,12 @@ from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
-from etcdfix.graph.assess import Assessment, assess
+from etcdfix.graph.assess import assess
 from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.contents import ContentReader
-from etcdfix.graph.garbage import Action
 from etcdfix.graph.index import ImpactIndex
-from etcdfix.graph.protected import floor_reason
-from etcdfix.graph.recreation.last_readable import last_seen
+from etcdfix.graph.model import Action
+from etcdfix.graph.protected import protected_reason
 from etcdfix.graph.recreation.neighbours import Neighbours, Place
 from etcdfix.graph.recreation.recreation import who_recreates
 from etcdfix.inputs.planfile import sealed
@@ -39,8 +38,7 @@ from etcdfix.reports.plan_model import (
     LeftOut,
     PlanEntry,
     PlanGroup,
-    PlanReason,
-    PlanRecreator,
+    PlanMaker,
     PlanReport,
     PlanSource,
 )
@@ -187,7 +185,7 @@ def build_plan(
         else entry
         for entry in in_order(drafts)
     ]
-    recreators = _recreators(entries)
+    makers = _makers(entries)
     description = source.describe()
     problems = [*report.problems, *source.problems]
     if index.opaque:
@@ -220,7 +218,7 @@ def build_plan(
         complete=not problems,
         problems=problems,
         groups=groups,
-        recreators=recreators,
+        recreators=makers,
         steps=steps,
         not_in_report=gathered.not_in_report,
         left_out=[_left_out(key, *why) for key, why in sorted(gathered.left_out.items())],
@@ -364,8 +362,7 @@ class _Writer:
         assert node is not None  # it was added
         assessment = assess(index, source, examiner, stored.key, reader=reader, generations=self._generations)
         assert assessment is not None  # same
-        seen = last_seen(source, examiner, reader, stored.key, assessment.last_known)
-        recreation = who_recreates(index, node, self._neighbours, assessment, seen)
+        recreation = who_recreates(index, node, self._neighbours, assessment)
         users, stopped = users_of(assessment)
         cause = found.verdict.cause
         return PlanEntry(
@@ -382,19 +379,19 @@ class _Writer:
             cause=cause.value if cause is not None else "",
             transformer=found.transformer,
             kms_key_id_sha256=found.kms_key_id_sha256,
-            what=what_it_is(assessment, seen, recreation),
+            what=what_it_is(assessment, recreation),
             users=users,
             users_stopped=stopped,
             cascade=assessment.collection.counts[Action.CASCADE_DELETED],
-            recreated_by=recreation.recreator.name,
+            recreated_by=recreation.recreated_by.name,
             recreate_confidence=recreation.confidence.value if recreation.confidence is not None else None,
-            comes_back=recreation.recreator.comes_back.value,
+            comes_back=recreation.recreated_by.comes_back.value,
             recreate_basis=recreation.basis,
-            recreate_how=recreation.recreator.how,
-            readable_revision=assessment.last_known.readable_at if seen.revision else 0,
-            floor=floor_reason(found.directory.group_resource, found.namespace),
+            recreate_how=recreation.recreated_by.how,
+            readable_revision=assessment.last_known.readable_at,
+            protected=protected_reason(found.directory.group_resource, found.namespace),
             risk=assessment.risk.value,
-            reasons=_reasons(assessment),
+            reasons=list(assessment.reasons[:_MOST_REASONS]),
             needs=_needs(found, _worst_doubt(found, self._keys)),
             command=self._command(stored),
         )
@@ -404,10 +401,6 @@ class _Writer:
         if self._plan_file:
             words += ["--plan", self._plan_file]
         return f"{self._request.same_again.delete(stored.key)} {quote_command(words)}"
-
-
-def _reasons(assessment: Assessment) -> list[PlanReason]:
-    return [PlanReason(r.risk.value, r.code, r.text) for r in assessment.reasons[:_MOST_REASONS]]
 
 
 def _groups(broken: list[_Broken], keys: KeyCounter) -> list[PlanGroup]:
@@ -478,10 +471,10 @@ def _advice(found: Examination, doubt: KeyDoubt) -> tuple[str, str]:
     return f"{text}; only if it is gone for ever: {flag}", flag
 
 
-def _recreators(entries: Iterable[PlanEntry]) -> list[PlanRecreator]:
+def _makers(entries: Iterable[PlanEntry]) -> list[PlanMaker]:
     counts = Counter((e.recreated_by, e.comes_back, e.recreate_how) for e in entries)
     return [
-        PlanRecreator(name, comes_back, count, how)
+        PlanMaker(name, comes_back, count, how)
         for (name, comes_back, how), count in sorted(
             counts.items(), key=lambda item: (STAGES[item[0][1]], -item[1], item[0])
         )

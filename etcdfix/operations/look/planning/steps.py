@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from etcdfix.graph.recreation.recreators import ComesBack
+from etcdfix.graph.recreation.rules import ComesBack
 from etcdfix.operations.look.planning.order import is_breaking, is_guess, trials
 from etcdfix.reports.base import counted
 from etcdfix.reports.plan_model import PlanEntry, PlanGroup, PlanStep
@@ -109,12 +109,12 @@ def _deletions(entries: Sequence[PlanEntry], again: RepeatedOptions) -> Iterator
     if hand:
         used = sum(entry.users > 0 for entry in hand)
         guessed = sum(map(is_guess, hand))
-        doubt = f", {guessed} of them with a maker that is only guessed" if guessed else ""
+        warning = f", {guessed} of them with a maker that is only guessed" if guessed else ""
         yield PlanStep(
             "Have the replacement of the others in hand BEFORE you delete them",
-            f"{counted(len(hand), 'object')}, {used} of them in use{doubt}: from a manifest, a saved cache, a snapshot "
-            "that still opens. Nothing can be created under a name while the broken value is there, so create each "
-            "right after its deletion.",
+            f"{counted(len(hand), 'object')}, {used} of them in use{warning}: from a manifest, a saved cache, a "
+            "snapshot that still opens. Nothing can be created under a name while the broken value is there, so "
+            "create each right after its deletion.",
         )
     own = _own_words(entries)
     if own:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from etcdfix.graph.assess import Assessment
-from etcdfix.graph.grades import User
-from etcdfix.graph.identity import ObjectRef
-from etcdfix.graph.recreation.last_readable import LastSeen
+from etcdfix.graph.model import Stops
 from etcdfix.graph.recreation.recreation import TOKEN_TYPE, Recreation, shown
-from etcdfix.graph.recreation.recreators import HELM_RELEASE, TOKEN_CONTROLLER
-from etcdfix.graph.secretusers import SecretUser, Stops
+from etcdfix.graph.recreation.rules import MAKERS
+from etcdfix.graph.users import by_role
 from etcdfix.graph.uses import Role
 from etcdfix.model import Confidence
 
@@ -40,21 +38,21 @@ _TYPES: Final = {
 }
 
 
-def what_it_is(assessment: Assessment, seen: LastSeen, recreation: Recreation) -> str:
+def what_it_is(assessment: Assessment, recreation: Recreation) -> str:
     """Return what an object is and who uses it, in a clause that is safe for a terminal."""
     ref = assessment.object
     kind = shown(ref.kind or ref.resource or "a value of no known resource")
-    secret = assessment.secret
-    if secret is None:
-        users = _users([user.object for user in assessment.users])
+    users = _users(assessment)
+    if assessment.secret is None:
         return f"{kind}{users}"
-    role = next((role for role in secret.groups if role in _KINDS_OF_USE), None)
-    if seen.type:
-        which = _TYPES.get(seen.type, f"type {shown(seen.type)}")
-    elif recreation.recreator is TOKEN_CONTROLLER:
+    role = next((role for role in by_role(assessment.users) if role in _KINDS_OF_USE), None)
+    known = assessment.last_known
+    if known.type:
+        which = _TYPES.get(known.type, f"type {shown(known.type)}")
+    elif recreation.recreated_by is MAKERS["token-controller"]:
         perhaps = "perhaps a " if recreation.confidence is Confidence.POSSIBLE else ""
         which = f"{perhaps}service-account token"
-    elif recreation.recreator is HELM_RELEASE:
+    elif recreation.recreated_by is MAKERS["helm-release"]:
         which = "Helm release"
     elif ref.namespace == "kube-system" and ref.name.startswith("bootstrap-token-"):
         which = "bootstrap token"
@@ -62,30 +60,23 @@ def what_it_is(assessment: Assessment, seen: LastSeen, recreation: Recreation) -
         which = f"{_KINDS_OF_USE[role]}, by its use"
     else:
         which = "type not known"
-    return f"Secret ({which}){_users([user.object for user in secret.users])}"
+    return f"Secret ({which}){users}"
 
 
 def users_of(assessment: Assessment) -> tuple[int, int]:
     """Return how many objects use another, and how many of them its absence stops."""
-    secret = assessment.secret
-    if secret is None:
-        return len({user.object for user in assessment.users}), len(
-            {user.object for user in assessment.users if _needs(user)}
-        )
-    return len({user.object for user in secret.users}), len({u.object for u in secret.users if _stops(u)})
+    users = assessment.users
+    if assessment.secret is None:
+        needing = {user.object for user in users if not user.optional and not user.heuristic}
+    else:
+        needing = {user.object for user in users if user.stops is Stops.YES}
+    return len({user.object for user in users}), len(needing)
 
 
-def _needs(user: User) -> bool:
-    return not user.use.optional and not user.use.heuristic
-
-
-def _stops(user: SecretUser) -> bool:
-    return user.stops is Stops.YES
-
-
-def _users(objects: list[ObjectRef]) -> str:
+def _users(assessment: Assessment) -> str:
     """Name the first users; those that are no pods first, since they speak for their pods."""
-    distinct = sorted(set(objects), key=lambda ref: (ref.resource == "pods", ref.key))
+    objects = {user.object for user in assessment.users}
+    distinct = sorted(objects, key=lambda ref: (ref.resource == "pods", ref.key))
     if not distinct:
         return ""
     named = ", ".join(f"{shown(ref.resource)} {shown(ref.name)}" for ref in distinct[:_NAMED_USERS])

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from etcdfix.graph.contents import ContentReader
 from etcdfix.graph.recreation import neighbours as module
-from etcdfix.graph.recreation.neighbours import Neighbours, Place
-from etcdfix.graph.recreation.recreators import endpoints_of
+from etcdfix.graph.recreation.neighbours import Neighbours, Place, claimed_secrets, endpoints_of, selects
+from etcdfix.graph.recreation.rules import RULES
 from tests.support.impact_objects import Cluster
 from tests.support.lost_key import CERT_MANAGER, EXTERNAL_SECRETS, base, certificate, examiner_of
 
@@ -30,7 +31,7 @@ def test_claims_are_by_namespace_and_name() -> None:
     found = around(cluster)
     claimed = found.claim("shop", "site-tls")
     assert claimed is not None
-    assert (claimed.recreator.name, claimed.by) == ("cert-manager", f"certificates.{CERT_MANAGER} site")
+    assert (claimed.recreated_by.name, claimed.by) == ("cert-manager", f"certificates.{CERT_MANAGER} site")
     assert found.claim("pay", "site-tls") is None
     assert found.claim("shop", "site") is None
 
@@ -55,7 +56,7 @@ def test_claims_and_siblings_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     assert ruler[1:] == (3, 3)
 
 
-def test_one_or_two_marks_rule_nothing() -> None:
+def test_one_or_two_labels_rule_nothing() -> None:
     cluster = base()
     for number in range(2):
         cluster.secret(f"settings-{number}", annotations={"olm.managed": "true"})
@@ -106,7 +107,7 @@ def test_services_with_a_selector_claim_their_endpoints() -> None:
     found = around(cluster)
     claimed = found.claim("shop", endpoints_of("web"))
     assert claimed is not None
-    assert (claimed.recreator.name, claimed.by) == (
+    assert (claimed.recreated_by.name, claimed.by) == (
         "kube-controller-manager",
         "services web, which has a selector",
     )
@@ -114,7 +115,7 @@ def test_services_with_a_selector_claim_their_endpoints() -> None:
     assert found.claim("shop", "web") is None
 
 
-def test_marks_of_operators_on_other_siblings_say_nothing() -> None:
+def test_labels_of_operators_on_other_siblings_say_nothing() -> None:
     cluster = base()
     cluster.define("kafka.strimzi.io", "KafkaTopic")
     place = Place("kafka.strimzi.io/kafkatopics", "shop")
@@ -130,3 +131,110 @@ def test_marks_of_operators_on_other_siblings_say_nothing() -> None:
         found.take(examiner.examine(record))
     assert found.ruler(place) is None
     assert found.like(place, "topic-9") is None
+
+
+def claimed(resource: str, spec: Any, *, name: str = "own") -> list[tuple[str, str]]:
+    (rule,) = (rule for rule in RULES.specs if rule.path.endswith(f"/{resource}"))
+    return claimed_secrets(rule, "shop", name, {"spec": spec})
+
+
+# ------------------------------------------------------------------------------------------ specs that name a Secret
+
+
+@pytest.mark.parametrize(
+    ("policy", "creates"),
+    [
+        (None, True),
+        ("", True),
+        ("Owner", True),
+        ("Orphan", True),
+        ("Merge", False),
+        ("None", False),
+        ("Something", False),
+        (["Owner"], False),
+    ],
+)
+def test_external_secrets_create_by_their_policy(policy: Any, creates: bool) -> None:
+    spec = {"target": {"name": "target", "creationPolicy": policy}}
+    assert claimed("externalsecrets", spec) == ([("shop", "target")] if creates else [])
+
+
+def test_external_secrets_have_their_own_name_where_they_say_none() -> None:
+    assert claimed("externalsecrets", {}) == [("shop", "own")]
+    assert claimed("externalsecrets", {"target": {"creationPolicy": "Merge"}}) == []
+    assert claimed("externalsecrets", {"target": {"manifest": {"kind": "ConfigMap"}}}) == []
+
+
+@pytest.mark.parametrize("resource", ["vaultstaticsecrets", "vaultdynamicsecrets", "vaultpkisecrets"])
+@pytest.mark.parametrize(
+    ("create", "creates"), [(True, True), (False, False), (None, False), ("true", False)]
+)
+def test_vault_creates_where_it_is_told_to(resource: str, create: Any, creates: bool) -> None:
+    spec = {"destination": {"name": "target", "create": create}}
+    assert claimed(resource, spec) == ([("shop", "target")] if creates else [])
+    assert claimed(resource, {"destination": {"name": "target"}}) == []
+
+
+def test_what_is_being_deleted_creates_nothing() -> None:
+    (rule,) = (rule for rule in RULES.specs if rule.path.endswith("/certificates"))
+    whole: dict[str, Any] = {"metadata": {"name": "own"}, "spec": {"secretName": "x"}}
+    assert claimed_secrets(rule, "shop", "own", whole) == [("shop", "x")]
+    whole["metadata"]["deletionTimestamp"] = "2026-03-01T10:00:00Z"
+    assert claimed_secrets(rule, "shop", "own", whole) == []
+
+
+def test_infisical_says_the_namespace() -> None:
+    assert claimed(
+        "infisicalsecrets", {"managedSecretReference": {"secretName": "x", "secretNamespace": "pay"}}
+    ) == [("pay", "x")]
+    assert claimed("infisicalsecrets", {"managedSecretReference": {"secretName": "x"}}) == []
+
+
+def test_a_sealed_secret_makes_a_secret_of_its_own_name() -> None:
+    assert claimed("sealedsecrets", {"template": {"metadata": {"name": "x"}}}) == [("shop", "own")]
+
+
+@pytest.mark.parametrize(
+    ("resource", "spec", "found"),
+    [
+        ("certificates", {"secretName": "x"}, [("shop", "x")]),
+        ("certificates", {"secretName": 7}, []),
+        ("certificates", ["secretName"], []),
+        ("issuers", {"acme": {"privateKeySecretRef": {"name": "x"}}}, [("shop", "x")]),
+        (
+            "issuers",
+            {"acme": {"privateKeySecretRef": {"name": "x"}, "disableAccountKeyGeneration": True}},
+            [],
+        ),
+        (
+            "sopssecrets",
+            {"secretTemplates": [{"name": "x"}, {}, {"name": "y"}]},
+            [("shop", "x"), ("shop", "y")],
+        ),
+        ("sopssecrets", {"secretTemplates": [{"name": "x"}], "suspend": True}, []),
+        ("kafkausers", {"authentication": {"type": "scram-sha-512"}}, [("shop", "own")]),
+        ("kafkausers", {"authentication": {"type": "tls-external"}}, []),
+        ("kafkausers", {}, []),
+    ],
+)
+def test_other_claims(resource: str, spec: Any, found: list[tuple[str, str]]) -> None:
+    assert claimed(resource, spec) == found
+
+
+@pytest.mark.parametrize(
+    ("spec", "has"),
+    [
+        ({"selector": {"app": "web"}}, True),
+        ({"selector": {}}, False),
+        ({}, False),
+        (None, False),
+        ({"selector": "app=web"}, False),
+        ({"selector": {"app": "web"}, "type": "ExternalName"}, False),
+    ],
+)
+def test_the_endpoints_of_a_service_with_a_selector_are_kept(spec: Any, has: bool) -> None:
+    assert selects({"spec": spec}) is has
+
+
+def test_no_secret_is_called_like_endpoints() -> None:
+    assert "/" in endpoints_of("web")

@@ -9,9 +9,9 @@ import pytest
 
 from etcdfix.graph.assess import LastKnown, assess
 from etcdfix.graph.contents import ContentReader
-from etcdfix.graph.recreation.last_readable import LastSeen, SeenOwner
 from etcdfix.graph.recreation.neighbours import Neighbours
 from etcdfix.graph.recreation.recreation import TOKEN_TYPE, who_recreates
+from etcdfix.graph.references import OwnerReference
 from etcdfix.model import Confidence, StoredValue
 from etcdfix.operations.look.planning.plan import build_plan
 from etcdfix.reports.plan_model import PlanEntry
@@ -395,32 +395,32 @@ def test_what_was_under_the_key_before_is_only_possible(basis: str, expected: st
     assert found is not None
     assert node is not None
 
-    def makers(seen: LastSeen, *annotations: str) -> tuple[str, str | None]:
-        known = LastKnown("u", Confidence.LIKELY, basis, 4, annotations=annotations)
+    def makers(
+        *annotations: str, type_: str = "Opaque", owners: tuple[OwnerReference, ...] = ()
+    ) -> tuple[str, str | None]:
+        known = LastKnown(
+            "u", Confidence.LIKELY, basis, 4, annotations=annotations, type=type_, owners=owners
+        )
         assessment = msgspec.structs.replace(found, last_known=known)
         neighbours = Neighbours(ContentReader(examiner), set())
-        recreation = who_recreates(index, node, neighbours, assessment, seen)
-        return recreation.recreator.name, recreation.confidence
+        recreation = who_recreates(index, node, neighbours, assessment)
+        return recreation.recreated_by.name, recreation.confidence
 
-    controller = SeenOwner("cert-manager.io", "Certificate", "site", "uid-site", controller=True)
+    controller = OwnerReference(
+        CERTIFICATE, "Certificate", "site", "uid-site", controller=True, block_owner_deletion=False
+    )
     # Nothing rules the token out where another object was under the key.
     token = "service-account token controller"
     by_name = (token, "likely")
     earlier = basis == "earlier-generation"
-    assert makers(LastSeen(4, "Opaque", (controller,))) == (
-        by_name if earlier else ("cert-manager", expected)
-    )
-    assert makers(LastSeen(4, "Opaque"), "meta.helm.sh/release-name") == (
-        by_name if earlier else ("Helm", "likely")
-    )
-    assert makers(LastSeen(4, "Opaque")) == (by_name if earlier else NOBODY[:2])
-    assert makers(LastSeen(4, TOKEN_TYPE)) == (token, "likely" if earlier else "certain")
+    assert makers(owners=(controller,)) == (by_name if earlier else ("cert-manager", expected))
+    assert makers("meta.helm.sh/release-name") == (by_name if earlier else ("Helm", "likely"))
+    assert makers() == (by_name if earlier else NOBODY[:2])
+    assert makers(type_=TOKEN_TYPE) == (token, "likely" if earlier else "certain")
     cluster.values.pop(cluster.key("serviceaccounts", "shop", "robot"))
     index = build_index(cluster.source(), examiner)
-    assert makers(LastSeen(4, "Opaque", (controller,))) == ("cert-manager", expected)
-    assert makers(LastSeen(4, "Opaque"), "meta.helm.sh/release-name")[1] == (
-        "possible" if earlier else "likely"
-    )
+    assert makers(owners=(controller,)) == ("cert-manager", expected)
+    assert makers("meta.helm.sh/release-name")[1] == ("possible" if earlier else "likely")
 
 
 # ------------------------------------------------------------------------- what the last readable revision rules out

@@ -13,12 +13,18 @@ from etcdfix.apiserver.authorization import Authorization
 from etcdfix.apiserver.recovery import ServerSigns, Sign, State
 from etcdfix.apiserver.servers import Answer, ServerAnswer, ServerAnswers
 from etcdfix.graph.assess import Assessment, LastKnown
-from etcdfix.graph.finalizers import LostFinalizer
-from etcdfix.graph.garbage import Action, Collection
-from etcdfix.graph.grades import Risk, RiskReason, User
-from etcdfix.graph.identity import ObjectRef
-from etcdfix.graph.secretusers import SecretUser, SecretUsers, Stops
-from etcdfix.graph.uses import Role, Use
+from etcdfix.graph.collector import Collection
+from etcdfix.graph.model import (
+    Action,
+    LostFinalizer,
+    ObjectRef,
+    Risk,
+    RiskReason,
+    SecretState,
+    Stops,
+    User,
+)
+from etcdfix.graph.uses import Role
 from etcdfix.likes import LikeCounts
 from etcdfix.model import Confidence, Evidence
 from etcdfix.model import Outcome as Verdicts
@@ -472,8 +478,13 @@ def test_how_api_servers_were_last() -> None:
 # What a deletion sets off.
 
 
+def ref(resource: str, kind: str, namespace: str, name: str) -> ObjectRef:
+    key = f"/registry/{resource}/{namespace}/{name}"
+    return ObjectRef(key=key, group="", resource=resource, kind=kind, namespace=namespace, name=name)
+
+
 def _assessed(**changes: object) -> Assessment:
-    removed = ObjectRef("", "secrets", "Secret", "shop", "web", KEY)
+    removed = ref("secrets", "Secret", "shop", "web")
     found = Assessment(
         object=removed,
         exists=True,
@@ -494,16 +505,11 @@ def _assessed(**changes: object) -> Assessment:
     return msgspec.structs.replace(found, **changes)
 
 
-def _secret_user(name: str, stops: Stops) -> SecretUser:
-    return SecretUser(
-        object=ObjectRef("", "pods", "Pod", "shop", name, b"/registry/pods/shop/x"),
+def _secret_user(name: str, stops: Stops) -> User:
+    return User(
+        object=ref("pods", "Pod", "shop", name),
         role=Role.VOLUME,
         path="spec.volumes[0]",
-        optional=False,
-        template=False,
-        heuristic=False,
-        carried=False,
-        finished=False,
         stops=stops,
         consequence="does not start again",
     )
@@ -533,9 +539,8 @@ def test_everything_that_depends_on_it() -> None:
                     {},
                     complete=True,
                 ),
-                secret=SecretUsers(
-                    removed, True, False, "Opaque", {Role.VOLUME: users}, False, False, (), (), (), True, 0
-                ),
+                secret=SecretState("Opaque"),
+                users=users,
                 finalizers=(
                     LostFinalizer("a/b", "", "the disk stays", True, Confidence.CERTAIN),
                     LostFinalizer("c/d", "", "nothing much", False, Confidence.POSSIBLE),
@@ -564,15 +569,9 @@ def test_everything_that_depends_on_it() -> None:
 
 
 def test_a_user_without_a_namespace() -> None:
-    ref = ObjectRef(
-        "", "persistentvolumes", "PersistentVolume", "", "pv-1", b"/registry/persistentvolumes/pv-1"
-    )
-    user = msgspec.structs.replace(_secret_user("", Stops.NO), object=ref)
-    found = _assessed()
-    secret = SecretUsers(
-        found.object, True, False, "Opaque", {Role.VOLUME: (user,)}, False, False, (), (), (), True, 0
-    )
-    text = _text(_checked(assessment=msgspec.structs.replace(found, secret=secret)))
+    volume = ref("persistentvolumes", "PersistentVolume", "", "pv-1")
+    user = msgspec.structs.replace(_secret_user("", Stops.NO), object=volume)
+    text = _text(_checked(assessment=_assessed(secret=SecretState("Opaque"), users=(user,))))
     assert "             persistentvolumes pv-1: volume, does not start again" in text
 
 
@@ -582,6 +581,6 @@ def test_nothing_is_worse_than_a_broken_cluster() -> None:
 
 
 def test_other_users_are_counted() -> None:
-    refs = [ObjectRef("", "pods", "Pod", "shop", f"p{n}", f"/registry/pods/shop/p{n}") for n in range(12)]
-    users = tuple(User(ref, Use(Role.CLAIM, path)) for ref in refs for path in ("a", "b"))
+    pods = [ref("pods", "Pod", "shop", f"p{n}") for n in range(12)]
+    users = tuple(User(pod, Role.CLAIM, path) for pod in pods for path in ("a", "b"))
     assert "Used by      12 objects" in _text(_checked(assessment=_assessed(users=users)))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from etcdfix.errors import SourceError
-from etcdfix.operations.look.index_cluster import Surroundings, SurroundingsRequest, look_around
+from etcdfix.operations.look.index_cluster import ClusterIndex, ClusterIndexRequest, index_cluster
 from etcdfix.storagekey import StorageLayout
 from tests.support.impact_objects import Cluster
 from tests.support.memory_source import MemorySource, stored
@@ -18,9 +18,9 @@ LAYOUT = StorageLayout("/registry")
 SEALED = b"k8s:enc:aescbc:v1:key1:" + bytes(48)
 
 
-def look(source: MemorySource, **settings: Any) -> Surroundings:
+def look(source: MemorySource, **settings: Any) -> ClusterIndex:
     settings.setdefault("keep", lambda _found: False)
-    return look_around(source, SurroundingsRequest(layout=LAYOUT), **settings)
+    return index_cluster(source, ClusterIndexRequest(layout=LAYOUT), **settings)
 
 
 def test_no_more_than_a_thousand_examinations_are_kept() -> None:
@@ -99,7 +99,7 @@ def test_the_head_of_a_report_says_what_was_read() -> None:
 
 def test_keys_that_cannot_be_typed_are_given_as_bytes_too() -> None:
     found = look(MemorySource([stored(b"/registry/secrets/shop/\xff"), stored("/registry/secrets/shop/a")]))
-    entries = sorted((found.entry(node) for node in found.index.nodes()), key=lambda e: e.key)
+    entries = sorted((found.index.ref(node) for node in found.index.nodes()), key=lambda e: e.key)
     assert [(e.name, e.key_base64) for e in entries] == [
         ("\\xff", "L3JlZ2lzdHJ5L3NlY3JldHMvc2hvcC//"),
         ("a", None),

@@ -15,7 +15,7 @@ from etcdfix.apiserver.servers import Answer, APIAccess, ServerAnswer, ServerAns
 from etcdfix.errors import RefusedByRule, SourceUnreachable
 from etcdfix.examine import Examiner
 from etcdfix.graph.assess import Assessment
-from etcdfix.graph.grades import Risk, RiskReason
+from etcdfix.graph.model import Risk, RiskReason
 from etcdfix.model import StoredValue
 from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.cluster_identity import ClusterIdentity

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 from etcdfix.operations.look.impact import impact_report
-from etcdfix.operations.look.index_cluster import SurroundingsRequest, look_around
+from etcdfix.operations.look.index_cluster import ClusterIndexRequest, index_cluster
 from etcdfix.reports.formats.dot import write_dot
 from etcdfix.reports.impact_model import ImpactReport
 from tests.support.impact_objects import Cluster, owner
@@ -13,8 +13,8 @@ from tests.support.impact_objects import Cluster, owner
 
 def report_of(cluster: Cluster, key: str) -> ImpactReport:
     source = cluster.source()
-    request = SurroundingsRequest(layout=cluster.layout)
-    found = look_around(source, request, keep=lambda e: e.stored.key == key.encode())
+    request = ClusterIndexRequest(layout=cluster.layout)
+    found = index_cluster(source, request, keep=lambda e: e.stored.key == key.encode())
     report = impact_report(found, key.encode())
     assert report is not None
     return report

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from etcdfix.operations.look.impact import impact_report
-from etcdfix.operations.look.index_cluster import SurroundingsRequest, look_around
+from etcdfix.operations.look.index_cluster import ClusterIndexRequest, index_cluster
 from etcdfix.reports.formats import IMPACT_FORMATS
 from tests.support.impact_objects import BROKEN, Cluster, owner
 from tests.support.kep2639 import CASES, build
@@ -25,8 +25,8 @@ def read(request: pytest.FixtureRequest) -> Read:
 
     def words(cluster: Cluster, key: str, *, problems: tuple[str, ...] = ()) -> str:
         source = MemorySource(cluster.values, problems=problems)
-        found = look_around(
-            source, SurroundingsRequest(layout=cluster.layout), keep=lambda e: e.stored.key == key.encode()
+        found = index_cluster(
+            source, ClusterIndexRequest(layout=cluster.layout), keep=lambda e: e.stored.key == key.encode()
         )
         report = impact_report(found, key.encode())
         assert report is not None

@@ -7,7 +7,7 @@ import io
 import msgspec
 import pytest
 
-from etcdfix.operations.look.index_cluster import SurroundingsRequest, look_around
+from etcdfix.operations.look.index_cluster import ClusterIndexRequest, index_cluster
 from etcdfix.operations.look.orphans import orphans_report
 from etcdfix.reports.formats.orphans import write_table
 from tests.support.impact_objects import Cluster
@@ -26,8 +26,8 @@ from tests.support.impact_objects import Cluster
 def test_sizes(size: int, words: str) -> None:
     cluster = Cluster()
     cluster.values["/registry/strange/thing"] = b"x"
-    found = look_around(
-        cluster.source(), SurroundingsRequest(layout=cluster.layout), keep=lambda _found: False
+    found = index_cluster(
+        cluster.source(), ClusterIndexRequest(layout=cluster.layout), keep=lambda _found: False
     )
     report = msgspec.structs.replace(orphans_report(found), size=size)
     stream = io.BytesIO()

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from etcdfix.graph.model import Risk, RiskReason
 from etcdfix.reports.formats.plan_json import write_plan_json
 from etcdfix.reports.formats.plan_table import write_plan_table
 from etcdfix.reports.model import ReportConfiguration, Tool
@@ -14,8 +15,7 @@ from etcdfix.reports.plan_model import (
     LeftOut,
     PlanEntry,
     PlanGroup,
-    PlanReason,
-    PlanRecreator,
+    PlanMaker,
     PlanReport,
     PlanSource,
     PlanStep,
@@ -46,7 +46,7 @@ def plan(*entries: PlanEntry, **change: Any) -> DeletionPlan:
         "complete": True,
         "problems": [],
         "groups": [GROUP],
-        "recreators": [PlanRecreator("by hand", "no", 1, "")],
+        "recreators": [PlanMaker("by hand", "no", 1, "")],
         "steps": [PlanStep("Do not restart the API servers", "Their caches.", ["kubectl get"])],
         "not_in_report": 0,
         "left_out": [],
@@ -98,7 +98,7 @@ def test_groups_of_two_rules_can_be_told_apart() -> None:
 
 def test_groups_and_makers_are_capped_and_said() -> None:
     one = plan().groups[0]
-    text = table(plan(entry(), groups=[one] * 22, recreators=[PlanRecreator("x", "no", 1, "")] * 21))
+    text = table(plan(entry(), groups=[one] * 22, recreators=[PlanMaker("x", "no", 1, "")] * 21))
     assert "and 2 more groups; see all with -o json\n" in text
     assert "and 1 more maker; see all with -o json\n" in text
 
@@ -114,7 +114,7 @@ def test_marks_of_risk_are_explained_only_where_they_stand() -> None:
     assert "(unproven)" not in plain
     assert "[1]" not in plain
     assert "dependents" not in plain
-    breaking = {"floor": "kube-system", "risk": "cluster-breaking", "needs": [ACCEPT_RISK]}
+    breaking = {"protected": "kube-system", "risk": "cluster-breaking", "needs": [ACCEPT_RISK]}
     both = table(plan(entry(**breaking, outcome="undetermined", cascade=3)))
     assert "cluster-breaking (unproven)" in both
     assert (
@@ -126,14 +126,17 @@ def test_marks_of_risk_are_explained_only_where_they_stand() -> None:
 
 
 def test_the_worst_reason_and_the_cascade_stand_in_the_row() -> None:
-    reasons = [PlanReason("high", "cascade", "7 dependents go with it"), PlanReason("low", "users", "a user")]
+    reasons = [
+        RiskReason(Risk.HIGH, "cascade", "7 dependents go with it"),
+        RiskReason(Risk.LOW, "users", "a user"),
+    ]
     row = _row(table(plan(entry(risk="high", reasons=reasons, cascade=7))))
     assert row.startswith("1        high    7 dependents go with it  ")
     assert "a user" not in row
     assert row.split()[-1] == "7"
-    floor = _row(table(plan(entry(floor="kube-system's own", risk="low"))))
-    assert "low     kube-system's own  " in floor
-    long = _row(table(plan(entry(risk="high", reasons=[PlanReason("high", "x", "w" * 500)]))))
+    protected = _row(table(plan(entry(protected="kube-system's own", risk="low"))))
+    assert "low     kube-system's own  " in protected
+    long = _row(table(plan(entry(risk="high", reasons=[RiskReason(Risk.HIGH, "x", "w" * 500)]))))
     assert len(long) < 300
 
 
@@ -193,7 +196,7 @@ def test_hostile_texts_are_made_safe_in_table_and_json() -> None:
         problems=[HOSTILE],
         steps=[PlanStep(HOSTILE, HOSTILE, [HOSTILE])],
         groups=[PlanGroup(HOSTILE, HOSTILE, HOSTILE, HOSTILE, "", 1, 0, pattern=False, advice=HOSTILE)],
-        recreators=[PlanRecreator(HOSTILE, "no", 1, HOSTILE)],
+        recreators=[PlanMaker(HOSTILE, "no", 1, HOSTILE)],
         kube_system_uid=HOSTILE,
         report=PlanReport(HOSTILE, "", HOSTILE),
     )

@@ -33,7 +33,7 @@ def made(name: str, by: str = "cert-manager", comes_back: str = "by-itself", **c
         ({"comes_back": "no"}, {"comes_back": "after-a-step", "users": 1}),
         ({"comes_back": "by-itself", "users": 9}, {"comes_back": "no"}),
         ({"users": 9, "risk": "high"}, {"outcome": "undetermined"}),
-        ({"outcome": "undetermined"}, {"floor": "kube-system"}),
+        ({"outcome": "undetermined"}, {"protected": "kube-system"}),
         ({"outcome": "undetermined"}, {"risk": "cluster-breaking"}),
         ({"comes_back": "no"}, {"comes_back": "by-itself", "recreate_confidence": "possible", "users": 1}),
     ],
@@ -52,7 +52,7 @@ def test_the_first_turns_are_one_of_each_maker_that_needs_nobody() -> None:
         made("b-1", "External Secrets", risk="high"), made("b-2", "External Secrets", risk="high"),
         made("c-1", "Helm", comes_back="no"), made("d-1", "token controller", comes_back="after-a-step"),
         made("e-1", "operator", recreate_confidence="possible"),
-        made("f-1", "Vault", risk="cluster-breaking"), made("g-1", "kubelet", floor="kube-system"),
+        made("f-1", "Vault", risk="cluster-breaking"), made("g-1", "kubelet", protected="kube-system"),
         made("h-1", "plugin", outcome="undetermined"),
     ]  # fmt: skip
     ordered = in_order(entries)

@@ -16,7 +16,7 @@ import pytest
 
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError
-from etcdfix.graph.secretusers import secret_users
+from etcdfix.graph.users import users_of
 from etcdfix.model import KeptRevision, Revision, StoredValue
 from etcdfix.operations.look.planning.plan import build_plan
 from etcdfix.reports.formats.plan_json import write_plan_json
@@ -360,7 +360,7 @@ def test_what_the_cluster_stands_on_comes_last(tmp_path: Path) -> None:
     plan = plan_of(cluster, tmp_path)
     assert [entry.name for entry in plan.entries] == ["site-tls", "free", "used", "bootstrap-token-abcdef"]
     last = plan.entries[-1]
-    assert last.floor
+    assert last.protected
     assert last.recreated_by == "kubeadm"
     assert last.what == "Secret (bootstrap token)"
     assert "and last 1 object that the cluster itself may stand on" in plan.steps[-2].text
@@ -429,7 +429,7 @@ def test_users_are_those_of_the_impact_analysis(tmp_path: Path) -> None:
     lose(cluster, key)
     source = cluster.source()
     (entry,) = plan_of(cluster, tmp_path).entries
-    users = secret_users(cluster.index(source), node_of(cluster.index(source), key)).users
+    users = users_of(cluster.index(source), node_of(cluster.index(source), key))
     assert entry.users == len({user.object for user in users}) == 4
     assert entry.what == "Secret (type not known), used by pods web-0, pods web-1 and 2 more"
 

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from etcdfix.graph.secretusers import Stops, secret_users
+from etcdfix.graph.index import ImpactIndex
+from etcdfix.graph.model import SecretState, Stops
+from etcdfix.graph.users import by_role, secret_state, users_of
 from etcdfix.graph.uses import Role
 from tests.support.impact_objects import Cluster, node_of
 from tests.support.kep2639 import CASES, build
+
+
+def state_of(index: ImpactIndex, key: str) -> SecretState:
+    node = node_of(index, key)
+    state = secret_state(index, node, users_of(index, node))
+    assert state is not None
+    return state
 
 
 @pytest.mark.parametrize("broken", [False, True], ids=["readable", "unreadable"])
@@ -18,34 +27,32 @@ def test_cases_of_the_kep(name: str, broken: bool) -> None:
     if broken:
         cluster.break_(key)
     index = cluster.index()
-    users = secret_users(index, node_of(index, key))
-    assert users.exists
-    assert users.readable is not broken
-    assert users.complete
+    users = users_of(index, node_of(index, key))
+    state = state_of(index, key)
     if case.role:
-        wanted = [u for u in users.groups[Role(case.role)] if u.object.name == case.user]
+        wanted = [u for u in by_role(users)[Role(case.role)] if u.object.name == case.user]
         assert [u.template for u in wanted] == [case.template]
         assert wanted[0].stops is Stops.YES
-        assert {u.role for u in users.users} == {case.role}
+        assert {u.role for u in users} == {case.role}
     else:
-        assert users.users == ()
+        assert users == ()
     if not broken:
-        assert users.protected is case.protected
-        assert users.opted_out is (name == "opted out")
+        assert state.protected is case.protected
+        assert state.opted_out is (name == "opted out")
         finalizers = name == "with finalizers"
-        assert users.protection_finalizers == (("kubernetes.io/secret-protection",) if finalizers else ())
-        assert users.other_finalizers == (("example.com/other",) if finalizers else ())
-        assert users.type == "Opaque"
+        assert state.protection_finalizers == (("kubernetes.io/secret-protection",) if finalizers else ())
+        assert state.other_finalizers == (("example.com/other",) if finalizers else ())
+        assert state.type == "Opaque"
     else:
-        assert not users.opted_out
-        assert users.protection_finalizers == ()
+        assert not state.opted_out
+        assert state.protection_finalizers == ()
 
 
 def test_the_decoy_has_no_users() -> None:
     for case in CASES.values():
         cluster, _ = build(case)
         index = cluster.index()
-        assert secret_users(index, node_of(index, "/registry/secrets/shop/decoy")).users == ()
+        assert users_of(index, node_of(index, "/registry/secrets/shop/decoy")) == ()
 
 
 def test_optional_uses_do_not_stop() -> None:
@@ -55,8 +62,8 @@ def test_optional_uses_do_not_stop() -> None:
     cluster.pod("p", spec={"containers": [{"name": "c", "envFrom": [{"secretRef": reference}]}]})
     cluster.pod("q", spec={"containers": [{"name": "c", "envFrom": [{"secretRef": {"name": "s"}}]}]})
     index = cluster.index()
-    found = secret_users(index, node_of(index, "/registry/secrets/shop/s"))
-    assert {u.object.name: (u.optional, u.stops) for u in found.users} == {
+    found = users_of(index, node_of(index, "/registry/secrets/shop/s"))
+    assert {u.object.name: (u.optional, u.stops) for u in found} == {
         "p": (True, Stops.NO),
         "q": (False, Stops.YES),
     }
@@ -68,9 +75,9 @@ def test_a_finished_pod_is_not_stopped_and_does_not_protect() -> None:
     spec = {"volumes": [{"name": "v", "secret": {"secretName": "s"}}]}
     cluster.pod("p", spec=spec, status={"phase": "Succeeded"})
     index = cluster.index()
-    found = secret_users(index, node_of(index, "/registry/secrets/shop/s"))
-    assert [(u.finished, u.stops) for u in found.users] == [(True, Stops.NO)]
-    assert not found.protected
+    found = users_of(index, node_of(index, "/registry/secrets/shop/s"))
+    assert [(u.finished, u.stops) for u in found] == [(True, Stops.NO)]
+    assert not state_of(index, "/registry/secrets/shop/s").protected
 
 
 def test_pods_behind_a_volume_are_named() -> None:
@@ -84,7 +91,7 @@ def test_pods_behind_a_volume_are_named() -> None:
     cluster.pod("one", spec={"volumes": [volume]})
     cluster.pod("two", spec={"volumes": [volume]})
     index = cluster.index()
-    (user,) = secret_users(index, node_of(index, "/registry/secrets/shop/s")).users
+    (user,) = users_of(index, node_of(index, "/registry/secrets/shop/s"))
     assert user.object.name == "pv-1"
     assert [pod.name for pod in user.behind] == ["one", "two"]
     assert user.behind_count == 2
@@ -94,18 +101,18 @@ def test_a_secret_that_does_not_exist_has_users() -> None:
     cluster = Cluster()
     cluster.pod("p", spec={"imagePullSecrets": [{"name": "gone"}]})
     index = cluster.index()
-    found = secret_users(index, node_of(index, "/registry/secrets/shop/gone"))
-    assert not found.exists
-    assert not found.readable
-    assert [(u.role, u.stops) for u in found.users] == [(Role.IMAGE_PULL, Stops.PERHAPS)]
+    found = users_of(index, node_of(index, "/registry/secrets/shop/gone"))
+    assert [(u.role, u.stops) for u in found] == [(Role.IMAGE_PULL, Stops.PERHAPS)]
 
 
-def test_only_secrets_have_secret_users() -> None:
+def test_only_secrets_are_protected_and_only_their_users_are_stopped() -> None:
     cluster = Cluster()
-    key = cluster.pod("p")
+    key = cluster.add("v1", "ConfigMap", "c", "shop")
+    cluster.pod("p", spec={"containers": [{"name": "c", "envFrom": [{"configMapRef": {"name": "c"}}]}]})
     index = cluster.index()
-    with pytest.raises(ValueError, match="is no Secret"):
-        secret_users(index, node_of(index, key))
+    (user,) = users_of(index, node_of(index, key))
+    assert (user.role, user.stops, user.consequence) == (Role.ENV_FROM, None, "")
+    assert secret_state(index, node_of(index, key), (user,)) is None
 
 
 @pytest.mark.parametrize(
@@ -125,14 +132,14 @@ def test_only_secrets_have_secret_users() -> None:
         ),
     ],
 )
-def test_notes_on_users_that_no_reference_shows(
+def test_warnings_of_users_that_no_reference_shows(
     name: str, namespace: str, settings: dict[str, object], word: str
 ) -> None:
     cluster = Cluster()
     key = cluster.secret(name, namespace, **settings)
     index = cluster.index()
-    (note,) = secret_users(index, node_of(index, key)).notes
-    assert word in note
+    (warning,) = state_of(index, key).warnings
+    assert word in warning
 
 
 def test_custom_resources_are_guesses() -> None:
@@ -141,15 +148,7 @@ def test_custom_resources_are_guesses() -> None:
     cluster.define("example.com", "Widget")
     cluster.add("example.com/v1", "Widget", "w", "shop", spec={"auth": {"secretRef": {"name": "s"}}})
     index = cluster.index()
-    (user,) = secret_users(index, node_of(index, "/registry/secrets/shop/s")).users
+    (user,) = users_of(index, node_of(index, "/registry/secrets/shop/s"))
     assert user.heuristic
     assert user.stops is Stops.PERHAPS
     assert user.path == "spec.auth.secretRef"
-
-
-def test_unreadable_others_are_counted() -> None:
-    cluster = Cluster()
-    key = cluster.break_(cluster.secret("s"))
-    cluster.break_("/registry/pods/shop/p")
-    index = cluster.index()
-    assert secret_users(index, node_of(index, key)).unreadable_elsewhere == 1

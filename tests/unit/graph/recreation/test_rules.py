@@ -1,12 +1,21 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from etcdfix.graph.recreation.namerules import NAME_RULES, OPENSHIFT_SIGNS
-from etcdfix.graph.recreation.recreators import OPENSHIFT, ComesBack
+from etcdfix.graph.recreation.rules import (
+    MAKERS,
+    RULES,
+    ComesBack,
+    Maker,
+    NameRule,
+    OwnershipLabel,
+    labels_of,
+)
 from tests.support.impact_objects import Cluster
 from tests.support.lost_key import base
 from tests.support.objects import crd, json_object
@@ -146,7 +155,7 @@ def test_openshift_makes_objects_in_openshift_only(tmp_path: Path, kind: str, na
     assert (entry.recreated_by, entry.recreate_confidence) == (maker, "likely")
 
 
-@pytest.mark.parametrize("sign", OPENSHIFT_SIGNS)
+@pytest.mark.parametrize("sign", RULES.openshift_signs)
 def test_every_sign_of_openshift_counts(tmp_path: Path, sign: str) -> None:
     cluster = base()
     plural, _, group = sign.rpartition("/")[2].partition(".")
@@ -156,8 +165,7 @@ def test_every_sign_of_openshift_counts(tmp_path: Path, sign: str) -> None:
 
 
 def test_nothing_of_openshift_is_said_elsewhere() -> None:
-    elsewhere = {rule.recreator for rule in NAME_RULES if "OpenShift" in rule.recreator.name}
-    assert elsewhere == OPENSHIFT
+    assert all(("OpenShift" in maker.name) == maker.openshift for maker in MAKERS.values())
 
 
 # --------------------------------------------------------------------------------- names after an object that is there
@@ -328,22 +336,93 @@ def test_a_known_type_that_does_not_fit_the_name(tmp_path: Path, type_: str) -> 
     assert (entry.recreated_by == "Helm") is (type_ != "Opaque")
 
 
+# ------------------------------------------------------------------------------------------------------------ labels
+
+
+def made_by(labels: dict[str, str], annotations: tuple[str, ...] = (), path: str = "secrets") -> Maker | None:
+    """Return who the first label speaks for."""
+    label = next(labels_of(labels, annotations, path), None)
+    return MAKERS[label.recreated_by] if label is not None else None
+
+
+def test_labels_that_say_most_win() -> None:
+    assert made_by({}, ("meta.helm.sh/release-name", "helm.toolkit.fluxcd.io/name")) is MAKERS["flux-helm"]
+    (label,) = labels_of({"app.kubernetes.io/managed-by": "Helm"}, (), "secrets")
+    assert (label.recreated_by, str(label)) == ("helm", "app.kubernetes.io/managed-by=Helm")
+    assert made_by({"app.kubernetes.io/managed-by": "me", "app": "x"}, ("note",)) is None
+    assert made_by({"x": "Helm"}, ("app.kubernetes.io/managed-by",)) is None
+
+
+@pytest.mark.parametrize("path", ["deployments", "kafka.strimzi.io/kafkatopics", "persistentvolumeclaims"])
+@pytest.mark.parametrize("label", [label for label in RULES.labels if "secrets" in label.paths], ids=str)
+def test_labels_of_operators_count_on_what_they_make(path: str, label: OwnershipLabel) -> None:
+    labels = {label.name: label.value or "x"}
+    assert made_by(labels) is MAKERS[label.recreated_by]
+    if path not in label.paths:
+        assert made_by(labels, path=path) is None
+
+
+def test_what_applies_manifests_counts_everywhere() -> None:
+    everywhere = {MAKERS[label.recreated_by].name for label in RULES.labels if not label.paths}
+    assert everywhere == {"Argo CD", "Flux", "addon manager", "Helm"}
+
+
+def test_argo_needs_a_sync() -> None:
+    maker = made_by({}, ("argocd.argoproj.io/tracking-id",))
+    assert maker is not None
+    assert maker.comes_back is ComesBack.AFTER_A_STEP
+
+
 # --------------------------------------------------------------------------------------------------- the table itself
+
+ROWS = [*RULES.sole_writers, *RULES.owners, *RULES.specs, *RULES.labels, *RULES.names]
+
+
+def test_every_maker_that_a_row_names_is_there_and_every_maker_is_named() -> None:
+    assert {row.recreated_by for row in ROWS} == MAKERS.keys()
+
+
+def test_every_source_that_a_row_names_is_there_and_every_source_is_named() -> None:
+    assert {row.source for row in [*RULES.never, *ROWS, *MAKERS.values()]} == RULES.sources.keys()
+
+
+def test_no_two_rows_give_one_answer_each() -> None:
+    for keys in (
+        [(rule.group, rule.kind, rule.makes) for rule in RULES.owners],
+        [(rule.group, rule.resource) for rule in RULES.sole_writers],
+        [rule.path for rule in RULES.specs],
+    ):
+        assert len(set(keys)) == len(keys)
+
+
+def test_a_field_that_is_not_known_is_refused() -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert({"path": "secrets", "source": "helm", "patern": "x"}, NameRule)
 
 
 def test_who_needs_a_step_says_which() -> None:
-    for rule in NAME_RULES:
-        assert rule.recreator.how or rule.recreator.comes_back is ComesBack.BY_ITSELF, rule
+    for maker in MAKERS.values():
+        assert maker.how or maker.comes_back is ComesBack.BY_ITSELF, maker
+
+
+def test_no_owner_makes_what_stands_for_data() -> None:
+    assert not {rule.makes for rule in RULES.owners} & {rule.path for rule in RULES.never}
+
+
+@pytest.mark.parametrize("rule", RULES.names, ids=lambda rule: rule.pattern or min(rule.names))
+def test_names_are_listed_or_have_a_pattern(rule: NameRule) -> None:
+    assert bool(rule.names) != bool(rule.pattern)
 
 
 def test_a_rule_whose_counterpart_is_called_like_a_part_of_the_name_has_that_part() -> None:
-    for rule in NAME_RULES:
-        assert rule.pattern.groups == ("{name}" in rule.counterpart), rule
+    for rule in RULES.names:
+        assert re.compile(rule.pattern).groups == ("{name}" in rule.counterpart), rule
 
 
 def test_by_name_alone_nothing_of_an_operator_comes_back() -> None:
     own = {"kube-apiserver", "kube-controller-manager", "kubelet"}
-    for rule in NAME_RULES:
-        alone = not rule.counterpart and not rule.beside and rule.recreator not in OPENSHIFT
-        if alone and rule.recreator.name not in own:
-            assert rule.recreator.comes_back is ComesBack.NO, rule
+    for rule in RULES.names:
+        maker = MAKERS[rule.recreated_by]
+        alone = not rule.counterpart and not rule.beside and not maker.openshift
+        if alone and maker.name not in own:
+            assert maker.comes_back is ComesBack.NO, rule

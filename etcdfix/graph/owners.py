@@ -1,4 +1,4 @@
-"""What the garbage collector does with one object: its owners as they are found, and what follows.
+"""What the garbage collector makes of one object's owners, and what follows for the object.
 
 Source: Kubernetes ``pkg/controller/garbagecollector/garbagecollector.go`` (``classifyReferences``,
 ``attemptToDeleteItem``, ``attemptToOrphan``) and ``graph_builder.go``. How a removal spreads:
@@ -8,146 +8,18 @@ Source: Kubernetes ``pkg/controller/garbagecollector/garbagecollector.go`` (``cl
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Final
 
 import msgspec
 
-from etcdfix.graph.identity import ObjectRef
 from etcdfix.graph.index import FOREGROUND_FINALIZER, ORPHAN_FINALIZER, ImpactIndex, Owner
+from etcdfix.graph.model import Action, OwnerFinding, OwnerState, Propagation
 from etcdfix.graph.served import Served
 from etcdfix.graph.tables import FINISHED, FOREGROUND, OPAQUE, ORPHANS, TERMINATING
 
 _EVENTS: Final = "events"
 OF_THE_COLLECTOR: Final = frozenset({ORPHAN_FINALIZER, FOREGROUND_FINALIZER})
 """Finalizers that the garbage collector itself works on."""
-
-
-class OwnerState(StrEnum):
-    """What the collector finds when it looks for an owner."""
-
-    SOLID = "solid"
-    WAITING = "waiting"
-    ABSENT = "absent"
-    UNKNOWN = "unknown"
-    INVALID = "invalid"
-
-
-class Action(StrEnum):
-    """What happens to a dependent."""
-
-    CASCADE_DELETED = "cascade-deleted"
-    KEPT = "kept"
-    REFERENCE_STRIPPED = "reference-stripped"
-    ORPHANED = "orphaned"
-    FROZEN = "frozen"
-    NEVER_COLLECTED = "never-collected"
-
-
-class Propagation(StrEnum):
-    """How the collector deletes a dependent."""
-
-    BACKGROUND = "Background"
-    FOREGROUND = "Foreground"
-    ORPHAN = "Orphan"
-
-
-class OwnerFinding(msgspec.Struct, frozen=True):
-    """One owner reference, and what becomes of it.
-
-    Attributes:
-        owner: The object that it points at; None where its kind cannot own the dependent, or is not known and
-            neither uid nor name tell the object.
-        api_version: As the reference states it.
-        kind: As the reference states it.
-        name: As the reference states it.
-        uid: As the reference states it.
-        state: What the collector finds.
-        reason: Why, in a clause; "" for a solid owner.
-        removed: It is the removed object, or one that goes with it.
-        stripped: The collector takes the reference off the dependent.
-    """
-
-    owner: ObjectRef | None
-    api_version: str
-    kind: str
-    name: str
-    uid: str
-    state: OwnerState
-    reason: str
-    removed: bool
-    stripped: bool
-
-
-class Decision(msgspec.Struct, frozen=True):
-    """What the garbage collector does to one dependent.
-
-    Attributes:
-        object: The dependent.
-        action: What happens.
-        propagation: How it is deleted; None unless it is.
-        owners: Each of its owner references.
-        after_finalizers: Finalizers that must be done before it is really gone; what it owns waits as long.
-        already_terminating: It was being deleted before.
-        uncertain: Why it may come later or not at all, "" for nothing: ``when_served``, a race, or that controller
-            managers differ.
-        when_served: It happens no sooner than an API serves a kind that none is known to serve: that of the object,
-            of its owner or of an owner above. Says which; "" for at once.
-        stays: It is deleted, but only becomes Terminating: what it waits for. "" for gone at once.
-        later: It is kept for now, and deleted once an owner that only becomes Terminating is really gone: says which.
-        ran_before: Why a controller manager that ran before objects became unreadable does not do it at once; "".
-        started_after: Why one that was started since then does not; "".
-        dependents: What happens to what it owns.
-    """
-
-    object: ObjectRef
-    action: Action
-    propagation: Propagation | None
-    owners: tuple[OwnerFinding, ...]
-    after_finalizers: tuple[str, ...] = ()
-    already_terminating: bool = False
-    uncertain: str = ""
-    when_served: str = ""
-    stays: str = ""
-    later: str = ""
-    ran_before: str = ""
-    started_after: str = ""
-    dependents: tuple[Decision, ...] = ()
-
-
-class Collection(msgspec.Struct, frozen=True):
-    """Everything that a removal sets off.
-
-    Attributes:
-        removed: The object that is removed.
-        tree: Its dependents, each with its own below it. An object with several owners in the tree stands below
-            the first; counts are right all the same.
-        counts: Number of objects by action.
-        deleted_by_resource: Number of cascade-deleted objects by ``resource.group``.
-        complete: Whether the index held everything; if not, dependents may be missing.
-        when_served: How many of the cascade-deleted go no sooner than an API serves a kind that none is known to
-            serve, see :attr:`Decision.when_served`.
-        later: How many are kept until an owner is really gone, see :attr:`Decision.later`.
-        stays: The removed object itself only becomes Terminating: what it waits for. Never so in etcd.
-        doubt: Where the removed object is deleted through the API: why it may only become Terminating.
-        listable: Directories that can be listed again once it is gone.
-        unlistable: Directories that cannot even then, each with how many objects are the reason.
-        caught_up: What the collector then does that is no dependent of the removed object: it could not see these
-            before, or could not see that their owners were gone.
-    """
-
-    removed: ObjectRef
-    tree: tuple[Decision, ...]
-    counts: dict[Action, int]
-    deleted_by_resource: dict[str, int]
-    complete: bool
-    when_served: int = 0
-    later: int = 0
-    stays: str = ""
-    doubt: str = ""
-    listable: tuple[str, ...] = ()
-    unlistable: dict[str, int] = {}
-    caught_up: tuple[Decision, ...] = ()
 
 
 class Fate(msgspec.Struct):
@@ -157,16 +29,17 @@ class Fate(msgspec.Struct):
         propagation: How it is deleted.
         stays: It only becomes Terminating: what it waits for.
         later: It is deleted only after an owner that only becomes Terminating: which.
-        doubt: Why its deletion is not certain.
-        when_served: See :attr:`Decision.when_served`.
-        ran_before: See :attr:`Decision.ran_before`.
-        started_after: See :attr:`Decision.started_after`.
+        uncertain: Why its deletion is not certain.
+        when_served: It happens no sooner than an API serves a kind that none is known to serve: that of the object,
+            of its owner or of an owner above. Says which; "" for at once.
+        ran_before: See :attr:`~etcdfix.graph.model.Decision.ran_before`.
+        started_after: See :attr:`~etcdfix.graph.model.Decision.started_after`.
     """
 
     propagation: Propagation = Propagation.BACKGROUND
     stays: str = ""
     later: str = ""
-    doubt: str = ""
+    uncertain: str = ""
     when_served: str = ""
     ran_before: str = ""
     started_after: str = ""
@@ -270,7 +143,6 @@ def _propagation(flags: int, *, foreground: bool) -> Propagation:
 def _look_up(index: ImpactIndex, owner: Owner, fates: Mapping[int, Fate]) -> OwnerFinding:
     state, reason = _state(index, owner, fates)
     return OwnerFinding(
-        index.ref(owner.node) if owner.node >= 0 else None,
         owner.api_version,
         owner.kind,
         owner.name,

@@ -1,0 +1,412 @@
+"""What the graph finds, as it is published: reports write these values as they are (``etcdfix/v1alpha1``).
+
+Names, kinds, uids, finalizers and the fields that refer to something; never what an object holds. Fields stand in the
+order in which a report has them.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from etcdfix.graph.uses import Role
+from etcdfix.model import Confidence
+
+
+class ObjectRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """One object, whether it exists or is only mentioned. Every part is display text, not safe for a terminal.
+
+    Attributes:
+        key: Complete etcd key.
+        key_base64: Present where the key is not plain text, and authoritative then.
+        group: API group, "" for core.
+        resource: Plural resource; "" where the key belongs to no resource that is known.
+        kind: Kind of its resource, "" where only a CRD could tell and none is readable.
+        namespace: "" for none.
+        name: Its name in the key.
+    """
+
+    key: str
+    key_base64: str | None = None
+    group: str
+    resource: str
+    kind: str
+    namespace: str
+    name: str
+
+    @property
+    def full_resource(self) -> str:
+        """Its resource with the API group, as kubectl takes it."""
+        return f"{self.resource}.{self.group}" if self.group else self.resource
+
+    def __str__(self) -> str:
+        if not self.resource:
+            return self.key
+        return (
+            f"{self.full_resource} {self.namespace}/{self.name}"
+            if self.namespace
+            else f"{self.full_resource} {self.name}"
+        )
+
+
+# --------------------------------------------------------------------------------------------------------- grades
+
+
+class Risk(StrEnum):
+    """How bad the loss of an object is, from harmless to a broken cluster."""
+
+    NONE = "none"
+    LOW = "low"
+    HIGH = "high"
+    CLUSTER_BREAKING = "cluster-breaking"
+
+
+class RiskReason(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One reason for a grade.
+
+    Attributes:
+        risk: The grade that it alone would give.
+        code: A short constant name, for scripts.
+        text: One sentence.
+    """
+
+    risk: Risk
+    code: str
+    text: str
+
+
+# ---------------------------------------------------------------------------------------------- garbage collector
+
+
+class OwnerState(StrEnum):
+    """What the collector finds when it looks for an owner."""
+
+    SOLID = "solid"
+    WAITING = "waiting"
+    ABSENT = "absent"
+    UNKNOWN = "unknown"
+    INVALID = "invalid"
+
+
+class Action(StrEnum):
+    """What happens to a dependent."""
+
+    CASCADE_DELETED = "cascade-deleted"
+    KEPT = "kept"
+    REFERENCE_STRIPPED = "reference-stripped"
+    ORPHANED = "orphaned"
+    FROZEN = "frozen"
+    NEVER_COLLECTED = "never-collected"
+
+
+class Propagation(StrEnum):
+    """How the collector deletes a dependent."""
+
+    BACKGROUND = "Background"
+    FOREGROUND = "Foreground"
+    ORPHAN = "Orphan"
+
+
+class OwnerFinding(msgspec.Struct, frozen=True):
+    """One owner reference of a dependent, and what becomes of it.
+
+    Attributes:
+        api_version: As the reference states it.
+        kind: As the reference states it.
+        name: As the reference states it.
+        uid: As the reference states it.
+        state: What the collector finds.
+        reason: Why, in a clause; "" for a solid owner.
+        removed: It is the removed object, or one that goes with it.
+        stripped: The collector takes the reference off the dependent.
+    """
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    state: OwnerState
+    reason: str
+    removed: bool
+    stripped: bool
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """What the garbage collector does to one dependent.
+
+    Attributes:
+        depth: 1 for what the removed object itself owns.
+        below: Key of the owner that it hangs under, "" for none. An object with several owners that go hangs under the
+            first.
+        object: The dependent.
+        action: What happens.
+        propagation: How it is deleted; None unless it is.
+        owners: Each of its owner references.
+        after_finalizers: Finalizers that must be done before it is really gone; what it owns waits as long.
+        already_terminating: It was being deleted before.
+        uncertain: Why it may come later or not at all, "" for nothing: its kind or its owner's has to be served first,
+            a race, or that controller managers differ.
+        stays: It is deleted, but only becomes Terminating: what it waits for. "" for gone at once.
+        later: It is kept for now, and deleted once an owner that only becomes Terminating is really gone: says which.
+        ran_before: Why a controller manager that ran before objects became unreadable does not do it at once; "".
+        started_after: Why one that was started since then does not; "".
+    """
+
+    depth: int = 1
+    below: str = ""
+    object: ObjectRef
+    action: Action
+    propagation: Propagation | None
+    owners: tuple[OwnerFinding, ...]
+    after_finalizers: tuple[str, ...] = ()
+    already_terminating: bool = False
+    uncertain: str = ""
+    stays: str = ""
+    later: str = ""
+    ran_before: str = ""
+    started_after: str = ""
+
+
+# ---------------------------------------------------------------------------------------------------------- users
+
+
+class Stops(StrEnum):
+    """Whether the absence of a Secret stops a user."""
+
+    YES = "yes"
+    NO = "no"
+    PERHAPS = "perhaps"
+
+
+class User(msgspec.Struct, frozen=True):
+    """One object that refers to another by name or uid, in one way.
+
+    Attributes:
+        object: The user.
+        role: What for.
+        path: Field that says so.
+        optional: The field says that the target may be absent.
+        template: The target's name came out of a template of a class.
+        heuristic: It is likely, not certain, see :class:`~etcdfix.graph.uses.Use`.
+        in_pod_template: It is a template: pods made from it later are stopped.
+        finished: Of a Secret: the user is a Pod that has run to its end.
+        stops: Of a Secret: whether absence stops the user; None for others.
+        consequence: Of a Secret: what absence does, in a clause.
+        behind: Of a Secret: pods that use it through a claim and its volume, the first hundred.
+        behind_count: How many there are.
+    """
+
+    object: ObjectRef
+    role: Role
+    path: str
+    optional: bool = False
+    template: bool = False
+    heuristic: bool = False
+    in_pod_template: bool = msgspec.field(default=False, name="carried")
+    finished: bool = False
+    stops: Stops | None = None
+    consequence: str = ""
+    behind: tuple[ObjectRef, ...] = ()
+    behind_count: int = 0
+
+
+class SecretState(msgspec.Struct, frozen=True):
+    """What KEP-2639 asks of a Secret.
+
+    Attributes:
+        type: Its ``type``; "" where it is not known.
+        protected: The KEP would hold a deletion back: pods, volumes or snapshots use it and nobody opted out.
+        opted_out: It has the annotation ``secret.kubernetes.io/skip-secret-protection: "yes"``.
+        protection_finalizers: Those of the KEP's finalizers that it has.
+        other_finalizers: Its other finalizers.
+        warnings: What no reference can show.
+    """
+
+    type: str
+    protected: bool = False
+    opted_out: bool = False
+    protection_finalizers: tuple[str, ...] = ()
+    other_finalizers: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = msgspec.field(default=(), name="notes")
+
+
+class LostFinalizer(msgspec.Struct, frozen=True):
+    """One finalizer that an unsafe deletion would skip.
+
+    Attributes:
+        name: The finalizer.
+        owner: Who would have worked on it, "" where nobody knows.
+        consequence: What is left undone, in a clause.
+        leaks: Whether something outside the cluster, or data, is left behind or lost.
+        confidence: ``certain`` for one that was read; else it is only usual for objects of this kind.
+    """
+
+    name: str
+    owner: str
+    consequence: str
+    leaks: bool
+    confidence: Confidence
+
+
+# ----------------------------------------------------------------------------------------------------- namespaces
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """One entry of a Namespace's ``status.conditions``; texts are cut at 4,096 characters."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    last_transition: str
+    problem: bool
+    """It reports one."""
+
+
+class Stays(StrEnum):
+    """Why the objects of a resource are still there when the namespace controller has done what it can."""
+
+    NOT_LISTED = "cannot-be-listed"
+    PODS_FIRST = "pods-first"
+    NOT_SERVED = "not-served"
+    CRD_UNREADABLE = "crd-unreadable"
+    NOT_PROCESSED = "not-processed"
+
+
+class ResourceContent(msgspec.Struct, frozen=True):
+    """What a namespace holds of one resource.
+
+    Attributes:
+        group: API group, "" for core.
+        resource: Plural resource.
+        count: Number of objects.
+        unreadable: How many of them cannot be read or judged. One that fails the LIST of this type keeps them all.
+        with_finalizers: How many have finalizers.
+        served: Whether an API serves it; False for a custom resource without a readable CRD, None where its CRD was
+            not seen and not everything was.
+        aggregated: Its group belongs to an aggregated API server, which keeps its objects here or elsewhere.
+        stays: Why its objects are still there when the namespace controller has done what it can; "" for those that go,
+            but for what waits for finalizers. See :class:`Stays`.
+    """
+
+    group: str
+    resource: str
+    count: int
+    unreadable: int
+    with_finalizers: int
+    served: bool | None
+    aggregated: bool
+    stays: str = ""
+
+
+class Blocker(msgspec.Struct, frozen=True):
+    """One object that keeps its namespace from being deleted.
+
+    Attributes:
+        object: The object.
+        reason: ``unreadable``: it fails every LIST of its type; ``serves-empty``: broken too, but LISTs show an empty
+            object without a name, so whatever deletes by name cannot delete it; ``undetermined``; ``node``: a pod whose
+            kubelet does not end it, or has not ended it in time; ``finalizers``.
+        cause: Of the first three.
+        message: Of the first three.
+        finalizers: What it waits for, where that is known.
+        terminating_since: When it was told to go, or, for a pod, when its grace period ends; None for not yet.
+        node: The node that a pod is bound to.
+        node_state: Of the Node object: ``absent``, so that the pod garbage collector forces the pod away,
+            ``not-ready``, ``ready``, ``unknown`` where it cannot be read or was not seen.
+        past_grace: A pod's grace period is over.
+    """
+
+    object: ObjectRef
+    reason: str
+    cause: str | None = None
+    message: str = ""
+    finalizers: tuple[str, ...] = ()
+    terminating_since: str | None = None
+    node: str | None = None
+    node_state: str | None = None
+    past_grace: bool = False
+
+
+class DeletionStage(msgspec.Struct, frozen=True):
+    """One stage of the deletion, in the order of KEP-5080.
+
+    Attributes:
+        number: From 1.
+        name: ``unreadable``: what must be removed first; ``pods``; ``rest``; ``namespace``.
+        resources: What goes in it.
+        blockers: What keeps it from ending, the first hundred: pods past their grace period, other pods, then what is
+            proven broken, then by key.
+        blocker_count: How many there are.
+    """
+
+    number: int
+    name: str
+    resources: tuple[ResourceContent, ...]
+    blockers: tuple[Blocker, ...]
+    blocker_count: int
+
+
+class WaitStep(msgspec.Struct, frozen=True):
+    """One edge of a cyclic wait: ``waiter`` goes only after ``waits_for``."""
+
+    waiter: ObjectRef
+    waits_for: ObjectRef
+    reason: str
+
+
+class CyclicWait(msgspec.Struct, frozen=True):
+    """Objects that wait for one another, so that none of them goes.
+
+    Attributes:
+        steps: In a ring; the last one waits for the first.
+        confidence: ``certain`` where Kubernetes' own finalizers wait, ``likely`` where the name of a finalizer tells
+            what it waits for, ``possible`` where nobody can know: its domain tells only whose it is.
+        way_out: What ends it.
+    """
+
+    steps: tuple[WaitStep, ...]
+    confidence: Confidence
+    way_out: str
+
+
+# -------------------------------------------------------------------------------------------------------- orphans
+
+
+class OrphanReason(StrEnum):
+    """Why keys belong to nobody."""
+
+    OWNER_GONE = "owner-gone"
+    CRD_GONE = "crd-gone"
+    NAMESPACE_GONE = "namespace-gone"
+    UNCLAIMED = "unclaimed"
+    OUTSIDE = "outside-prefix"
+
+
+class OrphanGroup(msgspec.Struct, frozen=True):
+    """Keys of one directory that are left over for one reason.
+
+    Attributes:
+        reason: Why.
+        prefix: What the keys start with; with ``namespace-gone`` the directory and namespace.
+        group: API group, "" for core or where there is none.
+        resource: Plural resource, "" where no resource claims them.
+        namespace: The missing namespace; "" for other reasons.
+        count: Number of keys.
+        size: Bytes of their values.
+        examples: The first few keys.
+        confidence: ``likely`` where an aggregated API server may own them, or where not everything was seen.
+        note: What becomes of them.
+    """
+
+    reason: OrphanReason
+    prefix: str
+    group: str
+    resource: str
+    namespace: str
+    count: int
+    size: int
+    examples: tuple[str, ...]
+    confidence: Confidence
+    note: str

@@ -16,7 +16,7 @@ from etcdfix.decoding.customresource import CustomResourceInfo
 from etcdfix.decoding.kubejson.codec import JSONDecoder
 from etcdfix.decoding.registry import Registry
 from etcdfix.decoding.schema import load_schema
-from etcdfix.decoding.stacks import Decoder
+from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.errors import DecodeError, JSONMalformed, UnknownEncoding
 from etcdfix.golang import gojson, goyaml
 from etcdfix.golang.gobase64 import decode, illegal_byte

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from etcdfix import examine_all, spool
-from etcdfix.decoding.stacks import Decoder
+from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config import KMSProvider, parse_configuration
 from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey
 from etcdfix.encryption.transformer import Transformers

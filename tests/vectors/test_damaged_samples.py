@@ -10,7 +10,7 @@ from etcdfix.decoding.protobuf.codec import ProtobufDecoder
 from etcdfix.decoding.protobuf.envelope import MAGIC
 from etcdfix.decoding.registry import Registry
 from etcdfix.decoding.schema import load_schema
-from etcdfix.decoding.stacks import Decoder
+from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.errors import DecodeError
 from tests.support.golden import DecoderCase, damaged_cases, hand_made_cases, needs_golden
 

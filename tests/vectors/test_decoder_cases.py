@@ -15,7 +15,7 @@ from etcdfix.decoding.kubejson.codec import JSONDecoder
 from etcdfix.decoding.recognise import PROTOBUF_MAGIC
 from etcdfix.decoding.registry import Registry
 from etcdfix.decoding.schema import load_schema
-from etcdfix.decoding.stacks import Decoder
+from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.errors import DecodeError
 from tests.support.golden import (
     DecoderCase,

@@ -38,7 +38,7 @@ from etcdfix.reports.tally import CAP, Tally
 from etcdfix.scope import KeyRange, ScopeRequest, resolve_scope
 from etcdfix.sources.base import Source, SourceDescription
 from etcdfix.spool import Spool
-from etcdfix.storagekey import Directory, StorageLayout, custom_directory, display, likely_prefixes
+from etcdfix.storagekey import ResourcePrefix, StorageLayout, custom_directory, display, likely_prefixes
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
@@ -115,7 +115,7 @@ class _Held(msgspec.Struct, frozen=True):
     """A finding that is known, and that waits for its turn: findings stand in the order of the etcd keys."""
 
     key: bytes
-    directory: Directory
+    directory: ResourcePrefix
     status: StatusCause | None
     finding: Finding
 
@@ -378,7 +378,7 @@ def _values(source: Source, ranges: list[KeyRange], denied: list[bytes]) -> Iter
             yield from source.current(wanted.prefix)
 
 
-def _custom_directories(examiner: Examiner) -> list[Directory]:
+def _custom_directories(examiner: Examiner) -> list[ResourcePrefix]:
     return [
         msgspec.structs.replace(
             custom_directory(group, plural), kind=crd.kind, namespaced=crd.scope == "Namespaced"
@@ -387,8 +387,8 @@ def _custom_directories(examiner: Examiner) -> list[Directory]:
     ] + [custom_directory(group, plural) for group, plural in examiner.unreadable_crds]
 
 
-def _list_prefix(layout: StorageLayout, namespace: str) -> Callable[[Directory], str]:
-    def prefix(directory: Directory) -> str:
+def _list_prefix(layout: StorageLayout, namespace: str) -> Callable[[ResourcePrefix], str]:
+    def prefix(directory: ResourcePrefix) -> str:
         base = display(layout.directory_prefix(directory))
         return f"{base}{namespace}/" if namespace and directory.namespaced is not False else base
 

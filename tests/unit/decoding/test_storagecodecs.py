@@ -10,7 +10,7 @@ import pytest
 
 from etcdfix.decoding.customresource import CustomResourceInfo
 from etcdfix.decoding.recognise import CBOR_TAG
-from etcdfix.decoding.stacks import Decoder
+from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.errors import DecodeError, JSONMalformed, KindUnknown, ProtobufMalformed, UnknownEncoding
 from etcdfix.model import DecodedObject, GroupVersionKind
 from tests.support.protobytes import block, number, object_meta, unknown

@@ -1,4 +1,4 @@
-"""The API server's three decoder stacks: which serializers are tried on a stored value, in which order.
+"""The API server's three storage codecs: which serializers are tried on a stored value, in which order.
 
 =================  =====================================================================================
 built-ins          protobuf by magic, JSON by its first ``{``, YAML, base64 of any of these

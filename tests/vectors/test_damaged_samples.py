@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from etcdfix.decoding.protobuf.codec import ProtobufDecoder
-from etcdfix.decoding.protobuf.envelope import MAGIC
+from etcdfix.decoding.recognise import PROTOBUF_MAGIC
 from etcdfix.decoding.registry import Registry
 from etcdfix.decoding.schema import load_schema
 from etcdfix.decoding.storagecodecs import Decoder
@@ -38,7 +38,7 @@ def test_protobuf_values_are_judged_as_the_api_server_does(
     differing = []
     for case in cases():
         count += 1
-        if not case.value.startswith(MAGIC):
+        if not case.value.startswith(PROTOBUF_MAGIC):
             continue
         judged += 1
         ours = said(decoder, case)

@@ -26,7 +26,6 @@ from etcdfix.decoding.schema import Schema
 from etcdfix.errors import ConversionFailed, JSONMalformed, KindUnknown
 from etcdfix.golang import gojson
 from etcdfix.golang.gojson import Token
-from etcdfix.golang.goquote import go_quote
 from etcdfix.model import DecodedObject, Evidence, GroupVersionKind, Inconsistency
 
 SNIFFING: Final = "couldn't get version/kind; json parse error: "
@@ -243,28 +242,18 @@ class JSONDecoder:
                 reason="missing",
             )
         if version == INTERNAL_VERSION:
-            if kind == expected_kind and group in (expected_group, first_group):
-                return registry.internal_type(expected_group, expected_kind)
-            if registry.has_internal(group, kind):
-                return registry.internal_type(group, kind)
+            internal = registry.internal_of(group, kind, expected_group, expected_kind)
+            if internal:
+                return internal
             raise KindUnknown(
-                f"no kind {_quote(kind)} is registered for the internal version of group {_quote(group)} "
-                f"in scheme {_quote(registry.scheme)}",
+                registry.without_internal(group, kind),
                 group_version=found.api_version,
                 kind=found.kind,
                 reason="not-registered" if found.version else "missing",
             )
         registered = registry.lookup(group, version, kind)
         if registered is None:
-            group_version = f"{group}/{version}" if group else version
-            raise KindUnknown(
-                f"no kind {_quote(kind)} is registered for version {_quote(group_version)} "
-                f"in scheme {_quote(registry.scheme)}",
-                group_version=group_version,
-                kind=kind,
-                reason=registry.reason_unregistered(group, version, kind),
-                readable_until=registry.readable_until(group, version, kind),
-            )
+            raise registry.unregistered(group, version, kind)
         return registered
 
 
@@ -360,7 +349,3 @@ def _convert(registered: RegisteredKind, result: Unmarshalled) -> None:
             group_version=registered.gvk.api_version,
             kind=registered.gvk.kind,
         )
-
-
-def _quote(text: str) -> str:
-    return go_quote(text.encode("utf-8", "surrogateescape"))

@@ -34,9 +34,7 @@ from etcdfix.decoding.protobuf.strict import Decoded, Node, StrictDecoder
 from etcdfix.decoding.registry import INTERNAL_VERSION, RegisteredKind, Registry
 from etcdfix.decoding.schema import Schema
 from etcdfix.errors import ConversionFailed, KindUnknown
-from etcdfix.golang.goquote import go_quote
 from etcdfix.model import DecodedObject, Evidence, GroupVersionKind, Inconsistency
-from etcdfix.storagekey import display
 from etcdfix.wire.descriptors import MessageClasses
 
 ENCODING: Final = "protobuf"
@@ -72,7 +70,6 @@ class ProtobufDecoder:
     def __init__(self, schema: Schema, registry: Registry) -> None:
         self._schema = schema
         self._registry = registry
-        self._where = f"in scheme {go_quote(registry.scheme.encode())}"
         self._strict = StrictDecoder(schema)
         self._classes = MessageClasses(partial(wire_fields, schema), "kubernetes")
         self._checks = FastChecks(schema)
@@ -196,50 +193,33 @@ class ProtobufDecoder:
             return self._resolve_internal(envelope, expected_group, expected_kind)
         kind = kind or expected_kind
         registered = self._registry.lookup(group, version, kind)
-        if registered is not None:
-            return registered
-        raw_group, raw_version = envelope.group_version
-        group_version = raw_group + b"/" + raw_version if raw_group else raw_version
-        raw_kind = envelope.kind or expected_kind.encode()
-        raise KindUnknown(
-            f"no kind {go_quote(raw_kind)} is registered for version {go_quote(group_version)} {self._where}",
-            group_version=display(group_version),
-            kind=display(raw_kind),
-            reason=self._registry.reason_unregistered(group, version, kind),
-            readable_until=self._registry.readable_until(group, version, kind),
-        )
+        if registered is None:
+            raise self._registry.unregistered(group, version, kind)
+        return registered
 
     def _resolve_internal(
         self, envelope: Envelope, expected_group: str, expected_kind: str
     ) -> RegisteredKind:
         """Resolve a value that names no version, or the internal one: internal types have no protobuf form."""
         registry = self._registry
-        first_group = registry.first_group(expected_group, expected_kind)
         group, version, kind = _texts(envelope)
-        raw_group, raw_kind = envelope.group_version[0], envelope.kind or expected_kind.encode()
         if not version:
-            group, raw_group = first_group, first_group.encode()
+            group = registry.first_group(expected_group, expected_kind)
         kind = kind or expected_kind
-        if kind == expected_kind and group in {expected_group, first_group}:
-            go_type = registry.internal_type(expected_group, expected_kind)
-        elif registry.has_internal(group, kind):
-            go_type = registry.internal_type(group, kind)
-        else:
-            go_type = ""
-            unversioned = registry.lookup(group, INTERNAL_VERSION, kind)
-            if unversioned is not None:
-                return unversioned
+        go_type = registry.internal_of(group, kind, expected_group, expected_kind)
+        unversioned = None if go_type else registry.lookup(group, INTERNAL_VERSION, kind)
+        if unversioned is not None:
+            return unversioned
         message = (
             f"object *{go_type} does not implement the protobuf marshalling interface "
             "and cannot be encoded to a protobuf message"
             if go_type
-            else f"no kind {go_quote(raw_kind)} is registered for the internal version of group "
-            f"{go_quote(raw_group)} {self._where}"
+            else registry.without_internal(group, kind)
         )
         raise KindUnknown(
             message,
-            group_version=display(envelope.api_version),
-            kind=display(envelope.kind),
+            group_version=_text(envelope.api_version),
+            kind=_text(envelope.kind),
             reason="not-registered" if version else "missing",
         )
 
@@ -330,5 +310,10 @@ def _unknown_fields_note(decoded: Decoded, in_envelope: int) -> tuple[Evidence, 
 
 
 def _texts(envelope: Envelope) -> tuple[str, str, str]:
+    """Return group, version and kind; bytes that are not UTF-8 become lone surrogates, which no known name has."""
     group, version = envelope.group_version
-    return display(group), display(version), display(envelope.kind)
+    return _text(group), _text(version), _text(envelope.kind)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")

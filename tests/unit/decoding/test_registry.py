@@ -142,11 +142,11 @@ def test_internal_types(group: str, kind: str, go_type: str) -> None:
 
 def test_internal_versions() -> None:
     registry = Registry(36)
-    assert registry.has_internal("", "ConfigMap")
-    assert registry.has_internal("extensions", "Deployment")
-    assert not registry.has_internal("", "Deployment")
-    assert not registry.has_internal("scheduling.k8s.io", "CompositePodGroup")
-    assert Registry().has_internal("scheduling.k8s.io", "CompositePodGroup")
+    assert registry.internal_of("", "ConfigMap", "", "Secret") == "core.ConfigMap"
+    assert registry.internal_of("extensions", "Deployment", "", "Secret") == "apps.Deployment"
+    assert not registry.internal_of("", "Deployment", "", "Secret")
+    assert not registry.internal_of("scheduling.k8s.io", "CompositePodGroup", "", "Secret")
+    assert Registry().internal_of("scheduling.k8s.io", "CompositePodGroup", "", "Secret")
     assert registry.first_group("networking.k8s.io", "Ingress") == "extensions"
     assert registry.first_group("", "Secret") == ""
 

@@ -163,7 +163,7 @@ def test_a_kind_that_is_not_registered() -> None:
     assert error.message == (rf'no kind "Se\x7fret\xff" is registered for version "example.com/v1" {SCHEME}')
     assert (error.group_version, error.kind, error.reason) == (
         "example.com/v1",
-        "Se\x7fret\\xff",
+        "Se\x7fret\udcff",
         "not-registered",
     )
     assert error.readable_until == ""

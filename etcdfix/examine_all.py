@@ -23,8 +23,8 @@ from etcdfix.examine import Examiner
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.spool import Spool
 from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.deletability import FAILED
 from etcdfix.verdicts.examination import Examination, KeyName
-from etcdfix.verdicts.standing import FAILED
 
 T = TypeVar("T")
 V = TypeVar("V")

@@ -385,7 +385,7 @@ def _reconcile(
 ) -> tuple[list[Reconciliation], list[tuple[Intent, RemediationRefused]]]:
     # grpc is slow to import, and the other audit commands work without it.
     from etcdfix.remediation.audit.log import AuditLog  # noqa: PLC0415
-    from etcdfix.remediation.reconcile import foresee, read_open_intents, reconcile_intent  # noqa: PLC0415
+    from etcdfix.remediation.reconcile import predict, read_open_intents, reconcile_intent  # noqa: PLC0415
     from etcdfix.sources.connection import connection_from_options  # noqa: PLC0415
     from etcdfix.sources.etcd.client import EtcdClient  # noqa: PLC0415
 
@@ -413,7 +413,7 @@ def _reconcile(
     if dry_run:
         work_through(
             intents,
-            lambda client, intent, cluster: foresee(
+            lambda client, intent, cluster: predict(
                 client, intent, cluster=cluster, accept_unknown_cluster=accept_unknown_cluster
             ),
         )

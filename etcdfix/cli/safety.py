@@ -28,7 +28,7 @@ from etcdfix.sources.connection import EtcdConnection, connection_from_options, 
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.safetext import safe_text
-from etcdfix.verdicts.standing import AcceptRisk
+from etcdfix.verdicts.deletability import AcceptRisk
 
 EXIT_CODES = {
     0: "done, or the dry run would be",

@@ -57,7 +57,7 @@ from etcdfix.remediation.durable import (
 )
 from etcdfix.remediation.landmarks import Landmarks, find_elsewhere, sight
 from etcdfix.remediation.preflight.members import AlarmKind, read_alarms
-from etcdfix.remediation.reconcile import foresee, judge_reading, open_intents_of, reconcile_intent
+from etcdfix.remediation.reconcile import judge_reading, open_intents_of, predict, reconcile_intent
 from etcdfix.remediation.rules import Rule, refuse
 from etcdfix.remediation.writer import Expected, TxnAnswer, Writer, evaluate_compare
 from etcdfix.sources.etcd.client import EtcdClient
@@ -241,14 +241,14 @@ def preview_only(
         directories, more = _open_directories(stack, places, change, step)
         log, warnings = _open_log(stack, places, operator, step)
         for directory in directories:
-            step("preview_only: probe backup directory")
+            step("preview only: probe backup directory")
             probe(directory, step=step)
         if change.content is not None:
             # Names, size and number of directories are looked at as for the real thing.
             BackupPlan(resting_on(change.content, change.entry), directories, sequence=log.head.sequence + 1)
-        warnings += _foresee_first(client, log, change)
+        warnings += _predict_first(client, log, change)
         log.reserve()
-        step("preview_only: compare")
+        step("preview only: compare")
         outlook = evaluate_compare(client, change.expected)
         if outlook.difference is not None:
             rule, text, hint = outlook.difference
@@ -350,11 +350,11 @@ def _reconcile_first(
     return remarks
 
 
-def _foresee_first(client: EtcdClient, log: AuditLog, change: Change) -> list[str]:
+def _predict_first(client: EtcdClient, log: AuditLog, change: Change) -> list[str]:
     """Say what the change itself would settle first; what would refuse it there refuses here."""
     remarks = []
     for intent in open_intents_of(log, change.key, cluster=change.entry.cluster):
-        found = foresee(
+        found = predict(
             client,
             intent,
             cluster=change.entry.cluster,

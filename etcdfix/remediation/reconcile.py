@@ -90,7 +90,7 @@ def _read_intent(path: Path, sequence: int, wait_seconds: float) -> Intent:
         ) from exc
 
 
-def foresee(
+def predict(
     client: EtcdClient, intent: Intent, *, cluster: ClusterIdentity, accept_unknown_cluster: bool = False
 ) -> Reconciliation:
     """Say what became of an intent, and record nothing.
@@ -137,7 +137,7 @@ def reconcile_intent(
         RemediationRefused: The intent is about another cluster, or nobody knows whether it is. Nothing is recorded.
         AuditError: The record could not be made durable.
     """
-    found = foresee(client, intent, cluster=cluster, accept_unknown_cluster=accept_unknown_cluster)
+    found = predict(client, intent, cluster=cluster, accept_unknown_cluster=accept_unknown_cluster)
     record = log.append(
         intent.closed_by(
             found.result,

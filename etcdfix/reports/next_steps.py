@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from etcdfix.reports.base import counted
 from etcdfix.reports.model import Summary, TransformerSummary
 from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
+from etcdfix.verdicts.deletability import IDENTITY, KMS_DOUBTS
 from etcdfix.verdicts.key_loss import ALL_FAIL, KeyDoubt, doubt_by_numbers
-from etcdfix.verdicts.standing import IDENTITY, KMS_DOUBTS
 
 
 def doubt_in(entry: TransformerSummary) -> KeyDoubt:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from etcdfix.text.safetext import quote_command
-from etcdfix.verdicts.standing import AcceptRisk
+from etcdfix.verdicts.deletability import AcceptRisk
 
 DECLARE_KEY_LOST: Final = "--declare-key-lost"
 

@@ -8,8 +8,8 @@ from etcdfix.text.commands import GRANTED, RepeatedOptions, piped
 from etcdfix.text.safetext import is_plain, quote_command
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
+from etcdfix.verdicts.deletability import LOST_KEY, Deletability, deletability_of, risks_of
 from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.standing import LOST_KEY, Standing, risks_of, standing_of
 
 _ANYWHERE = RepeatedOptions()
 
@@ -176,7 +176,7 @@ def remedies_for(found: Examination, again: RepeatedOptions = _ANYWHERE) -> list
     )
     if cause is Cause.ENVELOPE_DAMAGED:
         return remedies
-    if standing_of(found) is Standing.DELETABLE:
+    if deletability_of(found) is Deletability.DELETABLE:
         served = verdict.apiserver is ServerBehaviour.SERVES_EMPTY
         remedies += [_ordinary_delete(found)] if served else _deletions(found, again)
     return remedies

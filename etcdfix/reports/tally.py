@@ -20,8 +20,8 @@ from etcdfix.reports.model import (
 )
 from etcdfix.storagekey import ResourcePrefix, display
 from etcdfix.verdicts.damage import Damage
+from etcdfix.verdicts.deletability import FAILED, IDENTITY
 from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.standing import FAILED, IDENTITY
 
 CAP = 100
 """KEP-3926: so many unreadable objects are shown; the next entry says that there are more."""

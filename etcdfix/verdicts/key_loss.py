@@ -15,10 +15,10 @@ import msgspec
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION
 from etcdfix.verdicts.damage import Damage
+from etcdfix.verdicts.deletability import FAILED
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.judge import Verdict
 from etcdfix.verdicts.observation import Neighbours
-from etcdfix.verdicts.standing import FAILED
 
 ALL_FAIL: Final = 2
 """So many that fail while none opens say that it is the key."""

@@ -16,8 +16,8 @@ from etcdfix.remediation.preflight.alike import look_at_all
 from etcdfix.remediation.preflight.proof import check_proof
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
+from etcdfix.verdicts.deletability import FAILED, AcceptRisk, Deletability, deletability_of
 from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.standing import FAILED, AcceptRisk, Standing, standing_of
 from tests.exam import corpus
 from tests.exam.cases import BETWEEN, CBC_PROVIDERS, UNDAMAGED, WRONG_KEYS, Case, Keyring
 from tests.support.memory_source import MemorySource, stored
@@ -96,8 +96,8 @@ def judge_case(case: Case) -> Judged:
             refusals.append("")
         except RefusedByRule as refusal:
             refusals.append(f"{refusal.message} {refusal.hint}")
-    deletable = not refusals[0] and standing_of(found) is Standing.DELETABLE
-    without = not refusals[1] and standing_of(found) is Standing.DELETABLE
+    deletable = not refusals[0] and deletability_of(found) is Deletability.DELETABLE
+    without = not refusals[1] and deletability_of(found) is Deletability.DELETABLE
     said = (
         msgspec.json.encode((found.verdict, first.verdict)).decode() + "".join(refusals) + repr(case.plugin)
     )

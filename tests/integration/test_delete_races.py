@@ -304,7 +304,7 @@ def test_dry_run_makes_the_same_checks_and_changes_nothing(
     assert "confirm" in real.names
     assert "confirm" not in dry.names
     assert dry.names.count("probe: after fsync file") == 2
-    assert "preview_only: compare" in dry.names
+    assert "preview only: compare" in dry.names
     assert SENT not in dry.names
     assert verify(ground.log).state is ChainState.WHOLE
 
@@ -347,7 +347,7 @@ def test_dry_run_refuses_what_the_deletion_refuses(
 def test_dry_run_sees_who_moved_after_the_checks(etcd: EtcdServer, lay: Lay) -> None:
     ground = lay()
     key = put_broken(etcd, ground)
-    steps = Recorded({"preview_only: compare": lambda: etcd.put(key, b"repaired")})
+    steps = Recorded({"preview only: compare": lambda: etcd.put(key, b"repaired")})
     with pytest.raises(RefusedByRule, match="written again") as refused:
         delete(ground, key, steps, dry_run=True)
     assert refused.value.rule == Rule.MOVED

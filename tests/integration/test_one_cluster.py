@@ -235,7 +235,7 @@ def test_dry_run_sees_another_cluster_too(twins: Made) -> None:
     pair.diverge()
     key = pair.ground.key("target")
     with pytest.raises(RefusedByRule, match="this is another cluster or a restored copy") as refused:
-        delete(pair.ground, key, Recorded({"preview_only: compare": pair.turn}), dry_run=True)
+        delete(pair.ground, key, Recorded({"preview only: compare": pair.turn}), dry_run=True)
     assert refused.value.rule == Rule.OTHER_CLUSTER
     assert set(pair.proxy.calls) <= set(READ_METHODS)
 

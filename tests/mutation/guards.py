@@ -127,9 +127,9 @@ def tests_for(
     for path, line in _lines_about(mutant, sources) if not tests else ():
         tests |= touched.lines.get(path, {}).get(line, set())
     module = Path(*Path(mutant.path).parts[1:])  # without the package
-    own = f"tests/unit/{module.parent}/test_{module.name}"
-    if not tests and mutant.lines & touched.at_import.get(mutant.path, set()):
-        tests = {test for test in touched.seconds if test.startswith(f"{own}::")}
+    own = tuple(f"tests/{kind}/{module.parent}/test_{module.name}" for kind in ("unit", "integration"))
+    if not mutant.function or (not tests and mutant.lines & touched.at_import.get(mutant.path, set())):
+        tests |= {test for test in touched.seconds if test.partition("::")[0] in own}
     cases: Counter[str] = Counter()
     ranks: dict[str, tuple[int, int, float]] = {}
     for test in sorted(tests, key=lambda test: (touched.seconds.get(test, 1.0), test)):
@@ -138,7 +138,7 @@ def tests_for(
         # Of a test with many cases one first: what it does not notice, another test will sooner than another case.
         name = test.partition("[")[0]
         cases[name] += 1
-        ranks[test] = (-1 if file == own else folder, cases[name], touched.seconds.get(test, 1.0))
+        ranks[test] = (-1 if file in own else folder, cases[name], touched.seconds.get(test, 1.0))
 
     # Both answers of the guard in turn: those that go on behind it, and those that do not.
     behind = tests & set().union(*(lines.get(line, ()) for line in mutant.behind))

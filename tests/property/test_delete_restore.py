@@ -23,7 +23,7 @@ from etcdfix.remediation.audit.verify import ChainState, verify
 from etcdfix.remediation.commit import Outcome
 from etcdfix.remediation.preflight.members import KeyReading, read_key
 from etcdfix.remediation.rules import Rule
-from etcdfix.verdicts.standing import Standing, risks_of, standing_of
+from etcdfix.verdicts.deletability import Deletability, deletability_of, risks_of
 from tests.support import objects
 from tests.support.etcd_server import EtcdServer
 from tests.support.remediation_ground import Ground, Recorded, delete, reached, restore
@@ -153,7 +153,7 @@ class OneKey(RuleBasedStateMachine):
         if stored is None:
             return False
         found = self._cluster.examiner.examine(stored)
-        return standing_of(found) is Standing.DELETABLE and not risks_of(found.verdict)
+        return deletability_of(found) is Deletability.DELETABLE and not risks_of(found.verdict)
 
     def _kept(self) -> list[StoredValue]:
         return [backup.content.stored for backup in self._places.backups()]

@@ -13,7 +13,7 @@ from typing import Any
 from etcdfix.model import StoredValue
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
-from etcdfix.verdicts.standing import AcceptRisk
+from etcdfix.verdicts.deletability import AcceptRisk
 from tests.support import encoders
 from tests.support.change_runs import Ran, Registry
 from tests.support.objects import IDENTITY, configuration_of_rules, provider

@@ -10,9 +10,9 @@ from etcdfix.model import Confidence, Outcome, ServerBehaviour
 from etcdfix.storagekey import StorageLayout
 from etcdfix.verdicts.causes import CATALOGUE, Cause
 from etcdfix.verdicts.damage import Damage
+from etcdfix.verdicts.deletability import FAILED
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.judge import Verdict
-from etcdfix.verdicts.standing import FAILED
 from tests.support.memory_source import stored
 
 LAYOUT = StorageLayout()

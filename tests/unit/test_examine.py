@@ -16,8 +16,8 @@ from etcdfix.model import Confidence, GroupResource, Outcome, ServerBehaviour, S
 from etcdfix.storagekey import StorageCodec, StorageLayout
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
+from etcdfix.verdicts.deletability import AcceptRisk, Deletability, deletability_of, risks_of
 from etcdfix.verdicts.examination import Examination, KeyName
-from etcdfix.verdicts.standing import AcceptRisk, Standing, risks_of, standing_of
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import (
     IDENTITY,
@@ -43,7 +43,7 @@ KEY = "/registry/secrets/shop/web"
 CRD_KEY = "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.example.com"
 WIDGET_KEY = "/registry/example.com/widgets/shop/w-0"
 
-UNTOUCHABLE = {Standing.NOT_BROKEN, Standing.NEVER, Standing.UNPROVEN}
+UNTOUCHABLE = {Deletability.NOT_BROKEN, Deletability.NEVER, Deletability.UNPROVEN}
 
 
 def examiner(
@@ -154,7 +154,7 @@ def test_a_kms_plugin_that_is_not_asked_proves_nothing() -> None:
     assert verdict(found) == (Outcome.UNDETERMINED, Cause.KMS_UNREACHABLE)
     assert found.verdict.transient
     assert found.transformer == "kms/v2/prov"
-    assert standing_of(found) is Standing.DECLARABLE
+    assert deletability_of(found) is Deletability.DECLARABLE
 
 
 def test_attempts_become_evidence_with_fingerprints_not_keys() -> None:
@@ -202,8 +202,8 @@ def test_values_that_open_and_do_not_decode(plaintext: bytes, cause: Cause, conf
     assert verdict(found) == (Outcome.DECODE_FAILURE, cause)
     assert found.verdict.confidence is confidence
     assert (found.transformer, found.opened, found.stale) == ("aescbc/v1/key1", True, True)
-    expected = {Cause.DOUBLE_ENCRYPTED: Standing.NEVER, Cause.WRONG_KEY: Standing.DECLARABLE}
-    assert standing_of(found) is expected.get(cause, Standing.DELETABLE)
+    expected = {Cause.DOUBLE_ENCRYPTED: Deletability.NEVER, Cause.WRONG_KEY: Deletability.DECLARABLE}
+    assert deletability_of(found) is expected.get(cause, Deletability.DELETABLE)
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_objects_that_contradict_their_key(key: str, value: bytes, words: str) -
     found = look(value, key=key)
     assert verdict(found) == (Outcome.INCONSISTENT, Cause.IDENTITY_MISMATCH)
     assert words in found.verdict.message
-    assert standing_of(found) in UNTOUCHABLE
+    assert deletability_of(found) in UNTOUCHABLE
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ def test_keys_that_are_not_objects(key: str, value: bytes) -> None:
 def test_a_damaged_allocator_is_never_deletable(value: bytes) -> None:
     found = look(value, CONFIG, key="/registry/ranges/servicenodeports")
     assert verdict(found) == (Outcome.DECODE_FAILURE, Cause.ALLOCATOR_DAMAGED)
-    assert standing_of(found) in UNTOUCHABLE
+    assert deletability_of(found) in UNTOUCHABLE
 
 
 def test_custom_resources_need_a_readable_definition() -> None:
@@ -567,7 +567,7 @@ def test_bytes_of_a_key_that_stands_in_another_rule_are_recognised() -> None:
     found = look(aesgcm(secret(), KEY, KEY_2), RULES)
     assert verdict(found) == (Outcome.DECRYPT_FAILURE, Cause.KEY_RENAMED)
     assert found.verdict.fitting_key.startswith("aesgcm/v1/key1 of configmaps (fp:")
-    assert standing_of(found) is Standing.CURABLE
+    assert deletability_of(found) is Deletability.CURABLE
 
 
 def noise(key: str, name: str = "key1") -> bytes:
@@ -628,7 +628,7 @@ def test_a_value_of_another_storage_prefix_is_in_order() -> None:
     found = under_test.examine(value, thorough=True)
     assert verdict(found) == (Outcome.DECRYPT_FAILURE, Cause.STORAGE_PREFIX_CHANGED)
     assert KEY in found.verdict.message
-    assert standing_of(found) is Standing.CURABLE
+    assert deletability_of(found) is Deletability.CURABLE
 
 
 @pytest.mark.parametrize(
@@ -645,7 +645,7 @@ def test_a_value_that_was_copied_says_where_it_belongs(home: str, plaintext: byt
     found = examiner(config).examine(stored(KEY, aesgcm(plaintext, home)), thorough=True)
     assert verdict(found) == (Outcome.DECRYPT_FAILURE, Cause.VALUE_MOVED)
     assert found.verdict.belongs_to == home.encode()
-    assert standing_of(found) is Standing.MOVED
+    assert deletability_of(found) is Deletability.MOVED
 
 
 def test_an_object_without_a_name_names_no_place() -> None:
@@ -670,7 +670,7 @@ def test_only_plaintext_that_decodes_waits_for_identity(plaintext: bytes, cause:
     found = look(plaintext, configuration(provider("aescbc", key1=KEY_1)))
     assert verdict(found) == (Outcome.DECRYPT_FAILURE, cause)
     assert found.verdict.apiserver is ServerBehaviour.CORRUPT
-    assert (standing_of(found) is Standing.CURABLE) == (cause is Cause.PLAINTEXT_NOT_ALLOWED)
+    assert (deletability_of(found) is Deletability.CURABLE) == (cause is Cause.PLAINTEXT_NOT_ALLOWED)
     assert (found.transformer, found.decoded) == ("identity", None)
 
 
@@ -710,7 +710,7 @@ def test_another_server_may_own_a_group_whatever_definition_is_left(
     if aggregated:
         assert verdict(broken) == (Outcome.UNDETERMINED, Cause.OWNER_UNKNOWN)
         assert verdict(whole) == (Outcome.READABLE, Cause.OWNER_UNKNOWN)
-        assert standing_of(broken) is Standing.UNPROVEN
+        assert deletability_of(broken) is Deletability.UNPROVEN
     else:
         assert verdict(broken) == (Outcome.DECODE_FAILURE, Cause.VALUE_TRUNCATED)
         assert verdict(whole) == (Outcome.READABLE, None)

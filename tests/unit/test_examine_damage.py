@@ -16,8 +16,8 @@ from etcdfix.model import Confidence, GroupResource, Outcome
 from etcdfix.storagekey import StorageLayout
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
+from etcdfix.verdicts.deletability import AcceptRisk, Deletability, deletability_of, risks_of
 from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.standing import AcceptRisk, Standing, risks_of, standing_of
 from tests.support.encoders import aescbc_body
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import (
@@ -88,7 +88,7 @@ def test_a_damaged_envelope_prefix_is_recognised_in_every_stack(key: str, bits: 
         found = look(key, value, config)
         assert (found.verdict.outcome, found.verdict.cause) == (outcome, Cause.ENVELOPE_DAMAGED)
         assert found.verdict.confidence is Confidence.LIKELY
-        assert standing_of(found) is Standing.NEVER
+        assert deletability_of(found) is Deletability.NEVER
 
 
 def test_four_bits_off_is_no_envelope_any_more() -> None:
@@ -129,7 +129,7 @@ def test_noise_under_aescbc_is_a_wrong_key_in_every_stack(key: str) -> None:
     found = look(key, aescbc(noise), CBC)
     assert (found.verdict.outcome, found.verdict.cause) == (Outcome.DECODE_FAILURE, Cause.WRONG_KEY)
     assert found.verdict.confidence is Confidence.LIKELY
-    assert standing_of(found) is Standing.DECLARABLE
+    assert deletability_of(found) is Deletability.DECLARABLE
 
 
 def test_padding_that_fits_by_chance_under_an_earlier_key_of_the_name_proves_nothing() -> None:
@@ -146,7 +146,7 @@ def test_padding_that_fits_by_chance_under_an_earlier_key_of_the_name_proves_not
     rule = first.for_resource(GroupResource("", "secrets"))
     found = look(SECRET_KEY, next(value for value in values if opens(rule, value)), both)
     assert (found.verdict.outcome, found.verdict.cause) == (Outcome.DECODE_FAILURE, Cause.KEY_RENAMED)
-    assert standing_of(found) is Standing.CURABLE
+    assert deletability_of(found) is Deletability.CURABLE
 
 
 def opens(rule: ResourceTransformers, value: bytes) -> bool:
@@ -180,7 +180,7 @@ def test_a_lost_iv_garbles_the_first_block_in_every_stack(key: str) -> None:
     found = look(key, value[:HEAD] + b"\x91" * BLOCK + value[HEAD + BLOCK :], CBC)
     assert (found.verdict.outcome, found.verdict.cause) == (Outcome.DECODE_FAILURE, Cause.IV_DAMAGED)
     assert found.verdict.confidence is Confidence.LIKELY
-    assert standing_of(found) is Standing.DELETABLE
+    assert deletability_of(found) is Deletability.DELETABLE
 
 
 # What the bytes are then is said by what the decoder finds in them, and the key is right.
@@ -207,7 +207,7 @@ def test_no_flipped_bit_under_aescbc_is_called_a_wrong_key(key: str, block: int)
         assert verdict.cause is not Cause.IV_DAMAGED or block < 2
         assert verdict.cause is not Cause.IV_DAMAGED or verdict.confidence is Confidence.LIKELY
         if verdict.outcome is Outcome.DECODE_FAILURE:
-            assert standing_of(found) is Standing.DELETABLE
+            assert deletability_of(found) is Deletability.DELETABLE
             assert (AcceptRisk.NEWER_THAN_KNOWN in risks_of(verdict)) == (
                 verdict.cause is Cause.KIND_NOT_REGISTERED
             )
@@ -274,7 +274,7 @@ def test_a_version_that_the_definition_no_longer_lists() -> None:
     verdict = found.verdict
     assert (verdict.outcome, verdict.cause) == (Outcome.DECODE_FAILURE, Cause.CRD_VERSION_MISSING)
     assert "example.com/v1alpha1 Widget" in verdict.message
-    assert standing_of(found) is Standing.CURABLE
+    assert deletability_of(found) is Deletability.CURABLE
 
 
 @pytest.mark.parametrize(

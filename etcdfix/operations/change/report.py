@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import base64
-from datetime import UTC, datetime
 
-from etcdfix import __version__
 from etcdfix.errors import EtcdfixError, RefusedByRule, RemediationRefused
 from etcdfix.operations.change.preview import follow_ups
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.commit import Outcome
 from etcdfix.reports.change_model import ChangeReport, Refusal
-from etcdfix.reports.model import Tool
+from etcdfix.reports.origin import TOOL, timestamp
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import is_plain
@@ -73,8 +71,8 @@ def refusal_report(verb: Verb, key: bytes | None, error: EtcdfixError, *, dry_ru
 
 def _report(verb: Verb, key: bytes | None, **fields: object) -> ChangeReport:
     return ChangeReport(
-        tool=Tool("etcdfix", __version__),
-        generated_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        tool=TOOL,
+        generated_at=timestamp(),
         command=verb.purpose,
         key=display(key) if key is not None else None,
         key_base64=base64.b64encode(key).decode() if key is not None and not is_plain(key) else None,

@@ -66,8 +66,8 @@ from etcdfix.remediation.preflight.members import (
 from etcdfix.remediation.preflight.release import check_release
 from etcdfix.remediation.rules import Rule, refuse
 from etcdfix.storagekey import display
+from etcdfix.verdicts.deletability import AcceptRisk
 from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.standing import AcceptRisk
 
 _BY_ITSELF: Final = (
     "a backup restores by itself with --accept-unlisted-source and --expect-value-sha256, the digest that the deletion "

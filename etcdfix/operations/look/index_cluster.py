@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from etcdfix import __version__
 from etcdfix.errors import EndedEarly
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
@@ -16,13 +14,13 @@ from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.tables import UNDETERMINED
 from etcdfix.reports.base import counted
-from etcdfix.reports.model import ReportConfiguration, ReportSource, Tool
+from etcdfix.reports.origin import TOOL, shown_configuration, shown_source, timestamp
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import display, likely_prefixes
+from etcdfix.storagekey import likely_prefixes
 from etcdfix.text.commands import RepeatedOptions
+from etcdfix.verdicts.deletability import IDENTITY
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.key_loss import THE_KEY, KeyCounter, doubt_about
-from etcdfix.verdicts.standing import IDENTITY
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
@@ -94,26 +92,11 @@ class ClusterIndex:
 
     def origin(self) -> dict[str, Any]:
         """Return the fields with which every report begins."""
-        description, configuration = self.source.describe(), self.request.configuration
         return {
-            "tool": Tool("etcdfix", __version__),
-            "generated_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "source": ReportSource(
-                type=description.type,
-                path=_shown(description.path) if description.path is not None else None,
-                endpoints=list(description.endpoints) if description.endpoints is not None else None,
-                revision=description.revision,
-                single_revision=description.single_revision,
-                segments=list(description.segments),
-                cluster_id=description.cluster_id,
-                kube_system_uid=self._kube_system_uid,
-                sha256=description.sha256,
-                etcd_version=description.etcd_version,
-                integrity=description.integrity,
-            ),
-            "encryption_config": ReportConfiguration(_shown(configuration.path), configuration.sha256)
-            if configuration is not None
-            else None,
+            "tool": TOOL,
+            "generated_at": timestamp(),
+            "source": shown_source(self.source.describe(), self._kube_system_uid),
+            "encryption_config": shown_configuration(self.request.configuration),
         }
 
     def incomplete_reasons(self, undetermined: int) -> list[str]:
@@ -200,8 +183,3 @@ def _suggestions(source: Source) -> list[str]:
         if len(keys) >= _SAMPLE:
             break
     return likely_prefixes(keys)
-
-
-def _shown(argument: str) -> str:
-    """Return a word of the command line as text that JSON can hold: the shell may pass any bytes."""
-    return display(argument.encode("utf-8", "surrogateescape"))

@@ -30,8 +30,8 @@ from etcdfix.reports.remedies import gentle_remedies, remedies_for
 from etcdfix.storagekey import StorageLayout, display
 from etcdfix.text.commands import GRANTED, RepeatedOptions
 from etcdfix.text.safetext import quote_command
+from etcdfix.verdicts.deletability import Deletability, deletability_of
 from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.standing import Standing, standing_of
 
 _UNJUDGED: Final = frozenset({Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE, Outcome.UNDETERMINED})
 _MOST_STEPS: Final = 20
@@ -344,7 +344,7 @@ class _Story:
 
     def _removable(self, found: Examination) -> bool:
         """Say whether a deletion would not be refused out of hand."""
-        return standing_of(found) is Standing.DELETABLE and not self._cluster.key_looks_lost(found)
+        return deletability_of(found) is Deletability.DELETABLE and not self._cluster.key_looks_lost(found)
 
     def _cures(self, blockers: list[tuple[Blocker, Examination]]) -> Iterator[_Step]:
         """Yield what is no reason to delete: a configuration that lacks something, once for all that it would cure."""

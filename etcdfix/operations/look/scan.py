@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from etcdfix import __version__
 from etcdfix.claims import KEY_NAME_CHECK, PREDECESSOR_CHECK
 from etcdfix.encryption.envelope import transformer_name
 from etcdfix.errors import EndedEarly, SourceDenied, SourceError
@@ -27,16 +25,14 @@ from etcdfix.reports.model import (
     Header,
     KMSPluginSummary,
     KMSSummary,
-    ReportConfiguration,
-    ReportSource,
     Scope,
     StatusCause,
     Summary,
-    Tool,
 )
+from etcdfix.reports.origin import TOOL, shown_configuration, shown_source, shown_word, timestamp
 from etcdfix.reports.tally import CAP, Tally
 from etcdfix.scope import KeyRange, ScopeRequest, resolve_scope
-from etcdfix.sources.base import Source, SourceDescription
+from etcdfix.sources.base import Source
 from etcdfix.spool import Spool
 from etcdfix.storagekey import ResourcePrefix, StorageLayout, custom_directory, display, likely_prefixes
 from etcdfix.text.commands import RepeatedOptions
@@ -291,12 +287,12 @@ def run_scan(
     description = source.describe()
     reporter.end(
         Conclusion(
-            source=_report_source(description, cluster),
+            source=shown_source(description, cluster),
             statuses=tally.statuses(),
             summary=summary,
             complete=not reasons,
             incomplete_reasons=reasons,
-            finished_at=_now(),
+            finished_at=timestamp(),
             interrupted=ended is not None,
         )
     )
@@ -324,7 +320,7 @@ def _kms_summary(tally: Tally, plugins: KMSPlugins | None) -> KMSSummary | None:
         [
             KMSPluginSummary(
                 transformer_name("kms", plugin.api_version, plugin.name),
-                _shown(plugin.endpoint),
+                shown_word(plugin.endpoint),
                 plugin.state,
                 plugin.message,
                 plugin.calls,
@@ -396,47 +392,19 @@ def _list_prefix(layout: StorageLayout, namespace: str) -> Callable[[ResourcePre
 
 
 def _header(source: Source, request: ScanRequest, cluster: str | None) -> Header:
-    configuration = request.configuration
     minor = request.kubernetes_minor
     description = source.describe()
     return Header(
-        tool=Tool("etcdfix", __version__),
-        generated_at=_now(),
-        source=_report_source(description, cluster),
-        encryption_config=ReportConfiguration(_shown(configuration.path), configuration.sha256)
-        if configuration
-        else None,
+        tool=TOOL,
+        generated_at=timestamp(),
+        source=shown_source(description, cluster),
+        encryption_config=shown_configuration(request.configuration),
         scope=Scope(
             etcd_prefix=request.layout.prefix.rstrip("/") or "/",
-            prefixes=[*map(_shown, request.scope.prefixes), *map(display, request.scope.keys)]
+            prefixes=[*map(shown_word, request.scope.prefixes), *map(display, request.scope.keys)]
             or ([description.limited_to] if request.scope.everything and description.limited_to else []),
             resources=request.scope.resources,
-            namespaces=[*map(_shown, request.scope.namespaces)],
+            namespaces=[*map(shown_word, request.scope.namespaces)],
             kubernetes_version=f"1.{minor}" if minor is not None else None,
         ),
     )
-
-
-def _report_source(description: SourceDescription, cluster: str | None) -> ReportSource:
-    return ReportSource(
-        type=description.type,
-        path=_shown(description.path) if description.path is not None else None,
-        endpoints=list(description.endpoints) if description.endpoints is not None else None,
-        revision=description.revision,
-        single_revision=description.single_revision,
-        segments=list(description.segments),
-        cluster_id=description.cluster_id,
-        kube_system_uid=cluster,
-        sha256=description.sha256,
-        etcd_version=description.etcd_version,
-        integrity=description.integrity,
-    )
-
-
-def _shown(argument: str) -> str:
-    """Return a word of the command line as text that JSON can hold: the shell may pass any bytes."""
-    return display(argument.encode("utf-8", "surrogateescape"))
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -12,9 +12,9 @@ from etcdfix.examine_all import Progress, View, examine_all
 from etcdfix.likes import LikeCounts, Likes, likeness_of
 from etcdfix.model import Outcome
 from etcdfix.sources.base import Source
+from etcdfix.verdicts.deletability import FAILED
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.key_loss import KeyCounter, KeyCounts
-from etcdfix.verdicts.standing import FAILED
 
 # Of these a LIST does not fail; bookkeeping is in none.
 _SERVED = {Outcome.READABLE, Outcome.INCONSISTENT, Outcome.NOT_AN_OBJECT}

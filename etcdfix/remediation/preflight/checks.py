@@ -52,9 +52,9 @@ from etcdfix.storagekey import display
 from etcdfix.text.safetext import quote_command
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import PEEK_CHECKS
+from etcdfix.verdicts.deletability import AcceptRisk, Deletability, deletability_of
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.key_loss import KeyCounts
-from etcdfix.verdicts.standing import AcceptRisk, Standing, standing_of
 
 MAIN_ETCD: Final = "main etcd"
 """How warnings name the etcd that holds namespace kube-system, where it is another one."""
@@ -250,7 +250,7 @@ def check_deletion(
     if cluster.no_encryption and looks_enveloped(stored.value):
         raise encrypted(key)
     found = cluster.examiner.examine(stored)
-    if standing_of(found) in {Standing.NOT_BROKEN, Standing.UNPROVEN}:
+    if deletability_of(found) in {Deletability.NOT_BROKEN, Deletability.UNPROVEN}:
         raise not_deletable(found)
     step("check: members")
     warnings = check_members(cluster, key, reading, accepted)
@@ -277,7 +277,7 @@ def check_deletion(
     declared = check_proof(
         found, alike, declared=accepted.key_lost, risks=accepted.risks, release_proven=release_proven
     )
-    moved_to = check_moved(cluster, found, accepted) if standing_of(found) is Standing.MOVED else None
+    moved_to = check_moved(cluster, found, accepted) if deletability_of(found) is Deletability.MOVED else None
     if expected is not None:
         expected.check_verdict(found)
     step("check: API servers")

@@ -17,16 +17,16 @@ from etcdfix.reports.plan_needs import declaration
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import key_arguments, quote_command
 from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.examination import Examination, KeyName
-from etcdfix.verdicts.key_loss import NOT_THE_KEY, KeyCounts, KeyDoubt, doubt_about
-from etcdfix.verdicts.standing import (
+from etcdfix.verdicts.deletability import (
     FAILED,
     AcceptRisk,
-    Standing,
+    Deletability,
+    deletability_of,
     key_may_be_lost,
     risks_of,
-    standing_of,
 )
+from etcdfix.verdicts.examination import Examination, KeyName
+from etcdfix.verdicts.key_loss import NOT_THE_KEY, KeyCounts, KeyDoubt, doubt_about
 
 
 def check_proof(
@@ -49,7 +49,7 @@ def check_proof(
     """
     lost = _declaration_fits(found, alike, declared)
     _check_own_verdict(found, lost=lost)
-    if standing_of(found) is Standing.DECLARABLE:
+    if deletability_of(found) is Deletability.DECLARABLE:
         return True
     _check_newer(found, alike, release_proven=release_proven)
     needed = _check_key(found, alike.counts, risks, lost=lost)
@@ -106,28 +106,28 @@ def _check_own_verdict(found: Examination, *, lost: bool) -> None:
     """Refuse what the value's own verdict forbids, whatever others do."""
     verdict = found.verdict
     key = display(found.stored.key)
-    standing = standing_of(found)
+    deletability = deletability_of(found)
     if verdict.outcome not in FAILED:
-        if standing is not Standing.DECLARABLE or not lost:
+        if deletability is not Deletability.DECLARABLE or not lost:
             raise not_deletable(found)
         return
     cause = f"{verdict.cause}: {verdict.message}"
-    match standing:
-        case Standing.DECLARABLE if not lost:
+    match deletability:
+        case Deletability.DECLARABLE if not lost:
             lift = f"only if that key is gone for ever: {declaration(found.transformer, found.kms_key_id_sha256)}"
             raise refuse(
                 Rule.CURABLE_BY_CONFIGURATION,
                 f"{key}: the configuration alone can cure this ({cause})",
                 hint=f"mend the configuration; {lift}",
             )
-        case Standing.CURABLE:
+        case Deletability.CURABLE:
             there = f"; the key is there: {verdict.fitting_key}" if verdict.fitting_key else ""
             raise refuse(
                 Rule.CURABLE_BY_CONFIGURATION,
                 f"{key}: the configuration alone can cure this ({cause})",
                 hint=f"mend the configuration{there}",
             )
-        case Standing.NEVER:
+        case Deletability.NEVER:
             raise refuse(
                 Rule.NEVER_DELETABLE,
                 f"{key}: {verdict.cause} is never a reason to delete ({verdict.message})",

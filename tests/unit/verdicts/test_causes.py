@@ -55,6 +55,7 @@ def test_titles_tell_causes_apart() -> None:
 
 def test_causes_that_the_configuration_cures() -> None:
     assert {c.value for c, info in CATALOGUE.items() if info.curable_by_configuration} == CURABLE
+    assert {c.value for c in causes.CURABLE_BY_CONFIGURATION} == CURABLE
 
 
 @pytest.mark.parametrize("info", CATALOGUE.values(), ids=lambda i: i.cause)

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import msgspec
 
-from etcdfix import __version__
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError
 from etcdfix.examine import Examiner
@@ -31,7 +30,8 @@ from etcdfix.model import Outcome, StoredValue
 from etcdfix.operations.look.planning.order import STAGES, in_order, is_breaking
 from etcdfix.operations.look.planning.steps import steps_for
 from etcdfix.operations.look.planning.words import users_of, what_it_is
-from etcdfix.reports.model import API_VERSION, ReportConfiguration, Tool
+from etcdfix.reports.model import API_VERSION
+from etcdfix.reports.origin import TOOL, shown_configuration, shown_word, timestamp
 from etcdfix.reports.plan_model import (
     KIND,
     DeletionPlan,
@@ -47,17 +47,17 @@ from etcdfix.sources.base import Source
 from etcdfix.storagekey import ResourcePrefix, display
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import is_plain, quote_command, safe_text
-from etcdfix.verdicts.examination import Examination, KeyName
-from etcdfix.verdicts.key_loss import NOT_THE_KEY, THE_KEY, KeyCounter, KeyDoubt, doubt_about
-from etcdfix.verdicts.standing import (
+from etcdfix.verdicts.deletability import (
     FAILED,
     IDENTITY,
     AcceptRisk,
-    Standing,
+    Deletability,
+    deletability_of,
     key_may_be_lost,
     risks_of,
-    standing_of,
 )
+from etcdfix.verdicts.examination import Examination, KeyName
+from etcdfix.verdicts.key_loss import NOT_THE_KEY, THE_KEY, KeyCounter, KeyDoubt, doubt_about
 
 _WORST_FIRST: Final = (
     KeyDoubt.NONE_OPENS,
@@ -196,25 +196,21 @@ def build_plan(
     plan = DeletionPlan(
         api_version=API_VERSION,
         kind=KIND,
-        tool=Tool("etcdfix", __version__),
-        generated_at=begun.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        tool=TOOL,
+        generated_at=timestamp(begun),
         source=PlanSource(
             description.type,
-            _shown(description.path) if description.path is not None else None,
+            shown_word(description.path) if description.path is not None else None,
             list(description.endpoints) if description.endpoints is not None else None,
             description.revision,
             request.newest and description.type == "etcd",
             description.cluster_id,
         ),
         kube_system_uid=uid,
-        encryption_config=ReportConfiguration(
-            _shown(request.configuration.path), request.configuration.sha256
-        )
-        if request.configuration is not None
-        else None,
+        encryption_config=shown_configuration(request.configuration),
         etcd_prefix=examiner.layout.prefix.rstrip("/") or "/",
         kubernetes_version=request.kubernetes_version,
-        report=PlanReport(_shown(report.path), report.sha256, report.generated_at),
+        report=PlanReport(shown_word(report.path), report.sha256, report.generated_at),
         complete=not problems,
         problems=problems,
         groups=groups,
@@ -311,14 +307,14 @@ def _gather(
 def _never(found: Examination) -> tuple[str, str] | None:
     """Return why a broken value is never deleted, whatever a person declares; None where it may be."""
     verdict = found.verdict
-    match standing_of(found):
-        case Standing.UNPROVEN:
+    match deletability_of(found):
+        case Deletability.UNPROVEN:
             return "undetermined", f"nothing is proven against it ({verdict.message})"
-        case Standing.CURABLE:
+        case Deletability.CURABLE:
             return "curable-by-configuration", f"the configuration alone can cure it ({verdict.message})"
-        case Standing.MOVED:
+        case Deletability.MOVED:
             return "value-moved", f"it belongs to {display(verdict.belongs_to)}: look at that key first"
-        case Standing.NEVER:
+        case Deletability.NEVER:
             return "never-deletable", f"{verdict.cause} is no reason to delete ({verdict.message})"
     return None
 
@@ -457,7 +453,7 @@ def _advice(found: Examination, doubt: KeyDoubt) -> tuple[str, str]:
         )
     if found.verdict.outcome is Outcome.UNDETERMINED:
         text = "nothing is proven: bring the KMS plugin back"
-    elif standing_of(found) is Standing.DECLARABLE:
+    elif deletability_of(found) is Deletability.DECLARABLE:
         text = "the configuration alone can cure this: find the key"
     elif key and not key_may_be_lost(found):
         return "many values under its key do not open, and the key is there: find out why first", ""
@@ -495,8 +491,3 @@ def _lists(broken: list[_Broken]) -> dict[tuple[str, str], str]:
 def _left_out(key: bytes, why: str, detail: str) -> LeftOut:
     encoded = None if is_plain(key) else base64.b64encode(key).decode()
     return LeftOut(key=display(key), key_base64=encoded, why=why, detail=detail)
-
-
-def _shown(argument: str) -> str:
-    """Return a word of the command line as text that JSON can hold: the shell may pass any bytes."""
-    return display(argument.encode("utf-8", "surrogateescape"))

@@ -15,9 +15,9 @@ from etcdfix.remediation.preflight.proof import check_proof, not_deletable
 from etcdfix.remediation.rules import Rule
 from etcdfix.verdicts.causes import CATALOGUE, Cause
 from etcdfix.verdicts.damage import Damage
+from etcdfix.verdicts.deletability import KMS_DOUBTS, LOST_KEY, AcceptRisk
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.key_loss import KeyCounts
-from etcdfix.verdicts.standing import KMS_DOUBTS, LOST_KEY, AcceptRisk
 from tests.support.examinations import examination, readable
 
 KEY1 = "aesgcm/v1/key1"

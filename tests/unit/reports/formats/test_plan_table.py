@@ -21,7 +21,7 @@ from etcdfix.reports.plan_model import (
     PlanStep,
 )
 from etcdfix.reports.plan_needs import acceptance, declaration
-from etcdfix.verdicts.standing import AcceptRisk
+from etcdfix.verdicts.deletability import AcceptRisk
 from tests.support.plan_entries import entry
 
 ACCEPT_RISK = acceptance(AcceptRisk.CLUSTER_BREAKING)

@@ -5,7 +5,7 @@ from etcdfix.operations.look.planning.steps import steps_for
 from etcdfix.reports.plan_model import PlanEntry, PlanGroup, PlanStep
 from etcdfix.reports.plan_needs import acceptance, declaration
 from etcdfix.text.commands import RepeatedOptions
-from etcdfix.verdicts.standing import AcceptRisk
+from etcdfix.verdicts.deletability import AcceptRisk
 from tests.support.plan_entries import entry
 
 

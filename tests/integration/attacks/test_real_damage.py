@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.verdicts.standing import AcceptRisk
+from etcdfix.verdicts.deletability import AcceptRisk
 from tests.support.attacks import EVERY_FLAG, LOCAL, TRUE, Attacked, every_flag_but, seal, secret
 from tests.support.kms_plugin import KMSPlugin
 from tests.support.objects import IDENTITY

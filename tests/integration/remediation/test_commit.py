@@ -139,7 +139,7 @@ def test_cluster_that_is_another_one_at_the_end(registry: Registry, *, dry_run: 
         registry.etcd.delete(name)
         registry.etcd.put(name, namespace_object("kube-system"))
 
-    step = "preview_only: compare" if dry_run else "transaction: before send"
+    step = "preview only: compare" if dry_run else "transaction: before send"
     with pytest.raises(RefusedByRule, match="or this is another cluster or a restored copy") as caught:
         _delete(registry, _at(step, make_again), dry_run=dry_run)
     assert caught.value.rule == "other-cluster"
@@ -567,7 +567,7 @@ def test_key_that_moves_before_the_rehearsal(registry: Registry) -> None:
     key = registry.key("shop/broken")
     mended = aescbc(secret("broken"))
     with pytest.raises(RefusedByRule) as caught:
-        _delete(registry, _at("preview_only: compare", lambda: registry.etcd.put(key, mended)), dry_run=True)
+        _delete(registry, _at("preview only: compare", lambda: registry.etcd.put(key, mended)), dry_run=True)
     assert caught.value.rule == "moved"
     assert "the key was written again" in caught.value.message
     assert registry.stored(key) == mended

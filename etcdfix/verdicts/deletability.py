@@ -44,7 +44,7 @@ class AcceptRisk(StrEnum):
     ONLY_COPY = "only-copy"
 
 
-class Standing(StrEnum):
+class Deletability(StrEnum):
     """How a value stands towards its deletion."""
 
     NOT_BROKEN = "not-broken"
@@ -63,21 +63,21 @@ class Standing(StrEnum):
     """The value is wrong; what else has to be accepted, :func:`risks_of` says."""
 
 
-def standing_of(found: Examination) -> Standing:
+def deletability_of(found: Examination) -> Deletability:
     """Return how a value stands towards its deletion, by its own verdict."""
     verdict = found.verdict
     if verdict.outcome is Outcome.UNDETERMINED:
         lost = verdict.cause in KMS_DOUBTS and key_may_be_lost(found)
-        return Standing.DECLARABLE if lost else Standing.UNPROVEN
+        return Deletability.DECLARABLE if lost else Deletability.UNPROVEN
     if verdict.outcome not in FAILED:
-        return Standing.NOT_BROKEN
+        return Deletability.NOT_BROKEN
     if verdict.cause in LOST_KEY:
-        return Standing.DECLARABLE if key_may_be_lost(found) else Standing.CURABLE
+        return Deletability.DECLARABLE if key_may_be_lost(found) else Deletability.CURABLE
     if verdict.cause in CURABLE_BY_CONFIGURATION:
-        return Standing.CURABLE
+        return Deletability.CURABLE
     if verdict.cause is Cause.VALUE_MOVED:
-        return Standing.MOVED
-    return Standing.NEVER if verdict.damage is Damage.NONE else Standing.DELETABLE
+        return Deletability.MOVED
+    return Deletability.NEVER if verdict.damage is Damage.NONE else Deletability.DELETABLE
 
 
 def risks_of(verdict: Verdict) -> tuple[AcceptRisk, ...]:

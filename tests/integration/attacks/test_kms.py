@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from etcdfix.model import key_id_digest
-from etcdfix.verdicts.standing import AcceptRisk
+from etcdfix.verdicts.deletability import AcceptRisk
 from tests.support import encoders
 from tests.support.attacks import EVERY_FLAG, Attacked, declared, every_flag_but, secret
 from tests.support.kms_plugin import ANNOTATION, KMSPlugin, Refusal

@@ -29,9 +29,9 @@ from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.durable import open_directory
 from etcdfix.remediation.preflight.members import KeyReading, read_key
 from etcdfix.remediation.reconcile import (
-    foresee,
     judge_reading,
     open_intents_of,
+    predict,
     read_open_intents,
     reconcile_intent,
 )
@@ -92,7 +92,7 @@ def reconciled(etcd: EtcdServer, path: Path, intent: Intent) -> Result:
     """Reconcile, and check what every reconciliation has in common."""
     before = etcd.revision()
     with connected(etcd) as client, AuditLog.open(path) as log:
-        expected = foresee(client, intent, cluster=ClusterIdentity.by_uid(UID))
+        expected = predict(client, intent, cluster=ClusterIdentity.by_uid(UID))
         found = reconcile_intent(client, log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
         assert log.open_intents() == ()
     assert expected.record is None
@@ -368,9 +368,9 @@ def test_unknown_cluster_must_be_accepted(
     intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), cluster_uid=recorded)
     with connected(etcd) as client:
         with pytest.raises(RemediationRefused, match=whose) as caught:
-            foresee(client, intent, cluster=ClusterIdentity.by_uid(live))
+            predict(client, intent, cluster=ClusterIdentity.by_uid(live))
         assert "--accept-unknown-cluster" in caught.value.hint
-        found = foresee(client, intent, cluster=ClusterIdentity.by_uid(live), accept_unknown_cluster=True)
+        found = predict(client, intent, cluster=ClusterIdentity.by_uid(live), accept_unknown_cluster=True)
     assert found.result is Result.NOT_APPLIED
 
 

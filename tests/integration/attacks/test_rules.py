@@ -13,7 +13,7 @@ import pytest
 
 import etcdfix
 from etcdfix.remediation.grounds import Grounds
-from etcdfix.verdicts.standing import AcceptRisk
+from etcdfix.verdicts.deletability import AcceptRisk
 from tests.support.attacks import (
     EVERY_FLAG,
     LOCAL,

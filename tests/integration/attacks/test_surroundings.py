@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from etcdfix.verdicts.standing import AcceptRisk
+from etcdfix.verdicts.deletability import AcceptRisk
 from tests.support.attacks import (
     EVERY_FLAG,
     UID,

@@ -38,8 +38,8 @@ from etcdfix.remediation.rules import Rule
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.spool import Spool
+from etcdfix.verdicts.deletability import AcceptRisk
 from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.standing import AcceptRisk
 from etcdfix.wire.etcd import ALARM, message
 from tests.support.change_runs import BROKEN, UID, Registry
 from tests.support.examinations import readable, with_verdict

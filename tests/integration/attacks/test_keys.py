@@ -13,7 +13,7 @@ import pytest
 
 from etcdfix.encryption.fault import Fault
 from etcdfix.encryption.providers.aescbc import AESCBCTransformer
-from etcdfix.verdicts.standing import AcceptRisk
+from etcdfix.verdicts.deletability import AcceptRisk
 from tests.support.attacks import (
     EVERY_FLAG,
     LOCAL,

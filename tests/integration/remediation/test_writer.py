@@ -425,6 +425,7 @@ def test_a_lease_that_is_gone(etcd: EtcdServer, client: EtcdClient, prefix: byte
         put(client, prefix + b"k", VALUE, lease=int(lease, 16))
     assert caught.value.sent
     assert caught.value.exit_code == 4
+    assert "readwrite" not in caught.value.hint
     assert stored(client, prefix + b"k") is None
 
 

@@ -1,0 +1,34 @@
+"""What API servers did not say, and what would help."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from etcdfix.apiserver.servers import Answer, APIAccess, ServerAnswer, ServerAnswers
+from etcdfix.errors import RefusedByRule
+from etcdfix.remediation.cluster_identity import ClusterIdentity
+from etcdfix.remediation.preflight import checks
+from etcdfix.remediation.preflight.checks import Acceptances, check_api_servers
+from tests.support.examinations import examination
+
+
+@pytest.mark.parametrize(
+    ("answers", "granted"),
+    [
+        ((Answer.NO_ANSWER,), False),
+        ((Answer.DENIED,), True),
+        ((Answer.NO_ANSWER, Answer.DENIED), True),
+        ((), False),
+    ],
+)
+def test_only_who_was_denied_needs_a_permission(
+    monkeypatch: pytest.MonkeyPatch, answers: tuple[Answer, ...], granted: bool
+) -> None:
+    said = ServerAnswers(answers=tuple(ServerAnswer(server="https://api", answer=word) for word in answers))
+    monkeypatch.setattr(checks, "ask_servers", lambda *_args, **_named: said)
+    with pytest.raises(RefusedByRule) as caught:
+        check_api_servers(examination(), ClusterIdentity(), APIAccess(Path("kubeconfig")), Acceptances())
+    assert caught.value.rule == "no-api-server"
+    assert caught.value.hint.startswith("have the user allowed" if granted else "name another one")

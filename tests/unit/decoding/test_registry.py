@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from etcdfix.decoding.registry import Registry, SchemeName
+from etcdfix.decoding.registry import Registry, SchemeName, stored_kinds
 from etcdfix.decoding.schema import kind_rows
 from etcdfix.model import GroupVersionKind
 
@@ -175,3 +175,10 @@ def test_minors_outside_the_tables_mean_the_nearest_release() -> None:
     assert Registry(99).kubernetes_minor == 37
     assert Registry(3).kubernetes_minor == 17
     assert Registry().kubernetes_minor is None
+
+
+def test_what_some_release_may_store() -> None:
+    kinds = stored_kinds()
+    assert list(kinds) == sorted(kinds)
+    assert {("v1", "Secret"), ("extensions/v1beta1", "Deployment")} < set(kinds)
+    assert ("v1", "SecretList") not in kinds

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
@@ -26,41 +25,18 @@ from etcdfix.cli.options import (
 )
 from etcdfix.cli.output import require_output, say
 from etcdfix.cli.variables import ChangingCommand
-from etcdfix.errors import BackupUnreadable, ConfigurationError, RemediationRefused
-from etcdfix.remediation.audit.record import Event, Intent, Link, Operator, Result, Verb, unicode_text
-from etcdfix.remediation.audit.verify import (
-    HEAD_SUFFIX,
-    NO_HEAD_FILE,
-    Anchor,
-    ChainState,
-    Verification,
-    parse_link,
-    read_records,
-    verify,
-    without_head,
-)
-from etcdfix.reports.base import counted
-from etcdfix.reports.model import API_VERSION
-from etcdfix.storagekey import display
-from etcdfix.text.safetext import quote_command, safe_json, safe_text
+from etcdfix.errors import ConfigurationError
+from etcdfix.operations.look.audit import record_row, verification_document, verification_lines, verify_log
+from etcdfix.remediation.audit.record import Event, Intent, Link
+from etcdfix.remediation.audit.verify import read_records
+from etcdfix.text.safetext import safe_json, safe_text
 
 if TYPE_CHECKING:
     from etcdfix.cli.options import Inputs
     from etcdfix.remediation.cluster_identity import ClusterIdentity
-    from etcdfix.remediation.reconcile import Reconciliation
     from etcdfix.sources.etcd.client import EtcdClient
-    from etcdfix.text.commands import RepeatedOptions
 
 _Command = Callable[..., Any]
-
-_LONGEST_CELL = 300
-_LONGEST_LIST = 20
-
-# Whoever could write the log could write that file too.
-_HEAD_FILE_ALONE = (
-    "the head file stands beside the log: who rewrote both would not be found; compare with --backup-dir, or with "
-    "--expect-head and a head that is kept elsewhere"
-)
 
 VERIFY_EXIT_CODES = {
     0: "whole",
@@ -123,7 +99,7 @@ def show(*, log: Path, output: str, last: int | None) -> int:
     if last is not None:
         records = deque(records, maxlen=last)
     if output == "table":
-        rows = [_row(link, event) for link, event in records]
+        rows = [record_row(link, event) for link, event in records]
         if rows:
             _table(("RECORD", "TIME", "TYPE", "VERB", "KEY", "OUTCOME", "WHO", "WHY AND WHAT"), rows)
         else:
@@ -148,29 +124,6 @@ def _event_list(events: Iterable[Event]) -> None:
         click.echo(before + indent(text, "    "), nl=False)
         before, end = ",\n", "\n  ]\n}"
     click.echo(end)
-
-
-def _row(link: Link, event: Event) -> tuple[str, ...]:
-    notes = event.annotations
-    who = f"{notes.os_user or event.user.username}@{notes.host}"
-    if notes.sudo_user:
-        who += f" (sudo: {notes.sudo_user})"
-    told = [text for text in (notes.reason, notes.detail) if text]
-    if notes.intent:
-        told.insert(0, f"intent {notes.intent}")
-    verb = "delete" if event.verb == Verb.DELETE else event.verb
-    cells = (
-        str(link.sequence), event.stage_timestamp, notes.type, verb, _key_of(event), notes.outcome or "-", who,
-        "; ".join(told),
-    )  # fmt: skip
-    return tuple(_cell(cell) for cell in cells)
-
-
-def _key_of(event: Event) -> str:
-    try:
-        return display(msgspec.convert(event.annotations.key_base64, bytes)) or "-"
-    except msgspec.ValidationError:
-        return "?"
 
 
 @command.command("verify", epilog=epilog(VERIFY_EXIT_CODES))
@@ -198,7 +151,7 @@ def _key_of(event: Event) -> str:
 )
 @timeout_option
 @_output_option("table", "json")
-def verify_log(
+def verify_command(
     *,
     log: Path,
     expect_head: str | None,
@@ -212,132 +165,17 @@ def verify_log(
     somebody wrote down remember its records; what none of them remembers cannot be missed.
     """
     require_output()
-    anchors, remarks = _gather_anchors(log, expect_head, backups, backup_directories)
-    found = verify(log, anchors=anchors)
-    compared = _compared_with(log, anchors)
-    if compared and not anchors and found.state is not ChainState.TAMPERED:
-        found = msgspec.structs.replace(found, notes=(*found.notes, _HEAD_FILE_ALONE))
-    for remark in remarks:
-        say(remark)
+    verified = verify_log(
+        log, expect_head=expect_head, backups=backups, backup_directories=backup_directories
+    )
+    for warning in verified.warnings:
+        say(warning)
     if output == "json":
-        _json(_verification_document(log, found, compared, remarks))
+        _json(verification_document(verified))
     else:
-        for text in _verification_lines(log, found, _in_short(log, anchors)):
+        for text in verification_lines(verified):
             click.echo(safe_text(text))
-    return found.exit_code
-
-
-def _gather_anchors(
-    log: Path, expect_head: str | None, backups: Sequence[Path], directories: Sequence[Path]
-) -> tuple[list[Anchor], list[str]]:
-    from etcdfix.remediation.backup.file import Backup, read_backup  # noqa: PLC0415
-    from etcdfix.remediation.backup.write import anchor_of  # noqa: PLC0415 - only where a backup is named
-
-    anchors = [] if expect_head is None else [Anchor(parse_link(expect_head), "--expect-head")]
-    remarks: list[str] = []
-
-    def take(backup: Backup) -> None:
-        anchor = anchor_of(backup)
-        if anchor is None:
-            remarks.append(f"{backup.path} proves nothing: its intent was never confirmed")
-        else:
-            anchors.append(anchor)
-
-    for path in backups:
-        take(read_backup(path))
-    ours = os.path.realpath(log)
-    for directory in directories:
-        others = 0
-        for path in _backup_files(directory):
-            try:
-                backup = read_backup(path)
-            except BackupUnreadable as exc:
-                remarks.append(f"{exc.message}; it was not compared")
-                continue
-            if os.path.realpath(backup.intent.audit_log) == ours:
-                take(backup)
-            else:
-                others += 1
-        if others:
-            remarks.append(
-                f"{directory}: {counted(others, 'backup')} of another audit log left out; "
-                "--backup compares one all the same"
-            )
-    return anchors, remarks
-
-
-def _backup_files(directory: Path) -> list[Path]:
-    try:
-        return sorted(path for path in directory.iterdir() if path.suffix == ".json")
-    except OSError as exc:
-        raise ConfigurationError(f"--backup-dir {directory}: {exc.strerror}") from exc
-
-
-def _compared_with(log: Path, anchors: Sequence[Anchor]) -> list[str]:
-    head = log.with_name(log.name + HEAD_SUFFIX)
-    return [f"the head file {head}"] * os.path.lexists(head) + [anchor.source for anchor in anchors]
-
-
-def _in_short(log: Path, anchors: Sequence[Anchor]) -> list[str]:
-    """Return the same for a person, who needs no list of backups."""
-    backups = [anchor for anchor in anchors if anchor.source.startswith("backup ")]
-    shown = _compared_with(log, [anchor for anchor in anchors if anchor not in backups])
-    return [*shown, counted(len(backups), "backup")] if backups else shown
-
-
-def _verification_document(
-    log: Path, found: Verification, compared: Sequence[str], remarks: Sequence[str]
-) -> dict[str, Any]:
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "AuditVerification",
-        "audit_log": unicode_text(str(log)),
-        "state": found.state,
-        "records": found.records,
-        "head": found.head,
-        "torn_size": found.torn_size,
-        "head_missing": found.head_missing,
-        "findings": [
-            {**msgspec.structs.asdict(f), "message": unicode_text(f.message)} for f in found.findings
-        ],
-        "more_findings": found.more_findings,
-        "open_intents": sorted(found.open_intents),
-        "compared_with": [unicode_text(text) for text in compared],
-        "notes": [unicode_text(text) for text in (*found.notes, *remarks)],
-    }
-
-
-def _verification_lines(log: Path, found: Verification, compared: Sequence[str]) -> Iterator[str]:
-    words = {
-        ChainState.WHOLE: "whole",
-        ChainState.TAMPERED: "TAMPERED",
-        ChainState.UNFINISHED: "whole, but unfinished",
-    }
-    known = "open" if found.head_missing and found.state is ChainState.UNFINISHED else words[found.state]
-    yield f"{log}: {known}, {counted(found.records, 'record')}, head {found.head}"
-    if compared:
-        yield f"compared with {' and '.join(filter(None, (', '.join(compared[:-1]), compared[-1])))}"
-    else:
-        yield "compared with nothing: no head file, no backup, no head that was written down"
-    for finding in found.findings:
-        yield f"  {finding.kind}: {finding.message}"
-    if found.more_findings:
-        yield f"  and {found.more_findings} more"
-    if found.torn_size:
-        yield (
-            f"its last line is torn after {counted(found.torn_size, 'byte')}: a write that a crash cut off; "
-            "the next writer keeps them aside"
-        )
-    if found.open_intents:
-        numbers = sorted(found.open_intents)
-        shown = ", ".join(map(str, numbers[:_LONGEST_LIST])) + (", …" if len(numbers) > _LONGEST_LIST else "")
-        yield f"open intents, of which nobody knows what became: {shown}"
-        yield f"  next: {quote_command(['etcdfix', 'audit', 'reconcile', str(log)])}"
-    if found.head_missing:
-        yield NO_HEAD_FILE
-        if found.state is not ChainState.TAMPERED:
-            yield f"  next: {without_head(log, found.head)}"
-    yield from found.notes
+    return verified.found.exit_code
 
 
 @command.command("reconcile", cls=ChangingCommand, epilog=epilog(RECONCILE_EXIT_CODES))
@@ -367,71 +205,32 @@ def reconcile(*, log: Path, dry_run: bool, accept_unknown_cluster: bool, output:
         )
     for notice in inputs.notices:
         say(notice)
-    found, refused = _reconcile(log, inputs, dry_run=dry_run, accept_unknown_cluster=accept_unknown_cluster)
-    if output == "json":
-        _json(_reconciliation_document(log, found, refused, dry_run=dry_run))
-    else:
-        again = same_again(inputs)
-        for text in _reconciliation_lines(log, found, refused, again, dry_run=dry_run):
-            click.echo(safe_text(text))
-    if refused:
-        return 4
-    unsettled = any(item.result in {Result.UNKNOWN, Result.ANOMALY} for item in found)
-    return 3 if unsettled else 0
-
-
-def _reconcile(
-    log: Path, inputs: Inputs, *, dry_run: bool, accept_unknown_cluster: bool
-) -> tuple[list[Reconciliation], list[tuple[Intent, RemediationRefused]]]:
     # grpc is slow to import, and the other audit commands work without it.
-    from etcdfix.remediation.audit.log import AuditLog  # noqa: PLC0415
-    from etcdfix.remediation.reconcile import predict, read_open_intents, reconcile_intent  # noqa: PLC0415
+    from etcdfix.operations.change.settle_intents import (  # noqa: PLC0415
+        settle_intents,
+        settled_document,
+        settled_lines,
+    )
     from etcdfix.sources.connection import connection_from_options  # noqa: PLC0415
     from etcdfix.sources.etcd.client import EtcdClient  # noqa: PLC0415
 
-    found: list[Reconciliation] = []
-    refused: list[tuple[Intent, RemediationRefused]] = []
-
-    def work_through(
-        intents: Iterable[Intent], one: Callable[[EtcdClient, Intent, ClusterIdentity], Reconciliation]
-    ) -> None:
-        intents = tuple(intents)
+    def connect(intents: Sequence[Intent]) -> tuple[EtcdClient, ClusterIdentity]:
         cluster = _cluster(inputs, intents)
-        client = EtcdClient(connection_from_options(**inputs.connection), on_notice=say)
-        try:
-            for intent in intents:
-                try:
-                    found.append(one(client, intent, cluster))
-                except RemediationRefused as exc:
-                    refused.append((intent, exc))
-        finally:
-            client.close()
+        return EtcdClient(connection_from_options(**inputs.connection), on_notice=say), cluster
 
-    intents = read_open_intents(log)  # also: a log that is not there is an error, and not made
-    if not intents:
-        return found, refused
-    if dry_run:
-        work_through(
-            intents,
-            lambda client, intent, cluster: predict(
-                client, intent, cluster=cluster, accept_unknown_cluster=accept_unknown_cluster
-            ),
-        )
-        return found, refused
-    operator = Operator.of_this_process(etcd_user=(inputs.connection.get("user") or "").partition(":")[0])
-    with AuditLog.open(log, operator=operator) as opened:
-        work_through(
-            opened.open_intents(),
-            lambda client, intent, cluster: reconcile_intent(
-                client,
-                opened,
-                intent,
-                operator,
-                cluster=cluster,
-                accept_unknown_cluster=accept_unknown_cluster,
-            ),
-        )
-    return found, refused
+    settled = settle_intents(
+        log,
+        connect,
+        etcd_user=(inputs.connection.get("user") or "").partition(":")[0],
+        dry_run=dry_run,
+        accept_unknown_cluster=accept_unknown_cluster,
+    )
+    if output == "json":
+        _json(settled_document(settled))
+    else:
+        for text in settled_lines(settled, same_again(inputs)):
+            click.echo(safe_text(text))
+    return settled.exit_code
 
 
 def _cluster(inputs: Inputs, intents: Iterable[Intent]) -> ClusterIdentity:
@@ -455,87 +254,6 @@ def _cluster(inputs: Inputs, intents: Iterable[Intent]) -> ClusterIdentity:
         return find_cluster(cluster, tuple(directories))
 
 
-def _reconciliation_document(
-    log: Path,
-    found: Sequence[Reconciliation],
-    refused: Sequence[tuple[Intent, RemediationRefused]],
-    *,
-    dry_run: bool,
-) -> dict[str, Any]:
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "AuditReconciliation",
-        "audit_log": unicode_text(str(log)),
-        "dry_run": dry_run,
-        "intents": [
-            {
-                **_intent_fields(item.intent),
-                "outcome": item.result,
-                "detail": unicode_text(item.detail),
-                "header_revision": item.header_revision,
-                "record": item.record,
-                "remarks": [unicode_text(text) for text in item.remarks],
-            }
-            for item in found
-        ],
-        "refused": [{**_intent_fields(intent), "reason": exc.message} for intent, exc in refused],
-    }
-
-
-def _intent_fields(intent: Intent) -> dict[str, Any]:
-    return {
-        "sequence": intent.link.sequence,
-        "verb": intent.verb,
-        "key": display(intent.subject.key),
-        "key_base64": intent.subject.key,
-        "backups": intent.backups,
-    }
-
-
-def _reconciliation_lines(
-    log: Path,
-    found: Sequence[Reconciliation],
-    refused: Sequence[tuple[Intent, RemediationRefused]],
-    again: RepeatedOptions,
-    *,
-    dry_run: bool,
-) -> Iterator[str]:
-    if not found and not refused:
-        yield "no open intents"
-    for item in found:
-        intent = item.intent
-        would = "would be " if dry_run else ""
-        yield f"intent {intent.link.sequence}, {_verb(intent)} {display(intent.subject.key)}: {would}{item.result}"
-        yield f"  {item.detail}"
-        for remark in item.remarks:
-            yield f"  {remark}"
-        if item.record is not None:
-            yield f"  recorded as {item.record}"
-        yield from _next_steps(log, item, again)
-    for intent, exc in refused:
-        yield f"intent {intent.link.sequence}, {_verb(intent)} {display(intent.subject.key)}: refused"
-        yield f"  {exc.message}"
-        if exc.hint:
-            yield f"  next: {exc.hint}"
-
-
-def _next_steps(log: Path, item: Reconciliation, again: RepeatedOptions) -> Iterator[str]:
-    intent = item.intent
-    if item.result is Result.APPLIED_OR_GONE and intent.verb is Verb.DELETE and intent.backups:
-        # The uid of kube-system is read for it too, wherever it is and whatever encrypts it.
-        same = [*again.source, *again.layout, *again.reading, *again.changing]
-        words = ["etcdfix", "restore", intent.backups[0], *same, "--audit-log", str(log), "--reason", "TEXT"]
-        yield f"  to undo it: {quote_command(words)}"
-    elif item.result is Result.ANOMALY:
-        yield f"  next: {again.scan(intent.subject.key)} -o yaml"
-    elif item.result is Result.UNKNOWN:
-        yield "  it stays open; run this again when etcd answers"
-
-
-def _verb(intent: Intent) -> str:
-    return "delete" if intent.verb is Verb.DELETE else intent.verb.value
-
-
 def _json(document: Any) -> None:
     click.echo(msgspec.json.format(safe_json(msgspec.json.encode(document)), indent=2))
 
@@ -545,8 +263,3 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
     for line in tabulate(rows, headers=columns, tablefmt="plain", disable_numparse=True).splitlines():
         click.echo(line.rstrip())
-
-
-def _cell(text: str) -> str:
-    safe = safe_text(text)
-    return safe if len(safe) <= _LONGEST_CELL else f"{safe[: _LONGEST_CELL - 1]}…"

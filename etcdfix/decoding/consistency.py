@@ -22,6 +22,7 @@ from etcdfix.decoding.quantity import parse_int64, quantity_error
 from etcdfix.decoding.schema import Field, MessageType, Schema
 from etcdfix.errors import ConversionFailed
 from etcdfix.golang.gojson import check_json
+from etcdfix.golang.goquote import withheld
 from etcdfix.model import GroupVersionKind, Inconsistency
 from etcdfix.wire.descriptors import ZERO_OR_ONE, MessageClasses, WireField
 
@@ -92,10 +93,10 @@ def check_rollback(gvk: GroupVersionKind, annotation: bytes) -> None:
         cause = "value out of range"
     else:
         return
-    withheld = f"<{len(annotation)} bytes withheld>"
+    shown = withheld(len(annotation))
     raise ConversionFailed(
-        f"failed to parse annotation[{ROLLBACK_ANNOTATION}]={withheld} as int64: "
-        f"strconv.ParseInt: parsing {withheld}: {cause}",
+        f"failed to parse annotation[{ROLLBACK_ANNOTATION}]={shown} as int64: "
+        f"strconv.ParseInt: parsing {shown}: {cause}",
         field_path="metadata.annotations",
         group_version=gvk.api_version,
         kind=gvk.kind,

@@ -24,7 +24,7 @@ from etcdfix.decoding.recognise import CBOR_TAG
 from etcdfix.errors import CBORMalformed, JSONMalformed, KindUnknown
 from etcdfix.golang import gojson
 from etcdfix.golang.gojson import Token
-from etcdfix.golang.goquote import go_quote
+from etcdfix.golang.goquote import go_quote, withheld
 from etcdfix.model import DecodedObject, Evidence, GroupVersionKind, Inconsistency
 
 _IDENTITY: Final = ("name", "namespace", "uid")
@@ -215,7 +215,7 @@ def _bytes(text: Any) -> bytes | None:
 
 def _missing(what: str, value: dict[str, Any], size: int) -> KindUnknown:
     return KindUnknown(
-        f"Object '{what}' is missing in '<{size} bytes withheld>'",
+        f"Object '{what}' is missing in '{withheld(size)}'",
         group_version=_string(value.get("apiVersion")),
         kind=_string(value.get("kind")),
         reason="missing",

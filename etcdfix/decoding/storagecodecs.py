@@ -36,6 +36,7 @@ from etcdfix.decoding.render.typed import Renderer
 from etcdfix.decoding.schema import Schema, load_schema
 from etcdfix.errors import DecodeError, KindUnknown, ProtobufMalformed, UnknownEncoding
 from etcdfix.golang import gobase64, gojson, goyaml
+from etcdfix.golang.goquote import withheld
 from etcdfix.model import DecodedObject, Evidence, GroupVersionKind
 from etcdfix.storagekey import display
 
@@ -190,7 +191,7 @@ class Decoder:
         decoded = self.json_builtin(data, group, kind)
         if decoded.empty:
             raise KindUnknown(
-                f"Object 'Kind' is missing in '<{len(data)} bytes withheld>'",
+                f"Object 'Kind' is missing in '{withheld(len(data))}'",
                 group_version=decoded.gvk.api_version,
                 kind=decoded.gvk.kind,
                 reason="missing",
@@ -236,7 +237,7 @@ def _foreign(value: object, encoding: str, size: int) -> DecodedObject:
         api_version = ""
     if not isinstance(kind, str) or not kind:
         raise KindUnknown(
-            f"Object 'Kind' is missing in '<{size} bytes withheld>'",
+            f"Object 'Kind' is missing in '{withheld(size)}'",
             group_version=api_version,
             kind="",
             reason="missing",

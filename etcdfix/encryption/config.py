@@ -33,9 +33,10 @@ from etcdfix.errors import ConfigurationError
 from etcdfix.golang.goquote import go_quote
 from etcdfix.golang.gotime import parse_duration
 from etcdfix.golang.goyaml import line_of
-from etcdfix.inputs.inputfile import open_regular
+from etcdfix.inputs.inputfile import read_input
 
 MAX_FILE_BYTES = 4 << 20
+"""An EncryptionConfiguration is a few kilobytes."""
 
 _DEFAULT_CACHE_SIZE = 1000
 _MAX_SAID = 10
@@ -135,15 +136,13 @@ def load_configuration(path: Path) -> EncryptionConfiguration:
     Raises:
         ConfigurationError: The file cannot be read, or the API server would refuse it.
     """
-    name = str(path)
     try:
-        with open_regular(path) as file:
-            raw = file.read(MAX_FILE_BYTES + 1)
+        raw = read_input(path, most_bytes=MAX_FILE_BYTES)
     except OSError as error:
         hint = "Name a readable file: the one in the API server's flag --encryption-provider-config."
-        reason = (error.strerror or "unknown error").lower()
-        raise _refusal(name, b"", [Problem((), f"it cannot be read: {reason}", hint)]) from error
-    return parse_configuration(raw, path=name)
+        problem = Problem((), f"it cannot be read: {(error.strerror or 'unknown error').lower()}", hint)
+        raise _refusal(str(path), b"", [problem]) from error
+    return parse_configuration(raw, path=str(path))
 
 
 def parse_configuration(raw: bytes, *, path: str) -> EncryptionConfiguration:
@@ -159,9 +158,6 @@ def parse_configuration(raw: bytes, *, path: str) -> EncryptionConfiguration:
     if not raw:
         hint = "An API server without encryption has no such file; leave the option away."
         raise _refusal(path, raw, [Problem((), "it is empty", hint)])
-    if len(raw) > MAX_FILE_BYTES:
-        hint = "An EncryptionConfiguration is a few kilobytes of YAML; is this the right file?"
-        raise _refusal(path, b"", [Problem((), f"it is larger than {MAX_FILE_BYTES} bytes", hint)])
     rules = decode(raw)
     problems = [rules] if isinstance(rules, Problem) else [*broken_rules(rules)]
     if isinstance(rules, Problem) or problems:

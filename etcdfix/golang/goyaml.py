@@ -25,6 +25,7 @@ from yaml.scanner import ScannerError
 
 from etcdfix.errors import DecodeError, JSONMalformed
 from etcdfix.golang import gobase64
+from etcdfix.golang.gojson import INT64_MAX, INT64_MIN
 from etcdfix.golang.gojsontext import encode_json, number_text
 from etcdfix.golang.goquote import withheld
 from etcdfix.golang.trampoline import Steps, run
@@ -362,13 +363,11 @@ def _resolve_scalar(node: _Node) -> Any:
     found, value = _resolve_plain(node.value, wanted)
     if wanted in ("", found):
         return value
-    if wanted == "float" and found == "int" and value <= _INT64_MAX:
+    if wanted == "float" and found == "int" and value <= INT64_MAX:
         return float(value)
     raise _fail(f"cannot decode !!{found} `{withheld(node.value)}` as a !!{wanted}")
 
 
-_INT64_MAX: Final = (1 << 63) - 1
-_INT64_MIN: Final = -(1 << 63)
 _UINT64_MAX: Final = (1 << 64) - 1
 
 
@@ -401,7 +400,7 @@ def _resolve_number(text: str) -> tuple[str, Any]:
         digits = digits.lstrip("0") or "0"
         if len(digits) <= 64:  # no integer of 64 bits has more, and a megabyte of digits would take its time
             value = int(f"{sign}{digits}", base)
-            if _INT64_MIN <= value <= (_INT64_MAX if sign else _UINT64_MAX):
+            if INT64_MIN <= value <= (INT64_MAX if sign else _UINT64_MAX):
                 return "int", value
     if _FLOAT.fullmatch(plain):
         number = float(plain)
@@ -419,7 +418,7 @@ def _key_text(key: Any) -> str:
         return key
     if isinstance(key, bool):
         return "true" if key else "false"
-    if isinstance(key, int) and key <= _INT64_MAX:
+    if isinstance(key, int) and key <= INT64_MAX:
         return str(key)
     if isinstance(key, float):
         # Go writes float keys with 32 bits of precision; no field has such a name, so that decides nothing.

@@ -79,8 +79,7 @@ class Assessment(msgspec.Struct, frozen=True):
         risk: The worst of the reasons.
         may_be_worse: Something was not seen, or cannot be read, that could depend on it: the grade is the least.
         reasons: Worst first.
-        complete: Whether the index held everything.
-        problems: Why not.
+        problems: Why the index did not hold everything.
     """
 
     object: ObjectRef
@@ -96,8 +95,12 @@ class Assessment(msgspec.Struct, frozen=True):
     risk: Risk
     may_be_worse: bool
     reasons: tuple[RiskReason, ...]
-    complete: bool
     problems: tuple[str, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether the index held everything."""
+        return not self.problems
 
 
 def assess(
@@ -161,7 +164,6 @@ def assess(
         risk=reasons[0].risk if reasons else Risk.NONE,
         may_be_worse=bool(warnings),
         reasons=tuple(reasons),
-        complete=not index.problems,
         problems=tuple(index.problems),
     )
 

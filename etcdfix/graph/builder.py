@@ -9,7 +9,7 @@ from typing import Final
 
 from etcdfix.examine import Examiner
 from etcdfix.graph.contents import ContentReader, Contents
-from etcdfix.graph.fields import Plain
+from etcdfix.graph.fields import Plain, at, items, mapping, text
 from etcdfix.graph.index import (
     FOREGROUND_FINALIZER,
     ORPHAN_FINALIZER,
@@ -180,29 +180,23 @@ class IndexBuilder:
     def _take_core(self, node: int, kind: str, plain: Plain) -> int:
         index, tables = self._index, self._tables
         if kind == "Secret":
-            type_ = plain.get("type")
-            if type(type_) is str:
+            type_ = text(plain.get("type"))
+            if type_:
                 tables.types[node] = tables.texts.number(type_[:200])
-            metadata = plain.get("metadata")
-            annotations = metadata.get("annotations") if type(metadata) is dict else None
-            if type(annotations) is dict and annotations.get(SKIP_PROTECTION) == "yes":
+            if mapping(at(plain, "metadata.annotations")).get(SKIP_PROTECTION) == "yes":
                 tables.unprotected.add(node)
         elif kind == "Pod":
-            status = plain.get("status")
-            if type(status) is dict and status.get("phase") in _FINISHED_PHASES:
+            if text(at(plain, "status.phase")) in _FINISHED_PHASES:
                 return FINISHED
         elif kind == "Node":
-            status = plain.get("status")
-            conditions = _conditions(status.get("conditions") if type(status) is dict else None)
-            if any((c.type, c.status) == ("Ready", "True") for c in conditions):
+            if any((c.type, c.status) == ("Ready", "True") for c in _conditions(plain)):
                 return READY
         elif kind == "Namespace":
             index.namespaces[node] = _namespace_details(plain)
         return 0
 
     def _take_api_service(self, name: str, plain: Plain) -> None:
-        status = plain.get("status")
-        for condition in _conditions(status.get("conditions") if type(status) is dict else None):
+        for condition in _conditions(plain):
             if condition.type == "Available" and condition.status != "True":
                 self._index.unavailable_apis[name] = condition.reason or condition.message
 
@@ -353,33 +347,23 @@ def _group(api_version: str) -> str:
 
 def _uid_in(plain: Plain) -> bytes:
     """Return the uid of an object that was decoded without one being looked for: no readable CRD claims it."""
-    metadata = plain.get("metadata")
-    uid = metadata.get("uid") if type(metadata) is dict else None
-    return _bytes(uid) if type(uid) is str else b""
+    return _bytes(text(at(plain, "metadata.uid")))
 
 
 def _namespace_details(plain: Plain) -> NamespaceDetails:
-    spec, status = plain.get("spec"), plain.get("status")
-    spec = spec if type(spec) is dict else {}
-    status = status if type(status) is dict else {}
-    finalizers = spec.get("finalizers")
-    phase = status.get("phase")
     return NamespaceDetails(
-        phase if type(phase) is str else "",
-        tuple(f for f in finalizers if type(f) is str) if type(finalizers) is list else (),
-        _conditions(status.get("conditions")),
+        text(at(plain, "status.phase")),
+        tuple(f for f in items(at(plain, "spec.finalizers")) if type(f) is str),
+        _conditions(plain),
     )
 
 
-def _conditions(value: object) -> tuple[Condition, ...]:
-    if type(value) is not list:
-        return ()
+def _conditions(plain: Plain) -> tuple[Condition, ...]:
     found = []
-    for entry in value[:_MOST_CONDITIONS]:
+    for entry in items(at(plain, "status.conditions"))[:_MOST_CONDITIONS]:
         if type(entry) is dict:
-            texts = (entry.get(n) for n in ("type", "status", "reason", "message", "lastTransitionTime"))
-            cut = (text[:_LONGEST_MESSAGE] if type(text) is str else "" for text in texts)
-            kind, status, reason, message, since = cut
+            names = ("type", "status", "reason", "message", "lastTransitionTime")
+            kind, status, reason, message, since = (text(entry.get(n))[:_LONGEST_MESSAGE] for n in names)
             found.append(Condition(kind, status, reason, message, since, problem=status == "True"))
     return tuple(found)
 

@@ -51,7 +51,6 @@ class Collection(msgspec.Struct, frozen=True):
         tree: Its dependents and theirs, depth first.
         counts: Number of objects by action.
         deleted_by_resource: Number of cascade-deleted objects by ``resource.group``.
-        complete: Whether the index held everything; if not, dependents may be missing.
         when_served: How many of the cascade-deleted go no sooner than an API serves a kind that none is known to
             serve.
         later: How many are kept until an owner is really gone, see :attr:`Decision.later`.
@@ -67,7 +66,6 @@ class Collection(msgspec.Struct, frozen=True):
     tree: tuple[Decision, ...]
     counts: dict[Action, int]
     deleted_by_resource: dict[str, int]
-    complete: bool
     when_served: int = 0
     later: int = 0
     stays: str = ""
@@ -160,7 +158,6 @@ class _Collector:
             tree=self._below(*self._removed),
             counts=counts,
             deleted_by_resource=dict(sorted(by_resource.items())),
-            complete=not self._index.problems,
             when_served=sum(bool(self._fates[node].when_served) for node in deleted),
             later=sum(1 for decision in decisions if decision.later),
             stays=self._fates[first].stays,

@@ -107,11 +107,7 @@ class ProtobufExtractor:
             message: Full name of the kind's message.
             mask: What is wanted; must stay as it is.
         """
-        name = self._name(message, mask)
-        envelope = f"{_ENVELOPE}_{name}"
-        self._masked[envelope] = (name, {})
-        parse: Callable[[bytes], Any] = self._classes[envelope].FromString
-        convert = self._converter(name)
+        parse, convert = self._enveloped(message, mask)
 
         def read(data: bytes) -> Plain | None:
             try:
@@ -131,11 +127,7 @@ class ProtobufExtractor:
             message: Full name of the Pod's message.
             mask: What is wanted; the spec's volumes without their names, which differ from pod to pod.
         """
-        name = self._name(message, mask)
-        envelope = f"{_ENVELOPE}_{name}"
-        self._masked[envelope] = (name, {})
-        parse: Callable[[bytes], Any] = self._classes[envelope].FromString
-        convert = self._converter(name)
+        parse, convert = self._enveloped(message, mask)
 
         def read(data: bytes) -> Pod | None:
             try:
@@ -166,6 +158,13 @@ class ProtobufExtractor:
             return plain
 
         return read
+
+    def _enveloped(self, message: str, mask: Mask) -> tuple[Callable[[bytes], Any], Convert]:
+        """Return what parses a message in its envelope, and what makes plain values of the message."""
+        name = self._name(message, mask)
+        envelope = f"{_ENVELOPE}_{name}"
+        self._masked[envelope] = (name, {})
+        return self._classes[envelope].FromString, self._converter(name)
 
     def _name(self, message: str, mask: Mask) -> str:
         """Return the name of a message's masked form, made on first use."""

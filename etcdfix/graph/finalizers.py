@@ -96,15 +96,10 @@ def _may_be_of_a_job(index: ImpactIndex, ref: ObjectRef) -> bool:
 def _lost(name: str, confidence: Confidence) -> LostFinalizer:
     if name in _KNOWN:
         owner, consequence, leaks = _KNOWN[name]
-        return LostFinalizer(name, owner, consequence, leaks, confidence)
-    if name.startswith(_SNAPSHOTS):
-        return LostFinalizer(
-            name, "external-snapshotter", "the snapshot behind it leaks", leaks=True, confidence=confidence
-        )
-    if name.startswith("external-attacher/"):
-        return LostFinalizer(
-            name, "external-attacher", "the volume stays attached", leaks=True, confidence=confidence
-        )
-    return LostFinalizer(
-        name, "", "what its controller guards or cleans up stays behind", leaks=True, confidence=confidence
-    )
+    elif name.startswith(_SNAPSHOTS):
+        owner, consequence, leaks = "external-snapshotter", "the snapshot behind it leaks", True
+    elif name.startswith("external-attacher/"):
+        owner, consequence, leaks = "external-attacher", "the volume stays attached", True
+    else:
+        owner, consequence, leaks = "", "what its controller guards or cleans up stays behind", True
+    return LostFinalizer(name, owner, consequence, leaks, confidence)

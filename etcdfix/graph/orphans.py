@@ -23,7 +23,6 @@ class Orphans(msgspec.Struct, frozen=True):
         groups: By reason, then by prefix. A key can stand in several.
         count: Number of different keys.
         size: Bytes of their values.
-        complete: Whether the index held everything.
         undecided: How many keys have a Namespace or CRD that was not seen, where not everything was. What was not
             seen is not called gone: they stand in no group.
         aggregated: API group to how many keys it has that no CRD accounts for, since an aggregated API serves it:
@@ -33,7 +32,6 @@ class Orphans(msgspec.Struct, frozen=True):
     groups: tuple[OrphanGroup, ...]
     count: int
     size: int
-    complete: bool
     undecided: int = 0
     aggregated: dict[str, int] = msgspec.field(default_factory=dict)
 
@@ -87,7 +85,6 @@ def find_orphans(index: ImpactIndex, *, aggregated: Collection[str] = ()) -> Orp
         tuple(groups),
         len(different) + sum(group.count for group in outside),
         sum(map(index.size, different)) + sum(group.size for group in outside),
-        complete=not index.problems,
         undecided=undecided,
         aggregated=dict(sorted(exempt.items())),
     )

@@ -6,7 +6,7 @@ What stands in the field of a built-in or of a snapshot is certain; for other cu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -175,12 +175,11 @@ _CONTENT_OF_SNAPSHOT: Final = Use(Role.BOUND_VOLUME, "status.boundVolumeSnapshot
 _CLAIM_OF_SNAPSHOT: Final = Use(Role.SNAPSHOT_SOURCE, "spec.source.persistentVolumeClaimName")
 
 
-def _pod_of(group: str, kind: str) -> Handler:
-    tree = _POD_TREES[group, kind]
+def _follows(tree: RuleTree) -> Handler:
+    """Return what reads just the fields that a tree of rules names."""
 
     def read(plain: Plain, scene: Scene) -> Iterator[Reference]:
-        for found in tree.find(plain, scene.namespace):
-            yield _reference(found)
+        return map(_reference, tree.find(plain, scene.namespace))
 
     return read
 
@@ -194,9 +193,8 @@ def _pod(plain: Plain, scene: Scene) -> Iterator[Reference]:
 
 
 def pod_references(plain: Plain, namespace: str) -> Iterator[Reference]:
-    """Yield what a Pod uses, whatever its own name is."""
-    for found in _POD_TREES["", "Pod"].find(plain, namespace):
-        yield _reference(found)
+    """Return what a Pod uses, whatever its own name is."""
+    return map(_reference, _POD_TREES["", "Pod"].find(plain, namespace))
 
 
 def names_own_claims(spec: Plain) -> bool:
@@ -210,8 +208,7 @@ def node_reference(node: str) -> Reference:
 
 
 def _stateful_set(plain: Plain, scene: Scene) -> Iterator[Reference]:
-    for found in _POD_TREES["apps", "StatefulSet"].find(plain, scene.namespace):
-        yield _reference(found)
+    yield from map(_reference, _POD_TREES["apps", "StatefulSet"].find(plain, scene.namespace))
     replicas, start = at(plain, "spec.replicas"), at(plain, "spec.ordinals.start")
     count = replicas if type(replicas) is int else 1
     first = start if type(start) is int else 0
@@ -222,16 +219,10 @@ def _stateful_set(plain: Plain, scene: Scene) -> Iterator[Reference]:
             yield Reference(f"{CLAIMS}/{scene.namespace}/{claim}", _CLAIM_TEMPLATE)
 
 
-def _service_account(plain: Plain, scene: Scene) -> Iterator[Reference]:
-    for found in _SERVICE_ACCOUNT_TREE.find(plain, scene.namespace):
-        yield _reference(found)
-
-
 def _volume(plain: Plain, scene: Scene) -> Iterator[Reference]:
     claim = mapping(at(plain, "spec.claimRef"))
     namespace, claimed = text(claim.get("namespace")), text(claim.get("name"))
-    for found in _VOLUME_TREE.find(plain, "", namespace):
-        yield _reference(found)
+    yield from map(_reference, _VOLUME_TREE.find(plain, "", namespace))
     annotations = _annotations(plain)
     secret, where = annotations.get(f"{_PV_DELETION}name"), annotations.get(f"{_PV_DELETION}namespace")
     if text(secret) and text(where):
@@ -254,8 +245,7 @@ def _attachment(plain: Plain, scene: Scene) -> Iterator[Reference]:
     if name:
         yield Reference(f"{VOLUMES}/{name}", _ATTACHED)
     namespace = text(at(source, "inlineVolumeSpec.claimRef.namespace"))
-    for found in _INLINE_VOLUME_TREE.find(plain, scene.namespace, namespace):
-        yield _reference(found)
+    yield from map(_reference, _INLINE_VOLUME_TREE.find(plain, scene.namespace, namespace))
 
 
 def _claim(plain: Plain, scene: Scene) -> Iterator[Reference]:
@@ -277,12 +267,14 @@ def _claim(plain: Plain, scene: Scene) -> Iterator[Reference]:
         yield from _typed(mapping(spec.get(field)), scene, Use(Role.DATA_SOURCE, f"spec.{field}"))
 
 
-def _from_templates(templates: Any, tokens: Tokens) -> Iterator[Reference]:
+def _from_templates(
+    templates: Iterable[SecretTemplate], tokens: Tokens, of: str = "StorageClass"
+) -> Iterator[Reference]:
     for template in templates:
         resolved = template.resolve(tokens.names, tokens.namespaces)
         if resolved is not None:
             namespace, name = resolved
-            path = f"StorageClass {template.path}"
+            path = f"{of} {template.path}"
             use = Use(template.role, path, template=not template.literal, heuristic=template.likely)
             yield Reference(f"{SECRETS}/{namespace}/{name}", use)
 
@@ -297,18 +289,18 @@ def _typed(reference: dict[str, Any], scene: Scene, use: Use) -> Iterator[Refere
 
 
 def _storage_class(plain: Plain, _: Scene) -> Iterator[Reference]:
-    for template in storage_templates(text(plain.get("provisioner")), mapping(plain.get("parameters"))):
-        if template.literal:
-            use = Use(template.role, template.path, heuristic=template.likely)
-            yield Reference(f"{SECRETS}/{template.namespace}/{template.name}", use)
+    return _literal(storage_templates(text(plain.get("provisioner")), mapping(plain.get("parameters"))))
 
 
 def _snapshot_class(plain: Plain, _: Scene) -> Iterator[Reference]:
-    for template in snapshot_templates(mapping(plain.get("parameters"))):
+    return _literal(snapshot_templates(mapping(plain.get("parameters"))))
+
+
+def _literal(templates: Iterable[SecretTemplate]) -> Iterator[Reference]:
+    for template in templates:
         if template.literal:
-            yield Reference(
-                f"{SECRETS}/{template.namespace}/{template.name}", Use(template.role, template.path)
-            )
+            use = Use(template.role, template.path, heuristic=template.likely)
+            yield Reference(f"{SECRETS}/{template.namespace}/{template.name}", use)
 
 
 def _snapshot(plain: Plain, scene: Scene, *, group: bool = False) -> Iterator[Reference]:
@@ -328,14 +320,7 @@ def _snapshot(plain: Plain, scene: Scene, *, group: bool = False) -> Iterator[Re
     templates = scene.known.snapshot_classes.get(f"{plural}classes/{class_name}", ())
     planned = content or f"{'groupsnapcontent' if group else 'snapcontent'}-{scene.uid}"
     tokens = snapshot_tokens(scene.namespace, scene.name, planned, _annotations(plain))
-    for template in templates:
-        resolved = template.resolve(tokens.names, tokens.namespaces)
-        if resolved is not None:
-            namespace, name = resolved
-            path = f"{word[:1].upper()}{word[1:]}Class {template.path}"
-            yield Reference(
-                f"{SECRETS}/{namespace}/{name}", Use(template.role, path, template=not template.literal)
-            )
+    yield from _from_templates(templates, tokens, f"{word[:1].upper()}{word[1:]}Class")
 
 
 def _group_snapshot(plain: Plain, scene: Scene) -> Iterator[Reference]:
@@ -353,8 +338,7 @@ def _snapshot_content(plain: Plain, _: Scene) -> Iterator[Reference]:
 
 
 def _ingress(plain: Plain, scene: Scene) -> Iterator[Reference]:
-    for found in _INGRESS_TREE.find(plain, scene.namespace):
-        yield _reference(found)
+    yield from map(_reference, _INGRESS_TREE.find(plain, scene.namespace))
     spec = mapping(plain.get("spec"))
     default = mapping(at(spec, "defaultBackend.resource"))
     yield from _typed(default, scene, Use(Role.BACKEND, "spec.defaultBackend.resource"))
@@ -443,10 +427,10 @@ def _node(plain: Plain, _: Scene) -> Iterator[Reference]:
 
 
 _HANDLERS: dict[tuple[str, str], Handler] = {
-    **{place: _pod_of(*place) for place in POD_CARRIERS},
+    **{place: _follows(tree) for place, tree in _POD_TREES.items()},
     ("", "Pod"): _pod,
     ("apps", "StatefulSet"): _stateful_set,
-    ("", "ServiceAccount"): _service_account,
+    ("", "ServiceAccount"): _follows(_SERVICE_ACCOUNT_TREE),
     ("", "PersistentVolume"): _volume,
     ("", "PersistentVolumeClaim"): _claim,
     ("storage.k8s.io", "VolumeAttachment"): _attachment,

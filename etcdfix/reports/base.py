@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import BinaryIO, Protocol
 
 from etcdfix.reports.model import Conclusion, Finding, Header
@@ -32,6 +33,14 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def fit(cell: str, most: int = 500) -> str:
+    """Cut a cell that no name of Kubernetes fills: every row of a table is as wide as its widest cell.
+
+    The longest key of an object has about 400 characters; etcd takes keys of a megabyte.
+    """
+    return cell if len(cell) <= most else f"{cell[: most // 2]}…{cell[-(most // 2) :]}"
+
+
 class Output:
     """A binary stream with the few words that text formats need.
 
@@ -45,3 +54,11 @@ class Output:
     def line(self, text: str = "") -> None:
         """Write one line of UTF-8 text. The caller has made foreign text safe."""
         self.stream.write(text.encode("utf-8", "backslashreplace") + b"\n")
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Write rows in columns below their heads. The caller has made foreign text safe, and short."""
+        from tabulate import tabulate  # noqa: PLC0415 - 20 ms that other formats need not pay
+
+        text = tabulate(rows, headers=columns, tablefmt="plain", disable_numparse=True)
+        for row in text.splitlines():
+            self.line(row.rstrip())

@@ -14,6 +14,7 @@ from etcdfix.errors import (
     KindUnknown,
     ProtobufMalformed,
 )
+from etcdfix.golang.goquote import withheld
 from etcdfix.model import DecodedObject, Look
 from etcdfix.storagekey import builtin_directories
 from etcdfix.verdicts.observation import DecodeFailure, DecodeFailureKind, PlaintextShape
@@ -211,17 +212,17 @@ _ESCAPE = re.compile(r"\\.")
 def _withhold_quoted(match: re.Match[str]) -> str:
     quoted = match.group(1)
     plain = len(_ESCAPE.findall(quoted)) <= _ODD_ALLOWED and len(quoted) <= LONGEST_NAME
-    return match.group() if plain else f'"<{len(quoted)} bytes withheld>"'
+    return match.group() if plain else f'"{withheld(len(quoted))}"'
 
 
 def _name(text: str) -> str:
     odd = sum(not character.isprintable() for character in text)
-    return text if odd <= _ODD_ALLOWED and len(text) <= LONGEST_NAME else f"<{len(text)} bytes withheld>"
+    return text if odd <= _ODD_ALLOWED and len(text) <= LONGEST_NAME else withheld(len(text))
 
 
 def bounded(text: str, longest: int = LONGEST_NAME) -> str:
     """Return text of which a report shows no more than ``longest`` characters."""
-    return text if len(text) <= longest else f"{text[:longest]}<{len(text) - longest} bytes withheld>"
+    return text if len(text) <= longest else f"{text[:longest]}{withheld(len(text) - longest)}"
 
 
 def shape_of(data: bytes, decode: Callable[[bytes], DecodedObject], *, heal: bool) -> PlaintextShape:

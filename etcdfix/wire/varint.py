@@ -30,13 +30,14 @@ def read_varint(data: bytes, at: int, end: int | None = None) -> tuple[int, int]
         VarintCut, VarintTooLong: None stands there.
     """
     end = len(data) if end is None else end
-    value = 0
-    for shift in range(0, 7 * MAX_BYTES, 7):
-        if at >= end:
-            raise VarintCut(f"cut inside a varint at byte {at}")
+    value = shift = 0
+    while at < end:
         byte = data[at]
         at += 1
-        value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value & _UINT64, at
-    raise VarintTooLong(f"a varint of more than ten bytes before byte {at}")
+            return (value | byte << shift) & _UINT64, at
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if shift == 7 * MAX_BYTES:
+            raise VarintTooLong(f"a varint of more than ten bytes before byte {at}")
+    raise VarintCut(f"cut inside a varint at byte {at}")

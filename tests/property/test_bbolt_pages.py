@@ -26,7 +26,7 @@ SMALL = Path(__file__).parents[2] / "fixtures/snapshots/small"
 items = st.dictionaries(st.binary(min_size=1, max_size=40), st.binary(max_size=700), max_size=60)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     contents=st.dictionaries(st.binary(min_size=1, max_size=12), items, min_size=1, max_size=5),
     page_size=st.sampled_from([512, 1024, 4096]),
@@ -121,7 +121,7 @@ def path(tmp_path_factory) -> Path:
 
 @pytest.mark.parametrize("trailer", [True, False])
 @pytest.mark.parametrize("name", ["history", "branches", "empty", "large-values"])
-@settings(max_examples=60, deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_damage_ends_in_a_named_error_or_a_reported_problem(path, name, trailer, data):
     whole = real(name) if trailer else real(name)[:-32]
@@ -152,7 +152,7 @@ def test_damage_ends_in_a_named_error_or_a_reported_problem(path, name, trailer,
     assert problems or image == whole or not len(image) % 512
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(noise=st.binary(max_size=6000), keep=st.integers(0, 8192))
 def test_noise_behind_a_good_start(path, noise, keep):
     path.write_bytes(database([(b"k", b"v")])[:keep] + noise)

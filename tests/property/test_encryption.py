@@ -6,7 +6,7 @@ import base64
 import contextlib
 import re
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from etcdfix.encryption.config import parse_configuration
@@ -85,7 +85,6 @@ def result(reader: ResourceTransformers, data: bytes, etcd_key: bytes, *, exact:
         return failed.attempts, failed.reason, failed.message
 
 
-@settings(deadline=None)
 @given(encrypted())
 def test_round_trip(case: tuple[str, str, bytes, bytes, bytes]) -> None:
     provider, name, plaintext, etcd_key, data = case
@@ -102,7 +101,6 @@ def test_round_trip(case: tuple[str, str, bytes, bytes, bytes]) -> None:
     )
 
 
-@settings(deadline=None)
 @given(encrypted(), st.data())
 def test_both_roads_agree_on_damaged_values(
     case: tuple[str, str, bytes, bytes, bytes], data: st.DataObject
@@ -128,7 +126,6 @@ beginnings = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(deadline=None)
 @given(beginnings, st.binary(max_size=100), etcd_keys)
 def test_both_roads_agree_on_anything(beginning: bytes, rest: bytes, etcd_key: bytes) -> None:
     for reader in READERS:
@@ -139,7 +136,6 @@ def test_both_roads_agree_on_anything(beginning: bytes, rest: bytes, etcd_key: b
             assert not outcome.data.startswith(b"k8s:enc:")
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=60))
 @example(b"k8s:enc:aescbc:v1:\xff\xfe:x")
 def test_envelopes_of_anything(rest: bytes) -> None:
@@ -151,7 +147,6 @@ def test_envelopes_of_anything(rest: bytes) -> None:
     assert envelope.transformer.count("/") <= 2
 
 
-@settings(deadline=None)
 @given(st.text(min_size=1, max_size=40).filter(lambda name: "\udfff" not in name), st.binary(max_size=10))
 def test_configured_names_come_back(name: str, body: bytes) -> None:
     data = f"k8s:enc:aescbc:v1:{name}:".encode() + body
@@ -164,7 +159,6 @@ def test_configured_names_come_back(name: str, body: bytes) -> None:
 named_bytes = st.dictionaries(st.text(max_size=20), st.binary(max_size=20), max_size=4)
 
 
-@settings(deadline=None)
 @given(
     st.binary(max_size=80),
     st.text(max_size=30),
@@ -183,7 +177,6 @@ def test_kms_v2_objects_of_the_protobuf_runtime_are_read(
     )
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_kms_parsers_on_anything(body: bytes) -> None:
     with contextlib.suppress(KMSEnvelopeInvalid):
@@ -212,7 +205,6 @@ fields = [
 pieces = st.sampled_from(structure + syntax + fields)
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=200) | st.lists(pieces, max_size=30).map(lambda p: HEADER + "".join(p).encode()))
 @example(b'{"a":' * 100_000)
 @example(b"[" * 100_000)
@@ -225,13 +217,11 @@ def test_configurations_of_anything(raw: bytes) -> None:
     assert all(error.message.startswith("encryption configuration ") and error.hint for error in refused)
 
 
-@settings(deadline=None)
 @given(st.integers(-(1 << 62), 1 << 62))
 def test_durations_round_trip(nanoseconds: int) -> None:
     assert parse_duration(format_duration(nanoseconds)) == nanoseconds
 
 
-@settings(deadline=None)
 @given(st.text(max_size=30) | st.from_regex(r"-?([0-9.]{0,4}(ms|s|h|x)){1,3}", fullmatch=True))
 def test_durations_and_endpoints_of_anything(text: str) -> None:
     assert (parse_duration(text) is None) is (_DURATION.fullmatch(text) is None)
@@ -242,7 +232,6 @@ def test_durations_and_endpoints_of_anything(text: str) -> None:
 _DURATION = re.compile(r"[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)")
 
 
-@settings(deadline=None)
 @given(st.binary(min_size=16, max_size=32), st.text(st.characters(codec="ascii"), max_size=10))
 def test_keys_are_recognised_wherever_they_stand(key: bytes, beside: str) -> None:
     text = base64.b64encode(key).decode()

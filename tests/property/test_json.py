@@ -153,7 +153,7 @@ def test_values_survive_a_round_trip(value: object, ascii_only: bool, indent: in
     assert gojson.build(data) == value
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(damaged() | retyped())
 def test_builtins_are_judged_without_surprises_and_both_ways_agree(case: tuple[str, str, bytes]) -> None:
     group, kind, data = case
@@ -168,7 +168,7 @@ def test_builtins_are_judged_without_surprises_and_both_ways_agree(case: tuple[s
         assert MARKER not in outcome.field_path
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.binary(max_size=60)
     | NEARLY_JSON

@@ -85,7 +85,7 @@ def sorting(request, monkeypatch):
         monkeypatch.setattr(mvcc, "_BATCH", 3)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=transactions, data=st.data())
 def test_fold_equals_the_model(path, sorting, changes, data):
     model = Model(changes)

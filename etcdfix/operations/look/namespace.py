@@ -12,7 +12,7 @@ A Namespace object that is lost does not say that anybody wanted the namespace g
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -108,8 +108,8 @@ def namespace_report(cluster: ClusterIndex, name: str) -> NamespaceReport | None
     nodes = [*contents_of(index, name), *(node for broken in index.unlistable().values() for node in broken)]
     keys = {display(index.key(node)): index.key(node) for node in nodes}
     keys[state.object.key] = namespace_key(cluster.request.layout, name)
-    story = _Story(cluster, state, keys)
-    reasons = cluster.incomplete_reasons(story.undetermined())
+    plan = _NamespacePlan(cluster, state, keys)
+    reasons = cluster.incomplete_reasons(plan.undetermined())
     return NamespaceReport(
         **origin,
         name=name,
@@ -124,18 +124,15 @@ def namespace_report(cluster: ClusterIndex, name: str) -> NamespaceReport | None
         spec_finalizers=state.spec_finalizers,
         finalizers=state.finalizers,
         contents=state.contents,
-        stages=[story.stage(stage) for stage in state.stages],
+        stages=[plan.stage(stage) for stage in state.stages],
         order_lost=state.order_lost,
         frozen=state.frozen,
         cycles=state.cycles,
         missing_apis=[MissingAPI(api=api, reason=reason) for api, reason in state.missing_apis.items()],
-        plan=[
-            NamespaceStep(number=n, action=step.action, command=step.command, note=step.note, key=step.key)
-            for n, step in enumerate(story.plan(), start=1)
-        ],
+        plan=[msgspec.structs.replace(step, number=n) for n, step in enumerate(plan.steps(), start=1)],
         complete=not reasons,
         incomplete_reasons=reasons,
-        elsewhere=[story.blocker(blocker) for blocker in state.elsewhere],
+        elsewhere=[plan.blocker(blocker) for blocker in state.elsewhere],
         elsewhere_count=state.elsewhere_count,
         left_behind=state.left_behind,
         unavailable_apis=state.unavailable_apis,
@@ -158,15 +155,12 @@ def _state(state: NamespaceState) -> str:
     return "active-with-blockers" if held else "active"
 
 
-class _Step(NamedTuple):
-    action: str
-    command: str = ""
-    note: str = ""
-    key: str | None = None
+def _step(action: str, command: str = "", note: str = "", key: str | None = None) -> NamespaceStep:
+    return NamespaceStep(number=0, action=action, command=command, note=note, key=key)
 
 
-class _Story:
-    """Tells one namespace: its blockers with their causes, and the plan."""
+class _NamespacePlan:
+    """What is to be done about one namespace: its blockers with their causes, and the steps."""
 
     def __init__(self, cluster: ClusterIndex, state: NamespaceState, keys: dict[str, bytes]) -> None:
         self._cluster = cluster
@@ -197,7 +191,7 @@ class _Story:
 
     # -- the plan
 
-    def plan(self) -> Iterator[_Step]:
+    def steps(self) -> Iterator[NamespaceStep]:
         """Yield what to do, in order; nothing where nothing has to be done."""
         state = self._state
         inside = [b for stage in state.stages if stage.name == "unreadable" for b in stage.blockers]
@@ -217,18 +211,18 @@ class _Story:
         if not steps and _state(state) != "stuck":
             return
         if state.terminating and not state.frozen:
-            yield _Step(
+            yield _step(
                 "Let the namespace controller try again, and see that the namespace goes",
                 self._kubectl("get", "namespace", state.name, "-o", "yaml"),
                 "It tries again by itself, less often the longer it fails; a restart of kube-controller-manager makes "
                 "it try at once.",
             )
-        yield _Step("Look again", self._again_namespace())
+        yield _step("Look again", self._again_namespace())
 
-    def _own_object(self) -> Iterator[_Step]:
+    def _own_object(self) -> Iterator[NamespaceStep]:
         state = self._state
         if not state.exists and not state.complete:
-            yield _Step(
+            yield _step(
                 "See whether the Namespace is there: it was not seen, and not everything could be read",
                 self._kubectl("get", "namespace", state.name),
                 "Until that is known, neither make it nor take what is in it for left over.",
@@ -254,22 +248,22 @@ class _Story:
             elif found is not None:
                 yield from self._cures([(Blocker(state.object, "unreadable"), found)])
 
-    def _keep_or_end(self, again: str) -> Iterator[_Step]:
+    def _keep_or_end(self, again: str) -> Iterator[NamespaceStep]:
         """Yield both ways on from a Namespace that is gone: nothing tells that anybody wants its contents gone."""
-        yield _Step(
+        yield _step(
             f"To keep what is in it: {again}, and stop",
             self._kubectl("create", "namespace", self._state.name),
             "This deletes nothing. Give it the labels and annotations that it had, as far as anybody knows them.",
         )
         if self._state.name not in _IMMORTAL:
-            yield _Step(
+            yield _step(
                 "Only if it was meant to go: then delete it the ordinary way, and its controller cleans up",
                 self._kubectl("delete", "namespace", self._state.name, "--dry-run=server"),
                 "Without the dry run, everything in it goes, and the data of volumes whose reclaim policy is Delete. "
                 "What cannot be read in it holds the controller up: see the steps that follow, if any.",
             )
 
-    def _unreadable(self, blockers: list[Blocker], total: int, everywhere: str) -> Iterator[_Step]:
+    def _unreadable(self, blockers: list[Blocker], total: int, everywhere: str) -> Iterator[NamespaceStep]:
         """Yield a step for each object that fails its type: pods first, since they hold up, or lose, the order.
 
         Args:
@@ -285,7 +279,7 @@ class _Story:
         if unjudged:
             way = _way_out(unjudged[0], self._again)
             where = " of other namespaces" if everywhere else ""
-            yield _Step(
+            yield _step(
                 f"Find out about {counted(len(unjudged), 'object')}{where} that could not be judged; delete none of "
                 "them",
                 way.command if way is not None else "",
@@ -299,13 +293,13 @@ class _Story:
             yield self._removal(found, f"{blocker.object}: {_HARM[blocker.reason]}{everywhere}", warning)
         rest = total - len(cures) - len(unjudged) - min(len(removable), _MOST_STEPS)
         if rest > 0:
-            yield _Step(
+            yield _step(
                 f"Then {counted(rest, 'more object')} that cannot be read",
                 self._again_namespace("-o", "json"),
                 "Where everything under one key fails, the key is lost, not the objects: find it first.",
             )
 
-    def _pods(self) -> Iterator[_Step]:
+    def _pods(self) -> Iterator[NamespaceStep]:
         """Yield a step for each pod that no kubelet ends; where the namespace stays, for those told to go alone."""
         ends = self._state.terminating
         held = [b for stage in self._state.stages for b in stage.blockers if b.reason == "node"]
@@ -318,7 +312,7 @@ class _Story:
                 if pod.finalizers
                 else ""
             )
-            yield _Step(
+            yield _step(
                 f"End {ref} on node {pod.node}: {_OVERDUE[pod.past_grace]}",
                 self._kubectl(
                     "delete",
@@ -334,7 +328,7 @@ class _Story:
                 ref.key,
             )
         if len(pods) > _MOST_STEPS:
-            yield _Step(
+            yield _step(
                 f"Then {counted(len(pods) - _MOST_STEPS, 'more pod')}", self._again_namespace("-o", "json")
             )
 
@@ -346,7 +340,7 @@ class _Story:
         """Say whether a deletion would not be refused out of hand."""
         return deletability_of(found) is Deletability.DELETABLE and not self._cluster.key_looks_lost(found)
 
-    def _cures(self, blockers: list[tuple[Blocker, Examination]]) -> Iterator[_Step]:
+    def _cures(self, blockers: list[tuple[Blocker, Examination]]) -> Iterator[NamespaceStep]:
         """Yield what is no reason to delete: a configuration that lacks something, once for all that it would cure."""
         groups: dict[tuple[str, str], list[tuple[Blocker, Remedy]]] = {}
         for blocker, found in blockers:
@@ -357,17 +351,17 @@ class _Story:
             names = ", ".join(str(b.object) for b, _ in members[:3]) + (", …" if len(members) > 3 else "")
             under = f" under {transformer}" if transformer != "identity" else ""
             way = members[0][1]
-            yield _Step(
+            yield _step(
                 f"{action}: {counted(len(members), 'object')}{under} ({names})",
                 way.command,
                 f"{way.note} Delete none of them, and do not restart the API servers: their caches may hold them.",
             )
 
-    def _removal(self, found: Examination, what: str, warning: str) -> _Step:
+    def _removal(self, found: Examination, what: str, warning: str) -> NamespaceStep:
         key = found.stored.key
         gentle = gentle_remedies(found, self._again)
         gentler = f"Gentler, if it can be done: {gentle[0].action}." if gentle else ""
-        return _Step(
+        return _step(
             f"Delete, dry run first, {what}",
             self._again.delete(key),
             f"{warning}{gentler}".rstrip(),
@@ -397,7 +391,7 @@ class _Story:
             words += f"The garbage collector then deletes {counted(deleted, 'dependent')}: etcdfix impact shows them. "
         return words
 
-    def _finalizers(self) -> Iterator[_Step]:
+    def _finalizers(self) -> Iterator[NamespaceStep]:
         if not self._state.terminating:
             return  # nobody was told to go: finalizers that wait are in order
         rings: dict[str, CyclicWait] = {}
@@ -409,7 +403,7 @@ class _Story:
             names = sorted({finalizer for blocker in held for finalizer in blocker.finalizers})
             if held:
                 first = held[0].object
-                yield _Step(
+                yield _step(
                     f"See that the controllers of these finalizers run, and finish: {', '.join(names[:10])} "
                     f"({counted(stage.blocker_count, 'object')})",
                     self._kubectl(
@@ -419,7 +413,7 @@ class _Story:
                 )
         for ring in list(rings.values())[:_MOST_STEPS]:
             pod = ring.steps[0].waiter
-            yield _Step(
+            yield _step(
                 f"End the cyclic wait of {pod} and {ring.steps[0].waits_for}: {ring.way_out}",
                 self._kubectl("edit", "pod", pod.name, "-n", pod.namespace),
                 f"{ring.confidence.value}: pods go first, and this one waits for what comes after it. Only where its "
@@ -427,13 +421,13 @@ class _Story:
                 pod.key,
             )
 
-    def _own_finalizers(self) -> Iterator[_Step]:
+    def _own_finalizers(self) -> Iterator[NamespaceStep]:
         """Yield what to do about the finalizers of the Namespace itself, which go in two different ways."""
         state = self._state
         if not state.terminating:
             return
         if state.finalizers:
-            yield _Step(
+            yield _step(
                 f"The Namespace itself has metadata.finalizers: {', '.join(state.finalizers[:10])}; see that their "
                 "controllers run",
                 self._kubectl("get", "namespace", state.name, "-o", "yaml"),
@@ -441,7 +435,7 @@ class _Story:
             )
         foreign = [token for token in state.spec_finalizers if token != "kubernetes"]  # noqa: S105 - no password
         if foreign:
-            yield _Step(
+            yield _step(
                 f"The Namespace itself has spec.finalizers of others: {', '.join(foreign[:10])}; see that their "
                 "controllers run",
                 self._kubectl("replace", "--raw", f"/api/v1/namespaces/{state.name}/finalize", "-f", "FILE"),
@@ -449,14 +443,14 @@ class _Story:
                 "the Namespace as JSON without that entry; leave kubernetes in.",
             )
 
-    def _definitions(self) -> Iterator[_Step]:
+    def _definitions(self) -> Iterator[NamespaceStep]:
         """Yield how CustomResourceDefinitions come back without which objects are left behind."""
         prefix = self._cluster.request.layout.prefix_bytes
         for content in self._state.contents:
             api = f"{content.resource}.{content.group}"
             key = prefix + _CRDS + _bytes(api)
             if content.stays == Stays.CRD_UNREADABLE:
-                yield _Step(
+                yield _step(
                     f"Mend the CustomResourceDefinition {api}, which cannot be read, before any API server is "
                     "restarted",
                     self._again.impact(key),
@@ -466,7 +460,7 @@ class _Story:
                     display(key),
                 )
             elif content.stays == Stays.NOT_SERVED:
-                yield _Step(
+                yield _step(
                     f"First bring back the CustomResourceDefinition {api}, before the namespace is gone: without it "
                     f"what is stored of it stays, and nobody sees it ({counted(content.count, 'object')})",
                     self._kubectl("apply", "-f", "FILE"),
@@ -476,11 +470,11 @@ class _Story:
                     display(key),
                 )
 
-    def _apis(self) -> Iterator[_Step]:
+    def _apis(self) -> Iterator[NamespaceStep]:
         for api, reason in list(self._state.missing_apis.items())[
             : min(self._state.unavailable_apis, _MOST_STEPS)
         ]:
-            yield _Step(
+            yield _step(
                 f"Bring back the API {api}, or delete its APIService: {reason}",
                 self._kubectl("get", "apiservices", api, "-o", "yaml"),
                 "While discovery fails, no namespace of the cluster finishes.",
@@ -490,7 +484,7 @@ class _Story:
         if unknown:
             more = ", …" if len(unknown) > 5 else ""
             answer = "answers whose APIService" if len(unknown) == 1 else "answer whose APIServices"
-            yield _Step(
+            yield _step(
                 f"See whether {counted(len(unknown), 'API')} {answer} cannot be read: {', '.join(unknown[:5])}{more}",
                 self._kubectl("api-resources"),
                 "It names those that do not answer. While there is one, no namespace of the cluster finishes.",

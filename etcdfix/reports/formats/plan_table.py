@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import BinaryIO, Final
 
-from etcdfix.reports.base import Output, counted
+from etcdfix.reports.base import Output, counted, fit
 from etcdfix.reports.plan_model import BY_HAND, DeletionPlan, PlanEntry
 from etcdfix.reports.plan_needs import meaning
 from etcdfix.text.safetext import safe_text
@@ -167,7 +167,7 @@ def _risk(entry: PlanEntry) -> str:
 
 def _why(entry: PlanEntry) -> str:
     """Return the worst reason; why it is protected where the grade has none."""
-    return _fit(entry.reasons[0].text if entry.reasons else entry.protected, _MAX_WHY)
+    return fit(entry.reasons[0].text if entry.reasons else entry.protected, _MAX_WHY)
 
 
 def _by(entry: PlanEntry) -> str:
@@ -185,23 +185,13 @@ def _left_out(output: Output, plan: DeletionPlan) -> None:
         examples = [left for left in plan.left_out if left.why == why][:_EXAMPLES_LEFT_OUT]
         output.line(f"  {count} {why}")
         for left in examples:
-            output.line(f"    {safe_text(_fit(left.key, _MAX_KEY))}: {safe_text(left.detail)}")
+            output.line(f"    {safe_text(fit(left.key, _MAX_KEY))}: {safe_text(left.detail)}")
         if count > len(examples):
             output.line(f"    and {count - len(examples)} more; see all with -o json")
 
 
 def _table(output: Output, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    from tabulate import tabulate  # noqa: PLC0415 - 20 ms that other formats need not pay
-
     limits = [_MAX_KEY if column == "KEY" else _MAX_CELL for column in columns]
-    cells = [[safe_text(_fit(c, most)) for c, most in zip(row, limits, strict=True)] for row in rows]
-    text = tabulate(cells, headers=columns, tablefmt="plain", disable_numparse=True)
-    output.stream.write("".join(f"{row.rstrip()}\n" for row in text.splitlines()).encode())
-
-
-def _fit(cell: str, most: int) -> str:
-    """Cut a cell that no name of Kubernetes fills: every row of a table is as wide as its widest cell."""
-    if len(cell) <= most:
-        return cell
-    half = most // 2
-    return f"{cell[:half]}…{cell[-half:]}"
+    output.table(
+        columns, [[safe_text(fit(c, most)) for c, most in zip(row, limits, strict=True)] for row in rows]
+    )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import BinaryIO
 
 from etcdfix.claims import KEY_NAME_CHECK, PREDECESSOR_CHECK
-from etcdfix.reports.base import Output, counted
+from etcdfix.reports.base import Output, counted, fit
 from etcdfix.reports.model import Conclusion, Finding, Header, KMSSummary, ReportSource, Summary
 from etcdfix.reports.next_steps import next_steps
 from etcdfix.text.safetext import safe_text
@@ -14,10 +14,6 @@ from etcdfix.text.safetext import safe_text
 _COLUMNS = ("OUTCOME", "CAUSE", "KEY", "WHAT IS WRONG")
 _WIDE_COLUMNS = ("OUTCOME", "CAUSE", "KEY", "TRANSFORMER", "MOD REVISION", "BYTES", "API SERVER", "WHAT IS WRONG",
                  "API SERVER'S WORDS")  # fmt: skip
-
-
-# The longest key of an object has about 400 characters; etcd takes keys of a megabyte.
-_MAX_CELL = 500
 
 
 class TableReporter:
@@ -64,7 +60,7 @@ class TableReporter:
         row.append(safe_text(finding.message) + (" (known)" if finding.baseline else ""))
         if self._wide:
             row.append(safe_text(finding.upstream_message))
-        self._rows.append(tuple(_fit(safe_text(cell)) for cell in row))
+        self._rows.append(tuple(fit(safe_text(cell)) for cell in row))
 
     def _look_at_name(self, finding: Finding) -> None:
         """Count a key whose own name may be damaged, and keep the first: the API server does not see such objects."""
@@ -187,20 +183,8 @@ class TableReporter:
             self._output.line()
 
     def _table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        from tabulate import tabulate  # noqa: PLC0415 - 20 ms that other formats need not pay
-
         if rows:
-            cells = [[_fit(cell) for cell in row] for row in rows]
-            text = tabulate(cells, headers=columns, tablefmt="plain", disable_numparse=True)
-            self._output.stream.write("".join(f"{row.rstrip()}\n" for row in text.splitlines()).encode())
-
-
-def _fit(cell: str) -> str:
-    """Cut a cell that no name of Kubernetes fills: every row of a table is as wide as its widest cell."""
-    if len(cell) <= _MAX_CELL:
-        return cell
-    half = _MAX_CELL // 2
-    return f"{cell[:half]}…{cell[-half:]}"
+            self._output.table(columns, [[fit(cell) for cell in row] for row in rows])
 
 
 def _number(value: int) -> str:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from etcdfix.reports.base import fit
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
 from etcdfix.text.safetext import safe_text
 
-# The longest key of an object has about 400 characters; etcd takes keys of a megabyte.
-_MAX_SHOWN = 500
 _WIDEST = 72
 
 Report = ImpactReport | NamespaceReport | OrphansReport
@@ -16,11 +15,7 @@ Report = ImpactReport | NamespaceReport | OrphansReport
 
 def shown(value: object) -> str:
     """Return foreign text, safe and no longer than any honest name."""
-    text = str(value)
-    if len(text) > _MAX_SHOWN:
-        half = _MAX_SHOWN // 2
-        text = f"{text[:half]}…{text[-half:]}"
-    return safe_text(text)
+    return safe_text(fit(str(value)))
 
 
 def introduction(report: Report) -> str:

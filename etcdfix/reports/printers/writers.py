@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import BinaryIO, Final, Protocol
 
 from etcdfix.model import Outcome
+from etcdfix.reports.base import fit
 from etcdfix.reports.printers.jsontext import INDENT, json_text
 from etcdfix.reports.printers.objects import Form, Shown
 from etcdfix.reports.printers.yamltext import yaml_text
@@ -166,7 +167,7 @@ class WideWriter:
             str(len(found.stored.value)),
             str(found.stored.mod_revision),
         )
-        self._rows.append(tuple(_fit(safe_text(cell)) or "-" for cell in cells))
+        self._rows.append(tuple(fit(safe_text(cell), _MAX_CELL) or "-" for cell in cells))
         if len(self._rows) >= _PAGE:
             self._print()
         return found.verdict.outcome in _SERVED
@@ -198,7 +199,3 @@ WRITERS: Final[dict[str, type[YAMLWriter | JSONWriter | NameWriter | WideWriter]
 def _has_document(shown: Shown, *, many: bool) -> bool:
     """Say whether there is something to write: in a list only objects, alone also what is left of one."""
     return shown.whole or (shown.form is not Form.NOTHING and (not many or shown.form is Form.NOTE))
-
-
-def _fit(cell: str) -> str:
-    return cell if len(cell) <= _MAX_CELL else f"{cell[: _MAX_CELL // 2]}…{cell[-_MAX_CELL // 2 :]}"

@@ -196,19 +196,19 @@ def test_directory(tmp_path: Path) -> None:
 
 
 def test_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(config, "open_regular", refuse)
+    monkeypatch.setattr(config, "read_input", refuse)
     path = tmp_path / "locked.yaml"
     assert failure(path).message.endswith("it cannot be read: permission denied")
 
 
 def test_error_without_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise OSError
 
-    monkeypatch.setattr(config, "open_regular", refuse)
+    monkeypatch.setattr(config, "read_input", refuse)
     assert failure(tmp_path / "x").message.endswith("unknown error")
 
 

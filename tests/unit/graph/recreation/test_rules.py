@@ -386,7 +386,7 @@ def test_every_source_that_a_row_names_is_there_and_every_source_is_named() -> N
     assert {row.source for row in [*RULES.never, *ROWS, *MAKERS.values()]} == RULES.sources.keys()
 
 
-def test_no_two_rows_give_one_answer_each() -> None:
+def test_no_two_rows_answer_the_same_question() -> None:
     for keys in (
         [(rule.group, rule.kind, rule.makes) for rule in RULES.owners],
         [(rule.group, rule.resource) for rule in RULES.sole_writers],

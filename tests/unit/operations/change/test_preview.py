@@ -490,7 +490,7 @@ def _assessed(**changes: object) -> Assessment:
         exists=True,
         readable=False,
         last_known=LastKnown("", Confidence.POSSIBLE, "none"),
-        collection=Collection(removed, (), {}, {}, complete=True),
+        collection=Collection(removed, (), {}, {}),
         secret=None,
         users=(),
         finalizers=(),
@@ -499,7 +499,6 @@ def _assessed(**changes: object) -> Assessment:
         risk=Risk.NONE,
         may_be_worse=False,
         reasons=(),
-        complete=True,
         problems=(),
     )
     return msgspec.structs.replace(found, **changes)
@@ -537,7 +536,6 @@ def test_everything_that_depends_on_it() -> None:
                     (),
                     {Action.CASCADE_DELETED: 3, Action.KEPT: 0, Action.ORPHANED: 1},
                     {},
-                    complete=True,
                 ),
                 secret=SecretState("Opaque"),
                 users=users,
@@ -548,7 +546,7 @@ def test_everything_that_depends_on_it() -> None:
                 node="node-1",
                 consequences=("it is special",),
                 may_be_worse=True,
-                complete=False,
+                problems=("a page is damaged",),
             )
         )
     )

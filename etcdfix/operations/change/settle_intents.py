@@ -1,0 +1,183 @@
+"""Says what became of every open intent of an audit log, and records it; nothing is written to etcd."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from etcdfix.errors import RemediationRefused
+from etcdfix.remediation.audit.log import AuditLog
+from etcdfix.remediation.audit.record import Intent, Operator, Result, Verb, unicode_text
+from etcdfix.remediation.cluster_identity import ClusterIdentity
+from etcdfix.remediation.reconcile import Reconciliation, predict, read_open_intents, reconcile_intent
+from etcdfix.reports.model import API_VERSION
+from etcdfix.sources.etcd.client import EtcdClient
+from etcdfix.storagekey import display
+from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.safetext import quote_command
+
+
+class Settled(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the open intents of a log.
+
+    Attributes:
+        log: Which.
+        dry_run: Nothing was recorded.
+        found: What became of each.
+        refused: Those about which nothing may be said here, and why.
+    """
+
+    log: Path
+    dry_run: bool
+    found: list[Reconciliation]
+    refused: list[tuple[Intent, RemediationRefused]]
+
+    @property
+    def exit_code(self) -> int:
+        """4 where something was refused, 3 where an intent stays open or ended in an anomaly."""
+        if self.refused:
+            return 4
+        return 3 if any(item.result in {Result.UNKNOWN, Result.ANOMALY} for item in self.found) else 0
+
+
+def settle_intents(
+    log: Path,
+    connect: Callable[[Sequence[Intent]], tuple[EtcdClient, ClusterIdentity]],
+    *,
+    etcd_user: str,
+    dry_run: bool,
+    accept_unknown_cluster: bool,
+) -> Settled:
+    """Work through the open intents of a log.
+
+    Args:
+        log: Which; it must be there.
+        connect: Connects to etcd, and says which cluster it holds. Called only where an intent is open.
+        etcd_user: As whom etcd is asked, for the record.
+        dry_run: Record nothing.
+        accept_unknown_cluster: Go on where nothing tells whether an intent is about this cluster.
+
+    Raises:
+        AuditError: The log cannot be written.
+        SourceError: etcd could not be asked.
+    """
+    settled = Settled(log=log, dry_run=dry_run, found=[], refused=[])
+
+    def work_through(
+        intents: Iterable[Intent], one: Callable[[EtcdClient, Intent, ClusterIdentity], Reconciliation]
+    ) -> None:
+        intents = tuple(intents)
+        client, cluster = connect(intents)
+        try:
+            for intent in intents:
+                try:
+                    settled.found.append(one(client, intent, cluster))
+                except RemediationRefused as exc:
+                    settled.refused.append((intent, exc))
+        finally:
+            client.close()
+
+    intents = read_open_intents(log)  # also: a log that is not there is an error, and not made
+    if not intents:
+        return settled
+    if dry_run:
+        work_through(
+            intents,
+            lambda client, intent, cluster: predict(
+                client, intent, cluster=cluster, accept_unknown_cluster=accept_unknown_cluster
+            ),
+        )
+        return settled
+    operator = Operator.of_this_process(etcd_user=etcd_user)
+    with AuditLog.open(log, operator=operator) as opened:
+        work_through(
+            opened.open_intents(),
+            lambda client, intent, cluster: reconcile_intent(
+                client,
+                opened,
+                intent,
+                operator,
+                cluster=cluster,
+                accept_unknown_cluster=accept_unknown_cluster,
+            ),
+        )
+    return settled
+
+
+def settled_document(settled: Settled) -> dict[str, Any]:
+    """Return the result as it is published."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "AuditReconciliation",
+        "audit_log": unicode_text(str(settled.log)),
+        "dry_run": settled.dry_run,
+        "intents": [
+            {
+                **_intent_fields(item.intent),
+                "outcome": item.result,
+                "detail": unicode_text(item.detail),
+                "header_revision": item.header_revision,
+                "record": item.record,
+                "remarks": [unicode_text(text) for text in item.remarks],
+            }
+            for item in settled.found
+        ],
+        "refused": [{**_intent_fields(intent), "reason": exc.message} for intent, exc in settled.refused],
+    }
+
+
+def _intent_fields(intent: Intent) -> dict[str, Any]:
+    return {
+        "sequence": intent.link.sequence,
+        "verb": intent.verb,
+        "key": display(intent.subject.key),
+        "key_base64": intent.subject.key,
+        "backups": intent.backups,
+    }
+
+
+def settled_lines(settled: Settled, again: RepeatedOptions) -> Iterator[str]:
+    """Yield the result for a person.
+
+    Args:
+        settled: The result.
+        again: Options that commands must repeat.
+    """
+    found, refused = settled.found, settled.refused
+    if not found and not refused:
+        yield "no open intents"
+    for item in found:
+        intent = item.intent
+        would = "would be " if settled.dry_run else ""
+        yield f"{_named(intent)}: {would}{item.result}"
+        yield f"  {item.detail}"
+        for remark in item.remarks:
+            yield f"  {remark}"
+        if item.record is not None:
+            yield f"  recorded as {item.record}"
+        yield from _next_steps(settled.log, item, again)
+    for intent, exc in refused:
+        yield f"{_named(intent)}: refused"
+        yield f"  {exc.message}"
+        if exc.hint:
+            yield f"  next: {exc.hint}"
+
+
+def _next_steps(log: Path, item: Reconciliation, again: RepeatedOptions) -> Iterator[str]:
+    intent = item.intent
+    if item.result is Result.APPLIED_OR_GONE and intent.verb is Verb.DELETE and intent.backups:
+        # The uid of kube-system is read for it too, wherever it is and whatever encrypts it.
+        same = [*again.source, *again.layout, *again.reading, *again.changing]
+        words = ["etcdfix", "restore", intent.backups[0], *same, "--audit-log", str(log), "--reason", "TEXT"]
+        yield f"  to undo it: {quote_command(words)}"
+    elif item.result is Result.ANOMALY:
+        yield f"  next: {again.scan(intent.subject.key)} -o yaml"
+    elif item.result is Result.UNKNOWN:
+        yield "  it stays open; run this again when etcd answers"
+
+
+def _named(intent: Intent) -> str:
+    return f"intent {intent.link.sequence}, {intent.verb.purpose} {display(intent.subject.key)}"

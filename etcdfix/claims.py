@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from etcdfix.model import Evidence
-from etcdfix.storagekey import Directory, StorageLayout, display
+from etcdfix.storagekey import ResourcePrefix, StorageLayout, display
 
 KEY_NAME_CHECK: Final = "key-name"
 """Of the evidence, as the next one: no resource claims the name, and one does that is one bit away."""
@@ -17,7 +17,7 @@ KEY_NAME_CHECK: Final = "key-name"
 PREDECESSOR_CHECK: Final = "predecessor"
 """The object should have been changed before under this name, and was not."""
 
-Claimed = Callable[[Directory], bool]
+Claimed = Callable[[ResourcePrefix], bool]
 """Says whether a resource that is known here keeps its objects in a directory."""
 
 _LONGEST: Final = 160

@@ -17,7 +17,7 @@ import msgspec
 from etcdfix.claims import ClaimSearch
 from etcdfix.decoding.customresource import CustomResourceInfo
 from etcdfix.decoding.registry import Registry, SchemeName, stored_kinds
-from etcdfix.decoding.stacks import Decoder
+from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config import EncryptionConfiguration, KMSProvider
 from etcdfix.encryption.envelope import Envelope, parse_envelope
 from etcdfix.encryption.kms.envelopes import KEY_ID_MAX_SIZE, KMSPending, KMSPlugin, stored_key_id
@@ -46,8 +46,8 @@ from etcdfix.sources.base import Source
 from etcdfix.storagekey import (
     API_SERVICE_PATH,
     CRD_PATH,
-    Directory,
-    Stack,
+    ResourcePrefix,
+    StorageCodec,
     StorageLayout,
     builtin_directories,
     custom_directory,
@@ -107,7 +107,7 @@ class Plugins(Protocol):
         """Return the plugin of a KMS provider."""
         ...
 
-    def give_up(self) -> None:
+    def abort(self) -> None:
         """Ask no plugin any more."""
         ...
 
@@ -136,7 +136,7 @@ class _Reader:
 
     def __init__(
         self,
-        directory: Directory,
+        directory: ResourcePrefix,
         shared: bytes,
         *,
         single_key: bool,
@@ -319,7 +319,7 @@ class Examiner:
         reader = self._reader
         if reader is None or not key.startswith(reader.match):
             reader = self._reader = self._reader_for(key)
-            if reader.directory.stack is Stack.NOT_AN_OBJECT:
+            if reader.directory.codec is StorageCodec.NOT_AN_OBJECT:
                 return self._judge_closely(reader, stored, None)
         data = stored.value
         if reader.transformers is not None:
@@ -378,17 +378,17 @@ class Examiner:
         """
         if self._last_opened is not None and self._last_opened[0] is found.stored:
             return self._last_opened[1]
-        if found.opened or found.directory.stack is Stack.NOT_AN_OBJECT:
+        if found.opened or found.directory.codec is StorageCodec.NOT_AN_OBJECT:
             return self._plaintext_of(found.stored)
         return None
 
-    def custom_resource(self, directory: Directory) -> CustomResourceInfo | None:
+    def custom_resource(self, directory: ResourcePrefix) -> CustomResourceInfo | None:
         """Return the readable CRD that claims a directory, None where there is none."""
-        if directory.stack not in {Stack.CUSTOM_RESOURCE, Stack.UNKNOWN}:
+        if directory.codec not in {StorageCodec.CUSTOM_RESOURCE, StorageCodec.UNKNOWN}:
             return None
         return self.custom_resources.get((directory.group, directory.resource))
 
-    def custom_directories(self) -> list[Directory]:
+    def custom_directories(self) -> list[ResourcePrefix]:
         """Return the directories of custom resources; what their keys look like is open where a CRD cannot be read."""
         readable = [
             _claimed(custom_directory(group, plural), crd)
@@ -433,7 +433,7 @@ class Examiner:
             wrote = tuple(name for name in keys if peek.named and name.key == peek.key_fingerprint)
             neighbours = self.opened.around(wrote or keys, reader.directory.path, stored.mod_revision)
         seen = Observation(
-            stack=reader.directory.stack,
+            codec=reader.directory.codec,
             owner_known=reader.owner_known,
             covered=reader.covered,
             enveloped=enveloped,
@@ -473,16 +473,16 @@ class Examiner:
 
     def _name_remarks(self, reader: _Reader, key: bytes) -> tuple[Evidence, ...]:
         """Say of a key that no resource claims that one bit of its name may have changed."""
-        stranger = reader.directory.stack is Stack.NOT_AN_OBJECT
+        stranger = reader.directory.codec is StorageCodec.NOT_AN_OBJECT
         if reader.owner_known and not (stranger and not key.startswith(self.layout.prefix_bytes)):
             return ()
         return self._claims.look(key)
 
-    def _is_claimed(self, directory: Directory) -> bool:
-        if directory.stack in {Stack.CUSTOM_RESOURCE, Stack.UNKNOWN}:
+    def _is_claimed(self, directory: ResourcePrefix) -> bool:
+        if directory.codec in {StorageCodec.CUSTOM_RESOURCE, StorageCodec.UNKNOWN}:
             named = (directory.group, directory.resource)
             return named in self.custom_resources and directory.group not in self.aggregated_groups
-        return directory.stack is not Stack.NOT_AN_OBJECT
+        return directory.codec is not StorageCodec.NOT_AN_OBJECT
 
     def _in_the_clear(
         self, reader: _Reader, data: bytes
@@ -536,7 +536,7 @@ class Examiner:
 
         return look
 
-    def _key_of(self, directory: Directory, decoded: DecodedObject) -> tuple[bytes, ...]:
+    def _key_of(self, directory: ResourcePrefix, decoded: DecodedObject) -> tuple[bytes, ...]:
         """Return the etcd key that an object's own namespace and name lead to."""
         if not decoded.name:
             return ()
@@ -568,7 +568,7 @@ class Examiner:
             if known is None:
                 continue
             if scheme is SchemeName.KUBERNETES:
-                elsewhere = directory.stack is Stack.JSON_BUILTIN
+                elsewhere = directory.codec is StorageCodec.JSON_BUILTIN
             else:
                 elsewhere = group != directory.group
             failure = describe_failure(problem, known_since=f"1.{known.since}")
@@ -615,18 +615,18 @@ class Examiner:
                 self._readers[shared] = reader
         return reader
 
-    def _make_reader(self, directory: Directory, shared: bytes, *, single_key: bool) -> _Reader:
+    def _make_reader(self, directory: ResourcePrefix, shared: bytes, *, single_key: bool) -> _Reader:
         decoder, group, kind = self.decoder, directory.group, directory.kind
         namespaced = directory.namespaced
         owner_known = True
-        never_encrypted = directory.stack in {Stack.ALLOCATOR, Stack.NOT_AN_OBJECT}
+        never_encrypted = directory.codec in {StorageCodec.ALLOCATOR, StorageCodec.NOT_AN_OBJECT}
         decode: Decode
-        match directory.stack:
-            case Stack.BUILTIN | Stack.ALLOCATOR:
+        match directory.codec:
+            case StorageCodec.BUILTIN | StorageCodec.ALLOCATOR:
                 decode = decoder.builtin_reader(group, kind)
-            case Stack.JSON_BUILTIN:
+            case StorageCodec.JSON_BUILTIN:
                 decode = lambda data: decoder.json_builtin(data, group, kind)  # noqa: E731
-            case Stack.CUSTOM_RESOURCE | Stack.UNKNOWN:
+            case StorageCodec.CUSTOM_RESOURCE | StorageCodec.UNKNOWN:
                 never_encrypted = directory.resource == "ranges"
                 crd = self.custom_resources.get((group, directory.resource))
                 if group in self.aggregated_groups:
@@ -686,7 +686,7 @@ def _encryption_keys(
     return tuple(KeyName(reader.rule, written_under, key) for key in dict.fromkeys(keys))
 
 
-def _claimed(directory: Directory, crd: CustomResourceInfo) -> Directory:
+def _claimed(directory: ResourcePrefix, crd: CustomResourceInfo) -> ResourcePrefix:
     served = crd.storage_version if crd.storage_version in crd.served_versions else ""
     return msgspec.structs.replace(
         directory,
@@ -731,7 +731,7 @@ def _identity_mismatch(
     """Say in which way an object contradicts its key; "" when it does not, or has no identity to compare."""
     if decoded is None or decoded.empty or not reader.owner_known:
         return ""
-    if reader.directory.stack is Stack.ALLOCATOR:
+    if reader.directory.codec is StorageCodec.ALLOCATOR:
         return ""
     if not well_formed:
         return "the key has more or fewer path segments than its resource"

@@ -179,7 +179,7 @@ class Examining:
     def abort(self) -> None:
         """Ask no plugin any more: what waits is judged without."""
         if self._plugins is not None:
-            self._plugins.give_up()
+            self._plugins.abort()
 
     @property
     def waiting(self) -> int:

@@ -13,7 +13,7 @@ import msgspec
 from etcdfix.encryption.envelope import parse_envelope
 from etcdfix.examine import Examiner
 from etcdfix.model import GroupResource, Outcome
-from etcdfix.storagekey import Stack
+from etcdfix.storagekey import StorageCodec
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
 
@@ -25,7 +25,7 @@ _MANY: Final = 2
 _MOST: Final = 10_000
 # Kinds of a release that is in our tables, so that one which no API server is older than proves them.
 _BY_OUR_TABLES: Final = frozenset({Cause.VERSION_REMOVED, Cause.WRONG_KIND_FOR_KEY})
-_BUILT_IN: Final = frozenset({Stack.BUILTIN, Stack.JSON_BUILTIN})
+_BUILT_IN: Final = frozenset({StorageCodec.BUILTIN, StorageCodec.JSON_BUILTIN})
 
 
 class Likeness(msgspec.Struct, frozen=True):
@@ -131,4 +131,4 @@ def likeness_of(found: Examination, examiner: Examiner) -> Likeness | None:
 
 def in_our_tables(found: Examination) -> bool:
     """Say whether our tables know the kind; those of custom resources are in none."""
-    return found.verdict.cause in _BY_OUR_TABLES and found.directory.stack in _BUILT_IN
+    return found.verdict.cause in _BY_OUR_TABLES and found.directory.codec in _BUILT_IN

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from etcdfix.errors import ConfigurationError
-from etcdfix.storagekey import Directory, StorageLayout, builtin_directories, find_resources
+from etcdfix.storagekey import ResourcePrefix, StorageLayout, builtin_directories, find_resources
 
 
 class KeyRange(msgspec.Struct, frozen=True):
@@ -50,7 +50,7 @@ class ScopeRequest(msgspec.Struct, frozen=True):
 
 
 def resolve_scope(
-    request: ScopeRequest, layout: StorageLayout, custom: Iterable[Directory]
+    request: ScopeRequest, layout: StorageLayout, custom: Iterable[ResourcePrefix]
 ) -> list[KeyRange]:
     """Return the ranges to read, in key order, none inside another.
 
@@ -104,7 +104,7 @@ def _segments(text: str) -> list[KeyRange]:
     return [KeyRange(prefix, exact=True), KeyRange(prefix + b"/")]
 
 
-def _named(request: ScopeRequest, known: Sequence[Directory]) -> list[Directory]:
+def _named(request: ScopeRequest, known: Sequence[ResourcePrefix]) -> list[ResourcePrefix]:
     result = []
     for name in request.resources:
         found = find_resources(name, known)
@@ -122,7 +122,7 @@ def _named(request: ScopeRequest, known: Sequence[Directory]) -> list[Directory]
     return result
 
 
-def _suggestion(name: str, known: Sequence[Directory], *, prefixes_count: bool) -> str:
+def _suggestion(name: str, known: Sequence[ResourcePrefix], *, prefixes_count: bool) -> str:
     words: dict[str, str] = {}
     for directory in known:  # built-ins come first and keep their words
         for word in (directory.resource, directory.kind.lower(), str(directory.group_resource)):

@@ -24,8 +24,8 @@ from etcdfix.model import GroupResource
 DEFAULT_PREFIX = "/registry"
 
 
-class Stack(StrEnum):
-    """Which decoder stack of the API server reads a directory."""
+class StorageCodec(StrEnum):
+    """Which codec of the API server reads the values of a resource: serializers, tried in a fixed order."""
 
     BUILTIN = "builtin"
     JSON_BUILTIN = "json-builtin"
@@ -35,8 +35,8 @@ class Stack(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Directory(msgspec.Struct, frozen=True):
-    """A directory below the storage prefix and what the API server keeps in it.
+class ResourcePrefix(msgspec.Struct, frozen=True):
+    """The keys of one resource: a directory below the storage prefix, and what the API server keeps in it.
 
     Attributes:
         path: Relative to the storage prefix, no slashes at the ends (``services/specs``).
@@ -44,7 +44,7 @@ class Directory(msgspec.Struct, frozen=True):
         resource: Plural resource.
         kind: Kind that a value here must convert to; "" where only a CRD can tell.
         namespaced: None where only a CRD can tell.
-        stack: Who decodes it.
+        codec: Who reads it.
         version: API version to name in a request for this resource, "" where only a CRD can tell.
     """
 
@@ -53,7 +53,7 @@ class Directory(msgspec.Struct, frozen=True):
     resource: str
     kind: str
     namespaced: bool | None
-    stack: Stack = Stack.BUILTIN
+    codec: StorageCodec = StorageCodec.BUILTIN
     version: str = ""
 
     @property
@@ -87,7 +87,7 @@ def api_path(group: str, version: str, resource: str, namespace: str, name: str 
 class StorageKey(NamedTuple):
     """A key taken apart. ``well_formed`` is False when the number of segments does not fit the resource."""
 
-    directory: Directory
+    directory: ResourcePrefix
     namespace: str
     name: str
     well_formed: bool = True
@@ -161,12 +161,12 @@ _BOOKKEEPING = {
 _COMPACT_REV_KEY = b"compact_rev_key"
 
 
-def _builtin_directories() -> Iterator[Directory]:
+def _builtin_directories() -> Iterator[ResourcePrefix]:
     for group, text in _BUILTINS.items():
         for item in text.split(","):
             word, kind, *version = item.split()
             path, _, resource = word.lstrip("-").rpartition("=")
-            yield Directory(
+            yield ResourcePrefix(
                 path=path or resource,
                 group=group,
                 resource=resource,
@@ -175,29 +175,31 @@ def _builtin_directories() -> Iterator[Directory]:
                 version=version[0] if version else "v1",
             )
     for group, resource, kind in _JSON_BUILTINS:
-        yield Directory(
+        yield ResourcePrefix(
             path=f"{group}/{resource}",
             group=group,
             resource=resource,
             kind=kind,
             namespaced=False,
-            stack=Stack.JSON_BUILTIN,
+            codec=StorageCodec.JSON_BUILTIN,
             version="v1",
         )
 
 
 @cache
-def builtin_directories() -> tuple[Directory, ...]:
+def builtin_directories() -> tuple[ResourcePrefix, ...]:
     """Return every directory that a kube-apiserver of a known release uses for its own types."""
     return tuple(_builtin_directories())
 
 
 @cache
-def _by_path() -> dict[str, Directory]:
+def _by_path() -> dict[str, ResourcePrefix]:
     return {directory.path: directory for directory in builtin_directories()}
 
 
-NOT_AN_OBJECT = Directory(path="", group="", resource="", kind="", namespaced=None, stack=Stack.NOT_AN_OBJECT)
+NOT_AN_OBJECT = ResourcePrefix(
+    path="", group="", resource="", kind="", namespaced=None, codec=StorageCodec.NOT_AN_OBJECT
+)
 
 
 def clean_prefix(etcd_prefix: str) -> str:
@@ -209,15 +211,15 @@ def clean_prefix(etcd_prefix: str) -> str:
     return cleaned.replace("//", "/").rstrip("/") + "/"
 
 
-def custom_directory(group: str, plural: str) -> Directory:
+def custom_directory(group: str, plural: str) -> ResourcePrefix:
     """Return the directory of a custom resource (or of an aggregated API server's type)."""
-    return Directory(
+    return ResourcePrefix(
         path=f"{group}/{plural}",
         group=group,
         resource=plural,
         kind="",
         namespaced=None,
-        stack=Stack.CUSTOM_RESOURCE,
+        codec=StorageCodec.CUSTOM_RESOURCE,
     )
 
 
@@ -235,11 +237,11 @@ class StorageLayout:
         except UnicodeEncodeError as exc:
             raise ConfigurationError("--etcd-prefix is not UTF-8", hint="the default is /registry") from exc
 
-    def directory_prefix(self, directory: Directory) -> bytes:
+    def directory_prefix(self, directory: ResourcePrefix) -> bytes:
         """Return the bytes that every key of a directory starts with, trailing slash included."""
         return self.prefix_bytes + directory.path.encode() + b"/"
 
-    def locate(self, key: bytes) -> tuple[Directory, bytes]:
+    def locate(self, key: bytes) -> tuple[ResourcePrefix, bytes]:
         """Return a key's directory and the bytes that keys of that directory share.
 
         The second value ends in a slash, or is the complete key for a single key that is no directory.
@@ -261,35 +263,35 @@ class StorageLayout:
         if "." in first and len(segments) > 2:
             shared = self.prefix_bytes + b"/".join(segments[:2]) + b"/"
             return custom_directory(first, display(segments[1])), shared
-        return Directory(
-            path=first, group="", resource=first, kind="", namespaced=None, stack=Stack.UNKNOWN
+        return ResourcePrefix(
+            path=first, group="", resource=first, kind="", namespaced=None, codec=StorageCodec.UNKNOWN
         ), key
 
     @staticmethod
-    def _allocator(path: str) -> Directory:
+    def _allocator(path: str) -> ResourcePrefix:
         resource = _ALLOCATORS.get(path)
         if resource is None:
-            return Directory(
-                path=path, group="", resource="ranges", kind="", namespaced=None, stack=Stack.UNKNOWN
+            return ResourcePrefix(
+                path=path, group="", resource="ranges", kind="", namespaced=None, codec=StorageCodec.UNKNOWN
             )
-        return Directory(
+        return ResourcePrefix(
             path=path,
             group="",
             resource=resource,
             kind="RangeAllocation",
             namespaced=False,
-            stack=Stack.ALLOCATOR,
+            codec=StorageCodec.ALLOCATOR,
         )
 
     def split(
-        self, key: bytes, directory: Directory, shared: bytes, *, namespaced: bool | None
+        self, key: bytes, directory: ResourcePrefix, shared: bytes, *, namespaced: bool | None
     ) -> StorageKey:
         """Return namespace and name of a key, given what :meth:`locate` said.
 
         ``namespaced`` is the directory's own word or the CRD's; None (nobody knows) reads two segments as
         namespace and name.
         """
-        if directory.stack is Stack.NOT_AN_OBJECT:
+        if directory.codec is StorageCodec.NOT_AN_OBJECT:
             return StorageKey(directory, "", display(key))
         if shared == key and not key.endswith(b"/"):
             return StorageKey(directory, "", display(key.rpartition(b"/")[2]))
@@ -307,7 +309,7 @@ def display(text: bytes) -> str:
     return text.decode("utf-8", "backslashreplace")
 
 
-def find_resources(name: str, known: Iterable[Directory]) -> list[Directory]:
+def find_resources(name: str, known: Iterable[ResourcePrefix]) -> list[ResourcePrefix]:
     """Return the directories that ``resource`` or ``resource.group`` names (several, where it is ambiguous)."""
     resource, _, group = name.partition(".")
     matches = [d for d in known if d.resource == resource]

@@ -2,7 +2,7 @@
 
 Three things that decode and yet are damage: text that is not UTF-8 (served as U+FFFD), raw JSON that is none
 (copied into answers unread, which makes them malformed), and an IntOrString that is neither (cannot be
-rendered). They are looked for twice: :class:`QuickCheck` gives a yes or no for an object parsed by the protobuf
+rendered). They are looked for twice: :class:`FastCheck` gives a yes or no for an object parsed by the protobuf
 library, :func:`inconsistencies` names each one in an object decoded by the strict walker.
 
 Sources: ``apimachinery/pkg/apis/meta/v1/fields_proto.go`` and ``helpers.go`` (FieldsV1), ``pkg/runtime/extension.go``
@@ -219,15 +219,15 @@ def wire_fields(schema: Schema, message: str) -> list[WireField]:
     return fields
 
 
-class QuickChecks:
-    """Makes the :class:`QuickCheck` of each kind; shares between kinds what they have in common."""
+class FastChecks:
+    """Makes the :class:`FastCheck` of each kind; shares between kinds what they have in common."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         self._compiler = _Compiler(schema)
         self._extracts = MessageClasses(self._extract_fields, "extract")
 
-    def make(self, message: str) -> QuickCheck | None:
+    def make(self, message: str) -> FastCheck | None:
         """Make the check of a kind's message; None for one that contains itself.
 
         The message must have an ObjectMeta in a field called ``metadata``.
@@ -237,7 +237,7 @@ class QuickChecks:
         except _Recursive:
             return None
         extract = self._extracts[_BODY + message].FromString if body else None
-        return QuickCheck(body, extract)
+        return FastCheck(body, extract)
 
     def _extract_fields(self, message: str) -> list[WireField]:
         body = message.startswith(_BODY)
@@ -251,7 +251,7 @@ class QuickChecks:
         ]
 
 
-class QuickCheck:
+class FastCheck:
     """Tells whether a parsed object is free of bad Quantities and raw JSON.
 
     It says nothing about UTF-8 and IntOrString, which parsing has proven (:func:`wire_fields`).

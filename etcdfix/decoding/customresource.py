@@ -131,9 +131,9 @@ class CustomResourceDecoder:
             else:
                 if type(value) is dict:
                     return _examine(value, crd, "json", len(data))
-        return self._decode_json_exactly(data, crd)
+        return self._decode_json_strictly(data, crd)
 
-    def _decode_json_exactly(self, data: bytes, crd: CustomResourceInfo) -> DecodedObject:
+    def _decode_json_strictly(self, data: bytes, crd: CustomResourceInfo) -> DecodedObject:
         value = gojson.loads(data)
         if value is None:
             value = {}

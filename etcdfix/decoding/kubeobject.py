@@ -1,6 +1,6 @@
 """Stored values as the objects that the API server would serve, and what is left of those that it cannot.
 
-Decoding for a verdict (:mod:`etcdfix.decoding.stacks`) looks at a value and forgets it. Here its contents come
+Decoding for a verdict (:mod:`etcdfix.decoding.storagecodecs`) looks at a value and forgets it. Here its contents come
 out, for ``get`` and for backups: every call decodes first, so nothing is shown that the server would refuse.
 
 What differs from an answer of the API server, by intent or because it cannot be known here: the object has its
@@ -25,7 +25,7 @@ from etcdfix.decoding.render.fromjson import node_from_json
 from etcdfix.decoding.render.salvage import is_protobuf, salvage_envelope, salvage_json
 from etcdfix.decoding.render.typed import Renderer
 from etcdfix.decoding.schema import kind_rows
-from etcdfix.decoding.stacks import Decoder
+from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.errors import DecodeError, KindUnknown
 from etcdfix.golang import gobase64, gojson, goyaml
 from etcdfix.golang.gojsontext import encode_json, parse_exactly

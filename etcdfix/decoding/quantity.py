@@ -105,7 +105,7 @@ def canonical(value: bytes) -> str:
     scale = exponent - len(decimals)
     digits = whole + decimals
     if room >= 0 and scale >= _NANO and int(digits) << (binary or 0) <= _MAX_INT64:
-        # Upstream's quick way, which reuses the text where it looks canonical.
+        # Upstream's fast path, which reuses the text where it looks canonical.
         if binary is not None:
             reuse = int(digits) & 7 != 0
         else:

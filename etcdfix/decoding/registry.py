@@ -16,6 +16,8 @@ from functools import cache
 import msgspec
 
 from etcdfix.decoding.schema import clamp_minor, kind_rows, known_minors
+from etcdfix.errors import KindUnknown
+from etcdfix.golang.goquote import go_quote
 from etcdfix.model import GroupVersionKind
 
 INTERNAL_VERSION = "__internal"
@@ -197,11 +199,16 @@ class Registry:
             return moved
         return f"{_INTERNAL_PACKAGES.get(group, group.partition('.')[0])}.{kind}"
 
-    def has_internal(self, group: str, kind: str) -> bool:
-        """Tell whether the internal version of ``group`` has ``kind``."""
-        return any(
-            self._registers(one.since, one.until) for one in self._rows.internal.get((group, kind), ())
-        )
+    def internal_of(self, group: str, kind: str, expected_group: str, expected_kind: str) -> str:
+        """Return the Go type of ``kind`` in the internal version of ``group``, "" where it has none.
+
+        A key of ``expected_group`` and ``expected_kind`` proves that its own exists.
+        """
+        own = group in {expected_group, self.first_group(expected_group, expected_kind)}
+        known = self._rows.internal.get((group, kind), ())
+        if (own and kind == expected_kind) or any(self._registers(one.since, one.until) for one in known):
+            return self.internal_type(group, kind)
+        return ""
 
     def first_group(self, group: str, kind: str) -> str:
         """Return the group from which missing type information is completed under a key of this kind."""
@@ -234,6 +241,25 @@ class Registry:
         if found is None or self.kubernetes_minor is None or found.until >= self.kubernetes_minor:
             return "not-registered"
         return "version-removed"
+
+    def unregistered(self, group: str, version: str, kind: str) -> KindUnknown:
+        """Return the API server's error for a kind that :meth:`lookup` does not find."""
+        group_version = f"{group}/{version}" if group else version
+        return KindUnknown(
+            f"no kind {go_quote(kind)} is registered for version {go_quote(group_version)} "
+            f"in scheme {go_quote(self.scheme)}",
+            group_version=group_version,
+            kind=kind,
+            reason=self.reason_unregistered(group, version, kind),
+            readable_until=self.readable_until(group, version, kind),
+        )
+
+    def without_internal(self, group: str, kind: str) -> str:
+        """Return the API server's words for a kind that the internal version of its group does not have."""
+        return (
+            f"no kind {go_quote(kind)} is registered for the internal version of group {go_quote(group)} "
+            f"in scheme {go_quote(self.scheme)}"
+        )
 
     def _registers(self, since: int, until: int) -> bool:
         return self.kubernetes_minor is None or since <= self.kubernetes_minor <= until

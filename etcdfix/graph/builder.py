@@ -40,7 +40,7 @@ from etcdfix.graph.tables import (
 )
 from etcdfix.model import Outcome, ServerBehaviour
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import CRD_PATH, Directory, Stack, display
+from etcdfix.storagekey import CRD_PATH, ResourcePrefix, StorageCodec, display
 from etcdfix.verdicts.examination import Examination
 
 SKIP_PROTECTION: Final = "secret.kubernetes.io/skip-secret-protection"
@@ -81,7 +81,7 @@ class IndexBuilder:
         self._index = ImpactIndex(examiner.layout, self._reader.kinds, self._tables)
         self._index.unreadable_crds = tuple(examiner.unreadable_crds)
         self._shared: dict[tuple[str, ...], tuple[str, ...]] = {}
-        self._targets: dict[tuple[str, str], tuple[Directory | None, int]] = {}
+        self._targets: dict[tuple[str, str], tuple[ResourcePrefix | None, int]] = {}
 
     def add(self, found: Examination) -> None:
         """Take in one key.
@@ -98,7 +98,7 @@ class IndexBuilder:
         node = tables.number(key[len(self._prefix) :])
         flags = SEEN
         directory = found.directory
-        if directory.stack is Stack.CUSTOM_RESOURCE:
+        if directory.codec is StorageCodec.CUSTOM_RESOURCE:
             self._custom.add((directory.group, directory.resource))
         tables.sizes[node] = min(len(stored.value), 0xFFFF_FFFF)
         outcome = found.verdict.outcome
@@ -237,7 +237,7 @@ class IndexBuilder:
                 target = tables.number(_bytes(f"{directory.path}/{middle}{owner.name}"))
             tables.add_owner(node, target, owner, flags)
 
-    def _owner_place(self, api_version: str, kind: str) -> tuple[Directory | None, int]:
+    def _owner_place(self, api_version: str, kind: str) -> tuple[ResourcePrefix | None, int]:
         """Return where the owners that a reference means lie, and the flags that tell whether they are served so."""
         kinds = self._reader.kinds
         directory = kinds.of_owner(api_version, kind)
@@ -313,7 +313,7 @@ def _plurals(index: ImpactIndex, tables: Tables, groups: set[str]) -> dict[str, 
             continue
         paths[path] = None
         directory = index.place(node)[0]
-        if directory.stack is Stack.CUSTOM_RESOURCE and not directory.kind:
+        if directory.codec is StorageCodec.CUSTOM_RESOURCE and not directory.kind:
             counts[group] += 1
             found.setdefault(directory.group, []).append(directory.resource)
     return found

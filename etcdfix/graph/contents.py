@@ -34,7 +34,7 @@ from etcdfix.graph.references import (
 )
 from etcdfix.model import DecodedObject, GroupVersionKind, Outcome
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import Directory, Stack
+from etcdfix.storagekey import ResourcePrefix, StorageCodec
 from etcdfix.verdicts.examination import Examination
 
 _READ: Final = frozenset({Outcome.READABLE, Outcome.INCONSISTENT})
@@ -163,7 +163,7 @@ class ContentReader:
         references: list[Reference] = []
         handler = way.handler
         directory = found.directory
-        if handler is not None or directory.stack in {Stack.CUSTOM_RESOURCE, Stack.UNKNOWN}:
+        if handler is not None or directory.codec in {StorageCodec.CUSTOM_RESOURCE, StorageCodec.UNKNOWN}:
             uid = decoded.uid.decode("utf-8", "replace") if decoded.uid else ""
             scene = Scene(found.namespace, found.name, uid, self.known, self.kinds)
             if handler is not None:
@@ -216,16 +216,16 @@ class ContentReader:
         data = self._examiner.plaintext(found) if found.decoded is not None else None
         return None if data is None else self._whole(found, data)
 
-    def _way(self, directory: Directory, gvk: GroupVersionKind) -> _Way:
+    def _way(self, directory: ResourcePrefix, gvk: GroupVersionKind) -> _Way:
         place = (directory.path, gvk)
         way = self._ways.get(place)
         if way is None:
             way = self._ways[place] = self._make_way(directory, *gvk)
         return way
 
-    def _make_way(self, directory: Directory, group: str, version: str, kind: str) -> _Way:
+    def _make_way(self, directory: ResourcePrefix, group: str, version: str, kind: str) -> _Way:
         # A key's own kind says what is looked for; the value's type says how it is read.
-        custom = directory.stack in {Stack.CUSTOM_RESOURCE, Stack.UNKNOWN}
+        custom = directory.codec in {StorageCodec.CUSTOM_RESOURCE, StorageCodec.UNKNOWN}
         expected = (directory.group, directory.kind or kind) if custom else (directory.group, directory.kind)
         registered = self._decoder.registry(group).lookup(group, version, kind or directory.kind)
         if registered is None or not registered.message:
@@ -241,12 +241,12 @@ class ContentReader:
     def _whole(self, found: Examination, data: bytes) -> Plain | None:
         directory = found.directory
         try:
-            match directory.stack:
-                case Stack.BUILTIN:
+            match directory.codec:
+                case StorageCodec.BUILTIN:
                     read = self._objects.builtin(data, directory.group, directory.kind)
-                case Stack.JSON_BUILTIN:
+                case StorageCodec.JSON_BUILTIN:
                     read = self._objects.json_builtin(data, directory.group, directory.kind)
-                case Stack.CUSTOM_RESOURCE | Stack.UNKNOWN:
+                case StorageCodec.CUSTOM_RESOURCE | StorageCodec.UNKNOWN:
                     crd = self._examiner.custom_resources.get((directory.group, directory.resource))
                     read = (
                         self._objects.custom_resource(data, crd)

@@ -13,7 +13,7 @@ from etcdfix.graph.index import FOREGROUND_FINALIZER, ORPHAN_FINALIZER, ImpactIn
 from etcdfix.graph.model import CyclicWait, WaitStep
 from etcdfix.graph.uses import Role
 from etcdfix.model import Confidence
-from etcdfix.storagekey import Stack
+from etcdfix.storagekey import StorageCodec
 
 _PODS: Final = "pods"
 _MOST_NAMED: Final = 100
@@ -129,5 +129,5 @@ def _shares_domain(finalizer: str, index: ImpactIndex, node: int) -> bool:
     """Tell whether a finalizer has the domain of a custom resource's group: whose it is, not what it waits for."""
     directory = index.place(node)[0]
     domain, group = finalizer.lower().rpartition("/")[0], directory.group
-    custom = directory.stack is Stack.CUSTOM_RESOURCE
+    custom = directory.codec is StorageCodec.CUSTOM_RESOURCE
     return bool(custom and domain and (domain == group or domain.endswith(f".{group}")))

@@ -12,7 +12,7 @@ from etcdfix.graph.model import Action, LostFinalizer, ObjectRef, Risk, RiskReas
 from etcdfix.graph.protected import protected_reason
 from etcdfix.graph.uses import SECRETS, Role
 from etcdfix.model import GroupResource
-from etcdfix.storagekey import Stack
+from etcdfix.storagekey import StorageCodec
 
 _MANY: Final = 100
 
@@ -205,7 +205,7 @@ def _kind_reasons(index: ImpactIndex, node: int, ref: ObjectRef) -> list[RiskRea
         return [RiskReason(Risk.HIGH, "service-account", text)]
     if place in {("", "configmaps"), ("", SECRETS)}:
         return _data_reasons(ref)
-    if index.place(node)[0].stack in {Stack.CUSTOM_RESOURCE, Stack.UNKNOWN}:
+    if index.place(node)[0].codec in {StorageCodec.CUSTOM_RESOURCE, StorageCodec.UNKNOWN}:
         text = "its controller, which nobody here knows, may take down whatever it stands for"
         return [RiskReason(Risk.HIGH, "custom-resource", text)]
     return [RiskReason(Risk.LOW, "kind", "what it does ends with it, and nobody is known to make it again")]

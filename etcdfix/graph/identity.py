@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from etcdfix.decoding.customresource import CustomResourceInfo
-from etcdfix.storagekey import Directory, builtin_directories, custom_directory
+from etcdfix.storagekey import ResourcePrefix, builtin_directories, custom_directory
 
 # Kinds that moved to another group: references written before the move still count.
 _MOVED = {
@@ -31,7 +31,7 @@ class Kinds:
     """
 
     def __init__(self, custom_resources: Mapping[tuple[str, str], CustomResourceInfo]) -> None:
-        self._custom: dict[tuple[str, str], Directory] = {}
+        self._custom: dict[tuple[str, str], ResourcePrefix] = {}
         self._by_kind = {(d.group, d.kind): d for d in builtin_directories()}
         self._definitions: dict[str, CustomResourceInfo] = {}
         for (group, plural), crd in custom_resources.items():
@@ -47,18 +47,18 @@ class Kinds:
         # An API server's discovery names every kind in lower case, too, and in no other mix of cases.
         self._in_lower_case = {(group, kind.lower()): d for (group, kind), d in self._by_kind.items()}
 
-    def custom(self, directory: Directory) -> Directory:
+    def custom(self, directory: ResourcePrefix) -> ResourcePrefix:
         """Return a custom resource's directory with kind and scope, as far as a readable CRD tells them."""
         return self._custom.get((directory.group, directory.resource), directory)
 
-    def directory(self, group: str, kind: str) -> Directory | None:
+    def directory(self, group: str, kind: str) -> ResourcePrefix | None:
         """Return the directory of a kind; None where neither a built-in nor a readable CRD has it."""
         found = self._by_kind.get((group, kind))
         if found is None and (group, kind) in _MOVED:
             found = self._by_kind.get((_MOVED[group, kind], kind))
         return found
 
-    def of_owner(self, api_version: str, kind: str) -> Directory | None:
+    def of_owner(self, api_version: str, kind: str) -> ResourcePrefix | None:
         """Return the directory for what an owner reference names; its kind may be written in lower case.
 
         Source: ``client-go/restmapper/discovery.go``, by which the garbage collector finds an owner's resource.
@@ -69,16 +69,16 @@ class Kinds:
             found = self._in_lower_case.get((group, kind))
         return found
 
-    def definition(self, directory: Directory) -> CustomResourceInfo | None:
+    def definition(self, directory: ResourcePrefix) -> CustomResourceInfo | None:
         """Return the readable CRD of a directory; None for a built-in's."""
         return self._definitions.get(directory.path)
 
-    def of_api_version(self, api_version: str, kind: str) -> Directory | None:
+    def of_api_version(self, api_version: str, kind: str) -> ResourcePrefix | None:
         """Return the directory for what a reference calls ``apiVersion`` and ``kind``."""
         return self.directory(api_version.rpartition("/")[0], kind)
 
 
-def relative_key(directory: Directory, namespace: str, name: str) -> str:
+def relative_key(directory: ResourcePrefix, namespace: str, name: str) -> str:
     """Return an object's key below the storage prefix.
 
     Args:

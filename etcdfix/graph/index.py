@@ -32,7 +32,7 @@ from etcdfix.graph.tables import (
     Tables,
 )
 from etcdfix.graph.uses import Role, Use, unscoped_keys
-from etcdfix.storagekey import Directory, Stack, StorageLayout, display
+from etcdfix.storagekey import ResourcePrefix, StorageCodec, StorageLayout, display
 from etcdfix.text.safetext import is_plain
 
 ORPHAN_FINALIZER: Final = "orphan"
@@ -176,13 +176,13 @@ class ImpactIndex:
             name=name,
         )
 
-    def place(self, node: int) -> tuple[Directory, str, str]:
+    def place(self, node: int) -> tuple[ResourcePrefix, str, str]:
         """Return a node's directory, namespace ("" for none) and name."""
         return self._place(self.key(node))
 
-    def _place(self, key: bytes) -> tuple[Directory, str, str]:
+    def _place(self, key: bytes) -> tuple[ResourcePrefix, str, str]:
         directory, shared = self.layout.locate(key)
-        if directory.stack is Stack.CUSTOM_RESOURCE:
+        if directory.codec is StorageCodec.CUSTOM_RESOURCE:
             directory = self.kinds.custom(directory)
         where = self.layout.split(key, directory, shared, namespaced=directory.namespaced)
         return directory, where.namespace, where.name

@@ -34,7 +34,7 @@ from etcdfix.graph.model import (
 )
 from etcdfix.graph.owners import OF_THE_COLLECTOR
 from etcdfix.graph.tables import FINISHED, FOREGROUND, OPAQUE
-from etcdfix.storagekey import Directory, Stack, StorageLayout, builtin_directories
+from etcdfix.storagekey import ResourcePrefix, StorageCodec, StorageLayout, builtin_directories
 
 _PODS: Final = "pods"
 _API_SERVICES: Final = "apiregistration.k8s.io/apiservices"
@@ -256,7 +256,7 @@ class _Staying:
             _is_pod(b.object) and b.reason in {"finalizers", "node"} for b in blockers
         )
 
-    def why(self, directory: Directory, *, served: bool | None, unlistable: int) -> str:
+    def why(self, directory: ResourcePrefix, *, served: bool | None, unlistable: int) -> str:
         """Return why its objects stay, "" for those that go."""
         pods = directory.path == _PODS
         if not self._processed:
@@ -319,11 +319,11 @@ def _contents(
     return tuple(contents)
 
 
-def _without_crd(directory: Directory) -> bool:
-    return directory.stack is Stack.CUSTOM_RESOURCE and not directory.kind
+def _without_crd(directory: ResourcePrefix) -> bool:
+    return directory.codec is StorageCodec.CUSTOM_RESOURCE and not directory.kind
 
 
-def is_served(index: ImpactIndex, directory: Directory, aggregated: Collection[str]) -> bool | None:
+def is_served(index: ImpactIndex, directory: ResourcePrefix, aggregated: Collection[str]) -> bool | None:
     """Tell whether an API serves a resource; None where its CRD was not seen and not everything was."""
     if not _without_crd(directory) or directory.group in aggregated:
         return True

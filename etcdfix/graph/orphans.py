@@ -11,7 +11,7 @@ from etcdfix.graph.collector import decide
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import OrphanGroup, OrphanReason, OwnerState
 from etcdfix.model import Confidence
-from etcdfix.storagekey import Stack, display
+from etcdfix.storagekey import StorageCodec, display
 
 _MOST_EXAMPLES: Final = 5
 
@@ -99,15 +99,15 @@ _BOOKKEEPING: Final = frozenset({"compact_rev_key"})
 
 def _reasons(index: ImpactIndex, node: int) -> list[tuple[OrphanReason, str, str]]:
     directory, namespace, _ = index.place(node)
-    stack = directory.stack
-    if stack is Stack.NOT_AN_OBJECT or stack is Stack.ALLOCATOR:
+    stack = directory.codec
+    if stack is StorageCodec.NOT_AN_OBJECT or stack is StorageCodec.ALLOCATOR:
         return []
-    if stack is Stack.UNKNOWN:
+    if stack is StorageCodec.UNKNOWN:
         start = display(index.relative(node).split(b"/", 1)[0])
         return [(OrphanReason.UNCLAIMED, f"{index.layout.prefix}{start}", "")]
     prefix = f"{index.layout.prefix}{directory.path}/"
     reasons = []
-    if stack is Stack.CUSTOM_RESOURCE and not directory.kind and not _may_have_crd(index, node):
+    if stack is StorageCodec.CUSTOM_RESOURCE and not directory.kind and not _may_have_crd(index, node):
         reasons.append((OrphanReason.CRD_GONE, prefix, ""))
     if namespace and directory.namespaced:
         home = index.node(f"namespaces/{namespace}")

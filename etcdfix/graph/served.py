@@ -14,7 +14,7 @@ from typing import Final
 
 from etcdfix.decoding.customresource import CustomResourceInfo
 from etcdfix.decoding.schema import kind_rows, known_minors
-from etcdfix.storagekey import Directory
+from etcdfix.storagekey import ResourcePrefix
 
 
 class Served(StrEnum):
@@ -97,7 +97,7 @@ def served_custom(version: str, definition: CustomResourceInfo) -> Served:
 
 
 def served_version(
-    directory: Directory,
+    directory: ResourcePrefix,
     api_version: str,
     definition: CustomResourceInfo | None,
     kubernetes_minor: int | None,

@@ -18,7 +18,7 @@ from etcdfix.reports.model import (
     Summary,
     TransformerSummary,
 )
-from etcdfix.storagekey import Directory, display
+from etcdfix.storagekey import ResourcePrefix, display
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import FAILED, IDENTITY
 from etcdfix.verdicts.examination import Examination
@@ -53,7 +53,7 @@ class Tally:
     """
 
     def __init__(
-        self, *, max_causes: int, list_prefix: Callable[[Directory], str], reveal_key_ids: bool = False
+        self, *, max_causes: int, list_prefix: Callable[[ResourcePrefix], str], reveal_key_ids: bool = False
     ) -> None:
         self.max_causes = max_causes
         self.list_prefix = list_prefix
@@ -66,7 +66,7 @@ class Tally:
         self._transformers: dict[tuple[str, str, str], TransformerSummary] = {}
         self._causes: dict[tuple[str, str], CauseSummary] = {}
         self._listed: dict[GroupResource, _Listed] = {}
-        self._last_directory: Directory | None = None
+        self._last_directory: ResourcePrefix | None = None
         self._entries: dict[tuple[str, str, tuple[str, ...]], list[TransformerSummary]] = {}
         self._last_resource = ResourceSummary(group="", resource="")
 
@@ -203,7 +203,7 @@ class Tally:
                 entry.count += 1
                 entry.example = min(entry.example, display(found.stored.key))
 
-    def list_cause(self, directory: Directory, shown: StatusCause) -> None:
+    def list_cause(self, directory: ResourcePrefix, shown: StatusCause) -> None:
         """Add what the API server's LIST would show to the Status of its resource; in the order of the etcd keys."""
         listed = self._listed.get(directory.group_resource)
         if listed is None:

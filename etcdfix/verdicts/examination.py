@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from etcdfix.model import DecodedObject, GroupVersionKind, StoredValue, key_id_digest
-from etcdfix.storagekey import Directory
+from etcdfix.storagekey import ResourcePrefix
 from etcdfix.verdicts.judge import Verdict
 
 
@@ -46,7 +46,7 @@ class Examination(msgspec.Struct, frozen=True, gc=False):
     """
 
     stored: StoredValue
-    directory: Directory
+    directory: ResourcePrefix
     namespace: str
     name: str
     transformer: str

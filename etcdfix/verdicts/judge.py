@@ -17,7 +17,7 @@ from etcdfix.model import (
     PeekState,
     ServerBehaviour,
 )
-from etcdfix.storagekey import Stack
+from etcdfix.storagekey import StorageCodec
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage, Ruling, is_right_key, other_key, peek_evidence, rule_on
 from etcdfix.verdicts.kms import doubt, doubt_message, envelope_ruling
@@ -113,7 +113,7 @@ _MAY_BE_WHOLE = frozenset({Cause.DOUBLE_ENCRYPTED, Cause.CRD_VERSION_MISSING, Ca
 
 def judge(seen: Observation) -> Verdict:
     """Return the verdict on one key."""
-    if seen.stack is Stack.NOT_AN_OBJECT:
+    if seen.codec is StorageCodec.NOT_AN_OBJECT:
         return Verdict(
             Outcome.NOT_AN_OBJECT,
             None,
@@ -174,7 +174,7 @@ def _owner_unknown(seen: Observation) -> Verdict:
 
 
 def _nobody_claims(seen: Observation) -> str:
-    if seen.stack is Stack.CUSTOM_RESOURCE:
+    if seen.codec is StorageCodec.CUSTOM_RESOURCE:
         return f"no readable CustomResourceDefinition claims {seen.resource}"
     return f"no known type is stored under {seen.resource}"
 
@@ -298,7 +298,7 @@ def _name_remark(seen: Observation) -> str:
 def _judge_decode(seen: Observation, failure: DecodeFailure) -> Verdict:
     if not seen.owner_known:
         return _owner_unknown(seen)
-    if seen.stack is Stack.ALLOCATOR:
+    if seen.codec is StorageCodec.ALLOCATOR:
         return Verdict(
             Outcome.DECODE_FAILURE,
             Cause.ALLOCATOR_DAMAGED,
@@ -400,7 +400,7 @@ def _decode_cause(seen: Observation, failure: DecodeFailure) -> tuple[Cause, Con
             return Cause.CBOR_DAMAGED, certain, f"the CBOR body breaks{where}{path}"
         case DecodeFailureKind.NOT_REGISTERED:
             return Cause.KIND_NOT_REGISTERED, certain, f"says it is {value_kind}, {_who_knows(seen, failure)}"
-        case DecodeFailureKind.VERSION_REMOVED if seen.stack is Stack.CUSTOM_RESOURCE:
+        case DecodeFailureKind.VERSION_REMOVED if seen.codec is StorageCodec.CUSTOM_RESOURCE:
             message = f"stored as {value_kind}, a version that the CustomResourceDefinition no longer lists"
             return Cause.CRD_VERSION_MISSING, certain, message
         case DecodeFailureKind.VERSION_REMOVED:
@@ -541,7 +541,7 @@ def _judge_object(seen: Observation, decoded: DecodedObject) -> Verdict:
 
 def _judge_empty(seen: Observation) -> Verdict:
     cause, message = _empty_cause(seen)
-    allocator = seen.stack is Stack.ALLOCATOR
+    allocator = seen.codec is StorageCodec.ALLOCATOR
     # Sixteen bytes of padding and nothing else are what an empty value is under AES-CBC: no wrong key gives that.
     unproven = _unproven_key(seen) if cause is Cause.EMPTY_OBJECT else None
     ruling = unproven or Ruling(

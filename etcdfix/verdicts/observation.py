@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from etcdfix.model import DecodedObject, Evidence, Peek
-from etcdfix.storagekey import Stack
+from etcdfix.storagekey import StorageCodec
 
 
 class Covered(StrEnum):
@@ -154,7 +154,7 @@ class Observation(msgspec.Struct, frozen=True):
     """Everything seen of one key, enough to judge it and nothing more.
 
     Attributes:
-        stack: Whose decoder reads this directory.
+        codec: Which codec reads this directory.
         owner_known: False for a type whose owner (CRD) could not be found readable.
         covered: How the encryption configuration relates to the resource.
         enveloped: The stored value starts with ``k8s:enc:``.
@@ -176,7 +176,7 @@ class Observation(msgspec.Struct, frozen=True):
         neighbours: What the values around it do.
     """
 
-    stack: Stack
+    codec: StorageCodec
     owner_known: bool
     covered: Covered
     enveloped: bool

@@ -24,7 +24,7 @@ LEAST_SPEED = 0.5  # of a scan's
 INDEX = """
 import sys
 from pathlib import Path
-from etcdfix.decoding.stacks import Decoder
+from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.graph.builder import IndexBuilder

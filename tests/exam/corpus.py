@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import Any, NamedTuple
 
-from etcdfix.decoding.stacks import Decoder
+from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.examine import Examiner
 from etcdfix.model import Outcome
-from etcdfix.storagekey import Directory, Stack, StorageLayout, builtin_directories
+from etcdfix.storagekey import ResourcePrefix, StorageCodec, StorageLayout, builtin_directories
 from tests.support import objects
 from tests.support.golden import VARIABLE, api_samples, sample_kind
 from tests.support.memory_source import MemorySource, stored
@@ -109,7 +109,7 @@ def filler(rng: random.Random, size: int) -> str:
 
 def _written_by_hand() -> Iterator[Kind]:
     for directory in builtin_directories():
-        if directory.stack is Stack.BUILTIN and directory.kind and directory.namespaced is not None:
+        if directory.codec is StorageCodec.BUILTIN and directory.kind and directory.namespaced is not None:
             build = partial(_protobuf, api_version=_api_version(directory), kind=directory.kind)
             yield _kind(directory, "protobuf", build)
         if (directory.group, directory.kind) in {("", "Secret"), ("", "ConfigMap")}:
@@ -120,13 +120,13 @@ def _written_by_hand() -> Iterator[Kind]:
         yield Kind(f"{GROUP}/v1 Widget", encoding, where, f"{PLURAL}.{GROUP}", True, build)
 
 
-def _kind(directory: Directory, encoding: str, build: Callable[[Identity, str], bytes]) -> Kind:
+def _kind(directory: ResourcePrefix, encoding: str, build: Callable[[Identity, str], bytes]) -> Kind:
     resource = f"{directory.resource}.{directory.group}" if directory.group else directory.resource
     label = f"{_api_version(directory)} {directory.kind}"
     return Kind(label, encoding, directory.path, resource, bool(directory.namespaced), build)
 
 
-def _api_version(directory: Directory) -> str:
+def _api_version(directory: ResourcePrefix) -> str:
     return f"{directory.group}/{directory.version}" if directory.group else directory.version
 
 
@@ -148,7 +148,7 @@ def _protobuf(
 
 def _golden() -> Iterator[Kind]:
     """Yield the API server's own samples of what is stored, with their own metadata but for the identity."""
-    directories = {(d.group, d.kind): d for d in builtin_directories() if d.stack is Stack.BUILTIN}
+    directories = {(d.group, d.kind): d for d in builtin_directories() if d.codec is StorageCodec.BUILTIN}
     for name, sample in api_samples(GOLDEN_RELEASE).items():
         group, version, kind = sample_kind(name)
         directory = directories.get((group, kind))
@@ -217,7 +217,7 @@ def _json_builtins() -> Iterator[Kind]:
     }  # fmt: skip
     versions = {"CustomResourceDefinition": "apiextensions.k8s.io/v1beta1"}
     for directory in builtin_directories():
-        if directory.stack is Stack.JSON_BUILTIN:
+        if directory.codec is StorageCodec.JSON_BUILTIN:
             version = versions.get(directory.kind, _api_version(directory))
             build = partial(_json_builtin, kind=directory.kind, version=version, spec=specs[directory.kind])
             yield _kind(directory, "json", build)._replace(label=f"{version} {directory.kind}")

@@ -16,7 +16,7 @@ from etcdfix.decoding.customresource import CustomResourceInfo
 from etcdfix.decoding.kubejson.codec import JSONDecoder
 from etcdfix.decoding.registry import Registry
 from etcdfix.decoding.schema import load_schema
-from etcdfix.decoding.stacks import Decoder
+from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.errors import DecodeError, JSONMalformed, UnknownEncoding
 from etcdfix.golang import gojson, goyaml
 from etcdfix.golang.gobase64 import decode, illegal_byte
@@ -160,7 +160,7 @@ def test_builtins_are_judged_without_surprises_and_both_ways_agree(case: tuple[s
     outcome = outcome_of(lambda: DECODER.builtin(data, group, kind))
     healthy = JSON._prove_healthy(data, group, kind)
     if healthy is not None:
-        assert JSON.decode_exactly(data, group, kind) == healthy == outcome
+        assert JSON.decode_strictly(data, group, kind) == healthy == outcome
     if isinstance(outcome, DecodeError):
         assert outcome.message
         assert outcome.offset is None or 0 <= outcome.offset <= len(data)

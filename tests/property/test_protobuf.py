@@ -108,7 +108,7 @@ def test_the_quick_way_never_contradicts_the_strict_one(damaged: tuple[str, str,
     group, kind, data = damaged
     for _, other_kind, sample in SAMPLES:
         decoder.decode(sample, {"Deployment": "apps"}.get(other_kind, ""), other_kind)
-    ways = decoder._quick_ways.get((group, kind), {})
+    ways = decoder._fast_paths.get((group, kind), {})
     way = ways.get(data[: data[5] + 7]) if len(data) > 8 else None
     quick = None if way is None else _prove_healthy(way, data, data[5] + 7)
     if quick is not None:

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etcdfix.storagekey import (
-    Directory,
-    Stack,
+    ResourcePrefix,
+    StorageCodec,
     StorageLayout,
     builtin_directories,
     clean_prefix,
@@ -32,7 +32,7 @@ CUSTOM = st.builds(custom_directory, GROUPS, PLURALS).filter(
 
 
 @given(PREFIXES, st.one_of(BUILTINS, CUSTOM), SEGMENTS, SEGMENTS, st.booleans())
-def test_round_trip(prefix: str, directory: Directory, namespace: str, name: str, scoped: bool) -> None:
+def test_round_trip(prefix: str, directory: ResourcePrefix, namespace: str, name: str, scoped: bool) -> None:
     layout = StorageLayout(prefix)
     namespaced = directory.namespaced if directory.namespaced is not None else scoped
     rest = f"{namespace}/{name}" if namespaced else name
@@ -87,8 +87,8 @@ def test_likely_prefixes_hold_keys(keys: list[list[bytes]]) -> None:
         assert any(key.startswith(prefix) for key in shown)
 
 
-@given(PREFIXES, BUILTINS.filter(lambda d: d.stack is Stack.BUILTIN), SEGMENTS)
-def test_the_right_prefix_is_suggested(prefix: str, directory: Directory, name: str) -> None:
+@given(PREFIXES, BUILTINS.filter(lambda d: d.codec is StorageCodec.BUILTIN), SEGMENTS)
+def test_the_right_prefix_is_suggested(prefix: str, directory: ResourcePrefix, name: str) -> None:
     layout = StorageLayout(prefix)
     key = layout.directory_prefix(directory) + name.encode()
     assert likely_prefixes([key]) == [layout.prefix.rstrip("/") or "/"]

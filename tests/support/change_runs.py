@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from etcdfix.cli.root import run
-from etcdfix.decoding.stacks import Decoder
+from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.examine import Examiner

@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 
 from etcdfix.decoding.consistency import wire_fields
 from etcdfix.decoding.schema import SCALAR_TYPES, kind_rows, load_schema
-from etcdfix.decoding.stacks import Decoder
+from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.examine import Examiner
 from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.index import ImpactIndex

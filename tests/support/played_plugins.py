@@ -31,7 +31,7 @@ class OneAnswer:
         if self.unwell is not None:
             raise self.unwell
 
-    def vouch(self, wrapped: WrappedKey, key: bytes) -> None:
+    def add_control(self, wrapped: WrappedKey, key: bytes) -> None:
         self.controls.append((wrapped, key))
 
     def unwrap(self, wrapped: WrappedKey) -> bytes:

@@ -13,7 +13,7 @@ from etcdfix.errors import PageCorrupt, SourceError
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
 from etcdfix.sources.snapshot import SnapshotSource
-from etcdfix.storagekey import Directory, Stack, StorageLayout
+from etcdfix.storagekey import ResourcePrefix, StorageCodec, StorageLayout
 from tests.support.bbolt_writer import database, put
 from tests.support.etcd_server import EtcdServer
 from tests.support.objects import config_map, namespace_object, secret
@@ -21,13 +21,16 @@ from tests.support.objects import config_map, namespace_object, secret
 LAYOUT = StorageLayout("/registry")
 
 
-def _claimed(found: Directory) -> bool:
-    return found.stack in {Stack.BUILTIN, Stack.JSON_BUILTIN} or found.group == "e.com"
+def _claimed(found: ResourcePrefix) -> bool:
+    return found.codec in {StorageCodec.BUILTIN, StorageCodec.JSON_BUILTIN} or found.group == "e.com"
 
 
 def search() -> ClaimSearch:
     return ClaimSearch(
-        LAYOUT, lambda found: found.stack in {Stack.BUILTIN, Stack.JSON_BUILTIN} or found.group == "e.com"
+        LAYOUT,
+        lambda found: (
+            found.codec in {StorageCodec.BUILTIN, StorageCodec.JSON_BUILTIN} or found.group == "e.com"
+        ),
     )
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from etcdfix.decoding.stacks import Decoder
+from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.errors import KMSUnreachable
 from etcdfix.examine import Examiner
 from etcdfix.model import Confidence, GroupResource, Outcome, ServerBehaviour, StoredValue
-from etcdfix.storagekey import Stack, StorageLayout
+from etcdfix.storagekey import StorageCodec, StorageLayout
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import AcceptRisk, Deletability, deletability_of, risks_of
@@ -394,17 +394,17 @@ def test_neighbouring_keys_are_read_by_their_own_rules() -> None:
     under_test = examiner()
     found = {s.key.decode(): under_test.examine(s) for s in source.current(b"")}
     assert list(found) == sorted(holds)
-    assert {key: e.directory.stack for key, e in found.items()} == {
-        "/registry/namespaces/shop": Stack.BUILTIN,
-        "/registry/pods": Stack.UNKNOWN,
-        "/registry/pods-and-more/x": Stack.UNKNOWN,
-        "/registry/ranges/servicenodeports": Stack.ALLOCATOR,
-        "/registry/ranges/servicenodeports2": Stack.UNKNOWN,
-        "/registry/secrets/shop/web": Stack.BUILTIN,
-        "/registry/services/specs/shop/web": Stack.BUILTIN,
-        "/registry/secretsx/shop/web": Stack.UNKNOWN,
-        "compact_rev_key": Stack.NOT_AN_OBJECT,
-        "compact_rev_key2": Stack.NOT_AN_OBJECT,
+    assert {key: e.directory.codec for key, e in found.items()} == {
+        "/registry/namespaces/shop": StorageCodec.BUILTIN,
+        "/registry/pods": StorageCodec.UNKNOWN,
+        "/registry/pods-and-more/x": StorageCodec.UNKNOWN,
+        "/registry/ranges/servicenodeports": StorageCodec.ALLOCATOR,
+        "/registry/ranges/servicenodeports2": StorageCodec.UNKNOWN,
+        "/registry/secrets/shop/web": StorageCodec.BUILTIN,
+        "/registry/services/specs/shop/web": StorageCodec.BUILTIN,
+        "/registry/secretsx/shop/web": StorageCodec.UNKNOWN,
+        "compact_rev_key": StorageCodec.NOT_AN_OBJECT,
+        "compact_rev_key2": StorageCodec.NOT_AN_OBJECT,
     }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from etcdfix import examine_all, spool
-from etcdfix.decoding.stacks import Decoder
+from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config import KMSProvider, parse_configuration
 from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey
 from etcdfix.encryption.transformer import Transformers
@@ -55,7 +55,7 @@ class SlowPlugin:
         if self.deferring:
             raise KMSPending
 
-    def vouch(self, wrapped: WrappedKey, key: bytes) -> None:
+    def add_control(self, wrapped: WrappedKey, key: bytes) -> None:
         pass
 
     def recall(self, wrapped: WrappedKey) -> bytes | None:

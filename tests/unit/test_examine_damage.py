@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from etcdfix.decoding.stacks import Decoder
+from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.transformer import ResourceTransformers, Transformers
 from etcdfix.errors import TransformError
@@ -40,7 +40,7 @@ SECRET_KEY = "/registry/secrets/shop/web"
 CRD_KEY = "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.example.com"
 WIDGET_KEY = "/registry/example.com/widgets/shop/w-0"
 APISERVICE_KEY = "/registry/apiregistration.k8s.io/apiservices/v1.x"
-# A key and its value for each decoder stack: protobuf, custom resource, JSON and YAML of a built-in type.
+# A key and its value for each storage codec: protobuf, custom resource, JSON and YAML of a built-in type.
 OBJECTS = {SECRET_KEY: secret(), WIDGET_KEY: widget(), CRD_KEY: crd()}
 HPA_KEY = "/registry/horizontalpodautoscalers/shop/web"
 HPA_V2 = json_object("autoscaling/v2", "HorizontalPodAutoscaler", "web")

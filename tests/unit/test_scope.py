@@ -5,12 +5,12 @@ import pytest
 
 from etcdfix.errors import ConfigurationError
 from etcdfix.scope import KeyRange, ScopeRequest, resolve_scope
-from etcdfix.storagekey import Directory, StorageLayout, builtin_directories, custom_directory
+from etcdfix.storagekey import ResourcePrefix, StorageLayout, builtin_directories, custom_directory
 
 LAYOUT = StorageLayout()
 
 
-def crd_directory(group: str, plural: str, *, namespaced: bool) -> Directory:
+def crd_directory(group: str, plural: str, *, namespaced: bool) -> ResourcePrefix:
     kind = plural.removesuffix("s").title()
     return msgspec.structs.replace(custom_directory(group, plural), kind=kind, namespaced=namespaced)
 

@@ -12,8 +12,8 @@ from etcdfix.errors import ConfigurationError
 from etcdfix.model import GroupResource
 from etcdfix.storagekey import (
     DEFAULT_PREFIX,
-    Directory,
-    Stack,
+    ResourcePrefix,
+    StorageCodec,
     StorageLayout,
     api_path,
     builtin_directories,
@@ -97,13 +97,13 @@ apiregistration.k8s.io/apiservices apiregistration.k8s.io = APIService cluster v
 
 ROWS = [line.split() for line in LAYOUT.strip().splitlines()]
 EXPECTED = {
-    path: Directory(
+    path: ResourcePrefix(
         path=path,
         group=group.strip("-"),
         resource=path.rpartition("/")[2] if resource == "=" else resource,
         kind=kind,
         namespaced=scope == "ns",
-        stack=Stack.JSON_BUILTIN if "/" in path and "." in path else Stack.BUILTIN,
+        codec=StorageCodec.JSON_BUILTIN if "/" in path and "." in path else StorageCodec.BUILTIN,
         version=version,
     )
     for path, group, resource, kind, scope, version in ROWS
@@ -113,7 +113,7 @@ PREFIXES = ["/registry", "/kubernetes.io", "/", "/a/b"]
 
 def take_apart(
     layout: StorageLayout, key: bytes, namespaced: bool | None = None
-) -> tuple[Directory, str, str]:
+) -> tuple[ResourcePrefix, str, str]:
     directory, shared = layout.locate(key)
     where = layout.split(key, directory, shared, namespaced=directory.namespaced or namespaced)
     assert where.directory is directory
@@ -173,8 +173,8 @@ def test_allocators_are_single_keys(last: str, resource: str) -> None:
     layout = StorageLayout()
     key = f"/registry/ranges/{last}".encode()
     directory, shared = layout.locate(key)
-    assert (directory.stack, directory.kind, directory.resource) == (
-        Stack.ALLOCATOR,
+    assert (directory.codec, directory.kind, directory.resource) == (
+        StorageCodec.ALLOCATOR,
         "RangeAllocation",
         resource,
     )
@@ -188,7 +188,7 @@ def test_allocators_are_single_keys(last: str, resource: str) -> None:
     "key", [b"/registry/ranges", b"/registry/ranges/other", b"/registry/ranges/serviceips/more"]
 )
 def test_other_keys_below_ranges_belong_to_nobody_known(key: bytes) -> None:
-    assert StorageLayout().locate(key)[0].stack is Stack.UNKNOWN
+    assert StorageLayout().locate(key)[0].codec is StorageCodec.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_other_keys_below_ranges_belong_to_nobody_known(key: bytes) -> None:
 def test_bookkeeping_and_strangers_are_not_objects(key: bytes) -> None:
     layout = StorageLayout()
     directory, shared = layout.locate(key)
-    assert directory.stack is Stack.NOT_AN_OBJECT
+    assert directory.codec is StorageCodec.NOT_AN_OBJECT
     assert shared == key
     where = layout.split(key, directory, shared, namespaced=None)
     assert (where.namespace, where.name) == ("", display(key))
@@ -217,8 +217,8 @@ def test_bookkeeping_and_strangers_are_not_objects(key: bytes) -> None:
 
 def test_compact_rev_key_is_bookkeeping_under_prefix_slash_too() -> None:
     layout = StorageLayout("/")
-    assert layout.locate(b"compact_rev_key")[0].stack is Stack.NOT_AN_OBJECT
-    assert layout.locate(b"/masterleases/10.0.0.1")[0].stack is Stack.NOT_AN_OBJECT
+    assert layout.locate(b"compact_rev_key")[0].codec is StorageCodec.NOT_AN_OBJECT
+    assert layout.locate(b"/masterleases/10.0.0.1")[0].codec is StorageCodec.NOT_AN_OBJECT
     assert take_apart(layout, b"/secrets/shop/web")[1:] == ("shop", "web")
 
 
@@ -237,7 +237,7 @@ def test_a_dotted_first_segment_is_an_api_group(
     layout = StorageLayout()
     directory, shared = layout.locate(key)
     assert directory == custom_directory(group, resource)
-    assert directory.stack is Stack.CUSTOM_RESOURCE
+    assert directory.codec is StorageCodec.CUSTOM_RESOURCE
     assert shared == f"/registry/{group}/{resource}/".encode()
     where = layout.split(key, directory, shared, namespaced=namespaced)
     assert (where.namespace, where.name, where.well_formed) == (namespace, name, True)
@@ -260,7 +260,7 @@ def test_a_dotted_first_segment_is_an_api_group(
 def test_unknown_directories_are_kept_as_such(key: bytes) -> None:
     layout = StorageLayout()
     directory, shared = layout.locate(key)
-    assert directory.stack is Stack.UNKNOWN
+    assert directory.codec is StorageCodec.UNKNOWN
     assert directory.namespaced is None
     assert shared == key
 
@@ -311,8 +311,8 @@ def test_prefix_is_cleaned_like_path_join(given: str, cleaned: str) -> None:
 def test_openshift_tree_beside_the_kubernetes_one() -> None:
     layout = StorageLayout("kubernetes.io")
     assert take_apart(layout, b"/kubernetes.io/secrets/shop/web")[1:] == ("shop", "web")
-    assert layout.locate(b"/openshift.io/oauth/clients/console")[0].stack is Stack.NOT_AN_OBJECT
-    assert layout.locate(b"/registry/secrets/shop/web")[0].stack is Stack.NOT_AN_OBJECT
+    assert layout.locate(b"/openshift.io/oauth/clients/console")[0].codec is StorageCodec.NOT_AN_OBJECT
+    assert layout.locate(b"/registry/secrets/shop/web")[0].codec is StorageCodec.NOT_AN_OBJECT
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from etcdfix.decoding.protobuf.codec import ProtobufDecoder
-from etcdfix.decoding.protobuf.envelope import MAGIC
+from etcdfix.decoding.recognise import PROTOBUF_MAGIC
 from etcdfix.decoding.registry import Registry
 from etcdfix.decoding.schema import load_schema
-from etcdfix.decoding.stacks import Decoder
+from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.errors import DecodeError
 from tests.support.golden import DecoderCase, damaged_cases, hand_made_cases, needs_golden
 
@@ -38,7 +38,7 @@ def test_protobuf_values_are_judged_as_the_api_server_does(
     differing = []
     for case in cases():
         count += 1
-        if not case.value.startswith(MAGIC):
+        if not case.value.startswith(PROTOBUF_MAGIC):
             continue
         judged += 1
         ours = said(decoder, case)

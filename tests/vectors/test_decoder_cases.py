@@ -15,7 +15,7 @@ from etcdfix.decoding.kubejson.codec import JSONDecoder
 from etcdfix.decoding.recognise import PROTOBUF_MAGIC
 from etcdfix.decoding.registry import Registry
 from etcdfix.decoding.schema import load_schema
-from etcdfix.decoding.stacks import Decoder
+from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.errors import DecodeError
 from tests.support.golden import (
     DecoderCase,
@@ -93,7 +93,7 @@ def test_every_sample_as_json_is_readable_both_ways(release: str, count: int) ->
         judged += 1
         decoded = decoder._prove_healthy(data, group, kind)
         assert decoded is not None
-        assert decoder.decode_exactly(data, group, kind) == decoded
+        assert decoder.decode_strictly(data, group, kind) == decoded
         assert (decoded.name, decoded.uid) == (b"nameValue", b"uidValue")
         assert decoded.notes == ()
         assert decoded.inconsistencies == ()

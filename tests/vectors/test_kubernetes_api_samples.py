@@ -74,7 +74,7 @@ def test_samples_take_the_quick_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the API server wrote is proven healthy without the strict walker."""
 
     def fail(*_: object) -> None:
-        raise AssertionError("took the strict way")
+        raise AssertionError("took the strict path")
 
     monkeypatch.setattr(ProtobufDecoder, "_decode_strictly", fail)
     decoder = ProtobufDecoder(load_schema(36), Registry(36))

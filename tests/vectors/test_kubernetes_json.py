@@ -17,13 +17,13 @@ from etcdfix.decoding.registry import Registry
 from etcdfix.decoding.render.fromjson import node_from_json
 from etcdfix.decoding.render.typed import Renderer
 from etcdfix.decoding.schema import load_schema
-from etcdfix.decoding.stacks import Decoder
+from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.errors import DecodeError, TransformError
 from etcdfix.golang.gojsontext import encode_json, parse_exactly
 from etcdfix.sources.snapshot import SnapshotSource
-from etcdfix.storagekey import Stack, StorageLayout
+from etcdfix.storagekey import StorageCodec, StorageLayout
 from tests.support.collecting import ALPHA
 from tests.support.golden import api_samples, golden_folder, needs_golden, sample_kind
 
@@ -189,12 +189,12 @@ def test_every_readable_object_of_a_real_cluster_converts(alpha: dict[bytes, byt
     refused = empty = 0
     for key, data in plaintexts(alpha):
         directory, _ = layout.locate(key)
-        if directory.stack is Stack.NOT_AN_OBJECT:
+        if directory.codec is StorageCodec.NOT_AN_OBJECT:
             continue
         try:
-            if directory.stack in {Stack.CUSTOM_RESOURCE, Stack.UNKNOWN}:
+            if directory.codec in {StorageCodec.CUSTOM_RESOURCE, StorageCodec.UNKNOWN}:
                 found = reader.custom_resource(data, definitions[directory.group, directory.resource])
-            elif directory.stack is Stack.JSON_BUILTIN:
+            elif directory.codec is StorageCodec.JSON_BUILTIN:
                 found = reader.json_builtin(data, directory.group, directory.kind)
             else:
                 found = reader.builtin(data, directory.group, directory.kind)

@@ -1,8 +1,8 @@
 """Built-ins stored as JSON: the API server's verdict, its message, and what is wrong inside.
 
-There are two ways through. The quick one decodes into a msgspec Struct that accepts less than Go does
+There are two paths. The fast one decodes into a msgspec Struct that accepts less than Go does
 (:mod:`etcdfix.decoding.kubejson.fast`); success proves that the API server accepts the value. Everything else,
-healthy or not, takes the exact way: Go's scanner, kind and apiVersion, then Go's struct decoder
+healthy or not, takes the strict path: Go's scanner, kind and apiVersion, then Go's struct decoder
 (:mod:`etcdfix.decoding.kubejson.strict`), which alone makes error messages.
 
 Format:
@@ -26,7 +26,6 @@ from etcdfix.decoding.schema import Schema
 from etcdfix.errors import ConversionFailed, JSONMalformed, KindUnknown
 from etcdfix.golang import gojson
 from etcdfix.golang.gojson import Token
-from etcdfix.golang.goquote import go_quote
 from etcdfix.model import DecodedObject, Evidence, GroupVersionKind, Inconsistency
 
 SNIFFING: Final = "couldn't get version/kind; json parse error: "
@@ -45,7 +44,7 @@ _SPELLING_ESCAPE = re.compile(rb"\\u00(?!3[cCeE]|26)")
 
 
 class _Head(msgspec.Struct):
-    """Kind and apiVersion, to choose the quick way; what Go makes of them is asked elsewhere."""
+    """Kind and apiVersion, to choose the fast path; what Go makes of them is asked elsewhere."""
 
     apiVersion: str  # noqa: N815 - the name in the JSON
     kind: str
@@ -60,7 +59,7 @@ _metadata_decoder = msgspec.json.Decoder(_RawMetadata)
 _REFUSALS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
-class _QuickWay(NamedTuple):
+class _FastPath(NamedTuple):
     """Decoder for one kind and version, and what is known of its objects before looking."""
 
     decoder: msgspec.json.Decoder[Any]
@@ -85,9 +84,9 @@ class JSONDecoder:
         self._registry = registry
         self._types = GoTypes(schema)
         self._structs = Structs(self._types)
-        # The way that last worked for a kind of key; its objects nearly always share one version.
-        self._latest: dict[tuple[str, str], _QuickWay] = {}
-        self._ways: dict[tuple[str, str, str, str], _QuickWay | None] = {}
+        # The path that last worked for a kind of key; its objects nearly always share one version.
+        self._latest: dict[tuple[str, str], _FastPath] = {}
+        self._paths: dict[tuple[str, str, str, str], _FastPath | None] = {}
 
     def decode(self, data: bytes, expected_group: str, expected_kind: str) -> DecodedObject:
         """Decode a value found under a key that promises ``expected_kind`` of ``expected_group``.
@@ -108,22 +107,22 @@ class JSONDecoder:
             healthy = self._prove_healthy(data, expected_group, expected_kind)
             if healthy is not None:
                 return healthy
-        return self.decode_exactly(data, expected_group, expected_kind)
+        return self.decode_strictly(data, expected_group, expected_kind)
 
-    # The quick way
+    # The fast path
 
     def _prove_healthy(self, data: bytes, group: str, kind: str) -> DecodedObject | None:
-        way = self._latest.get((group, kind))
-        value = _try_decode(way, data) if way is not None else None
+        path = self._latest.get((group, kind))
+        value = _try_decode(path, data) if path is not None else None
         if value is None:
-            way = self._choose(data, group, kind)
-            value = _try_decode(way, data) if way is not None else None
-            if way is None or value is None:
+            path = self._choose(data, group, kind)
+            value = _try_decode(path, data) if path is not None else None
+            if path is None or value is None:
                 return None
-            self._latest[group, kind] = way
-        assert way is not None
+            self._latest[group, kind] = path
+        assert path is not None
         metadata = value.metadata
-        # A missing identity may have been given twice, which Go merges; rare enough for the exact way.
+        # A missing identity may have been given twice, which Go merges; rare enough for the strict path.
         if metadata is None or metadata.name is None or metadata.uid is None:
             return None
         if metadata.namespace is None and not _really_without_namespace(data):
@@ -132,32 +131,32 @@ class JSONDecoder:
             return None
         if b"\\u00" in data and _SPELLING_ESCAPE.search(data):
             return None
-        if way.may_roll_back and ROLLBACK_ANNOTATION.encode() in data:
+        if path.may_roll_back and ROLLBACK_ANNOTATION.encode() in data:
             return None
         namespace = metadata.namespace
         return DecodedObject(
-            way.gvk,
+            path.gvk,
             metadata.name.encode(),
             None if namespace is None else namespace.encode(),
             metadata.uid.encode(),
             "json",
-            readable_until=way.readable_until,
+            readable_until=path.readable_until,
         )
 
-    def _choose(self, data: bytes, group: str, kind: str) -> _QuickWay | None:
+    def _choose(self, data: bytes, group: str, kind: str) -> _FastPath | None:
         try:
             head = _head_decoder.decode(data)
         except _REFUSALS:
             return None
         key = (group, kind, head.apiVersion, head.kind)
-        if key not in self._ways:
-            way = self._prepare(*key)
-            if way is None and len(self._ways) >= _MAX_WAYS:
+        if key not in self._paths:
+            path = self._prepare(*key)
+            if path is None and len(self._paths) >= _MAX_PATHS:
                 return None  # names from damaged values must not fill the memory
-            self._ways[key] = way
-        return self._ways[key]
+            self._paths[key] = path
+        return self._paths[key]
 
-    def _prepare(self, group: str, kind: str, api_version: str, found_kind: str) -> _QuickWay | None:
+    def _prepare(self, group: str, kind: str, api_version: str, found_kind: str) -> _FastPath | None:
         found_group, slash, version = api_version.partition("/")
         if not slash:
             found_group, version = "", api_version
@@ -167,19 +166,19 @@ class JSONDecoder:
         metadata = self._types.fields(registered.message).get("metadata")
         if metadata is None or metadata.message != _OBJECT_META:
             return None
-        return _QuickWay(
+        return _FastPath(
             self._structs.decoder(registered.message, api_version, found_kind),
             registered.gvk,
             self._registry.readable_until(*registered.gvk),
             registered.gvk in ROLLBACK_VERSIONS,
         )
 
-    # The exact way
+    # The strict path
 
-    def decode_exactly(
+    def decode_strictly(
         self, data: bytes, expected_group: str, expected_kind: str, *, stored_size: int | None = None
     ) -> DecodedObject:
-        """Decode without the quick way; for JSON that was made from YAML, ``stored_size`` is the YAML's."""
+        """Decode without the fast path; for JSON that was made from YAML, ``stored_size`` is the YAML's."""
         error = gojson.check_json(data)
         if error is not None:
             raise JSONMalformed(SNIFFING + error.message, offset=error.offset)
@@ -243,32 +242,22 @@ class JSONDecoder:
                 reason="missing",
             )
         if version == INTERNAL_VERSION:
-            if kind == expected_kind and group in (expected_group, first_group):
-                return registry.internal_type(expected_group, expected_kind)
-            if registry.has_internal(group, kind):
-                return registry.internal_type(group, kind)
+            internal = registry.internal_of(group, kind, expected_group, expected_kind)
+            if internal:
+                return internal
             raise KindUnknown(
-                f"no kind {_quote(kind)} is registered for the internal version of group {_quote(group)} "
-                f"in scheme {_quote(registry.scheme)}",
+                registry.without_internal(group, kind),
                 group_version=found.api_version,
                 kind=found.kind,
                 reason="not-registered" if found.version else "missing",
             )
         registered = registry.lookup(group, version, kind)
         if registered is None:
-            group_version = f"{group}/{version}" if group else version
-            raise KindUnknown(
-                f"no kind {_quote(kind)} is registered for version {_quote(group_version)} "
-                f"in scheme {_quote(registry.scheme)}",
-                group_version=group_version,
-                kind=kind,
-                reason=registry.reason_unregistered(group, version, kind),
-                readable_until=registry.readable_until(group, version, kind),
-            )
+            raise registry.unregistered(group, version, kind)
         return registered
 
 
-_MAX_WAYS: Final = 4096
+_MAX_PATHS: Final = 4096
 
 
 def interpret(data: bytes, tokens: list[Token]) -> TypeMeta:
@@ -326,9 +315,9 @@ def _type_meta(kind: str, api_version: str) -> TypeMeta:
     return TypeMeta(group, version, kind, api_version) if slash else TypeMeta("", group, kind, api_version)
 
 
-def _try_decode(way: _QuickWay, data: bytes) -> Any:
+def _try_decode(path: _FastPath, data: bytes) -> Any:
     try:
-        return way.decoder.decode(data)
+        return path.decoder.decode(data)
     except _REFUSALS:
         return None
 
@@ -360,7 +349,3 @@ def _convert(registered: RegisteredKind, result: Unmarshalled) -> None:
             group_version=registered.gvk.api_version,
             kind=registered.gvk.kind,
         )
-
-
-def _quote(text: str) -> str:
-    return go_quote(text.encode("utf-8", "surrogateescape"))

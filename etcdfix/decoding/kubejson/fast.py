@@ -37,7 +37,7 @@ _SIMPLE: Final[dict[str, Any]] = {
     "bytes": bytes | None,
     "time": _matching(_TIME + "Z") | None,
     "microtime": _matching(_TIME + r"\.[0-9]{6}Z") | None,
-    # A number with a fraction or an exponent is left to the exact way: Quantity reads its text, not its value.
+    # A number with a fraction or an exponent is left to the strict path: Quantity reads its text, not its value.
     "quantity": _matching(_QUANTITY) | int | None,
     "int-or-string": str | _INT32 | None,
     "duration": None,

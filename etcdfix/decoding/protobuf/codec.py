@@ -1,9 +1,9 @@
 """Kubernetes objects stored as protobuf: the API server's verdict, its message, and what is wrong inside.
 
-There are two ways through. The quick one parses with the protobuf library, drops what the schema does not know,
+There are two paths. The fast one parses with the protobuf library, drops what the schema does not know,
 serializes again and compares: when the bytes come out as they went in, the API server accepts them too (its
 own encoder wrote them so), and only Quantities, raw JSON and IntOrStrings are left to look at. Everything else,
-healthy or not, takes the strict way (:mod:`etcdfix.decoding.protobuf.strict`), which copies the server's decoder and
+healthy or not, takes the strict path (:mod:`etcdfix.decoding.protobuf.strict`), which copies the server's decoder and
 alone makes error messages.
 
 Format: ``apimachinery/pkg/runtime/serializer/protobuf/protobuf.go`` (completion of missing type information),
@@ -22,8 +22,8 @@ from google.protobuf.message import DecodeError as UpbDecodeError
 from etcdfix.decoding.consistency import (
     ROLLBACK_ANNOTATION,
     ROLLBACK_VERSIONS,
-    QuickCheck,
-    QuickChecks,
+    FastCheck,
+    FastChecks,
     broken_json,
     check_rollback,
     inconsistencies,
@@ -34,9 +34,7 @@ from etcdfix.decoding.protobuf.strict import Decoded, Node, StrictDecoder
 from etcdfix.decoding.registry import INTERNAL_VERSION, RegisteredKind, Registry
 from etcdfix.decoding.schema import Schema
 from etcdfix.errors import ConversionFailed, KindUnknown
-from etcdfix.golang.goquote import go_quote
 from etcdfix.model import DecodedObject, Evidence, GroupVersionKind, Inconsistency
-from etcdfix.storagekey import display
 from etcdfix.wire.descriptors import MessageClasses
 
 ENCODING: Final = "protobuf"
@@ -48,7 +46,7 @@ _TAIL: Final = b"\x1a\x00\x22\x00"
 _MIN_LENGTH: Final = 8
 
 
-class _QuickWay(msgspec.Struct, frozen=True):
+class _FastPath(msgspec.Struct, frozen=True):
     """What is needed to prove one kind's objects healthy, prepared once per kind.
 
     Attributes:
@@ -62,7 +60,7 @@ class _QuickWay(msgspec.Struct, frozen=True):
     gvk: GroupVersionKind
     readable_until: str
     parse: Callable[[bytes], Any]
-    check: QuickCheck
+    check: FastCheck
     may_roll_back: bool
 
 
@@ -72,12 +70,11 @@ class ProtobufDecoder:
     def __init__(self, schema: Schema, registry: Registry) -> None:
         self._schema = schema
         self._registry = registry
-        self._where = f"in scheme {go_quote(registry.scheme.encode())}"
         self._strict = StrictDecoder(schema)
         self._classes = MessageClasses(partial(wire_fields, schema), "kubernetes")
-        self._checks = QuickChecks(schema)
+        self._checks = FastChecks(schema)
         # By the kind that a key promises, then by everything that stands before the length of ``raw``.
-        self._quick_ways: dict[tuple[str, str], dict[bytes, _QuickWay]] = {}
+        self._fast_paths: dict[tuple[str, str], dict[bytes, _FastPath]] = {}
         self._readers: dict[tuple[str, str], Callable[[bytes], DecodedObject]] = {}
 
     def decode(self, data: bytes, expected_group: str, expected_kind: str) -> DecodedObject:
@@ -105,29 +102,29 @@ class ProtobufDecoder:
             found = self._readers[place] = self._make_reader(expected_group, expected_kind)
         return found
 
-    # The quick way
+    # The fast path
 
     def _make_reader(self, expected_group: str, expected_kind: str) -> Callable[[bytes], DecodedObject]:
-        ways = self._quick_ways.setdefault((expected_group, expected_kind), {})
+        paths = self._fast_paths.setdefault((expected_group, expected_kind), {})
 
         def read(data: bytes) -> DecodedObject:
             if len(data) > _MIN_LENGTH:
                 start = data[5] + 7
-                way = ways.get(data[:start])
-                if way is None:
-                    way = self._prepare(data, expected_group, expected_kind)
-                    if way is not None:
-                        ways[data[:start]] = way
-                if way is not None:
-                    healthy = _prove_healthy(way, data, start)
+                path = paths.get(data[:start])
+                if path is None:
+                    path = self._prepare(data, expected_group, expected_kind)
+                    if path is not None:
+                        paths[data[:start]] = path
+                if path is not None:
+                    healthy = _prove_healthy(path, data, start)
                     if healthy is not None:
                         return healthy
             return self._decode_strictly(data, expected_group, expected_kind)
 
         return read
 
-    def _prepare(self, data: bytes, expected_group: str, expected_kind: str) -> _QuickWay | None:
-        """Make the quick way for a value's kind; None where there is none."""
+    def _prepare(self, data: bytes, expected_group: str, expected_kind: str) -> _FastPath | None:
+        """Make the fast path for a value's kind; None where there is none."""
         prefix = _canonical_prefix(data)
         if prefix is None:
             return None
@@ -142,7 +139,7 @@ class ProtobufDecoder:
         check = self._checks.make(registered.message)
         if check is None:
             return None
-        return _QuickWay(
+        return _FastPath(
             gvk=registered.gvk,
             readable_until=self._registry.readable_until(*registered.gvk),
             parse=self._classes[registered.message].FromString,
@@ -150,7 +147,7 @@ class ProtobufDecoder:
             may_roll_back=registered.gvk in ROLLBACK_VERSIONS,
         )
 
-    # The strict way
+    # The strict path
 
     def _decode_strictly(self, data: bytes, expected_group: str, expected_kind: str) -> DecodedObject:
         envelope = parse_envelope(data)
@@ -196,50 +193,33 @@ class ProtobufDecoder:
             return self._resolve_internal(envelope, expected_group, expected_kind)
         kind = kind or expected_kind
         registered = self._registry.lookup(group, version, kind)
-        if registered is not None:
-            return registered
-        raw_group, raw_version = envelope.group_version
-        group_version = raw_group + b"/" + raw_version if raw_group else raw_version
-        raw_kind = envelope.kind or expected_kind.encode()
-        raise KindUnknown(
-            f"no kind {go_quote(raw_kind)} is registered for version {go_quote(group_version)} {self._where}",
-            group_version=display(group_version),
-            kind=display(raw_kind),
-            reason=self._registry.reason_unregistered(group, version, kind),
-            readable_until=self._registry.readable_until(group, version, kind),
-        )
+        if registered is None:
+            raise self._registry.unregistered(group, version, kind)
+        return registered
 
     def _resolve_internal(
         self, envelope: Envelope, expected_group: str, expected_kind: str
     ) -> RegisteredKind:
         """Resolve a value that names no version, or the internal one: internal types have no protobuf form."""
         registry = self._registry
-        first_group = registry.first_group(expected_group, expected_kind)
         group, version, kind = _texts(envelope)
-        raw_group, raw_kind = envelope.group_version[0], envelope.kind or expected_kind.encode()
         if not version:
-            group, raw_group = first_group, first_group.encode()
+            group = registry.first_group(expected_group, expected_kind)
         kind = kind or expected_kind
-        if kind == expected_kind and group in {expected_group, first_group}:
-            go_type = registry.internal_type(expected_group, expected_kind)
-        elif registry.has_internal(group, kind):
-            go_type = registry.internal_type(group, kind)
-        else:
-            go_type = ""
-            unversioned = registry.lookup(group, INTERNAL_VERSION, kind)
-            if unversioned is not None:
-                return unversioned
+        go_type = registry.internal_of(group, kind, expected_group, expected_kind)
+        unversioned = None if go_type else registry.lookup(group, INTERNAL_VERSION, kind)
+        if unversioned is not None:
+            return unversioned
         message = (
             f"object *{go_type} does not implement the protobuf marshalling interface "
             "and cannot be encoded to a protobuf message"
             if go_type
-            else f"no kind {go_quote(raw_kind)} is registered for the internal version of group "
-            f"{go_quote(raw_group)} {self._where}"
+            else registry.without_internal(group, kind)
         )
         raise KindUnknown(
             message,
-            group_version=display(envelope.api_version),
-            kind=display(envelope.kind),
+            group_version=_text(envelope.api_version),
+            kind=_text(envelope.kind),
             reason="not-registered" if version else "missing",
         )
 
@@ -271,8 +251,8 @@ def _canonical_prefix(data: bytes) -> bytes | None:
     return data[: end + 1] if data[end] == 0x12 else None
 
 
-def _prove_healthy(way: _QuickWay, data: bytes, start: int) -> DecodedObject | None:
-    """Decode the quick way; None where only the strict one can tell. Runs once per key."""
+def _prove_healthy(path: _FastPath, data: bytes, start: int) -> DecodedObject | None:
+    """Decode the fast path; None where only the strict one can tell. Runs once per key."""
     try:
         size = data[start]
         start += 1
@@ -297,25 +277,25 @@ def _prove_healthy(way: _QuickWay, data: bytes, start: int) -> DecodedObject | N
         return None
     raw = data[start:end]
     try:
-        message = way.parse(raw)
+        message = path.parse(raw)
     except UpbDecodeError:
         return None
     message.DiscardUnknownFields()
     if message.SerializeToString(deterministic=True) != raw:
         return None
     metadata = message.metadata
-    if not way.check(message, metadata, raw):
+    if not path.check(message, metadata, raw):
         return None
-    if way.may_roll_back and ROLLBACK_ANNOTATION in metadata.annotations:
-        return None  # rare enough to leave its contents to the strict way
+    if path.may_roll_back and ROLLBACK_ANNOTATION in metadata.annotations:
+        return None  # rare enough to leave its contents to the strict path
     name, namespace, uid = metadata.name, metadata.namespace, metadata.uid
     return DecodedObject(
-        way.gvk,
+        path.gvk,
         name.encode() if name or metadata.HasField("name") else None,
         namespace.encode() if namespace or metadata.HasField("namespace") else None,
         uid.encode() if uid or metadata.HasField("uid") else None,
         ENCODING,
-        readable_until=way.readable_until,
+        readable_until=path.readable_until,
     )
 
 
@@ -330,5 +310,10 @@ def _unknown_fields_note(decoded: Decoded, in_envelope: int) -> tuple[Evidence, 
 
 
 def _texts(envelope: Envelope) -> tuple[str, str, str]:
+    """Return group, version and kind; bytes that are not UTF-8 become lone surrogates, which no known name has."""
     group, version = envelope.group_version
-    return display(group), display(version), display(envelope.kind)
+    return _text(group), _text(version), _text(envelope.kind)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")

@@ -357,22 +357,10 @@ class StrictDecoder:
                 by its place on the wire (``data[3]``), since keys may be confidential.
             KeyError: The schema has no such message.
         """
-        walk = _Walk(data)
-        node: Node = {}
-        stack = walk.frames
-        stack.append(
-            _MessageFrame(self._plans[message], node, start, len(data) if end is None else end, None, -1)
-        )
-        try:
-            while stack:
-                opened = stack[-1].run(walk)
-                if opened is None:
-                    stack.pop()
-                else:
-                    stack.append(opened)
-        except Refused as exc:
-            raise walk.refuse(str(exc)) from exc
-        return Decoded(node, tuple(walk.unknown), walk.unknown_count)
+        decoded, error = self.salvage(message, data, start, end)
+        if error is not None:
+            raise error
+        return decoded
 
     def salvage(
         self, message: str, data: bytes, start: int = 0, end: int | None = None, *, cut_off: bool = False

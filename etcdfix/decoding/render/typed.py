@@ -246,11 +246,7 @@ class _Map(_FieldPlan):
 # ------------------------------------------------------------------------------------------------ values
 
 
-def _text(value: bytes) -> str:
-    return value.decode("utf-8", "etcdfix.go-replace")
-
-
-def _string(value: bytes, _: _Waiting) -> str:
+def _text(value: bytes, _: _Waiting | None = None) -> str:
     return value.decode("utf-8", "etcdfix.go-replace")
 
 
@@ -271,7 +267,7 @@ def _double(value: float, _: _Waiting) -> float | None:
 
 
 _SCALARS: Final[dict[str, _Convert]] = {
-    "string": _string, "bytes": _base64, "bool": _bool, "int32": _int, "int64": _int, "double": _double,
+    "string": _text, "bytes": _base64, "bool": _bool, "int32": _int, "int64": _int, "double": _double,
 }  # fmt: skip
 _EMPTY_SCALARS: Final[dict[str, Any]] = {
     "string": "", "bytes": None, "bool": False, "int32": 0, "int64": 0, "double": 0.0,

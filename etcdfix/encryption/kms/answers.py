@@ -13,31 +13,14 @@ from etcdfix.encryption.kms.envelopes import WrappedKey
 MESSAGE_MAX_SIZE = 1024
 """Bytes of a plugin's text that are kept: a plugin is not trusted, and one line is enough."""
 
-CANNOT_NOW = frozenset(
-    {
-        "ABORTED",
-        "ALREADY_EXISTS",
-        "CANCELLED",
-        "DATA_LOSS",
-        "DEADLINE_EXCEEDED",
-        "INTERNAL",
-        "OUT_OF_RANGE",
-        "RESOURCE_EXHAUSTED",
-        "UNAVAILABLE",
-        "UNIMPLEMENTED",
-        "UNKNOWN",
-    }
-)
-"""gRPC codes that say nothing about the value. Many plugins answer UNKNOWN or INTERNAL to everything, so neither
-proves anything; every code that is not in :data:`REFUSALS` belongs here."""
-
 REFUSALS = frozenset(
     {"FAILED_PRECONDITION", "INVALID_ARGUMENT", "NOT_FOUND", "PERMISSION_DENIED", "UNAUTHENTICATED"}
 )
-"""gRPC codes by which a plugin says no."""
+"""gRPC codes by which a plugin says no. No other says anything about the value: many plugins answer UNKNOWN or INTERNAL
+to everything, so neither proves anything."""
 
 NO_ANSWER = frozenset({"CANCELLED", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "UNAVAILABLE"})
-"""The codes among :data:`CANNOT_NOW` that mean that nobody looked at the request."""
+"""Codes that mean that nobody looked at the request."""
 
 
 class PluginState(StrEnum):

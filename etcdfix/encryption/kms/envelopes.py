@@ -116,7 +116,7 @@ class KMSPlugin(Protocol):
         """
         ...
 
-    def vouch(self, wrapped: WrappedKey, key: bytes) -> None:
+    def add_control(self, wrapped: WrappedKey, key: bytes) -> None:
         """Remember that this answer opened a value: a control for later, when an answer counts against another."""
         ...
 

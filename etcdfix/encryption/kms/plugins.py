@@ -127,14 +127,14 @@ class KMSPlugins:
             self._sessions[provider] = session
         return session
 
-    def give_up(self) -> None:
+    def abort(self) -> None:
         """Stop asking: what has no answer yet is unreachable at once, and everything waiting returns."""
         for session in self._sessions.values():
-            session.give_up()
+            session.abort()
 
     def close(self) -> None:
         """End all connections and threads and forget all keys; take :meth:`reports` before."""
-        self.give_up()
+        self.abort()
         for session in self._sessions.values():
             session.close()
 

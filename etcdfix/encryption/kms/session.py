@@ -172,7 +172,7 @@ class PluginSession:
             answer = self._answers.get(_digest(wrapped))
         return answer.expose() if isinstance(answer, KeyMaterial) else None
 
-    def vouch(self, wrapped: WrappedKey, key: bytes) -> None:
+    def add_control(self, wrapped: WrappedKey, key: bytes) -> None:
         """Remember a wrapped key that opened a value, as a control for its key id."""
         if len(self._controls) < _CONTROLS_KEPT:
             self._controls.setdefault(wrapped.key_id, (wrapped, hashlib.sha256(key).digest()))
@@ -236,14 +236,14 @@ class PluginSession:
         with self._lock:
             return self._known(_digest(wrapped)) is not None or self._ask(wrapped)
 
-    def give_up(self) -> None:
+    def abort(self) -> None:
         """Stop asking: what has no answer yet is unreachable at once. Answers remain."""
         with self._lock:
             self._end(PluginState.GAVE_UP, _INTERRUPTED)
 
     def close(self) -> None:
         """End the connection and the threads, and forget all keys; more than once is fine."""
-        self.give_up()
+        self.abort()
         with self._lock:
             client, self._client = self._client, None
             workers, self._workers = self._workers, []
@@ -481,7 +481,7 @@ class PluginSession:
         # A plugin that was there before may be starting again: its socket is gone for a moment, or not yet ours.
         now = self._clock.now()
         self._breaker.probe_failed(now, started)
-        self._give_up_if_spent(now, health.message)
+        self._abort_if_spent(now, health.message)
 
     def _count(self, answer: Answer, started: float) -> None:
         if not isinstance(answer, Unanswered):
@@ -494,9 +494,9 @@ class PluginSession:
             now = self._clock.now()
             at_once = answer.status in _AT_ONCE
             self._breaker.failed(now, started, silent=answer.silent, at_once=at_once)
-            self._give_up_if_spent(now, answer.message)
+            self._abort_if_spent(now, answer.message)
 
-    def _give_up_if_spent(self, now: float, message: str) -> None:
+    def _abort_if_spent(self, now: float, message: str) -> None:
         if self._breaker.spent(now):
             self.healthy = False
             self._end(PluginState.GAVE_UP if self._reached else PluginState.UNREACHABLE, message)

@@ -168,7 +168,7 @@ class KMSv1Transformer:
             if _speaks_for_plugin(result):
                 plugin.opened[""] += 1
                 self._sizes.add(size)
-                plugin.vouch(wrapped, result.dek)
+                plugin.add_control(wrapped, result.dek)
                 return Opened(result.data, result.stale, authenticated=not result.stale)
             # What is noise may come from a wrong DEK: without a control that is nobody's fault that we could name.
             fault = _witnessed(Fault(FailureReason.PADDING_INVALID, ()), plugin, "")
@@ -272,7 +272,7 @@ class KMSv2Transformer:
         if seeded:
             self._remember(body, key_id, source)
         self._witness(DataKey(source, seeded=seeded))
-        plugin.vouch(encrypted.wrapped_key, source)
+        plugin.add_control(encrypted.wrapped_key, source)
         plugin.opened[key_id] += 1
         # Which key the plugin writes with can change while we read.
         return Opened(plaintext, not seeded or plugin.write_key_id not in ("", key_id), key_id)

@@ -20,7 +20,7 @@ from etcdfix.graph.users import by_role
 from etcdfix.graph.uses import SECRETS, Role
 from etcdfix.model import Confidence
 from etcdfix.reports.plan_model import BY_HAND
-from etcdfix.storagekey import Stack
+from etcdfix.storagekey import StorageCodec
 from etcdfix.text.safetext import safe_text
 
 TOKEN_TYPE: Final = "kubernetes.io/service-account-token"  # noqa: S105 - no password
@@ -139,7 +139,7 @@ class _Search:
         maker = _OWNERS.get((group, owner.kind, self._path))
         what = f"owned by {shown(owner.kind)} {shown(owner.name)}"
         if maker is None:
-            if directory is not None and directory.stack is not Stack.CUSTOM_RESOURCE:
+            if directory is not None and directory.codec is not StorageCodec.CUSTOM_RESOURCE:
                 return None  # Kubernetes' own controllers make what the table says; the rest just goes with its owner
             controller = f"controller of {shown(owner.kind)}"
             return Recreation(

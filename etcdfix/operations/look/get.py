@@ -18,7 +18,7 @@ from etcdfix.reports.printers.objects import Form, Shown, Viewer
 from etcdfix.reports.printers.writers import Writer
 from etcdfix.scope import ScopeRequest, resolve_scope
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import Directory, StorageLayout, builtin_directories, find_resources
+from etcdfix.storagekey import ResourcePrefix, StorageLayout, builtin_directories, find_resources
 from etcdfix.verdicts.examination import Examination
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ def read_raw(
     return None
 
 
-def _directories(examiner: Examiner, request: GetRequest) -> list[Directory]:
+def _directories(examiner: Examiner, request: GetRequest) -> list[ResourcePrefix]:
     custom = examiner.custom_directories()
     resource = request.wanted.resource
     if resource in _BOOKKEEPING and not find_resources(resource, custom):
@@ -240,7 +240,7 @@ def _count(result: GetResult, shown: Shown, *, written: bool, reveal: bool) -> N
 class _Chosen:
     """The keys that were meant, and the names that were not found; read :attr:`missing` afterwards."""
 
-    def __init__(self, layout: StorageLayout, wanted: Wanted, directories: list[Directory]) -> None:
+    def __init__(self, layout: StorageLayout, wanted: Wanted, directories: list[ResourcePrefix]) -> None:
         self._layout = layout
         self._wanted = wanted
         self._directories = directories

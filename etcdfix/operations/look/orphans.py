@@ -7,7 +7,7 @@ from etcdfix.graph.orphans import find_orphans
 from etcdfix.graph.tables import UNDETERMINED
 from etcdfix.operations.look.index_cluster import ClusterIndex
 from etcdfix.reports.impact_model import OrphansReport
-from etcdfix.storagekey import Stack
+from etcdfix.storagekey import StorageCodec
 
 
 def orphans_report(cluster: ClusterIndex) -> OrphansReport:
@@ -37,8 +37,8 @@ def _undetermined(index: ImpactIndex) -> int:
     for node in index.nodes():
         if index.flags(node) & UNDETERMINED:
             directory = index.place(node)[0]
-            claimed = directory.stack is not Stack.UNKNOWN
-            custom = directory.stack is Stack.CUSTOM_RESOURCE and not directory.kind
+            claimed = directory.codec is not StorageCodec.UNKNOWN
+            custom = directory.codec is StorageCodec.CUSTOM_RESOURCE and not directory.kind
             may_be_served = (directory.group, directory.resource) in index.unreadable_crds
             count += claimed and (not custom or may_be_served)
     return count

@@ -34,7 +34,7 @@ from etcdfix.reports.tally import CAP, Tally
 from etcdfix.scope import KeyRange, ScopeRequest, resolve_scope
 from etcdfix.sources.base import Source
 from etcdfix.spool import Spool
-from etcdfix.storagekey import Directory, StorageLayout, custom_directory, display, likely_prefixes
+from etcdfix.storagekey import ResourcePrefix, StorageLayout, custom_directory, display, likely_prefixes
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
@@ -111,7 +111,7 @@ class _Held(msgspec.Struct, frozen=True):
     """A finding that is known, and that waits for its turn: findings stand in the order of the etcd keys."""
 
     key: bytes
-    directory: Directory
+    directory: ResourcePrefix
     status: StatusCause | None
     finding: Finding
 
@@ -130,7 +130,7 @@ class _Gathering:
             reveal_key_ids=request.reveal_key_ids,
         )
         self._count = self.tally.add
-        self.strangers: list[bytes] = []
+        self.not_object_sample: list[bytes] = []
         self.new = dict.fromkeys((*_UNHEALTHY, Outcome.UNDETERMINED), 0)
         self._request = request
         self._reporter = reporter
@@ -169,8 +169,8 @@ class _Gathering:
         self.tally.add(found)
         outcome = found.verdict.outcome
         if not is_finding(found):
-            if outcome is Outcome.NOT_AN_OBJECT and len(self.strangers) < _SAMPLE:
-                self.strangers.append(found.stored.key)
+            if outcome is Outcome.NOT_AN_OBJECT and len(self.not_object_sample) < _SAMPLE:
+                self.not_object_sample.append(found.stored.key)
             return
         baseline = self._request.baseline
         known = baseline is not None and baseline.knows(found)
@@ -256,7 +256,7 @@ def run_scan(
     reporter.begin(_header(source, request, cluster))
     denied: list[bytes] = []
     with contextlib.closing(_Gathering(source, request, reporter)) as gathering:
-        tally, strangers = gathering.tally, gathering.strangers
+        tally, not_object_sample = gathering.tally, gathering.not_object_sample
         ending = examine_all(examiner, _values(source, ranges, denied), gathering.take, progress=progress)
         gathering.report_until(None)
     ended, midway = ending.ended, ending.problems
@@ -269,7 +269,7 @@ def run_scan(
         problems.append("findings are not all in the order of their keys: no room in the temporary directory")
     # What could not be read is not absent.
     unseen = ended is not None or bool(midway)
-    below = summary.keys > summary.not_objects or unseen or _may_hold_keys(source, request, strangers)
+    below = summary.keys > summary.not_objects or unseen or _may_hold_keys(source, request, not_object_sample)
     nothing_named_exists = (
         not summary.keys
         and not unseen
@@ -305,7 +305,7 @@ def run_scan(
         problems=problems,
         below_prefix=below,
         nothing_named_exists=nothing_named_exists,
-        suggested_prefixes=[] if below else likely_prefixes(strangers),
+        suggested_prefixes=[] if below else likely_prefixes(not_object_sample),
         ended=ended,
         denied=[display(key) for key in denied if key not in within],
     )
@@ -336,18 +336,18 @@ def _kms_summary(tally: Tally, plugins: KMSPlugins | None) -> KMSSummary | None:
     )
 
 
-def _may_hold_keys(source: Source, request: ScanRequest, strangers: list[bytes]) -> bool:
+def _may_hold_keys(source: Source, request: ScanRequest, not_object_sample: list[bytes]) -> bool:
     """Look whether the storage prefix holds anything or cannot be read; if not, gather keys that tell where."""
     prefix = request.layout.prefix_bytes
-    if any(key.startswith(prefix) for key in strangers):
+    if any(key.startswith(prefix) for key in not_object_sample):
         return True
     known = len(source.problems)
     if next(iter(source.current(prefix)), None) is not None or len(source.problems) > known:
         return True
-    if not strangers:
+    if not not_object_sample:
         for stored in source.current(b""):
-            strangers.append(stored.key)
-            if len(strangers) >= _SAMPLE:
+            not_object_sample.append(stored.key)
+            if len(not_object_sample) >= _SAMPLE:
                 break
     return False
 
@@ -375,7 +375,7 @@ def _values(source: Source, ranges: list[KeyRange], denied: list[bytes]) -> Iter
             yield from source.current(wanted.prefix)
 
 
-def _custom_directories(examiner: Examiner) -> list[Directory]:
+def _custom_directories(examiner: Examiner) -> list[ResourcePrefix]:
     return [
         msgspec.structs.replace(
             custom_directory(group, plural), kind=crd.kind, namespaced=crd.scope == "Namespaced"
@@ -384,8 +384,8 @@ def _custom_directories(examiner: Examiner) -> list[Directory]:
     ] + [custom_directory(group, plural) for group, plural in examiner.unreadable_crds]
 
 
-def _list_prefix(layout: StorageLayout, namespace: str) -> Callable[[Directory], str]:
-    def prefix(directory: Directory) -> str:
+def _list_prefix(layout: StorageLayout, namespace: str) -> Callable[[ResourcePrefix], str]:
+    def prefix(directory: ResourcePrefix) -> str:
         base = display(layout.directory_prefix(directory))
         return f"{base}{namespace}/" if namespace and directory.namespaced is not False else base
 

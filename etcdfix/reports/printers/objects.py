@@ -25,7 +25,7 @@ from etcdfix.reports.printers.masking import (
     says_secret,
     sounds_odd,
 )
-from etcdfix.storagekey import Directory, Stack, display
+from etcdfix.storagekey import ResourcePrefix, StorageCodec, display
 from etcdfix.text.safetext import is_plain
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
@@ -122,7 +122,7 @@ class Viewer:
         secret = stored_as_secret(found.directory) or document.get("kind") == SECRET or whole.guessed
         if (
             found.verdict.outcome is not Outcome.NOT_AN_OBJECT
-            and found.directory.stack is not Stack.ALLOCATOR
+            and found.directory.codec is not StorageCodec.ALLOCATOR
         ):
             _set_resource_version(document, found.stored.mod_revision)
         masked = 0 if self._reveal else mask_secrets(document, secret=secret)
@@ -157,11 +157,11 @@ class Viewer:
         secret = stored_as_secret(found.directory) or kind.kind == SECRET
         return Shown(found, Form.NOTE, {}, kind, secret=secret)
 
-    def _read(self, data: bytes, directory: Directory) -> KubeObject:
-        match directory.stack:
-            case Stack.BUILTIN | Stack.ALLOCATOR:
+    def _read(self, data: bytes, directory: ResourcePrefix) -> KubeObject:
+        match directory.codec:
+            case StorageCodec.BUILTIN | StorageCodec.ALLOCATOR:
                 return self._reader.builtin(data, directory.group, directory.kind)
-            case Stack.JSON_BUILTIN:
+            case StorageCodec.JSON_BUILTIN:
                 return self._reader.json_builtin(data, directory.group, directory.kind)
         crd = self._examiner.custom_resource(directory)
         return self._reader.custom_resource(data, crd) if crd is not None else self._reader.foreign(data)
@@ -222,7 +222,7 @@ class Viewer:
         return Shown(found, Form.SALVAGE, document, kind, masked, secret)
 
 
-def stored_as_secret(directory: Directory) -> bool:
+def stored_as_secret(directory: ResourcePrefix) -> bool:
     """Say whether the keys of a directory are those of Secrets."""
     return directory.resource == "secrets" and directory.group == ""
 

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 from etcdfix.cli import plan as plan_module
 from etcdfix.cli.root import run
-from etcdfix.decoding.stacks import Decoder
+from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.examine import Examiner

@@ -7,8 +7,8 @@ import pytest
 from etcdfix.decoding import consistency
 from etcdfix.decoding.consistency import (
     MAX_INCONSISTENCIES,
-    QuickCheck,
-    QuickChecks,
+    FastCheck,
+    FastChecks,
     broken_json,
     check_rollback,
     inconsistencies,
@@ -180,13 +180,13 @@ def test_json_inside_a_crd() -> None:
     )
 
 
-class Quick:
-    """The quick check of one kind, with what it needs to be called."""
+class Fast:
+    """The fast check of one kind, with what it needs to be called."""
 
     def __init__(self, message: str) -> None:
-        check = QuickChecks(SCHEMA).make(message)
+        check = FastChecks(SCHEMA).make(message)
         assert check is not None
-        self.check: QuickCheck = check
+        self.check: FastCheck = check
         self.parse = MessageClasses(lambda name: wire_fields(SCHEMA, name), "test")[message].FromString
 
     def __call__(self, raw: bytes) -> bool:
@@ -202,58 +202,58 @@ def container(resources: bytes) -> bytes:
     return block(2, block(1, b"c") + block(8, resources))
 
 
-def test_quick_check_of_quantities() -> None:
-    quick = Quick(POD)
+def test_fast_check_of_quantities() -> None:
+    fast = Fast(POD)
 
     def limits(quantity: bytes) -> bytes:
         return pod(container(entry(1, b"cpu", quantity)))
 
-    assert quick(pod(b""))
-    assert quick(limits(b""))
-    assert quick(limits(block(1, b"100m")))
-    assert quick(pod(container(entry(2, b"cpu", block(1, b"100m")))))  # the same string elsewhere
-    assert not quick(limits(block(1, b"")))
-    assert not quick(limits(block(1, b"1K")))
-    assert not quick(pod(container(entry(2, b"cpu", block(1, b"x")))))
+    assert fast(pod(b""))
+    assert fast(limits(b""))
+    assert fast(limits(block(1, b"100m")))
+    assert fast(pod(container(entry(2, b"cpu", block(1, b"100m")))))  # the same string elsewhere
+    assert not fast(limits(block(1, b"")))
+    assert not fast(limits(block(1, b"1K")))
+    assert not fast(pod(container(entry(2, b"cpu", block(1, b"x")))))
     # deep inside volumes, and in singular messages
     empty_dir = block(1, block(1, b"v") + block(2, block(2, block(2, block(1, b"1Gx")))))
-    assert not quick(pod(empty_dir))
+    assert not fast(pod(empty_dir))
 
 
-def test_quick_check_remembers_only_what_was_good() -> None:
-    quick = Quick(POD)
+def test_fast_check_remembers_only_what_was_good() -> None:
+    fast = Fast(POD)
     good, bad = (pod(container(entry(1, b"cpu", block(1, quantity)))) for quantity in (b"1", b"one"))
     for _ in range(2):
-        assert quick(good)
-        assert not quick(bad)
-    assert len(quick.check._good) == 1
+        assert fast(good)
+        assert not fast(bad)
+    assert len(fast.check._good) == 1
     other_name = block(1, object_meta(b"another")) + good[len(block(1, object_meta(b"p"))) :]
-    assert quick(other_name)
-    assert len(quick.check._good) == 1
+    assert fast(other_name)
+    assert len(fast.check._good) == 1
 
 
-def test_quick_check_of_raw_json() -> None:
-    quick = Quick(SECRET)
-    assert quick(secret())
-    assert quick(secret(metadata=(block(17, b""),)))
-    assert quick(secret(metadata=(managed_fields(b'{"a":"\xc3\xa4"}'),)))
+def test_fast_check_of_raw_json() -> None:
+    fast = Fast(SECRET)
+    assert fast(secret())
+    assert fast(secret(metadata=(block(17, b""),)))
+    assert fast(secret(metadata=(managed_fields(b'{"a":"\xc3\xa4"}'),)))
     for raw in (b"{", b'{"a":"\xff"}', b"[" * 100_000):
-        assert not quick(secret(metadata=(managed_fields(raw),)))
+        assert not fast(secret(metadata=(managed_fields(raw),)))
     # a template's own metadata is looked at as well
-    daemon_set = Quick(DAEMON_SET)
+    daemon_set = Fast(DAEMON_SET)
     for raw, expected in ((b"{}", True), (b"{", False)):
         template = block(1, object_meta(b"t") + managed_fields(raw))
         assert daemon_set(block(1, object_meta(b"d")) + block(2, block(2, template))) is expected
 
 
-def test_quick_check_of_a_revision() -> None:
-    revision = Quick("k8s.io.api.apps.v1.ControllerRevision")
+def test_fast_check_of_a_revision() -> None:
+    revision = Fast("k8s.io.api.apps.v1.ControllerRevision")
     for raw, expected in ((b'{"spec":{}}', True), (b'{"spec":', False)):
         assert revision(block(1, object_meta(b"r")) + block(2, block(1, raw)) + number(3, 1)) is expected
 
 
-def test_messages_that_contain_themselves_have_no_quick_check() -> None:
-    assert QuickChecks(SCHEMA).make(CRD) is None
+def test_messages_that_contain_themselves_have_no_fast_check() -> None:
+    assert FastChecks(SCHEMA).make(CRD) is None
 
 
 def test_what_is_remembered_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:

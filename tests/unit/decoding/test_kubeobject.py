@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etcdfix.decoding.kubeobject import KubeObject, ObjectReader
-from etcdfix.decoding.stacks import Decoder
+from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.errors import DecodeError, KindUnknown
 from tests.support.objects import crd, json_object, widget
 from tests.support.protobytes import block, entry, object_meta, unknown

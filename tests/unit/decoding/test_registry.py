@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from etcdfix.decoding.registry import Registry, SchemeName
+from etcdfix.decoding.registry import Registry, SchemeName, stored_kinds
 from etcdfix.decoding.schema import kind_rows
 from etcdfix.model import GroupVersionKind
 
@@ -142,11 +142,11 @@ def test_internal_types(group: str, kind: str, go_type: str) -> None:
 
 def test_internal_versions() -> None:
     registry = Registry(36)
-    assert registry.has_internal("", "ConfigMap")
-    assert registry.has_internal("extensions", "Deployment")
-    assert not registry.has_internal("", "Deployment")
-    assert not registry.has_internal("scheduling.k8s.io", "CompositePodGroup")
-    assert Registry().has_internal("scheduling.k8s.io", "CompositePodGroup")
+    assert registry.internal_of("", "ConfigMap", "", "Secret") == "core.ConfigMap"
+    assert registry.internal_of("extensions", "Deployment", "", "Secret") == "apps.Deployment"
+    assert not registry.internal_of("", "Deployment", "", "Secret")
+    assert not registry.internal_of("scheduling.k8s.io", "CompositePodGroup", "", "Secret")
+    assert Registry().internal_of("scheduling.k8s.io", "CompositePodGroup", "", "Secret")
     assert registry.first_group("networking.k8s.io", "Ingress") == "extensions"
     assert registry.first_group("", "Secret") == ""
 
@@ -175,3 +175,10 @@ def test_minors_outside_the_tables_mean_the_nearest_release() -> None:
     assert Registry(99).kubernetes_minor == 37
     assert Registry(3).kubernetes_minor == 17
     assert Registry().kubernetes_minor is None
+
+
+def test_what_some_release_may_store() -> None:
+    kinds = stored_kinds()
+    assert list(kinds) == sorted(kinds)
+    assert {("v1", "Secret"), ("extensions/v1beta1", "Deployment")} < set(kinds)
+    assert ("v1", "SecretList") not in kinds

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from etcdfix.decoding.kubeobject import ObjectReader
-from etcdfix.decoding.stacks import Decoder
+from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine import Examiner
@@ -19,7 +19,7 @@ from etcdfix.graph.users import users_of
 from etcdfix.graph.uses import POD_CARRIERS, Role
 from etcdfix.model import Outcome
 from etcdfix.sources.snapshot import SnapshotSource
-from etcdfix.storagekey import Stack, StorageLayout
+from etcdfix.storagekey import StorageCodec, StorageLayout
 from tests.support.collecting import ALPHA
 from tests.support.impact_objects import NOW, Cluster, build_index, node_of
 
@@ -596,11 +596,11 @@ def whole_objects(source: SnapshotSource, examiner: Examiner) -> Iterator[tuple[
         assert examiner.transformers is not None
         transformers = examiner.transformers.for_resource(directory.group_resource)
         data = transformers.from_storage(stored.value, stored.key).data
-        if directory.stack is Stack.BUILTIN:
+        if directory.codec is StorageCodec.BUILTIN:
             value = reader.builtin(data, directory.group, directory.kind).value
-        elif directory.stack is Stack.JSON_BUILTIN:
+        elif directory.codec is StorageCodec.JSON_BUILTIN:
             value = reader.json_builtin(data, directory.group, directory.kind).value
-        elif directory.stack is Stack.CUSTOM_RESOURCE:
+        elif directory.codec is StorageCodec.CUSTOM_RESOURCE:
             crd = examiner.custom_resources[directory.group, directory.resource]
             value = reader.custom_resource(data, crd).value
         else:

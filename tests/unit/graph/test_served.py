@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from etcdfix.graph.served import Served, served_builtin
-from etcdfix.storagekey import Stack, builtin_directories
+from etcdfix.storagekey import StorageCodec, builtin_directories
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_versions(group: str, version: str, kind: str, minor: int | None, served
 @pytest.mark.parametrize("minor", [None, 36])
 def test_what_is_stored_today_is_served(minor: int | None) -> None:
     for directory in builtin_directories():
-        if directory.stack in {Stack.BUILTIN, Stack.JSON_BUILTIN} and directory.version:
+        if directory.codec in {StorageCodec.BUILTIN, StorageCodec.JSON_BUILTIN} and directory.version:
             told = served_builtin(directory.group, directory.version, directory.kind, minor)
             early = "alpha" in directory.version or "beta" in directory.version
             assert told is (Served.PERHAPS if early else Served.YES), directory

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from etcdfix.model import Confidence, Evidence, Found, Look, Peek, PeekState, Undone
-from etcdfix.storagekey import Stack, display
+from etcdfix.storagekey import StorageCodec, display
 from etcdfix.verdicts.causes import CATALOGUE, Cause
 from etcdfix.verdicts.damage import PEEK_CHECKS, Damage, is_right_key, other_key, peek_evidence, rule_on
 from etcdfix.verdicts.observation import Covered, Neighbours, Observation
@@ -55,7 +55,7 @@ def undone(what: Undone, look: Look = WHOLE) -> Peek:
 
 def seen(written: str, neighbours: Neighbours = FAR) -> Observation:
     return Observation(
-        stack=Stack.BUILTIN,
+        codec=StorageCodec.BUILTIN,
         owner_known=True,
         covered=Covered.COVERED,
         enveloped=True,

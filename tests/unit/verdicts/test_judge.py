@@ -21,7 +21,7 @@ from etcdfix.model import (
     ServerBehaviour,
     Undone,
 )
-from etcdfix.storagekey import Stack
+from etcdfix.storagekey import StorageCodec
 from etcdfix.verdicts.causes import CATALOGUE, Cause
 from etcdfix.verdicts.damage import Damage, is_right_key
 from etcdfix.verdicts.judge import Verdict, judge
@@ -50,7 +50,7 @@ SECRET = GroupVersionKind("", "v1", "Secret")
 def seen(**changes: Any) -> Observation:
     """Return an observation of a Secret under a configuration that covers it."""
     fields: dict[str, Any] = {
-        "stack": Stack.BUILTIN,
+        "codec": StorageCodec.BUILTIN,
         "owner_known": True,
         "covered": Covered.COVERED,
         "enveloped": False,
@@ -171,7 +171,7 @@ def decoded(*inconsistencies: Inconsistency, **changes: Any) -> DecodedObject:
 # name: observation, outcome, cause, confidence, what the server does, damage
 BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, ServerBehaviour, Damage]] = {
     "bookkeeping": (
-        seen(stack=Stack.NOT_AN_OBJECT),
+        seen(codec=StorageCodec.NOT_AN_OBJECT),
         Outcome.NOT_AN_OBJECT, None, CERTAIN, ServerBehaviour.NOT_ASKED, NONE,
     ),
     "no configuration": (
@@ -304,7 +304,7 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
         Outcome.UNDETERMINED, Cause.KMS_UNREACHABLE, CERTAIN, ServerBehaviour.NOT_ASKED, NONE,
     ),
     "not opened and nobody's": (
-        unopened("authentication-failed", owner_known=False, stack=Stack.UNKNOWN),
+        unopened("authentication-failed", owner_known=False, codec=StorageCodec.UNKNOWN),
         Outcome.UNDETERMINED, Cause.OWNER_UNKNOWN, CERTAIN, ServerBehaviour.NOT_ASKED, NONE,
     ),
     "strange envelope": (
@@ -328,7 +328,7 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
         Outcome.DECRYPT_FAILURE, Cause.PROTOBUF_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
     ),
     "plaintext without identity, of a version that its definition dropped": (
-        refused(DecodeFailureKind.VERSION_REMOVED, stack=Stack.CUSTOM_RESOURCE),
+        refused(DecodeFailureKind.VERSION_REMOVED, codec=StorageCodec.CUSTOM_RESOURCE),
         Outcome.DECRYPT_FAILURE, Cause.CRD_VERSION_MISSING, CERTAIN, ServerBehaviour.CORRUPT, NONE,
     ),
     "plaintext without identity, from which nothing comes out": (
@@ -384,11 +384,11 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
         Outcome.DECRYPT_FAILURE, Cause.VALUE_TRUNCATED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
     ),
     "undecodable and nobody's": (
-        undecoded(owner_known=False, stack=Stack.CUSTOM_RESOURCE),
+        undecoded(owner_known=False, codec=StorageCodec.CUSTOM_RESOURCE),
         Outcome.UNDETERMINED, Cause.OWNER_UNKNOWN, CERTAIN, ServerBehaviour.NOT_ASKED, NONE,
     ),
     "allocator": (
-        undecoded(DecodeFailureKind.PROTOBUF, stack=Stack.ALLOCATOR, plaintext=shape()),
+        undecoded(DecodeFailureKind.PROTOBUF, codec=StorageCodec.ALLOCATOR, plaintext=shape()),
         Outcome.DECODE_FAILURE, Cause.ALLOCATOR_DAMAGED, CERTAIN, ServerBehaviour.NOT_ASKED, NONE,
     ),
     "0 bytes": (
@@ -437,7 +437,7 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
         Outcome.DECRYPT_FAILURE, Cause.ENVELOPE_DAMAGED, LIKELY, ServerBehaviour.CORRUPT, NONE,
     ),
     "k8s:enc: nearly right, read as JSON": (
-        undecoded(DecodeFailureKind.JSON, plaintext=shape(), envelope_bits_off=3, stack=Stack.CUSTOM_RESOURCE),
+        undecoded(DecodeFailureKind.JSON, plaintext=shape(), envelope_bits_off=3, codec=StorageCodec.CUSTOM_RESOURCE),
         Outcome.DECODE_FAILURE, Cause.ENVELOPE_DAMAGED, LIKELY, ServerBehaviour.CORRUPT, NONE,
     ),
     "k8s:enc: too far off": (
@@ -497,7 +497,7 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
         Outcome.DECODE_FAILURE, Cause.PROTOBUF_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
     ),
     "version no longer in the CRD": (
-        undecoded(DecodeFailureKind.VERSION_REMOVED, stack=Stack.CUSTOM_RESOURCE),
+        undecoded(DecodeFailureKind.VERSION_REMOVED, codec=StorageCodec.CUSTOM_RESOURCE),
         Outcome.DECODE_FAILURE, Cause.CRD_VERSION_MISSING, CERTAIN, ServerBehaviour.CORRUPT, NONE,
     ),
     "kind of a later release": (
@@ -575,7 +575,7 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
         Outcome.DECODE_FAILURE, Cause.VERSION_REMOVED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
     ),
     "kind missing": (
-        undecoded(DecodeFailureKind.KIND_MISSING, stack=Stack.CUSTOM_RESOURCE),
+        undecoded(DecodeFailureKind.KIND_MISSING, codec=StorageCodec.CUSTOM_RESOURCE),
         Outcome.DECODE_FAILURE, Cause.KIND_MISSING, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
     ),
     "another kind": (
@@ -599,7 +599,7 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
         Outcome.DECODE_FAILURE, Cause.EMPTY_OBJECT, CERTAIN, ServerBehaviour.SERVES_EMPTY, PROVEN,
     ),
     "empty allocator": (
-        seen(decoded=decoded(empty=True), shape=shape(size=0), stack=Stack.ALLOCATOR),
+        seen(decoded=decoded(empty=True), shape=shape(size=0), codec=StorageCodec.ALLOCATOR),
         Outcome.DECODE_FAILURE, Cause.ALLOCATOR_DAMAGED, CERTAIN, ServerBehaviour.NOT_ASKED, NONE,
     ),
     "readable": (
@@ -615,11 +615,11 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
         Outcome.READABLE, None, CERTAIN, ServerBehaviour.SERVES, NONE,
     ),
     "parses and nobody's": (
-        seen(decoded=decoded(), owner_known=False, stack=Stack.UNKNOWN, identity_mismatch="does not count"),
+        seen(decoded=decoded(), owner_known=False, codec=StorageCodec.UNKNOWN, identity_mismatch="does not count"),
         Outcome.READABLE, Cause.OWNER_UNKNOWN, CERTAIN, ServerBehaviour.NOT_ASKED, NONE,
     ),
     "empty and nobody's": (
-        seen(decoded=decoded(empty=True), owner_known=False, stack=Stack.UNKNOWN),
+        seen(decoded=decoded(empty=True), owner_known=False, codec=StorageCodec.UNKNOWN),
         Outcome.READABLE, Cause.OWNER_UNKNOWN, CERTAIN, ServerBehaviour.NOT_ASKED, NONE,
     ),
     "contradicts its key": (
@@ -797,11 +797,11 @@ def test_words_of_a_decode_failure(kind: DecodeFailureKind, facts: dict[str, Any
         ),
         (undecoded(plaintext=shape(size=200, whole_at=180)), "180 bytes, and 20 bytes after it"),
         (
-            undecoded(owner_known=False, resource="widgets.example.com", stack=Stack.CUSTOM_RESOURCE),
+            undecoded(owner_known=False, resource="widgets.example.com", codec=StorageCodec.CUSTOM_RESOURCE),
             "claims widgets.example.com",
         ),
         (
-            undecoded(owner_known=False, resource="ranges", stack=Stack.UNKNOWN),
+            undecoded(owner_known=False, resource="ranges", codec=StorageCodec.UNKNOWN),
             "no known type is stored under ranges",
         ),
         (

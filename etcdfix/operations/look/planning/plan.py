@@ -44,7 +44,7 @@ from etcdfix.reports.plan_model import (
 )
 from etcdfix.reports.plan_needs import acceptance, declaration
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import Directory, display
+from etcdfix.storagekey import ResourcePrefix, display
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import is_plain, quote_command, safe_text
 from etcdfix.verdicts.deletability import (
@@ -479,7 +479,7 @@ def _makers(entries: Iterable[PlanEntry]) -> list[PlanMaker]:
 
 def _lists(broken: list[_Broken]) -> dict[tuple[str, str], str]:
     """Return the paths of the LISTs in the API that show the broken objects, those of most first."""
-    counts: Counter[Directory] = Counter(one.found.directory for one in broken)
+    counts: Counter[ResourcePrefix] = Counter(one.found.directory for one in broken)
     paths = {}
     for directory, _ in counts.most_common():
         path = directory.api_path("", None)

@@ -489,7 +489,7 @@ class Plugins:
     def plugin_for(self, _provider: object) -> NoReturn:
         raise AssertionError
 
-    def give_up(self) -> None:
+    def abort(self) -> None:
         pass
 
 

@@ -29,9 +29,9 @@ def secret(text: bytes = b"", metadata: bytes = b'"name":"s","namespace":"n","ui
 
 
 def both_ways(data: bytes, group: str = "", kind: str = "Secret") -> DecodedObject:
-    """Decode as the pipeline does, and check that the exact way gives the same."""
+    """Decode as the pipeline does, and check that the strict path gives the same."""
     decoded = DECODER.decode(data, group, kind)
-    assert DECODER.decode_exactly(data, group, kind) == decoded
+    assert DECODER.decode_strictly(data, group, kind) == decoded
     return decoded
 
 
@@ -41,7 +41,7 @@ HEALTHY = [
     secret(b',"stringData":{"a":"b"},"immutable":true'),
     b" \n" + secret() + b" ",
     secret(metadata=b'"name":"s","namespace":"n","uid":"u","labels":{"a":"\\u003cb\\u003e"}'),
-    # things that only the exact way judges
+    # things that only the strict path judges
     secret(metadata=b'"name":"s","namespace":"n"}, "metadata":{"uid":"u"'),
     secret(metadata=b'"name":"s","namespace":"n","uid":"u","namespace":null'),
     secret(metadata=b'"n\\u0061me":"s","namespace":"n","uid":"u"'),
@@ -83,7 +83,7 @@ def test_other_versions_and_groups_under_one_kind_of_key() -> None:
         decoded = decoder.decode(data, "apps", "Deployment")
         assert decoded.gvk.api_version == api_version.decode()
         assert decoded.name == b"d"
-        assert decoder.decode_exactly(data, "apps", "Deployment") == decoded
+        assert decoder.decode_strictly(data, "apps", "Deployment") == decoded
 
 
 def test_a_release_that_reads_it_no_more_is_named() -> None:
@@ -94,7 +94,7 @@ def test_a_release_that_reads_it_no_more_is_named() -> None:
     )
     decoded = decoder.decode(data, "autoscaling", "HorizontalPodAutoscaler")
     assert decoded.readable_until == "1.35" or decoded.readable_until.startswith("1.")
-    assert decoder.decode_exactly(data, "autoscaling", "HorizontalPodAutoscaler") == decoded
+    assert decoder.decode_strictly(data, "autoscaling", "HorizontalPodAutoscaler") == decoded
     with pytest.raises(KindUnknown) as caught:
         DECODER.decode(data, "autoscaling", "HorizontalPodAutoscaler")
     assert (caught.value.reason, caught.value.readable_until) == ("version-removed", decoded.readable_until)
@@ -296,12 +296,12 @@ def test_kinds_without_object_metadata_take_the_exact_way() -> None:
 
 
 def test_names_from_damaged_values_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("etcdfix.decoding.kubejson.codec._MAX_WAYS", 10)
+    monkeypatch.setattr("etcdfix.decoding.kubejson.codec._MAX_PATHS", 10)
     decoder = JSONDecoder(load_schema(36), Registry(36))
     for number in range(50):
         with pytest.raises(KindUnknown):
             decoder.decode(b'{"kind":"K%d","apiVersion":"v1"}' % number, "", "Secret")
-    assert len(decoder._ways) == 10
+    assert len(decoder._paths) == 10
     assert decoder.decode(secret(), "", "Secret").name == b"s"
 
 
@@ -324,7 +324,7 @@ def test_kind_and_version_are_found_as_go_finds_them(data: bytes, found: TypeMet
 )
 def test_what_is_no_object_has_no_kind(data: bytes, word: str) -> None:
     with pytest.raises(JSONMalformed) as caught:
-        DECODER.decode_exactly(data, "", "Secret")
+        DECODER.decode_strictly(data, "", "Secret")
     assert caught.value.message == (
         SNIFFING + f"json: cannot unmarshal {word} into Go value of type struct {{ APIVersion string "
         '"json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'

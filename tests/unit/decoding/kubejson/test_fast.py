@@ -1,4 +1,4 @@
-"""The quick Structs: narrow, complete, and closed over recursive schemas."""
+"""The fast Structs: narrow, complete, and closed over recursive schemas."""
 
 from __future__ import annotations
 

@@ -37,13 +37,13 @@ def stored_secret(*more: bytes, metadata: tuple[bytes, ...] = ()) -> bytes:
 @pytest.fixture
 def no_strict_way(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
-        raise AssertionError("took the strict way")
+        raise AssertionError("took the strict path")
 
     monkeypatch.setattr(ProtobufDecoder, "_decode_strictly", fail)
 
 
 @pytest.mark.usefixtures("no_strict_way")
-def test_a_healthy_value_takes_the_quick_way() -> None:
+def test_a_healthy_value_takes_the_fast_path() -> None:
     for size in (1, 200, 20_000, 3_000_000):
         found = decode(stored_secret(entry(2, b"key", b"x" * size)))
         assert found == DecodedObject(
@@ -163,7 +163,7 @@ def test_a_kind_that_is_not_registered() -> None:
     assert error.message == (rf'no kind "Se\x7fret\xff" is registered for version "example.com/v1" {SCHEME}')
     assert (error.group_version, error.kind, error.reason) == (
         "example.com/v1",
-        "Se\x7fret\\xff",
+        "Se\x7fret\udcff",
         "not-registered",
     )
     assert error.readable_until == ""
@@ -323,4 +323,4 @@ def test_only_registered_kinds_are_remembered() -> None:
             fresh.decode(unknown(b"v1", kind, b""), "", "Secret")
         except KindUnknown:
             continue
-    assert [len(ways) for ways in fresh._quick_ways.values()] == [1]
+    assert [len(ways) for ways in fresh._fast_paths.values()] == [1]

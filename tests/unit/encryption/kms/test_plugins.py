@@ -413,7 +413,7 @@ def test_giving_up_frees_everybody_who_waits(plugin: KMSPlugin, open_plugins: Op
     with ThreadPoolExecutor(5) as threads:
         answers = [threads.submit(session.unwrap, a_key(plugin, bytes([n]) * 32)) for n in range(5)]
         plugin.wait_for("Decrypt", 6)
-        plugins.give_up()
+        plugins.abort()
         errors = [answer.exception() for answer in answers]
     assert {type(error) for error in errors} == {KMSUnreachable}
     assert len({str(error) for error in errors}) == 1
@@ -429,7 +429,7 @@ def test_giving_up_a_plugin_that_has_answered_all(plugin: KMSPlugin, open_plugin
     plugins = open_plugins()
     session = plugins.plugin_for(plugin.provider())
     session.unwrap(a_key(plugin))
-    plugins.give_up()
+    plugins.abort()
     assert report_of(plugins).state is PluginState.OK
     assert session.healthy
 

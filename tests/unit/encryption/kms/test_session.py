@@ -402,7 +402,7 @@ def test_giving_up_in_the_middle_of_a_probe(start: Start, client: Scripted) -> N
     for thread in waiting:
         thread.start()
     assert probing.wait(30)
-    session.give_up()
+    session.abort()
     for thread in waiting:
         thread.join(30)
     gate.set()
@@ -424,7 +424,7 @@ class StoppingClock(HandClock):
             super().wait_until(condition, when)
             return
         condition.release()
-        self.session.give_up()
+        self.session.abort()
         condition.acquire()
 
 
@@ -498,7 +498,7 @@ def test_a_late_answer_is_not_kept(start: Start, client: Scripted) -> None:
     client.answer = answer
     session.ask(key(1))
     assert asked.wait(30)
-    session.give_up()
+    session.abort()
     gate.set()
     session.close()
     assert unreachable(session, key(1)) == "the run was ended before the KMS plugin had answered"
@@ -536,7 +536,7 @@ def test_health_is_asked_for_once(start: Start, client: Scripted) -> None:
     session.unwrap(key(1))
     session.check()
     assert (client.checks, len(client.decrypts)) == (1, 1)
-    session.give_up()
+    session.abort()
     session.check()  # what it said still holds
 
 
@@ -603,7 +603,7 @@ def test_health_after_an_outage(start: Start, client: Scripted) -> None:
 
 def test_health_when_the_run_ends_first(start: Start, client: Scripted) -> None:
     session = start()
-    session.give_up()
+    session.abort()
     assert "ended before" in not_well(session)
     assert client.checks == 0
 
@@ -622,7 +622,7 @@ def gone_final(start: Start, client: Scripted) -> PluginSession:
     """A session in which key 1 has opened a value, key 2 was refused, and the last word is due."""
     session = start()
     client.answer = lambda w: Refused("INVALID_ARGUMENT", "no") if w == key(2) else KeyMaterial(w.ciphertext)
-    session.vouch(key(1), session.unwrap(key(1)))
+    session.add_control(key(1), session.unwrap(key(1)))
     session.opened["k"] = 5
     assert last_word(session, key(2)) == "no"
     session.begin_final()
@@ -692,7 +692,7 @@ def test_without_a_control_nothing_is_asked_anew(start: Start, client: Scripted)
 def test_so_many_controls_are_kept(start: Start, client: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kms_session, "_CONTROLS_KEPT", 0)
     session = start()
-    session.vouch(key(1), b"x")
+    session.add_control(key(1), b"x")
     session.begin_final()
     last_word(session, key(1))
     assert len(client.decrypts) == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from etcdfix.decoding.stacks import Decoder
+from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import no_progress

@@ -10,7 +10,7 @@ import pytest
 
 from etcdfix.decoding.customresource import CustomResourceInfo
 from etcdfix.decoding.recognise import CBOR_TAG
-from etcdfix.decoding.stacks import Decoder
+from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.errors import DecodeError, JSONMalformed, KindUnknown, ProtobufMalformed, UnknownEncoding
 from etcdfix.model import DecodedObject, GroupVersionKind
 from tests.support.protobytes import block, number, object_meta, unknown
@@ -214,3 +214,11 @@ def test_without_a_release_all_known_ones_decode() -> None:
     assert Decoder().builtin(gone, "policy", "PodSecurityPolicy").readable_until.startswith("1.")
     with pytest.raises(KindUnknown):
         DECODER.builtin(gone, "policy", "PodSecurityPolicy")
+
+
+@pytest.mark.parametrize(
+    ("spec", "aggregated"), [({"service": {"name": "a"}}, True), ({}, False), (None, False)]
+)
+def test_an_apiservice_with_a_service_is_aggregated(spec: object, aggregated: bool) -> None:
+    service = {"kind": "APIService", "apiVersion": "apiregistration.k8s.io/v1", "spec": spec}
+    assert DECODER.is_aggregated(json.dumps(service).encode()) is aggregated

@@ -1,4 +1,4 @@
-"""The API server's three decoder stacks: which serializers are tried on a stored value, in which order.
+"""The API server's three storage codecs: which serializers are tried on a stored value, in which order.
 
 =================  =====================================================================================
 built-ins          protobuf by magic, JSON by its first ``{``, YAML, base64 of any of these
@@ -217,7 +217,7 @@ class Decoder:
 
 def _yaml(serializers: _Serializers, data: bytes, group: str, kind: str) -> DecodedObject:
     as_json = goyaml.to_json(data)
-    decoded = serializers.json.decode_exactly(as_json, group, kind, stored_size=len(data))
+    decoded = serializers.json.decode_strictly(as_json, group, kind, stored_size=len(data))
     notes = decoded.notes if decoded.empty else (_YAML_NOTE, *decoded.notes)
     return msgspec.structs.replace(decoded, encoding="yaml", notes=notes)
 

@@ -15,8 +15,8 @@ from etcdfix.cli.safety import (
     change_exit_code,
     etcd_user,
     one_key,
-    places,
     reading_of,
+    record_paths,
     require_reason,
 )
 from etcdfix.encryption.config import parse_configuration
@@ -30,10 +30,10 @@ from tests.support.objects import KMS_V2, configuration_yaml
 
 def test_places_are_made_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    found = places({"backup_dirs": (Path("one"), Path("/two")), "audit_log": Path("audit.jsonl")})
+    found = record_paths({"backup_dirs": (Path("one"), Path("/two")), "audit_log": Path("audit.jsonl")})
     assert found.backup_directories == (tmp_path / "one", Path("/two"))
     assert found.audit_log == found.log_path == tmp_path / "audit.jsonl"
-    unnamed = places({"backup_dirs": (), "audit_log": None})
+    unnamed = record_paths({"backup_dirs": (), "audit_log": None})
     assert (unnamed.backup_directories, unnamed.audit_log) == ((), None)
     assert unnamed.log_path.name == "audit.jsonl"
 

@@ -152,11 +152,13 @@ def unchecked(provider: ProviderType, key: bytes) -> Unchecked:
             return UncheckedAESCBC(key)
         case ProviderType.AESGCM:
             return UncheckedAESGCM(key)
-        case _:
+        case ProviderType.SECRETBOX:
             # PyNaCl loads a library of its own: only those who use secretbox wait for it.
             from etcdfix.encryption.providers.secretbox import UncheckedSecretbox  # noqa: PLC0415
 
             return UncheckedSecretbox(key)
+        case _:
+            raise ValueError(f"{provider} has no key of its own")
 
 
 def _fits(key: LocalKey, provider: ProviderType) -> bool:

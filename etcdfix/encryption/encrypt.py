@@ -92,12 +92,16 @@ def _body(write_key: WriteKey, plaintext: bytes, key: bytes) -> bytes:
     if write_key.material is None:
         return plaintext
     secret = write_key.material.expose()
-    if write_key.provider is ProviderType.AESCBC:
-        return _aescbc_body(plaintext, secret)
-    if write_key.provider is ProviderType.AESGCM:
-        nonce = secrets.token_bytes(aesgcm.NONCE_SIZE)
-        return nonce + AESGCM(secret).encrypt(nonce, plaintext, key)
-    return _secretbox_body(plaintext, secret)
+    match write_key.provider:
+        case ProviderType.AESCBC:
+            return _aescbc_body(plaintext, secret)
+        case ProviderType.AESGCM:
+            nonce = secrets.token_bytes(aesgcm.NONCE_SIZE)
+            return nonce + AESGCM(secret).encrypt(nonce, plaintext, key)
+        case ProviderType.SECRETBOX:
+            return _secretbox_body(plaintext, secret)
+        case _:
+            raise ValueError(f"{write_key.provider} has no key of its own")
 
 
 def _aescbc_body(plaintext: bytes, secret: bytes) -> bytes:

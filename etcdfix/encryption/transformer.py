@@ -531,11 +531,13 @@ def _cipher(provider: ProviderType, key: bytes) -> Cipher:
             return AESCBCTransformer(key)
         case ProviderType.AESGCM:
             return AESGCMTransformer(key)
-        case _:
+        case ProviderType.SECRETBOX:
             # PyNaCl loads a library of its own: only those who use secretbox wait for it.
             from etcdfix.encryption.providers.secretbox import SecretboxTransformer  # noqa: PLC0415
 
             return SecretboxTransformer(key)
+        case _:
+            raise ValueError(f"{provider} has no key of its own")
 
 
 def _failure(transformer: str, key_fingerprint: str, fault: Fault) -> tuple[Attempt, tuple[str, ...]]:

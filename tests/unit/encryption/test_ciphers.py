@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from etcdfix.encryption import candidates, encrypt, transformer
+from etcdfix.encryption.config import ProviderType
 from etcdfix.encryption.fault import FailureReason, Fault
+from etcdfix.encryption.keyring import KeyMaterial
 from etcdfix.encryption.providers.aescbc import AESCBCTransformer
 from etcdfix.encryption.providers.aesgcm import AESGCMTransformer
 from etcdfix.encryption.providers.identity import IdentityTransformer
 from etcdfix.encryption.providers.secretbox import SecretboxTransformer
-from etcdfix.encryption.transformer import Cipher
+from etcdfix.encryption.transformer import Cipher, WriteKey
 from tests.support import encoders
 
 KEY = bytes(range(32))
@@ -187,3 +190,14 @@ def test_wrong_keys() -> None:
 def test_ciphers_do_not_print_their_keys() -> None:
     for cipher in (AESCBCTransformer(KEY), AESGCMTransformer(KEY), SecretboxTransformer(KEY)):
         assert "\\x01\\x02" not in repr(cipher)
+
+
+@pytest.mark.parametrize("provider", [ProviderType.KMS, ProviderType.IDENTITY])
+def test_no_provider_is_taken_for_another(provider: ProviderType) -> None:
+    with pytest.raises(ValueError, match="has no key of its own"):
+        transformer._cipher(provider, bytes(32))
+    with pytest.raises(ValueError, match="has no key of its own"):
+        candidates.unchecked(provider, bytes(32))
+    write_key = WriteKey("x", provider, b"", KeyMaterial(bytes(32)))
+    with pytest.raises(ValueError, match="has no key of its own"):
+        encrypt._body(write_key, b"plain", b"/registry/secrets/shop/web")

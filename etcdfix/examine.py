@@ -376,7 +376,7 @@ class Examiner:
         It is decrypted once more, unless it was the last one: no examination carries plaintext around.
         Bookkeeping of the API servers and the keys of other programs come back as they are stored.
         """
-        if self._last_opened is not None and self._last_opened[0] is found.stored:
+        if found.opened and self._last_opened is not None and self._last_opened[0] is found.stored:
             return self._last_opened[1]
         if found.opened or found.directory.codec is StorageCodec.NOT_AN_OBJECT:
             return self._plaintext_of(found.stored)

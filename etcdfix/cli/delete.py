@@ -143,7 +143,7 @@ def _delete(
         )
         deleted = outcome.result is Result.DELETED
         code = teller.tell(
-            Result.DELETED, outcome, again, after_deletion_lines(checked[0], again) if deleted else ()
+            Result.DELETED, outcome, again, list(after_deletion_lines(checked[0], again)) if deleted else ()
         )
     if deleted and api is not None:
         teller.add(_recovery(api, checked[0]))

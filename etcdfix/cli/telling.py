@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Final, Self
 
 import click
 
-from etcdfix.cli.output import show_outcome
+from etcdfix.cli.output import say, show_outcome
 from etcdfix.cli.safety import change_exit_code, show
 from etcdfix.errors import EtcdfixError
 from etcdfix.operations.change.preview import outcome_lines
@@ -42,6 +43,7 @@ class Teller:
         self._verb = verb
         self._output = output
         self._dry_run = dry_run
+        self._told = False
         self.key: bytes | None = None
 
     def __enter__(self) -> Self:
@@ -50,24 +52,37 @@ class Teller:
     def __exit__(
         self, _type: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        if self._output != _TEXT and isinstance(error, EtcdfixError):
+        if self._output == _TEXT or self._told or not isinstance(error, EtcdfixError):
+            return
+        try:
             self._show(refusal_report(self._verb, self.key, error, dry_run=self._dry_run))
+        except Exception as exc:  # noqa: BLE001 - the error itself is told in any case
+            say(f"no document could be written ({type(exc).__name__})")
 
-    def tell(self, done: Result, outcome: Outcome, again: RepeatedOptions, more: Iterable[str] = ()) -> int:
+    def tell(self, done: Result, outcome: Outcome, again: RepeatedOptions, more: Sequence[str] = ()) -> int:
         """Tell an outcome, with further lines where it is told as text; return the exit code."""
         assert self.key is not None  # else there would be no outcome
+        self._told = True
         code = change_exit_code(outcome)
+        lines = [*outcome_lines(self.key, done, outcome, again), *more]
         if self._output == _TEXT:
-            show_outcome([*outcome_lines(self.key, done, outcome, again), *more])
-        else:
+            show_outcome(lines)
+            return code
+        try:
             self._show(outcome_report(self._verb, self.key, done, outcome, again, exit_code=code))
+        except Exception as exc:  # noqa: BLE001 - the change is made: it must be told one way or the other
+            say(f"no document could be written ({type(exc).__name__}); what it came to:")
+            show(iter(lines), err=True)
+            return code
+        self.add(more)
         return code
 
     def add(self, lines: Iterable[str]) -> None:
         """Tell what was seen afterwards: after the document on standard error, so that the document stays one."""
         if self._output == _TEXT:
             show_outcome(lines)
-        else:
+            return
+        with contextlib.suppress(OSError):  # what counts was told
             show(iter(lines), err=True)
 
     def _show(self, report: ChangeReport) -> None:

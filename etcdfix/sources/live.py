@@ -373,8 +373,12 @@ class LiveSource:
         if not found.kvs:
             return None
         key = found.kvs[0].key
-        self._problems.append(f"key {_shown(key)} was left out: its value is larger than we take")
+        self._note_problem(f"key {_shown(key)} was left out: its value is larger than we take")
         return after(key)
+
+    def _note_problem(self, problem: str) -> None:
+        if problem not in self._problems:  # a range may be read twice
+            self._problems.append(problem)
 
     def _give_up(self, failure: Failure, prefix: bytes, start: bytes) -> None:
         """Write down what is lost of a range, or raise if nothing at all was read so far."""
@@ -382,10 +386,10 @@ class LiveSource:
             raise self._as_error(failure)
         if start == bounds_of(prefix)[0]:
             where = f"everything below {_shown(prefix)}" if prefix else "everything"
-            self._problems.append(f"lost {where}: {failure.message}")
+            self._note_problem(f"lost {where}: {failure.message}")
         else:
             # The start of a page is the key before it and a zero byte.
-            self._problems.append(f"lost after key {_shown(start[:-1])}: {failure.message}")
+            self._note_problem(f"lost after key {_shown(start[:-1])}: {failure.message}")
 
     def _as_error(self, failure: Failure) -> SourceError:
         revision = self._asked_revision or self._revision

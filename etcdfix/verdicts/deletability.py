@@ -71,6 +71,7 @@ def deletability_of(found: Examination) -> Deletability:
         return Deletability.DECLARABLE if lost else Deletability.UNPROVEN
     if verdict.outcome not in FAILED:
         return Deletability.NOT_BROKEN
+    assert verdict.cause is not None  # every failure has one
     if verdict.cause in LOST_KEY:
         return Deletability.DECLARABLE if key_may_be_lost(found) else Deletability.CURABLE
     if verdict.cause in CURABLE_BY_CONFIGURATION:

@@ -6,7 +6,7 @@ import base64
 
 from etcdfix.errors import EtcdfixError, RefusedByRule, RemediationRefused
 from etcdfix.operations.change.preview import follow_ups
-from etcdfix.remediation.audit.record import Result, Verb
+from etcdfix.remediation.audit.record import Result, Verb, unicode_text
 from etcdfix.remediation.commit import Outcome
 from etcdfix.reports.change_model import ChangeReport, Refusal
 from etcdfix.reports.origin import TOOL, timestamp
@@ -33,13 +33,13 @@ def outcome_report(
         key,
         dry_run=outcome.result is None,
         result=outcome.result.value if outcome.result is not None else "dry-run",
-        detail=outcome.detail,
+        detail=unicode_text(outcome.detail),
         revision=outcome.revision or None,
-        backups=list(outcome.backups),
+        backups=[unicode_text(path) for path in outcome.backups],
         value_sha256s=list(outcome.values),
-        audit_log=str(outcome.audit_log),
+        audit_log=unicode_text(str(outcome.audit_log)),
         audit_log_head=str(outcome.head) if outcome.head is not None else None,
-        warnings=list(outcome.warnings),
+        warnings=[unicode_text(warning) for warning in outcome.warnings],
         follow_ups=list(follow_ups(key, done, outcome, again)),
         exit_code=exit_code,
     )
@@ -62,8 +62,8 @@ def refusal_report(verb: Verb, key: bytes | None, error: EtcdfixError, *, dry_ru
         refusal=Refusal(
             code=error.code,
             rule=error.rule if isinstance(error, RefusedByRule) else None,
-            message=error.message,
-            next_step=error.hint,
+            message=unicode_text(error.message),
+            next_step=unicode_text(error.hint),
         ),
         exit_code=int(error.exit_code),
     )

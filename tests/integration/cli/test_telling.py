@@ -5,14 +5,18 @@ from __future__ import annotations
 import base64
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import jsonschema
 import pytest
 import yaml
 
+from etcdfix.cli import telling
 from etcdfix.cli.root import run
+from etcdfix.errors import SourceUnreachable
 from etcdfix.reports.schema import SCHEMAS
+from etcdfix.sources.live import LiveSource
+from tests.support.audit_logs import own_directory
 from tests.support.change_runs import ACKNOWLEDGED, Ran, Registry, candidate_config
 from tests.support.objects import KEY_2, aescbc, secret
 
@@ -103,3 +107,66 @@ def test_wrong_usage_has_no_document(registry: Registry, capfd: pytest.CaptureFi
 def test_text_is_as_it_was(registry: Registry) -> None:
     ran = registry.delete(registry.key("shop/broken"), "-o", "text")
     assert ran.out.startswith("DELETED ")
+
+
+ODD = "l\udcffg"
+"""A name that is not UTF-8, as the shell may pass it."""
+
+
+def test_paths_that_are_not_text(registry: Registry) -> None:
+    """The change is made by then: what it came to must not get lost over a name."""
+    registry.log = own_directory(registry.folder / ODD) / "audit.jsonl"
+    registry.backups = own_directory(registry.folder / f"{ODD}-backups")
+    document = told(registry.delete(registry.key("shop/broken"), "-o", "json"))
+    assert document["result"] == "deleted"
+    assert "l\\udcffg/audit.jsonl" in document["audit_log"]
+    assert "l\\udcffg-backups" in document["backups"][0]
+
+
+def test_a_refusal_that_names_a_path_that_is_not_text(registry: Registry) -> None:
+    ran = registry.delete(registry.key("shop/broken"), "--plan", f"/nowhere/{ODD}.json", "-o", "json")
+    document = told(ran)
+    assert (ran.code, document["result"]) == (2, "failed")
+
+
+def test_the_words_for_people_stand_on_standard_error(registry: Registry) -> None:
+    ran = registry.delete(registry.key("shop/broken"), "-o", "json")
+    assert "Watch, on every API server:" in ran.err
+
+
+@pytest.mark.parametrize("name", ["outcome_report", "document_text"])
+def test_what_was_done_is_told_whatever_happens(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def fail(*_args: object, **_named: object) -> NoReturn:
+        raise UnicodeError
+
+    monkeypatch.setattr(telling, name, fail)
+    ran = registry.delete(registry.key("shop/broken"), "-o", "json")
+    assert ran.code == 0
+    assert ran.out == ""
+    assert "no document could be written (UnicodeError)" in ran.err
+    assert "DELETED " in ran.err
+    assert str(registry.kept()[0].path) in ran.err
+
+
+def test_an_error_is_told_whatever_happens(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_args: object, **_named: object) -> NoReturn:
+        raise UnicodeError
+
+    monkeypatch.setattr(telling, "refusal_report", fail)
+    ran = registry.delete(registry.key("shop/good-0"), "-o", "json")
+    assert ran.code == 4
+    assert "the object is readable" in ran.err
+
+
+def test_nothing_is_told_twice(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What goes wrong after a change does not make it undone."""
+
+    def fail(_source: object) -> NoReturn:
+        raise SourceUnreachable("gone")
+
+    monkeypatch.setattr(LiveSource, "close", fail)
+    ran = registry.delete(registry.key("shop/broken"), "-o", "json")
+    assert json.loads(ran.out)["result"] == "deleted"
+    assert ran.code == 5

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -114,7 +114,7 @@ def start_etcd(etcd_servers: EtcdServers) -> Iterator[Callable[..., EtcdServer]]
     """Start a server of one's own, in the variants of ``EtcdServers.start``; it ends with the module."""
     with ExitStack() as stack:
 
-        def start(**variant: object) -> EtcdServer:
+        def start(**variant: Any) -> EtcdServer:
             server = etcd_servers.start(**variant)
             stack.callback(server.stop)
             return server

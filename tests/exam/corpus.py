@@ -110,8 +110,8 @@ def filler(rng: random.Random, size: int) -> str:
 def _written_by_hand() -> Iterator[Kind]:
     for directory in builtin_directories():
         if directory.codec is StorageCodec.BUILTIN and directory.kind and directory.namespaced is not None:
-            build = partial(_protobuf, api_version=_api_version(directory), kind=directory.kind)
-            yield _kind(directory, "protobuf", build)
+            protobuf = partial(_protobuf, api_version=_api_version(directory), kind=directory.kind)
+            yield _kind(directory, "protobuf", protobuf)
         if (directory.group, directory.kind) in {("", "Secret"), ("", "ConfigMap")}:
             yield _kind(directory, "yaml", partial(_yaml, kind=directory.kind))
     yield from _json_builtins()

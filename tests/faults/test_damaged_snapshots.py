@@ -56,8 +56,14 @@ def pages(data: bytes, flags: int) -> list[int]:
     return [index for index, head in enumerate(heads) if index > 1 and head == (index, flags)]
 
 
+def root_of(tree: Tree, name: bytes) -> int:
+    bucket = tree.bucket(name)
+    assert bucket is not None
+    return bucket.root
+
+
 @pytest.fixture(scope="module")
-def early_root(alpha) -> bytes:
+def early_root(alpha: bytes) -> bytes:
     """Alpha with the root of the bucket `key` moved to the first free page.
 
     As etcd left it, it is page 217 of 220: nearly every cut loses it, and with it everything.
@@ -65,18 +71,20 @@ def early_root(alpha) -> bytes:
     meta = read_metas(alpha)[0][0]
     tree = Tree(alpha, size=len(alpha) - 32, meta=meta, on_damage=lambda damage: pytest.fail(damage.message))
     used = bytearray(meta.high_water)
-    waiting = [meta.root, *(tree.bucket(name).root for name in tree.bucket_names())]
+    waiting = [meta.root, *(root_of(tree, name) for name in tree.bucket_names())]
     for page_id in waiting:
         if page_id:  # not an inline bucket
             page = tree.page(page_id)
             tree.mark(page, used)
             waiting += [] if page.is_leaf else [entry.child_id for entry in tree.branch_entries(page)]
     free = used.index(0, 2)
-    root = tree.bucket(b"key").root
+    root = root_of(tree, b"key")
     assert free < 190 < root
-    page = patched(alpha[root * PAGE : (root + 1) * PAGE], 0, "<Q", free)
-    moved = alpha[: free * PAGE] + page + alpha[(free + 1) * PAGE :]
-    _, entry = tree.find(tree.root, b"key")
+    copy = patched(alpha[root * PAGE : (root + 1) * PAGE], 0, "<Q", free)
+    moved = alpha[: free * PAGE] + copy + alpha[(free + 1) * PAGE :]
+    place = tree.find(tree.root, b"key")
+    assert place is not None
+    _, entry = place
     moved = patched(moved, entry.value_start, "<Q", free)[:-32]
     return moved + hashlib.sha256(moved).digest()
 
@@ -94,7 +102,7 @@ def assert_true_to(whole: bytes, found: list[StoredValue], tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["small/history", "small/empty", "small/all-deleted"])
-def test_every_cut_near_a_sector_edge(tmp_path, name):
+def test_every_cut_near_a_sector_edge(tmp_path: Path, name: str) -> None:
     whole = unpacked(name)
     values, problems = scan(tmp_path, whole)
     assert problems == []
@@ -114,12 +122,14 @@ def test_every_cut_near_a_sector_edge(tmp_path, name):
             assert_true_to(whole, found, tmp_path)
 
 
-def test_moved_root_changes_nothing(tmp_path, alpha, early_root):
+def test_moved_root_changes_nothing(tmp_path: Path, alpha: bytes, early_root: bytes) -> None:
     assert scan(tmp_path, early_root) == scan(tmp_path, alpha)
 
 
 @pytest.mark.parametrize("pages_left", [191, 200, 210])
-def test_cut_snapshot_is_read_as_far_as_it_goes(tmp_path, alpha, early_root, pages_left):
+def test_cut_snapshot_is_read_as_far_as_it_goes(
+    tmp_path: Path, alpha: bytes, early_root: bytes, pages_left: int
+) -> None:
     cut = pages_left * PAGE + 100
     values, problems = scan(tmp_path, early_root[:cut])
 
@@ -132,7 +142,7 @@ def test_cut_snapshot_is_read_as_far_as_it_goes(tmp_path, alpha, early_root, pag
     assert any("starts at byte" in problem and f"pages end at byte {cut}" in problem for problem in problems)
 
 
-def test_cut_that_loses_the_root_is_a_named_error(tmp_path, alpha):
+def test_cut_that_loses_the_root_is_a_named_error(tmp_path: Path, alpha: bytes) -> None:
     with pytest.raises(SnapshotTruncated) as caught:
         scan(tmp_path, alpha[: 200 * PAGE])
     assert caught.value.message == (
@@ -146,7 +156,7 @@ def test_cut_that_loses_the_root_is_a_named_error(tmp_path, alpha):
 # Single bits
 
 
-def test_any_flipped_bit_in_a_saved_snapshot_is_told(tmp_path):
+def test_any_flipped_bit_in_a_saved_snapshot_is_told(tmp_path: Path) -> None:
     """Wherever it falls: as a named error, or as a problem; the trailer sees all of them."""
     whole = unpacked("small/history")
     for at in [*range(96), *range(PAGE, PAGE + 96), *range(96, len(whole), 397)]:
@@ -160,7 +170,7 @@ def test_any_flipped_bit_in_a_saved_snapshot_is_told(tmp_path):
 
 
 @pytest.mark.parametrize("bit", range(8))
-def test_flipped_bit_in_a_meta_page_falls_back_to_the_other(tmp_path, alpha, bit):
+def test_flipped_bit_in_a_meta_page_falls_back_to_the_other(tmp_path: Path, alpha: bytes, bit: int) -> None:
     values, _ = scan(tmp_path, alpha)
     flipped = patched(alpha, 16 + 16, "B", alpha[32] ^ 1 << bit)  # the root page id of meta page 0
     found, problems = scan(tmp_path, flipped)
@@ -170,7 +180,7 @@ def test_flipped_bit_in_a_meta_page_falls_back_to_the_other(tmp_path, alpha, bit
     assert problems[1].startswith("meta page 0 at byte 0: checksum ")
 
 
-def test_both_meta_pages_damaged(tmp_path, alpha):
+def test_both_meta_pages_damaged(tmp_path: Path, alpha: bytes) -> None:
     flipped = patched(patched(alpha, 40, "B", alpha[40] ^ 1), PAGE + 40, "B", alpha[PAGE + 40] ^ 1)
 
     with pytest.raises(NotASnapshot, match="not an etcd database: meta page 0 at byte 0: checksum"):
@@ -186,7 +196,9 @@ def test_both_meta_pages_damaged(tmp_path, alpha):
         (12, "<I", 0x7FFF_FFFF, "2147483647 overflow pages reach past the high-water mark 220"),
     ],
 )
-def test_each_leaf_page_in_turn(tmp_path, alpha, offset, layout, number, message):
+def test_each_leaf_page_in_turn(
+    tmp_path: Path, alpha: bytes, offset: int, layout: str, number: int, message: str
+) -> None:
     values, _ = scan(tmp_path, alpha)
     hurt = 0
     for page_id in pages(alpha, 2)[::4]:
@@ -206,7 +218,7 @@ def test_each_leaf_page_in_turn(tmp_path, alpha, offset, layout, number, message
     assert hurt > 10
 
 
-def test_damaged_branch_page_costs_its_subtree_only(tmp_path, alpha):
+def test_damaged_branch_page_costs_its_subtree_only(tmp_path: Path, alpha: bytes) -> None:
     values, _ = scan(tmp_path, alpha)
     lost = []
     for page_id in pages(alpha, 1):
@@ -224,7 +236,7 @@ def test_damaged_branch_page_costs_its_subtree_only(tmp_path, alpha):
     assert all(0 < count < 499 for count in lost)
 
 
-def test_cycle_in_a_real_tree(tmp_path, alpha):
+def test_cycle_in_a_real_tree(tmp_path: Path, alpha: bytes) -> None:
     cycles = 0
     for page_id in pages(alpha, 1):
         found, problems = scan(tmp_path, patched(alpha, page_id * PAGE + 16 + 8, "<Q", page_id))
@@ -237,7 +249,7 @@ def test_cycle_in_a_real_tree(tmp_path, alpha):
 
 @pytest.mark.parametrize("field", ["pos", "key size", "value size"])
 @pytest.mark.parametrize("number", [0, 1, 0x7FFF_FFFF, 0xFFFF_FFFF])
-def test_element_that_points_anywhere(tmp_path, alpha, field, number):
+def test_element_that_points_anywhere(tmp_path: Path, alpha: bytes, field: str, number: int) -> None:
     values, _ = scan(tmp_path, alpha)
     place = 4 + ("pos", "key size", "value size").index(field) * 4
     for page_id in pages(alpha, 2)[1::17]:
@@ -251,7 +263,7 @@ def test_element_that_points_anywhere(tmp_path, alpha, field, number):
             assert any(problem.startswith(f"page {page_id}: ") for problem in problems)
 
 
-def test_zeroed_page(tmp_path, alpha):
+def test_zeroed_page(tmp_path: Path, alpha: bytes) -> None:
     values, _ = scan(tmp_path, alpha)
     hurt = 0
     for page_id in pages(alpha, 2)[::9]:
@@ -267,7 +279,7 @@ def test_zeroed_page(tmp_path, alpha):
     assert hurt
 
 
-def test_no_trailer_and_a_damaged_page_is_still_incomplete(tmp_path, alpha):
+def test_no_trailer_and_a_damaged_page_is_still_incomplete(tmp_path: Path, alpha: bytes) -> None:
     leaf = next(
         page for page in pages(alpha, 2) if len(scan(tmp_path, patched(alpha, page * PAGE, "<Q", 1))[0]) < 499
     )
@@ -277,7 +289,7 @@ def test_no_trailer_and_a_damaged_page_is_still_incomplete(tmp_path, alpha):
     assert problems == [f"page {leaf}: the header at byte {leaf * PAGE} says page 1", DAMAGE_NOTE]
 
 
-def test_what_is_left_was_once_true(tmp_path, alpha):
+def test_what_is_left_was_once_true(tmp_path: Path, alpha: bytes) -> None:
     """A key whose newest record stood on the lost page may show an older one; never anything else."""
     for page_id in pages(alpha, 2)[::11]:
         try:
@@ -288,7 +300,7 @@ def test_what_is_left_was_once_true(tmp_path, alpha):
         assert (problems[-1] == DAMAGE_NOTE) == (len(problems) > 1)
 
 
-def test_garbage_behind_a_snapshot(tmp_path, alpha):
+def test_garbage_behind_a_snapshot(tmp_path: Path, alpha: bytes) -> None:
     values, _ = scan(tmp_path, alpha)
     found, problems = scan(tmp_path, alpha + b"garbage")
 
@@ -298,14 +310,14 @@ def test_garbage_behind_a_snapshot(tmp_path, alpha):
     ]
 
 
-def test_pages_and_then_garbage(tmp_path, early_root):
+def test_pages_and_then_garbage(tmp_path: Path, early_root: bytes) -> None:
     found, problems = scan(tmp_path, early_root[: 212 * PAGE] + b"\xa5" * 20_000)
 
     assert 0 < len(found) < 499
     assert f"page 215: the header at byte {215 * PAGE} says page {0xA5A5_A5A5_A5A5_A5A5}" in problems
 
 
-def test_cut_gzip(tmp_path, early_root):
+def test_cut_gzip(tmp_path: Path, early_root: bytes) -> None:
     packed = gzip.compress(early_root)
     path = tmp_path / "cut.db.gz"
     path.write_bytes(packed[: len(packed) * 95 // 100])

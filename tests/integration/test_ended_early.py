@@ -83,12 +83,14 @@ def start(*arguments: str | Path, **streams: Any) -> subprocess.Popen[bytes]:
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("ETCDFIX_", "ETCDCTL_"))
     }
-    return subprocess.Popen(
+    options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | streams
+    process: subprocess.Popen[bytes] = subprocess.Popen(
         [sys.executable, "-m", "etcdfix", *map(str, arguments)],
-        **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | streams,
+        **options,
         env=kept,
         cwd=REPOSITORY,
     )
+    return process
 
 
 def finish(process: subprocess.Popen[bytes], seconds: float = 60) -> tuple[int, str, str]:

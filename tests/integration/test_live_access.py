@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
 
@@ -26,7 +26,12 @@ def keys(source: LiveSource, prefix: bytes) -> list[bytes]:
         return [stored.key for stored in source.current(prefix)]
 
 
-def with_certificate(files: CertificateFiles) -> dict[str, str]:
+class Certificate(TypedDict):
+    cert: str
+    key: str
+
+
+def with_certificate(files: CertificateFiles) -> Certificate:
     return {"cert": str(files.cert), "key": str(files.key)}
 
 
@@ -127,12 +132,13 @@ def test_files_that_make_no_sense(
     other = authority.issue("other")
     text = tmp_path / "text"
     text.write_text("no certificate")
-    for options, expected in (
+    cases: tuple[tuple[dict[str, Any], str], ...] = (
         ({"cacert": str(tmp_path / "missing")}, "no such file"),
         ({"cacert": str(text)}, "no usable PEM certificate"),
         ({"cert": str(client.cert), "key": str(other.key)}, "does not belong to"),
         ({"cert": str(text), "key": str(text)}, "not a usable PEM certificate and private key"),
-    ):
+    )
+    for options, expected in cases:
         with pytest.raises(ConfigurationError, match=expected):
             LiveSource(EtcdConnection(endpoints=(mutual.endpoint,), **options))
 

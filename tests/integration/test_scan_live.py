@@ -158,7 +158,7 @@ def test_with_certificates_the_scan_works(
     mutual: EtcdServer, authority: CertificateAuthority, tmp_path: Path
 ) -> None:
     files = authority.issue("operator")
-    options = [
+    options: list[str | Path] = [
         "--endpoints",
         mutual.endpoint,
         "--cacert",
@@ -182,7 +182,7 @@ def test_wrong_certificate(
     stranger = CertificateAuthority(tmp_path / "stranger", name="another CA")
     theirs, ours = stranger.issue("operator"), authority.issue("operator-too")
     at = ["--endpoints", mutual.endpoint]
-    ok = ["--cert", ours.cert, "--key", ours.key]
+    ok: list[str | Path] = ["--cert", ours.cert, "--key", ours.key]
     sentence, hint = complaint(capfd, SOURCE, *at, "--cacert", stranger.cert, *ok)
     assert f"{mutual.endpoint}: the server's certificate is not signed by a CA" in sentence
     assert "--cacert" in hint

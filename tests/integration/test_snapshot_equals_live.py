@@ -102,7 +102,7 @@ def unpacked(name: str, directory: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def alpha(binaries, tmp_path_factory) -> Iterator[tuple[Path, Restored]]:
+def alpha(binaries: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Restored]]:
     directory = tmp_path_factory.mktemp("alpha")
     snapshot = unpacked("alpha/snapshot", directory)
     etcd = Restored(binaries, snapshot, directory)
@@ -110,7 +110,7 @@ def alpha(binaries, tmp_path_factory) -> Iterator[tuple[Path, Restored]]:
     etcd.stop()
 
 
-def test_alpha_key_by_key(alpha):
+def test_alpha_key_by_key(alpha: tuple[Path, Restored]) -> None:
     snapshot, etcd = alpha
     live = etcd.everything()
     with SnapshotSource(snapshot) as source:
@@ -122,7 +122,7 @@ def test_alpha_key_by_key(alpha):
     assert len(stored) == 499
 
 
-def test_snapshot_of_the_restored_cluster(alpha, tmp_path):
+def test_snapshot_of_the_restored_cluster(alpha: tuple[Path, Restored], tmp_path: Path) -> None:
     """etcd 3.5 wrote this one, with the data of 3.6 in it."""
     snapshot, etcd = alpha
     with SnapshotSource(etcd.save(tmp_path / "again.db")) as again, SnapshotSource(snapshot) as source:
@@ -131,7 +131,9 @@ def test_snapshot_of_the_restored_cluster(alpha, tmp_path):
         assert again.problems == []
 
 
-def test_file_of_a_running_etcd_is_refused_and_its_copy_is_read(alpha, tmp_path):
+def test_file_of_a_running_etcd_is_refused_and_its_copy_is_read(
+    alpha: tuple[Path, Restored], tmp_path: Path
+) -> None:
     _, etcd = alpha
     database = etcd.data / "member/snap/db"
     with pytest.raises(SourceLocked, match="locked by a running etcd"):
@@ -141,7 +143,7 @@ def test_file_of_a_running_etcd_is_refused_and_its_copy_is_read(alpha, tmp_path)
         assert len(list(source.current(b""))) == 499
 
 
-def test_every_revision(binaries, tmp_path):
+def test_every_revision(binaries: Path, tmp_path: Path) -> None:
     snapshot = unpacked("small/history", tmp_path)
     etcd = Restored(binaries, snapshot, tmp_path)
     try:

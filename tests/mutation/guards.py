@@ -370,10 +370,10 @@ def _tests_of(source: bytes) -> dict[str, str]:
     """Return a digest of each test of a file, by its name in the id."""
     found = {}
     for node in ast.parse(source).body:
-        for each in node.body if isinstance(node, ast.ClassDef) else [node]:
+        group, inside = (f"{node.name}::", node.body) if isinstance(node, ast.ClassDef) else ("", [node])
+        for each in inside:
             if isinstance(each, ast.FunctionDef):
-                name = each.name if each is node else f"{node.name}::{each.name}"
-                found[name] = digest(ast.unparse(each).encode())
+                found[group + each.name] = digest(ast.unparse(each).encode())
     return found
 
 

@@ -131,7 +131,7 @@ class Loop:
         with contextlib.ExitStack() as stack:
             if any("etcd" in getattr(item, "fixturenames", ()) for item in session.items):
                 self._server = stack.enter_context(_one_etcd())
-            self._temporary = session.config._tmp_path_factory
+            self._temporary = session.config._tmp_path_factory  # type: ignore[attr-defined]  # there is no public way
             self._folder = (
                 self._temporary.getbasetemp()
             )  # made once: to number a new one means to tidy up old ones

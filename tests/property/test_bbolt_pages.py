@@ -33,7 +33,9 @@ items = st.dictionaries(st.binary(min_size=1, max_size=40), st.binary(max_size=7
     fan_out=st.integers(2, 20),
     freelist=st.booleans(),
 )
-def test_what_was_written_is_read(contents, page_size, fan_out, freelist):
+def test_what_was_written_is_read(
+    contents: dict[bytes, dict[bytes, bytes]], page_size: int, fan_out: int, freelist: bool
+) -> None:
     file = io.BytesIO()
     writer = BoltWriter(file, page_size=page_size, freelist=freelist)
     for name, bucket in contents.items():
@@ -47,6 +49,7 @@ def test_what_was_written_is_read(contents, page_size, fan_out, freelist):
     assert tree.bucket_names() == sorted(contents)
     for name, bucket in contents.items():
         opened = tree.bucket(name)
+        assert opened is not None
         read = [
             (image[entry.key_start : entry.value_start], image[entry.value_start : entry.value_end])
             for leaf in tree.leaves(opened)
@@ -54,7 +57,9 @@ def test_what_was_written_is_read(contents, page_size, fan_out, freelist):
         ]
         assert read == sorted(bucket.items())
         for key, value in list(bucket.items())[:5]:
-            entry = tree.find(opened, key)[1]
+            place = tree.find(opened, key)
+            assert place is not None
+            entry = place[1]
             assert image[entry.value_start : entry.value_end] == value
     assert damages == []
 
@@ -69,7 +74,7 @@ def told(call: Callable[[], object], error: type[Exception]) -> str | None:
 
 
 @given(st.binary(max_size=200), st.integers(0, 100))
-def test_parsers_return_or_raise_their_documented_error(data, offset):
+def test_parsers_return_or_raise_their_documented_error(data: bytes, offset: int) -> None:
     for parse in (parse_page_header, parse_meta):
         message = told(functools.partial(parse, data, offset=offset, page_id=1), PageCorrupt)
         assert message is None or str(offset) in message
@@ -115,7 +120,7 @@ def damaged(image: bytes, damages: list[tuple[str, int, int]]) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory) -> Path:
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("damage") / "db"
 
 
@@ -123,7 +128,9 @@ def path(tmp_path_factory) -> Path:
 @pytest.mark.parametrize("name", ["history", "branches", "empty", "large-values"])
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_damage_ends_in_a_named_error_or_a_reported_problem(path, name, trailer, data):
+def test_damage_ends_in_a_named_error_or_a_reported_problem(
+    path: Path, name: str, trailer: bool, data: st.DataObject
+) -> None:
     whole = real(name) if trailer else real(name)[:-32]
     image = damaged(whole, data.draw(st.lists(damage_strategy(len(whole)), min_size=1, max_size=4)))
     path.write_bytes(image)
@@ -154,7 +161,7 @@ def test_damage_ends_in_a_named_error_or_a_reported_problem(path, name, trailer,
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(noise=st.binary(max_size=6000), keep=st.integers(0, 8192))
-def test_noise_behind_a_good_start(path, noise, keep):
+def test_noise_behind_a_good_start(path: Path, noise: bytes, keep: int) -> None:
     path.write_bytes(database([(b"k", b"v")])[:keep] + noise)
     with contextlib.suppress(SourceError), SnapshotSource(path) as source:
         assert list(source.current(b"")) == []  # "k" is no revision

@@ -74,12 +74,12 @@ class Model:
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory) -> Path:
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("fold") / "db"
 
 
 @pytest.fixture(params=["in memory", "spilled"])
-def sorting(request, monkeypatch):
+def sorting(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "spilled":
         monkeypatch.setattr(mvcc, "SortedRecords", functools.partial(SortedRecords, max_records=5))
         monkeypatch.setattr(mvcc, "_BATCH", 3)
@@ -87,7 +87,9 @@ def sorting(request, monkeypatch):
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=transactions, data=st.data())
-def test_fold_equals_the_model(path, sorting, changes, data):
+def test_fold_equals_the_model(
+    path: Path, sorting: None, changes: list[dict[bytes, bytes | None]], data: st.DataObject
+) -> None:
     model = Model(changes)
     current = len(model.at) - 1
     compacted = data.draw(st.integers(0, current), label="compacted")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -122,7 +123,9 @@ def test_the_quick_way_never_contradicts_the_strict_one(damaged: tuple[str, str,
     st.integers(-(1 << 63), (1 << 63) - 1),
     st.randoms(use_true_random=False),
 )
-def test_what_another_encoder_wrote_comes_out(name, data, finalizers, generation, random) -> None:
+def test_what_another_encoder_wrote_comes_out(
+    name: bytes, data: dict[bytes, bytes], finalizers: list[bytes], generation: int, random: Random
+) -> None:
     metadata = [block(1, name), number(7, generation)]
     random.shuffle(metadata)
     fields = [*(entry(2, *item) for item in data.items()), block(1, b"".join(metadata)), block(3, b"Opaque")]

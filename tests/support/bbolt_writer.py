@@ -56,7 +56,7 @@ def key_value(
 
 def put(
     main: int, key: bytes, value: bytes, *, sub: int = 0, create: int = 0, version: int = 1, lease: int = 0
-):
+) -> tuple[bytes, bytes]:
     """An item of the bucket ``key``: a change of one key."""
     return revision_key(main, sub), key_value(
         key, value, mod=main, create=create or main, version=version, lease=lease

@@ -71,9 +71,9 @@ class EtcdProxy:
 
     def _handler(self) -> Any:
         proxy = self
-        grpc = self._grpc
+        grpc: Any = self._grpc
 
-        class Anything(grpc.GenericRpcHandler):
+        class Anything(grpc.GenericRpcHandler):  # type: ignore[misc]  # gRPC comes without types: its classes are Any
             def service(self, handler_call_details: Any) -> Any:
                 path = handler_call_details.method
                 return grpc.stream_stream_rpc_method_handler(

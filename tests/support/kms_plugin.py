@@ -360,7 +360,7 @@ def _raw(message: Any) -> bytes:
 def _handler(plugin: KMSPlugin, grpc: Any) -> Any:
     package, classes = ("v1beta1", V1) if plugin.api_version == "v1" else ("v2", V2)
 
-    class Service(grpc.GenericRpcHandler):
+    class Service(grpc.GenericRpcHandler):  # type: ignore[misc]  # gRPC comes without types: its classes are Any
         def service(self, handler_call_details: Any) -> Any:
             service, _, method = handler_call_details.method.strip("/").partition("/")
             if service != f"{package}.KeyManagementService" or f"{method}Request" not in classes:

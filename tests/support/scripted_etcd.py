@@ -189,9 +189,10 @@ class ScriptedEtcd:
             time.sleep(0.005)
 
     def _handler(self) -> Any:
-        played, grpc = self, self._grpc
+        played = self
+        grpc: Any = self._grpc
 
-        class Anything(grpc.GenericRpcHandler):
+        class Anything(grpc.GenericRpcHandler):  # type: ignore[misc]  # gRPC comes without types: its classes are Any
             def service(self, handler_call_details: Any) -> Any:
                 path = handler_call_details.method
                 method = READ_METHODS.get(path)

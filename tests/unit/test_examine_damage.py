@@ -72,7 +72,7 @@ def flipped(value: bytes, *bits: int) -> bytes:
     return bytes(data)
 
 
-ONE_BIT = [(bit,) for bit in range(64)]
+ONE_BIT: list[tuple[int, ...]] = [(bit,) for bit in range(64)]
 SOME_BITS = [tuple(random.Random(n).sample(range(64), 2 + n % 2)) for n in range(16)]
 
 

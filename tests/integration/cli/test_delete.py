@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 import pytest
 
 from etcdfix.apiserver import recovery
+from etcdfix.apiserver.servers import ask_servers
 from etcdfix.cli.root import run
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.errors import AuthorizationRefused, EndedEarly
@@ -1040,10 +1041,8 @@ def test_servers_need_credentials(registry: Registry) -> None:
 def test_api_server_that_does_not_answer(
     registry: Registry, api: KubernetesAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = preflight_module.ask_servers
-
     def impatient(*arguments: Any, **keywords: Any) -> Any:
-        return real(*arguments, **keywords, timeout_seconds=3)
+        return ask_servers(*arguments, **keywords, timeout_seconds=3)
 
     monkeypatch.setattr(preflight_module, "ask_servers", impatient)
     api.stall = {ACCESS_REVIEW}

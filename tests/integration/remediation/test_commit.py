@@ -123,7 +123,12 @@ def test_key_that_moves_before_the_transaction(registry: Registry) -> None:
 
 def test_key_that_moves_while_the_transaction_is_on_its_way(registry: Registry, lossy: LossyProxy) -> None:
     key, mended = registry.key("shop/broken"), aescbc(secret("broken"))
-    lossy.before = lambda path, _: registry.etcd.put(key, mended) and None if path == TXN else None
+
+    def overtake(path: str, _request: bytes) -> None:
+        if path == TXN:
+            registry.etcd.put(key, mended)
+
+    lossy.before = overtake
     ran = registry.delete(key)
     registry.refused(ran, "the key was written again", "nothing was changed", hint="examine it again")
     assert registry.stored(key) == mended

@@ -21,6 +21,7 @@ from etcdfix.remediation.backup.file import (
     encode_document,
 )
 from etcdfix.remediation.cluster_identity import ClusterIdentity, KnownBy
+from etcdfix.remediation.commit import commit
 from etcdfix.remediation.grounds import Grounds
 from etcdfix.remediation.identify import _LARGEST_BACKUP, _newest, identify
 from etcdfix.remediation.preflight.checks import Acceptances, check_deletion, grounds_of
@@ -221,7 +222,7 @@ def test_who_may_not_watch_is_told_by_the_create_revision(
 
     def denied(_self: LiveSource, _key: bytes) -> Iterator[object]:
         raise SourceDenied("no watching")
-        yield
+        yield  # type: ignore[unreachable]  # it makes the function a generator
 
     monkeypatch.setattr(LiveSource, "history", denied)
     assert look(registry).known_by is KnownBy.CREATE_REVISION
@@ -268,7 +269,7 @@ def test_kube_system_made_anew_meanwhile_is_another_cluster(
 ) -> None:
     """The transaction compares the create revision, however the cluster is named."""
     key = unreadable(registry)
-    before: Callable[..., object] = execute_change.commit
+    before: Callable[..., object] = commit
 
     def late(*arguments: object, **named: object) -> object:
         registry.etcd.delete(key)

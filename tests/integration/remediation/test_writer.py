@@ -896,7 +896,12 @@ def test_a_refusal_that_does_not_tell_of_the_landmarks(
     key, mark = prefix + b"k", prefix + b"mark"
     etcd.put(key, VALUE)
     landmark = Landmark(mark, etcd.put(mark, OTHER))
-    proxy.before = lambda path, _request: etcd.put(key, OTHER) and None if path == TXN else None
+
+    def overtake(path: str, _request: bytes) -> None:
+        if path == TXN:
+            etcd.put(key, OTHER)
+
+    proxy.before = overtake
     proxy.rewrite = lambda path, answer: _change(answer, tell) if path == TXN else answer
     with connected(proxy.endpoint) as through, pytest.raises(TransactionAnomaly, match=words):
         delete(through, key, examined(through, key), landmark)

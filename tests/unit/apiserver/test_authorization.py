@@ -213,8 +213,9 @@ def test_another_cluster(api: KubernetesAPI, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("empty", ["resource", "name"])
 def test_nobody_asks_about_everything(api: KubernetesAPI, tmp_path: Path, empty: str) -> None:
+    emptied: dict[str, Any] = {empty: ""}
     with pytest.raises(ValueError, match="must not be empty"):
-        ask(api.kubeconfig(tmp_path), **{empty: ""})
+        ask(api.kubeconfig(tmp_path), **emptied)
     assert [request.method for request in api.requests] == ["GET"]
 
 

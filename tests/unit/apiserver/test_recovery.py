@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import pytest
 
 from etcdfix.apiserver import recovery
+from etcdfix.apiserver.client import Access
 from etcdfix.apiserver.recovery import ServerSigns, Sign, State, look_until_well
 from etcdfix.apiserver.servers import APIAccess
 from etcdfix.errors import AuthorizationRefused, KubeconfigInvalid
@@ -185,7 +186,7 @@ def test_what_breaks_is_named_by_its_type(
     def fail(*_arguments: object, **_options: object) -> NoReturn:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(recovery.Access, "server", fail)
+    monkeypatch.setattr(Access, "server", fail)
     (found,) = look(api, tmp_path, seconds=0)
     assert {sign.text for sign in found.signs} == {"ZeroDivisionError"}
 

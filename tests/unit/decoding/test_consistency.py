@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
@@ -190,7 +191,7 @@ class Fast:
         self.parse = MessageClasses(lambda name: wire_fields(SCHEMA, name), "test")[message].FromString
 
     def __call__(self, raw: bytes) -> bool:
-        message = self.parse(raw)
+        message: Any = self.parse(raw)
         return self.check(message, message.metadata, raw)
 
 

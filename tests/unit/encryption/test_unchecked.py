@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -59,7 +60,9 @@ def test_bodies_with_nothing_in_them(cipher: Unchecked, size: int) -> None:
 @pytest.mark.parametrize(
     ("cipher", "seal", "start"), [(UncheckedAESGCM(KEY), gcm, 12), (UncheckedSecretbox(KEY), box, 40)]
 )
-def test_every_flip_is_found(cipher: Unchecked, seal, start: int, size: int) -> None:  # type: ignore[no-untyped-def]
+def test_every_flip_is_found(
+    cipher: Unchecked, seal: Callable[[bytes], bytes], start: int, size: int
+) -> None:
     body = seal(text(size))
     for byte in {0, size // 2, size - 1}:
         for bit in range(8):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from etcdfix.errors import JSONMalformed
@@ -161,7 +163,7 @@ def test_loads_raises_in_gos_words(data: bytes, message: str, offset: int) -> No
 
 
 def test_loads_survives_depth() -> None:
-    value = loads(b'{"a":[' * 5_000 + b"]}" * 5_000)
+    value: Any = loads(b'{"a":[' * 5_000 + b"]}" * 5_000)
     depth = 0
     while value:
         value = value["a"] if isinstance(value, dict) else value[0]

@@ -476,7 +476,7 @@ def test_two_owners_of_which_one_orphans_are_a_race() -> None:
     assert "only if configmaps shop/x-leaf goes, which cannot be forecast" in found["x-under"].uncertain
 
 
-def MAP(name: str, **more: bool) -> dict[str, Any]:  # noqa: N802 - reads like the other owners
+def MAP(name: str, **more: Any) -> dict[str, Any]:  # noqa: N802 - reads like the other owners
     return owner("ConfigMap", name, api_version="v1", **more)
 
 
@@ -485,7 +485,7 @@ def test_what_only_becomes_terminating_keeps_what_it_owns(held: str) -> None:
     cluster = Cluster()
     key = cluster.add("apps/v1", "ReplicaSet", "r1", "shop")
     spec = {"containers": [{"name": "main", "image": "web"}], "nodeName": "n1"} if held == "node" else {}
-    finalizers = ("example.com/hold",) if held == "finalizer" else ()
+    finalizers: tuple[str, ...] = ("example.com/hold",) if held == "finalizer" else ()
     cluster.pod("p", owners=(owner("ReplicaSet", "r1"),), spec=spec, finalizers=finalizers)
     cluster.add("v1", "ConfigMap", "c", "shop", owners=(owner("Pod", "p", api_version="v1"),))
     cluster.add("v1", "ConfigMap", "d", "shop", owners=(MAP("c"),))

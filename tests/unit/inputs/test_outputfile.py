@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -137,7 +138,10 @@ def test_what_came_to_stand_there_meanwhile_stays(tmp_path: Path, what: str) -> 
 
     def work() -> None:
         with destination(path, ()):
-            make = {"log": lambda: path.write_bytes(RECORD), "link": lambda: path.symlink_to("elsewhere")}
+            make: dict[str, Callable[[], object]] = {
+                "log": lambda: path.write_bytes(RECORD),
+                "link": lambda: path.symlink_to("elsewhere"),
+            }
             make.get(what, lambda: os.mkfifo(path))()
 
     with pytest.raises(ConfigurationError):

@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from tests.support.lost_key import CONFIGURATION, base, lose, scan_to
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import KEY_2, aescbc
 
-SMALLEST = {
+SMALLEST: dict[str, Any] = {
     "apiVersion": "etcdfix/v1alpha1",
     "kind": "ScanReport",
     "generated_at": "",

@@ -121,7 +121,7 @@ USERS = [
 
 @pytest.mark.parametrize(("flags", "variables", "expected"), USERS)
 def test_users(
-    flags: dict[str, str], variables: dict[str, str], expected: tuple[str | None, str | None]
+    flags: dict[str, Any], variables: dict[str, str], expected: tuple[str | None, str | None]
 ) -> None:
     found = connection_from_options(**flags, environ=variables)
     assert (found.user, found.password) == expected

@@ -8,6 +8,7 @@ import mmap
 import os
 import tempfile
 import zlib
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -25,7 +26,7 @@ def image() -> bytes:
     return database(ITEMS, trailer=True)
 
 
-def opened(tmp_path, data: bytes) -> DatabaseFile:
+def opened(tmp_path: Path, data: bytes) -> DatabaseFile:
     path = tmp_path / "file.db"
     path.write_bytes(data)
     return DatabaseFile(path)
@@ -36,7 +37,7 @@ def closing(file: DatabaseFile) -> DatabaseFile:
     return file
 
 
-def test_snapshot_with_its_trailer(tmp_path, image):
+def test_snapshot_with_its_trailer(tmp_path: Path, image: bytes) -> None:
     file = opened(tmp_path, image)
 
     assert (file.size, file.has_trailer, file.compressed, file.problems) == (len(image) - 32, True, False, [])
@@ -45,10 +46,10 @@ def test_snapshot_with_its_trailer(tmp_path, image):
     assert integrity.sha256 == hashlib.sha256(image[:-32]).hexdigest()
     assert (integrity.sentence, integrity.problem) == ("SHA-256 trailer verified", "")
     assert file.hashed
-    file.close()
+    file.close()  # type: ignore[unreachable]  # mypy does not see that integrity() hashes
 
 
-def test_copied_file_without_trailer(tmp_path, image):
+def test_copied_file_without_trailer(tmp_path: Path, image: bytes) -> None:
     file = opened(tmp_path, image[:-32])
 
     assert (file.size, file.has_trailer, file.problems) == (len(image) - 32, False, [])
@@ -57,7 +58,7 @@ def test_copied_file_without_trailer(tmp_path, image):
     file.close()
 
 
-def test_preallocated_pages_behind_the_last_are_fine(tmp_path, image):
+def test_preallocated_pages_behind_the_last_are_fine(tmp_path: Path, image: bytes) -> None:
     file = opened(tmp_path, image[:-32] + bytes(10 * 4096))
 
     assert (file.problems, file.integrity().problem) == ([], "")
@@ -65,7 +66,7 @@ def test_preallocated_pages_behind_the_last_are_fine(tmp_path, image):
 
 
 @pytest.mark.parametrize("touched", [True, False])
-def test_wrong_trailer(tmp_path, image, touched):
+def test_wrong_trailer(tmp_path: Path, image: bytes, touched: bool) -> None:
     file = opened(tmp_path, image[:-1] + b"?")
     if touched:
         file.touch()
@@ -77,7 +78,7 @@ def test_wrong_trailer(tmp_path, image, touched):
     file.close()
 
 
-def test_hashing_in_a_thread_gives_the_same(tmp_path, image):
+def test_hashing_in_a_thread_gives_the_same(tmp_path: Path, image: bytes) -> None:
     file = opened(tmp_path, image)
     file.touch()
     file.start_hashing()
@@ -87,7 +88,7 @@ def test_hashing_in_a_thread_gives_the_same(tmp_path, image):
     file.close()
 
 
-def test_close_stops_hashing(tmp_path, image, monkeypatch):
+def test_close_stops_hashing(tmp_path: Path, image: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dbfile, "_MAPPED_BLOCK", 4096)
     monkeypatch.setattr(dbfile, "_BLOCK", 4096)
     file = opened(tmp_path, image)
@@ -99,7 +100,9 @@ def test_close_stops_hashing(tmp_path, image, monkeypatch):
 
 
 @pytest.mark.parametrize("memory_pages", [10**9, 2])
-def test_touch_leaves_large_files_alone(tmp_path, image, monkeypatch, memory_pages):
+def test_touch_leaves_large_files_alone(
+    tmp_path: Path, image: bytes, monkeypatch: pytest.MonkeyPatch, memory_pages: int
+) -> None:
     file = opened(tmp_path, image)
     real = os.sysconf
     monkeypatch.setattr(os, "sysconf", lambda name: memory_pages if name == "SC_PHYS_PAGES" else real(name))
@@ -110,20 +113,20 @@ def test_touch_leaves_large_files_alone(tmp_path, image, monkeypatch, memory_pag
     file.close()
 
 
-def test_touch_that_the_kernel_refuses(tmp_path, image):
+def test_touch_that_the_kernel_refuses(tmp_path: Path, image: bytes) -> None:
     file = opened(tmp_path, image)
     real = file.image
 
     def refuse(advice: int) -> None:
         raise OSError(errno.EFAULT, "Bad address")
 
-    file.image = SimpleNamespace(madvise=refuse)
+    file.image = SimpleNamespace(madvise=refuse)  # type: ignore[assignment]  # only madvise() is called
     assert not file.touch()
     file.image = real
     file.close()
 
 
-def test_unreadable_sector(tmp_path, image, monkeypatch):
+def test_unreadable_sector(tmp_path: Path, image: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     file = opened(tmp_path, image)
     real = os.preadv
 
@@ -140,7 +143,7 @@ def test_unreadable_sector(tmp_path, image, monkeypatch):
     file.close()
 
 
-def test_file_that_shrinks_while_open(tmp_path, image):
+def test_file_that_shrinks_while_open(tmp_path: Path, image: bytes) -> None:
     file = opened(tmp_path, image)
     os.truncate(tmp_path / "file.db", 8192)
 
@@ -155,7 +158,7 @@ def test_file_that_shrinks_while_open(tmp_path, image):
 @pytest.mark.parametrize(
     ("cut", "where"), [(4096 * 5, "0 bytes into page 5"), (4096 * 5 + 100, "100 bytes into page 5")]
 )
-def test_cut_file(tmp_path, image, cut, where):
+def test_cut_file(tmp_path: Path, image: bytes, cut: int, where: str) -> None:
     file = opened(tmp_path, image[:cut])
 
     assert len(file.problems) == 1
@@ -165,7 +168,7 @@ def test_cut_file(tmp_path, image, cut, where):
     file.close()
 
 
-def test_garbage_behind_the_database(tmp_path, image):
+def test_garbage_behind_the_database(tmp_path: Path, image: bytes) -> None:
     file = opened(tmp_path, image[:-32] + b"garbage")
 
     assert file.problems == [
@@ -174,7 +177,7 @@ def test_garbage_behind_the_database(tmp_path, image):
     file.close()
 
 
-def test_damaged_meta_is_a_problem(tmp_path, image):
+def test_damaged_meta_is_a_problem(tmp_path: Path, image: bytes) -> None:
     file = opened(tmp_path, image[:20] + b"?" + image[21:])
 
     assert "meta page 0 at byte 0: " in file.problems[0]
@@ -203,26 +206,26 @@ def test_damaged_meta_is_a_problem(tmp_path, image):
     ],
 )
 @pytest.mark.parametrize("pack", [False, True])
-def test_file_that_is_no_database(tmp_path, data, message, hint, pack):
+def test_file_that_is_no_database(tmp_path: Path, data: bytes, message: str, hint: str, pack: bool) -> None:
     with pytest.raises(NotASnapshot, match=r"file\.db") as caught:
         opened(tmp_path, gzip.compress(data) if pack else data)
     assert message in caught.value.message
     assert hint in caught.value.hint
 
 
-def test_missing_file(tmp_path):
+def test_missing_file(tmp_path: Path) -> None:
     with pytest.raises(NotASnapshot, match=r"nowhere\.db: no such file"):
         DatabaseFile(tmp_path / "nowhere.db")
 
 
-def test_directory(tmp_path):
+def test_directory(tmp_path: Path) -> None:
     with pytest.raises(NotASnapshot, match="a directory, expected") as caught:
         DatabaseFile(tmp_path)
     assert caught.value.hint == ""
 
 
 @pytest.mark.parametrize("inside", ["member/snap/db", "snap/db", "db"])
-def test_data_directory_of_etcd_names_the_file_inside(tmp_path, inside):
+def test_data_directory_of_etcd_names_the_file_inside(tmp_path: Path, inside: str) -> None:
     (tmp_path / inside).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / inside).touch()
     with pytest.raises(NotASnapshot) as caught:
@@ -230,13 +233,13 @@ def test_data_directory_of_etcd_names_the_file_inside(tmp_path, inside):
     assert caught.value.hint == f"the database is {tmp_path / inside}"
 
 
-def test_pipe_does_not_block(tmp_path):
+def test_pipe_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(NotASnapshot, match="not a regular file"):
         DatabaseFile(tmp_path / "pipe")
 
 
-def test_permission_denied(tmp_path, monkeypatch):
+def test_permission_denied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> int:
         raise PermissionError(errno.EACCES, "Permission denied")
 
@@ -246,12 +249,12 @@ def test_permission_denied(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["x" * 300, "a\0b"])
-def test_impossible_names(tmp_path, name):
+def test_impossible_names(tmp_path: Path, name: str) -> None:
     with pytest.raises(SourceError, match="cannot be opened"):
         DatabaseFile(tmp_path / name)
 
 
-def test_locked_by_a_running_etcd(tmp_path, image):
+def test_locked_by_a_running_etcd(tmp_path: Path, image: bytes) -> None:
     path = tmp_path / "db"
     path.write_bytes(image[:-32])
     with path.open("rb") as etcd:
@@ -261,7 +264,7 @@ def test_locked_by_a_running_etcd(tmp_path, image):
         assert "etcdctl snapshot save" in caught.value.hint
 
 
-def test_two_readers_share_the_file_and_hold_etcd_off(tmp_path, image):
+def test_two_readers_share_the_file_and_hold_etcd_off(tmp_path: Path, image: bytes) -> None:
     path = tmp_path / "db"
     path.write_bytes(image)
     first, second = DatabaseFile(path), DatabaseFile(path)
@@ -273,7 +276,7 @@ def test_two_readers_share_the_file_and_hold_etcd_off(tmp_path, image):
         fcntl.flock(etcd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def test_file_system_without_locks(tmp_path, image, monkeypatch):
+def test_file_system_without_locks(tmp_path: Path, image: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
@@ -281,7 +284,7 @@ def test_file_system_without_locks(tmp_path, image, monkeypatch):
     closing(opened(tmp_path, image))
 
 
-def test_file_that_cannot_be_mapped(tmp_path, image, monkeypatch):
+def test_file_that_cannot_be_mapped(tmp_path: Path, image: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise OSError(errno.ENODEV, "No such device")
 
@@ -294,7 +297,7 @@ def test_file_that_cannot_be_mapped(tmp_path, image, monkeypatch):
 
 
 @pytest.mark.parametrize("level", [0, 1, 9])
-def test_gzip(tmp_path, image, level):
+def test_gzip(tmp_path: Path, image: bytes, level: int) -> None:
     file = opened(tmp_path, gzip.compress(image, level))
 
     assert (file.compressed, file.size, file.problems) == (True, len(image) - 32, [])
@@ -303,7 +306,7 @@ def test_gzip(tmp_path, image, level):
     file.close()
 
 
-def test_gzip_of_several_members_and_padding(tmp_path, image):
+def test_gzip_of_several_members_and_padding(tmp_path: Path, image: bytes) -> None:
     halves = gzip.compress(image[:70_000]) + gzip.compress(b"") + bytes(100) + gzip.compress(image[70_000:])
     file = opened(tmp_path, halves + bytes(5000))
 
@@ -312,7 +315,7 @@ def test_gzip_of_several_members_and_padding(tmp_path, image):
     file.close()
 
 
-def test_gzip_whose_output_ends_on_a_block(tmp_path, monkeypatch):
+def test_gzip_whose_output_ends_on_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     image = database([put(2, b"/k", b"\0" * 100_000)])
     monkeypatch.setattr(dbfile, "_BLOCK", len(image) // 4)
     file = opened(tmp_path, gzip.compress(image))
@@ -322,7 +325,7 @@ def test_gzip_whose_output_ends_on_a_block(tmp_path, monkeypatch):
     file.close()
 
 
-def test_cut_gzip_keeps_what_came_out(tmp_path, image):
+def test_cut_gzip_keeps_what_came_out(tmp_path: Path, image: bytes) -> None:
     packed = gzip.compress(image, 0)
     file = opened(tmp_path, packed[: len(packed) // 2])
 
@@ -332,7 +335,7 @@ def test_cut_gzip_keeps_what_came_out(tmp_path, image):
     file.close()
 
 
-def test_gzip_cut_inside_its_own_trailer(tmp_path, image):
+def test_gzip_cut_inside_its_own_trailer(tmp_path: Path, image: bytes) -> None:
     file = opened(tmp_path, gzip.compress(image)[:-3])
 
     assert "the gzip data is cut" in file.problems[0]
@@ -340,7 +343,7 @@ def test_gzip_cut_inside_its_own_trailer(tmp_path, image):
     file.close()
 
 
-def test_gzip_with_a_wrong_checksum_keeps_everything(tmp_path, image):
+def test_gzip_with_a_wrong_checksum_keeps_everything(tmp_path: Path, image: bytes) -> None:
     packed = bytearray(gzip.compress(image))
     packed[-6] ^= 0xFF
     file = opened(tmp_path, bytes(packed))
@@ -350,7 +353,7 @@ def test_gzip_with_a_wrong_checksum_keeps_everything(tmp_path, image):
     file.close()
 
 
-def test_damaged_gzip_keeps_what_came_before(tmp_path, image):
+def test_damaged_gzip_keeps_what_came_before(tmp_path: Path, image: bytes) -> None:
     packed = bytearray(gzip.compress(image, 0))
     # Stored blocks (RFC 1951, 3.2.4): one byte, length, inverted length. Damage the second header.
     length = int.from_bytes(packed[11:13], "little")
@@ -363,7 +366,7 @@ def test_damaged_gzip_keeps_what_came_before(tmp_path, image):
     file.close()
 
 
-def test_garbage_behind_gzip(tmp_path, image):
+def test_garbage_behind_gzip(tmp_path: Path, image: bytes) -> None:
     file = opened(tmp_path, gzip.compress(image) + b"garbage")
 
     assert file.problems == ["file.db: what follows the end of the gzip data is no gzip data and was ignored"]
@@ -371,12 +374,14 @@ def test_garbage_behind_gzip(tmp_path, image):
     file.close()
 
 
-def test_gzip_that_cannot_be_read_further(tmp_path, image, monkeypatch):
+def test_gzip_that_cannot_be_read_further(
+    tmp_path: Path, image: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "file.db"
     path.write_bytes(gzip.compress(image, 0))
     real = dbfile._open_regular
 
-    def broken(path):
+    def broken(path: Path) -> SimpleNamespace:
         file = real(path)
 
         def read(size: int) -> bytes:
@@ -396,7 +401,7 @@ def test_gzip_that_cannot_be_read_further(tmp_path, image, monkeypatch):
     file.close()
 
 
-def test_bomb_is_stopped_by_the_meta_page(tmp_path, monkeypatch):
+def test_bomb_is_stopped_by_the_meta_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A gzip that begins like a database and goes on with zeros for ever."""
     monkeypatch.setattr(dbfile, "UNPACK_SLACK", 1 << 20)
     image = database([put(2, b"/k", b"v")])
@@ -409,12 +414,14 @@ def test_bomb_is_stopped_by_the_meta_page(tmp_path, monkeypatch):
     assert "TMPDIR" in caught.value.hint
 
 
-def test_bomb_of_zeros_is_no_database(tmp_path):
+def test_bomb_of_zeros_is_no_database(tmp_path: Path) -> None:
     with pytest.raises(NotASnapshot, match="its first 4096 bytes are zero"):
         opened(tmp_path, gzip.compress(bytes(32 << 20)))
 
 
-def test_half_of_the_free_space_is_the_limit(tmp_path, image, monkeypatch):
+def test_half_of_the_free_space_is_the_limit(
+    tmp_path: Path, image: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=8, f_frsize=4096))
 
     with pytest.raises(SourceError, match=r"unpacks to more than 16384 bytes \(half of the free space in "):
@@ -422,7 +429,9 @@ def test_half_of_the_free_space_is_the_limit(tmp_path, image, monkeypatch):
 
 
 @pytest.mark.parametrize(("number", "hint"), [(errno.ENOSPC, "TMPDIR"), (errno.EACCES, "")])
-def test_temporary_file_that_cannot_be_made(tmp_path, image, monkeypatch, number, hint):
+def test_temporary_file_that_cannot_be_made(
+    tmp_path: Path, image: bytes, monkeypatch: pytest.MonkeyPatch, number: int, hint: str
+) -> None:
     def refuse(**_: object) -> None:
         raise OSError(number, os.strerror(number))
 
@@ -432,7 +441,9 @@ def test_temporary_file_that_cannot_be_made(tmp_path, image, monkeypatch, number
     assert hint in caught.value.hint
 
 
-def test_disk_that_fills_up_while_unpacking(tmp_path, image, monkeypatch):
+def test_disk_that_fills_up_while_unpacking(
+    tmp_path: Path, image: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(_: bytes) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -445,7 +456,7 @@ def test_disk_that_fills_up_while_unpacking(tmp_path, image, monkeypatch):
     assert closed
 
 
-def test_unpacked_file_has_no_name(tmp_path, image, monkeypatch):
+def test_unpacked_file_has_no_name(tmp_path: Path, image: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = tmp_path / "temporary"
     directory.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(directory))

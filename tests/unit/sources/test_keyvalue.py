@@ -38,7 +38,7 @@ def encoded(stored: StoredValue) -> bytes:
 
 
 @pytest.mark.parametrize("stored", CASES)
-def test_both_readers_agree_with_the_writer(stored):
+def test_both_readers_agree_with_the_writer(stored: StoredValue) -> None:
     data = encoded(stored)
 
     assert parse_key_value(data) == stored
@@ -46,13 +46,13 @@ def test_both_readers_agree_with_the_writer(stored):
 
 
 @pytest.mark.parametrize("stored", [CASES[0], CASES[1], CASES[2], CASES[3], CASES[7], CASES[8], CASES[9]])
-def test_common_records_take_the_short_way(stored):
+def test_common_records_take_the_short_way(stored: StoredValue) -> None:
     data = encoded(stored)
     assert parse_as_written(data, 0, len(data)) == stored
 
 
 @pytest.mark.parametrize("size", range(72))
-def test_short_way_never_reads_past_the_record(size):
+def test_short_way_never_reads_past_the_record(size: int) -> None:
     data = encoded(StoredValue(KEY, b"value" * 6, 300, 200, 2, 70_000))
     assert len(data) == 71
     # What follows would complete the record; the record itself is cut.
@@ -60,13 +60,13 @@ def test_short_way_never_reads_past_the_record(size):
     assert (result is not None) == (size == len(data) or size == len(data) - 4)
 
 
-def test_record_at_the_end_of_the_file():
+def test_record_at_the_end_of_the_file() -> None:
     data = encoded(CASES[0])
     for size in range(len(data)):
         assert parse_as_written(data[:size], 0, size) is None
 
 
-def test_any_field_order_and_unknown_fields():
+def test_any_field_order_and_unknown_fields() -> None:
     data = b"".join(
         [
             b"\x30\x07",  # lease
@@ -86,7 +86,7 @@ def test_any_field_order_and_unknown_fields():
     assert parse_as_written(data, 0, len(data)) is None
 
 
-def test_negative_numbers_are_signed():
+def test_negative_numbers_are_signed() -> None:
     assert parse_key_value(b"\x18" + b"\xff" * 9 + b"\x01").mod_revision == -1
 
 
@@ -108,7 +108,7 @@ def test_negative_numbers_are_signed():
         (b"\x7d\x00", "field 15 at byte 0 needs 4 bytes, 1 are left"),
     ],
 )
-def test_malformed_records_say_what_and_where(data, message):
+def test_malformed_records_say_what_and_where(data: bytes, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse_key_value(data)
     assert parse_as_written(data, 0, len(data)) is None
@@ -125,19 +125,19 @@ def test_malformed_records_say_what_and_where(data, message):
         b"\x30" + b"\xff" * 11,
     ],
 )
-def test_what_follows_the_value_must_be_one_lease(tail):
+def test_what_follows_the_value_must_be_one_lease(tail: bytes) -> None:
     data = key_value(KEY, b"value", mod=2, create=2, version=1) + tail
     assert parse_as_written(data, 0, len(data)) is None
 
 
 @pytest.mark.parametrize("at", [0, 27, 29, 31, 33])
-def test_wrong_tag_is_left_to_the_careful_reader(at):
+def test_wrong_tag_is_left_to_the_careful_reader(at: int) -> None:
     data = bytearray(key_value(KEY, b"value", mod=2, create=2, version=1))
     data[at] ^= 0x40
     assert parse_as_written(bytes(data), 0, len(data)) is None
 
 
-def test_numbers_too_long_for_the_short_way():
+def test_numbers_too_long_for_the_short_way() -> None:
     for numbers in ({"mod": 2**28}, {"create": 2**28}, {"version": 2**21}):
         data = key_value(KEY, b"v", **{"mod": 2, "create": 2, "version": 1} | numbers)
         assert parse_as_written(data, 0, len(data)) is None
@@ -146,7 +146,7 @@ def test_numbers_too_long_for_the_short_way():
     assert parse_as_written(data, 0, len(data)) is None
 
 
-def test_key_of_a_record_whose_rest_is_damaged():
+def test_key_of_a_record_whose_rest_is_damaged() -> None:
     data = key_value(KEY, b"value", mod=300, create=2, version=1)
 
     assert key_and_mod_revision(data) == (KEY, 300)

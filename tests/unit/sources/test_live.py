@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import pytest
@@ -159,6 +159,7 @@ def test_the_next_page_is_asked_for_before_the_first_value_is_handed_out(etcd: S
         assert len(etcd.ranges()) == 2
         next(scan)
         etcd.wait_for_ranges(3)
+        assert isinstance(scan, Generator)
         scan.close()
 
 

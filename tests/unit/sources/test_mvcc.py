@@ -9,7 +9,7 @@ from etcdfix.errors import SourceError
 from etcdfix.model import Revision, StoredValue
 from etcdfix.sources import mvcc
 from etcdfix.sources.bbolt.page import read_metas
-from etcdfix.sources.bbolt.tree import Tree
+from etcdfix.sources.bbolt.tree import Damage, Tree
 from etcdfix.sources.mvcc import RevisionIndex, escape_key, fold, parse_revision_key, show_key, successor
 from etcdfix.sources.sortedruns import SortedRecords
 from tests.support.bbolt_writer import database, delete, key_value, put, revision_key
@@ -18,15 +18,17 @@ from tests.support.bbolt_writer import database, delete, key_value, put, revisio
 class Opened:
     """A revision index over the items of a bucket ``key``, with what it reported."""
 
-    def __init__(self, items: list[tuple[bytes, bytes]], image: bytes | None = None, **layout: int) -> None:
+    def __init__(self, items: list[tuple[bytes, bytes]], image: bytes | None = None) -> None:
         self.damages: list[str] = []
-        image = database(items, **layout) if image is None else image
+        image = database(items) if image is None else image
 
-        def on_damage(damage):
+        def on_damage(damage: Damage) -> None:
             self.damages.append(damage.message)
 
         tree = Tree(image, size=len(image), meta=read_metas(image)[0][0], on_damage=on_damage)
-        self.index = RevisionIndex(tree, tree.bucket(b"key"), on_damage)
+        bucket = tree.bucket(b"key")
+        assert bucket is not None
+        self.index = RevisionIndex(tree, bucket, on_damage)
 
     def current(self, prefix: bytes = b"", at_revision: int | None = None) -> list[tuple[bytes, bytes]]:
         return [(stored.key, stored.value) for stored in self.index.current(prefix, at_revision=at_revision)]
@@ -63,11 +65,11 @@ HISTORY = [
         (b"", None),
     ],
 )
-def test_revision_keys(raw, expected):
+def test_revision_keys(raw: bytes, expected: tuple[Revision, bool] | None) -> None:
     assert parse_revision_key(raw) == expected
 
 
-def test_newest_values_in_byte_order():
+def test_newest_values_in_byte_order() -> None:
     opened = Opened(HISTORY)
 
     assert opened.current() == [(b"/a/one", b"6"), (b"/b/one", b"3"), (b"/c", b"7")]
@@ -88,16 +90,16 @@ def test_newest_values_in_byte_order():
         (8, [(b"/a/one", b"6"), (b"/b/one", b"3"), (b"/c", b"7")]),
     ],
 )
-def test_values_at_a_revision(revision, expected):
+def test_values_at_a_revision(revision: int, expected: list[tuple[bytes, bytes]]) -> None:
     assert Opened(HISTORY).current(at_revision=revision) == expected
 
 
-def test_every_field_arrives():
+def test_every_field_arrives() -> None:
     assert list(Opened(HISTORY).index.current(b"/b")) == [StoredValue(b"/b/one", b"3", 4, 4, 1, 77)]
     assert Opened(HISTORY).index.get(b"/a/one") == StoredValue(b"/a/one", b"6", 8, 2, 3, 0)
 
 
-def test_get():
+def test_get() -> None:
     index = Opened(HISTORY).index
 
     assert index.get(b"/a/one", at_revision=4) == StoredValue(b"/a/one", b"1", 2, 2, 1, 0)
@@ -107,7 +109,7 @@ def test_get():
     assert index.get(b"/a/one/more") is None
 
 
-def test_history_is_complete_and_oldest_first():
+def test_history_is_complete_and_oldest_first() -> None:
     opened = Opened(HISTORY)
 
     assert opened.history(b"/a/two") == [(3, 0, b"2"), (6, 0, None), (7, 0, b"5"), (8, 1, None)]
@@ -130,30 +132,32 @@ ODD_KEYS = [
 
 
 @pytest.mark.parametrize("order", [ODD_KEYS, ODD_KEYS[::-1]])
-def test_odd_keys_keep_their_byte_order(order):
+def test_odd_keys_keep_their_byte_order(order: list[bytes]) -> None:
     opened = Opened([put(index + 2, key, b"v%d" % index) for index, key in enumerate(order)])
 
     assert [key for key, _ in opened.current()] == ODD_KEYS
     for key in ODD_KEYS:
-        assert opened.index.get(key).key == key
+        stored = opened.index.get(key)
+        assert stored is not None
+        assert stored.key == key
         assert [found for found, _ in opened.current(key)] == [odd for odd in ODD_KEYS if odd.startswith(key)]
     assert opened.damages == []
 
 
-def test_escaping_keeps_order():
+def test_escaping_keeps_order() -> None:
     escaped = [escape_key(key) + b"\0\0" for key in ODD_KEYS]
     assert escaped == sorted(escaped)
 
 
 @pytest.mark.parametrize("length", [1, 126, 127, 128, 129, 16383, 16384, 70_000])
-def test_keys_of_any_length(length):
+def test_keys_of_any_length(length: int) -> None:
     opened = Opened([put(2, b"k" * length, b"v")])
 
     assert opened.current() == [(b"k" * length, b"v")]
     assert opened.damages == []
 
 
-def test_spilling_changes_nothing(monkeypatch):
+def test_spilling_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     items = [put(index + 2, b"/key/%03d" % (index * 37 % 100), b"%d" % index) for index in range(3000)]
     expected = Opened(items).current()
     monkeypatch.setattr(mvcc, "SortedRecords", functools.partial(SortedRecords, max_records=500))
@@ -163,23 +167,25 @@ def test_spilling_changes_nothing(monkeypatch):
     assert opened.current() == expected
     assert opened.current(b"/key/05") == [pair for pair in expected if pair[0].startswith(b"/key/05")]
     assert len(opened.history(b"/key/037")) == 30
-    assert opened.index.get(b"/key/037").value == opened.history(b"/key/037")[-1][2]
+    stored = opened.index.get(b"/key/037")
+    assert stored is not None
+    assert stored.value == opened.history(b"/key/037")[-1][2]
     assert opened.index.estimate() == pytest.approx(100, rel=0.2)
     opened.index.close()
 
 
-def test_estimate_counts_keys_not_revisions():
+def test_estimate_counts_keys_not_revisions() -> None:
     assert Opened(HISTORY).index.estimate() == 4
     assert Opened([]).index.estimate() == 0
 
 
-def test_newest_main():
+def test_newest_main() -> None:
     assert Opened(HISTORY).index.newest_main() == 8
     assert Opened([]).index.newest_main() == 0
     assert Opened([(b"nonsense", b"")]).index.newest_main() == 0
 
 
-def test_revision_bump_is_no_key():
+def test_revision_bump_is_no_key() -> None:
     """``etcdutl snapshot restore --bump-revision`` writes an empty record; it must not hide its neighbours."""
     opened = Opened([*HISTORY, (revision_key(1_000_000_008), b"")])
 
@@ -202,7 +208,9 @@ def test_revision_bump_is_no_key():
         ),
     ],
 )
-def test_record_that_cannot_be_used_is_reported_with_its_place(item, message):
+def test_record_that_cannot_be_used_is_reported_with_its_place(
+    item: tuple[bytes, bytes], message: str
+) -> None:
     opened = Opened(sorted([*HISTORY, item]))
 
     assert [pair for pair in opened.current() if pair[0] != b"/x"] == Opened(HISTORY).current()
@@ -210,7 +218,7 @@ def test_record_that_cannot_be_used_is_reported_with_its_place(item, message):
     assert all(damage.startswith("page 2: byte ") for damage in opened.damages)
 
 
-def test_key_whose_newest_record_is_damaged_does_not_show_an_older_one():
+def test_key_whose_newest_record_is_damaged_does_not_show_an_older_one() -> None:
     broken = key_value(b"/a/one", b"value", mod=9, create=2, version=4)[:-1]
     opened = Opened([*HISTORY, (revision_key(9), broken)])
 
@@ -223,7 +231,7 @@ def test_key_whose_newest_record_is_damaged_does_not_show_an_older_one():
     assert opened.damages
 
 
-def test_flipped_bit_in_a_revision_key_does_not_make_an_old_value_current():
+def test_flipped_bit_in_a_revision_key_does_not_make_an_old_value_current() -> None:
     image = database(HISTORY)
     place = image.index(revision_key(2))
     # Revision 2 of /a/one now claims to be 2**40 + 2, later than revision 8; its record still says 2.
@@ -236,7 +244,7 @@ def test_flipped_bit_in_a_revision_key_does_not_make_an_old_value_current():
     assert opened.history(b"/a/one")[0] == (2, 0, b"1")
 
 
-def test_mod_revision_that_differs_is_reported_where_only_decoding_sees_it():
+def test_mod_revision_that_differs_is_reported_where_only_decoding_sees_it() -> None:
     items = [put(2, b"/k", b"v"), (revision_key(3), key_value(b"/k", b"w", mod=2, create=2, version=2))]
     opened = Opened(items)
 
@@ -244,7 +252,7 @@ def test_mod_revision_that_differs_is_reported_where_only_decoding_sees_it():
     assert opened.damages[-1].endswith("the record of revision 3_0 of key /k says mod_revision 2")
 
 
-def test_bucket_flag_inside_the_key_bucket_is_no_revision():
+def test_bucket_flag_inside_the_key_bucket_is_no_revision() -> None:
     image = bytearray(database(HISTORY))
     struct.pack_into("<I", image, 2 * 4096 + 16, 1)
     opened = Opened([], image=bytes(image))
@@ -253,7 +261,7 @@ def test_bucket_flag_inside_the_key_bucket_is_no_revision():
     assert "a key of 17 bytes is no revision" in opened.damages[0]
 
 
-def test_build_can_be_tried_again_after_the_disk_was_full(monkeypatch):
+def test_build_can_be_tried_again_after_the_disk_was_full(monkeypatch: pytest.MonkeyPatch) -> None:
     opened = Opened(HISTORY)
     with monkeypatch.context() as patch:
         patch.setattr(SortedRecords, "finish", lambda _: _raise(SourceError("full")))
@@ -268,7 +276,7 @@ def _raise(error: Exception) -> None:
     raise error
 
 
-def test_fold_joins_blocks():
+def test_fold_joins_blocks() -> None:
     def record(key: bytes, main: int) -> bytes:
         return key + b"\0\0" + revision_key(main) + bytes(8)
 
@@ -292,11 +300,11 @@ def test_fold_joins_blocks():
     ("prefix", "expected"),
     [(b"a", b"b"), (b"a\xff", b"b"), (b"a\xfe", b"a\xff"), (b"", None), (b"\xff\xff", None), (b"/", b"0")],
 )
-def test_successor(prefix, expected):
+def test_successor(prefix: bytes, expected: bytes | None) -> None:
     assert successor(prefix) == expected
 
 
-def test_keys_in_sentences_are_printable_and_short():
+def test_keys_in_sentences_are_printable_and_short() -> None:
     assert show_key(b"/registry/x") == "/registry/x"
     assert show_key(b"it's \x1b[31m\xff") == r"it's \x1b[31m\xff"
     assert len(show_key(b"k" * 1000)) == 201

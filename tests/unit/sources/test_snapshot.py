@@ -41,6 +41,11 @@ def pairs(source: SnapshotSource, prefix: bytes = b"") -> list[tuple[bytes, byte
     return [(stored.key, stored.value) for stored in source.current(prefix)]
 
 
+def value_of(stored: StoredValue | None) -> bytes:
+    assert stored is not None
+    return stored.value
+
+
 def as_answered(stored: StoredValue) -> dict[str, object]:
     """The form in which the fixtures keep what etcd answered."""
     return {
@@ -66,18 +71,20 @@ def oracles() -> list[tuple[str, int]]:
 
 
 @pytest.mark.parametrize(("name", "revision"), oracles())
-def test_equals_what_etcd_answered(name, revision):
+def test_equals_what_etcd_answered(name: str, revision: int) -> None:
     oracle = json.loads(gzip.decompress((SMALL / f"{name}.json.gz").read_bytes()))
     with SnapshotSource(SMALL / f"{name}.db.gz", revision=revision) as source:
         assert [as_answered(stored) for stored in source.current(b"")] == oracle["at"][str(revision)]
         for answer in oracle["at"][str(revision)][::50]:
-            assert as_answered(source.get(base64.b64decode(answer["key"]))) == answer
+            stored = source.get(base64.b64decode(answer["key"]))
+            assert stored is not None
+            assert as_answered(stored) == answer
         assert source.describe().revision == revision
         assert source.problems == []
 
 
 @pytest.mark.parametrize("name", ["history", "empty", "all-deleted", "large-values", "branches"])
-def test_bounds_equal_those_of_etcd(name):
+def test_bounds_equal_those_of_etcd(name: str) -> None:
     oracle = json.loads(gzip.decompress((SMALL / f"{name}.json.gz").read_bytes()))
     path = SMALL / f"{name}.db.gz"
     with SnapshotSource(path) as source:
@@ -91,7 +98,7 @@ def test_bounds_equal_those_of_etcd(name):
             SnapshotSource(path, revision=oracle["compacted"] - 1)
 
 
-def test_copied_database_equals_the_snapshot():
+def test_copied_database_equals_the_snapshot() -> None:
     with SnapshotSource(SMALL / "copied.db.gz") as copied, SnapshotSource(SMALL / "history.db.gz") as source:
         assert list(copied.current(b"")) == list(source.current(b""))
         assert copied.problems == []
@@ -99,7 +106,7 @@ def test_copied_database_equals_the_snapshot():
         assert "(of the unpacked file)" in copied.describe().integrity
 
 
-def test_description_of_alpha(tmp_path):
+def test_description_of_alpha(tmp_path: Path) -> None:
     oracle = json.loads((ALPHA / "oracle.json").read_text())
     data = gzip.decompress((ALPHA / "snapshot.db.gz").read_bytes())
     assert hashlib.sha256(data).hexdigest() == oracle["snapshot_sha256"]
@@ -123,7 +130,7 @@ def test_description_of_alpha(tmp_path):
     assert description.integrity == "SHA-256 trailer verified"
 
 
-def test_prefixes_of_alpha_add_up():
+def test_prefixes_of_alpha_add_up() -> None:
     with SnapshotSource(ALPHA / "snapshot.db.gz") as source:
         everything = list(source.current(b""))
         prefixes = sorted(
@@ -139,12 +146,12 @@ def test_prefixes_of_alpha_add_up():
             assert list(source.history(value.key))[-1].stored == value
 
 
-def test_older_etcd_tells_the_cluster_version():
+def test_older_etcd_tells_the_cluster_version() -> None:
     with SnapshotSource(SMALL / "history.db.gz") as source:
         assert source.describe().etcd_version == "3.5.0"
 
 
-def test_manifest_is_true_and_complete():
+def test_manifest_is_true_and_complete() -> None:
     manifest = tomllib.loads((FIXTURES / "MANIFEST.toml").read_text())["file"]
     listed = {entry["path"]: entry for entry in manifest}
     there = {str(path.relative_to(FIXTURES)) for path in FIXTURES.glob("*/*") if path.is_file()}
@@ -163,20 +170,20 @@ def test_manifest_is_true_and_complete():
 # The source protocol.
 
 
-def test_is_a_source(tmp_path):
+def test_is_a_source(tmp_path: Path) -> None:
     source: Source = SnapshotSource(saved(tmp_path, database(ITEMS)))
     with source:
         assert source.get(b"/registry/a") == StoredValue(b"/registry/a", b"3", 4, 2, 2, 0)
 
 
-def test_has_no_verb_that_writes():
+def test_has_no_verb_that_writes() -> None:
     verbs = {name for name in dir(SnapshotSource) if not name.startswith("_")}
     assert verbs == {"describe", "current", "get", "before", "lacks_predecessor", "history", "estimate", "problems",
         "close",
     }  # fmt: skip
 
 
-def test_file_is_not_touched(tmp_path):
+def test_file_is_not_touched(tmp_path: Path) -> None:
     path = saved(tmp_path, database(ITEMS, trailer=True))
     path.chmod(0o400)
     before = path.stat()
@@ -192,20 +199,20 @@ def test_file_is_not_touched(tmp_path):
     )
 
 
-def test_pinned_revision_holds_for_values_but_not_for_history(tmp_path):
+def test_pinned_revision_holds_for_values_but_not_for_history(tmp_path: Path) -> None:
     with SnapshotSource(saved(tmp_path, database(ITEMS)), revision=3) as source:
         assert pairs(source) == [(b"/registry/a", b"1"), (b"/registry/b", b"2")]
-        assert source.get(b"/registry/a").value == b"1"
+        assert value_of(source.get(b"/registry/a")) == b"1"
         assert [kept.revision.main for kept in source.history(b"/registry/a")] == [2, 4]
         assert [kept.stored is None for kept in source.history(b"/registry/b")] == [False, True]
         assert source.describe().revision == 3
 
 
-def test_before_a_revision(tmp_path):
+def test_before_a_revision(tmp_path: Path) -> None:
     with SnapshotSource(saved(tmp_path, database(ITEMS))) as source:
-        assert source.before(b"/registry/a", 5).value == b"3"
+        assert value_of(source.before(b"/registry/a", 5)) == b"3"
         assert source.before(b"/registry/a", 4) == StoredValue(b"/registry/a", b"1", 2, 2, 1, 0)
-        assert source.before(b"/registry/b", 5).value == b"2"
+        assert value_of(source.before(b"/registry/b", 5)) == b"2"
         # Not there yet, deleted, never there, before everything.
         assert source.before(b"/registry/a", 2) is None
         assert source.before(b"/registry/b", 6) is None
@@ -213,7 +220,7 @@ def test_before_a_revision(tmp_path):
         assert source.before(b"/registry/a", 0) is None
 
 
-def test_two_scans_at_once(tmp_path):
+def test_two_scans_at_once(tmp_path: Path) -> None:
     with SnapshotSource(saved(tmp_path, database(ITEMS, trailer=True)), revision=3) as source:
         together = list(zip(source.current(b""), source.current(b""), strict=True))
         assert len(together) == 2
@@ -221,7 +228,7 @@ def test_two_scans_at_once(tmp_path):
 
 
 @pytest.mark.parametrize("verb", ["current", "get", "history"])
-def test_closed_source_says_so(tmp_path, verb):
+def test_closed_source_says_so(tmp_path: Path, verb: str) -> None:
     source = SnapshotSource(saved(tmp_path, database(ITEMS)))
     source.close()
     source.close()
@@ -233,7 +240,7 @@ def test_closed_source_says_so(tmp_path, verb):
     assert source.problems == []
 
 
-def test_problems_stay_after_close(tmp_path):
+def test_problems_stay_after_close(tmp_path: Path) -> None:
     data = database(ITEMS, trailer=True)
     with SnapshotSource(saved(tmp_path, data[:-1] + b"?")) as source:
         list(source.current(b""))
@@ -261,7 +268,9 @@ def meta(**revisions: int) -> list[tuple[bytes, bytes]]:
         ([(b"finishedCompactRev", b"")], 0, 5),
     ],
 )
-def test_revision_bounds(tmp_path, bucket, compacted, current):
+def test_revision_bounds(
+    tmp_path: Path, bucket: list[tuple[bytes, bytes]], compacted: int, current: int
+) -> None:
     path = saved(tmp_path, database(ITEMS, meta=bucket))
 
     with SnapshotSource(path) as source:
@@ -279,12 +288,12 @@ def test_revision_bounds(tmp_path, bucket, compacted, current):
         assert (caught.value.compacted, caught.value.current) == (compacted, current)
 
 
-def test_negative_revision(tmp_path):
+def test_negative_revision(tmp_path: Path) -> None:
     with pytest.raises(RevisionCompacted):
         SnapshotSource(saved(tmp_path, database(ITEMS)), revision=-1)
 
 
-def test_restored_with_a_revision_bump(tmp_path):
+def test_restored_with_a_revision_bump(tmp_path: Path) -> None:
     """``etcdutl snapshot restore --bump-revision N --mark-compacted``."""
     bumped = 1_000_000_005
     path = saved(
@@ -296,7 +305,7 @@ def test_restored_with_a_revision_bump(tmp_path):
         assert source.problems == []
 
 
-def test_storage_version_wins_over_the_cluster_version(tmp_path):
+def test_storage_version_wins_over_the_cluster_version(tmp_path: Path) -> None:
     path = tmp_path / "db"
     for storage, cluster, expected in [
         (b"3.6.0", b"3.5.0", "3.6.0"),
@@ -318,7 +327,7 @@ def test_storage_version_wins_over_the_cluster_version(tmp_path):
 # Damage.
 
 
-def test_database_without_the_bucket_of_etcd(tmp_path):
+def test_database_without_the_bucket_of_etcd(tmp_path: Path) -> None:
     path = tmp_path / "db"
     with path.open("wb+") as file:
         writer = BoltWriter(file)
@@ -335,7 +344,7 @@ def patched(image: bytes, offset: int, layout: str, *numbers: int) -> bytes:
     return bytes(out)
 
 
-def test_damage_in_the_root_page_is_not_mistaken_for_a_foreign_database(tmp_path):
+def test_damage_in_the_root_page_is_not_mistaken_for_a_foreign_database(tmp_path: Path) -> None:
     image = database(ITEMS)
     root = read_metas(image)[0][0].root
     path = saved(tmp_path, patched(image, root * 4096 + 16 + 8, "<I", 0xFFFF_FFFF))
@@ -346,7 +355,7 @@ def test_damage_in_the_root_page_is_not_mistaken_for_a_foreign_database(tmp_path
     assert caught.value.page_id == root
 
 
-def test_root_of_the_key_bucket_behind_the_cut(tmp_path):
+def test_root_of_the_key_bucket_behind_the_cut(tmp_path: Path) -> None:
     image = database([put(index, b"/k/%d" % index, b"v" * 3000) for index in range(2, 50)])
     root = read_metas(image)[0][0].root
 
@@ -354,7 +363,7 @@ def test_root_of_the_key_bucket_behind_the_cut(tmp_path):
         SnapshotSource(saved(tmp_path, image[: root * 4096]))
 
 
-def test_older_transaction_helps_when_the_newer_leads_nowhere(tmp_path):
+def test_older_transaction_helps_when_the_newer_leads_nowhere(tmp_path: Path) -> None:
     image = database(ITEMS, txid=10)
     root = read_metas(image)[0][0].root
     # The newer meta, on page 0, points to a page that is none.
@@ -370,7 +379,7 @@ def test_older_transaction_helps_when_the_newer_leads_nowhere(tmp_path):
         )
 
 
-def test_damaged_meta_bucket_does_not_stop_the_scan(tmp_path):
+def test_damaged_meta_bucket_does_not_stop_the_scan(tmp_path: Path) -> None:
     image = database(ITEMS, meta=meta(finishedCompactRev=3))
     place = image.index(b"meta", read_metas(image)[0][0].root * 4096) + 4
     # The inline page of the bucket `meta` says it is a branch.
@@ -379,7 +388,9 @@ def test_damaged_meta_bucket_does_not_stop_the_scan(tmp_path):
         assert any("its inline page has flags 0x0001" in problem for problem in source.problems)
 
 
-def test_unreadable_sector_is_an_error_and_not_a_signal(tmp_path, monkeypatch):
+def test_unreadable_sector_is_an_error_and_not_a_signal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with SnapshotSource(saved(tmp_path, database(ITEMS))) as source:
         unreadable = source._file.integrity()._replace(
             readable=False, problem="byte 4096 cannot be read: EIO"
@@ -391,13 +402,13 @@ def test_unreadable_sector_is_an_error_and_not_a_signal(tmp_path, monkeypatch):
         assert "ddrescue" in caught.value.hint
 
 
-def test_old_kernel_reads_all_the_same(tmp_path, monkeypatch):
+def test_old_kernel_reads_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with SnapshotSource(saved(tmp_path, database(ITEMS))) as source:
         monkeypatch.setattr(source._file, "touch", lambda: False)
         assert pairs(source) == [(b"/registry/a", b"3")]
 
 
-def test_problems_are_capped_and_counted(tmp_path):
+def test_problems_are_capped_and_counted(tmp_path: Path) -> None:
     items = [(revision_key(index), b"\xff") for index in range(2, 400)]
     with SnapshotSource(saved(tmp_path, database(items))) as source:
         assert list(source.current(b"")) == []
@@ -406,7 +417,7 @@ def test_problems_are_capped_and_counted(tmp_path):
         assert source.problems[-2] == "298 more problems like these were found"
 
 
-def test_count_of_problems_is_capped_too(tmp_path, monkeypatch):
+def test_count_of_problems_is_capped_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot, "_MAX_COUNTED", 50)
     items = [(revision_key(index), b"\xff") for index in range(2, 400)]
     with SnapshotSource(saved(tmp_path, database(items))) as source:
@@ -414,7 +425,7 @@ def test_count_of_problems_is_capped_too(tmp_path, monkeypatch):
         assert source.problems[-2] == "at least 50 more problems like these were found"
 
 
-def test_problem_names_page_byte_and_revision(tmp_path):
+def test_problem_names_page_byte_and_revision(tmp_path: Path) -> None:
     broken = (revision_key(6, 3), key_value(b"/registry/c", b"secret value", mod=6, create=6, version=1)[:-2])
     image = database([*ITEMS, broken])
     with SnapshotSource(saved(tmp_path, image)) as source:
@@ -426,7 +437,7 @@ def test_problem_names_page_byte_and_revision(tmp_path):
         ]
 
 
-def test_same_data_in_gzip(tmp_path):
+def test_same_data_in_gzip(tmp_path: Path) -> None:
     path = tmp_path / "saved.db.gz"
     data = database(ITEMS, trailer=True)
     with gzip.open(path, "wb") as packed:
@@ -436,7 +447,7 @@ def test_same_data_in_gzip(tmp_path):
         assert source.describe().sha256 == "sha256:" + hashlib.sha256(data[:-32]).hexdigest()
 
 
-def test_symbolic_link_is_followed(tmp_path):
+def test_symbolic_link_is_followed(tmp_path: Path) -> None:
     target = saved(tmp_path, database(ITEMS))
     link = tmp_path / "link.db"
     link.symlink_to(target)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import random
 import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -30,7 +31,7 @@ def records() -> list[bytes]:
 
 
 @pytest.mark.parametrize("limits", [{}, {"max_records": 1}, {"max_records": 1000}, {"max_bytes": 5000}])
-def test_records_come_back_sorted_with_duplicates(records, limits):
+def test_records_come_back_sorted_with_duplicates(records: list[bytes], limits: dict[str, int]) -> None:
     held = filled(records, batch=100, **limits)
 
     assert read(held) == sorted(records)
@@ -44,7 +45,7 @@ def test_records_come_back_sorted_with_duplicates(records, limits):
     ("lower", "upper"),
     [(b"", b"000100"), (b"002000", b"002001"), (b"004900", None), (b"9", None), (b"002000", b"002000")],
 )
-def test_ranges(records, limits, lower, upper):
+def test_ranges(records: list[bytes], limits: dict[str, int], lower: bytes, upper: bytes | None) -> None:
     held = filled(records, batch=500, **limits)
 
     expected = [record for record in sorted(records) if record >= lower and (upper is None or record < upper)]
@@ -53,7 +54,7 @@ def test_ranges(records, limits, lower, upper):
 
 
 @pytest.mark.parametrize("limits", [{}, {"max_records": 10}])
-def test_nothing(limits):
+def test_nothing(limits: dict[str, int]) -> None:
     held = filled([], **limits)
 
     assert read(held) == []
@@ -61,7 +62,7 @@ def test_nothing(limits):
     held.close()
 
 
-def test_last_list_may_be_spilled_already():
+def test_last_list_may_be_spilled_already() -> None:
     held = filled([b"b", b"a", b"d", b"c"], batch=2, max_records=2)
 
     assert read(held) == [b"a", b"b", b"c", b"d"]
@@ -69,7 +70,9 @@ def test_last_list_may_be_spilled_already():
 
 
 @pytest.mark.parametrize("limits", [{}, {"max_records": 1000}])
-def test_sample_comes_from_all_over(records, limits, monkeypatch):
+def test_sample_comes_from_all_over(
+    records: list[bytes], limits: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sortedruns, "_BLOCK_BYTES", 200)
     held = filled(records, batch=100, **limits)
     sample = [record for block in held.sample() for record in block]
@@ -80,7 +83,7 @@ def test_sample_comes_from_all_over(records, limits, monkeypatch):
     held.close()
 
 
-def test_full_disk_is_a_source_error_with_a_way_out(monkeypatch):
+def test_full_disk_is_a_source_error_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(**_: object) -> object:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -92,7 +95,7 @@ def test_full_disk_is_a_source_error_with_a_way_out(monkeypatch):
     assert "TMPDIR" in caught.value.hint
 
 
-def test_disk_that_fills_up_while_merging(monkeypatch):
+def test_disk_that_fills_up_while_merging(monkeypatch: pytest.MonkeyPatch) -> None:
     held = SortedRecords(max_records=2)
     held.extend([b"a", b"b"])
 
@@ -105,7 +108,7 @@ def test_disk_that_fills_up_while_merging(monkeypatch):
     held.close()
 
 
-def test_temporary_files_have_no_name(tmp_path, monkeypatch):
+def test_temporary_files_have_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     held = filled([b"b", b"a", b"c"], batch=1, max_records=1)
 

@@ -139,10 +139,12 @@ def undecoded(
     )
 
 
-def under_padding(*arguments: Any, **changes: Any) -> Observation:
+def under_padding(
+    kind: DecodeFailureKind = DecodeFailureKind.UNKNOWN_ENCODING, **changes: Any
+) -> Observation:
     """Return an observation of what AES-CBC made of a value, and from which no object came out."""
     known: dict[str, Any] = {"enveloped": True, "envelope_known": True, "envelope_transformer": CBC}
-    return undecoded(*arguments, transformer=CBC, **known, **changes)
+    return undecoded(kind, transformer=CBC, **known, **changes)
 
 
 def refused(
@@ -983,7 +985,7 @@ def test_what_a_look_showed_is_evidence_of_a_decode_failure_too() -> None:
 
 
 def test_the_kind_that_a_value_states_is_kept_for_the_search_of_its_likes() -> None:
-    states = {"group_version": "apps/v9", "value_kind": "Deployment"}
+    states: dict[str, Any] = {"group_version": "apps/v9", "value_kind": "Deployment"}
     assert (
         judge(undecoded(DecodeFailureKind.NOT_REGISTERED, failure=states)).stated_kind == "apps/v9 Deployment"
     )

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from google.protobuf import descriptor_pool
 from google.protobuf.message import DecodeError
@@ -30,7 +32,7 @@ def test_a_message_round_trips() -> None:
         1, block(1, b"tea") + number(2, -1) + block(3, b"a") + block(3, b"b") + number(4, 1) + number(4, 2)
     )
 
-    order = classes["shop.v1.Order"].FromString(data)
+    order: Any = classes["shop.v1.Order"].FromString(data)
 
     assert order.item.name == "tea"
     assert order.item.size == -1
@@ -40,7 +42,7 @@ def test_a_message_round_trips() -> None:
 
 def test_maps_and_recursion() -> None:
     data = entry(2, b"x", block(1, b"tea")) + entry(3, b"k", b"\xff") + block(4, entry(3, b"k", b"v"))
-    order = build_pool(TABLE, "shop")["shop.v1.Order"].FromString(data)
+    order: Any = build_pool(TABLE, "shop")["shop.v1.Order"].FromString(data)
     assert order.by_name["x"].name == "tea"
     assert dict(order.raw) == {"k": b"\xff"}
     assert dict(order.part_of.raw) == {"k": b"v"}
@@ -61,7 +63,7 @@ def test_strings_must_be_utf8() -> None:
 
 
 def test_zero_or_one() -> None:
-    item = build_pool(TABLE, "shop")["shop.v1.Item"]
+    item: Any = build_pool(TABLE, "shop")["shop.v1.Item"]
     for value in (0, 1):
         assert item.FromString(number(5, value)).flag == value
     odd = item.FromString(number(5, 2))
@@ -81,7 +83,7 @@ def test_classes_are_made_on_demand_and_once() -> None:
     assert asked == []
     item = classes["shop.v1.Item"]
     assert asked == ["shop.v1.Item"]
-    order = classes["shop.v1.Order"]
+    order: Any = classes["shop.v1.Order"]
     assert asked == ["shop.v1.Item", "shop.v1.Order"]
     assert classes["shop.v1.Item"] is item
     assert type(order().item) is item
@@ -89,7 +91,7 @@ def test_classes_are_made_on_demand_and_once() -> None:
 
 def test_a_dependency_gets_its_class_without_being_described_again() -> None:
     classes = build_pool(TABLE, "shop")
-    order = classes["shop.v1.Order"]
+    order: Any = classes["shop.v1.Order"]
     assert type(order().item) is classes["shop.v1.Item"]
 
 

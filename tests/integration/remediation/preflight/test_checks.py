@@ -14,7 +14,7 @@ import pytest
 from etcdfix.apiserver.servers import Answer, APIAccess, ServerAnswer, ServerAnswers
 from etcdfix.errors import RefusedByRule, SourceUnreachable
 from etcdfix.examine import Examiner
-from etcdfix.graph.assess import Assessment
+from etcdfix.graph.assess import Assessment, assess
 from etcdfix.graph.model import Risk, RiskReason
 from etcdfix.model import StoredValue
 from etcdfix.remediation.backup.file import digest
@@ -386,10 +386,8 @@ def test_steps_are_told_in_order(registry: Registry) -> None:
 def test_what_is_found_to_break_the_cluster_needs_the_same_word(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = preflight.assess
-
     def breaking(*arguments: Any, **options: Any) -> Assessment | None:
-        found = original(*arguments, **options)
+        found = assess(*arguments, **options)
         assert found is not None
         reason = RiskReason(Risk.CLUSTER_BREAKING, "x", "a hundred objects hang on it")
         return msgspec.structs.replace(found, risk=Risk.CLUSTER_BREAKING, reasons=(reason,))

@@ -665,7 +665,7 @@ def test_a_plugin_that_went_bad_loses_what_counted_for_it(
 
 def test_a_plugin_that_went_bad_in_between_does_too(start: Start, client: Scripted) -> None:
     session = gone_final(start, client)
-    answers = iter(
+    answers: Iterator[Answer] = iter(
         [KeyMaterial(key(1).ciphertext), Refused("INVALID_ARGUMENT", "no"), KeyMaterial(b"another")]
     )
     client.answer = lambda _wrapped: next(answers)

@@ -77,7 +77,7 @@ def scan(
     return reporter, result
 
 
-def code(result: ScanResult) -> ExitCode:
+def code(result: ScanResult) -> int:
     return scan_exit_code(result)
 
 
@@ -687,7 +687,8 @@ def test_findings_and_statuses_stand_in_the_order_of_the_keys_although_some_wait
     assert list(reporter.findings) == sorted(reporter.findings)
     assert len(reporter.findings) == 30
     assert result.summary.decrypt_failures == 30
-    (status,) = reporter.conclusion.statuses if reporter.conclusion is not None else ()
+    assert reporter.conclusion is not None
+    (status,) = reporter.conclusion.statuses
     fields = [cause.field for cause in status.details.causes]
     assert fields == [f"/registry/secrets/shop/{number:03}" for number in range(7)] + [""]
 

@@ -114,7 +114,11 @@ def test_marks_of_risk_are_explained_only_where_they_stand() -> None:
     assert "(unproven)" not in plain
     assert "[1]" not in plain
     assert "dependents" not in plain
-    breaking = {"protected": "kube-system", "risk": "cluster-breaking", "needs": [ACCEPT_RISK]}
+    breaking: dict[str, Any] = {
+        "protected": "kube-system",
+        "risk": "cluster-breaking",
+        "needs": [ACCEPT_RISK],
+    }
     both = table(plan(entry(**breaking, outcome="undetermined", cascade=3)))
     assert "cluster-breaking (unproven)" in both
     assert (

@@ -40,22 +40,22 @@ def meta_page(
         (b"foobar", 0x85944171F73967E8),
     ],
 )
-def test_fnv1a_64_gives_the_published_values(data, digest):
+def test_fnv1a_64_gives_the_published_values(data: bytes, digest: int) -> None:
     assert fnv1a_64(data) == digest
 
 
-def test_header_of_another_page_is_refused():
+def test_header_of_another_page_is_refused() -> None:
     with pytest.raises(PageCorrupt, match="page 5: the header at byte 0 says page 6") as caught:
         parse_page_header(struct.pack("<QHHI", 6, 2, 0, 0), offset=0, page_id=5)
     assert (caught.value.page_id, caught.value.file_offset) == (5, 0)
 
 
-def test_cut_header_is_refused():
+def test_cut_header_is_refused() -> None:
     with pytest.raises(PageCorrupt, match="15 bytes of a 16-byte page header at byte 4"):
         parse_page_header(bytes(19), offset=4, page_id=0)
 
 
-def test_parse_meta_reads_every_number():
+def test_parse_meta_reads_every_number() -> None:
     meta = parse_meta(meta_page(page_id=1, root=9, high_water=20, txid=31), offset=0, page_id=1)
 
     assert (meta.page_id, meta.page_size, meta.root, meta.high_water, meta.txid) == (1, 4096, 9, 20, 31)
@@ -74,13 +74,13 @@ def test_parse_meta_reads_every_number():
         (meta_page(page_id=0, root=4), "root page 4 is not below the high-water mark 4"),
     ],
 )
-def test_impossible_meta_is_refused(page, message):
+def test_impossible_meta_is_refused(page: bytes, message: str) -> None:
     with pytest.raises(PageCorrupt, match=message):
         parse_meta(page, offset=0, page_id=0)
 
 
 @pytest.mark.parametrize("at", range(16, 72))
-def test_every_checked_byte_of_a_meta_counts(at):
+def test_every_checked_byte_of_a_meta_counts(at: int) -> None:
     page = bytearray(meta_page(page_id=0))
     page[at] ^= 1
     with pytest.raises(PageCorrupt):
@@ -88,7 +88,7 @@ def test_every_checked_byte_of_a_meta_counts(at):
 
 
 @pytest.mark.parametrize("txid", [10, 11])
-def test_newer_meta_comes_first_on_either_page(txid):
+def test_newer_meta_comes_first_on_either_page(txid: int) -> None:
     metas, damages = read_metas(database(txid=txid))
 
     assert [meta.txid for meta in metas] == [txid, txid - 1]
@@ -97,7 +97,7 @@ def test_newer_meta_comes_first_on_either_page(txid):
 
 
 @pytest.mark.parametrize("page_size", [512, 1024, 4096, 16384, 65536])
-def test_second_meta_is_found_at_any_page_size_when_the_first_is_damaged(page_size):
+def test_second_meta_is_found_at_any_page_size_when_the_first_is_damaged(page_size: int) -> None:
     image = b"\0" * 100 + database(page_size=page_size)[100:]
     image = image[:16] + b"\xff" * 64 + image[80:]
 
@@ -107,7 +107,7 @@ def test_second_meta_is_found_at_any_page_size_when_the_first_is_damaged(page_si
     assert [damage.page_id for damage in damages] == [0]
 
 
-def test_first_meta_is_enough_when_the_second_is_damaged():
+def test_first_meta_is_enough_when_the_second_is_damaged() -> None:
     image = bytearray(database())
     image[4096 + 40] ^= 0xFF
 
@@ -117,7 +117,7 @@ def test_first_meta_is_enough_when_the_second_is_damaged():
     assert [(damage.page_id, damage.file_offset) for damage in damages] == [(1, 4096)]
 
 
-def test_metas_that_disagree_on_the_page_size_do_not_count_as_two():
+def test_metas_that_disagree_on_the_page_size_do_not_count_as_two() -> None:
     image = meta_page(page_id=0).ljust(4096, b"\0") + meta_page(page_id=1, page_size=8192)
 
     metas, damages = read_metas(image)
@@ -126,13 +126,13 @@ def test_metas_that_disagree_on_the_page_size_do_not_count_as_two():
     assert "page size 8192, meta page 0 says 4096" in damages[0].message
 
 
-def test_second_meta_that_stands_elsewhere_than_it_says_is_not_believed():
+def test_second_meta_that_stands_elsewhere_than_it_says_is_not_believed() -> None:
     image = bytes(2048) + meta_page(page_id=1, page_size=4096)
 
     assert read_metas(image)[0] == []
 
 
-def test_no_meta_at_all():
+def test_no_meta_at_all() -> None:
     metas, damages = read_metas(bytes(MIN_PAGE_SIZE * 4))
 
     assert metas == []

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import re
 import struct
+from pathlib import Path
 
 import pytest
 
 from etcdfix.errors import PageCorrupt, SnapshotTruncated
 from etcdfix.sources.bbolt.page import read_metas
-from etcdfix.sources.bbolt.tree import MAX_DEPTH, Tree
+from etcdfix.sources.bbolt.tree import MAX_DEPTH, Bucket, Tree
 from tests.support.bbolt_writer import BoltWriter, database, fnv
 
 ITEMS = [(b"%05d" % index, b"value %d" % index * 3) for index in range(2000)]
@@ -27,11 +28,14 @@ class Opened:
             on_damage=lambda damage: self.damages.append(damage.message),
         )
 
+    def bucket(self, name: bytes = b"key") -> Bucket:
+        found = self.tree.bucket(name)
+        assert found is not None
+        return found
+
     def items(self, name: bytes = b"key", *, backwards: bool = False) -> list[tuple[bytes, bytes]]:
-        bucket = self.tree.bucket(name)
-        assert bucket is not None
-        found = []
-        for leaf in self.tree.leaves(bucket, backwards=backwards):
+        found: list[tuple[bytes, bytes]] = []
+        for leaf in self.tree.leaves(self.bucket(name), backwards=backwards):
             page = [
                 (
                     self.image[entry.key_start : entry.value_start],
@@ -59,7 +63,7 @@ def patched(image: bytes, offset: int, layout: str, *numbers: int) -> bytes:
 
 @pytest.mark.parametrize("page_size", [512, 4096])
 @pytest.mark.parametrize("fan_out", [2, 100])
-def test_walk_yields_every_item_in_order(page_size, fan_out):
+def test_walk_yields_every_item_in_order(page_size: int, fan_out: int) -> None:
     opened = Opened(database(ITEMS, page_size=page_size, fan_out=fan_out))
 
     assert opened.items() == ITEMS
@@ -67,25 +71,26 @@ def test_walk_yields_every_item_in_order(page_size, fan_out):
     assert opened.damages == []
 
 
-def test_inline_bucket():
+def test_inline_bucket() -> None:
     opened = Opened(database(ITEMS[:5], inline=True))
 
     assert opened.items() == ITEMS[:5]
 
 
-def test_overflow_pages():
+def test_overflow_pages() -> None:
     items = [(b"a", b"x" * 100_000), (b"b", b"y"), (b"c", b"z" * 4096)]
 
     assert Opened(database(items)).items() == items
 
 
 @pytest.mark.parametrize("fan_out", [2, 100])
-def test_find_agrees_with_the_walk(fan_out):
-    tree = Opened(database(ITEMS[::2], page_size=512, fan_out=fan_out)).tree
-    bucket = tree.bucket(b"key")
+def test_find_agrees_with_the_walk(fan_out: int) -> None:
+    opened = Opened(database(ITEMS[::2], page_size=512, fan_out=fan_out))
+    tree, bucket = opened.tree, opened.bucket()
 
     for key, value in ITEMS[:300:2]:
         found = tree.find(bucket, key)
+        assert found is not None
         assert tree.image[found[1].value_start : found[1].value_end] == value
     for key, _ in ITEMS[1:300:2]:
         assert tree.find(bucket, key) is None
@@ -93,7 +98,7 @@ def test_find_agrees_with_the_walk(fan_out):
     assert tree.find(bucket, b"~") is None
 
 
-def test_buckets_are_found_by_name():
+def test_buckets_are_found_by_name() -> None:
     opened = Opened(database())
 
     assert opened.tree.bucket(b"nope") is None
@@ -101,7 +106,7 @@ def test_buckets_are_found_by_name():
     assert opened.tree.bucket_names(limit=1) == [b"key"]
 
 
-def test_key_that_is_no_bucket_is_not_taken_for_one(tmp_path):
+def test_key_that_is_no_bucket_is_not_taken_for_one(tmp_path: Path) -> None:
     with (tmp_path / "db").open("wb+") as file:
         writer = BoltWriter(file)
         writer.nested(b"outer", b"inner", ITEMS)
@@ -115,7 +120,7 @@ def test_key_that_is_no_bucket_is_not_taken_for_one(tmp_path):
     assert opened.tree.bucket(b"00000", parent=inner) is None
 
 
-def test_cycle_ends_and_is_reported():
+def test_cycle_ends_and_is_reported() -> None:
     image = database(ITEMS)
     branch = branch_pages(image)[-1]
     cyclic = patched(image, branch * 4096 + 16 + 8, "<Q", branch)
@@ -128,7 +133,7 @@ def test_cycle_ends_and_is_reported():
     assert any(f"page {branch}: reached twice" in damage for damage in opened.damages)
 
 
-def test_page_with_two_parents_is_read_once():
+def test_page_with_two_parents_is_read_once() -> None:
     image = database(ITEMS)
     table = branch_pages(image)[-1] * 4096 + 16
     twice = patched(image, table + 16 + 8, "<Q", *struct.unpack_from("<Q", image, table + 8))
@@ -141,7 +146,7 @@ def test_page_with_two_parents_is_read_once():
 
 
 @pytest.mark.parametrize("page_id", [0, 1, 2**63, 2**64 - 1, 10_000])
-def test_child_outside_the_database_is_skipped(page_id):
+def test_child_outside_the_database_is_skipped(page_id: int) -> None:
     image = database(ITEMS)
     opened = Opened(patched(image, branch_pages(image)[-1] * 4096 + 16 + 8, "<Q", page_id))
 
@@ -165,7 +170,7 @@ def test_child_outside_the_database_is_skipped(page_id):
         (16 + 4, "<I", 0, "leaf element 0 lies at bytes"),
     ],
 )
-def test_damaged_leaf_costs_only_itself(offset, layout, number, message):
+def test_damaged_leaf_costs_only_itself(offset: int, layout: str, number: int, message: str) -> None:
     image = database(ITEMS)
     opened = Opened(patched(image, 3 * 4096 + offset, layout, number))
     items = opened.items()
@@ -176,7 +181,7 @@ def test_damaged_leaf_costs_only_itself(offset, layout, number, message):
     assert all("page 3" in damage for damage in opened.damages)
 
 
-def test_lower_count_of_elements_does_not_hide_them_silently():
+def test_lower_count_of_elements_does_not_hide_them_silently() -> None:
     image = database(ITEMS)
     count = struct.unpack_from("<H", image, 3 * 4096 + 10)[0]
     leaf = Opened(patched(image, 3 * 4096 + 10, "<H", count - 1))
@@ -190,7 +195,7 @@ def test_lower_count_of_elements_does_not_hide_them_silently():
     assert f"page {branch_id}: the key of branch element 0 lies at bytes" in branch.damages[0]
 
 
-def test_branch_without_elements_is_damage():
+def test_branch_without_elements_is_damage() -> None:
     image = database(ITEMS)
     branch = branch_pages(image)[-1]
     opened = Opened(patched(image, branch * 4096 + 10, "<H", 0))
@@ -198,20 +203,20 @@ def test_branch_without_elements_is_damage():
     assert opened.items() == []
     assert opened.damages == [f"page {branch}: a branch page without elements"]
     with pytest.raises(PageCorrupt, match="without elements"):
-        opened.tree.find(opened.tree.bucket(b"key"), b"00000")
+        opened.tree.find(opened.bucket(), b"00000")
 
 
-def test_misplaced_branch_key_is_reported_and_its_child_read():
+def test_misplaced_branch_key_is_reported_and_its_child_read() -> None:
     image = database(ITEMS)
     branch = branch_pages(image)[-1]
     opened = Opened(patched(image, branch * 4096 + 16 + 16, "<I", 0xFFFF_0000))
 
     assert opened.items() == ITEMS
     assert f"page {branch}: the key of branch element 1 lies at bytes" in opened.damages[0]
-    assert opened.tree.find(opened.tree.bucket(b"key"), b"01999") is not None
+    assert opened.tree.find(opened.bucket(), b"01999") is not None
 
 
-def test_elements_that_overlap_do_not_multiply_bytes():
+def test_elements_that_overlap_do_not_multiply_bytes() -> None:
     # 64 elements that all claim the same 3 KB: 192 KB out of one page.
     count = 64
     page = struct.pack("<QHHI", 2, 2, count, 0)
@@ -226,7 +231,7 @@ def test_elements_that_overlap_do_not_multiply_bytes():
 
 
 @pytest.mark.parametrize("depth", [MAX_DEPTH - 1, MAX_DEPTH, MAX_DEPTH + 1])
-def test_depth_is_bounded(depth):
+def test_depth_is_bounded(depth: int) -> None:
     """A chain of branch pages with one child each, which bbolt would never write."""
     image = database([(b"k", b"v")])
     pages = len(image) // 4096
@@ -246,13 +251,13 @@ def test_depth_is_bounded(depth):
 
     if depth <= MAX_DEPTH:
         assert opened.items() == [(b"k", b"v")]
-        assert opened.tree.find(opened.tree.bucket(b"key"), b"k") is not None
+        assert opened.tree.find(opened.bucket(), b"k") is not None
         assert opened.damages == []
     else:
         assert opened.items() == []
         assert f"{MAX_DEPTH} levels below the root" in opened.damages[0]
         with pytest.raises(PageCorrupt, match=f"{MAX_DEPTH} levels below the root"):
-            opened.tree.find(opened.tree.bucket(b"key"), b"k")
+            opened.tree.find(opened.bucket(), b"k")
 
 
 def with_high_water(image: bytes, page_id: int, high_water: int) -> bytes:
@@ -262,7 +267,7 @@ def with_high_water(image: bytes, page_id: int, high_water: int) -> bytes:
     return bytes(out)
 
 
-def test_page_behind_the_end_of_the_file_is_missing():
+def test_page_behind_the_end_of_the_file_is_missing() -> None:
     image = database(ITEMS)
     opened = Opened(image, size=3 * 4096)
 
@@ -273,7 +278,7 @@ def test_page_behind_the_end_of_the_file_is_missing():
     assert (caught.value.size, caught.value.expected_size) == (12288, 16384)
 
 
-def test_page_that_is_cut_is_read_as_far_as_it_goes():
+def test_page_that_is_cut_is_read_as_far_as_it_goes() -> None:
     image = database(ITEMS)
     opened = Opened(image, size=3 * 4096 + 3000)
     page = opened.tree.page(3)
@@ -287,7 +292,7 @@ def test_page_that_is_cut_is_read_as_far_as_it_goes():
     )
 
 
-def test_cut_leaf_below_a_branch_is_read_as_far_as_it_goes():
+def test_cut_leaf_below_a_branch_is_read_as_far_as_it_goes() -> None:
     image = database(ITEMS)
     last = len(image) // 4096
     # Leaf 3 moves to the end of the file, and the file ends inside it.
@@ -312,7 +317,7 @@ def test_cut_leaf_below_a_branch_is_read_as_far_as_it_goes():
         (bytes(16) + struct.pack("<QHHI", 0, 2, 9, 0), "its table of 9 elements ends at byte"),
     ],
 )
-def test_bucket_values_that_are_none(value, message):
+def test_bucket_values_that_are_none(value: bytes, message: str) -> None:
     body = struct.pack("<IIII", 1, 16, 3, len(value)) + b"key" + value
     page = (struct.pack("<QHHI", 2, 2, 1, 0) + body).ljust(4096, b"\0")
     image = database([(b"k", b"v")])

@@ -11,7 +11,6 @@ import pytest
 
 from etcdfix.errors import ClusterMismatch, ConfigurationError, SourceDenied, SourceUnreachable
 from etcdfix.sources.connection import EtcdConnection
-from etcdfix.sources.etcd import channel
 from etcdfix.sources.etcd import client as client_module
 from etcdfix.sources.etcd.client import ClusterMember, EtcdClient
 from etcdfix.sources.etcd.failures import CallFailed, FailureKind
@@ -357,8 +356,10 @@ def test_a_page_goes_to_a_member_that_lives(pair: tuple[ScriptedEtcd, ScriptedEt
 
 def test_a_member_whose_certificate_cannot_be_fetched(etcd: ScriptedEtcd, tmp_path: Path) -> None:
     """With --insecure-skip-tls-verify the way to a member may fail before anything is sent."""
+    import grpc  # not at the top: the package sets variables that grpc reads when it is imported
+
     files = CertificateAuthority(tmp_path).issue("server")
-    credentials = channel.grpc.ssl_server_credentials([(files.key.read_bytes(), files.cert.read_bytes())])
+    credentials = grpc.ssl_server_credentials([(files.key.read_bytes(), files.cert.read_bytes())])
     with (
         ScriptedEtcd(etcd.store, credentials=credentials) as secure,
         (connected := Connected(secure.endpoint, NOBODY, insecure_skip_tls_verify=True)) as client,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from etcdfix.errors import SourceDenied, SourceUnreachable
-from etcdfix.sources.etcd.endpoints import parse_endpoint
+from etcdfix.sources.etcd.endpoints import Endpoint, parse_endpoint
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind, classify, classify_cancelled
 
 PLAIN = parse_endpoint("http://etcd:2379", has_tls_material=False)
@@ -85,7 +85,7 @@ CONNECTING = [
 
 @pytest.mark.parametrize("endpoint", [PLAIN, SECURE], ids=["plain", "tls"])
 @pytest.mark.parametrize(("details", "expected"), CONNECTING)
-def test_no_connection(details: str, expected: str, endpoint: object) -> None:
+def test_no_connection(details: str, expected: str, endpoint: Endpoint) -> None:
     found = classify("UNAVAILABLE", LAST + details, endpoint, timeout_seconds=2)
     assert found.kind is K.UNREACHABLE
     assert expected in found.message

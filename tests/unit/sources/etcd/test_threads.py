@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import mmap
 import threading
 import time
 from collections.abc import Iterator
@@ -10,7 +11,6 @@ import pytest
 from etcdfix.errors import SourceUnreachable
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd import client as client_module
-from etcdfix.sources.etcd import threads
 from etcdfix.sources.etcd.channel import ReadOnlyChannel
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind
@@ -86,7 +86,7 @@ def test_no_room_for_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_arguments: object) -> NoReturn:
         raise OSError(12, "Cannot allocate memory")
 
-    monkeypatch.setattr(threads.mmap, "mmap", refuse)
+    monkeypatch.setattr(mmap, "mmap", refuse)
     with pytest.raises(SourceUnreachable, match="too little memory: 64 MiB more are not to be had") as caught:
         require_threads()
     assert "ulimit -v" in caught.value.hint

@@ -4,13 +4,14 @@ import socket
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives import serialization
 
 from etcdfix.errors import ConfigurationError
 from etcdfix.sources.connection import EtcdConnection
-from etcdfix.sources.etcd import channel, tls
+from etcdfix.sources.etcd import tls
 from etcdfix.sources.etcd.endpoints import Endpoint, parse_endpoint
 from etcdfix.sources.etcd.failures import CallFailed, FailureKind
 from etcdfix.sources.etcd.tls import TLSMaterial, channel_credentials, fetch_certificate, load_tls_material
@@ -24,8 +25,10 @@ def client(authority: CertificateAuthority) -> CertificateFiles:
     return authority.issue("client")
 
 
-def server_credentials(files: CertificateFiles, *, clients: CertificateAuthority | None = None) -> object:
-    return channel.grpc.ssl_server_credentials(
+def server_credentials(files: CertificateFiles, *, clients: CertificateAuthority | None = None) -> Any:
+    import grpc  # not at the top: the package sets variables that grpc reads when it is imported
+
+    return grpc.ssl_server_credentials(
         [(files.key.read_bytes(), files.cert.read_bytes())],
         root_certificates=clients.cert.read_bytes() if clients is not None else None,
         require_client_auth=clients is not None,

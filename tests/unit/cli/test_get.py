@@ -119,6 +119,7 @@ def test_words_that_make_no_sense(get: Run, arguments: list[str], words: str, hi
     assert (code, out) == (2, "")
     assert words in err
     assert hint in err
+    assert bool(hint) == ("  next: " in err)
 
 
 @pytest.mark.parametrize(

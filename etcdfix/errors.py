@@ -485,7 +485,7 @@ class AuditLogBroken(AuditError):
     """Raised when the chain of a log does not hold, so that nothing may be added to it.
 
     Attributes:
-        findings: What is wrong with it, each a ``remediation.audit_verify.ChainFinding``.
+        findings: What is wrong with it, each a ``remediation.audit_verify.ChainFault``.
     """
 
     code = "audit-log-broken"

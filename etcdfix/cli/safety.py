@@ -20,7 +20,7 @@ from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError
 from etcdfix.examine import Examiner, Reading
 from etcdfix.remediation.audit.record import Result
-from etcdfix.remediation.commit import Outcome, RecordPaths
+from etcdfix.remediation.commit import ChangeOutcome, RecordPaths
 from etcdfix.remediation.preflight.checks import MAIN_ETCD, Acceptances, Cluster
 from etcdfix.remediation.rules import Rule, refuse
 from etcdfix.sources.base import Source
@@ -270,7 +270,7 @@ def open_cluster(inputs: Inputs) -> Iterator[Cluster]:
         )
 
 
-def change_exit_code(outcome: Outcome) -> int:
+def change_exit_code(outcome: ChangeOutcome) -> int:
     """Map what became of a change to its exit code: 0 done (or it would be), 3 anything less certain."""
     certain = outcome.result in {None, Result.DELETED, Result.RESTORED, Result.REENCRYPTED}
     return 0 if certain and outcome.head is not None else 3

@@ -15,7 +15,7 @@ from etcdfix.errors import EtcdfixError
 from etcdfix.operations.change.preview import outcome_lines
 from etcdfix.operations.change.report import outcome_report, refusal_report
 from etcdfix.remediation.audit.record import Result, Verb
-from etcdfix.remediation.commit import Outcome
+from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.reports.change_model import ChangeReport
 from etcdfix.reports.formats.document import document_text
 from etcdfix.text.commands import RepeatedOptions
@@ -59,7 +59,9 @@ class Teller:
         except Exception as exc:  # noqa: BLE001 - the error itself is told in any case
             say(f"no document could be written ({type(exc).__name__})")
 
-    def tell(self, done: Result, outcome: Outcome, again: RepeatedOptions, more: Sequence[str] = ()) -> int:
+    def tell(
+        self, done: Result, outcome: ChangeOutcome, again: RepeatedOptions, more: Sequence[str] = ()
+    ) -> int:
         """Tell an outcome, with further lines where it is told as text; return the exit code."""
         assert self.key is not None  # else there would be no outcome
         self._told = True

@@ -108,7 +108,7 @@ class Propagation(StrEnum):
     ORPHAN = "Orphan"
 
 
-class OwnerFinding(msgspec.Struct, frozen=True):
+class JudgedOwner(msgspec.Struct, frozen=True):
     """One owner reference of a dependent, and what becomes of it.
 
     Attributes:
@@ -158,7 +158,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     object: ObjectRef
     action: Action
     propagation: Propagation | None
-    owners: tuple[OwnerFinding, ...]
+    owners: tuple[JudgedOwner, ...]
     after_finalizers: tuple[str, ...] = ()
     already_terminating: bool = False
     uncertain: str = ""

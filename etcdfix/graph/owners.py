@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from etcdfix.graph.index import FOREGROUND_FINALIZER, ORPHAN_FINALIZER, ImpactIndex, Owner
-from etcdfix.graph.model import Action, OwnerFinding, OwnerState, Propagation
+from etcdfix.graph.model import Action, JudgedOwner, OwnerState, Propagation
 from etcdfix.graph.served import Served
 from etcdfix.graph.tables import FINISHED, FOREGROUND, OPAQUE, ORPHANS, TERMINATING
 
@@ -62,7 +62,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
     action: Action
     propagation: Propagation | None
-    owners: tuple[OwnerFinding, ...]
+    owners: tuple[JudgedOwner, ...]
     race: str = ""
 
 
@@ -140,9 +140,9 @@ def _propagation(flags: int, *, foreground: bool) -> Propagation:
     return Propagation.FOREGROUND if flags & FOREGROUND else Propagation.BACKGROUND
 
 
-def _look_up(index: ImpactIndex, owner: Owner, fates: Mapping[int, Fate]) -> OwnerFinding:
+def _look_up(index: ImpactIndex, owner: Owner, fates: Mapping[int, Fate]) -> JudgedOwner:
     state, reason = _state(index, owner, fates)
-    return OwnerFinding(
+    return JudgedOwner(
         owner.api_version,
         owner.kind,
         owner.name,

@@ -37,7 +37,7 @@ class ReportedScope(msgspec.Struct, frozen=True):
     etcd_prefix: str = "/registry"
 
 
-class ReportedFinding(msgspec.Struct, frozen=True):
+class SavedFinding(msgspec.Struct, frozen=True):
     """One finding; the key as bytes is :meth:`raw_key`."""
 
     key: str
@@ -60,7 +60,7 @@ class _Header(msgspec.Struct):
 
 
 class _Report(_Header):
-    findings: list[ReportedFinding]
+    findings: list[SavedFinding]
     complete: bool
     incomplete_reasons: list[str]
 
@@ -98,7 +98,7 @@ class SavedReport(msgspec.Struct, frozen=True, kw_only=True):
     source: ReportedSource
     encryption_config: ReportedConfiguration | None
     scope: ReportedScope
-    findings: tuple[ReportedFinding, ...]
+    findings: tuple[SavedFinding, ...]
     problems: tuple[str, ...]
 
 
@@ -140,7 +140,7 @@ def load_report(path: Path) -> SavedReport:
     )
 
 
-def _read(raw: bytes) -> tuple[_Header, list[ReportedFinding], list[str]]:
+def _read(raw: bytes) -> tuple[_Header, list[SavedFinding], list[str]]:
     first = raw.split(b"\n", 1)[0].rstrip()
     if first.endswith(b"}") and _kind_of(first) == "ScanHeader":
         _check_version(first)
@@ -160,16 +160,16 @@ def _check_version(raw: bytes) -> None:
         raise msgspec.ValidationError(f"its apiVersion is {version or 'missing'}, expected {API_VERSION}")
 
 
-def _read_lines(raw: bytes) -> tuple[_Header, list[ReportedFinding], list[str]]:
+def _read_lines(raw: bytes) -> tuple[_Header, list[SavedFinding], list[str]]:
     lines = raw.splitlines()
     header = msgspec.json.decode(lines[0], type=_Header)
-    findings: list[ReportedFinding] = []
+    findings: list[SavedFinding] = []
     problems = ["the report is cut: its last line is missing"]
     for number, line in enumerate(lines[1:], start=2):
         try:
             kind = _kind_of(line)
             if kind == "Finding":
-                findings.append(msgspec.json.decode(line, type=ReportedFinding))
+                findings.append(msgspec.json.decode(line, type=SavedFinding))
             elif kind == "ScanSummary":
                 summary = msgspec.json.decode(line, type=_Summary)
                 problems = _doubts(summary.complete, summary.incomplete_reasons)

@@ -32,8 +32,7 @@ from etcdfix.errors import (
     TransactionRefused,
     UnsafePlace,
 )
-from etcdfix.model import Confidence, ServerBehaviour, StoredValue
-from etcdfix.model import Outcome as Verdicts
+from etcdfix.model import Confidence, Outcome, ServerBehaviour, StoredValue
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Entry, Intent, Link, Operator, RecordType, Result
 from etcdfix.remediation.backup.file import BackupCluster, BackupContent, make_content
@@ -70,7 +69,7 @@ _HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _MOST_KEPT = 16
 # Nothing is found out about it between the answer and the record.
 _NOT_EXAMINED = Verdict(
-    outcome=Verdicts.UNDETERMINED,
+    outcome=Outcome.UNDETERMINED,
     cause=None,
     confidence=Confidence.POSSIBLE,
     apiserver=ServerBehaviour.NOT_ASKED,
@@ -145,7 +144,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
         return Expected(key=self.key, stored=self.examined, landmarks=self.landmarks)
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class ChangeOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a change.
 
     Attributes:
@@ -226,7 +225,7 @@ def require_space(client: EtcdClient) -> None:
 
 def preview_only(
     client: EtcdClient, change: Change, places: RecordPaths, *, operator: Operator, step: Step = no_step
-) -> Outcome:
+) -> ChangeOutcome:
     """Do everything but the change: probe the places, look at the compare, record a dry run.
 
     Raises:
@@ -263,7 +262,7 @@ def preview_only(
             detail="dry run: nothing was changed",
         )
         head = log.append(entry)
-        return Outcome(
+        return ChangeOutcome(
             result=None,
             detail="dry run: nothing was changed; it would go ahead",
             revision=outlook.revision,
@@ -275,7 +274,7 @@ def preview_only(
 
 def commit(
     client: EtcdClient, change: Change, places: RecordPaths, *, operator: Operator, step: Step = no_step
-) -> Outcome:
+) -> ChangeOutcome:
     """Make the change, with backup and record.
 
     Raises:
@@ -383,7 +382,7 @@ def _transact(
     directories: Sequence[SafeDirectory],
     operator: Operator,
     step: Step,
-) -> Outcome:
+) -> ChangeOutcome:
     step("transaction: before send")
     try:
         with Writer(client) as writer:
@@ -422,7 +421,7 @@ def _close(
     detail: str,
     revision: int,
     second: Sequence[BackupPlan] = (),
-) -> Outcome:
+) -> ChangeOutcome:
     """Record the outcome; where that fails, say what happened all the same, and that the record is missing."""
     more = tuple(str(path) for plan in second for path in plan.paths)
     entry = intent.closed_by(
@@ -440,7 +439,7 @@ def _close(
         warnings.append(
             f"the outcome could not be recorded: {exc.message}; etcdfix audit reconcile will do so later"
         )
-    return Outcome(
+    return ChangeOutcome(
         result=result,
         detail=detail,
         revision=revision,
@@ -459,7 +458,7 @@ def _after_silence(
     log: AuditLog,
     operator: Operator,
     error: TransactionError,
-) -> Outcome:
+) -> ChangeOutcome:
     """The answer never came: read the key again, and say no more than that shows."""
     try:
         sighting = sight(client, change.key, change.landmarks)
@@ -499,7 +498,7 @@ def _anomaly(
     answer: TxnAnswer,
     detail: str,
     step: Step,
-) -> Outcome:
+) -> ChangeOutcome:
     """Something else came back than what was asked for: keep what was there, if there was anything else."""
     others = [
         stored for stored in dict.fromkeys(answer.returned) if answer.applied and stored != change.examined

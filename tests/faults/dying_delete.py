@@ -19,7 +19,7 @@ from typing import Self
 import msgspec
 
 from etcdfix.errors import EtcdfixError, RefusedByRule
-from etcdfix.remediation.commit import Outcome
+from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step
 from tests.support.remediation_ground import Ground, delete, reencrypt, restore
 
@@ -73,26 +73,26 @@ class Answer(msgspec.Struct, kw_only=True):
     message: str = ""
 
 
-def _delete(order: Order, step: Step) -> Outcome:
+def _delete(order: Order, step: Step) -> ChangeOutcome:
     key = os.fsencode(order.subject)
     return delete(order.ground, key, step, command_timeout_seconds=order.timeout_seconds)
 
 
-def _restore(order: Order, step: Step) -> Outcome:
+def _restore(order: Order, step: Step) -> ChangeOutcome:
     return restore(order.ground, Path(order.subject), step, command_timeout_seconds=order.timeout_seconds)
 
 
-def _replace(order: Order, step: Step) -> Outcome:
+def _replace(order: Order, step: Step) -> ChangeOutcome:
     path, _, revision = order.subject.rpartition("@")
     return restore(order.ground, Path(path), step, replace_mod_revision=int(revision))
 
 
-def _reencrypt(order: Order, step: Step) -> Outcome:
+def _reencrypt(order: Order, step: Step) -> ChangeOutcome:
     key = os.fsencode(order.subject)
     return reencrypt(order.ground, key, step, command_timeout_seconds=order.timeout_seconds)
 
 
-CHANGES: dict[str, Callable[[Order, Step], Outcome]] = {
+CHANGES: dict[str, Callable[[Order, Step], ChangeOutcome]] = {
     "delete": _delete,
     "restore": _restore,
     "replace": _replace,

@@ -14,7 +14,7 @@ from etcdfix.cli.root import run
 from etcdfix.errors import RefusedByRule
 from etcdfix.remediation.audit.record import Event, RecordType
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
-from etcdfix.remediation.commit import Outcome
+from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step
 from etcdfix.remediation.rules import Rule
 from etcdfix.sources.etcd import client as client_module
@@ -243,7 +243,7 @@ def test_answer_to_a_reencryption_lost(etcd: EtcdServer, lay: Lay) -> None:
 
 _READ_PATHS = set(READ_METHODS)
 
-Change = Callable[[Ground, Step, bool], Outcome]
+Change = Callable[[Ground, Step, bool], ChangeOutcome]
 
 
 def _deletion(etcd: EtcdServer, ground: Ground) -> Change:

@@ -14,7 +14,7 @@ import pytest
 from etcdfix.errors import RefusedByRule
 from etcdfix.remediation.audit.record import Event
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
-from etcdfix.remediation.commit import Outcome
+from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step
 from etcdfix.remediation.preflight.members import read_key
 from etcdfix.remediation.rules import Rule
@@ -149,7 +149,7 @@ def test_connection_that_turns_while_a_deletion_is_prepared(twins: Made, at: str
     assert verify(pair.ground.log).state is ChainState.WHOLE
 
 
-Change = Callable[[Twins, Step], Outcome]
+Change = Callable[[Twins, Step], ChangeOutcome]
 
 
 def _deletion(pair: Twins) -> Change:

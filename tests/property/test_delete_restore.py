@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 from etcdfix.errors import RefusedByRule
 from etcdfix.model import StoredValue
 from etcdfix.remediation.audit.verify import ChainState, verify
-from etcdfix.remediation.commit import Outcome
+from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.members import KeyReading, read_key
 from etcdfix.remediation.rules import Rule
 from etcdfix.verdicts.deletability import Deletability, deletability_of, risks_of
@@ -159,8 +159,8 @@ class OneKey(RuleBasedStateMachine):
         return [backup.content.stored for backup in self._places.backups()]
 
     def _attempt(
-        self, change: Callable[[Recorded], Outcome], intrusion: Intrusion
-    ) -> Outcome | RefusedByRule:
+        self, change: Callable[[Recorded], ChangeOutcome], intrusion: Intrusion
+    ) -> ChangeOutcome | RefusedByRule:
         """Make a change; ``_intruded`` tells what stands there since somebody came between, if anybody did."""
         self._intruded: KeyReading | None = None
 

@@ -6,6 +6,7 @@ Values are sealed as API servers seal them, under every provider, key name and e
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -121,9 +122,16 @@ class Attacked(Registry):
         found = []
         with self.nothing_changes():
             for key in keys:
-                ran = self.delete(key, *arguments, **common)
-                self.refused(ran, *says, hint=hint)
-                assert "never-to-be-shown" not in ran.err
+                ran = self.delete(key, *arguments, "-o", "json", **common)
+                document = json.loads(ran.out)
+                refusal = document["refusal"]
+                assert (ran.code, document["result"]) == (4, "refused"), ran
+                assert refusal["rule"] or refusal["code"] == "authorization-refused"
+                for word in says:
+                    assert word in refusal["message"], (word, refusal)
+                assert hint in refusal["next_step"], refusal
+                assert bool(hint) == bool(refusal["next_step"])
+                assert "never-to-be-shown" not in ran.out + ran.err
                 found.append(ran)
         return found
 

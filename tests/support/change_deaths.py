@@ -19,7 +19,7 @@ from etcdfix.remediation.audit.record import RecordType
 from etcdfix.remediation.audit.verify import read_records
 from etcdfix.remediation.backup.file import read_backup
 from etcdfix.remediation.backup.write import MARKER_SUFFIX
-from etcdfix.remediation.commit import Outcome
+from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.checks import Cluster
 from etcdfix.remediation.rules import Rule
 from tests.faults.dying_delete import Answer, Mortals, Order
@@ -48,7 +48,7 @@ class Scene(NamedTuple):
     key: bytes
     change: str
     subject: str
-    again: Callable[[], Outcome]
+    again: Callable[[], ChangeOutcome]
     before: StoredValue | None
     is_done: Callable[[StoredValue | None], bool]
     done: str

@@ -23,7 +23,7 @@ from etcdfix.operations.change.reencrypt import ReencryptRequest, run_reencrypt
 from etcdfix.operations.change.restore import Candidate, RestoreRequest, run_restore
 from etcdfix.remediation.audit.record import Operator
 from etcdfix.remediation.backup.file import Backup, read_backup
-from etcdfix.remediation.commit import Outcome, RecordPaths
+from etcdfix.remediation.commit import ChangeOutcome, RecordPaths
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.preflight.checks import Acceptances, Cluster
 from etcdfix.remediation.preflight.members import read_key
@@ -182,7 +182,7 @@ def delete(
     command_timeout_seconds: float = 10.0,
     confirmer: Yes | None = None,
     **accepted: Any,
-) -> Outcome:
+) -> ChangeOutcome:
     """Delete a key, with everything that belongs to it."""
     with reached(ground, command_timeout_seconds=command_timeout_seconds) as cluster:
         return run_delete(
@@ -208,7 +208,7 @@ def restore(
     dry_run: bool = False,
     replace_mod_revision: int | None = None,
     command_timeout_seconds: float = 10.0,
-) -> Outcome:
+) -> ChangeOutcome:
     """Put back what a backup holds."""
     with reached(ground, command_timeout_seconds=command_timeout_seconds) as cluster:
         return run_restore(
@@ -234,7 +234,7 @@ def reencrypt(
     *,
     dry_run: bool = False,
     command_timeout_seconds: float = 10.0,
-) -> Outcome:
+) -> ChangeOutcome:
     """Rewrite a value under today's key; it may be the newest of its resource, so no proof of the key is asked for."""
     with reached(ground, command_timeout_seconds=command_timeout_seconds) as cluster:
         candidate = examiner(ground, CANDIDATE)

@@ -18,7 +18,7 @@ from etcdfix.operations.change.execute_change import (
     execute_change,
 )
 from etcdfix.remediation.audit.record import Result, Verb
-from etcdfix.remediation.commit import Outcome, place_warnings
+from etcdfix.remediation.commit import ChangeOutcome, place_warnings
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.landmarks import read_landmarks
 from etcdfix.remediation.preflight.checks import (
@@ -52,7 +52,7 @@ def run_delete(
     expected: Expectation | None = None,
     progress: Progress = no_progress,
     step: Step = no_step,
-) -> Outcome:
+) -> ChangeOutcome:
     """Delete one key, or find out whether it could be deleted.
 
     Args:

@@ -11,7 +11,7 @@ import msgspec
 
 from etcdfix.remediation.audit.record import Entry, Operator, RecordType, Result, Subject, Verb
 from etcdfix.remediation.backup.file import BackupCluster, BackupContent, make_content
-from etcdfix.remediation.commit import Change, Outcome, RecordPaths, commit, preview_only
+from etcdfix.remediation.commit import Change, ChangeOutcome, RecordPaths, commit, preview_only
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.preflight.checks import Acceptances, Cluster, grounds_of
 from etcdfix.remediation.rules import Rule, refuse
@@ -132,7 +132,7 @@ def execute_change(
     *,
     preview: Callable[[], None],
     step: Step = no_step,
-) -> Outcome:
+) -> ChangeOutcome:
     """Show a change, and make it once it is confirmed; a dry run does all but that.
 
     Args:

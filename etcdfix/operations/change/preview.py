@@ -8,13 +8,12 @@ from etcdfix.apiserver.recovery import ServerSigns
 from etcdfix.apiserver.servers import Answer, ServerAnswers
 from etcdfix.graph.assess import Assessment
 from etcdfix.graph.model import Risk, Stops
-from etcdfix.model import Confidence
-from etcdfix.model import Outcome as Outcomes
+from etcdfix.model import Confidence, Outcome
 from etcdfix.operations.change.reencrypt import ReencryptPreview
 from etcdfix.operations.change.restore import OwnWrite, RestorePreview
 from etcdfix.remediation.audit.record import Result
 from etcdfix.remediation.cluster_identity import ClusterIdentity
-from etcdfix.remediation.commit import Outcome
+from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.checks import Cluster, Preflight, peek_lines
 from etcdfix.reports.base import counted
 from etcdfix.reports.change_model import FollowUp
@@ -47,7 +46,7 @@ def preview_lines(cluster: Cluster, checked: Preflight, again: RepeatedOptions) 
         f"Stored       {len(stored.value)} bytes, mod_revision {stored.mod_revision}, create_revision "
         f"{stored.create_revision}, version {stored.version}"
     )
-    if verdict.outcome is Outcomes.UNDETERMINED:
+    if verdict.outcome is Outcome.UNDETERMINED:
         yield f"Verdict      NOT PROVEN ({verdict.cause}): the value may be whole; your declaration alone deletes it"
     else:
         yield f"Verdict      {verdict.outcome}, {verdict.cause} ({verdict.confidence})"
@@ -235,7 +234,9 @@ def reencrypt_preview_lines(cluster: Cluster, shown: ReencryptPreview) -> Iterat
 _DONE = {Result.DELETED: "deleted", Result.RESTORED: "put back", Result.REENCRYPTED: "rewritten"}
 
 
-def outcome_lines(key_bytes: bytes, done: Result, outcome: Outcome, again: RepeatedOptions) -> Iterator[str]:
+def outcome_lines(
+    key_bytes: bytes, done: Result, outcome: ChangeOutcome, again: RepeatedOptions
+) -> Iterator[str]:
     """Yield what became of a change, where the backup is, and how to undo it.
 
     Args:
@@ -264,7 +265,9 @@ def outcome_lines(key_bytes: bytes, done: Result, outcome: Outcome, again: Repea
         yield f"{follow_up.what}: {follow_up.command}"
 
 
-def follow_ups(key: bytes, done: Result, outcome: Outcome, again: RepeatedOptions) -> Iterator[FollowUp]:
+def follow_ups(
+    key: bytes, done: Result, outcome: ChangeOutcome, again: RepeatedOptions
+) -> Iterator[FollowUp]:
     """Yield the commands for afterwards: how to settle what is open, how to undo, how to look again."""
     if outcome.result is None:
         return
@@ -278,7 +281,7 @@ def follow_ups(key: bytes, done: Result, outcome: Outcome, again: RepeatedOption
         yield FollowUp("Look again", again.scan(key))
 
 
-def _undo(done: Result, outcome: Outcome, same: list[str]) -> Iterator[FollowUp]:
+def _undo(done: Result, outcome: ChangeOutcome, same: list[str]) -> Iterator[FollowUp]:
     """Yield how each backup goes back to where it was."""
     log = ["--audit-log", str(outcome.audit_log), "--reason", "REASON"]
     replace: list[str] = []

@@ -15,8 +15,7 @@ from etcdfix.apiserver.servers import ServerAnswers
 from etcdfix.encryption.encrypt import NotSealed, Sealed, SealRefusal, to_storage
 from etcdfix.encryption.transformer import ResourceTransformers
 from etcdfix.examine import Examiner
-from etcdfix.model import Outcome as Verdicts
-from etcdfix.model import StoredValue
+from etcdfix.model import Outcome, StoredValue
 from etcdfix.operations.change.execute_change import (
     ChangeRequest,
     CheckedChange,
@@ -29,7 +28,7 @@ from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.backup.write import name_of, unlisted_writes
 from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.commit import (
-    Outcome,
+    ChangeOutcome,
     place_warnings,
     require_space,
 )
@@ -102,7 +101,7 @@ def run_reencrypt(
     *,
     preview: Callable[[ReencryptPreview], None],
     step: Step = no_step,
-) -> Outcome:
+) -> ChangeOutcome:
     """Rewrite one value under today's write key, or find out whether it could be.
 
     Args:
@@ -139,7 +138,7 @@ def run_reencrypt(
     _check_today(today)
     found = candidate.examine(stored)
     plaintext = candidate.plaintext(found)
-    if found.verdict.outcome is not Verdicts.READABLE or found.verdict.cause is not None or plaintext is None:
+    if found.verdict.outcome is not Outcome.READABLE or found.verdict.cause is not None or plaintext is None:
         raise refuse(
             Rule.NOT_READABLE,
             f"under the candidate configuration {display(key)} is {found.verdict.outcome}: {found.verdict.message}",
@@ -219,8 +218,8 @@ def _check_today(today: Examination) -> None:
             f"today's configuration opens {key} ({verdict.message})",
             hint="to rewrite it under today's key, let an API server do it: kubectl get -o json | kubectl replace -f -",
         )
-    if verdict.outcome is not Verdicts.DECRYPT_FAILURE:
-        rule = Rule.NOT_AN_OBJECT if verdict.outcome is Verdicts.NOT_AN_OBJECT else Rule.UNDETERMINED
+    if verdict.outcome is not Outcome.DECRYPT_FAILURE:
+        rule = Rule.NOT_AN_OBJECT if verdict.outcome is Outcome.NOT_AN_OBJECT else Rule.UNDETERMINED
         raise refuse(
             rule,
             f"it is not proven that today's configuration cannot read {key}: {verdict.message}",
@@ -291,4 +290,4 @@ def _find_proof(
         return b""
     found = cluster.examiner.examine(newest)
     # What is not stale opens under the first key of the first provider, which is the one that writes.
-    return newest.key if found.verdict.outcome is Verdicts.READABLE and not found.stale else b""
+    return newest.key if found.verdict.outcome is Outcome.READABLE and not found.stale else b""

@@ -7,7 +7,7 @@ import base64
 from etcdfix.errors import EtcdfixError, RefusedByRule, RemediationRefused
 from etcdfix.operations.change.preview import follow_ups
 from etcdfix.remediation.audit.record import Result, Verb, unicode_text
-from etcdfix.remediation.commit import Outcome
+from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.reports.change_model import ChangeReport, Refusal
 from etcdfix.reports.origin import TOOL, timestamp
 from etcdfix.storagekey import display
@@ -16,7 +16,7 @@ from etcdfix.text.safetext import is_plain
 
 
 def outcome_report(
-    verb: Verb, key: bytes, done: Result, outcome: Outcome, again: RepeatedOptions, *, exit_code: int
+    verb: Verb, key: bytes, done: Result, outcome: ChangeOutcome, again: RepeatedOptions, *, exit_code: int
 ) -> ChangeReport:
     """Return what became of a change.
 

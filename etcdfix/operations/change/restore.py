@@ -23,8 +23,7 @@ from etcdfix.apiserver.servers import ServerAnswers
 from etcdfix.errors import AuditLogUnreadable, RefusedByRule
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.graph.protected import protected_reason
-from etcdfix.model import Outcome as Verdicts
-from etcdfix.model import StoredValue
+from etcdfix.model import Outcome, StoredValue
 from etcdfix.operations.change.execute_change import (
     ChangeRequest,
     CheckedChange,
@@ -38,7 +37,7 @@ from etcdfix.remediation.backup.file import Backup, digest
 from etcdfix.remediation.backup.write import intent_of
 from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.commit import (
-    Outcome,
+    ChangeOutcome,
     place_warnings,
     require_space,
 )
@@ -184,7 +183,7 @@ def run_restore(
     preview: Callable[[RestorePreview], None],
     progress: Progress = no_progress,
     step: Step = no_step,
-) -> Outcome:
+) -> ChangeOutcome:
     """Put a value back, or find out whether it could be.
 
     Raises:
@@ -338,7 +337,7 @@ def _check_unlisted(
             f"the {candidate.origin} is no backup that this audit log ({request.record_paths.log_path}) knows",
             hint="name the log that was used then with --audit-log, or --accept-unlisted-source",
         )
-    if found.verdict.outcome is Verdicts.READABLE:
+    if found.verdict.outcome is Outcome.READABLE:
         return ""
     if candidate.backup is None or not request.value_sha256:
         more = "" if candidate.backup is None else f"; {_BY_ITSELF}"
@@ -357,7 +356,7 @@ def _check_by_itself(
 ) -> None:
     """Refuse a backup that no log speaks for, unless it can only bring back what was there."""
     origin = request.candidate.origin
-    if found.verdict.outcome is Verdicts.NOT_AN_OBJECT:
+    if found.verdict.outcome is Outcome.NOT_AN_OBJECT:
         raise refuse(
             Rule.NOT_AN_OBJECT,
             f"the {origin} is about {display(found.stored.key)}, which holds no object of the API",

@@ -51,7 +51,7 @@ from etcdfix.remediation.audit.verify import (
     HEAD_SUFFIX,
     LOG_IS_GONE,
     NO_HEAD_FILE,
-    ChainFinding,
+    ChainFault,
     Verification,
     check_chain,
     lock,
@@ -436,12 +436,12 @@ class AuditLog:
     def _error(self, problem: str, *, hint: str = "") -> AuditError:
         return AuditError(f"audit log {self.path}: {problem}", path=self.path, hint=hint)
 
-    def _broken(self, problem: str, findings: tuple[ChainFinding, ...] = ()) -> AuditLogBroken:
+    def _broken(self, problem: str, findings: tuple[ChainFault, ...] = ()) -> AuditLogBroken:
         return broken(self.path, problem, findings)
 
 
 def broken(
-    path: Path, problem: str, findings: tuple[ChainFinding, ...] = (), *, hint: str = ""
+    path: Path, problem: str, findings: tuple[ChainFault, ...] = (), *, hint: str = ""
 ) -> AuditLogBroken:
     """Return the refusal to add to a log whose chain does not hold; without a hint it says how to begin a new one."""
     return AuditLogBroken(

@@ -55,7 +55,7 @@ _MAX_GAPS: Final = 1000
 _POLL_SECONDS: Final = 0.05
 
 
-class FindingKind(StrEnum):
+class ChainFaultKind(StrEnum):
     """What is wrong with the chain."""
 
     EDITED = "edited"
@@ -67,10 +67,10 @@ class FindingKind(StrEnum):
     STRAY_OUTCOME = "stray-outcome"
 
 
-class ChainFinding(msgspec.Struct, frozen=True):
+class ChainFault(msgspec.Struct, frozen=True):
     """One thing that is wrong; ``record`` is a sequence (for ``malformed`` the line), 0 for the file itself."""
 
-    kind: FindingKind
+    kind: ChainFaultKind
     record: int
     message: str
 
@@ -117,7 +117,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     head: Link
     size: int
     torn_size: int
-    findings: tuple[ChainFinding, ...]
+    findings: tuple[ChainFault, ...]
     more_findings: int
     open_intents: dict[int, tuple[int, int]]
     notes: tuple[str, ...]
@@ -206,14 +206,14 @@ class _Chain:
         self.lines = 0
         self.last = BEGINNING
         self.open_intents: dict[int, tuple[int, int]] = {}
-        self.findings: list[ChainFinding] = []
+        self.findings: list[ChainFault] = []
         self.more_findings = 0
         self._before: Link | None = BEGINNING
         self._gaps: list[tuple[int, int]] = []
 
-    def found(self, kind: FindingKind, record: int, message: str) -> None:
+    def found(self, kind: ChainFaultKind, record: int, message: str) -> None:
         if len(self.findings) < MAX_FINDINGS:
-            self.findings.append(ChainFinding(kind, record, message))
+            self.findings.append(ChainFault(kind, record, message))
         else:
             self.more_findings += 1
 
@@ -235,7 +235,7 @@ class _Chain:
 
     def unusable(self, problem: str) -> None:
         """Note a line that has no place in the chain; it stands where the next record was expected."""
-        self.found(FindingKind.MALFORMED, self.lines, f"line {self.lines}: {problem}")
+        self.found(ChainFaultKind.MALFORMED, self.lines, f"line {self.lines}: {problem}")
         self._before = None
         self.last = Link(self.last.sequence + 1, "")
 
@@ -256,13 +256,13 @@ class _Chain:
     def _unchained(self, before: Link, here: Link) -> None:
         if before == BEGINNING:
             message = "record 1 says that another came before it: the beginning of the log was changed"
-            self.found(FindingKind.EDITED, 1, message)
+            self.found(ChainFaultKind.EDITED, 1, message)
             return
         message = (
             f"record {before.sequence} is not the one that record {here.sequence} was chained to:"
             " one of the two was edited"
         )
-        self.found(FindingKind.EDITED, before.sequence, message)
+        self.found(ChainFaultKind.EDITED, before.sequence, message)
 
     def _missing(self, first: int, last: int) -> None:
         if len(self._gaps) < _MAX_GAPS:
@@ -276,9 +276,9 @@ class _Chain:
             if first <= number <= last:
                 rest = [(first, number - 1), (number + 1, last)]
                 self._gaps[index : index + 1] = [gap for gap in rest if gap[0] <= gap[1]]
-                self.found(FindingKind.REORDERED, number, f"record {number} stands after record {newest}")
+                self.found(ChainFaultKind.REORDERED, number, f"record {number} stands after record {newest}")
                 return
-        self.found(FindingKind.REORDERED, number, f"record {number} stands there twice")
+        self.found(ChainFaultKind.REORDERED, number, f"record {number} stands there twice")
 
     def _compare(self, here: Link) -> None:
         for anchor in self.anchors.get(here.sequence, ()):
@@ -287,7 +287,7 @@ class _Chain:
                     f"record {here.sequence} is not the one that {anchor.source} names:"
                     " it was edited, or the log was rewritten"
                 )
-                self.found(FindingKind.EDITED, here.sequence, message)
+                self.found(ChainFaultKind.EDITED, here.sequence, message)
 
     def _follow(self, here: Link, links: _Links, place: tuple[int, int]) -> None:
         if links.type == RecordType.INTENT:
@@ -296,7 +296,7 @@ class _Chain:
             intent = int(links.intent) if _is_number(links.intent) else 0
             if intent not in self.open_intents:
                 message = f"record {here.sequence} tells the outcome of intent {intent}, which is not open"
-                self.found(FindingKind.STRAY_OUTCOME, here.sequence, message)
+                self.found(ChainFaultKind.STRAY_OUTCOME, here.sequence, message)
             elif links.outcome != Result.UNKNOWN:
                 del self.open_intents[intent]
 
@@ -304,17 +304,17 @@ class _Chain:
         """Judge what only the end of the file can tell; return the notes."""
         for first, last in self._gaps:
             which = f"record {first} is" if first == last else f"records {first} to {last} are"
-            self.found(FindingKind.DROPPED, first, f"{which} missing")
+            self.found(ChainFaultKind.DROPPED, first, f"{which} missing")
         newest = self.last.sequence
         for sequence, anchors in sorted(self.anchors.items()):
             for anchor in anchors if sequence > newest else ():
                 message = (
                     f"cut off the end: {anchor.source} names record {sequence}, the last one is {newest}"
                 )
-                self.found(FindingKind.CUT, sequence, message)
+                self.found(ChainFaultKind.CUT, sequence, message)
         if head is not None and head.sequence < newest - 1:
             message = f"the head file names record {head.sequence}, but the log goes on to record {newest}"
-            self.found(FindingKind.HEAD, head.sequence, message)
+            self.found(ChainFaultKind.HEAD, head.sequence, message)
         if self.findings:
             return ()
         if head is not None and head.sequence == newest - 1:
@@ -341,7 +341,7 @@ def check_chain(
     named = [] if head is None or head == BEGINNING else [Anchor(head, "the head file")]
     chain = _Chain([*named, *anchors])
     if head_damaged:
-        chain.found(FindingKind.HEAD, 0, "the head file is no head file")
+        chain.found(ChainFaultKind.HEAD, 0, "the head file is no head file")
     size = torn_size = 0
     for line, length in _lines(descriptor):
         if not line.endswith(b"\n"):

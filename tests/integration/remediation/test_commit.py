@@ -56,7 +56,7 @@ def lossy(registry: Registry) -> Iterator[LossyProxy]:
 
 def _delete(
     registry: Registry, step: Callable[[str], None], *, dry_run: bool = False
-) -> commit_module.Outcome:
+) -> commit_module.ChangeOutcome:
     with registry.cluster() as cluster:
         return run_delete(
             cluster,

@@ -23,7 +23,7 @@ from etcdfix.encryption.config import parse_configuration
 from etcdfix.errors import ConfigurationError, RefusedByRule
 from etcdfix.examine import Examiner
 from etcdfix.remediation.audit.record import Link, Result
-from etcdfix.remediation.commit import Outcome
+from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.checks import Acceptances
 from tests.support.objects import KMS_V2, configuration_yaml
 
@@ -146,4 +146,4 @@ def test_examiner_with_and_without_a_configuration() -> None:
 )
 def test_exit_code(result: Result | None, code: int, *, head: bool) -> None:
     link = Link(1, "ab" * 32) if head else None
-    assert change_exit_code(Outcome(result=result, detail="", audit_log=Path("log"), head=link)) == code
+    assert change_exit_code(ChangeOutcome(result=result, detail="", audit_log=Path("log"), head=link)) == code

@@ -24,7 +24,7 @@ from etcdfix.graph.protected import protected_reason
 from etcdfix.graph.recreation.neighbours import Neighbours, Place
 from etcdfix.graph.recreation.recreation import who_recreates
 from etcdfix.inputs.planfile import sealed
-from etcdfix.inputs.saved_report import ReportedFinding, SavedReport
+from etcdfix.inputs.saved_report import SavedFinding, SavedReport
 from etcdfix.likes import NOT_THE_OBJECT, Likeness, Likes, in_our_tables, likeness_of
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.operations.look.planning.order import STAGES, in_order, is_breaking
@@ -276,7 +276,7 @@ def _place(examiner: Examiner, key: bytes) -> Place:
 
 
 def _gather(
-    gathered: _Gathered, found: Examination, finding: ReportedFinding | None, examiner: Examiner
+    gathered: _Gathered, found: Examination, finding: SavedFinding | None, examiner: Examiner
 ) -> None:
     verdict = found.verdict
     if finding is None:

@@ -6,7 +6,7 @@ import pytest
 
 from etcdfix.errors import RefusedByRule
 from etcdfix.operations.change.delete import DeleteRequest, run_delete
-from etcdfix.remediation.commit import Outcome
+from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.checks import Acceptances
 from tests.support.change_runs import Agreeing, Registry
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, aesgcm, provider, secret
@@ -14,7 +14,9 @@ from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, aesgcm, provid
 pytestmark = pytest.mark.etcd
 
 
-def _run(registry: Registry, confirmer: Agreeing, seen: list[str], key: bytes, **request: object) -> Outcome:
+def _run(
+    registry: Registry, confirmer: Agreeing, seen: list[str], key: bytes, **request: object
+) -> ChangeOutcome:
     with registry.cluster() as cluster:
         return run_delete(
             cluster,

@@ -13,7 +13,7 @@ from etcdfix.operations.change.restore import Candidate, OwnWrite, RestorePrevie
 from etcdfix.remediation import commit as commit_module
 from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.cluster_identity import ClusterIdentity
-from etcdfix.remediation.commit import Outcome, RecordPaths
+from etcdfix.remediation.commit import ChangeOutcome, RecordPaths
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.preflight import checks as preflight_module
 from etcdfix.remediation.preflight.checks import Acceptances
@@ -34,7 +34,7 @@ def _run(
     confirmer: Agreeing | None = None,
     step: Step = no_step,
     **request: object,
-) -> Outcome:
+) -> ChangeOutcome:
     with registry.cluster() as cluster:
         return run_restore(
             cluster,

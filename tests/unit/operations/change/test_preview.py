@@ -26,8 +26,7 @@ from etcdfix.graph.model import (
 )
 from etcdfix.graph.uses import Role
 from etcdfix.likes import LikeCounts
-from etcdfix.model import Confidence, Evidence
-from etcdfix.model import Outcome as Verdicts
+from etcdfix.model import Confidence, Evidence, Outcome
 from etcdfix.operations.change.preview import (
     WARNINGS,
     after_deletion_lines,
@@ -41,7 +40,7 @@ from etcdfix.operations.change.reencrypt import ReencryptPreview
 from etcdfix.operations.change.restore import Candidate, RestorePreview
 from etcdfix.remediation.audit.record import Link, Result
 from etcdfix.remediation.cluster_identity import ClusterIdentity
-from etcdfix.remediation.commit import Outcome
+from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.alike import Alike
 from etcdfix.remediation.preflight.checks import Cluster, Preflight
 from etcdfix.remediation.preflight.members import KeyReading, LeaseState
@@ -184,9 +183,7 @@ def test_no_api_server_answered() -> None:
 
 
 def test_what_is_left_out() -> None:
-    found = examination(
-        "/registry/minions/n1", outcome=Verdicts.UNDETERMINED, cause=None, upstream_message=""
-    )
+    found = examination("/registry/minions/n1", outcome=Outcome.UNDETERMINED, cause=None, upstream_message="")
     text = _text(_checked(found, lease=_lease(alive=False)))
     assert "API server:" not in text
     assert "in namespace" not in text
@@ -195,7 +192,7 @@ def test_what_is_left_out() -> None:
 
 
 def test_remedy_without_a_command() -> None:
-    text = _text(_checked(examination(KEY, outcome=Verdicts.DECODE_FAILURE, cause=Cause.DOUBLE_ENCRYPTED)))
+    text = _text(_checked(examination(KEY, outcome=Outcome.DECODE_FAILURE, cause=Cause.DOUBLE_ENCRYPTED)))
     assert (
         "1. Find out what encrypted it the second time; the object may be whole below that layer\n  2. "
         in text
@@ -295,8 +292,8 @@ def test_reencrypt(proof: bytes) -> None:
     assert "opens it with aescbc/v1/key2: a readable " + ("Secret" if proof else "object") in text
 
 
-def _outcome(result: Result | None, *, recorded: bool = True, backups: tuple[str, ...] = ()) -> Outcome:
-    return Outcome(
+def _outcome(result: Result | None, *, recorded: bool = True, backups: tuple[str, ...] = ()) -> ChangeOutcome:
+    return ChangeOutcome(
         result=result,
         detail=f"what was seen{HOSTILE}",
         revision=9,
@@ -307,7 +304,7 @@ def _outcome(result: Result | None, *, recorded: bool = True, backups: tuple[str
     )
 
 
-def _told(done: Result, outcome: Outcome) -> list[str]:
+def _told(done: Result, outcome: ChangeOutcome) -> list[str]:
     lines = list(outcome_lines(KEY, done, outcome, AGAIN))
     assert all(line.isprintable() for line in lines)
     assert "Note: one" in lines
@@ -422,7 +419,7 @@ def test_what_was_accepted_is_shown() -> None:
 
 
 def test_what_is_not_proven_says_so() -> None:
-    found = examination(KEY, outcome=Verdicts.UNDETERMINED, cause=Cause.KMS_KEY_UNKNOWN)
+    found = examination(KEY, outcome=Outcome.UNDETERMINED, cause=Cause.KMS_KEY_UNKNOWN)
     assert "Verdict      NOT PROVEN (kms-key-unknown)" in _text(_checked(found))
 
 

@@ -40,7 +40,7 @@ from etcdfix.remediation.audit.record import (
     hash_of,
     parse_event,
 )
-from etcdfix.remediation.audit.verify import ChainState, FindingKind, find_line, verify, without_head
+from etcdfix.remediation.audit.verify import ChainFaultKind, ChainState, find_line, verify, without_head
 from etcdfix.remediation.durable import REPLACE_ACTIONS, SafeDirectory, step_names
 from tests.support.audit_logs import (
     NOON,
@@ -455,7 +455,7 @@ class TestBrokenLogs:
     def test_edited_in_the_middle(self, path: Path) -> None:
         write_log(path)
         path.write_bytes(path.read_bytes().replace(b"lost", b"fine", 1))
-        assert self.refused(path, "record 1 is not the one").findings[0].kind is FindingKind.EDITED
+        assert self.refused(path, "record 1 is not the one").findings[0].kind is ChainFaultKind.EDITED
 
     def test_edited_at_the_end(self, path: Path) -> None:
         write_log(path)

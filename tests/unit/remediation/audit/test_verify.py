@@ -21,8 +21,8 @@ from etcdfix.remediation.audit.record import BEGINNING, MAX_RECORD_SIZE, Link, R
 from etcdfix.remediation.audit.verify import (
     MAX_FINDINGS,
     Anchor,
+    ChainFaultKind,
     ChainState,
-    FindingKind,
     Verification,
     find_line,
     parse_head,
@@ -68,7 +68,7 @@ def record(*, sequence: str = "7", **changes: str) -> bytes:
     return json.dumps(event | changes).encode() + b"\n"
 
 
-def kinds(found: Verification) -> list[tuple[FindingKind, int]]:
+def kinds(found: Verification) -> list[tuple[ChainFaultKind, int]]:
     return [(finding.kind, finding.record) for finding in found.findings]
 
 
@@ -165,7 +165,7 @@ class TestTampered:
         event["annotations"][f"etcdfix.io/{field}"] += "x"
         put(path, written[0], json.dumps(event).encode() + b"\n", *written[2:])
         found = tampered(path)
-        assert (FindingKind.EDITED, 2) in kinds(found)
+        assert (ChainFaultKind.EDITED, 2) in kinds(found)
         assert any(
             finding.message
             == "record 2 is not the one that record 3 was chained to: one of the two was edited"
@@ -186,21 +186,21 @@ class TestTampered:
         write_log(path)
         written = lines(path)
         put(path, written[0].replace(b'{"kind"', b'{ "kind"'), *written[1:])
-        assert kinds(tampered(path)) == [(FindingKind.EDITED, 1)]
+        assert kinds(tampered(path)) == [(ChainFaultKind.EDITED, 1)]
 
     def test_edited_last_record(self, path: Path) -> None:
         write_log(path)
         written = lines(path)
         put(path, *written[:-1], written[-1].replace(b"lost", b"fine"))
         found = tampered(path)
-        assert kinds(found) == [(FindingKind.EDITED, 6)]
+        assert kinds(found) == [(ChainFaultKind.EDITED, 6)]
         assert "the head file" in found.findings[0].message
 
     def test_edited_beginning(self, path: Path) -> None:
         write_log(path)
         written = lines(path)
         put(path, written[0].replace(b"sha256:000", b"sha256:111"), *written[1:])
-        assert kinds(tampered(path)) == [(FindingKind.EDITED, 1), (FindingKind.EDITED, 1)]
+        assert kinds(tampered(path)) == [(ChainFaultKind.EDITED, 1), (ChainFaultKind.EDITED, 1)]
 
     @pytest.mark.parametrize(
         ("dropped", "words"),
@@ -214,14 +214,14 @@ class TestTampered:
     def test_dropped(self, path: Path, dropped: set[int], words: str) -> None:
         write_log(path)
         put(path, *[line for number, line in enumerate(lines(path), 1) if number not in dropped])
-        messages = [f.message for f in tampered(path).findings if f.kind is FindingKind.DROPPED]
+        messages = [f.message for f in tampered(path).findings if f.kind is ChainFaultKind.DROPPED]
         assert messages == [words]
 
     def test_dropped_intent_leaves_a_stray_outcome(self, path: Path) -> None:
         write_log(path)
         written = lines(path)
         put(path, *written[:2], *written[3:])
-        assert (FindingKind.STRAY_OUTCOME, 4) in kinds(tampered(path))
+        assert (ChainFaultKind.STRAY_OUTCOME, 4) in kinds(tampered(path))
 
     def test_swapped(self, path: Path) -> None:
         with AuditLog.open(path) as log:
@@ -230,7 +230,7 @@ class TestTampered:
         one, two, three, four, five = lines(path)
         put(path, one, two, four, three, five)
         found = tampered(path)
-        assert kinds(found) == [(FindingKind.REORDERED, 3)]
+        assert kinds(found) == [(ChainFaultKind.REORDERED, 3)]
         assert found.findings[0].message == "record 3 stands after record 4"
 
     def test_moved_far(self, path: Path) -> None:
@@ -240,14 +240,14 @@ class TestTampered:
         one, two, three, four, five, six = lines(path)
         put(path, one, five, two, four, six)
         assert sorted(kinds(tampered(path))) == [
-            (FindingKind.DROPPED, 3),
-            (FindingKind.REORDERED, 2),
-            (FindingKind.REORDERED, 4),
+            (ChainFaultKind.DROPPED, 3),
+            (ChainFaultKind.REORDERED, 2),
+            (ChainFaultKind.REORDERED, 4),
         ]
         put(path, one, three, five, four, two, six)
-        assert kinds(tampered(path)) == [(FindingKind.REORDERED, 4), (FindingKind.REORDERED, 2)]
+        assert kinds(tampered(path)) == [(ChainFaultKind.REORDERED, 4), (ChainFaultKind.REORDERED, 2)]
         put(path, one, five, three, six, two, four)
-        assert {kind for kind, _ in kinds(tampered(path))} == {FindingKind.REORDERED}
+        assert {kind for kind, _ in kinds(tampered(path))} == {ChainFaultKind.REORDERED}
 
     def test_repeated(self, path: Path) -> None:
         write_log(path)
@@ -274,7 +274,7 @@ class TestTampered:
         write_log(path)
         put(path, path.read_bytes(), line)
         found = tampered(path)
-        assert (FindingKind.MALFORMED, 7) in kinds(found)
+        assert (ChainFaultKind.MALFORMED, 7) in kinds(found)
         assert "line 7: it is no record of etcdfix" in [f.message for f in found.findings]
 
     def test_a_line_longer_than_any_record(self, path: Path) -> None:
@@ -282,7 +282,7 @@ class TestTampered:
         written = lines(path)
         put(path, *written[:2], b"x" * (2 * MAX_RECORD_SIZE + 5), b"\n", *written[3:])
         found = tampered(path)
-        assert kinds(found)[0] == (FindingKind.MALFORMED, 3)
+        assert kinds(found)[0] == (ChainFaultKind.MALFORMED, 3)
         assert f"it has {2 * MAX_RECORD_SIZE + 6} bytes" in found.findings[0].message
 
     def test_many_findings_are_counted(self, path: Path) -> None:
@@ -306,12 +306,12 @@ class TestTampered:
         monkeypatch.setattr(audit_verify, "_MAX_GAPS", 2)
         put(path, *(record(sequence=str(number)) for number in (2, 4, 6, 8)))
         found = tampered(path)
-        assert kinds(found) == [(FindingKind.DROPPED, 1), (FindingKind.DROPPED, 3)]
+        assert kinds(found) == [(ChainFaultKind.DROPPED, 1), (ChainFaultKind.DROPPED, 3)]
         assert found.more_findings == 2
 
     def test_repeated_before_a_gap(self, path: Path) -> None:
         put(path, *(record(sequence=number) for number in ("1", "2", "4", "1")))
-        (again,) = (found for found in tampered(path).findings if found.kind is FindingKind.REORDERED)
+        (again,) = (found for found in tampered(path).findings if found.kind is ChainFaultKind.REORDERED)
         assert again.message == "record 1 stands there twice"
 
     @pytest.mark.parametrize("changed", [{"type": "reveal"}, {"intent": ""}])
@@ -335,25 +335,25 @@ class TestTampered:
         event["annotations"]["etcdfix.io/intent"] = intent
         put(path, *rechain([*written[:5], json.dumps(event).encode()]))
         head_of(path).unlink()
-        assert kinds(tampered(path)) == [(FindingKind.STRAY_OUTCOME, 6)]
+        assert kinds(tampered(path)) == [(ChainFaultKind.STRAY_OUTCOME, 6)]
 
     def test_damaged_head_file(self, path: Path) -> None:
         write_log(path)
         head_of(path).write_text("6:nothing\n")
         found = tampered(path)
-        assert kinds(found) == [(FindingKind.HEAD, 0)]
+        assert kinds(found) == [(ChainFaultKind.HEAD, 0)]
         assert not found.head_missing
 
     def test_head_put_back(self, path: Path) -> None:
         links = write_log(path)
         head_of(path).write_text(f"{links[2]}\n")
-        assert kinds(tampered(path)) == [(FindingKind.HEAD, 3)]
+        assert kinds(tampered(path)) == [(ChainFaultKind.HEAD, 3)]
 
     def test_head_put_back_to_the_beginning(self, path: Path) -> None:
         """The head of a new log fits a first record, whose writer was stopped, and no more."""
         links = write_log(path)
         head_of(path).write_text(f"{BEGINNING}\n")
-        assert kinds(tampered(path)) == [(FindingKind.HEAD, 0)]
+        assert kinds(tampered(path)) == [(ChainFaultKind.HEAD, 0)]
         put(path, lines(path)[0])
         found = verify(path)
         assert (found.findings, found.head) == ((), links[0])
@@ -410,7 +410,7 @@ class TestCutTail:
         put(path, path.read_bytes()[:-10])
         found = tampered(path)
         assert found.torn_size > 0
-        assert kinds(found) == [(FindingKind.CUT, 6)]
+        assert kinds(found) == [(ChainFaultKind.CUT, 6)]
 
 
 class TestRewritten:
@@ -436,11 +436,11 @@ class TestRewritten:
 
     def test_a_head_of_earlier(self, path: Path) -> None:
         links = self.rewrite(path)
-        assert kinds(tampered(path, Anchor(links[1], "--expect-head"))) == [(FindingKind.EDITED, 2)]
+        assert kinds(tampered(path, Anchor(links[1], "--expect-head"))) == [(ChainFaultKind.EDITED, 2)]
 
     def test_backup(self, path: Path) -> None:
         links = self.rewrite(path)
-        assert kinds(tampered(path, Anchor(links[2], "backup /b/3"))) == [(FindingKind.EDITED, 3)]
+        assert kinds(tampered(path, Anchor(links[2], "backup /b/3"))) == [(ChainFaultKind.EDITED, 3)]
 
     def test_expected_head_of_a_log_that_grew(self, path: Path) -> None:
         links = write_log(path)

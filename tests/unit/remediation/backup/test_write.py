@@ -22,7 +22,7 @@ from etcdfix.errors import (
 )
 from etcdfix.remediation.audit.log import APPEND_STEPS, CREATE_STEPS, RELEASE_STEPS, RESERVE_STEPS, AuditLog
 from etcdfix.remediation.audit.record import Link, RecordType, Result, Verb, parse_event
-from etcdfix.remediation.audit.verify import ChainState, FindingKind, verify
+from etcdfix.remediation.audit.verify import ChainFaultKind, ChainState, verify
 from etcdfix.remediation.backup import write as backup
 from etcdfix.remediation.backup.file import Backup, encode_content, read_backup
 from etcdfix.remediation.backup.write import (
@@ -361,7 +361,7 @@ class TestListed:
         anchor = anchor_of(read_backup(path))
         assert anchor is not None
         found = verify(audit_log, anchors=[anchor])
-        assert [(f.kind, f.record) for f in found.findings] == [(FindingKind.CUT, 1)]
+        assert [(f.kind, f.record) for f in found.findings] == [(ChainFaultKind.CUT, 1)]
 
 
 class TestUnlistedWrites:

@@ -1,4 +1,4 @@
-"""What the exit code says of intents that were worked through, and that nobody is asked where none is open."""
+"""Intents that were worked through: the exit code, what is advised, and that nobody is asked where none is open."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any, NoReturn, cast
 import pytest
 
 from etcdfix.errors import RemediationRefused
-from etcdfix.operations.change.settle_intents import Settled, settle_intents
-from etcdfix.remediation.audit.record import Intent, Result
+from etcdfix.operations.change.settle_intents import Settled, settle_intents, settled_lines
+from etcdfix.remediation.audit.record import Intent, Result, Verb
+from etcdfix.text.commands import RepeatedOptions
 from tests.support.audit_logs import own_directory, write_log
 
 
@@ -35,3 +36,42 @@ def test_nobody_is_asked_where_no_intent_is_open(tmp_path: Path) -> None:
         settled = settle_intents(log, connect, etcd_user="", dry_run=dry_run, accept_unknown_cluster=False)
         assert (settled.exit_code, settled.found, settled.refused) == (0, [], [])
     assert log.read_bytes() == before
+
+
+UNDO, LOOK, AGAIN = "  to undo it: etcdfix restore /b/1.json", "  next: etcdfix scan", "  it stays open"
+
+
+def item(result: Result, verb: Verb = Verb.DELETE, backups: tuple[str, ...] = ("/b/1.json",)) -> Any:
+    """Return one intent that was worked through."""
+    subject = SimpleNamespace(key=b"/registry/secrets/shop/db")
+    intent = SimpleNamespace(link=SimpleNamespace(sequence=1), verb=verb, backups=backups, subject=subject)
+    return SimpleNamespace(intent=intent, result=result, detail="seen", remarks=(), record=None)
+
+
+def lines(*found: Any, refused: tuple[Any, ...] = ()) -> list[str]:
+    settled = Settled(log=Path("/l"), dry_run=False, found=list(found), refused=list(refused))
+    return list(settled_lines(settled, RepeatedOptions()))
+
+
+@pytest.mark.parametrize("result", Result)
+@pytest.mark.parametrize("verb", [Verb.DELETE, Verb.RESTORE])
+@pytest.mark.parametrize("backups", [("/b/1.json",), ()])
+def test_only_a_deletion_that_may_have_happened_is_to_be_undone(
+    result: Result, verb: Verb, backups: tuple[str, ...]
+) -> None:
+    told = lines(item(result, verb, backups))
+    gone = result is Result.APPLIED_OR_GONE and verb is Verb.DELETE and bool(backups)
+    assert any(line.startswith(UNDO) for line in told) is gone
+    assert any(line.startswith(LOOK) for line in told) is (result is Result.ANOMALY)
+    assert any(line.startswith(AGAIN) for line in told) is (result is Result.UNKNOWN)
+
+
+def test_that_there_was_nothing_to_do_is_said_only_then() -> None:
+    refused = (item(Result.UNKNOWN).intent, RemediationRefused("no"))
+    assert lines() == ["no open intents"]
+    assert "no open intents" not in lines(item(Result.DELETED))
+    assert lines(refused=(refused,)) == [
+        "intent 1, delete /registry/secrets/shop/db: refused", "  no",
+    ]  # fmt: skip
+    hinted = (refused[0], RemediationRefused("no", hint="look"))
+    assert lines(refused=(hinted,))[-1] == "  next: look"

@@ -87,12 +87,12 @@ class ServerAnswers(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         answers: One for each that was asked, in the order in which they were found.
-        notes: Why there may be more servers than these, one sentence each.
+        warnings: Why there may be more servers than these, one sentence each.
         authorization: A clear yes to what is about to happen; None where no server answered, or none was asked.
     """
 
     answers: tuple[ServerAnswer, ...] = ()
-    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     authorization: Authorization | None = None
 
 
@@ -192,7 +192,7 @@ def ask_servers(
         access.close()
     return ServerAnswers(
         answers=tuple(asked.answer for asked in found.asked),
-        notes=tuple(found.notes),
+        warnings=tuple(found.warnings),
         authorization=authorization,
     )
 
@@ -223,13 +223,13 @@ class _Asked(msgspec.Struct, frozen=True):
         answer: What it said.
         server: The connection, where it showed that it is of this cluster, or nothing could show it.
         doubt: Why its answer counts as none, although it gave one.
-        remark: Why it could not be compared which cluster it is of; "" where it was.
+        warning: Why it could not be compared which cluster it is of; "" where it was.
     """
 
     answer: ServerAnswer
     server: Server | None = None
     doubt: AuthorizationRefused | None = None
-    remark: str = ""
+    warning: str = ""
 
     @property
     def counts(self) -> bool:
@@ -288,7 +288,7 @@ _NOT_UNDERSTOOD = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class _Inquiry:
-    """The conversation with all servers; what each said stands in ``asked``, and what else to know in ``notes``."""
+    """The conversation with all servers; what each said stands in ``asked``, and what else to know in ``warnings``."""
 
     def __init__(
         self,
@@ -301,7 +301,7 @@ class _Inquiry:
         held: bool,
     ) -> None:
         self.asked: list[_Asked] = []
-        self.notes: list[str] = []
+        self.warnings: list[str] = []
         self._access = access
         self._thing = thing
         self._cluster = cluster
@@ -348,14 +348,14 @@ class _Inquiry:
             urls = _addresses(reply.body) if reply.status == 200 else None
             if urls is not None:
                 if len(urls) > _MOST_LISTED:
-                    self.notes.append(
+                    self.warnings.append(
                         f"service default/kubernetes lists {len(urls)} API servers; the first {_MOST_LISTED} were asked"
                     )
                 return urls[:_MOST_LISTED]
             why = f"the answer to that was {reply.status}"
             if reply.status == 200:
                 why = "that answer could not be understood"
-        self.notes.append(f"which API servers service default/kubernetes lists is not known: {why}")
+        self.warnings.append(f"which API servers service default/kubernetes lists is not known: {why}")
         return []
 
     def refuse_readable(self) -> None:
@@ -377,7 +377,7 @@ class _Inquiry:
             AuthorizationRefused: Servers answered, and none of them showed that it is of this cluster.
         """
         for asked in sorted(
-            self.asked, key=lambda asked: asked.remark != ""
+            self.asked, key=lambda asked: asked.warning != ""
         ):  # those that were compared first
             if asked.counts:
                 return asked.server
@@ -389,7 +389,7 @@ class _Inquiry:
     def _ask(self, url: str) -> _Asked:
         for tls_name in self._access.tls_names(url):
             server = self._access.server(url, tls_name)
-            failure, remark = _identity_of(server, self._cluster)
+            failure, warning = _identity_of(server, self._cluster)
             if failure is None or failure.reason != RefusalReason.TLS_FAILED:
                 break
         if failure is not None and failure.reason in _NOT_REACHED:
@@ -403,9 +403,9 @@ class _Inquiry:
                 hint="compare with that server's --etcd-servers and --etcd-prefix",
             )
             return _Asked(_answer(server, said.answer, said.detail), doubt=elsewhere)
-        answer = _answer(server, said.answer, "; ".join(filter(None, (said.detail, remark))))
+        answer = _answer(server, said.answer, "; ".join(filter(None, (said.detail, warning))))
         if failure is None:
-            return _Asked(answer, server, remark=remark)
+            return _Asked(answer, server, warning=warning)
         if said.answer in {Answer.READS_IT, Answer.DENIED, Answer.NO_ANSWER}:
             return _Asked(answer)
         denied = failure.reason in {RefusalReason.UNAUTHENTICATED, RefusalReason.FORBIDDEN}
@@ -425,7 +425,7 @@ def _authorize(server: Server, thing: _Object, cluster: ClusterIdentity) -> Auth
 
 
 def _identity_of(server: Server, cluster: ClusterIdentity) -> tuple[AuthorizationRefused | None, str]:
-    """Return why a server did not show that it is of this cluster, None where it did; and what to remark on that.
+    """Return why a server did not show that it is of this cluster, None where it did; and a warning about that.
 
     Raises:
         AuthorizationRefused: It is of another.

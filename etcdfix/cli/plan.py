@@ -106,7 +106,7 @@ def command(
         else:
             write_plan_table(stream, plan, max_rows, json_file=again.plan(str(from_report), "plan.json"))
         stream.flush()
-    for problem in plan.problems:
+    for problem in plan.incomplete_reasons:
         say(f"incomplete: {problem}")
     return int(plan_exit_code(plan))
 

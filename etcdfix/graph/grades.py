@@ -177,7 +177,7 @@ def warnings_about(index: ImpactIndex, node: int) -> list[RiskReason]:
 
 def _protected_reasons(ref: ObjectRef) -> list[RiskReason]:
     reason = protected_reason(GroupResource(ref.group, ref.resource), ref.namespace)
-    return [RiskReason(Risk.CLUSTER_BREAKING, "floor", reason)] if reason else []
+    return [RiskReason(Risk.CLUSTER_BREAKING, "protected", reason)] if reason else []
 
 
 def _kind_reasons(index: ImpactIndex, node: int, ref: ObjectRef) -> list[RiskReason]:

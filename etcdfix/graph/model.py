@@ -1,4 +1,4 @@
-"""What the graph finds, as it is published: reports write these values as they are (``etcdfix/v1alpha1``).
+"""What the graph finds, as it is published: reports write these values as they are (``etcdfix/v1alpha2``).
 
 Names, kinds, uids, finalizers and the fields that refer to something; never what an object holds. Fields stand in the
 order in which a report has them.
@@ -203,7 +203,7 @@ class User(msgspec.Struct, frozen=True):
     optional: bool = False
     template: bool = False
     heuristic: bool = False
-    in_pod_template: bool = msgspec.field(default=False, name="carried")
+    in_pod_template: bool = False
     finished: bool = False
     stops: Stops | None = None
     consequence: str = ""
@@ -228,7 +228,7 @@ class SecretState(msgspec.Struct, frozen=True):
     opted_out: bool = False
     protection_finalizers: tuple[str, ...] = ()
     other_finalizers: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = msgspec.field(default=(), name="notes")
+    warnings: tuple[str, ...] = ()
 
 
 class LostFinalizer(msgspec.Struct, frozen=True):

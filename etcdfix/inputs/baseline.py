@@ -16,6 +16,7 @@ import msgspec
 
 from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.inputfile import MAX_REPORT_BYTES, open_input
+from etcdfix.inputs.saved_report import check_version
 from etcdfix.model import Outcome
 from etcdfix.verdicts.examination import Examination
 
@@ -84,6 +85,7 @@ def _findings(stream: BinaryIO) -> Iterator[_Known]:
     first = stream.readline(_MAX_LINE_BYTES)
     whole = len(first) < _MAX_LINE_BYTES and first.rstrip().endswith(b"}")
     if whole and msgspec.json.decode(first, type=_Line).kind == "ScanHeader":
+        check_version(first)
         yield from _lines(stream)
         return
     raw = first + stream.read(MAX_REPORT_BYTES)
@@ -94,6 +96,7 @@ def _findings(stream: BinaryIO) -> Iterator[_Known]:
     report = msgspec.json.decode(raw, type=_Report)
     if report.kind != "ScanReport":
         raise msgspec.ValidationError(f"its kind is {report.kind}, expected ScanReport")
+    check_version(raw)
     yield from report.findings
 
 

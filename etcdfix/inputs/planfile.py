@@ -14,7 +14,7 @@ import stat
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -22,43 +22,49 @@ from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.inputfile import MAX_PLAN_BYTES, read_input
 from etcdfix.remediation.preflight.expectation import Expectation, refuse_plan
 from etcdfix.remediation.rules import Rule, refuse
-from etcdfix.reports.model import API_VERSION
+from etcdfix.reports.model import API_VERSION, READ_VERSIONS
 from etcdfix.reports.plan_model import KIND, DeletionPlan, LeftOut, PlanEntry
 from etcdfix.reports.plan_needs import DECLARE_KEY_LOST, meaning
 from etcdfix.storagekey import display
 
 MOST_AGE: Final = timedelta(minutes=15)
+_NAMES_BEFORE: Final = {
+    "problems": "incomplete_reasons", "recreators": "recreated_by", "floor": "protected",
+}  # fmt: skip
 _AGAIN: Final = "make a new one: etcdfix plan --from-report REPORT -o json --output-file FILE"
 
 
 def sealed(plan: DeletionPlan) -> DeletionPlan:
     """Return the plan with the digest of its own content."""
-    return msgspec.structs.replace(plan, content_sha256=_digest(plan))
+    return msgspec.structs.replace(plan, content_sha256=_digest(msgspec.to_builtins(plan)))
 
 
-def _digest(plan: DeletionPlan) -> str:
-    bare = msgspec.structs.replace(plan, content_sha256="")
-    return f"sha256:{hashlib.sha256(msgspec.json.encode(bare)).hexdigest()}"
+def _digest(document: dict[str, Any]) -> str:
+    """Return the digest of a plan of any version: that of its JSON in one line, before it had a digest."""
+    return f"sha256:{hashlib.sha256(msgspec.json.encode({**document, 'content_sha256': ''})).hexdigest()}"
 
 
 def load_plan(path: Path) -> DeletionPlan:
-    """Read a plan that was written with ``-o json``.
+    """Read a plan that was written with ``-o json``, by this version or by one before it.
 
     Raises:
-        ConfigurationError: It cannot be read, it is somebody else's, others may write to it, it is no plan of this
-            version, or it was edited.
+        ConfigurationError: It cannot be read, it is somebody else's, others may write to it, it is no plan of a
+            version that is read, or it was edited.
     """
     where = f"plan {path}"
     raw = _read(path, where)
     try:
-        plan = msgspec.json.decode(raw, type=DeletionPlan)
-    except (msgspec.MsgspecError, UnicodeError) as exc:
+        document = msgspec.json.decode(raw, type=dict[str, Any])
+        version, kind = document.get("apiVersion"), document.get("kind")
+        if kind != KIND or version not in READ_VERSIONS:
+            raise ConfigurationError(
+                f"{where} says {version} {kind}, expected {API_VERSION} {KIND}", hint=_AGAIN
+            )
+        of_today = version == API_VERSION
+        plan = msgspec.convert(document if of_today else _renamed(document), DeletionPlan)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as exc:
         raise ConfigurationError(f"{where} is not a plan of etcdfix: {exc}", hint=_AGAIN) from exc
-    if (plan.api_version, plan.kind) != (API_VERSION, KIND):
-        raise ConfigurationError(
-            f"{where} says {plan.api_version} {plan.kind}, expected {API_VERSION} {KIND}", hint=_AGAIN
-        )
-    if plan.content_sha256 != _digest(plan):
+    if plan.content_sha256 != _digest(msgspec.to_builtins(plan) if of_today else document):
         raise ConfigurationError(f"{where} is not what was written: its digest does not fit", hint=_AGAIN)
     if _parsed(plan.generated_at) is None:
         raise ConfigurationError(f"{where}: generated_at {plan.generated_at!r} is no time", hint=_AGAIN)
@@ -70,6 +76,19 @@ def load_plan(path: Path) -> DeletionPlan:
             raise ConfigurationError(
                 f"{where}: the key_base64 of {entry.key} is not base64", hint=_AGAIN
             ) from exc
+    return plan
+
+
+def _renamed(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a plan of v1alpha1 with the names of today; a shape that does not fit is left for the reader to refuse."""
+    plan = {_NAMES_BEFORE.get(name, name): part for name, part in document.items()}
+    if isinstance(plan.get("entries"), list):
+        plan["entries"] = [
+            {_NAMES_BEFORE.get(name, name): part for name, part in entry.items()}
+            if isinstance(entry, dict)
+            else entry
+            for entry in plan["entries"]
+        ]
     return plan
 
 

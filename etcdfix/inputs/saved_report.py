@@ -11,7 +11,7 @@ import msgspec
 
 from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.inputfile import MAX_REPORT_BYTES, read_input
-from etcdfix.reports.model import API_VERSION
+from etcdfix.reports.model import API_VERSION, READ_VERSIONS
 
 MOST_FINDINGS: Final = 100_000
 _HEALTHY: Final = "readable"
@@ -143,20 +143,24 @@ def load_report(path: Path) -> SavedReport:
 def _read(raw: bytes) -> tuple[_Header, list[SavedFinding], list[str]]:
     first = raw.split(b"\n", 1)[0].rstrip()
     if first.endswith(b"}") and _kind_of(first) == "ScanHeader":
-        _check_version(first)
+        check_version(first)
         return _read_lines(raw)
     kind = _kind_of(raw)
     if kind != "ScanReport":
         raise msgspec.ValidationError(f"its kind is {kind}, expected ScanReport")
-    _check_version(raw)
+    check_version(raw)
     report = msgspec.json.decode(raw, type=_Report)
     return report, report.findings, _doubts(report.complete, report.incomplete_reasons)
 
 
-def _check_version(raw: bytes) -> None:
-    """Look at the version before the fields: those of another one may mean something else, or be missing."""
+def check_version(raw: bytes) -> None:
+    """Look at the version before the fields: those of another one may mean something else, or be missing.
+
+    Raises:
+        msgspec.ValidationError: It is none that is read.
+    """
     version = msgspec.json.decode(raw, type=_Version).api_version
-    if version != API_VERSION:
+    if version not in READ_VERSIONS:
         raise msgspec.ValidationError(f"its apiVersion is {version or 'missing'}, expected {API_VERSION}")
 
 

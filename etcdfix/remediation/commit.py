@@ -331,7 +331,7 @@ def _reconcile_first(
     client: EtcdClient, log: AuditLog, change: Change, operator: Operator, step: Step
 ) -> list[str]:
     """Settle what earlier attempts on the same key left open."""
-    remarks = []
+    warnings = []
     for intent in open_intents_of(log, change.key, cluster=change.entry.cluster):
         step("reconcile: open intent of the same key")
         settled = reconcile_intent(
@@ -342,16 +342,16 @@ def _reconcile_first(
             cluster=change.entry.cluster,
             accept_unknown_cluster=change.accept_unknown_cluster,
         )
-        remarks.append(
+        warnings.append(
             f"the open intent {intent.link.sequence} was settled: {settled.result}, {settled.detail}"
         )
-        remarks += settled.remarks
-    return remarks
+        warnings += settled.warnings
+    return warnings
 
 
 def _predict_first(client: EtcdClient, log: AuditLog, change: Change) -> list[str]:
     """Say what the change itself would settle first; what would refuse it there refuses here."""
-    remarks = []
+    warnings = []
     for intent in open_intents_of(log, change.key, cluster=change.entry.cluster):
         found = predict(
             client,
@@ -359,10 +359,10 @@ def _predict_first(client: EtcdClient, log: AuditLog, change: Change) -> list[st
             cluster=change.entry.cluster,
             accept_unknown_cluster=change.accept_unknown_cluster,
         )
-        remarks.append(
+        warnings.append(
             f"the open intent {intent.link.sequence} would be settled first: {found.result}, {found.detail}"
         )
-    return remarks
+    return warnings
 
 
 def _record(log: AuditLog, change: Change, directories: Sequence[SafeDirectory], step: Step) -> Intent:

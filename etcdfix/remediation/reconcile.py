@@ -36,7 +36,7 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
         detail: One sentence that says what was seen.
         header_revision: Revision in the header of etcd's answer; 0 where there was none.
         record: Place of its record in the log; None where nothing was recorded (a dry run).
-        remarks: What else to know, one sentence each.
+        warnings: What else to know, one sentence each.
     """
 
     intent: Intent
@@ -44,7 +44,7 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
     header_revision: int
     record: Link | None = None
-    remarks: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def settled(self) -> bool:
@@ -148,8 +148,8 @@ def reconcile_intent(
         )
     )
     # After the record: while the markers stand they prove that nothing was sent.
-    remarks = _confirm(intent) if found.settled else ()
-    return msgspec.structs.replace(found, record=record, remarks=remarks)
+    warnings = _confirm(intent) if found.settled else ()
+    return msgspec.structs.replace(found, record=record, warnings=warnings)
 
 
 def refuse_other_cluster(

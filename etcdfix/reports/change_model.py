@@ -1,4 +1,4 @@
-"""The published shape of what a change came to (``etcdfix/v1alpha1``, kind ``ChangeReport``), field by field."""
+"""The published shape of what a change came to (``etcdfix/v1alpha2``, kind ``ChangeReport``), field by field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The published shape of the reports on consequences (``etcdfix/v1alpha1``), field by field and in order.
+"""The published shape of the reports on consequences (``etcdfix/v1alpha2``), field by field and in order.
 
 What they hold is :mod:`etcdfix.graph.model`: never what an object holds, no data, no values of labels or annotations.
 """
@@ -79,7 +79,7 @@ class Dependents(msgspec.Struct, frozen=True, kw_only=True):
     listable: tuple[str, ...] = ()
     unlistable: dict[str, int] = {}
     namespaces: list[str] = []
-    warnings: list[str] = msgspec.field(default_factory=list, name="notes")
+    warnings: list[str] = []
 
 
 class UserGroup(msgspec.Struct, frozen=True, kw_only=True):

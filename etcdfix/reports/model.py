@@ -1,4 +1,4 @@
-"""The published shape of a report (``etcdfix/v1alpha1``), field by field and in order.
+"""The published shape of a report (``etcdfix/v1alpha2``), field by field and in order.
 
 The order is part of the contract: everything known before the first key comes first, everything that must
 be counted comes last, so that a report can be written as a stream.
@@ -12,7 +12,9 @@ import msgspec
 
 from etcdfix.sources.base import Segment
 
-API_VERSION = "etcdfix/v1alpha1"
+API_VERSION = "etcdfix/v1alpha2"
+READ_VERSIONS = ("etcdfix/v1alpha1", API_VERSION)
+"""Versions of saved reports and plans that are read."""
 
 
 class Tool(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""The published shape of a plan (``etcdfix/v1alpha1``, kind ``DeletionPlan``), field by field and in order."""
+"""The published shape of a plan (``etcdfix/v1alpha2``, kind ``DeletionPlan``), field by field and in order."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     recreate_basis: str
     recreate_how: str
     readable_revision: int
-    protected: str = msgspec.field(name="floor")
+    protected: str
     risk: str
     reasons: list[RiskReason]
     needs: list[str] = []
@@ -152,7 +152,7 @@ class DeletionPlan(
         generated_at: When the source was begun to be read; the plan's age counts from here.
         kube_system_uid: Which cluster; null where that namespace cannot be read.
         complete: Everything was seen, by the report and by the plan.
-        problems: Why not.
+        incomplete_reasons: Why not.
         not_in_report: Broken values that the source has and the report does not.
         content_sha256: Of the rest of the document: shows an edit, not an enemy.
     """
@@ -168,9 +168,9 @@ class DeletionPlan(
     kubernetes_version: str | None
     report: PlanReport
     complete: bool
-    problems: list[str]
+    incomplete_reasons: list[str]
     groups: list[PlanGroup]
-    recreators: list[PlanMaker]
+    recreated_by: list[PlanMaker]
     steps: list[PlanStep]
     not_in_report: int
     left_out: list[LeftOut]

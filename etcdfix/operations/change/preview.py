@@ -76,8 +76,8 @@ def preview_lines(cluster: Cluster, checked: Preflight, again: RepeatedOptions) 
                 yield f"     {remedy.command}"
     yield ""
     yield "What a deletion means:"
-    if checked.floor:
-        yield f"  - CLUSTER-BREAKING, as accepted: {safe_text(checked.floor)}."
+    if checked.protected:
+        yield f"  - CLUSTER-BREAKING, as accepted: {safe_text(checked.protected)}."
     for text in WARNINGS:
         yield f"  - {text}"
 
@@ -112,8 +112,8 @@ def _api_lines(servers: ServerAnswers) -> Iterator[str]:
     for asked in servers.answers:
         detail = f": {asked.detail}" if asked.detail else ""
         yield f"API server   {safe_text(f'{asked.server} {_SAID[asked.answer]}{detail}')}"
-    for note in servers.notes:
-        yield f"             {safe_text(note)}"
+    for warning in servers.warnings:
+        yield f"             {safe_text(warning)}"
 
 
 def assessment_lines(found: Assessment) -> Iterator[str]:

@@ -121,7 +121,7 @@ def settled_document(settled: Settled) -> dict[str, Any]:
                 "detail": unicode_text(item.detail),
                 "header_revision": item.header_revision,
                 "record": item.record,
-                "remarks": [unicode_text(text) for text in item.remarks],
+                "warnings": [unicode_text(text) for text in item.warnings],
             }
             for item in settled.found
         ],
@@ -154,8 +154,8 @@ def settled_lines(settled: Settled, again: RepeatedOptions) -> Iterator[str]:
         would = "would be " if settled.dry_run else ""
         yield f"{_named(intent)}: {would}{item.result}"
         yield f"  {item.detail}"
-        for remark in item.remarks:
-            yield f"  {remark}"
+        for warning in item.warnings:
+            yield f"  {warning}"
         if item.record is not None:
             yield f"  recorded as {item.record}"
         yield from _next_steps(settled.log, item, again)

@@ -68,7 +68,7 @@ def verify_log(
     found = verify(log, anchors=anchors)
     compared = _compared_with(log, anchors)
     if compared and not anchors and found.state is not ChainState.TAMPERED:
-        found = msgspec.structs.replace(found, notes=(*found.notes, _HEAD_FILE_ALONE))
+        found = msgspec.structs.replace(found, warnings=(*found.warnings, _HEAD_FILE_ALONE))
     return Verified(
         log=log, found=found, compared=compared, in_short=_in_short(log, anchors), warnings=warnings
     )
@@ -150,7 +150,7 @@ def verification_document(verified: Verified) -> dict[str, Any]:
         "more_findings": found.more_findings,
         "open_intents": sorted(found.open_intents),
         "compared_with": [unicode_text(text) for text in verified.compared],
-        "notes": [unicode_text(text) for text in (*found.notes, *verified.warnings)],
+        "warnings": [unicode_text(text) for text in (*found.warnings, *verified.warnings)],
     }
 
 
@@ -186,7 +186,7 @@ def verification_lines(verified: Verified) -> Iterator[str]:
         yield NO_HEAD_FILE
         if found.state is not ChainState.TAMPERED:
             yield f"  next: {without_head(log, found.head)}"
-    yield from found.notes
+    yield from found.warnings
 
 
 def record_row(link: Link, event: Event) -> tuple[str, ...]:

@@ -109,7 +109,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         findings: What is wrong, in the order of the file, at most ``MAX_FINDINGS``.
         more_findings: How many were left out of ``findings``.
         open_intents: Sequence of each intent without an outcome, and the offset and length of its line.
-        notes: What to know although nothing is wrong with it, one sentence each.
+        warnings: What to know although nothing is wrong with it, one sentence each.
         head_missing: There is no head file: whether later records existed is open.
     """
 
@@ -120,7 +120,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[ChainFault, ...]
     more_findings: int
     open_intents: dict[int, tuple[int, int]]
-    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
     head_missing: bool = False
 
     @property
@@ -301,7 +301,7 @@ class _Chain:
                 del self.open_intents[intent]
 
     def finish(self, head: Link | None) -> tuple[str, ...]:
-        """Judge what only the end of the file can tell; return the notes."""
+        """Judge what only the end of the file can tell; return the warnings."""
         for first, last in self._gaps:
             which = f"record {first} is" if first == last else f"records {first} to {last} are"
             self.found(ChainFaultKind.DROPPED, first, f"{which} missing")
@@ -353,7 +353,7 @@ def check_chain(
         else:
             chain.line(line, size)
         size += length
-    notes = chain.finish(head)
+    warnings = chain.finish(head)
     return Verification(
         records=chain.lines,
         head=chain.last,
@@ -362,7 +362,7 @@ def check_chain(
         findings=tuple(chain.findings),
         more_findings=chain.more_findings,
         open_intents=chain.open_intents,
-        notes=notes,
+        warnings=warnings,
         head_missing=head is None and not head_damaged,
     )
 

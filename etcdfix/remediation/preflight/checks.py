@@ -178,7 +178,7 @@ class Preflight(msgspec.Struct, frozen=True, kw_only=True):
         identity: Which cluster it is; unknown where that was accepted.
         lease: Of the key, None for none.
         servers: What the API servers said.
-        floor: Why deleting the object may break the cluster, "" where nothing says so.
+        protected: Why deleting the object may break the cluster, "" where nothing says so.
         assessment: What a deletion sets off; None where nothing is known of the key.
         warnings: What a person should read before going on.
         declared_lost: The declaration was needed, and fits.
@@ -192,7 +192,7 @@ class Preflight(msgspec.Struct, frozen=True, kw_only=True):
     identity: ClusterIdentity
     lease: LeaseState | None
     servers: ServerAnswers
-    floor: str
+    protected: str
     assessment: Assessment | None
     warnings: tuple[str, ...]
     declared_lost: bool
@@ -282,12 +282,12 @@ def check_deletion(
         expected.check_verdict(found)
     step("check: API servers")
     servers = check_api_servers(found, identity, api, accepted)
-    step("check: floor")
-    floor = protected_reason(found.directory.group_resource, found.namespace) or _breaking(assessment)
-    if floor and AcceptRisk.CLUSTER_BREAKING not in accepted.risks:
+    step("check: protected")
+    protected = protected_reason(found.directory.group_resource, found.namespace) or _breaking(assessment)
+    if protected and AcceptRisk.CLUSTER_BREAKING not in accepted.risks:
         raise refuse(
             Rule.FLOOR,
-            f"{floor}; deleting this key may break the cluster",
+            f"{protected}; deleting this key may break the cluster",
             hint=f"if that is understood: --accept-risk {AcceptRisk.CLUSTER_BREAKING}",
         )
     step("check: lease")
@@ -300,7 +300,7 @@ def check_deletion(
         identity=identity,
         lease=lease,
         servers=servers,
-        floor=floor,
+        protected=protected,
         assessment=assessment,
         warnings=tuple(warnings),
         declared_lost=declared,

@@ -10,7 +10,7 @@ import msgspec
 from etcdfix.reports.plan_model import DeletionPlan
 from etcdfix.text.safetext import safe_json
 
-_LISTS: Final = frozenset({"problems", "groups", "recreators", "steps", "left_out", "entries"})
+_LISTS: Final = frozenset({"incomplete_reasons", "groups", "recreated_by", "steps", "left_out", "entries"})
 
 
 def write_plan_json(stream: BinaryIO, plan: DeletionPlan) -> None:

@@ -56,17 +56,17 @@ def write_plan_table(stream: BinaryIO, plan: DeletionPlan, max_rows: int, *, jso
         _table(
             output,
             ("COUNT", "MADE AGAIN BY", "COMES BACK", "HOW"),
-            [(str(r.count), r.recreated_by, r.comes_back, r.how) for r in plan.recreators[:_MOST_GROUPS]],
+            [(str(r.count), r.recreated_by, r.comes_back, r.how) for r in plan.recreated_by[:_MOST_GROUPS]],
         )
-        if len(plan.recreators) > _MOST_GROUPS:
-            line(f"and {counted(len(plan.recreators) - _MOST_GROUPS, 'more maker')}; see all with -o json")
+        if len(plan.recreated_by) > _MOST_GROUPS:
+            line(f"and {counted(len(plan.recreated_by) - _MOST_GROUPS, 'more maker')}; see all with -o json")
         line()
         _entries(output, plan, max_rows)
     _left_out(output, plan)
     if not plan.complete:
         line()
         line("INCOMPLETE: not everything was seen.")
-        for problem in plan.problems:
+        for problem in plan.incomplete_reasons:
             line(f"  - {safe_text(problem)}")
     if plan.steps:
         line()

@@ -14,6 +14,7 @@ from etcdfix.decoding.render.salvage import is_protobuf
 from etcdfix.errors import DecodeError, KindUnknown
 from etcdfix.examine import Examiner
 from etcdfix.model import GroupVersionKind, Outcome
+from etcdfix.reports.model import API_VERSION
 from etcdfix.reports.printers.masking import (
     MASKED,
     SECRET,
@@ -30,7 +31,6 @@ from etcdfix.text.safetext import is_plain
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
 
-API_VERSION: Final = "etcdfix/v1alpha1"
 _MANAGED_FIELDS: Final = "metadata.managedFields"
 _LONGEST_TEXT: Final = 4096
 

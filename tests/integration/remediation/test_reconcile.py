@@ -308,7 +308,7 @@ def test_marker_stays_while_nobody_knows(
     monkeypatch.setattr(reconcile_module, "read_key", silent)
     with connected(etcd) as client, AuditLog.open(path) as log:
         found = reconcile_intent(client, log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
-    assert (found.result, found.remarks) == (Result.UNKNOWN, ())
+    assert (found.result, found.warnings) == (Result.UNKNOWN, ())
     assert marker.exists()
 
 
@@ -409,7 +409,7 @@ def test_unconfirmed_backup_proves_that_nothing_was_sent(
             found = reconcile_intent(client, log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
     assert found.result is Result.NOT_APPLIED
     assert "before anything was sent" in found.detail
-    assert found.remarks == ()
+    assert found.warnings == ()
     assert not file.with_name(file.name + MARKER_SUFFIX).exists()
     anchor = anchor_of(read_backup(file))
     assert anchor is not None
@@ -426,8 +426,8 @@ def test_marker_that_cannot_be_removed_is_told(
     with connected(etcd) as client, AuditLog.open(path) as log:
         found = reconcile_intent(client, log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
     assert found.result is Result.NOT_APPLIED
-    (remark,) = found.remarks
-    assert "keeps its marker" in remark
+    (warning,) = found.warnings
+    assert "keeps its marker" in warning
 
 
 def test_backups_that_were_moved_away_need_no_confirming(
@@ -438,7 +438,7 @@ def test_backups_that_were_moved_away_need_no_confirming(
     etcd.delete(key)
     with connected(etcd) as client, AuditLog.open(path) as log:
         found = reconcile_intent(client, log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
-    assert (found.result, found.remarks) == (Result.APPLIED_OR_GONE, ())
+    assert (found.result, found.warnings) == (Result.APPLIED_OR_GONE, ())
 
 
 # Which intents.

@@ -111,7 +111,7 @@ def test_a_server_that_finds_no_object_without_a_namespace(api: KubernetesAPI, t
 def test_a_server_that_does_not_read_it_and_allows_it(api: KubernetesAPI, tmp_path: Path) -> None:
     found = ask(api.kubeconfig(tmp_path))
     assert found.answers == (ServerAnswer(server=api.url, answer=Answer.NOT_FOUND),)
-    assert found.notes == ()
+    assert found.warnings == ()
     assert found.authorization is not None
     assert (found.authorization.server, found.authorization.user_name) == (api.url, "alice@example.org")
     (asked,) = [request for request in api.requests if request.path == SECRET]
@@ -459,7 +459,7 @@ def test_the_kubeconfigs_own_server_is_gone(
     nobody = ask(kubeconfig)
     assert one(nobody) == (Answer.NO_ANSWER, "no connection comes about, or it breaks off")
     assert nobody.authorization is None
-    assert nobody.notes == ()
+    assert nobody.warnings == ()
 
 
 def test_a_server_that_cannot_be_verified_is_told_nothing(
@@ -544,16 +544,16 @@ def test_a_list_of_servers_that_is_not_there_is_said(
 ) -> None:
     api.instead[ENDPOINTS] = instead
     found = ask(api.kubeconfig(tmp_path))
-    assert found.notes == (f"which API servers service default/kubernetes lists is not known: {why}",)
+    assert found.warnings == (f"which API servers service default/kubernetes lists is not known: {why}",)
     assert found.authorization is not None
 
 
 def test_a_list_that_does_not_come(api: KubernetesAPI, tmp_path: Path) -> None:
     api.hang_up = {ENDPOINTS}
-    assert "the connection failed" in ask(api.kubeconfig(tmp_path)).notes[0]
+    assert "the connection failed" in ask(api.kubeconfig(tmp_path)).warnings[0]
     api.hang_up = set()
     api.drip = {ENDPOINTS}
-    assert "no answer in time" in ask(api.kubeconfig(tmp_path), timeout_seconds=4.5).notes[0]
+    assert "no answer in time" in ask(api.kubeconfig(tmp_path), timeout_seconds=4.5).warnings[0]
 
 
 def test_a_list_that_fails_in_a_way_of_its_own(
@@ -561,7 +561,7 @@ def test_a_list_that_fails_in_a_way_of_its_own(
 ) -> None:
     monkeypatch.setattr(api_servers, "_ENDPOINTS", None)  # a path that nothing can be sent to
     found = ask(api.kubeconfig(tmp_path))
-    assert "there was no answer" in found.notes[0]
+    assert "there was no answer" in found.warnings[0]
     assert found.authorization is not None
 
 
@@ -570,9 +570,9 @@ def test_a_list_of_very_many(api: KubernetesAPI, tmp_path: Path, monkeypatch: py
     api.listed = [("127.0.0.1", port) for port in (1, 2, 3)]
     found = ask(api.kubeconfig(tmp_path))
     assert len(found.answers) == 3
-    assert found.notes == ("service default/kubernetes lists 3 API servers; the first 2 were asked",)
+    assert found.warnings == ("service default/kubernetes lists 3 API servers; the first 2 were asked",)
     api.listed.pop()
-    assert ask(api.kubeconfig(tmp_path)).notes == ()
+    assert ask(api.kubeconfig(tmp_path)).warnings == ()
 
 
 def test_addresses_of_the_other_family() -> None:

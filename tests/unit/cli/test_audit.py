@@ -302,7 +302,7 @@ def test_verify_with_backups_that_prove_nothing(
     assert code == 1
     assert f"{with_backups[1]} proves nothing: its intent was never confirmed" in err
     assert json.loads(out)["compared_with"] == [f"backup {with_backups[2]}"]
-    assert len(json.loads(out)["notes"]) == 2
+    assert len(json.loads(out)["warnings"]) == 2
     assert audit(capfd, "verify", path, "--backup", with_backups[0])[0] == 5
     assert audit(capfd, "verify", path, "--backup-dir", folder / "none")[0] == 2
 

@@ -62,7 +62,7 @@ def test_the_tree_of_the_document_is_flat_and_in_order(impact: Runner) -> None:
     cluster, key = web()
     ran = impact(cluster, key, "-o", "json")
     report = ran.document
-    assert (report["apiVersion"], report["kind"]) == ("etcdfix/v1alpha1", "ImpactReport")
+    assert (report["apiVersion"], report["kind"]) == ("etcdfix/v1alpha2", "ImpactReport")
     assert report["dependents"]["counts"]["cascade-deleted"] == 3
     assert [(d["depth"], d["below"], d["object"]["name"]) for d in report["dependents"]["tree"]] == [
         (1, key, "web-1"),
@@ -457,9 +457,9 @@ def test_what_a_deletion_sets_off_beside_its_dependents(impact: Runner, form: st
         [],
         {"secrets": 1},
     )
-    assert dependents["notes"] == []
+    assert dependents["warnings"] == []
     cluster.add("v1", "ConfigMap", "c", "shop", owners=(owner("Secret", "lost", api_version="v1"),))
-    (note,) = impact(cluster, key, "-o", "json").document["dependents"]["notes"]
+    (note,) = impact(cluster, key, "-o", "json").document["dependents"]["warnings"]
     assert "one that starts while no API server is ready exits" in note
 
 

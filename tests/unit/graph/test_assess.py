@@ -420,7 +420,7 @@ def test_a_volume_and_its_claim() -> None:
 def test_roles(name: str, risk: Risk) -> None:
     cluster = Cluster()
     key = cluster.break_(cluster.add("rbac.authorization.k8s.io/v1", "ClusterRole", name))
-    assert codes(assessed(cluster, key)) == {"rbac": risk, "floor": Risk.CLUSTER_BREAKING}
+    assert codes(assessed(cluster, key)) == {"rbac": risk, "protected": Risk.CLUSTER_BREAKING}
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from etcdfix.verdicts.examination import Examination
 from tests.support.examinations import SECRET_BYTES, examination, readable
 from tests.support.reports import conclusion, header
 
+START = b'{"apiVersion": "etcdfix/v1alpha2", "kind": "ScanReport", "findings": '
 KNOWN = [
     examination("/registry/secrets/shop/a"),
     examination(b"/registry/secrets/shop/\xff\x00", cause=Cause.AUTHENTICATION_FAILED),
@@ -100,11 +101,14 @@ def test_a_cut_jsonl_report_still_knows_its_whole_lines(tmp_path: Path) -> None:
         b"{}",
         b"[]",
         b'{"kind": "List", "findings": []}',
-        b'{"kind": "ScanReport", "findings": [{"outcome": "readable"}]}',
-        b'{"kind": "ScanReport", "findings": [{"key": "/a", "outcome": "x", "key_base64": "?"}]}',
-        b'{"kind": "ScanReport", "findings": [{"key": "/a", "outcome": "x", "key_base64": "\xc3\xa9"}]}',
-        b'{"kind":"ScanHeader"}\n{"kind":"Finding","key":"/a"',
-        b"apiVersion: etcdfix/v1alpha1\nkind: ScanReport\n",
+        START + b'[{"outcome": "readable"}]}',
+        START + b'[{"key": "/a", "outcome": "x", "key_base64": "?"}]}',
+        START + b'[{"key": "/a", "outcome": "x", "key_base64": "\xc3\xa9"}]}',
+        b'{"apiVersion": "etcdfix/v1alpha2", "kind":"ScanHeader"}\n{"kind":"Finding","key":"/a"',
+        b'{"apiVersion": "etcdfix/v9", "kind": "ScanReport", "findings": []}',
+        b'{"apiVersion": "etcdfix/v9", "kind":"ScanHeader"}\n',
+        b'{"kind": "ScanReport", "findings": []}',
+        b"apiVersion: etcdfix/v1alpha2\nkind: ScanReport\n",
         b"\xff\xfe",
     ],
 )

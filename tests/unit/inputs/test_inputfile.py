@@ -24,6 +24,8 @@ from etcdfix.remediation.backup.file import read_backup
 from etcdfix.sources.etcd import tls
 from etcdfix.sources.snapshot import SnapshotSource
 
+HEADER = b'{"apiVersion":"etcdfix/v1alpha2","kind":"ScanHeader"}\n'
+
 READERS: dict[str, Callable[[Path], object]] = {
     "baseline": load_baseline,
     "report": load_report,
@@ -123,7 +125,7 @@ def test_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_baseline_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = b'{"kind":"ScanHeader"}\n{"kind":"Finding","key":"/k","outcome":"decode-failure","value_sha256":"s"}\n\n'
+    text = HEADER + b'{"kind":"Finding","key":"/k","outcome":"decode-failure","value_sha256":"s"}\n\n'
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
     assert len(load_baseline(STANDARD_INPUT)._known) == 1
 
@@ -131,8 +133,8 @@ def test_a_baseline_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (b'{"kind":"ScanHeader"}\n' + b"x" * (16 << 20), "a line of it is longer"),
-        (b'{"kind":"ScanHeader"}\n{"kind"\n', "not a report"),
+        (HEADER + b"x" * (16 << 20), "a line of it is longer"),
+        (HEADER + b'{"kind"\n', "not a report"),
         (b"[" * 100_000, "not a report"),
         (b'{"kind":"Other"}', "its kind is Other"),
         (b'{"kind":"ScanHeader"\n}', "its kind is ScanHeader"),

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -20,6 +21,7 @@ from etcdfix.remediation.preflight.expectation import Expectation
 from etcdfix.remediation.rules import Rule
 from etcdfix.reports.formats.plan_json import write_plan_json
 from etcdfix.reports.plan_model import DeletionPlan, LeftOut
+from tests.support.collecting import REPOSITORY
 from tests.support.lost_key import (
     CONFIGURATION,
     LOST,
@@ -31,6 +33,7 @@ from tests.support.lost_key import (
     scan_to,
 )
 
+V1ALPHA1 = REPOSITORY / "fixtures/documents/v1alpha1"
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
@@ -112,6 +115,40 @@ def test_an_expectation_holds_nothing_that_permits(made: tuple[Path, StoredValue
         },
     )
     assert asked(plan, value.key) == before
+
+
+@pytest.fixture
+def before(tmp_path: Path) -> Path:
+    """A plan as the version before wrote it, in a place where only its owner writes."""
+    path = tmp_path / "before.json"
+    path.write_bytes((V1ALPHA1 / "plan.json").read_bytes())
+    path.chmod(0o600)
+    return path
+
+
+def test_a_plan_of_the_version_before_is_read(before: Path) -> None:
+    document = json.loads(before.read_bytes())
+    found = load_plan(before)
+    assert found.api_version == "etcdfix/v1alpha1"
+    assert found.incomplete_reasons == document["problems"] != []
+    assert [made.count for made in found.recreated_by] == [made["count"] for made in document["recreators"]]
+    assert [entry.protected for entry in found.entries] == [entry["floor"] for entry in document["entries"]]
+    assert len(found.entries) == 12
+
+
+def test_an_edited_plan_of_the_version_before_is_refused(before: Path) -> None:
+    document = json.loads(before.read_bytes())
+    document["entries"][0]["mod_revision"] += 1
+    before.write_text(json.dumps(document))
+    with pytest.raises(ConfigurationError, match="its digest does not fit"):
+        load_plan(before)
+
+
+@pytest.mark.parametrize("entries", [None, 7, ["x"], {"a": 1}])
+def test_a_plan_of_the_version_before_with_another_shape_is_no_plan(before: Path, entries: object) -> None:
+    before.write_text(json.dumps(json.loads(before.read_bytes()) | {"entries": entries}))
+    with pytest.raises(ConfigurationError, match="is not a plan of etcdfix"):
+        load_plan(before)
 
 
 @pytest.mark.parametrize(
@@ -257,7 +294,7 @@ def _report(raw: bytes) -> bytes:
         (_cut, "is not a plan of etcdfix"),
         (_unknown_field, "is not a plan of etcdfix: Object contains unknown field `more`"),
         (_with_counts, "is not a plan of etcdfix: Object contains unknown field `proofs`"),
-        (_report, "says etcdfix/v1alpha1 ScanReport, expected etcdfix/v1alpha1 DeletionPlan"),
+        (_report, "says etcdfix/v1alpha2 ScanReport, expected etcdfix/v1alpha2 DeletionPlan"),
         (lambda _: b"", "is not a plan of etcdfix"),
         (lambda _: b"\xff\xfe{}", "is not a plan of etcdfix"),
         (lambda _: b"[" * 100_000, "is not a plan of etcdfix"),

@@ -376,7 +376,7 @@ def test_steps_are_told_in_order(registry: Registry) -> None:
         f"check: {name}"
         for name in (
             "configuration", "read the key", "expectations", "examine", "members", "alarms", "cluster", "release",
-            "everything else", "proof", "API servers", "floor", "lease",
+            "everything else", "proof", "API servers", "protected", "lease",
         )
     ]  # fmt: skip
     assert checked.stored.value == BROKEN
@@ -399,7 +399,7 @@ def test_what_is_found_to_break_the_cluster_needs_the_same_word(
         assert caught.value.rule == Rule.FLOOR
         accepted = Acceptances(risks=(AcceptRisk.CLUSTER_BREAKING,))
         assert (
-            check_deletion(cluster, registry.key("shop/broken"), accepted).floor
+            check_deletion(cluster, registry.key("shop/broken"), accepted).protected
             == "a hundred objects hang on it"
         )
 
@@ -411,7 +411,7 @@ def test_the_floor_stands_without_an_assessment(registry: Registry, monkeypatch:
         with pytest.raises(RefusedByRule, match="kube-system may be part of the control plane") as caught:
             check_deletion(cluster, key, Acceptances())
         assert caught.value.rule == Rule.FLOOR
-        assert check_deletion(cluster, registry.key("shop/broken"), Acceptances()).floor == ""
+        assert check_deletion(cluster, registry.key("shop/broken"), Acceptances()).protected == ""
 
 
 @pytest.mark.parametrize(

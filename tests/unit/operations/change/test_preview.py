@@ -74,7 +74,7 @@ ANSWERED = ServerAnswers(
         ServerAnswer(server="https://api", answer=Answer.READ_ERROR),
         ServerAnswer(server="https://b", answer=Answer.NO_ANSWER, detail=f"why{HOSTILE}"),
     ),
-    notes=(f"there may be more{HOSTILE}",),
+    warnings=(f"there may be more{HOSTILE}",),
     authorization=ALLOWED,
 )
 
@@ -106,7 +106,7 @@ def _checked(found: Examination | None = None, **changes: object) -> Preflight:
         identity=ClusterIdentity.by_uid("uid-1"),
         lease=None,
         servers=ServerAnswers(),
-        floor="",
+        protected="",
         assessment=None,
         warnings=(),
         declared_lost=False,
@@ -147,7 +147,7 @@ def test_everything_that_may_be_added() -> None:
             found,
             lease=_lease(alive=True),
             servers=ANSWERED,
-            floor="secrets are what the cluster stands on",
+            protected="secrets are what the cluster stands on",
             warnings=("one", f"two{HOSTILE}"),
             declared_lost=True,
             identity=ClusterIdentity(),

@@ -45,7 +45,7 @@ def item(result: Result, verb: Verb = Verb.DELETE, backups: tuple[str, ...] = ("
     """Return one intent that was worked through."""
     subject = SimpleNamespace(key=b"/registry/secrets/shop/db")
     intent = SimpleNamespace(link=SimpleNamespace(sequence=1), verb=verb, backups=backups, subject=subject)
-    return SimpleNamespace(intent=intent, result=result, detail="seen", remarks=(), record=None)
+    return SimpleNamespace(intent=intent, result=result, detail="seen", warnings=(), record=None)
 
 
 def lines(*found: Any, refused: tuple[Any, ...] = ()) -> list[str]:

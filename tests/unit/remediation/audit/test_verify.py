@@ -74,7 +74,7 @@ def kinds(found: Verification) -> list[tuple[ChainFaultKind, int]]:
 
 def tampered(path: Path, *anchors: Anchor) -> Verification:
     found = verify(path, anchors=anchors)
-    assert (found.state, found.exit_code, found.notes) == (ChainState.TAMPERED, 1, ())
+    assert (found.state, found.exit_code, found.warnings) == (ChainState.TAMPERED, 1, ())
     return found
 
 
@@ -82,7 +82,7 @@ class TestWhole:
     def test_whole(self, path: Path) -> None:
         links = write_log(path)
         found = verify(path)
-        assert (found.state, found.exit_code, found.notes) == (ChainState.WHOLE, 0, ())
+        assert (found.state, found.exit_code, found.warnings) == (ChainState.WHOLE, 0, ())
         assert (found.records, found.head, found.size) == (6, links[-1], path.stat().st_size)
         assert found.open_intents == {}
 
@@ -90,7 +90,7 @@ class TestWhole:
         AuditLog.open(path).close()
         found = verify(path)
         assert (found.state, found.records, found.head) == (ChainState.WHOLE, 0, BEGINNING)
-        assert found.notes == ()
+        assert found.warnings == ()
 
     def test_through_a_link_and_read_only(self, path: Path, tmp_path: Path) -> None:
         write_log(path)
@@ -98,7 +98,7 @@ class TestWhole:
         path.parent.chmod(0o500)
         (tmp_path / "audit.jsonl").symlink_to(path)
         (tmp_path / "audit.jsonl.head").symlink_to(head_of(path))
-        assert verify(tmp_path / "audit.jsonl").notes == ()
+        assert verify(tmp_path / "audit.jsonl").warnings == ()
         path.parent.chmod(0o700)
 
     def test_head_that_lags_by_one_is_a_crash(self, path: Path) -> None:
@@ -106,7 +106,7 @@ class TestWhole:
         head_of(path).write_text(f"{links[4]}\n")
         found = verify(path)
         assert found.state is ChainState.WHOLE
-        assert found.notes == (
+        assert found.warnings == (
             "the head file is one record behind: a crash came before it could name record 6",
         )
 
@@ -357,7 +357,7 @@ class TestTampered:
         put(path, lines(path)[0])
         found = verify(path)
         assert (found.findings, found.head) == ((), links[0])
-        assert found.notes == (
+        assert found.warnings == (
             "the head file is one record behind: a crash came before it could name record 1",
         )
 
@@ -396,14 +396,14 @@ class TestCutTail:
         head_of(path).unlink()
         found = verify(path)
         assert (found.state, found.exit_code) == (ChainState.UNFINISHED, 3)
-        assert found.notes == ("whole up to record 4; nothing here can show that later records existed",)
+        assert found.warnings == ("whole up to record 4; nothing here can show that later records existed",)
 
     def test_an_anchor_that_does_not_reach_the_end_is_not_enough(self, path: Path) -> None:
         links = self.cut(path, 4)
         head_of(path).unlink()
         found = verify(path, anchors=[Anchor(links[2], "backup /b/3")])
-        assert found.notes == ("whole up to record 4; nothing here can show that later records existed",)
-        assert verify(path, anchors=[Anchor(links[3], "--expect-head")]).notes == ()
+        assert found.warnings == ("whole up to record 4; nothing here can show that later records existed",)
+        assert verify(path, anchors=[Anchor(links[3], "--expect-head")]).warnings == ()
 
     def test_cut_within_a_line_is_not_taken_for_a_torn_write(self, path: Path) -> None:
         write_log(path)

@@ -470,7 +470,7 @@ def go_on(folder: Path, name: str) -> None:
     anchors = [anchor for anchor in map(anchor_of, whole_backups(folder)) if anchor is not None]
     assert len(anchors) >= 2, name
     found = verify(folder / "audit.jsonl", anchors=anchors)
-    assert (found.state, found.notes) == (ChainState.WHOLE, ()), name
+    assert (found.state, found.warnings) == (ChainState.WHOLE, ()), name
 
 
 def test_steps_are_what_the_page_lists() -> None:

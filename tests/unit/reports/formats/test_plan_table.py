@@ -33,7 +33,7 @@ HOSTILE = "\x1b[2J\u202egone\n"
 
 def plan(*entries: PlanEntry, **change: Any) -> DeletionPlan:
     settings: dict[str, Any] = {
-        "api_version": "etcdfix/v1alpha1",
+        "api_version": "etcdfix/v1alpha2",
         "kind": "DeletionPlan",
         "tool": Tool("etcdfix", "1"),
         "generated_at": "2026-03-01T12:00:00Z",
@@ -44,9 +44,9 @@ def plan(*entries: PlanEntry, **change: Any) -> DeletionPlan:
         "kubernetes_version": None,
         "report": PlanReport("scan.json", "sha256:22", "2026-03-01T11:00:00Z"),
         "complete": True,
-        "problems": [],
+        "incomplete_reasons": [],
         "groups": [GROUP],
-        "recreators": [PlanMaker("by hand", "no", 1, "")],
+        "recreated_by": [PlanMaker("by hand", "no", 1, "")],
         "steps": [PlanStep("Do not restart the API servers", "Their caches.", ["kubectl get"])],
         "not_in_report": 0,
         "left_out": [],
@@ -98,7 +98,7 @@ def test_groups_of_two_rules_can_be_told_apart() -> None:
 
 def test_groups_and_makers_are_capped_and_said() -> None:
     one = plan().groups[0]
-    text = table(plan(entry(), groups=[one] * 22, recreators=[PlanMaker("x", "no", 1, "")] * 21))
+    text = table(plan(entry(), groups=[one] * 22, recreated_by=[PlanMaker("x", "no", 1, "")] * 21))
     assert "and 2 more groups; see all with -o json\n" in text
     assert "and 1 more maker; see all with -o json\n" in text
 
@@ -197,10 +197,10 @@ def test_hostile_texts_are_made_safe_in_table_and_json() -> None:
         entry(key=HOSTILE, what=HOSTILE, recreated_by=HOSTILE, recreate_basis=HOSTILE, command=HOSTILE),
         left_out=[LeftOut(key=HOSTILE, why="gone", detail=HOSTILE)],
         complete=False,
-        problems=[HOSTILE],
+        incomplete_reasons=[HOSTILE],
         steps=[PlanStep(HOSTILE, HOSTILE, [HOSTILE])],
         groups=[PlanGroup(HOSTILE, HOSTILE, HOSTILE, HOSTILE, "", 1, 0, pattern=False, advice=HOSTILE)],
-        recreators=[PlanMaker(HOSTILE, "no", 1, HOSTILE)],
+        recreated_by=[PlanMaker(HOSTILE, "no", 1, HOSTILE)],
         kube_system_uid=HOSTILE,
         report=PlanReport(HOSTILE, "", HOSTILE),
     )
@@ -218,5 +218,5 @@ def test_a_cell_that_no_name_fills_is_cut() -> None:
 
 def test_an_empty_plan_is_json_too() -> None:
     out = io.BytesIO()
-    write_plan_json(out, plan(groups=[], recreators=[], steps=[]))
+    write_plan_json(out, plan(groups=[], recreated_by=[], steps=[]))
     assert json.loads(out.getvalue())["entries"] == []

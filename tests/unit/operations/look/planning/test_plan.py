@@ -171,7 +171,7 @@ def test_json_is_the_plan(large: DeletionPlan) -> None:
     out = io.BytesIO()
     write_plan_json(out, large)
     assert msgspec.json.decode(out.getvalue(), type=DeletionPlan) == large
-    assert json.loads(out.getvalue())["apiVersion"] == "etcdfix/v1alpha1"
+    assert json.loads(out.getvalue())["apiVersion"] == "etcdfix/v1alpha2"
 
 
 # ------------------------------------------------------------------------------------------ what belongs together
@@ -329,7 +329,7 @@ def test_problems_of_report_and_source_make_a_plan_incomplete(tmp_path: Path) ->
     path = scan_to(tmp_path / "report.json", cluster, source=source)
     plan = build_plan(source, examiner_of(cluster, source), request_for(path))
     assert not plan.complete
-    assert plan.problems == ["the report is incomplete: page 7 is damaged", "page 7 is damaged"]
+    assert plan.incomplete_reasons == ["the report is incomplete: page 7 is damaged", "page 7 is damaged"]
 
 
 def test_only_a_live_etcd_at_its_newest_revision_is_newest(tmp_path: Path) -> None:
@@ -639,4 +639,4 @@ def test_objects_with_too_many_references_are_said(tmp_path: Path, monkeypatch: 
     cluster.pod("web", spec={"containers": [{"name": "main", "envFrom": keys}]})
     lose(cluster, cluster.secret("one"))
     plan = plan_of(cluster, tmp_path)
-    assert plan.problems == ["1 objects have more references than are followed"]
+    assert plan.incomplete_reasons == ["1 objects have more references than are followed"]

@@ -430,7 +430,7 @@ class RefusedByRule(RemediationRefused):
     """Raised when a safety rule forbids the change.
 
     Attributes:
-        rule: Which one: a word of the catalogue in :mod:`etcdfix.remediation.rules`.
+        rule: Which one: a word of the catalogue in :mod:`etcdfix.rules`.
     """
 
     code = "refused-by-rule"
@@ -572,3 +572,8 @@ class TransactionAnomaly(TransactionError):
     def __init__(self, message: str, *, answer: Any, hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.answer = answer
+
+
+def why(exc: OSError) -> str:
+    """Return what the system says of a failed call, without the path that Python adds."""
+    return exc.strerror or str(exc)

@@ -15,8 +15,7 @@ import msgspec
 
 from etcdfix.apiserver.client import RefusalReason, Reply, Server, decode, malformed, shorten
 from etcdfix.errors import AuthorizationRefused
-from etcdfix.model import GroupResource
-from etcdfix.remediation.cluster_identity import ClusterIdentity, KnownBy
+from etcdfix.model import ClusterIdentity, GroupResource, KnownBy
 from etcdfix.text.safetext import quote_command
 
 UNSAFE_DELETE_VERB = "unsafe-delete-ignore-read-errors"

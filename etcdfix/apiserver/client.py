@@ -27,9 +27,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from etcdfix.errors import AuthorizationRefused, EtcdfixError, KubeconfigInvalid, KubernetesClientMissing
+from etcdfix.errors import AuthorizationRefused, EtcdfixError, KubeconfigInvalid, KubernetesClientMissing, why
 from etcdfix.inputs.inputfile import MAX_SETTINGS_BYTES, read_input
-from etcdfix.remediation.durable import why
 
 _Result = TypeVar("_Result")
 

@@ -35,9 +35,8 @@ from etcdfix.apiserver.client import (
     without_user,
 )
 from etcdfix.errors import AuthorizationRefused, ConfigurationError, EtcdfixError
-from etcdfix.model import GroupResource
-from etcdfix.remediation.cluster_identity import ClusterIdentity
-from etcdfix.remediation.rules import Rule, refuse
+from etcdfix.model import ClusterIdentity, GroupResource
+from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import api_path
 
 DEFAULT_TIMEOUT_SECONDS = 30.0

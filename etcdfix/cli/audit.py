@@ -33,7 +33,7 @@ from etcdfix.text.safetext import safe_json, safe_text
 
 if TYPE_CHECKING:
     from etcdfix.cli.options import Inputs
-    from etcdfix.remediation.cluster_identity import ClusterIdentity
+    from etcdfix.model import ClusterIdentity
     from etcdfix.sources.etcd.client import EtcdClient
 
 _Command = Callable[..., Any]
@@ -237,7 +237,7 @@ def _cluster(inputs: Inputs, intents: Iterable[Intent]) -> ClusterIdentity:
     """Return which cluster this is; the backups of the intents may tell where etcd does not."""
     from etcdfix.cli.safety import main_etcd, reading_of  # noqa: PLC0415 - as above
     from etcdfix.examine import Examiner  # noqa: PLC0415 - as above
-    from etcdfix.remediation.preflight.checks import Cluster, find_cluster  # noqa: PLC0415 - as above
+    from etcdfix.remediation.preflight.cluster import Cluster, find_cluster  # noqa: PLC0415 - as above
     from etcdfix.sources.live import LiveSource  # noqa: PLC0415 - as above
 
     directories = dict.fromkeys(Path(path).parent for intent in intents for path in intent.backups)

@@ -39,7 +39,7 @@ from etcdfix.cli.safety import (
 from etcdfix.cli.telling import Teller, change_output_option
 from etcdfix.cli.variables import ChangingCommand
 from etcdfix.errors import EtcdfixError
-from etcdfix.inputs.planfile import expectation_of, load_plan
+from etcdfix.inputs.planfile import load_plan
 from etcdfix.operations.change.delete import DeleteRequest, run_delete
 from etcdfix.operations.change.preview import (
     after_deletion_lines,
@@ -47,7 +47,8 @@ from etcdfix.operations.change.preview import (
     preview_lines,
 )
 from etcdfix.remediation.audit.record import Result, Verb
-from etcdfix.remediation.preflight.checks import Preflight
+from etcdfix.remediation.preflight.deletion import Preflight
+from etcdfix.remediation.preflight.expectation import expectation_of
 from etcdfix.text.commands import ACKNOWLEDGEMENT
 from etcdfix.text.safetext import safe_text
 

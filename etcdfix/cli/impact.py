@@ -7,18 +7,18 @@ from typing import Any, NoReturn
 
 import click
 
-from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.keys import decoded_key, is_base64, named_key
-from etcdfix.cli.options import reading_options, source_options
-from etcdfix.cli.output import say
-from etcdfix.cli.surroundings import (
+from etcdfix.cli.cluster_index import (
     exit_code,
+    indexed_cluster,
     next_words,
     nothing_below,
     nothing_found,
     output_options,
-    surroundings,
 )
+from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
+from etcdfix.cli.keys import decoded_key, is_base64, named_key
+from etcdfix.cli.options import reading_options, source_options
+from etcdfix.cli.output import say
 from etcdfix.errors import ConfigurationError
 from etcdfix.operations.look.impact import impact_report
 from etcdfix.operations.look.index_cluster import ClusterIndex, Keep
@@ -61,7 +61,7 @@ def command(
     def keep(_layout: StorageLayout) -> Keep:
         return lambda found: found.stored.key == wanted
 
-    with surroundings(options, output_file, keep) as (found, stream):
+    with indexed_cluster(options, output_file, keep) as (found, stream):
         if not found.below_prefix:
             nothing_below(found)
         report = impact_report(found, wanted)

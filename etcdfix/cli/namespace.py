@@ -7,17 +7,17 @@ from typing import Any, NoReturn
 
 import click
 
-from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.options import reading_options, source_options
-from etcdfix.cli.output import say
-from etcdfix.cli.surroundings import (
+from etcdfix.cli.cluster_index import (
     exit_code,
+    indexed_cluster,
     next_words,
     nothing_below,
     nothing_found,
     output_options,
-    surroundings,
 )
+from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
+from etcdfix.cli.options import reading_options, source_options
+from etcdfix.cli.output import say
 from etcdfix.errors import ConfigurationError
 from etcdfix.graph.model import Stays
 from etcdfix.graph.namespaces import terminating_namespaces
@@ -51,7 +51,7 @@ def command(*, name: str, output: str, output_file: Path | None, max_rows: int, 
     """
     if not name or "/" in name:
         raise ConfigurationError(f"{name!r} is no name of a namespace", hint="etcdfix namespace shop")
-    with surroundings(options, output_file, lambda layout: concerns_namespace(layout, name)) as (
+    with indexed_cluster(options, output_file, lambda layout: concerns_namespace(layout, name)) as (
         found,
         stream,
     ):

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
+from etcdfix.cli.cluster_index import exit_code, indexed_cluster, nothing_below, output_options
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import reading_options, source_options
 from etcdfix.cli.output import say
-from etcdfix.cli.surroundings import exit_code, nothing_below, output_options, surroundings
 from etcdfix.operations.look.orphans import orphans_report
 from etcdfix.reports.formats import ORPHANS_FORMATS
 
@@ -34,7 +34,7 @@ def command(*, output: str, output_file: Path | None, max_rows: int, **options: 
     Keys whose owners are all gone, whose CustomResourceDefinition or Namespace no longer exists, which no resource of
     any known release claims, or which lie outside the storage prefix. Nothing here is a reason to delete anything.
     """
-    with surroundings(options, output_file, lambda _layout: lambda _found: False) as (found, stream):
+    with indexed_cluster(options, output_file, lambda _layout: lambda _found: False) as (found, stream):
         if not found.below_prefix:
             nothing_below(found)
         report = orphans_report(found)

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from etcdfix.cli.cluster_index import output_options
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import (
     open_source,
@@ -19,7 +20,6 @@ from etcdfix.cli.options import (
 from etcdfix.cli.output import say
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.safety import open_examiner
-from etcdfix.cli.surroundings import output_options
 from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.outputfile import STANDARD_OUTPUT, destination
 from etcdfix.inputs.saved_report import load_report

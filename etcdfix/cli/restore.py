@@ -42,8 +42,8 @@ from etcdfix.operations.change.restore import Candidate, RestoreRequest, run_res
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.backup.file import read_backup
 from etcdfix.remediation.identify import identify
-from etcdfix.remediation.preflight.checks import Cluster
-from etcdfix.remediation.rules import Rule, refuse
+from etcdfix.remediation.preflight.cluster import Cluster
+from etcdfix.rules import Rule, refuse
 from etcdfix.sources.connection import connection_from_options
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import display

@@ -21,8 +21,8 @@ from etcdfix.errors import ConfigurationError
 from etcdfix.examine import Examiner, Reading
 from etcdfix.remediation.audit.record import Result
 from etcdfix.remediation.commit import ChangeOutcome, RecordPaths
-from etcdfix.remediation.preflight.checks import MAIN_ETCD, Acceptances, Cluster
-from etcdfix.remediation.rules import Rule, refuse
+from etcdfix.remediation.preflight.cluster import MAIN_ETCD, Acceptances, Cluster
+from etcdfix.rules import Rule, refuse
 from etcdfix.sources.base import Source
 from etcdfix.sources.connection import EtcdConnection, connection_from_options, transport_warnings
 from etcdfix.sources.live import LiveSource

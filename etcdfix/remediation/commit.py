@@ -31,6 +31,7 @@ from etcdfix.errors import (
     TransactionNotSent,
     TransactionRefused,
     UnsafePlace,
+    why,
 )
 from etcdfix.model import Confidence, Outcome, ServerBehaviour, StoredValue
 from etcdfix.remediation.audit.log import AuditLog
@@ -52,13 +53,12 @@ from etcdfix.remediation.durable import (
     open_directory,
     probe,
     require_lasting,
-    why,
 )
 from etcdfix.remediation.landmarks import Landmarks, find_elsewhere, sight
 from etcdfix.remediation.preflight.members import AlarmKind, read_alarms
 from etcdfix.remediation.reconcile import judge_reading, open_intents_of, predict, reconcile_intent
-from etcdfix.remediation.rules import Rule, refuse
 from etcdfix.remediation.writer import Expected, TxnAnswer, Writer, evaluate_compare
+from etcdfix.rules import Rule, refuse
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.storagekey import display
 from etcdfix.verdicts.judge import Verdict

@@ -26,7 +26,7 @@ from typing import Final, Self
 
 import msgspec
 
-from etcdfix.errors import NotDurable, UnsafePlace
+from etcdfix.errors import NotDurable, UnsafePlace, why
 
 Step = Callable[[str], None]
 """Told the name of each action on a file, before and after it."""
@@ -73,11 +73,6 @@ def write_fully(descriptor: int, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
-
-
-def why(exc: OSError) -> str:
-    """Return what the system says of a failed call, without the path that Python adds."""
-    return exc.strerror or str(exc)
 
 
 class SafeDirectory:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
-from etcdfix.remediation.cluster_identity import ClusterIdentity
+from etcdfix.model import ClusterIdentity
 from etcdfix.verdicts.key_loss import KeyCounts
 
 

@@ -20,9 +20,8 @@ import msgspec
 
 from etcdfix.errors import BackupUnreadable, NotDurable, SourceError
 from etcdfix.examine import Examiner
-from etcdfix.model import KeptRevision, Outcome, StoredValue
+from etcdfix.model import ClusterIdentity, KeptRevision, KnownBy, Outcome, StoredValue
 from etcdfix.remediation.backup.file import read_backup
-from etcdfix.remediation.cluster_identity import ClusterIdentity, KnownBy
 from etcdfix.remediation.durable import open_directory
 from etcdfix.remediation.landmarks import KUBE_SYSTEM
 from etcdfix.sources.base import Source

@@ -17,12 +17,11 @@ from pathlib import Path
 import msgspec
 
 from etcdfix.errors import AuditLogUnreadable, NotDurable, RemediationRefused, SourceError
-from etcdfix.model import StoredValue
+from etcdfix.model import ClusterIdentity, StoredValue
 from etcdfix.remediation.audit.log import AuditLog, broken
 from etcdfix.remediation.audit.record import Intent, Link, Operator, Result, Verb, parse_intent
 from etcdfix.remediation.audit.verify import ChainState, find_line, verify
 from etcdfix.remediation.backup.write import MARKER_SUFFIX, confirm_backups
-from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.preflight.members import KeyReading, read_key
 from etcdfix.sources.etcd.client import EtcdClient
 

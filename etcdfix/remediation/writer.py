@@ -46,7 +46,7 @@ from etcdfix.remediation.landmarks import (
     sighting_of,
 )
 from etcdfix.remediation.preflight.members import KeyReading, stored_value
-from etcdfix.remediation.rules import Rule
+from etcdfix.rules import Rule
 from etcdfix.sources.etcd.channel import ReadOnlyChannel, RpcError, open_transport, settle
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.endpoints import Endpoint

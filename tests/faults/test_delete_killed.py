@@ -25,8 +25,8 @@ from etcdfix.remediation.audit.log import (
 from etcdfix.remediation.audit.record import Subject
 from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.backup.write import CONFIRM_STEPS, WRITE_STEPS
-from etcdfix.remediation.preflight.checks import Cluster
-from etcdfix.remediation.rules import Rule
+from etcdfix.remediation.preflight.cluster import Cluster
+from etcdfix.rules import Rule
 from tests.faults.dying_delete import Mortals, Order
 from tests.support import objects
 from tests.support.audit_logs import entry, write_log

@@ -12,7 +12,7 @@ import pytest
 from etcdfix.errors import RefusedByRule
 from etcdfix.remediation.audit.record import RecordType
 from etcdfix.remediation.audit.verify import read_records
-from etcdfix.remediation.rules import Rule
+from etcdfix.rules import Rule
 from etcdfix.sources.etcd import client as client_module
 from tests.support import objects
 from tests.support.etcd_members import EtcdMembers, etcd_members

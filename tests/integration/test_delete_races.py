@@ -16,7 +16,7 @@ from etcdfix.remediation.audit.record import Event, RecordType
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step
-from etcdfix.remediation.rules import Rule
+from etcdfix.rules import Rule
 from etcdfix.sources.etcd import client as client_module
 from etcdfix.wire.etcd import READ_METHODS
 from tests.faults.dying_delete import STAND_STILL, Mortals, Order

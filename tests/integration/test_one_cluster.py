@@ -17,7 +17,7 @@ from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step
 from etcdfix.remediation.preflight.members import read_key
-from etcdfix.remediation.rules import Rule
+from etcdfix.rules import Rule
 from etcdfix.wire.etcd import READ_METHODS
 from tests.support import objects
 from tests.support.etcd_server import EtcdServer

@@ -22,7 +22,7 @@ from etcdfix.model import StoredValue
 from etcdfix.remediation.audit.verify import ChainState, verify
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.members import KeyReading, read_key
-from etcdfix.remediation.rules import Rule
+from etcdfix.rules import Rule
 from etcdfix.verdicts.deletability import Deletability, deletability_of, risks_of
 from tests.support import objects
 from tests.support.etcd_server import EtcdServer

@@ -20,8 +20,8 @@ from etcdfix.remediation.audit.verify import read_records
 from etcdfix.remediation.backup.file import read_backup
 from etcdfix.remediation.backup.write import MARKER_SUFFIX
 from etcdfix.remediation.commit import ChangeOutcome
-from etcdfix.remediation.preflight.checks import Cluster
-from etcdfix.remediation.rules import Rule
+from etcdfix.remediation.preflight.cluster import Cluster
+from etcdfix.rules import Rule
 from tests.faults.dying_delete import Answer, Mortals, Order
 from tests.support.remediation_ground import Ground, reached, stands
 

@@ -25,7 +25,7 @@ from etcdfix.remediation.audit.record import Operator
 from etcdfix.remediation.backup.file import Backup, read_backup
 from etcdfix.remediation.commit import ChangeOutcome, RecordPaths
 from etcdfix.remediation.durable import Step, no_step
-from etcdfix.remediation.preflight.checks import Acceptances, Cluster
+from etcdfix.remediation.preflight.cluster import Acceptances, Cluster
 from etcdfix.remediation.preflight.members import read_key
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource

@@ -21,11 +21,8 @@ from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.commit import ChangeOutcome, place_warnings
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.landmarks import read_landmarks
-from etcdfix.remediation.preflight.checks import (
-    Cluster,
-    Preflight,
-    check_deletion,
-)
+from etcdfix.remediation.preflight.cluster import Cluster
+from etcdfix.remediation.preflight.deletion import Preflight, check_deletion
 from etcdfix.remediation.preflight.expectation import Expectation
 
 _IDENTITY = "identity"

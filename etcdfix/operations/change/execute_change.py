@@ -13,15 +13,14 @@ from etcdfix.remediation.audit.record import Entry, Operator, RecordType, Result
 from etcdfix.remediation.backup.file import BackupCluster, BackupContent, make_content
 from etcdfix.remediation.commit import Change, ChangeOutcome, RecordPaths, commit, preview_only
 from etcdfix.remediation.durable import Step, no_step
-from etcdfix.remediation.preflight.checks import Acceptances, Cluster, grounds_of
-from etcdfix.remediation.rules import Rule, refuse
+from etcdfix.remediation.preflight.cluster import Acceptances, Cluster, grounds_of
+from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
 
 if TYPE_CHECKING:
     from etcdfix.apiserver.authorization import Authorization
     from etcdfix.apiserver.servers import APIAccess, ServerAnswers
-    from etcdfix.model import StoredValue
-    from etcdfix.remediation.cluster_identity import ClusterIdentity
+    from etcdfix.model import ClusterIdentity, StoredValue
     from etcdfix.remediation.landmarks import Landmark, Landmarks
     from etcdfix.remediation.preflight.members import KeyReading, LeaseState
     from etcdfix.verdicts.examination import Examination, KeyName

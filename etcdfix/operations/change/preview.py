@@ -8,13 +8,13 @@ from etcdfix.apiserver.recovery import ServerSigns
 from etcdfix.apiserver.servers import Answer, ServerAnswers
 from etcdfix.graph.assess import Assessment
 from etcdfix.graph.model import Risk, Stops
-from etcdfix.model import Confidence, Outcome
+from etcdfix.model import ClusterIdentity, Confidence, Outcome
 from etcdfix.operations.change.reencrypt import ReencryptPreview
 from etcdfix.operations.change.restore import OwnWrite, RestorePreview
 from etcdfix.remediation.audit.record import Result
-from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.commit import ChangeOutcome
-from etcdfix.remediation.preflight.checks import Cluster, Preflight, peek_lines
+from etcdfix.remediation.preflight.cluster import Cluster, peek_lines
+from etcdfix.remediation.preflight.deletion import Preflight
 from etcdfix.reports.base import counted
 from etcdfix.reports.change_model import FollowUp
 from etcdfix.reports.remedies import gentle_remedies, unsafe_deletion_request

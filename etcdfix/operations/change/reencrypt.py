@@ -15,7 +15,7 @@ from etcdfix.apiserver.servers import ServerAnswers
 from etcdfix.encryption.encrypt import NotSealed, Sealed, SealRefusal, to_storage
 from etcdfix.encryption.transformer import ResourceTransformers
 from etcdfix.examine import Examiner
-from etcdfix.model import Outcome, StoredValue
+from etcdfix.model import ClusterIdentity, Outcome, StoredValue
 from etcdfix.operations.change.execute_change import (
     ChangeRequest,
     CheckedChange,
@@ -26,7 +26,6 @@ from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.audit.search import own_writes
 from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.backup.write import name_of, unlisted_writes
-from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.commit import (
     ChangeOutcome,
     place_warnings,
@@ -34,18 +33,17 @@ from etcdfix.remediation.commit import (
 )
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.landmarks import read_landmarks
-from etcdfix.remediation.preflight.checks import (
-    Cluster,
+from etcdfix.remediation.preflight.api_servers import check_api_servers
+from etcdfix.remediation.preflight.cluster import Cluster, check_cluster
+from etcdfix.remediation.preflight.deletion import (
     check_alarms,
-    check_api_servers,
-    check_cluster,
     check_expectations,
     check_members,
     require_there,
 )
 from etcdfix.remediation.preflight.members import KeyReading, read_key, read_lease
 from etcdfix.remediation.preflight.release import check_release
-from etcdfix.remediation.rules import Rule, refuse
+from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.verdicts.examination import Examination
 

@@ -23,7 +23,7 @@ from etcdfix.apiserver.servers import ServerAnswers
 from etcdfix.errors import AuditLogUnreadable, RefusedByRule
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.graph.protected import protected_reason
-from etcdfix.model import Outcome, StoredValue
+from etcdfix.model import ClusterIdentity, Outcome, StoredValue
 from etcdfix.operations.change.execute_change import (
     ChangeRequest,
     CheckedChange,
@@ -35,7 +35,6 @@ from etcdfix.remediation.audit.record import Intent, Result, Verb
 from etcdfix.remediation.audit.search import is_there, trouble_with, wrote
 from etcdfix.remediation.backup.file import Backup, digest
 from etcdfix.remediation.backup.write import intent_of
-from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.commit import (
     ChangeOutcome,
     place_warnings,
@@ -43,18 +42,14 @@ from etcdfix.remediation.commit import (
 )
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.landmarks import read_landmarks
-from etcdfix.remediation.preflight.checks import (
-    Acceptances,
-    Cluster,
+from etcdfix.remediation.preflight.api_servers import check_api_servers, require_api
+from etcdfix.remediation.preflight.cluster import Acceptances, Cluster, check_cluster
+from etcdfix.remediation.preflight.deletion import (
     Preflight,
     check_alarms,
-    check_api_servers,
-    check_cluster,
     check_deletion,
     check_expectations,
     check_members,
-    check_no_encryption,
-    require_api,
 )
 from etcdfix.remediation.preflight.members import (
     KeyReading,
@@ -62,8 +57,9 @@ from etcdfix.remediation.preflight.members import (
     read_key,
     read_lease,
 )
+from etcdfix.remediation.preflight.noencryption import check_no_encryption
 from etcdfix.remediation.preflight.release import check_release
-from etcdfix.remediation.rules import Rule, refuse
+from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.verdicts.deletability import AcceptRisk
 from etcdfix.verdicts.examination import Examination
@@ -381,7 +377,7 @@ def _check_by_itself(
     reason = protected_reason(found.directory.group_resource, found.namespace)
     if reason and AcceptRisk.CLUSTER_BREAKING not in request.accepted.risks:
         raise refuse(
-            Rule.FLOOR,
+            Rule.PROTECTED,
             f"{reason}; no audit log says that this value was there",
             hint=f"if that is understood: --accept-risk {AcceptRisk.CLUSTER_BREAKING}",
         )

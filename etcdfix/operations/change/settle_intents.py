@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from etcdfix.errors import RemediationRefused
+from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Intent, Operator, Result, Verb, unicode_text
-from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.reconcile import Reconciliation, predict, read_open_intents, reconcile_intent
 from etcdfix.reports.model import API_VERSION
 from etcdfix.sources.etcd.client import EtcdClient

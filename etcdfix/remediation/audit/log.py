@@ -32,7 +32,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from etcdfix.errors import AuditError, AuditLogBroken, AuditLogLocked, NotDurable, UnsafePlace
+from etcdfix.errors import AuditError, AuditLogBroken, AuditLogLocked, NotDurable, UnsafePlace, why
 from etcdfix.remediation.audit.record import (
     BEGINNING,
     MAX_RECORD_SIZE,
@@ -69,7 +69,6 @@ from etcdfix.remediation.durable import (
     open_directory,
     refuse_foreign_file,
     step_names,
-    why,
     write_fully,
 )
 

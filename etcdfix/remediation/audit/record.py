@@ -26,7 +26,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from etcdfix import __version__
-from etcdfix.remediation.cluster_identity import ClusterIdentity
+from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.grounds import Grounds
 from etcdfix.text.safetext import safe_json
 

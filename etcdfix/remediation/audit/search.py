@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from etcdfix.errors import AuditLogUnreadable
+from etcdfix.errors import AuditLogUnreadable, why
 from etcdfix.model import StoredValue
 from etcdfix.remediation.audit.record import (
     CLOSING_TYPES,
@@ -29,7 +29,6 @@ from etcdfix.remediation.audit.verify import (
     verify,
 )
 from etcdfix.remediation.backup.file import digest
-from etcdfix.remediation.durable import why
 
 _WRITES = frozenset({Verb.RESTORE.value, Verb.REENCRYPT.value})
 _WRITTEN = frozenset({Result.RESTORED.value, Result.REENCRYPTED.value})

@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.errors import AuditLogUnreadable, ConfigurationError
+from etcdfix.errors import AuditLogUnreadable, ConfigurationError, why
 from etcdfix.remediation.audit.record import (
     API_VERSION,
     BEGINNING,
@@ -34,7 +34,7 @@ from etcdfix.remediation.audit.record import (
     hash_of,
     parse_event,
 )
-from etcdfix.remediation.durable import read_limited, why
+from etcdfix.remediation.durable import read_limited
 from etcdfix.text.safetext import quote_command, safe_text
 
 MAX_FINDINGS: Final = 100

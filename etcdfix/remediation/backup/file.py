@@ -31,12 +31,11 @@ from etcdfix.errors import (
     BackupUnreadable,
     BackupVersionUnknown,
     NotABackup,
+    why,
 )
 from etcdfix.inputs.inputfile import read_input
-from etcdfix.model import StoredValue
+from etcdfix.model import ClusterIdentity, StoredValue
 from etcdfix.remediation.audit.record import Link, Operator, timestamp, unicode_text
-from etcdfix.remediation.cluster_identity import ClusterIdentity
-from etcdfix.remediation.durable import why
 from etcdfix.remediation.grounds import Grounds
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import safe_json

@@ -22,7 +22,8 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.errors import AuditError, BackupNotDurable, BackupUnreadable, NotDurable
+from etcdfix.errors import AuditError, BackupNotDurable, BackupUnreadable, NotDurable, why
+from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import (
     Entry,
@@ -47,7 +48,6 @@ from etcdfix.remediation.backup.file import (
     encode_document,
     read_backup,
 )
-from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.durable import (
     FILE_ACTIONS,
     REMOVE_ACTIONS,
@@ -56,7 +56,6 @@ from etcdfix.remediation.durable import (
     no_step,
     open_directory,
     step_names,
-    why,
 )
 
 MARKER_SUFFIX: Final = ".unconfirmed"

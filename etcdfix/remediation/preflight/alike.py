@@ -1,4 +1,4 @@
-"""One pass over everything before a change: what the other values under the same encryption key do, and its likes."""
+"""One pass over everything before a change: what the other values under the same encryption key do, and those like the value."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, View, examine_all
-from etcdfix.likes import LikeCounts, Likes, likeness_of
+from etcdfix.maybe_newer import SimilarCounts, SimilarValues, similarity_of
 from etcdfix.model import Outcome
 from etcdfix.sources.base import Source
 from etcdfix.verdicts.deletability import FAILED
@@ -23,13 +23,13 @@ _OTHERS = "other resources"
 
 
 class Alike(msgspec.Struct, frozen=True):
-    """The target among its likes.
+    """The target among those like it.
 
     Attributes:
         target: What the target came to when all others had been seen; None where it was not met again.
         counts: What the values under each of its encryption keys came to, the target included.
         transformer_opens: Anything under the same rule and transformer opens, whatever its KMS key id.
-        likes: Those that a newer cluster may have written as it did.
+        similar: Those that a newer cluster may have written as it did.
         unread: How many other values are not known to be read without fault, by the display name of their resource;
             past a hundred names, all others as one.
         keys: Keys below the storage prefix.
@@ -38,7 +38,7 @@ class Alike(msgspec.Struct, frozen=True):
     target: Examination | None
     counts: dict[KeyName, KeyCounts]
     transformer_opens: bool
-    likes: LikeCounts
+    similar: SimilarCounts
     unread: dict[str, int]
     keys: int
 
@@ -65,7 +65,7 @@ def look_at_all(
     """
     names = target.encryption_keys
     counter = KeyCounter(target.stored, only=names)
-    likes, likeness = Likes(examiner), likeness_of(target, examiner)
+    similar, similarity = SimilarValues(examiner), similarity_of(target, examiner)
     unread: Counter[str] = Counter()
     keys = 0
     opens = False
@@ -83,8 +83,8 @@ def look_at_all(
         elif found.verdict.outcome not in _SERVED or found.verdict.breaks_responses:
             name = str(found.directory.group_resource)
             unread[name if name in unread or len(unread) < _MOST_NAMES else _OTHERS] += 1
-        if likeness is not None:
-            likes.add(found)
+        if similarity is not None:
+            similar.add(found)
 
     everything = source.current(examiner.layout.prefix_bytes)
     examine_all(examiner, everything, take, target=target.stored.key, progress=progress, whole=True)
@@ -92,7 +92,7 @@ def look_at_all(
         again if again is not None and again.stored == target.stored else None,
         {name: counter.of(name) for name in names},
         opens,
-        likes.of(target, likeness),
+        similar.of(target, similarity),
         unread,
         keys,
     )

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from typing import Final
+
 import msgspec
 
 from etcdfix.errors import RefusedByRule
-from etcdfix.model import StoredValue
+from etcdfix.inputs.planfile import plan_key, time_of
+from etcdfix.model import ClusterIdentity, KnownBy, StoredValue
 from etcdfix.remediation.backup.file import digest
-from etcdfix.remediation.cluster_identity import ClusterIdentity, KnownBy
-from etcdfix.remediation.rules import Rule, refuse
+from etcdfix.reports.plan_model import DeletionPlan
+from etcdfix.reports.plan_needs import DECLARE_KEY_LOST, meaning
+from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.verdicts.examination import Examination
+
+MOST_AGE: Final = timedelta(minutes=15)
 
 
 class Expectation(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,3 +94,99 @@ def refuse_plan(why: str, again: str) -> RefusedByRule:
 def _shown(outcome: str, cause: str, transformer: str, kms_key_id_sha256: str) -> str:
     key = f"{transformer or 'no known envelope'}" + (f"/{kms_key_id_sha256}" if kms_key_id_sha256 else "")
     return f"{outcome} ({cause}) under {key}"
+
+
+def expectation_of(
+    plan: DeletionPlan,
+    key: bytes,
+    *,
+    cluster_id: str | None,
+    etcd_prefix: str,
+    config_sha256: str,
+    assumed_release: str,
+    flags: Collection[str],
+    again: str,
+    now: datetime,
+) -> Expectation:
+    """Return what a plan expects of a key, where the plan fits at all.
+
+    Args:
+        plan: As loaded.
+        key: To delete.
+        cluster_id: etcd's own id.
+        etcd_prefix: Storage prefix.
+        config_sha256: ``sha256:<hex>`` of the EncryptionConfiguration in use.
+        assumed_release: ``1.36``, or "" for every known release.
+        flags: What the operator accepts and declares, as given.
+        again: The command that makes a new plan.
+        now: With a time zone.
+
+    Raises:
+        RefusedByRule: The plan is old, or of something else, or it speaks against the deletion of this key.
+    """
+    why = _misfit(plan, cluster_id, etcd_prefix, config_sha256, assumed_release, now)
+    if why:
+        raise refuse_plan(why, again)
+    left_out = next((left for left in plan.left_out if plan_key(left) == key), None)
+    if left_out is not None:
+        raise refuse_plan(f"the plan leaves {display(key)} out ({left_out.why}): {left_out.detail}", again)
+    entry = next((entry for entry in plan.entries if plan_key(entry) == key), None)
+    if entry is None:
+        raise refuse_plan(f"the plan does not list {display(key)}", again)
+    for need in entry.needs:
+        if not _is_given(need, flags):
+            raise refuse(
+                Rule.PLAN,
+                f"the plan says that the deletion of {display(key)} needs {need}",
+                hint=f"add it, if {meaning(need)}",
+            )
+    return Expectation(
+        kube_system_uid=plan.kube_system_uid or "",
+        mod_revision=entry.mod_revision,
+        value_sha256=entry.value_sha256,
+        outcome=entry.outcome,
+        cause=entry.cause,
+        transformer=entry.transformer,
+        kms_key_id_sha256=entry.kms_key_id_sha256,
+        again=again,
+    )
+
+
+def _misfit(
+    plan: DeletionPlan,
+    cluster_id: str | None,
+    etcd_prefix: str,
+    config_sha256: str,
+    assumed_release: str,
+    now: datetime,
+) -> str:
+    """Return why a plan says nothing about this etcd as it is now, in one sentence; "" where it does."""
+    made = time_of(plan.generated_at)
+    assert made is not None  # load_plan has seen to it
+    age = now - made
+    if not plan.source.newest:
+        return "the plan was made from a snapshot or an old revision, which says nothing about now"
+    if age < timedelta():
+        return f"the plan is from the future ({plan.generated_at}): compare the clocks"
+    if age > MOST_AGE:
+        minutes, most = (int(span.total_seconds() // 60) for span in (age, MOST_AGE))
+        return f"the plan is {minutes} minutes old; it holds for {most}"
+    if plan.source.cluster_id != cluster_id:
+        # The uid of kube-system came along when the snapshot of one was restored into the other.
+        return f"the plan is of etcd {plan.source.cluster_id}, this one is {cluster_id}"
+    if plan.etcd_prefix.rstrip("/") != etcd_prefix.rstrip("/"):
+        return f"the plan is of keys below {plan.etcd_prefix}, and here they are below {etcd_prefix}"
+    planned = plan.encryption_config.sha256 if plan.encryption_config is not None else ""
+    if planned != config_sha256:
+        return "the plan was made with another encryption configuration"
+    if (plan.kubernetes_version or "") != assumed_release:
+        return "the plan was made with another --kubernetes-version"
+    return ""
+
+
+def _is_given(need: str, flags: Collection[str]) -> bool:
+    """Say whether a flag was given; how a lost key is named in full, the deletion itself looks at."""
+    option = need.partition(" ")[0]
+    if option == DECLARE_KEY_LOST:
+        return any(flag.startswith(f"{option} ") for flag in flags)
+    return need in flags

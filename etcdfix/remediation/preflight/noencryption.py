@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Final
 
 from etcdfix.errors import RefusedByRule
 from etcdfix.model import StoredValue
-from etcdfix.remediation.rules import Rule, refuse
+from etcdfix.remediation.preflight.cluster import Cluster, require_everything
+from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.verdicts.plaintext import bits_off
 
@@ -21,25 +23,22 @@ def looks_enveloped(value: bytes) -> bool:
     return bits_off(value, _ENVELOPE) <= _MOST_WRONG_BITS
 
 
-class Contradiction:
-    """Is shown values, and remembers the first that is encrypted."""
+def check_no_encryption(cluster: Cluster, value: StoredValue) -> None:
+    """Hold every value in this etcd, and one that is changed or put, against ``--no-encryption``, where that was given.
 
-    def __init__(self) -> None:
-        self._first: bytes | None = None
+    Whatever the storage prefix: under another one lies another cluster, or the same one of before. Where the user may
+    read no more than this prefix, the source says so.
 
-    def see(self, stored: StoredValue) -> None:
-        """Look at one value."""
-        if self._first is None and looks_enveloped(stored.value):
-            self._first = stored.key
-
-    def check(self) -> None:
-        """Hold what was seen against what the operator says.
-
-        Raises:
-            RefusedByRule: Something is encrypted.
-        """
-        if self._first is not None:
-            raise encrypted(self._first)
+    Raises:
+        RefusedByRule: One of them is encrypted.
+        SourceError: etcd could not be asked, or not all of it could be read.
+    """
+    if not cluster.no_encryption:
+        return
+    for stored in chain([value], cluster.source.current(b"")):
+        if looks_enveloped(stored.value):
+            raise encrypted(stored.key)
+    require_everything(cluster)
 
 
 def encrypted(key: bytes) -> RefusedByRule:

@@ -9,11 +9,11 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from etcdfix.errors import RefusedByRule
-from etcdfix.likes import NOT_THE_OBJECT, in_our_tables
+from etcdfix.maybe_newer import NOT_THE_OBJECT, in_our_tables
 from etcdfix.model import Outcome
 from etcdfix.remediation.preflight.alike import Alike
-from etcdfix.remediation.rules import Rule, refuse
 from etcdfix.reports.plan_needs import declaration
+from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import key_arguments, quote_command
 from etcdfix.verdicts.causes import Cause
@@ -140,10 +140,10 @@ def _check_newer(found: Examination, alike: Alike, *, release_proven: bool) -> N
     """Refuse what fails as a whole kind does that the tool, the release or the CRD does not know. No flag lifts it."""
     if not found.verdict.maybe_newer or (release_proven and in_our_tables(found)):
         return
-    if alike.likes.points_at_us:
+    if alike.similar.points_at_us:
         raise refuse(
             Rule.NEWER,
-            f"{display(found.stored.key)}: {alike.likes}: that is {NOT_THE_OBJECT}",
+            f"{display(found.stored.key)}: {alike.similar}: that is {NOT_THE_OBJECT}",
             hint="use an etcdfix that knows the cluster's release; name the release with --kubernetes-version",
         )
 

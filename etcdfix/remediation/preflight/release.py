@@ -13,7 +13,7 @@ from typing import Final
 from etcdfix.decoding.kubeobject import ObjectReader
 from etcdfix.errors import DecodeError
 from etcdfix.examine import Examiner
-from etcdfix.remediation.rules import Rule, refuse
+from etcdfix.rules import Rule, refuse
 from etcdfix.sources.base import Source
 
 MOST_SKEW: Final = 3

@@ -28,7 +28,7 @@ from etcdfix.remediation.audit import verify as audit_verify
 from etcdfix.remediation.audit.record import RecordType
 from etcdfix.remediation.audit.verify import ChainState, verify
 from etcdfix.remediation.durable import Filesystem
-from etcdfix.remediation.preflight import checks as preflight_module
+from etcdfix.remediation.preflight import api_servers as preflight_module
 from tests.support.audit_logs import entry, own_directory, subject
 from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import (

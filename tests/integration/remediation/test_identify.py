@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from etcdfix.errors import SourceDenied
+from etcdfix.model import ClusterIdentity, KnownBy
 from etcdfix.operations.change import execute_change
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.backup.file import (
@@ -20,11 +21,11 @@ from etcdfix.remediation.backup.file import (
     encode_content,
     encode_document,
 )
-from etcdfix.remediation.cluster_identity import ClusterIdentity, KnownBy
 from etcdfix.remediation.commit import commit
 from etcdfix.remediation.grounds import Grounds
 from etcdfix.remediation.identify import _LARGEST_BACKUP, _newest, identify
-from etcdfix.remediation.preflight.checks import Acceptances, check_deletion, grounds_of
+from etcdfix.remediation.preflight.cluster import Acceptances, grounds_of
+from etcdfix.remediation.preflight.deletion import check_deletion
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
 from etcdfix.sources.snapshot import SnapshotSource

@@ -18,14 +18,13 @@ from etcdfix.errors import (
     RemediationRefused,
     SourceUnreachable,
 )
-from etcdfix.model import StoredValue
+from etcdfix.model import ClusterIdentity, StoredValue
 from etcdfix.remediation import reconcile as reconcile_module
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Intent, RecordType, Result, Subject, Verb
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from etcdfix.remediation.backup.file import read_backup
 from etcdfix.remediation.backup.write import MARKER_SUFFIX, anchor_of, record_intent
-from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.durable import open_directory
 from etcdfix.remediation.preflight.members import KeyReading, read_key
 from etcdfix.remediation.reconcile import (

@@ -29,7 +29,6 @@ from etcdfix.remediation.preflight.members import (
     read_lease,
     survey_members,
 )
-from etcdfix.remediation.rules import Rule
 from etcdfix.remediation.writer import (
     CompareOutlook,
     Expected,
@@ -40,6 +39,7 @@ from etcdfix.remediation.writer import (
     evaluate_compare,
     find_difference,
 )
+from etcdfix.rules import Rule
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.channel import ReadOnlyChannel, RpcError, open_transport
 from etcdfix.sources.etcd.client import EtcdClient

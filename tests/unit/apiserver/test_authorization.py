@@ -16,7 +16,7 @@ from etcdfix.apiserver.authorization import (
 )
 from etcdfix.apiserver.client import RefusalReason, open_access
 from etcdfix.errors import AuthorizationRefused
-from etcdfix.remediation.cluster_identity import ClusterIdentity
+from etcdfix.model import ClusterIdentity
 from tests.support.certificates import CertificateAuthority
 from tests.support.kubernetes_api import (
     ACCESS_REVIEW,

@@ -18,7 +18,7 @@ from etcdfix.apiserver.servers import (
     parse_server_url,
 )
 from etcdfix.errors import AuthorizationRefused, ConfigurationError, RefusedByRule
-from etcdfix.remediation.cluster_identity import ClusterIdentity, KnownBy
+from etcdfix.model import ClusterIdentity, KnownBy
 from tests.support.certificates import CertificateAuthority
 from tests.support.kubernetes_api import (
     ACCESS_REVIEW,

@@ -16,13 +16,13 @@ import pytest
 from etcdfix.errors import SourceError
 from tests.support.change_runs import BROKEN as DAMAGED
 from tests.support.change_runs import Registry
+from tests.support.cluster_index_runs import HOSTILE, Runner, assert_harmless
 from tests.support.etcd_server import EtcdServer
 from tests.support.impact_objects import BROKEN, Cluster, owner
 from tests.support.kep2639 import CASES, build
 from tests.support.kms_plugin import KMSPlugin
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import IDENTITY, KEY_1, aescbc, configuration_yaml, provider, secret
-from tests.support.surroundings_runs import HOSTILE, Runner, assert_harmless
 
 SECRET_WORD = "never-to-be-shown"
 

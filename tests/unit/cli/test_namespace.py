@@ -11,6 +11,7 @@ import pytest
 
 from etcdfix.remediation.audit.record import RecordType
 from tests.support.change_runs import Registry
+from tests.support.cluster_index_runs import HOSTILE, Runner, assert_harmless
 from tests.support.etcd_server import EtcdServer
 from tests.support.impact_objects import NOW, Cluster, owner
 from tests.support.memory_source import MemorySource, stored
@@ -24,7 +25,6 @@ from tests.support.objects import (
     provider,
     secret,
 )
-from tests.support.surroundings_runs import HOSTILE, Runner, assert_harmless
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cluster_index_runs import HOSTILE, Runner, assert_harmless
 from tests.support.impact_objects import Cluster, owner
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import json_object
-from tests.support.surroundings_runs import HOSTILE, Runner, assert_harmless
 
 
 @pytest.fixture

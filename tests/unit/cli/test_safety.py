@@ -24,7 +24,7 @@ from etcdfix.errors import ConfigurationError, RefusedByRule
 from etcdfix.examine import Examiner
 from etcdfix.remediation.audit.record import Link, Result
 from etcdfix.remediation.commit import ChangeOutcome
-from etcdfix.remediation.preflight.checks import Acceptances
+from etcdfix.remediation.preflight.cluster import Acceptances
 from tests.support.objects import KMS_V2, configuration_yaml
 
 

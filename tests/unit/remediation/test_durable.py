@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from etcdfix.errors import NotDurable, UnsafePlace
+from etcdfix.errors import NotDurable, UnsafePlace, why
 from etcdfix.remediation import durable
 from etcdfix.remediation.durable import (
     DIRECTORY_ACTIONS,
@@ -563,5 +563,5 @@ def test_write_fully_of_nothing(tmp_path: Path) -> None:
 
 
 def test_what_the_system_says() -> None:
-    assert durable.why(OSError(errno.EIO, "Input/output error", "/secret/path")) == "Input/output error"
-    assert durable.why(OSError("made by hand")) == "made by hand"
+    assert why(OSError(errno.EIO, "Input/output error", "/secret/path")) == "Input/output error"
+    assert why(OSError("made by hand")) == "made by hand"

@@ -25,7 +25,7 @@ from etcdfix.graph.recreation.neighbours import Neighbours, Place
 from etcdfix.graph.recreation.recreation import who_recreates
 from etcdfix.inputs.planfile import sealed
 from etcdfix.inputs.saved_report import SavedFinding, SavedReport
-from etcdfix.likes import NOT_THE_OBJECT, Likeness, Likes, in_our_tables, likeness_of
+from etcdfix.maybe_newer import NOT_THE_OBJECT, Similarity, SimilarValues, in_our_tables, similarity_of
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.operations.look.planning.order import STAGES, in_order, is_breaking
 from etcdfix.operations.look.planning.steps import steps_for
@@ -102,7 +102,7 @@ class _Broken(msgspec.Struct, frozen=True):
 
     found: Examination
     value_sha256: str
-    likeness: Likeness | None
+    similarity: Similarity | None
 
 
 class _Gathered(msgspec.Struct):
@@ -112,10 +112,10 @@ class _Gathered(msgspec.Struct):
     left_out: dict[bytes, tuple[str, str]] = {}
     not_in_report: int = 0
 
-    def leave_out_newer(self, likes: Likes) -> None:
+    def leave_out_newer(self, similar: SimilarValues) -> None:
         """Leave out what fails as a whole kind does, unless the release may prove that the kind is gone."""
         for one in self.broken:
-            counts = likes.of(one.found, one.likeness)
+            counts = similar.of(one.found, one.similarity)
             if counts.points_at_us and not in_our_tables(one.found):
                 self.left_out[one.found.stored.key] = (
                     "newer-than-known",
@@ -151,7 +151,7 @@ def build_plan(
     _check_same(report, uid, request, examiner)
     reported = {finding.raw_key(): finding for finding in report.findings}
     reader = ContentReader(examiner)
-    keys, likes = KeyCounter(), Likes(examiner)
+    keys, similar = KeyCounter(), SimilarValues(examiner)
     neighbours = Neighbours(reader, {_place(examiner, key) for key in reported})
     builder = IndexBuilder(examiner, source)
     gathered = _Gathered()
@@ -160,7 +160,7 @@ def build_plan(
         builder.add(found)
         neighbours.take(found)
         keys.add(found)
-        likes.add(found)
+        similar.add(found)
         _gather(gathered, found, reported.get(found.stored.key), examiner)
 
     examine_all(examiner, source.current(b""), take, progress=progress, whole=True)
@@ -171,7 +171,7 @@ def build_plan(
             if source.problems
             else ("gone", "the key does not exist any more")
         )
-    gathered.leave_out_newer(likes)
+    gathered.leave_out_newer(similar)
     index = builder.finish(source.problems)
     write = _Writer(index, source, examiner, reader, neighbours, keys, request, uid)
     drafts = [
@@ -301,7 +301,7 @@ def _gather(
         gathered.left_out[stored.key] = why
     else:
         bare = msgspec.structs.replace(found, stored=msgspec.structs.replace(stored, value=b""), decoded=None)
-        gathered.broken.append(_Broken(bare, value, likeness_of(found, examiner)))
+        gathered.broken.append(_Broken(bare, value, similarity_of(found, examiner)))
 
 
 def _never(found: Examination) -> tuple[str, str] | None:
@@ -441,7 +441,7 @@ def _needs(found: Examination, doubt: KeyDoubt) -> list[str]:
 
 
 def _advice(found: Examination, doubt: KeyDoubt) -> tuple[str, str]:
-    """Return what is to be said of a value and its likes, and the flag that declares their key lost; "" for nothing."""
+    """Return what is to be said of a value and those like it, and the flag that declares their key lost; "" for nothing."""
     transformer, key = found.transformer, doubt in THE_KEY
     if doubt in NOT_THE_KEY:
         return "something happened to values in numbers: find out what before anything is deleted", ""

@@ -7,7 +7,7 @@ import pytest
 from etcdfix.errors import RefusedByRule
 from etcdfix.operations.change.delete import DeleteRequest, run_delete
 from etcdfix.remediation.commit import ChangeOutcome
-from etcdfix.remediation.preflight.checks import Acceptances
+from etcdfix.remediation.preflight.cluster import Acceptances
 from tests.support.change_runs import Agreeing, Registry
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, aesgcm, provider, secret
 

@@ -10,7 +10,7 @@ from etcdfix.examine import Examiner
 from etcdfix.operations.change import reencrypt as reencrypt_module
 from etcdfix.operations.change.reencrypt import ReencryptRequest, run_reencrypt
 from etcdfix.operations.change.restore import Candidate, RestoreRequest, run_restore
-from etcdfix.remediation.preflight.checks import Cluster
+from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.members import LeaseState
 from tests.support.audit_logs import own_directory
 from tests.support.change_runs import UID, Agreeing, Registry, candidate_config

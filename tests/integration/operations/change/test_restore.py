@@ -9,14 +9,14 @@ import msgspec
 import pytest
 
 from etcdfix.errors import AuditLogUnreadable, RefusedByRule, UnsafePlace
+from etcdfix.model import ClusterIdentity
 from etcdfix.operations.change.restore import Candidate, OwnWrite, RestorePreview, RestoreRequest, run_restore
 from etcdfix.remediation import commit as commit_module
 from etcdfix.remediation.backup.file import digest
-from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.commit import ChangeOutcome, RecordPaths
 from etcdfix.remediation.durable import Step, no_step
-from etcdfix.remediation.preflight import checks as preflight_module
-from etcdfix.remediation.preflight.checks import Acceptances
+from etcdfix.remediation.preflight import deletion as preflight_module
+from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.remediation.preflight.members import CopyState, MemberSurvey, survey_members
 from etcdfix.sources.etcd.client import EtcdClient
 from tests.support.audit_logs import own_directory

@@ -6,15 +6,18 @@ import json
 import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import msgspec
 import pytest
 
 from etcdfix.errors import RefusedByRule
-from etcdfix.remediation.preflight.noencryption import Contradiction, looks_enveloped
+from etcdfix.remediation.preflight.cluster import Cluster
+from etcdfix.remediation.preflight.noencryption import check_no_encryption, looks_enveloped
 from tests.support.change_runs import ACKNOWLEDGED, Ran, Registry
 from tests.support.etcd_server import EtcdServer
-from tests.support.memory_source import stored
+from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import aescbc, config_map, namespace_object, secret
 
 pytestmark = pytest.mark.etcd
@@ -229,11 +232,12 @@ def test_an_envelope_is_known_by_all_but_three_bits(bits: int) -> None:
 
 
 def test_the_first_encrypted_value_is_named() -> None:
-    seen = Contradiction()
-    for key in ("/registry/a", "/registry/b"):
-        seen.see(stored(key, b"k8s\x00"))
-    seen.check()
-    for key in ("/registry/c", "/registry/d"):
-        seen.see(stored(key, b"k8s:enc:aescbc:v1:key1:"))
+    plain = [stored(key, b"k8s\x00") for key in ("/registry/a", "/registry/b")]
+    enveloped = [stored(key, b"k8s:enc:aescbc:v1:key1:") for key in ("/registry/c", "/registry/d")]
+    found = cast("Cluster", SimpleNamespace(no_encryption=True, source=MemorySource(plain)))
+    check_no_encryption(found, plain[0])
+    both = cast("Cluster", SimpleNamespace(no_encryption=True, source=MemorySource([*plain, *enveloped])))
     with pytest.raises(RefusedByRule, match="the value of /registry/c is encrypted"):
-        seen.check()
+        check_no_encryption(both, plain[0])
+    with pytest.raises(RefusedByRule, match="the value of /registry/d is encrypted"):
+        check_no_encryption(found, enveloped[1])

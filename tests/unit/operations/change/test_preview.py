@@ -25,8 +25,8 @@ from etcdfix.graph.model import (
     User,
 )
 from etcdfix.graph.uses import Role
-from etcdfix.likes import LikeCounts
-from etcdfix.model import Confidence, Evidence, Outcome
+from etcdfix.maybe_newer import SimilarCounts
+from etcdfix.model import ClusterIdentity, Confidence, Evidence, Outcome
 from etcdfix.operations.change.preview import (
     WARNINGS,
     after_deletion_lines,
@@ -39,10 +39,10 @@ from etcdfix.operations.change.preview import (
 from etcdfix.operations.change.reencrypt import ReencryptPreview
 from etcdfix.operations.change.restore import Candidate, RestorePreview
 from etcdfix.remediation.audit.record import Link, Result
-from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.alike import Alike
-from etcdfix.remediation.preflight.checks import Cluster, Preflight
+from etcdfix.remediation.preflight.cluster import Cluster
+from etcdfix.remediation.preflight.deletion import Preflight
 from etcdfix.remediation.preflight.members import KeyReading, LeaseState
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import Cause
@@ -90,7 +90,7 @@ def _alike(
         target=found,
         counts=dict(zip(found.encryption_keys, counts, strict=True)),
         transformer_opens=True,
-        likes=LikeCounts(),
+        similar=SimilarCounts(),
         unread=unread or {},
         keys=keys,
     )

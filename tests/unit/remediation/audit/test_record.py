@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import msgspec
 import pytest
 
+from etcdfix.model import ClusterIdentity, KnownBy
 from etcdfix.remediation.audit.record import (
     BEGINNING,
     Link,
@@ -28,7 +29,6 @@ from etcdfix.remediation.audit.record import (
     timestamp,
     unicode_text,
 )
-from etcdfix.remediation.cluster_identity import ClusterIdentity, KnownBy
 from etcdfix.remediation.grounds import Grounds, RecordedAnswer
 from tests.support.audit_logs import GROUNDS, KEY, NOON, OPERATOR, entry, subject
 

@@ -23,12 +23,11 @@ from etcdfix.errors import (
     BackupVersionUnknown,
     NotABackup,
 )
-from etcdfix.model import StoredValue
+from etcdfix.model import ClusterIdentity, StoredValue
 from etcdfix.remediation.audit.record import Link
 from etcdfix.remediation.backup import file as backup_file
 from etcdfix.remediation.backup.file import MAX_BACKUP_SIZE, read_backup
 from etcdfix.remediation.backup.write import BackupPlan
-from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.durable import SafeDirectory, open_directory
 from tests.support.audit_logs import CLUSTER, KEY, OPERATOR, STORED, content, own_directory
 

@@ -20,6 +20,7 @@ from etcdfix.errors import (
     EtcdfixError,
     NotDurable,
 )
+from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.audit.log import APPEND_STEPS, CREATE_STEPS, RELEASE_STEPS, RESERVE_STEPS, AuditLog
 from etcdfix.remediation.audit.record import Link, RecordType, Result, Verb, parse_event
 from etcdfix.remediation.audit.verify import ChainFaultKind, ChainState, verify
@@ -38,7 +39,6 @@ from etcdfix.remediation.backup.write import (
     record_intent,
     unlisted_writes,
 )
-from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.durable import SafeDirectory, open_directory
 from tests.support.audit_logs import (
     CLUSTER,

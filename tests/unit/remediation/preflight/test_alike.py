@@ -1,4 +1,4 @@
-"""The target among its likes: one pass over a source in memory."""
+"""The target among those like it: one pass over a source in memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import no_progress
-from etcdfix.likes import Likeness, likeness_of
+from etcdfix.maybe_newer import Similarity, similarity_of
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.remediation.preflight import alike as alike_module
 from etcdfix.remediation.preflight.alike import Alike, look_at_all
@@ -92,7 +92,7 @@ def test_only_what_was_written_under_the_same_key_counts() -> None:
     assert found.keys == 7
     assert found.target is not None
     assert found.target.stored.key == b"/registry/secrets/shop/short"
-    assert found.likes.likeness is None
+    assert found.similar.similarity is None
 
 
 def test_values_in_the_clear_are_alike_but_bookkeeping_is_not() -> None:
@@ -223,20 +223,20 @@ def kind(name: str, kind: str = "Sekret", api_version: str = "v1") -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "likeness"),
+    ("key", "value", "similarity"),
     [
-        ("/registry/secrets/shop/x", b"k8s:enc:kms:v3:prov:x", Likeness("", Cause.UNKNOWN_ENVELOPE, "kms/v3")),
-        ("/registry/secrets/shop/x", b"k8s:enc:chacha20:v1:k:x", Likeness("", Cause.UNKNOWN_ENVELOPE, "chacha20/v1")),
-        ("/registry/secrets/shop/x", b"k8s:enc:", Likeness("", Cause.UNKNOWN_ENVELOPE, "/")),
-        ("/registry/secrets/shop/x", b"\x9dnew encoding", Likeness("secrets", Cause.UNKNOWN_ENCODING, "9d6e6577")),
-        ("/registry/secrets/shop/x", b"k8s\x01" + b"\xff" * 40, Likeness("secrets", Cause.MAGIC_DAMAGED, "6b387301")),
-        ("/registry/secrets/shop/x", kind("x"), Likeness("secrets", Cause.KIND_NOT_REGISTERED, "v1 Sekret")),
-        ("/registry/secrets/shop/x", config_map("x"), Likeness("secrets", Cause.WRONG_KIND_FOR_KEY, "v1 ConfigMap")),
-        (WIDGET, b"\xd9\xd9\xf7\xa1", Likeness("widgets.example.com", Cause.CBOR_DAMAGED, "")),
+        ("/registry/secrets/shop/x", b"k8s:enc:kms:v3:prov:x", Similarity("", Cause.UNKNOWN_ENVELOPE, "kms/v3")),
+        ("/registry/secrets/shop/x", b"k8s:enc:chacha20:v1:k:x", Similarity("", Cause.UNKNOWN_ENVELOPE, "chacha20/v1")),
+        ("/registry/secrets/shop/x", b"k8s:enc:", Similarity("", Cause.UNKNOWN_ENVELOPE, "/")),
+        ("/registry/secrets/shop/x", b"\x9dnew encoding", Similarity("secrets", Cause.UNKNOWN_ENCODING, "9d6e6577")),
+        ("/registry/secrets/shop/x", b"k8s\x01" + b"\xff" * 40, Similarity("secrets", Cause.MAGIC_DAMAGED, "6b387301")),
+        ("/registry/secrets/shop/x", kind("x"), Similarity("secrets", Cause.KIND_NOT_REGISTERED, "v1 Sekret")),
+        ("/registry/secrets/shop/x", config_map("x"), Similarity("secrets", Cause.WRONG_KIND_FOR_KEY, "v1 ConfigMap")),
+        (WIDGET, b"\xd9\xd9\xf7\xa1", Similarity("widgets.example.com", Cause.CBOR_DAMAGED, "")),
         (
             WIDGET,
             json_object("other.com/v1", "Widget", "w-1"),
-            Likeness("widgets.example.com", Cause.WRONG_KIND_FOR_KEY, "other.com/v1 Widget"),
+            Similarity("widgets.example.com", Cause.WRONG_KIND_FOR_KEY, "other.com/v1 Widget"),
         ),
         # The definition alone can cure that.
         (WIDGET, json_object("example.com/v9", "Widget", "w-1"), None),
@@ -245,24 +245,24 @@ def kind(name: str, kind: str = "Sekret", api_version: str = "v1") -> bytes:
         ("/registry/secrets/shop/x", SHORT, None),
     ],
 )  # fmt: skip
-def test_likeness(key: str, value: bytes, likeness: Likeness | None) -> None:
+def test_likeness(key: str, value: bytes, similarity: Similarity | None) -> None:
     under_test = examiner(MemorySource({CRD_KEY: crd()}))
-    assert likeness_of(under_test.examine(stored(key, value)), under_test) == likeness
+    assert similarity_of(under_test.examine(stored(key, value)), under_test) == similarity
 
 
 def test_likeness_of_what_its_providers_refuse_to_read() -> None:
     """Without identity nothing in the clear is opened, not even to see how it begins."""
     under_test = examiner(MemorySource({}), GCM_ALONE)
     found = under_test.examine(stored(X, b"\x9dnew encoding"))
-    assert likeness_of(found, under_test) == Likeness("secrets", Cause.UNKNOWN_ENCODING, "")
+    assert similarity_of(found, under_test) == Similarity("secrets", Cause.UNKNOWN_ENCODING, "")
 
 
 def test_a_likeness_in_words() -> None:
-    assert str(Likeness("secrets", Cause.KIND_NOT_REGISTERED, "v1 Sekret")) == "v1 Sekret of secrets"
-    assert str(Likeness("", Cause.UNKNOWN_ENVELOPE, "kms/v3")) == "kms/v3"
-    assert str(Likeness("secrets", Cause.CBOR_DAMAGED, "")) == "cbor-damaged of secrets"
+    assert str(Similarity("secrets", Cause.KIND_NOT_REGISTERED, "v1 Sekret")) == "v1 Sekret of secrets"
+    assert str(Similarity("", Cause.UNKNOWN_ENVELOPE, "kms/v3")) == "kms/v3"
+    assert str(Similarity("secrets", Cause.CBOR_DAMAGED, "")) == "cbor-damaged of secrets"
     for cause in (Cause.UNKNOWN_ENCODING, Cause.MAGIC_DAMAGED):
-        assert str(Likeness("secrets", cause, b"pass".hex())) == f"{cause} of secrets"
+        assert str(Similarity("secrets", cause, b"pass".hex())) == f"{cause} of secrets"
 
 
 @pytest.mark.parametrize(
@@ -284,18 +284,18 @@ def test_a_likeness_in_words() -> None:
 )
 def test_likes_are_counted(holds: dict[str, bytes], failed: int, read: int) -> None:
     found = look(X, holds)
-    assert (found.likes.failed, found.likes.read) == (failed, read)
+    assert (found.similar.failed, found.similar.read) == (failed, read)
 
 
 def test_cbor_that_reads_speaks_for_the_tool() -> None:
     place = "/registry/example.com/widgets/shop/"
     holds = {CRD_KEY: crd(), f"{place}w-1": CBOR[:-9], f"{place}w-2": CBOR, f"{place}w-3": widget("w-3")}
     found = look(f"{place}w-1", holds)
-    assert found.likes.likeness == Likeness("widgets.example.com", Cause.CBOR_DAMAGED, "")
-    assert (found.likes.failed, found.likes.read) == (1, 1)
+    assert found.similar.similarity == Similarity("widgets.example.com", Cause.CBOR_DAMAGED, "")
+    assert (found.similar.failed, found.similar.read) == (1, 1)
     without = {key: value for key, value in holds.items() if not key.endswith("w-2")}
     found = look(WIDGET, without | {f"{place}w-4": CBOR[:-5]})
-    assert (found.likes.failed, found.likes.read) == (2, 0)
+    assert (found.similar.failed, found.similar.read) == (2, 0)
 
 
 def test_cbor_behind_a_tag_that_does_not_fit_is_held_against_cbor() -> None:
@@ -305,10 +305,10 @@ def test_cbor_behind_a_tag_that_does_not_fit_is_held_against_cbor() -> None:
     damaged = {f"{place}{name}": _tag_off(aesgcm(CBOR[:-9], f"{place}{name}")) for name in ("w-1", "w-4")}
     holds = {CRD_KEY: crd(), f"{place}w-3": widget("w-3"), **damaged}
     found = look(f"{place}w-1", holds, config=config)
-    assert found.likes.likeness == Likeness("widgets.example.com", Cause.CIPHERTEXT_DAMAGED, "")
-    assert (found.likes.failed, found.likes.read) == (2, 0)
+    assert found.similar.similarity == Similarity("widgets.example.com", Cause.CIPHERTEXT_DAMAGED, "")
+    assert (found.similar.failed, found.similar.read) == (2, 0)
     found = look(f"{place}w-1", holds | {f"{place}w-2": CBOR}, config=config)
-    assert (found.likes.failed, found.likes.read) == (2, 1)
+    assert (found.similar.failed, found.similar.read) == (2, 1)
 
 
 def test_cbor_that_states_its_kind_is_held_against_that_kind() -> None:
@@ -319,17 +319,17 @@ def test_cbor_that_states_its_kind_is_held_against_that_kind() -> None:
     found = look(WIDGET, {CRD_KEY: crd(), WIDGET: aescbc(other), reads: CBOR}, config=config)
     assert found.target is not None
     assert found.target.verdict.seen_encoding == "cbor"
-    assert found.likes.likeness is not None
-    assert found.likes.likeness.stated == "other.com/v1 Widget"
-    assert (found.likes.failed, found.likes.read) == (1, 0)
+    assert found.similar.similarity is not None
+    assert found.similar.similarity.stated == "other.com/v1 Widget"
+    assert (found.similar.failed, found.similar.read) == (1, 0)
 
 
 def test_where_nothing_is_stated_nothing_reads() -> None:
     """An encoding that is unknown, and a tag that does not fit: whatever else reads is of another encoding."""
     unknown = {key: _tag_off(aesgcm(b"k8s\x01" + secret("x")[4:-9], key)) for key in (X, Y)}
     found = look(X, {**unknown, f"{X}-reads": secret("x-reads")}, config=GCM)
-    assert (found.likes.likeness, found.likes.failed, found.likes.read) == (
-        Likeness("secrets", Cause.CIPHERTEXT_DAMAGED, ""),
+    assert (found.similar.similarity, found.similar.failed, found.similar.read) == (
+        Similarity("secrets", Cause.CIPHERTEXT_DAMAGED, ""),
         2,
         0,
     )
@@ -349,12 +349,14 @@ def test_what_does_not_convert_is_held_against_its_own_version() -> None:
     }
     holds[f"{deployments}c"] = json_object("apps/v1", "Deployment", "c")
     found = look(f"{deployments}a", holds)
-    assert found.likes.likeness == Likeness("deployments.apps", Cause.CONVERSION_FAILED, f"{old} Deployment")
-    assert (found.likes.failed, found.likes.read) == (2, 0)
+    assert found.similar.similarity == Similarity(
+        "deployments.apps", Cause.CONVERSION_FAILED, f"{old} Deployment"
+    )
+    assert (found.similar.failed, found.similar.read) == (2, 0)
     holds[f"{deployments}d"] = json_object(old, "Deployment", "d")
-    assert look(f"{deployments}a", holds).likes.read == 1
+    assert look(f"{deployments}a", holds).similar.read == 1
     holds[f"{deployments}b"] = json_object("apps/v1", "Deployment", "b").replace(b'"metadata": {', rollback)
-    assert look(f"{deployments}a", holds).likes.failed == 1
+    assert look(f"{deployments}a", holds).similar.failed == 1
 
 
 def test_a_version_that_one_server_reads_speaks_for_the_object() -> None:
@@ -363,10 +365,10 @@ def test_a_version_that_one_server_reads_speaks_for_the_object() -> None:
     old = "autoscaling/v2beta1"
     holds = {f"{hpa}{name}": json_object(old, "HorizontalPodAutoscaler", name) for name in "ab"}
     found = look(f"{hpa}a", holds, minor=36)
-    assert found.likes.likeness == Likeness(
+    assert found.similar.similarity == Similarity(
         "horizontalpodautoscalers.autoscaling", Cause.VERSION_REMOVED, f"{old} HorizontalPodAutoscaler"
     )
-    assert (found.likes.failed, found.likes.read) == (2, 0)
+    assert (found.similar.failed, found.similar.read) == (2, 0)
 
 
 def test_what_is_left_that_may_not_be_read() -> None:

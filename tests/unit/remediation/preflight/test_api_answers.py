@@ -8,9 +8,10 @@ import pytest
 
 from etcdfix.apiserver.servers import Answer, APIAccess, ServerAnswer, ServerAnswers
 from etcdfix.errors import RefusedByRule
-from etcdfix.remediation.cluster_identity import ClusterIdentity
-from etcdfix.remediation.preflight import checks
-from etcdfix.remediation.preflight.checks import Acceptances, check_api_servers
+from etcdfix.model import ClusterIdentity
+from etcdfix.remediation.preflight import api_servers
+from etcdfix.remediation.preflight.api_servers import check_api_servers
+from etcdfix.remediation.preflight.cluster import Acceptances
 from tests.support.examinations import examination
 
 
@@ -27,7 +28,7 @@ def test_only_who_was_denied_needs_a_permission(
     monkeypatch: pytest.MonkeyPatch, answers: tuple[Answer, ...], granted: bool
 ) -> None:
     said = ServerAnswers(answers=tuple(ServerAnswer(server="https://api", answer=word) for word in answers))
-    monkeypatch.setattr(checks, "ask_servers", lambda *_args, **_named: said)
+    monkeypatch.setattr(api_servers, "ask_servers", lambda *_args, **_named: said)
     with pytest.raises(RefusedByRule) as caught:
         check_api_servers(examination(), ClusterIdentity(), APIAccess(Path("kubeconfig")), Acceptances())
     assert caught.value.rule == "no-api-server"

@@ -6,11 +6,10 @@ import msgspec
 import pytest
 
 from etcdfix.errors import RefusedByRule
-from etcdfix.model import Outcome
+from etcdfix.model import ClusterIdentity, KnownBy, Outcome
 from etcdfix.remediation.backup.file import digest
-from etcdfix.remediation.cluster_identity import ClusterIdentity, KnownBy
 from etcdfix.remediation.preflight.expectation import Expectation, refuse_plan
-from etcdfix.remediation.rules import Rule
+from etcdfix.rules import Rule
 from etcdfix.verdicts.causes import Cause
 from tests.support.examinations import examination
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from etcdfix.errors import RefusedByRule
-from etcdfix.likes import LikeCounts, Likeness
+from etcdfix.maybe_newer import SimilarCounts, Similarity
 from etcdfix.model import Outcome
 from etcdfix.remediation.preflight.alike import Alike
 from etcdfix.remediation.preflight.proof import check_proof, not_deletable
-from etcdfix.remediation.rules import Rule
+from etcdfix.rules import Rule
 from etcdfix.verdicts.causes import CATALOGUE, Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import KMS_DOUBTS, LOST_KEY, AcceptRisk
@@ -23,7 +23,7 @@ from tests.support.examinations import examination, readable
 KEY1 = "aesgcm/v1/key1"
 ALL_RISKS = tuple(AcceptRisk)
 ALONE = KeyCounts(failed=1, damaged=1)
-LIKENESS = Likeness("secrets", Cause.KIND_NOT_REGISTERED, "v1 Sekret")
+LIKENESS = Similarity("secrets", Cause.KIND_NOT_REGISTERED, "v1 Sekret")
 
 
 def broken(cause: Cause = Cause.CIPHERTEXT_DAMAGED, **settings: Any) -> Examination:
@@ -49,7 +49,7 @@ def alike(
         target=found,
         counts=dict(zip(names, counts or [ALONE] * len(names), strict=True)),
         transformer_opens=transformer_opens,
-        likes=LikeCounts(LIKENESS, likes_failed, likes_read) if likes_failed else LikeCounts(),
+        similar=SimilarCounts(LIKENESS, likes_failed, likes_read) if likes_failed else SimilarCounts(),
         unread={},
         keys=100,
     )
@@ -375,13 +375,13 @@ WIDGET = "/registry/example.com/widgets/shop/w-1"
 
 
 @pytest.mark.parametrize("cause", [Cause.VERSION_REMOVED, Cause.WRONG_KIND_FOR_KEY])
-@pytest.mark.parametrize("likes", [1, 12])
+@pytest.mark.parametrize("similar", [1, 12])
 @pytest.mark.parametrize("key", [SECRET, CRD])
-def test_the_nodes_vouch_for_what_our_tables_know(cause: Cause, likes: int, key: str) -> None:
+def test_the_nodes_vouch_for_what_our_tables_know(cause: Cause, similar: int, key: str) -> None:
     found = broken(key=key, **(NEWER | {"cause": cause}))
-    around = alike(found, OPENS, likes_failed=likes)
+    around = alike(found, OPENS, likes_failed=similar)
     assert proven(found, around, release_proven=True) is False
-    assert refusal(found, around, release_proven=False).rule == (Rule.RISK if likes == 1 else Rule.NEWER)
+    assert refusal(found, around, release_proven=False).rule == (Rule.RISK if similar == 1 else Rule.NEWER)
 
 
 def test_the_nodes_do_not_vouch_for_damage() -> None:
@@ -402,18 +402,18 @@ def test_the_nodes_do_not_vouch_for_damage() -> None:
         Cause.MAGIC_DAMAGED,
     ],
 )
-@pytest.mark.parametrize("likes", [1, 12])
-def test_the_nodes_vouch_for_nothing_that_no_table_knows(cause: Cause, likes: int) -> None:
+@pytest.mark.parametrize("similar", [1, 12])
+def test_the_nodes_vouch_for_nothing_that_no_table_knows(cause: Cause, similar: int) -> None:
     found = broken(**(NEWER | {"cause": cause}))
-    around = alike(found, OPENS, likes_failed=likes)
-    assert refusal(found, around, release_proven=True).rule == (Rule.RISK if likes == 1 else Rule.NEWER)
+    around = alike(found, OPENS, likes_failed=similar)
+    assert refusal(found, around, release_proven=True).rule == (Rule.RISK if similar == 1 else Rule.NEWER)
 
 
-@pytest.mark.parametrize("likes", [1, 12])
-def test_kinds_of_custom_resources_stand_in_no_table(likes: int) -> None:
+@pytest.mark.parametrize("similar", [1, 12])
+def test_kinds_of_custom_resources_stand_in_no_table(similar: int) -> None:
     found = broken(key=WIDGET, namespaced=True, **(NEWER | {"cause": Cause.WRONG_KIND_FOR_KEY}))
-    around = alike(found, OPENS, likes_failed=likes)
-    assert refusal(found, around, release_proven=True).rule == (Rule.RISK if likes == 1 else Rule.NEWER)
+    around = alike(found, OPENS, likes_failed=similar)
+    assert refusal(found, around, release_proven=True).rule == (Rule.RISK if similar == 1 else Rule.NEWER)
 
 
 # (e) Damage that is only likely.

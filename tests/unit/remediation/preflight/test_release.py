@@ -11,7 +11,7 @@ from etcdfix.encryption.transformer import Transformers
 from etcdfix.errors import RefusedByRule
 from etcdfix.examine import Examiner
 from etcdfix.remediation.preflight.release import MOST_SKEW, check_release, newest_kubelet
-from etcdfix.remediation.rules import Rule
+from etcdfix.rules import Rule
 from etcdfix.storagekey import StorageLayout
 from tests.support.memory_source import MemorySource
 from tests.support.objects import KEY_1, KEY_2, aescbc, configuration, json_object, provider

@@ -28,7 +28,7 @@ _BY_OUR_TABLES: Final = frozenset({Cause.VERSION_REMOVED, Cause.WRONG_KIND_FOR_K
 _BUILT_IN: Final = frozenset({StorageCodec.BUILTIN, StorageCodec.JSON_BUILTIN})
 
 
-class Likeness(msgspec.Struct, frozen=True):
+class Similarity(msgspec.Struct, frozen=True):
     """What values have in common that a newer cluster may have written.
 
     Attributes:
@@ -49,21 +49,21 @@ class Likeness(msgspec.Struct, frozen=True):
         return f"{stated or self.cause}{of}"
 
 
-class LikeCounts(msgspec.Struct, frozen=True):
+class SimilarCounts(msgspec.Struct, frozen=True):
     """What the likes of one value came to.
 
     Attributes:
-        likeness: What they share; None where no newer cluster can have written the value.
+        similarity: What they share; None where no newer cluster can have written the value.
         failed: How many of them fail, the value itself included.
         read: How many of its kind can be read.
     """
 
-    likeness: Likeness | None = None
+    similarity: Similarity | None = None
     failed: int = 0
     read: int = 0
 
     def __str__(self) -> str:
-        return f"{self.failed} values like it ({self.likeness}) fail and {self.read or 'none'} can be read"
+        return f"{self.failed} values like it ({self.similarity}) fail and {self.read or 'none'} can be read"
 
     @property
     def points_at_us(self) -> bool:
@@ -71,12 +71,12 @@ class LikeCounts(msgspec.Struct, frozen=True):
         return self.failed >= _MANY and not self.read
 
 
-class Likes:
+class SimilarValues:
     """Counts values as they pass, by what a newer cluster may have written; past 10,000 ways, all others as one."""
 
     def __init__(self, examiner: Examiner) -> None:
         self._examiner = examiner
-        self._failed: Counter[Likeness] = Counter()
+        self._failed: Counter[Similarity] = Counter()
         self._others = 0
         self._read: Counter[tuple[GroupResource, str]] = Counter()
         self._read_as_cbor: Counter[GroupResource] = Counter()
@@ -84,11 +84,11 @@ class Likes:
     def add(self, found: Examination) -> None:
         """Count one value."""
         if found.verdict.outcome is not Outcome.READABLE:
-            likeness = likeness_of(found, self._examiner)
-            if likeness is None:
+            similarity = similarity_of(found, self._examiner)
+            if similarity is None:
                 return
-            if likeness in self._failed or len(self._failed) < _MOST:
-                self._failed[likeness] += 1
+            if similarity in self._failed or len(self._failed) < _MOST:
+                self._failed[similarity] += 1
             else:
                 self._others += 1
         elif found.decoded is not None and found.verdict.cause is None:
@@ -97,21 +97,21 @@ class Likes:
             if found.decoded.encoding.endswith(_CBOR):
                 self._read_as_cbor[resource] += 1
 
-    def of(self, found: Examination, likeness: Likeness | None) -> LikeCounts:
-        """Return what the likes of a value came to, whose likeness is known."""
-        if likeness is None:
-            return LikeCounts()
+    def of(self, found: Examination, similarity: Similarity | None) -> SimilarCounts:
+        """Return what the likes of a value came to, whose similarity is known."""
+        if similarity is None:
+            return SimilarCounts()
         resource = found.directory.group_resource
-        behind_a_peek = not likeness.stated and found.verdict.seen_encoding == _CBOR
+        behind_a_peek = not similarity.stated and found.verdict.seen_encoding == _CBOR
         # Where the value states nothing, nothing is known to be of its kind.
-        if likeness.cause is Cause.CBOR_DAMAGED or behind_a_peek:
+        if similarity.cause is Cause.CBOR_DAMAGED or behind_a_peek:
             read = self._read_as_cbor[resource]
         else:
-            read = self._read[resource, likeness.stated]
-        return LikeCounts(likeness, self._failed.get(likeness, self._others), read)
+            read = self._read[resource, similarity.stated]
+        return SimilarCounts(similarity, self._failed.get(similarity, self._others), read)
 
 
-def likeness_of(found: Examination, examiner: Examiner) -> Likeness | None:
+def similarity_of(found: Examination, examiner: Examiner) -> Similarity | None:
     """Return what a value that fails shares with others that a newer cluster may have written, None for nothing."""
     verdict = found.verdict
     if not verdict.maybe_newer:
@@ -122,11 +122,11 @@ def likeness_of(found: Examination, examiner: Examiner) -> Likeness | None:
     if cause is Cause.UNKNOWN_ENVELOPE:
         envelope = parse_envelope(found.stored.value)
         assert envelope is not None  # it begins as one
-        return Likeness("", cause, f"{envelope.provider}/{envelope.version}")
+        return Similarity("", cause, f"{envelope.provider}/{envelope.version}")
     if cause in _BY_THEIR_BYTES:
         plaintext = examiner.plaintext(found) or b""
-        return Likeness(resource, cause, plaintext[:_STARTS].hex())
-    return Likeness(resource, cause, verdict.stated_kind)
+        return Similarity(resource, cause, plaintext[:_STARTS].hex())
+    return Similarity(resource, cause, verdict.stated_kind)
 
 
 def in_our_tables(found: Examination) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.audit.record import cluster_of
-from etcdfix.remediation.cluster_identity import ClusterIdentity
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ class Rule(StrEnum):
     NO_API_SERVER = "no-api-server"
     UNKNOWN_CLUSTER = "unknown-cluster"
     OTHER_CLUSTER = "other-cluster"
-    FLOOR = "cluster-breaking"
+    PROTECTED = "cluster-breaking"
     MOVED = "moved"
     NOT_CONFIRMED = "not-confirmed"
     UNLISTED_SOURCE = "unlisted-source"

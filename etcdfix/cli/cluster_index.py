@@ -66,7 +66,7 @@ def output_options(formats: Sequence[str], *, help_text: str = "Form of the repo
 
 
 @contextlib.contextmanager
-def surroundings(
+def indexed_cluster(
     options: dict[str, Any], output_file: Path | None, keep: Callable[[StorageLayout], Keep]
 ) -> Iterator[tuple[ClusterIndex, BinaryIO]]:
     """Look at everything, and yield it with the stream that the report goes to.

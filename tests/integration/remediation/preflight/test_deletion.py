@@ -16,25 +16,16 @@ from etcdfix.errors import RefusedByRule, SourceUnreachable
 from etcdfix.examine import Examiner
 from etcdfix.graph.assess import Assessment, assess
 from etcdfix.graph.model import Risk, RiskReason
-from etcdfix.model import StoredValue
+from etcdfix.model import ClusterIdentity, StoredValue
 from etcdfix.remediation.backup.file import digest
-from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.landmarks import Landmark
-from etcdfix.remediation.preflight import checks as preflight
-from etcdfix.remediation.preflight.checks import (
-    Acceptances,
-    Cluster,
-    check_deletion,
-    check_members,
-    check_moved,
-    find_cluster,
-    grounds_of,
-    require_api,
-    require_there,
-)
+from etcdfix.remediation.preflight import deletion as preflight
+from etcdfix.remediation.preflight.api_servers import require_api
+from etcdfix.remediation.preflight.cluster import Acceptances, Cluster, find_cluster, grounds_of
+from etcdfix.remediation.preflight.deletion import check_deletion, check_members, check_moved, require_there
 from etcdfix.remediation.preflight.expectation import Expectation
 from etcdfix.remediation.preflight.members import CopyState, MemberSurvey, read_key, survey_members
-from etcdfix.remediation.rules import Rule
+from etcdfix.rules import Rule
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.spool import Spool
@@ -396,7 +387,7 @@ def test_what_is_found_to_break_the_cluster_needs_the_same_word(
     with registry.cluster() as cluster:
         with pytest.raises(RefusedByRule, match="a hundred objects hang on it") as caught:
             check_deletion(cluster, registry.key("shop/broken"), Acceptances())
-        assert caught.value.rule == Rule.FLOOR
+        assert caught.value.rule == Rule.PROTECTED
         accepted = Acceptances(risks=(AcceptRisk.CLUSTER_BREAKING,))
         assert (
             check_deletion(cluster, registry.key("shop/broken"), accepted).protected
@@ -410,7 +401,7 @@ def test_the_floor_stands_without_an_assessment(registry: Registry, monkeypatch:
     with registry.cluster() as cluster:
         with pytest.raises(RefusedByRule, match="kube-system may be part of the control plane") as caught:
             check_deletion(cluster, key, Acceptances())
-        assert caught.value.rule == Rule.FLOOR
+        assert caught.value.rule == Rule.PROTECTED
         assert check_deletion(cluster, registry.key("shop/broken"), Acceptances()).protected == ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from etcdfix.errors import RefusedByRule, RemediationRefused
-from etcdfix.remediation.rules import Rule, refuse
+from etcdfix.rules import Rule, refuse
 
 
 @pytest.mark.parametrize("rule", Rule)

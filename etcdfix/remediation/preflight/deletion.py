@@ -1,35 +1,29 @@
 """Everything that is found out before anything is changed; a dry run and a deletion walk the same steps.
 
-Each check either adds to what is known or refuses with a rule of :mod:`~etcdfix.remediation.rules`. Nothing here
+Each check either adds to what is known or refuses with a rule of :mod:`~etcdfix.rules`. Nothing here
 writes: the client's channel takes read methods only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import MappingProxyType
-from typing import Final
 
 import msgspec
 
-from etcdfix.apiserver.authorization import can_i
-from etcdfix.apiserver.servers import Answer, APIAccess, ServerAnswers, ask_servers
-from etcdfix.errors import SourceUnreachable
-from etcdfix.examine import Examiner
+from etcdfix.apiserver.servers import APIAccess, ServerAnswers
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.graph.assess import Assessment, assess
 from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.model import Risk
 from etcdfix.graph.protected import protected_reason
-from etcdfix.model import Outcome, StoredValue
+from etcdfix.model import ClusterIdentity, Outcome, StoredValue
 from etcdfix.remediation.backup.file import digest
-from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.durable import Step, no_step
-from etcdfix.remediation.grounds import Grounds, RecordedAnswer
-from etcdfix.remediation.identify import identify
 from etcdfix.remediation.landmarks import Landmark
 from etcdfix.remediation.preflight.alike import Alike, look_at_all
+from etcdfix.remediation.preflight.api_servers import check_api_servers, require_api
+from etcdfix.remediation.preflight.cluster import Acceptances, Cluster, check_cluster, require_everything
 from etcdfix.remediation.preflight.expectation import Expectation
 from etcdfix.remediation.preflight.members import (
     Agreement,
@@ -42,129 +36,15 @@ from etcdfix.remediation.preflight.members import (
     read_lease,
     survey_members,
 )
-from etcdfix.remediation.preflight.noencryption import Contradiction, encrypted, looks_enveloped
+from etcdfix.remediation.preflight.noencryption import check_no_encryption, encrypted, looks_enveloped
 from etcdfix.remediation.preflight.proof import check_proof, not_deletable
 from etcdfix.remediation.preflight.release import check_release
-from etcdfix.remediation.rules import Rule, refuse
-from etcdfix.sources.connection import EtcdConnection, transport_warnings
-from etcdfix.sources.live import LiveSource
+from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import quote_command
 from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.damage import PEEK_CHECKS
 from etcdfix.verdicts.deletability import AcceptRisk, Deletability, deletability_of
-from etcdfix.verdicts.examination import Examination, KeyName
-from etcdfix.verdicts.key_loss import KeyCounts
-
-MAIN_ETCD: Final = "main etcd"
-"""How warnings name the etcd that holds namespace kube-system, where it is another one."""
-
-
-class Acceptances(msgspec.Struct, frozen=True, kw_only=True):
-    """What the operator expects and accepts, as given by flags.
-
-    Attributes:
-        expect_mod_revision: None for any.
-        expect_value_sha256: ``sha256:<hex>`` of the stored bytes, "" for any.
-        unchecked_members: Names or ids of members that need not be asked.
-        unknown_cluster: Go on where no uid names the cluster.
-        unknown_release: Go on where no Node bears out the release that was named.
-        risks: What ``--accept-risk`` names; each lifts its own rule.
-        key_lost: ``TRANSFORMER[/KEY-ID]`` that was declared lost for ever, or "".
-        no_api_server: Go on where no API server could be asked.
-    """
-
-    expect_mod_revision: int | None = None
-    expect_value_sha256: str = ""
-    unchecked_members: tuple[str, ...] = ()
-    unknown_cluster: bool = False
-    unknown_release: bool = False
-    risks: tuple[AcceptRisk, ...] = ()
-    key_lost: str = ""
-    no_api_server: bool = False
-
-    def as_flags(self) -> tuple[str, ...]:
-        """Return the flags that lift a refusal, for the record."""
-        flags = [f"--accept-unchecked-member {name}" for name in self.unchecked_members]
-        if self.unknown_cluster:
-            flags.append("--accept-unknown-cluster")
-        if self.unknown_release:
-            flags.append("--accept-unknown-release")
-        flags += [f"--accept-risk {risk}" for risk in self.risks]
-        if self.key_lost:
-            flags.append(f"--declare-key-lost {self.key_lost}")
-        if self.no_api_server:
-            flags.append("--accept-no-api-server")
-        return tuple(flags)
-
-
-class Cluster(msgspec.Struct, frozen=True):
-    """A live etcd and how its values are read.
-
-    Attributes:
-        source: Reads keys, and holds the connection.
-        examiner: Says what each value is; it knows the custom resources.
-        configured: An EncryptionConfiguration was given.
-        no_encryption: Instead, the operator says that this cluster encrypts nothing at rest.
-        config_sha256: ``sha256:<hex>`` of it, "" where none was given.
-        release_source: Where the release comes from that the examiner assumes, "" for none.
-        main: How to reach the main etcd, where one was named; it holds namespace kube-system.
-        main_named: It was named on purpose, so that it must be of the same cluster.
-    """
-
-    source: LiveSource
-    examiner: Examiner
-    configured: bool = True
-    config_sha256: str = ""
-    release_source: str = ""
-    no_encryption: bool = False
-    main: EtcdConnection | None = None
-    main_named: bool = False
-
-
-def grounds_of(
-    cluster: Cluster,
-    found: Examination,
-    servers: ServerAnswers,
-    identity: ClusterIdentity,
-    counts: Mapping[KeyName, KeyCounts] = MappingProxyType({}),
-) -> Grounds:
-    """Return what a change rests on, for the record.
-
-    Args:
-        cluster: Where, and how it was read.
-        found: The value that is changed, or put back.
-        servers: What the API servers said of it.
-        identity: Which cluster it is.
-        counts: Of the values under its encryption keys, where they were counted.
-    """
-    return Grounds(
-        configuration_sha256=cluster.config_sha256 or None,
-        no_encryption=cluster.no_encryption,
-        rule=found.rule,
-        transformer=found.transformer,
-        key_fingerprints=found.key_fingerprints,
-        kms_key_id_sha256=found.kms_key_id_sha256,
-        counts=tuple(counts.values()),
-        release=cluster.examiner.assumed_release,
-        release_source=cluster.release_source,
-        warnings=(
-            *transport_warnings(cluster.source.client.connection),
-            *(transport_warnings(cluster.main, name=MAIN_ETCD) if cluster.main is not None else ()),
-        ),
-        server_answers=tuple(
-            RecordedAnswer(each.server, f"{each.answer}: {each.detail}" if each.detail else each.answer.value)
-            for each in servers.answers
-        ),
-        cluster=identity,
-        peek=peek_lines(found),
-    )
-
-
-def peek_lines(found: Examination) -> tuple[str, ...]:
-    """Return what a look without tag or padding showed, one line for each check."""
-    seen = (evidence for evidence in found.verdict.evidence if evidence.check in PEEK_CHECKS)
-    return tuple(f"{e.check}: {e.result}; {e.detail}" if e.detail else f"{e.check}: {e.result}" for e in seen)
+from etcdfix.verdicts.examination import Examination
 
 
 class Preflight(msgspec.Struct, frozen=True, kw_only=True):
@@ -286,7 +166,7 @@ def check_deletion(
     protected = protected_reason(found.directory.group_resource, found.namespace) or _breaking(assessment)
     if protected and AcceptRisk.CLUSTER_BREAKING not in accepted.risks:
         raise refuse(
-            Rule.FLOOR,
+            Rule.PROTECTED,
             f"{protected}; deleting this key may break the cluster",
             hint=f"if that is understood: --accept-risk {AcceptRisk.CLUSTER_BREAKING}",
         )
@@ -314,7 +194,7 @@ def _look_around(cluster: Cluster, found: Examination, progress: Progress) -> tu
     builder = IndexBuilder(cluster.examiner, cluster.source)
     alike = look_at_all(cluster.source, cluster.examiner, found, progress, see=builder.add)
     check_no_encryption(cluster, found.stored)
-    _require_everything(cluster)
+    require_everything(cluster)
     index = builder.finish()
     if alike.target is None:
         raise refuse(
@@ -384,35 +264,6 @@ def require_there(cluster: Cluster, key: bytes, stored: StoredValue | None) -> S
             hint="name exactly one key, in full",
         )
     raise refuse(Rule.GONE, f"{display(key)} does not exist", hint="see what is there: etcdfix scan")
-
-
-def _require_everything(cluster: Cluster) -> None:
-    """Refuse where not all could be read: what was not seen may be what speaks against a change."""
-    if cluster.source.problems:
-        raise SourceUnreachable(
-            f"a change is decided by everything in etcd, and not all of it could be read: {cluster.source.problems[0]}",
-            hint="nothing was changed; scan says what can be read",
-        )
-
-
-def check_no_encryption(cluster: Cluster, value: StoredValue) -> None:
-    """Hold every value in this etcd, and one that is changed or put, against ``--no-encryption``, where that was given.
-
-    Whatever the storage prefix: under another one lies another cluster, or the same one of before. Where the user may
-    read no more than this prefix, the source says so.
-
-    Raises:
-        RefusedByRule: One of them is encrypted.
-        SourceError: etcd could not be asked, or not all of it could be read.
-    """
-    if not cluster.no_encryption:
-        return
-    contradiction = Contradiction()
-    contradiction.see(value)
-    for stored in cluster.source.current(b""):
-        contradiction.see(stored)
-    contradiction.check()
-    _require_everything(cluster)
 
 
 def check_expectations(stored: StoredValue, accepted: Acceptances) -> None:
@@ -520,147 +371,3 @@ def check_alarms(cluster: Cluster) -> list[str]:
         consequence = "; a restore would fail until there is room" if alarm.kind is AlarmKind.NOSPACE else ""
         warnings.append(f"member {alarm.label} has raised the alarm {alarm.kind}{consequence}")
     return warnings
-
-
-def check_cluster(
-    cluster: Cluster, accepted: Acceptances, backup_directories: Sequence[Path] = ()
-) -> ClusterIdentity:
-    """Return which cluster this is; unknown where that was accepted.
-
-    Raises:
-        RefusedByRule: It is unknown, or no Namespace at all can be read under this prefix, or the main etcd that was
-            named belongs to another cluster.
-        SourceError: etcd, or the main etcd, could not be asked.
-    """
-    identity = find_cluster(cluster, backup_directories)
-    if identity.is_known:
-        return identity
-    if not accepted.unknown_cluster:
-        raise refuse(
-            Rule.UNKNOWN_CLUSTER,
-            "there is no namespace kube-system here, so it is not certain which cluster this is",
-            hint="where its main etcd is another one: --main-endpoints LIST, or --manifest FILE; else "
-            "--accept-unknown-cluster",
-        )
-    if not _has_namespace(cluster):
-        # Anything may lie under a prefix of which nothing says that an API server stores there.
-        raise refuse(
-            Rule.UNKNOWN_CLUSTER,
-            f"no Namespace can be read under {cluster.examiner.layout.prefix}: nothing shows that it is the storage "
-            "prefix of a cluster, or that the configuration fits",
-            hint="--etcd-prefix, and --encryption-config where namespaces are encrypted",
-        )
-    return identity
-
-
-def find_cluster(cluster: Cluster, backup_directories: Sequence[Path] = ()) -> ClusterIdentity:
-    """Return which cluster this is, by its own etcd or by the main one that was named.
-
-    Raises:
-        RefusedByRule: The main etcd that was named does not say, or belongs to another cluster.
-        SourceError: etcd, or the main etcd, could not be asked.
-    """
-    identity = identify(cluster.source, cluster.examiner, backup_directories)
-    if cluster.main is not None and (cluster.main_named or not identity.is_known):
-        return _with_main(cluster, cluster.main, identity, backup_directories)
-    return identity
-
-
-def _with_main(
-    cluster: Cluster, connection: EtcdConnection, here: ClusterIdentity, backup_directories: Sequence[Path]
-) -> ClusterIdentity:
-    """Ask the main etcd which cluster it is."""
-    endpoints = ", ".join(connection.endpoints)
-    with LiveSource(connection) as source:
-        main = identify(source, cluster.examiner, backup_directories)
-    if not main.is_known:
-        raise refuse(
-            Rule.UNKNOWN_CLUSTER,
-            f"there is no namespace kube-system in the main etcd at {endpoints} either",
-            hint="name the etcd of the API servers' --etcd-servers, and their --etcd-prefix",
-        )
-    if not here.is_known:
-        return msgspec.structs.replace(main, main_endpoints=connection.endpoints)
-    if not here.is_same(main):
-        raise refuse(
-            Rule.OTHER_CLUSTER,
-            f"this etcd holds the cluster with {here.describe()}, the main etcd at {endpoints} the one with "
-            f"{main.describe()}",
-            hint="leave --main-endpoints out: this etcd has a namespace kube-system of its own",
-        )
-    return here
-
-
-def _has_namespace(cluster: Cluster) -> bool:
-    return any(
-        cluster.examiner.examine(stored).verdict.outcome is Outcome.READABLE
-        for stored in cluster.source.current(cluster.examiner.layout.prefix_bytes + b"namespaces/")
-    )
-
-
-def require_api(api: APIAccess | None, accepted: Acceptances) -> None:
-    """Refuse a declaration where no API server can contradict it.
-
-    Raises:
-        RefusedByRule: None was named, and that is not accepted.
-    """
-    if accepted.key_lost and api is None and not accepted.no_api_server:
-        raise refuse(
-            Rule.NO_API_SERVER,
-            "--declare-key-lost: no API server is asked whether it has the key and reads the object",
-            hint="--kubeconfig FILE; only if there is none that could be asked: --accept-no-api-server",
-        )
-
-
-def check_api_servers(
-    found: Examination,
-    identity: ClusterIdentity,
-    api: APIAccess | None,
-    accepted: Acceptances,
-    *,
-    held: bool = True,
-    readable_is_fine: bool = False,
-) -> ServerAnswers:
-    """Ask the API servers, if any were named, whether they read the object, and whether it may be deleted.
-
-    Args:
-        found: The object.
-        identity: Which cluster etcd holds.
-        api: Which servers.
-        accepted: Says whether it matters that none answers.
-        held: etcd holds the object.
-        readable_is_fine: The change does not rest on the object being unreadable.
-
-    Raises:
-        RefusedByRule: One reads the object, or none answered.
-        AuthorizationRefused: One does not clearly say yes.
-        ConfigurationError: The kubeconfig cannot be used.
-    """
-    if api is None:
-        return ServerAnswers()
-    directory = found.directory
-    servers = ask_servers(
-        api.kubeconfig,
-        api.context,
-        api.servers,
-        group=directory.group,
-        version=directory.version,
-        resource=directory.resource,
-        namespace=found.namespace,
-        name=found.name,
-        cluster=identity,
-        held=held,
-        readable_is_fine=readable_is_fine,
-    )
-    if servers.authorization is None and not accepted.no_api_server:
-        said = "; ".join(f"{asked.server}: {asked.detail}" for asked in servers.answers)
-        may = can_i("get", directory.group, directory.resource, found.namespace, found.name)
-        denied = any(asked.answer is Answer.DENIED for asked in servers.answers)
-        granted = f"have the user allowed to get it ({may}), or " if denied else ""
-        raise refuse(
-            Rule.NO_API_SERVER,
-            f"no API server could say whether it reads {display(found.stored.key)} ({said})",
-            hint=f"{granted}name another one: --server URL; only if there is none that could be asked: "
-            "--accept-no-api-server",
-        )
-    return servers

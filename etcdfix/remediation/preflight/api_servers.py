@@ -1,0 +1,79 @@
+"""What the API servers are asked before a change: whether they read the object, and whether it may be deleted."""
+
+from __future__ import annotations
+
+from etcdfix.apiserver.authorization import can_i
+from etcdfix.apiserver.servers import Answer, APIAccess, ServerAnswers, ask_servers
+from etcdfix.model import ClusterIdentity
+from etcdfix.remediation.preflight.cluster import Acceptances
+from etcdfix.rules import Rule, refuse
+from etcdfix.storagekey import display
+from etcdfix.verdicts.examination import Examination
+
+
+def require_api(api: APIAccess | None, accepted: Acceptances) -> None:
+    """Refuse a declaration where no API server can contradict it.
+
+    Raises:
+        RefusedByRule: None was named, and that is not accepted.
+    """
+    if accepted.key_lost and api is None and not accepted.no_api_server:
+        raise refuse(
+            Rule.NO_API_SERVER,
+            "--declare-key-lost: no API server is asked whether it has the key and reads the object",
+            hint="--kubeconfig FILE; only if there is none that could be asked: --accept-no-api-server",
+        )
+
+
+def check_api_servers(
+    found: Examination,
+    identity: ClusterIdentity,
+    api: APIAccess | None,
+    accepted: Acceptances,
+    *,
+    held: bool = True,
+    readable_is_fine: bool = False,
+) -> ServerAnswers:
+    """Ask the API servers, if any were named, whether they read the object, and whether it may be deleted.
+
+    Args:
+        found: The object.
+        identity: Which cluster etcd holds.
+        api: Which servers.
+        accepted: Says whether it matters that none answers.
+        held: etcd holds the object.
+        readable_is_fine: The change does not rest on the object being unreadable.
+
+    Raises:
+        RefusedByRule: One reads the object, or none answered.
+        AuthorizationRefused: One does not clearly say yes.
+        ConfigurationError: The kubeconfig cannot be used.
+    """
+    if api is None:
+        return ServerAnswers()
+    directory = found.directory
+    servers = ask_servers(
+        api.kubeconfig,
+        api.context,
+        api.servers,
+        group=directory.group,
+        version=directory.version,
+        resource=directory.resource,
+        namespace=found.namespace,
+        name=found.name,
+        cluster=identity,
+        held=held,
+        readable_is_fine=readable_is_fine,
+    )
+    if servers.authorization is None and not accepted.no_api_server:
+        said = "; ".join(f"{asked.server}: {asked.detail}" for asked in servers.answers)
+        may = can_i("get", directory.group, directory.resource, found.namespace, found.name)
+        denied = any(asked.answer is Answer.DENIED for asked in servers.answers)
+        granted = f"have the user allowed to get it ({may}), or " if denied else ""
+        raise refuse(
+            Rule.NO_API_SERVER,
+            f"no API server could say whether it reads {display(found.stored.key)} ({said})",
+            hint=f"{granted}name another one: --server URL; only if there is none that could be asked: "
+            "--accept-no-api-server",
+        )
+    return servers

@@ -1,4 +1,4 @@
-"""One pass over everything before a change: what the other values under the same encryption key do, and those like the value."""
+"""One pass over everything before a change: the values under the same encryption key, and those like the target."""
 
 from __future__ import annotations
 

@@ -441,7 +441,7 @@ def _needs(found: Examination, doubt: KeyDoubt) -> list[str]:
 
 
 def _advice(found: Examination, doubt: KeyDoubt) -> tuple[str, str]:
-    """Return what is to be said of a value and those like it, and the flag that declares their key lost; "" for nothing."""
+    """Return what is to be said of values like this one, and the flag that declares their key lost; "" for nothing."""
     transformer, key = found.transformer, doubt in THE_KEY
     if doubt in NOT_THE_KEY:
         return "something happened to values in numbers: find out what before anything is deleted", ""

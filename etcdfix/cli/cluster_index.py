@@ -20,7 +20,7 @@ from etcdfix.cli.options import (
     tls_files,
     what_to_read,
 )
-from etcdfix.cli.output import say
+from etcdfix.cli.output import say, say_next
 from etcdfix.cli.progress import progress_of
 from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.index_cluster import ClusterIndex, ClusterIndexRequest, Keep, index_cluster
@@ -115,7 +115,7 @@ def nothing_below(found: ClusterIndex) -> NoReturn:
         )
     say(f"NOTHING WAS EXAMINED: no key starts with {layout.prefix}")
     places = " or ".join(safe_text(place) for place in found.suggested_prefixes[:3])
-    next_words(
+    say_next(
         f"Kubernetes keys seem to be under {places}; give it with --etcd-prefix"
         if places
         else "check --etcd-prefix and that this is the etcd that the API servers use"
@@ -136,8 +136,3 @@ def exit_code(found: ClusterIndex, *, complete: bool, findings: bool) -> int:
     if not complete:
         return ExitCode.INCOMPLETE
     return ExitCode.FINDINGS if findings else ExitCode.NOTHING_WRONG
-
-
-def next_words(text: str) -> None:
-    """Write to standard error what to do next."""
-    click.echo(f"  next: {safe_text(text)}", err=True)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.keys import decoded_key, is_base64, named_key
 from etcdfix.cli.options import (
-    Inputs,
     open_plugins,
     open_source,
     reading_options,
@@ -19,7 +18,7 @@ from etcdfix.cli.options import (
     source_options,
     what_to_read,
 )
-from etcdfix.cli.output import say
+from etcdfix.cli.output import say, say_next
 from etcdfix.errors import ConfigurationError
 from etcdfix.model import Outcome
 from etcdfix.operations.look.get import (
@@ -27,19 +26,18 @@ from etcdfix.operations.look.get import (
     GetRequest,
     GetResult,
     Wanted,
-    has_keys,
     read_raw,
+    record_reveal,
     run_get,
 )
-from etcdfix.reports.base import counted
-from etcdfix.reports.printers.objects import Form, Shown, message_of
+from etcdfix.operations.look.get_lines import WRONG, Lines
 from etcdfix.reports.printers.writers import WRITERS
-from etcdfix.reports.remedies import remedies_for
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import StorageLayout, builtin_directories, display, find_resources
-from etcdfix.text.commands import RepeatedOptions
-from etcdfix.text.safetext import safe_text
-from etcdfix.verdicts.examination import Examination
+from etcdfix.storagekey import StorageLayout
+
+if TYPE_CHECKING:
+    from etcdfix.encryption.kms.plugins import KMSPlugins
+
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "shown, and nothing wrong with it",
@@ -50,10 +48,6 @@ MEANINGS: dict[ExitCode, str] = {
     **ENDED_EARLY,
 }
 _COMPACTION_KEY = "compact_rev_key"
-_MOST_LINES = 20
-_WRONG = frozenset(
-    {Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE, Outcome.INCONSISTENT, Outcome.UNDETERMINED}
-)
 
 
 @click.command("get", epilog=epilog(MEANINGS))
@@ -138,70 +132,32 @@ def command(
         reveal=reveal,
         omit_managed_fields=omit_managed_fields,
     )
-    again = same_again(inputs)
+    stream_form = "raw" if raw else "decrypted-raw" if decrypted_raw else output
+    lines = Lines(
+        request, same_again(inputs), say=say, say_next=say_next, quiet=output == "wide" and wanted.many
+    )
     with open_source(inputs, say=say) as source:
-        shows_contents = raw or decrypted_raw or WRITERS[output].contents
-        if reveal and audit_log is not None and shows_contents:
-            form = "raw" if raw else "decrypted-raw" if decrypted_raw else output
-            _record_reveal(audit_log, request, inputs, form)
-        if raw and not decrypted_raw:
-            return int(_write_raw(source, request, stream))
+        if reveal and audit_log is not None and (raw or decrypted_raw or WRITERS[output].contents):
+            record_reveal(
+                audit_log.absolute(),
+                request,
+                form=stream_form,
+                snapshot=inputs.snapshot,
+                etcd_user=str(inputs.connection.get("user") or "").partition(":")[0],
+            )
+        if raw:
+            return _write_raw(source, request, stream, lines)
         with open_plugins(inputs, configuration) as plugins:
             if decrypted_raw:
-                value = read_raw(source, request, decrypt=True, plugins=plugins)
-                if value is None:
-                    return int(_not_found(source, request))
-                if value.data is None:
-                    _explain(value.found, again, secret=True)
-                    return int(_code_of(value.found))
-                say("--reveal: decrypted contents follow, unmasked")
-                stream.write(value.data)
-                if value.found.verdict.outcome in _WRONG:
-                    _explain(value.found, again, secret=False)
-                    return int(_code_of(value.found))
-                return int(ExitCode.NOTHING_WRONG)
+                return _write_decrypted(source, request, stream, lines, plugins)
             if reveal and WRITERS[output].contents:
                 say("--reveal: the contents of Secrets are shown, unmasked")
-            speaker = _Speaker(request, again, output)
             result = run_get(
-                source, request, WRITERS[output](stream, many=wanted.many), remark=speaker, plugins=plugins
+                source, request, WRITERS[output](stream, many=wanted.many), told=lines.of, plugins=plugins
             )
         stream.flush()
-        speaker.end()
-        return _last_words(result, source, request)
-
-
-def _record_reveal(audit_log: Path, request: GetRequest, inputs: Inputs, form: str) -> None:
-    from etcdfix.remediation.audit.record import Operator, Subject  # noqa: PLC0415 - only with a log
-    from etcdfix.remediation.reveal import record_reveal  # noqa: PLC0415 - same
-
-    wanted, layout = request.wanted, request.layout
-    if wanted.key is not None:
-        directory, shared = layout.locate(wanted.key)
-        where = layout.split(wanted.key, directory, shared, namespaced=directory.namespaced)
-        subject = Subject(
-            key=wanted.key,
-            group=directory.group,
-            api_version=directory.version,
-            resource=directory.resource,
-            namespace=where.namespace,
-            name=where.name,
-        )
-    else:
-        namespace = "" if wanted.all_namespaces else wanted.namespace or DEFAULT_NAMESPACE
-        resource, _, group = wanted.resource.partition(".")
-        subject = Subject(
-            key=b"", group=group, api_version="", resource=resource, namespace=namespace,
-            name=",".join(wanted.names),
-        )  # fmt: skip
-    where_from = f"snapshot {inputs.snapshot}" if inputs.snapshot is not None else "a live etcd"
-    user = str(inputs.connection.get("user") or "").partition(":")[0]
-    record_reveal(
-        audit_log.absolute(),
-        subject,
-        Operator.of_this_process(etcd_user=user),
-        detail=f"contents revealed, as {form}, from {where_from}",
-    )
+        lines.end(result, source)
+        return _exit_code(result)
 
 
 def _wanted(
@@ -289,11 +245,12 @@ def _resources(wanted: Wanted, options: dict[str, Any]) -> tuple[str, ...]:
     return (str(layout.locate(wanted.key)[0].group_resource),)
 
 
-def _write_raw(source: Source, request: GetRequest, stream: BinaryIO) -> ExitCode:
+def _write_raw(source: Source, request: GetRequest, stream: BinaryIO, lines: Lines) -> ExitCode:
     # Bytes are copied, not judged: no plugin is asked.
     value = read_raw(source, request, decrypt=False)
     if value is None:
-        return _not_found(source, request)
+        lines.not_found(source)
+        return ExitCode.SOURCE
     if value.secret and not request.reveal:
         raise ConfigurationError(
             "the value is stored in plain, and is that of a Secret or may be one",
@@ -306,135 +263,29 @@ def _write_raw(source: Source, request: GetRequest, stream: BinaryIO) -> ExitCod
     return ExitCode.NOTHING_WRONG
 
 
-class _Speaker:
-    """Says on standard error what is wrong with a value: one line each in a list, with the way out for a single one."""
-
-    def __init__(self, request: GetRequest, again: RepeatedOptions, output: str) -> None:
-        self._request = request
-        self._again = again
-        self._quiet = output == "wide" and request.wanted.many
-        self._lines = 0
-
-    def __call__(self, shown: Shown, written: bool) -> None:
-        found = shown.found
-        many = self._request.wanted.many
-        hidden = shown.secret and not self._request.reveal
-        if found.verdict.outcome in _WRONG:
-            if self._quiet:
-                return
-            if many:
-                place = "" if written else "; not in the list"
-                if written and shown.irreplaceable:
-                    place = "; not for kubectl: it has no resourceVersion"
-                self._line(_verdict(found, secret=hidden) + place)
-                return
-            if shown.form is Form.SALVAGE and written:
-                say("NOT THE OBJECT: what is shown is what is left of it")
-            heals = shown.whole and not shown.irreplaceable
-            _explain(found, self._again, secret=hidden, object_shown=heals)
-            if shown.irreplaceable and not shown.masked:
-                say("do not pipe this into kubectl: the object is not the one that its key names")
-        elif shown.problem:
-            self._line(
-                f"{display(found.stored.key)}: {shown.problem}, {counted(len(found.stored.value), 'byte')}"
-            )
-            if not many:
-                _next("--raw writes its bytes to a file")
-        elif found.verdict.outcome is Outcome.NOT_AN_OBJECT:
-            prefix = self._request.layout.prefix
-            self._line(f"{display(found.stored.key)}: no object of the API: bookkeeping, or outside {prefix}")
-
-    def end(self) -> None:
-        """Say how many lines were left out."""
-        if self._lines > _MOST_LINES:
-            say(f"and {self._lines - _MOST_LINES} more; -o wide lists all")
-
-    def _line(self, text: str) -> None:
-        self._lines += 1
-        if self._lines <= _MOST_LINES:
-            say(text)
-
-
-def _verdict(found: Examination, *, secret: bool) -> str:
-    cause = f" ({found.verdict.cause.value})" if found.verdict.cause is not None else ""
-    return f"{display(found.stored.key)}: {found.verdict.outcome.value}{cause}: {message_of(found, secret=secret)}"
-
-
-def _explain(found: Examination, again: RepeatedOptions, *, secret: bool, object_shown: bool = False) -> None:
-    say(_verdict(found, secret=secret))
-    for remedy in remedies_for(found, again)[:1]:
-        if object_shown and "kubectl replace" in remedy.command:
-            _next("kubectl replace -f - heals the object with this output")
-            return
-        _next(remedy.action)
-        if remedy.command:
-            click.echo(f"        {safe_text(remedy.command)}", err=True)
-
-
-def _code_of(found: Examination) -> ExitCode:
-    undetermined = found.verdict.outcome in {Outcome.UNDETERMINED, Outcome.READABLE}
+def _write_decrypted(
+    source: Source, request: GetRequest, stream: BinaryIO, lines: Lines, plugins: KMSPlugins | None
+) -> ExitCode:
+    value = read_raw(source, request, decrypt=True, plugins=plugins)
+    if value is None:
+        lines.not_found(source)
+        return ExitCode.SOURCE
+    outcome = value.found.verdict.outcome
+    if value.data is not None:
+        say("--reveal: decrypted contents follow, unmasked")
+        stream.write(value.data)
+        if outcome not in WRONG:
+            return ExitCode.NOTHING_WRONG
+    lines.explain(value.found, secret=value.data is None)
+    undetermined = outcome in {Outcome.UNDETERMINED, Outcome.READABLE}
     return ExitCode.INCOMPLETE if undetermined else ExitCode.FINDINGS
 
 
-def _last_words(result: GetResult, source: Source, request: GetRequest) -> int:
-    for problem in result.problems:
-        say(f"incomplete: {problem}")
-    if result.masked:
-        say(f"{counted(result.masked, 'value')} masked: do not pipe this into kubectl; --reveal shows them")
+def _exit_code(result: GetResult) -> int:
     if result.ended is not None:
-        say(f"{result.ended.reason} before the end: what is shown is not everything")
         return result.ended.exit_code if result.seen else result.ended.bare_exit_code
-    if not result.seen and result.problems:
-        say("nothing was found, and not everything could be read")
-        return ExitCode.INCOMPLETE
-    if not result.seen:
-        _not_found(source, request)
+    if not result.seen and not result.problems:
         return ExitCode.NOTHING_WRONG if result.empty else ExitCode.SOURCE
-    for name in result.missing:
-        say(f"{request.wanted.resource} {name!r}: not found{_where(request)}")
     if result.problems or result.undetermined or result.missing:
         return ExitCode.INCOMPLETE
     return ExitCode.FINDINGS if result.findings else ExitCode.NOTHING_WRONG
-
-
-def _where(request: GetRequest) -> str:
-    wanted = request.wanted
-    known = find_resources(wanted.resource, builtin_directories())
-    if known and all(directory.namespaced is False for directory in known):
-        return ""
-    if wanted.all_namespaces:
-        return " in any namespace"
-    return f" in namespace {wanted.namespace or DEFAULT_NAMESPACE}"
-
-
-def _not_found(source: Source, request: GetRequest) -> ExitCode:
-    """Say that nothing was found, and what may be the reason."""
-    wanted, layout = request.wanted, request.layout
-    if wanted.key is not None:
-        say(f"nothing is stored under {display(wanted.key)}")
-        below = next(iter(source.current(wanted.key.rstrip(b"/") + b"/")), None)
-        if below is not None:
-            _next(
-                f"it is a prefix of keys like {display(below.key)}; name one of them, or RESOURCE -n NAMESPACE"
-            )
-            return ExitCode.SOURCE
-    else:
-        what = f"{wanted.resource} {', '.join(map(repr, wanted.names))}".strip()
-        if not wanted.names:
-            what = f"no {wanted.resource}"
-        say(f"{what}{': not found' if wanted.names else ''}{_where(request)}")
-    if not has_keys(source, layout):
-        _next(
-            f"no key at all starts with {layout.prefix}: check --etcd-prefix, and that this is the right etcd"
-        )
-    elif wanted.key is None and not wanted.all_namespaces and _where(request):
-        _next(
-            "-n NAMESPACE names another namespace, -A all of them"
-            if not wanted.namespace
-            else "-A looks in all namespaces"
-        )
-    return ExitCode.SOURCE
-
-
-def _next(text: str) -> None:
-    click.echo(f"  next: {safe_text(text)}", err=True)

@@ -10,7 +10,6 @@ import click
 from etcdfix.cli.cluster_index import (
     exit_code,
     indexed_cluster,
-    next_words,
     nothing_below,
     nothing_found,
     output_options,
@@ -18,7 +17,7 @@ from etcdfix.cli.cluster_index import (
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.keys import decoded_key, is_base64, named_key
 from etcdfix.cli.options import reading_options, source_options
-from etcdfix.cli.output import say
+from etcdfix.cli.output import say, say_next
 from etcdfix.errors import ConfigurationError
 from etcdfix.operations.look.impact import impact_report
 from etcdfix.operations.look.index_cluster import ClusterIndex, Keep
@@ -100,5 +99,5 @@ def _not_found(found: ClusterIndex, key: bytes) -> NoReturn:
     say(f"nothing is stored under {display(key)}, and nothing that can be read refers to it")
     below = next(iter(found.source.current(key.rstrip(b"/") + b"/")), None)
     if below is not None:
-        next_words(f"it is a prefix of keys like {display(below.key)}; name one of them")
+        say_next(f"it is a prefix of keys like {display(below.key)}; name one of them")
     nothing_found(found)

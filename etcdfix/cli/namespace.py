@@ -10,14 +10,13 @@ import click
 from etcdfix.cli.cluster_index import (
     exit_code,
     indexed_cluster,
-    next_words,
     nothing_below,
     nothing_found,
     output_options,
 )
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import reading_options, source_options
-from etcdfix.cli.output import say
+from etcdfix.cli.output import say, say_next
 from etcdfix.errors import ConfigurationError
 from etcdfix.graph.model import Stays
 from etcdfix.graph.namespaces import terminating_namespaces
@@ -77,5 +76,5 @@ def _not_found(found: ClusterIndex, name: str) -> NoReturn:
         say(f"namespace {name!r}: not found, and nothing is in it")
     dying = [ref.name for ref in terminating_namespaces(found.index)][:5]
     if dying:
-        next_words(f"these are Terminating: {', '.join(dying)}")
+        say_next(f"these are Terminating: {', '.join(dying)}")
     nothing_found(found)

@@ -18,6 +18,13 @@ def say(text: str) -> None:
     click.echo(f"etcdfix: {safe_text(text)}", err=True)
 
 
+def say_next(text: str, command: str = "") -> None:
+    """Write to standard error what to do next, and the command for it."""
+    click.echo(f"  next: {safe_text(text)}", err=True)
+    if command:
+        click.echo(f"        {safe_text(command)}", err=True)
+
+
 def require_output() -> None:
     """Refuse to begin where nobody could read what it comes to.
 

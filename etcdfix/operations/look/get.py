@@ -22,7 +22,10 @@ from etcdfix.storagekey import ResourcePrefix, StorageLayout, builtin_directorie
 from etcdfix.verdicts.examination import Examination
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from etcdfix.encryption.kms.plugins import KMSPlugins
+    from etcdfix.remediation.audit.record import Link
 
 DEFAULT_NAMESPACE = "default"
 # Directories of keys that look like resources, with a key that may be there.
@@ -118,7 +121,7 @@ def run_get(
     request: GetRequest,
     writer: Writer,
     *,
-    remark: Callable[[Shown, bool], None],
+    told: Callable[[Shown, bool], None],
     plugins: KMSPlugins | None = None,
 ) -> GetResult:
     """Show what was asked for.
@@ -127,7 +130,7 @@ def run_get(
         source: Where the values are.
         request: What to show.
         writer: Where it goes; not ended when something was lost midway.
-        remark: Called for each value with the writer's word on whether it shows anything of it.
+        told: Called for each value with the writer's word on whether it shows anything of it.
         plugins: The KMS plugins to ask; None to ask none.
 
     Raises:
@@ -146,7 +149,7 @@ def run_get(
         shown = viewer.show(found) if writer.contents else viewer.list(found)
         written = writer.write(shown)
         _count(result, shown, written=written, reveal=request.reveal)
-        remark(shown, written)
+        told(shown, written)
 
     with Examining(examiner) as examining:
         try:
@@ -169,6 +172,54 @@ def run_get(
     if (result.seen or result.empty) and not cut:
         writer.end()
     return result
+
+
+def record_reveal(
+    log: Path, request: GetRequest, *, form: str, snapshot: Path | None, etcd_user: str
+) -> Link:
+    """Record that contents are about to be shown; only when this returns may they be.
+
+    Args:
+        log: The audit log.
+        request: What is shown.
+        form: In which form.
+        snapshot: Where it is read from; None for a live etcd.
+        etcd_user: "" for none.
+
+    Raises:
+        RemediationRefused: The log, or its directory, is not safe.
+        AuditError: The record could not be made durable.
+    """
+    from etcdfix.remediation.audit.log import AuditLog  # noqa: PLC0415 - only with a log
+    from etcdfix.remediation.audit.record import Entry, Operator, RecordType, Subject, Verb  # noqa: PLC0415 - same
+
+    wanted, layout = request.wanted, request.layout
+    if wanted.key is not None:
+        directory, shared = layout.locate(wanted.key)
+        where = layout.split(wanted.key, directory, shared, namespaced=directory.namespaced)
+        subject = Subject(
+            key=wanted.key, group=directory.group, api_version=directory.version, resource=directory.resource,
+            namespace=where.namespace, name=where.name,
+        )  # fmt: skip
+    else:
+        namespace = "" if wanted.all_namespaces else wanted.namespace or DEFAULT_NAMESPACE
+        resource, _, group = wanted.resource.partition(".")
+        subject = Subject(
+            key=b"", group=group, api_version="", resource=resource, namespace=namespace,
+            name=",".join(wanted.names),
+        )  # fmt: skip
+    read_from = f"snapshot {snapshot}" if snapshot is not None else "a live etcd"
+    operator = Operator.of_this_process(etcd_user=etcd_user)
+    with AuditLog.open(log, operator=operator) as opened:
+        return opened.append(
+            Entry(
+                type=RecordType.REVEAL,
+                verb=Verb.REVEAL,
+                operator=operator,
+                subject=subject,
+                detail=f"contents revealed, as {form}, from {read_from}",
+            )
+        )
 
 
 def has_keys(source: Source, layout: StorageLayout) -> bool:

@@ -76,7 +76,7 @@ def get(
     seen: list[Shown] = []
     request = GetRequest(layout=StorageLayout(), wanted=wanted, configuration=config, **more)
     writer = WRITERS[output](stream, many=wanted.many)
-    result = run_get(source, request, writer, remark=lambda shown, _written: seen.append(shown))
+    result = run_get(source, request, writer, told=lambda shown, _written: seen.append(shown))
     return stream.getvalue().decode(), result, seen
 
 

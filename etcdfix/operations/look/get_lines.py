@@ -1,0 +1,151 @@
+"""What ``get`` says beside its output: what is wrong with a value, why nothing was found, and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from etcdfix.model import Outcome
+from etcdfix.operations.look.get import DEFAULT_NAMESPACE, GetRequest, GetResult, has_keys
+from etcdfix.reports.base import counted
+from etcdfix.reports.printers.objects import Form, Shown, message_of
+from etcdfix.reports.remedies import remedies_for
+from etcdfix.sources.base import Source
+from etcdfix.storagekey import builtin_directories, display, find_resources
+from etcdfix.text.commands import RepeatedOptions
+from etcdfix.verdicts.examination import Examination
+
+WRONG = frozenset(
+    {Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE, Outcome.INCONSISTENT, Outcome.UNDETERMINED}
+)
+_MOST_LINES = 20
+
+
+class Lines:
+    """Says what is wrong with a value: one line each in a list, with the way out for a single one.
+
+    Args:
+        request: What is shown.
+        again: Options that commands must repeat.
+        say: Takes a line.
+        say_next: Takes what to do next, and a command for that, "" for none.
+        quiet: The list says itself what is wrong.
+    """
+
+    def __init__(
+        self,
+        request: GetRequest,
+        again: RepeatedOptions,
+        *,
+        say: Callable[[str], None],
+        say_next: Callable[[str, str], None],
+        quiet: bool = False,
+    ) -> None:
+        self._request = request
+        self._again = again
+        self._say = say
+        self._next = say_next
+        self._quiet = quiet
+        self._count = 0
+
+    def of(self, shown: Shown, written: bool) -> None:
+        """Say what there is to say of a value; ``written``: the output shows something of it."""
+        found = shown.found
+        many = self._request.wanted.many
+        hidden = shown.secret and not self._request.reveal
+        if found.verdict.outcome in WRONG:
+            if self._quiet:
+                return
+            if many:
+                place = "" if written else "; not in the list"
+                if written and shown.irreplaceable:
+                    place = "; not for kubectl: it has no resourceVersion"
+                self._line(_verdict(found, secret=hidden) + place)
+                return
+            if shown.form is Form.SALVAGE and written:
+                self._say("NOT THE OBJECT: what is shown is what is left of it")
+            self.explain(found, secret=hidden, object_shown=shown.whole and not shown.irreplaceable)
+            if shown.irreplaceable and not shown.masked:
+                self._say("do not pipe this into kubectl: the object is not the one that its key names")
+        elif shown.problem:
+            self._line(
+                f"{display(found.stored.key)}: {shown.problem}, {counted(len(found.stored.value), 'byte')}"
+            )
+            if not many:
+                self._next("--raw writes its bytes to a file", "")
+        elif found.verdict.outcome is Outcome.NOT_AN_OBJECT:
+            prefix = self._request.layout.prefix
+            self._line(f"{display(found.stored.key)}: no object of the API: bookkeeping, or outside {prefix}")
+
+    def explain(self, found: Examination, *, secret: bool, object_shown: bool = False) -> None:
+        """Say what is wrong with a value, and the first way out."""
+        self._say(_verdict(found, secret=secret))
+        for remedy in remedies_for(found, self._again)[:1]:
+            if object_shown and "kubectl replace" in remedy.command:
+                self._next("kubectl replace -f - heals the object with this output", "")
+            else:
+                self._next(remedy.action, remedy.command)
+
+    def not_found(self, source: Source) -> None:
+        """Say that nothing was found, and what may be the reason."""
+        wanted, layout = self._request.wanted, self._request.layout
+        if wanted.key is not None:
+            self._say(f"nothing is stored under {display(wanted.key)}")
+            below = next(iter(source.current(wanted.key.rstrip(b"/") + b"/")), None)
+            if below is not None:
+                self._next(
+                    f"it is a prefix of keys like {display(below.key)}; name one of them, or RESOURCE -n NAMESPACE",
+                    "",
+                )
+                return
+        elif wanted.names:
+            self._say(f"{wanted.resource} {', '.join(map(repr, wanted.names))}: not found{self._where()}")
+        else:
+            self._say(f"no {wanted.resource}{self._where()}")
+        if not has_keys(source, layout):
+            self._next(
+                f"no key at all starts with {layout.prefix}: check --etcd-prefix, and that this is the right etcd",
+                "",
+            )
+        elif wanted.key is None and not wanted.all_namespaces and self._where():
+            other = "-A looks in all namespaces"
+            self._next(
+                other if wanted.namespace else "-n NAMESPACE names another namespace, -A all of them", ""
+            )
+
+    def end(self, result: GetResult, source: Source) -> None:
+        """Say what came of all of it."""
+        if self._count > _MOST_LINES:
+            self._say(f"and {self._count - _MOST_LINES} more; -o wide lists all")
+        for problem in result.problems:
+            self._say(f"incomplete: {problem}")
+        if result.masked:
+            masked = counted(result.masked, "value")
+            self._say(f"{masked} masked: do not pipe this into kubectl; --reveal shows them")
+        if result.ended is not None:
+            self._say(f"{result.ended.reason} before the end: what is shown is not everything")
+        elif not result.seen and result.problems:
+            self._say("nothing was found, and not everything could be read")
+        elif not result.seen:
+            self.not_found(source)
+        else:
+            for name in result.missing:
+                self._say(f"{self._request.wanted.resource} {name!r}: not found{self._where()}")
+
+    def _where(self) -> str:
+        wanted = self._request.wanted
+        known = find_resources(wanted.resource, builtin_directories())
+        if known and all(directory.namespaced is False for directory in known):
+            return ""
+        if wanted.all_namespaces:
+            return " in any namespace"
+        return f" in namespace {wanted.namespace or DEFAULT_NAMESPACE}"
+
+    def _line(self, text: str) -> None:
+        self._count += 1
+        if self._count <= _MOST_LINES:
+            self._say(text)
+
+
+def _verdict(found: Examination, *, secret: bool) -> str:
+    cause = f" ({found.verdict.cause.value})" if found.verdict.cause is not None else ""
+    return f"{display(found.stored.key)}: {found.verdict.outcome.value}{cause}: {message_of(found, secret=secret)}"

@@ -1,0 +1,47 @@
+"""What is looked at leaves a record, and nothing is looked at without one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from etcdfix.errors import UnsafePlace
+from etcdfix.operations.look.get import GetRequest, Wanted, record_reveal
+from etcdfix.remediation.audit.verify import read_records, verify
+from etcdfix.storagekey import StorageLayout
+
+
+def reveal(log: Path, wanted: Wanted) -> object:
+    request = GetRequest(layout=StorageLayout("/registry"), wanted=wanted, reveal=True)
+    return record_reveal(log, request, form="yaml", snapshot=Path("old.db"), etcd_user="root")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "namespace", "name"),
+    [
+        (Wanted(key=b"/registry/secrets/shop/web"), "shop", "web"),
+        (Wanted(resource="secrets", names=("a", "b"), namespace="shop"), "shop", "a,b"),
+        (Wanted(resource="secrets"), "default", ""),
+        (Wanted(resource="secrets", all_namespaces=True), "", ""),
+    ],
+)
+def test_a_reveal_is_a_record_of_its_own(tmp_path: Path, wanted: Wanted, namespace: str, name: str) -> None:
+    tmp_path.chmod(0o700)
+    log = tmp_path / "audit.jsonl"
+    link = reveal(log, wanted)
+    ((found, event),) = read_records(log)
+    assert found == link
+    assert (event.verb, event.annotations.type) == ("reveal", "reveal")
+    assert event.annotations.detail == "contents revealed, as yaml, from snapshot old.db"
+    assert event.object_ref is not None
+    assert (event.object_ref.resource, event.object_ref.namespace or "", event.object_ref.name or "") == (
+        "secrets", namespace, name,
+    )  # fmt: skip
+    assert verify(log).exit_code == 0
+
+
+def test_no_record_no_reveal(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    with pytest.raises(UnsafePlace):
+        reveal(tmp_path / "audit.jsonl", Wanted(resource="secrets"))

@@ -31,21 +31,6 @@ from etcdfix.errors import NotDurable, UnsafePlace, why
 Step = Callable[[str], None]
 """Told the name of each action on a file, before and after it."""
 
-FILE_ACTIONS: Final = ("create file", "write file", "fsync file", "fsync directory", "read back")
-"""The actions of :meth:`SafeDirectory.create`, in order."""
-
-REPLACE_ACTIONS: Final = (*FILE_ACTIONS, "rename file", "fsync directory")
-"""The actions of :meth:`SafeDirectory.replace`, in order."""
-
-REMOVE_ACTIONS: Final = ("unlink file", "fsync directory")
-"""The actions of :meth:`SafeDirectory.remove`, in order."""
-
-PROBE_ACTIONS: Final = (*FILE_ACTIONS, *REMOVE_ACTIONS)
-"""The actions of :func:`probe`, in order."""
-
-DIRECTORY_ACTIONS: Final = ("create directory", "fsync directory")
-"""The actions for each directory that :func:`open_directory` makes, in order."""
-
 _OTHERS_MAY_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _VOLATILE: Final = frozenset({"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"})
 _CHUNK: Final = 1 << 20
@@ -61,11 +46,6 @@ def announced(step: Step, what: str, action: str) -> Iterator[None]:
     step(f"{what}: before {action}")
     yield
     step(f"{what}: after {action}")
-
-
-def step_names(what: str, actions: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names that ``actions`` on ``what`` are announced with, in order."""
-    return tuple(f"{what}: {when} {action}" for action in actions for when in ("before", "after"))
 
 
 def write_fully(descriptor: int, data: bytes) -> None:

@@ -14,23 +14,24 @@ import pytest
 
 from etcdfix.model import Outcome as Verdict
 from etcdfix.model import StoredValue
-from etcdfix.remediation.audit.log import (
-    APPEND_STEPS,
-    CREATE_STEPS,
-    RELEASE_STEPS,
-    RESERVE_STEPS,
-    TORN_STEPS,
-    AuditLog,
-)
+from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Subject
 from etcdfix.remediation.backup.file import digest
-from etcdfix.remediation.backup.write import CONFIRM_STEPS, WRITE_STEPS
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.rules import Rule
 from tests.faults.dying_delete import Mortals, Order
 from tests.support import objects
 from tests.support.audit_logs import entry, write_log
 from tests.support.change_deaths import ANSWERED, SENT, Aftermath, Captured, Scene, die_everywhere
+from tests.support.durable_steps import (
+    APPEND_STEPS,
+    CONFIRM_STEPS,
+    CREATE_STEPS,
+    RELEASE_STEPS,
+    RESERVE_STEPS,
+    TORN_STEPS,
+    WRITE_STEPS,
+)
 from tests.support.etcd_server import EtcdServer
 from tests.support.lossy_etcd import TXN, LossyProxy
 from tests.support.objects import KUBE_SYSTEM_UID

@@ -59,45 +59,14 @@ from etcdfix.remediation.audit.verify import (
     without_head,
 )
 from etcdfix.remediation.durable import (
-    FILE_ACTIONS,
-    REMOVE_ACTIONS,
-    REPLACE_ACTIONS,
     SafeDirectory,
     Step,
     announced,
     no_step,
     open_directory,
     refuse_foreign_file,
-    step_names,
     write_fully,
 )
-
-_HEAD_STEPS: Final = step_names("audit head", REPLACE_ACTIONS)
-
-CREATE_STEPS: Final = (
-    *step_names("audit log", ("create file", "fsync file", "fsync directory")),
-    *_HEAD_STEPS,
-)
-"""Steps of making a log that is not there yet; its head file names record 0."""
-
-APPEND_STEPS: Final = (
-    *step_names("audit log", ("write record", "fsync file", "read back")),
-    *_HEAD_STEPS,
-)
-"""Steps of one append."""
-
-TORN_STEPS: Final = (
-    *step_names("audit fragment", REPLACE_ACTIONS),
-    *step_names("audit log", ("truncate file", "fsync file")),
-    *APPEND_STEPS,
-)
-"""Steps of setting a torn last line aside; the last of them append its record."""
-
-RESERVE_STEPS: Final = step_names("audit reserve", FILE_ACTIONS)
-"""Steps of keeping room for the record of an outcome."""
-
-RELEASE_STEPS: Final = step_names("audit reserve", REMOVE_ACTIONS)
-"""Steps of giving that room back, just before the record is written."""
 
 RESERVE_SUFFIX: Final = ".reserve"
 """The file that keeps the room is the log's name and this."""

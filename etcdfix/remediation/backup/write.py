@@ -49,23 +49,14 @@ from etcdfix.remediation.backup.file import (
     read_backup,
 )
 from etcdfix.remediation.durable import (
-    FILE_ACTIONS,
-    REMOVE_ACTIONS,
     SafeDirectory,
     Step,
     no_step,
     open_directory,
-    step_names,
 )
 
 MARKER_SUFFIX: Final = ".unconfirmed"
 """Stands beside a backup until its intent is in the audit log."""
-
-WRITE_STEPS: Final = (*step_names("backup marker", FILE_ACTIONS), *step_names("backup", FILE_ACTIONS))
-"""Steps of writing one backup file, before the intent."""
-
-CONFIRM_STEPS: Final = step_names("backup marker", REMOVE_ACTIONS)
-"""Steps of confirming one backup file, after the intent."""
 
 ANOMALY: Final = "anomaly"
 """Purpose of a backup of what a transaction gave back although another value was expected."""
@@ -98,7 +89,6 @@ class BackupPlan:
     ) -> None:
         self._encoded = encode_content(content)
         self._directories = tuple(directories)
-        self._sequence = sequence
         self.content_sha256 = digest(self._encoded)
         self.value_sha256 = content.value_sha256
         key = name_of(content.key_base64)

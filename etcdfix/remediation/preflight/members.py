@@ -196,13 +196,11 @@ class LeaseState:
         lease: Its id.
         alive: Whether it exists and has time left.
         remaining_seconds: Time left, 0 when it is not alive.
-        granted_seconds: Time it was granted, 0 when it does not exist.
     """
 
     lease: int
     alive: bool
     remaining_seconds: int
-    granted_seconds: int
 
 
 def name_member(name: str, member_id: int) -> str:
@@ -343,7 +341,6 @@ def read_lease(client: EtcdClient, lease: int) -> LeaseState:
         lease=lease,
         alive=found.TTL > 0,
         remaining_seconds=max(0, found.TTL),
-        granted_seconds=found.grantedTTL,
     )
 
 

@@ -16,11 +16,6 @@ import pytest
 from etcdfix.errors import NotDurable, UnsafePlace, why
 from etcdfix.remediation import durable
 from etcdfix.remediation.durable import (
-    DIRECTORY_ACTIONS,
-    FILE_ACTIONS,
-    PROBE_ACTIONS,
-    REMOVE_ACTIONS,
-    REPLACE_ACTIONS,
     Filesystem,
     SafeDirectory,
     default_audit_log,
@@ -35,10 +30,17 @@ from etcdfix.remediation.durable import (
     refuse_foreign_file,
     require_lasting,
     same_disk,
-    step_names,
     write_fully,
 )
 from tests.support.audit_logs import Calls, mounted, own_directory
+from tests.support.durable_steps import (
+    DIRECTORY_ACTIONS,
+    FILE_ACTIONS,
+    PROBE_ACTIONS,
+    REMOVE_ACTIONS,
+    REPLACE_ACTIONS,
+    step_names,
+)
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 

@@ -46,7 +46,7 @@ def test_lease_that_ran_out_meanwhile(registry: Registry, monkeypatch: pytest.Mo
     key = registry.key("shop/old")
     registry.grant(key, OLD)
     registry.put("shop/good-0", aescbc(secret("good-0")))
-    gone = LeaseState(lease=7, alive=False, remaining_seconds=0, granted_seconds=0)
+    gone = LeaseState(lease=7, alive=False, remaining_seconds=0)
     monkeypatch.setattr(reencrypt_module, "read_lease", lambda *_: gone)
     with registry.untouched():
         ran = registry.reencrypt(key, candidate_config(registry.folder))

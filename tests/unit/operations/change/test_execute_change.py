@@ -22,8 +22,8 @@ def test_who_did_it() -> None:
     ("lease", "left"),
     [
         (None, None),
-        (LeaseState(lease=7, alive=True, remaining_seconds=55, granted_seconds=60), 55),
-        (LeaseState(lease=7, alive=False, remaining_seconds=0, granted_seconds=0), -1),
+        (LeaseState(lease=7, alive=True, remaining_seconds=55), 55),
+        (LeaseState(lease=7, alive=False, remaining_seconds=0), -1),
     ],
 )
 def test_what_is_left_of_a_lease(lease: LeaseState | None, left: int | None) -> None:

@@ -80,7 +80,7 @@ ANSWERED = ServerAnswers(
 
 
 def _lease(*, alive: bool) -> LeaseState:
-    return LeaseState(lease=0x1F, alive=alive, remaining_seconds=42 if alive else 0, granted_seconds=60)
+    return LeaseState(lease=0x1F, alive=alive, remaining_seconds=42 if alive else 0)
 
 
 def _alike(

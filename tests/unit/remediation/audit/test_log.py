@@ -20,15 +20,7 @@ import pytest
 from etcdfix.errors import AuditError, AuditLogBroken, AuditLogLocked, NotDurable, UnsafePlace
 from etcdfix.remediation.audit import log as audit
 from etcdfix.remediation.audit import verify as audit_verify
-from etcdfix.remediation.audit.log import (
-    APPEND_STEPS,
-    CREATE_STEPS,
-    RELEASE_STEPS,
-    RESERVE_SIZE,
-    RESERVE_STEPS,
-    TORN_STEPS,
-    AuditLog,
-)
+from etcdfix.remediation.audit.log import RESERVE_SIZE, AuditLog
 from etcdfix.remediation.audit.record import (
     BEGINNING,
     MAX_RECORD_SIZE,
@@ -41,7 +33,7 @@ from etcdfix.remediation.audit.record import (
     parse_event,
 )
 from etcdfix.remediation.audit.verify import ChainFaultKind, ChainState, find_line, verify, without_head
-from etcdfix.remediation.durable import REPLACE_ACTIONS, SafeDirectory, step_names
+from etcdfix.remediation.durable import SafeDirectory
 from tests.support.audit_logs import (
     NOON,
     OPERATOR,
@@ -52,6 +44,15 @@ from tests.support.audit_logs import (
     own_directory,
     subject,
     write_log,
+)
+from tests.support.durable_steps import (
+    APPEND_STEPS,
+    CREATE_STEPS,
+    RELEASE_STEPS,
+    REPLACE_ACTIONS,
+    RESERVE_STEPS,
+    TORN_STEPS,
+    step_names,
 )
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")

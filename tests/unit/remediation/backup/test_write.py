@@ -21,15 +21,13 @@ from etcdfix.errors import (
     NotDurable,
 )
 from etcdfix.model import ClusterIdentity
-from etcdfix.remediation.audit.log import APPEND_STEPS, CREATE_STEPS, RELEASE_STEPS, RESERVE_STEPS, AuditLog
+from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Link, RecordType, Result, Verb, parse_event
 from etcdfix.remediation.audit.verify import ChainFaultKind, ChainState, verify
 from etcdfix.remediation.backup import write as backup
 from etcdfix.remediation.backup.file import Backup, encode_content, read_backup
 from etcdfix.remediation.backup.write import (
-    CONFIRM_STEPS,
     MARKER_SUFFIX,
-    WRITE_STEPS,
     BackupPlan,
     anchor_of,
     confirm_backups,
@@ -51,6 +49,14 @@ from tests.support.audit_logs import (
     entry,
     killed_at_every_step,
     own_directory,
+)
+from tests.support.durable_steps import (
+    APPEND_STEPS,
+    CONFIRM_STEPS,
+    CREATE_STEPS,
+    RELEASE_STEPS,
+    RESERVE_STEPS,
+    WRITE_STEPS,
 )
 
 INTENT = Link(7, "ab" * 32)

@@ -24,12 +24,10 @@ from google.protobuf.message import DecodeError
 from etcdfix.encryption.config import KMSProvider
 from etcdfix.encryption.keyring import KeyMaterial
 from etcdfix.encryption.kms.answers import (
-    REFUSALS,
     Answer,
+    Failure,
     Health,
     PluginState,
-    Refused,
-    Unanswered,
     bounded,
 )
 from etcdfix.encryption.kms.envelopes import KEY_ID_MAX_SIZE, WrappedKey
@@ -74,16 +72,16 @@ class KMSClient:
             return problem
         if self._api_version == "v1":
             answer = self._call(V1_VERSION, message(V1_VERSION.request)(version=_V1_API))
-            return _failed_check(answer) if isinstance(answer, Unanswered | Refused) else _v1_health(answer)
+            return _failed_check(answer) if isinstance(answer, Failure) else _v1_health(answer)
         answer = self._call(V2_STATUS, message(V2_STATUS.request)())
-        return _failed_check(answer) if isinstance(answer, Unanswered | Refused) else _v2_health(answer)
+        return _failed_check(answer) if isinstance(answer, Failure) else _v2_health(answer)
 
     def decrypt(self, wrapped: WrappedKey) -> Answer:
         """Ask for the DEK or DEK seed; for v1, :meth:`check` must have been ok before."""
         if self._api_version == "v1":
             request = message(V1_DECRYPT.request)(version=_V1_API, cipher=wrapped.ciphertext)
             answer = self._call(V1_DECRYPT, request)
-            return answer if isinstance(answer, Unanswered | Refused) else KeyMaterial(answer.plain)
+            return answer if isinstance(answer, Failure) else KeyMaterial(answer.plain)
         request = message(V2_DECRYPT.request)(
             ciphertext=wrapped.ciphertext,
             uid=str(uuid.uuid4()),
@@ -91,7 +89,7 @@ class KMSClient:
             annotations=dict(wrapped.annotations),
         )
         answer = self._call(V2_DECRYPT, request)
-        return answer if isinstance(answer, Unanswered | Refused) else KeyMaterial(answer.plaintext)
+        return answer if isinstance(answer, Failure) else KeyMaterial(answer.plaintext)
 
     def close(self) -> None:
         """End the connection; calls under way come back as unanswered."""
@@ -141,11 +139,11 @@ def go_status(code: str, details: str) -> str:
     return f"rpc error: code = {name} desc = {bounded(details)}"
 
 
-def _failure(code: str, details: str) -> Refused | Unanswered:
-    return (Refused if code in REFUSALS else Unanswered)(code, go_status(code, details))
+def _failure(code: str, details: str) -> Failure:
+    return Failure(code, go_status(code, details))
 
 
-def _failed_check(failure: Refused | Unanswered) -> Health:
+def _failed_check(failure: Failure) -> Health:
     if failure.status == "UNIMPLEMENTED":
         return Health(PluginState.WRONG_VERSION, failure.message)
     if failure.status in {"PERMISSION_DENIED", "UNAUTHENTICATED"}:

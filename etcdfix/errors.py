@@ -54,6 +54,7 @@ pipeline catches them, in one place, and nowhere else::
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -572,3 +573,9 @@ class TransactionAnomaly(TransactionError):
     def __init__(self, message: str, *, answer: Any, hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.answer = answer
+
+
+def aggregate(messages: Iterable[str]) -> str:
+    """Join messages as ``k8s.io/apimachinery/pkg/util/errors`` does: each once, brackets around several."""
+    distinct = list(dict.fromkeys(messages))
+    return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"

@@ -15,11 +15,10 @@ import msgspec
 
 from etcdfix.encryption.candidates import Candidate, Place, local_candidates, place_of
 from etcdfix.encryption.config import ProviderType
-from etcdfix.encryption.fault import Fault
 from etcdfix.encryption.sight import LEAST_ODDS_BITS, LookInto, Sight, Structures
 from etcdfix.encryption.transformer import KMSReader, ResourceTransformers, Transformers
 from etcdfix.encryption.undo import Search, kms_candidates
-from etcdfix.model import Found, GroupResource, Look, Peek, PeekState
+from etcdfix.model import Attempt, Found, GroupResource, Look, Peek, PeekState
 
 __all__ = ["LookInto", "PeekRequest", "Structures", "peek"]
 
@@ -146,7 +145,7 @@ def _described(best: _Seen, search: Search, request: PeekRequest, place: Place, 
     """Return what the key that is right shows, and what was done to the value where that is asked for."""
     candidate = best.candidate
     opened = candidate.cipher.read(candidate.body, request.key)
-    opens = not isinstance(opened, Fault)
+    opens = not isinstance(opened, Attempt)
     seen = look(candidate.cipher.plaintext(candidate.body))
     undone = None
     if request.thorough and not (opens and candidate.cipher.authenticated):

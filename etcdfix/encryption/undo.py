@@ -12,7 +12,6 @@ from typing import NamedTuple
 import msgspec
 
 from etcdfix.encryption.candidates import Candidate
-from etcdfix.encryption.fault import Fault
 from etcdfix.encryption.kms.envelopes import (
     DEKSourceType,
     EncryptedObject,
@@ -26,7 +25,7 @@ from etcdfix.encryption.providers.aesgcm import UncheckedAESGCM
 from etcdfix.encryption.sight import LEAST_VISIBLE, LookInto, Sight, Structures
 from etcdfix.encryption.transformer import KMSReader
 from etcdfix.encryption.unchecked import Flip, turned
-from etcdfix.model import Found, Look, Undone
+from etcdfix.model import Attempt, Found, Look, Undone
 
 _CR_LF, _LF = b"\r\n", b"\n"
 # Of what opened with its tag: no forger has better odds.
@@ -214,7 +213,7 @@ class Search:
     def _opens(self, candidate: Candidate, etcd_key: bytes) -> bytes | None:
         self.tried += 1
         opened = candidate.cipher.read(candidate.body, etcd_key)
-        return None if isinstance(opened, Fault) else opened
+        return None if isinstance(opened, Attempt) else opened
 
 
 class _Template(NamedTuple):

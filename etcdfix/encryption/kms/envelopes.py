@@ -21,8 +21,7 @@ from typing import Protocol
 
 import msgspec
 
-from etcdfix.encryption.wording import aggregate
-from etcdfix.errors import KMSError
+from etcdfix.errors import KMSError, aggregate
 from etcdfix.golang.goquote import withheld
 from etcdfix.wire.varint import MAX_BYTES, read_varint
 

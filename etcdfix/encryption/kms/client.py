@@ -32,7 +32,8 @@ from etcdfix.encryption.kms.answers import (
 )
 from etcdfix.encryption.kms.envelopes import KEY_ID_MAX_SIZE, WrappedKey
 from etcdfix.golang.goquote import go_quote
-from etcdfix.wire.kms import V1_DECRYPT, V1_VERSION, V2_DECRYPT, V2_STATUS, KMSMethod, message
+from etcdfix.wire.descriptors import ReadMethod
+from etcdfix.wire.kms import V1_DECRYPT, V1_VERSION, V2_DECRYPT, V2_STATUS, message
 
 # gRPC reads these when it is imported. Its log lines would repeat on stderr what we say in our own words,
 # and its fork handlers cost time in every child process.
@@ -99,7 +100,7 @@ class KMSClient:
         if channel is not None:
             channel.close()
 
-    def _call(self, method: KMSMethod, request: Any) -> Any:
+    def _call(self, method: ReadMethod, request: Any) -> Any:
         call = self._open(method)
         if call is None:
             return _failure("CANCELLED", _CLOSED)
@@ -115,7 +116,7 @@ class KMSClient:
             # Its text is dropped with it: the bytes may hold a key.
             return _failure("INTERNAL", _NOT_PROTOBUF)
 
-    def _open(self, method: KMSMethod) -> Any:
+    def _open(self, method: ReadMethod) -> Any:
         """Return what makes one call; None once closed. gRPC hears of a socket only when somebody listens there."""
         with self._lock:
             if self._closed:

@@ -1,4 +1,4 @@
-"""From stored bytes to plaintext, tried in the API server's order.
+"""Transformers, upstream's word for what opens stored values: from stored bytes to plaintext, in the server's order.
 
 Two roads, one result. The fast road walks a flat list of (complete prefix, opener) and returns the first
 plaintext. Where nothing opens, the exact road walks providers and keys as the API server nests them and

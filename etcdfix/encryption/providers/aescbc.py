@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CBC
 
+from etcdfix.encryption.known_starts import START_SIZE_CBC
 from etcdfix.encryption.providers import TOO_SHORT_ERROR
-from etcdfix.encryption.sight import START_SIZE_CBC
 from etcdfix.encryption.unchecked import Flip
 from etcdfix.model import Attempt, FailureReason
 

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR, ECB
 
+from etcdfix.encryption.known_starts import START_SIZE
 from etcdfix.encryption.providers import TOO_SHORT_ERROR, ghash
-from etcdfix.encryption.sight import START_SIZE
 from etcdfix.encryption.unchecked import Flip, difference, single_bit
 from etcdfix.model import Attempt, FailureReason
 

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from nacl.bindings import crypto_secretbox, crypto_secretbox_open
 from nacl.exceptions import CryptoError
 
+from etcdfix.encryption.known_starts import START_SIZE
 from etcdfix.encryption.providers import TOO_SHORT_ERROR, poly1305
-from etcdfix.encryption.sight import START_SIZE
 from etcdfix.encryption.unchecked import Flip, difference, single_bit, turned
 from etcdfix.model import Attempt, FailureReason
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
+from etcdfix.encryption.known_starts import START_SIZE
 from etcdfix.encryption.providers import ghash, poly1305
 from etcdfix.encryption.providers.aescbc import UncheckedAESCBC
 from etcdfix.encryption.providers.aesgcm import UncheckedAESGCM
 from etcdfix.encryption.providers.secretbox import UncheckedSecretbox
-from etcdfix.encryption.sight import START_SIZE
 from etcdfix.encryption.unchecked import Flip, Unchecked, single_bit, turned
 from etcdfix.model import Attempt
 from tests.support import encoders

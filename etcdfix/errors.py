@@ -54,6 +54,7 @@ pipeline catches them, in one place, and nowhere else::
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -577,3 +578,9 @@ class TransactionAnomaly(TransactionError):
 def why(exc: OSError) -> str:
     """Return what the system says of a failed call, without the path that Python adds."""
     return exc.strerror or str(exc)
+
+
+def aggregate(messages: Iterable[str]) -> str:
+    """Join messages as ``k8s.io/apimachinery/pkg/util/errors`` does: each once, brackets around several."""
+    distinct = list(dict.fromkeys(messages))
+    return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"

@@ -29,7 +29,7 @@ from etcdfix.encryption.transformer import (
     TransformFailed,
     no_plugin,
 )
-from etcdfix.errors import DecodeError, KindUnknown, TransformError
+from etcdfix.errors import DecodeError, KindUnknown
 from etcdfix.model import (
     Confidence,
     DecodedObject,
@@ -40,6 +40,7 @@ from etcdfix.model import (
     Peek,
     ServerBehaviour,
     StoredValue,
+    TransformFailure,
     key_id_digest,
 )
 from etcdfix.sources.base import Source
@@ -63,9 +64,6 @@ from etcdfix.verdicts.observation import (
     DecodeFailureKind,
     Neighbours,
     Observation,
-    PluginTrust,
-    TransformAttempt,
-    TransformFailure,
 )
 from etcdfix.verdicts.plaintext import (
     bits_off,
@@ -325,8 +323,8 @@ class Examiner:
         if reader.transformers is not None:
             try:
                 plain = reader.transformers.from_storage(data, key)
-            except TransformError as problem:
-                return self._judge_closely(reader, stored, problem, thorough=thorough)
+            except TransformFailed as problem:
+                return self._judge_closely(reader, stored, problem.failure, thorough=thorough)
             data = plain.data
         elif data.startswith(_ENCRYPTED) and reader.covered is Covered.NO_CONFIGURATION:
             return self._judge_closely(reader, stored, None)
@@ -400,7 +398,7 @@ class Examiner:
         self,
         reader: _Reader,
         stored: StoredValue,
-        problem: TransformError | DecodeError | None,
+        problem: TransformFailure | DecodeError | None,
         plain: Plaintext | None = None,
         decoded: DecodedObject | None = None,
         *,
@@ -415,8 +413,8 @@ class Examiner:
         known = envelope is not None and envelope.known
         written_under = envelope.transformer if envelope is not None and envelope.known else ""
         failure = decode_failure = shape = None
-        if isinstance(problem, TransformError):
-            failure = _transform_failure(problem)
+        if isinstance(problem, TransformFailure):
+            failure = problem
             if not enveloped and reader.owner_known:
                 data, decoded, decode_failure = stored.value, *self._in_the_clear(reader, stored.value)
         elif isinstance(problem, DecodeError):
@@ -601,7 +599,7 @@ class Examiner:
             return stored.value
         try:
             return reader.transformers.from_storage(stored.value, stored.key).data
-        except TransformError:
+        except TransformFailed:
             return None
 
     def _reader_for(self, key: bytes) -> _Reader:
@@ -693,26 +691,6 @@ def _claimed(directory: ResourcePrefix, crd: CustomResourceInfo) -> ResourcePref
         kind=crd.kind,
         namespaced=crd.scope == "Namespaced",
         version=served or next(iter(crd.served_versions), ""),
-    )
-
-
-def _transform_failure(problem: TransformError) -> TransformFailure:
-    if not isinstance(problem, TransformFailed):
-        return TransformFailure(reason=problem.code, message=problem.message, attempts=())
-    return TransformFailure(
-        reason=str(problem.reason),
-        message=problem.upstream_message,
-        attempts=tuple(
-            TransformAttempt(
-                a.transformer,
-                a.key_fingerprint,
-                str(a.reason),
-                a.error,
-                a.kms_status,
-                PluginTrust(*a.plugin) if a.plugin is not None else None,
-            )
-            for a in problem.attempts
-        ),
     )
 
 

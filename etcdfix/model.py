@@ -1,4 +1,4 @@
-"""The values that travel along the spine; this module imports nothing of ours.
+"""The values that travel along the spine; this module imports nothing of ours but ``errors``.
 
 ``msgspec.Struct`` instead of ``dataclass`` where a value is made once per key: creation is about ten
 times cheaper, which is what lets one core examine a hundred thousand keys a second.
@@ -12,6 +12,8 @@ from enum import StrEnum
 from typing import NamedTuple
 
 import msgspec
+
+from etcdfix.errors import aggregate
 
 
 class Revision(NamedTuple):
@@ -105,6 +107,92 @@ class ServerBehaviour(StrEnum):
     SERVES_EMPTY = "serves-empty"
     BREAKS_LIST = "breaks-list"
     NOT_ASKED = "not-asked"
+
+
+class FailureReason(StrEnum):
+    """Why bytes did not become plaintext, one word per situation that a verdict tells apart."""
+
+    NO_PROVIDER_MATCHED = "no-provider-matched"
+    """No provider of that type, version or KMS name; or plaintext, and no identity in the list."""
+    NO_KEY_MATCHED = "no-key-matched"
+    """A provider of that type is there, a key of that name is not."""
+    IDENTITY_REFUSED = "identity-refused"
+    """Encrypted, and the resource has no entry in the configuration."""
+    AUTHENTICATION_FAILED = "authentication-failed"
+    """Wrong key bytes, changed data, or (aesgcm, KMS) another etcd key: the cipher cannot tell."""
+    PADDING_INVALID = "padding-invalid"
+    """aescbc decrypted to something that has no PKCS#7 padding."""
+    NOT_BLOCK_MULTIPLE = "not-block-multiple"
+    """An aescbc body that ends inside a block."""
+    TOO_SHORT = "too-short"
+    """Shorter than nonce, tag or initialisation vector require."""
+    KMS_UNREACHABLE = "kms-unreachable"
+    """The plugin was not or could not be asked: nothing is proven."""
+    KMS_REFUSED = "kms-refused"
+    """The plugin answered no."""
+    KMS_ENVELOPE_INVALID = "kms-envelope-invalid"
+    """The API server fails before it asks the plugin."""
+    KMS_ENVELOPE_UNKNOWN = "kms-envelope-unknown"
+    """The same, for what a newer API server may accept."""
+    KMS_SIZE_DAMAGED = "kms-size-damaged"
+    """A KMS v1 value that opens once its wrapped DEK is cut as its neighbours' are."""
+    KMS_KEY_INVALID = "kms-key-invalid"
+    """What the plugin gave is no key."""
+
+
+class PluginRecord(NamedTuple):
+    """What a KMS plugin has shown of itself in this run, when it mattered: the ground for believing its answer.
+
+    Attributes:
+        healthy: Its Status or Version was as it should be.
+        same_key: Other values under the same key id (v1: under the same provider) that opened with its answers.
+        any_key: Other values, whatever their key id, that did.
+    """
+
+    healthy: bool
+    same_key: int
+    any_key: int
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """One configured provider or key that did not open a value, and why; what a cipher alone returns has no name yet.
+
+    Attributes:
+        reason: For a verdict.
+        errors: The API server's messages; several where it tries several ciphers, none where it would have asked a
+            plugin that we did not ask.
+        kms_status: gRPC code with which a plugin refused (``INVALID_ARGUMENT``), else "".
+        plugin: What the plugin has shown of itself; None where no plugin had a part in it.
+        transformer: ``aescbc/v1/key1``, ``kms/v2/prov``; ``aescbc/v1`` where no key name matched.
+        key_fingerprint: Of the key that was tried, "" where there is none.
+    """
+
+    reason: FailureReason
+    errors: tuple[str, ...]
+    kms_status: str = ""
+    plugin: PluginRecord | None = None
+    transformer: str = ""
+    key_fingerprint: str = ""
+
+    @property
+    def error(self) -> str:
+        """The API server's message; "" where only its plugin could tell."""
+        return aggregate(self.errors) if self.errors else ""
+
+
+class TransformFailure(msgspec.Struct, frozen=True):
+    """Stored bytes that did not become plaintext.
+
+    Attributes:
+        reason: The one of the attempts that matters most.
+        message: The API server's aggregated message; "" where only its plugin could tell.
+        attempts: Every provider and key whose prefix matched, in the API server's order. Identity is not among them:
+            its error is dropped upstream.
+    """
+
+    reason: FailureReason
+    message: str
+    attempts: tuple[Attempt, ...] = ()
 
 
 class Evidence(msgspec.Struct, frozen=True, gc=False):

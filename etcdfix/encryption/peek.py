@@ -15,11 +15,10 @@ import msgspec
 
 from etcdfix.encryption.candidates import Candidate, Place, local_candidates, place_of
 from etcdfix.encryption.config import ProviderType
-from etcdfix.encryption.fault import Fault
-from etcdfix.encryption.sight import LEAST_ODDS_BITS, LookInto, Sight, Structures
+from etcdfix.encryption.known_starts import LEAST_ODDS_BITS, LookInto, RecognisedStart, Structures
 from etcdfix.encryption.transformer import KMSReader, ResourceTransformers, Transformers
 from etcdfix.encryption.undo import Search, kms_candidates
-from etcdfix.model import Found, GroupResource, Look, Peek, PeekState
+from etcdfix.model import Attempt, Found, GroupResource, Look, Peek, PeekState
 
 __all__ = ["LookInto", "PeekRequest", "Structures", "peek"]
 
@@ -44,16 +43,16 @@ class PeekRequest(msgspec.Struct, frozen=True):
 
 
 class _Seen:
-    __slots__ = ("candidate", "sight")
+    __slots__ = ("candidate", "start")
 
-    def __init__(self, candidate: Candidate, sight: Sight) -> None:
+    def __init__(self, candidate: Candidate, start: RecognisedStart) -> None:
         self.candidate = candidate
-        self.sight = sight
+        self.start = start
 
     @property
     def rank(self) -> tuple[bool, bool, float]:
         """What goes first: under CBC a name that goes on for whole blocks looks like blocks that are damaged."""
-        return not self.sight.behind, self.candidate.named, self.sight.bits
+        return not self.start.behind, self.candidate.named, self.start.bits
 
 
 def peek(
@@ -90,10 +89,10 @@ def peek(
         candidates += elsewhere
     best: _Seen | None = None
     for candidate in candidates:
-        sight = search.recognise(candidate)
-        if sight is None:
+        start = search.recognise(candidate)
+        if start is None:
             continue
-        seen = _Seen(candidate, sight)
+        seen = _Seen(candidate, start)
         if best is None or seen.rank > best.rank:
             best = seen
     found = None
@@ -146,12 +145,12 @@ def _described(best: _Seen, search: Search, request: PeekRequest, place: Place, 
     """Return what the key that is right shows, and what was done to the value where that is asked for."""
     candidate = best.candidate
     opened = candidate.cipher.read(candidate.body, request.key)
-    opens = not isinstance(opened, Fault)
+    opens = not isinstance(opened, Attempt)
     seen = look(candidate.cipher.plaintext(candidate.body))
     undone = None
     if request.thorough and not (opens and candidate.cipher.authenticated):
         undone = search.undo(candidate, seen)
-    return _right_key(candidate, best.sight, seen, undone, search, place, opens=opens)
+    return _right_key(candidate, best.start, seen, undone, search, place, opens=opens)
 
 
 def _mended(
@@ -173,12 +172,12 @@ def _mended(
     if mended is None:
         return None
     seen = look(mended.plaintext)
-    return _right_key(mended.candidate, mended.sight, seen, mended.found, search, place, opens=False)
+    return _right_key(mended.candidate, mended.start, seen, mended.found, search, place, opens=False)
 
 
 def _right_key(
     candidate: Candidate,
-    sight: Sight,
+    start: RecognisedStart,
     seen: Look,
     undone: Found | None,
     search: Search,
@@ -194,9 +193,9 @@ def _right_key(
         named=candidate.named,
         opens=opens,
         bound=candidate.cipher.bound,
-        encoding=sight.encoding,
-        wrong_bits=sight.wrong_bits,
-        odds_bits=math.floor(sight.bits - math.log2(search.tried)),
+        encoding=start.encoding,
+        wrong_bits=start.wrong_bits,
+        odds_bits=math.floor(start.bits - math.log2(search.tried)),
         candidates=search.tried,
         look=seen,
         undone=undone,

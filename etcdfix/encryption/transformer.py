@@ -1,4 +1,4 @@
-"""From stored bytes to plaintext, tried in the API server's order.
+"""Transformers, upstream's word for what opens stored values: from stored bytes to plaintext, in the server's order.
 
 Two roads, one result. The fast road walks a flat list of (complete prefix, opener) and returns the first
 plaintext. Where nothing opens, the exact road walks providers and keys as the API server nests them and
@@ -25,29 +25,14 @@ from etcdfix.encryption.config import (
 )
 from etcdfix.encryption.config_rules import EVERYTHING, parse_group_resource, rule_name
 from etcdfix.encryption.envelope import ENCRYPTED_PREFIX, transformer_name
-from etcdfix.encryption.fault import FailureReason, Fault, PluginRecord
 from etcdfix.encryption.keyring import KeyMaterial
 from etcdfix.encryption.kms.envelopes import KMSPlugin
 from etcdfix.encryption.kms.transformer import KMSv1Transformer, KMSv2Transformer
 from etcdfix.encryption.providers.aescbc import AESCBCTransformer
 from etcdfix.encryption.providers.aesgcm import AESGCMTransformer
 from etcdfix.encryption.providers.identity import IDENTITY, REFUSED_ERROR, IdentityTransformer
-from etcdfix.encryption.wording import aggregate
-from etcdfix.errors import TransformError
-from etcdfix.model import GroupResource
-
-__all__ = [
-    "Attempt",
-    "ConfiguredKey",
-    "FailureReason",
-    "KMSReader",
-    "LocalKey",
-    "Plaintext",
-    "ResourceTransformers",
-    "TransformFailed",
-    "Transformers",
-    "WriteKey",
-]
+from etcdfix.errors import TransformError, aggregate
+from etcdfix.model import Attempt, FailureReason, GroupResource, TransformFailure
 
 _NO_PREFIX_ERROR = "no matching prefix found"
 _NO_KEY_ERRORS = {
@@ -59,28 +44,6 @@ _NOT_ASKED = "the KMS plugin that this value needs was not asked"
 
 PluginFor = Callable[[KMSProvider], KMSPlugin | None]
 _Opener = Callable[[bytes, bytes], bytes | None]
-
-
-class Attempt(msgspec.Struct, frozen=True):
-    """One configured provider or key whose prefix matched, and why it did not open the value.
-
-    Attributes:
-        transformer: ``aescbc/v1/key1``, ``kms/v2/prov``; ``aescbc/v1`` where no key name matched.
-        key_fingerprint: Of the key that was tried, "" where there is none.
-        reason: For a verdict.
-        error: The API server's message; "" where it would have asked a plugin that was not asked here.
-        kms_key_id: KMS key id in the value, "" where there is none.
-        kms_status: gRPC code with which a plugin refused, else "".
-        plugin: What the plugin has shown of itself; None where no plugin had a part in it.
-    """
-
-    transformer: str
-    key_fingerprint: str
-    reason: FailureReason
-    error: str
-    kms_key_id: str = ""
-    kms_status: str = ""
-    plugin: PluginRecord | None = None
 
 
 class Plaintext(msgspec.Struct, frozen=True, gc=False):
@@ -161,35 +124,20 @@ class WriteKey(NamedTuple):
 
 
 class TransformFailed(TransformError):
-    """Raised when no configured provider opens a value.
+    """Raised when no configured provider opens a value; ``failure`` says what each of them said."""
 
-    Attributes:
-        attempts: Every provider and key whose prefix matched, in the API server's order. Identity is not
-            among them: its error is dropped upstream.
-        reason: The one that matters most.
-        upstream_message: The API server's aggregated message; "" where only its plugin could tell. Then
-            ``message`` is a sentence of ours.
-    """
-
-    def __init__(self, attempts: tuple[Attempt, ...], reason: FailureReason, upstream_message: str) -> None:
-        super().__init__(upstream_message or _NOT_ASKED)
-        self.attempts = attempts
-        self.reason = reason
-        self.upstream_message = upstream_message
-
-    @property
-    def kms_key_id(self) -> str:
-        """The KMS key id, from the first attempt that found one, or ""."""
-        return next((a.kms_key_id for a in self.attempts if a.kms_key_id), "")
+    def __init__(self, failure: TransformFailure) -> None:
+        super().__init__(failure.message or _NOT_ASKED)
+        self.failure = failure
 
 
 class Cipher(Protocol):
     """What a keyed provider does with one key: the seam for a further local cipher.
 
-    ``read`` and ``opener`` agree: a :class:`Fault` from the one is None from the other.
+    ``read`` and ``opener`` agree: a :class:`Attempt` from the one is None from the other.
     """
 
-    def read(self, body: bytes, etcd_key: bytes) -> bytes | Fault:
+    def read(self, body: bytes, etcd_key: bytes) -> bytes | Attempt:
         """Return the plaintext of ``body``, or why there is none."""
         ...
 
@@ -217,19 +165,6 @@ def _quick(key: _Key, skip: int, *, stale: bool) -> _Quick:
         return Plaintext(plaintext, transformer, stale, "", fingerprint, authenticated)
 
     return quick
-
-
-class _Success(msgspec.Struct, frozen=True):
-    data: bytes
-    transformer: str
-    stale: bool
-    kms_key_id: str = ""
-    key_fingerprint: str = ""
-    authenticated: bool = True
-
-
-# A failed reading, with the single messages that the API server would aggregate.
-_Failures = list[tuple[Attempt, tuple[str, ...]]]
 
 
 class _Key:
@@ -267,18 +202,20 @@ class _Keyed:
             prefix = self.prefix + key.prefix
             yield prefix, _quick(key, len(prefix), stale=later or index != 0)
 
-    def read(self, body: bytes, etcd_key: bytes) -> _Success | _Failures:
-        failures: _Failures = []
+    def read(self, body: bytes, etcd_key: bytes) -> Plaintext | list[Attempt]:
+        failures: list[Attempt] = []
         for index, key in enumerate(self.keys):
             if not body.startswith(key.prefix):
                 continue
             result = key.cipher.read(body[len(key.prefix) :], etcd_key)
-            if not isinstance(result, Fault):
-                return _Success(result, key.transformer, index != 0, "", key.fingerprint, key.authenticated)
-            failures.append(_failure(key.transformer, key.fingerprint, result))
+            if not isinstance(result, Attempt):
+                return Plaintext(result, key.transformer, index != 0, "", key.fingerprint, key.authenticated)
+            failures.append(
+                msgspec.structs.replace(result, transformer=key.transformer, key_fingerprint=key.fingerprint)
+            )
         if not failures:
-            fault = Fault(FailureReason.NO_KEY_MATCHED, (_NO_KEY_ERRORS[self.type],))
-            failures.append(_failure(transformer_name(self.type, "v1", ""), "", fault))
+            name, errors = transformer_name(self.type, "v1", ""), (_NO_KEY_ERRORS[self.type],)
+            failures.append(Attempt(FailureReason.NO_KEY_MATCHED, errors, transformer=name))
         return failures
 
 
@@ -313,11 +250,11 @@ class _KMS:
 
         return quick
 
-    def read(self, body: bytes, etcd_key: bytes) -> _Success | _Failures:
+    def read(self, body: bytes, etcd_key: bytes) -> Plaintext | list[Attempt]:
         result = self._read(body, etcd_key)
-        if isinstance(result, Fault):
-            return [_failure(self.transformer, "", result)]
-        return _Success(
+        if isinstance(result, Attempt):
+            return [msgspec.structs.replace(result, transformer=self.transformer)]
+        return Plaintext(
             result.data, self.transformer, result.stale, result.kms_key_id, "", result.authenticated
         )
 
@@ -337,9 +274,9 @@ class _Identity:
     def candidates(self, *, later: bool) -> Iterator[tuple[bytes, _Quick]]:  # noqa: ARG002 - as its siblings
         return iter(())  # plaintext never gets as far as the candidates
 
-    def read(self, body: bytes, etcd_key: bytes) -> _Success | _Failures:
+    def read(self, body: bytes, etcd_key: bytes) -> Plaintext | list[Attempt]:
         result = self._read(body, etcd_key)
-        return [] if isinstance(result, Fault) else _Success(result, IDENTITY, stale=False)
+        return [] if isinstance(result, Attempt) else Plaintext(result, IDENTITY, stale=False)
 
 
 _Provider = _Keyed | _KMS | _Identity
@@ -416,29 +353,21 @@ class ResourceTransformers:
             TransformFailed: No configured provider opens the value.
             KMSPending: A plugin has not answered yet.
         """
-        failures: _Failures = []
+        failures: list[Attempt] = []
         for index, provider in enumerate(self._providers):
             if not data.startswith(provider.prefix):
                 continue
             result = provider.read(data[len(provider.prefix) :], key)
-            if isinstance(result, _Success):
-                return Plaintext(
-                    result.data,
-                    result.transformer,
-                    result.stale or index != 0,
-                    result.kms_key_id,
-                    result.key_fingerprint,
-                    result.authenticated,
-                )
+            if isinstance(result, Plaintext):
+                return msgspec.structs.replace(result, stale=result.stale or index != 0)
             failures += result
         if not failures:
             if self.rule is None:
-                raise TransformFailed((), FailureReason.IDENTITY_REFUSED, REFUSED_ERROR)
-            raise TransformFailed((), FailureReason.NO_PROVIDER_MATCHED, _NO_PREFIX_ERROR)
-        attempts = tuple(attempt for attempt, _ in failures)
-        known = all(errors for _, errors in failures)
-        message = aggregate(error for _, errors in failures for error in errors) if known else ""
-        raise TransformFailed(attempts, _overall(attempts), message)
+                raise TransformFailed(TransformFailure(FailureReason.IDENTITY_REFUSED, REFUSED_ERROR))
+            raise TransformFailed(TransformFailure(FailureReason.NO_PROVIDER_MATCHED, _NO_PREFIX_ERROR))
+        known = all(attempt.errors for attempt in failures)
+        message = aggregate(error for attempt in failures for error in attempt.errors) if known else ""
+        raise TransformFailed(TransformFailure(_overall(failures), message, tuple(failures)))
 
 
 class Transformers:
@@ -540,15 +469,7 @@ def _cipher(provider: ProviderType, key: bytes) -> Cipher:
             raise ValueError(f"{provider} has no key of its own")
 
 
-def _failure(transformer: str, key_fingerprint: str, fault: Fault) -> tuple[Attempt, tuple[str, ...]]:
-    error = aggregate(fault.errors) if fault.errors else ""
-    attempt = Attempt(
-        transformer, key_fingerprint, fault.reason, error, fault.kms_key_id, fault.kms_status, fault.plugin
-    )
-    return attempt, fault.errors
-
-
-def _overall(attempts: tuple[Attempt, ...]) -> FailureReason:
+def _overall(attempts: Sequence[Attempt]) -> FailureReason:
     """Return the reason to go by: nothing proven before all, then what a matching key said."""
     reasons = [attempt.reason for attempt in attempts]
     if FailureReason.KMS_UNREACHABLE in reasons:

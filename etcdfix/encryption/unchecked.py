@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
-from etcdfix.encryption.fault import Fault
+from etcdfix.model import Attempt
 
 
 class Flip(NamedTuple):
@@ -58,7 +58,7 @@ class Unchecked(Protocol):
         """Return all of it, without the tag."""
         ...
 
-    def read(self, body: bytes, etcd_key: bytes) -> bytes | Fault:
+    def read(self, body: bytes, etcd_key: bytes) -> bytes | Attempt:
         """Return the plaintext with tag and padding checked, as an API server reads it."""
         ...
 

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import msgspec
 
 from etcdfix.encryption.candidates import Candidate
-from etcdfix.encryption.fault import Fault
 from etcdfix.encryption.kms.envelopes import (
     DEKSourceType,
     EncryptedObject,
@@ -21,12 +20,12 @@ from etcdfix.encryption.kms.envelopes import (
     split_encrypted_object,
 )
 from etcdfix.encryption.kms.transformer import INFO_SIZE, DataKey, KMSv1Transformer, KMSv2Transformer
+from etcdfix.encryption.known_starts import LEAST_VISIBLE, LookInto, RecognisedStart, Structures
 from etcdfix.encryption.providers.aescbc import UncheckedAESCBC
 from etcdfix.encryption.providers.aesgcm import UncheckedAESGCM
-from etcdfix.encryption.sight import LEAST_VISIBLE, LookInto, Sight, Structures
 from etcdfix.encryption.transformer import KMSReader
 from etcdfix.encryption.unchecked import Flip, turned
-from etcdfix.model import Found, Look, Undone
+from etcdfix.model import Attempt, Found, Look, Undone
 
 _CR_LF, _LF = b"\r\n", b"\n"
 # Of what opened with its tag: no forger has better odds.
@@ -48,16 +47,16 @@ class Mended:
     Attributes:
         candidate: The key, over the mended body.
         found: What was undone.
-        sight: What its plaintext starts like.
+        start: What its plaintext starts like.
         plaintext: Authenticated.
     """
 
-    __slots__ = ("candidate", "found", "plaintext", "sight")
+    __slots__ = ("candidate", "found", "plaintext", "start")
 
-    def __init__(self, candidate: Candidate, found: Found, sight: Sight, plaintext: bytes) -> None:
+    def __init__(self, candidate: Candidate, found: Found, start: RecognisedStart, plaintext: bytes) -> None:
         self.candidate = candidate
         self.found = found
-        self.sight = sight
+        self.start = start
         self.plaintext = plaintext
 
 
@@ -79,7 +78,7 @@ class Search:
         self._structures = structures
         self._look = look
 
-    def recognise(self, candidate: Candidate) -> Sight | None:
+    def recognise(self, candidate: Candidate) -> RecognisedStart | None:
         """Return what a key would make of the value's start, None for noise."""
         self.tried += 1
         seen = candidate.cipher.start(candidate.body)
@@ -128,7 +127,7 @@ class Search:
         if isinstance(reader.opener, KMSv2Transformer):
             mended = self._other_source(reader.opener, _Template(reader, rule), text)
             if mended is not None:
-                return Mended(mended.candidate, found, mended.sight, mended.plaintext)
+                return Mended(mended.candidate, found, mended.start, mended.plaintext)
         return None
 
     def _without_cr(self, candidate: Candidate) -> Mended | None:
@@ -203,18 +202,18 @@ class Search:
         plaintext = self._opens(candidate, self._etcd_key)
         if plaintext is None:
             return None
-        sight = self.recognise(candidate)
+        start = self.recognise(candidate)
         if not candidate.cipher.authenticated:
-            if sight is None or not self._look(plaintext).whole:
+            if start is None or not self._look(plaintext).whole:
                 return None
-            return Mended(candidate, found, sight, plaintext)
-        encoding, bits, wrong, _ = sight if sight is not None else Sight("", 0.0, 0)
-        return Mended(candidate, found, Sight(encoding, max(bits, _TAG_BITS), wrong), plaintext)
+            return Mended(candidate, found, start, plaintext)
+        encoding, bits, wrong, _ = start if start is not None else RecognisedStart("", 0.0, 0)
+        return Mended(candidate, found, RecognisedStart(encoding, max(bits, _TAG_BITS), wrong), plaintext)
 
     def _opens(self, candidate: Candidate, etcd_key: bytes) -> bytes | None:
         self.tried += 1
         opened = candidate.cipher.read(candidate.body, etcd_key)
-        return None if isinstance(opened, Fault) else opened
+        return None if isinstance(opened, Attempt) else opened
 
 
 class _Template(NamedTuple):

@@ -1,4 +1,4 @@
-"""What may be shown of a file that holds keys, and errors joined as the API server joins them.
+"""What may be shown of a file that holds keys.
 
 What a person typed into the wrong place may be a key, so nothing is echoed that could hold one.
 """
@@ -6,7 +6,6 @@ What a person typed into the wrong place may be a key, so nothing is echoed that
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from etcdfix.golang.goquote import go_quote, withheld
 
@@ -40,9 +39,3 @@ def shown(text: str, quote: str = '"') -> str:
         quote: What stands around it; the escapes inside stay.
     """
     return withheld(text) if may_hold_key(text) else quote + go_quote(text)[1:-1] + quote
-
-
-def aggregate(messages: Iterable[str]) -> str:
-    """Join messages as ``k8s.io/apimachinery/pkg/util/errors`` does: each once, brackets around several."""
-    distinct = list(dict.fromkeys(messages))
-    return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"

@@ -51,8 +51,8 @@ from etcdfix.sources.etcd.channel import ReadOnlyChannel, RpcError, open_transpo
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.endpoints import Endpoint
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind, classify
-from etcdfix.wire.descriptors import MessageClasses, build_pool
-from etcdfix.wire.etcd import RANGE, parse_table, read_messages
+from etcdfix.wire.descriptors import MessageClasses, build_pool, parse_table
+from etcdfix.wire.etcd import RANGE, read_messages
 
 _TXN_PATH = "/etcdserverpb.KV/Txn"
 

@@ -8,14 +8,17 @@ from typing import assert_never
 import msgspec
 
 from etcdfix.model import (
+    Attempt,
     Confidence,
     DecodedObject,
     Evidence,
+    FailureReason,
     Inconsistency,
     Outcome,
     Peek,
     PeekState,
     ServerBehaviour,
+    TransformFailure,
 )
 from etcdfix.storagekey import StorageCodec
 from etcdfix.verdicts.causes import Cause
@@ -28,8 +31,6 @@ from etcdfix.verdicts.observation import (
     DecodeFailureKind,
     Observation,
     PlaintextShape,
-    TransformAttempt,
-    TransformFailure,
 )
 from etcdfix.verdicts.plaintext import LONGEST_MESSAGE, bounded
 
@@ -221,7 +222,7 @@ def _judge_transform(seen: Observation, failure: TransformFailure) -> Verdict:
     )
 
 
-def _attempted(attempt: TransformAttempt) -> Iterator[Evidence]:
+def _attempted(attempt: Attempt) -> Iterator[Evidence]:
     """Yield what one provider or key did with the value, and what a plugin behind it has shown of itself."""
     named = f" (key {attempt.key_fingerprint})" if attempt.key_fingerprint else ""
     tried = "failed"
@@ -255,7 +256,7 @@ def _ruling(seen: Observation, failure: TransformFailure) -> Ruling:
     if not seen.enveloped:
         return _refused_plaintext(seen)
     reasons = {a.reason for a in failure.attempts} or {failure.reason}
-    if reasons <= {"no-key-matched", "no-provider-matched"}:
+    if reasons <= {FailureReason.NO_KEY_MATCHED, FailureReason.NO_PROVIDER_MATCHED}:
         return _nothing_of_that_name(seen, reasons)
     peek = seen.peek if seen.peek is not None else Peek(PeekState.NOT_POSSIBLE)
     behind_plugin = envelope_ruling(failure.attempts, written, name_may_go_on=peek.name_may_go_on)
@@ -276,13 +277,13 @@ def _refused_plaintext(seen: Observation) -> Ruling:
     return Ruling(Cause.PLAINTEXT_NOT_ALLOWED, Confidence.CERTAIN, message)
 
 
-def _nothing_of_that_name(seen: Observation, reasons: set[str]) -> Ruling:
+def _nothing_of_that_name(seen: Observation, reasons: set[FailureReason]) -> Ruling:
     certain = Confidence.CERTAIN
     written = seen.envelope_transformer
     peek = seen.peek
     if peek is not None and (peek.state is PeekState.RIGHT_KEY or peek.too_short):
         return rule_on(seen, peek)
-    if "no-key-matched" in reasons:
+    if FailureReason.NO_KEY_MATCHED in reasons:
         message = f"written under {written}; no key of that name is configured{_name_remark(seen)}"
         return Ruling(Cause.KEY_NAME_MISSING, certain, message)
     message = f"written under {written}; {seen.resource} has no such provider in the configuration"

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from etcdfix.model import Confidence
+from etcdfix.model import Attempt, Confidence
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage, Ruling
-from etcdfix.verdicts.observation import AROUND, Neighbours, TransformAttempt
+from etcdfix.verdicts.observation import AROUND, Neighbours
 
 _DENIED = frozenset({"PERMISSION_DENIED", "UNAUTHENTICATED"})
 _UNKNOWN_KEY = frozenset({"NOT_FOUND", "FAILED_PRECONDITION"})
@@ -22,7 +22,7 @@ _REFUSALS: Final = frozenset({"kms-refused", "kms-key-invalid"})
 _DOUBTS = (Cause.KMS_UNREACHABLE, Cause.KMS_DENIED, Cause.KMS_UNPROVEN, Cause.KMS_KEY_UNKNOWN)
 
 
-def doubt(attempts: tuple[TransformAttempt, ...], *, right_key: bool, neighbours: Neighbours) -> Cause | None:
+def doubt(attempts: tuple[Attempt, ...], *, right_key: bool, neighbours: Neighbours) -> Cause | None:
     """Return why nothing is proven by these attempts, or None where nothing stands against the proof.
 
     Args:
@@ -34,7 +34,7 @@ def doubt(attempts: tuple[TransformAttempt, ...], *, right_key: bool, neighbours
     return next((cause for cause in _DOUBTS if cause in doubts), None)
 
 
-def _doubt(attempt: TransformAttempt, *, right_key: bool, neighbours: Neighbours) -> Cause | None:
+def _doubt(attempt: Attempt, *, right_key: bool, neighbours: Neighbours) -> Cause | None:
     plugin = attempt.plugin
     if right_key:
         return None
@@ -56,7 +56,7 @@ def _doubt(attempt: TransformAttempt, *, right_key: bool, neighbours: Neighbours
     return Cause.KMS_UNPROVEN if refused and neighbours not in AROUND else None
 
 
-def doubt_message(cause: Cause, transformer: str, attempts: tuple[TransformAttempt, ...]) -> str:
+def doubt_message(cause: Cause, transformer: str, attempts: tuple[Attempt, ...]) -> str:
     """Return the sentence for a value about which a plugin left a doubt."""
     match cause:
         case Cause.KMS_DENIED:
@@ -85,7 +85,7 @@ def doubt_message(cause: Cause, transformer: str, attempts: tuple[TransformAttem
 
 
 def envelope_ruling(
-    attempts: tuple[TransformAttempt, ...], transformer: str, *, name_may_go_on: bool
+    attempts: tuple[Attempt, ...], transformer: str, *, name_may_go_on: bool
 ) -> Ruling | None:
     """Rule on an envelope that is broken whatever its keys are; None where nothing shows that.
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.model import DecodedObject, Evidence, Peek
+from etcdfix.model import DecodedObject, Evidence, Peek, TransformFailure
 from etcdfix.storagekey import StorageCodec
 
 
@@ -18,54 +18,6 @@ class Covered(StrEnum):
     NOT_COVERED = "not-covered"
     COVERED = "covered"
     NEVER_ENCRYPTED = "never-encrypted"
-
-
-class PluginTrust(msgspec.Struct, frozen=True):
-    """What a KMS plugin has shown of itself in this run.
-
-    Attributes:
-        healthy: Its Status or Version was as it should be.
-        same_key: Other values under the same key id (v1: under the same provider) that opened with its answers.
-        any_key: Other values, whatever their key id, that did.
-    """
-
-    healthy: bool
-    same_key: int
-    any_key: int
-
-
-class TransformAttempt(msgspec.Struct, frozen=True):
-    """One provider and key that was tried on a value.
-
-    Attributes:
-        transformer: ``aescbc/v1/key1``, ``kms/v2/prov``, ``identity``.
-        key_fingerprint: Short digest of the key material, "" where there is none.
-        reason: Why it failed, one word of the encryption package's ``FailureReason``.
-        error: The API server's wording.
-        kms_status: gRPC code with which a KMS plugin refused, else "".
-        plugin: None where no KMS plugin had a part in it.
-    """
-
-    transformer: str
-    key_fingerprint: str
-    reason: str
-    error: str
-    kms_status: str = ""
-    plugin: PluginTrust | None = None
-
-
-class TransformFailure(msgspec.Struct, frozen=True):
-    """Stored bytes that did not become plaintext.
-
-    Attributes:
-        reason: The overall reason, same words as in the attempts.
-        message: The API server's aggregated wording.
-        attempts: Every matching provider and key, in the server's order.
-    """
-
-    reason: str
-    message: str
-    attempts: tuple[TransformAttempt, ...]
 
 
 class DecodeFailureKind(StrEnum):

@@ -34,6 +34,20 @@ ZERO_OR_ONE = "zero_or_one"
 """Type of a varint that is 0 or 1; with any other value the field counts as unknown to the message."""
 
 
+class ReadMethod(NamedTuple):
+    """A gRPC method that changes nothing.
+
+    Attributes:
+        path: Full name, as HTTP/2 sends it.
+        request: Name of the request message.
+        response: Name of the response message.
+    """
+
+    path: str
+    request: str
+    response: str
+
+
 class WireField(NamedTuple):
     """One field of a message.
 
@@ -162,6 +176,27 @@ class MessageClasses:
 def build_pool(messages: Mapping[str, Sequence[WireField]], package: str) -> MessageClasses:
     """Return the classes of a fixed set of messages."""
     return MessageClasses(messages.__getitem__, package)
+
+
+def parse_table(text: str) -> dict[str, Sequence[WireField]]:
+    """Read a table of messages: on each line a name, a colon, then number, name and type of each field.
+
+    ``*`` marks a repeated field, ``string>bytes`` a map.
+    """
+    table: dict[str, Sequence[WireField]] = {}
+    for line in text.strip().splitlines():
+        name, _, fields = line.partition(":")
+        table[name] = [_parse_field(field) for field in fields.split(",") if field.strip()]
+    return table
+
+
+def _parse_field(text: str) -> WireField:
+    number, name, type_ = text.split()
+    if ">" in type_:
+        key_type, _, value_type = type_.partition(">")
+        return WireField(int(number), name, "map", value_type, key_type)
+    label = "repeated" if type_.startswith("*") else "optional"
+    return WireField(int(number), name, label, type_.lstrip("*"))
 
 
 def _flat(name: str) -> str:

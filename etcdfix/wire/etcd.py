@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
-from etcdfix.wire.descriptors import MessageClasses, WireField, build_pool
+from etcdfix.wire.descriptors import MessageClasses, ReadMethod, WireField, build_pool, parse_table
 
 # One message a line: name, then number, name and type of each field; "*" marks a repeated one.
 _TABLE = """
@@ -48,20 +48,6 @@ AuthenticateResponse: 1 header ResponseHeader, 2 token string
 # mvccpb.Event.EventType
 EVENT_PUT = 0
 EVENT_DELETE = 1
-
-
-class ReadMethod(NamedTuple):
-    """A method that changes no key.
-
-    Attributes:
-        path: Full name, as HTTP/2 sends it.
-        request: Name of the request message.
-        response: Name of the response message.
-    """
-
-    path: str
-    request: str
-    response: str
 
 
 RANGE = ReadMethod("/etcdserverpb.KV/Range", "RangeRequest", "RangeResponse")
@@ -106,15 +92,6 @@ def alarm_query() -> Any:
     return message("AlarmRequest")()
 
 
-def parse_table(text: str) -> dict[str, Sequence[WireField]]:
-    """Read a table of messages: on each line a name, a colon, then number, name and type of each field."""
-    table: dict[str, Sequence[WireField]] = {}
-    for line in text.strip().splitlines():
-        name, _, fields = line.partition(":")
-        table[name] = [_parse_field(field) for field in fields.split(",") if field.strip()]
-    return table
-
-
 @cache
 def read_messages() -> Mapping[str, Sequence[WireField]]:
     """Return the fields of every message here, for a table of one's own that shares some of them."""
@@ -124,9 +101,3 @@ def read_messages() -> Mapping[str, Sequence[WireField]]:
 @cache
 def _classes() -> MessageClasses:
     return build_pool(read_messages(), "etcdfix.etcd")
-
-
-def _parse_field(text: str) -> WireField:
-    number, name, type_ = text.split()
-    label = "repeated" if type_.startswith("*") else "optional"
-    return WireField(int(number), name, label, type_.lstrip("*"))

@@ -7,60 +7,29 @@ message here: whoever only reads never asks a plugin to wrap a key.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
-from etcdfix.wire.descriptors import MessageClasses, WireField, build_pool
+from etcdfix.wire.descriptors import MessageClasses, ReadMethod, build_pool, parse_table
 
-_FIELDS = {
-    "v1beta1.VersionRequest": [WireField(1, "version", "optional", "string")],
-    "v1beta1.VersionResponse": [
-        WireField(1, "version", "optional", "string"),
-        WireField(2, "runtime_name", "optional", "string"),
-        WireField(3, "runtime_version", "optional", "string"),
-    ],
-    "v1beta1.DecryptRequest": [
-        WireField(1, "version", "optional", "string"),
-        WireField(2, "cipher", "optional", "bytes"),
-    ],
-    "v1beta1.DecryptResponse": [WireField(1, "plain", "optional", "bytes")],
-    "v2.StatusRequest": [],
-    "v2.StatusResponse": [
-        WireField(1, "version", "optional", "string"),
-        WireField(2, "healthz", "optional", "string"),
-        WireField(3, "key_id", "optional", "string"),
-    ],
-    "v2.DecryptRequest": [
-        WireField(1, "ciphertext", "optional", "bytes"),
-        WireField(2, "uid", "optional", "string"),
-        WireField(3, "key_id", "optional", "string"),
-        WireField(4, "annotations", "map", "bytes", "string"),
-    ],
-    "v2.DecryptResponse": [WireField(1, "plaintext", "optional", "bytes")],
-}
+_TABLE = """
+v1beta1.VersionRequest: 1 version string
+v1beta1.VersionResponse: 1 version string, 2 runtime_name string, 3 runtime_version string
+v1beta1.DecryptRequest: 1 version string, 2 cipher bytes
+v1beta1.DecryptResponse: 1 plain bytes
+v2.StatusRequest:
+v2.StatusResponse: 1 version string, 2 healthz string, 3 key_id string
+v2.DecryptRequest: 1 ciphertext bytes, 2 uid string, 3 key_id string, 4 annotations string>bytes
+v2.DecryptResponse: 1 plaintext bytes
+"""
 
-
-class KMSMethod(NamedTuple):
-    """One call that a plugin answers.
-
-    Attributes:
-        path: Full name, as HTTP/2 sends it.
-        request: Name of the request message.
-        response: Name of the response message.
-    """
-
-    path: str
-    request: str
-    response: str
-
-
-V1_VERSION = KMSMethod(
+V1_VERSION = ReadMethod(
     "/v1beta1.KeyManagementService/Version", "v1beta1.VersionRequest", "v1beta1.VersionResponse"
 )
-V1_DECRYPT = KMSMethod(
+V1_DECRYPT = ReadMethod(
     "/v1beta1.KeyManagementService/Decrypt", "v1beta1.DecryptRequest", "v1beta1.DecryptResponse"
 )
-V2_STATUS = KMSMethod("/v2.KeyManagementService/Status", "v2.StatusRequest", "v2.StatusResponse")
-V2_DECRYPT = KMSMethod("/v2.KeyManagementService/Decrypt", "v2.DecryptRequest", "v2.DecryptResponse")
+V2_STATUS = ReadMethod("/v2.KeyManagementService/Status", "v2.StatusRequest", "v2.StatusResponse")
+V2_DECRYPT = ReadMethod("/v2.KeyManagementService/Decrypt", "v2.DecryptRequest", "v2.DecryptResponse")
 
 
 def message(name: str) -> Any:
@@ -74,4 +43,4 @@ def message(name: str) -> Any:
 
 @cache
 def _classes() -> MessageClasses:
-    return build_pool(_FIELDS, "etcdfix.kms")
+    return build_pool(parse_table(_TABLE), "etcdfix.kms")

@@ -82,7 +82,7 @@ def result(reader: ResourceTransformers, data: bytes, etcd_key: bytes, *, exact:
     try:
         return read(data, etcd_key)
     except TransformFailed as failed:
-        return failed.attempts, failed.reason, failed.message
+        return failed.failure, failed.message
 
 
 @given(encrypted())

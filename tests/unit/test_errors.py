@@ -90,3 +90,11 @@ def test_exit_codes(base: type[EtcdfixError], exit_code: int) -> None:
     elsewhere = {errors.TransactionNotSent: 5, errors.TransactionRefused: 4}
     for error in descendants(base):
         assert error.exit_code == elsewhere.get(error, exit_code)
+
+
+@pytest.mark.parametrize(
+    ("messages", "joined"),
+    [(["a"], "a"), (["a", "a"], "a"), (["a", "b"], "[a, b]"), (["a", "b", "a"], "[a, b]")],
+)
+def test_aggregate(messages: list[str], joined: str) -> None:
+    assert errors.aggregate(messages) == joined

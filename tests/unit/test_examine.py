@@ -10,7 +10,6 @@ import pytest
 from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
 from etcdfix.encryption.transformer import Transformers
-from etcdfix.errors import KMSUnreachable
 from etcdfix.examine import Examiner
 from etcdfix.model import Confidence, GroupResource, Outcome, ServerBehaviour, StoredValue
 from etcdfix.storagekey import StorageCodec, StorageLayout
@@ -163,26 +162,6 @@ def test_attempts_become_evidence_with_fingerprints_not_keys() -> None:
     assert evidence.check.startswith("decrypt with aesgcm/v1/key1 (key ")
     assert (looked.check, looked.result) == ("look without tag or padding", "noise")
     assert KEY_1.decode() not in repr(found.verdict)
-
-
-def test_another_transform_error_keeps_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    under_test = examiner(CONFIG)
-
-    def refuse(_data: bytes, _key: bytes) -> None:
-        raise KMSUnreachable("not now")
-
-    transformers = under_test.transformers
-    assert transformers is not None
-    resource = under_test.layout.locate(KEY.encode())[0].group_resource
-
-    class Refusing:
-        rule = "secrets"
-        keys = local_keys = kms_readers = ()
-        from_storage = staticmethod(refuse)
-
-    monkeypatch.setitem(transformers._found, resource, Refusing())
-    found = under_test.examine(stored(KEY, aescbc(secret())))
-    assert found.verdict.upstream_message == "not now"
 
 
 @pytest.mark.parametrize(

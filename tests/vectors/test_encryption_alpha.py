@@ -16,9 +16,9 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from etcdfix.encryption.config import KMSProvider, load_configuration
 from etcdfix.encryption.kms.envelopes import WrappedKey
-from etcdfix.encryption.transformer import FailureReason, Transformers, TransformFailed
+from etcdfix.encryption.transformer import Transformers, TransformFailed
 from etcdfix.errors import KMSRefused
-from etcdfix.model import GroupResource
+from etcdfix.model import FailureReason, GroupResource
 from etcdfix.sources.snapshot import SnapshotSource
 from tests.support.played_plugins import OneAnswer
 
@@ -85,7 +85,7 @@ def test_same_values_refused_with_the_same_message(verdict: str, values: dict[by
 
     transformers = Transformers.from_configuration(load_configuration(ALPHA / TODAY[verdict]), plugin_for)
     refused = failures(transformers, values)
-    assert not any(failure.reason is FailureReason.KMS_UNREACHABLE for failure in refused.values())
+    assert not any(failure.failure.reason is FailureReason.KMS_UNREACHABLE for failure in refused.values())
     class_text = "data from the storage is not transformable revision=0: "
     by_server = {
         key: message.partition(class_text)[2]
@@ -109,7 +109,7 @@ def test_without_plugins_only_kms_values_become_undetermined(
     undetermined = {
         key
         for key, failure in failures(transformers, values).items()
-        if failure.reason is FailureReason.KMS_UNREACHABLE
+        if failure.failure.reason is FailureReason.KMS_UNREACHABLE
     }
     assert undetermined == {key for key, value in values.items() if value.startswith(prefixes)}
     assert len(undetermined) >= 8

@@ -51,26 +51,24 @@ class Health(msgspec.Struct, frozen=True):
     write_key_id: str = ""
 
 
-class Refused(msgspec.Struct, frozen=True):
-    """The plugin's no: its gRPC code, and the status as Go prints it."""
-
-    status: str
-    message: str
-
-
-class Unanswered(msgspec.Struct, frozen=True):
-    """No answer that counts: a gRPC code, and the status as Go prints it."""
+class Failure(msgspec.Struct, frozen=True):
+    """No key: a gRPC code, and the status as Go prints it."""
 
     status: str
     message: str
 
     @property
+    def refused(self) -> bool:
+        """The plugin's no; otherwise it is no answer that counts."""
+        return self.status in REFUSALS
+
+    @property
     def silent(self) -> bool:
-        """Nobody looked at the request; otherwise the plugin did, and failed."""
+        """Nobody looked at the request; otherwise the plugin did, and refused or failed."""
         return self.status in NO_ANSWER
 
 
-Answer = KeyMaterial | Refused | Unanswered
+Answer = KeyMaterial | Failure
 """What comes back for one wrapped key."""
 
 
@@ -96,16 +94,16 @@ class PluginReport(msgspec.Struct, frozen=True):
     api_version: str
     name: str
     endpoint: str
-    overridden: bool
-    state: PluginState
-    message: str
-    calls: int
-    answered: int
-    refused: int
-    failed: int
-    write_key_id: str
-    opened: tuple[tuple[str, int], ...]
-    max_rate: float
+    overridden: bool = False
+    state: PluginState = PluginState.NOT_ASKED
+    message: str = ""
+    calls: int = 0
+    answered: int = 0
+    refused: int = 0
+    failed: int = 0
+    write_key_id: str = ""
+    opened: tuple[tuple[str, int], ...] = ()
+    max_rate: float = 0.0
 
 
 class PluginClient(Protocol):

@@ -24,17 +24,16 @@ from google.protobuf.message import DecodeError
 from etcdfix.encryption.config import KMSProvider
 from etcdfix.encryption.keyring import KeyMaterial
 from etcdfix.encryption.kms.answers import (
-    REFUSALS,
     Answer,
+    Failure,
     Health,
     PluginState,
-    Refused,
-    Unanswered,
     bounded,
 )
 from etcdfix.encryption.kms.envelopes import KEY_ID_MAX_SIZE, WrappedKey
 from etcdfix.golang.goquote import go_quote
-from etcdfix.wire.kms import V1_DECRYPT, V1_VERSION, V2_DECRYPT, V2_STATUS, KMSMethod, message
+from etcdfix.wire.descriptors import ReadMethod
+from etcdfix.wire.kms import V1_DECRYPT, V1_VERSION, V2_DECRYPT, V2_STATUS, message
 
 # gRPC reads these when it is imported. Its log lines would repeat on stderr what we say in our own words,
 # and its fork handlers cost time in every child process.
@@ -74,16 +73,16 @@ class KMSClient:
             return problem
         if self._api_version == "v1":
             answer = self._call(V1_VERSION, message(V1_VERSION.request)(version=_V1_API))
-            return _failed_check(answer) if isinstance(answer, Unanswered | Refused) else _v1_health(answer)
+            return _failed_check(answer) if isinstance(answer, Failure) else _v1_health(answer)
         answer = self._call(V2_STATUS, message(V2_STATUS.request)())
-        return _failed_check(answer) if isinstance(answer, Unanswered | Refused) else _v2_health(answer)
+        return _failed_check(answer) if isinstance(answer, Failure) else _v2_health(answer)
 
     def decrypt(self, wrapped: WrappedKey) -> Answer:
         """Ask for the DEK or DEK seed; for v1, :meth:`check` must have been ok before."""
         if self._api_version == "v1":
             request = message(V1_DECRYPT.request)(version=_V1_API, cipher=wrapped.ciphertext)
             answer = self._call(V1_DECRYPT, request)
-            return answer if isinstance(answer, Unanswered | Refused) else KeyMaterial(answer.plain)
+            return answer if isinstance(answer, Failure) else KeyMaterial(answer.plain)
         request = message(V2_DECRYPT.request)(
             ciphertext=wrapped.ciphertext,
             uid=str(uuid.uuid4()),
@@ -91,7 +90,7 @@ class KMSClient:
             annotations=dict(wrapped.annotations),
         )
         answer = self._call(V2_DECRYPT, request)
-        return answer if isinstance(answer, Unanswered | Refused) else KeyMaterial(answer.plaintext)
+        return answer if isinstance(answer, Failure) else KeyMaterial(answer.plaintext)
 
     def close(self) -> None:
         """End the connection; calls under way come back as unanswered."""
@@ -101,7 +100,7 @@ class KMSClient:
         if channel is not None:
             channel.close()
 
-    def _call(self, method: KMSMethod, request: Any) -> Any:
+    def _call(self, method: ReadMethod, request: Any) -> Any:
         call = self._open(method)
         if call is None:
             return _failure("CANCELLED", _CLOSED)
@@ -117,7 +116,7 @@ class KMSClient:
             # Its text is dropped with it: the bytes may hold a key.
             return _failure("INTERNAL", _NOT_PROTOBUF)
 
-    def _open(self, method: KMSMethod) -> Any:
+    def _open(self, method: ReadMethod) -> Any:
         """Return what makes one call; None once closed. gRPC hears of a socket only when somebody listens there."""
         with self._lock:
             if self._closed:
@@ -141,11 +140,11 @@ def go_status(code: str, details: str) -> str:
     return f"rpc error: code = {name} desc = {bounded(details)}"
 
 
-def _failure(code: str, details: str) -> Refused | Unanswered:
-    return (Refused if code in REFUSALS else Unanswered)(code, go_status(code, details))
+def _failure(code: str, details: str) -> Failure:
+    return Failure(code, go_status(code, details))
 
 
-def _failed_check(failure: Refused | Unanswered) -> Health:
+def _failed_check(failure: Failure) -> Health:
     if failure.status == "UNIMPLEMENTED":
         return Health(PluginState.WRONG_VERSION, failure.message)
     if failure.status in {"PERMISSION_DENIED", "UNAUTHENTICATED"}:

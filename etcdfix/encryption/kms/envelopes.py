@@ -21,8 +21,7 @@ from typing import Protocol
 
 import msgspec
 
-from etcdfix.encryption.wording import aggregate
-from etcdfix.errors import KMSError
+from etcdfix.errors import KMSError, aggregate
 from etcdfix.golang.goquote import withheld
 from etcdfix.wire.varint import MAX_BYTES, read_varint
 
@@ -33,7 +32,6 @@ ANNOTATIONS_MAX_SIZE = 32 * 1024
 _LENGTH = struct.Struct(">H")
 _MAX_FIELD_NUMBER = (1 << 29) - 1
 _MAX_GROUP_DEPTH = 10_000
-_VARINT, _FIXED64, _BYTES, _START_GROUP, _END_GROUP, _FIXED32 = range(6)
 # Go puts a plain or a no-break space after "proto:", by build; searches should use \s.
 _DATA_TAG = b"\x0a"
 _MALFORMED = "proto: cannot parse invalid wire-format data"
@@ -349,19 +347,33 @@ def _annotation(entry: bytes) -> tuple[str, bytes]:
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     """Yield varint and length-delimited fields of one message; the others are checked and skipped."""
     offset = 0
-    while offset < len(data):
+    open_groups: list[int] = []
+    value: int | bytes | None
+    while offset < len(data) or open_groups:
         tag, offset = _varint(data, offset)
-        number, wire_type = tag >> 3, tag & 7
+        number, value = tag >> 3, None
         if not 0 < number <= _MAX_FIELD_NUMBER:
             raise KMSEnvelopeInvalid(_MALFORMED)
-        if wire_type == _VARINT:
-            value, offset = _varint(data, offset)
+        match tag & 7:
+            case 0:
+                value, offset = _varint(data, offset)
+            case 1:
+                offset += 8
+            case 2:
+                start, offset = _delimited(data, offset)
+                value = data[start:offset]
+            case 3 if len(open_groups) < _MAX_GROUP_DEPTH:
+                open_groups.append(number)
+            case 4 if open_groups and open_groups[-1] == number:
+                open_groups.pop()
+            case 5:
+                offset += 4
+            case _:
+                raise KMSEnvelopeInvalid(_MALFORMED)
+        if offset > len(data):
+            raise KMSEnvelopeInvalid(_MALFORMED)
+        if value is not None and not open_groups:
             yield number, value
-        elif wire_type == _BYTES:
-            start, offset = _delimited(data, offset)
-            yield number, data[start:offset]
-        else:
-            offset = _skip(data, offset, number, wire_type)
 
 
 def _varint(data: bytes, start: int) -> tuple[int, int]:
@@ -379,32 +391,3 @@ def _delimited(data: bytes, offset: int) -> tuple[int, int]:
     if size > len(data) - start:
         raise KMSEnvelopeInvalid(_MALFORMED)
     return start, start + size
-
-
-def _skip(data: bytes, offset: int, number: int, wire_type: int) -> int:
-    """Return the offset after a fixed-size field or a group with everything in it."""
-    open_groups: list[int] = []
-    while True:
-        match wire_type:
-            case 0:
-                _, offset = _varint(data, offset)
-            case 1:
-                offset += 8
-            case 2:
-                _, offset = _delimited(data, offset)
-            case 3 if len(open_groups) < _MAX_GROUP_DEPTH:
-                open_groups.append(number)
-            case 4 if open_groups and open_groups[-1] == number:
-                open_groups.pop()
-            case 5:
-                offset += 4
-            case _:
-                raise KMSEnvelopeInvalid(_MALFORMED)
-        if offset > len(data):
-            raise KMSEnvelopeInvalid(_MALFORMED)
-        if not open_groups:
-            return offset
-        tag, offset = _varint(data, offset)
-        number, wire_type = tag >> 3, tag & 7
-        if not 0 < number <= _MAX_FIELD_NUMBER:
-            raise KMSEnvelopeInvalid(_MALFORMED)

@@ -1,7 +1,7 @@
 """When a KMS plugin may be asked: a rate limit and a circuit breaker, both told the time by their caller.
 
 Times are seconds on any clock that does not go back. Neither of the two locks; :mod:`~etcdfix.encryption.kms.session`
-calls them under its own lock.
+does.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Clock(Protocol):
         """Return seconds on a clock that does not go back."""
         ...
 
-    def wait_until(self, condition: threading.Condition, when: float) -> None:
-        """Wait on a condition that the caller holds; return at ``when`` or earlier."""
+    def wait_until(self, over: threading.Event, when: float) -> None:
+        """Return at ``when``, or earlier, as once the event is set."""
         ...
 
 
@@ -36,9 +36,9 @@ class MonotonicClock:
         """Return ``time.monotonic``."""
         return time.monotonic()
 
-    def wait_until(self, condition: threading.Condition, when: float) -> None:
-        """Wait until notified or ``when`` has come."""
-        condition.wait(max(0.0, when - time.monotonic()))
+    def wait_until(self, over: threading.Event, when: float) -> None:
+        """Wait for the event until ``when``."""
+        over.wait(max(0.0, when - time.monotonic()))
 
 
 class RateLimit:

@@ -115,11 +115,13 @@ class KMSPlugins:
             endpoint, path = self._endpoints.get(provider.name, (provider.endpoint, provider.socket_path))
             session = PluginSession(
                 lambda: self._connect(provider, path),
-                api_version=provider.api_version,
-                name=provider.name,
-                endpoint=endpoint,
-                overridden=provider.name in self._endpoints,
-                max_rate=self.max_rate,
+                PluginReport(
+                    provider.api_version,
+                    provider.name,
+                    endpoint,
+                    overridden=provider.name in self._endpoints,
+                    max_rate=self.max_rate,
+                ),
                 patience_seconds=self._patience_seconds,
                 clock=self._clock,
             )

@@ -12,12 +12,12 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.hmac import HMAC
 
-from etcdfix.encryption.fault import TOO_SHORT_ERROR, FailureReason, Fault, PluginRecord
 from etcdfix.encryption.kms.envelopes import (
     DEKSourceType,
     EncryptedObject,
@@ -31,9 +31,11 @@ from etcdfix.encryption.kms.envelopes import (
     split_encrypted_object,
     validate_encrypted_object,
 )
+from etcdfix.encryption.providers import TOO_SHORT_ERROR
 from etcdfix.encryption.providers.aescbc import AESCBCTransformer
 from etcdfix.encryption.providers.aesgcm import NONCE_SIZE, AESGCMTransformer, UncheckedAESGCM
 from etcdfix.errors import KMSRefused, KMSUnreachable
+from etcdfix.model import Attempt, FailureReason, PluginRecord
 
 _AES_KEY_SIZES = frozenset({16, 24, 32})
 INFO_SIZE = 32
@@ -50,7 +52,7 @@ _MOST_WITNESSES = 64
 _SEEDED_MIN_SIZE = INFO_SIZE + NONCE_SIZE
 _NONCE_END = _SEEDED_MIN_SIZE
 
-_Read = Callable[[bytes, bytes], bytes | Fault]
+_Read = Callable[[bytes, bytes], bytes | Attempt]
 _Quick = Callable[[bytes, bytes], bytes | None]
 
 
@@ -145,7 +147,7 @@ class KMSv1Transformer:
         dek = self._plugin.recall(wrapped) if self._plugin is not None else None
         return (dek, data) if dek is not None and len(dek) in _AES_KEY_SIZES else None
 
-    def read(self, body: bytes, etcd_key: bytes) -> Opened | Fault:
+    def read(self, body: bytes, etcd_key: bytes) -> Opened | Attempt:
         """Return the plaintext of ``body``, or why there is none.
 
         Without a plugin that answers every reason is ``kms-unreachable``; a fault of the envelope is then in
@@ -161,17 +163,17 @@ class KMSv1Transformer:
             return _envelope_fault(error, plugin)
         result = _read_v1(plugin, wrapped, data, etcd_key)
         size = len(wrapped.ciphertext)
-        if isinstance(result, Fault) and result.plugin is None:
+        if isinstance(result, Attempt) and result.plugin is None:
             return result
         assert plugin is not None  # whoever answered
-        if not isinstance(result, Fault):
+        if not isinstance(result, Attempt):
             if _speaks_for_plugin(result):
                 plugin.opened[""] += 1
                 self._sizes.add(size)
                 plugin.add_control(wrapped, result.dek)
                 return Opened(result.data, result.stale, authenticated=not result.stale)
             # What is noise may come from a wrong DEK: without a control that is nobody's fault that we could name.
-            fault = _witnessed(Fault(FailureReason.PADDING_INVALID, ()), plugin, "")
+            fault = _witnessed(Attempt(FailureReason.PADDING_INVALID, ()), plugin, "")
             assert fault.plugin is not None  # just added
             proven = fault.plugin.healthy and fault.plugin.same_key
             return Opened(result.data, result.stale, authenticated=not result.stale) if proven else fault
@@ -179,28 +181,28 @@ class KMSv1Transformer:
         for other in sorted(self._sizes - {size})[:_MOST_SIZES]:
             recut, rest = recut_v1_body(body, other)
             opened = _read_v1(plugin, recut, rest, etcd_key)
-            if not isinstance(opened, Fault) and _speaks_for_plugin(opened):
-                return Fault(FailureReason.KMS_SIZE_DAMAGED, result.errors, plugin=result.plugin)
+            if not isinstance(opened, Attempt) and _speaks_for_plugin(opened):
+                return Attempt(FailureReason.KMS_SIZE_DAMAGED, result.errors, plugin=result.plugin)
         return result
 
 
 def _read_v1(
     plugin: KMSPlugin | None, wrapped: WrappedKey, data: bytes, etcd_key: bytes
-) -> _OpenedV1 | Fault:
+) -> _OpenedV1 | Attempt:
     dek = _unwrap(plugin, wrapped)
-    if isinstance(dek, Fault):
+    if isinstance(dek, Attempt):
         return dek
     assert plugin is not None  # else there would be no DEK
     if len(dek) not in _AES_KEY_SIZES:
         return _witnessed(_key_size_fault(dek), plugin, "")
     plaintext = AESGCMTransformer(dek).read(data, etcd_key)
-    if not isinstance(plaintext, Fault):
+    if not isinstance(plaintext, Attempt):
         return _OpenedV1(plaintext, stale=False, dek=dek)
     # API servers up to 1.24 wrote CBC, and nothing in the value says which.
     fallback = AESCBCTransformer(dek).read(data, etcd_key)
-    if not isinstance(fallback, Fault):
+    if not isinstance(fallback, Attempt):
         return _OpenedV1(fallback, stale=True, dek=dek)
-    return _witnessed(Fault(plaintext.reason, plaintext.errors + fallback.errors), plugin, "")
+    return _witnessed(Attempt(plaintext.reason, plaintext.errors + fallback.errors), plugin, "")
 
 
 def _speaks_for_plugin(opened: _OpenedV1) -> bool:
@@ -243,8 +245,8 @@ class KMSv2Transformer:
         key = self._plugin.recall(encrypted.wrapped_key) if self._plugin is not None else None
         return None if key is None else DataKey(key, seeded=_is_seeded(encrypted))
 
-    def read(self, body: bytes, etcd_key: bytes) -> Opened | Fault:
-        """Return the plaintext of ``body``, or why there is none; faults name the key id where it is known.
+    def read(self, body: bytes, etcd_key: bytes) -> Opened | Attempt:
+        """Return the plaintext of ``body``, or why there is none.
 
         Without a plugin that answers every reason is ``kms-unreachable``; a fault of the envelope is then in
         ``errors``.
@@ -252,22 +254,22 @@ class KMSv2Transformer:
         Raises:
             KMSPending: The plugin has not answered yet.
         """
-        plugin, key_id = self._plugin, ""
+        plugin = self._plugin
         try:
             encrypted = parse_encrypted_object(body)
-            key_id = encrypted.key_id
             validate_encrypted_object(encrypted)
         except KMSEnvelopeInvalid as error:
-            return _envelope_fault(error, plugin, key_id)
+            return _envelope_fault(error, plugin)
         source = _unwrap(plugin, encrypted.wrapped_key)
-        if isinstance(source, Fault):
+        if isinstance(source, Attempt):
             return source
         assert plugin is not None  # else there would be no DEK
+        key_id = encrypted.key_id
         # Servers write seeds (type 1) since 1.29.
         seeded = _is_seeded(encrypted)
         read = _seeded(source) if seeded else _keyed(source)
         plaintext = read(encrypted.encrypted_data, etcd_key)
-        if isinstance(plaintext, Fault):
+        if isinstance(plaintext, Attempt):
             return _witnessed(plaintext, plugin, key_id)
         if seeded:
             self._remember(body, key_id, source)
@@ -322,12 +324,12 @@ def _is_seeded(encrypted: EncryptedObject) -> bool:
 def _seeded(seed: bytes) -> _Read:
     """Return how values under one DEK seed are read."""
 
-    def read(data: bytes, etcd_key: bytes) -> bytes | Fault:
+    def read(data: bytes, etcd_key: bytes) -> bytes | Attempt:
         if len(seed) < _MIN_SEED_SIZE:
             error = f"invalid seed length {len(seed)} used for key generation"
-            return Fault(FailureReason.KMS_KEY_INVALID, (error,))
+            return Attempt(FailureReason.KMS_KEY_INVALID, (error,))
         if len(data) < INFO_SIZE:
-            return Fault(FailureReason.TOO_SHORT, (TOO_SHORT_ERROR,))
+            return Attempt(FailureReason.TOO_SHORT, (TOO_SHORT_ERROR,))
         return AESGCMTransformer(derive_key(seed, data[:INFO_SIZE])).read(data[INFO_SIZE:], etcd_key)
 
     return read
@@ -358,32 +360,32 @@ def _keyed(key: bytes) -> _Read:
     return lambda _data, _etcd_key: fault
 
 
-def _unwrap(plugin: KMSPlugin | None, wrapped: WrappedKey) -> bytes | Fault:
+def _unwrap(plugin: KMSPlugin | None, wrapped: WrappedKey) -> bytes | Attempt:
     if plugin is None:
-        return Fault(FailureReason.KMS_UNREACHABLE, (), wrapped.key_id)
+        return Attempt(FailureReason.KMS_UNREACHABLE, ())
     # v2 says whose error it is; v1 passes the gRPC status on as it is.
     prefix = "failed to decrypt DEK, error: " if wrapped.api_version == "v2" else ""
     try:
         return plugin.unwrap(wrapped)
     except KMSUnreachable as error:
-        return Fault(FailureReason.KMS_UNREACHABLE, (f"{prefix}{error.message}",), wrapped.key_id)
+        return Attempt(FailureReason.KMS_UNREACHABLE, (f"{prefix}{error.message}",))
     except KMSRefused as error:
-        fault = Fault(FailureReason.KMS_REFUSED, (f"{prefix}{error.message}",), kms_status=error.status)
+        fault = Attempt(FailureReason.KMS_REFUSED, (f"{prefix}{error.message}",), kms_status=error.status)
         return _witnessed(fault, plugin, wrapped.key_id)
 
 
 def _answers(plugin: KMSPlugin | None, wrapped: WrappedKey) -> bool:
     answer = _unwrap(plugin, wrapped)
-    return not isinstance(answer, Fault) or answer.reason is not FailureReason.KMS_UNREACHABLE
+    return not isinstance(answer, Attempt) or answer.reason is not FailureReason.KMS_UNREACHABLE
 
 
-def _witnessed(fault: Fault, plugin: KMSPlugin, key_id: str) -> Fault:
+def _witnessed(fault: Attempt, plugin: KMSPlugin, key_id: str) -> Attempt:
     """Add what the plugin has shown of itself, on which belief in the fault rests."""
     record = PluginRecord(plugin.healthy, plugin.opened[key_id], plugin.opened.total())
-    return fault._replace(kms_key_id=key_id, plugin=record)
+    return msgspec.structs.replace(fault, plugin=record)
 
 
-def _envelope_fault(error: KMSEnvelopeInvalid, plugin: KMSPlugin | None, key_id: str = "") -> Fault:
+def _envelope_fault(error: KMSEnvelopeInvalid, plugin: KMSPlugin | None) -> Attempt:
     # Proof, in fact; but while a plugin is away all values of its provider are undetermined, by contract.
     reason = FailureReason.KMS_UNREACHABLE
     if plugin is not None:
@@ -395,8 +397,8 @@ def _envelope_fault(error: KMSEnvelopeInvalid, plugin: KMSPlugin | None, key_id:
             reason = FailureReason.KMS_ENVELOPE_INVALID
             if error.maybe_newer:
                 reason = FailureReason.KMS_ENVELOPE_UNKNOWN
-    return Fault(reason, (error.message,), key_id)
+    return Attempt(reason, (error.message,))
 
 
-def _key_size_fault(key: bytes) -> Fault:
-    return Fault(FailureReason.KMS_KEY_INVALID, (f"crypto/aes: invalid key size {len(key)}",))
+def _key_size_fault(key: bytes) -> Attempt:
+    return Attempt(FailureReason.KMS_KEY_INVALID, (f"crypto/aes: invalid key size {len(key)}",))

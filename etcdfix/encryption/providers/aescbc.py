@@ -16,9 +16,10 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CBC
 
-from etcdfix.encryption.fault import TOO_SHORT_ERROR, FailureReason, Fault
-from etcdfix.encryption.sight import START_SIZE_CBC
+from etcdfix.encryption.known_starts import START_SIZE_CBC
+from etcdfix.encryption.providers import TOO_SHORT_ERROR
 from etcdfix.encryption.unchecked import Flip
+from etcdfix.model import Attempt, FailureReason
 
 BLOCK_SIZE = 16
 NOT_BLOCK_MULTIPLE_ERROR = "the stored data is not a multiple of the block size"
@@ -43,7 +44,7 @@ class AESCBCTransformer:
     def __init__(self, key: bytes) -> None:
         self._update = Cipher(AES(key), CBC(bytes(BLOCK_SIZE))).decryptor().update
 
-    def read(self, body: bytes, etcd_key: bytes) -> bytes | Fault:  # noqa: ARG002  one signature for all
+    def read(self, body: bytes, etcd_key: bytes) -> bytes | Attempt:  # noqa: ARG002  one signature for all
         """Return the plaintext of ``body``, or why there is none; the padding rule is upstream's own.
 
         The padding length is bounded by the whole plaintext, not by the block size: 32 bytes of 0x20 at
@@ -51,17 +52,17 @@ class AESCBCTransformer:
         """
         size = len(body)
         if size < BLOCK_SIZE:
-            return Fault(FailureReason.TOO_SHORT, (TOO_SHORT_ERROR,))
+            return Attempt(FailureReason.TOO_SHORT, (TOO_SHORT_ERROR,))
         if size % BLOCK_SIZE:
-            return Fault(FailureReason.NOT_BLOCK_MULTIPLE, (NOT_BLOCK_MULTIPLE_ERROR,))
+            return Attempt(FailureReason.NOT_BLOCK_MULTIPLE, (NOT_BLOCK_MULTIPLE_ERROR,))
         if size == BLOCK_SIZE:
-            return Fault(FailureReason.TOO_SHORT, (IV_ONLY_ERROR,))
+            return Attempt(FailureReason.TOO_SHORT, (IV_ONLY_ERROR,))
         padded = self._update(body)
         padding = padded[-1]
         if padding == 0 or padding > size - BLOCK_SIZE:
-            return Fault(FailureReason.PADDING_INVALID, (NOT_PADDED_ERROR,))
+            return Attempt(FailureReason.PADDING_INVALID, (NOT_PADDED_ERROR,))
         if not padded.endswith(_PADDING[padding]):
-            return Fault(FailureReason.PADDING_INVALID, (PADDING_ERROR,))
+            return Attempt(FailureReason.PADDING_INVALID, (PADDING_ERROR,))
         return padded[BLOCK_SIZE : size - padding]
 
     def opener(self, skip: int) -> Callable[[bytes, bytes], bytes | None]:
@@ -99,7 +100,7 @@ class UncheckedAESCBC:
     def plaintext(self, body: bytes) -> bytes:
         """Return all of it up to the last whole block; the padding is left away where it is one."""
         opened = self.read(body, b"")
-        return self._blocks(body) if isinstance(opened, Fault) else opened
+        return self._blocks(body) if isinstance(opened, Attempt) else opened
 
     def other_nonces(self, body: bytes) -> Iterator[tuple[Flip, bytes]]:  # noqa: ARG002  one signature for all
         """Yield nothing: a wrong bit of the initialisation vector is one wrong bit of the plaintext."""

@@ -15,10 +15,10 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR, ECB
 
-from etcdfix.encryption.fault import TOO_SHORT_ERROR, FailureReason, Fault
-from etcdfix.encryption.providers import ghash
-from etcdfix.encryption.sight import START_SIZE
+from etcdfix.encryption.known_starts import START_SIZE
+from etcdfix.encryption.providers import TOO_SHORT_ERROR, ghash
 from etcdfix.encryption.unchecked import Flip, difference, single_bit
+from etcdfix.model import Attempt, FailureReason
 
 NONCE_SIZE = 12
 TAG_SIZE = 16
@@ -37,14 +37,14 @@ class AESGCMTransformer:
     def __init__(self, key: bytes) -> None:
         self._decrypt = AESGCM(key).decrypt
 
-    def read(self, body: bytes, etcd_key: bytes) -> bytes | Fault:
+    def read(self, body: bytes, etcd_key: bytes) -> bytes | Attempt:
         """Return the plaintext of ``body``, or why there is none."""
         if len(body) < NONCE_SIZE:
-            return Fault(FailureReason.TOO_SHORT, (TOO_SHORT_ERROR,))
+            return Attempt(FailureReason.TOO_SHORT, (TOO_SHORT_ERROR,))
         try:
             return self._decrypt(body[:NONCE_SIZE], body[NONCE_SIZE:], etcd_key)
         except InvalidTag:  # also for a body too short for its tag, as upstream
-            return Fault(FailureReason.AUTHENTICATION_FAILED, (AUTHENTICATION_ERROR,))
+            return Attempt(FailureReason.AUTHENTICATION_FAILED, (AUTHENTICATION_ERROR,))
 
     def opener(self, skip: int) -> Callable[[bytes, bytes], bytes | None]:
         """Return a function from (value, etcd key) to plaintext or None, for bodies that start at ``skip``."""

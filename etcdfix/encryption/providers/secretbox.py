@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator
 from nacl.bindings import crypto_secretbox, crypto_secretbox_open
 from nacl.exceptions import CryptoError
 
-from etcdfix.encryption.fault import TOO_SHORT_ERROR, FailureReason, Fault
-from etcdfix.encryption.providers import poly1305
-from etcdfix.encryption.sight import START_SIZE
+from etcdfix.encryption.known_starts import START_SIZE
+from etcdfix.encryption.providers import TOO_SHORT_ERROR, poly1305
 from etcdfix.encryption.unchecked import Flip, difference, single_bit, turned
+from etcdfix.model import Attempt, FailureReason
 
 NONCE_SIZE = 24
 TAG_SIZE = 16
@@ -35,14 +35,14 @@ class SecretboxTransformer:
     def __init__(self, key: bytes) -> None:
         self._key = key
 
-    def read(self, body: bytes, etcd_key: bytes) -> bytes | Fault:  # noqa: ARG002  one signature for all
+    def read(self, body: bytes, etcd_key: bytes) -> bytes | Attempt:  # noqa: ARG002  one signature for all
         """Return the plaintext of ``body``, or why there is none."""
         if len(body) < NONCE_SIZE + TAG_SIZE:
-            return Fault(FailureReason.TOO_SHORT, (TOO_SHORT_ERROR,))
+            return Attempt(FailureReason.TOO_SHORT, (TOO_SHORT_ERROR,))
         try:
             return crypto_secretbox_open(body[NONCE_SIZE:], body[:NONCE_SIZE], self._key)
         except CryptoError:
-            return Fault(FailureReason.AUTHENTICATION_FAILED, (AUTHENTICATION_ERROR,))
+            return Attempt(FailureReason.AUTHENTICATION_FAILED, (AUTHENTICATION_ERROR,))
 
     def opener(self, skip: int) -> Callable[[bytes, bytes], bytes | None]:
         """Return a function from (value, etcd key) to plaintext or None, for bodies that start at ``skip``."""

@@ -27,7 +27,8 @@ from etcdfix.sources.etcd.channel import ReadOnlyChannel, RpcError, open_channel
 from etcdfix.sources.etcd.client import ClusterMember, EtcdClient
 from etcdfix.sources.etcd.endpoints import Endpoint, parse_endpoint
 from etcdfix.sources.etcd.failures import CallFailed, FailureKind, classify
-from etcdfix.wire.etcd import ALARM, LEASE_TIME_TO_LIVE, RANGE, ReadMethod, alarm_query, message
+from etcdfix.wire.descriptors import ReadMethod
+from etcdfix.wire.etcd import ALARM, LEASE_TIME_TO_LIVE, RANGE, alarm_query, message
 
 DEFAULT_PATIENCE_SECONDS = 3.0
 """How long a member that lags behind may take to catch up."""

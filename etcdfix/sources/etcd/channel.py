@@ -11,7 +11,8 @@ from etcdfix.sources.etcd.endpoints import Endpoint
 from etcdfix.sources.etcd.failures import CallFailed
 from etcdfix.sources.etcd.threads import do_in_time, stands_still
 from etcdfix.sources.etcd.tls import TLSMaterial, channel_credentials
-from etcdfix.wire.etcd import ALARM, READ_METHODS, ReadMethod, alarm_query, message
+from etcdfix.wire.descriptors import ReadMethod
+from etcdfix.wire.etcd import ALARM, READ_METHODS, alarm_query, message
 
 # gRPC reads these when it is imported. Its log lines would repeat on stderr what we say in our own words,
 # and its fork handlers cost time in every child process.

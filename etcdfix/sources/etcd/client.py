@@ -33,7 +33,8 @@ from etcdfix.sources.etcd.failures import (
 )
 from etcdfix.sources.etcd.threads import do_in_time, no_threads, require_threads
 from etcdfix.sources.etcd.tls import TLSMaterial, load_tls_material
-from etcdfix.wire.etcd import ALARM, AUTHENTICATE, MEMBER_LIST, STATUS, WATCH, ReadMethod, message
+from etcdfix.wire.descriptors import ReadMethod
+from etcdfix.wire.etcd import ALARM, AUTHENTICATE, MEMBER_LIST, STATUS, WATCH, message
 
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 1.0

@@ -6,13 +6,13 @@ import pytest
 
 from etcdfix.encryption import candidates, encrypt, transformer
 from etcdfix.encryption.config import ProviderType
-from etcdfix.encryption.fault import FailureReason, Fault
 from etcdfix.encryption.keyring import KeyMaterial
 from etcdfix.encryption.providers.aescbc import AESCBCTransformer
 from etcdfix.encryption.providers.aesgcm import AESGCMTransformer
 from etcdfix.encryption.providers.identity import IdentityTransformer
 from etcdfix.encryption.providers.secretbox import SecretboxTransformer
 from etcdfix.encryption.transformer import Cipher, WriteKey
+from etcdfix.model import Attempt, FailureReason
 from tests.support import encoders
 
 KEY = bytes(range(32))
@@ -25,16 +25,16 @@ NOT_AUTHENTIC = "cipher: message authentication failed"
 NO_BOX = "output array was not large enough for encryption"
 
 
-def both(cipher: Cipher, body: bytes, etcd_key: bytes = ETCD_KEY) -> bytes | Fault:
+def both(cipher: Cipher, body: bytes, etcd_key: bytes = ETCD_KEY) -> bytes | Attempt:
     """Read a body both ways; they must agree."""
     result = cipher.read(body, etcd_key)
     quick = cipher.opener(len(PREFIX))(PREFIX + body, etcd_key)
-    assert quick == (None if isinstance(result, Fault) else result)
+    assert quick == (None if isinstance(result, Attempt) else result)
     return result
 
 
-def fault(reason: FailureReason, error: str) -> Fault:
-    return Fault(reason, (error,))
+def fault(reason: FailureReason, error: str) -> Attempt:
+    return Attempt(reason, (error,))
 
 
 @pytest.mark.parametrize("data", [b"", b"k8s\x00x", b"k8s:enc", b"{}", b"\x00" * 10])
@@ -113,7 +113,7 @@ BAD_PADDING = fault(FailureReason.PADDING_INVALID, "invalid padding on input")
         (b"\xff" * 240, NOT_PADDED),
     ],
 )
-def test_aescbc_padding_is_upstreams(padded: bytes, result: bytes | Fault) -> None:
+def test_aescbc_padding_is_upstreams(padded: bytes, result: bytes | Attempt) -> None:
     body = NONCE16 + encoders.cbc_blocks(padded, KEY, NONCE16)
     assert both(AESCBCTransformer(KEY), body) == result
 

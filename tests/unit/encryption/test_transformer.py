@@ -11,16 +11,14 @@ from etcdfix.encryption.config import KMSProvider, parse_configuration
 from etcdfix.encryption.keyring import fingerprint
 from etcdfix.encryption.kms.envelopes import KMSPlugin
 from etcdfix.encryption.transformer import (
-    Attempt,
     ConfiguredKey,
-    FailureReason,
     Plaintext,
     ResourceTransformers,
     Transformers,
     TransformFailed,
 )
 from etcdfix.errors import KMSRefused, KMSUnreachable, TransformError
-from etcdfix.model import GroupResource
+from etcdfix.model import Attempt, FailureReason, GroupResource
 from tests.support import encoders
 from tests.support.played_plugins import OneAnswer
 
@@ -71,7 +69,7 @@ def failure(reader: ResourceTransformers, data: bytes, etcd_key: bytes = ETCD_KE
         reader.from_storage(data, etcd_key)
     with pytest.raises(TransformFailed) as again:
         reader.search(data, etcd_key)
-    assert again.value.attempts == caught.value.attempts
+    assert again.value.failure == caught.value.failure
     assert again.value.message == caught.value.message
     assert isinstance(caught.value, TransformError)
     return caught.value
@@ -145,7 +143,7 @@ def test_identity_opens_anything_that_is_not_encrypted(data: bytes) -> None:
 def test_value_of_another_etcd_key() -> None:
     reader = for_secrets(keyed("aesgcm", ("k", ONE)))
     assert opened(reader, gcm("k", ONE, b"/other"), b"/other").data == PLAIN
-    assert failure(reader, gcm("k", ONE, b"/other")).reason is FailureReason.AUTHENTICATION_FAILED
+    assert failure(reader, gcm("k", ONE, b"/other")).failure.reason is FailureReason.AUTHENTICATION_FAILED
 
 
 # --- what does not, and why
@@ -170,32 +168,47 @@ NOT_AUTHENTIC = "cipher: message authentication failed"
             [keyed("aesgcm", ("l", TWO)), IDENTITY],
             gcm("k", ONE),
             NO_AES_KEY,
-            [Attempt("aesgcm/v1", "", FailureReason.NO_KEY_MATCHED, NO_AES_KEY)],
+            [Attempt(FailureReason.NO_KEY_MATCHED, (NO_AES_KEY,), transformer="aesgcm/v1")],
         ),
         (
             [keyed("aescbc", ("l", TWO))],
             b"k8s:enc:aescbc:v1:",
             NO_AES_KEY,
-            [Attempt("aescbc/v1", "", FailureReason.NO_KEY_MATCHED, NO_AES_KEY)],
+            [Attempt(FailureReason.NO_KEY_MATCHED, (NO_AES_KEY,), transformer="aescbc/v1")],
         ),
         (
             [keyed("secretbox", ("l", TWO))],
             box("k", ONE),
             NO_BOX_KEY,
-            [Attempt("secretbox/v1", "", FailureReason.NO_KEY_MATCHED, NO_BOX_KEY)],
+            [Attempt(FailureReason.NO_KEY_MATCHED, (NO_BOX_KEY,), transformer="secretbox/v1")],
         ),
         (
             [keyed("aesgcm", ("k", TWO))],
             gcm("k", ONE),
             NOT_AUTHENTIC,
-            [Attempt("aesgcm/v1/k", FP_TWO, FailureReason.AUTHENTICATION_FAILED, NOT_AUTHENTIC)],
+            [
+                Attempt(
+                    FailureReason.AUTHENTICATION_FAILED,
+                    (NOT_AUTHENTIC,),
+                    transformer="aesgcm/v1/k",
+                    key_fingerprint=FP_TWO,
+                )
+            ],
         ),
         # The same message twice is said once, without brackets.
         (
             [keyed("aesgcm", ("k", TWO), ("k", TWO)), keyed("aesgcm", ("k", TWO))],
             gcm("k", ONE),
             NOT_AUTHENTIC,
-            [Attempt("aesgcm/v1/k", FP_TWO, FailureReason.AUTHENTICATION_FAILED, NOT_AUTHENTIC)] * 3,
+            [
+                Attempt(
+                    FailureReason.AUTHENTICATION_FAILED,
+                    (NOT_AUTHENTIC,),
+                    transformer="aesgcm/v1/k",
+                    key_fingerprint=FP_TWO,
+                )
+            ]
+            * 3,
         ),
         # Different ones stand in brackets, across both levels.
         (
@@ -203,8 +216,13 @@ NOT_AUTHENTIC = "cipher: message authentication failed"
             gcm("k", ONE),
             f"[{NO_AES_KEY}, {NOT_AUTHENTIC}]",
             [
-                Attempt("aesgcm/v1", "", FailureReason.NO_KEY_MATCHED, NO_AES_KEY),
-                Attempt("aesgcm/v1/k", FP_TWO, FailureReason.AUTHENTICATION_FAILED, NOT_AUTHENTIC),
+                Attempt(FailureReason.NO_KEY_MATCHED, (NO_AES_KEY,), transformer="aesgcm/v1"),
+                Attempt(
+                    FailureReason.AUTHENTICATION_FAILED,
+                    (NOT_AUTHENTIC,),
+                    transformer="aesgcm/v1/k",
+                    key_fingerprint=FP_TWO,
+                ),
             ],
         ),
         (
@@ -213,10 +231,10 @@ NOT_AUTHENTIC = "cipher: message authentication failed"
             "the stored data is not a multiple of the block size",
             [
                 Attempt(
-                    "aescbc/v1/k",
-                    FP_ONE,
                     FailureReason.NOT_BLOCK_MULTIPLE,
-                    "the stored data is not a multiple of the block size",
+                    ("the stored data is not a multiple of the block size",),
+                    transformer="aescbc/v1/k",
+                    key_fingerprint=FP_ONE,
                 )
             ],
         ),
@@ -224,12 +242,11 @@ NOT_AUTHENTIC = "cipher: message authentication failed"
 )
 def test_failures(providers: list[str], data: bytes, message: str, attempts: list[Attempt]) -> None:
     failed = failure(for_secrets(*providers), data)
-    assert failed.message == failed.upstream_message == message
-    assert list(failed.attempts) == attempts
-    assert failed.kms_key_id == ""
+    assert failed.message == failed.failure.message == message
+    assert list(failed.failure.attempts) == attempts
     reasons = [attempt.reason for attempt in attempts] or [FailureReason.NO_PROVIDER_MATCHED]
     # Whatever a matching key said matters more than a key name that is absent.
-    assert failed.reason is reasons[-1]
+    assert failed.failure.reason is reasons[-1]
 
 
 def test_resource_without_an_entry() -> None:
@@ -238,7 +255,7 @@ def test_resource_without_an_entry() -> None:
     assert opened(reader, PLAIN) == Plaintext(PLAIN, "identity", stale=False)
     failed = failure(reader, gcm("k", ONE))
     assert failed.message == "identity transformer tried to read encrypted data"
-    assert failed.reason is FailureReason.IDENTITY_REFUSED
+    assert failed.failure.reason is FailureReason.IDENTITY_REFUSED
 
 
 # --- KMS
@@ -260,20 +277,19 @@ def kms_v1(name: str = "p") -> bytes:
 
 def test_kms_without_plugin_is_no_proof() -> None:
     failed = failure(for_secrets(keyed("aescbc", ("k", ONE)), kms("p"), IDENTITY), kms_v2())
-    assert failed.reason is FailureReason.KMS_UNREACHABLE
-    assert failed.reason is FailureReason.KMS_UNREACHABLE
-    assert failed.upstream_message == ""
+    assert failed.failure.reason is FailureReason.KMS_UNREACHABLE
+    assert failed.failure.reason is FailureReason.KMS_UNREACHABLE
+    assert failed.failure.message == ""
     assert failed.message == "the KMS plugin that this value needs was not asked"
-    assert failed.attempts == (Attempt("kms/v2/p", "", FailureReason.KMS_UNREACHABLE, "", KEY_ID),)
-    assert failed.kms_key_id == KEY_ID
+    assert failed.failure.attempts == (Attempt(FailureReason.KMS_UNREACHABLE, (), transformer="kms/v2/p"),)
 
 
 def test_kms_without_plugin_with_a_broken_envelope_is_no_proof_either() -> None:
     failed = failure(for_secrets(kms("p")), b"k8s:enc:kms:v2:p:")
-    assert failed.reason is FailureReason.KMS_UNREACHABLE
-    assert failed.message == failed.upstream_message == "encrypted data is empty"
+    assert failed.failure.reason is FailureReason.KMS_UNREACHABLE
+    assert failed.message == failed.failure.message == "encrypted data is empty"
     failed = failure(for_secrets(kms("p", "v1")), b"k8s:enc:kms:v1:p:\xff")
-    assert failed.reason is FailureReason.KMS_UNREACHABLE
+    assert failed.failure.reason is FailureReason.KMS_UNREACHABLE
     assert failed.message.endswith("failed to read uint16 length prefixed data")
 
 
@@ -291,7 +307,7 @@ def test_kms_plugin_is_asked_once_for_a_value_that_fails() -> None:
     with pytest.raises(TransformFailed) as caught:
         reader.from_storage(kms_v2(), ETCD_KEY)
     assert plugin.asked == 1
-    assert caught.value.reason is FailureReason.KMS_REFUSED
+    assert caught.value.failure.reason is FailureReason.KMS_REFUSED
     assert caught.value.message == "failed to decrypt DEK, error: rpc error: code = NotFound desc = gone"
 
 
@@ -308,9 +324,9 @@ def test_nothing_proven_wins_over_what_another_provider_said() -> None:
         parse_configuration(text.encode(), path="test"), lambda _: next(plugins)
     ).for_resource(SECRETS)
     failed = failure(both, kms_v1())
-    assert failed.reason is FailureReason.KMS_UNREACHABLE
-    assert failed.upstream_message == "[no, later]"
-    assert [attempt.reason for attempt in failed.attempts] == [
+    assert failed.failure.reason is FailureReason.KMS_UNREACHABLE
+    assert failed.failure.message == "[no, later]"
+    assert [attempt.reason for attempt in failed.failure.attempts] == [
         FailureReason.KMS_REFUSED,
         FailureReason.KMS_UNREACHABLE,
     ]
@@ -320,9 +336,9 @@ def test_half_known_aggregates_are_not_passed_off_as_upstreams() -> None:
     plugins: dict[str, KMSPlugin] = {"a": plugin_with(KMSRefused("no", status="INVALID_ARGUMENT"))}
     reader = for_secrets(kms("a", "v1"), kms("a:b", "v1"), plugins=plugins)
     failed = failure(reader, kms_v1("a:b"))
-    assert [attempt.transformer for attempt in failed.attempts] == ["kms/v1/a", "kms/v1/a:b"]
-    assert failed.upstream_message == ""
-    assert failed.reason is FailureReason.KMS_UNREACHABLE
+    assert [attempt.transformer for attempt in failed.failure.attempts] == ["kms/v1/a", "kms/v1/a:b"]
+    assert failed.failure.message == ""
+    assert failed.failure.reason is FailureReason.KMS_UNREACHABLE
 
 
 # --- which rule serves a resource

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from etcdfix.encryption.fault import Fault
+from etcdfix.encryption.known_starts import START_SIZE
 from etcdfix.encryption.providers import ghash, poly1305
 from etcdfix.encryption.providers.aescbc import UncheckedAESCBC
 from etcdfix.encryption.providers.aesgcm import UncheckedAESGCM
 from etcdfix.encryption.providers.secretbox import UncheckedSecretbox
-from etcdfix.encryption.sight import START_SIZE
 from etcdfix.encryption.unchecked import Flip, Unchecked, single_bit, turned
+from etcdfix.model import Attempt
 from tests.support import encoders
 
 KEY = bytes(range(32))
@@ -67,7 +67,7 @@ def test_every_flip_is_found(
     for byte in {0, size // 2, size - 1}:
         for bit in range(8):
             damaged = turned(body, start + byte, bit)
-            assert isinstance(cipher.read(damaged, ETCD_KEY), Fault)
+            assert isinstance(cipher.read(damaged, ETCD_KEY), Attempt)
             (found,) = cipher.flips(damaged, ETCD_KEY)
             assert found == Flip("ciphertext", byte, bit, start)
             assert found.turned(damaged) == body

@@ -6,7 +6,6 @@ import hashlib
 import pytest
 
 from etcdfix.encryption.wording import (
-    aggregate,
     may_hold_key,
     shown,
 )
@@ -53,11 +52,3 @@ def test_what_could_be_a_key_is_withheld(key: bytes, write: object) -> None:
     text = write(key)
     assert may_hold_key(text)
     assert shown(text) == shown(text, quote="") == withheld(text)
-
-
-@pytest.mark.parametrize(
-    ("messages", "joined"),
-    [(["a"], "a"), (["a", "a"], "a"), (["a", "b"], "[a, b]"), (["a", "b", "a"], "[a, b]")],
-)
-def test_aggregate(messages: list[str], joined: str) -> None:
-    assert aggregate(messages) == joined

@@ -8,9 +8,11 @@ import msgspec
 import pytest
 
 from etcdfix.model import (
+    Attempt,
     Confidence,
     DecodedObject,
     Evidence,
+    FailureReason,
     Found,
     GroupVersionKind,
     Inconsistency,
@@ -18,7 +20,9 @@ from etcdfix.model import (
     Outcome,
     Peek,
     PeekState,
+    PluginRecord,
     ServerBehaviour,
+    TransformFailure,
     Undone,
 )
 from etcdfix.storagekey import StorageCodec
@@ -32,9 +36,6 @@ from etcdfix.verdicts.observation import (
     Neighbours,
     Observation,
     PlaintextShape,
-    PluginTrust,
-    TransformAttempt,
-    TransformFailure,
 )
 
 CERTAIN, LIKELY = Confidence.CERTAIN, Confidence.LIKELY
@@ -68,9 +69,12 @@ def enveloped(written_under: str = "aesgcm/v1/key2", /, **changes: Any) -> Obser
 
 
 def failed(*reasons: str, overall: str = "", **changes: Any) -> TransformFailure:
-    attempts = tuple(TransformAttempt("aesgcm/v1/key2", "0a1b2c3d", r, f"error: {r}") for r in reasons)
+    attempts = tuple(
+        Attempt(FailureReason(r), (f"error: {r}",), transformer="aesgcm/v1/key2", key_fingerprint="0a1b2c3d")
+        for r in reasons
+    )
     return TransformFailure(
-        reason=overall or (reasons[0] if reasons else "no-provider-matched"),
+        reason=FailureReason(overall or (reasons[0] if reasons else "no-provider-matched")),
         message="as the server says it",
         attempts=attempts,
         **changes,
@@ -87,9 +91,11 @@ def behind_plugin(
     **changes: Any,
 ) -> Observation:
     """Return an observation of a KMS value about which a plugin had its say."""
-    trust = PluginTrust(healthy=healthy, same_key=same_key, any_key=any_key)
-    attempt = TransformAttempt("kms/v2/prov", "", reason, f"error: {reason}", status, trust)
-    failure = TransformFailure(reason=reason, message="as the server says it", attempts=(attempt,))
+    trust = PluginRecord(healthy=healthy, same_key=same_key, any_key=any_key)
+    attempt = Attempt(FailureReason(reason), (f"error: {reason}",), status, trust, "kms/v2/prov")
+    failure = TransformFailure(
+        reason=FailureReason(reason), message="as the server says it", attempts=(attempt,)
+    )
     return enveloped("kms/v2/prov", transform_failure=failure, **changes)
 
 
@@ -726,13 +732,18 @@ def judged(**changes: Any) -> Verdict:
 
 def test_every_attempt_becomes_evidence_in_order() -> None:
     failure = TransformFailure(
-        reason="authentication-failed",
+        reason=FailureReason.AUTHENTICATION_FAILED,
         message="both",
         attempts=(
-            TransformAttempt("aesgcm/v1/a", "0a1b2c3d", "authentication-failed", "does not authenticate"),
-            TransformAttempt("kms/v1/prov", "", "kms-refused", "no"),
+            Attempt(
+                FailureReason.AUTHENTICATION_FAILED,
+                ("does not authenticate",),
+                transformer="aesgcm/v1/a",
+                key_fingerprint="0a1b2c3d",
+            ),
+            Attempt(FailureReason.KMS_REFUSED, ("no",), transformer="kms/v1/prov"),
         ),
-    )  # fmt: skip
+    )
     before = Evidence("envelope", "aesgcm/v1/a")
     verdict = judge(enveloped(transform_failure=failure, evidence=(before,)))
     assert verdict.evidence == (
@@ -923,7 +934,9 @@ def test_a_tag_bit_in_cbor_is_no_matter_of_releases() -> None:
     assert (verdict.cause, verdict.maybe_newer) == (Cause.CIPHERTEXT_DAMAGED, False)
     unseen = judge(
         enveloped(
-            secretbox, transform_failure=failed("x"), peek=right(secretbox, bound=False, encoding="cbor")
+            secretbox,
+            transform_failure=failed("authentication-failed"),
+            peek=right(secretbox, bound=False, encoding="cbor"),
         )
     )
     assert not unseen.maybe_newer
@@ -1008,8 +1021,8 @@ def test_a_moved_value_says_where_it_belongs() -> None:
 
 @pytest.mark.parametrize(("error", "words"), [("", "was not asked"), ("rpc error", "gave no answer")])
 def test_a_plugin_that_was_not_asked_is_not_one_that_did_not_answer(error: str, words: str) -> None:
-    attempt = TransformAttempt("kms/v2/p", "", "kms-unreachable", error)
-    failure = TransformFailure(reason="kms-unreachable", message=error, attempts=(attempt,))
+    attempt = Attempt(FailureReason.KMS_UNREACHABLE, (error,) if error else (), transformer="kms/v2/p")
+    failure = TransformFailure(reason=FailureReason.KMS_UNREACHABLE, message=error, attempts=(attempt,))
     verdict = judge(enveloped("kms/v2/p", transform_failure=failure))
     assert words in verdict.message
     tried = "no answer" if error else "not tried"
@@ -1088,7 +1101,7 @@ def test_a_value_in_the_clear_needs_no_configuration() -> None:
 @pytest.mark.parametrize(
     "failure",
     [
-        TransformFailure("no-key-matched", "as the server says it", ()),
+        TransformFailure(FailureReason.NO_KEY_MATCHED, "as the server says it"),
         failed("no-provider-matched", "no-key-matched"),
     ],
 )

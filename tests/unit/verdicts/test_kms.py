@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import pytest
 
+from etcdfix.model import Attempt, FailureReason, PluginRecord
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.kms import doubt
-from etcdfix.verdicts.observation import Neighbours, PluginTrust, TransformAttempt
+from etcdfix.verdicts.observation import Neighbours
 
 
 def attempt(
     reason: str = "kms-refused", status: str = "", *, transformer: str = "kms/v2/p", same_key: int = 3
-) -> TransformAttempt:
-    trust = PluginTrust(healthy=True, same_key=same_key, any_key=3)
-    return TransformAttempt(transformer, "", reason, "no", status, trust)
+) -> Attempt:
+    trust = PluginRecord(healthy=True, same_key=same_key, any_key=3)
+    return Attempt(FailureReason(reason), ("no",), status, trust, transformer)
 
 
-def doubt_about(made: TransformAttempt, neighbours: Neighbours = Neighbours.NONE) -> Cause | None:
+def doubt_about(made: Attempt, neighbours: Neighbours = Neighbours.NONE) -> Cause | None:
     return doubt((made,), right_key=False, neighbours=neighbours)
 
 

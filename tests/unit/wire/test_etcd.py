@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from etcdfix.wire.descriptors import ReadMethod
 from etcdfix.wire.etcd import (
     ALARM,
     AUTHENTICATE,
@@ -14,7 +15,6 @@ from etcdfix.wire.etcd import (
     READ_METHODS,
     STATUS,
     WATCH,
-    ReadMethod,
     message,
 )
 from tests.support.protobytes import block, number

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from etcdfix.wire.kms import V1_DECRYPT, V1_VERSION, V2_DECRYPT, V2_STATUS, KMSMethod, message
+from etcdfix.wire.descriptors import ReadMethod
+from etcdfix.wire.kms import V1_DECRYPT, V1_VERSION, V2_DECRYPT, V2_STATUS, message
 from tests.support.protobytes import block
 
 
@@ -34,7 +35,7 @@ def test_responses_as_they_travel() -> None:
 
 
 @pytest.mark.parametrize("method", [V1_VERSION, V1_DECRYPT, V2_STATUS, V2_DECRYPT], ids=lambda m: m.path)
-def test_a_method_belongs_to_the_package_of_its_messages(method: KMSMethod) -> None:
+def test_a_method_belongs_to_the_package_of_its_messages(method: ReadMethod) -> None:
     package, name = method.request.removesuffix("Request").split(".")
     assert method.path == f"/{package}.KeyManagementService/{name}"
     assert method.response == f"{package}.{name}Response"

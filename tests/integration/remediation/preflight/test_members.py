@@ -36,13 +36,13 @@ from etcdfix.sources.etcd.channel import ReadOnlyChannel, open_channel
 from etcdfix.sources.etcd.client import ClusterMember, EtcdClient
 from etcdfix.sources.etcd.endpoints import parse_endpoint
 from etcdfix.sources.etcd.tls import TLSMaterial
+from etcdfix.wire.descriptors import ReadMethod
 from etcdfix.wire.etcd import (
     ALARM,
     AUTHENTICATE,
     LEASE_TIME_TO_LIVE,
     MEMBER_LIST,
     READ_METHODS,
-    ReadMethod,
     alarm_query,
     message,
 )

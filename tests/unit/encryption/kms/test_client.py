@@ -18,10 +18,9 @@ from etcdfix.encryption.kms.answers import (
     NO_ANSWER,
     REFUSALS,
     Answer,
+    Failure,
     Health,
     PluginState,
-    Refused,
-    Unanswered,
     bounded,
 )
 from etcdfix.encryption.kms.client import MAX_ANSWER_BYTES, MAX_METADATA_BYTES, KMSClient
@@ -113,7 +112,7 @@ def test_a_kek_that_is_gone(plugin: KMSPlugin, client_of: Client) -> None:
     wrapped = a_key(plugin)
     del plugin.keks["kek-alpha-2"]
     name = "key" if plugin.api_version == "v1" else "key kek-alpha-2"
-    assert client_of(plugin).decrypt(wrapped) == Refused(
+    assert client_of(plugin).decrypt(wrapped) == Failure(
         "NOT_FOUND", f"rpc error: code = NotFound desc = {name} not found"
     )
 
@@ -121,7 +120,7 @@ def test_a_kek_that_is_gone(plugin: KMSPlugin, client_of: Client) -> None:
 def test_a_ciphertext_that_does_not_open(plugin: KMSPlugin, client_of: Client) -> None:
     wrapped = plugin.encrypt(DEK)
     broken = wrapped._replace(ciphertext=wrapped.ciphertext[:-1] + bytes([wrapped.ciphertext[-1] ^ 1]))
-    assert client_of(plugin).decrypt(wrapped_key(plugin, broken)) == Refused(
+    assert client_of(plugin).decrypt(wrapped_key(plugin, broken)) == Failure(
         "INVALID_ARGUMENT", "rpc error: code = InvalidArgument desc = ciphertext rejected"
     )
 
@@ -131,7 +130,8 @@ def test_annotations_matter_to_the_plugin(tmp_path: Path, client_of: Client) -> 
         wrapped = plugin.encrypt(DEK)
         assert wrapped.annotations == {ANNOTATION: b"1"}
         answer = client_of(plugin).decrypt(wrapped_key(plugin, wrapped._replace(annotations={})))
-        assert isinstance(answer, Refused)
+        assert isinstance(answer, Failure)
+        assert answer.refused
 
 
 GO_SPELLING = {
@@ -164,24 +164,28 @@ def test_a_code_that_says_no_is_an_answer() -> None:
 def test_codes(code: str, plugin: KMSPlugin, client_of: Client) -> None:
     plugin.refusal = Refusal(code, "text \x1b[31m")
     answer = client_of(plugin).decrypt(a_key(plugin))
-    assert isinstance(answer, Refused if code in REFUSALS else Unanswered)
+    assert isinstance(answer, Failure)
+    assert answer.refused == (code in REFUSALS)
     assert answer.status == code
     assert answer.message == f"rpc error: code = {GO_SPELLING[code]} desc = text \x1b[31m"
-    if isinstance(answer, Unanswered):
+    if not answer.refused:
         assert answer.silent == (code in NO_ANSWER)
 
 
 def test_long_texts_are_cut(plugin: KMSPlugin, client_of: Client) -> None:
     plugin.refusal = Refusal("NOT_FOUND", "\u00e9" * 3000)
     answer = client_of(plugin).decrypt(a_key(plugin))
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, Failure)
+    assert answer.refused
     prefix = "rpc error: code = NotFound desc = "
     assert answer.message == prefix + "\u00e9" * (MESSAGE_MAX_SIZE // 2) + "..."
 
 
 def test_a_text_beyond_all_bounds(plugin: KMSPlugin, client_of: Client) -> None:
     plugin.refusal = Refusal("NOT_FOUND", "x" * 2 * MAX_METADATA_BYTES)
-    assert isinstance(client_of(plugin).decrypt(a_key(plugin)), Unanswered)
+    answer = client_of(plugin).decrypt(a_key(plugin))
+    assert isinstance(answer, Failure)
+    assert not answer.refused
 
 
 def test_bounded_keeps_what_fits_and_cuts_between_characters() -> None:
@@ -202,7 +206,7 @@ def test_an_answer_that_is_no_protobuf(
     plugin.script = lambda _request: RAW + b"\x0a\x7f" + DEK
     with caplog.at_level(logging.DEBUG):
         answer = client_of(plugin).decrypt(a_key(plugin))
-    assert answer == Unanswered(
+    assert answer == Failure(
         "INTERNAL", "rpc error: code = Internal desc = grpc: failed to unmarshal the received message"
     )
     assert not caplog.records
@@ -211,14 +215,16 @@ def test_an_answer_that_is_no_protobuf(
 def test_a_huge_answer(plugin: KMSPlugin, client_of: Client) -> None:
     plugin.damage = lambda _plaintext: bytes(MAX_ANSWER_BYTES)
     answer = client_of(plugin).decrypt(a_key(plugin))
-    assert isinstance(answer, Unanswered)
+    assert isinstance(answer, Failure)
+    assert not answer.refused
     assert answer.status == "RESOURCE_EXHAUSTED"
 
 
 def test_a_plugin_that_is_slow(plugin: KMSPlugin, client_of: Client) -> None:
     plugin.gate.clear()
     answer = client_of(plugin, timeout_seconds=0.05).decrypt(a_key(plugin))
-    assert isinstance(answer, Unanswered)
+    assert isinstance(answer, Failure)
+    assert not answer.refused
     assert answer.status == "DEADLINE_EXCEEDED"
     assert "code = DeadlineExceeded" in answer.message
 
@@ -229,7 +235,8 @@ def test_a_plugin_that_stops_in_the_middle(plugin: KMSPlugin, client_of: Client)
     assert dek(client.decrypt(wrapped)) == DEK
     plugin.stop()
     answer = client.decrypt(wrapped)
-    assert isinstance(answer, Unanswered)
+    assert isinstance(answer, Failure)
+    assert not answer.refused
     assert answer.status in {"UNAVAILABLE", "CANCELLED"}
 
 
@@ -242,8 +249,8 @@ def test_closing_ends_a_call_under_way_and_all_later_ones(plugin: KMSPlugin, cli
     client.close()
     thread.join(30)
     answers.append(client.decrypt(wrapped))
-    assert [type(answer) for answer in answers] == [Unanswered, Unanswered]
-    assert {answer.status for answer in answers if isinstance(answer, Unanswered)} == {"CANCELLED"}
+    assert [type(answer) for answer in answers] == [Failure, Failure]
+    assert {answer.status for answer in answers if isinstance(answer, Failure)} == {"CANCELLED"}
 
 
 def test_closing_between_two_steps_of_a_call(plugin: KMSPlugin, client_of: Client) -> None:
@@ -251,7 +258,8 @@ def test_closing_between_two_steps_of_a_call(plugin: KMSPlugin, client_of: Clien
     assert dek(client.decrypt(wrapped)) == DEK
     client._channel.close()  # what another thread does, before we know of it
     answer = client.decrypt(wrapped)
-    assert isinstance(answer, Unanswered)
+    assert isinstance(answer, Failure)
+    assert not answer.refused
     assert answer.status == "CANCELLED"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,16 +11,16 @@ import pytest
 
 from etcdfix.encryption.keyring import KeyMaterial
 from etcdfix.encryption.kms import session as kms_session
-from etcdfix.encryption.kms.answers import Answer, Health, PluginReport, PluginState, Refused, Unanswered
+from etcdfix.encryption.kms.answers import Answer, Failure, Health, PluginReport, PluginState
 from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey
 from etcdfix.encryption.kms.session import ATTEMPTS, FAILURE_KEPT_SECONDS, PluginSession
 from etcdfix.errors import KMSRefused, KMSUnreachable
 
 OK = Health(PluginState.OK, "", "k")
 GONE = Health(PluginState.UNREACHABLE, "nobody there")
-SILENT = Unanswered("DEADLINE_EXCEEDED", "too late")
-AWAY = Unanswered("UNAVAILABLE", "gone")
-ERROR = Unanswered("UNKNOWN", "something")
+SILENT = Failure("DEADLINE_EXCEEDED", "too late")
+AWAY = Failure("UNAVAILABLE", "gone")
+ERROR = Failure("UNKNOWN", "something")
 
 
 class HandClock:
@@ -31,7 +32,7 @@ class HandClock:
     def now(self) -> float:
         return self.time
 
-    def wait_until(self, _condition: threading.Condition, when: float) -> None:
+    def wait_until(self, _over: threading.Event, when: float) -> None:
         self.time = max(self.time, when)
 
 
@@ -81,10 +82,7 @@ def start(clock: HandClock, client: Scripted) -> Iterator[Start]:
     def session(*, max_rate: float = 0.0, patience_seconds: float = 30.0) -> PluginSession:
         started = PluginSession(
             lambda: client,
-            api_version="v2",
-            name="prov",
-            endpoint="unix:///x",
-            max_rate=max_rate,
+            PluginReport("v2", "prov", "unix:///x", max_rate=max_rate),
             patience_seconds=patience_seconds,
             clock=clock,
         )
@@ -98,6 +96,14 @@ def start(clock: HandClock, client: Scripted) -> Iterator[Start]:
 
 def key(number: int, size: int = 4) -> WrappedKey:
     return WrappedKey("v2", number.to_bytes(size, "big"), 1, "k", (("a.b", b"c"),))
+
+
+def ask(session: PluginSession, wrapped: WrappedKey) -> None:
+    """Let a wrapped key be asked for, without waiting."""
+    session.deferring = True
+    with contextlib.suppress(KMSPending):
+        session.unwrap(wrapped)
+    session.deferring = False
 
 
 def unreachable(session: PluginSession, wrapped: WrappedKey) -> str:
@@ -132,7 +138,7 @@ def test_what_was_given_is_recalled_and_nothing_is_asked_for_it(start: Start, cl
     assert session.recall(key(1)) is None
     assert client.checks == 0
     session.unwrap(key(1))
-    client.answer = lambda _: Refused("NOT_FOUND", "no")
+    client.answer = lambda _: Failure("NOT_FOUND", "no")
     with pytest.raises(KMSRefused):
         session.unwrap(key(2))
     asked = len(client.times)
@@ -229,7 +235,7 @@ def test_memory_of_answers_is_bounded_and_keeps_what_is_used(
 
 def test_refusals_say_what_the_plugin_said(start: Start, client: Scripted) -> None:
     session = start()
-    client.answer = lambda _wrapped: Refused("PERMISSION_DENIED", "not you")
+    client.answer = lambda _wrapped: Failure("PERMISSION_DENIED", "not you")
     with pytest.raises(KMSRefused, match="not you") as info:
         session.unwrap(key(1))
     assert info.value.status == "PERMISSION_DENIED"
@@ -260,41 +266,22 @@ def test_the_queue_is_bounded_and_a_waiting_key_goes_first(
         return held(wrapped)
 
     client.answer = answer
-    assert session.ask(key(0))
+    ask(session, key(0))
     assert asked.wait(30)
-    assert [session.ask(key(number)) for number in range(1, 8)] == [True] * 5 + [False] * 2
-    assert session.ask(key(5))  # it is on its way
-    session.deferring = True
-    with pytest.raises(KMSPending):
-        session.unwrap(key(7))
-    session.deferring = False
+    for number in (1, 2, 3, 4, 5, 6, 7, 5):
+        ask(session, key(number))
     found: list[bytes] = []
     waiting = threading.Thread(target=lambda: found.append(session.unwrap(key(9))))
     waiting.start()
-    with session._lock:  # the one worker is busy, so its signal is for us
-        assert session._jobs_came.wait_for(lambda: session._queue[0].wrapped == key(9), 30)
+    while len(session._queue) < 6:
+        waiting.join(0.01)
     gate.set()
     waiting.join(30)
     assert found == [key(9).ciphertext]
     assert session.unwrap(key(5)) == key(5).ciphertext
-    assert client.decrypts[:2] == [key(0).ciphertext, key(9).ciphertext]
-    assert session.ask(key(5))  # it is known
-
-
-def test_the_queue_is_bounded_in_bytes(
-    start: Start, client: Scripted, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kms_session, "QUEUE_MAX_BYTES", 1000)
-    session, gate = start(), hold(client)
-    session._idle = 100  # no worker starts
-    assert [session.ask(key(number, 400)) for number in range(3)] == [True, True, False]
-    session._idle = 0
-    gate.set()
-    assert session.unwrap(key(7)) == key(7).ciphertext
-    for number in range(2):
-        assert session.unwrap(key(number, 400)) == key(number, 400).ciphertext
-    assert session._queued_bytes == 0
-    assert session.ask(key(3, 400))
+    assert client.decrypts == [key(number).ciphertext for number in (0, 9, 1, 2, 3, 4, 5)]
+    ask(session, key(5))  # it is known
+    assert len(client.decrypts) == 7
 
 
 # Outages.
@@ -378,7 +365,7 @@ def test_errors_before_a_good_key(start: Start, client: Scripted) -> None:
 
 def test_a_plugin_that_asks_for_less_gets_less(start: Start, client: Scripted, clock: HandClock) -> None:
     session = start()
-    answers = iter([Unanswered("RESOURCE_EXHAUSTED", "slowly")] * 2)
+    answers = iter([Failure("RESOURCE_EXHAUSTED", "slowly")] * 2)
     client.answer = lambda wrapped: next(answers, KeyMaterial(wrapped.ciphertext))
     assert session.unwrap(key(1)) == key(1).ciphertext
     assert clock.time >= 1000.25 + 0.5
@@ -419,13 +406,11 @@ class StoppingClock(HandClock):
         super().__init__()
         self.session: PluginSession | None = None
 
-    def wait_until(self, condition: threading.Condition, when: float) -> None:
+    def wait_until(self, over: threading.Event, when: float) -> None:
         if self.session is None:
-            super().wait_until(condition, when)
+            super().wait_until(over, when)
             return
-        condition.release()
         self.session.abort()
-        condition.acquire()
 
 
 @pytest.mark.parametrize(("health", "answer"), [(GONE, AWAY), (OK, ERROR), (OK, AWAY)])
@@ -434,9 +419,7 @@ def test_giving_up_ends_every_wait(health: Health, answer: Answer) -> None:
     client = Scripted(clock)
     client.health = lambda: health
     client.answer = lambda _wrapped: answer
-    session = PluginSession(
-        lambda: client, api_version="v2", name="p", endpoint="unix:///x", clock=clock, max_rate=0
-    )
+    session = PluginSession(lambda: client, PluginReport("v2", "p", "unix:///x", max_rate=0), clock=clock)
     clock.session = session
     unreachable(session, key(1))
     session.close()
@@ -446,9 +429,7 @@ def test_giving_up_ends_every_wait(health: Health, answer: Answer) -> None:
 def test_giving_up_before_the_first_probe_has_its_turn() -> None:
     clock = StoppingClock()
     client = Scripted(clock)
-    session = PluginSession(
-        lambda: client, api_version="v2", name="p", endpoint="unix:///x", clock=clock, max_rate=0.001
-    )
+    session = PluginSession(lambda: client, PluginReport("v2", "p", "unix:///x", max_rate=0.001), clock=clock)
     session.unwrap(key(1))  # uses up the burst, and waits a thousand seconds
     clock.session = session
     unreachable(session, key(2))
@@ -457,9 +438,7 @@ def test_giving_up_before_the_first_probe_has_its_turn() -> None:
 
     clock = StoppingClock()
     client = Scripted(clock)
-    session = PluginSession(
-        lambda: client, api_version="v2", name="p", endpoint="unix:///x", clock=clock, max_rate=0.001
-    )
+    session = PluginSession(lambda: client, PluginReport("v2", "p", "unix:///x", max_rate=0.001), clock=clock)
     session._rate.reserve(clock.now())
     clock.session = session
     unreachable(session, key(1))
@@ -496,7 +475,7 @@ def test_a_late_answer_is_not_kept(start: Start, client: Scripted) -> None:
         return held(wrapped)
 
     client.answer = answer
-    session.ask(key(1))
+    ask(session, key(1))
     assert asked.wait(30)
     session.abort()
     gate.set()
@@ -595,7 +574,7 @@ def test_health_after_an_outage(start: Start, client: Scripted) -> None:
     client.health = lambda: next(states)
     answers = iter([AWAY])
     client.answer = lambda wrapped: next(answers, KeyMaterial(wrapped.ciphertext))
-    session.ask(key(1))
+    ask(session, key(1))
     session.unwrap(key(1))
     session.check()
     assert client.checks == 3
@@ -621,7 +600,7 @@ def last_word(session: PluginSession, wrapped: WrappedKey) -> str | bytes:
 def gone_final(start: Start, client: Scripted) -> PluginSession:
     """A session in which key 1 has opened a value, key 2 was refused, and the last word is due."""
     session = start()
-    client.answer = lambda w: Refused("INVALID_ARGUMENT", "no") if w == key(2) else KeyMaterial(w.ciphertext)
+    client.answer = lambda w: Failure("INVALID_ARGUMENT", "no") if w == key(2) else KeyMaterial(w.ciphertext)
     session.add_control(key(1), session.unwrap(key(1)))
     session.opened["k"] = 5
     assert last_word(session, key(2)) == "no"
@@ -653,7 +632,7 @@ def test_a_hiccup_is_no_last_word(start: Start, client: Scripted) -> None:
     assert last_word(session, key(2)) == key(2).ciphertext
 
 
-@pytest.mark.parametrize("bad", [Refused("INVALID_ARGUMENT", "no"), KeyMaterial(b"another"), SILENT])
+@pytest.mark.parametrize("bad", [Failure("INVALID_ARGUMENT", "no"), KeyMaterial(b"another"), SILENT])
 def test_a_plugin_that_went_bad_loses_what_counted_for_it(
     bad: Answer, start: Start, client: Scripted
 ) -> None:
@@ -666,7 +645,7 @@ def test_a_plugin_that_went_bad_loses_what_counted_for_it(
 def test_a_plugin_that_went_bad_in_between_does_too(start: Start, client: Scripted) -> None:
     session = gone_final(start, client)
     answers: Iterator[Answer] = iter(
-        [KeyMaterial(key(1).ciphertext), Refused("INVALID_ARGUMENT", "no"), KeyMaterial(b"another")]
+        [KeyMaterial(key(1).ciphertext), Failure("INVALID_ARGUMENT", "no"), KeyMaterial(b"another")]
     )
     client.answer = lambda _wrapped: next(answers)
     assert last_word(session, key(2)) == "no"
@@ -682,7 +661,7 @@ def test_a_plugin_that_is_not_well_any_more_does_too(start: Start, client: Scrip
 
 def test_without_a_control_nothing_is_asked_anew(start: Start, client: Scripted) -> None:
     session = start()
-    client.answer = lambda _wrapped: Refused("INVALID_ARGUMENT", "no")
+    client.answer = lambda _wrapped: Failure("INVALID_ARGUMENT", "no")
     last_word(session, key(2))
     session.begin_final()
     assert last_word(session, key(2)) == "no"

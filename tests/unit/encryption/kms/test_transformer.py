@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from etcdfix.encryption.fault import FailureReason, Fault, PluginRecord
 from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey
 from etcdfix.encryption.kms.transformer import KMSv1Transformer, KMSv2Transformer, Opened
 from etcdfix.errors import KMSRefused, KMSUnreachable
+from etcdfix.model import Attempt, FailureReason, PluginRecord
 from tests.support import encoders
 from tests.support.played_plugins import OneAnswer
 
@@ -21,11 +21,11 @@ NOT_AUTHENTIC = "cipher: message authentication failed"
 SHORT = "the stored data was shorter than the required size"
 
 
-def v1(data: bytes, plugin: OneAnswer | None) -> Opened | Fault:
+def v1(data: bytes, plugin: OneAnswer | None) -> Opened | Attempt:
     return KMSv1Transformer(plugin).read(encoders.kms_v1_body(b"wrapped", data), ETCD_KEY)
 
 
-def v2(data: bytes, plugin: OneAnswer | None, source_type: int = 1) -> Opened | Fault:
+def v2(data: bytes, plugin: OneAnswer | None, source_type: int = 1) -> Opened | Attempt:
     return KMSv2Transformer(plugin).read(encoders.kms_v2_body(data, source_type=source_type), ETCD_KEY)
 
 
@@ -42,13 +42,13 @@ def test_v1_opens_both_eras() -> None:
 
 def test_v1_lucky_padding_is_no_plaintext_until_the_plugin_has_shown_that_it_is_right() -> None:
     plugin = OneAnswer(DEK)
-    doubtful = Fault(FailureReason.PADDING_INVALID, (), plugin=ALONE)
+    doubtful = Attempt(FailureReason.PADDING_INVALID, (), plugin=ALONE)
     assert v1(CBC, plugin) == doubtful  # noise under a wrong DEK passes for padding once in 256 times
     assert plugin.opened[""] == 0
     v1(GCM, plugin)
     assert v1(CBC, plugin) == Opened(b"plaintext", stale=True, authenticated=False)
     plugin.healthy = False
-    assert isinstance(v1(CBC, plugin), Fault)
+    assert isinstance(v1(CBC, plugin), Attempt)
 
 
 def test_what_opens_vouches_for_the_plugin() -> None:
@@ -76,7 +76,7 @@ def test_v1_counts_what_speaks_for_the_plugin() -> None:
     v1(GCM, plugin)
     assert plugin.opened == {"": 2}
     failed = v1(GCM[:-1], plugin)
-    assert isinstance(failed, Fault)
+    assert isinstance(failed, Attempt)
     assert failed.plugin == PluginRecord(healthy=True, same_key=2, any_key=2)
 
 
@@ -87,19 +87,19 @@ def test_v1_other_key_sizes(size: int) -> None:
 
 
 def test_v1_failures_of_both_ciphers_are_kept_apart() -> None:
-    assert v1(GCM[:-1], OneAnswer(DEK)) == Fault(
+    assert v1(GCM[:-1], OneAnswer(DEK)) == Attempt(
         FailureReason.AUTHENTICATION_FAILED,
         (NOT_AUTHENTIC, "the stored data is not a multiple of the block size"),
         plugin=ALONE,
     )
-    assert v1(b"x", OneAnswer(DEK)) == Fault(FailureReason.TOO_SHORT, (SHORT, SHORT), plugin=ALONE)
+    assert v1(b"x", OneAnswer(DEK)) == Attempt(FailureReason.TOO_SHORT, (SHORT, SHORT), plugin=ALONE)
 
 
 @pytest.mark.parametrize(("dek", "size"), [(b"", 0), (b"short", 5), (bytes(33), 33)])
 def test_keys_of_a_wrong_size(dek: bytes, size: int) -> None:
     error = f"crypto/aes: invalid key size {size}"
-    assert v1(GCM, OneAnswer(dek)) == Fault(FailureReason.KMS_KEY_INVALID, (error,), plugin=ALONE)
-    assert v2(GCM, OneAnswer(dek), 0) == Fault(FailureReason.KMS_KEY_INVALID, (error,), KEY_ID, "", ALONE)
+    assert v1(GCM, OneAnswer(dek)) == Attempt(FailureReason.KMS_KEY_INVALID, (error,), plugin=ALONE)
+    assert v2(GCM, OneAnswer(dek), 0) == Attempt(FailureReason.KMS_KEY_INVALID, (error,), "", ALONE)
 
 
 def test_v1_a_damaged_length_is_proven_by_the_one_that_opens() -> None:
@@ -113,19 +113,19 @@ def test_v1_a_damaged_length_is_proven_by_the_one_that_opens() -> None:
     transformer = KMSv1Transformer(plugin)
     whole = encoders.kms_v1_body(b"wrapped", GCM)
     damaged = bytes([whole[0], whole[1] ^ 1]) + whole[2:]
-    refused = Fault(FailureReason.KMS_REFUSED, ("no such key",), "", "NOT_FOUND", ALONE)
+    refused = Attempt(FailureReason.KMS_REFUSED, ("no such key",), "NOT_FOUND", ALONE)
     assert transformer.read(damaged, ETCD_KEY) == refused  # nothing to compare with yet
     assert transformer.read(whole, ETCD_KEY) == Opened(b"plaintext", stale=False)
-    assert transformer.read(damaged, ETCD_KEY) == Fault(
+    assert transformer.read(damaged, ETCD_KEY) == Attempt(
         FailureReason.KMS_SIZE_DAMAGED, ("no such key",), plugin=PluginRecord(True, 1, 1)
     )
     noise = encoders.kms_v1_body(b"wrapped", encoders.aescbc_body(b"noise", DEK, IV))
     lucky = transformer.read(bytes([noise[0], noise[1] ^ 1]) + noise[2:], ETCD_KEY)
-    assert isinstance(lucky, Fault)
+    assert isinstance(lucky, Attempt)
     assert lucky.reason is FailureReason.KMS_REFUSED  # padding alone proves no length either
     other = encoders.kms_v1_body(b"another key", GCM)
     failed = transformer.read(other, ETCD_KEY)  # the known size does not open it either
-    assert isinstance(failed, Fault)
+    assert isinstance(failed, Attempt)
     assert (failed.reason, failed.kms_status) == (FailureReason.KMS_REFUSED, "NOT_FOUND")
     assert plugin.opened == {"": 1}
 
@@ -135,7 +135,7 @@ def test_v2_opens_both_types() -> None:
     assert v2(GCM, OneAnswer(DEK), 0) == Opened(b"plaintext", True, KEY_ID)
 
 
-def read(transformer: KMSv2Transformer, body: bytes) -> Opened | Fault:
+def read(transformer: KMSv2Transformer, body: bytes) -> Opened | Attempt:
     """What a scan does: the quick way first."""
     known = transformer.read_known(b"header" + body, len(b"header"), ETCD_KEY)
     return Opened(*known) if known is not None else transformer.read(body, ETCD_KEY)
@@ -178,7 +178,7 @@ def test_v2_reads_fields_in_any_order() -> None:
     data, tail = parts(b"plaintext")
     transformer = KMSv2Transformer(OneAnswer(SEED))
     assert read(transformer, tail + data) == Opened(b"plaintext", False, KEY_ID)
-    assert read(transformer, b"\x0a\xff") == Fault(
+    assert read(transformer, b"\x0a\xff") == Attempt(
         FailureReason.KMS_ENVELOPE_INVALID, ("proto: cannot parse invalid wire-format data",)
     )
 
@@ -219,7 +219,7 @@ def test_an_answer_that_is_not_there_yet_goes_on_up() -> None:
 def test_v2_seeds_longer_than_needed_are_used_whole() -> None:
     data = encoders.kms_v2_seeded_data(b"plaintext", SEED + b"more", INFO, NONCE, ETCD_KEY)
     assert v2(data, OneAnswer(SEED + b"more")) == Opened(b"plaintext", False, KEY_ID)
-    assert isinstance(v2(data, OneAnswer(SEED)), Fault)
+    assert isinstance(v2(data, OneAnswer(SEED)), Attempt)
 
 
 @pytest.mark.parametrize(("write_key_id", "stale"), [("", False), ("key-id-1", False), ("key-id-2", True)])
@@ -229,25 +229,23 @@ def test_v2_is_stale_once_the_plugin_writes_with_another_key(write_key_id: str, 
 
 def test_v2_short_seed() -> None:
     error = "invalid seed length 31 used for key generation"
-    assert v2(SEEDED, OneAnswer(SEED[:31])) == Fault(
-        FailureReason.KMS_KEY_INVALID, (error,), KEY_ID, "", ALONE
-    )
+    assert v2(SEEDED, OneAnswer(SEED[:31])) == Attempt(FailureReason.KMS_KEY_INVALID, (error,), "", ALONE)
 
 
 @pytest.mark.parametrize("size", [1, 31, 32, 43, 44, 59, 60])
 def test_v2_seeded_lengths(size: int) -> None:
     expected = (
-        Fault(FailureReason.TOO_SHORT, (SHORT,), KEY_ID, "", ALONE)
+        Attempt(FailureReason.TOO_SHORT, (SHORT,), "", ALONE)
         if size < 44
-        else Fault(FailureReason.AUTHENTICATION_FAILED, (NOT_AUTHENTIC,), KEY_ID, "", ALONE)
+        else Attempt(FailureReason.AUTHENTICATION_FAILED, (NOT_AUTHENTIC,), "", ALONE)
     )
     assert v2(bytes(size), OneAnswer(SEED)) == expected
 
 
 def test_v2_moved_value() -> None:
     body = encoders.kms_v2_body(SEEDED, source_type=1)
-    assert KMSv2Transformer(OneAnswer(SEED)).read(body, b"/elsewhere") == Fault(
-        FailureReason.AUTHENTICATION_FAILED, (NOT_AUTHENTIC,), KEY_ID, "", ALONE
+    assert KMSv2Transformer(OneAnswer(SEED)).read(body, b"/elsewhere") == Attempt(
+        FailureReason.AUTHENTICATION_FAILED, (NOT_AUTHENTIC,), "", ALONE
     )
 
 
@@ -256,18 +254,18 @@ UNAVAILABLE = "rpc error: code = Unavailable desc = connection refused"
 
 def test_what_plugins_say_is_passed_on() -> None:
     away, wrapped = FailureReason.KMS_UNREACHABLE, f"failed to decrypt DEK, error: {UNAVAILABLE}"
-    assert v1(GCM, OneAnswer(KMSUnreachable(UNAVAILABLE))) == Fault(away, (UNAVAILABLE,))
-    assert v2(SEEDED, OneAnswer(KMSUnreachable(UNAVAILABLE))) == Fault(away, (wrapped,), KEY_ID)
+    assert v1(GCM, OneAnswer(KMSUnreachable(UNAVAILABLE))) == Attempt(away, (UNAVAILABLE,))
+    assert v2(SEEDED, OneAnswer(KMSUnreachable(UNAVAILABLE))) == Attempt(away, (wrapped,))
     refused, status = FailureReason.KMS_REFUSED, "INVALID_ARGUMENT"
     answer = KMSRefused(UNAVAILABLE, status=status)
-    assert v1(GCM, OneAnswer(answer)) == Fault(refused, (UNAVAILABLE,), "", status, ALONE)
+    assert v1(GCM, OneAnswer(answer)) == Attempt(refused, (UNAVAILABLE,), status, ALONE)
     unwell = PluginRecord(healthy=False, same_key=0, any_key=0)
-    assert v2(SEEDED, OneAnswer(answer, healthy=False)) == Fault(refused, (wrapped,), KEY_ID, status, unwell)
+    assert v2(SEEDED, OneAnswer(answer, healthy=False)) == Attempt(refused, (wrapped,), status, unwell)
 
 
 def test_without_a_plugin_nothing_is_proven() -> None:
-    assert v1(GCM, None) == Fault(FailureReason.KMS_UNREACHABLE, ())
-    assert v2(SEEDED, None) == Fault(FailureReason.KMS_UNREACHABLE, (), KEY_ID)
+    assert v1(GCM, None) == Attempt(FailureReason.KMS_UNREACHABLE, ())
+    assert v2(SEEDED, None) == Attempt(FailureReason.KMS_UNREACHABLE, ())
 
 
 def test_an_envelope_that_a_newer_server_may_accept_is_not_called_broken() -> None:
@@ -277,7 +275,7 @@ def test_an_envelope_that_a_newer_server_may_accept_is_not_called_broken() -> No
         (None, FailureReason.KMS_UNREACHABLE),
     ):
         found = KMSv2Transformer(plugin).read(body, ETCD_KEY)
-        assert found == Fault(reason, ("unknown encryptedDEKSourceType: 2",), KEY_ID)
+        assert found == Attempt(reason, ("unknown encryptedDEKSourceType: 2",))
 
 
 EMPTY = "encrypted data is empty"
@@ -295,8 +293,8 @@ LENGTH = "invalid data encountered by envelope transformer: failed to read uint1
 def test_a_broken_envelope_is_known_before_the_plugin_is_asked(
     plugin: OneAnswer | None, reason: FailureReason
 ) -> None:
-    assert KMSv1Transformer(plugin).read(b"\xff", ETCD_KEY) == Fault(reason, (LENGTH,))
-    assert v2(b"", plugin) == Fault(reason, (EMPTY,), KEY_ID)
+    assert KMSv1Transformer(plugin).read(b"\xff", ETCD_KEY) == Attempt(reason, (LENGTH,))
+    assert v2(b"", plugin) == Attempt(reason, (EMPTY,))
     malformed = KMSv2Transformer(plugin).read(b"\x0a", ETCD_KEY)
-    assert malformed == Fault(reason, ("proto: cannot parse invalid wire-format data",))
+    assert malformed == Attempt(reason, ("proto: cannot parse invalid wire-format data",))
     assert plugin is None or plugin.asked == 0

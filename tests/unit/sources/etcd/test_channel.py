@@ -8,7 +8,8 @@ from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.channel import ReadOnlyChannel, RpcError, open_channel
 from etcdfix.sources.etcd.endpoints import parse_endpoint
 from etcdfix.sources.etcd.tls import TLSMaterial
-from etcdfix.wire.etcd import RANGE, READ_METHODS, STATUS, WATCH, ReadMethod, message
+from etcdfix.wire.descriptors import ReadMethod
+from etcdfix.wire.etcd import RANGE, READ_METHODS, STATUS, WATCH, message
 from tests.support.scripted_etcd import ScriptedEtcd
 
 # Every method of etcd 3.6 that is not on the list of read methods: most write, the others are not needed.

@@ -6,7 +6,13 @@ import random
 
 import pytest
 
-from etcdfix.encryption.sight import LEAST_ODDS_BITS, START_SIZE, START_SIZE_CBC, Sight, Structures
+from etcdfix.encryption.known_starts import (
+    LEAST_ODDS_BITS,
+    START_SIZE,
+    START_SIZE_CBC,
+    RecognisedStart,
+    Structures,
+)
 from tests.support.objects import secret
 from tests.support.protobytes import block, object_meta, unknown
 
@@ -42,7 +48,7 @@ def flipped(data: bytes, *bits: int) -> bytes:
     return bytes(changed)
 
 
-def seen(data: bytes) -> Sight:
+def seen(data: bytes) -> RecognisedStart:
     found = STRUCTURES.recognise(data[:START_SIZE])
     assert found is not None
     assert found.bits >= LEAST_ODDS_BITS
@@ -131,7 +137,7 @@ def test_a_few_bits_of_a_custom_resource_may_be_wrong_in_every_encoding(members:
 # --- CBC: blocks become noise
 
 
-def blocks(data: bytes) -> Sight | None:
+def blocks(data: bytes) -> RecognisedStart | None:
     return STRUCTURES.recognise_blocks(data[:START_SIZE_CBC])
 
 

@@ -72,7 +72,7 @@ _METADATA_PLACES = math.log2(97 * 13 * 701)
 LookInto = Callable[[bytes], Look]
 
 
-class Sight(NamedTuple):
+class RecognisedStart(NamedTuple):
     """A start that was recognised.
 
     Attributes:
@@ -141,7 +141,7 @@ class Structures:
         for literal in sorted(literals):
             self._by_head.setdefault(int.from_bytes(literal.text[:4]), []).append(literal)
 
-    def recognise(self, seen: bytes) -> Sight | None:
+    def recognise(self, seen: bytes) -> RecognisedStart | None:
         """Return what the first bytes of a plaintext show, None where they are noise.
 
         Args:
@@ -149,7 +149,7 @@ class Structures:
         """
         return _surest(self._literal(seen), self._text(seen))
 
-    def recognise_blocks(self, seen: bytes) -> Sight | None:
+    def recognise_blocks(self, seen: bytes) -> RecognisedStart | None:
         """Return what the first bytes of a CBC plaintext show, None where they are noise.
 
         A damaged block of CBC becomes noise, and the same bits are wrong in the block after it. So either the first
@@ -164,7 +164,7 @@ class Structures:
             self._later_block(seen), _surest(self._metadata(seen), self._json_behind(seen))
         )
 
-    def _later_block(self, seen: bytes) -> Sight | None:
+    def _later_block(self, seen: bytes) -> RecognisedStart | None:
         """Return what one whole block behind the first shows: it is as long as what a start needs at least."""
         blocks: dict[int, int] = {}
         for start in range(_BLOCK_SIZE, len(seen) - _BLOCK_SIZE + 1, _BLOCK_SIZE):
@@ -175,10 +175,10 @@ class Structures:
             if wrong <= WRONG_BITS_ALLOWED and (best is None or wrong < best.wrong_bits):
                 bits = _LEAST_BITS_PROTOBUF - _ways_to_be_wrong(_LEAST_BITS_PROTOBUF)
                 tried = math.log2(len(self._later_blocks)) + _SHAPES
-                best = Sight(encoding, bits - tried, wrong, behind=True)
+                best = RecognisedStart(encoding, bits - tried, wrong, behind=True)
         return best
 
-    def _literal(self, seen: bytes) -> Sight | None:
+    def _literal(self, seen: bytes) -> RecognisedStart | None:
         best = None
         head = int.from_bytes(seen[:4])
         for first, literals in self._by_head.items():
@@ -191,39 +191,39 @@ class Structures:
                 wrong = (int.from_bytes(text[:size]) ^ int.from_bytes(seen[:size])).bit_count()
                 if wrong > WRONG_BITS_ALLOWED or (best is not None and wrong >= best.wrong_bits):
                     continue
-                best = Sight(encoding, size * 8 - _ways_to_be_wrong(size * 8) - self._tried, wrong)
+                best = RecognisedStart(encoding, size * 8 - _ways_to_be_wrong(size * 8) - self._tried, wrong)
         return best
 
     @staticmethod
-    def _text(seen: bytes) -> Sight | None:
+    def _text(seen: bytes) -> RecognisedStart | None:
         if _JSON_TEXT.match(seen):
-            return Sight("json", 16 + (_TEXT_SIZE - 2) * _PRINTABLE - _SHAPES, 0)
+            return RecognisedStart("json", 16 + (_TEXT_SIZE - 2) * _PRINTABLE - _SHAPES, 0)
         if _YAML_TEXT.match(seen) and _YAML_WORD.match(seen):
-            return Sight("yaml", _TEXT_SIZE * _PRINTABLE_OR_NEWLINE - _SHAPES, 0)
+            return RecognisedStart("yaml", _TEXT_SIZE * _PRINTABLE_OR_NEWLINE - _SHAPES, 0)
         bits = _cbor_bits(seen)
-        return Sight("cbor", bits - _SHAPES, 0) if bits else None
+        return RecognisedStart("cbor", bits - _SHAPES, 0) if bits else None
 
     @staticmethod
-    def _metadata(seen: bytes) -> Sight | None:
+    def _metadata(seen: bytes) -> RecognisedStart | None:
         if _METADATA.match(seen, 2 * _BLOCK_SIZE) is None:
             return None
-        return Sight("protobuf", _UID_BITS - _METADATA_PLACES - _SHAPES, 0, behind=True)
+        return RecognisedStart("protobuf", _UID_BITS - _METADATA_PLACES - _SHAPES, 0, behind=True)
 
     @staticmethod
-    def _json_behind(seen: bytes) -> Sight | None:
+    def _json_behind(seen: bytes) -> RecognisedStart | None:
         for start, allowed in ((_BLOCK_SIZE, 1), (2 * _BLOCK_SIZE, 0)):
             text = seen[start : start + _TEXT_SIZE]
             wrong = sum(not 0x20 <= byte <= 0x7E for byte in text)
             if len(text) == _TEXT_SIZE and wrong <= allowed and text.count(_MEMBER) >= 2:
                 ways = math.log2(1 + allowed * _TEXT_SIZE * (256 / 95 - 1))
-                return Sight("json", _TEXT_SIZE * _PRINTABLE - ways - _SHAPES, wrong, behind=True)
+                return RecognisedStart("json", _TEXT_SIZE * _PRINTABLE - ways - _SHAPES, wrong, behind=True)
         return None
 
 
-def _surest(one: Sight | None, other: Sight | None) -> Sight | None:
+def _surest(one: RecognisedStart | None, other: RecognisedStart | None) -> RecognisedStart | None:
     if one is None or other is None:
         return one or other
-    return max(one, other, key=lambda sight: sight.bits)
+    return max(one, other, key=lambda start: start.bits)
 
 
 def _ways_to_be_wrong(size_bits: int) -> float:

@@ -40,6 +40,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         strategies.text().validate()
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """The folder gives the mark."""
+    folder = item.nodeid.removeprefix("tests/").partition("/")[0]
+    if folder in {"integration", "faults", "property"}:
+        item.add_marker(folder)
+
+
 def _or_skip(make: Callable[[], _Made]) -> _Made:
     try:
         return make()

@@ -14,7 +14,6 @@ from jsonschema import Draft202012Validator
 
 from etcdfix.cli import plan as plan_module
 from etcdfix.cli.root import run
-from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.examine import Examiner
@@ -25,6 +24,7 @@ from etcdfix.sources.base import Source
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout
 from tests.support.collecting import ALPHA
+from tests.support.decoders import shared_decoder
 from tests.support.impact_objects import Cluster, build_index, node_of
 from tests.support.lost_key import LOST, LiveMemory, base, lose, lost_cluster, scan_to, using_pod
 from tests.support.memory_source import MemorySource
@@ -252,7 +252,7 @@ def test_alpha_users_are_those_of_the_impact_analysis(alpha: dict[str, Any]) -> 
     configuration = load_configuration(Path(LOST_CONFIG))
     with SnapshotSource(Path(SNAPSHOT)) as source:
         transformers = Transformers.from_configuration(configuration, no_plugin)
-        examiner = Examiner(StorageLayout("/registry"), transformers, Decoder())
+        examiner = Examiner(StorageLayout("/registry"), transformers, shared_decoder())
         examiner.learn_custom_resources(source)
         index = build_index(source, examiner)
     secrets = [entry for entry in alpha["entries"] if entry["resource"] == "secrets"]

@@ -11,14 +11,21 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from hypothesis import settings
 
 from etcdfix.sources.etcd import threads
 from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import Registry
 from tests.support.etcd_places import NoEtcdError
 from tests.support.etcd_server import EtcdServer, EtcdServers, given_server
+from tests.support.thorough import THOROUGH
 
 _Made = TypeVar("_Made")
+
+# No example has a deadline: machines are slow at times, and the first draw may read a corpus.
+settings.register_profile("sample", deadline=None, max_examples=100)
+settings.register_profile("thorough", deadline=None, max_examples=2000)
+settings.load_profile("thorough" if THOROUGH else "sample")
 
 
 def pytest_configure() -> None:

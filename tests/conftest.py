@@ -47,6 +47,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         strategies.text().validate()
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One worker more than there are cores, as many tests wait; none for a few files, for timing and for the exam."""
+    folders = any(Path(argument).is_dir() for argument in config.args)
+    if not folders or config.option.markexpr in {"benchmark", "exam"}:
+        return 0
+    return len(os.sched_getaffinity(0)) + 1
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     """The folder gives the mark."""
     folder = item.nodeid.removeprefix("tests/").partition("/")[0]

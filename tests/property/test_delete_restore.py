@@ -194,7 +194,7 @@ def test_no_value_is_lost_that_is_not_in_a_backup(etcd: EtcdServer, prefix: byte
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=1000 if THOROUGH else 50,
+            max_examples=1000 if THOROUGH else 25,
             stateful_step_count=14,
             suppress_health_check=[HealthCheck.too_slow],
         ),

@@ -11,14 +11,21 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from hypothesis import settings
 
 from etcdfix.sources.etcd import threads
 from tests.support.certificates import CertificateAuthority
 from tests.support.change_runs import Registry
 from tests.support.etcd_places import NoEtcdError
 from tests.support.etcd_server import EtcdServer, EtcdServers, given_server
+from tests.support.thorough import THOROUGH
 
 _Made = TypeVar("_Made")
+
+# No example has a deadline: machines are slow at times, and the first draw may read a corpus.
+settings.register_profile("sample", deadline=None, max_examples=100)
+settings.register_profile("thorough", deadline=None, max_examples=2000)
+settings.load_profile("thorough" if THOROUGH else "sample")
 
 
 def pytest_configure() -> None:
@@ -38,6 +45,21 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         from hypothesis import strategies
 
         strategies.text().validate()
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One worker more than there are cores, as many tests wait; none for a few files, for timing and for the exam."""
+    folders = any(Path(argument).is_dir() for argument in config.args)
+    if not folders or config.option.markexpr in {"benchmark", "exam"}:
+        return 0
+    return len(os.sched_getaffinity(0)) + 1
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """The folder gives the mark."""
+    folder = item.nodeid.removeprefix("tests/").partition("/")[0]
+    if folder in {"integration", "faults", "property"}:
+        item.add_marker(folder)
 
 
 def _or_skip(make: Callable[[], _Made]) -> _Made:

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from etcdfix.cli.root import run
-from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.encryption.transformer import Transformers
@@ -25,6 +24,7 @@ from etcdfix.reports.printers.yamltext import yaml_text
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout
 from tests.support.collecting import ALPHA
+from tests.support.decoders import shared_decoder
 from tests.support.etcd_proxy import EtcdProxy
 from tests.support.etcd_server import EtcdServer
 from tests.support.kms_plugin import KMSPlugin, load_keks
@@ -69,7 +69,7 @@ def test_every_readable_object_converts(name: str, kms_endpoints: dict[str, str]
     secrets = 0
     with SnapshotSource(SNAPSHOT) as source, KMSPlugins(endpoints, max_rate=0) as plugins:
         transformers = Transformers.from_configuration(configuration, plugins.plugin_for)
-        examiner = Examiner(StorageLayout(), transformers, Decoder(36), assumed_release="1.36")
+        examiner = Examiner(StorageLayout(), transformers, shared_decoder(36), assumed_release="1.36")
         examiner.learn_custom_resources(source)
         viewer = Viewer(examiner, reveal=True, omit_managed_fields=True)
         for stored in source.current(b""):

@@ -279,6 +279,8 @@ class Loop:
             "pytest",
             "-x",
             "-q",
+            "-n",
+            "0",
             "-p",
             "no:cacheprovider",
             "--tb=line",
@@ -341,7 +343,10 @@ class Durations:
 def run_tests(arguments: Sequence[str], plugin: Any) -> int:
     """Run pytest here with one more plugin, quietly."""
     return int(
-        pytest.main(["-q", "-p", "no:cacheprovider", "--continue-on-collection-errors", *arguments], [plugin])
+        pytest.main(
+            ["-q", "-n", "0", "-p", "no:cacheprovider", "--continue-on-collection-errors", *arguments],
+            [plugin],
+        )
     )
 
 

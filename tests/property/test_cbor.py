@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import cbor2
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from etcdfix.decoding.cbor import decode_map
@@ -47,7 +47,6 @@ def outcome_of(call: Callable[[], dict[str, Any]]) -> dict[str, Any] | CBORMalfo
         return raised
 
 
-@settings(max_examples=800)
 @given(st.binary(max_size=30) | st.lists(st.sampled_from(HEADS), max_size=8).map(b"".join) | damaged())
 @example(b"\x9b\x7f\xff\xff\xff\xff\xff\xff\xff")
 @example(b"\xbb\x00\x00\x00\x00\x00\x1f\xff\xff" + b"\x00" * 100)

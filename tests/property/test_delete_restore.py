@@ -27,6 +27,7 @@ from etcdfix.verdicts.deletability import Deletability, deletability_of, risks_o
 from tests.support import objects
 from tests.support.etcd_server import EtcdServer
 from tests.support.remediation_ground import Ground, Recorded, delete, reached, restore
+from tests.support.thorough import THOROUGH
 
 pytestmark = pytest.mark.etcd
 
@@ -193,9 +194,8 @@ def test_no_value_is_lost_that_is_not_in_a_backup(etcd: EtcdServer, prefix: byte
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=50,
+            max_examples=1000 if THOROUGH else 25,
             stateful_step_count=14,
-            deadline=None,
             suppress_health_check=[HealthCheck.too_slow],
         ),
     )

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import msgspec
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from etcdfix.decoding.customresource import CustomResourceInfo
@@ -113,7 +113,6 @@ def outcome_of(call: Callable[[], Outcome]) -> Outcome | DecodeError:
         return raised
 
 
-@settings(max_examples=400)
 @given(st.binary(max_size=40) | NEARLY_JSON | damaged().map(lambda case: case[2]))
 def test_the_scanner_always_has_a_verdict(data: bytes) -> None:
     error = gojson._scan(data)
@@ -134,7 +133,6 @@ def test_the_scanner_always_has_a_verdict(data: bytes) -> None:
         assert error is None
 
 
-@settings(max_examples=400)
 @given(NEARLY_JSON | damaged().map(lambda case: case[2]))
 def test_msgspec_never_accepts_what_go_refuses(data: bytes) -> None:
     try:
@@ -153,7 +151,6 @@ def test_values_survive_a_round_trip(value: object, ascii_only: bool, indent: in
     assert gojson.build(data) == value
 
 
-@settings(max_examples=500)
 @given(damaged() | retyped())
 def test_builtins_are_judged_without_surprises_and_both_ways_agree(case: tuple[str, str, bytes]) -> None:
     group, kind, data = case
@@ -168,7 +165,6 @@ def test_builtins_are_judged_without_surprises_and_both_ways_agree(case: tuple[s
         assert MARKER not in outcome.field_path
 
 
-@settings(max_examples=300)
 @given(
     st.binary(max_size=60)
     | NEARLY_JSON
@@ -195,7 +191,6 @@ def test_every_stack_returns_or_raises_its_documented_error(data: bytes) -> None
         assert not isinstance(outcome, DecodeError) or outcome.message
 
 
-@settings(max_examples=300)
 @given(damaged() | retyped())
 def test_custom_resources_keep_their_contents_to_themselves(case: tuple[str, str, bytes]) -> None:
     outcome = outcome_of(lambda: DECODER.custom_resource(case[2], WIDGETS))
@@ -210,7 +205,6 @@ YAML_PIECES = [
 ]  # fmt: skip
 
 
-@settings(max_examples=400)
 @given(st.binary(max_size=30) | st.lists(st.sampled_from(YAML_PIECES), max_size=15).map(b"".join))
 def test_yaml_becomes_valid_json_or_an_error(data: bytes) -> None:
     converted = outcome_of(lambda: goyaml.to_json(data))

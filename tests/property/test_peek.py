@@ -7,7 +7,7 @@ import random
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from etcdfix.encryption.candidates import unchecked
@@ -78,7 +78,6 @@ def damaged(draw: st.DrawFn) -> tuple[str, bytes, bytes]:
     return provider, plaintext, value
 
 
-@settings(max_examples=200)
 @given(damaged(), st.lists(st.binary(min_size=32, max_size=32), min_size=1, max_size=3))
 def test_a_wrong_key_never_looks_right(case: tuple[str, bytes, bytes], keys: list[bytes]) -> None:
     _, _, value = case
@@ -87,7 +86,6 @@ def test_a_wrong_key_never_looks_right(case: tuple[str, bytes, bytes], keys: lis
         assert peeked(configured(*others), value).state is not PeekState.RIGHT_KEY
 
 
-@settings(max_examples=300)
 @given(damaged())
 def test_whatever_is_undone_opens(case: tuple[str, bytes, bytes]) -> None:
     provider, plaintext, value = case
@@ -110,7 +108,6 @@ def test_whatever_is_undone_opens(case: tuple[str, bytes, bytes]) -> None:
     assert opened.data == plaintext
 
 
-@settings(max_examples=200)
 @given(damaged())
 def test_one_flipped_bit_behind_the_start_is_found(case: tuple[str, bytes, bytes]) -> None:
     provider, plaintext, value = case
@@ -126,7 +123,6 @@ def test_one_flipped_bit_behind_the_start_is_found(case: tuple[str, bytes, bytes
         assert found.opens
 
 
-@settings(max_examples=300)
 @given(st.binary(max_size=200), st.booleans())
 def test_any_bytes_can_be_looked_at(tail: bytes, thorough: bool) -> None:
     for provider in LOCAL:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from etcdfix.decoding.protobuf.codec import ProtobufDecoder, _prove_healthy
@@ -96,14 +96,12 @@ def test_the_samples_are_healthy() -> None:
         assert not found.notes
 
 
-@settings(max_examples=500)
 @given(damaged_samples())
 def test_any_damage(damaged: tuple[str, str, bytes]) -> None:
     group, kind, data = damaged
     outcome(data, group, kind)
 
 
-@settings(max_examples=500)
 @given(damaged_samples())
 def test_the_quick_way_never_contradicts_the_strict_one(damaged: tuple[str, str, bytes]) -> None:
     group, kind, data = damaged

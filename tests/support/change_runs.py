@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import pytest
 
 from etcdfix.cli.root import run
-from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.examine import Examiner
@@ -27,6 +26,7 @@ from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import StorageLayout
 from tests.support.audit_logs import own_directory
+from tests.support.decoders import shared_decoder
 from tests.support.etcd_server import EtcdServer
 from tests.support.objects import (
     IDENTITY,
@@ -217,7 +217,7 @@ class Registry:
         configuration = parse_configuration(self.config.read_bytes(), path="config.yaml")
         transformers = Transformers.from_configuration(configuration, no_plugin)
         with LiveSource(EtcdConnection(endpoints=(self.endpoints,))) as source:
-            yield Cluster(source, Examiner(StorageLayout(self.prefix), transformers, Decoder(None)))
+            yield Cluster(source, Examiner(StorageLayout(self.prefix), transformers, shared_decoder(None)))
 
     @property
     def places(self) -> RecordPaths:

@@ -11,13 +11,13 @@ from google.protobuf.message import Message
 
 from etcdfix.decoding.consistency import wire_fields
 from etcdfix.decoding.schema import SCALAR_TYPES, kind_rows, load_schema
-from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.examine import Examiner
 from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import StorageLayout, builtin_directories
 from etcdfix.wire.descriptors import MessageClasses
+from tests.support.decoders import shared_decoder
 from tests.support.memory_source import MemorySource
 from tests.support.objects import crd
 from tests.support.protobytes import unknown
@@ -166,7 +166,7 @@ class Cluster:
         return MemorySource(self.values)
 
     def examiner(self, source: Source | None = None) -> Examiner:
-        examiner = Examiner(self.layout, None, Decoder())
+        examiner = Examiner(self.layout, None, shared_decoder())
         examiner.learn_custom_resources(source if source is not None else self.source())
         return examiner
 

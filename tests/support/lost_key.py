@@ -7,7 +7,6 @@ from pathlib import Path
 
 import msgspec
 
-from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.examine import Examiner
@@ -17,6 +16,7 @@ from etcdfix.operations.look.planning.plan import PlanRequest
 from etcdfix.operations.look.scan import ScanRequest, run_scan
 from etcdfix.reports.formats.json_report import JSONLinesReporter, JSONReporter
 from etcdfix.sources.base import Source, SourceDescription
+from tests.support.decoders import shared_decoder
 from tests.support.impact_objects import Cluster
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, configuration, provider
@@ -87,7 +87,7 @@ def examiner_of(
 ) -> Examiner:
     """Return an examiner that has learned the CRDs."""
     transformers = Transformers.from_configuration(config, no_plugin)
-    examiner = Examiner(cluster.layout, transformers, Decoder())
+    examiner = Examiner(cluster.layout, transformers, shared_decoder())
     examiner.learn_custom_resources(source)
     return examiner
 

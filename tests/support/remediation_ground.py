@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 
-from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.examine import Examiner
@@ -32,6 +31,7 @@ from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import StorageLayout
 from tests.support import objects
 from tests.support.audit_logs import own_directory
+from tests.support.decoders import shared_decoder
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, aesgcm, configuration, provider
 
 REASON = "the key of this object is lost"
@@ -160,7 +160,7 @@ class Yes:
 def examiner(ground: Ground, encryption: EncryptionConfiguration) -> Examiner:
     """Return what examines values on a ground."""
     transformers = Transformers.from_configuration(encryption, no_plugin)
-    return Examiner(StorageLayout(ground.prefix), transformers, Decoder(None))
+    return Examiner(StorageLayout(ground.prefix), transformers, shared_decoder(None))
 
 
 @contextmanager

@@ -10,12 +10,9 @@ import pytest
 from etcdfix.claims import ClaimSearch
 from etcdfix.cli.root import run
 from etcdfix.errors import PageCorrupt, SourceError
-from etcdfix.sources.connection import EtcdConnection
-from etcdfix.sources.live import LiveSource
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import ResourcePrefix, StorageCodec, StorageLayout
 from tests.support.bbolt_writer import database, put
-from tests.support.etcd_server import EtcdServer
 from tests.support.objects import config_map, namespace_object, secret
 
 LAYOUT = StorageLayout("/registry")
@@ -147,28 +144,6 @@ def _damage() -> PageCorrupt:
     from etcdfix.errors import PageCorrupt
 
     return PageCorrupt("page 9", page_id=9, file_offset=9)
-
-
-@pytest.mark.etcd
-def test_a_live_etcd_is_asked(etcd: EtcdServer, prefix: bytes) -> None:
-    key = prefix + b"secrets/shop/web"
-    etcd.put(key, b"one")
-    etcd.put(key, b"two")
-    with LiveSource(EtcdConnection(endpoints=(etcd.endpoint,))) as source:
-        stored = source.get(key)
-        assert stored is not None
-        assert stored.version == 2
-        assert not source.lacks_predecessor(stored)
-        other = type(stored)(
-            key + b"x", stored.value, stored.mod_revision, stored.create_revision, 2, stored.lease
-        )
-        assert source.lacks_predecessor(other)
-        first = type(stored)(key + b"x", b"", stored.mod_revision, stored.mod_revision, 1, 0)
-        assert not source.lacks_predecessor(first)
-    etcd.put(key, b"three")
-    etcd.compact()
-    with LiveSource(EtcdConnection(endpoints=(etcd.endpoint,))) as source:
-        assert not source.lacks_predecessor(other)
 
 
 def test_a_question_that_is_not_answered_ends_no_scan(

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine import Examiner
@@ -17,6 +16,7 @@ from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import AcceptRisk, Deletability, deletability_of, risks_of
 from etcdfix.verdicts.examination import Examination, KeyName
+from tests.support.decoders import shared_decoder
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import (
     IDENTITY,
@@ -55,7 +55,10 @@ def examiner(
     """Return an examiner that has read the CRDs of a source."""
     transformers = Transformers.from_configuration(config) if config is not None else None
     found = Examiner(
-        StorageLayout(prefix), transformers, Decoder(minor), assumed_release=f"1.{minor}" if minor else ""
+        StorageLayout(prefix),
+        transformers,
+        shared_decoder(minor),
+        assumed_release=f"1.{minor}" if minor else "",
     )
     found.learn_custom_resources(MemorySource(holds or {}))
     return found

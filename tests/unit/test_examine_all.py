@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from etcdfix import examine_all, spool
-from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config import KMSProvider, parse_configuration
 from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey
 from etcdfix.encryption.transformer import Transformers
@@ -20,6 +19,7 @@ from etcdfix.storagekey import StorageLayout
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
 from tests.support import encoders
+from tests.support.decoders import shared_decoder
 from tests.support.memory_source import stored
 from tests.support.objects import KEY_1, aesgcm, configuration, json_object, provider, secret
 
@@ -96,7 +96,7 @@ def examining(plugin: SlowPlugin) -> Examining:
         return plugin
 
     transformers = Transformers.from_configuration(parse_configuration(CONFIG, path="test"), plugin_for)
-    return Examining(Examiner(StorageLayout(), transformers, Decoder(None), plugins=plugin))
+    return Examining(Examiner(StorageLayout(), transformers, shared_decoder(None), plugins=plugin))
 
 
 def verdicts(found: Iterator[Examination]) -> list[tuple[str, Cause | None]]:
@@ -224,7 +224,7 @@ def test_many_large_values_wait_on_disk() -> None:
 
 def test_without_plugins_everything_is_said_at_once() -> None:
     transformers = Transformers.from_configuration(parse_configuration(CONFIG, path="test"))
-    with Examining(Examiner(StorageLayout(), transformers, Decoder(None))) as run:
+    with Examining(Examiner(StorageLayout(), transformers, shared_decoder(None))) as run:
         found = verdicts(run.first([value("a", b"1"), plain("b")]))
         assert found == [("a", Cause.KMS_UNREACHABLE), ("b", None)]
         assert list(run.drain()) == []
@@ -300,7 +300,7 @@ def test_an_interruption_between_taking_and_dropping_counts_nothing_twice() -> N
 
 def test_later_is_nothing_without_plugins() -> None:
     transformers = Transformers.from_configuration(parse_configuration(CONFIG, path="test"))
-    with Examining(Examiner(StorageLayout(), transformers, Decoder(None))) as run:
+    with Examining(Examiner(StorageLayout(), transformers, shared_decoder(None))) as run:
         found = run._examine(plain("a"))
         assert run._put_aside(run._doubtful[0], found, found.stored) is None
         assert verdicts(run.drain()) == [("a", None)]
@@ -311,7 +311,7 @@ GCM = configuration(provider("aesgcm", key1=KEY_1))
 
 def local(*, target: bytes = b"", prefix: str = "/registry") -> Examining:
     transformers = Transformers.from_configuration(GCM)
-    return Examining(Examiner(StorageLayout(prefix), transformers, Decoder(None)), target=target)
+    return Examining(Examiner(StorageLayout(prefix), transformers, shared_decoder(None)), target=target)
 
 
 def gcm(name: str, mod_revision: int = 7, *, written_for: str = "", key: bytes = KEY_1) -> StoredValue:
@@ -356,7 +356,7 @@ def test_the_plugins_word_counts_against_a_value_only_between_others() -> None:
 
 
 def test_a_run_counts_nothing_of_what_was_examined_before_it() -> None:
-    examiner = Examiner(StorageLayout(), Transformers.from_configuration(GCM), Decoder(None))
+    examiner = Examiner(StorageLayout(), Transformers.from_configuration(GCM), shared_decoder(None))
     for found in (gcm("b", 10), gcm("c", 90)):
         assert examiner.examine(found).opened
     assert examiner.examine(gcm("a", 50, key=NOISE)).verdict.cause is Cause.NONCE_DAMAGED

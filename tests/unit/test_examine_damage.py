@@ -7,7 +7,6 @@ import random
 
 import pytest
 
-from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.transformer import ResourceTransformers, Transformers
 from etcdfix.errors import TransformError
@@ -18,6 +17,7 @@ from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import AcceptRisk, Deletability, deletability_of, risks_of
 from etcdfix.verdicts.examination import Examination
+from tests.support.decoders import shared_decoder
 from tests.support.encoders import aescbc_body
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import (
@@ -58,7 +58,7 @@ def look(
     """Examine one value beside a CRD that can be read, whatever the configuration."""
     transformers = Transformers.from_configuration(config) if config is not None else None
     release = f"1.{minor}" if minor else ""
-    examiner = Examiner(StorageLayout(), transformers, Decoder(minor), assumed_release=release)
+    examiner = Examiner(StorageLayout(), transformers, shared_decoder(minor), assumed_release=release)
     examiner.learn_custom_resources(MemorySource({CRD_KEY: crd() if config is None else aescbc(crd())}))
     if config is GCM:
         examiner.learn_custom_resources(MemorySource({CRD_KEY: aesgcm(crd(), CRD_KEY)}))
@@ -164,7 +164,7 @@ def test_values_of_another_key_of_the_name_are_no_neighbours() -> None:
     )
     for neighbours, cause in ((KEY_2, Cause.ASSOCIATED_DATA_UNKNOWN), (KEY_1, Cause.CIPHERTEXT_DAMAGED)):
         both = configuration({"aesgcm": {"keys": twice}}, resources=("secrets",))
-        examiner = Examiner(StorageLayout(), Transformers.from_configuration(both), Decoder(36))
+        examiner = Examiner(StorageLayout(), Transformers.from_configuration(both), shared_decoder(36))
         for revision in (3, 9):
             key = f"/registry/secrets/shop/at-{revision}"
             value = aesgcm(secret(f"at-{revision}"), key, neighbours)

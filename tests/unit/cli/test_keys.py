@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-from pathlib import Path
-
 import pytest
 
 from etcdfix.cli.keys import decoded_key, is_base64, named_key
 from etcdfix.errors import ConfigurationError
-from tests.support.change_runs import ACKNOWLEDGED, BROKEN, Registry
-
-ODD = b"/secrets/shop/odd\x1b\xff"
 
 
 def test_a_key_as_it_is() -> None:
@@ -38,73 +32,3 @@ def test_a_key_in_base64(word: str) -> None:
 def test_what_names_no_key(word: str, words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         decoded_key(word)
-
-
-@pytest.mark.etcd
-def test_what_scan_prints_every_command_takes(registry: Registry) -> None:
-    key = registry.prefix.encode() + ODD
-    registry.etcd.put(key, BROKEN)
-    common = registry.common(places=False, reason=None)
-    listed = registry.run("scan", "-o", "name", *common)
-    (word,) = [line for line in listed.out.splitlines() if line.startswith("base64:")]
-    assert word == f"base64:{base64.b64encode(key).decode()}"
-    assert registry.run("scan", word, "-o", "name", *common).out.splitlines() == [word]
-    assert registry.run("get", word, *common).code == 1
-    shown = registry.run("impact", word, *common)
-    assert shown.code == 1
-    assert word in shown.out
-    ran = registry.run("delete", word, ACKNOWLEDGED, "--yes", *registry.common())
-    assert ran.code == 0, ran.err
-    assert registry.stored(key) is None
-    ran = registry.run(
-        "restore", word, "--from-revision", str(registry.etcd.revision() - 1), "--yes",
-        "--accept-unlisted-source", *registry.common(),
-    )  # fmt: skip
-    assert "the value from the revision" in ran.err  # it is read as that key; the value is broken there too
-    assert registry.run("delete", "base64:!", ACKNOWLEDGED, "--yes", *registry.common()).code == 2
-
-
-@pytest.mark.etcd
-def test_standard_output_by_its_name(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(registry.folder)
-    common = registry.common(places=False, reason=None)
-    ran = registry.run("scan", "-o", "name", "--output-file", "-", *common)
-    assert registry.key("shop/broken").decode() in ran.out
-    assert not (registry.folder / "-").exists()
-
-
-# Where a dry run, and a change that replaces nothing, leave their traces.
-
-
-@pytest.mark.etcd
-def test_a_dry_run_without_its_backup_directory_begins_no_log(registry: Registry) -> None:
-    registry.backups = registry.folder / "missing"
-    for arguments in (["--dry-run"], []):
-        ran = registry.delete(registry.key("shop/broken"), *arguments)
-        assert ran.code == 4
-        assert "missing does not exist" in ran.err
-        assert list(registry.log.parent.iterdir()) == []
-
-
-@pytest.mark.etcd
-def test_what_is_put_where_nothing_is_needs_no_backup_directory(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The default one lies on etcd's disk."""
-
-    def _doubts(path: Path, **_: object) -> tuple[str, ...]:
-        return ("lies on etcd's own disk",) if "nowhere" in str(path) else ()
-
-    backup = registry.deleted()
-    monkeypatch.setenv("XDG_STATE_HOME", str(registry.folder / "state"))
-    monkeypatch.setattr("etcdfix.remediation.commit.default_directory", lambda: registry.folder / "nowhere")
-    monkeypatch.setattr(
-        "etcdfix.remediation.durable.doubts",
-        _doubts,
-    )
-    common = [*registry.common(places=False, configured=False), "--audit-log", str(registry.log)]
-    for arguments in (["--dry-run"], []):
-        ran = registry.run("restore", str(backup.path), "--yes", *arguments, *common)
-        assert ran.code == 0, ran.err
-    assert registry.stored(registry.key("shop/broken")) == BROKEN
-    assert not (registry.folder / "nowhere").exists()

@@ -1,11 +1,11 @@
-"""The plan command over a source in memory, over alpha, and over a live etcd."""
+"""The plan command over a source in memory, and over alpha."""
 
 from __future__ import annotations
 
 import json
 import os
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,35 +14,27 @@ from jsonschema import Draft202012Validator
 
 from etcdfix.cli import plan as plan_module
 from etcdfix.cli.root import run
-from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.examine import Examiner
 from etcdfix.graph.users import users_of
 from etcdfix.inputs.planfile import load_plan
-from etcdfix.model import KeptRevision, key_id_digest
-from etcdfix.reports.plan_model import DeletionPlan, PlanEntry
 from etcdfix.reports.schema import SCHEMAS
 from etcdfix.sources.base import Source
-from etcdfix.sources.live import LiveSource
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout
-from tests.support.change_runs import BROKEN, Ran, Registry
 from tests.support.collecting import ALPHA
+from tests.support.decoders import shared_decoder
 from tests.support.impact_objects import Cluster, build_index, node_of
-from tests.support.kms_plugin import KMSPlugin
 from tests.support.lost_key import LOST, LiveMemory, base, lose, lost_cluster, scan_to, using_pod
 from tests.support.memory_source import MemorySource
 from tests.support.objects import (
     IDENTITY,
     KEY_1,
-    KEY_2,
     KMS_V2,
-    aescbc,
     configuration,
     configuration_yaml,
     provider,
-    secret,
 )
 
 SNAPSHOT = str(ALPHA / "snapshot.db.gz")
@@ -260,7 +252,7 @@ def test_alpha_users_are_those_of_the_impact_analysis(alpha: dict[str, Any]) -> 
     configuration = load_configuration(Path(LOST_CONFIG))
     with SnapshotSource(Path(SNAPSHOT)) as source:
         transformers = Transformers.from_configuration(configuration, no_plugin)
-        examiner = Examiner(StorageLayout("/registry"), transformers, Decoder())
+        examiner = Examiner(StorageLayout("/registry"), transformers, shared_decoder())
         examiner.learn_custom_resources(source)
         index = build_index(source, examiner)
     secrets = [entry for entry in alpha["entries"] if entry["resource"] == "secrets"]
@@ -275,124 +267,3 @@ def test_alpha_pods_come_back_and_go_first(alpha: dict[str, Any]) -> None:
     pods = [entry for entry in alpha["entries"] if entry["resource"] == "pods"]
     assert {pod["recreated_by"] for pod in pods} == {"ReplicaSet controller"}
     assert max(pod["order"] for pod in pods) == len(pods)
-
-
-# --------------------------------------------------------------------------------------------------------- live etcd
-
-
-@pytest.fixture
-def plugin(tmp_path: Path) -> Iterator[KMSPlugin]:
-    keks = {"kek-1": b"1" * 32, "kek-2": b"2" * 32}
-    with KMSPlugin("v2", f"@etcdfix-plan-{os.getpid()}-{tmp_path.name}", keks) as running:
-        yield running
-
-
-def planned(registry: Registry, *options: str) -> DeletionPlan:
-    """Scan a registry, and plan it; the options are those of the plan."""
-    where = ["--endpoints", registry.endpoints, "--etcd-prefix", registry.prefix]
-    where += ["--encryption-config", str(registry.config)]
-    report, file = registry.folder / "scan.json", registry.folder / "plan.json"
-    registry.run("scan", *where, "-o", "json", "--output-file", str(report))
-    into = ["-o", "json", "--output-file", str(file)]
-    ran = registry.run("plan", "--from-report", str(report), *where, *into, *options)
-    assert ran.code in {1, 3}, ran.err
-    return load_plan(file)
-
-
-def paste(registry: Registry, entry: PlanEntry, *more: str) -> Ran:
-    """Run the command of an entry as a shell would take it, with further words behind it."""
-    words = shlex.split(" ".join([entry.command, *more]))
-    assert words[0] == "etcdfix"
-    return registry.run(*words[1:], "--backup-dir", str(registry.backups), "--audit-log", str(registry.log))
-
-
-def test_commands_work_once_the_flags_are_added_that_the_plan_names(
-    registry: Registry, plugin: KMSPlugin
-) -> None:
-    """And are refused without: what a person must decide, no command decides."""
-    kms = {"kms": {"apiVersion": "v2", "name": "prov", "endpoint": plugin.endpoint}}
-    registry.configure(kms, provider("aescbc", key1=KEY_1), IDENTITY)
-    for name, key_id in (("dead", "kek-1"), ("alive", "kek-2")):
-        key = registry.key(f"shop/{name}")
-        registry.etcd.put(key, plugin.stored_v2(secret(name), key, key_id=key_id))
-    del plugin.keks["kek-1"]
-    for name in ("lost-0", "lost-1"):
-        registry.put(f"shop/{name}", aescbc(secret(name), KEY_2, name="lost"))
-    registry.put("kube-system/bootstrap-token-abcdef", aescbc(secret("x"), KEY_2, name="lost"))
-    plan = planned(registry)
-    found = {entry.name: entry.needs for entry in plan.entries}
-    dead = next(entry for entry in plan.entries if entry.name == "dead")
-    assert found == {
-        "broken": [],
-        "dead": [f"--declare-key-lost kms/v2/prov/{key_id_digest('kek-1')}"],
-        "lost-0": ["--declare-key-lost aescbc/v1/lost"],
-        "lost-1": ["--declare-key-lost aescbc/v1/lost"],
-        "bootstrap-token-abcdef": ["--declare-key-lost aescbc/v1/lost", "--accept-risk cluster-breaking"],
-    }
-    advice = {group.transformer: group.advice for group in plan.groups}
-    assert advice[dead.transformer].endswith(found["dead"][0])
-    for entry in plan.entries:
-        flags = found[entry.name]
-        for missing in flags:
-            rest = [flag for flag in flags if flag != missing]
-            assert paste(registry, entry, "--accept-no-api-server", *rest).code == 4, entry.name
-        ran = paste(registry, entry, "--accept-no-api-server", *flags)
-        assert ran.code == 0, (entry.name, ran.err)
-
-
-@pytest.mark.parametrize("name", ["a[1]", "a*b", "what?", "sp ace", "q'uo\"te", "$(reboot)", "new\nline"])
-def test_a_command_names_its_key_whatever_that_looks_like(registry: Registry, name: str) -> None:
-    registry.etcd.delete(registry.key("shop/broken"))
-    registry.put(f"shop/{name}", BROKEN)
-    (entry,) = planned(registry).entries
-    ran = paste(registry, entry)
-    assert ran.code == 0, ran.err
-
-
-def test_a_plan_of_an_old_revision_is_named_in_no_command(registry: Registry) -> None:
-    revision = registry.etcd.revision()
-    registry.put("shop/later", secret("later"))
-    plan = planned(registry, "--revision", str(revision))
-    assert plan.source.revision == revision
-    assert not plan.source.newest
-    assert [entry.name for entry in plan.entries] == ["broken"]
-    assert "--plan" not in plan.entries[0].command
-    newest = planned(registry)
-    assert newest.source.newest
-    assert "--plan" in newest.entries[0].command
-
-
-def test_earlier_revisions_are_found_without_a_watch(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A watch for each of 1,200 keys would take two minutes, and a plan holds for fifteen."""
-
-    def history(_self: LiveSource, _key: bytes) -> Iterator[KeptRevision]:
-        raise AssertionError("a watch was opened")
-
-    monkeypatch.setattr(LiveSource, "history", history)
-    key = registry.key("shop/broken")
-    registry.etcd.put(key, aescbc(secret("broken")))
-    readable = registry.mod_revision(key)
-    for number in range(3):
-        registry.etcd.put(key, BROKEN + bytes([number]))
-    registry.put("shop/never", BROKEN)
-    plan = planned(registry)
-    assert {entry.name: entry.readable_revision for entry in plan.entries} == {"broken": readable, "never": 0}
-
-
-def test_a_value_that_stood_through_a_compaction_can_be_put_back(registry: Registry) -> None:
-    """Its own revision is compacted; at later ones it still stood, until the damage."""
-    key = registry.key("shop/broken")
-    made = Cluster(registry.prefix)
-    whole = made.secret("broken", type="kubernetes.io/tls")
-    registry.etcd.put(key, aescbc(made.values[whole]))
-    registry.put("shop/another", aescbc(secret("another")))
-    registry.etcd.compact()
-    registry.etcd.put(key, BROKEN)
-    (entry,) = planned(registry).entries
-    assert entry.what == "Secret (TLS certificate)"
-    assert entry.readable_revision == entry.mod_revision - 1
-    there = ["--replace-mod-revision", str(entry.mod_revision), "--accept-unlisted-source"]
-    ran = registry.restore("--from-revision", str(entry.readable_revision), entry.key, *there, "--dry-run")
-    assert ran.code == 0, ran.err

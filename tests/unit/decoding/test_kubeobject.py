@@ -6,7 +6,7 @@ import base64
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from etcdfix.decoding.kubeobject import KubeObject, ObjectReader
@@ -252,7 +252,6 @@ def test_nothing_left(data: bytes, kind: str) -> None:
     assert reader.salvage(data, DecodeError("refused"), "", kind) is None
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_any_damage(data: st.DataObject) -> None:
     sample = data.draw(st.sampled_from([SECRET, json.dumps(SERVED).encode()]))

@@ -57,7 +57,7 @@ def encoded(provider: str, plaintext: bytes, key: bytes, nonce: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("provider", NONCE_SIZES)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     plaintext=st.binary(max_size=200)
     | st.sampled_from([b"", b"\x20" * 32, b"k8s:enc:aescbc:v1:k:" + b"x" * 40])

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from etcdfix.decoding.kubeobject import ObjectReader
-from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine import Examiner
@@ -21,6 +20,7 @@ from etcdfix.model import Outcome
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageCodec, StorageLayout
 from tests.support.collecting import ALPHA
+from tests.support.decoders import shared_decoder
 from tests.support.impact_objects import NOW, Cluster, build_index, node_of
 
 POD_SPEC: dict[str, Any] = {
@@ -578,7 +578,7 @@ def from_class(value: dict[str, Any], namespace: str, classes: dict[str, dict[st
 def alpha(request: pytest.FixtureRequest) -> Iterator[tuple[SnapshotSource, Examiner, ImpactIndex]]:
     transformers = Transformers.from_configuration(load_configuration(ALPHA / request.param))
     with SnapshotSource(ALPHA / "snapshot.db.gz") as source:
-        examiner = Examiner(StorageLayout(), transformers, Decoder())
+        examiner = Examiner(StorageLayout(), transformers, shared_decoder())
         examiner.learn_custom_resources(source)
         yield source, examiner, build_index(source, examiner)
 

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from etcdfix.decoding.protobuf.strict import StrictDecoder
@@ -226,7 +226,6 @@ def messages(draw: st.DrawFn, message: str, depth: int = 0) -> bytes:
     return b"".join(out)
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_any_message_that_decodes_is_rendered(data: st.DataObject) -> None:
     message = data.draw(st.sampled_from(ROOTS))
@@ -240,7 +239,6 @@ def test_any_message_that_decodes_is_rendered(data: st.DataObject) -> None:
     assert encode_json(parse_exactly(text)) == text
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_any_bytes_are_rendered_as_far_as_they_go(data: st.DataObject) -> None:
     message = data.draw(st.sampled_from(ROOTS))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import no_progress
@@ -16,6 +15,7 @@ from etcdfix.storagekey import StorageLayout
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import KeyName
+from tests.support.decoders import shared_decoder
 from tests.support.encoders import kms_v2_body
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import (
@@ -49,7 +49,7 @@ def examiner(source: MemorySource, config: object = None, minor: int | None = No
     used = config or configuration(provider("aescbc", key1=KEY_1, key10=KEY_1), IDENTITY)
     transformers = Transformers.from_configuration(used, no_plugin)  # type: ignore[arg-type]
     release = f"1.{minor}" if minor else ""
-    made = Examiner(StorageLayout(), transformers, Decoder(minor), assumed_release=release)
+    made = Examiner(StorageLayout(), transformers, shared_decoder(minor), assumed_release=release)
     made.learn_custom_resources(source)
     return made
 
@@ -153,7 +153,7 @@ def test_a_value_of_another_prefix_is_known_for_one_though_its_end_is_not_as_wri
     value = aesgcm(json_object("v1", "Secret", "web"), home)
     source = MemorySource({key: value})
     transformers = Transformers.from_configuration(GCM, no_plugin)
-    under_test = Examiner(StorageLayout("/registry/new"), transformers, Decoder(None))
+    under_test = Examiner(StorageLayout("/registry/new"), transformers, shared_decoder(None))
     target = source.get(key.encode())
     assert target is not None
     found = look_at_all(source, under_test, under_test.examine(target), no_progress, see=lambda _found: None)

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.errors import RefusedByRule
 from etcdfix.examine import Examiner
 from etcdfix.remediation.preflight.release import MOST_SKEW, check_release, newest_kubelet
 from etcdfix.rules import Rule
 from etcdfix.storagekey import StorageLayout
+from tests.support.decoders import shared_decoder
 from tests.support.memory_source import MemorySource
 from tests.support.objects import KEY_1, KEY_2, aescbc, configuration, json_object, provider
 from tests.support.protobytes import block, object_meta, unknown
@@ -30,7 +30,7 @@ def examiner(minor: int | None = None) -> Examiner:
     config = configuration(provider("aescbc", key1=KEY_1), {"identity": {}}, resources=("nodes",))
     transformers = Transformers.from_configuration(config)
     return Examiner(
-        StorageLayout(), transformers, Decoder(minor), assumed_release=f"1.{minor}" if minor else ""
+        StorageLayout(), transformers, shared_decoder(minor), assumed_release=f"1.{minor}" if minor else ""
     )
 
 

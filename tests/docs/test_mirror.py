@@ -1,0 +1,58 @@
+"""What contributing.md promises of the packages that prove and change things: each module has its tests where one looks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+MIRRORED = (
+    "apiserver",
+    "decoding",
+    "encryption",
+    "golang",
+    "inputs",
+    "remediation",
+    "sources",
+    "verdicts",
+    "wire",
+)
+
+# These are only used by another module, or are its tables, and tested with it.
+WITH_ANOTHER = {
+    "decoding/render/fieldorder.py": "unit/decoding/render/test_typed.py",
+    "encryption/candidates.py": "unit/encryption/test_ciphers.py",
+    "encryption/fault.py": "unit/encryption/test_unchecked.py",
+    "encryption/kms/answers.py": "unit/encryption/kms/test_client.py",
+    "encryption/providers/aescbc.py": "unit/encryption/test_ciphers.py",
+    "encryption/providers/aesgcm.py": "unit/encryption/test_ciphers.py",
+    "encryption/providers/ghash.py": "unit/encryption/test_unchecked.py",
+    "encryption/providers/identity.py": "unit/encryption/test_ciphers.py",
+    "encryption/providers/poly1305.py": "unit/encryption/test_unchecked.py",
+    "encryption/providers/secretbox.py": "unit/encryption/test_ciphers.py",
+    "encryption/undo.py": "unit/encryption/test_peek.py",
+    "remediation/grounds.py": "integration/remediation/test_identify.py",
+    "sources/base.py": "unit/sources/test_live.py",
+    "verdicts/observation.py": "unit/verdicts/test_judge.py",
+}
+
+
+def mirrors(module: Path) -> list[Path]:
+    """Return the tests of a module that stand at its own path."""
+    named = module.with_name(f"test_{module.name}")
+    places = (REPOSITORY / "tests" / kind / named for kind in ("unit", "integration"))
+    return [place for place in places if place.exists()]
+
+
+@pytest.mark.parametrize("package", MIRRORED)
+def test_each_module_has_its_tests_at_its_own_path_or_where_the_list_says(package: str) -> None:
+    found = (REPOSITORY / "etcdfix" / package).rglob("*.py")
+    modules = {path.relative_to(REPOSITORY / "etcdfix") for path in found if path.name != "__init__.py"}
+    without = {str(module) for module in modules if not mirrors(module)}
+    assert without == {module for module in WITH_ANOTHER if module.startswith(f"{package}/")}
+
+
+def test_the_others_are_tested_where_the_list_says() -> None:
+    for place in WITH_ANOTHER.values():
+        assert (REPOSITORY / "tests" / place).exists(), place

@@ -1,0 +1,205 @@
+"""``etcdfix audit reconcile`` against a real etcd."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from etcdfix.cli.root import run
+from etcdfix.remediation.audit.log import AuditLog
+from etcdfix.remediation.audit.record import Intent, Verb
+from etcdfix.remediation.audit.verify import read_records
+from tests.support.audit_logs import content, entry, own_directory, subject
+from tests.support.encoders import aesgcm_body
+from tests.support.etcd_server import EtcdServer
+
+Captured = pytest.CaptureFixture[str]
+
+
+VALUE = b"k8s:enc:aescbc:v1:lost:" + bytes(range(64))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return own_directory(tmp_path / "log") / "audit.jsonl"
+
+
+def audit(capfd: Captured, *words: str | Path) -> tuple[int, str, str]:
+    code = run(["audit", *map(str, words)])
+    captured = capfd.readouterr()
+    assert all(line.isprintable() for line in (captured.out + captured.err).splitlines())
+    return code, captured.out, captured.err
+
+
+def _namespace(uid: str) -> bytes:
+    namespace = {
+        "kind": "Namespace",
+        "apiVersion": "v1",
+        "metadata": {"name": "kube-system", "uid": uid},
+        "spec": {},
+        "status": {},
+    }
+    return json.dumps(namespace).encode()
+
+
+def _cluster(etcd: EtcdServer, prefix: bytes) -> None:
+    etcd.put(prefix + b"namespaces/kube-system", _namespace("d4c1"))
+
+
+def _open_intent(path: Path, key: bytes, mod_revision: int, **changes: object) -> Intent:
+    given: dict[str, object] = {
+        "subject": subject(key, mod_revision),
+        "header_revision": mod_revision,
+        "value_sha256": content().value_sha256,
+        "backups": ("/backups/a b.json",),
+    }
+    with AuditLog.open(path) as log:
+        return log.intent(log.append(msgspec.structs.replace(entry(), **(given | changes))).sequence)
+
+
+@pytest.fixture
+def reconcile(
+    capfd: Captured, etcd: EtcdServer, prefix: bytes, path: Path
+) -> Callable[..., tuple[int, str, str]]:
+    def call(*words: str) -> tuple[int, str, str]:
+        where = ["--endpoints", etcd.endpoint, "--etcd-prefix", prefix.decode().rstrip("/")]
+        patience = ["--command-timeout", "10s", "--dial-timeout", "10s"]
+        return audit(capfd, "reconcile", path, *where, *patience, *words)
+
+    return call
+
+
+Reconcile = Callable[..., tuple[int, str, str]]
+
+
+@pytest.mark.etcd
+def test_reconcile(etcd: EtcdServer, prefix: bytes, path: Path, reconcile: Reconcile) -> None:
+    _cluster(etcd, prefix)
+    key = prefix + b"secrets/shop/gone"
+    gone = _open_intent(path, key, etcd.put(key, VALUE))
+    etcd.delete(key)
+    moved = _open_intent(path, prefix + b"secrets/shop/\xe2\x80\xae", 1)
+    written = path.read_bytes()
+    revision = etcd.revision()
+
+    code, out, err = reconcile("--dry-run")
+    assert (code, err) == (0, "")
+    assert f"intent {gone.link.sequence}, delete {key.decode()}: would be applied-or-gone" in out
+    assert "recorded" not in out
+    assert path.read_bytes() == written
+
+    code, out, err = reconcile("-o", "json")
+    assert (code, err) == (0, "")
+    document = json.loads(out)
+    assert [(i["sequence"], i["outcome"]) for i in document["intents"]] == [
+        (gone.link.sequence, "applied-or-gone"),
+        (moved.link.sequence, "applied-or-gone"),
+    ]
+    assert document["refused"] == []
+    assert document["intents"][1]["record"]["sequence"] == 4
+    assert etcd.revision() == revision
+    assert [event.annotations.type for _, event in read_records(path)][2:] == ["reconciled"] * 2
+    assert reconcile() == (0, "no open intents\n", "")
+
+
+@pytest.mark.etcd
+def test_reconcile_says_how_to_undo(
+    etcd: EtcdServer, prefix: bytes, path: Path, reconcile: Reconcile
+) -> None:
+    _cluster(etcd, prefix)
+    _open_intent(path, prefix + b"secrets/shop/gone", etcd.revision())
+    code, out, _ = reconcile()
+    assert code == 0
+    layout = prefix.decode().rstrip("/")
+    assert (
+        f"to undo it: etcdfix restore '/backups/a b.json' --endpoints {etcd.endpoint} --etcd-prefix {layout} "
+        f"--audit-log {path} --reason TEXT\n"
+    ) in out
+    assert "recorded as 2:" in out
+
+
+@pytest.mark.etcd
+def test_reconcile_an_anomaly(etcd: EtcdServer, prefix: bytes, path: Path, reconcile: Reconcile) -> None:
+    _cluster(etcd, prefix)
+    key = prefix + b"secrets/shop/other"
+    _open_intent(path, key, etcd.put(key, VALUE))
+    code, out, _ = reconcile()
+    assert code == 3
+    assert ": anomaly" in out
+    layout = prefix.decode().rstrip("/")
+    where = f"--endpoints {etcd.endpoint} --etcd-prefix {layout}"
+    assert f"next: etcdfix scan {where} {key.decode()} -o yaml" in out
+
+
+@pytest.mark.etcd
+def test_reconcile_refuses_another_cluster_and_does_the_rest(
+    etcd: EtcdServer, prefix: bytes, path: Path, reconcile: Reconcile
+) -> None:
+    _cluster(etcd, prefix)
+    _open_intent(path, prefix + b"secrets/shop/db", 1, cluster_uid="another")
+    _open_intent(path, prefix + b"secrets/shop/db", 1, verb=Verb.REENCRYPT)
+    code, out, _ = reconcile()
+    assert code == 4
+    assert "intent 1, delete" in out
+    assert ": refused" in out
+    assert "next: name the etcd of that cluster" in out
+    assert "intent 2, reencrypt" in out
+    assert len(list(read_records(path))) == 3
+    code, out, _ = reconcile("-o", "json")
+    assert code == 4
+    assert [item["sequence"] for item in json.loads(out)["refused"]] == [1]
+
+
+@pytest.mark.etcd
+def test_reconcile_where_the_cluster_is_unknown(
+    etcd: EtcdServer, prefix: bytes, path: Path, reconcile: Reconcile
+) -> None:
+    _open_intent(path, prefix + b"secrets/shop/db", 1)
+    code, out, _ = reconcile()
+    assert code == 4
+    assert "the kube-system uid of this etcd is unknown" in out
+    assert reconcile("--accept-unknown-cluster")[0] == 0
+
+
+@pytest.mark.etcd
+def test_reconcile_reads_an_encrypted_namespace(
+    etcd: EtcdServer, prefix: bytes, path: Path, reconcile: Reconcile, tmp_path: Path
+) -> None:
+    secret = bytes(range(32))
+    keys = [{"name": "k1", "secret": base64.b64encode(secret).decode()}]
+    config = {
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "EncryptionConfiguration",
+        "resources": [{"resources": ["namespaces"], "providers": [{"aesgcm": {"keys": keys}}]}],
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    key = prefix + b"namespaces/kube-system"
+    etcd.put(key, b"k8s:enc:aesgcm:v1:k1:" + aesgcm_body(_namespace("d4c1"), secret, bytes(12), key))
+    _open_intent(path, prefix + b"secrets/shop/db", 1)
+    assert reconcile()[0] == 4
+    assert reconcile("--encryption-config", str(tmp_path / "config.json"))[0] == 0
+
+
+def test_reconcile_needs_a_live_etcd(capfd: Captured, path: Path) -> None:
+    _open_intent(path, b"/registry/secrets/shop/db", 1)
+    written = path.read_bytes()
+    for words in (["--snapshot", "file.db"], ["--revision", "7"]):
+        code, _, err = audit(capfd, "reconcile", path, *words)
+        assert code == 2
+        assert "only a live etcd" in err
+    code, _, err = audit(capfd, "reconcile", path, "--endpoints", "127.0.0.1:1", "--dial-timeout", "200ms")
+    assert code == 5
+    assert path.read_bytes() == written
+
+
+def test_reconcile_a_log_that_does_not_hold(capfd: Captured, path: Path) -> None:
+    _open_intent(path, b"/registry/secrets/shop/db", 1)
+    path.write_bytes(path.read_bytes().replace(b"the key is lost", b"the key is LOST"))
+    code, out, err = audit(capfd, "reconcile", path)
+    assert (code, out) == (4, "")
+    assert "etcdfix audit verify" in err

@@ -1,0 +1,48 @@
+"""``etcdfix namespace``: KEP-3926's second story on a real etcd."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from etcdfix.remediation.audit.record import RecordType
+from tests.support.change_runs import Registry
+from tests.support.etcd_server import EtcdServer
+from tests.support.impact_objects import Cluster
+
+
+@pytest.mark.etcd
+def test_the_second_story_of_kep_3926(
+    etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A namespace hangs on one object that cannot be read; the plan's own commands free it."""
+    registry = Registry(etcd, prefix, tmp_path, capfd)
+    cluster = Cluster(registry.prefix)
+    cluster.namespace("shop", terminating=True)
+    cluster.add("v1", "ConfigMap", "settings", "shop")
+    etcd.put_all(cluster.pairs())
+    reading = registry.common(places=False, reason=None)
+    ran = registry.run("namespace", "shop", *reading, "-o", "json")
+    assert ran.code == 1, ran.err
+    report = json.loads(ran.out)
+    assert report["state"] == "stuck"
+    assert [b["object"]["name"] for b in report["stages"][0]["blockers"]] == ["broken"]
+
+    program, *words = shlex.split(report["plan"][0]["command"])
+    assert (program, words[0], words[-1]) == ("etcdfix", "delete", "--dry-run")
+    places = ["--backup-dir", str(registry.backups), "--audit-log", str(registry.log), "--yes"]
+    key = registry.key("shop/broken")
+    ran = registry.run(*words, *places)
+    assert ran.code == 0, ran.err
+    assert registry.stored(key) is not None
+    assert [event.annotations.type for event in registry.events()] == [RecordType.DRY_RUN]
+
+    ran = registry.run(*words[:-1], *places)
+    assert ran.code == 0, ran.err
+    assert registry.stored(key) is None
+    ran = registry.run("namespace", "shop", *reading)
+    assert ran.code == 0, ran.out
+    assert "is Terminating" in ran.out

@@ -1,4 +1,4 @@
-"""What contributing.md promises of the packages that prove and change things: each module has its tests where one looks."""
+"""What contributing.md promises of packages that prove and change things: each module has its tests at its own path."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ MIRRORED = (
 WITH_ANOTHER = {
     "decoding/render/fieldorder.py": "unit/decoding/render/test_typed.py",
     "encryption/candidates.py": "unit/encryption/test_ciphers.py",
-    "encryption/fault.py": "unit/encryption/test_unchecked.py",
     "encryption/kms/answers.py": "unit/encryption/kms/test_client.py",
     "encryption/providers/aescbc.py": "unit/encryption/test_ciphers.py",
     "encryption/providers/aesgcm.py": "unit/encryption/test_ciphers.py",
@@ -33,6 +32,7 @@ WITH_ANOTHER = {
     "encryption/providers/secretbox.py": "unit/encryption/test_ciphers.py",
     "encryption/undo.py": "unit/encryption/test_peek.py",
     "remediation/grounds.py": "integration/remediation/test_identify.py",
+    "remediation/preflight/cluster.py": "integration/remediation/test_identify.py",
     "sources/base.py": "unit/sources/test_live.py",
     "verdicts/observation.py": "unit/verdicts/test_judge.py",
 }

@@ -14,31 +14,24 @@ from etcdfix.reports.schema import SCHEMAS, schema_of
 
 def audit_schema() -> dict[str, Any]:
     """Return the schema of one record of the audit log."""
-    from etcdfix.remediation.audit.record import (  # noqa: PLC0415 - the other schemas need nothing that can write
-        API_VERSION,
-        KIND,
-        PREFIX,
-        Event,
-        RecordType,
-        Result,
-        Verb,
-    )
+    from etcdfix.inputs.ownfiles import ANNOTATION_PREFIX, RECORD_API_VERSION, RECORD_KIND  # noqa: PLC0415 - the other schemas need nothing that can write
+    from etcdfix.remediation.audit.record import Event, RecordType, Result, Verb  # noqa: PLC0415 - the other schemas need nothing that can write
     from etcdfix.remediation.grounds import Grounds  # noqa: PLC0415 - as above
 
-    schema = schema_of(Event, f"{KIND} of {API_VERSION}, as the audit log of etcdfix holds it")
+    schema = schema_of(Event, f"{RECORD_KIND} of {RECORD_API_VERSION}, as the audit log of etcdfix holds it")
     event = schema["$defs"]["Event"]["properties"]
-    event["kind"], event["apiVersion"] = {"const": KIND}, {"const": API_VERSION}
+    event["kind"], event["apiVersion"] = {"const": RECORD_KIND}, {"const": RECORD_API_VERSION}
     event["verb"] = {"enum": [verb.value for verb in Verb]}
     notes = schema["$defs"]["Annotations"]["properties"]
-    notes[PREFIX + "type"] = {"enum": [kind.value for kind in RecordType]}
-    notes[PREFIX + "outcome"] = {"enum": [result.value for result in Result]}
+    notes[ANNOTATION_PREFIX + "type"] = {"enum": [kind.value for kind in RecordType]}
+    notes[ANNOTATION_PREFIX + "outcome"] = {"enum": [result.value for result in Result]}
     (inside,), parts = msgspec.json.schema_components([Grounds], ref_template="#/$defs/{name}")
     schema["$defs"] |= parts
-    notes[PREFIX + "grounds"] = {
+    notes[ANNOTATION_PREFIX + "grounds"] = {
         "type": "string", "contentMediaType": "application/json", "contentSchema": inside
     }  # fmt: skip
-    notes[PREFIX + "sequence"] = {"type": "string", "pattern": "^[1-9][0-9]*$"}
-    notes[PREFIX + "previous"] = {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"}
+    notes[ANNOTATION_PREFIX + "sequence"] = {"type": "string", "pattern": "^[1-9][0-9]*$"}
+    notes[ANNOTATION_PREFIX + "previous"] = {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"}
     return schema
 
 

@@ -12,15 +12,33 @@ import re
 from enum import StrEnum
 from typing import Final
 
-from etcdfix.remediation.audit.record import API_VERSION, KIND, MAX_RECORD_SIZE, PREFIX
-from etcdfix.remediation.audit.verify import HEAD_SUFFIX, parse_head
-from etcdfix.remediation.backup.file import FAMILY, TAIL
 from etcdfix.reports.plan_model import KIND as PLAN_KIND
+
+RECORD_KIND: Final = "Event"
+RECORD_API_VERSION: Final = "audit.k8s.io/v1"
+
+ANNOTATION_PREFIX: Final = "etcdfix.io/"
+"""What every annotation of ours in a record starts with."""
+
+MAX_RECORD_SIZE: Final = 1 << 20
+"""Longest line that is written, and that is read as a record, in bytes."""
+
+HEAD_SUFFIX: Final = ".head"
+"""The head file is the log's name and this."""
+
+HEAD: Final = re.compile(r"(\d{1,15}):(?:sha256:)?([0-9a-fA-F]{64})", re.ASCII)
+"""``SEQ:SHA256``: what a head file holds."""
+
+BACKUP_FAMILY: Final = b'{"format":"etcdfix.backup/'
+"""How a backup of any version begins."""
+
+BACKUP_TAIL: Final = re.compile(rb',\n"document_sha256":"(sha256:[0-9a-f]{64})"\}\n\Z')
+"""How one ends."""
 
 # The longest line of an audit log, and a little of its neighbours.
 _REACH: Final = MAX_RECORD_SIZE + 4096
-_FIRST_RECORD: Final = f'{{"kind":"{KIND}","apiVersion":"{API_VERSION}"'.encode()
-_RECORD: Final = re.compile(rb'^\{[^\n]*"%ssequence":"' % re.escape(PREFIX.encode()), re.MULTILINE)
+_FIRST_RECORD: Final = f'{{"kind":"{RECORD_KIND}","apiVersion":"{RECORD_API_VERSION}"'.encode()
+_RECORD: Final = re.compile(rb'^\{[^\n]*"%ssequence":"' % re.escape(ANNOTATION_PREFIX.encode()), re.MULTILINE)
 _PLAN: Final = re.compile(
     rb'\s*\{(?=.*"apiVersion":\s*"etcdfix/)(?=.*"kind":\s*"%s")' % PLAN_KIND.encode(), re.DOTALL
 )
@@ -47,7 +65,7 @@ def own_file(directory: int, name: str) -> OwnFile | None:
         OSError: It cannot be read.
     """
     first, last = _ends(directory, name)
-    if first.startswith(FAMILY) or TAIL.search(last) is not None:
+    if first.startswith(BACKUP_FAMILY) or BACKUP_TAIL.search(last) is not None:
         return OwnFile.BACKUP
     if _is_log(first, last) or _is_head(directory, name + HEAD_SUFFIX):
         return OwnFile.AUDIT_LOG
@@ -65,7 +83,7 @@ def _is_log(first: bytes, last: bytes) -> bool:
 def _is_head(directory: int, name: str) -> bool:
     with contextlib.suppress(OSError):
         first, last = _ends(directory, name)
-        return first == last and parse_head(first) is not None
+        return first == last and HEAD.fullmatch(first.decode("ascii", "replace").strip()) is not None
     return False
 
 

@@ -10,9 +10,9 @@ from typing import Any, Final
 import msgspec
 
 from etcdfix.errors import BackupUnreadable, ConfigurationError
+from etcdfix.inputs.ownfiles import HEAD_SUFFIX
 from etcdfix.remediation.audit.record import Event, Link, Verb, unicode_text
 from etcdfix.remediation.audit.verify import (
-    HEAD_SUFFIX,
     NO_HEAD_FILE,
     Anchor,
     ChainState,

@@ -33,9 +33,9 @@ from types import TracebackType
 from typing import Final, Self
 
 from etcdfix.errors import AuditError, AuditLogBroken, AuditLogLocked, NotDurable, UnsafePlace, why
+from etcdfix.inputs.ownfiles import HEAD_SUFFIX, MAX_RECORD_SIZE
 from etcdfix.remediation.audit.record import (
     BEGINNING,
-    MAX_RECORD_SIZE,
     Draft,
     Entry,
     Intent,
@@ -48,7 +48,6 @@ from etcdfix.remediation.audit.record import (
     parse_intent,
 )
 from etcdfix.remediation.audit.verify import (
-    HEAD_SUFFIX,
     LOG_IS_GONE,
     NO_HEAD_FILE,
     ChainFault,

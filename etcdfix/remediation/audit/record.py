@@ -26,18 +26,13 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from etcdfix import __version__
+from etcdfix.inputs.ownfiles import ANNOTATION_PREFIX, RECORD_API_VERSION, RECORD_KIND
 from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.grounds import Grounds
 from etcdfix.text.safetext import safe_json
 
-PREFIX: Final = "etcdfix.io/"
-"""What every annotation of ours starts with."""
-
 NO_PREVIOUS: Final = "0" * 64
 """What the first record names as the hash of the one before it."""
-
-MAX_RECORD_SIZE: Final = 1 << 20
-"""Longest line that is written, and that is read as a record, in bytes."""
 
 
 class RecordType(StrEnum):
@@ -231,7 +226,7 @@ class ResponseStatus(msgspec.Struct, frozen=True, omit_defaults=True):
 def _renamed(name: str) -> str:
     if name == "unsafe_delete":
         return "apiserver.k8s.io/unsafe-delete-ignore-read-error"
-    return PREFIX + name.replace("_", "-")
+    return ANNOTATION_PREFIX + name.replace("_", "-")
 
 
 class Annotations(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_renamed):
@@ -283,9 +278,6 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stage_timestamp: str = msgspec.field(name="stageTimestamp")
     annotations: Annotations
 
-
-KIND: Final = "Event"
-API_VERSION: Final = "audit.k8s.io/v1"
 
 _STATUS: dict[Result | None, ResponseStatus] = {
     Result.REFUSED: ResponseStatus("Failure", reason="Conflict", code=409),
@@ -357,8 +349,8 @@ def _event(entry: Entry, sequence: int, previous: Link, at: str) -> Event:
             _STATUS.get(entry.result, _SUCCESS), message=unicode_text(entry.detail)
         )
     return Event(
-        kind=KIND,
-        api_version=API_VERSION,
+        kind=RECORD_KIND,
+        api_version=RECORD_API_VERSION,
         level="Metadata",
         audit_id=entry.audit_id,
         stage="RequestReceived" if intent else "ResponseComplete",
@@ -543,7 +535,7 @@ def parse_event(line: bytes) -> Event:
         event = _EVENTS.decode(line)
     except RecursionError as exc:
         raise ValueError("nested too deeply") from exc
-    if event.kind != KIND or event.api_version != API_VERSION:
+    if event.kind != RECORD_KIND or event.api_version != RECORD_API_VERSION:
         raise ValueError(f"its kind is {event.kind} of {event.api_version}")
     return event
 

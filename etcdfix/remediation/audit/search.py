@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from etcdfix.errors import AuditLogUnreadable, why
+from etcdfix.inputs.ownfiles import HEAD_SUFFIX
 from etcdfix.model import StoredValue
 from etcdfix.remediation.audit.record import (
     CLOSING_TYPES,
@@ -20,14 +21,7 @@ from etcdfix.remediation.audit.record import (
     Verb,
     parse_event,
 )
-from etcdfix.remediation.audit.verify import (
-    HEAD_SUFFIX,
-    LOG_IS_GONE,
-    NO_HEAD_FILE,
-    find_line,
-    read_records,
-    verify,
-)
+from etcdfix.remediation.audit.verify import LOG_IS_GONE, NO_HEAD_FILE, find_line, read_records, verify
 from etcdfix.remediation.backup.file import digest
 
 _WRITES = frozenset({Verb.RESTORE.value, Verb.REENCRYPT.value})

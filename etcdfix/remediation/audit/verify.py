@@ -20,13 +20,17 @@ from typing import Final
 import msgspec
 
 from etcdfix.errors import AuditLogUnreadable, ConfigurationError, why
+from etcdfix.inputs.ownfiles import (
+    ANNOTATION_PREFIX,
+    HEAD,
+    HEAD_SUFFIX,
+    MAX_RECORD_SIZE,
+    RECORD_API_VERSION,
+    RECORD_KIND,
+)
 from etcdfix.remediation.audit.record import (
-    API_VERSION,
     BEGINNING,
     CLOSING_TYPES,
-    KIND,
-    MAX_RECORD_SIZE,
-    PREFIX,
     Event,
     Link,
     RecordType,
@@ -39,9 +43,6 @@ from etcdfix.text.safetext import quote_command, safe_text
 
 MAX_FINDINGS: Final = 100
 """Findings told one by one; beyond that they are counted."""
-
-HEAD_SUFFIX: Final = ".head"
-"""The head file is the log's name and this."""
 
 NO_HEAD_FILE: Final = "its head file is missing: nothing beside it says which record is the last"
 """Whether such a log is whole is open, for verification and for the next writer alike."""
@@ -157,10 +158,8 @@ def parse_link(text: str) -> Link:
     Raises:
         ConfigurationError: It is something else.
     """
-    sequence, _, digest = text.strip().partition(":")
-    digest = digest.removeprefix("sha256:").lower()
-    if _is_number(sequence) and len(digest) == 64 and all(c in "0123456789abcdef" for c in digest):
-        return Link(int(sequence), digest)
+    if found := HEAD.fullmatch(text.strip()):
+        return Link(int(found[1]), found[2].lower())
     raise ConfigurationError(
         "a head reads SEQ:SHA256, a record's number and 64 hexadecimal digits",
         hint="the head file holds the present one",
@@ -179,7 +178,7 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
 
 
-class _Links(msgspec.Struct, rename=lambda name: PREFIX + name):
+class _Links(msgspec.Struct, rename=lambda name: ANNOTATION_PREFIX + name):
     type: str
     sequence: str
     previous: str
@@ -225,7 +224,11 @@ class _Chain:
             self.unusable("it is no record of etcdfix")
             return
         links = seen.annotations
-        if seen.kind != KIND or seen.apiVersion != API_VERSION or not _is_number(links.sequence):
+        if (
+            seen.kind != RECORD_KIND
+            or seen.apiVersion != RECORD_API_VERSION
+            or not _is_number(links.sequence)
+        ):
             self.unusable("it is no record of etcdfix")
             return
         here = Link(int(links.sequence), hash_of(line))

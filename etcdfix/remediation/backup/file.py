@@ -34,6 +34,7 @@ from etcdfix.errors import (
     why,
 )
 from etcdfix.inputs.inputfile import read_input
+from etcdfix.inputs.ownfiles import BACKUP_FAMILY, BACKUP_TAIL
 from etcdfix.model import ClusterIdentity, StoredValue
 from etcdfix.remediation.audit.record import Link, Operator, timestamp, unicode_text
 from etcdfix.remediation.grounds import Grounds
@@ -45,12 +46,6 @@ FORMAT: Final = "etcdfix.backup/v1"
 
 MAX_BACKUP_SIZE: Final = 768 << 20
 """Largest file that is written or read, bytes: room for the largest answer that we take from etcd, in base64."""
-
-FAMILY: Final = b'{"format":"etcdfix.backup/'
-"""How a backup of any version begins."""
-
-TAIL: Final = re.compile(rb',\n"document_sha256":"(sha256:[0-9a-f]{64})"\}\n\Z')
-"""How one ends."""
 
 _OPENING: Final = f'{{"format":"{FORMAT}",\n"content":'.encode()
 _VERSION: Final = re.compile(rb'\{"format":"(etcdfix\.backup/[^"\\]{1,40})"')
@@ -309,7 +304,7 @@ def parse_backup(raw: bytes, *, path: Path) -> Backup:
 
 
 def _check_frame(raw: bytes, path: Path) -> tuple[bytes, str]:
-    if not raw.startswith(FAMILY[: len(raw)]):
+    if not raw.startswith(BACKUP_FAMILY[: len(raw)]):
         raise NotABackup(f"{path} is no backup of etcdfix", path=path)
     if not raw.startswith(_OPENING):
         if _OPENING.startswith(raw):
@@ -322,7 +317,7 @@ def _check_frame(raw: bytes, path: Path) -> tuple[bytes, str]:
             path=path,
             hint="use the version of etcdfix that wrote it",
         )
-    tail = TAIL.search(raw, max(0, len(raw) - _TAIL_REACH))
+    tail = BACKUP_TAIL.search(raw, max(0, len(raw) - _TAIL_REACH))
     if tail is not None:
         return raw[: tail.start()], tail[1].decode()
     if raw.endswith(b"}\n") or _TAIL_ANYWHERE in raw[-_TAIL_REACH:]:

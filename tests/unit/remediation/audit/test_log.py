@@ -18,12 +18,12 @@ from pathlib import Path
 import pytest
 
 from etcdfix.errors import AuditError, AuditLogBroken, AuditLogLocked, NotDurable, UnsafePlace
+from etcdfix.inputs.ownfiles import MAX_RECORD_SIZE
 from etcdfix.remediation.audit import log as audit
 from etcdfix.remediation.audit import verify as audit_verify
 from etcdfix.remediation.audit.log import RESERVE_SIZE, AuditLog
 from etcdfix.remediation.audit.record import (
     BEGINNING,
-    MAX_RECORD_SIZE,
     Link,
     RecordType,
     Result,

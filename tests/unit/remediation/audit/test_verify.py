@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from etcdfix.errors import AuditLogUnreadable, ConfigurationError
+from etcdfix.inputs.ownfiles import MAX_RECORD_SIZE
 from etcdfix.remediation.audit import verify as audit_verify
 from etcdfix.remediation.audit.log import AuditLog
-from etcdfix.remediation.audit.record import BEGINNING, MAX_RECORD_SIZE, Link, RecordType, Result
+from etcdfix.remediation.audit.record import BEGINNING, Link, RecordType, Result
 from etcdfix.remediation.audit.verify import (
     MAX_FINDINGS,
     Anchor,

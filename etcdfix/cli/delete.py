@@ -39,7 +39,6 @@ from etcdfix.cli.safety import (
 from etcdfix.cli.telling import Teller, change_output_option
 from etcdfix.cli.variables import ChangingCommand
 from etcdfix.errors import EtcdfixError
-from etcdfix.inputs.planfile import load_plan
 from etcdfix.operations.change.delete import DeleteRequest, run_delete
 from etcdfix.operations.change.preview import (
     after_deletion_lines,
@@ -49,6 +48,7 @@ from etcdfix.operations.change.preview import (
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.preflight.deletion import Preflight
 from etcdfix.remediation.preflight.expectation import expectation_of
+from etcdfix.reports.planfile import load_plan
 from etcdfix.text.commands import ACKNOWLEDGEMENT
 from etcdfix.text.safetext import safe_text
 

@@ -22,11 +22,11 @@ from etcdfix.cli.progress import progress_of
 from etcdfix.cli.safety import open_examiner
 from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.outputfile import STANDARD_OUTPUT, destination
-from etcdfix.inputs.saved_report import load_report
 from etcdfix.operations.look.planning.plan import PlanRequest, build_plan
 from etcdfix.reports.formats.plan_json import write_plan_json
 from etcdfix.reports.formats.plan_table import write_plan_table
 from etcdfix.reports.plan_model import DeletionPlan
+from etcdfix.reports.saved_report import load_report
 
 T = TypeVar("T")
 

@@ -20,9 +20,9 @@ from etcdfix.cli.options import (
 )
 from etcdfix.cli.output import say
 from etcdfix.cli.progress import progress_of
-from etcdfix.inputs.baseline import load_baseline
 from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
+from etcdfix.reports.baseline import load_baseline
 from etcdfix.reports.formats import SCAN_FORMATS
 from etcdfix.reports.kms import plugin_troubles
 from etcdfix.scope import ScopeRequest

@@ -12,8 +12,6 @@ import re
 from enum import StrEnum
 from typing import Final
 
-from etcdfix.reports.plan_model import KIND as PLAN_KIND
-
 RECORD_KIND: Final = "Event"
 RECORD_API_VERSION: Final = "audit.k8s.io/v1"
 
@@ -34,6 +32,8 @@ BACKUP_FAMILY: Final = b'{"format":"etcdfix.backup/'
 
 BACKUP_TAIL: Final = re.compile(rb',\n"document_sha256":"(sha256:[0-9a-f]{64})"\}\n\Z')
 """How one ends."""
+
+PLAN_KIND: Final = "DeletionPlan"
 
 # The longest line of an audit log, and a little of its neighbours.
 _REACH: Final = MAX_RECORD_SIZE + 4096

@@ -9,7 +9,6 @@ import msgspec
 from etcdfix.graph.model import RiskReason
 from etcdfix.reports.model import ReportConfiguration, Tool
 
-KIND: Final = "DeletionPlan"
 BY_HAND: Final = "by hand"
 
 

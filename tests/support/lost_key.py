@@ -10,11 +10,11 @@ import msgspec
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.examine import Examiner
-from etcdfix.inputs.saved_report import load_report
 from etcdfix.model import KeptRevision, Revision, StoredValue
 from etcdfix.operations.look.planning.plan import PlanRequest
 from etcdfix.operations.look.scan import ScanRequest, run_scan
 from etcdfix.reports.formats.json_report import JSONLinesReporter, JSONReporter
+from etcdfix.reports.saved_report import load_report
 from etcdfix.sources.base import Source, SourceDescription
 from tests.support.decoders import shared_decoder
 from tests.support.impact_objects import Cluster

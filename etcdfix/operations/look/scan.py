@@ -14,9 +14,9 @@ from etcdfix.encryption.envelope import transformer_name
 from etcdfix.errors import EndedEarly, SourceDenied, SourceError
 from etcdfix.examine import PLAIN, Examiner, Reading
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
-from etcdfix.inputs.baseline import Baseline
 from etcdfix.model import Evidence, Outcome, StoredValue, key_id_digest
 from etcdfix.reports.base import Reporter, counted
+from etcdfix.reports.baseline import Baseline
 from etcdfix.reports.finding import finding_from, is_finding, status_cause
 from etcdfix.reports.kms import plugin_problems
 from etcdfix.reports.model import (

@@ -9,11 +9,11 @@ from typing import Final
 import msgspec
 
 from etcdfix.errors import RefusedByRule
-from etcdfix.inputs.planfile import plan_key, time_of
 from etcdfix.model import ClusterIdentity, KnownBy, StoredValue
 from etcdfix.remediation.backup.file import digest
 from etcdfix.reports.plan_model import DeletionPlan
 from etcdfix.reports.plan_needs import DECLARE_KEY_LOST, meaning
+from etcdfix.reports.planfile import plan_key, time_of
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.verdicts.examination import Examination

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.inputs.planfile import load_plan
 from etcdfix.model import KeptRevision, key_id_digest
 from etcdfix.reports.plan_model import DeletionPlan, PlanEntry
+from etcdfix.reports.planfile import load_plan
 from etcdfix.sources.live import LiveSource
 from tests.support.change_runs import BROKEN, Ran, Registry
 from tests.support.impact_objects import Cluster

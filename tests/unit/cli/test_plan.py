@@ -18,7 +18,7 @@ from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.examine import Examiner
 from etcdfix.graph.users import users_of
-from etcdfix.inputs.planfile import load_plan
+from etcdfix.reports.planfile import load_plan
 from etcdfix.reports.schema import SCHEMAS
 from etcdfix.sources.base import Source
 from etcdfix.sources.snapshot import SnapshotSource

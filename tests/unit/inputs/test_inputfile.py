@@ -15,12 +15,12 @@ import pytest
 from etcdfix.apiserver.client import open_access
 from etcdfix.encryption.config import load_configuration
 from etcdfix.errors import EtcdfixError
-from etcdfix.inputs.baseline import load_baseline
 from etcdfix.inputs.inputfile import STANDARD_INPUT, open_input, open_regular, read_input
 from etcdfix.inputs.manifest import load_manifest
-from etcdfix.inputs.planfile import load_plan
-from etcdfix.inputs.saved_report import load_report
 from etcdfix.remediation.backup.file import read_backup
+from etcdfix.reports.baseline import load_baseline
+from etcdfix.reports.planfile import load_plan
+from etcdfix.reports.saved_report import load_report
 from etcdfix.sources.etcd import tls
 from etcdfix.sources.snapshot import SnapshotSource
 

@@ -23,8 +23,7 @@ from etcdfix.graph.model import Action
 from etcdfix.graph.protected import protected_reason
 from etcdfix.graph.recreation.neighbours import Neighbours, Place
 from etcdfix.graph.recreation.recreation import who_recreates
-from etcdfix.inputs.planfile import sealed
-from etcdfix.inputs.saved_report import SavedFinding, SavedReport
+from etcdfix.inputs.ownfiles import PLAN_KIND
 from etcdfix.maybe_newer import NOT_THE_OBJECT, Similarity, SimilarValues, in_our_tables, similarity_of
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.operations.look.planning.order import STAGES, in_order, is_breaking
@@ -33,7 +32,6 @@ from etcdfix.operations.look.planning.words import users_of, what_it_is
 from etcdfix.reports.model import API_VERSION
 from etcdfix.reports.origin import TOOL, shown_configuration, shown_word, timestamp
 from etcdfix.reports.plan_model import (
-    KIND,
     DeletionPlan,
     LeftOut,
     PlanEntry,
@@ -43,6 +41,8 @@ from etcdfix.reports.plan_model import (
     PlanSource,
 )
 from etcdfix.reports.plan_needs import acceptance, declaration
+from etcdfix.reports.planfile import sealed
+from etcdfix.reports.saved_report import SavedFinding, SavedReport
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import ResourcePrefix, display
 from etcdfix.text.commands import RepeatedOptions
@@ -195,7 +195,7 @@ def build_plan(
     steps = steps_for(entries, groups, _lists(gathered.broken), request.same_again)
     plan = DeletionPlan(
         api_version=API_VERSION,
-        kind=KIND,
+        kind=PLAN_KIND,
         tool=TOOL,
         generated_at=timestamp(begun),
         source=PlanSource(

@@ -15,9 +15,9 @@ import pytest
 from etcdfix.cli.exit_codes import ExitCode, scan_exit_code
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.errors import ConfigurationError, SourceUnreachable
-from etcdfix.inputs.baseline import load_baseline
 from etcdfix.model import StoredValue
 from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
+from etcdfix.reports.baseline import load_baseline
 from etcdfix.reports.formats import SCAN_FORMATS
 from etcdfix.scope import ScopeRequest
 from etcdfix.sources.base import Segment, SourceDescription

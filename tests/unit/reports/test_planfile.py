@@ -13,13 +13,13 @@ import msgspec
 import pytest
 
 from etcdfix.errors import ConfigurationError, RefusedByRule
-from etcdfix.inputs import planfile
-from etcdfix.inputs.planfile import load_plan, sealed
 from etcdfix.model import StoredValue
 from etcdfix.operations.look.planning.plan import build_plan
 from etcdfix.remediation.preflight.expectation import Expectation, expectation_of
+from etcdfix.reports import planfile
 from etcdfix.reports.formats.plan_json import write_plan_json
 from etcdfix.reports.plan_model import DeletionPlan, LeftOut
+from etcdfix.reports.planfile import load_plan, sealed
 from etcdfix.rules import Rule
 from tests.support.collecting import REPOSITORY
 from tests.support.lost_key import (

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from etcdfix.errors import ConfigurationError
-from etcdfix.inputs.baseline import Baseline, load_baseline
 from etcdfix.model import Outcome
+from etcdfix.reports.baseline import Baseline, load_baseline
 from etcdfix.reports.finding import finding_from
 from etcdfix.reports.formats.json_report import JSONLinesReporter, JSONReporter
 from etcdfix.verdicts.causes import Cause

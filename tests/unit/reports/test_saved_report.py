@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from etcdfix.errors import ConfigurationError
-from etcdfix.inputs import saved_report
-from etcdfix.inputs.baseline import load_baseline
-from etcdfix.inputs.saved_report import load_report
+from etcdfix.reports import saved_report
+from etcdfix.reports.baseline import load_baseline
+from etcdfix.reports.saved_report import load_report
 from tests.support.collecting import REPOSITORY
 from tests.support.lost_key import CONFIGURATION, base, lose, scan_to
 from tests.support.memory_source import MemorySource, stored

@@ -16,8 +16,8 @@ import msgspec
 
 from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.inputfile import MAX_REPORT_BYTES, open_input
-from etcdfix.inputs.saved_report import check_version
 from etcdfix.model import Outcome
+from etcdfix.reports.saved_report import check_version
 from etcdfix.verdicts.examination import Examination
 
 _MAX_LINE_BYTES: Final = 16 << 20

@@ -19,8 +19,9 @@ import msgspec
 
 from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.inputfile import MAX_PLAN_BYTES, read_input
+from etcdfix.inputs.ownfiles import PLAN_KIND
 from etcdfix.reports.model import API_VERSION, READ_VERSIONS
-from etcdfix.reports.plan_model import KIND, DeletionPlan, LeftOut, PlanEntry
+from etcdfix.reports.plan_model import DeletionPlan, LeftOut, PlanEntry
 
 _NAMES_BEFORE: Final = {
     "problems": "incomplete_reasons", "recreators": "recreated_by", "floor": "protected",
@@ -50,9 +51,9 @@ def load_plan(path: Path) -> DeletionPlan:
     try:
         document = msgspec.json.decode(raw, type=dict[str, Any])
         version, kind = document.get("apiVersion"), document.get("kind")
-        if kind != KIND or version not in READ_VERSIONS:
+        if kind != PLAN_KIND or version not in READ_VERSIONS:
             raise ConfigurationError(
-                f"{where} says {version} {kind}, expected {API_VERSION} {KIND}", hint=_AGAIN
+                f"{where} says {version} {kind}, expected {API_VERSION} {PLAN_KIND}", hint=_AGAIN
             )
         of_today = version == API_VERSION
         plan = msgspec.convert(document if of_today else _renamed(document), DeletionPlan)

@@ -14,12 +14,8 @@ import msgspec
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import (
     gather_inputs,
-    load_encryption,
     main_etcd_options,
-    open_plugins,
-    open_source,
     reading_options,
-    same_again,
     source_options,
     timeout_option,
 )
@@ -27,12 +23,12 @@ from etcdfix.cli.output import require_output, say
 from etcdfix.cli.variables import ChangingCommand
 from etcdfix.errors import ConfigurationError
 from etcdfix.operations.look.audit import record_row, verification_document, verification_lines, verify_log
+from etcdfix.operations.opening import cluster_of_intents
 from etcdfix.remediation.audit.record import Event, Intent, Link
 from etcdfix.remediation.audit.verify import read_records
 from etcdfix.text.safetext import safe_json, safe_text
 
 if TYPE_CHECKING:
-    from etcdfix.cli.options import Inputs
     from etcdfix.model import ClusterIdentity
     from etcdfix.sources.etcd.client import EtcdClient
 
@@ -215,43 +211,22 @@ def reconcile(*, log: Path, dry_run: bool, accept_unknown_cluster: bool, output:
     from etcdfix.sources.etcd.client import EtcdClient  # noqa: PLC0415
 
     def connect(intents: Sequence[Intent]) -> tuple[EtcdClient, ClusterIdentity]:
-        cluster = _cluster(inputs, intents)
+        cluster = cluster_of_intents(inputs, intents, say=say)
         return EtcdClient(connection_from_options(**inputs.connection), on_notice=say), cluster
 
     settled = settle_intents(
         log,
         connect,
-        etcd_user=(inputs.connection.get("user") or "").partition(":")[0],
+        etcd_user=inputs.etcd_user,
         dry_run=dry_run,
         accept_unknown_cluster=accept_unknown_cluster,
     )
     if output == "json":
         _json(settled_document(settled))
     else:
-        for text in settled_lines(settled, same_again(inputs)):
+        for text in settled_lines(settled, inputs.same_again()):
             click.echo(safe_text(text))
     return settled.exit_code
-
-
-def _cluster(inputs: Inputs, intents: Iterable[Intent]) -> ClusterIdentity:
-    """Return which cluster this is; the backups of the intents may tell where etcd does not."""
-    from etcdfix.cli.safety import main_etcd, reading_of  # noqa: PLC0415 - as above
-    from etcdfix.examine import Examiner  # noqa: PLC0415 - as above
-    from etcdfix.remediation.preflight.cluster import Cluster, find_cluster  # noqa: PLC0415 - as above
-    from etcdfix.sources.live import LiveSource  # noqa: PLC0415 - as above
-
-    directories = dict.fromkeys(Path(path).parent for intent in intents for path in intent.backups)
-    configuration = load_encryption(inputs)
-    main = main_etcd(inputs)
-    with open_source(inputs, say=say) as source, open_plugins(inputs, configuration) as plugins:
-        assert isinstance(source, LiveSource)  # neither a snapshot nor an old revision was let in
-        cluster = Cluster(
-            source,
-            Examiner.of(reading_of(inputs, configuration), plugins),
-            main=main,
-            main_named=inputs.main_named,
-        )
-        return find_cluster(cluster, tuple(directories))
 
 
 def _json(document: Any) -> None:

@@ -10,20 +10,12 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import click
 
 from etcdfix.cli.exit_codes import ExitCode
-from etcdfix.cli.options import (
-    Decorator,
-    Inputs,
-    open_plugins,
-    open_source,
-    option_group,
-    same_again,
-    tls_files,
-    what_to_read,
-)
+from etcdfix.cli.options import Decorator, option_group, what_to_read
 from etcdfix.cli.output import say, say_next
 from etcdfix.cli.progress import progress_of
 from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.index_cluster import ClusterIndex, ClusterIndexRequest, Keep, index_cluster
+from etcdfix.operations.opening import Inputs, open_plugins, open_source
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.safetext import safe_text
 
@@ -85,7 +77,7 @@ def indexed_cluster(
         layout=StorageLayout(inputs.etcd_prefix),
         configuration=configuration,
         kubernetes_minor=inputs.kubernetes_minor,
-        same_again=same_again(inputs),
+        same_again=inputs.same_again(),
     )
     with (
         open_source(inputs, say=say) as source,
@@ -100,7 +92,7 @@ def indexed_cluster(
 
 
 def _files(inputs: Inputs, options: dict[str, Any]) -> tuple[Path | None, ...]:
-    return (inputs.snapshot, inputs.encryption_config, options.get("manifest"), *tls_files(inputs))
+    return (inputs.snapshot, inputs.encryption_config, options.get("manifest"), *inputs.tls_files)
 
 
 def nothing_below(found: ClusterIndex) -> NoReturn:

@@ -13,10 +13,10 @@ from etcdfix.apiserver.servers import Answer, APIAccess
 from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import (
+    configuration_of,
     gather_inputs,
     main_etcd_options,
     reading_options,
-    same_again,
     source_options,
 )
 from etcdfix.cli.output import require_output, say
@@ -26,11 +26,9 @@ from etcdfix.cli.safety import (
     acceptances,
     api_access,
     change_options,
-    etcd_user,
     expectation_options,
     member_options,
     one_key,
-    open_cluster,
     record_paths,
     require_reason,
     risk_options,
@@ -45,6 +43,7 @@ from etcdfix.operations.change.preview import (
     looked_at_lines,
     preview_lines,
 )
+from etcdfix.operations.opening import open_cluster
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.preflight.deletion import Preflight
 from etcdfix.remediation.preflight.expectation import expectation_of
@@ -102,10 +101,10 @@ def _delete(
     api = api_access(options)
     named = teller.key = one_key(key, key_base64)
     inputs = gather_inputs(options, key=named)
-    again = same_again(inputs)
+    again = inputs.same_again()
     planned = load_plan(plan) if plan is not None else None
     accepted = acceptances(options)
-    with open_cluster(inputs) as cluster:
+    with open_cluster(inputs, configuration_of(inputs), say=say) as cluster:
         checked: list[Preflight] = []
         expected = None
         if planned is not None:
@@ -133,7 +132,7 @@ def _delete(
                 accepted=accepted,
                 record_paths=record_paths(options),
                 api=api,
-                etcd_user=etcd_user(inputs),
+                etcd_user=inputs.etcd_user,
                 dry_run=options["dry_run"],
                 plan=f"--plan {plan} ({planned.content_sha256})" if planned is not None else "",
             ),

@@ -10,14 +10,7 @@ import click
 
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.keys import decoded_key, is_base64, named_key
-from etcdfix.cli.options import (
-    open_plugins,
-    open_source,
-    reading_options,
-    same_again,
-    source_options,
-    what_to_read,
-)
+from etcdfix.cli.options import reading_options, source_options, what_to_read
 from etcdfix.cli.output import say, say_next
 from etcdfix.errors import ConfigurationError
 from etcdfix.model import Outcome
@@ -31,6 +24,7 @@ from etcdfix.operations.look.get import (
     run_get,
 )
 from etcdfix.operations.look.get_lines import WRONG, Lines
+from etcdfix.operations.opening import open_plugins, open_source
 from etcdfix.reports.printers.writers import WRITERS
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import StorageLayout
@@ -134,7 +128,7 @@ def command(
     )
     stream_form = "raw" if raw else "decrypted-raw" if decrypted_raw else output
     lines = Lines(
-        request, same_again(inputs), say=say, say_next=say_next, quiet=output == "wide" and wanted.many
+        request, inputs.same_again(), say=say, say_next=say_next, quiet=output == "wide" and wanted.many
     )
     with open_source(inputs, say=say) as source:
         if reveal and audit_log is not None and (raw or decrypted_raw or WRITERS[output].contents):
@@ -143,7 +137,7 @@ def command(
                 request,
                 form=stream_form,
                 snapshot=inputs.snapshot,
-                etcd_user=str(inputs.connection.get("user") or "").partition(":")[0],
+                etcd_user=inputs.etcd_user,
             )
         if raw:
             return _write_raw(source, request, stream, lines)

@@ -7,27 +7,23 @@ both).
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from etcdfix.cli.ending import end_after
 from etcdfix.cli.output import say
 from etcdfix.cli.variables import variable_of
 from etcdfix.errors import ConfigurationError
+from etcdfix.operations.opening import Inputs, load_encryption
 from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout
-from etcdfix.text.commands import RepeatedOptions
 
 if TYPE_CHECKING:
     from etcdfix.encryption.config import EncryptionConfiguration
-    from etcdfix.encryption.kms.plugins import KMSPlugins
     from etcdfix.inputs.manifest import Manifest
-    from etcdfix.sources.base import Source
 
 FIRST_MINOR, LAST_MINOR = 17, 37
 SLOWEST_RATE, FASTEST_RATE = 0.1, 1e6
@@ -119,94 +115,10 @@ main_etcd_options = option_group(
 """Of commands that change something, or judge a change: the etcd that names the cluster."""
 
 
-class Inputs(msgspec.Struct, frozen=True):
-    """The shared options after the manifest has filled in what flags left open.
-
-    Attributes:
-        snapshot: Snapshot file, or None for a live etcd.
-        connection: Keyword arguments for a connection to a live etcd, as given.
-        etcd_prefix: Storage prefix.
-        revision: 0 for the newest.
-        encryption_config: File, or None.
-        kubernetes_minor: Release assumed, or None.
-        kms_endpoints: Provider name to endpoint, where it is not the configuration's.
-        kms_max_rate: Calls a second to one plugin, 0 for no limit; None for the default.
-        ask_kms: Whether plugins are asked at all.
-        no_encryption: The operator says that nothing is encrypted at rest.
-        notices: Sentences to say on standard error before work begins.
-        release_source: Where the release comes from, "" where none was named.
-        salvage: Read the whole pages of a broken snapshot.
-        main_endpoints: Comma list of the etcd that holds namespace kube-system, where it may be another one; else "".
-        main_named: A flag named it, not only a manifest.
-    """
-
-    snapshot: Path | None
-    connection: dict[str, Any]
-    etcd_prefix: str
-    revision: int
-    encryption_config: Path | None
-    kubernetes_minor: int | None
-    kms_endpoints: dict[str, str] = msgspec.field(default_factory=dict)
-    kms_max_rate: float | None = None
-    ask_kms: bool = True
-    no_encryption: bool = False
-    notices: tuple[str, ...] = ()
-    release_source: str = ""
-    salvage: bool = False
-    main_endpoints: str = ""
-    main_named: bool = False
-
-    def __repr__(self) -> str:
-        """Leave the connection out: a password may be in it."""
-        return f"Inputs(snapshot={self.snapshot!r}, etcd_prefix={self.etcd_prefix!r}, ...)"
-
-
 _CONNECTION = (
     "endpoints", "cacert", "cert", "key_file", "user", "password", "insecure_skip_tls_verify", "dial_timeout",
     "command_timeout",
 )  # fmt: skip
-
-
-def same_again(inputs: Inputs) -> RepeatedOptions:
-    """Return the options that a command in a remedy must repeat; a password is never among them."""
-    if inputs.snapshot is not None:
-        source = ["--snapshot", str(inputs.snapshot), *(["--salvage"] if inputs.salvage else [])]
-    else:
-        source = []
-        for name in ("endpoints", "cacert", "cert", "key_file", "user"):
-            value = inputs.connection.get(name)
-            if value:
-                shown = value.partition(":")[0] if name == "user" else value
-                source += [f"--{name.removesuffix('_file')}", shown]
-        if inputs.connection.get("insecure_skip_tls_verify"):
-            source.append("--insecure-skip-tls-verify")
-    if inputs.revision:
-        source += ["--revision", str(inputs.revision)]
-    reading: list[str] = []
-    if inputs.encryption_config is not None:
-        reading += ["--encryption-config", str(inputs.encryption_config)]
-    if inputs.no_encryption:
-        reading.append("--no-encryption")
-    for name, endpoint in inputs.kms_endpoints.items():
-        reading += ["--kms-endpoint", f"{name}={endpoint}"]
-    if inputs.kms_max_rate is not None:
-        reading += ["--kms-max-rate", f"{inputs.kms_max_rate:g}"]
-    if not inputs.ask_kms:
-        reading.append("--no-kms")
-    if inputs.kubernetes_minor is not None:
-        reading += ["--kubernetes-version", f"1.{inputs.kubernetes_minor}"]
-    return RepeatedOptions(
-        source=tuple(source),
-        layout=() if inputs.etcd_prefix == DEFAULT_PREFIX else ("--etcd-prefix", inputs.etcd_prefix),
-        reading=tuple(reading),
-        changing=("--main-endpoints", inputs.main_endpoints) if inputs.main_endpoints else (),
-    )
-
-
-def tls_files(inputs: Inputs) -> list[Path]:
-    """Return the certificates and the key that a connection reads."""
-    files = (inputs.connection.get(name) for name in ("cacert", "cert", "key_file"))
-    return [Path(file) for file in files if file]
 
 
 def gather_inputs(
@@ -348,64 +260,6 @@ def parse_kubernetes_version(text: str | None) -> int | None:
             hint="leave the option out to accept every known release",
         )
     return minor
-
-
-def open_source(inputs: Inputs, *, say: Callable[[str], None]) -> Source:
-    """Open the snapshot or connect to etcd; say what makes the connection less than safe.
-
-    Raises:
-        SourceError: It cannot be read.
-        ConfigurationError: The connection options make no sense.
-    """
-    if inputs.snapshot is not None:
-        from etcdfix.sources.snapshot import SnapshotSource  # noqa: PLC0415 - either source, never both
-
-        return SnapshotSource(inputs.snapshot, revision=inputs.revision, salvage=inputs.salvage)
-    from etcdfix.sources.connection import connection_from_options, transport_warnings  # noqa: PLC0415 - same
-    from etcdfix.sources.live import LiveSource  # noqa: PLC0415 - grpc is slow to import
-
-    connection = connection_from_options(**inputs.connection)
-    for warning in transport_warnings(connection):
-        say(f"warning: {warning}")
-    prefix = StorageLayout(inputs.etcd_prefix).prefix_bytes
-    return LiveSource(connection, revision=inputs.revision, storage_prefix=prefix, on_notice=say)
-
-
-def load_encryption(inputs: Inputs) -> EncryptionConfiguration | None:
-    """Read the EncryptionConfiguration, if one was named.
-
-    Raises:
-        ConfigurationError: It breaks one of the API server's rules.
-    """
-    if inputs.encryption_config is None:
-        return None
-    from etcdfix.encryption.config import load_configuration  # noqa: PLC0415 - needs YAML and ciphers
-
-    return load_configuration(inputs.encryption_config)
-
-
-def open_plugins(
-    inputs: Inputs, configuration: EncryptionConfiguration | None
-) -> contextlib.AbstractContextManager[KMSPlugins | None]:
-    """Return the KMS plugins of a configuration, none of them asked yet; None where none is to be asked.
-
-    Raises:
-        ConfigurationError: ``--kms-endpoint`` names no KMS provider of the configuration, or no socket.
-    """
-    providers = configuration.kms_providers if configuration is not None else ()
-    for name in inputs.kms_endpoints:
-        if all(provider.name != name for provider in providers):
-            known = ", ".join(sorted({provider.name for provider in providers}))
-            raise ConfigurationError(
-                f"--kms-endpoint names the KMS provider {name!r}, which the encryption configuration does not have",
-                hint=f"it has {known}" if known else "it has none",
-            )
-    if not inputs.ask_kms or not providers:
-        return contextlib.nullcontext()
-    from etcdfix.encryption.kms.plugins import DEFAULT_MAX_RATE, KMSPlugins  # noqa: PLC0415 - only where there is KMS
-
-    rate = inputs.kms_max_rate if inputs.kms_max_rate is not None else DEFAULT_MAX_RATE
-    return KMSPlugins(inputs.kms_endpoints, max_rate=rate)
 
 
 def what_to_read(

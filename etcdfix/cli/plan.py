@@ -9,20 +9,13 @@ import click
 
 from etcdfix.cli.cluster_index import output_options
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.options import (
-    open_source,
-    reading_options,
-    same_again,
-    source_options,
-    tls_files,
-    what_to_read,
-)
+from etcdfix.cli.options import reading_options, source_options, what_to_read
 from etcdfix.cli.output import say
 from etcdfix.cli.progress import progress_of
-from etcdfix.cli.safety import open_examiner
 from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.outputfile import STANDARD_OUTPUT, destination
 from etcdfix.operations.look.planning.plan import PlanRequest, build_plan
+from etcdfix.operations.opening import open_examiner, open_source
 from etcdfix.reports.formats.plan_json import write_plan_json
 from etcdfix.reports.formats.plan_table import write_plan_table
 from etcdfix.reports.plan_model import DeletionPlan
@@ -74,12 +67,12 @@ def command(
             "--salvage: what was salvaged is never a source for changes, so nothing is planned from it",
             hint="plan from a scan of the live etcd, or of a whole snapshot",
         )
-    again = same_again(inputs)
+    again = inputs.same_again()
     minor = inputs.kubernetes_minor
     # A deletion refuses any plan but one of the newest revision of a live etcd.
     reusable = output == "json" and inputs.snapshot is None and not inputs.revision
     inputs_used = (
-        inputs.snapshot, inputs.encryption_config, from_report, options.get("manifest"), *tls_files(inputs),
+        inputs.snapshot, inputs.encryption_config, from_report, options.get("manifest"), *inputs.tls_files,
     )  # fmt: skip
     with (
         open_source(inputs, say=say) as source,

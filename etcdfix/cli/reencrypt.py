@@ -12,26 +12,21 @@ import msgspec
 from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import (
-    Inputs,
+    configuration_of,
     gather_inputs,
-    load_encryption,
     main_etcd_options,
     reading_options,
-    same_again,
     source_options,
 )
-from etcdfix.cli.output import require_output
+from etcdfix.cli.output import require_output, say
 from etcdfix.cli.safety import (
     EXIT_CODES,
     acceptances,
     api_access,
     change_options,
-    etcd_user,
     expectation_options,
     member_options,
     one_key,
-    open_cluster,
-    open_examiner,
     record_paths,
     require_reason,
     show,
@@ -41,6 +36,7 @@ from etcdfix.cli.variables import ChangingCommand
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.operations.change.preview import reencrypt_preview_lines
 from etcdfix.operations.change.reencrypt import ReencryptRequest, run_reencrypt
+from etcdfix.operations.opening import Inputs, load_encryption, open_cluster, open_examiner
 from etcdfix.remediation.audit.record import Result, Verb
 
 
@@ -88,7 +84,7 @@ def _reencrypt(
     today_inputs = _with_endpoints(inputs, lambda name: name in here or name not in there)
     candidate_inputs = _with_endpoints(candidate_inputs, there.__contains__)
     with (
-        open_cluster(today_inputs) as cluster,
+        open_cluster(today_inputs, configuration_of(today_inputs), say=say) as cluster,
         open_examiner(cluster.source, candidate_inputs, candidate) as examiner,
     ):
         if examiner.transformers is not None:
@@ -103,13 +99,13 @@ def _reencrypt(
                 accepted=acceptances(options),
                 record_paths=record_paths(options),
                 api=api,
-                etcd_user=etcd_user(inputs),
+                etcd_user=inputs.etcd_user,
                 dry_run=options["dry_run"],
             ),
             Terminal(yes=options["yes"]),
             preview=lambda shown: show(reencrypt_preview_lines(cluster, shown), err=True),
         )
-        return teller.tell(Result.REENCRYPTED, outcome, same_again(inputs))
+        return teller.tell(Result.REENCRYPTED, outcome, inputs.same_again())
 
 
 def _kms_names(configuration: EncryptionConfiguration | None) -> set[str]:

@@ -10,25 +10,22 @@ import click
 from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import (
-    Inputs,
+    configuration_of,
     gather_inputs,
     main_etcd_options,
     reading_options,
-    same_again,
     source_options,
 )
-from etcdfix.cli.output import require_output
+from etcdfix.cli.output import require_output, say
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.safety import (
     EXIT_CODES,
     acceptances,
     api_access,
     change_options,
-    etcd_user,
     member_options,
     named_digest,
     one_key,
-    open_cluster,
     record_paths,
     require_reason,
     risk_options,
@@ -39,6 +36,7 @@ from etcdfix.cli.variables import ChangingCommand
 from etcdfix.examine import Examiner
 from etcdfix.operations.change.preview import restore_preview_lines
 from etcdfix.operations.change.restore import Candidate, RestoreRequest, run_restore
+from etcdfix.operations.opening import Inputs, open_cluster
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.backup.file import read_backup
 from etcdfix.remediation.identify import identify
@@ -126,7 +124,7 @@ def _restore(
         candidate = None
     teller.key = key
     inputs = gather_inputs(options, key=key)
-    with open_cluster(inputs) as cluster:
+    with open_cluster(inputs, configuration_of(inputs), say=say) as cluster:
         if candidate is None:
             candidate = _elsewhere(cluster, inputs, key, from_snapshot, from_revision)
         outcome = run_restore(
@@ -141,14 +139,14 @@ def _restore(
                 accepted=acceptances(options),
                 record_paths=record_paths(options),
                 api=api,
-                etcd_user=etcd_user(inputs),
+                etcd_user=inputs.etcd_user,
                 dry_run=options["dry_run"],
             ),
             Terminal(yes=options["yes"]),
             preview=lambda shown: show(restore_preview_lines(cluster, shown), err=True),
             progress=progress_of(cluster.source),
         )
-        return teller.tell(Result.RESTORED, outcome, same_again(inputs))
+        return teller.tell(Result.RESTORED, outcome, inputs.same_again())
 
 
 def _elsewhere(

@@ -6,7 +6,6 @@ None of them has a variable: what was exported once must not decide tonight.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +13,11 @@ import click
 
 from etcdfix.apiserver.servers import APIAccess, parse_server_url
 from etcdfix.cli.keys import decoded_key, is_base64, named_key
-from etcdfix.cli.options import Inputs, configuration_of, open_plugins, open_source, option_group
-from etcdfix.cli.output import say
-from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.errors import ConfigurationError
-from etcdfix.examine import Examiner, Reading
+from etcdfix.cli.options import option_group
 from etcdfix.remediation.audit.record import Result
 from etcdfix.remediation.commit import ChangeOutcome, RecordPaths
-from etcdfix.remediation.preflight.cluster import MAIN_ETCD, Acceptances, Cluster
+from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.rules import Rule, refuse
-from etcdfix.sources.base import Source
-from etcdfix.sources.connection import EtcdConnection, connection_from_options, transport_warnings
-from etcdfix.sources.live import LiveSource
-from etcdfix.storagekey import StorageLayout
 from etcdfix.text.safetext import safe_text
 from etcdfix.verdicts.deletability import AcceptRisk
 
@@ -192,82 +183,6 @@ def record_paths(options: dict[str, Any]) -> RecordPaths:
         tuple(path.absolute() for path in options.get("backup_dirs") or ()),
         options["audit_log"].absolute() if options.get("audit_log") is not None else None,
     )
-
-
-def etcd_user(inputs: Inputs) -> str:
-    """Return as whom etcd is asked, without the password."""
-    return str(inputs.connection.get("user") or "").partition(":")[0]
-
-
-def reading_of(inputs: Inputs, configuration: EncryptionConfiguration | None) -> Reading:
-    """Return how the values of the cluster are read."""
-    return Reading(
-        layout=StorageLayout(inputs.etcd_prefix),
-        configuration=configuration,
-        kubernetes_minor=inputs.kubernetes_minor,
-    )
-
-
-@contextmanager
-def open_examiner(
-    source: Source, inputs: Inputs, configuration: EncryptionConfiguration | None
-) -> Iterator[Examiner]:
-    """Return what examines the values of a cluster under a configuration, with its KMS plugins.
-
-    Raises:
-        SourceError: The CRDs of the cluster cannot be read.
-    """
-    with open_plugins(inputs, configuration) as plugins:
-        yield Examiner.of_cluster(source, reading_of(inputs, configuration), plugins)
-
-
-def main_etcd(inputs: Inputs) -> EtcdConnection | None:
-    """Return how to reach the etcd that holds namespace kube-system, where it may be another one; say what is unsafe.
-
-    Raises:
-        ConfigurationError: The connection options make no sense.
-    """
-    if not inputs.main_endpoints:
-        return None
-    connection = connection_from_options(**{**inputs.connection, "endpoints": inputs.main_endpoints})
-    for warning in transport_warnings(connection, name=MAIN_ETCD):
-        say(f"warning: {warning}")
-    return connection
-
-
-@contextmanager
-def open_cluster(inputs: Inputs) -> Iterator[Cluster]:
-    """Connect to the live etcd, ready to examine.
-
-    Raises:
-        RefusedByRule: The source is a snapshot, or an old revision.
-        ConfigurationError: Options or the EncryptionConfiguration make no sense.
-        SourceError: etcd cannot be reached.
-    """
-    if inputs.snapshot is not None:
-        raise refuse(
-            Rule.SNAPSHOT_SOURCE, "a snapshot file cannot be changed, and says nothing about now",
-            hint="name the live etcd: --endpoints",
-        )  # fmt: skip
-    if inputs.revision:
-        raise ConfigurationError(
-            "--revision: a change is decided by what stands there now", hint="leave it out"
-        )
-    configuration = configuration_of(inputs)
-    main = main_etcd(inputs)
-    with open_source(inputs, say=say) as source, open_examiner(source, inputs, configuration) as examiner:
-        assert isinstance(source, LiveSource)  # what open_source gives without a snapshot
-        digest = configuration.sha256 if configuration is not None else ""
-        yield Cluster(
-            source,
-            examiner,
-            configured=bool(digest),
-            no_encryption=inputs.no_encryption,
-            config_sha256=digest,
-            release_source=inputs.release_source,
-            main=main,
-            main_named=inputs.main_named,
-        )
 
 
 def change_exit_code(outcome: ChangeOutcome) -> int:

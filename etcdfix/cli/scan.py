@@ -9,19 +9,12 @@ import click
 
 from etcdfix.cli.exit_codes import MEANINGS, epilog, scan_exit_code
 from etcdfix.cli.keys import decoded_key, is_base64
-from etcdfix.cli.options import (
-    open_plugins,
-    open_source,
-    reading_options,
-    same_again,
-    source_options,
-    tls_files,
-    what_to_read,
-)
+from etcdfix.cli.options import reading_options, source_options, what_to_read
 from etcdfix.cli.output import say
 from etcdfix.cli.progress import progress_of
 from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
+from etcdfix.operations.opening import open_plugins, open_source
 from etcdfix.reports.baseline import load_baseline
 from etcdfix.reports.formats import SCAN_FORMATS
 from etcdfix.reports.kms import plugin_troubles
@@ -120,11 +113,11 @@ def command(
         kubernetes_minor=inputs.kubernetes_minor,
         max_causes=max_causes,
         baseline=load_baseline(baseline) if baseline is not None else None,
-        same_again=same_again(inputs),
+        same_again=inputs.same_again(),
         reveal_key_ids=reveal_key_ids,
     )
     inputs_used = (
-        inputs.snapshot, inputs.encryption_config, options.get("manifest"), baseline, *tls_files(inputs),
+        inputs.snapshot, inputs.encryption_config, options.get("manifest"), baseline, *inputs.tls_files,
     )  # fmt: skip
     with (
         open_source(inputs, say=say) as source,

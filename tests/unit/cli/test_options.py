@@ -12,17 +12,13 @@ from click.testing import CliRunner
 from etcdfix.cli.options import (
     FIRST_MINOR,
     LAST_MINOR,
-    Inputs,
     gather_inputs,
-    load_encryption,
-    open_source,
     parse_kubernetes_version,
     reading_options,
-    same_again,
     source_options,
-    tls_files,
 )
 from etcdfix.errors import ConfigurationError, NotASnapshot
+from etcdfix.operations.opening import Inputs, load_encryption, open_source
 from etcdfix.text.commands import RepeatedOptions
 
 MANIFEST = """
@@ -248,7 +244,7 @@ def test_a_command_for_later_repeats_the_snapshot_and_how_it_was_read() -> None:
         "--snapshot", "s.db", "--revision", "7", "--etcd-prefix", "/x", "--encryption-config", "e.yaml",
         "--kubernetes-version", "v1.30.3",
     )  # fmt: skip
-    assert same_again(inputs) == RepeatedOptions(
+    assert inputs.same_again() == RepeatedOptions(
         source=("--snapshot", "s.db", "--revision", "7"),
         layout=("--etcd-prefix", "/x"),
         reading=("--encryption-config", "e.yaml", "--kubernetes-version", "1.30"),
@@ -260,7 +256,7 @@ def test_a_command_for_later_repeats_the_connection_and_never_a_password() -> No
         "--endpoints", "a:1,b:2", "--cacert", "ca", "--cert", "c", "--key", "k", "--user", "root:letmein",
         "--password", "letmein-too", "--insecure-skip-tls-verify",
     )  # fmt: skip
-    again = same_again(inputs)
+    again = inputs.same_again()
     assert again.source == (
         "--endpoints", "a:1,b:2", "--cacert", "ca", "--cert", "c", "--key", "k", "--user", "root",
         "--insecure-skip-tls-verify",
@@ -270,20 +266,20 @@ def test_a_command_for_later_repeats_the_connection_and_never_a_password() -> No
 
 
 def test_a_command_for_later_has_nothing_to_repeat_by_default() -> None:
-    assert same_again(gather()) == RepeatedOptions()
+    assert gather().same_again() == RepeatedOptions()
 
 
 def test_what_the_manifest_said_is_repeated(manifest: str) -> None:
-    again = same_again(gather("--manifest", manifest))
+    again = gather("--manifest", manifest).same_again()
     assert again.source[:2] == ("--endpoints", "https://10.0.0.1:2379,https://10.0.0.2:2379")
     assert again.layout == ("--etcd-prefix", "/kubernetes.io")
     assert again.reading == ("--encryption-config", "/enc/config.yaml", "--kubernetes-version", "1.30")
 
 
 def test_files_of_a_connection() -> None:
-    assert tls_files(gather("--cacert", "ca", "--key", "k", "--cert", "c")) == [
+    assert gather("--cacert", "ca", "--key", "k", "--cert", "c").tls_files == [
         Path("ca"),
         Path("c"),
         Path("k"),
     ]
-    assert tls_files(gather()) == []
+    assert gather().tls_files == []

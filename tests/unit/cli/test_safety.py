@@ -9,19 +9,11 @@ from pathlib import Path
 import click
 import pytest
 
-from etcdfix.cli.options import Inputs
-from etcdfix.cli.safety import (
-    acceptances,
-    change_exit_code,
-    etcd_user,
-    one_key,
-    reading_of,
-    record_paths,
-    require_reason,
-)
+from etcdfix.cli.safety import acceptances, change_exit_code, one_key, record_paths, require_reason
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.errors import ConfigurationError, RefusedByRule
 from etcdfix.examine import Examiner
+from etcdfix.operations.opening import Inputs
 from etcdfix.remediation.audit.record import Link, Result
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.cluster import Acceptances
@@ -118,14 +110,14 @@ def _inputs(**connection: str) -> Inputs:
 
 
 def test_user_without_password() -> None:
-    assert etcd_user(_inputs(user="root:secret:word")) == "root"
-    assert etcd_user(_inputs()) == ""
+    assert _inputs(user="root:secret:word").etcd_user == "root"
+    assert _inputs().etcd_user == ""
 
 
 def test_examiner_with_and_without_a_configuration() -> None:
-    assert Examiner.of(reading_of(_inputs(), None)).transformers is None
+    assert Examiner.of(_inputs().reading(None)).transformers is None
     configuration = parse_configuration(configuration_yaml(KMS_V2), path="config.yaml")
-    found = Examiner.of(reading_of(_inputs(), configuration))
+    found = Examiner.of(_inputs().reading(configuration))
     assert found.transformers is not None
     assert found.assumed_release == "1.36"
 

@@ -1,0 +1,279 @@
+"""From what a command line names to an open source, its configuration, and what examines its values: for every command.
+
+What is slow to import, gRPC and ciphers above all, is imported where it is needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from etcdfix.errors import ConfigurationError
+from etcdfix.rules import Rule, refuse
+from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout
+from etcdfix.text.commands import RepeatedOptions
+
+if TYPE_CHECKING:
+    from etcdfix.encryption.config import EncryptionConfiguration
+    from etcdfix.encryption.kms.plugins import KMSPlugins
+    from etcdfix.examine import Examiner, Reading
+    from etcdfix.model import ClusterIdentity
+    from etcdfix.remediation.audit.record import Intent
+    from etcdfix.remediation.preflight.cluster import Cluster
+    from etcdfix.sources.base import Source
+    from etcdfix.sources.connection import EtcdConnection
+
+Say = Callable[[str], None]
+"""Takes a sentence for standard error."""
+
+
+class Inputs(msgspec.Struct, frozen=True):
+    """The shared options after the manifest has filled in what flags left open.
+
+    Attributes:
+        snapshot: Snapshot file, or None for a live etcd.
+        connection: Keyword arguments for a connection to a live etcd, as given.
+        etcd_prefix: Storage prefix.
+        revision: 0 for the newest.
+        encryption_config: File, or None.
+        kubernetes_minor: Release assumed, or None.
+        kms_endpoints: Provider name to endpoint, where it is not the configuration's.
+        kms_max_rate: Calls a second to one plugin, 0 for no limit; None for the default.
+        ask_kms: Whether plugins are asked at all.
+        no_encryption: The operator says that nothing is encrypted at rest.
+        notices: Sentences to say on standard error before work begins.
+        release_source: Where the release comes from, "" where none was named.
+        salvage: Read the whole pages of a broken snapshot.
+        main_endpoints: Comma list of the etcd that holds namespace kube-system, where it may be another one; else "".
+        main_named: A flag named it, not only a manifest.
+    """
+
+    snapshot: Path | None
+    connection: dict[str, Any]
+    etcd_prefix: str
+    revision: int
+    encryption_config: Path | None
+    kubernetes_minor: int | None
+    kms_endpoints: dict[str, str] = msgspec.field(default_factory=dict)
+    kms_max_rate: float | None = None
+    ask_kms: bool = True
+    no_encryption: bool = False
+    notices: tuple[str, ...] = ()
+    release_source: str = ""
+    salvage: bool = False
+    main_endpoints: str = ""
+    main_named: bool = False
+
+    def __repr__(self) -> str:
+        """Leave the connection out: a password may be in it."""
+        return f"Inputs(snapshot={self.snapshot!r}, etcd_prefix={self.etcd_prefix!r}, ...)"
+
+    @property
+    def etcd_user(self) -> str:
+        """As whom etcd is asked, without the password; "" for nobody in particular."""
+        return str(self.connection.get("user") or "").partition(":")[0]
+
+    @property
+    def tls_files(self) -> list[Path]:
+        """Return the certificates and the key that a connection reads."""
+        files = (self.connection.get(name) for name in ("cacert", "cert", "key_file"))
+        return [Path(file) for file in files if file]
+
+    def same_again(self) -> RepeatedOptions:
+        """Return the options that a command in a remedy must repeat; a password is never among them."""
+        if self.snapshot is not None:
+            source = ["--snapshot", str(self.snapshot), *(["--salvage"] if self.salvage else [])]
+        else:
+            source = []
+            for name in ("endpoints", "cacert", "cert", "key_file", "user"):
+                value = self.connection.get(name)
+                if value:
+                    shown = value.partition(":")[0] if name == "user" else value
+                    source += [f"--{name.removesuffix('_file')}", shown]
+            if self.connection.get("insecure_skip_tls_verify"):
+                source.append("--insecure-skip-tls-verify")
+        if self.revision:
+            source += ["--revision", str(self.revision)]
+        reading: list[str] = []
+        if self.encryption_config is not None:
+            reading += ["--encryption-config", str(self.encryption_config)]
+        if self.no_encryption:
+            reading.append("--no-encryption")
+        for name, endpoint in self.kms_endpoints.items():
+            reading += ["--kms-endpoint", f"{name}={endpoint}"]
+        if self.kms_max_rate is not None:
+            reading += ["--kms-max-rate", f"{self.kms_max_rate:g}"]
+        if not self.ask_kms:
+            reading.append("--no-kms")
+        if self.kubernetes_minor is not None:
+            reading += ["--kubernetes-version", f"1.{self.kubernetes_minor}"]
+        return RepeatedOptions(
+            source=tuple(source),
+            layout=() if self.etcd_prefix == DEFAULT_PREFIX else ("--etcd-prefix", self.etcd_prefix),
+            reading=tuple(reading),
+            changing=("--main-endpoints", self.main_endpoints) if self.main_endpoints else (),
+        )
+
+    def reading(self, configuration: EncryptionConfiguration | None) -> Reading:
+        """Return how the values of the cluster are read."""
+        from etcdfix.examine import Reading  # noqa: PLC0415 - ciphers are slow to import
+
+        return Reading(
+            layout=StorageLayout(self.etcd_prefix),
+            configuration=configuration,
+            kubernetes_minor=self.kubernetes_minor,
+        )
+
+
+def open_source(inputs: Inputs, *, say: Say) -> Source:
+    """Open the snapshot or connect to etcd; say what makes the connection less than safe.
+
+    Raises:
+        SourceError: It cannot be read.
+        ConfigurationError: The connection options make no sense.
+    """
+    if inputs.snapshot is not None:
+        from etcdfix.sources.snapshot import SnapshotSource  # noqa: PLC0415 - either source, never both
+
+        return SnapshotSource(inputs.snapshot, revision=inputs.revision, salvage=inputs.salvage)
+    from etcdfix.sources.connection import connection_from_options, transport_warnings  # noqa: PLC0415 - same
+    from etcdfix.sources.live import LiveSource  # noqa: PLC0415 - grpc is slow to import
+
+    connection = connection_from_options(**inputs.connection)
+    for warning in transport_warnings(connection):
+        say(f"warning: {warning}")
+    prefix = StorageLayout(inputs.etcd_prefix).prefix_bytes
+    return LiveSource(connection, revision=inputs.revision, storage_prefix=prefix, on_notice=say)
+
+
+def load_encryption(inputs: Inputs) -> EncryptionConfiguration | None:
+    """Read the EncryptionConfiguration, if one was named.
+
+    Raises:
+        ConfigurationError: It breaks one of the API server's rules.
+    """
+    if inputs.encryption_config is None:
+        return None
+    from etcdfix.encryption.config import load_configuration  # noqa: PLC0415 - needs YAML and ciphers
+
+    return load_configuration(inputs.encryption_config)
+
+
+def open_plugins(
+    inputs: Inputs, configuration: EncryptionConfiguration | None
+) -> contextlib.AbstractContextManager[KMSPlugins | None]:
+    """Return the KMS plugins of a configuration, none of them asked yet; None where none is to be asked.
+
+    Raises:
+        ConfigurationError: ``--kms-endpoint`` names no KMS provider of the configuration, or no socket.
+    """
+    providers = configuration.kms_providers if configuration is not None else ()
+    for name in inputs.kms_endpoints:
+        if all(provider.name != name for provider in providers):
+            known = ", ".join(sorted({provider.name for provider in providers}))
+            raise ConfigurationError(
+                f"--kms-endpoint names the KMS provider {name!r}, which the encryption configuration does not have",
+                hint=f"it has {known}" if known else "it has none",
+            )
+    if not inputs.ask_kms or not providers:
+        return contextlib.nullcontext()
+    from etcdfix.encryption.kms.plugins import DEFAULT_MAX_RATE, KMSPlugins  # noqa: PLC0415 - only where there is KMS
+
+    rate = inputs.kms_max_rate if inputs.kms_max_rate is not None else DEFAULT_MAX_RATE
+    return KMSPlugins(inputs.kms_endpoints, max_rate=rate)
+
+
+@contextmanager
+def open_examiner(
+    source: Source, inputs: Inputs, configuration: EncryptionConfiguration | None
+) -> Iterator[Examiner]:
+    """Return what examines the values of a cluster under a configuration, with its KMS plugins.
+
+    Raises:
+        SourceError: The CRDs of the cluster cannot be read.
+    """
+    from etcdfix.examine import Examiner  # noqa: PLC0415 - ciphers are slow to import
+
+    with open_plugins(inputs, configuration) as plugins:
+        yield Examiner.of_cluster(source, inputs.reading(configuration), plugins)
+
+
+def main_etcd(inputs: Inputs, *, say: Say) -> EtcdConnection | None:
+    """Return how to reach the etcd that holds namespace kube-system, where it may be another one; say what is unsafe.
+
+    Raises:
+        ConfigurationError: The connection options make no sense.
+    """
+    from etcdfix.remediation.preflight.cluster import MAIN_ETCD  # noqa: PLC0415 - grpc is slow to import
+    from etcdfix.sources.connection import connection_from_options, transport_warnings  # noqa: PLC0415 - same
+
+    if not inputs.main_endpoints:
+        return None
+    connection = connection_from_options(**{**inputs.connection, "endpoints": inputs.main_endpoints})
+    for warning in transport_warnings(connection, name=MAIN_ETCD):
+        say(f"warning: {warning}")
+    return connection
+
+
+@contextmanager
+def open_cluster(
+    inputs: Inputs, configuration: EncryptionConfiguration | None, *, say: Say
+) -> Iterator[Cluster]:
+    """Connect to the live etcd, ready to examine.
+
+    Raises:
+        RefusedByRule: The source is a snapshot, or an old revision.
+        ConfigurationError: Options make no sense.
+        SourceError: etcd cannot be reached.
+    """
+    from etcdfix.remediation.preflight.cluster import Cluster  # noqa: PLC0415 - grpc is slow to import
+    from etcdfix.sources.live import LiveSource  # noqa: PLC0415 - same
+
+    if inputs.snapshot is not None:
+        raise refuse(
+            Rule.SNAPSHOT_SOURCE, "a snapshot file cannot be changed, and says nothing about now",
+            hint="name the live etcd: --endpoints",
+        )  # fmt: skip
+    if inputs.revision:
+        raise ConfigurationError(
+            "--revision: a change is decided by what stands there now", hint="leave it out"
+        )
+    main = main_etcd(inputs, say=say)
+    with open_source(inputs, say=say) as source, open_examiner(source, inputs, configuration) as examiner:
+        assert isinstance(source, LiveSource)  # what open_source gives without a snapshot
+        digest = configuration.sha256 if configuration is not None else ""
+        yield Cluster(
+            source,
+            examiner,
+            configured=bool(digest),
+            no_encryption=inputs.no_encryption,
+            config_sha256=digest,
+            release_source=inputs.release_source,
+            main=main,
+            main_named=inputs.main_named,
+        )
+
+
+def cluster_of_intents(inputs: Inputs, intents: Iterable[Intent], *, say: Say) -> ClusterIdentity:
+    """Return which cluster this is; the backups of the intents may tell where etcd does not."""
+    from etcdfix.examine import Examiner  # noqa: PLC0415 - as above
+    from etcdfix.remediation.preflight.cluster import Cluster, find_cluster  # noqa: PLC0415 - as above
+    from etcdfix.sources.live import LiveSource  # noqa: PLC0415 - as above
+
+    directories = dict.fromkeys(Path(path).parent for intent in intents for path in intent.backups)
+    configuration = load_encryption(inputs)
+    main = main_etcd(inputs, say=say)
+    with open_source(inputs, say=say) as source, open_plugins(inputs, configuration) as plugins:
+        assert isinstance(source, LiveSource)  # neither a snapshot nor an old revision was let in
+        cluster = Cluster(
+            source,
+            Examiner.of(inputs.reading(configuration), plugins),
+            main=main,
+            main_named=inputs.main_named,
+        )
+        return find_cluster(cluster, tuple(directories))

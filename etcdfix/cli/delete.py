@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
-from etcdfix.apiserver.recovery import SECONDS, look_until_well
-from etcdfix.apiserver.servers import Answer, APIAccess
 from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import (
@@ -36,20 +33,16 @@ from etcdfix.cli.safety import (
 )
 from etcdfix.cli.telling import Teller, change_output_option
 from etcdfix.cli.variables import ChangingCommand
-from etcdfix.errors import EtcdfixError
-from etcdfix.operations.change.delete import DeleteRequest, run_delete
+from etcdfix.operations.change.delete import DeleteRequest, recovery_lines, run_delete
 from etcdfix.operations.change.preview import (
     after_deletion_lines,
-    looked_at_lines,
     preview_lines,
 )
 from etcdfix.operations.opening import open_cluster
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.preflight.deletion import Preflight
-from etcdfix.remediation.preflight.expectation import expectation_of
 from etcdfix.reports.planfile import load_plan
 from etcdfix.text.commands import ACKNOWLEDGEMENT
-from etcdfix.text.safetext import safe_text
 
 
 @click.command("delete", cls=ChangingCommand, epilog=epilog(EXIT_CODES))
@@ -103,22 +96,8 @@ def _delete(
     inputs = gather_inputs(options, key=named)
     again = inputs.same_again()
     planned = load_plan(plan) if plan is not None else None
-    accepted = acceptances(options)
     with open_cluster(inputs, configuration_of(inputs), say=say) as cluster:
         checked: list[Preflight] = []
-        expected = None
-        if planned is not None:
-            expected = expectation_of(
-                planned,
-                named,
-                cluster_id=cluster.source.describe().cluster_id,
-                etcd_prefix=cluster.examiner.layout.prefix,
-                config_sha256=cluster.config_sha256,
-                assumed_release=f"1.{inputs.kubernetes_minor}" if inputs.kubernetes_minor is not None else "",
-                flags=accepted.as_flags(),
-                again=again.plan(planned.report.path, str(plan)),
-                now=datetime.now(UTC),
-            )
 
         def preview(found: Preflight) -> None:
             checked.append(found)
@@ -129,16 +108,17 @@ def _delete(
             DeleteRequest(
                 key=named,
                 reason=options["reason"],
-                accepted=accepted,
+                accepted=acceptances(options),
                 record_paths=record_paths(options),
                 api=api,
                 etcd_user=inputs.etcd_user,
                 dry_run=options["dry_run"],
-                plan=f"--plan {plan} ({planned.content_sha256})" if planned is not None else "",
+                plan=planned,
+                plan_file=str(plan or ""),
+                again=again,
             ),
             Terminal(yes=options["yes"]),
             preview=preview,
-            expected=expected,
             progress=progress_of(cluster.source),
         )
         deleted = outcome.result is Result.DELETED
@@ -146,29 +126,5 @@ def _delete(
             Result.DELETED, outcome, again, list(after_deletion_lines(checked[0], again)) if deleted else ()
         )
     if deleted and api is not None:
-        teller.add(_recovery(api, checked[0]))
+        teller.add(recovery_lines(api, checked[0], say=say))
     return code
-
-
-def _recovery(api: APIAccess, checked: Preflight) -> list[str]:
-    """Look at the API servers that answered before, until they are well again; nothing here changes what was done.
-
-    While other values are not known to be read, nothing is waited for.
-    """
-    servers = [said.server for said in checked.servers.answers if said.answer is not Answer.NO_ANSWER]
-    if not servers:
-        return []
-    seconds = 0.0 if checked.alike.unread else SECONDS
-    try:
-        if seconds:
-            say(
-                f"waiting until the API servers have recovered, about {seconds:.0f} s at most; Ctrl-C ends the waiting"
-            )
-        collection = checked.found.directory.api_path("", None)
-        return list(looked_at_lines(look_until_well(api, servers, collection, seconds=seconds)))
-    except KeyboardInterrupt:
-        return ["Not waited any longer. The deletion is done."]
-    except EtcdfixError as exc:
-        return [f"API servers were not looked at again: {safe_text(exc.message)}"]
-    except Exception as exc:  # noqa: BLE001 - whatever it is, the deletion is done, and was told
-        return [f"API servers were not looked at again ({type(exc).__name__})"]

@@ -33,18 +33,10 @@ from etcdfix.cli.safety import (
 )
 from etcdfix.cli.telling import Teller, change_output_option
 from etcdfix.cli.variables import ChangingCommand
-from etcdfix.examine import Examiner
 from etcdfix.operations.change.preview import restore_preview_lines
 from etcdfix.operations.change.restore import Candidate, RestoreRequest, run_restore
-from etcdfix.operations.opening import Inputs, open_cluster
+from etcdfix.operations.opening import open_cluster
 from etcdfix.remediation.audit.record import Result, Verb
-from etcdfix.remediation.backup.file import read_backup
-from etcdfix.remediation.identify import identify
-from etcdfix.remediation.preflight.cluster import Cluster
-from etcdfix.rules import Rule, refuse
-from etcdfix.sources.connection import connection_from_options
-from etcdfix.sources.live import LiveSource
-from etcdfix.storagekey import display
 
 _PATH = click.Path(path_type=Path)
 
@@ -117,7 +109,7 @@ def _restore(
     if from_snapshot is None and from_revision is None:
         if backup_or_key is None or key_base64 is not None:
             raise click.UsageError("name the BACKUP, or a key with --from-snapshot FILE or --from-revision N")
-        candidate = Candidate.of_backup(read_backup(Path(backup_or_key).absolute()))
+        candidate = Candidate.of_file(Path(backup_or_key))
         key = candidate.stored.key
     else:
         key = one_key(backup_or_key, key_base64)
@@ -126,7 +118,11 @@ def _restore(
     inputs = gather_inputs(options, key=key)
     with open_cluster(inputs, configuration_of(inputs), say=say) as cluster:
         if candidate is None:
-            candidate = _elsewhere(cluster, inputs, key, from_snapshot, from_revision)
+            candidate = (
+                Candidate.of_snapshot(cluster, key, from_snapshot)
+                if from_snapshot is not None
+                else Candidate.of_revision(cluster, key, from_revision or 0)
+            )
         outcome = run_restore(
             cluster,
             RestoreRequest(
@@ -147,29 +143,3 @@ def _restore(
             progress=progress_of(cluster.source),
         )
         return teller.tell(Result.RESTORED, outcome, inputs.same_again())
-
-
-def _elsewhere(
-    cluster: Cluster, inputs: Inputs, key: bytes, snapshot: Path | None, revision: int | None
-) -> Candidate:
-    """Read the value of a key from a snapshot, or at an earlier revision."""
-    if snapshot is not None:
-        from etcdfix.sources.snapshot import SnapshotSource  # noqa: PLC0415 - only where a file is named
-
-        with SnapshotSource(snapshot) as source:
-            stored = source.get(key)
-            here = cluster.examiner
-            examiner = Examiner(here.layout, here.transformers, here.decoder)
-            named = identify(source, examiner)
-        origin = f"snapshot {snapshot}"
-    else:
-        connection = connection_from_options(**inputs.connection)
-        with LiveSource(connection, revision=revision or 0) as source:
-            stored = source.get(key)
-        named = None  # this very etcd
-        origin = f"revision {revision}"
-    if stored is None:
-        raise refuse(
-            Rule.GONE, f"{display(key)} does not exist in the {origin}", hint="look into an older one"
-        )
-    return Candidate(stored=stored, origin=origin, cluster=named)

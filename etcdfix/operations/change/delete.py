@@ -7,9 +7,13 @@ there :func:`~etcdfix.remediation.commit.preview_only` instead of :func:`~etcdfi
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import msgspec
 
+from etcdfix.apiserver.recovery import SECONDS, look_until_well
+from etcdfix.apiserver.servers import Answer, APIAccess
+from etcdfix.errors import EtcdfixError
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.operations.change.execute_change import (
     ChangeRequest,
@@ -17,13 +21,17 @@ from etcdfix.operations.change.execute_change import (
     Confirmer,
     execute_change,
 )
+from etcdfix.operations.change.preview import looked_at_lines
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.commit import ChangeOutcome, place_warnings
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.landmarks import read_landmarks
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.deletion import Preflight, check_deletion
-from etcdfix.remediation.preflight.expectation import Expectation
+from etcdfix.remediation.preflight.expectation import expectation_of
+from etcdfix.reports.plan_model import DeletionPlan
+from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.safetext import safe_text
 
 _IDENTITY = "identity"
 
@@ -33,11 +41,15 @@ class DeleteRequest(ChangeRequest, frozen=True, kw_only=True):
 
     Attributes:
         key: Complete etcd key.
-        plan: How the plan is named in the record, "" for none.
+        plan: What a reviewed plan expects, which may add a refusal; None without one.
+        plan_file: Where it was read from, as named.
+        again: Options that the command for a new plan must repeat.
     """
 
     key: bytes
-    plan: str = ""
+    plan: DeletionPlan | None = None
+    plan_file: str = ""
+    again: RepeatedOptions = RepeatedOptions()
 
 
 def run_delete(
@@ -46,7 +58,6 @@ def run_delete(
     confirmer: Confirmer,
     *,
     preview: Callable[[Preflight], None],
-    expected: Expectation | None = None,
     progress: Progress = no_progress,
     step: Step = no_step,
 ) -> ChangeOutcome:
@@ -57,7 +68,6 @@ def run_delete(
         request: What.
         confirmer: Confirms.
         preview: Shows what was found out, before anything is asked.
-        expected: By a plan, which may add a refusal; None without one.
         progress: Counts the values of the pattern check for a display.
         step: Told the name of each step before it is taken.
 
@@ -68,6 +78,20 @@ def run_delete(
         TransactionRefused: etcd says no; nothing was changed.
         SourceError: etcd could not be asked; nothing was changed.
     """
+    plan = request.plan
+    expected = None
+    if plan is not None:
+        expected = expectation_of(
+            plan,
+            request.key,
+            cluster_id=cluster.source.describe().cluster_id,
+            etcd_prefix=cluster.examiner.layout.prefix,
+            config_sha256=cluster.config_sha256,
+            assumed_release=cluster.examiner.assumed_release,
+            flags=request.accepted.as_flags(),
+            again=request.again.plan(plan.report.path, request.plan_file),
+            now=datetime.now(UTC),
+        )
     step("check: landmarks")
     landmarks = read_landmarks(cluster.source.client, cluster.examiner.layout, target=request.key)
     checked = check_deletion(
@@ -99,9 +123,33 @@ def run_delete(
             replaced=checked,
             counts=checked.alike.counts,
             declared_lost=checked.declared_lost,
-            flags=(request.plan,) if request.plan else (),
+            flags=(f"--plan {request.plan_file} ({plan.content_sha256})",) if plan is not None else (),
         ),
         confirmer,
         preview=lambda: preview(checked),
         step=step,
     )
+
+
+def recovery_lines(api: APIAccess, checked: Preflight, *, say: Callable[[str], None]) -> list[str]:
+    """Look at the API servers that answered before, until they are well again; nothing here changes what was done.
+
+    While other values are not known to be read, nothing is waited for.
+    """
+    servers = [said.server for said in checked.servers.answers if said.answer is not Answer.NO_ANSWER]
+    if not servers:
+        return []
+    seconds = 0.0 if checked.alike.unread else SECONDS
+    try:
+        if seconds:
+            say(
+                f"waiting until the API servers have recovered, about {seconds:.0f} s at most; Ctrl-C ends the waiting"
+            )
+        collection = checked.found.directory.api_path("", None)
+        return list(looked_at_lines(look_until_well(api, servers, collection, seconds=seconds)))
+    except KeyboardInterrupt:
+        return ["Not waited any longer. The deletion is done."]
+    except EtcdfixError as exc:
+        return [f"API servers were not looked at again: {safe_text(exc.message)}"]
+    except Exception as exc:  # noqa: BLE001 - whatever it is, the deletion is done, and was told
+        return [f"API servers were not looked at again ({type(exc).__name__})"]

@@ -21,6 +21,7 @@ import msgspec
 
 from etcdfix.apiserver.servers import ServerAnswers
 from etcdfix.errors import AuditLogUnreadable, RefusedByRule
+from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.graph.protected import protected_reason
 from etcdfix.model import ClusterIdentity, Outcome, StoredValue
@@ -33,7 +34,7 @@ from etcdfix.operations.change.execute_change import (
 from etcdfix.remediation.audit.log import broken
 from etcdfix.remediation.audit.record import Intent, Result, Verb
 from etcdfix.remediation.audit.search import is_there, trouble_with, wrote
-from etcdfix.remediation.backup.file import Backup, digest
+from etcdfix.remediation.backup.file import Backup, digest, read_backup
 from etcdfix.remediation.backup.write import intent_of
 from etcdfix.remediation.commit import (
     ChangeOutcome,
@@ -41,6 +42,7 @@ from etcdfix.remediation.commit import (
     require_space,
 )
 from etcdfix.remediation.durable import Step, no_step
+from etcdfix.remediation.identify import identify
 from etcdfix.remediation.landmarks import read_landmarks
 from etcdfix.remediation.preflight.api_servers import check_api_servers, require_api
 from etcdfix.remediation.preflight.cluster import Acceptances, Cluster, check_cluster
@@ -60,6 +62,7 @@ from etcdfix.remediation.preflight.members import (
 from etcdfix.remediation.preflight.noencryption import check_no_encryption
 from etcdfix.remediation.preflight.release import check_release
 from etcdfix.rules import Rule, refuse
+from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import display
 from etcdfix.verdicts.deletability import AcceptRisk
 from etcdfix.verdicts.examination import Examination
@@ -95,6 +98,52 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
             cluster=backup.content.cluster.named,
             backup=backup,
         )
+
+    @classmethod
+    def of_file(cls, path: Path) -> Candidate:
+        """Return what a backup file holds.
+
+        Raises:
+            BackupUnreadable: It is none, or not what was written.
+        """
+        return cls.of_backup(read_backup(path.absolute()))
+
+    @classmethod
+    def of_snapshot(cls, cluster: Cluster, key: bytes, path: Path) -> Candidate:
+        """Return the value of a key in a snapshot file.
+
+        Raises:
+            RefusedByRule: There is none.
+            SourceError: The file cannot be read.
+        """
+        from etcdfix.sources.snapshot import SnapshotSource  # noqa: PLC0415 - only where a file is named
+
+        with SnapshotSource(path) as source:
+            stored = source.get(key)
+            here = cluster.examiner
+            named = identify(source, Examiner(here.layout, here.transformers, here.decoder))
+        return cls(stored=_found(key, stored, f"snapshot {path}"), origin=f"snapshot {path}", cluster=named)
+
+    @classmethod
+    def of_revision(cls, cluster: Cluster, key: bytes, revision: int) -> Candidate:
+        """Return the value that a key of this very etcd had.
+
+        Raises:
+            RefusedByRule: There was none.
+            SourceError: etcd could not be asked, or does not keep that revision any more.
+        """
+        with LiveSource(cluster.source.client.connection, revision=revision) as source:
+            stored = source.get(key)
+        origin = f"revision {revision}"
+        return cls(stored=_found(key, stored, origin), origin=origin, cluster=None)
+
+
+def _found(key: bytes, stored: StoredValue | None, origin: str) -> StoredValue:
+    if stored is None:
+        raise refuse(
+            Rule.GONE, f"{display(key)} does not exist in the {origin}", hint="look into an older one"
+        )
+    return stored
 
 
 class RestoreRequest(ChangeRequest, frozen=True, kw_only=True):

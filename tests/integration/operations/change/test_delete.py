@@ -70,9 +70,3 @@ def test_home_of_a_moved_value_that_changes_before_the_transaction(registry: Reg
         _run(registry, Changing(), [], copy)
     assert caught.value.rule == "other-cluster"  # a mark that is gone: that much is not told apart
     assert registry.stored(copy) == value
-
-
-def test_the_plan_is_named_in_the_record(registry: Registry) -> None:
-    _run(registry, Agreeing(), [], registry.key("shop/broken"), plan="--plan p.json (sha256:00)")
-    for event in registry.events():
-        assert event.annotations.accepted == '["--plan p.json (sha256:00)"]'

@@ -11,12 +11,11 @@ from collections.abc import Iterator
 
 import msgspec
 
+from etcdfix.encryption.cipher import Cipher
 from etcdfix.encryption.config import ProviderType
 from etcdfix.encryption.envelope import parse_envelope
-from etcdfix.encryption.providers.aescbc import UncheckedAESCBC
-from etcdfix.encryption.providers.aesgcm import UncheckedAESGCM
+from etcdfix.encryption.providers import cipher_of
 from etcdfix.encryption.transformer import LocalKey, ResourceTransformers, Transformers
-from etcdfix.encryption.unchecked import Unchecked
 
 _LONGEST_NAME = 1024
 _MOST_BODIES = 8
@@ -48,7 +47,7 @@ class Candidate:
 
     def __init__(
         self,
-        cipher: Unchecked,
+        cipher: Cipher,
         body: bytes,
         *,
         named: bool,
@@ -136,29 +135,13 @@ def local_candidates(
             continue
         tried.add((key.material.fingerprint, body))
         yield Candidate(
-            unchecked(provider, key.material.expose()),
+            cipher_of(provider, key.material.expose()),
             data[body:],
             named=is_named,
             rule=rule.rule or "",
             transformer=key.transformer,
             key_fingerprint=key.material.fingerprint,
         )
-
-
-def unchecked(provider: ProviderType, key: bytes) -> Unchecked:
-    """Return the cipher of a local provider with one key."""
-    match provider:
-        case ProviderType.AESCBC:
-            return UncheckedAESCBC(key)
-        case ProviderType.AESGCM:
-            return UncheckedAESGCM(key)
-        case ProviderType.SECRETBOX:
-            # PyNaCl loads a library of its own: only those who use secretbox wait for it.
-            from etcdfix.encryption.providers.secretbox import UncheckedSecretbox  # noqa: PLC0415
-
-            return UncheckedSecretbox(key)
-        case _:
-            raise ValueError(f"{provider} has no key of its own")
 
 
 def _fits(key: LocalKey, provider: ProviderType) -> bool:

@@ -11,7 +11,7 @@ Sources: ``k8s.io/apiserver/pkg/storage/value/transformer.go`` (order, aggregati
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Self
 
 import msgspec
 
@@ -28,12 +28,12 @@ from etcdfix.encryption.envelope import ENCRYPTED_PREFIX, transformer_name
 from etcdfix.encryption.keyring import KeyMaterial
 from etcdfix.encryption.kms.envelopes import KMSPlugin
 from etcdfix.encryption.kms.transformer import KMSv1Transformer, KMSv2Transformer
-from etcdfix.encryption.providers.aescbc import AESCBCTransformer
-from etcdfix.encryption.providers.aesgcm import AESGCMTransformer
-from etcdfix.encryption.providers.identity import IDENTITY, REFUSED_ERROR, IdentityTransformer
+from etcdfix.encryption.providers import cipher_of
 from etcdfix.errors import TransformError, aggregate
 from etcdfix.model import Attempt, FailureReason, GroupResource, TransformFailure
 
+IDENTITY = "identity"
+_REFUSED_ERROR = "identity transformer tried to read encrypted data"
 _NO_PREFIX_ERROR = "no matching prefix found"
 _NO_KEY_ERRORS = {
     ProviderType.AESCBC: "no matching key was found for the provided AES transformer",
@@ -43,7 +43,6 @@ _NO_KEY_ERRORS = {
 _NOT_ASKED = "the KMS plugin that this value needs was not asked"
 
 PluginFor = Callable[[KMSProvider], KMSPlugin | None]
-_Opener = Callable[[bytes, bytes], bytes | None]
 
 
 class Plaintext(msgspec.Struct, frozen=True, gc=False):
@@ -131,21 +130,6 @@ class TransformFailed(TransformError):
         self.failure = failure
 
 
-class Cipher(Protocol):
-    """What a keyed provider does with one key: the seam for a further local cipher.
-
-    ``read`` and ``opener`` agree: a :class:`Attempt` from the one is None from the other.
-    """
-
-    def read(self, body: bytes, etcd_key: bytes) -> bytes | Attempt:
-        """Return the plaintext of ``body``, or why there is none."""
-        ...
-
-    def opener(self, skip: int) -> _Opener:
-        """Return a quick function from (value, etcd key) to plaintext or None, for bodies at ``skip``."""
-        ...
-
-
 def no_plugin(_provider: KMSProvider) -> None:
     """Return no plugin: values of KMS providers are then undetermined."""
 
@@ -155,12 +139,12 @@ _Quick = Callable[[bytes, bytes], Plaintext | None]
 
 def _quick(key: _Key, skip: int, *, stale: bool) -> _Quick:
     """Return the fast road through one key: from (value, etcd key) to the plaintext, or None."""
-    opener = key.cipher.opener(skip)
+    read = key.cipher.read
     transformer, fingerprint, authenticated = key.transformer, key.fingerprint, key.authenticated
 
     def quick(data: bytes, etcd_key: bytes) -> Plaintext | None:
-        plaintext = opener(data, etcd_key)
-        if plaintext is None:
+        plaintext = read(data[skip:], etcd_key)
+        if isinstance(plaintext, Attempt):
             return None
         return Plaintext(plaintext, transformer, stale, "", fingerprint, authenticated)
 
@@ -172,7 +156,7 @@ class _Key:
 
     def __init__(self, provider: ProviderType, key: NamedKey) -> None:
         self.authenticated = provider is not ProviderType.AESCBC
-        self.cipher = _cipher(provider, key.material.expose())
+        self.cipher = cipher_of(provider, key.material.expose())
         self.fingerprint = key.material.fingerprint
         self.prefix = key.name.encode() + b":"
         self.transformer = transformer_name(provider, "v1", key.name)
@@ -265,18 +249,15 @@ class _Identity:
     prefix = b""
     write_key = WriteKey(IDENTITY, ProviderType.IDENTITY, b"")
 
-    def __init__(self) -> None:
-        self._read = IdentityTransformer().read
-
     def listing(self) -> list[ConfiguredKey]:
         return [ConfiguredKey(IDENTITY)]
 
     def candidates(self, *, later: bool) -> Iterator[tuple[bytes, _Quick]]:  # noqa: ARG002 - as its siblings
         return iter(())  # plaintext never gets as far as the candidates
 
-    def read(self, body: bytes, etcd_key: bytes) -> Plaintext | list[Attempt]:
-        result = self._read(body, etcd_key)
-        return [] if isinstance(result, Attempt) else Plaintext(result, IDENTITY, stale=False)
+    def read(self, body: bytes, etcd_key: bytes) -> Plaintext | list[Attempt]:  # noqa: ARG002 - as its siblings
+        # Its refusal is dropped: a user sees it only for a resource without an entry in the configuration.
+        return [] if body.startswith(ENCRYPTED_PREFIX) else Plaintext(body, IDENTITY, stale=False)
 
 
 _Provider = _Keyed | _KMS | _Identity
@@ -363,7 +344,7 @@ class ResourceTransformers:
             failures += result
         if not failures:
             if self.rule is None:
-                raise TransformFailed(TransformFailure(FailureReason.IDENTITY_REFUSED, REFUSED_ERROR))
+                raise TransformFailed(TransformFailure(FailureReason.IDENTITY_REFUSED, _REFUSED_ERROR))
             raise TransformFailed(TransformFailure(FailureReason.NO_PROVIDER_MATCHED, _NO_PREFIX_ERROR))
         known = all(attempt.errors for attempt in failures)
         message = aggregate(error for attempt in failures for error in attempt.errors) if known else ""
@@ -452,21 +433,6 @@ def _provider(provider: Provider, plugin_for: PluginFor) -> _Provider:
     if isinstance(provider, KMSProvider):
         return _KMS(provider, plugin_for(provider))
     return _Identity()
-
-
-def _cipher(provider: ProviderType, key: bytes) -> Cipher:
-    match provider:
-        case ProviderType.AESCBC:
-            return AESCBCTransformer(key)
-        case ProviderType.AESGCM:
-            return AESGCMTransformer(key)
-        case ProviderType.SECRETBOX:
-            # PyNaCl loads a library of its own: only those who use secretbox wait for it.
-            from etcdfix.encryption.providers.secretbox import SecretboxTransformer  # noqa: PLC0415
-
-            return SecretboxTransformer(key)
-        case _:
-            raise ValueError(f"{provider} has no key of its own")
 
 
 def _overall(attempts: Sequence[Attempt]) -> FailureReason:

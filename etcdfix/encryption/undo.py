@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from etcdfix.encryption.candidates import Candidate
+from etcdfix.encryption.cipher import Flip, turned
 from etcdfix.encryption.kms.envelopes import (
     DEKSourceType,
     EncryptedObject,
@@ -21,10 +22,9 @@ from etcdfix.encryption.kms.envelopes import (
 )
 from etcdfix.encryption.kms.transformer import INFO_SIZE, DataKey, KMSv1Transformer, KMSv2Transformer
 from etcdfix.encryption.known_starts import LEAST_VISIBLE, LookInto, RecognisedStart, Structures
-from etcdfix.encryption.providers.aescbc import UncheckedAESCBC
-from etcdfix.encryption.providers.aesgcm import UncheckedAESGCM
+from etcdfix.encryption.providers.aescbc import AESCBCCipher
+from etcdfix.encryption.providers.aesgcm import AESGCMCipher
 from etcdfix.encryption.transformer import KMSReader
-from etcdfix.encryption.unchecked import Flip, turned
 from etcdfix.model import Attempt, Found, Look, Undone
 
 _CR_LF, _LF = b"\r\n", b"\n"
@@ -221,7 +221,7 @@ class _Template(NamedTuple):
     rule: str
     named: bool = True
 
-    def candidate(self, cipher: UncheckedAESGCM | UncheckedAESCBC, body: bytes) -> Candidate:
+    def candidate(self, cipher: AESGCMCipher | AESCBCCipher, body: bytes) -> Candidate:
         return Candidate(
             cipher,
             body,
@@ -239,8 +239,8 @@ def kms_candidates(reader: KMSReader, rule: str, body: bytes, *, named: bool = T
         recalled = reader.opener.recall(body)
         if recalled is not None:
             dek, data = recalled
-            yield template.candidate(UncheckedAESGCM(dek), data)
-            yield template.candidate(UncheckedAESCBC(dek), data)
+            yield template.candidate(AESGCMCipher(dek), data)
+            yield template.candidate(AESCBCCipher(dek), data)
         return
     encrypted = _parsed(body)
     key = reader.opener.recall(encrypted)

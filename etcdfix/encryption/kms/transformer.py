@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.hmac import HMAC
 
+from etcdfix.encryption.cipher import TOO_SHORT_ERROR
 from etcdfix.encryption.kms.envelopes import (
     DEKSourceType,
     EncryptedObject,
@@ -31,9 +32,8 @@ from etcdfix.encryption.kms.envelopes import (
     split_encrypted_object,
     validate_encrypted_object,
 )
-from etcdfix.encryption.providers import TOO_SHORT_ERROR
-from etcdfix.encryption.providers.aescbc import AESCBCTransformer
-from etcdfix.encryption.providers.aesgcm import NONCE_SIZE, AESGCMTransformer, UncheckedAESGCM
+from etcdfix.encryption.providers.aescbc import AESCBCCipher
+from etcdfix.encryption.providers.aesgcm import NONCE_SIZE, AESGCMCipher
 from etcdfix.errors import KMSRefused, KMSUnreachable
 from etcdfix.model import Attempt, FailureReason, PluginRecord
 
@@ -95,14 +95,14 @@ class DataKey:
         """Return the same bytes for the other use."""
         return DataKey(self._source, seeded=seeded)
 
-    def unchecked(self, data: bytes) -> tuple[UncheckedAESGCM, bytes] | None:
+    def unchecked(self, data: bytes) -> tuple[AESGCMCipher, bytes] | None:
         """Return how a value's data is looked at under it, and what follows the info; None where that cannot be."""
         source = self._source
         if not self.seeded:
-            return (UncheckedAESGCM(source), data) if len(source) in _AES_KEY_SIZES else None
+            return (AESGCMCipher(source), data) if len(source) in _AES_KEY_SIZES else None
         if len(source) < _MIN_SEED_SIZE or len(data) < _SEEDED_MIN_SIZE:
             return None
-        return UncheckedAESGCM(derive_key(source, data[:INFO_SIZE])), data[INFO_SIZE:]
+        return AESGCMCipher(derive_key(source, data[:INFO_SIZE])), data[INFO_SIZE:]
 
 
 class _OpenedV1(NamedTuple):
@@ -195,11 +195,11 @@ def _read_v1(
     assert plugin is not None  # else there would be no DEK
     if len(dek) not in _AES_KEY_SIZES:
         return _witnessed(_key_size_fault(dek), plugin, "")
-    plaintext = AESGCMTransformer(dek).read(data, etcd_key)
+    plaintext = AESGCMCipher(dek).read(data, etcd_key)
     if not isinstance(plaintext, Attempt):
         return _OpenedV1(plaintext, stale=False, dek=dek)
     # API servers up to 1.24 wrote CBC, and nothing in the value says which.
-    fallback = AESCBCTransformer(dek).read(data, etcd_key)
+    fallback = AESCBCCipher(dek).read(data, etcd_key)
     if not isinstance(fallback, Attempt):
         return _OpenedV1(fallback, stale=True, dek=dek)
     return _witnessed(Attempt(plaintext.reason, plaintext.errors + fallback.errors), plugin, "")
@@ -330,7 +330,7 @@ def _seeded(seed: bytes) -> _Read:
             return Attempt(FailureReason.KMS_KEY_INVALID, (error,))
         if len(data) < INFO_SIZE:
             return Attempt(FailureReason.TOO_SHORT, (TOO_SHORT_ERROR,))
-        return AESGCMTransformer(derive_key(seed, data[:INFO_SIZE])).read(data[INFO_SIZE:], etcd_key)
+        return AESGCMCipher(derive_key(seed, data[:INFO_SIZE])).read(data[INFO_SIZE:], etcd_key)
 
     return read
 
@@ -355,7 +355,7 @@ def _seeded_quickly(seed: bytes) -> _Quick:
 def _keyed(key: bytes) -> _Read:
     """Return how values under one DEK are read."""
     if len(key) in _AES_KEY_SIZES:
-        return AESGCMTransformer(key).read
+        return AESGCMCipher(key).read
     fault = _key_size_fault(key)
     return lambda _data, _etcd_key: fault
 

@@ -134,7 +134,7 @@ class Search:
         text = candidate.body.replace(_CR_LF, _LF)
         if text == candidate.body:
             return None
-        return self._confirmed(candidate.over(text), Found(Undone.TEXT_MODE, "every CR LF was LF"))
+        return self._confirmed(candidate._replace(body=text), Found(Undone.TEXT_MODE, "every CR LF was LF"))
 
     def _one_bit(self, candidate: Candidate) -> Mended | None:
         """Try the bits that explain the tag: one pass over the blocks, so this comes last."""
@@ -142,7 +142,7 @@ class Search:
         return next(filter(None, (self._turned(candidate, flip) for flip in flips)), None)
 
     def _turned(self, candidate: Candidate, flip: Flip) -> Mended | None:
-        there = candidate.over(flip.turned(candidate.body))
+        there = candidate._replace(body=flip.turned(candidate.body))
         return self._confirmed(there, Found(_OF_PART[flip.part], flip.words))
 
     def _other_nonce(self, candidate: Candidate) -> Mended | None:
@@ -222,14 +222,7 @@ class _Template(NamedTuple):
     named: bool = True
 
     def candidate(self, cipher: AESGCMCipher | AESCBCCipher, body: bytes) -> Candidate:
-        return Candidate(
-            cipher,
-            body,
-            named=self.named,
-            rule=self.rule,
-            transformer=self.reader.transformer,
-            key_fingerprint="",
-        )
+        return Candidate(cipher, body, self.named, self.rule, self.reader.transformer)
 
 
 def kms_candidates(reader: KMSReader, rule: str, body: bytes, *, named: bool = True) -> Iterator[Candidate]:

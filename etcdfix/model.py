@@ -341,7 +341,7 @@ class DecodedObject(msgspec.Struct, frozen=True, gc=False):
         encoding: ``protobuf``, ``json``, ``yaml`` or ``cbor``; ``base64+`` before it for the base64 fallback.
         empty: Nothing of an object comes out: the server serves an empty object (``serves-empty``).
         inconsistencies: In the order found; empty for a healthy object.
-        notes: Remarks that leave the object readable (unknown fields, fallbacks).
+        warnings: What is odd and leaves the object readable (unknown fields, fallbacks).
         readable_until: Last Kubernetes minor that reads this kind and version, "" while none has dropped it.
     """
 
@@ -352,7 +352,7 @@ class DecodedObject(msgspec.Struct, frozen=True, gc=False):
     encoding: str
     empty: bool = False
     inconsistencies: tuple[Inconsistency, ...] = ()
-    notes: tuple[Evidence, ...] = ()
+    warnings: tuple[Evidence, ...] = ()
     readable_until: str = ""
 
 

@@ -23,7 +23,6 @@ from etcdfix.encryption.envelope import Envelope, parse_envelope
 from etcdfix.encryption.kms.envelopes import KEY_ID_MAX_SIZE, KMSPending, KMSPlugin, stored_key_id
 from etcdfix.encryption.peek import LookInto, PeekRequest, Structures, peek
 from etcdfix.encryption.transformer import (
-    Plaintext,
     ResourceTransformers,
     Transformers,
     TransformFailed,
@@ -38,6 +37,7 @@ from etcdfix.model import (
     Look,
     Outcome,
     Peek,
+    Plaintext,
     ServerBehaviour,
     StoredValue,
     TransformFailure,

@@ -29,7 +29,7 @@ from etcdfix.encryption.kms.envelopes import KMSPlugin
 from etcdfix.encryption.kms.transformer import KMSv1Transformer, KMSv2Transformer
 from etcdfix.encryption.providers import cipher_of
 from etcdfix.errors import TransformError, aggregate
-from etcdfix.model import Attempt, FailureReason, GroupResource, TransformFailure
+from etcdfix.model import Attempt, FailureReason, GroupResource, Plaintext, TransformFailure
 
 IDENTITY = "identity"
 _REFUSED_ERROR = "identity transformer tried to read encrypted data"
@@ -42,26 +42,6 @@ _NO_KEY_ERRORS = {
 _NOT_ASKED = "the KMS plugin that this value needs was not asked"
 
 PluginFor = Callable[[KMSProvider], KMSPlugin | None]
-
-
-class Plaintext(msgspec.Struct, frozen=True, gc=False):
-    """A value opened.
-
-    Attributes:
-        data: Plaintext.
-        transformer: What opened it.
-        stale: Not what the API server would write today: not provider 0, not key 0, or an old KMS form.
-        kms_key_id: KMS key id in the value, "" where there is none.
-        key_fingerprint: Of the local key that opened it, "" under KMS and identity.
-        authenticated: A tag, or nothing to decrypt, vouches for it; AES-CBC has padding alone, which proves no key.
-    """
-
-    data: bytes
-    transformer: str
-    stale: bool
-    kms_key_id: str = ""
-    key_fingerprint: str = ""
-    authenticated: bool = True
 
 
 class ConfiguredKey(NamedTuple):
@@ -195,11 +175,8 @@ class _KMS:
 
     def read(self, data: bytes, etcd_key: bytes) -> Plaintext | list[Attempt]:
         result = self._opener.read(data[len(self.prefix) :], etcd_key)
-        if isinstance(result, Attempt):
-            return [msgspec.structs.replace(result, transformer=self.transformer)]
-        return Plaintext(
-            result.data, self.transformer, result.stale, result.kms_key_id, "", result.authenticated
-        )
+        named = msgspec.structs.replace(result, transformer=self.transformer)
+        return named if isinstance(named, Plaintext) else [named]
 
 
 class _Identity:

@@ -11,13 +11,12 @@ from etcdfix.encryption.config import KMSProvider, parse_configuration
 from etcdfix.encryption.keyring import fingerprint
 from etcdfix.encryption.kms.envelopes import KMSPlugin
 from etcdfix.encryption.transformer import (
-    Plaintext,
     ResourceTransformers,
     Transformers,
     TransformFailed,
 )
 from etcdfix.errors import KMSRefused, KMSUnreachable, TransformError
-from etcdfix.model import Attempt, FailureReason, GroupResource
+from etcdfix.model import Attempt, FailureReason, GroupResource, Plaintext
 from tests.support import encoders
 from tests.support.played_plugins import OneAnswer
 

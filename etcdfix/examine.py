@@ -23,7 +23,6 @@ from etcdfix.encryption.envelope import Envelope, parse_envelope
 from etcdfix.encryption.kms.envelopes import KEY_ID_MAX_SIZE, KMSPending, KMSPlugin, stored_key_id
 from etcdfix.encryption.peek import LookInto, PeekRequest, Structures, peek
 from etcdfix.encryption.transformer import (
-    Plaintext,
     ResourceTransformers,
     Transformers,
     TransformFailed,
@@ -38,6 +37,7 @@ from etcdfix.model import (
     Look,
     Outcome,
     Peek,
+    Plaintext,
     ServerBehaviour,
     StoredValue,
     TransformFailure,
@@ -348,7 +348,7 @@ class Examiner:
         if (
             same
             and reader.owner_known
-            and not (decoded.inconsistencies or decoded.notes or decoded.empty or decoded.readable_until)
+            and not (decoded.inconsistencies or decoded.warnings or decoded.empty or decoded.readable_until)
             and (reader.namespaced is None or reader.namespaced == bool(namespace))
             and rest.count(b"/") == (1 if namespace else 0)
         ):
@@ -452,7 +452,7 @@ class Examiner:
             assumed_release=self.assumed_release,
             peek=peek,
             neighbours=neighbours,
-            evidence=self._name_remarks(reader, stored.key),
+            evidence=self._name_warnings(reader, stored.key),
         )
         return Examination(
             stored,
@@ -469,7 +469,7 @@ class Examiner:
             tuple(name.key for name in keys if name.key.startswith("fp:")),
         )
 
-    def _name_remarks(self, reader: _Reader, key: bytes) -> tuple[Evidence, ...]:
+    def _name_warnings(self, reader: _Reader, key: bytes) -> tuple[Evidence, ...]:
         """Say of a key that no resource claims that one bit of its name may have changed."""
         stranger = reader.directory.codec is StorageCodec.NOT_AN_OBJECT
         if reader.owner_known and not (stranger and not key.startswith(self.layout.prefix_bytes)):

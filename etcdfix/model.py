@@ -154,6 +154,26 @@ class PluginRecord(NamedTuple):
     any_key: int
 
 
+class Plaintext(msgspec.Struct, frozen=True, gc=False):
+    """A value opened.
+
+    Attributes:
+        data: Plaintext.
+        transformer: What opened it; "" where the one that opened it does not know its own name.
+        stale: Not what the API server would write today: not provider 0, not key 0, or an old KMS form.
+        kms_key_id: KMS key id in the value, "" where there is none.
+        key_fingerprint: Of the local key that opened it, "" under KMS and identity.
+        authenticated: A tag, or nothing to decrypt, vouches for it; AES-CBC has padding alone, which proves no key.
+    """
+
+    data: bytes
+    transformer: str
+    stale: bool
+    kms_key_id: str = ""
+    key_fingerprint: str = ""
+    authenticated: bool = True
+
+
 class Attempt(msgspec.Struct, frozen=True):
     """One configured provider or key that did not open a value, and why; what a cipher alone returns has no name yet.
 
@@ -341,7 +361,7 @@ class DecodedObject(msgspec.Struct, frozen=True, gc=False):
         encoding: ``protobuf``, ``json``, ``yaml`` or ``cbor``; ``base64+`` before it for the base64 fallback.
         empty: Nothing of an object comes out: the server serves an empty object (``serves-empty``).
         inconsistencies: In the order found; empty for a healthy object.
-        notes: Remarks that leave the object readable (unknown fields, fallbacks).
+        warnings: What is odd and leaves the object readable (unknown fields, fallbacks).
         readable_until: Last Kubernetes minor that reads this kind and version, "" while none has dropped it.
     """
 
@@ -352,7 +372,7 @@ class DecodedObject(msgspec.Struct, frozen=True, gc=False):
     encoding: str
     empty: bool = False
     inconsistencies: tuple[Inconsistency, ...] = ()
-    notes: tuple[Evidence, ...] = ()
+    warnings: tuple[Evidence, ...] = ()
     readable_until: str = ""
 
 

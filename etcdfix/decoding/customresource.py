@@ -44,9 +44,7 @@ class CustomResourceInfo(msgspec.Struct, frozen=True):
         versions: Names of all versions, in the order given; served or not, their objects decode.
         served_versions: Those of them that the API serves.
         storage_version: The version written today; "" where none is marked.
-        stored_versions: ``status.storedVersions``: versions that etcd may still hold.
         conversion: ``None`` or ``Webhook``.
-        preserve_unknown_fields: Whether fields that the schema does not know are kept.
     """
 
     group: str
@@ -56,9 +54,7 @@ class CustomResourceInfo(msgspec.Struct, frozen=True):
     versions: tuple[str, ...]
     served_versions: tuple[str, ...]
     storage_version: str
-    stored_versions: tuple[str, ...] = ()
     conversion: str = "None"
-    preserve_unknown_fields: bool = False
 
 
 def crd_info(crd: Mapping[str, Any]) -> CustomResourceInfo:
@@ -76,8 +72,6 @@ def crd_info(crd: Mapping[str, Any]) -> CustomResourceInfo:
         # v1beta1 from before there were several: the one version is served and stored.
         versions = [{"name": single, "served": True, "storage": True}]
     stored = next((_string(entry.get("name")) for entry in versions if entry.get("storage") is True), single)
-    old = _string(crd.get("apiVersion")).endswith("/v1beta1")
-    preserve = spec.get("preserveUnknownFields")
     return CustomResourceInfo(
         group=_string(spec.get("group")),
         plural=_string(names.get("plural")),
@@ -88,9 +82,7 @@ def crd_info(crd: Mapping[str, Any]) -> CustomResourceInfo:
             _string(entry.get("name")) for entry in versions if entry.get("served") is True
         ),
         storage_version=stored,
-        stored_versions=tuple(map(_string, _list(_mapping(crd.get("status")).get("storedVersions")))),
         conversion=_string(_mapping(spec.get("conversion")).get("strategy")) or "None",
-        preserve_unknown_fields=preserve if isinstance(preserve, bool) else old,
     )
 
 
@@ -187,12 +179,12 @@ def _examine(value: dict[str, Any], crd: CustomResourceInfo, encoding: str, size
         raise _malformed(encoding, wanted, "metadata")
     gvk = _convert(kind, api_version or "", crd)
     wrong: tuple[Inconsistency, ...] = ()
-    notes: tuple[Evidence, ...] = ()
+    warnings: tuple[Evidence, ...] = ()
     if kind != crd.kind:
         wrong = (Inconsistency("identity-mismatch", "kind", f"kind {kind} where the CRD says {crd.kind}"),)
     if crd.conversion == "Webhook" and gvk.version != crd.storage_version:
         detail = f"stored as {gvk.version}, written today as {crd.storage_version}; offline nobody can ask it"
-        notes = (Evidence("conversion", "depends on conversion webhook", detail),)
+        warnings = (Evidence("conversion", "depends on conversion webhook", detail),)
     name = namespace = uid = None
     if metadata:
         name, namespace, uid = metadata.get("name"), metadata.get("namespace"), metadata.get("uid")
@@ -203,9 +195,9 @@ def _examine(value: dict[str, Any], crd: CustomResourceInfo, encoding: str, size
         ]
         if dropped:
             detail = "of the wrong type; the API server drops them and serves the rest"
-            notes = (*notes, Evidence("metadata-fields-dropped", ", ".join(dropped), detail))
+            warnings = (*warnings, Evidence("metadata-fields-dropped", ", ".join(dropped), detail))
     return DecodedObject(
-        gvk, _bytes(name), _bytes(namespace), _bytes(uid), encoding, inconsistencies=wrong, notes=notes
+        gvk, _bytes(name), _bytes(namespace), _bytes(uid), encoding, inconsistencies=wrong, warnings=warnings
     )
 
 

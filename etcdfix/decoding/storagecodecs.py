@@ -51,10 +51,10 @@ _API_SERVICE_GROUP: Final = "apiregistration.k8s.io"
 _API_SERVICE_KIND: Final = "APIService"
 _API_SERVICE_PACKAGE: Final = "k8s.io.kube_aggregator.pkg.apis.apiregistration"
 
-_YAML_NOTE: Final = Evidence(
+_YAML_WARNING: Final = Evidence(
     "yaml-fallback", "readable as YAML", "neither protobuf nor JSON; the API server reads it all the same"
 )
-_BASE64_NOTE: Final = Evidence(
+_BASE64_WARNING: Final = Evidence(
     "base64-fallback", "readable after base64", "as etcd2 once stored it; the API server still reads that"
 )
 
@@ -112,7 +112,7 @@ class Decoder:
             return _yaml(serializers, data, group, kind)
         decoded = self._universal(serializers, gobase64.decode(data), group, kind)
         return msgspec.structs.replace(
-            decoded, encoding=f"base64+{decoded.encoding}", notes=(_BASE64_NOTE, *decoded.notes)
+            decoded, encoding=f"base64+{decoded.encoding}", warnings=(_BASE64_WARNING, *decoded.warnings)
         )
 
     def builtin_reader(self, group: str, kind: str) -> Callable[[bytes], DecodedObject]:
@@ -218,8 +218,8 @@ class Decoder:
 def _yaml(serializers: _Serializers, data: bytes, group: str, kind: str) -> DecodedObject:
     as_json = goyaml.to_json(data)
     decoded = serializers.json.decode_strictly(as_json, group, kind, stored_size=len(data))
-    notes = decoded.notes if decoded.empty else (_YAML_NOTE, *decoded.notes)
-    return msgspec.structs.replace(decoded, encoding="yaml", notes=notes)
+    warnings = decoded.warnings if decoded.empty else (_YAML_WARNING, *decoded.warnings)
+    return msgspec.structs.replace(decoded, encoding="yaml", warnings=warnings)
 
 
 def _parse_foreign_protobuf(data: bytes) -> DecodedObject:

@@ -8,15 +8,15 @@ colon, and every further colon to which the name may go on.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 
+from etcdfix.encryption.cipher import Cipher
 from etcdfix.encryption.config import ProviderType
 from etcdfix.encryption.envelope import parse_envelope
-from etcdfix.encryption.providers.aescbc import UncheckedAESCBC
-from etcdfix.encryption.providers.aesgcm import UncheckedAESGCM
-from etcdfix.encryption.transformer import LocalKey, ResourceTransformers, Transformers
-from etcdfix.encryption.unchecked import Unchecked
+from etcdfix.encryption.providers import cipher_of
+from etcdfix.encryption.transformer import ResourceTransformers, Transformers
 
 _LONGEST_NAME = 1024
 _MOST_BODIES = 8
@@ -32,7 +32,7 @@ _SHORTEST = {
 }
 
 
-class Candidate:
+class Candidate(NamedTuple):
     """One key and what it would decrypt.
 
     Attributes:
@@ -44,35 +44,12 @@ class Candidate:
         key_fingerprint: Of the key, "" under KMS.
     """
 
-    __slots__ = ("body", "cipher", "key_fingerprint", "named", "rule", "transformer")
-
-    def __init__(
-        self,
-        cipher: Unchecked,
-        body: bytes,
-        *,
-        named: bool,
-        rule: str,
-        transformer: str,
-        key_fingerprint: str,
-    ) -> None:
-        self.cipher = cipher
-        self.body = body
-        self.named = named
-        self.rule = rule
-        self.transformer = transformer
-        self.key_fingerprint = key_fingerprint
-
-    def over(self, body: bytes) -> Candidate:
-        """Return the same key over another body."""
-        return Candidate(
-            self.cipher,
-            body,
-            named=self.named,
-            rule=self.rule,
-            transformer=self.transformer,
-            key_fingerprint=self.key_fingerprint,
-        )
+    cipher: Cipher
+    body: bytes
+    named: bool
+    rule: str
+    transformer: str
+    key_fingerprint: str = ""
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -124,45 +101,22 @@ def local_candidates(
         return
     provider = ProviderType(place.provider)
     tried: set[tuple[str, int]] = set()
-    named = [(own, key, len(key.prefix), True) for key in own.local_keys if data.startswith(key.prefix)]
+    named = [(own, key, len(key.prefix), True) for key in own.keys if data.startswith(key.prefix)]
     others = [
         (rule, key, body, False)
         for rule in (own, *transformers.rules)
-        for key in rule.local_keys
+        for key in rule.keys
         for body in place.bodies
     ]
     for rule, key, body, is_named in named + others:
-        if (key.material.fingerprint, body) in tried or not _fits(key, provider):
+        material = key.material
+        if material is None or (material.fingerprint, body) in tried:
             continue
-        tried.add((key.material.fingerprint, body))
-        yield Candidate(
-            unchecked(provider, key.material.expose()),
-            data[body:],
-            named=is_named,
-            rule=rule.rule or "",
-            transformer=key.transformer,
-            key_fingerprint=key.material.fingerprint,
-        )
-
-
-def unchecked(provider: ProviderType, key: bytes) -> Unchecked:
-    """Return the cipher of a local provider with one key."""
-    match provider:
-        case ProviderType.AESCBC:
-            return UncheckedAESCBC(key)
-        case ProviderType.AESGCM:
-            return UncheckedAESGCM(key)
-        case ProviderType.SECRETBOX:
-            # PyNaCl loads a library of its own: only those who use secretbox wait for it.
-            from etcdfix.encryption.providers.secretbox import UncheckedSecretbox  # noqa: PLC0415
-
-            return UncheckedSecretbox(key)
-        case _:
-            raise ValueError(f"{provider} has no key of its own")
-
-
-def _fits(key: LocalKey, provider: ProviderType) -> bool:
-    return provider is not ProviderType.SECRETBOX or key.material.size == _SECRETBOX_KEY_SIZE
+        if provider is ProviderType.SECRETBOX and material.size != _SECRETBOX_KEY_SIZE:
+            continue
+        tried.add((material.fingerprint, body))
+        cipher = cipher_of(provider, material.expose())
+        yield Candidate(cipher, data[body:], is_named, rule.rule or "", key.transformer, key.key_fingerprint)
 
 
 def _is_text(data: bytes) -> bool:

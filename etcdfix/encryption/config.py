@@ -2,7 +2,7 @@
 
 The same files are accepted and refused as by the API server; why one is refused is said in our words, with the line
 where the file has it, and never with a key. What only a server of one version or one flag refuses is accepted and
-noted in :attr:`EncryptionConfiguration.remarks`: a forensic tool reads data that older servers wrote.
+noted in :attr:`EncryptionConfiguration.warnings`: a forensic tool reads data that older servers wrote.
 
 Source: kube-apiserver 1.36, ``k8s.io/apiserver/pkg/server/options/encryptionconfig/config.go``.
 """
@@ -40,7 +40,7 @@ MAX_FILE_BYTES = 4 << 20
 
 _DEFAULT_CACHE_SIZE = 1000
 _MAX_SAID = 10
-_KMS_V1_REMARK = (
+_KMS_V1_WARNING = (
     "uses KMS v1, which API servers from 1.29 on refuse without --feature-gates=KMSv1=true; "
     "it is read here all the same"
 )
@@ -115,13 +115,13 @@ class EncryptionConfiguration(msgspec.Struct, frozen=True):
         path: File it came from, as given.
         sha256: ``sha256:<hex>`` of the raw file: the content hash that the API server reports.
         rules: In file order.
-        remarks: What some API server would refuse or ignore, one sentence each.
+        warnings: What some API server would refuse or ignore, one sentence each.
     """
 
     path: str
     sha256: str
     rules: tuple[ResourceRule, ...]
-    remarks: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def kms_providers(self) -> tuple[KMSProvider, ...]:
@@ -172,7 +172,7 @@ def parse_configuration(raw: bytes, *, path: str) -> EncryptionConfiguration:
             )
             for rule in rules
         ),
-        remarks=tuple(_remarks(rules)),
+        warnings=tuple(_warnings(rules)),
     )
 
 
@@ -214,16 +214,16 @@ def _provider(raw: config_file.Provider) -> Provider:
     )
 
 
-def _remarks(rules: Sequence[config_file.Rule]) -> list[str]:
-    remarks = []
+def _warnings(rules: Sequence[config_file.Rule]) -> list[str]:
+    warnings = []
     kms = [provider.kms for rule in rules for provider in rule.providers or () if provider.kms is not None]
     if any((stanza.api_version or DEFAULT_API_VERSION) == "v1" for stanza in kms):
-        remarks.append(_KMS_V1_REMARK)
+        warnings.append(_KMS_V1_WARNING)
     if len({stanza.name for stanza in kms}) < len(kms):
-        remarks.append(
+        warnings.append(
             "uses one KMS provider name twice, which an API server with "
             "--encryption-provider-config-automatic-reload refuses"
         )
     if any(not entry for rule in rules for entry in rule.resources or ()):
-        remarks.append("has an empty resource entry, which matches nothing")
-    return remarks
+        warnings.append("has an empty resource entry, which matches nothing")
+    return warnings

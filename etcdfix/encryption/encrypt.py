@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.padding import PKCS7
 
 from etcdfix.encryption.config import ProviderType
 from etcdfix.encryption.providers import aescbc, aesgcm
-from etcdfix.encryption.transformer import ResourceTransformers, TransformFailed, WriteKey
+from etcdfix.encryption.transformer import ConfiguredKey, ResourceTransformers, TransformFailed
 
 
 class SealRefusal(StrEnum):
@@ -70,7 +70,7 @@ def to_storage(transformers: ResourceTransformers, plaintext: bytes, key: bytes)
         plaintext: What a reader is to get.
         key: The complete etcd key that it will be stored under; associated data of aesgcm.
     """
-    write_key = transformers.write_key
+    write_key = transformers.keys[0]
     if write_key.provider is ProviderType.KMS:
         return NotSealed(write_key.transformer, SealRefusal.KMS_WRITES)
     data = write_key.prefix + _body(write_key, plaintext, key)
@@ -84,11 +84,11 @@ def _reads_back(transformers: ResourceTransformers, data: bytes, plaintext: byte
         found = transformers.from_storage(data, key)
     except TransformFailed:
         return False
-    write_key = transformers.write_key
+    write_key = transformers.keys[0]
     return found.data == plaintext and found.transformer == write_key.transformer and not found.stale
 
 
-def _body(write_key: WriteKey, plaintext: bytes, key: bytes) -> bytes:
+def _body(write_key: ConfiguredKey, plaintext: bytes, key: bytes) -> bytes:
     if write_key.material is None:
         return plaintext
     secret = write_key.material.expose()

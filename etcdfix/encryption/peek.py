@@ -10,6 +10,7 @@ Plaintext never leaves this package: it is handed to the callback, and not kept.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import msgspec
 
@@ -42,12 +43,9 @@ class PeekRequest(msgspec.Struct, frozen=True):
         return f"PeekRequest({len(self.data)} bytes, thorough={self.thorough})"
 
 
-class _Seen:
-    __slots__ = ("candidate", "start")
-
-    def __init__(self, candidate: Candidate, start: RecognisedStart) -> None:
-        self.candidate = candidate
-        self.start = start
+class _Seen(NamedTuple):
+    candidate: Candidate
+    start: RecognisedStart
 
     @property
     def rank(self) -> tuple[bool, bool, float]:

@@ -11,7 +11,7 @@ Sources: ``k8s.io/apiserver/pkg/storage/value/transformer.go`` (order, aggregati
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Self
 
 import msgspec
 
@@ -19,7 +19,6 @@ from etcdfix.encryption.config import (
     EncryptionConfiguration,
     KeyedProvider,
     KMSProvider,
-    NamedKey,
     Provider,
     ProviderType,
 )
@@ -28,12 +27,12 @@ from etcdfix.encryption.envelope import ENCRYPTED_PREFIX, transformer_name
 from etcdfix.encryption.keyring import KeyMaterial
 from etcdfix.encryption.kms.envelopes import KMSPlugin
 from etcdfix.encryption.kms.transformer import KMSv1Transformer, KMSv2Transformer
-from etcdfix.encryption.providers.aescbc import AESCBCTransformer
-from etcdfix.encryption.providers.aesgcm import AESGCMTransformer
-from etcdfix.encryption.providers.identity import IDENTITY, REFUSED_ERROR, IdentityTransformer
+from etcdfix.encryption.providers import cipher_of
 from etcdfix.errors import TransformError, aggregate
-from etcdfix.model import Attempt, FailureReason, GroupResource, TransformFailure
+from etcdfix.model import Attempt, FailureReason, GroupResource, Plaintext, TransformFailure
 
+IDENTITY = "identity"
+_REFUSED_ERROR = "identity transformer tried to read encrypted data"
 _NO_PREFIX_ERROR = "no matching prefix found"
 _NO_KEY_ERRORS = {
     ProviderType.AESCBC: "no matching key was found for the provided AES transformer",
@@ -43,50 +42,27 @@ _NO_KEY_ERRORS = {
 _NOT_ASKED = "the KMS plugin that this value needs was not asked"
 
 PluginFor = Callable[[KMSProvider], KMSPlugin | None]
-_Opener = Callable[[bytes, bytes], bytes | None]
 
 
-class Plaintext(msgspec.Struct, frozen=True, gc=False):
-    """A value opened.
-
-    Attributes:
-        data: Plaintext.
-        transformer: What opened it.
-        stale: Not what the API server would write today: not provider 0, not key 0, or an old KMS form.
-        kms_key_id: KMS key id in the value, "" where there is none.
-        key_fingerprint: Of the local key that opened it, "" under KMS and identity.
-        authenticated: A tag, or nothing to decrypt, vouches for it; AES-CBC has padding alone, which proves no key.
-    """
-
-    data: bytes
-    transformer: str
-    stale: bool
-    kms_key_id: str = ""
-    key_fingerprint: str = ""
-    authenticated: bool = True
-
-
-class ConfiguredKey(msgspec.Struct, frozen=True):
-    """A key, KMS provider or identity that serves a resource; only keys have a fingerprint."""
-
-    transformer: str
-    key_fingerprint: str = ""
-
-
-class LocalKey(NamedTuple):
-    """A key of an aescbc, aesgcm or secretbox provider.
+class ConfiguredKey(NamedTuple):
+    """A key, KMS provider or identity that serves a resource, and what it takes to write with it.
 
     Attributes:
+        transformer: ``aescbc/v1/key1``, ``kms/v2/prov``, ``identity``.
         provider: Its type.
-        prefix: What a value under it begins with, its name and the colon after it included.
-        transformer: ``aescbc/v1/key1``.
-        material: The key.
+        prefix: What a value under it begins with, its name and the colon after it included; empty for identity.
+        material: The key; None for KMS and identity.
     """
 
+    transformer: str
     provider: ProviderType
     prefix: bytes
-    transformer: str
-    material: KeyMaterial
+    material: KeyMaterial | None = None
+
+    @property
+    def key_fingerprint(self) -> str:
+        """Of the key, "" for KMS and identity."""
+        return self.material.fingerprint if self.material is not None else ""
 
 
 class KMSReader(NamedTuple):
@@ -107,43 +83,12 @@ class KMSReader(NamedTuple):
         return self.prefix == other.prefix and self.opener.plugin is other.opener.plugin
 
 
-class WriteKey(NamedTuple):
-    """What the API server would write a value with.
-
-    Attributes:
-        transformer: ``aescbc/v1/key1``, ``kms/v2/prov``, ``identity``.
-        provider: Its type.
-        prefix: What the stored value begins with; empty for identity.
-        material: The key; None for KMS and identity.
-    """
-
-    transformer: str
-    provider: ProviderType
-    prefix: bytes
-    material: KeyMaterial | None = None
-
-
 class TransformFailed(TransformError):
     """Raised when no configured provider opens a value; ``failure`` says what each of them said."""
 
     def __init__(self, failure: TransformFailure) -> None:
         super().__init__(failure.message or _NOT_ASKED)
         self.failure = failure
-
-
-class Cipher(Protocol):
-    """What a keyed provider does with one key: the seam for a further local cipher.
-
-    ``read`` and ``opener`` agree: a :class:`Attempt` from the one is None from the other.
-    """
-
-    def read(self, body: bytes, etcd_key: bytes) -> bytes | Attempt:
-        """Return the plaintext of ``body``, or why there is none."""
-        ...
-
-    def opener(self, skip: int) -> _Opener:
-        """Return a quick function from (value, etcd key) to plaintext or None, for bodies at ``skip``."""
-        ...
 
 
 def no_plugin(_provider: KMSProvider) -> None:
@@ -153,66 +98,50 @@ def no_plugin(_provider: KMSProvider) -> None:
 _Quick = Callable[[bytes, bytes], Plaintext | None]
 
 
-def _quick(key: _Key, skip: int, *, stale: bool) -> _Quick:
-    """Return the fast road through one key: from (value, etcd key) to the plaintext, or None."""
-    opener = key.cipher.opener(skip)
-    transformer, fingerprint, authenticated = key.transformer, key.fingerprint, key.authenticated
-
-    def quick(data: bytes, etcd_key: bytes) -> Plaintext | None:
-        plaintext = opener(data, etcd_key)
-        if plaintext is None:
-            return None
-        return Plaintext(plaintext, transformer, stale, "", fingerprint, authenticated)
-
-    return quick
-
-
-class _Key:
-    __slots__ = ("authenticated", "cipher", "fingerprint", "prefix", "transformer")
-
-    def __init__(self, provider: ProviderType, key: NamedKey) -> None:
-        self.authenticated = provider is not ProviderType.AESCBC
-        self.cipher = _cipher(provider, key.material.expose())
-        self.fingerprint = key.material.fingerprint
-        self.prefix = key.name.encode() + b":"
-        self.transformer = transformer_name(provider, "v1", key.name)
-
-
 class _Keyed:
     """An aescbc, aesgcm or secretbox element: the API server's search, one level down, over its keys."""
 
     def __init__(self, provider: KeyedProvider) -> None:
         self.type = provider.type
         self.prefix = f"k8s:enc:{provider.type}:v1:".encode()
-        self.keys = [_Key(provider.type, key) for key in provider.keys]
-        first = self.keys[0]
-        self.write_key = WriteKey(
-            first.transformer, self.type, self.prefix + first.prefix, provider.keys[0].material
-        )
-        self.local_keys = [
-            LocalKey(self.type, self.prefix + key.prefix, key.transformer, named.material)
-            for key, named in zip(self.keys, provider.keys, strict=True)
-        ]
-
-    def listing(self) -> list[ConfiguredKey]:
-        return [ConfiguredKey(key.transformer, key.fingerprint) for key in self.keys]
-
-    def candidates(self, *, later: bool) -> Iterator[tuple[bytes, _Quick]]:
-        for index, key in enumerate(self.keys):
-            prefix = self.prefix + key.prefix
-            yield prefix, _quick(key, len(prefix), stale=later or index != 0)
-
-    def read(self, body: bytes, etcd_key: bytes) -> Plaintext | list[Attempt]:
-        failures: list[Attempt] = []
-        for index, key in enumerate(self.keys):
-            if not body.startswith(key.prefix):
-                continue
-            result = key.cipher.read(body[len(key.prefix) :], etcd_key)
-            if not isinstance(result, Attempt):
-                return Plaintext(result, key.transformer, index != 0, "", key.fingerprint, key.authenticated)
-            failures.append(
-                msgspec.structs.replace(result, transformer=key.transformer, key_fingerprint=key.fingerprint)
+        self.keys = [
+            ConfiguredKey(
+                transformer_name(self.type, "v1", key.name),
+                self.type,
+                self.prefix + key.name.encode() + b":",
+                key.material,
             )
+            for key in provider.keys
+        ]
+        self._ciphers = [cipher_of(self.type, key.material.expose()) for key in provider.keys]
+
+    def quick(self, *, later: bool) -> Iterator[tuple[bytes, _Quick]]:
+        for index, key in enumerate(self.keys):
+            yield key.prefix, self._quick(index, stale=later or index != 0)
+
+    def _quick(self, index: int, *, stale: bool) -> _Quick:
+        key, cipher = self.keys[index], self._ciphers[index]
+        skip, read, authenticated = len(key.prefix), cipher.read, cipher.authenticated
+        transformer, fingerprint = key.transformer, key.key_fingerprint
+
+        def quick(data: bytes, etcd_key: bytes) -> Plaintext | None:
+            plaintext = read(data[skip:], etcd_key)
+            if isinstance(plaintext, Attempt):
+                return None
+            return Plaintext(plaintext, transformer, stale, "", fingerprint, authenticated)
+
+        return quick
+
+    def read(self, data: bytes, etcd_key: bytes) -> Plaintext | list[Attempt]:
+        failures: list[Attempt] = []
+        for index, (key, cipher) in enumerate(zip(self.keys, self._ciphers, strict=True)):
+            if not data.startswith(key.prefix):
+                continue
+            result = cipher.read(data[len(key.prefix) :], etcd_key)
+            name, fingerprint = key.transformer, key.key_fingerprint
+            if not isinstance(result, Attempt):
+                return Plaintext(result, name, index != 0, "", fingerprint, cipher.authenticated)
+            failures.append(msgspec.structs.replace(result, transformer=name, key_fingerprint=fingerprint))
         if not failures:
             name, errors = transformer_name(self.type, "v1", ""), (_NO_KEY_ERRORS[self.type],)
             failures.append(Attempt(FailureReason.NO_KEY_MATCHED, errors, transformer=name))
@@ -225,22 +154,16 @@ class _KMS:
     def __init__(self, provider: KMSProvider, plugin: KMSPlugin | None) -> None:
         self.prefix = f"k8s:enc:kms:{provider.api_version}:{provider.name}:".encode()
         self.transformer = transformer_name(ProviderType.KMS, provider.api_version, provider.name)
-        self.write_key = WriteKey(self.transformer, ProviderType.KMS, self.prefix)
+        self.keys = [ConfiguredKey(self.transformer, ProviderType.KMS, self.prefix)]
         opener = KMSv1Transformer(plugin) if provider.api_version == "v1" else KMSv2Transformer(plugin)
         self.reader = KMSReader(self.prefix, self.transformer, opener)
-        self._read = opener.read
-        self._read_known = opener.read_known if isinstance(opener, KMSv2Transformer) else None
+        self._opener = opener
 
-    def listing(self) -> list[ConfiguredKey]:
-        return [ConfiguredKey(self.transformer)]
-
-    def candidates(self, *, later: bool) -> Iterator[tuple[bytes, _Quick]]:
-        yield self.prefix, self._quick(later=later)
-
-    def _quick(self, *, later: bool) -> _Quick:
-        start, transformer, read = len(self.prefix), self.transformer, self._read_known
-        if read is None:
-            return lambda _data, _etcd_key: None
+    def quick(self, *, later: bool) -> Iterator[tuple[bytes, _Quick]]:
+        opener, start, transformer = self._opener, len(self.prefix), self.transformer
+        if not isinstance(opener, KMSv2Transformer):
+            return
+        read = opener.read_known
 
         def quick(data: bytes, etcd_key: bytes) -> Plaintext | None:
             found = read(data, start, etcd_key)
@@ -248,35 +171,26 @@ class _KMS:
                 return None
             return Plaintext(found[0], transformer, later or found[1], found[2])
 
-        return quick
+        yield self.prefix, quick
 
-    def read(self, body: bytes, etcd_key: bytes) -> Plaintext | list[Attempt]:
-        result = self._read(body, etcd_key)
-        if isinstance(result, Attempt):
-            return [msgspec.structs.replace(result, transformer=self.transformer)]
-        return Plaintext(
-            result.data, self.transformer, result.stale, result.kms_key_id, "", result.authenticated
-        )
+    def read(self, data: bytes, etcd_key: bytes) -> Plaintext | list[Attempt]:
+        result = self._opener.read(data[len(self.prefix) :], etcd_key)
+        named = msgspec.structs.replace(result, transformer=self.transformer)
+        return named if isinstance(named, Plaintext) else [named]
 
 
 class _Identity:
     """An identity element: its prefix is empty, so it is asked about every value."""
 
     prefix = b""
-    write_key = WriteKey(IDENTITY, ProviderType.IDENTITY, b"")
+    keys = (ConfiguredKey(IDENTITY, ProviderType.IDENTITY, b""),)
 
-    def __init__(self) -> None:
-        self._read = IdentityTransformer().read
+    def quick(self, *, later: bool) -> Iterator[tuple[bytes, _Quick]]:  # noqa: ARG002 - as its siblings
+        return iter(())  # plaintext never gets so far
 
-    def listing(self) -> list[ConfiguredKey]:
-        return [ConfiguredKey(IDENTITY)]
-
-    def candidates(self, *, later: bool) -> Iterator[tuple[bytes, _Quick]]:  # noqa: ARG002 - as its siblings
-        return iter(())  # plaintext never gets as far as the candidates
-
-    def read(self, body: bytes, etcd_key: bytes) -> Plaintext | list[Attempt]:
-        result = self._read(body, etcd_key)
-        return [] if isinstance(result, Attempt) else Plaintext(result, IDENTITY, stale=False)
+    def read(self, data: bytes, etcd_key: bytes) -> Plaintext | list[Attempt]:  # noqa: ARG002 - as its siblings
+        # Its refusal is dropped: a user sees it only for a resource without an entry in the configuration.
+        return [] if data.startswith(ENCRYPTED_PREFIX) else Plaintext(data, IDENTITY, stale=False)
 
 
 _Provider = _Keyed | _KMS | _Identity
@@ -290,36 +204,26 @@ class ResourceTransformers:
             ``*.apps``, ``*.``, ``*.*``); None for a resource that the configuration does not cover.
         has_identity: Plaintext is allowed.
         keys: Everything that is tried, in order; the first one writes.
-        write_key: That first one, with what it takes to write.
-        local_keys: The keys among them, for who looks at values without opening them.
         kms_readers: The KMS providers among them.
     """
 
     __slots__ = (
-        "_candidates",
         "_identity_stale",
         "_providers",
+        "_quick",
         "has_identity",
         "keys",
         "kms_readers",
-        "local_keys",
         "rule",
-        "write_key",
     )
 
     def __init__(self, rule: str | None, providers: Sequence[_Provider]) -> None:
         self.rule = rule
-        self.keys = tuple(key for provider in providers for key in provider.listing())
-        self.write_key = providers[0].write_key
-        self.local_keys = tuple(
-            key for provider in providers if isinstance(provider, _Keyed) for key in provider.local_keys
-        )
+        self.keys = tuple(key for provider in providers for key in provider.keys)
         self.kms_readers = tuple(provider.reader for provider in providers if isinstance(provider, _KMS))
         self._providers = tuple(providers)
-        self._candidates = tuple(
-            candidate
-            for index, provider in enumerate(providers)
-            for candidate in provider.candidates(later=index != 0)
+        self._quick = tuple(
+            quick for index, provider in enumerate(providers) for quick in provider.quick(later=index != 0)
         )
         identities = [index for index, provider in enumerate(providers) if isinstance(provider, _Identity)]
         self.has_identity = bool(identities)
@@ -337,7 +241,7 @@ class ResourceTransformers:
             KMSPending: A plugin has not answered yet.
         """
         if data.startswith(ENCRYPTED_PREFIX):
-            for prefix, quick in self._candidates:
+            for prefix, quick in self._quick:
                 if data.startswith(prefix):
                     plaintext = quick(data, key)
                     if plaintext is not None:
@@ -357,13 +261,13 @@ class ResourceTransformers:
         for index, provider in enumerate(self._providers):
             if not data.startswith(provider.prefix):
                 continue
-            result = provider.read(data[len(provider.prefix) :], key)
+            result = provider.read(data, key)
             if isinstance(result, Plaintext):
                 return msgspec.structs.replace(result, stale=result.stale or index != 0)
             failures += result
         if not failures:
             if self.rule is None:
-                raise TransformFailed(TransformFailure(FailureReason.IDENTITY_REFUSED, REFUSED_ERROR))
+                raise TransformFailed(TransformFailure(FailureReason.IDENTITY_REFUSED, _REFUSED_ERROR))
             raise TransformFailed(TransformFailure(FailureReason.NO_PROVIDER_MATCHED, _NO_PREFIX_ERROR))
         known = all(attempt.errors for attempt in failures)
         message = aggregate(error for attempt in failures for error in attempt.errors) if known else ""
@@ -452,21 +356,6 @@ def _provider(provider: Provider, plugin_for: PluginFor) -> _Provider:
     if isinstance(provider, KMSProvider):
         return _KMS(provider, plugin_for(provider))
     return _Identity()
-
-
-def _cipher(provider: ProviderType, key: bytes) -> Cipher:
-    match provider:
-        case ProviderType.AESCBC:
-            return AESCBCTransformer(key)
-        case ProviderType.AESGCM:
-            return AESGCMTransformer(key)
-        case ProviderType.SECRETBOX:
-            # PyNaCl loads a library of its own: only those who use secretbox wait for it.
-            from etcdfix.encryption.providers.secretbox import SecretboxTransformer  # noqa: PLC0415
-
-            return SecretboxTransformer(key)
-        case _:
-            raise ValueError(f"{provider} has no key of its own")
 
 
 def _overall(attempts: Sequence[Attempt]) -> FailureReason:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from etcdfix.encryption.candidates import Candidate
+from etcdfix.encryption.cipher import Flip, turned
 from etcdfix.encryption.kms.envelopes import (
     DEKSourceType,
     EncryptedObject,
@@ -21,10 +22,9 @@ from etcdfix.encryption.kms.envelopes import (
 )
 from etcdfix.encryption.kms.transformer import INFO_SIZE, DataKey, KMSv1Transformer, KMSv2Transformer
 from etcdfix.encryption.known_starts import LEAST_VISIBLE, LookInto, RecognisedStart, Structures
-from etcdfix.encryption.providers.aescbc import UncheckedAESCBC
-from etcdfix.encryption.providers.aesgcm import UncheckedAESGCM
+from etcdfix.encryption.providers.aescbc import AESCBCCipher
+from etcdfix.encryption.providers.aesgcm import AESGCMCipher
 from etcdfix.encryption.transformer import KMSReader
-from etcdfix.encryption.unchecked import Flip, turned
 from etcdfix.model import Attempt, Found, Look, Undone
 
 _CR_LF, _LF = b"\r\n", b"\n"
@@ -134,7 +134,7 @@ class Search:
         text = candidate.body.replace(_CR_LF, _LF)
         if text == candidate.body:
             return None
-        return self._confirmed(candidate.over(text), Found(Undone.TEXT_MODE, "every CR LF was LF"))
+        return self._confirmed(candidate._replace(body=text), Found(Undone.TEXT_MODE, "every CR LF was LF"))
 
     def _one_bit(self, candidate: Candidate) -> Mended | None:
         """Try the bits that explain the tag: one pass over the blocks, so this comes last."""
@@ -142,7 +142,7 @@ class Search:
         return next(filter(None, (self._turned(candidate, flip) for flip in flips)), None)
 
     def _turned(self, candidate: Candidate, flip: Flip) -> Mended | None:
-        there = candidate.over(flip.turned(candidate.body))
+        there = candidate._replace(body=flip.turned(candidate.body))
         return self._confirmed(there, Found(_OF_PART[flip.part], flip.words))
 
     def _other_nonce(self, candidate: Candidate) -> Mended | None:
@@ -221,15 +221,8 @@ class _Template(NamedTuple):
     rule: str
     named: bool = True
 
-    def candidate(self, cipher: UncheckedAESGCM | UncheckedAESCBC, body: bytes) -> Candidate:
-        return Candidate(
-            cipher,
-            body,
-            named=self.named,
-            rule=self.rule,
-            transformer=self.reader.transformer,
-            key_fingerprint="",
-        )
+    def candidate(self, cipher: AESGCMCipher | AESCBCCipher, body: bytes) -> Candidate:
+        return Candidate(cipher, body, self.named, self.rule, self.reader.transformer)
 
 
 def kms_candidates(reader: KMSReader, rule: str, body: bytes, *, named: bool = True) -> Iterator[Candidate]:
@@ -239,8 +232,8 @@ def kms_candidates(reader: KMSReader, rule: str, body: bytes, *, named: bool = T
         recalled = reader.opener.recall(body)
         if recalled is not None:
             dek, data = recalled
-            yield template.candidate(UncheckedAESGCM(dek), data)
-            yield template.candidate(UncheckedAESCBC(dek), data)
+            yield template.candidate(AESGCMCipher(dek), data)
+            yield template.candidate(AESCBCCipher(dek), data)
         return
     encrypted = _parsed(body)
     key = reader.opener.recall(encrypted)

@@ -23,7 +23,7 @@ from etcdfix.model import (
 from etcdfix.storagekey import StorageCodec
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage, Ruling, is_right_key, other_key, peek_evidence, rule_on
-from etcdfix.verdicts.kms import doubt, doubt_message, envelope_ruling
+from etcdfix.verdicts.kms import envelope_ruling, undetermined_cause, undetermined_message
 from etcdfix.verdicts.observation import (
     AROUND,
     Covered,
@@ -128,7 +128,7 @@ def judge(seen: Observation) -> Verdict:
             seen,
             Cause.NO_CONFIGURATION,
             f"encrypted under {seen.envelope_transformer or 'an unknown envelope'}; no encryption "
-            f"configuration was given to read it with{_name_remark(seen)}",
+            f"configuration was given to read it with{_name_warning(seen)}",
         )
     if seen.transform_failure is not None:
         return _judge_transform(seen, seen.transform_failure)
@@ -191,12 +191,14 @@ def _judge_transform(seen: Observation, failure: TransformFailure) -> Verdict:
     attempts = tuple(evidence for attempt in failure.attempts for evidence in _attempted(attempt))
     attempts += peek_evidence(seen.peek)
     right_key = is_right_key(seen.peek)
-    doubtful = doubt(failure.attempts, right_key=right_key, neighbours=seen.neighbours)
-    if doubtful is not None:
-        message = doubt_message(doubtful, seen.envelope_transformer, failure.attempts)
-        transient = doubtful is Cause.KMS_UNREACHABLE
-        settled = doubtful is not Cause.KMS_UNPROVEN
-        return _undetermined(seen, doubtful, message, transient=transient, settled=settled, evidence=attempts)
+    undetermined = undetermined_cause(failure.attempts, right_key=right_key, neighbours=seen.neighbours)
+    if undetermined is not None:
+        message = undetermined_message(undetermined, seen.envelope_transformer, failure.attempts)
+        transient = undetermined is Cause.KMS_UNREACHABLE
+        settled = undetermined is not Cause.KMS_UNPROVEN
+        return _undetermined(
+            seen, undetermined, message, transient=transient, settled=settled, evidence=attempts
+        )
     if not seen.owner_known:
         return _owner_unknown(seen)
     ruling = _ruling(seen, failure)
@@ -249,7 +251,7 @@ def _ruling(seen: Observation, failure: TransformFailure) -> Ruling:
         return Ruling(Cause.UNKNOWN_ENVELOPE, certain, message, proven)
     if seen.covered is Covered.NOT_COVERED:
         message = f"written under {written}, and the configuration has no entry for {seen.resource}"
-        message += _name_remark(seen)
+        message += _name_warning(seen)
         return Ruling(Cause.RESOURCE_NOT_CONFIGURED, certain, message)
     if _nearly_enveloped(seen):
         return Ruling(Cause.ENVELOPE_DAMAGED, Confidence.LIKELY, _ENVELOPE_MESSAGE)
@@ -284,14 +286,14 @@ def _nothing_of_that_name(seen: Observation, reasons: set[FailureReason]) -> Rul
     if peek is not None and (peek.state is PeekState.RIGHT_KEY or peek.too_short):
         return rule_on(seen, peek)
     if FailureReason.NO_KEY_MATCHED in reasons:
-        message = f"written under {written}; no key of that name is configured{_name_remark(seen)}"
+        message = f"written under {written}; no key of that name is configured{_name_warning(seen)}"
         return Ruling(Cause.KEY_NAME_MISSING, certain, message)
     message = f"written under {written}; {seen.resource} has no such provider in the configuration"
-    message += _name_remark(seen)
+    message += _name_warning(seen)
     return Ruling(Cause.PROVIDER_MISSING, certain, message)
 
 
-def _name_remark(seen: Observation) -> str:
+def _name_warning(seen: Observation) -> str:
     """Say that nobody knows where the name ends, if so: without its key, the first colon was taken for the end."""
     return "; its name may be longer: text and another colon follow" if seen.name_may_go_on else ""
 
@@ -513,12 +515,12 @@ def _judge_object(seen: Observation, decoded: DecodedObject) -> Verdict:
     ]
     if seen.identity_mismatch and seen.owner_known:
         found.append(Inconsistency(Cause.IDENTITY_MISMATCH, "", seen.identity_mismatch))
-    notes = tuple(
-        msgspec.structs.replace(note, detail=bounded(note.detail, LONGEST_MESSAGE))
-        for note in seen.evidence + decoded.notes
+    warnings = tuple(
+        msgspec.structs.replace(warning, detail=bounded(warning.detail, LONGEST_MESSAGE))
+        for warning in seen.evidence + decoded.warnings
     )
     if found and seen.owner_known:
-        return _judge_inconsistent(decoded, found, notes)
+        return _judge_inconsistent(decoded, found, warnings)
     if not seen.owner_known:
         cause: Cause | None = Cause.OWNER_UNKNOWN
         message = f"parses; {_nobody_claims(seen)}"
@@ -527,8 +529,8 @@ def _judge_object(seen: Observation, decoded: DecodedObject) -> Verdict:
         message = "readable"
         if decoded.readable_until:
             message = f"readable, by API servers up to {decoded.readable_until}"
-        elif notes:
-            message = f"readable, with remarks: {', '.join(dict.fromkeys(n.check for n in notes))}"
+        elif warnings:
+            message = f"readable, with remarks: {', '.join(dict.fromkeys(w.check for w in warnings))}"
     return Verdict(
         Outcome.READABLE,
         cause,
@@ -536,7 +538,7 @@ def _judge_object(seen: Observation, decoded: DecodedObject) -> Verdict:
         ServerBehaviour.NOT_ASKED if cause else ServerBehaviour.SERVES,
         message,
         readable_until=decoded.readable_until,
-        evidence=notes,
+        evidence=warnings,
     )
 
 
@@ -573,7 +575,7 @@ def _empty_cause(seen: Observation) -> tuple[Cause, str]:
 
 
 def _judge_inconsistent(
-    decoded: DecodedObject, found: list[Inconsistency], notes: tuple[Evidence, ...]
+    decoded: DecodedObject, found: list[Inconsistency], warnings: tuple[Evidence, ...]
 ) -> Verdict:
     found.sort(key=lambda item: _SEVERITY.index(Cause(item.cause)))
     worst = found[0]
@@ -587,5 +589,5 @@ def _judge_inconsistent(
         breaks_responses=breaks,
         readable_until=decoded.readable_until,
         evidence=tuple(Evidence(item.cause, item.field_path or "object", item.detail) for item in found)
-        + notes,
+        + warnings,
     )

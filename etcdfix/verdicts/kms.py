@@ -19,10 +19,12 @@ _UNKNOWN_KEY = frozenset({"NOT_FOUND", "FAILED_PRECONDITION"})
 # What a plugin says of a wrapped data key: at most likely, since its key may be another one under the same id.
 _REFUSALS: Final = frozenset({"kms-refused", "kms-key-invalid"})
 # Worst first: who could not be asked at all says less than who could.
-_DOUBTS = (Cause.KMS_UNREACHABLE, Cause.KMS_DENIED, Cause.KMS_UNPROVEN, Cause.KMS_KEY_UNKNOWN)
+_WORST_FIRST = (Cause.KMS_UNREACHABLE, Cause.KMS_DENIED, Cause.KMS_UNPROVEN, Cause.KMS_KEY_UNKNOWN)
 
 
-def doubt(attempts: tuple[Attempt, ...], *, right_key: bool, neighbours: Neighbours) -> Cause | None:
+def undetermined_cause(
+    attempts: tuple[Attempt, ...], *, right_key: bool, neighbours: Neighbours
+) -> Cause | None:
     """Return why nothing is proven by these attempts, or None where nothing stands against the proof.
 
     Args:
@@ -30,11 +32,11 @@ def doubt(attempts: tuple[Attempt, ...], *, right_key: bool, neighbours: Neighbo
         right_key: The value itself shows that what the plugin unwrapped is its data key.
         neighbours: What values written before and after it do, under the same key id.
     """
-    doubts = {_doubt(attempt, right_key=right_key, neighbours=neighbours) for attempt in attempts}
-    return next((cause for cause in _DOUBTS if cause in doubts), None)
+    causes = {_cause_of(attempt, right_key=right_key, neighbours=neighbours) for attempt in attempts}
+    return next((cause for cause in _WORST_FIRST if cause in causes), None)
 
 
-def _doubt(attempt: Attempt, *, right_key: bool, neighbours: Neighbours) -> Cause | None:
+def _cause_of(attempt: Attempt, *, right_key: bool, neighbours: Neighbours) -> Cause | None:
     plugin = attempt.plugin
     if right_key:
         return None
@@ -56,8 +58,8 @@ def _doubt(attempt: Attempt, *, right_key: bool, neighbours: Neighbours) -> Caus
     return Cause.KMS_UNPROVEN if refused and neighbours not in AROUND else None
 
 
-def doubt_message(cause: Cause, transformer: str, attempts: tuple[Attempt, ...]) -> str:
-    """Return the sentence for a value about which a plugin left a doubt."""
+def undetermined_message(cause: Cause, transformer: str, attempts: tuple[Attempt, ...]) -> str:
+    """Return the sentence for a value of which a plugin's answers prove nothing."""
     match cause:
         case Cause.KMS_DENIED:
             return (

@@ -20,11 +20,11 @@ from etcdfix.encryption.kms.envelopes import (
     parse_v1_body,
     validate_encrypted_object,
 )
-from etcdfix.encryption.transformer import Plaintext, ResourceTransformers, Transformers, TransformFailed
+from etcdfix.encryption.transformer import ResourceTransformers, Transformers, TransformFailed
 from etcdfix.encryption.wording import may_hold_key
 from etcdfix.errors import ConfigurationError
 from etcdfix.golang.gotime import format_duration, parse_duration
-from etcdfix.model import GroupResource
+from etcdfix.model import GroupResource, Plaintext
 from tests.support import encoders
 
 KEYS = [bytes([n]) * 32 for n in range(3)]

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etcdfix.encryption.candidates import unchecked
+from etcdfix.encryption.cipher import Flip
 from etcdfix.encryption.config import ProviderType
+from etcdfix.encryption.providers import cipher_of
 from etcdfix.encryption.transformer import Transformers
-from etcdfix.encryption.unchecked import Flip
 from etcdfix.model import PeekState, Undone
 from tests.support.peeking import (
     ETCD_KEY,
@@ -136,7 +136,7 @@ def test_thousands_of_wrong_keys(provider: str) -> None:
     value = sealed(provider)
     body = value[value.index(_NONCES[provider]) :]
     for _ in range(5_000):
-        cipher = unchecked(ProviderType(provider), source.randbytes(32))
+        cipher = cipher_of(ProviderType(provider), source.randbytes(32))
         start = cipher.start(body)
         assert STRUCTURES.recognise_blocks(start) is None
         assert STRUCTURES.recognise(start) is None

@@ -93,7 +93,7 @@ def test_the_samples_are_healthy() -> None:
         found = decoder.decode(sample, group, kind)
         assert found.name
         assert not found.inconsistencies
-        assert not found.notes
+        assert not found.warnings
 
 
 @given(damaged_samples())
@@ -160,7 +160,7 @@ def unknown_fields() -> st.SearchStrategy[bytes]:
 def test_unknown_fields_never_matter(extra: list[bytes]) -> None:
     found = decoder.decode(unknown(b"v1", b"Secret", secret(b"s1", *extra)), "", "Secret")
     assert found.name == b"s1"
-    assert found.notes[0].result == str(len(extra))
+    assert found.warnings[0].result == str(len(extra))
     assert is_well_formed(b"".join(extra))
 
 

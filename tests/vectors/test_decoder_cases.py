@@ -95,7 +95,7 @@ def test_every_sample_as_json_is_readable_both_ways(release: str, count: int) ->
         assert decoded is not None
         assert decoder.decode_strictly(data, group, kind) == decoded
         assert (decoded.name, decoded.uid) == (b"nameValue", b"uidValue")
-        assert decoded.notes == ()
+        assert decoded.warnings == ()
         assert decoded.inconsistencies == ()
     assert judged == count
 

@@ -44,8 +44,8 @@ def decode_all(release: str, minor: int | None) -> tuple[set[str], set[str]]:
         assert not found.empty, name
         assert found.name == (None if kind in WITHOUT_METADATA else b"nameValue"), name
         decoded.add(name)
-        if found.notes:
-            assert [note.check for note in found.notes] == ["unknown-fields"]
+        if found.warnings:
+            assert [note.check for note in found.warnings] == ["unknown-fields"]
             with_unknown_fields.add(name)
     return decoded, with_unknown_fields
 

@@ -208,9 +208,9 @@ class JSONDecoder:
         if not found.kind:
             kept = f"apiVersion {registered.gvk.api_version}, no kind; the key completes it"
             wrong.insert(0, Inconsistency("kind-missing", "kind", kept))
-        notes: tuple[Evidence, ...] = ()
+        warnings: tuple[Evidence, ...] = ()
         if result.unknown_count:
-            notes = (Evidence("unknown-fields", str(result.unknown_count), "; ".join(result.unknown)),)
+            warnings = (Evidence("unknown-fields", str(result.unknown_count), "; ".join(result.unknown)),)
         return DecodedObject(
             GroupVersionKind(found.group, found.version, found.kind),
             result.identity.get("name"),
@@ -218,7 +218,7 @@ class JSONDecoder:
             result.identity.get("uid"),
             "json",
             inconsistencies=tuple(wrong),
-            notes=notes,
+            warnings=warnings,
             readable_until=self._registry.readable_until(*registered.gvk),
         )
 

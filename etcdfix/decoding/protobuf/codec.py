@@ -182,7 +182,7 @@ class ProtobufDecoder:
             encoding=ENCODING,
             empty=not envelope.raw,
             inconsistencies=tuple(wrong),
-            notes=_unknown_fields_note(decoded, envelope.unknown_fields),
+            warnings=_unknown_fields_warning(decoded, envelope.unknown_fields),
             readable_until=self._registry.readable_until(*registered.gvk),
         )
 
@@ -299,7 +299,7 @@ def _prove_healthy(path: _FastPath, data: bytes, start: int) -> DecodedObject | 
     )
 
 
-def _unknown_fields_note(decoded: Decoded, in_envelope: int) -> tuple[Evidence, ...]:
+def _unknown_fields_warning(decoded: Decoded, in_envelope: int) -> tuple[Evidence, ...]:
     count = decoded.unknown_count + in_envelope
     if not count:
         return ()

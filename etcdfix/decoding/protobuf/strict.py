@@ -105,7 +105,7 @@ class _MessagePlan:
 class _FieldPlan:
     """How one field is read."""
 
-    __slots__ = ("field", "how", "message", "narrow", "number", "repeated", "wire_type", "zero")
+    __slots__ = ("field", "how", "message", "narrow", "number", "repeated", "wire_type")
 
     def __init__(self, field: Field, owner: MessageType, plans: _Plans) -> None:
         self.field = field
@@ -114,10 +114,8 @@ class _FieldPlan:
         self.message: _MessagePlan | None = None
         self.narrow = ""
         self.wire_type = 2
-        self.zero: Any = None
         if field.label == "map":
             self.how = _MAP
-            self.zero = b""
             if field.value_type not in {"string", "bytes"}:
                 self.message = plans[field.value_type]
         elif field.type in {"string", "bytes"}:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Protocol
 
 FIRST_PAUSE_SECONDS = 0.25
 MAX_PAUSE_SECONDS = 4.0
@@ -17,27 +16,15 @@ ERRORS_PATIENCE = 10
 """How many times its patience a plugin has that answers, but with errors alone."""
 
 
-class Clock(Protocol):
-    """Where a session takes its time from."""
+class Clock:
+    """Where a session takes its time from: the machine's own clock, which does not go back."""
 
     def now(self) -> float:
-        """Return seconds on a clock that does not go back."""
-        ...
-
-    def wait_until(self, over: threading.Event, when: float) -> None:
-        """Return at ``when``, or earlier, as once the event is set."""
-        ...
-
-
-class MonotonicClock:
-    """The machine's own clock."""
-
-    def now(self) -> float:
-        """Return ``time.monotonic``."""
+        """Return seconds."""
         return time.monotonic()
 
     def wait_until(self, over: threading.Event, when: float) -> None:
-        """Wait for the event until ``when``."""
+        """Return at ``when``, or earlier, as once the event is set."""
         over.wait(max(0.0, when - time.monotonic()))
 
 

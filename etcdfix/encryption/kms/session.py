@@ -32,7 +32,7 @@ from etcdfix.encryption.kms.answers import (
     bounded,
 )
 from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey
-from etcdfix.encryption.kms.pacing import Breaker, Clock, MonotonicClock, RateLimit
+from etcdfix.encryption.kms.pacing import Breaker, Clock, RateLimit
 from etcdfix.errors import KMSRefused, KMSUnreachable
 
 CACHE_SIZE = 20_000
@@ -89,7 +89,7 @@ class PluginSession:
         self.final = False
         self._about = about
         self._connect = connect
-        self._clock = clock if clock is not None else MonotonicClock()
+        self._clock = clock if clock is not None else Clock()
 
         # Held by the one thread that waits for permission to make a call, or asks for the plugin's health.
         self._gate = threading.Lock()

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.hmac import HMAC
 
+from etcdfix.encryption.cipher import TOO_SHORT_ERROR
 from etcdfix.encryption.kms.envelopes import (
     DEKSourceType,
     EncryptedObject,
@@ -31,11 +32,10 @@ from etcdfix.encryption.kms.envelopes import (
     split_encrypted_object,
     validate_encrypted_object,
 )
-from etcdfix.encryption.providers import TOO_SHORT_ERROR
-from etcdfix.encryption.providers.aescbc import AESCBCTransformer
-from etcdfix.encryption.providers.aesgcm import NONCE_SIZE, AESGCMTransformer, UncheckedAESGCM
+from etcdfix.encryption.providers.aescbc import AESCBCCipher
+from etcdfix.encryption.providers.aesgcm import NONCE_SIZE, AESGCMCipher
 from etcdfix.errors import KMSRefused, KMSUnreachable
-from etcdfix.model import Attempt, FailureReason, PluginRecord
+from etcdfix.model import Attempt, FailureReason, Plaintext, PluginRecord
 
 _AES_KEY_SIZES = frozenset({16, 24, 32})
 INFO_SIZE = 32
@@ -52,24 +52,7 @@ _MOST_WITNESSES = 64
 _SEEDED_MIN_SIZE = INFO_SIZE + NONCE_SIZE
 _NONCE_END = _SEEDED_MIN_SIZE
 
-_Read = Callable[[bytes, bytes], bytes | Attempt]
 _Quick = Callable[[bytes, bytes], bytes | None]
-
-
-class Opened(NamedTuple):
-    """A KMS value opened.
-
-    Attributes:
-        data: Plaintext.
-        stale: Not what would be written today, for a reason within the value.
-        kms_key_id: Key id in the value, "" for v1.
-        authenticated: It was not AES-CBC, whose padding proves no key.
-    """
-
-    data: bytes
-    stale: bool
-    kms_key_id: str = ""
-    authenticated: bool = True
 
 
 class DataKey:
@@ -95,14 +78,24 @@ class DataKey:
         """Return the same bytes for the other use."""
         return DataKey(self._source, seeded=seeded)
 
-    def unchecked(self, data: bytes) -> tuple[UncheckedAESGCM, bytes] | None:
-        """Return how a value's data is looked at under it, and what follows the info; None where that cannot be."""
+    def cipher(self, data: bytes) -> tuple[AESGCMCipher, bytes] | Attempt:
+        """Return what reads a value's data, and the body that it reads; or why there is none."""
         source = self._source
         if not self.seeded:
-            return (UncheckedAESGCM(source), data) if len(source) in _AES_KEY_SIZES else None
-        if len(source) < _MIN_SEED_SIZE or len(data) < _SEEDED_MIN_SIZE:
+            return (AESGCMCipher(source), data) if len(source) in _AES_KEY_SIZES else _key_size_fault(source)
+        if len(source) < _MIN_SEED_SIZE:
+            error = f"invalid seed length {len(source)} used for key generation"
+            return Attempt(FailureReason.KMS_KEY_INVALID, (error,))
+        if len(data) < INFO_SIZE:
+            return Attempt(FailureReason.TOO_SHORT, (TOO_SHORT_ERROR,))
+        return AESGCMCipher(derive_key(source, data[:INFO_SIZE])), data[INFO_SIZE:]
+
+    def unchecked(self, data: bytes) -> tuple[AESGCMCipher, bytes] | None:
+        """Return how a value's data is looked at under it, and what follows the info; None where that cannot be."""
+        found = self.cipher(data)
+        if isinstance(found, Attempt) or (self.seeded and len(data) < _SEEDED_MIN_SIZE):
             return None
-        return UncheckedAESGCM(derive_key(source, data[:INFO_SIZE])), data[INFO_SIZE:]
+        return found
 
 
 class _OpenedV1(NamedTuple):
@@ -114,17 +107,12 @@ class _OpenedV1(NamedTuple):
 
 
 class KMSv1Transformer:
-    """Opens values of one KMS v1 provider."""
+    """Opens values of one KMS v1 provider; ``plugin`` gives the data keys, None where nobody is to be asked."""
 
     def __init__(self, plugin: KMSPlugin | None) -> None:
-        self._plugin = plugin
+        self.plugin = plugin
         # Sizes of wrapped DEKs that opened: a KMS gives them one or two.
         self._sizes: set[int] = set()
-
-    @property
-    def plugin(self) -> KMSPlugin | None:
-        """Who gives the data keys; None where nobody is to be asked."""
-        return self._plugin
 
     def ask(self, body: bytes) -> bool:
         """Ask the plugin for the DEK of a value, for :meth:`recall` to give; say whether it answered.
@@ -136,7 +124,7 @@ class KMSv1Transformer:
             wrapped, _ = parse_v1_body(body)
         except KMSEnvelopeInvalid:
             return True
-        return _answers(self._plugin, wrapped)
+        return _answers(self.plugin, wrapped)
 
     def recall(self, body: bytes) -> tuple[bytes, bytes] | None:
         """Return the DEK that the plugin has given already and the data under it; None where there is none."""
@@ -144,10 +132,10 @@ class KMSv1Transformer:
             wrapped, data = parse_v1_body(body)
         except KMSEnvelopeInvalid:
             return None
-        dek = self._plugin.recall(wrapped) if self._plugin is not None else None
+        dek = self.plugin.recall(wrapped) if self.plugin is not None else None
         return (dek, data) if dek is not None and len(dek) in _AES_KEY_SIZES else None
 
-    def read(self, body: bytes, etcd_key: bytes) -> Opened | Attempt:
+    def read(self, body: bytes, etcd_key: bytes) -> Plaintext | Attempt:
         """Return the plaintext of ``body``, or why there is none.
 
         Without a plugin that answers every reason is ``kms-unreachable``; a fault of the envelope is then in
@@ -156,7 +144,7 @@ class KMSv1Transformer:
         Raises:
             KMSPending: The plugin has not answered yet.
         """
-        plugin = self._plugin
+        plugin = self.plugin
         try:
             wrapped, data = parse_v1_body(body)
         except KMSEnvelopeInvalid as error:
@@ -171,12 +159,14 @@ class KMSv1Transformer:
                 plugin.opened[""] += 1
                 self._sizes.add(size)
                 plugin.add_control(wrapped, result.dek)
-                return Opened(result.data, result.stale, authenticated=not result.stale)
+                return Plaintext(result.data, "", result.stale, authenticated=not result.stale)
             # What is noise may come from a wrong DEK: without a control that is nobody's fault that we could name.
             fault = _witnessed(Attempt(FailureReason.PADDING_INVALID, ()), plugin, "")
             assert fault.plugin is not None  # just added
             proven = fault.plugin.healthy and fault.plugin.same_key
-            return Opened(result.data, result.stale, authenticated=not result.stale) if proven else fault
+            return (
+                Plaintext(result.data, "", result.stale, authenticated=not result.stale) if proven else fault
+            )
         # The size has no checksum; one that opens the value as its neighbours open is proof that it was damaged.
         for other in sorted(self._sizes - {size})[:_MOST_SIZES]:
             recut, rest = recut_v1_body(body, other)
@@ -195,11 +185,11 @@ def _read_v1(
     assert plugin is not None  # else there would be no DEK
     if len(dek) not in _AES_KEY_SIZES:
         return _witnessed(_key_size_fault(dek), plugin, "")
-    plaintext = AESGCMTransformer(dek).read(data, etcd_key)
+    plaintext = AESGCMCipher(dek).read(data, etcd_key)
     if not isinstance(plaintext, Attempt):
         return _OpenedV1(plaintext, stale=False, dek=dek)
     # API servers up to 1.24 wrote CBC, and nothing in the value says which.
-    fallback = AESCBCTransformer(dek).read(data, etcd_key)
+    fallback = AESCBCCipher(dek).read(data, etcd_key)
     if not isinstance(fallback, Attempt):
         return _OpenedV1(fallback, stale=True, dek=dek)
     return _witnessed(Attempt(plaintext.reason, plaintext.errors + fallback.errors), plugin, "")
@@ -212,10 +202,10 @@ def _speaks_for_plugin(opened: _OpenedV1) -> bool:
 
 
 class KMSv2Transformer:
-    """Opens values of one KMS v2 provider."""
+    """Opens values of one KMS v2 provider; ``plugin`` as for v1."""
 
     def __init__(self, plugin: KMSPlugin | None) -> None:
-        self._plugin = plugin
+        self.plugin = plugin
         # What follows the data in a value -> its key id, and how data under its seed is read.
         self._known: dict[bytes, tuple[str, _Quick]] = {}
         # What opened other values, newest last.
@@ -226,11 +216,6 @@ class KMSv2Transformer:
         """What has opened other values in this run, newest first; the newest 64."""
         return list(reversed(self._witnesses))
 
-    @property
-    def plugin(self) -> KMSPlugin | None:
-        """Who gives the data keys; None where nobody is to be asked."""
-        return self._plugin
-
     def ask(self, body: bytes) -> bool:
         """See :meth:`KMSv1Transformer.ask`."""
         try:
@@ -238,14 +223,14 @@ class KMSv2Transformer:
             validate_encrypted_object(encrypted)
         except KMSEnvelopeInvalid:
             return True
-        return _answers(self._plugin, encrypted.wrapped_key)
+        return _answers(self.plugin, encrypted.wrapped_key)
 
     def recall(self, encrypted: EncryptedObject) -> DataKey | None:
         """Return what the plugin has given already for a value; None where it was not asked, or said no."""
-        key = self._plugin.recall(encrypted.wrapped_key) if self._plugin is not None else None
+        key = self.plugin.recall(encrypted.wrapped_key) if self.plugin is not None else None
         return None if key is None else DataKey(key, seeded=_is_seeded(encrypted))
 
-    def read(self, body: bytes, etcd_key: bytes) -> Opened | Attempt:
+    def read(self, body: bytes, etcd_key: bytes) -> Plaintext | Attempt:
         """Return the plaintext of ``body``, or why there is none.
 
         Without a plugin that answers every reason is ``kms-unreachable``; a fault of the envelope is then in
@@ -254,7 +239,7 @@ class KMSv2Transformer:
         Raises:
             KMSPending: The plugin has not answered yet.
         """
-        plugin = self._plugin
+        plugin = self.plugin
         try:
             encrypted = parse_encrypted_object(body)
             validate_encrypted_object(encrypted)
@@ -267,17 +252,18 @@ class KMSv2Transformer:
         key_id = encrypted.key_id
         # Servers write seeds (type 1) since 1.29.
         seeded = _is_seeded(encrypted)
-        read = _seeded(source) if seeded else _keyed(source)
-        plaintext = read(encrypted.encrypted_data, etcd_key)
+        data_key = DataKey(source, seeded=seeded)
+        found = data_key.cipher(encrypted.encrypted_data)
+        plaintext = found if isinstance(found, Attempt) else found[0].read(found[1], etcd_key)
         if isinstance(plaintext, Attempt):
             return _witnessed(plaintext, plugin, key_id)
         if seeded:
             self._remember(body, key_id, source)
-        self._witness(DataKey(source, seeded=seeded))
+        self._witness(data_key)
         plugin.add_control(encrypted.wrapped_key, source)
         plugin.opened[key_id] += 1
         # Which key the plugin writes with can change while we read.
-        return Opened(plaintext, not seeded or plugin.write_key_id not in ("", key_id), key_id)
+        return Plaintext(plaintext, "", not seeded or plugin.write_key_id not in ("", key_id), key_id)
 
     def read_known(self, data: bytes, start: int, etcd_key: bytes) -> tuple[bytes, bool, str] | None:
         """Return what :meth:`read` would, for a value whose body is at ``start`` and whose seed has opened another.
@@ -286,7 +272,7 @@ class KMSv2Transformer:
         """
         begin, end = split_encrypted_object(data, start)
         known = self._known.get(data[end:]) if begin else None
-        plugin = self._plugin
+        plugin = self.plugin
         if known is None or plugin is None:
             return None
         key_id, read = known
@@ -321,22 +307,8 @@ def _is_seeded(encrypted: EncryptedObject) -> bool:
     return encrypted.encrypted_dek_source_type == DEKSourceType.HKDF_SHA256_XNONCE_AES_GCM_SEED
 
 
-def _seeded(seed: bytes) -> _Read:
-    """Return how values under one DEK seed are read."""
-
-    def read(data: bytes, etcd_key: bytes) -> bytes | Attempt:
-        if len(seed) < _MIN_SEED_SIZE:
-            error = f"invalid seed length {len(seed)} used for key generation"
-            return Attempt(FailureReason.KMS_KEY_INVALID, (error,))
-        if len(data) < INFO_SIZE:
-            return Attempt(FailureReason.TOO_SHORT, (TOO_SHORT_ERROR,))
-        return AESGCMTransformer(derive_key(seed, data[:INFO_SIZE])).read(data[INFO_SIZE:], etcd_key)
-
-    return read
-
-
 def _seeded_quickly(seed: bytes) -> _Quick:
-    """Return the same reading for the many values that open; None for the others, and every key is checked anew."""
+    """Return how the many values under one seed are read that open; None for the others, which are read anew."""
     expand = HMAC(seed, SHA256())  # keyed once: a copy costs a third of a new one
 
     def read(data: bytes, etcd_key: bytes) -> bytes | None:
@@ -350,14 +322,6 @@ def _seeded_quickly(seed: bytes) -> _Quick:
             return None
 
     return read
-
-
-def _keyed(key: bytes) -> _Read:
-    """Return how values under one DEK are read."""
-    if len(key) in _AES_KEY_SIZES:
-        return AESGCMTransformer(key).read
-    fault = _key_size_fault(key)
-    return lambda _data, _etcd_key: fault
 
 
 def _unwrap(plugin: KMSPlugin | None, wrapped: WrappedKey) -> bytes | Attempt:

@@ -10,15 +10,14 @@ decoding it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CBC
 
+from etcdfix.encryption.cipher import TOO_SHORT_ERROR, Flip
 from etcdfix.encryption.known_starts import START_SIZE_CBC
-from etcdfix.encryption.providers import TOO_SHORT_ERROR
-from etcdfix.encryption.unchecked import Flip
 from etcdfix.model import Attempt, FailureReason
 
 BLOCK_SIZE = 16
@@ -31,8 +30,8 @@ IV_ONLY_ERROR = "runtime error: index out of range [-1]"
 _PADDING = tuple(bytes([size]) * size for size in range(256))
 
 
-class AESCBCTransformer:
-    """Opens values under one key. ``key`` is 16, 24 or 32 bytes.
+class AESCBCCipher:
+    """Opens values under one key of 16, 24 or 32 bytes, or looks at them block by block.
 
     One decryptor serves every value. In CBC each plaintext block depends on two ciphertext blocks only,
     its own and the one before; so an IV fed to the decryptor as if it were ciphertext puts it into the
@@ -40,6 +39,9 @@ class AESCBCTransformer:
     decryptor per value. It holds as long as only whole blocks are fed: a part of a block would stay
     inside and shift everything after it. Not for use by several threads at once.
     """
+
+    authenticated = False
+    bound = False
 
     def __init__(self, key: bytes) -> None:
         self._update = Cipher(AES(key), CBC(bytes(BLOCK_SIZE))).decryptor().update
@@ -64,34 +66,6 @@ class AESCBCTransformer:
         if not padded.endswith(_PADDING[padding]):
             return Attempt(FailureReason.PADDING_INVALID, (PADDING_ERROR,))
         return padded[BLOCK_SIZE : size - padding]
-
-    def opener(self, skip: int) -> Callable[[bytes, bytes], bytes | None]:
-        """Return a function from (value, etcd key) to plaintext or None, for bodies that start at ``skip``."""
-        update, shortest = self._update, skip + 2 * BLOCK_SIZE
-
-        def open_value(data: bytes, etcd_key: bytes) -> bytes | None:  # noqa: ARG001  one signature for all
-            end = len(data)
-            if end < shortest or (end - skip) % BLOCK_SIZE:
-                return None
-            padded = update(data[skip:])
-            end -= skip
-            padding = padded[-1]
-            if padding == 0 or padding > end - BLOCK_SIZE or not padded.endswith(_PADDING[padding]):
-                return None
-            return padded[BLOCK_SIZE : end - padding]
-
-        return open_value
-
-
-class UncheckedAESCBC:
-    """Looks at values under one key block by block, whatever their padding says and wherever they end."""
-
-    authenticated = False
-    bound = False
-
-    def __init__(self, key: bytes) -> None:
-        self._update = Cipher(AES(key), CBC(bytes(BLOCK_SIZE))).decryptor().update
-        self.read = AESCBCTransformer(key).read
 
     def start(self, body: bytes) -> bytes:
         """Return the first bytes of what would be decrypted."""

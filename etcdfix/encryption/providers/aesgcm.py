@@ -7,7 +7,7 @@ Format:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers import Cipher
@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR, ECB
 
+from etcdfix.encryption.cipher import TOO_SHORT_ERROR, Flip, difference, single_bit
 from etcdfix.encryption.known_starts import START_SIZE
-from etcdfix.encryption.providers import TOO_SHORT_ERROR, ghash
-from etcdfix.encryption.unchecked import Flip, difference, single_bit
+from etcdfix.encryption.providers import ghash
 from etcdfix.model import Attempt, FailureReason
 
 NONCE_SIZE = 12
@@ -31,38 +31,8 @@ _TRIED_BLOCKS = 4
 AUTHENTICATION_ERROR = "cipher: message authentication failed"
 
 
-class AESGCMTransformer:
-    """Opens values under one key. ``key`` is 16, 24 or 32 bytes."""
-
-    def __init__(self, key: bytes) -> None:
-        self._decrypt = AESGCM(key).decrypt
-
-    def read(self, body: bytes, etcd_key: bytes) -> bytes | Attempt:
-        """Return the plaintext of ``body``, or why there is none."""
-        if len(body) < NONCE_SIZE:
-            return Attempt(FailureReason.TOO_SHORT, (TOO_SHORT_ERROR,))
-        try:
-            return self._decrypt(body[:NONCE_SIZE], body[NONCE_SIZE:], etcd_key)
-        except InvalidTag:  # also for a body too short for its tag, as upstream
-            return Attempt(FailureReason.AUTHENTICATION_FAILED, (AUTHENTICATION_ERROR,))
-
-    def opener(self, skip: int) -> Callable[[bytes, bytes], bytes | None]:
-        """Return a function from (value, etcd key) to plaintext or None, for bodies that start at ``skip``."""
-        decrypt, start = self._decrypt, skip + NONCE_SIZE
-
-        def open_value(data: bytes, etcd_key: bytes) -> bytes | None:
-            if len(data) < start:
-                return None
-            try:
-                return decrypt(data[skip:start], data[start:], etcd_key)
-            except InvalidTag:
-                return None
-
-        return open_value
-
-
-class UncheckedAESGCM:
-    """Looks at values under one key without their tag: AES in counter mode, from counter 2.
+class AESGCMCipher:
+    """Opens values under one key of 16, 24 or 32 bytes, or looks at them without their tag: AES in counter mode.
 
     Format:
         NIST SP 800-38D, section 7: with a nonce of 96 bits the first counter block is ``nonce || 1``, and that is the
@@ -75,7 +45,15 @@ class UncheckedAESGCM:
     def __init__(self, key: bytes) -> None:
         self._aes = AES(key)
         self._aead = AESGCM(key)
-        self.read = AESGCMTransformer(key).read
+
+    def read(self, body: bytes, etcd_key: bytes) -> bytes | Attempt:
+        """Return the plaintext of ``body``, or why there is none."""
+        if len(body) < NONCE_SIZE:
+            return Attempt(FailureReason.TOO_SHORT, (TOO_SHORT_ERROR,))
+        try:
+            return self._aead.decrypt(body[:NONCE_SIZE], body[NONCE_SIZE:], etcd_key)
+        except InvalidTag:  # also for a body too short for its tag, as upstream
+            return Attempt(FailureReason.AUTHENTICATION_FAILED, (AUTHENTICATION_ERROR,))
 
     def start(self, body: bytes) -> bytes:
         """Return the first bytes of what would be decrypted; in a value that was cut the last bytes are no tag."""

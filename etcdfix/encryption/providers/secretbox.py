@@ -10,14 +10,14 @@ names the provider.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from nacl.bindings import crypto_secretbox, crypto_secretbox_open
 from nacl.exceptions import CryptoError
 
+from etcdfix.encryption.cipher import TOO_SHORT_ERROR, Flip, difference, single_bit, turned
 from etcdfix.encryption.known_starts import START_SIZE
-from etcdfix.encryption.providers import TOO_SHORT_ERROR, poly1305
-from etcdfix.encryption.unchecked import Flip, difference, single_bit, turned
+from etcdfix.encryption.providers import poly1305
 from etcdfix.model import Attempt, FailureReason
 
 NONCE_SIZE = 24
@@ -29,8 +29,15 @@ _TRIED_SIZE = 64
 AUTHENTICATION_ERROR = "output array was not large enough for encryption"
 
 
-class SecretboxTransformer:
-    """Opens values under one key of 32 bytes."""
+class SecretboxCipher:
+    """Opens values under one key of 32 bytes, or looks at them without their tag.
+
+    What is added to a plaintext is a stream that key and nonce alone make. So encrypting a ciphertext once more, under
+    its own nonce, gives the plaintext, and a tag that means nothing.
+    """
+
+    authenticated = True
+    bound = False
 
     def __init__(self, key: bytes) -> None:
         self._key = key
@@ -43,35 +50,6 @@ class SecretboxTransformer:
             return crypto_secretbox_open(body[NONCE_SIZE:], body[:NONCE_SIZE], self._key)
         except CryptoError:
             return Attempt(FailureReason.AUTHENTICATION_FAILED, (AUTHENTICATION_ERROR,))
-
-    def opener(self, skip: int) -> Callable[[bytes, bytes], bytes | None]:
-        """Return a function from (value, etcd key) to plaintext or None, for bodies that start at ``skip``."""
-        key, start = self._key, skip + NONCE_SIZE
-
-        def open_value(data: bytes, etcd_key: bytes) -> bytes | None:  # noqa: ARG001  one signature for all
-            if len(data) < start + TAG_SIZE:
-                return None
-            try:
-                return crypto_secretbox_open(data[start:], data[skip:start], key)
-            except CryptoError:
-                return None
-
-        return open_value
-
-
-class UncheckedSecretbox:
-    """Looks at values under one key without their tag.
-
-    What is added to a plaintext is a stream that key and nonce alone make. So encrypting a ciphertext once more, under
-    its own nonce, gives the plaintext, and a tag that means nothing.
-    """
-
-    authenticated = True
-    bound = False
-
-    def __init__(self, key: bytes) -> None:
-        self._key = key
-        self.read = SecretboxTransformer(key).read
 
     def start(self, body: bytes) -> bytes:
         """Return the first bytes of what would be decrypted."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from etcdfix.encryption.providers.aescbc import AESCBCTransformer
+from etcdfix.encryption.providers.aescbc import AESCBCCipher
 from etcdfix.model import Attempt
 from etcdfix.verdicts.deletability import AcceptRisk
 from tests.support.attacks import (
@@ -288,7 +288,7 @@ def _fits_by_chance(at: bytes, wanted: int = 3) -> Iterator[bytes]:
     for salt in itertools.count():
         value = seal("aescbc", secret("chance"), at, salt=salt)
         body = value.removeprefix(b"k8s:enc:aescbc:v1:key1:")
-        if not isinstance(AESCBCTransformer(WRONG).read(body, at), Attempt):
+        if not isinstance(AESCBCCipher(WRONG).read(body, at), Attempt):
             yield value
             found += 1
             if found == wanted:

@@ -53,7 +53,7 @@ def test_malformed_metadata_fields_are_dropped(encoding: str) -> None:
     decoded = DECODER.decode(stored({**HEAD, "metadata": metadata}, encoding), WIDGETS)
     assert (decoded.name, decoded.namespace, decoded.uid) == (b"w", None, None)
     detail = "of the wrong type; the API server drops them and serves the rest"
-    assert decoded.notes == (Evidence("metadata-fields-dropped", "namespace, uid", detail),)
+    assert decoded.warnings == (Evidence("metadata-fields-dropped", "namespace, uid", detail),)
 
 
 def test_another_kind_is_served_all_the_same(encoding: str) -> None:
@@ -66,11 +66,11 @@ def test_another_kind_is_served_all_the_same(encoding: str) -> None:
 
 def test_a_webhook_is_needed_for_other_versions_only(encoding: str) -> None:
     crd = msgspec.structs.replace(WIDGETS, conversion="Webhook")
-    assert DECODER.decode(stored(WITH_METADATA, encoding), crd).notes == ()
+    assert DECODER.decode(stored(WITH_METADATA, encoding), crd).warnings == ()
     old = {**WITH_METADATA, "apiVersion": "example.com/v1beta1"}
-    (note,) = DECODER.decode(stored(old, encoding), crd).notes
+    (note,) = DECODER.decode(stored(old, encoding), crd).warnings
     assert (note.check, note.result) == ("conversion", "depends on conversion webhook")
-    assert DECODER.decode(stored(old, encoding), WIDGETS).notes == ()
+    assert DECODER.decode(stored(old, encoding), WIDGETS).warnings == ()
 
 
 MISSING = "Object 'Kind' is missing in '<SIZE bytes withheld>'"
@@ -265,9 +265,7 @@ def test_definitions_of_version_v1() -> None:
         versions=("v1beta1", "v1"),
         served_versions=("v1beta1",),
         storage_version="v1",
-        stored_versions=("v1beta1", "v1"),
         conversion="Webhook",
-        preserve_unknown_fields=False,
     )
 
 
@@ -275,7 +273,7 @@ def test_definitions_of_version_v1beta1_in_both_shapes() -> None:
     spec = {"group": "example.com", "names": {"plural": "widgets", "kind": "Widget"}, "version": "v1"}
     single = crd_info({"apiVersion": "apiextensions.k8s.io/v1beta1", "spec": spec})
     assert single == CustomResourceInfo(
-        "example.com", "widgets", "Widget", "Namespaced", ("v1",), ("v1",), "v1", preserve_unknown_fields=True
+        "example.com", "widgets", "Widget", "Namespaced", ("v1",), ("v1",), "v1"
     )
     several = {
         **spec,
@@ -283,7 +281,7 @@ def test_definitions_of_version_v1beta1_in_both_shapes() -> None:
         "preserveUnknownFields": False,
     }
     info = crd_info({"apiVersion": "apiextensions.k8s.io/v1beta1", "spec": several})
-    assert (info.versions, info.storage_version, info.preserve_unknown_fields) == (("v1", ""), "v1", False)
+    assert (info.versions, info.storage_version) == (("v1", ""), "v1")
 
 
 @pytest.mark.parametrize("crd", [{}, {"spec": 5}, {"spec": {"names": [], "versions": {}, "conversion": 1}}])

@@ -57,7 +57,7 @@ def test_builtins_in_every_form(data: bytes, encoding: str, notes: list[str]) ->
     assert decoded.gvk == GroupVersionKind("", "v1", "Secret")
     assert (decoded.name, decoded.namespace, decoded.uid) == (b"s", b"ns", b"u")
     assert decoded.encoding == encoding
-    assert [note.check for note in decoded.notes] == notes
+    assert [note.check for note in decoded.warnings] == notes
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_builtins_in_every_form(data: bytes, encoding: str, notes: list[str]) ->
 def test_builtins_that_are_served_as_empty_objects(data: bytes) -> None:
     decoded = DECODER.builtin(data, "", "Secret")
     assert decoded.empty
-    assert decoded.notes == ()
+    assert decoded.warnings == ()
     assert decoded.name is None
 
 

@@ -1,78 +1,62 @@
-"""identity, aescbc, aesgcm and secretbox, byte by byte; the slow and the quick way side by side."""
+"""aescbc, aesgcm and secretbox, byte by byte."""
 
 from __future__ import annotations
 
 import pytest
 
-from etcdfix.encryption import candidates, encrypt, transformer
+from etcdfix.encryption import encrypt
+from etcdfix.encryption.cipher import Cipher
 from etcdfix.encryption.config import ProviderType
 from etcdfix.encryption.keyring import KeyMaterial
-from etcdfix.encryption.providers.aescbc import AESCBCTransformer
-from etcdfix.encryption.providers.aesgcm import AESGCMTransformer
-from etcdfix.encryption.providers.identity import IdentityTransformer
-from etcdfix.encryption.providers.secretbox import SecretboxTransformer
-from etcdfix.encryption.transformer import Cipher, WriteKey
+from etcdfix.encryption.providers import cipher_of
+from etcdfix.encryption.providers.aescbc import AESCBCCipher
+from etcdfix.encryption.providers.aesgcm import AESGCMCipher
+from etcdfix.encryption.providers.secretbox import SecretboxCipher
+from etcdfix.encryption.transformer import ConfiguredKey
 from etcdfix.model import Attempt, FailureReason
 from tests.support import encoders
 
 KEY = bytes(range(32))
 ETCD_KEY = b"/registry/secrets/default/s1"
 NONCE12, NONCE16, NONCE24 = b"n" * 12, b"n" * 16, b"n" * 24
-PREFIX = b"k8s:enc:x:v1:key:"
 
 SHORT = "the stored data was shorter than the required size"
 NOT_AUTHENTIC = "cipher: message authentication failed"
 NO_BOX = "output array was not large enough for encryption"
 
 
-def both(cipher: Cipher, body: bytes, etcd_key: bytes = ETCD_KEY) -> bytes | Attempt:
-    """Read a body both ways; they must agree."""
-    result = cipher.read(body, etcd_key)
-    quick = cipher.opener(len(PREFIX))(PREFIX + body, etcd_key)
-    assert quick == (None if isinstance(result, Attempt) else result)
-    return result
+def read(cipher: Cipher, body: bytes, etcd_key: bytes = ETCD_KEY) -> bytes | Attempt:
+    return cipher.read(body, etcd_key)
 
 
 def fault(reason: FailureReason, error: str) -> Attempt:
     return Attempt(reason, (error,))
 
 
-@pytest.mark.parametrize("data", [b"", b"k8s\x00x", b"k8s:enc", b"{}", b"\x00" * 10])
-def test_identity_returns_what_it_gets(data: bytes) -> None:
-    assert IdentityTransformer().read(data, ETCD_KEY) == data
-
-
-@pytest.mark.parametrize("data", [b"k8s:enc:", b"k8s:enc:aescbc:v1:key1:"])
-def test_identity_refuses_encrypted_data(data: bytes) -> None:
-    expected = fault(FailureReason.IDENTITY_REFUSED, "identity transformer tried to read encrypted data")
-    assert IdentityTransformer().read(data, ETCD_KEY) == expected
-
-
 @pytest.mark.parametrize("size", [16, 24, 32])
 @pytest.mark.parametrize("plaintext", [b"", b"x", b"fifteen bytes..", b"sixteen bytes...", b"y" * 1000])
 def test_aes_round_trips(size: int, plaintext: bytes) -> None:
     key = KEY[:size]
-    assert both(AESCBCTransformer(key), encoders.aescbc_body(plaintext, key, NONCE16)) == plaintext
+    assert read(AESCBCCipher(key), encoders.aescbc_body(plaintext, key, NONCE16)) == plaintext
     gcm = encoders.aesgcm_body(plaintext, key, NONCE12, ETCD_KEY)
-    assert both(AESGCMTransformer(key), gcm) == plaintext
+    assert read(AESGCMCipher(key), gcm) == plaintext
 
 
 @pytest.mark.parametrize("plaintext", [b"", b"x", b"y" * 31, b"y" * 32, b"y" * 33, b"y" * 1000])
 def test_secretbox_round_trips(plaintext: bytes) -> None:
-    assert both(SecretboxTransformer(KEY), encoders.secretbox_body(plaintext, KEY, NONCE24)) == plaintext
+    assert read(SecretboxCipher(KEY), encoders.secretbox_body(plaintext, KEY, NONCE24)) == plaintext
 
 
 def test_only_aesgcm_is_bound_to_the_etcd_key() -> None:
     plaintext, elsewhere = b"plaintext", ETCD_KEY + b"x"
-    assert both(AESCBCTransformer(KEY), encoders.aescbc_body(plaintext, KEY, NONCE16), elsewhere) == plaintext
+    assert read(AESCBCCipher(KEY), encoders.aescbc_body(plaintext, KEY, NONCE16), elsewhere) == plaintext
     assert (
-        both(SecretboxTransformer(KEY), encoders.secretbox_body(plaintext, KEY, NONCE24), elsewhere)
-        == plaintext
+        read(SecretboxCipher(KEY), encoders.secretbox_body(plaintext, KEY, NONCE24), elsewhere) == plaintext
     )
     gcm = encoders.aesgcm_body(plaintext, KEY, NONCE12, ETCD_KEY)
     expected = fault(FailureReason.AUTHENTICATION_FAILED, NOT_AUTHENTIC)
     for other in (elsewhere, ETCD_KEY.removeprefix(b"/"), ETCD_KEY.removeprefix(b"/registry"), b""):
-        assert both(AESGCMTransformer(KEY), gcm, other) == expected
+        assert read(AESGCMCipher(KEY), gcm, other) == expected
 
 
 @pytest.mark.parametrize(
@@ -88,7 +72,7 @@ def test_only_aesgcm_is_bound_to_the_etcd_key() -> None:
     ],
 )
 def test_aescbc_lengths(size: int, reason: FailureReason, error: str) -> None:
-    assert both(AESCBCTransformer(KEY), bytes(size)) == fault(reason, error)
+    assert read(AESCBCCipher(KEY), bytes(size)) == fault(reason, error)
 
 
 NOT_PADDED = fault(FailureReason.PADDING_INVALID, "invalid PKCS7 data (empty or not padded)")
@@ -115,34 +99,34 @@ BAD_PADDING = fault(FailureReason.PADDING_INVALID, "invalid padding on input")
 )
 def test_aescbc_padding_is_upstreams(padded: bytes, result: bytes | Attempt) -> None:
     body = NONCE16 + encoders.cbc_blocks(padded, KEY, NONCE16)
-    assert both(AESCBCTransformer(KEY), body) == result
+    assert read(AESCBCCipher(KEY), body) == result
 
 
 def test_aescbc_padding_does_not_reach_into_the_iv() -> None:
     # The block that comes out for the IV depends on the value before; it must not pass for padding.
-    transformer = AESCBCTransformer(KEY)
+    transformer = AESCBCCipher(KEY)
     body = NONCE16 + encoders.cbc_blocks(b"\x11" * 16, KEY, NONCE16)
     for previous in range(3):
-        both(transformer, bytes([previous]) * 48)
-        assert both(transformer, body) == NOT_PADDED
+        read(transformer, bytes([previous]) * 48)
+        assert read(transformer, body) == NOT_PADDED
 
 
 def test_aescbc_values_do_not_disturb_each_other() -> None:
-    transformer = AESCBCTransformer(KEY)
+    transformer = AESCBCCipher(KEY)
     bodies = {
         plaintext: encoders.aescbc_body(plaintext, KEY, bytes([size]) * 16)
         for size, plaintext in enumerate([b"", b"a", b"b" * 16, b"c" * 17, b"d" * 100])
     }
     for disturbance in (b"", bytes(5), bytes(16), bytes(47), bytes(64)):
         for plaintext, body in bodies.items():
-            both(transformer, disturbance)
-            assert both(transformer, body) == plaintext
+            read(transformer, disturbance)
+            assert read(transformer, body) == plaintext
 
 
 def test_aescbc_damaged_iv_garbles_the_first_block_only() -> None:
     body = bytearray(encoders.aescbc_body(b"a" * 40, KEY, NONCE16))
     body[0] ^= 1
-    assert both(AESCBCTransformer(KEY), bytes(body)) == bytes([ord("a") ^ 1]) + b"a" * 39
+    assert read(AESCBCCipher(KEY), bytes(body)) == bytes([ord("a") ^ 1]) + b"a" * 39
 
 
 @pytest.mark.parametrize("size", range(30))
@@ -152,7 +136,7 @@ def test_aesgcm_lengths(size: int) -> None:
         if size < 12
         else fault(FailureReason.AUTHENTICATION_FAILED, NOT_AUTHENTIC)
     )
-    assert both(AESGCMTransformer(KEY), bytes(size)) == expected
+    assert read(AESGCMCipher(KEY), bytes(size)) == expected
 
 
 @pytest.mark.parametrize("size", [0, 23, 24, 39, 40, 41, 100])
@@ -162,42 +146,40 @@ def test_secretbox_lengths(size: int) -> None:
         if size < 40
         else fault(FailureReason.AUTHENTICATION_FAILED, NO_BOX)
     )
-    assert both(SecretboxTransformer(KEY), bytes(size)) == expected
+    assert read(SecretboxCipher(KEY), bytes(size)) == expected
 
 
 def test_authenticated_ciphers_notice_every_changed_byte() -> None:
     gcm = encoders.aesgcm_body(b"plaintext", KEY, NONCE12, ETCD_KEY)
     box = encoders.secretbox_body(b"plaintext", KEY, NONCE24)
     for body, cipher, error in (
-        (gcm, AESGCMTransformer(KEY), NOT_AUTHENTIC),
-        (box, SecretboxTransformer(KEY), NO_BOX),
+        (gcm, AESGCMCipher(KEY), NOT_AUTHENTIC),
+        (box, SecretboxCipher(KEY), NO_BOX),
     ):
         for at in range(len(body)):
             changed = body[:at] + bytes([body[at] ^ 0x80]) + body[at + 1 :]
-            assert both(cipher, changed) == fault(FailureReason.AUTHENTICATION_FAILED, error)
+            assert read(cipher, changed) == fault(FailureReason.AUTHENTICATION_FAILED, error)
 
 
 def test_wrong_keys() -> None:
     other = KEY[::-1]
     gcm = encoders.aesgcm_body(b"plaintext", KEY, NONCE12, ETCD_KEY)
-    assert both(AESGCMTransformer(other), gcm) == fault(FailureReason.AUTHENTICATION_FAILED, NOT_AUTHENTIC)
+    assert read(AESGCMCipher(other), gcm) == fault(FailureReason.AUTHENTICATION_FAILED, NOT_AUTHENTIC)
     box = encoders.secretbox_body(b"plaintext", KEY, NONCE24)
-    assert both(SecretboxTransformer(other), box) == fault(FailureReason.AUTHENTICATION_FAILED, NO_BOX)
+    assert read(SecretboxCipher(other), box) == fault(FailureReason.AUTHENTICATION_FAILED, NO_BOX)
     cbc = encoders.aescbc_body(b"plaintext", KEY, NONCE16)
-    assert both(AESCBCTransformer(other), cbc) in (NOT_PADDED, BAD_PADDING)
+    assert read(AESCBCCipher(other), cbc) in (NOT_PADDED, BAD_PADDING)
 
 
 def test_ciphers_do_not_print_their_keys() -> None:
-    for cipher in (AESCBCTransformer(KEY), AESGCMTransformer(KEY), SecretboxTransformer(KEY)):
+    for cipher in (AESCBCCipher(KEY), AESGCMCipher(KEY), SecretboxCipher(KEY)):
         assert "\\x01\\x02" not in repr(cipher)
 
 
 @pytest.mark.parametrize("provider", [ProviderType.KMS, ProviderType.IDENTITY])
 def test_no_provider_is_taken_for_another(provider: ProviderType) -> None:
     with pytest.raises(ValueError, match="has no key of its own"):
-        transformer._cipher(provider, bytes(32))
-    with pytest.raises(ValueError, match="has no key of its own"):
-        candidates.unchecked(provider, bytes(32))
-    write_key = WriteKey("x", provider, b"", KeyMaterial(bytes(32)))
+        cipher_of(provider, bytes(32))
+    write_key = ConfiguredKey("x", provider, b"", KeyMaterial(bytes(32)))
     with pytest.raises(ValueError, match="has no key of its own"):
         encrypt._body(write_key, b"plain", b"/registry/secrets/shop/web")

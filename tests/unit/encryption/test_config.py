@@ -119,7 +119,7 @@ def test_kms_defaults(file: str, cache_size: int, timeout_seconds: float) -> Non
     assert isinstance(provider, KMSProvider)
     assert (provider.api_version, provider.cache_size) == ("v1", cache_size)
     assert provider.timeout_seconds == timeout_seconds
-    assert any("KMS v1" in remark for remark in loaded.remarks)
+    assert any("KMS v1" in warning for warning in loaded.warnings)
 
 
 def test_keyed_and_identity_providers() -> None:
@@ -133,7 +133,7 @@ def test_keyed_and_identity_providers() -> None:
     assert [(key.name, key.material.expose()) for key in keyed.keys] == [("k", bytes(range(32)))]
     assert isinstance(identity, IdentityProvider)
     assert identity.type is ProviderType.IDENTITY
-    assert loaded.remarks == ()
+    assert loaded.warnings == ()
 
 
 def test_half_a_surrogate_in_a_json_name_becomes_a_replacement_character() -> None:
@@ -160,11 +160,11 @@ resources:
     assert [provider.name for provider in found] == ["a", "b"]
 
 
-def test_remarks() -> None:
+def test_warnings() -> None:
     twice = load_configuration(CONFIGS / "valid" / "kms-v1-name-twice.yaml")
-    assert any("automatic-reload" in remark for remark in twice.remarks)
+    assert any("automatic-reload" in warning for warning in twice.warnings)
     empty = load_configuration(CONFIGS / "valid" / "empty-resource.yaml")
-    assert any("matches nothing" in remark for remark in empty.remarks)
+    assert any("matches nothing" in warning for warning in empty.warnings)
 
 
 def test_a_configuration_does_not_print_or_encode_its_keys() -> None:

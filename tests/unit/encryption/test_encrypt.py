@@ -166,6 +166,6 @@ def test_padding_is_whole_to_a_strict_reader() -> None:
 
 def test_neither_key_nor_plaintext_prints() -> None:
     transformers = for_secrets(keyed("aescbc", ("k", ONE)))
-    shown = repr(sealed(transformers)) + repr(sealed(for_secrets(IDENTITY))) + repr(transformers.write_key)
+    shown = repr(sealed(transformers)) + repr(sealed(for_secrets(IDENTITY))) + repr(transformers.keys[0])
     for hidden in ("nobody", ONE.hex(), base64.b64encode(ONE).decode(), repr(ONE)[2:-1]):
         assert hidden not in shown

@@ -9,11 +9,11 @@ from urllib.parse import quote
 
 import pytest
 
+from etcdfix.encryption.cipher import turned
 from etcdfix.encryption.keyring import fingerprint
 from etcdfix.encryption.kms.envelopes import WrappedKey
 from etcdfix.encryption.peek import PeekRequest, peek
 from etcdfix.encryption.transformer import Transformers, TransformFailed
-from etcdfix.encryption.unchecked import turned
 from etcdfix.errors import KMSRefused, KMSUnreachable
 from etcdfix.model import GroupResource, Look, Peek, PeekState, Undone
 from tests.support import encoders

@@ -615,7 +615,7 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
         Outcome.READABLE, None, CERTAIN, ServerBehaviour.SERVES, NONE,
     ),
     "readable, with a remark": (
-        seen(decoded=decoded(notes=(Evidence("unknown fields", "ignored"),))),
+        seen(decoded=decoded(warnings=(Evidence("unknown fields", "ignored"),))),
         Outcome.READABLE, None, CERTAIN, ServerBehaviour.SERVES, NONE,
     ),
     "readable until": (
@@ -823,7 +823,10 @@ def test_words_of_a_decode_failure(kind: DecodeFailureKind, facts: dict[str, Any
         ),
         (seen(decoded=decoded(empty=True), shape=shape(size=2)), "no field of an object comes out; the API"),
         (seen(decoded=decoded(readable_until="1.35")), "readable, by API servers up to 1.35"),
-        (seen(decoded=decoded(notes=(Evidence("base64", "x"), Evidence("base64", "y")))), "remarks: base64"),
+        (
+            seen(decoded=decoded(warnings=(Evidence("base64", "x"), Evidence("base64", "y")))),
+            "remarks: base64",
+        ),
         (seen(decoded=decoded(), evidence=(Evidence("lookup", "x"),)), "remarks: lookup"),
     ],
 )
@@ -1039,7 +1042,7 @@ def test_what_the_parser_said_is_kept_where_the_owner_is_unknown() -> None:
 
 def test_a_remark_is_not_lost_on_the_way() -> None:
     note, before = Evidence("unknown fields", "ignored"), Evidence("lookup", "found")
-    assert judged(decoded=decoded(notes=(note,)), evidence=(before,)).evidence == (before, note)
+    assert judged(decoded=decoded(warnings=(note,)), evidence=(before,)).evidence == (before, note)
 
 
 def test_the_worst_inconsistency_is_the_cause_and_the_rest_are_evidence() -> None:
@@ -1049,7 +1052,7 @@ def test_the_worst_inconsistency_is_the_cause_and_the_rest_are_evidence() -> Non
             Inconsistency("kind-missing", "", "no kind"),
             Inconsistency("int-or-string-invalid", "spec.port", "type 7", breaks_responses=True),
             Inconsistency("raw-json-invalid", "metadata.managedFields[0].fieldsV1", "byte 9", breaks_responses=True),
-            notes=(Evidence("unknown fields", "ignored"),),
+            warnings=(Evidence("unknown fields", "ignored"),),
         ),
         identity_mismatch="metadata.name differs from the key",
     )  # fmt: skip

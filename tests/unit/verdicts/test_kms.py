@@ -6,7 +6,7 @@ import pytest
 
 from etcdfix.model import Attempt, FailureReason, PluginRecord
 from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.kms import doubt
+from etcdfix.verdicts.kms import undetermined_cause
 from etcdfix.verdicts.observation import Neighbours
 
 
@@ -17,26 +17,26 @@ def attempt(
     return Attempt(FailureReason(reason), ("no",), status, trust, transformer)
 
 
-def doubt_about(made: Attempt, neighbours: Neighbours = Neighbours.NONE) -> Cause | None:
-    return doubt((made,), right_key=False, neighbours=neighbours)
+def cause_of(made: Attempt, neighbours: Neighbours = Neighbours.NONE) -> Cause | None:
+    return undetermined_cause((made,), right_key=False, neighbours=neighbours)
 
 
 @pytest.mark.parametrize("reason", ["kms-refused", "kms-key-invalid"])
 def test_a_refusal_counts_only_among_values_that_open(reason: str) -> None:
-    assert doubt_about(attempt(reason)) is Cause.KMS_UNPROVEN
-    assert doubt_about(attempt(reason), Neighbours.UNKNOWN) is Cause.KMS_UNPROVEN
-    assert doubt_about(attempt(reason), Neighbours.SAME_KEY) is None
-    assert doubt_about(attempt(reason), Neighbours.SAME_RESOURCE) is None
+    assert cause_of(attempt(reason)) is Cause.KMS_UNPROVEN
+    assert cause_of(attempt(reason), Neighbours.UNKNOWN) is Cause.KMS_UNPROVEN
+    assert cause_of(attempt(reason), Neighbours.SAME_KEY) is None
+    assert cause_of(attempt(reason), Neighbours.SAME_RESOURCE) is None
 
 
 @pytest.mark.parametrize("status", ["NOT_FOUND", "FAILED_PRECONDITION"])
 def test_an_unknown_key_that_opened_others_is_a_contradiction_of_v2_alone(status: str) -> None:
     """Of v1 there is no key id: the values that opened may have been under another key."""
-    assert doubt_about(attempt(status=status)) is Cause.KMS_UNPROVEN
-    assert doubt_about(attempt(status=status, same_key=0)) is Cause.KMS_KEY_UNKNOWN
-    assert doubt_about(attempt(status=status, transformer="kms/v1/p")) is Cause.KMS_KEY_UNKNOWN
+    assert cause_of(attempt(status=status)) is Cause.KMS_UNPROVEN
+    assert cause_of(attempt(status=status, same_key=0)) is Cause.KMS_KEY_UNKNOWN
+    assert cause_of(attempt(status=status, transformer="kms/v1/p")) is Cause.KMS_KEY_UNKNOWN
 
 
 @pytest.mark.parametrize("status", ["PERMISSION_DENIED", "UNAUTHENTICATED"])
 def test_who_may_not_ask_knows_nothing(status: str) -> None:
-    assert doubt_about(attempt(status=status), Neighbours.SAME_KEY) is Cause.KMS_DENIED
+    assert cause_of(attempt(status=status), Neighbours.SAME_KEY) is Cause.KMS_DENIED

@@ -56,9 +56,9 @@ HEALTHY = [
 @pytest.mark.parametrize("data", HEALTHY)
 def test_healthy_secrets(data: bytes) -> None:
     decoded = both_ways(data)
-    if decoded.notes:
-        assert decoded.notes[0].check == "unknown-fields"
-    assert decoded == DecodedObject(V1_SECRET, b"s", b"n", b"u", "json", notes=decoded.notes)
+    if decoded.warnings:
+        assert decoded.warnings[0].check == "unknown-fields"
+    assert decoded == DecodedObject(V1_SECRET, b"s", b"n", b"u", "json", warnings=decoded.warnings)
 
 
 def test_a_cluster_scoped_object_has_no_namespace() -> None:
@@ -247,12 +247,12 @@ def test_numbers_of_a_schema_must_fit_a_float64() -> None:
     healthy = data.replace(b"1e999", b"1e99")
     decoded = CRDS.decode(healthy, "apiextensions.k8s.io", "CustomResourceDefinition")
     assert decoded.name == b"c"
-    assert not decoded.notes
+    assert not decoded.warnings
 
 
 def test_unknown_fields_are_a_note() -> None:
     decoded = both_ways(secret(b',"dataa":{}'))
-    assert decoded.notes == (Evidence("unknown-fields", "1", "dataa"),)
+    assert decoded.warnings == (Evidence("unknown-fields", "1", "dataa"),)
 
 
 def test_text_that_is_not_utf_8_keeps_its_bytes() -> None:

@@ -109,12 +109,12 @@ def test_a_value_without_kind_keeps_its_data() -> None:
 def test_unknown_fields_are_noted() -> None:
     data = unknown(b"v1", b"Secret", secret(b"s1", number(99, 1), metadata=(number(98, 1),))) + number(9, 1)
     found = decode(data)
-    assert found.notes == (
+    assert found.warnings == (
         Evidence("unknown-fields", "3", "metadata: number 98; the object: number 99; the envelope: 1"),
     )
     assert not found.inconsistencies
     found = decode(stored_secret(number(99, 1)))
-    assert found.notes == (Evidence("unknown-fields", "1", "the object: number 99"),)
+    assert found.warnings == (Evidence("unknown-fields", "1", "the object: number 99"),)
 
 
 def test_faults_inside_are_named_by_the_strict_way() -> None:

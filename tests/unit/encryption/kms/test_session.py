@@ -13,6 +13,7 @@ from etcdfix.encryption.keyring import KeyMaterial
 from etcdfix.encryption.kms import session as kms_session
 from etcdfix.encryption.kms.answers import Answer, Failure, Health, PluginReport, PluginState
 from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey
+from etcdfix.encryption.kms.pacing import Clock
 from etcdfix.encryption.kms.session import ATTEMPTS, FAILURE_KEPT_SECONDS, PluginSession
 from etcdfix.errors import KMSRefused, KMSUnreachable
 
@@ -23,7 +24,7 @@ AWAY = Failure("UNAVAILABLE", "gone")
 ERROR = Failure("UNKNOWN", "something")
 
 
-class HandClock:
+class HandClock(Clock):
     """Time passes when somebody waits for it, and at once."""
 
     def __init__(self) -> None:
@@ -32,7 +33,7 @@ class HandClock:
     def now(self) -> float:
         return self.time
 
-    def wait_until(self, _over: threading.Event, when: float) -> None:
+    def wait_until(self, over: threading.Event, when: float) -> None:
         self.time = max(self.time, when)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey
-from etcdfix.encryption.kms.transformer import KMSv1Transformer, KMSv2Transformer, Opened
+from etcdfix.encryption.kms.transformer import KMSv1Transformer, KMSv2Transformer
 from etcdfix.errors import KMSRefused, KMSUnreachable
-from etcdfix.model import Attempt, FailureReason, PluginRecord
+from etcdfix.model import Attempt, FailureReason, Plaintext, PluginRecord
 from tests.support import encoders
 from tests.support.played_plugins import OneAnswer
 
@@ -21,11 +21,15 @@ NOT_AUTHENTIC = "cipher: message authentication failed"
 SHORT = "the stored data was shorter than the required size"
 
 
-def v1(data: bytes, plugin: OneAnswer | None) -> Opened | Attempt:
+def opened(data: bytes, stale: bool = False, key_id: str = "", *, authenticated: bool = True) -> Plaintext:
+    return Plaintext(data, "", stale, key_id, authenticated=authenticated)
+
+
+def v1(data: bytes, plugin: OneAnswer | None) -> Plaintext | Attempt:
     return KMSv1Transformer(plugin).read(encoders.kms_v1_body(b"wrapped", data), ETCD_KEY)
 
 
-def v2(data: bytes, plugin: OneAnswer | None, source_type: int = 1) -> Opened | Attempt:
+def v2(data: bytes, plugin: OneAnswer | None, source_type: int = 1) -> Plaintext | Attempt:
     return KMSv2Transformer(plugin).read(encoders.kms_v2_body(data, source_type=source_type), ETCD_KEY)
 
 
@@ -36,8 +40,8 @@ SEEDED = encoders.kms_v2_seeded_data(b"plaintext", SEED, INFO, NONCE, ETCD_KEY)
 
 
 def test_v1_opens_both_eras() -> None:
-    assert v1(GCM, OneAnswer(DEK)) == Opened(b"plaintext", stale=False)
-    assert v1(OBJECT_CBC, OneAnswer(DEK)) == Opened(b'{"kind":"Secret"}', stale=True, authenticated=False)
+    assert v1(GCM, OneAnswer(DEK)) == opened(b"plaintext", stale=False)
+    assert v1(OBJECT_CBC, OneAnswer(DEK)) == opened(b'{"kind":"Secret"}', stale=True, authenticated=False)
 
 
 def test_v1_lucky_padding_is_no_plaintext_until_the_plugin_has_shown_that_it_is_right() -> None:
@@ -46,7 +50,7 @@ def test_v1_lucky_padding_is_no_plaintext_until_the_plugin_has_shown_that_it_is_
     assert v1(CBC, plugin) == doubtful  # noise under a wrong DEK passes for padding once in 256 times
     assert plugin.opened[""] == 0
     v1(GCM, plugin)
-    assert v1(CBC, plugin) == Opened(b"plaintext", stale=True, authenticated=False)
+    assert v1(CBC, plugin) == opened(b"plaintext", stale=True, authenticated=False)
     plugin.healthy = False
     assert isinstance(v1(CBC, plugin), Attempt)
 
@@ -66,7 +70,7 @@ def test_what_opens_vouches_for_the_plugin() -> None:
 @pytest.mark.parametrize("start", [b"k8s\x00", b"\xd9\xd9\xf7\xa1", b"apiVersion: v1\nkind: Secret\n"])
 def test_v1_under_cbc_reads_every_encoding_without_another_value(start: bytes) -> None:
     data = encoders.aescbc_body(start + b"more", DEK, IV)
-    assert v1(data, OneAnswer(DEK)) == Opened(start + b"more", stale=True, authenticated=False)
+    assert v1(data, OneAnswer(DEK)) == opened(start + b"more", stale=True, authenticated=False)
 
 
 def test_v1_counts_what_speaks_for_the_plugin() -> None:
@@ -83,7 +87,7 @@ def test_v1_counts_what_speaks_for_the_plugin() -> None:
 @pytest.mark.parametrize("size", [16, 24])
 def test_v1_other_key_sizes(size: int) -> None:
     data = encoders.aesgcm_body(b"plaintext", DEK[:size], NONCE, ETCD_KEY)
-    assert v1(data, OneAnswer(DEK[:size])) == Opened(b"plaintext", stale=False)
+    assert v1(data, OneAnswer(DEK[:size])) == opened(b"plaintext", stale=False)
 
 
 def test_v1_failures_of_both_ciphers_are_kept_apart() -> None:
@@ -115,7 +119,7 @@ def test_v1_a_damaged_length_is_proven_by_the_one_that_opens() -> None:
     damaged = bytes([whole[0], whole[1] ^ 1]) + whole[2:]
     refused = Attempt(FailureReason.KMS_REFUSED, ("no such key",), "NOT_FOUND", ALONE)
     assert transformer.read(damaged, ETCD_KEY) == refused  # nothing to compare with yet
-    assert transformer.read(whole, ETCD_KEY) == Opened(b"plaintext", stale=False)
+    assert transformer.read(whole, ETCD_KEY) == opened(b"plaintext", stale=False)
     assert transformer.read(damaged, ETCD_KEY) == Attempt(
         FailureReason.KMS_SIZE_DAMAGED, ("no such key",), plugin=PluginRecord(True, 1, 1)
     )
@@ -131,14 +135,14 @@ def test_v1_a_damaged_length_is_proven_by_the_one_that_opens() -> None:
 
 
 def test_v2_opens_both_types() -> None:
-    assert v2(SEEDED, OneAnswer(SEED)) == Opened(b"plaintext", False, KEY_ID)
-    assert v2(GCM, OneAnswer(DEK), 0) == Opened(b"plaintext", True, KEY_ID)
+    assert v2(SEEDED, OneAnswer(SEED)) == opened(b"plaintext", False, KEY_ID)
+    assert v2(GCM, OneAnswer(DEK), 0) == opened(b"plaintext", True, KEY_ID)
 
 
-def read(transformer: KMSv2Transformer, body: bytes) -> Opened | Attempt:
+def read(transformer: KMSv2Transformer, body: bytes) -> Plaintext | Attempt:
     """What a scan does: the quick way first."""
     known = transformer.read_known(b"header" + body, len(b"header"), ETCD_KEY)
-    return Opened(*known) if known is not None else transformer.read(body, ETCD_KEY)
+    return opened(*known) if known is not None else transformer.read(body, ETCD_KEY)
 
 
 def value(text: bytes, seed: bytes = SEED, source: bytes = b"wrapped") -> bytes:
@@ -151,7 +155,7 @@ def test_v2_asks_once_for_all_that_share_a_seed() -> None:
     transformer = KMSv2Transformer(plugin)
     texts = [f"plaintext {number}".encode() for number in range(5)]
     assert [read(transformer, value(text)) for text in texts] == [
-        Opened(text, False, KEY_ID) for text in texts
+        opened(text, False, KEY_ID) for text in texts
     ]
     assert (plugin.asked, plugin.opened) == (1, {KEY_ID: 5})
     read(transformer, value(b"x", source=b"another"))
@@ -169,15 +173,15 @@ def test_v2_data_that_comes_again_behind_a_known_tail_is_not_taken_for_the_first
     transformer = KMSv2Transformer(OneAnswer(SEED))
     (first, tail), (second, _) = parts(b"first"), parts(b"second")
     for _ in range(2):  # field 1 twice: the last one wins, as in Go
-        assert read(transformer, first + tail + second) == Opened(b"second", False, KEY_ID)
-        assert read(transformer, second + tail + second) == Opened(b"second", False, KEY_ID)
-        assert read(transformer, first + tail) == Opened(b"first", False, KEY_ID)
+        assert read(transformer, first + tail + second) == opened(b"second", False, KEY_ID)
+        assert read(transformer, second + tail + second) == opened(b"second", False, KEY_ID)
+        assert read(transformer, first + tail) == opened(b"first", False, KEY_ID)
 
 
 def test_v2_reads_fields_in_any_order() -> None:
     data, tail = parts(b"plaintext")
     transformer = KMSv2Transformer(OneAnswer(SEED))
-    assert read(transformer, tail + data) == Opened(b"plaintext", False, KEY_ID)
+    assert read(transformer, tail + data) == opened(b"plaintext", False, KEY_ID)
     assert read(transformer, b"\x0a\xff") == Attempt(
         FailureReason.KMS_ENVELOPE_INVALID, ("proto: cannot parse invalid wire-format data",)
     )
@@ -188,8 +192,8 @@ def test_v2_quick_and_exact_ways_agree_whatever_the_size(size: int) -> None:
     transformer = KMSv2Transformer(OneAnswer(SEED, write_key_id="key-id-2"))
     body = value(b"x" * size)
     exact = transformer.read(body, ETCD_KEY)
-    assert exact == Opened(b"x" * size, True, KEY_ID)
-    assert transformer.read_known(body, 0, ETCD_KEY) == exact[:3]
+    assert exact == opened(b"x" * size, True, KEY_ID)
+    assert transformer.read_known(body, 0, ETCD_KEY) == (b"x" * size, True, KEY_ID)
     for damaged in (body[:-1], body[: size // 2], body[:2], body[:1], b"", bytes([body[0] ^ 8]) + body[1:]):
         assert transformer.read_known(damaged, 0, ETCD_KEY) is None
     flipped = body[:80] + bytes([body[80] ^ 1]) + body[81:]
@@ -204,7 +208,7 @@ def test_v2_remembers_only_so_many_seeds(monkeypatch: pytest.MonkeyPatch) -> Non
     plugin = OneAnswer(SEED)
     transformer = KMSv2Transformer(plugin)
     for source in (b"one", b"two", b"three", b"three", b"one"):
-        assert read(transformer, value(b"x", source=source)) == Opened(b"x", False, KEY_ID)
+        assert read(transformer, value(b"x", source=source)) == opened(b"x", False, KEY_ID)
     assert plugin.asked == 4  # once more for the first, which had made room
 
 
@@ -218,13 +222,13 @@ def test_an_answer_that_is_not_there_yet_goes_on_up() -> None:
 
 def test_v2_seeds_longer_than_needed_are_used_whole() -> None:
     data = encoders.kms_v2_seeded_data(b"plaintext", SEED + b"more", INFO, NONCE, ETCD_KEY)
-    assert v2(data, OneAnswer(SEED + b"more")) == Opened(b"plaintext", False, KEY_ID)
+    assert v2(data, OneAnswer(SEED + b"more")) == opened(b"plaintext", False, KEY_ID)
     assert isinstance(v2(data, OneAnswer(SEED)), Attempt)
 
 
 @pytest.mark.parametrize(("write_key_id", "stale"), [("", False), ("key-id-1", False), ("key-id-2", True)])
 def test_v2_is_stale_once_the_plugin_writes_with_another_key(write_key_id: str, stale: bool) -> None:
-    assert v2(SEEDED, OneAnswer(SEED, write_key_id=write_key_id)) == Opened(b"plaintext", stale, KEY_ID)
+    assert v2(SEEDED, OneAnswer(SEED, write_key_id=write_key_id)) == opened(b"plaintext", stale, KEY_ID)
 
 
 def test_v2_short_seed() -> None:

@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
+from etcdfix.encryption.cipher import Cipher, Flip, single_bit, turned
 from etcdfix.encryption.known_starts import START_SIZE
 from etcdfix.encryption.providers import ghash, poly1305
-from etcdfix.encryption.providers.aescbc import UncheckedAESCBC
-from etcdfix.encryption.providers.aesgcm import UncheckedAESGCM
-from etcdfix.encryption.providers.secretbox import UncheckedSecretbox
-from etcdfix.encryption.unchecked import Flip, Unchecked, single_bit, turned
+from etcdfix.encryption.providers.aescbc import AESCBCCipher
+from etcdfix.encryption.providers.aesgcm import AESGCMCipher
+from etcdfix.encryption.providers.secretbox import SecretboxCipher
 from etcdfix.model import Attempt
 from tests.support import encoders
 
@@ -36,20 +36,20 @@ def text(size: int) -> bytes:
 @pytest.mark.parametrize("size", SIZES)
 def test_plaintext_without_checking(size: int) -> None:
     plaintext = text(size)
-    for cipher, body in ((UncheckedAESGCM(KEY), gcm(plaintext)), (UncheckedSecretbox(KEY), box(plaintext))):
+    for cipher, body in ((AESGCMCipher(KEY), gcm(plaintext)), (SecretboxCipher(KEY), box(plaintext))):
         assert cipher.plaintext(body) == plaintext
         assert cipher.read(body, ETCD_KEY) == plaintext
         assert cipher.start(body)[:size] == plaintext[:START_SIZE]
     body = encoders.aescbc_body(plaintext, KEY, b"i" * 16)
-    cbc = UncheckedAESCBC(KEY)
+    cbc = AESCBCCipher(KEY)
     assert cbc.plaintext(body) == cbc.read(body, ETCD_KEY) == plaintext
     assert cbc.plaintext(body[:-1]) == plaintext[: size // 16 * 16]
     assert cbc.start(body)[:size] == plaintext[:size]
 
 
-@pytest.mark.parametrize("cipher", [UncheckedAESGCM(KEY), UncheckedSecretbox(KEY), UncheckedAESCBC(KEY)])
+@pytest.mark.parametrize("cipher", [AESGCMCipher(KEY), SecretboxCipher(KEY), AESCBCCipher(KEY)])
 @pytest.mark.parametrize("size", [0, 5, 12, 16, 20, 24])
-def test_bodies_with_nothing_in_them(cipher: Unchecked, size: int) -> None:
+def test_bodies_with_nothing_in_them(cipher: Cipher, size: int) -> None:
     body = bytes(size)
     assert cipher.plaintext(body) == b""
     assert list(cipher.flips(body, ETCD_KEY)) == []
@@ -58,11 +58,9 @@ def test_bodies_with_nothing_in_them(cipher: Unchecked, size: int) -> None:
 
 @pytest.mark.parametrize("size", SIZES[1:])
 @pytest.mark.parametrize(
-    ("cipher", "seal", "start"), [(UncheckedAESGCM(KEY), gcm, 12), (UncheckedSecretbox(KEY), box, 40)]
+    ("cipher", "seal", "start"), [(AESGCMCipher(KEY), gcm, 12), (SecretboxCipher(KEY), box, 40)]
 )
-def test_every_flip_is_found(
-    cipher: Unchecked, seal: Callable[[bytes], bytes], start: int, size: int
-) -> None:
+def test_every_flip_is_found(cipher: Cipher, seal: Callable[[bytes], bytes], start: int, size: int) -> None:
     body = seal(text(size))
     for byte in {0, size // 2, size - 1}:
         for bit in range(8):
@@ -76,8 +74,8 @@ def test_every_flip_is_found(
 
 def test_flips_of_the_tag() -> None:
     for cipher, body, start in (
-        (UncheckedAESGCM(KEY), gcm(text(40)), 52),
-        (UncheckedSecretbox(KEY), box(text(40)), 24),
+        (AESGCMCipher(KEY), gcm(text(40)), 52),
+        (SecretboxCipher(KEY), box(text(40)), 24),
     ):
         for place in range(128):
             damaged = turned(body, start + place // 8, place % 8)
@@ -86,8 +84,8 @@ def test_flips_of_the_tag() -> None:
             assert found.turned(damaged) == body
 
 
-@pytest.mark.parametrize("cipher", [UncheckedAESGCM(KEY), UncheckedSecretbox(KEY)])
-def test_what_no_single_bit_explains(cipher: Unchecked) -> None:
+@pytest.mark.parametrize("cipher", [AESGCMCipher(KEY), SecretboxCipher(KEY)])
+def test_what_no_single_bit_explains(cipher: Cipher) -> None:
     body = gcm(text(40)) if cipher.bound else box(text(40))
     damaged = turned(turned(body, 45, 1), 50, 1)
     assert list(cipher.flips(damaged, ETCD_KEY)) == []
@@ -96,14 +94,14 @@ def test_what_no_single_bit_explains(cipher: Unchecked) -> None:
 def test_nonces_one_bit_off() -> None:
     plaintext = text(100)
     for cipher, body, size in (
-        (UncheckedAESGCM(KEY), gcm(plaintext), 12),
-        (UncheckedSecretbox(KEY), box(plaintext), 24),
+        (AESGCMCipher(KEY), gcm(plaintext), 12),
+        (SecretboxCipher(KEY), box(plaintext), 24),
     ):
         damaged = turned(body, 7, 5)
         starts = list(cipher.other_nonces(damaged))
         assert len(starts) == size * 8
         assert [flip for flip, start in starts if start == plaintext[:64]] == [Flip("nonce", 7, 5)]
-    assert list(UncheckedAESCBC(KEY).other_nonces(bytes(64))) == []
+    assert list(AESCBCCipher(KEY).other_nonces(bytes(64))) == []
 
 
 def test_a_bit_behind_the_end_explains_nothing() -> None:
@@ -134,8 +132,8 @@ def test_single_bits() -> None:
     assert single_bit(bytes(3) + b"\x40") == (3, 6)
 
 
-@pytest.mark.parametrize("cipher", [UncheckedAESGCM(KEY), UncheckedSecretbox(KEY)])
-def test_a_large_value_takes_one_pass(cipher: Unchecked) -> None:
+@pytest.mark.parametrize("cipher", [AESGCMCipher(KEY), SecretboxCipher(KEY)])
+def test_a_large_value_takes_one_pass(cipher: Cipher) -> None:
     size = 1_500_000
     body = bytes(size)
     started = time.process_time()

@@ -1,7 +1,7 @@
-"""The seam between the ciphers and whoever looks at a value without checking its tag or its padding.
+"""The seam for a local cipher: opens values as an API server does, or looks at them without checking tag or padding.
 
-What comes out is authenticated by nothing. It is for recognising noise, and for finding what was damaged; no object is
-ever made from it.
+What comes out unchecked is authenticated by nothing. It is for recognising noise, and for finding what was damaged; no
+object is ever made from it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 from etcdfix.model import Attempt
+
+TOO_SHORT_ERROR = "the stored data was shorter than the required size"
 
 
 class Flip(NamedTuple):
@@ -37,7 +39,7 @@ class Flip(NamedTuple):
         return turned(body, self.start + self.byte, self.bit)
 
 
-class Unchecked(Protocol):
+class Cipher(Protocol):
     """One cipher with one key; ``body`` is what follows the name in a value."""
 
     @property
@@ -50,16 +52,16 @@ class Unchecked(Protocol):
         """Whether the etcd key is associated data."""
         ...
 
+    def read(self, body: bytes, etcd_key: bytes) -> bytes | Attempt:
+        """Return the plaintext, tag and padding checked as an API server checks them, or why there is none."""
+        ...
+
     def start(self, body: bytes) -> bytes:
         """Return the first bytes of what would be decrypted, a tag at the end of the body included."""
         ...
 
     def plaintext(self, body: bytes) -> bytes:
         """Return all of it, without the tag."""
-        ...
-
-    def read(self, body: bytes, etcd_key: bytes) -> bytes | Attempt:
-        """Return the plaintext with tag and padding checked, as an API server reads it."""
         ...
 
     def other_nonces(self, body: bytes) -> Iterator[tuple[Flip, bytes]]:

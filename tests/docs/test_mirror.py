@@ -1,4 +1,4 @@
-"""What contributing.md promises of packages that prove and change things: each module has its tests at its own path."""
+"""What contributing.md promises of the packages that prove and change things: where the tests of a module are."""
 
 from __future__ import annotations
 

@@ -69,8 +69,13 @@ def test_nothing_is_left_of_a_container(etcd_containers: EtcdServers) -> None:
             return [
                 container.id
                 for container in engine.containers.list(all=True)
-                if address
-                in {mapped["HostPort"] for ports in container.ports.values() for mapped in ports or ()}
+                # At IPv4: another container may have the same port at IPv6.
+                if ("0.0.0.0", address)
+                in {
+                    (mapped["HostIp"], mapped["HostPort"])
+                    for ports in container.ports.values()
+                    for mapped in ports or ()
+                }
             ]
 
         assert len(running()) == 1

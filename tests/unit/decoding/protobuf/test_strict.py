@@ -238,7 +238,7 @@ def nested(depth: int, innermost: bytes) -> bytes:
 
 @pytest.mark.parametrize("innermost", [b"", b"\x00", number(99, 1) * 3])
 def test_nesting_has_no_limit(innermost: bytes) -> None:
-    data = nested(100_000, innermost)
+    data = nested(30_000, innermost)
     start = time.perf_counter()
     if innermost == b"\x00":
         message, offset, path = refused(SCHEMA_PROPS, data)

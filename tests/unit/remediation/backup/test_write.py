@@ -25,7 +25,7 @@ from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Link, RecordType, Result, Verb, parse_event
 from etcdfix.remediation.audit.verify import ChainFaultKind, ChainState, verify
 from etcdfix.remediation.backup import write as backup
-from etcdfix.remediation.backup.file import Backup, encode_content, read_backup
+from etcdfix.remediation.backup.file import encode_content, read_backup
 from etcdfix.remediation.backup.write import (
     MARKER_SUFFIX,
     BackupPlan,
@@ -47,15 +47,10 @@ from tests.support.audit_logs import (
     content,
     delete_with,
     entry,
-    killed_at_every_step,
     own_directory,
 )
 from tests.support.durable_steps import (
-    APPEND_STEPS,
     CONFIRM_STEPS,
-    CREATE_STEPS,
-    RELEASE_STEPS,
-    RESERVE_STEPS,
     WRITE_STEPS,
 )
 
@@ -407,76 +402,6 @@ class TestUnlistedWrites:
         (folder / "file").touch()
         with pytest.raises(BackupUnreadable, match="Not a directory"):
             unlisted_writes([folder / "file"], folder / "none.jsonl", self.HERE)
-
-
-def test_killed_at_every_step_of_a_deletion(tmp_path: Path) -> None:
-    """Whatever the moment, backups and log tell the truth, and the next run can go on from there."""
-    names = []
-    for name, folder in killed_at_every_step("delete", tmp_path, lambda _: None):
-        names.append(name)
-        check_what_is_left(folder, name)
-        go_on(folder, name)
-    write, confirm = [*WRITE_STEPS] * 2, [*CONFIRM_STEPS] * 2
-    sent = ["transaction: before", "transaction: after"]
-    room, given_back = RESERVE_STEPS, RELEASE_STEPS
-    before = [*CREATE_STEPS, *room, *write, *APPEND_STEPS, *confirm]
-    assert names == [*before, *sent, *given_back, *APPEND_STEPS, ""]
-
-
-def whole_backups(folder: Path) -> list[Backup]:
-    read = []
-    for path in [*(folder / "one").iterdir(), *(folder / "two").iterdir()]:
-        marked = path.with_name(path.name + MARKER_SUFFIX).exists()
-        if path.name.endswith(MARKER_SUFFIX):
-            continue
-        try:
-            read.append(read_backup(path))
-        except BackupUnreadable:
-            assert marked, path  # half written: then its marker is beside it
-    return read
-
-
-def check_what_is_left(folder: Path, name: str) -> None:
-    path = folder / "audit.jsonl"
-    sent = (folder / "sent").exists()
-    if not path.exists():
-        assert not sent, name
-        return
-    backups = whole_backups(folder)
-    anchors = [anchor for anchor in map(anchor_of, backups) if anchor is not None]
-    found = verify(path, anchors=anchors)
-    assert found.state is not ChainState.TAMPERED, (name, found)
-    if not found.records:
-        assert not sent, name
-        assert anchors == [], name
-        return
-    # An intent is in the log: every backup that it lists is there, whole, and belongs to it.
-    assert len(backups) == 2, name
-    for read in backups:
-        intent = intent_of(read, path)
-        assert intent is not None, name
-        assert str(read.path) in intent.backups, name
-        assert read.content.stored == STORED, name
-    if sent:
-        assert len(anchors) == 2, name
-    if found.records == 1:
-        assert found.state is ChainState.UNFINISHED, name
-        assert list(found.open_intents) == [1], name
-    else:
-        assert sent, name
-        assert found.state is ChainState.WHOLE, name
-
-
-def go_on(folder: Path, name: str) -> None:
-    with AuditLog.open(folder / "audit.jsonl") as log:
-        for intent in log.open_intents():
-            confirm_backups(intent)
-            log.append(intent.closed_by(Result.NOT_APPLIED, operator=OPERATOR, reconciled=True))
-    delete_with(folder)
-    anchors = [anchor for anchor in map(anchor_of, whole_backups(folder)) if anchor is not None]
-    assert len(anchors) >= 2, name
-    found = verify(folder / "audit.jsonl", anchors=anchors)
-    assert (found.state, found.warnings) == (ChainState.WHOLE, ()), name
 
 
 def test_steps_are_what_the_page_lists() -> None:

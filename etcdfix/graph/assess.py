@@ -11,10 +11,9 @@ from etcdfix.examine import Examiner
 from etcdfix.graph.collector import Collection, collect
 from etcdfix.graph.contents import ContentReader
 from etcdfix.graph.fields import at, items, mapping, text
-from etcdfix.graph.finalizers import inferred_finalizers, lost_finalizers
-from etcdfix.graph.grades import reasons_for, warnings_about
-from etcdfix.graph.identity import crd_path
+from etcdfix.graph.grades import inferred_finalizers, lost_finalizers, reasons_for, warnings_about
 from etcdfix.graph.index import ImpactIndex
+from etcdfix.graph.kinds import crd_path
 from etcdfix.graph.model import LostFinalizer, ObjectRef, Risk, RiskReason, SecretState, User
 from etcdfix.graph.references import OwnerReference, owners_of
 from etcdfix.graph.users import secret_state, users_of

@@ -16,9 +16,9 @@ from etcdfix.graph.index import (
     ImpactIndex,
     NamespaceDetails,
 )
+from etcdfix.graph.kinds import Served, served_version
 from etcdfix.graph.model import Condition
 from etcdfix.graph.references import OwnerReference, Reference
-from etcdfix.graph.served import Served, served_version
 from etcdfix.graph.tables import (
     BY_NAME,
     BY_UID,

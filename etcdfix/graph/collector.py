@@ -24,11 +24,10 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.graph.identity import crd_path
 from etcdfix.graph.index import Guess, ImpactIndex, Owner
+from etcdfix.graph.kinds import Served, crd_path
 from etcdfix.graph.model import Action, Decision, ObjectRef, Propagation
 from etcdfix.graph.owners import OF_THE_COLLECTOR, Fate, holds_on, judge
-from etcdfix.graph.served import Served
 from etcdfix.graph.tables import FOREGROUND, ORPHANS, TERMINATING
 from etcdfix.storagekey import CRD_PATH, display
 

@@ -13,8 +13,8 @@ from typing import Final
 import msgspec
 
 from etcdfix.graph.index import FOREGROUND_FINALIZER, ORPHAN_FINALIZER, ImpactIndex, Owner
+from etcdfix.graph.kinds import Served
 from etcdfix.graph.model import Action, JudgedOwner, OwnerState, Propagation
-from etcdfix.graph.served import Served
 from etcdfix.graph.tables import FINISHED, FOREGROUND, OPAQUE, ORPHANS, TERMINATING
 
 _EVENTS: Final = "events"

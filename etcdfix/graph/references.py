@@ -21,7 +21,7 @@ from etcdfix.graph.classes import (
     storage_templates,
 )
 from etcdfix.graph.fields import Mask, Plain, at, items, mapping, mask_of, text
-from etcdfix.graph.identity import Kinds, relative_key
+from etcdfix.graph.kinds import Kinds, relative_key
 from etcdfix.graph.uses import (
     ANY,
     CLAIMS,

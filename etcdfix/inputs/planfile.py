@@ -23,8 +23,7 @@ from etcdfix.inputs.inputfile import MAX_PLAN_BYTES, read_input
 from etcdfix.remediation.preflight.expectation import Expectation, refuse_plan
 from etcdfix.remediation.rules import Rule, refuse
 from etcdfix.reports.model import API_VERSION
-from etcdfix.reports.plan_model import KIND, DeletionPlan, LeftOut, PlanEntry
-from etcdfix.reports.plan_needs import DECLARE_KEY_LOST, meaning
+from etcdfix.reports.plan_model import DECLARE_KEY_LOST, KIND, DeletionPlan, LeftOut, PlanEntry, meaning
 from etcdfix.storagekey import display
 
 MOST_AGE: Final = timedelta(minutes=15)

@@ -15,7 +15,7 @@ from etcdfix.inputs.saved_report import load_report
 from etcdfix.model import KeptRevision, Revision, StoredValue
 from etcdfix.operations.look.planning.plan import PlanRequest
 from etcdfix.operations.look.scan import ScanRequest, run_scan
-from etcdfix.reports.formats.json_report import JSONLinesReporter, JSONReporter
+from etcdfix.reports.formats.machine import JSONLinesReporter, JSONReporter
 from etcdfix.sources.base import Source, SourceDescription
 from tests.support.impact_objects import Cluster
 from tests.support.memory_source import MemorySource, stored

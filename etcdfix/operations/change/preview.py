@@ -16,7 +16,7 @@ from etcdfix.remediation.cluster_identity import ClusterIdentity
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.checks import Cluster, Preflight, peek_lines
 from etcdfix.reports.base import counted
-from etcdfix.reports.change_model import FollowUp
+from etcdfix.reports.model import FollowUp
 from etcdfix.reports.remedies import gentle_remedies, unsafe_deletion_request
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions

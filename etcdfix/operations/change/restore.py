@@ -22,7 +22,7 @@ import msgspec
 from etcdfix.apiserver.servers import ServerAnswers
 from etcdfix.errors import AuditLogUnreadable, RefusedByRule
 from etcdfix.examine_all import Progress, no_progress
-from etcdfix.graph.protected import protected_reason
+from etcdfix.graph.grades import protected_reason
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.operations.change.execute_change import (
     ChangeRequest,

@@ -18,7 +18,6 @@ from etcdfix.inputs.baseline import Baseline
 from etcdfix.model import Evidence, Outcome, StoredValue, key_id_digest
 from etcdfix.reports.base import Reporter, counted
 from etcdfix.reports.finding import finding_from, is_finding, status_cause
-from etcdfix.reports.kms import plugin_problems
 from etcdfix.reports.model import (
     Conclusion,
     Finding,
@@ -29,6 +28,7 @@ from etcdfix.reports.model import (
     StatusCause,
     Summary,
 )
+from etcdfix.reports.next_steps import plugin_problems
 from etcdfix.reports.origin import TOOL, shown_configuration, shown_source, shown_word, timestamp
 from etcdfix.reports.tally import CAP, Tally
 from etcdfix.scope import KeyRange, ScopeRequest, resolve_scope

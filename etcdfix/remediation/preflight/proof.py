@@ -13,7 +13,7 @@ from etcdfix.likes import NOT_THE_OBJECT, in_our_tables
 from etcdfix.model import Outcome
 from etcdfix.remediation.preflight.alike import Alike
 from etcdfix.remediation.rules import Rule, refuse
-from etcdfix.reports.plan_needs import declaration
+from etcdfix.reports.plan_model import declaration
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import key_arguments, quote_command
 from etcdfix.verdicts.causes import Cause

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import BinaryIO, Final
 
 from etcdfix.reports.base import Output, counted, fit
-from etcdfix.reports.plan_model import BY_HAND, DeletionPlan, PlanEntry
-from etcdfix.reports.plan_needs import meaning
+from etcdfix.reports.plan_model import BY_HAND, DeletionPlan, PlanEntry, meaning
 from etcdfix.text.safetext import safe_text
 
 _MAX_CELL: Final = 300

@@ -6,9 +6,8 @@ from typing import BinaryIO, Final, Protocol
 
 from etcdfix.model import Outcome
 from etcdfix.reports.base import fit
-from etcdfix.reports.printers.jsontext import INDENT, json_text
 from etcdfix.reports.printers.objects import Form, Shown
-from etcdfix.reports.printers.yamltext import yaml_text
+from etcdfix.reports.printers.text import INDENT, json_text, yaml_text
 from etcdfix.text.safetext import safe_text
 
 

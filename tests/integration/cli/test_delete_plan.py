@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from etcdfix.cli import delete as module
 from etcdfix.inputs.planfile import load_plan, sealed
-from etcdfix.reports.formats.plan_json import write_plan_json
+from etcdfix.reports.formats.machine import write_plan_json
 from etcdfix.reports.plan_model import DeletionPlan, LeftOut
 from tests.support.change_runs import BROKEN, Ran, Registry
 from tests.support.impact_objects import Cluster as Made

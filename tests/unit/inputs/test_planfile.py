@@ -18,7 +18,7 @@ from etcdfix.model import StoredValue
 from etcdfix.operations.look.planning.plan import build_plan
 from etcdfix.remediation.preflight.expectation import Expectation
 from etcdfix.remediation.rules import Rule
-from etcdfix.reports.formats.plan_json import write_plan_json
+from etcdfix.reports.formats.machine import write_plan_json
 from etcdfix.reports.plan_model import DeletionPlan, LeftOut
 from tests.support.lost_key import (
     CONFIGURATION,

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from etcdfix.graph.model import Risk
-from etcdfix.graph.recreation.rules import ComesBack
+from etcdfix.graph.recreation_rules import ComesBack
 from etcdfix.model import Confidence, Outcome
 from etcdfix.reports.plan_model import PlanEntry
 

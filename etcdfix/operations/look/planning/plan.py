@@ -18,11 +18,10 @@ from etcdfix.examine_all import Progress, View, examine_all, no_progress
 from etcdfix.graph.assess import assess
 from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.contents import ContentReader
+from etcdfix.graph.grades import protected_reason
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import Action
-from etcdfix.graph.protected import protected_reason
-from etcdfix.graph.recreation.neighbours import Neighbours, Place
-from etcdfix.graph.recreation.recreation import who_recreates
+from etcdfix.graph.recreation import Neighbours, Place, who_recreates
 from etcdfix.inputs.planfile import sealed
 from etcdfix.inputs.saved_report import SavedFinding, SavedReport
 from etcdfix.likes import NOT_THE_OBJECT, Likeness, Likes, in_our_tables, likeness_of
@@ -41,8 +40,9 @@ from etcdfix.reports.plan_model import (
     PlanMaker,
     PlanReport,
     PlanSource,
+    acceptance,
+    declaration,
 )
-from etcdfix.reports.plan_needs import acceptance, declaration
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import ResourcePrefix, display
 from etcdfix.text.commands import RepeatedOptions

@@ -7,11 +7,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from etcdfix.graph.recreation.rules import ComesBack
+from etcdfix.graph.recreation_rules import ComesBack
 from etcdfix.operations.look.planning.order import is_breaking, is_guess, trials
 from etcdfix.reports.base import counted
-from etcdfix.reports.plan_model import PlanEntry, PlanGroup, PlanStep
-from etcdfix.reports.plan_needs import meaning
+from etcdfix.reports.plan_model import PlanEntry, PlanGroup, PlanStep, meaning
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import quote_command
 

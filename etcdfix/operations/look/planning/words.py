@@ -6,8 +6,8 @@ from typing import Final
 
 from etcdfix.graph.assess import Assessment
 from etcdfix.graph.model import Stops
-from etcdfix.graph.recreation.recreation import TOKEN_TYPE, Recreation, shown
-from etcdfix.graph.recreation.rules import MAKERS
+from etcdfix.graph.recreation import TOKEN_TYPE, Recreation, shown
+from etcdfix.graph.recreation_rules import MAKERS
 from etcdfix.graph.users import by_role
 from etcdfix.graph.uses import Role
 from etcdfix.model import Confidence

@@ -1,20 +1,21 @@
-"""``-o json`` and ``-o yaml``: one document; ``-o jsonl``: one object per line, as the scan goes on.
+"""What programs read: ``-o json``, ``yaml``, ``jsonl``, ``status`` and ``name``; nothing in it acts upon a terminal.
 
-One document starts with ``source``, and a compaction in the middle of a scan changes what has to stand there.
-So findings wait in an unlinked temporary file, already encoded, and the document is put together at the end:
-memory stays flat whatever the number of findings.
+``jsonl`` writes one object per line, as the scan goes on. The one document of ``json`` and ``yaml`` starts with
+``source``, and a compaction in the middle of a scan changes what has to stand there. So findings wait in an unlinked
+temporary file, already encoded, and the document is put together at the end: memory stays flat whatever their number.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
-from typing import IO, Any, BinaryIO
+from collections.abc import Iterator, Sequence
+from typing import IO, Any, BinaryIO, Final
 
 import msgspec
 
-from etcdfix.reports.formats.document import yaml_of
+from etcdfix.reports.base import Output
 from etcdfix.reports.model import API_VERSION, Conclusion, Finding, Header
+from etcdfix.reports.plan_model import DeletionPlan
 from etcdfix.text.safetext import safe_json
 
 
@@ -186,3 +187,95 @@ class YAMLReporter(_DocumentReporter):
 
     def _dump(self, value: Any) -> None:
         self._stream.write(yaml_of(msgspec.json.decode(self._encode(value))).encode())
+
+
+def write_document(report: msgspec.Struct, stream: BinaryIO, _max_rows: int = 0) -> None:
+    """Write the whole report as JSON, indented; lists are never cut."""
+    stream.write(document_text(report, "json").encode())
+
+
+def document_text(report: msgspec.Struct, form: str) -> str:
+    """Return a report as ``json`` or ``yaml``, with a line feed at its end."""
+    encoded = safe_json(msgspec.json.encode(report))
+    if form == "yaml":
+        return yaml_of(msgspec.json.decode(encoded))
+    return (msgspec.json.format(encoded, indent=2) + b"\n").decode()
+
+
+def yaml_of(value: Any) -> str:
+    """Return plain values as YAML."""
+    import yaml  # noqa: PLC0415 - only this format pays for it
+
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    return str(yaml.dump(value, Dumper=dumper, sort_keys=False, width=2**31 - 1, default_flow_style=False))
+
+
+class NameReporter:
+    """Writes the key of each finding; ``base64:`` and the encoded bytes where a key is not plain text.
+
+    Args:
+        stream: Binary output.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._output = Output(stream)
+
+    def begin(self, header: Header) -> None:
+        """Nothing stands before the first key."""
+
+    def finding(self, finding: Finding) -> None:
+        """Write one key. Readable objects with a remark are left out: nothing has to be done about them."""
+        if finding.outcome != "readable":
+            self._output.line(f"base64:{finding.key_base64}" if finding.key_base64 else finding.key)
+
+    def end(self, conclusion: Conclusion) -> None:
+        """Nothing stands after the last key."""
+
+
+class StatusReporter:
+    """Writes, for each resource with objects that the API server calls corrupt, its Status on one line.
+
+    Args:
+        stream: Binary output.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def begin(self, header: Header) -> None:
+        """A Status has no header."""
+
+    def finding(self, finding: Finding) -> None:
+        """Findings arrive again inside the statuses."""
+
+    def end(self, conclusion: Conclusion) -> None:
+        """Write the statuses; nothing at all where nothing is corrupt."""
+        encoder = msgspec.json.Encoder()
+        for status in conclusion.statuses:
+            self._stream.write(safe_json(encoder.encode(status)) + b"\n")
+
+
+_LISTS: Final = frozenset({"problems", "groups", "recreators", "steps", "left_out", "entries"})
+
+
+def write_plan_json(stream: BinaryIO, plan: DeletionPlan) -> None:
+    """Write the plan."""
+    encoder = msgspec.json.Encoder()
+    before = b"{\n"
+    for field in msgspec.structs.fields(DeletionPlan):
+        value: Any = getattr(plan, field.name)
+        stream.write(before + b'  "%s": ' % field.encode_name.encode())
+        if field.name in _LISTS:
+            _write_list(stream, encoder, value)
+        else:
+            stream.write(safe_json(encoder.encode(value)))
+        before = b",\n"
+    stream.write(b"\n}\n")
+
+
+def _write_list(stream: BinaryIO, encoder: msgspec.json.Encoder, items: Sequence[Any]) -> None:
+    before = b"[\n    "
+    for item in items:
+        stream.write(before + safe_json(encoder.encode(item)))
+        before = b",\n    "
+    stream.write(b"\n  ]" if items else b"[]")

@@ -9,8 +9,7 @@ import pytest
 
 from etcdfix.graph.assess import LastKnown, assess
 from etcdfix.graph.contents import ContentReader
-from etcdfix.graph.recreation.neighbours import Neighbours
-from etcdfix.graph.recreation.recreation import TOKEN_TYPE, who_recreates
+from etcdfix.graph.recreation import TOKEN_TYPE, Neighbours, who_recreates
 from etcdfix.graph.references import OwnerReference
 from etcdfix.model import Confidence, StoredValue
 from etcdfix.operations.look.planning.plan import build_plan

@@ -23,7 +23,7 @@ from etcdfix.cli.surroundings import output_options
 from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.outputfile import STANDARD_OUTPUT, destination
 from etcdfix.inputs.saved_report import load_report
-from etcdfix.operations.look.planning.plan import PlanRequest, build_plan
+from etcdfix.operations.look.plan import PlanRequest, build_plan
 from etcdfix.reports.formats.machine import write_plan_json
 from etcdfix.reports.formats.plan_table import write_plan_table
 from etcdfix.reports.plan_model import DeletionPlan

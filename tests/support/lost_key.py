@@ -13,7 +13,7 @@ from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.examine import Examiner
 from etcdfix.inputs.saved_report import load_report
 from etcdfix.model import KeptRevision, Revision, StoredValue
-from etcdfix.operations.look.planning.plan import PlanRequest
+from etcdfix.operations.look.plan import PlanRequest
 from etcdfix.operations.look.scan import ScanRequest, run_scan
 from etcdfix.reports.formats.machine import JSONLinesReporter, JSONReporter
 from etcdfix.sources.base import Source, SourceDescription

@@ -12,7 +12,7 @@ from etcdfix.graph.contents import ContentReader
 from etcdfix.graph.recreation import TOKEN_TYPE, Neighbours, who_recreates
 from etcdfix.graph.references import OwnerReference
 from etcdfix.model import Confidence, StoredValue
-from etcdfix.operations.look.planning.plan import build_plan
+from etcdfix.operations.look.plan import build_plan
 from etcdfix.reports.plan_model import PlanEntry
 from tests.support.impact_objects import Cluster, build_index, owner
 from tests.support.lost_key import (

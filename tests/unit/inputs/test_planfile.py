@@ -15,7 +15,7 @@ from etcdfix.errors import ConfigurationError, RefusedByRule
 from etcdfix.inputs import planfile
 from etcdfix.inputs.planfile import expectation_of, load_plan, sealed
 from etcdfix.model import StoredValue
-from etcdfix.operations.look.planning.plan import build_plan
+from etcdfix.operations.look.plan import build_plan
 from etcdfix.remediation.preflight.expectation import Expectation
 from etcdfix.remediation.rules import Rule
 from etcdfix.reports.formats.machine import write_plan_json

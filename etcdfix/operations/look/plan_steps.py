@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from etcdfix.graph.recreation_rules import ComesBack
-from etcdfix.operations.look.planning.order import is_breaking, is_guess, trials
+from etcdfix.operations.look.plan_entries import is_breaking, is_guess, trials
 from etcdfix.reports.base import counted
 from etcdfix.reports.plan_model import PlanEntry, PlanGroup, PlanStep, meaning
 from etcdfix.text.commands import RepeatedOptions

@@ -17,8 +17,8 @@ from etcdfix.graph.index import (
     NamespaceDetails,
 )
 from etcdfix.graph.kinds import Served, served_version
-from etcdfix.graph.model import Condition
-from etcdfix.graph.references import OwnerReference, Reference
+from etcdfix.graph.model import Condition, OwnerReference
+from etcdfix.graph.references import Reference
 from etcdfix.graph.tables import (
     BY_NAME,
     BY_UID,

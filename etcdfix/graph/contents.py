@@ -16,12 +16,12 @@ from etcdfix.graph.classes import snapshot_templates, storage_templates
 from etcdfix.graph.fields import Plain, Pod, ProtobufExtractor, at, items, mapping, parse_json, text
 from etcdfix.graph.heuristic_references import heuristic_references
 from etcdfix.graph.kinds import Kinds
+from etcdfix.graph.model import OwnerReference
 from etcdfix.graph.references import (
     GROUP_SNAPSHOT_GROUP,
     SNAPSHOT_GROUP,
     Handler,
     Known,
-    OwnerReference,
     Reference,
     Scene,
     handler_for,

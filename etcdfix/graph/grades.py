@@ -9,10 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from etcdfix.graph.collector import Collection
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.kinds import crd_path
-from etcdfix.graph.model import Action, LostFinalizer, ObjectRef, Risk, RiskReason, SecretState, Stops, User
+from etcdfix.graph.model import (
+    Action,
+    Collection,
+    LostFinalizer,
+    ObjectRef,
+    Risk,
+    RiskReason,
+    SecretState,
+    Stops,
+    User,
+)
 from etcdfix.graph.users import PROTECTION_FINALIZERS
 from etcdfix.graph.uses import SECRETS, Role
 from etcdfix.model import Confidence, GroupResource

@@ -15,11 +15,10 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from etcdfix.graph.assess import Assessment, LastKnown
 from etcdfix.graph.contents import ContentReader
 from etcdfix.graph.fields import Plain, at, mapping
 from etcdfix.graph.index import ImpactIndex
-from etcdfix.graph.model import ObjectRef
+from etcdfix.graph.model import Assessment, LastKnown, ObjectRef, OwnerReference
 from etcdfix.graph.recreation_rules import (
     MAKERS,
     RULES,
@@ -30,7 +29,6 @@ from etcdfix.graph.recreation_rules import (
     SpecRule,
     labels_of,
 )
-from etcdfix.graph.references import OwnerReference
 from etcdfix.graph.users import by_role
 from etcdfix.graph.uses import SECRETS, Role
 from etcdfix.model import Confidence, Outcome

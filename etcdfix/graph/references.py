@@ -22,6 +22,7 @@ from etcdfix.graph.classes import (
 )
 from etcdfix.graph.fields import Mask, Plain, at, items, mapping, mask_of, text
 from etcdfix.graph.kinds import Kinds, relative_key
+from etcdfix.graph.model import OwnerReference
 from etcdfix.graph.uses import (
     ANY,
     CLAIMS,
@@ -66,17 +67,6 @@ class Reference(NamedTuple):
     key: str
     use: Use
     uid: str = ""
-
-
-class OwnerReference(NamedTuple):
-    """One entry of ``metadata.ownerReferences``; there is no namespace in it."""
-
-    api_version: str
-    kind: str
-    name: str
-    uid: str
-    controller: bool
-    block_owner_deletion: bool
 
 
 class Known(msgspec.Struct):

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from etcdfix.errors import SourceError
-from etcdfix.graph.assess import Assessment, LastKnown, assess
-from etcdfix.graph.collector import Collection, collect
+from etcdfix.graph.assess import assess
+from etcdfix.graph.collector import collect
 from etcdfix.graph.index import ImpactIndex
-from etcdfix.graph.model import Action, Propagation
+from etcdfix.graph.model import Action, Assessment, Collection, LastKnown, Propagation
 from etcdfix.graph.namespaces import freed_by, is_served
 from etcdfix.graph.tables import UNDETERMINED
 from etcdfix.graph.users import by_role

@@ -10,8 +10,7 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.graph.assess import Assessment
-from etcdfix.graph.model import Risk, Stops
+from etcdfix.graph.model import Assessment, Risk, Stops
 from etcdfix.graph.recreation import TOKEN_TYPE, Recreation, shown
 from etcdfix.graph.recreation_rules import MAKERS, ComesBack
 from etcdfix.graph.users import by_role

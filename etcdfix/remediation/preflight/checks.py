@@ -18,10 +18,10 @@ from etcdfix.apiserver.servers import Answer, APIAccess, ServerAnswers, ask_serv
 from etcdfix.errors import SourceUnreachable
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, no_progress
-from etcdfix.graph.assess import Assessment, assess
+from etcdfix.graph.assess import assess
 from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.grades import protected_reason
-from etcdfix.graph.model import Risk
+from etcdfix.graph.model import Assessment, Risk
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.cluster_identity import ClusterIdentity

@@ -8,7 +8,7 @@ temporary file, already encoded, and the document is put together at the end: me
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import IO, Any, BinaryIO, Final
 
 import msgspec
@@ -18,15 +18,12 @@ from etcdfix.reports.model import API_VERSION, Conclusion, Finding, Header
 from etcdfix.reports.plan_model import DeletionPlan
 from etcdfix.text.safetext import safe_json
 
+_encoder: Final = msgspec.json.Encoder()
 
-class _Encoder:
-    """JSON on one line, in which nothing acts upon a terminal."""
 
-    def __init__(self) -> None:
-        self._encoder = msgspec.json.Encoder()
-
-    def __call__(self, value: Any) -> bytes:
-        return safe_json(self._encoder.encode(value))
+def _encode(value: Any) -> bytes:
+    """Return JSON on one line, in which nothing acts upon a terminal."""
+    return safe_json(_encoder.encode(value))
 
 
 class _Spool:
@@ -59,7 +56,6 @@ class _DocumentReporter:
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
-        self._encode = _Encoder()
         self._spool = _Spool()
         self._header: Header | None = None
 
@@ -69,7 +65,31 @@ class _DocumentReporter:
 
     def finding(self, finding: Finding) -> None:
         """Encode one finding into the temporary file."""
-        self._spool.append(self._encode(finding))
+        self._spool.append(_encode(finding))
+
+    def _before(self, conclusion: Conclusion) -> dict[str, Any]:
+        """Return the fields that stand before the findings."""
+        assert self._header is not None  # begin() comes first
+        header = self._header
+        return {
+            "apiVersion": API_VERSION,
+            "kind": "ScanReport",
+            "tool": header.tool,
+            "generated_at": header.generated_at,
+            "source": conclusion.source,
+            "encryption_config": header.encryption_config,
+            "scope": header.scope,
+        }
+
+
+def _after(conclusion: Conclusion) -> dict[str, Any]:
+    """Return the fields that stand after findings and statuses."""
+    return {
+        "summary": conclusion.summary,
+        "complete": conclusion.complete,
+        "incomplete_reasons": conclusion.incomplete_reasons,
+        "finished_at": conclusion.finished_at,
+    }
 
 
 class JSONReporter(_DocumentReporter):
@@ -77,37 +97,38 @@ class JSONReporter(_DocumentReporter):
 
     def end(self, conclusion: Conclusion) -> None:
         """Write the document."""
-        assert self._header is not None  # begin() comes first
-        write, encode = self._stream.write, self._encode
-        header = self._header
-        write(b"{\n")
-        for name, value in (
-            ("apiVersion", API_VERSION),
-            ("kind", "ScanReport"),
-            ("tool", header.tool),
-            ("generated_at", header.generated_at),
-            ("source", conclusion.source),
-            ("encryption_config", header.encryption_config),
-            ("scope", header.scope),
-        ):
-            write(b'  "%s": %s,\n' % (name.encode(), encode(value)))
-        self._list("findings", self._spool.take())
-        self._list("statuses", (encode(status) for status in conclusion.statuses))
-        summary = msgspec.json.format(encode(conclusion.summary), indent=2)
-        write(b'  "summary": %s,\n' % summary.replace(b"\n", b"\n  "))
-        write(b'  "complete": %s,\n' % encode(conclusion.complete))
-        write(b'  "incomplete_reasons": %s,\n' % encode(conclusion.incomplete_reasons))
-        write(b'  "finished_at": %s\n}\n' % encode(conclusion.finished_at))
-
-    def _list(self, name: str, items: Iterator[bytes]) -> None:
         write = self._stream.write
-        write(b'  "%s": [' % name.encode())
-        before = b"\n    "
-        for item in items:
-            write(before)
-            write(item)
-            before = b",\n    "
-        write(b"\n  ],\n" if before.startswith(b",") else b"],\n")
+        write(b"{")
+        for name, value in self._before(conclusion).items():
+            write(b'\n  "%s": %s,' % (name.encode(), _encode(value)))
+        write(b'\n  "findings": ')
+        _write_list(self._stream, self._spool.take())
+        write(b',\n  "statuses": ')
+        _write_list(self._stream, map(_encode, conclusion.statuses))
+        for name, value in _after(conclusion).items():
+            text = _encode(value)
+            if name == "summary":
+                text = msgspec.json.format(text, indent=2).replace(b"\n", b"\n  ")
+            write(b',\n  "%s": %s' % (name.encode(), text))
+        write(b"\n}\n")
+
+
+class YAMLReporter(_DocumentReporter):
+    """Writes the same document as :class:`JSONReporter`, as YAML."""
+
+    def end(self, conclusion: Conclusion) -> None:
+        """Write the document, one finding at a time."""
+        self._dump(self._before(conclusion))
+        name = b"findings:\n"
+        for line in self._spool.take():
+            self._stream.write(name)
+            name = b""
+            self._dump([msgspec.json.decode(line)])
+        self._stream.write(b"findings: []\n" if name else b"")
+        self._dump({"statuses": conclusion.statuses, **_after(conclusion)})
+
+    def _dump(self, value: Any) -> None:
+        self._stream.write(yaml_of(msgspec.json.decode(_encode(value))).encode())
 
 
 class JSONLinesReporter:
@@ -121,11 +142,10 @@ class JSONLinesReporter:
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
-        self._encode = _Encoder()
 
     def _line(self, kind: str, value: Any) -> None:
         head = b'{"apiVersion":"%s","kind":"%s",' % (API_VERSION.encode(), kind.encode())
-        self._stream.write(head + self._encode(value)[1:] + b"\n")
+        self._stream.write(head + _encode(value)[1:] + b"\n")
 
     def begin(self, header: Header) -> None:
         """Write the ScanHeader line."""
@@ -138,55 +158,8 @@ class JSONLinesReporter:
     def end(self, conclusion: Conclusion) -> None:
         """Write the Status lines, which are Kubernetes' own objects, and the ScanSummary."""
         for status in conclusion.statuses:
-            self._stream.write(self._encode(status) + b"\n")
-        self._line(
-            "ScanSummary",
-            {
-                "source": conclusion.source,
-                "summary": conclusion.summary,
-                "complete": conclusion.complete,
-                "incomplete_reasons": conclusion.incomplete_reasons,
-                "finished_at": conclusion.finished_at,
-            },
-        )
-
-
-class YAMLReporter(_DocumentReporter):
-    """Writes the same document as :class:`JSONReporter`, as YAML."""
-
-    def end(self, conclusion: Conclusion) -> None:
-        """Write the document, one finding at a time."""
-        assert self._header is not None  # begin() comes first
-        header = self._header
-        self._dump(
-            {
-                "apiVersion": API_VERSION,
-                "kind": "ScanReport",
-                "tool": header.tool,
-                "generated_at": header.generated_at,
-                "source": conclusion.source,
-                "encryption_config": header.encryption_config,
-                "scope": header.scope,
-            }
-        )
-        name = b"findings:\n"
-        for line in self._spool.take():
-            self._stream.write(name)
-            name = b""
-            self._dump([msgspec.json.decode(line)])
-        self._stream.write(b"findings: []\n" if name else b"")
-        self._dump(
-            {
-                "statuses": conclusion.statuses,
-                "summary": conclusion.summary,
-                "complete": conclusion.complete,
-                "incomplete_reasons": conclusion.incomplete_reasons,
-                "finished_at": conclusion.finished_at,
-            }
-        )
-
-    def _dump(self, value: Any) -> None:
-        self._stream.write(yaml_of(msgspec.json.decode(self._encode(value))).encode())
+            self._stream.write(_encode(status) + b"\n")
+        self._line("ScanSummary", {"source": conclusion.source, **_after(conclusion)})
 
 
 def write_document(report: msgspec.Struct, stream: BinaryIO, _max_rows: int = 0) -> None:
@@ -250,32 +223,28 @@ class StatusReporter:
 
     def end(self, conclusion: Conclusion) -> None:
         """Write the statuses; nothing at all where nothing is corrupt."""
-        encoder = msgspec.json.Encoder()
         for status in conclusion.statuses:
-            self._stream.write(safe_json(encoder.encode(status)) + b"\n")
-
-
-_LISTS: Final = frozenset({"problems", "groups", "recreators", "steps", "left_out", "entries"})
+            self._stream.write(_encode(status) + b"\n")
 
 
 def write_plan_json(stream: BinaryIO, plan: DeletionPlan) -> None:
-    """Write the plan."""
-    encoder = msgspec.json.Encoder()
+    """Write a plan: one document, one entry per line, in the shape that ``etcdfix delete --plan`` takes."""
     before = b"{\n"
     for field in msgspec.structs.fields(DeletionPlan):
         value: Any = getattr(plan, field.name)
         stream.write(before + b'  "%s": ' % field.encode_name.encode())
-        if field.name in _LISTS:
-            _write_list(stream, encoder, value)
+        if isinstance(value, list):
+            _write_list(stream, map(_encode, value))
         else:
-            stream.write(safe_json(encoder.encode(value)))
+            stream.write(_encode(value))
         before = b",\n"
     stream.write(b"\n}\n")
 
 
-def _write_list(stream: BinaryIO, encoder: msgspec.json.Encoder, items: Sequence[Any]) -> None:
+def _write_list(stream: BinaryIO, items: Iterable[bytes]) -> None:
+    """Write a list, one item per line."""
     before = b"[\n    "
     for item in items:
-        stream.write(before + safe_json(encoder.encode(item)))
+        stream.write(before + item)
         before = b",\n    "
-    stream.write(b"\n  ]" if items else b"[]")
+    stream.write(b"\n  ]" if before.startswith(b",") else b"[]")

@@ -18,7 +18,6 @@ from etcdfix.graph.index import (
 )
 from etcdfix.graph.kinds import Served, served_version
 from etcdfix.graph.model import Condition, OwnerReference
-from etcdfix.graph.references import Reference
 from etcdfix.graph.tables import (
     BY_NAME,
     BY_UID,
@@ -38,6 +37,7 @@ from etcdfix.graph.tables import (
     WRONG_SCOPE,
     Tables,
 )
+from etcdfix.graph.uses import Reference
 from etcdfix.model import Outcome, ServerBehaviour
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import CRD_PATH, ResourcePrefix, StorageCodec, display

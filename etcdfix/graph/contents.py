@@ -19,10 +19,10 @@ from etcdfix.graph.kinds import Kinds
 from etcdfix.graph.model import OwnerReference
 from etcdfix.graph.references import (
     GROUP_SNAPSHOT_GROUP,
+    POLICIES,
     SNAPSHOT_GROUP,
     Handler,
     Known,
-    Reference,
     Scene,
     handler_for,
     mask_for,
@@ -32,6 +32,7 @@ from etcdfix.graph.references import (
     pod_references,
     replica_mask,
 )
+from etcdfix.graph.uses import Reference
 from etcdfix.model import DecodedObject, GroupVersionKind, Outcome
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import ResourcePrefix, StorageCodec
@@ -39,7 +40,6 @@ from etcdfix.verdicts.examination import Examination
 
 _READ: Final = frozenset({Outcome.READABLE, Outcome.INCONSISTENT})
 _MOST_REPLICAS: Final = 4096
-_POLICIES: Final = ("validatingadmissionpolicies", "mutatingadmissionpolicies")
 _SNAPSHOT_CLASSES: Final = (
     (SNAPSHOT_GROUP, "volumesnapshotclasses"),
     (GROUP_SNAPSHOT_GROUP, "volumegroupsnapshotclasses"),
@@ -124,7 +124,7 @@ class ContentReader:
             for plain, name in self._objects_in(source, f"{group}/{plural}"):
                 templates = snapshot_templates(mapping(plain.get("parameters")))
                 self.known.snapshot_classes[f"{plural}/{name}"] = templates
-        for plural in _POLICIES:
+        for plural in POLICIES.values():
             for plain, name in self._objects_in(source, plural):
                 kind = mapping(at(plain, "spec.paramKind"))
                 api_version, word = str(kind.get("apiVersion", "")), str(kind.get("kind", ""))

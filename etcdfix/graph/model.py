@@ -6,6 +6,7 @@ order in which a report has them.
 
 from __future__ import annotations
 
+import base64
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -40,6 +41,11 @@ class ObjectRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     def full_resource(self) -> str:
         """Its resource with the API group, as kubectl takes it."""
         return f"{self.resource}.{self.group}" if self.group else self.resource
+
+    @property
+    def raw_key(self) -> bytes:
+        """Its etcd key."""
+        return base64.b64decode(self.key_base64) if self.key_base64 is not None else self.key.encode()
 
     def __str__(self) -> str:
         if not self.resource:

@@ -27,10 +27,10 @@ from etcdfix.operations.look.get import (
     GetRequest,
     GetResult,
     Wanted,
-    has_keys,
     read_raw,
     run_get,
 )
+from etcdfix.operations.look.index_cluster import has_keys
 from etcdfix.reports.base import counted
 from etcdfix.reports.printers.objects import Form, Shown, message_of
 from etcdfix.reports.printers.writers import WRITERS

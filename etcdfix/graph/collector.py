@@ -58,12 +58,7 @@ def collect(
 
 
 def collect_all(index: ImpactIndex, removed: Iterable[int]) -> Collection:
-    """Play through the removal of several objects at once, in etcd; the first stands for all.
-
-    Args:
-        index: Of the cluster as it is.
-        removed: Nodes, at least one.
-    """
+    """Play through the removal of several objects at once, in etcd; the first stands for all."""
     return _Collector(index, {node: index.uid(node) for node in removed}, None).run()
 
 

@@ -143,16 +143,7 @@ def reasons_for(
     users: Sequence[User],
     finalizers: Sequence[LostFinalizer],
 ) -> list[RiskReason]:
-    """Return why the loss of an object is as bad as it is; what hangs on it before what its kind says.
-
-    Args:
-        index: Of the cluster.
-        node: Of the object.
-        collection: What the garbage collector does.
-        secret: Of a Secret.
-        users: What refers to it.
-        finalizers: Those that are skipped.
-    """
+    """Return why the loss of an object is as bad as it is; what hangs on it before what its kind says."""
     ref = index.ref(node)
     return [
         *_protected_reasons(ref),

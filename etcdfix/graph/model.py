@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import base64
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from etcdfix.graph.uses import Role
 from etcdfix.model import Confidence
+
+BY_HAND: Final = "by hand"
+"""The maker of what nobody is known to make again."""
 
 
 class ObjectRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

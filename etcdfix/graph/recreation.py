@@ -18,7 +18,7 @@ import msgspec
 from etcdfix.graph.contents import ContentReader
 from etcdfix.graph.fields import Plain, at, mapping
 from etcdfix.graph.index import ImpactIndex
-from etcdfix.graph.model import Assessment, LastKnown, ObjectRef, OwnerReference
+from etcdfix.graph.model import BY_HAND, Assessment, LastKnown, ObjectRef, OwnerReference
 from etcdfix.graph.recreation_rules import (
     MAKERS,
     RULES,
@@ -32,7 +32,6 @@ from etcdfix.graph.recreation_rules import (
 from etcdfix.graph.users import by_role
 from etcdfix.graph.uses import SECRETS, Role
 from etcdfix.model import Confidence, Outcome
-from etcdfix.reports.plan_model import BY_HAND
 from etcdfix.storagekey import StorageCodec
 from etcdfix.text.safetext import safe_text
 from etcdfix.verdicts.examination import Examination
@@ -78,12 +77,6 @@ def who_recreates(
     What can be trusted most counts. Of what can be trusted alike the order is: resources that one party alone writes,
     owners of the last readable revision, specs that name the object, its own labels as of then, tokens, names, and
     labels on its readable siblings.
-
-    Args:
-        index: Of the cluster.
-        node: Of the object.
-        neighbours: Of the broken objects.
-        assessment: Of this one.
     """
     reason = _NEVER.get(index.place(node)[0].path)
     if reason is not None:
@@ -306,12 +299,7 @@ class Claimed(NamedTuple):
 
 
 class Neighbours:
-    """Looks into readable objects beside the broken ones.
-
-    Args:
-        reader: Looks into them.
-        places: Where broken objects are.
-    """
+    """Looks into readable objects beside the broken ones."""
 
     def __init__(self, reader: ContentReader, places: set[Place]) -> None:
         self._reader = reader
@@ -393,14 +381,7 @@ def _labels(whole: Plain) -> tuple[dict[str, str], dict[str, Any]]:
 def claimed_secrets(
     rule: SpecRule, namespace: str, name: str, whole: dict[str, Any]
 ) -> list[tuple[str, str]]:
-    """Return namespace and name of each Secret that a custom resource's controller creates; none once it is deleted.
-
-    Args:
-        rule: Of its kind.
-        namespace: Of the custom resource.
-        name: Of the custom resource.
-        whole: The custom resource.
-    """
+    """Return namespace and name of each Secret that a custom resource's controller creates; none once it is deleted."""
     if next(values_at(whole, "metadata.deletionTimestamp"), None) is not None:
         return []
     for condition in rule.when:

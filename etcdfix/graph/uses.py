@@ -139,9 +139,6 @@ def unscoped_keys(relative: bytes) -> tuple[bytes, ...]:
 
     For ``secrets/shop/db`` they are ``secrets/*/db`` (a name, in whatever namespace), ``secrets/shop/*`` and
     ``secrets/*/*`` (whatever has the labels); for ``things.example.com/kind/x`` one of them is ``…/kind/*``.
-
-    Args:
-        relative: The object's key below the storage prefix.
     """
     above, slash, name = relative.rpartition(b"/")
     directory, between, _ = above.rpartition(b"/")

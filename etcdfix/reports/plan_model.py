@@ -15,7 +15,6 @@ from etcdfix.text.safetext import quote_command
 from etcdfix.verdicts.deletability import AcceptRisk
 
 KIND: Final = "DeletionPlan"
-BY_HAND: Final = "by hand"
 
 
 class PlanSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

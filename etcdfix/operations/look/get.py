@@ -14,6 +14,7 @@ from etcdfix.errors import ConfigurationError, EndedEarly, SourceError
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Examining
 from etcdfix.model import Outcome, StoredValue
+from etcdfix.operations.look.index_cluster import has_keys
 from etcdfix.reports.printers.objects import Form, Shown, Viewer
 from etcdfix.reports.printers.writers import Writer
 from etcdfix.scope import ScopeRequest, resolve_scope
@@ -169,12 +170,6 @@ def run_get(
     if (result.seen or result.empty) and not cut:
         writer.end()
     return result
-
-
-def has_keys(source: Source, layout: StorageLayout) -> bool:
-    """Say whether any key starts with the storage prefix, or may: what could not be read is not absent."""
-    known = len(source.problems)
-    return next(iter(source.current(layout.prefix_bytes)), None) is not None or len(source.problems) > known
 
 
 def read_raw(

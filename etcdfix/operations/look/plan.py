@@ -172,7 +172,10 @@ def build_plan(
         )
     gathered.leave_out_newer(likes)
     index = builder.finish(source.problems)
-    write = _Writer(index, source, examiner, reader, neighbours, keys, request, uid)
+    description = source.describe()
+    # A live etcd tells of earlier generations only by a watch for each key; a file has them at hand.
+    file = description.type != "etcd"
+    write = _Writer(index, source, examiner, reader, neighbours, keys, request, uid, file)
     drafts = [
         write.draft(broken)
         for broken in progress(iter(gathered.broken), "broken objects", len(gathered.broken))
@@ -185,7 +188,6 @@ def build_plan(
         for entry in in_order(drafts)
     ]
     makers = _makers(entries)
-    description = source.describe()
     problems = [*report.problems, *source.problems]
     if index.opaque:
         problems.append(f"{index.opaque} objects cannot be looked into")
@@ -202,7 +204,7 @@ def build_plan(
             shown_word(description.path) if description.path is not None else None,
             list(description.endpoints) if description.endpoints is not None else None,
             description.revision,
-            request.newest and description.type == "etcd",
+            request.newest and not file,
             description.cluster_id,
         ),
         kube_system_uid=uid,
@@ -318,31 +320,18 @@ def _never(found: Examination) -> tuple[str, str] | None:
     return None
 
 
-class _Writer:
+class _Writer(msgspec.Struct, frozen=True):
     """Looks at one broken object after the other."""
 
-    def __init__(
-        self,
-        index: ImpactIndex,
-        source: Source,
-        examiner: Examiner,
-        reader: ContentReader,
-        neighbours: Neighbours,
-        keys: KeyCounter,
-        request: PlanRequest,
-        uid: str | None,
-    ) -> None:
-        self._index = index
-        self._source = source
-        self._examiner = examiner
-        self._reader = reader
-        self._neighbours = neighbours
-        self._keys = keys
-        self._request = request
-        # A deletion refuses a plan that cannot say which cluster it is of.
-        self._plan_file = request.plan_file if uid else ""
-        # A live etcd tells of earlier generations only by a watch for each key; a file has them at hand.
-        self._generations = source.describe().type != "etcd"
+    index: ImpactIndex
+    source: Source
+    examiner: Examiner
+    reader: ContentReader
+    neighbours: Neighbours
+    keys: KeyCounter
+    request: PlanRequest
+    uid: str | None
+    generations: bool
 
     def draft(self, broken: _Broken) -> PlanEntry:
         """Return the entry of one object, without its turn.
@@ -352,12 +341,19 @@ class _Writer:
         """
         found = broken.found
         stored = found.stored
-        index, source, examiner, reader = self._index, self._source, self._examiner, self._reader
+        index = self.index
         node = index.find(stored.key)
         assert node is not None  # it was added
-        assessment = assess(index, source, examiner, stored.key, reader=reader, generations=self._generations)
+        assessment = assess(
+            index,
+            self.source,
+            self.examiner,
+            stored.key,
+            reader=self.reader,
+            generations=self.generations,
+        )
         assert assessment is not None  # same
-        recreation = who_recreates(index, node, self._neighbours, assessment)
+        recreation = who_recreates(index, node, self.neighbours, assessment)
         users, stopped = users_of(assessment)
         cause = found.verdict.cause
         return PlanEntry(
@@ -387,15 +383,16 @@ class _Writer:
             protected=protected_reason(found.directory.group_resource, found.namespace),
             risk=assessment.risk.value,
             reasons=list(assessment.reasons[:_MOST_REASONS]),
-            needs=_needs(found, _worst_doubt(found, self._keys)),
+            needs=_needs(found, _worst_doubt(found, self.keys)),
             command=self._command(stored),
         )
 
     def _command(self, stored: StoredValue) -> str:
         words = ["--expect-mod-revision", str(stored.mod_revision)]
-        if self._plan_file:
-            words += ["--plan", self._plan_file]
-        return f"{self._request.same_again.delete(stored.key)} {quote_command(words)}"
+        # A deletion refuses a plan that cannot say which cluster it is of.
+        if self.request.plan_file and self.uid:
+            words += ["--plan", self.request.plan_file]
+        return f"{self.request.same_again.delete(stored.key)} {quote_command(words)}"
 
 
 def _groups(broken: list[_Broken], keys: KeyCounter) -> list[PlanGroup]:

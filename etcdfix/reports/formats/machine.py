@@ -48,11 +48,7 @@ class _Spool:
 
 
 class _DocumentReporter:
-    """What the two one-document formats share: everything waits for the source's last word.
-
-    Args:
-        stream: Binary output.
-    """
+    """What the two one-document formats share: everything waits for the source's last word."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -135,9 +131,6 @@ class JSONLinesReporter:
     """Writes a ``ScanHeader``, each ``Finding`` as it is found, each ``Status``, and a ``ScanSummary``.
 
     A file without a ``ScanSummary`` was cut short.
-
-    Args:
-        stream: Binary output.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -184,11 +177,7 @@ def yaml_of(value: Any) -> str:
 
 
 class NameReporter:
-    """Writes the key of each finding; ``base64:`` and the encoded bytes where a key is not plain text.
-
-    Args:
-        stream: Binary output.
-    """
+    """Writes the key of each finding; ``base64:`` and the encoded bytes where a key is not plain text."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._output = Output(stream)
@@ -206,11 +195,7 @@ class NameReporter:
 
 
 class StatusReporter:
-    """Writes, for each resource with objects that the API server calls corrupt, its Status on one line.
-
-    Args:
-        stream: Binary output.
-    """
+    """Writes, for each resource with objects that the API server calls corrupt, its Status on one line."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import BinaryIO, Final
 
+from etcdfix.graph.model import BY_HAND
 from etcdfix.reports.base import Output, counted, fit
-from etcdfix.reports.plan_model import BY_HAND, DeletionPlan, PlanEntry, meaning
+from etcdfix.reports.plan_model import DeletionPlan, PlanEntry, meaning
 from etcdfix.text.safetext import safe_text
 
 _MAX_CELL: Final = 300

@@ -26,8 +26,7 @@ from etcdfix.inputs.planfile import sealed
 from etcdfix.inputs.saved_report import SavedFinding, SavedReport
 from etcdfix.likes import NOT_THE_OBJECT, Likeness, Likes, in_our_tables, likeness_of
 from etcdfix.model import Outcome, StoredValue
-from etcdfix.operations.look.plan_entries import STAGES, in_order, is_breaking, users_of, what_it_is
-from etcdfix.operations.look.plan_steps import steps_for
+from etcdfix.operations.look.plan_steps import STAGES, in_order, is_breaking, steps_for, users_of, what_it_is
 from etcdfix.reports.model import API_VERSION
 from etcdfix.reports.origin import TOOL, shown_configuration, shown_word, timestamp
 from etcdfix.reports.plan_model import (

@@ -189,7 +189,7 @@ class _Gathering:
         self._report(record)
 
     def _without_neighbour(self, found: Examination) -> Examination:
-        """Take the remark from a key of a tree of its own: another cluster's prefix may be one bit away from ours."""
+        """Take the warning from a key of a tree of its own: another cluster's prefix may be one bit away from ours."""
         verdict, key = found.verdict, found.stored.key
         if verdict.outcome is not Outcome.NOT_AN_OBJECT or not verdict.evidence:
             return found
@@ -204,7 +204,7 @@ class _Gathering:
         return msgspec.structs.replace(found, verdict=msgspec.structs.replace(verdict, evidence=()))
 
     def _with_predecessor(self, found: Examination) -> Examination:
-        """Remark on a key whose name nothing bears out that it should have been changed before, and was not."""
+        """Warn of a key whose name nothing bears out: it should have been changed before, and was not."""
         verdict = found.verdict
         doubtful = verdict.cause in _NAME_IN_DOUBT or any(e.check == KEY_NAME_CHECK for e in verdict.evidence)
         if not doubtful or found.stored.version < 2 or self._predecessors_asked >= _MOST_PREDECESSORS:
@@ -215,13 +215,13 @@ class _Gathering:
                 return found
         except SourceError:  # the scan itself says what it cannot read
             return found
-        remark = Evidence(
+        warning = Evidence(
             PREDECESSOR_CHECK,
             "missing",
             f"version {found.stored.version}, and nothing stood under this name before mod_revision "
             f"{found.stored.mod_revision}: the name of the key itself may be damaged",
         )
-        changed = msgspec.structs.replace(verdict, evidence=(*verdict.evidence, remark))
+        changed = msgspec.structs.replace(verdict, evidence=(*verdict.evidence, warning))
         return msgspec.structs.replace(found, verdict=changed)
 
 

@@ -13,7 +13,7 @@ from typing import IO, Any, BinaryIO, Final
 
 import msgspec
 
-from etcdfix.reports.base import Output
+from etcdfix.reports.base import Output, Reporter
 from etcdfix.reports.model import API_VERSION, Conclusion, Finding, Header
 from etcdfix.reports.plan_model import DeletionPlan
 from etcdfix.text.safetext import safe_json
@@ -47,7 +47,7 @@ class _Spool:
                 yield line[:-1]
 
 
-class _DocumentReporter:
+class _DocumentReporter(Reporter):
     """What the two one-document formats share: everything waits for the source's last word."""
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -127,7 +127,7 @@ class YAMLReporter(_DocumentReporter):
         self._stream.write(yaml_of(msgspec.json.decode(_encode(value))).encode())
 
 
-class JSONLinesReporter:
+class JSONLinesReporter(Reporter):
     """Writes a ``ScanHeader``, each ``Finding`` as it is found, each ``Status``, and a ``ScanSummary``.
 
     A file without a ``ScanSummary`` was cut short.
@@ -176,38 +176,26 @@ def yaml_of(value: Any) -> str:
     return str(yaml.dump(value, Dumper=dumper, sort_keys=False, width=2**31 - 1, default_flow_style=False))
 
 
-class NameReporter:
+class NameReporter(Reporter):
     """Writes the key of each finding; ``base64:`` and the encoded bytes where a key is not plain text."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._output = Output(stream)
 
-    def begin(self, header: Header) -> None:
-        """Nothing stands before the first key."""
-
     def finding(self, finding: Finding) -> None:
-        """Write one key. Readable objects with a remark are left out: nothing has to be done about them."""
+        """Write one key. Readable objects with a warning are left out: nothing has to be done about them."""
         if finding.outcome != "readable":
             self._output.line(f"base64:{finding.key_base64}" if finding.key_base64 else finding.key)
 
-    def end(self, conclusion: Conclusion) -> None:
-        """Nothing stands after the last key."""
 
-
-class StatusReporter:
+class StatusReporter(Reporter):
     """Writes, for each resource with objects that the API server calls corrupt, its Status on one line."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
 
-    def begin(self, header: Header) -> None:
-        """A Status has no header."""
-
-    def finding(self, finding: Finding) -> None:
-        """Findings arrive again inside the statuses."""
-
     def end(self, conclusion: Conclusion) -> None:
-        """Write the statuses; nothing at all where nothing is corrupt."""
+        """Write the statuses, in which the findings stand again; nothing at all where nothing is corrupt."""
         for status in conclusion.statuses:
             self._stream.write(_encode(status) + b"\n")
 

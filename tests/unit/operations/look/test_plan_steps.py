@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from etcdfix.operations.look.plan_entries import in_order
-from etcdfix.operations.look.plan_steps import steps_for
+from etcdfix.operations.look.plan_steps import in_order, steps_for
 from etcdfix.reports.plan_model import PlanEntry, PlanGroup, PlanStep, acceptance, declaration
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.deletability import AcceptRisk

@@ -146,11 +146,8 @@ class ContentReader:
         Raises:
             KMSPending: Only while plugins defer, and not for a value whose key they have just given.
         """
-        decoded = found.decoded
-        if decoded is None or decoded.empty or found.verdict.outcome not in _READ:
-            return None
-        data = self._examiner.plaintext(found)
-        if data is None:
+        decoded, data = found.decoded, self._plaintext(found)
+        if decoded is None or data is None:
             return None
         way = self._way(found.directory, decoded.gvk)
         if way.pod is not None and decoded.encoding == "protobuf":
@@ -194,13 +191,16 @@ class ContentReader:
 
     def plain(self, found: Examination) -> Plain | None:
         """Return the fields of an examined object that matter; None where it cannot be looked into."""
+        decoded, data = found.decoded, self._plaintext(found)
+        if decoded is None or data is None:
+            return None
+        return self._plain(found, decoded, self._way(found.directory, decoded.gvk), data)
+
+    def _plaintext(self, found: Examination) -> bytes | None:
         decoded = found.decoded
         if decoded is None or decoded.empty or found.verdict.outcome not in _READ:
             return None
-        data = self._examiner.plaintext(found)
-        if data is None:
-            return None
-        return self._plain(found, decoded, self._way(found.directory, decoded.gvk), data)
+        return self._examiner.plaintext(found)
 
     def _plain(self, found: Examination, decoded: DecodedObject, way: _Way, data: bytes) -> Plain | None:
         if decoded.encoding == "protobuf":

@@ -181,6 +181,13 @@ class _Kept:
         return {key: found for members in self._by_weight.values() for key, found in members.items()}
 
 
+def same_fields(found: msgspec.Struct, published: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return what a struct has under the names of a published one's fields."""
+    return {
+        name: getattr(found, name) for name in found.__struct_fields__ if name in published.__struct_fields__
+    }
+
+
 def has_keys(source: Source, layout: StorageLayout) -> bool:
     """Say whether any key starts with the storage prefix, or may: what could not be read is not absent."""
     known = len(source.problems)

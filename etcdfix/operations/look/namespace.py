@@ -23,7 +23,7 @@ from etcdfix.graph.model import Action, Blocker, CyclicWait, DeletionStage, Obje
 from etcdfix.graph.namespaces import NamespaceState, contents_of, namespace_key, namespace_state
 from etcdfix.graph.uses import Role
 from etcdfix.model import Confidence, Outcome
-from etcdfix.operations.look.index_cluster import ClusterIndex, Keep
+from etcdfix.operations.look.index_cluster import ClusterIndex, Keep, same_fields
 from etcdfix.reports.base import counted
 from etcdfix.reports.impact_model import MissingAPI, NamespaceReport, NamespaceStep
 from etcdfix.reports.model import Remedy
@@ -113,11 +113,9 @@ def namespace_report(cluster: ClusterIndex, name: str) -> NamespaceReport | None
     undetermined = sum(index.unreadable(node) and not index.lost(node) for node in nodes)
     reasons = cluster.incomplete_reasons(undetermined)
     plan = _NamespacePlan(cluster, state)
-    published = NamespaceReport.__struct_fields__
-    found = {name: getattr(state, name) for name in state.__struct_fields__ if name in published}
     return NamespaceReport(
         **origin
-        | found
+        | same_fields(state, NamespaceReport)
         | {
             "state": _state(state),
             "exists": state.exists or (False if state.complete else None),

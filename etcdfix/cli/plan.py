@@ -14,9 +14,9 @@ from etcdfix.cli.output import say
 from etcdfix.cli.progress import progress_of
 from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.outputfile import STANDARD_OUTPUT, destination
-from etcdfix.operations.look.planning.plan import PlanRequest, build_plan
+from etcdfix.operations.look.plan import PlanRequest, build_plan
 from etcdfix.operations.opening import open_examiner, open_source
-from etcdfix.reports.formats.plan_json import write_plan_json
+from etcdfix.reports.formats.machine import write_plan_json
 from etcdfix.reports.formats.plan_table import write_plan_table
 from etcdfix.reports.plan_model import DeletionPlan
 from etcdfix.reports.saved_report import load_report

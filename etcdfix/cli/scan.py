@@ -17,7 +17,7 @@ from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.operations.opening import open_plugins, open_source
 from etcdfix.reports.baseline import load_baseline
 from etcdfix.reports.formats import SCAN_FORMATS
-from etcdfix.reports.kms import plugin_troubles
+from etcdfix.reports.next_steps import plugin_troubles
 from etcdfix.scope import ScopeRequest
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.safetext import safe_text

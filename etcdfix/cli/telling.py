@@ -16,8 +16,8 @@ from etcdfix.operations.change.preview import outcome_lines
 from etcdfix.operations.change.report import outcome_report, refusal_report
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.commit import ChangeOutcome
-from etcdfix.reports.change_model import ChangeReport
-from etcdfix.reports.formats.document import document_text
+from etcdfix.reports.formats.machine import document_text
+from etcdfix.reports.model import ChangeReport
 from etcdfix.text.commands import RepeatedOptions
 
 _TEXT: Final = "text"

@@ -8,15 +8,20 @@ from typing import Final, NamedTuple
 import msgspec
 
 from etcdfix.examine import Examiner
-from etcdfix.graph.collector import Collection, collect
+from etcdfix.graph.collector import collect
 from etcdfix.graph.contents import ContentReader
 from etcdfix.graph.fields import at, items, mapping, text
-from etcdfix.graph.finalizers import inferred_finalizers, lost_finalizers
-from etcdfix.graph.grades import reasons_for, warnings_about
-from etcdfix.graph.identity import crd_path
+from etcdfix.graph.grades import inferred_finalizers, lost_finalizers, reasons_for, warnings_about
 from etcdfix.graph.index import ImpactIndex
-from etcdfix.graph.model import LostFinalizer, ObjectRef, Risk, RiskReason, SecretState, User
-from etcdfix.graph.references import OwnerReference, owners_of
+from etcdfix.graph.kinds import crd_path
+from etcdfix.graph.model import (
+    Assessment,
+    LastKnown,
+    LostFinalizer,
+    ObjectRef,
+    Risk,
+)
+from etcdfix.graph.references import owners_of
 from etcdfix.graph.users import secret_state, users_of
 from etcdfix.graph.uses import ANY, Role
 from etcdfix.model import Confidence
@@ -26,81 +31,6 @@ from etcdfix.verdicts.examination import Examination
 _PODS: Final = "pods"
 _MOST_STEPS: Final = 50
 """Revisions that are looked at one by one; for more, one look at the history costs less."""
-
-
-class LastKnown(msgspec.Struct, frozen=True):
-    """Who an object is, or last was.
-
-    Attributes:
-        uid: "" where nobody knows.
-        confidence: Of the uid.
-        basis: ``current``, ``history``, ``earlier-generation``, ``references``, or ``none``.
-        revision: mod_revision of the value that told it, 0 for none.
-        finalizers: As of then; None where no readable revision told them.
-        labels: As of then.
-        annotations: Names only, as of then: their values may be secret.
-        conflicting_uids: Other uids that references state, with how many do.
-        readable_at: A revision at which that value can still be read; 0 where it is the present one, or for none.
-        node: Of a Pod of the same generation, where it was bound to as of then; that never changes. "" for not known.
-        type: Of a Secret, as of then; "" where it says none.
-        owners: Its owner references as of then, the managing one first.
-        token_of: The ServiceAccount of a token, as of then.
-    """
-
-    uid: str
-    confidence: Confidence
-    basis: str
-    revision: int = 0
-    finalizers: tuple[str, ...] | None = None
-    labels: dict[str, str] = {}
-    annotations: tuple[str, ...] = ()
-    conflicting_uids: dict[str, int] = {}
-    readable_at: int = 0
-    node: str = ""
-    type: str = ""
-    owners: tuple[OwnerReference, ...] = ()
-    token_of: str = ""
-
-
-class Assessment(msgspec.Struct, frozen=True):
-    """What the loss of one object means.
-
-    Attributes:
-        object: The object.
-        exists: Whether its key is there.
-        readable: Whether it can be read.
-        last_known: Who it was.
-        collection: What the garbage collector does.
-        secret: Of a Secret: what KEP-2639 asks of it.
-        users: What refers to it, by role, key and field.
-        finalizers: Those that would be skipped and what leaks: known ones, or likely ones where they cannot be read.
-        node: Of a Pod, where it runs; the kubelet there cleans up. "" where that is not known.
-        consequences: What is special about its kind, a sentence each.
-        risk: The worst of the reasons.
-        may_be_worse: Something was not seen, or cannot be read, that could depend on it: the grade is the least.
-        reasons: Worst first.
-        problems: Why the index did not hold everything.
-    """
-
-    object: ObjectRef
-    exists: bool
-    readable: bool
-    last_known: LastKnown
-    collection: Collection
-    secret: SecretState | None
-    users: tuple[User, ...]
-    finalizers: tuple[LostFinalizer, ...]
-    node: str
-    consequences: tuple[str, ...]
-    risk: Risk
-    may_be_worse: bool
-    reasons: tuple[RiskReason, ...]
-    problems: tuple[str, ...]
-
-    @property
-    def complete(self) -> bool:
-        """Whether the index held everything."""
-        return not self.problems
 
 
 def assess(

@@ -16,9 +16,8 @@ from etcdfix.graph.index import (
     ImpactIndex,
     NamespaceDetails,
 )
-from etcdfix.graph.model import Condition
-from etcdfix.graph.references import OwnerReference, Reference
-from etcdfix.graph.served import Served, served_version
+from etcdfix.graph.kinds import Served, served_version
+from etcdfix.graph.model import Condition, OwnerReference
 from etcdfix.graph.tables import (
     BY_NAME,
     BY_UID,
@@ -38,6 +37,7 @@ from etcdfix.graph.tables import (
     WRONG_SCOPE,
     Tables,
 )
+from etcdfix.graph.uses import Reference
 from etcdfix.model import Outcome, ServerBehaviour
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import CRD_PATH, ResourcePrefix, StorageCodec, display

@@ -119,12 +119,7 @@ def _fill(template: str, tokens: Mapping[str, str]) -> str:
 
 
 def storage_templates(provisioner: str, parameters: Mapping[str, Any]) -> tuple[SecretTemplate, ...]:
-    """Return the Secrets that a StorageClass names.
-
-    Args:
-        provisioner: Its ``provisioner``.
-        parameters: Its ``parameters``.
-    """
+    """Return the Secrets that a StorageClass names."""
     return tuple(_storage_templates(provisioner, parameters))
 
 

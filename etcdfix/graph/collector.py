@@ -24,11 +24,10 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.graph.identity import crd_path
 from etcdfix.graph.index import Guess, ImpactIndex, Owner
-from etcdfix.graph.model import Action, Decision, ObjectRef, Propagation
+from etcdfix.graph.kinds import Served, crd_path
+from etcdfix.graph.model import Action, Collection, Decision, Propagation
 from etcdfix.graph.owners import OF_THE_COLLECTOR, Fate, holds_on, judge
-from etcdfix.graph.served import Served
 from etcdfix.graph.tables import FOREGROUND, ORPHANS, TERMINATING
 from etcdfix.storagekey import CRD_PATH, display
 
@@ -41,38 +40,6 @@ _CRD_FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
 _RAN: Final = "a controller manager that ran before the damage"
 _NOBODY: Final = -1
 _NOT_SERVED: Final = "as soon as its own kind is served: no readable CRD has it"
-
-
-class Collection(msgspec.Struct, frozen=True):
-    """Everything that a removal sets off.
-
-    Attributes:
-        removed: The object that is removed.
-        tree: Its dependents and theirs, depth first.
-        counts: Number of objects by action.
-        deleted_by_resource: Number of cascade-deleted objects by ``resource.group``.
-        when_served: How many of the cascade-deleted go no sooner than an API serves a kind that none is known to
-            serve.
-        later: How many are kept until an owner is really gone, see :attr:`Decision.later`.
-        stays: The removed object itself only becomes Terminating: what it waits for. Never so in etcd.
-        uncertain: Where the removed object is deleted through the API: why it may only become Terminating.
-        listable: Directories that can be listed again once it is gone.
-        unlistable: Directories that cannot even then, each with how many objects are the reason.
-        caught_up: What the collector then does that is no dependent of the removed object: it could not see these
-            before, or could not see that their owners were gone. Depth first.
-    """
-
-    removed: ObjectRef
-    tree: tuple[Decision, ...]
-    counts: dict[Action, int]
-    deleted_by_resource: dict[str, int]
-    when_served: int = 0
-    later: int = 0
-    stays: str = ""
-    uncertain: str = ""
-    listable: tuple[str, ...] = ()
-    unlistable: dict[str, int] = {}
-    caught_up: tuple[Decision, ...] = ()
 
 
 def collect(
@@ -91,12 +58,7 @@ def collect(
 
 
 def collect_all(index: ImpactIndex, removed: Iterable[int]) -> Collection:
-    """Play through the removal of several objects at once, in etcd; the first stands for all.
-
-    Args:
-        index: Of the cluster as it is.
-        removed: Nodes, at least one.
-    """
+    """Play through the removal of several objects at once, in etcd; the first stands for all."""
     return _Collector(index, {node: index.uid(node) for node in removed}, None).run()
 
 

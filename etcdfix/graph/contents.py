@@ -15,14 +15,14 @@ from etcdfix.examine import Examiner
 from etcdfix.graph.classes import snapshot_templates, storage_templates
 from etcdfix.graph.fields import Plain, Pod, ProtobufExtractor, at, items, mapping, parse_json, text
 from etcdfix.graph.heuristic_references import heuristic_references
-from etcdfix.graph.identity import Kinds
+from etcdfix.graph.kinds import Kinds
+from etcdfix.graph.model import OwnerReference
 from etcdfix.graph.references import (
     GROUP_SNAPSHOT_GROUP,
+    POLICIES,
     SNAPSHOT_GROUP,
     Handler,
     Known,
-    OwnerReference,
-    Reference,
     Scene,
     handler_for,
     mask_for,
@@ -32,6 +32,7 @@ from etcdfix.graph.references import (
     pod_references,
     replica_mask,
 )
+from etcdfix.graph.uses import Reference
 from etcdfix.model import DecodedObject, GroupVersionKind, Outcome
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import ResourcePrefix, StorageCodec
@@ -39,7 +40,6 @@ from etcdfix.verdicts.examination import Examination
 
 _READ: Final = frozenset({Outcome.READABLE, Outcome.INCONSISTENT})
 _MOST_REPLICAS: Final = 4096
-_POLICIES: Final = ("validatingadmissionpolicies", "mutatingadmissionpolicies")
 _SNAPSHOT_CLASSES: Final = (
     (SNAPSHOT_GROUP, "volumesnapshotclasses"),
     (GROUP_SNAPSHOT_GROUP, "volumegroupsnapshotclasses"),
@@ -124,7 +124,7 @@ class ContentReader:
             for plain, name in self._objects_in(source, f"{group}/{plural}"):
                 templates = snapshot_templates(mapping(plain.get("parameters")))
                 self.known.snapshot_classes[f"{plural}/{name}"] = templates
-        for plural in _POLICIES:
+        for plural in POLICIES.values():
             for plain, name in self._objects_in(source, plural):
                 kind = mapping(at(plain, "spec.paramKind"))
                 api_version, word = str(kind.get("apiVersion", "")), str(kind.get("kind", ""))
@@ -146,11 +146,8 @@ class ContentReader:
         Raises:
             KMSPending: Only while plugins defer, and not for a value whose key they have just given.
         """
-        decoded = found.decoded
-        if decoded is None or decoded.empty or found.verdict.outcome not in _READ:
-            return None
-        data = self._examiner.plaintext(found)
-        if data is None:
+        decoded, data = found.decoded, self._plaintext(found)
+        if decoded is None or data is None:
             return None
         way = self._way(found.directory, decoded.gvk)
         if way.pod is not None and decoded.encoding == "protobuf":
@@ -194,13 +191,16 @@ class ContentReader:
 
     def plain(self, found: Examination) -> Plain | None:
         """Return the fields of an examined object that matter; None where it cannot be looked into."""
+        decoded, data = found.decoded, self._plaintext(found)
+        if decoded is None or data is None:
+            return None
+        return self._plain(found, decoded, self._way(found.directory, decoded.gvk), data)
+
+    def _plaintext(self, found: Examination) -> bytes | None:
         decoded = found.decoded
         if decoded is None or decoded.empty or found.verdict.outcome not in _READ:
             return None
-        data = self._examiner.plaintext(found)
-        if data is None:
-            return None
-        return self._plain(found, decoded, self._way(found.directory, decoded.gvk), data)
+        return self._examiner.plaintext(found)
 
     def _plain(self, found: Examination, decoded: DecodedObject, way: _Way, data: bytes) -> Plain | None:
         if decoded.encoding == "protobuf":

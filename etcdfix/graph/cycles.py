@@ -39,10 +39,6 @@ def cyclic_waits(index: ImpactIndex, inside: Iterable[int]) -> tuple[CyclicWait,
 
     Pods wait for their finalizers, everything else waits for the pods: whatever makes a pod wait for something else
     of its namespace closes a ring. What a foreign finalizer waits for is opaque; its name may tell.
-
-    Args:
-        index: Of the cluster.
-        inside: What lives in the namespace.
     """
     nodes = list(inside)
     pods = [node for node in nodes if index.place(node)[0].path == _PODS]

@@ -1,17 +1,30 @@
-"""How bad the loss of an object is: reasons, each with the grade that it alone would give."""
+"""How bad the loss of an object is: reasons, each with the grade that it alone would give.
+
+What is protected, no analysis makes safe to delete. What is known of finalizers comes from their owners; those outside
+Kubernetes' own repository are named as their projects document them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
 
-from etcdfix.graph.collector import Collection
-from etcdfix.graph.identity import crd_path
 from etcdfix.graph.index import ImpactIndex
-from etcdfix.graph.model import Action, LostFinalizer, ObjectRef, Risk, RiskReason, SecretState, Stops, User
-from etcdfix.graph.protected import protected_reason
+from etcdfix.graph.kinds import crd_path
+from etcdfix.graph.model import (
+    Action,
+    Collection,
+    LostFinalizer,
+    ObjectRef,
+    Risk,
+    RiskReason,
+    SecretState,
+    Stops,
+    User,
+)
+from etcdfix.graph.users import PROTECTION_FINALIZERS
 from etcdfix.graph.uses import SECRETS, Role
-from etcdfix.model import GroupResource
+from etcdfix.model import Confidence, GroupResource
 from etcdfix.storagekey import StorageCodec
 
 _MANY: Final = 100
@@ -130,16 +143,7 @@ def reasons_for(
     users: Sequence[User],
     finalizers: Sequence[LostFinalizer],
 ) -> list[RiskReason]:
-    """Return why the loss of an object is as bad as it is; what hangs on it before what its kind says.
-
-    Args:
-        index: Of the cluster.
-        node: Of the object.
-        collection: What the garbage collector does.
-        secret: Of a Secret.
-        users: What refers to it.
-        finalizers: Those that are skipped.
-    """
+    """Return why the loss of an object is as bad as it is; what hangs on it before what its kind says."""
     ref = index.ref(node)
     return [
         *_protected_reasons(ref),
@@ -294,3 +298,125 @@ def _dependents(count: int) -> str:
 
 def _objects(count: int, which: str = "") -> str:
     return f"{count} {which}object{'s' if count != 1 else ''}"
+
+
+_RESOURCES: Final = frozenset(
+    {
+        ("", "namespaces"),
+        ("", "nodes"),
+        ("", "persistentvolumes"),
+        ("", "persistentvolumeclaims"),
+        ("apiextensions.k8s.io", "customresourcedefinitions"),
+        ("apiregistration.k8s.io", "apiservices"),
+        ("flowcontrol.apiserver.k8s.io", "flowschemas"),
+        ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"),
+    }
+)
+_GROUPS: Final = frozenset({"rbac.authorization.k8s.io"})
+
+
+def protected_reason(resource: GroupResource, namespace: str) -> str:
+    """Say why everybody needs this object, whatever else is known of it; "" where that is not so.
+
+    Args:
+        resource: What it is.
+        namespace: "" for an object without one.
+    """
+    if resource in _RESOURCES or resource.group in _GROUPS:
+        return f"{resource} are what the cluster itself stands on"
+    if namespace == "kube-system":
+        return "everything in kube-system may be part of the control plane"
+    return ""
+
+
+_SNAPSHOTS: Final = "snapshot.storage.kubernetes.io/"
+_PROVISIONER: Final = "provisioner.storage.kubernetes.io/"
+
+
+_KNOWN: Final[dict[str, tuple[str, str, bool]]] = {
+    "kubernetes": ("namespace controller", "its contents are left behind", True),
+    "orphan": ("garbage collector", "its dependents are collected instead of orphaned", True),
+    "foregroundDeletion": ("garbage collector", "it goes before its dependents", False),
+    "kubernetes.io/pvc-protection": ("kube-controller-manager", "the volume may vanish under running pods", True),
+    "kubernetes.io/pv-protection": ("kube-controller-manager", "a bound claim becomes Lost", True),
+    "kubernetes.io/pv-controller": ("PersistentVolume controller", "the disk behind it leaks", True),
+    "external-provisioner.volume.kubernetes.io/finalizer": (
+        "external-provisioner", "the volume behind it leaks", True,
+    ),
+    "kubernetes.io/vac-protection": ("kube-controller-manager", "volumes may refer to a class that is gone", False),
+    "batch.kubernetes.io/job-tracking": ("Job controller", "the pod is not counted, the Job may make it again", False),
+    "service.kubernetes.io/load-balancer-cleanup": (
+        "cloud service controller", "the load balancer leaks", True,
+    ),
+    "networking.k8s.io/service-cidr-finalizer": (
+        "kube-controller-manager", "allocated addresses lie outside of any range", False,
+    ),
+    "resource.kubernetes.io/delete-protection": ("DRA controllers", "the allocation of devices leaks", True),
+    "customresourcecleanup.apiextensions.k8s.io": (
+        "apiextensions", "all its custom resources stay in etcd, unseen", True,
+    ),
+    f"{_PROVISIONER}cloning-protection": ("external-provisioner", "a clone that is being made may fail", False),
+    f"{_PROVISIONER}volumesnapshot-as-source-protection": (
+        "external-provisioner", "a volume that is being restored may fail", False,
+    ),
+    **dict.fromkeys(
+        PROTECTION_FINALIZERS, ("nobody: KEP-2639 was abandoned", "users of the Secret are not protected", False)
+    ),
+}  # fmt: skip
+
+# Group and resource -> finalizers that its objects usually have.
+_USUAL: Final[dict[tuple[str, str], tuple[str, ...]]] = {
+    ("", "namespaces"): ("kubernetes",),
+    ("", "persistentvolumeclaims"): ("kubernetes.io/pvc-protection",),
+    ("", "persistentvolumes"): (
+        "kubernetes.io/pv-protection", "external-provisioner.volume.kubernetes.io/finalizer",
+    ),
+    ("", "services"): ("service.kubernetes.io/load-balancer-cleanup",),
+    ("apiextensions.k8s.io", "customresourcedefinitions"): ("customresourcecleanup.apiextensions.k8s.io",),
+    ("networking.k8s.io", "servicecidrs"): ("networking.k8s.io/service-cidr-finalizer",),
+    ("resource.k8s.io", "resourceclaims"): ("resource.kubernetes.io/delete-protection",),
+    ("storage.k8s.io", "volumeattributesclasses"): ("kubernetes.io/vac-protection",),
+    ("storage.k8s.io", "volumeattachments"): ("external-attacher/DRIVER",),
+    ("snapshot.storage.k8s.io", "volumesnapshots"): (f"{_SNAPSHOTS}volumesnapshot-bound-protection",),
+    ("snapshot.storage.k8s.io", "volumesnapshotcontents"): (
+        f"{_SNAPSHOTS}volumesnapshotcontent-bound-protection",
+    ),
+}  # fmt: skip
+
+
+def lost_finalizers(names: tuple[str, ...], confidence: Confidence) -> tuple[LostFinalizer, ...]:
+    """Return what skipping finalizers means that an object has, or had: the confidence says which."""
+    return tuple(_lost(name, confidence) for name in names)
+
+
+def inferred_finalizers(index: ImpactIndex, node: int) -> tuple[LostFinalizer, ...]:
+    """Return the finalizers that an unreadable object probably has: those usual for its kind.
+
+    A claim that something refers to is in use, so its protection is more than likely.
+    """
+    ref = index.ref(node)
+    used = next(index.users(node), None) is not None
+    confidence = Confidence.LIKELY if used else Confidence.POSSIBLE
+    usual = _USUAL.get((ref.group, ref.resource), ())
+    if (ref.group, ref.resource) == ("", "pods") and _may_be_of_a_job(index, ref):
+        usual = ("batch.kubernetes.io/job-tracking",)
+    return tuple(_lost(name, confidence) for name in usual)
+
+
+def _may_be_of_a_job(index: ImpactIndex, ref: ObjectRef) -> bool:
+    """Say whether there is a Job after which the Pod may be called: JOB-suffix, or JOB-index-suffix."""
+    job = ref.name.rpartition("-")[0]
+    names = (job, job.rpartition("-")[0])
+    return any(index.node(f"jobs/{ref.namespace}/{name}") is not None for name in names if name)
+
+
+def _lost(name: str, confidence: Confidence) -> LostFinalizer:
+    if name in _KNOWN:
+        owner, consequence, leaks = _KNOWN[name]
+    elif name.startswith(_SNAPSHOTS):
+        owner, consequence, leaks = "external-snapshotter", "the snapshot behind it leaks", True
+    elif name.startswith("external-attacher/"):
+        owner, consequence, leaks = "external-attacher", "the volume stays attached", True
+    else:
+        owner, consequence, leaks = "", "what its controller guards or cleans up stays behind", True
+    return LostFinalizer(name, owner, consequence, leaks, confidence)

@@ -17,8 +17,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from etcdfix.graph.fields import Plain
-from etcdfix.graph.references import Reference
-from etcdfix.graph.uses import ANY, CLAIMS, CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, Role, Use
+from etcdfix.graph.uses import ANY, CLAIMS, CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, Reference, Role, Use
 
 _MOST_GUESSED_PATH: Final = 160
 _LONGEST_NAME: Final = 253

@@ -13,9 +13,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from etcdfix.graph.identity import Kinds
+from etcdfix.graph.kinds import Kinds, Served
 from etcdfix.graph.model import Condition, ObjectRef
-from etcdfix.graph.served import Served
 from etcdfix.graph.tables import (
     BLOCKS,
     BY_NAME,

@@ -6,12 +6,17 @@ order in which a report has them.
 
 from __future__ import annotations
 
+import base64
 from enum import StrEnum
+from typing import Final, NamedTuple
 
 import msgspec
 
 from etcdfix.graph.uses import Role
 from etcdfix.model import Confidence
+
+BY_HAND: Final = "by hand"
+"""The maker of what nobody is known to make again."""
 
 
 class ObjectRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -39,6 +44,11 @@ class ObjectRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     def full_resource(self) -> str:
         """Its resource with the API group, as kubectl takes it."""
         return f"{self.resource}.{self.group}" if self.group else self.resource
+
+    @property
+    def raw_key(self) -> bytes:
+        """Its etcd key."""
+        return base64.b64decode(self.key_base64) if self.key_base64 is not None else self.key.encode()
 
     def __str__(self) -> str:
         if not self.resource:
@@ -168,6 +178,38 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     started_after: str = ""
 
 
+class Collection(msgspec.Struct, frozen=True):
+    """Everything that a removal sets off.
+
+    Attributes:
+        removed: The object that is removed.
+        tree: Its dependents and theirs, depth first.
+        counts: Number of objects by action.
+        deleted_by_resource: Number of cascade-deleted objects by ``resource.group``.
+        when_served: How many of the cascade-deleted go no sooner than an API serves a kind that none is known to
+            serve.
+        later: How many are kept until an owner is really gone, see :attr:`Decision.later`.
+        stays: The removed object itself only becomes Terminating: what it waits for. Never so in etcd.
+        uncertain: Where the removed object is deleted through the API: why it may only become Terminating.
+        listable: Directories that can be listed again once it is gone.
+        unlistable: Directories that cannot even then, each with how many objects are the reason.
+        caught_up: What the collector then does that is no dependent of the removed object: it could not see these
+            before, or could not see that their owners were gone. Depth first.
+    """
+
+    removed: ObjectRef
+    tree: tuple[Decision, ...]
+    counts: dict[Action, int]
+    deleted_by_resource: dict[str, int]
+    when_served: int = 0
+    later: int = 0
+    stays: str = ""
+    uncertain: str = ""
+    listable: tuple[str, ...] = ()
+    unlistable: dict[str, int] = {}
+    caught_up: tuple[Decision, ...] = ()
+
+
 # ---------------------------------------------------------------------------------------------------------- users
 
 
@@ -247,6 +289,95 @@ class LostFinalizer(msgspec.Struct, frozen=True):
     consequence: str
     leaks: bool
     confidence: Confidence
+
+
+# -------------------------------------------------------------------------------------------------- what a loss means
+
+
+class OwnerReference(NamedTuple):
+    """One entry of ``metadata.ownerReferences``; there is no namespace in it."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool
+    block_owner_deletion: bool
+
+
+class LastKnown(msgspec.Struct, frozen=True):
+    """Who an object is, or last was.
+
+    Attributes:
+        uid: "" where nobody knows.
+        confidence: Of the uid.
+        basis: ``current``, ``history``, ``earlier-generation``, ``references``, or ``none``.
+        revision: mod_revision of the value that told it, 0 for none.
+        finalizers: As of then; None where no readable revision told them.
+        labels: As of then.
+        annotations: Names only, as of then: their values may be secret.
+        conflicting_uids: Other uids that references state, with how many do.
+        readable_at: A revision at which that value can still be read; 0 where it is the present one, or for none.
+        node: Of a Pod of the same generation, where it was bound to as of then; that never changes. "" for not known.
+        type: Of a Secret, as of then; "" where it says none.
+        owners: Its owner references as of then, the managing one first.
+        token_of: The ServiceAccount of a token, as of then.
+    """
+
+    uid: str
+    confidence: Confidence
+    basis: str
+    revision: int = 0
+    finalizers: tuple[str, ...] | None = None
+    labels: dict[str, str] = {}
+    annotations: tuple[str, ...] = ()
+    conflicting_uids: dict[str, int] = {}
+    readable_at: int = 0
+    node: str = ""
+    type: str = ""
+    owners: tuple[OwnerReference, ...] = ()
+    token_of: str = ""
+
+
+class Assessment(msgspec.Struct, frozen=True):
+    """What the loss of one object means.
+
+    Attributes:
+        object: The object.
+        exists: Whether its key is there.
+        readable: Whether it can be read.
+        last_known: Who it was.
+        collection: What the garbage collector does.
+        secret: Of a Secret: what KEP-2639 asks of it.
+        users: What refers to it, by role, key and field.
+        finalizers: Those that would be skipped and what leaks: known ones, or likely ones where they cannot be read.
+        node: Of a Pod, where it runs; the kubelet there cleans up. "" where that is not known.
+        consequences: What is special about its kind, a sentence each.
+        risk: The worst of the reasons.
+        may_be_worse: Something was not seen, or cannot be read, that could depend on it: the grade is the least.
+        reasons: Worst first.
+        problems: Why the index did not hold everything.
+    """
+
+    object: ObjectRef
+    exists: bool
+    readable: bool
+    last_known: LastKnown
+    collection: Collection
+    secret: SecretState | None
+    users: tuple[User, ...]
+    finalizers: tuple[LostFinalizer, ...]
+    node: str
+    consequences: tuple[str, ...]
+    risk: Risk
+    may_be_worse: bool
+    reasons: tuple[RiskReason, ...]
+    problems: tuple[str, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether the index held everything."""
+        return not self.problems
 
 
 # ----------------------------------------------------------------------------------------------------- namespaces

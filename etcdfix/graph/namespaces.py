@@ -157,7 +157,7 @@ def namespace_state(
     blockers = _blockers(index, inside, now)
     elsewhere = _elsewhere(index, blind, name)
     frozen = unreadable and found is not None and not index.serves_empty(found)
-    contents = _contents(index, inside, aggregated, _Staying(index, blockers, blind, processed=not frozen))
+    contents = _contents(index, inside, aggregated, blockers, blind, processed=not frozen)
     apis = {
         api: reason
         for api, reason in index.unavailable_apis.items()
@@ -240,36 +240,6 @@ def _elsewhere(index: ImpactIndex, blind: Mapping[str, Iterable[int]], name: str
     return sorted(found, key=_urgency)
 
 
-class _Staying:
-    """Tells of each resource whether its objects go: what cannot be listed stays, and all that waits for pods.
-
-    Recorded: an object of another namespace that cannot be read keeps the namespace, and its pods, but nothing else.
-    """
-
-    def __init__(
-        self, index: ImpactIndex, blockers: list[Blocker], blind: Collection[str], *, processed: bool
-    ) -> None:
-        self._unreadable_crds = index.unreadable_crds
-        self._processed = processed
-        self._pods_unlistable = _PODS in blind
-        self._pods_stay = not self._pods_unlistable and any(
-            _is_pod(b.object) and b.reason in {"finalizers", "node"} for b in blockers
-        )
-
-    def why(self, directory: ResourcePrefix, *, served: bool | None, unlistable: int) -> str:
-        """Return why its objects stay, "" for those that go."""
-        pods = directory.path == _PODS
-        if not self._processed:
-            return Stays.NOT_PROCESSED
-        if (directory.group, directory.resource) in self._unreadable_crds:
-            return Stays.CRD_UNREADABLE
-        if served is False:
-            return Stays.NOT_SERVED
-        if unlistable or (pods and self._pods_unlistable):
-            return Stays.NOT_LISTED
-        return Stays.PODS_FIRST if self._pods_stay and not pods else ""
-
-
 def namespace_key(layout: StorageLayout, name: str) -> bytes:
     """Return the key of a Namespace object."""
     return layout.prefix_bytes + b"namespaces/" + name.encode("utf-8", "surrogateescape")
@@ -293,8 +263,18 @@ def terminating_namespaces(index: ImpactIndex) -> tuple[ObjectRef, ...]:
 
 
 def _contents(
-    index: ImpactIndex, inside: Iterable[int], aggregated: Collection[str], staying: _Staying
+    index: ImpactIndex,
+    inside: Iterable[int],
+    aggregated: Collection[str],
+    blockers: list[Blocker],
+    blind: Collection[str],
+    *,
+    processed: bool,
 ) -> tuple[ResourceContent, ...]:
+    # Recorded: an object of another namespace that cannot be read keeps the namespace, and its pods, but nothing else.
+    pods_stay = _PODS not in blind and any(
+        _is_pod(b.object) and b.reason in {"finalizers", "node"} for b in blockers
+    )
     members: dict[str, list[int]] = {}
     for node in inside:
         members.setdefault(index.place(node)[0].path, []).append(node)
@@ -303,7 +283,9 @@ def _contents(
         directory = index.place(nodes[0])[0]
         served = is_served(index, directory, aggregated)
         broken = [node for node in nodes if index.unreadable(node)]
-        unlistable = sum(not index.serves_empty(node) for node in broken)
+        blind_here = directory.path == _PODS and _PODS in blind
+        unlistable = blind_here or not all(map(index.serves_empty, broken))
+        stays = _stays(index, directory, served=served, unlistable=unlistable, pods_stay=pods_stay)
         contents.append(
             ResourceContent(
                 directory.group,
@@ -313,10 +295,23 @@ def _contents(
                 sum(bool(index.finalizers(node)) for node in nodes),
                 served,
                 _without_crd(directory) and directory.group in aggregated,
-                staying.why(directory, served=served, unlistable=unlistable),
+                stays if processed else Stays.NOT_PROCESSED,
             )
         )
     return tuple(contents)
+
+
+def _stays(
+    index: ImpactIndex, directory: ResourcePrefix, *, served: bool | None, unlistable: bool, pods_stay: bool
+) -> str:
+    """Return why the objects of a resource stay, "" for those that go: all but pods waits for these."""
+    if (directory.group, directory.resource) in index.unreadable_crds:
+        return Stays.CRD_UNREADABLE
+    if served is False:
+        return Stays.NOT_SERVED
+    if unlistable:
+        return Stays.NOT_LISTED
+    return Stays.PODS_FIRST if pods_stay and directory.path != _PODS else ""
 
 
 def _without_crd(directory: ResourcePrefix) -> bool:

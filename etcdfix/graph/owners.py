@@ -13,8 +13,8 @@ from typing import Final
 import msgspec
 
 from etcdfix.graph.index import FOREGROUND_FINALIZER, ORPHAN_FINALIZER, ImpactIndex, Owner
+from etcdfix.graph.kinds import Served
 from etcdfix.graph.model import Action, JudgedOwner, OwnerState, Propagation
-from etcdfix.graph.served import Served
 from etcdfix.graph.tables import FINISHED, FOREGROUND, OPAQUE, ORPHANS, TERMINATING
 
 _EVENTS: Final = "events"
@@ -67,14 +67,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def judge(index: ImpactIndex, dependent: int, owners: list[Owner], fates: Mapping[int, Fate]) -> Verdict:
-    """Decide as ``attemptToDeleteItem`` does.
-
-    Args:
-        index: Of the cluster as it is.
-        dependent: The object.
-        owners: Its owner references.
-        fates: What is deleted, by node.
-    """
+    """Decide as ``attemptToDeleteItem`` does."""
     findings = [_look_up(index, owner, fates) for owner in owners]
     # Owners that are deleted with Orphan let go of their dependents before they are gone.
     let_go = [f for f, o in zip(findings, owners, strict=True) if _orphans(index, fates, o)]

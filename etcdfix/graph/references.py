@@ -21,12 +21,14 @@ from etcdfix.graph.classes import (
     storage_templates,
 )
 from etcdfix.graph.fields import Mask, Plain, at, items, mapping, mask_of, text
-from etcdfix.graph.identity import Kinds, relative_key
+from etcdfix.graph.kinds import Kinds, relative_key
+from etcdfix.graph.model import OwnerReference
 from etcdfix.graph.uses import (
     ANY,
+    CERTIFICATE_REQUEST_RULES,
     CLAIMS,
-    CONFIG_MAPS,
     INGRESS_RULES,
+    NODE_RULES,
     NODES,
     POD_CARRIERS,
     POD_RULES,
@@ -36,7 +38,7 @@ from etcdfix.graph.uses import (
     STORAGE_CLASSES,
     VOLUME_RULES,
     VOLUMES,
-    Found,
+    Reference,
     Role,
     RuleTree,
     Use,
@@ -49,34 +51,14 @@ GROUP_SNAPSHOT_GROUP: Final = "groupsnapshot.storage.k8s.io"
 # Replicas of a StatefulSet whose claims are named one by one.
 _MOST_ORDINALS: Final = 1000
 _ADMISSION = "admissionregistration.k8s.io"
+POLICIES: Final = {
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+    "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
+}
+"""Kinds of admission policies with their plural resources."""
 _BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 _PV_DELETION = "volume.kubernetes.io/provisioner-deletion-secret-"
 _TOKEN_ACCOUNT = "kubernetes.io/service-account."  # noqa: S105 - the prefix of two annotations
-
-
-class Reference(NamedTuple):
-    """One object uses another.
-
-    Attributes:
-        key: The other's key below the storage prefix.
-        use: How it is used.
-        uid: The uid that the field states, "" where it states none.
-    """
-
-    key: str
-    use: Use
-    uid: str = ""
-
-
-class OwnerReference(NamedTuple):
-    """One entry of ``metadata.ownerReferences``; there is no namespace in it."""
-
-    api_version: str
-    kind: str
-    name: str
-    uid: str
-    controller: bool
-    block_owner_deletion: bool
 
 
 class Known(msgspec.Struct):
@@ -111,7 +93,7 @@ class Scene(NamedTuple):
     kinds: Kinds
 
 
-Handler = Callable[[Plain, Scene], Iterator[Reference]]
+Handler = Callable[[Plain, Scene], Iterable[Reference]]
 
 
 def owners_of(plain: Plain) -> list[OwnerReference]:
@@ -138,19 +120,12 @@ def _annotations(plain: Plain) -> dict[str, Any]:
     return mapping(at(plain, "metadata.annotations"))
 
 
-def _reference(found: Found) -> Reference:
-    if found.use.role is Role.NODE:
-        return Reference(f"{found.target}/{found.name}", found.use)
-    return Reference(f"{found.target}/{found.namespace}/{found.name}", found.use, found.uid)
-
-
 _POD_TREES: Final = {
     place: RuleTree(POD_RULES, at, in_pod_template=place != ("", "Pod")) for place, at in POD_CARRIERS.items()
 }
 _BUILTIN_PATHS: Final = {directory.path: directory for directory in builtin_directories()}
 _VOLUME_TREE: Final = RuleTree(VOLUME_RULES, "spec")
 _INLINE_VOLUME_TREE: Final = RuleTree(VOLUME_RULES, "spec.source.inlineVolumeSpec")
-_SERVICE_ACCOUNT_TREE: Final = RuleTree(SERVICE_ACCOUNT_RULES)
 _INGRESS_TREE: Final = RuleTree(INGRESS_RULES, "spec")
 
 _NODE: Final = Use(Role.NODE, "spec.nodeName")
@@ -170,18 +145,8 @@ _UNSCOPED_PARAMETER: Final = Use(Role.POLICY_PARAMETER, "spec.paramRef.name", un
 _SELECTED_PARAMETER: Final = Use(
     Role.POLICY_PARAMETER, "spec.paramRef.selector", heuristic=True, unscoped=True
 )
-_REQUEST: Final = Use(Role.CERTIFICATE_REQUEST, "spec.serviceAccountName")
 _CONTENT_OF_SNAPSHOT: Final = Use(Role.BOUND_VOLUME, "status.boundVolumeSnapshotContentName")
 _CLAIM_OF_SNAPSHOT: Final = Use(Role.SNAPSHOT_SOURCE, "spec.source.persistentVolumeClaimName")
-
-
-def _follows(tree: RuleTree) -> Handler:
-    """Return what reads just the fields that a tree of rules names."""
-
-    def read(plain: Plain, scene: Scene) -> Iterator[Reference]:
-        return map(_reference, tree.find(plain, scene.namespace))
-
-    return read
 
 
 def _pod(plain: Plain, scene: Scene) -> Iterator[Reference]:
@@ -192,9 +157,9 @@ def _pod(plain: Plain, scene: Scene) -> Iterator[Reference]:
             yield Reference(f"{CLAIMS}/{scene.namespace}/{claim}", _EPHEMERAL)
 
 
-def pod_references(plain: Plain, namespace: str) -> Iterator[Reference]:
+def pod_references(plain: Plain, namespace: str) -> list[Reference]:
     """Return what a Pod uses, whatever its own name is."""
-    return map(_reference, _POD_TREES["", "Pod"].find(plain, namespace))
+    return _POD_TREES["", "Pod"].find(plain, namespace)
 
 
 def names_own_claims(spec: Plain) -> bool:
@@ -208,7 +173,7 @@ def node_reference(node: str) -> Reference:
 
 
 def _stateful_set(plain: Plain, scene: Scene) -> Iterator[Reference]:
-    yield from map(_reference, _POD_TREES["apps", "StatefulSet"].find(plain, scene.namespace))
+    yield from _POD_TREES["apps", "StatefulSet"].find(plain, scene.namespace)
     replicas, start = at(plain, "spec.replicas"), at(plain, "spec.ordinals.start")
     count = replicas if type(replicas) is int else 1
     first = start if type(start) is int else 0
@@ -222,7 +187,7 @@ def _stateful_set(plain: Plain, scene: Scene) -> Iterator[Reference]:
 def _volume(plain: Plain, scene: Scene) -> Iterator[Reference]:
     claim = mapping(at(plain, "spec.claimRef"))
     namespace, claimed = text(claim.get("namespace")), text(claim.get("name"))
-    yield from map(_reference, _VOLUME_TREE.find(plain, "", namespace))
+    yield from _VOLUME_TREE.find(plain, "", namespace)
     annotations = _annotations(plain)
     secret, where = annotations.get(f"{_PV_DELETION}name"), annotations.get(f"{_PV_DELETION}namespace")
     if text(secret) and text(where):
@@ -245,7 +210,7 @@ def _attachment(plain: Plain, scene: Scene) -> Iterator[Reference]:
     if name:
         yield Reference(f"{VOLUMES}/{name}", _ATTACHED)
     namespace = text(at(source, "inlineVolumeSpec.claimRef.namespace"))
-    yield from map(_reference, _INLINE_VOLUME_TREE.find(plain, scene.namespace, namespace))
+    yield from _INLINE_VOLUME_TREE.find(plain, scene.namespace, namespace)
 
 
 def _claim(plain: Plain, scene: Scene) -> Iterator[Reference]:
@@ -338,7 +303,7 @@ def _snapshot_content(plain: Plain, _: Scene) -> Iterator[Reference]:
 
 
 def _ingress(plain: Plain, scene: Scene) -> Iterator[Reference]:
-    yield from map(_reference, _INGRESS_TREE.find(plain, scene.namespace))
+    yield from _INGRESS_TREE.find(plain, scene.namespace)
     spec = mapping(plain.get("spec"))
     default = mapping(at(spec, "defaultBackend.resource"))
     yield from _typed(default, scene, Use(Role.BACKEND, "spec.defaultBackend.resource"))
@@ -404,54 +369,6 @@ def _without_namespaces(path: str, kinds: Kinds) -> bool:
     return found.namespaced is False
 
 
-def _certificate_request(plain: Plain, scene: Scene) -> Iterator[Reference]:
-    name = text(at(plain, "spec.serviceAccountName"))
-    if name:
-        uid = text(at(plain, "spec.serviceAccountUID"))
-        yield Reference(f"{SERVICE_ACCOUNTS}/{scene.namespace}/{name}", _REQUEST, uid)
-
-
-def _node(plain: Plain, _: Scene) -> Iterator[Reference]:
-    places = [
-        "spec.configSource",
-        "status.config.active",
-        "status.config.assigned",
-        "status.config.lastKnownGood",
-    ]
-    for place in places:
-        source = mapping(at(plain, f"{place}.configMap"))
-        name, namespace = text(source.get("name")), text(source.get("namespace"))
-        if name and namespace:
-            use = Use(Role.NODE_CONFIGURATION, f"{place}.configMap.name")
-            yield Reference(f"{CONFIG_MAPS}/{namespace}/{name}", use, text(source.get("uid")))
-
-
-_HANDLERS: dict[tuple[str, str], Handler] = {
-    **{place: _follows(tree) for place, tree in _POD_TREES.items()},
-    ("", "Pod"): _pod,
-    ("apps", "StatefulSet"): _stateful_set,
-    ("", "ServiceAccount"): _follows(_SERVICE_ACCOUNT_TREE),
-    ("", "PersistentVolume"): _volume,
-    ("", "PersistentVolumeClaim"): _claim,
-    ("storage.k8s.io", "VolumeAttachment"): _attachment,
-    ("storage.k8s.io", "StorageClass"): _storage_class,
-    ("networking.k8s.io", "Ingress"): _ingress,
-    ("", "Secret"): _secret,
-    ("", "Node"): _node,
-    ("rbac.authorization.k8s.io", "RoleBinding"): _role_binding,
-    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): _role_binding,
-    ("flowcontrol.apiserver.k8s.io", "FlowSchema"): _flow_schema,
-    (_ADMISSION, "ValidatingAdmissionPolicyBinding"): _policy_binding("validatingadmissionpolicies"),
-    (_ADMISSION, "MutatingAdmissionPolicyBinding"): _policy_binding("mutatingadmissionpolicies"),
-    ("certificates.k8s.io", "PodCertificateRequest"): _certificate_request,
-    (SNAPSHOT_GROUP, "VolumeSnapshot"): _snapshot,
-    (SNAPSHOT_GROUP, "VolumeSnapshotClass"): _snapshot_class,
-    (SNAPSHOT_GROUP, "VolumeSnapshotContent"): _snapshot_content,
-    (GROUP_SNAPSHOT_GROUP, "VolumeGroupSnapshot"): _group_snapshot,
-    (GROUP_SNAPSHOT_GROUP, "VolumeGroupSnapshotClass"): _snapshot_class,
-    (GROUP_SNAPSHOT_GROUP, "VolumeGroupSnapshotContent"): _snapshot_content,
-}
-
 _METADATA_PATHS: Final = (
     "metadata.ownerReferences[].apiVersion",
     "metadata.ownerReferences[].kind",
@@ -463,83 +380,101 @@ _METADATA_PATHS: Final = (
     "metadata.deletionTimestamp",
 )
 _ANNOTATIONS: Final = "metadata.annotations"
-_VOLUME_PATHS: Final = (
-    "spec.storageClassName",
-    "spec.claimRef.name",
-    "spec.claimRef.uid",
-    "spec.csi.driver",
-    "spec.csi.volumeHandle",
-    "spec.csi.volumeAttributes",
-    _ANNOTATIONS,
-)
+_Kind = tuple[Handler | None, tuple[str, ...]]
 
-_PATHS: dict[tuple[str, str], tuple[str, ...]] = {
-    **{place: tuple(tree.paths) for place, tree in _POD_TREES.items()},
-    ("", "Pod"): (
+
+def _follows(tree: RuleTree) -> _Kind:
+    """Return how references are read that stand in the fields which a tree of rules names, and nowhere else."""
+
+    def read(plain: Plain, scene: Scene) -> list[Reference]:
+        return tree.find(plain, scene.namespace)
+
+    return read, tuple(tree.paths)
+
+
+_NODE_TREE: Final = _follows(RuleTree(NODE_RULES))
+
+# Group and kind -> what reads its references, None where none is followed; and the fields that matter of it.
+_KINDS: Final[dict[tuple[str, str], _Kind]] = {
+    **{place: _follows(tree) for place, tree in _POD_TREES.items()},
+    ("", "Pod"): (_pod, (
         *_POD_TREES["", "Pod"].paths,
         "spec.volumes[].name",
         "spec.volumes[].ephemeral.volumeClaimTemplate.metadata.name",
         "status.phase",
-    ),
-    ("apps", "StatefulSet"): (
+    )),
+    ("apps", "StatefulSet"): (_stateful_set, (
         *_POD_TREES["apps", "StatefulSet"].paths,
         "spec.replicas",
         "spec.ordinals.start",
         "spec.volumeClaimTemplates[].metadata.name",
-    ),
-    ("apps", "ControllerRevision"): ("data",),
-    ("", "ServiceAccount"): tuple(_SERVICE_ACCOUNT_TREE.paths),
-    ("", "PersistentVolume"): (*_VOLUME_TREE.paths, *_VOLUME_PATHS),
-    ("storage.k8s.io", "VolumeAttachment"): (
-        *_INLINE_VOLUME_TREE.paths,
-        "spec.source.persistentVolumeName",
-        "spec.source.inlineVolumeSpec.claimRef.namespace",
-    ),
-    ("", "PersistentVolumeClaim"): (
+    )),
+    # A template of pods or anything else: as it was stored, all of it.
+    ("apps", "ControllerRevision"): (_follows(_POD_TREES["apps", "ControllerRevision"])[0], ("data",)),
+    ("", "ServiceAccount"): _follows(RuleTree(SERVICE_ACCOUNT_RULES)),
+    ("", "PersistentVolume"): (_volume, (
+        *_VOLUME_TREE.paths,
+        "spec.storageClassName",
+        "spec.csi.driver",
+        "spec.csi.volumeHandle",
+        "spec.csi.volumeAttributes",
+        _ANNOTATIONS,
+    )),
+    ("", "PersistentVolumeClaim"): (_claim, (
         _ANNOTATIONS,
         "spec.volumeName",
         "spec.storageClassName",
         *(f"spec.dataSource.{part}" for part in ("apiGroup", "kind", "name")),
         *(f"spec.dataSourceRef.{part}" for part in ("apiGroup", "kind", "name", "namespace")),
-    ),
-    ("storage.k8s.io", "StorageClass"): ("provisioner", "parameters"),
-    ("networking.k8s.io", "Ingress"): (
+    )),
+    ("storage.k8s.io", "VolumeAttachment"): (_attachment, (
+        *_INLINE_VOLUME_TREE.paths,
+        "spec.source.persistentVolumeName",
+        "spec.source.inlineVolumeSpec.claimRef.namespace",
+    )),
+    ("storage.k8s.io", "StorageClass"): (_storage_class, ("provisioner", "parameters")),
+    ("networking.k8s.io", "Ingress"): (_ingress, (
         *_INGRESS_TREE.paths,
         *(f"spec.defaultBackend.resource.{part}" for part in ("apiGroup", "kind", "name")),
         *(f"spec.rules[].http.paths[].backend.resource.{part}" for part in ("apiGroup", "kind", "name")),
+    )),
+    ("", "Secret"): (_secret, ("type", _ANNOTATIONS)),
+    ("", "Node"): (_NODE_TREE[0], (*_NODE_TREE[1], "status.conditions[].type", "status.conditions[].status")),
+    ("", "Namespace"): (None, ("spec.finalizers", "status.phase", "status.conditions")),
+    ("rbac.authorization.k8s.io", "RoleBinding"): (_role_binding, ("subjects",)),
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): (_role_binding, ("subjects",)),
+    ("flowcontrol.apiserver.k8s.io", "FlowSchema"): (
+        _flow_schema, ("spec.rules[].subjects[].serviceAccount",),
     ),
-    ("", "Secret"): ("type", _ANNOTATIONS),
-    ("", "Node"): (
-        "spec.configSource.configMap",
-        "status.config.active.configMap",
-        "status.config.assigned.configMap",
-        "status.config.lastKnownGood.configMap",
-        "status.conditions[].type",
-        "status.conditions[].status",
-    ),
-    ("", "Namespace"): ("spec.finalizers", "status.phase", "status.conditions"),
-    ("rbac.authorization.k8s.io", "RoleBinding"): ("subjects",),
-    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): ("subjects",),
-    ("flowcontrol.apiserver.k8s.io", "FlowSchema"): ("spec.rules[].subjects[].serviceAccount",),
-    (_ADMISSION, "ValidatingAdmissionPolicyBinding"): ("spec.policyName", "spec.paramRef"),
-    (_ADMISSION, "MutatingAdmissionPolicyBinding"): ("spec.policyName", "spec.paramRef"),
-    (_ADMISSION, "ValidatingAdmissionPolicy"): ("spec.paramKind",),
-    (_ADMISSION, "MutatingAdmissionPolicy"): ("spec.paramKind",),
-    ("certificates.k8s.io", "PodCertificateRequest"): ("spec.serviceAccountName", "spec.serviceAccountUID"),
-}
+    **{
+        (_ADMISSION, f"{kind}Binding"): (
+            _policy_binding(plural), ("spec.policyName", "spec.paramRef"),
+        )
+        for kind, plural in POLICIES.items()
+    },
+    **{(_ADMISSION, kind): (None, ("spec.paramKind",)) for kind in POLICIES},
+    ("certificates.k8s.io", "PodCertificateRequest"): _follows(RuleTree(CERTIFICATE_REQUEST_RULES, "spec")),
+    # Custom resources: all of such an object is read.
+    (SNAPSHOT_GROUP, "VolumeSnapshot"): (_snapshot, ()),
+    (SNAPSHOT_GROUP, "VolumeSnapshotClass"): (_snapshot_class, ()),
+    (SNAPSHOT_GROUP, "VolumeSnapshotContent"): (_snapshot_content, ()),
+    (GROUP_SNAPSHOT_GROUP, "VolumeGroupSnapshot"): (_group_snapshot, ()),
+    (GROUP_SNAPSHOT_GROUP, "VolumeGroupSnapshotClass"): (_snapshot_class, ()),
+    (GROUP_SNAPSHOT_GROUP, "VolumeGroupSnapshotContent"): (_snapshot_content, ()),
+}  # fmt: skip
 
 
 def replica_mask() -> Mask:
     """Return the mask of Pods without what differs between replicas: the names of their volumes."""
-    wanted = [path for path in _PATHS["", "Pod"] if path != "spec.volumes[].name"]
+    wanted = [path for path in _KINDS["", "Pod"][1] if path != "spec.volumes[].name"]
     return mask_of((*_METADATA_PATHS, *wanted))
 
 
 def mask_for(group: str, kind: str) -> Mask:
     """Return the mask of all fields that matter for a kind: its references, owners, finalizers, deletion."""
-    return mask_of((*_METADATA_PATHS, *_PATHS.get((group, kind), ())))
+    return mask_of((*_METADATA_PATHS, *_KINDS.get((group, kind), (None, ()))[1]))
 
 
 def handler_for(group: str, kind: str) -> Handler | None:
     """Return what reads the references of a kind; None for kinds that refer to nothing that is followed."""
-    return _HANDLERS.get((group, kind))
+    return _KINDS.get((group, kind), (None, ()))[0]

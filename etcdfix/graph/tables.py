@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from etcdfix.graph.references import OwnerReference
+from etcdfix.graph.model import OwnerReference
 from etcdfix.graph.uses import Use
 
 # Flags of a node.

@@ -100,13 +100,7 @@ def by_role(users: Iterable[User]) -> dict[Role, tuple[User, ...]]:
 
 
 def secret_state(index: ImpactIndex, node: int, users: Iterable[User]) -> SecretState | None:
-    """Return what KEP-2639 asks of a Secret; None for anything else.
-
-    Args:
-        index: Of the cluster.
-        node: Of the Secret; a mere mention will do.
-        users: Of the Secret.
-    """
+    """Return what KEP-2639 asks of a Secret; None for anything else."""
     if not _is_secret(index, node):
         return None
     finalizers = index.finalizers(node)

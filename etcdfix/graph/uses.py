@@ -83,6 +83,20 @@ class Use(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     unscoped: bool = False
 
 
+class Reference(NamedTuple):
+    """One object uses another.
+
+    Attributes:
+        key: The other's key below the storage prefix.
+        use: How it is used.
+        uid: The uid that the field states, "" where it states none.
+    """
+
+    key: str
+    use: Use
+    uid: str = ""
+
+
 class Rule(NamedTuple):
     """A field that names another object.
 
@@ -95,6 +109,7 @@ class Rule(NamedTuple):
         namespace: Its field with the target's namespace, "".
         otherwise: Namespace where that field is empty: ``object``, ``claim`` (``claimRef.namespace``) or ``nowhere``;
             ``cluster`` for targets without a namespace.
+        uid: Its field with the target's uid, "".
     """
 
     path: str
@@ -104,6 +119,7 @@ class Rule(NamedTuple):
     optional: str = ""
     namespace: str = ""
     otherwise: str = "object"
+    uid: str = ""
 
 
 SECRETS, CONFIG_MAPS, SERVICE_ACCOUNTS = "secrets", "configmaps", "serviceaccounts"
@@ -123,9 +139,6 @@ def unscoped_keys(relative: bytes) -> tuple[bytes, ...]:
 
     For ``secrets/shop/db`` they are ``secrets/*/db`` (a name, in whatever namespace), ``secrets/shop/*`` and
     ``secrets/*/*`` (whatever has the labels); for ``things.example.com/kind/x`` one of them is ``…/kind/*``.
-
-    Args:
-        relative: The object's key below the storage prefix.
     """
     above, slash, name = relative.rpartition(b"/")
     directory, between, _ = above.rpartition(b"/")
@@ -186,7 +199,7 @@ VOLUME_RULES: tuple[Rule, ...] = (
             ("nodeExpand", Role.NODE_EXPAND),
         )
     ),
-    Rule("claimRef", "name", CLAIMS, Role.BOUND_CLAIM, "", "namespace", "nowhere"),
+    Rule("claimRef", "name", CLAIMS, Role.BOUND_CLAIM, "", "namespace", "nowhere", "uid"),
 )
 
 SERVICE_ACCOUNT_RULES: tuple[Rule, ...] = (
@@ -195,6 +208,19 @@ SERVICE_ACCOUNT_RULES: tuple[Rule, ...] = (
 )
 
 INGRESS_RULES: tuple[Rule, ...] = (Rule("tls[]", "secretName", SECRETS, Role.INGRESS_TLS),)
+
+NODE_RULES: tuple[Rule, ...] = tuple(
+    Rule(
+        f"{place}.configMap", "name", CONFIG_MAPS, Role.NODE_CONFIGURATION, "", "namespace", "nowhere", "uid"
+    )
+    for place in (
+        "spec.configSource", "status.config.active", "status.config.assigned", "status.config.lastKnownGood",
+    )
+)  # fmt: skip
+
+CERTIFICATE_REQUEST_RULES: tuple[Rule, ...] = (
+    Rule("", "serviceAccountName", SERVICE_ACCOUNTS, Role.CERTIFICATE_REQUEST, uid="serviceAccountUID"),
+)
 
 # Group and kind -> path to the pod spec. Groups of the past hold the same kinds.
 POD_CARRIERS: dict[tuple[str, str], str] = {
@@ -209,16 +235,6 @@ POD_CARRIERS: dict[tuple[str, str], str] = {
     ("batch", "CronJob"): "spec.jobTemplate.spec.template.spec",
     ("apps", "ControllerRevision"): "data.spec.template.spec",
 }
-
-
-class Found(NamedTuple):
-    """A reference as a rule found it: directory, namespace and name of the target, and how it is used."""
-
-    target: str
-    namespace: str
-    name: str
-    use: Use
-    uid: str
 
 
 class _Branch:
@@ -247,14 +263,14 @@ class RuleTree:
             path = ".".join(part for part in (at, rule.path) if part)
             full = f"{path}.{rule.name}" if path else rule.name
             self.paths.append(full)
-            self.paths += [f"{path}.{extra}" for extra in (rule.optional, rule.namespace) if extra]
+            self.paths += [f"{path}.{extra}" for extra in (rule.optional, rule.namespace, rule.uid) if extra]
             branch = self._root
             for name in path.replace("[]", "").split(".") if path else ():
                 branch = branch.children.setdefault(name, _Branch())
             required = Use(rule.role, full, in_pod_template=in_pod_template)
             branch.rules.append((rule, required, msgspec.structs.replace(required, optional=True)))
 
-    def find(self, plain: Any, namespace: str, claim_namespace: str = "") -> list[Found]:
+    def find(self, plain: Any, namespace: str, claim_namespace: str = "") -> list[Reference]:
         """Return the references in an object.
 
         Args:
@@ -262,12 +278,12 @@ class RuleTree:
             namespace: Where it lives; "" for none.
             claim_namespace: ``claimRef.namespace`` of a PersistentVolume.
         """
-        found: list[Found] = []
+        found: list[Reference] = []
         _walk(plain, self._root, {"object": namespace, "claim": claim_namespace}, found)
         return found
 
 
-def _walk(value: Any, branch: _Branch, namespaces: dict[str, str], found: list[Found]) -> None:
+def _walk(value: Any, branch: _Branch, namespaces: dict[str, str], found: list[Reference]) -> None:
     if type(value) is list:
         for item in value:
             _walk(item, branch, namespaces, found)
@@ -284,8 +300,9 @@ def _walk(value: Any, branch: _Branch, namespaces: dict[str, str], found: list[F
             if not namespace and rule.otherwise != "cluster":
                 continue
         use = optional if rule.optional and value.get(rule.optional) is True else required
-        uid = value.get("uid") if rule.role is Role.BOUND_CLAIM else None
-        found.append(Found(rule.target, namespace, name, use, uid if type(uid) is str else ""))
+        uid = value.get(rule.uid) if rule.uid else None
+        place = f"{rule.target}/{namespace}" if namespace else rule.target
+        found.append(Reference(f"{place}/{name}", use, uid if type(uid) is str else ""))
     children = branch.children
     if children:
         for key, item in value.items():

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 from etcdfix.reports.model import Conclusion, Finding, Header
 
 
-class Reporter(Protocol):
+class Reporter:
     """Receives one header, any number of findings in key order, and one conclusion.
 
     A reporter writes bytes to the stream that it was made with, keeps no more findings in memory than it
-    shows, and never closes the stream.
+    shows, and never closes the stream. What it has no use for, it need not take.
     """
 
     def begin(self, header: Header) -> None:
         """Take what is known before the first key."""
-        ...
 
     def finding(self, finding: Finding) -> None:
         """Take one finding."""
-        ...
 
     def end(self, conclusion: Conclusion) -> None:
         """Take the counts and finish the output."""
-        ...
 
 
 def counted(number: int, noun: str) -> str:

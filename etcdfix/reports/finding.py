@@ -18,7 +18,7 @@ _ANYWHERE = RepeatedOptions()
 
 
 def is_finding(found: Examination) -> bool:
-    """Say whether there is anything to say: plainly readable keys and bookkeeping without remarks make no finding."""
+    """Say whether there is anything to say: plainly readable keys and bookkeeping without warnings make no finding."""
     if found.verdict.outcome is Outcome.NOT_AN_OBJECT:
         return bool(found.verdict.evidence)
     return not found.verdict.is_plain

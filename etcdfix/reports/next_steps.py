@@ -1,11 +1,11 @@
-"""What a tired person should do next, from the counts alone: said once, not ten thousand times."""
+"""What a tired person should do next, from the counts and the KMS plugins: said once, not ten thousand times."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from etcdfix.reports.base import counted
-from etcdfix.reports.model import Summary, TransformerSummary
+from etcdfix.reports.model import KMSPluginSummary, KMSSummary, Summary, TransformerSummary
 from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
 from etcdfix.verdicts.deletability import IDENTITY, KMS_DOUBTS
 from etcdfix.verdicts.key_loss import ALL_FAIL, KeyDoubt, doubt_by_numbers
@@ -101,3 +101,37 @@ def next_steps(summary: Summary) -> list[str]:
         steps.append("Take a snapshot of etcd before you change anything: etcdctl snapshot save FILE.")
         steps.append("See evidence and remedies for each key: run the same scan with -o yaml, or -o json.")
     return steps
+
+
+_WELL = frozenset({"ok", "not-asked"})
+
+_REMEDIES = {
+    "no-socket": "start it, or say where its socket is: --kms-endpoint NAME=unix:///PATH",
+    "unreachable": "see that it runs and answers there, or say where it listens: --kms-endpoint NAME=unix:///PATH",
+    "socket-denied": "run as a user who may open the socket",
+    "denied": "give it back its rights in the KMS, or us ours with it; the plugin's own log tells more",
+    "wrong-version": "the provider's apiVersion and the plugin must fit; look at both",
+    "unhealthy": "ask the plugin's own log; its refusals prove nothing until it is well",
+    "gave-up": "see why it stopped answering, then scan again",
+}
+
+
+def plugin_troubles(kms: KMSSummary | None) -> list[str]:
+    """Return a sentence for each plugin that was not as it should be."""
+    return [_trouble(plugin) for plugin in _troubled(kms)]
+
+
+def plugin_problems(kms: KMSSummary | None) -> list[str]:
+    """Return those of :func:`plugin_troubles` that leave values undetermined: an unhealthy plugin may still answer."""
+    return [_trouble(plugin) for plugin in _troubled(kms) if plugin.state != "unhealthy"]
+
+
+def _troubled(kms: KMSSummary | None) -> list[KMSPluginSummary]:
+    return [plugin for plugin in kms.plugins if plugin.state not in _WELL] if kms is not None else []
+
+
+def _trouble(plugin: KMSPluginSummary) -> str:
+    return (
+        f"KMS plugin of {plugin.transformer} at {plugin.endpoint}: {plugin.message or plugin.state}; "
+        f"{_REMEDIES[plugin.state]}"
+    )

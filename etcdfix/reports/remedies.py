@@ -62,6 +62,25 @@ _CONFIGURATION_TEXT: dict[Cause, tuple[str, str]] = {
     ),
 }
 
+# What no command helps with.
+_ADVICE: dict[Cause, tuple[str, str]] = {
+    Cause.DOUBLE_ENCRYPTED: (
+        "Find out what encrypted it the second time; the object may be whole below that layer",
+        "The inner value begins with k8s:enc: like any other and opens with the key that wrote it.",
+    ),
+    Cause.ENVELOPE_DAMAGED: (
+        "Do not delete it: what follows the damaged prefix may decrypt once the prefix is whole again",
+        "Take a snapshot of etcd before anything else, so that these bytes stay.",
+    ),
+    Cause.ALLOCATOR_DAMAGED: (
+        "Put back the value of this key from a snapshot that was taken before the damage",
+        (
+            "Never delete it: API servers rebuild what they can from Services at start-up, but only with a readable "
+            "record."
+        ),
+    ),
+}
+
 _KMS_TEXT: dict[Cause, tuple[str, str]] = {
     Cause.KMS_UNREACHABLE: (
         "Bring the plugin back, or say where it listens (--kms-endpoint NAME=unix:///PATH), and scan again",
@@ -83,7 +102,6 @@ _KMS_TEXT: dict[Cause, tuple[str, str]] = {
         "One other value under the same key id that opens makes the verdict on this one certain.",
     ),
 }
-_KMS_DOUBTS = frozenset(_KMS_TEXT)
 # Behind a plugin there are no key bytes to compare: it is the plugin's keyring that may be another one.
 _OTHER_BYTES = frozenset({Cause.WRONG_KEY, Cause.AUTHENTICATION_FAILED})
 
@@ -125,31 +143,10 @@ def remedies_for(found: Examination, again: RepeatedOptions = _ANYWHERE) -> list
                 "Then rewrite the objects, and take the version out once status.storedVersions no longer lists it.",
             )
         )
-    if cause is Cause.DOUBLE_ENCRYPTED:
-        remedies.append(
-            Remedy(
-                "Find out what encrypted it the second time; the object may be whole below that layer",
-                "",
-                "The inner value begins with k8s:enc: like any other and opens with the key that wrote it.",
-            )
-        )
-    if cause is Cause.ENVELOPE_DAMAGED:
-        remedies.append(
-            Remedy(
-                "Do not delete it: what follows the damaged prefix may decrypt once the prefix is whole again",
-                "",
-                "Take a snapshot of etcd before anything else, so that these bytes stay.",
-            )
-        )
+    if cause in _ADVICE:
+        action, note = _ADVICE[cause]
+        remedies.append(Remedy(action, "", note))
     if cause is Cause.ALLOCATOR_DAMAGED:
-        remedies.append(
-            Remedy(
-                "Put back the value of this key from a snapshot that was taken before the damage",
-                "",
-                "Never delete it: API servers rebuild what they can from Services at start-up, but only with a "
-                "readable record.",
-            )
-        )
         return remedies
     if cause is Cause.KIND_NOT_REGISTERED and "--kubernetes-version" not in again.reading:
         remedies.append(
@@ -259,8 +256,9 @@ def _undetermined(cause: Cause, found: Examination, again: RepeatedOptions) -> l
                 "The path stands in the API server's flag --encryption-provider-config.",
             )
         ]
-    if cause in _KMS_DOUBTS:
-        return _kms_doubt(cause, found, again)
+    if cause in _KMS_TEXT:
+        action, note = _KMS_TEXT[cause]
+        return [_rescue_from_cache(found), Remedy(action, again.scan(key), note)]
     return [
         Remedy(
             "Find out what writes under this path before anything else",
@@ -269,11 +267,6 @@ def _undetermined(cause: Cause, found: Examination, again: RepeatedOptions) -> l
             "back with it); this key may then be in order.",
         )
     ]
-
-
-def _kms_doubt(cause: Cause, found: Examination, again: RepeatedOptions) -> list[Remedy]:
-    action, note = _KMS_TEXT[cause]
-    return [_rescue_from_cache(found), Remedy(action, again.scan(found.stored.key), note)]
 
 
 def _only_managed_fields_break(found: Examination) -> bool:
@@ -297,47 +290,31 @@ def _heal(found: Examination, again: RepeatedOptions) -> Remedy:
 
 def _inconsistent(found: Examination, cause: Cause, again: RepeatedOptions) -> list[Remedy]:
     path = _api_path(found)
-    remedies = []
+    get = quote_command(["kubectl", "get", "--raw", path]) if path else ""
     if found.verdict.breaks_responses and _only_managed_fields_break(found):
-        remedies.append(_heal(found, again))
+        first = _heal(found, again)
     elif found.verdict.breaks_responses:
-        remedies.append(
-            Remedy(
-                "Heal it through the API: read it as protobuf, correct the broken field, and PUT it back whole",
-                quote_command(
-                    [
-                        "curl",
-                        "-H",
-                        "Accept: application/vnd.kubernetes.protobuf",
-                        f"http://127.0.0.1:8001{path}",
-                    ]
-                )
-                if path
-                else "",
-                "The command goes through kubectl proxy, to be started first. kubectl apply and PATCH fail on it.",
-            )
+        accept, url = "Accept: application/vnd.kubernetes.protobuf", f"http://127.0.0.1:8001{path}"
+        first = Remedy(
+            "Heal it through the API: read it as protobuf, correct the broken field, and PUT it back whole",
+            quote_command(["curl", "-H", accept, url]) if path else "",
+            "The command goes through kubectl proxy, to be started first. kubectl apply and PATCH fail on it.",
         )
     elif cause is Cause.IDENTITY_MISMATCH:
-        remedies.append(
-            Remedy(
-                "Compare it with the object that its contents name, and re-create the right one under this key",
-                quote_command(["kubectl", "get", "--raw", path]) if path else "",
-                "The API server serves it under the wrong name; an ordinary update through the API is refused.",
-            )
+        first = Remedy(
+            "Compare it with the object that its contents name, and re-create the right one under this key",
+            get,
+            "The API server serves it under the wrong name; an ordinary update through the API is refused.",
         )
     else:
-        remedies.append(
-            Remedy(
-                "Read it through the API, correct the field, and replace it",
-                quote_command(["kubectl", "get", "--raw", path]) if path else "",
-                "The API server accepts it, so no unsafe deletion is needed or possible.",
-            )
+        first = Remedy(
+            "Read it through the API, correct the field, and replace it",
+            get,
+            "The API server accepts it, so no unsafe deletion is needed or possible.",
         )
-    remedies.append(
-        Remedy(
-            "If it cannot be healed: delete it through the API in the ordinary way",
-            quote_command(["kubectl", "delete", "--raw", path]) if path else "",
-            "Finalizers and owner references work as usual.",
-        )
+    last = Remedy(
+        "If it cannot be healed: delete it through the API in the ordinary way",
+        quote_command(["kubectl", "delete", "--raw", path]) if path else "",
+        "Finalizers and owner references work as usual.",
     )
-    return remedies
+    return [first, last]

@@ -9,9 +9,8 @@ from typing import Any, Final
 import msgspec
 
 from etcdfix.model import Confidence, Outcome, ServerBehaviour
-from etcdfix.reports.change_model import ChangeReport
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
-from etcdfix.reports.model import API_VERSION, Finding, ScanReport
+from etcdfix.reports.model import API_VERSION, ChangeReport, Finding, ScanReport
 from etcdfix.reports.plan_model import DeletionPlan
 from etcdfix.verdicts.causes import Cause
 

@@ -32,6 +32,12 @@ one, and the rest is counted under :data:`OTHERS`."""
 
 OTHERS = "(others)"
 
+_COUNTED = {
+    Outcome.DECRYPT_FAILURE: "decrypt_failures",
+    Outcome.DECODE_FAILURE: "decode_failures",
+    Outcome.INCONSISTENT: "inconsistent",
+    Outcome.UNDETERMINED: "undetermined",
+}
 _TRUNCATED = StatusCause(reason="FieldValueTooMany", message="too many errors, the list is truncated")
 
 
@@ -98,14 +104,9 @@ class Tally:
             resource.readable += 1
             if verdict.cause is None:
                 return
-        elif outcome is Outcome.DECRYPT_FAILURE:
-            resource.decrypt_failures += 1
-        elif outcome is Outcome.DECODE_FAILURE:
-            resource.decode_failures += 1
-        elif outcome is Outcome.INCONSISTENT:
-            resource.inconsistent += 1
         else:
-            resource.undetermined += 1
+            field = _COUNTED[outcome]
+            setattr(resource, field, getattr(resource, field) + 1)
         self._count_cause(found)
 
     def _count_transformer(self, found: Examination) -> None:
@@ -128,10 +129,7 @@ class Tally:
                 entry.likely_damaged += found.verdict.damage is Damage.LIKELY
             elif outcome is Outcome.UNDETERMINED:
                 entry.undetermined += 1
-            if revision < entry.first_mod_revision:
-                entry.first_mod_revision = revision
-            elif revision > entry.last_mod_revision:
-                entry.last_mod_revision = revision
+            _reach(entry, revision)
 
     def _entries_of(self, found: Examination) -> list[TransformerSummary]:
         # In the clear there is no key that could be lost.
@@ -151,13 +149,9 @@ class Tally:
                 transformer,
                 rule.split(",") if rule else [],
                 fingerprint or None,
-                0,
-                0,
-                0,
-                0,
-                0,
-                revision,
-                revision,
+                **dict.fromkeys(("keys", "failures", "damaged", "undetermined", "stale"), 0),
+                first_mod_revision=revision,
+                last_mod_revision=revision,
             )
         return entry
 
@@ -174,19 +168,16 @@ class Tally:
                 KMSKeySummary(
                     place[0],
                     found.kms_key_id_sha256 if key_id else None,
-                    0,
-                    0,
-                    revision,
-                    revision,
-                    key_id if key_id and self._reveal_key_ids else None,
+                    keys=0,
+                    opened=0,
+                    first_mod_revision=revision,
+                    last_mod_revision=revision,
+                    key_id=key_id if key_id and self._reveal_key_ids else None,
                 ),
             )
         entry.keys += 1
         entry.opened += found.opened
-        if revision < entry.first_mod_revision:
-            entry.first_mod_revision = revision
-        elif revision > entry.last_mod_revision:
-            entry.last_mod_revision = revision
+        _reach(entry, revision)
 
     def kms_keys(self) -> list[KMSKeySummary]:
         """Return the KMS key ids in use, most frequent first."""
@@ -238,13 +229,8 @@ class Tally:
         """Return all counts; resources by name, causes and transformers most frequent first."""
         total = Summary(not_objects=self.not_objects, known_findings=self.known_findings)
         for resource in self._resources.values():
-            total.keys += resource.keys
-            total.readable += resource.readable
-            total.stale += resource.stale
-            total.decrypt_failures += resource.decrypt_failures
-            total.decode_failures += resource.decode_failures
-            total.inconsistent += resource.inconsistent
-            total.undetermined += resource.undetermined
+            for field in Counts.__struct_fields__:
+                setattr(total, field, getattr(total, field) + getattr(resource, field))
         total.keys += self.not_objects
         total.by_resource = [self._resources[place] for place in sorted(self._resources)]
         total.by_cause = sorted(self._causes.values(), key=lambda c: (-c.count, c.cause, c.outcome))
@@ -252,3 +238,11 @@ class Tally:
             self._transformers.values(), key=lambda t: (-t.keys, t.transformer, t.resources)
         )
         return total
+
+
+def _reach(entry: TransformerSummary | KMSKeySummary, revision: int) -> None:
+    """Let the revisions of an entry reach as far as one more."""
+    if revision < entry.first_mod_revision:
+        entry.first_mod_revision = revision
+    elif revision > entry.last_mod_revision:
+        entry.last_mod_revision = revision

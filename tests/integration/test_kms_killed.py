@@ -14,7 +14,7 @@ from typing import TypeVar
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.operations.look.scan import ScanRequest, run_scan
-from etcdfix.reports.formats.json_report import JSONLinesReporter
+from etcdfix.reports.formats.machine import JSONLinesReporter
 from etcdfix.storagekey import StorageLayout
 from tests.support.collecting import ALPHA
 from tests.support.kms_plugin import KMSPlugin, PluginProcess, load_keks

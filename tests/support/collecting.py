@@ -8,6 +8,7 @@ from typing import Any
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
+from etcdfix.reports.base import Reporter
 from etcdfix.reports.model import Conclusion, Finding, Header
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import StorageLayout
@@ -16,7 +17,7 @@ REPOSITORY = Path(__file__).parents[2]
 ALPHA = REPOSITORY / "fixtures" / "snapshots" / "alpha"
 
 
-class CollectingReporter:
+class CollectingReporter(Reporter):
     """The simplest reporter: keeps header, findings and conclusion in memory."""
 
     def __init__(self) -> None:

@@ -11,9 +11,9 @@ from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.examine import Examiner
 from etcdfix.model import KeptRevision, Revision, StoredValue
-from etcdfix.operations.look.planning.plan import PlanRequest
+from etcdfix.operations.look.plan import PlanRequest
 from etcdfix.operations.look.scan import ScanRequest, run_scan
-from etcdfix.reports.formats.json_report import JSONLinesReporter, JSONReporter
+from etcdfix.reports.formats.machine import JSONLinesReporter, JSONReporter
 from etcdfix.reports.saved_report import load_report
 from etcdfix.sources.base import Source, SourceDescription
 from tests.support.decoders import shared_decoder

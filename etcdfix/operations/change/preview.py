@@ -6,9 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from etcdfix.apiserver.recovery import ServerSigns
 from etcdfix.apiserver.servers import Answer, ServerAnswers
-from etcdfix.graph.assess import Assessment
-from etcdfix.graph.model import Risk, Stops
-from etcdfix.model import ClusterIdentity, Confidence, Outcome
+from etcdfix.model import ClusterIdentity, Outcome
 from etcdfix.operations.change.reencrypt import ReencryptPreview
 from etcdfix.operations.change.restore import OwnWrite, RestorePreview
 from etcdfix.remediation.audit.record import Result
@@ -16,13 +14,14 @@ from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.cluster import Cluster, peek_lines
 from etcdfix.remediation.preflight.deletion import Preflight
 from etcdfix.reports.base import counted
-from etcdfix.reports.change_model import FollowUp
+from etcdfix.reports.formats.impact_table import assessment_lines
+from etcdfix.reports.model import FollowUp
 from etcdfix.reports.remedies import gentle_remedies, unsafe_deletion_request
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import quote_command, safe_text
 
-_MOST_REASONS = 5
+_MOST_ROWS = 5
 _STOPS = "grows more slowly, and stops when nothing else is unreadable"
 _MASK = 0xFFFFFFFFFFFFFFFF
 # KEP-3926, in meaning.
@@ -64,8 +63,11 @@ def preview_lines(cluster: Cluster, checked: Preflight, again: RepeatedOptions) 
     for warning in checked.warnings:
         yield f"Note         {safe_text(warning)}"
     if checked.assessment is not None:
-        yield from assessment_lines(checked.assessment)
-        yield f"             see all of it: {again.impact(stored.key)}"
+        yield ""
+        yield from assessment_lines(checked.assessment, _MOST_ROWS)
+        if not checked.assessment.complete:
+            yield "What cannot be read, or waits for KMS, may depend on it too"
+        yield f"See all of it: {again.impact(stored.key)}"
     gentle = gentle_remedies(found, again)
     if gentle:
         yield ""
@@ -114,37 +116,6 @@ def _api_lines(servers: ServerAnswers) -> Iterator[str]:
         yield f"API server   {safe_text(f'{asked.server} {_SAID[asked.answer]}{detail}')}"
     for warning in servers.warnings:
         yield f"             {safe_text(warning)}"
-
-
-def assessment_lines(found: Assessment) -> Iterator[str]:
-    """Yield what a deletion sets off, worst first, in a few lines."""
-    worse = found.may_be_worse and found.risk is not Risk.CLUSTER_BREAKING
-    yield f"Risk         {found.risk.upper()}{' OR WORSE' if worse else ''}"
-    for reason in found.reasons[:_MOST_REASONS]:
-        yield f"             {reason.risk}: {safe_text(reason.text)}"
-    counts = [f"{number} {action}" for action, number in found.collection.counts.items() if number]
-    if counts:
-        yield f"Dependents   {', '.join(counts)}"
-    users = found.users
-    if users and found.secret is not None:
-        stopped = len({user.object for user in users if user.stops is Stops.YES})
-        using = counted(len({user.object for user in users}), "object")
-        yield f"Used by      {using}, of which {stopped} cannot go on without it"
-        for user in users[:_MOST_REASONS]:
-            ref = user.object
-            where = f"{ref.namespace}/{ref.name}" if ref.namespace else ref.name
-            yield f"             {safe_text(f'{ref.resource} {where}: {user.role}, {user.consequence}')}"
-    elif users:
-        yield f"Used by      {counted(len({user.object for user in users}), 'object')}"
-    for finalizer in found.finalizers:
-        sure = "" if finalizer.confidence is Confidence.CERTAIN else f" ({finalizer.confidence})"
-        yield f"Finalizer    {safe_text(f'{finalizer.name} is skipped{sure}: {finalizer.consequence}')}"
-    if found.node:
-        yield f"Runs on      {safe_text(found.node)}: its kubelet stops the containers once the Pod is gone"
-    for sentence in found.consequences[:_MOST_REASONS]:
-        yield f"Special      {safe_text(sentence)}"
-    if not found.complete:
-        yield "             what cannot be read, or waits for KMS, may depend on it too"
 
 
 def _pattern_lines(checked: Preflight) -> Iterator[str]:

@@ -23,7 +23,7 @@ from etcdfix.apiserver.servers import ServerAnswers
 from etcdfix.errors import AuditLogUnreadable, RefusedByRule
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, no_progress
-from etcdfix.graph.protected import protected_reason
+from etcdfix.graph.grades import protected_reason
 from etcdfix.model import ClusterIdentity, Outcome, StoredValue
 from etcdfix.operations.change.execute_change import (
     ChangeRequest,

@@ -14,6 +14,7 @@ from etcdfix.errors import ConfigurationError, EndedEarly, SourceError
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Examining
 from etcdfix.model import Outcome, StoredValue
+from etcdfix.operations.look.index_cluster import has_keys
 from etcdfix.reports.printers.objects import Form, Shown, Viewer
 from etcdfix.reports.printers.writers import Writer
 from etcdfix.scope import ScopeRequest, resolve_scope
@@ -218,12 +219,6 @@ def record_reveal(
                 detail=f"contents revealed, as {form}, from {read_from}",
             )
         )
-
-
-def has_keys(source: Source, layout: StorageLayout) -> bool:
-    """Say whether any key starts with the storage prefix, or may: what could not be read is not absent."""
-    known = len(source.problems)
-    return next(iter(source.current(layout.prefix_bytes)), None) is not None or len(source.problems) > known
 
 
 def read_raw(

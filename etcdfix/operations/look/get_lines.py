@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from etcdfix.model import Outcome
-from etcdfix.operations.look.get import DEFAULT_NAMESPACE, GetRequest, GetResult, has_keys
+from etcdfix.operations.look.get import DEFAULT_NAMESPACE, GetRequest, GetResult
+from etcdfix.operations.look.index_cluster import has_keys
 from etcdfix.reports.base import counted
 from etcdfix.reports.printers.objects import Form, Shown, message_of
 from etcdfix.reports.remedies import remedies_for

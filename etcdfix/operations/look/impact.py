@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from typing import Final
 
 from etcdfix.errors import SourceError
-from etcdfix.graph.assess import Assessment, LastKnown, assess
-from etcdfix.graph.collector import Collection, collect
+from etcdfix.graph.assess import assess
+from etcdfix.graph.collector import collect
 from etcdfix.graph.index import ImpactIndex
-from etcdfix.graph.model import Action, Propagation
+from etcdfix.graph.model import Action, Assessment, Collection, LastKnown, Propagation
 from etcdfix.graph.namespaces import freed_by, is_served
 from etcdfix.graph.tables import UNDETERMINED
 from etcdfix.graph.users import by_role
-from etcdfix.operations.look.index_cluster import ClusterIndex
+from etcdfix.operations.look.index_cluster import ClusterIndex, same_fields
 from etcdfix.reports.base import counted
 from etcdfix.reports.finding import finding_from
 from etcdfix.reports.impact_model import Dependents, Identity, ImpactReport, UserGroup
@@ -61,40 +61,28 @@ def impact_report(cluster: ClusterIndex, key: bytes) -> ImpactReport | None:
     finding = finding_from(examined, same_again=cluster.request.same_again) if examined else None
     unjudged = bool(index.flags(node) & UNDETERMINED)
     reasons = cluster.incomplete_reasons(cluster.undetermined)
+    elsewhere = sum(index.unreadable_by_path().values()) - index.unreadable(node)
+    undetermined = cluster.undetermined - unjudged
+    groups = by_role(found.users).items()
     return ImpactReport(
-        **cluster.origin(),
-        object=found.object,
-        exists=None if not found.exists and index.problems else found.exists,
-        readable=found.readable,
-        risk=found.risk,
-        may_be_worse=found.may_be_worse,
-        reasons=found.reasons,
-        finding=finding,
-        last_known=_identity(found.last_known),
-        namespace_terminating=_namespace_terminating(cluster, found.object.namespace),
-        dependents=_dependents(index, node, found),
-        secret=found.secret,
-        users=[
-            UserGroup(role=role, count=len(users), users=users)
-            for role, users in by_role(found.users).items()
-        ],
-        user_count=len(found.users),
-        finalizers=found.finalizers,
-        node=found.node,
-        consequences=found.consequences,
-        unreadable_elsewhere=sum(index.unreadable_by_path().values())
-        - index.unreadable(node)
-        - (cluster.undetermined - unjudged),
-        undetermined_elsewhere=cluster.undetermined - unjudged,
-        remedies=_remedies(
-            found,
-            examined,
-            finding,
-            cluster.request.same_again,
-            unserved=_unserved(cluster, node),
-        ),
-        complete=not reasons,
-        incomplete_reasons=reasons,
+        **cluster.origin()
+        | same_fields(found, ImpactReport)
+        | {
+            "exists": None if not found.exists and index.problems else found.exists,
+            "finding": finding,
+            "last_known": _identity(found.last_known),
+            "namespace_terminating": _namespace_terminating(cluster, found.object.namespace),
+            "dependents": _dependents(index, node, found),
+            "users": [UserGroup(role=role, count=len(users), users=users) for role, users in groups],
+            "user_count": len(found.users),
+            "unreadable_elsewhere": elsewhere - undetermined,
+            "undetermined_elsewhere": undetermined,
+            "remedies": _remedies(
+                found, examined, finding, cluster.request.same_again, unserved=_unserved(cluster, node)
+            ),
+            "complete": not reasons,
+            "incomplete_reasons": reasons,
+        }
     )
 
 
@@ -109,28 +97,15 @@ def _namespace_terminating(cluster: ClusterIndex, namespace: str) -> str | None:
 
 
 def _identity(known: LastKnown) -> Identity:
-    return Identity(
-        uid=known.uid,
-        confidence=known.confidence,
-        basis=known.basis,
-        mod_revision=known.revision,
-        finalizers=known.finalizers,
-        labels=sorted(known.labels),
-        annotations=known.annotations,
-        conflicting_uids=known.conflicting_uids,
-    )
+    changed = {"mod_revision": known.revision, "labels": sorted(known.labels)}
+    return Identity(**same_fields(known, Identity) | changed)
 
 
 def _dependents(index: ImpactIndex, node: int, found: Assessment) -> Dependents:
     collection = found.collection
     freed = freed_by(index, node) if index.unreadable(node) else ()
     return Dependents(
-        counts=collection.counts,
-        deleted_by_resource=collection.deleted_by_resource,
-        tree=collection.tree,
-        caught_up=collection.caught_up,
-        listable=collection.listable,
-        unlistable=collection.unlistable,
+        **same_fields(collection, Dependents),
         namespaces=[state.name for state in freed],
         warnings=[
             *_catching_up(collection),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -16,7 +17,7 @@ from etcdfix.graph.tables import UNDETERMINED
 from etcdfix.reports.base import counted
 from etcdfix.reports.origin import TOOL, shown_configuration, shown_source, timestamp
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import likely_prefixes
+from etcdfix.storagekey import StorageLayout, likely_prefixes
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.deletability import IDENTITY
 from etcdfix.verdicts.examination import Examination
@@ -25,7 +26,6 @@ from etcdfix.verdicts.key_loss import THE_KEY, KeyCounter, doubt_about
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
 
-T = TypeVar("T")
 Keep = Callable[[Examination], int]
 """Says how much an examination matters to a report, 0 for not at all: of too many, those that matter most are kept."""
 
@@ -43,7 +43,7 @@ class ClusterIndexRequest(Reading, frozen=True, kw_only=True):
     same_again: RepeatedOptions = msgspec.field(default_factory=RepeatedOptions)
 
 
-class ClusterIndex:
+class ClusterIndex(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that is known about a cluster after one look at all of it. Made by :func:`index_cluster`.
 
     Attributes:
@@ -54,36 +54,25 @@ class ClusterIndex:
         kept: What was examined and asked to be kept, by key; the thousand that matter most, the first among equals.
         aggregated: API groups whose APIService names a Service, or cannot be read: another API server may own them.
         keys: What the values under each encryption key came to.
+        kube_system_uid: Names the cluster; None where it cannot be read.
         undetermined: How many objects could not be judged.
         below_prefix: Whether any key lies below the storage prefix.
         suggested_prefixes: Where Kubernetes' keys seem to be instead, when none does.
         ended: What ended the look early; None where nothing did.
     """
 
-    def __init__(
-        self,
-        request: ClusterIndexRequest,
-        source: Source,
-        examiner: Examiner,
-        index: ImpactIndex,
-        kept: dict[bytes, Examination],
-        keys: KeyCounter,
-        kube_system_uid: str | None,
-        ended: EndedEarly | None,
-    ) -> None:
-        self._kube_system_uid = kube_system_uid
-        self.request = request
-        self.ended = ended
-        self.source = source
-        self.examiner = examiner
-        self.index = index
-        self.kept = kept
-        self.keys = keys
-        self.aggregated = frozenset(examiner.aggregated_groups)
-        self.undetermined = sum(1 for node in index.nodes() if index.flags(node) & UNDETERMINED)
-        self.below_prefix = next(index.nodes(), None) is not None
-        # What could not be read is not absent.
-        self.suggested_prefixes = [] if self.below_prefix or index.problems else _suggestions(source)
+    request: ClusterIndexRequest
+    source: Source
+    examiner: Examiner
+    index: ImpactIndex
+    kept: dict[bytes, Examination]
+    keys: KeyCounter
+    kube_system_uid: str | None
+    aggregated: frozenset[str]
+    undetermined: int
+    below_prefix: bool
+    suggested_prefixes: list[str]
+    ended: EndedEarly | None
 
     def key_looks_lost(self, found: Examination) -> bool:
         """Say whether so much under the encryption key of a value fails that it is the key, not the object."""
@@ -95,7 +84,7 @@ class ClusterIndex:
         return {
             "tool": TOOL,
             "generated_at": timestamp(),
-            "source": shown_source(self.source.describe(), self._kube_system_uid),
+            "source": shown_source(self.source.describe(), self.kube_system_uid),
             "encryption_config": shown_configuration(self.request.configuration),
         }
 
@@ -155,7 +144,23 @@ def index_cluster(
     if ending.ended is not None:
         problems.append(f"{ending.ended.reason} before the end")
     index = builder.finish(problems)
-    return ClusterIndex(request, source, examiner, index, kept.by_key(), keys, cluster, ending.ended)
+    below = next(index.nodes(), None) is not None
+    # What could not be read is not absent.
+    sample = () if below or problems else islice(source.current(b""), _SAMPLE)
+    return ClusterIndex(
+        request=request,
+        source=source,
+        examiner=examiner,
+        index=index,
+        kept=kept.by_key(),
+        keys=keys,
+        kube_system_uid=cluster,
+        aggregated=frozenset(examiner.aggregated_groups),
+        undetermined=sum(1 for node in index.nodes() if index.flags(node) & UNDETERMINED),
+        below_prefix=below,
+        suggested_prefixes=likely_prefixes(stored.key for stored in sample),
+        ended=ending.ended,
+    )
 
 
 class _Kept:
@@ -176,10 +181,14 @@ class _Kept:
         return {key: found for members in self._by_weight.values() for key, found in members.items()}
 
 
-def _suggestions(source: Source) -> list[str]:
-    keys = []
-    for stored in source.current(b""):
-        keys.append(stored.key)
-        if len(keys) >= _SAMPLE:
-            break
-    return likely_prefixes(keys)
+def same_fields(found: msgspec.Struct, published: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return what a struct has under the names of a published one's fields."""
+    return {
+        name: getattr(found, name) for name in found.__struct_fields__ if name in published.__struct_fields__
+    }
+
+
+def has_keys(source: Source, layout: StorageLayout) -> bool:
+    """Say whether any key starts with the storage prefix, or may: what could not be read is not absent."""
+    known = len(source.problems)
+    return next(iter(source.current(layout.prefix_bytes)), None) is not None or len(source.problems) > known

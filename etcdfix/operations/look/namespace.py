@@ -11,7 +11,8 @@ A Namespace object that is lost does not say that anybody wanted the namespace g
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 import msgspec
@@ -22,7 +23,7 @@ from etcdfix.graph.model import Action, Blocker, CyclicWait, DeletionStage, Obje
 from etcdfix.graph.namespaces import NamespaceState, contents_of, namespace_key, namespace_state
 from etcdfix.graph.uses import Role
 from etcdfix.model import Confidence, Outcome
-from etcdfix.operations.look.index_cluster import ClusterIndex, Keep
+from etcdfix.operations.look.index_cluster import ClusterIndex, Keep, same_fields
 from etcdfix.reports.base import counted
 from etcdfix.reports.impact_model import MissingAPI, NamespaceReport, NamespaceStep
 from etcdfix.reports.model import Remedy
@@ -38,7 +39,8 @@ _MOST_STEPS: Final = 20
 _SNAPSHOT: Final = "Take a snapshot of etcd first. "
 # The API server deletes these never, whoever asks (admission plugin NamespaceLifecycle).
 _IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
-_OPTIONS: Final = frozenset({"-n", "-o", "-f", "--raw", "--dry-run=server", "--grace-period=0", "--force"})
+_FORCE: Final = ("--grace-period=0", "--force", "--dry-run=server")
+_OPTIONS: Final = frozenset({"-n", "-o", "-f", "--raw", *_FORCE})
 _NAMESPACES: Final = "namespaces"
 _CONTENTS_STAY: Final = (
     "What is in it stays: re-create it right after that deletion, or nothing new is admitted there; etcdfix namespace "
@@ -105,40 +107,27 @@ def namespace_report(cluster: ClusterIndex, name: str) -> NamespaceReport | None
     state = namespace_state(index, name, aggregated=cluster.aggregated, now=origin["generated_at"])
     if state is None:
         return None
-    nodes = [*contents_of(index, name), *(node for broken in index.unlistable().values() for node in broken)]
-    keys = {display(index.key(node)): index.key(node) for node in nodes}
-    keys[state.object.key] = namespace_key(cluster.request.layout, name)
-    plan = _NamespacePlan(cluster, state, keys)
-    reasons = cluster.incomplete_reasons(plan.undetermined())
+    nodes = {*contents_of(index, name), *chain.from_iterable(index.unlistable().values())}
+    own = index.find(state.object.raw_key)
+    nodes |= {own} if own is not None else set()
+    undetermined = sum(index.unreadable(node) and not index.lost(node) for node in nodes)
+    reasons = cluster.incomplete_reasons(undetermined)
+    plan = _NamespacePlan(cluster, state)
     return NamespaceReport(
-        **origin,
-        name=name,
-        object=state.object,
-        state=_state(state),
-        exists=state.exists or (False if state.complete else None),
-        readable=state.readable,
-        terminating=state.terminating,
-        terminating_since=state.terminating_since or None,
-        phase=state.phase,
-        conditions=state.conditions,
-        spec_finalizers=state.spec_finalizers,
-        finalizers=state.finalizers,
-        contents=state.contents,
-        stages=[plan.stage(stage) for stage in state.stages],
-        order_lost=state.order_lost,
-        frozen=state.frozen,
-        cycles=state.cycles,
-        missing_apis=[MissingAPI(api=api, reason=reason) for api, reason in state.missing_apis.items()],
-        plan=[msgspec.structs.replace(step, number=n) for n, step in enumerate(plan.steps(), start=1)],
-        complete=not reasons,
-        incomplete_reasons=reasons,
-        elsewhere=[plan.blocker(blocker) for blocker in state.elsewhere],
-        elsewhere_count=state.elsewhere_count,
-        left_behind=state.left_behind,
-        unavailable_apis=state.unavailable_apis,
-        unknown_apis=state.unknown_apis,
-        judged=state.judged,
-        certain=state.certain,
+        **origin
+        | same_fields(state, NamespaceReport)
+        | {
+            "state": _state(state),
+            "exists": state.exists or (False if state.complete else None),
+            "terminating": state.terminating,
+            "terminating_since": state.terminating_since or None,
+            "stages": [plan.stage(stage) for stage in state.stages],
+            "missing_apis": [MissingAPI(api=api, reason=why) for api, why in state.missing_apis.items()],
+            "plan": [msgspec.structs.replace(step, number=n) for n, step in enumerate(plan.steps(), start=1)],
+            "complete": not reasons,
+            "incomplete_reasons": reasons,
+            "elsewhere": [plan.blocker(blocker) for blocker in state.elsewhere],
+        }
     )
 
 
@@ -162,17 +151,11 @@ def _step(action: str, command: str = "", note: str = "", key: str | None = None
 class _NamespacePlan:
     """What is to be done about one namespace: its blockers with their causes, and the steps."""
 
-    def __init__(self, cluster: ClusterIndex, state: NamespaceState, keys: dict[str, bytes]) -> None:
+    def __init__(self, cluster: ClusterIndex, state: NamespaceState) -> None:
         self._cluster = cluster
         self._index = cluster.index
         self._again: RepeatedOptions = cluster.request.same_again
         self._state = state
-        self._keys = keys
-        self._nodes = [node for key in keys.values() if (node := self._index.find(key)) is not None]
-
-    def undetermined(self) -> int:
-        """Count what could not be judged among what matters here."""
-        return sum(1 for node in self._nodes if self._index.unreadable(node) and not self._index.lost(node))
 
     def stage(self, stage: DeletionStage) -> DeletionStage:
         """Return a stage with the causes of its blockers."""
@@ -180,29 +163,26 @@ class _NamespacePlan:
 
     def blocker(self, blocker: Blocker) -> Blocker:
         """Return a blocker with its cause."""
-        found = self._examined(blocker)
+        found = self._examined(blocker.object)
         if found is None:
             return blocker
         return msgspec.structs.replace(blocker, cause=found.verdict.cause, message=found.verdict.message)
 
-    def _examined(self, blocker: Blocker) -> Examination | None:
-        key = self._keys.get(blocker.object.key)
-        return self._cluster.kept.get(key) if key is not None else None
+    def _examined(self, ref: ObjectRef) -> Examination | None:
+        return self._cluster.kept.get(ref.raw_key)
 
     # -- the plan
 
     def steps(self) -> Iterator[NamespaceStep]:
         """Yield what to do, in order; nothing where nothing has to be done."""
         state = self._state
-        inside = [b for stage in state.stages if stage.name == "unreadable" for b in stage.blockers]
+        broken = next((stage for stage in state.stages if stage.name == "unreadable"), None)
         steps = [
             *self._definitions(),
             *self._own_object(),
-            *self._unreadable(list(state.elsewhere), state.elsewhere_count, _EVERYWHERE),
+            *self._unreadable(state.elsewhere, state.elsewhere_count, _EVERYWHERE),
             *self._apis(),
-            *self._unreadable(
-                inside, sum(s.blocker_count for s in state.stages if s.name == "unreadable"), ""
-            ),
+            *(self._unreadable(broken.blockers, broken.blocker_count, "") if broken is not None else ()),
             *self._pods(),
             *self._finalizers(),
             *self._own_finalizers(),
@@ -230,7 +210,7 @@ class _NamespacePlan:
         elif not state.exists:
             yield from self._keep_or_end("re-create it")
         elif not state.readable:
-            found = self._cluster.kept.get(self._keys[state.object.key])
+            found = self._examined(state.object)
             if found is not None and self._removable(found):
                 what = (
                     "until it goes, the controller processes no namespace of the cluster"
@@ -263,7 +243,9 @@ class _NamespacePlan:
                 "What cannot be read in it holds the controller up: see the steps that follow, if any.",
             )
 
-    def _unreadable(self, blockers: list[Blocker], total: int, everywhere: str) -> Iterator[NamespaceStep]:
+    def _unreadable(
+        self, blockers: Sequence[Blocker], total: int, everywhere: str
+    ) -> Iterator[NamespaceStep]:
         """Yield a step for each object that fails its type: pods first, since they hold up, or lose, the order.
 
         Args:
@@ -271,7 +253,7 @@ class _NamespacePlan:
             total: How many there are.
             everywhere: What their removal means for other namespaces; "" for what lies in this one.
         """
-        known = [(b, found) for b in blockers if (found := self._examined(b)) is not None]
+        known = [(b, found) for b in blockers if (found := self._examined(b.object)) is not None]
         lost = [(b, found) for b, found in known if b.reason != "undetermined"]
         cures = [(b, found) for b, found in lost if not self._removable(found)]
         yield from self._cures(cures)
@@ -314,16 +296,7 @@ class _NamespacePlan:
             )
             yield _step(
                 f"End {ref} on node {pod.node}: {_OVERDUE[pod.past_grace]}",
-                self._kubectl(
-                    "delete",
-                    "pod",
-                    ref.name,
-                    "-n",
-                    ref.namespace,
-                    "--grace-period=0",
-                    "--force",
-                    "--dry-run=server",
-                ),
+                self._kubectl("delete", "pod", ref.name, "-n", ref.namespace, *_FORCE),
                 f"{wait}{first}" + ("" if number else _FORCED),
                 ref.key,
             )
@@ -448,7 +421,7 @@ class _NamespacePlan:
         prefix = self._cluster.request.layout.prefix_bytes
         for content in self._state.contents:
             api = f"{content.resource}.{content.group}"
-            key = prefix + _CRDS + _bytes(api)
+            key = prefix + _CRDS + api.encode("utf-8", "surrogateescape")
             if content.stays == Stays.CRD_UNREADABLE:
                 yield _step(
                     f"Mend the CustomResourceDefinition {api}, which cannot be read, before any API server is "
@@ -471,16 +444,14 @@ class _NamespacePlan:
                 )
 
     def _apis(self) -> Iterator[NamespaceStep]:
-        for api, reason in list(self._state.missing_apis.items())[
-            : min(self._state.unavailable_apis, _MOST_STEPS)
-        ]:
+        state, missing = self._state, list(self._state.missing_apis)
+        for api in missing[: min(state.unavailable_apis, _MOST_STEPS)]:
             yield _step(
-                f"Bring back the API {api}, or delete its APIService: {reason}",
+                f"Bring back the API {api}, or delete its APIService: {state.missing_apis[api]}",
                 self._kubectl("get", "apiservices", api, "-o", "yaml"),
                 "While discovery fails, no namespace of the cluster finishes.",
             )
-
-        unknown = list(self._state.missing_apis)[self._state.unavailable_apis :][: self._state.unknown_apis]
+        unknown = missing[state.unavailable_apis :][: state.unknown_apis]
         if unknown:
             more = ", …" if len(unknown) > 5 else ""
             answer = "answers whose APIService" if len(unknown) == 1 else "answer whose APIServices"
@@ -509,7 +480,3 @@ def _way_out(found: Examination, again: RepeatedOptions) -> Remedy | None:
 
 def _is_claim(ref: ObjectRef) -> bool:
     return (ref.group, ref.resource) == ("", "persistentvolumeclaims")
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")

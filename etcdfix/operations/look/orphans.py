@@ -5,7 +5,7 @@ from __future__ import annotations
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.orphans import find_orphans
 from etcdfix.graph.tables import UNDETERMINED
-from etcdfix.operations.look.index_cluster import ClusterIndex
+from etcdfix.operations.look.index_cluster import ClusterIndex, same_fields
 from etcdfix.reports.impact_model import OrphansReport
 from etcdfix.storagekey import StorageCodec
 
@@ -20,12 +20,8 @@ def orphans_report(cluster: ClusterIndex) -> OrphansReport:
         reasons.append(f"permission denied: keys outside {limited_to} were not looked at")
     return OrphansReport(
         **cluster.origin(),
-        groups=found.groups,
-        count=found.count,
-        size=found.size,
+        **same_fields(found, OrphansReport),
         undetermined=undetermined,
-        undecided=found.undecided,
-        aggregated=found.aggregated,
         complete=not reasons,
         incomplete_reasons=reasons,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,10 +15,10 @@ from etcdfix.errors import EndedEarly, SourceDenied, SourceError
 from etcdfix.examine import PLAIN, Examiner, Reading
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
 from etcdfix.model import Evidence, Outcome, StoredValue, key_id_digest
+from etcdfix.operations.look.index_cluster import has_keys
 from etcdfix.reports.base import Reporter, counted
 from etcdfix.reports.baseline import Baseline
 from etcdfix.reports.finding import finding_from, is_finding, status_cause
-from etcdfix.reports.kms import plugin_problems
 from etcdfix.reports.model import (
     Conclusion,
     Finding,
@@ -29,12 +29,13 @@ from etcdfix.reports.model import (
     StatusCause,
     Summary,
 )
+from etcdfix.reports.next_steps import plugin_problems
 from etcdfix.reports.origin import TOOL, shown_configuration, shown_source, shown_word, timestamp
 from etcdfix.reports.tally import CAP, Tally
 from etcdfix.scope import KeyRange, ScopeRequest, resolve_scope
 from etcdfix.sources.base import Source
 from etcdfix.spool import Spool
-from etcdfix.storagekey import ResourcePrefix, StorageLayout, custom_directory, display, likely_prefixes
+from etcdfix.storagekey import ResourcePrefix, StorageLayout, display, likely_prefixes
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
@@ -102,9 +103,6 @@ class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
     suggested_prefixes: list[str]
     ended: EndedEarly | None = None
     denied: list[str] = msgspec.field(default_factory=list)
-
-
-T = TypeVar("T")
 
 
 class _Held(msgspec.Struct, frozen=True):
@@ -191,7 +189,7 @@ class _Gathering:
         self._report(record)
 
     def _without_neighbour(self, found: Examination) -> Examination:
-        """Take the remark from a key of a tree of its own: another cluster's prefix may be one bit away from ours."""
+        """Take the warning from a key of a tree of its own: another cluster's prefix may be one bit away from ours."""
         verdict, key = found.verdict, found.stored.key
         if verdict.outcome is not Outcome.NOT_AN_OBJECT or not verdict.evidence:
             return found
@@ -206,7 +204,7 @@ class _Gathering:
         return msgspec.structs.replace(found, verdict=msgspec.structs.replace(verdict, evidence=()))
 
     def _with_predecessor(self, found: Examination) -> Examination:
-        """Remark on a key whose name nothing bears out that it should have been changed before, and was not."""
+        """Warn of a key whose name nothing bears out: it should have been changed before, and was not."""
         verdict = found.verdict
         doubtful = verdict.cause in _NAME_IN_DOUBT or any(e.check == KEY_NAME_CHECK for e in verdict.evidence)
         if not doubtful or found.stored.version < 2 or self._predecessors_asked >= _MOST_PREDECESSORS:
@@ -217,13 +215,13 @@ class _Gathering:
                 return found
         except SourceError:  # the scan itself says what it cannot read
             return found
-        remark = Evidence(
+        warning = Evidence(
             PREDECESSOR_CHECK,
             "missing",
             f"version {found.stored.version}, and nothing stood under this name before mod_revision "
             f"{found.stored.mod_revision}: the name of the key itself may be damaged",
         )
-        changed = msgspec.structs.replace(verdict, evidence=(*verdict.evidence, remark))
+        changed = msgspec.structs.replace(verdict, evidence=(*verdict.evidence, warning))
         return msgspec.structs.replace(found, verdict=changed)
 
 
@@ -251,7 +249,7 @@ def run_scan(
         SourceError: Nothing could be read.
     """
     examiner = Examiner.of_cluster(source, request, plugins)
-    ranges = resolve_scope(request.scope, request.layout, _custom_directories(examiner))
+    ranges = resolve_scope(request.scope, request.layout, examiner.custom_directories())
     cluster = examiner.kube_system_uid(source)
     reporter.begin(_header(source, request, cluster))
     denied: list[bytes] = []
@@ -339,16 +337,10 @@ def _kms_summary(tally: Tally, plugins: KMSPlugins | None) -> KMSSummary | None:
 def _may_hold_keys(source: Source, request: ScanRequest, not_object_sample: list[bytes]) -> bool:
     """Look whether the storage prefix holds anything or cannot be read; if not, gather keys that tell where."""
     prefix = request.layout.prefix_bytes
-    if any(key.startswith(prefix) for key in not_object_sample):
-        return True
-    known = len(source.problems)
-    if next(iter(source.current(prefix)), None) is not None or len(source.problems) > known:
+    if any(key.startswith(prefix) for key in not_object_sample) or has_keys(source, request.layout):
         return True
     if not not_object_sample:
-        for stored in source.current(b""):
-            not_object_sample.append(stored.key)
-            if len(not_object_sample) >= _SAMPLE:
-                break
+        not_object_sample += [stored.key for stored in islice(source.current(b""), _SAMPLE)]
     return False
 
 
@@ -373,15 +365,6 @@ def _values(source: Source, ranges: list[KeyRange], denied: list[bytes]) -> Iter
                 yield stored
         else:
             yield from source.current(wanted.prefix)
-
-
-def _custom_directories(examiner: Examiner) -> list[ResourcePrefix]:
-    return [
-        msgspec.structs.replace(
-            custom_directory(group, plural), kind=crd.kind, namespaced=crd.scope == "Namespaced"
-        )
-        for (group, plural), crd in examiner.custom_resources.items()
-    ] + [custom_directory(group, plural) for group, plural in examiner.unreadable_crds]
 
 
 def _list_prefix(layout: StorageLayout, namespace: str) -> Callable[[ResourcePrefix], str]:

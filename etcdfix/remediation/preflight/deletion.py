@@ -13,10 +13,10 @@ import msgspec
 
 from etcdfix.apiserver.servers import APIAccess, ServerAnswers
 from etcdfix.examine_all import Progress, no_progress
-from etcdfix.graph.assess import Assessment, assess
+from etcdfix.graph.assess import assess
 from etcdfix.graph.builder import IndexBuilder
-from etcdfix.graph.model import Risk
-from etcdfix.graph.protected import protected_reason
+from etcdfix.graph.grades import protected_reason
+from etcdfix.graph.model import Assessment, Risk
 from etcdfix.model import ClusterIdentity, Outcome, StoredValue
 from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.durable import Step, no_step

@@ -11,8 +11,7 @@ import msgspec
 from etcdfix.errors import RefusedByRule
 from etcdfix.model import ClusterIdentity, KnownBy, StoredValue
 from etcdfix.remediation.backup.file import digest
-from etcdfix.reports.plan_model import DeletionPlan
-from etcdfix.reports.plan_needs import DECLARE_KEY_LOST, meaning
+from etcdfix.reports.plan_model import DECLARE_KEY_LOST, DeletionPlan, meaning
 from etcdfix.reports.planfile import plan_key, time_of
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display

@@ -7,12 +7,17 @@ from typing import BinaryIO
 
 from etcdfix.reports.base import Reporter
 from etcdfix.reports.formats import namespace, orphans
-from etcdfix.reports.formats.document import write_document
 from etcdfix.reports.formats.dot import write_dot
 from etcdfix.reports.formats.html import write_html
 from etcdfix.reports.formats.impact_table import write_table
-from etcdfix.reports.formats.json_report import JSONLinesReporter, JSONReporter, YAMLReporter
-from etcdfix.reports.formats.plain import NameReporter, StatusReporter
+from etcdfix.reports.formats.machine import (
+    JSONLinesReporter,
+    JSONReporter,
+    NameReporter,
+    StatusReporter,
+    YAMLReporter,
+    write_document,
+)
 from etcdfix.reports.formats.table import TableReporter
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
 

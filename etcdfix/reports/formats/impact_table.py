@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import BinaryIO
 
-from etcdfix.graph.model import Decision, User
+from etcdfix.graph.model import Assessment, Collection, Decision, User
 from etcdfix.reports.base import Output, counted
-from etcdfix.reports.formats.text import aligned, count_of, incomplete, introduction, shown, steps
-from etcdfix.reports.impact_model import ImpactReport
+from etcdfix.reports.formats.text import aligned, incomplete, introduction, shown, steps
+from etcdfix.reports.impact_model import Dependents, ImpactReport
 
 BASIS = {
     "current": "it can be read",
@@ -31,22 +33,12 @@ def write_table(report: ImpactReport, stream: BinaryIO, max_rows: int) -> None:
 
 
 def _lines(report: ImpactReport, max_rows: int) -> Iterator[str]:
-    yield f"RISK {grade(report).upper()}: losing {shown(report.object.key)}"
-    yield from aligned([(reason.risk, shown(reason.text)) for reason in report.reasons])
-    if not report.reasons:
-        yield "  no reference that etcdfix follows leads to it"
+    yield from _graded(report, max_rows)
     yield ""
     yield introduction(report)
     yield from _object(report)
-    yield from _dependents(report, max_rows)
-    yield from _users(report, max_rows)
-    yield from _finalizers(report)
-    if report.consequences or report.node:
-        yield ""
-        yield "What is special about it"
-        if report.node and not any(report.node in sentence for sentence in report.consequences):
-            yield f"  runs on node {shown(report.node)}"
-        yield from (f"  {shown(sentence)}" for sentence in report.consequences)
+    users = [user for group in report.users for user in group.users]
+    yield from _what_hangs_on_it(report, report.dependents, users, max_rows)
     yield ""
     yield from incomplete(report)
     if report.unreadable_elsewhere or report.undetermined_elsewhere:
@@ -59,10 +51,43 @@ def _lines(report: ImpactReport, max_rows: int) -> Iterator[str]:
         yield from steps((remedy.action, remedy.command, remedy.note) for remedy in report.remedies)
 
 
-def grade(report: ImpactReport) -> str:
+def assessment_lines(found: Assessment, max_rows: int) -> Iterator[str]:
+    """Yield what the loss of an object means as the table has it; each list stops at ``max_rows``."""
+    yield from _graded(found, max_rows)
+    yield from _what_hangs_on_it(found, found.collection, found.users, max_rows)
+
+
+def grade(found: ImpactReport | Assessment) -> str:
     """Return the grade in words: what was not seen can only make it worse."""
-    worst = report.risk == "cluster-breaking"
-    return f"{report.risk} or worse" if report.may_be_worse and not worst else report.risk
+    worst = found.risk == "cluster-breaking"
+    return f"{found.risk} or worse" if found.may_be_worse and not worst else found.risk
+
+
+def _graded(found: ImpactReport | Assessment, max_rows: int) -> Iterator[str]:
+    yield f"RISK {grade(found).upper()}: losing {shown(found.object.key)}"
+    yield from aligned([(reason.risk, shown(reason.text)) for reason in found.reasons[:max_rows]])
+    yield from _more(len(found.reasons), max_rows)
+    if not found.reasons:
+        yield "  no reference that etcdfix follows leads to it"
+
+
+def _what_hangs_on_it(
+    found: ImpactReport | Assessment, goes: Dependents | Collection, users: Sequence[User], max_rows: int
+) -> Iterator[str]:
+    yield from _dependents(goes, max_rows)
+    if goes.caught_up:
+        yield "  catches up with"
+        yield from _decisions(goes.caught_up, max_rows)
+    if isinstance(goes, Dependents):
+        yield from (f"  {shown(warning)}" for warning in goes.warnings)
+    yield from _users(found, users, max_rows)
+    yield from _finalizers(found, max_rows)
+    if found.consequences or found.node:
+        yield ""
+        yield "What is special about it"
+        if found.node and not any(found.node in sentence for sentence in found.consequences):
+            yield f"  runs on node {shown(found.node)}"
+        yield from (f"  {shown(sentence)}" for sentence in found.consequences)
 
 
 def _object(report: ImpactReport) -> Iterator[str]:
@@ -106,33 +131,23 @@ def _protection(report: ImpactReport) -> str:
     return text
 
 
-def _dependents(report: ImpactReport, max_rows: int) -> Iterator[str]:
+def _dependents(goes: Dependents | Collection, max_rows: int) -> Iterator[str]:
     yield ""
-    counts = {action: count for action, count in report.dependents.counts.items() if count}
+    counts = [f"{count} {action}" for action, count in goes.counts.items() if count]
     if not counts:
         yield "Garbage collector: nothing that can be read is owned by it"
-        yield from _beside(report, max_rows)
         return
-    yield "Garbage collector: " + ", ".join(f"{count} {action}" for action, count in counts.items())
-    if report.dependents.deleted_by_resource:
-        resources = [count_of(n, resource) for resource, n in report.dependents.deleted_by_resource.items()]
+    yield f"Garbage collector: {', '.join(counts)}"
+    if goes.deleted_by_resource:
+        resources = [f"{n} {shown(resource)}" for resource, n in goes.deleted_by_resource.items()]
         yield f"  deletes {', '.join(resources)}"
-    tree = report.dependents.tree
+    yield from _decisions(goes.tree, max_rows)
+
+
+def _decisions(tree: Sequence[Decision], max_rows: int) -> Iterator[str]:
     rows = [(f"{'  ' * min(e.depth - 1, 20)}{shown(e.object)}", _action(e)) for e in tree[:max_rows]]
     yield from aligned(rows, "    ")
     yield from _more(len(tree), max_rows)
-    yield from _beside(report, max_rows)
-
-
-def _beside(report: ImpactReport, max_rows: int) -> Iterator[str]:
-    """Yield what else happens, and on what all of it depends."""
-    caught_up = report.dependents.caught_up
-    if caught_up:
-        yield "  catches up with"
-        rows = [(f"{'  ' * min(e.depth - 1, 20)}{shown(e.object)}", _action(e)) for e in caught_up[:max_rows]]
-        yield from aligned(rows, "    ")
-        yield from _more(len(caught_up), max_rows)
-    yield from (f"  {shown(warning)}" for warning in report.dependents.warnings)
 
 
 def _action(entry: Decision) -> str:
@@ -154,28 +169,24 @@ def _action(entry: Decision) -> str:
     return text
 
 
-def _users(report: ImpactReport, max_rows: int) -> Iterator[str]:
+def _users(found: ImpactReport | Assessment, users: Sequence[User], max_rows: int) -> Iterator[str]:
     yield ""
-    if not report.user_count and report.object.resource == "customresourcedefinitions":
+    if not users and found.object.resource == "customresourcedefinitions":
         yield "Users: its custom resources, if there are any; nothing else that can be read refers to it"
         return
-    if not report.user_count:
+    if not users:
         yield "Users: nothing that can be read refers to it"
         return
-    if report.secret is not None:
-        stopped = {u.object.key for group in report.users for u in group.users if u.stops == "yes"}
-        stop = f"{counted(len(stopped), 'object')} cannot go on without it"
-        yield f"Users: {counted(report.user_count, 'reference')}; {stop}"
-    else:
-        yield f"Users: {counted(report.user_count, 'reference')}"
-    left = max_rows
-    for group in report.users:
-        if left <= 0:
-            break
-        yield f"  as {group.role} ({group.count})"
-        yield from aligned([_user(user) for user in group.users[:left]], "    ")
-        left -= len(group.users)
-    yield from _more(report.user_count, max_rows)
+    stop = ""
+    if found.secret is not None:
+        stopped = {user.object.key for user in users if user.stops == "yes"}
+        stop = f"; {counted(len(stopped), 'object')} cannot go on without it"
+    yield f"Users: {counted(len(users), 'reference')}{stop}"
+    counts = Counter(user.role for user in users)
+    for role, members in groupby(users[:max_rows], key=lambda user: user.role):
+        yield f"  as {role} ({counts[role]})"
+        yield from aligned([_user(user) for user in members], "    ")
+    yield from _more(len(users), max_rows)
 
 
 def _user(user: User) -> tuple[str, str, str]:
@@ -196,20 +207,21 @@ def _user(user: User) -> tuple[str, str, str]:
     return shown(user.object), "; ".join([effect, *marks] if effect else marks), shown(user.path)
 
 
-def _finalizers(report: ImpactReport) -> Iterator[str]:
-    if not report.finalizers:
+def _finalizers(found: ImpactReport | Assessment, max_rows: int) -> Iterator[str]:
+    if not found.finalizers:
         return
     yield ""
     yield "Finalizers that an unsafe deletion skips"
     rows = []
-    for finalizer in report.finalizers:
-        known = finalizer.name in (report.last_known.finalizers or ())
+    for finalizer in found.finalizers[:max_rows]:
+        known = finalizer.name in (found.last_known.finalizers or ())
         why = "it had it when it could be read" if known else "usual for its kind"
         sure = "" if finalizer.confidence == "certain" else f" ({finalizer.confidence}: {why})"
         owner = f" ({shown(finalizer.owner)})" if finalizer.owner else ""
         leak = "LEAKS" if finalizer.leaks else "no leak"
         rows.append((shown(finalizer.name), leak, f"{shown(finalizer.consequence)}{owner}{sure}"))
     yield from aligned(rows)
+    yield from _more(len(found.finalizers), max_rows)
 
 
 def _more(count: int, max_rows: int) -> Iterator[str]:

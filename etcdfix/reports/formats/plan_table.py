@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import BinaryIO, Final
 
+from etcdfix.graph.model import BY_HAND
 from etcdfix.reports.base import Output, counted, fit
-from etcdfix.reports.plan_model import BY_HAND, DeletionPlan, PlanEntry
-from etcdfix.reports.plan_needs import meaning
+from etcdfix.reports.plan_model import DeletionPlan, PlanEntry, meaning
 from etcdfix.text.safetext import safe_text
 
 _MAX_CELL: Final = 300
@@ -104,19 +104,29 @@ def _introduction(plan: DeletionPlan) -> list[str]:
 def _entries(output: Output, plan: DeletionPlan, max_rows: int) -> None:
     line = output.line
     shown = plan.entries[:max_rows]
-    flags = _Flags(plan)
+    marks = _marks(plan)
     _table(
         output,
         ("ORDER", "RISK", "WHY", "KEY", "WHAT IT IS", "MADE AGAIN BY", "GO WITH IT", "TO ADD"),
         [
-            (str(e.order), _risk(e), _why(e), e.key, e.what, _by(e), str(e.cascade), flags.marks(e))
+            (
+                str(e.order),
+                _risk(e),
+                _why(e),
+                e.key,
+                e.what,
+                _by(e),
+                str(e.cascade),
+                " ".join(marks[flag] for flag in e.needs),
+            )
             for e in shown
         ],
     )
     if any(entry.cascade for entry in shown):
         line("GO WITH IT: dependents that the garbage collector deletes after it")
-    for mark, flag, why in flags.shown(shown):
-        line(safe_text(f"{mark}: its command works with {flag} only: {why}"))
+    for flag, mark in marks.items():
+        if any(flag in entry.needs for entry in shown):
+            line(safe_text(f"{mark}: its command works with {flag} only: {meaning(flag)}"))
     if any(_UNPROVEN in _risk(entry) for entry in shown):
         line("(unproven): most likely in order; its deletion is refused unless its KMS key is declared lost")
     rest = len(plan.entries) - len(shown)
@@ -143,22 +153,10 @@ def _commands(output: Output, plan: DeletionPlan, json_file: str) -> None:
         line("  jq -r '.entries[].command' plan.json")
 
 
-class _Flags:
-    """Numbers the flags that commands lack, so that a row names them in a few characters."""
-
-    def __init__(self, plan: DeletionPlan) -> None:
-        self._marks: dict[str, str] = {}
-        for entry in plan.entries:
-            for flag in entry.needs:
-                self._marks.setdefault(flag, f"[{len(self._marks) + 1}]")
-
-    def marks(self, entry: PlanEntry) -> str:
-        return " ".join(self._marks[flag] for flag in entry.needs)
-
-    def shown(self, entries: Sequence[PlanEntry]) -> list[tuple[str, str, str]]:
-        """Return mark, flag and meaning of those that entries need."""
-        needed = {flag for entry in entries for flag in entry.needs}
-        return [(mark, flag, meaning(flag)) for flag, mark in self._marks.items() if flag in needed]
+def _marks(plan: DeletionPlan) -> dict[str, str]:
+    """Number the flags that commands lack, so that a row names them in a few characters."""
+    flags = dict.fromkeys(flag for entry in plan.entries for flag in entry.needs)
+    return {flag: f"[{number}]" for number, flag in enumerate(flags, start=1)}
 
 
 def _risk(entry: PlanEntry) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import BinaryIO
 
 from etcdfix.claims import KEY_NAME_CHECK, PREDECESSOR_CHECK
-from etcdfix.reports.base import Output, counted, fit
+from etcdfix.reports.base import Output, Reporter, counted, fit
 from etcdfix.reports.model import Conclusion, Finding, Header, KMSSummary, ReportSource, Summary
 from etcdfix.reports.next_steps import next_steps
 from etcdfix.text.safetext import safe_text
@@ -16,7 +16,7 @@ _WIDE_COLUMNS = ("OUTCOME", "CAUSE", "KEY", "TRANSFORMER", "MOD REVISION", "BYTE
                  "API SERVER'S WORDS")  # fmt: skip
 
 
-class TableReporter:
+class TableReporter(Reporter):
     """Writes findings as a table, then counts by resource, cause and transformer, then what to do next.
 
     Rows stop at ``max_rows`` as the API server's list does at 100; counts never stop.
@@ -33,7 +33,7 @@ class TableReporter:
         self._max_rows = max_rows
         self._rows: list[tuple[str, ...]] = []
         self._count = 0
-        self._remarks = 0
+        self._warnings = 0
         self._damaged_names = 0
         self._first_damaged_name: tuple[str, str] | None = None
         self._header: Header | None = None
@@ -46,7 +46,7 @@ class TableReporter:
         """Keep one row, up to the cap."""
         self._look_at_name(finding)
         if finding.outcome == "readable":
-            self._remarks += 1
+            self._warnings += 1
             return
         self._count += 1
         if len(self._rows) >= self._max_rows:
@@ -87,7 +87,7 @@ class TableReporter:
                 )
             line()
         self._counts(conclusion.summary)
-        for text in _result(conclusion, self._count, self._remarks):
+        for text in _result(conclusion, self._count, self._warnings):
             line(text)
         if self._first_damaged_name is not None:
             line(
@@ -219,7 +219,7 @@ def _introduction(header: Header, source: ReportSource) -> list[str]:
     return lines
 
 
-def _result(conclusion: Conclusion, findings: int, remarks: int) -> list[str]:
+def _result(conclusion: Conclusion, findings: int, warnings: int) -> list[str]:
     summary = conclusion.summary
     bad = summary.decrypt_failures + summary.decode_failures + summary.inconsistent
     parts = [f"{counted(summary.keys, 'key')} examined", f"{summary.readable} readable"]
@@ -229,8 +229,8 @@ def _result(conclusion: Conclusion, findings: int, remarks: int) -> list[str]:
     lines = [", ".join(parts) + f", {summary.not_objects} not an object."]
     if summary.known_findings:
         lines.append(f"Known from the baseline: {summary.known_findings} of {counted(findings, 'finding')}.")
-    if remarks:
-        lines.append(f"Readable, but with a remark: {remarks} (-o json or -o yaml shows it).")
+    if warnings:
+        lines.append(f"Readable, but with a warning: {warnings} (-o json or -o yaml shows it).")
     if conclusion.interrupted:
         lines.append("INTERRUPTED: keys after the last one shown were not examined.")
     if not conclusion.complete:

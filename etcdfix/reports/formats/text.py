@@ -59,8 +59,3 @@ def aligned(rows: Sequence[tuple[str, ...]], indent: str = "  ") -> Iterator[str
         yield (
             indent + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         ).rstrip()
-
-
-def count_of(number: int, resource: str) -> str:
-    """Return ``3 pods``, safe."""
-    return f"{number} {shown(resource)}"

@@ -2,51 +2,49 @@
 
 from __future__ import annotations
 
-from typing import BinaryIO, Final, Protocol
+from abc import ABC, abstractmethod
+from typing import BinaryIO, Final
 
 from etcdfix.model import Outcome
 from etcdfix.reports.base import fit
-from etcdfix.reports.printers.jsontext import INDENT, json_text
 from etcdfix.reports.printers.objects import Form, Shown
-from etcdfix.reports.printers.yamltext import yaml_text
+from etcdfix.reports.printers.text import INDENT, json_text, yaml_text
 from etcdfix.text.safetext import safe_text
 
 
-class Writer(Protocol):
+class Writer(ABC):
     """Takes shown objects one after the other; never closes the stream.
 
     Attributes:
         contents: Whether documents are written; a listing needs none.
-    """
-
-    contents: bool
-
-    def write(self, shown: Shown) -> bool:
-        """Take one; return whether anything of it is shown here."""
-        ...
-
-    def end(self) -> None:
-        """Finish the output; only called when nothing was lost midway."""
-        ...
-
-
-_SERVED: Final = frozenset({Outcome.READABLE, Outcome.INCONSISTENT, Outcome.NOT_AN_OBJECT})
-
-
-class YAMLWriter:
-    """One document for each object, ``---`` between them.
 
     Args:
         stream: Binary output.
         many: A list was asked for: objects that are not whole are left to standard error.
     """
 
-    contents: bool = True
+    contents = False
 
     def __init__(self, stream: BinaryIO, *, many: bool) -> None:
         self._stream = stream
         self._many = many
         self._count = 0
+
+    @abstractmethod
+    def write(self, shown: Shown) -> bool:
+        """Take one; return whether anything of it is shown here."""
+
+    def end(self) -> None:  # noqa: B027 - most have nothing to finish
+        """Finish the output; only called when nothing was lost midway."""
+
+
+_SERVED: Final = frozenset({Outcome.READABLE, Outcome.INCONSISTENT, Outcome.NOT_AN_OBJECT})
+
+
+class YAMLWriter(Writer):
+    """One document for each object, ``---`` between them."""
+
+    contents = True
 
     def write(self, shown: Shown) -> bool:
         """Write one document."""
@@ -58,26 +56,14 @@ class YAMLWriter:
         self._count += 1
         return True
 
-    def end(self) -> None:
-        """There is nothing to finish."""
 
-
-class JSONWriter:
+class JSONWriter(Writer):
     """The object itself, or a ``v1 List`` that is written as objects come.
 
     A list that was cut, by an interruption or a lost source, is no JSON: nobody takes it for the whole.
-
-    Args:
-        stream: Binary output.
-        many: Write a list.
     """
 
-    contents: bool = True
-
-    def __init__(self, stream: BinaryIO, *, many: bool) -> None:
-        self._stream = stream
-        self._many = many
-        self._count = 0
+    contents = True
 
     def write(self, shown: Shown) -> bool:
         """Write one object."""
@@ -103,14 +89,8 @@ class JSONWriter:
         self._stream.write(f"{INDENT}}}\n}}\n".encode())
 
 
-class NameWriter:
+class NameWriter(Writer):
     """``kind.group/name`` for each object that decodes, as kubectl has it; names are those of the keys."""
-
-    contents: bool = False
-
-    def __init__(self, stream: BinaryIO, *, many: bool) -> None:
-        self._stream = stream
-        self._many = many
 
     def write(self, shown: Shown) -> bool:
         """Write one line."""
@@ -120,9 +100,6 @@ class NameWriter:
         group = f".{shown.kind.group}" if shown.kind.group else ""
         self._stream.write(f"{safe_text(f'{kind}{group}/{shown.found.name}')}\n".encode())
         return True
-
-    def end(self) -> None:
-        """There is nothing to finish."""
 
 
 _COLUMNS: Final = (
@@ -140,14 +117,11 @@ _PAGE = 500
 _MAX_CELL = 100
 
 
-class WideWriter:
+class WideWriter(Writer):
     """A row for each key, unreadable ones included; columns grow where a later page needs it."""
 
-    contents: bool = False
-
     def __init__(self, stream: BinaryIO, *, many: bool) -> None:
-        self._stream = stream
-        self._many = many
+        super().__init__(stream, many=many)
         self._rows: list[tuple[str, ...]] = [_COLUMNS]
         self._widths = [0] * len(_COLUMNS)
 
@@ -188,7 +162,7 @@ class WideWriter:
         self._rows = []
 
 
-WRITERS: Final[dict[str, type[YAMLWriter | JSONWriter | NameWriter | WideWriter]]] = {
+WRITERS: Final[dict[str, type[Writer]]] = {
     "yaml": YAMLWriter,
     "json": JSONWriter,
     "name": NameWriter,

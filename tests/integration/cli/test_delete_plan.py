@@ -15,7 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from etcdfix.operations.change import delete as module
-from etcdfix.reports.formats.plan_json import write_plan_json
+from etcdfix.reports.formats.machine import write_plan_json
 from etcdfix.reports.plan_model import DeletionPlan, LeftOut
 from etcdfix.reports.planfile import load_plan, sealed
 from tests.support.change_runs import BROKEN, Ran, Registry

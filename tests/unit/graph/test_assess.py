@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from etcdfix.graph.assess import Assessment, assess
-from etcdfix.graph.model import Action, Risk
+from etcdfix.graph.assess import assess
+from etcdfix.graph.model import Action, Assessment, Risk
 from etcdfix.model import Confidence, KeptRevision, Revision, StoredValue
 from etcdfix.storagekey import StorageLayout
 from tests.support.impact_objects import BROKEN, Cluster, owner

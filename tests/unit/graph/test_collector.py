@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from etcdfix.graph.collector import Collection, collect, decide
-from etcdfix.graph.model import Action, Decision, OwnerState, Propagation
+from etcdfix.graph.collector import collect, decide
+from etcdfix.graph.model import Action, Collection, Decision, OwnerState, Propagation
 from tests.support.impact_objects import NOW, Cluster, node_of, owner
 from tests.support.memory_source import MemorySource
 

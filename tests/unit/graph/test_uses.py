@@ -38,13 +38,8 @@ def test_rules_find_names_where_they_stand_and_nowhere_else() -> None:
         },
     }
     (found,) = tree.find(plain, "shop")
-    assert (found.namespace, found.name, found.use.optional, found.use.in_pod_template) == (
-        "shop",
-        "x",
-        True,
-        True,
-    )
+    assert (found.key, found.use.optional, found.use.in_pod_template) == ("secrets/shop/x", True, True)
     plain["spec"] = {"c": {"secret": "y", "where": "other"}}
     (found,) = tree.find(plain, "shop")
-    assert (found.namespace, found.name, found.use.path) == ("other", "y", "spec.c.secret")
+    assert (found.key, found.use.path) == ("secrets/other/y", "spec.c.secret")
     assert set(tree.paths) == {"spec.a[].b.name", "spec.a[].b.optional", "spec.c.secret", "spec.c.where"}

@@ -10,7 +10,7 @@ from etcdfix.errors import ConfigurationError
 from etcdfix.model import Outcome
 from etcdfix.reports.baseline import Baseline, load_baseline
 from etcdfix.reports.finding import finding_from
-from etcdfix.reports.formats.json_report import JSONLinesReporter, JSONReporter
+from etcdfix.reports.formats.machine import JSONLinesReporter, JSONReporter
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
 from tests.support.examinations import SECRET_BYTES, examination, readable

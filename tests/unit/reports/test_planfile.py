@@ -14,10 +14,10 @@ import pytest
 
 from etcdfix.errors import ConfigurationError, RefusedByRule
 from etcdfix.model import StoredValue
-from etcdfix.operations.look.planning.plan import build_plan
+from etcdfix.operations.look.plan import build_plan
 from etcdfix.remediation.preflight.expectation import Expectation, expectation_of
 from etcdfix.reports import planfile
-from etcdfix.reports.formats.plan_json import write_plan_json
+from etcdfix.reports.formats.machine import write_plan_json
 from etcdfix.reports.plan_model import DeletionPlan, LeftOut
 from etcdfix.reports.planfile import load_plan, sealed
 from etcdfix.rules import Rule

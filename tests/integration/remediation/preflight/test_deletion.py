@@ -14,8 +14,8 @@ import pytest
 from etcdfix.apiserver.servers import Answer, APIAccess, ServerAnswer, ServerAnswers
 from etcdfix.errors import RefusedByRule, SourceUnreachable
 from etcdfix.examine import Examiner
-from etcdfix.graph.assess import Assessment, assess
-from etcdfix.graph.model import Risk, RiskReason
+from etcdfix.graph.assess import assess
+from etcdfix.graph.model import Assessment, Risk, RiskReason
 from etcdfix.model import ClusterIdentity, StoredValue
 from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.landmarks import Landmark
@@ -438,12 +438,12 @@ def test_dependents_and_users_under_kms_count(registry: Registry, tmp_path: Path
             hint="--accept-risk cluster-breaking",
         )
         ran = registry.delete(key.encode(), "--dry-run", "--accept-risk", "cluster-breaking")
-        assert (ran.code, "Risk         CLUSTER-BREAKING" in ran.err) == (0, True)
+        assert (ran.code, "RISK CLUSTER-BREAKING: " in ran.err) == (0, True)
         ran = registry.delete(registry.key("shop/broken"), "--dry-run")
-        assert (ran.code, "Used by      100 objects" in ran.err) == (0, True)
+        assert (ran.code, "Users: 100 references" in ran.err) == (0, True)
         plugin.stop()
         ran = registry.delete(registry.key("shop/broken"), "--dry-run", "--no-kms")
-        assert "Risk         LOW OR WORSE" in ran.err
+        assert "RISK LOW OR WORSE: " in ran.err
         assert "101 other objects cannot be read" in ran.err
 
 

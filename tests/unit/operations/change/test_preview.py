@@ -12,10 +12,11 @@ import pytest
 from etcdfix.apiserver.authorization import Authorization
 from etcdfix.apiserver.recovery import ServerSigns, Sign, State
 from etcdfix.apiserver.servers import Answer, ServerAnswer, ServerAnswers
-from etcdfix.graph.assess import Assessment, LastKnown
-from etcdfix.graph.collector import Collection
 from etcdfix.graph.model import (
     Action,
+    Assessment,
+    Collection,
+    LastKnown,
     LostFinalizer,
     ObjectRef,
     Risk,
@@ -513,9 +514,9 @@ def _secret_user(name: str, stops: Stops) -> User:
 
 def test_nothing_depends_on_it() -> None:
     text = _text(_checked(assessment=_assessed()))
-    assert "Risk         NONE\n" in text
-    assert "see all of it: etcdfix impact --endpoints a:1" in text
-    for absent in ("Dependents", "Used by", "Runs on", "what cannot be read"):
+    assert "RISK NONE: losing" in text
+    assert "See all of it: etcdfix impact --endpoints a:1" in text
+    for absent in ("cascade-deleted", "references;", "runs on", "What cannot be read"):
         assert absent not in text
 
 
@@ -548,15 +549,15 @@ def test_everything_that_depends_on_it() -> None:
         )
     )
     for words in (
-        "Risk         HIGH OR WORSE\n",
-        "high: six pods\\x1b[2J\\u202e stop",
-        "Dependents   3 cascade-deleted, 1 orphaned",
-        "Used by      7 objects, of which 6 cannot go on without it",
-        "Finalizer    a/b is skipped: the disk stays",
-        "Finalizer    c/d is skipped (possible): nothing much",
-        "Runs on      node-1",
-        "Special      it is special",
-        "what cannot be read, or waits for KMS",
+        "RISK HIGH OR WORSE: losing",
+        "high  six pods\\x1b[2J\\u202e stop",
+        "Garbage collector: 3 cascade-deleted, 1 orphaned",
+        "Users: 8 references; 6 objects cannot go on without it",
+        "  a/b  LEAKS    the disk stays",
+        "  c/d  no leak  nothing much (possible: usual for its kind)",
+        "  runs on node node-1",
+        "  it is special",
+        "What cannot be read, or waits for KMS",
     ):
         assert words in text
     assert text.count("pods shop/p") == 5
@@ -567,15 +568,15 @@ def test_a_user_without_a_namespace() -> None:
     volume = ref("persistentvolumes", "PersistentVolume", "", "pv-1")
     user = msgspec.structs.replace(_secret_user("", Stops.NO), object=volume)
     text = _text(_checked(assessment=_assessed(secret=SecretState("Opaque"), users=(user,))))
-    assert "             persistentvolumes pv-1: volume, does not start again" in text
+    assert "    persistentvolumes pv-1  goes on: does not start again" in text
 
 
 def test_nothing_is_worse_than_a_broken_cluster() -> None:
     found = _assessed(risk=Risk.CLUSTER_BREAKING, may_be_worse=True)
-    assert "Risk         CLUSTER-BREAKING\n" in _text(_checked(assessment=found))
+    assert "RISK CLUSTER-BREAKING: losing" in _text(_checked(assessment=found))
 
 
 def test_other_users_are_counted() -> None:
     pods = [ref("pods", "Pod", "shop", f"p{n}") for n in range(12)]
     users = tuple(User(pod, Role.CLAIM, path) for pod in pods for path in ("a", "b"))
-    assert "Used by      12 objects" in _text(_checked(assessment=_assessed(users=users)))
+    assert "Users: 24 references" in _text(_checked(assessment=_assessed(users=users)))

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from etcdfix.graph.model import Risk, RiskReason
-from etcdfix.reports.formats.plan_json import write_plan_json
+from etcdfix.reports.formats.machine import write_plan_json
 from etcdfix.reports.formats.plan_table import write_plan_table
 from etcdfix.reports.model import ReportConfiguration, Tool
 from etcdfix.reports.plan_model import (
@@ -19,8 +19,9 @@ from etcdfix.reports.plan_model import (
     PlanReport,
     PlanSource,
     PlanStep,
+    acceptance,
+    declaration,
 )
-from etcdfix.reports.plan_needs import acceptance, declaration
 from etcdfix.verdicts.deletability import AcceptRisk
 from tests.support.plan_entries import entry
 

@@ -109,7 +109,7 @@ def test_remarks_are_counted_not_listed() -> None:
         [readable(evidence=(Evidence("unknown fields", "ignored"),)), readable("/registry/pods/a/b")]
     )
     assert not any(line.startswith("OUTCOME ") for line in lines)
-    assert any("with a remark: 1" in line for line in lines)
+    assert any("with a warning: 1" in line for line in lines)
 
 
 def test_a_name_that_may_be_damaged_is_told_although_its_object_reads() -> None:

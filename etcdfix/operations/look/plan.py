@@ -18,17 +18,14 @@ from etcdfix.examine_all import Progress, View, examine_all, no_progress
 from etcdfix.graph.assess import assess
 from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.contents import ContentReader
+from etcdfix.graph.grades import protected_reason
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import Action
-from etcdfix.graph.protected import protected_reason
-from etcdfix.graph.recreation.neighbours import Neighbours, Place
-from etcdfix.graph.recreation.recreation import who_recreates
+from etcdfix.graph.recreation import Neighbours, Place, who_recreates
 from etcdfix.inputs.ownfiles import PLAN_KIND
 from etcdfix.maybe_newer import NOT_THE_OBJECT, Similarity, SimilarValues, in_our_tables, similarity_of
 from etcdfix.model import Outcome, StoredValue
-from etcdfix.operations.look.planning.order import STAGES, in_order, is_breaking
-from etcdfix.operations.look.planning.steps import steps_for
-from etcdfix.operations.look.planning.words import users_of, what_it_is
+from etcdfix.operations.look.plan_steps import STAGES, in_order, is_breaking, steps_for, users_of, what_it_is
 from etcdfix.reports.model import API_VERSION
 from etcdfix.reports.origin import TOOL, shown_configuration, shown_word, timestamp
 from etcdfix.reports.plan_model import (
@@ -39,8 +36,9 @@ from etcdfix.reports.plan_model import (
     PlanMaker,
     PlanReport,
     PlanSource,
+    acceptance,
+    declaration,
 )
-from etcdfix.reports.plan_needs import acceptance, declaration
 from etcdfix.reports.planfile import sealed
 from etcdfix.reports.saved_report import SavedFinding, SavedReport
 from etcdfix.sources.base import Source
@@ -173,7 +171,10 @@ def build_plan(
         )
     gathered.leave_out_newer(similar)
     index = builder.finish(source.problems)
-    write = _Writer(index, source, examiner, reader, neighbours, keys, request, uid)
+    description = source.describe()
+    # A live etcd tells of earlier generations only by a watch for each key; a file has them at hand.
+    file = description.type != "etcd"
+    write = _Writer(index, source, examiner, reader, neighbours, keys, request, uid, file)
     drafts = [
         write.draft(broken)
         for broken in progress(iter(gathered.broken), "broken objects", len(gathered.broken))
@@ -186,7 +187,6 @@ def build_plan(
         for entry in in_order(drafts)
     ]
     makers = _makers(entries)
-    description = source.describe()
     problems = [*report.problems, *source.problems]
     if index.opaque:
         problems.append(f"{index.opaque} objects cannot be looked into")
@@ -203,7 +203,7 @@ def build_plan(
             shown_word(description.path) if description.path is not None else None,
             list(description.endpoints) if description.endpoints is not None else None,
             description.revision,
-            request.newest and description.type == "etcd",
+            request.newest and not file,
             description.cluster_id,
         ),
         kube_system_uid=uid,
@@ -319,31 +319,18 @@ def _never(found: Examination) -> tuple[str, str] | None:
     return None
 
 
-class _Writer:
+class _Writer(msgspec.Struct, frozen=True):
     """Looks at one broken object after the other."""
 
-    def __init__(
-        self,
-        index: ImpactIndex,
-        source: Source,
-        examiner: Examiner,
-        reader: ContentReader,
-        neighbours: Neighbours,
-        keys: KeyCounter,
-        request: PlanRequest,
-        uid: str | None,
-    ) -> None:
-        self._index = index
-        self._source = source
-        self._examiner = examiner
-        self._reader = reader
-        self._neighbours = neighbours
-        self._keys = keys
-        self._request = request
-        # A deletion refuses a plan that cannot say which cluster it is of.
-        self._plan_file = request.plan_file if uid else ""
-        # A live etcd tells of earlier generations only by a watch for each key; a file has them at hand.
-        self._generations = source.describe().type != "etcd"
+    index: ImpactIndex
+    source: Source
+    examiner: Examiner
+    reader: ContentReader
+    neighbours: Neighbours
+    keys: KeyCounter
+    request: PlanRequest
+    uid: str | None
+    generations: bool
 
     def draft(self, broken: _Broken) -> PlanEntry:
         """Return the entry of one object, without its turn.
@@ -353,12 +340,19 @@ class _Writer:
         """
         found = broken.found
         stored = found.stored
-        index, source, examiner, reader = self._index, self._source, self._examiner, self._reader
+        index = self.index
         node = index.find(stored.key)
         assert node is not None  # it was added
-        assessment = assess(index, source, examiner, stored.key, reader=reader, generations=self._generations)
+        assessment = assess(
+            index,
+            self.source,
+            self.examiner,
+            stored.key,
+            reader=self.reader,
+            generations=self.generations,
+        )
         assert assessment is not None  # same
-        recreation = who_recreates(index, node, self._neighbours, assessment)
+        recreation = who_recreates(index, node, self.neighbours, assessment)
         users, stopped = users_of(assessment)
         cause = found.verdict.cause
         return PlanEntry(
@@ -388,15 +382,16 @@ class _Writer:
             protected=protected_reason(found.directory.group_resource, found.namespace),
             risk=assessment.risk.value,
             reasons=list(assessment.reasons[:_MOST_REASONS]),
-            needs=_needs(found, _worst_doubt(found, self._keys)),
+            needs=_needs(found, _worst_doubt(found, self.keys)),
             command=self._command(stored),
         )
 
     def _command(self, stored: StoredValue) -> str:
         words = ["--expect-mod-revision", str(stored.mod_revision)]
-        if self._plan_file:
-            words += ["--plan", self._plan_file]
-        return f"{self._request.same_again.delete(stored.key)} {quote_command(words)}"
+        # A deletion refuses a plan that cannot say which cluster it is of.
+        if self.request.plan_file and self.uid:
+            words += ["--plan", self.request.plan_file]
+        return f"{self.request.same_again.delete(stored.key)} {quote_command(words)}"
 
 
 def _groups(broken: list[_Broken], keys: KeyCounter) -> list[PlanGroup]:

@@ -18,8 +18,8 @@ from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError
 from etcdfix.graph.users import users_of
 from etcdfix.model import KeptRevision, Revision, StoredValue
-from etcdfix.operations.look.planning.plan import build_plan
-from etcdfix.reports.formats.plan_json import write_plan_json
+from etcdfix.operations.look.plan import build_plan
+from etcdfix.reports.formats.machine import write_plan_json
 from etcdfix.reports.formats.plan_table import write_plan_table
 from etcdfix.reports.plan_model import DeletionPlan, PlanEntry
 from etcdfix.sources.base import Source

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from etcdfix.graph.recreation.rules import (
+from etcdfix.graph.recreation_rules import (
     MAKERS,
     RULES,
     ComesBack,
@@ -19,7 +19,7 @@ from etcdfix.graph.recreation.rules import (
 from tests.support.impact_objects import Cluster
 from tests.support.lost_key import base
 from tests.support.objects import crd, json_object
-from tests.unit.graph.recreation.test_recreation import NOBODY, entry_of, of_history, openshift, summary
+from tests.unit.graph.test_recreation import NOBODY, entry_of, of_history, openshift, summary
 
 RBAC, FLOW = "rbac.authorization.k8s.io/v1", "flowcontrol.apiserver.k8s.io/v1"
 

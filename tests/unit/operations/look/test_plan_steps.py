@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-from etcdfix.operations.look.planning.order import in_order
-from etcdfix.operations.look.planning.steps import steps_for
-from etcdfix.reports.plan_model import PlanEntry, PlanGroup, PlanStep
-from etcdfix.reports.plan_needs import acceptance, declaration
+from etcdfix.operations.look.plan_steps import in_order, steps_for
+from etcdfix.reports.plan_model import PlanEntry, PlanGroup, PlanStep, acceptance, declaration
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.deletability import AcceptRisk
 from tests.support.plan_entries import entry

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import shlex
 
-from etcdfix.reports.plan_needs import acceptance, declaration, meaning
+from etcdfix.reports.plan_model import acceptance, declaration, meaning
 from etcdfix.verdicts.deletability import AcceptRisk
 
 LOST = "aescbc/v1/lost"

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from etcdfix.graph import recreation as module
 from etcdfix.graph.contents import ContentReader
-from etcdfix.graph.recreation import neighbours as module
-from etcdfix.graph.recreation.neighbours import Neighbours, Place, claimed_secrets, endpoints_of, selects
-from etcdfix.graph.recreation.rules import RULES
+from etcdfix.graph.recreation import Neighbours, Place, claimed_secrets, endpoints_of, selects
+from etcdfix.graph.recreation_rules import RULES
 from tests.support.impact_objects import Cluster
 from tests.support.lost_key import CERT_MANAGER, EXTERNAL_SECRETS, base, certificate, examiner_of
 

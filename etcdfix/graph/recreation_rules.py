@@ -1,4 +1,4 @@
-"""Who makes which objects again once they are gone: the rows of ``rules.toml``, and what each field of them means."""
+"""Who makes which objects again once they are gone: what the rows of ``recreation_rules.toml`` mean."""
 
 from __future__ import annotations
 
@@ -171,7 +171,9 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sources: dict[str, Text]
 
 
-RULES: Final = msgspec.toml.decode(files(__package__).joinpath("rules.toml").read_bytes(), type=Rules)
+RULES: Final = msgspec.toml.decode(
+    files(__package__).joinpath("recreation_rules.toml").read_bytes(), type=Rules
+)
 MAKERS: Final = RULES.makers
 
 

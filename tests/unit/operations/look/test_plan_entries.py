@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from etcdfix.operations.look.planning.order import in_order, trials
+from etcdfix.operations.look.plan_steps import in_order, trials
 from tests.support.plan_entries import entry
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from etcdfix.graph.served import Served, served_builtin
+from etcdfix.graph.kinds import Served, served_builtin
 from etcdfix.storagekey import StorageCodec, builtin_directories
 
 

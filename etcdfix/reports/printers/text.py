@@ -1,4 +1,4 @@
-r"""Plain values as YAML that looks like kubectl's and that no terminal can act upon.
+r"""Plain values as YAML and JSON that look like kubectl's and that no terminal can act upon.
 
 PyYAML's own dumper is not used: it recurses (a custom resource may nest ten thousand levels deep), has no way to keep a
 number's text, and lets bidirectional marks through. Only four scalar styles are written here: plain, single-quoted,
@@ -13,7 +13,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from etcdfix.golang.gojsontext import Pieces, joined, number_text
+from etcdfix.golang.gojsontext import Pieces, encode_json, joined, number_text
+from etcdfix.text.safetext import safe_json
 
 MAX_BLOCK_DEPTH: Final = 100
 """Deeper values stand on one line: indentation would multiply a hostile kilobyte into megabytes."""
@@ -162,3 +163,35 @@ def _escaped(character: str) -> str:
     if code < 0x100:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+INDENT: Final = "    "
+
+
+def json_text(value: Any, *, margin: str = "") -> bytes:
+    """Return JSON with one member per line; everything on one line where it is nested very deeply.
+
+    No line break follows, and the first line has no margin.
+
+    Args:
+        value: Plain values, as :func:`~etcdfix.golang.gojsontext.encode_json` takes them.
+        margin: Stands in front of every line but the first.
+    """
+    text = encode_json(value, indent=INDENT if _depth_is_usual(value) else "")
+    if not text.isascii() or b"\x7f" in text:
+        # Inside strings line breaks are escaped: those that are left are the layout's.
+        text = b"\n".join(map(safe_json, text.split(b"\n")))
+    return text.replace(b"\n", b"\n" + margin.encode()) if margin else text
+
+
+def _depth_is_usual(value: Any) -> bool:
+    waiting = [(value, 0)]
+    while waiting:
+        item, depth = waiting.pop()
+        if depth > MAX_BLOCK_DEPTH:
+            return False
+        if isinstance(item, dict):
+            waiting += [(inner, depth + 1) for inner in item.values() if isinstance(inner, (dict, list))]
+        else:
+            waiting += [(inner, depth + 1) for inner in item if isinstance(inner, (dict, list))]
+    return True

@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 
 from etcdfix.model import Evidence, Outcome, ServerBehaviour
 from etcdfix.reports.finding import finding_from
-from etcdfix.reports.formats.json_report import JSONLinesReporter, JSONReporter, YAMLReporter
+from etcdfix.reports.formats.machine import JSONLinesReporter, JSONReporter, YAMLReporter
 from etcdfix.reports.model import Finding, ScanReport
 from etcdfix.reports.schema import finding_schema, report_schema
 from etcdfix.sources.base import Segment

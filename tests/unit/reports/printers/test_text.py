@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from etcdfix.golang import goyaml
 from etcdfix.golang.gojsontext import NumberLiteral, encode_json
-from etcdfix.reports.printers.jsontext import json_text
-from etcdfix.reports.printers.yamltext import MAX_BLOCK_DEPTH, yaml_text
+from etcdfix.reports.printers.text import MAX_BLOCK_DEPTH, json_text, yaml_text
 
 # Strings that some reader of YAML takes for something else, or that end a scalar early.
 ODD = [

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.support.lost_key import base
-from tests.unit.graph.recreation.test_recreation import entry_of, of_history
+from tests.unit.graph.test_recreation import entry_of, of_history
 
 
 def test_a_token_that_is_only_possible_is_called_so(tmp_path: Path) -> None:

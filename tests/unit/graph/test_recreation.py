@@ -7,13 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from etcdfix.graph.assess import LastKnown, assess
+from etcdfix.graph.assess import assess
 from etcdfix.graph.contents import ContentReader
-from etcdfix.graph.recreation.neighbours import Neighbours
-from etcdfix.graph.recreation.recreation import TOKEN_TYPE, who_recreates
-from etcdfix.graph.references import OwnerReference
+from etcdfix.graph.model import LastKnown, OwnerReference
+from etcdfix.graph.recreation import TOKEN_TYPE, Neighbours, who_recreates
 from etcdfix.model import Confidence, StoredValue
-from etcdfix.operations.look.planning.plan import build_plan
+from etcdfix.operations.look.plan import build_plan
 from etcdfix.reports.plan_model import PlanEntry
 from tests.support.impact_objects import Cluster, build_index, owner
 from tests.support.lost_key import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from etcdfix.graph.protected import protected_reason
+from etcdfix.graph.grades import protected_reason
 from etcdfix.storagekey import StorageLayout
 
 LAYOUT = StorageLayout()

@@ -1,27 +1,40 @@
 """Who makes a broken object again, as far as what is readable around it tells.
 
+What stands around broken objects is gathered while everything is examined once: whose labels their readable siblings
+have, and which specs name them. Labels, names of annotations, names of Secrets and of Services are kept, nothing else.
+
 Somebody deletes what he is told comes back: whatever is not proven is called possible, and then counts as by hand.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from etcdfix.graph.assess import Assessment, LastKnown
+from etcdfix.graph.contents import ContentReader
+from etcdfix.graph.fields import Plain, at, mapping
 from etcdfix.graph.index import ImpactIndex
-from etcdfix.graph.model import ObjectRef
-from etcdfix.graph.recreation.neighbours import Neighbours, Place, endpoints_of
-from etcdfix.graph.recreation.rules import MAKERS, RULES, ComesBack, Maker, NameRule, labels_of
-from etcdfix.graph.references import OwnerReference
+from etcdfix.graph.model import BY_HAND, Assessment, LastKnown, ObjectRef, OwnerReference
+from etcdfix.graph.recreation_rules import (
+    MAKERS,
+    RULES,
+    ComesBack,
+    Maker,
+    NameRule,
+    OwnershipLabel,
+    SpecRule,
+    labels_of,
+)
 from etcdfix.graph.users import by_role
 from etcdfix.graph.uses import SECRETS, Role
-from etcdfix.model import Confidence
-from etcdfix.reports.plan_model import BY_HAND
+from etcdfix.model import Confidence, Outcome
 from etcdfix.storagekey import StorageCodec
 from etcdfix.text.safetext import safe_text
+from etcdfix.verdicts.examination import Examination
 
 TOKEN_TYPE: Final = "kubernetes.io/service-account-token"  # noqa: S105 - no password
 _NOBODY: Final = Maker(BY_HAND, ComesBack.NO)
@@ -64,12 +77,6 @@ def who_recreates(
     What can be trusted most counts. Of what can be trusted alike the order is: resources that one party alone writes,
     owners of the last readable revision, specs that name the object, its own labels as of then, tokens, names, and
     labels on its readable siblings.
-
-    Args:
-        index: Of the cluster.
-        node: Of the object.
-        neighbours: Of the broken objects.
-        assessment: Of this one.
     """
     reason = _NEVER.get(index.place(node)[0].path)
     if reason is not None:
@@ -258,3 +265,157 @@ def _there(index: ImpactIndex, key: str) -> bool:
 def _short(ref: ObjectRef) -> str:
     namespace = f"{shown(ref.namespace)}/" if ref.namespace else ""
     return f"{ref.full_resource} {namespace}{shown(ref.name)}"
+
+
+_MOST_SIBLINGS: Final = 300
+_MOST_CLAIMS: Final = 200_000
+_SPECS: Final = {rule.path: rule for rule in RULES.specs}
+_SERVICES: Final = "services/specs"
+_FEW: Final = 3
+_NEARLY_ALL: Final = 0.8
+_SHORTEST_STEM: Final = 4
+_RANDOM_END: Final = re.compile(r"(?:[-.][0-9a-z]{5}|[-.]?[0-9]+)$")
+
+
+class Place(NamedTuple):
+    """Objects of one resource in one namespace."""
+
+    path: str
+    namespace: str
+
+
+class Sibling(NamedTuple):
+    """A readable object beside a broken one; ``label`` is None where it has none that says who made it."""
+
+    name: str
+    label: OwnershipLabel | None
+
+
+class Claimed(NamedTuple):
+    """A spec by which a controller makes a Secret, or endpoints; ``by`` is the object, as text."""
+
+    recreated_by: Maker
+    by: str
+
+
+class Neighbours:
+    """Looks into readable objects beside the broken ones."""
+
+    def __init__(self, reader: ContentReader, places: set[Place]) -> None:
+        self._reader = reader
+        self._siblings: dict[Place, list[Sibling]] = {place: [] for place in places}
+        self._namespaces = {place.namespace for place in places}
+        self._claims: dict[tuple[str, str], Claimed] = {}
+
+    def take(self, found: Examination) -> None:
+        """Look at one examined value.
+
+        Raises:
+            KMSPending: Only while plugins defer, and not for a value whose key they have just given.
+        """
+        if found.namespace not in self._namespaces or found.verdict.outcome is not Outcome.READABLE:
+            return
+        path = found.directory.path
+        siblings = self._siblings.get(Place(path, found.namespace))
+        wanted = siblings is not None and len(siblings) < _MOST_SIBLINGS
+        rule = _SPECS.get(path)
+        if not wanted and rule is None and path != _SERVICES:
+            return
+        whole = self._reader.whole(found)
+        if whole is None:
+            return
+        labels, annotations = _labels(whole)
+        if siblings is not None and wanted:
+            label = next(labels_of(labels, tuple(annotations), path), None)
+            siblings.append(Sibling(found.name, label))
+        if len(self._claims) >= _MOST_CLAIMS:
+            return
+        if rule is not None:
+            by = f"{found.directory.resource}.{found.directory.group} {found.name}"
+            for secret in claimed_secrets(rule, found.namespace, found.name, whole):
+                self._claims[secret] = Claimed(MAKERS[rule.recreated_by], by)
+        elif path == _SERVICES:
+            if selects(whole):
+                by = f"services {found.name}, which has a selector"
+                claimed = Claimed(MAKERS["controller-manager"], by)
+                self._claims[found.namespace, endpoints_of(found.name)] = claimed
+            for annotation in RULES.serving_certificate:
+                value = annotations.get(annotation)
+                if isinstance(value, str) and value:
+                    claimed = Claimed(MAKERS["openshift-service-ca"], f"services {found.name}")
+                    self._claims[found.namespace, value] = claimed
+
+    def claim(self, namespace: str, wanted: str) -> Claimed | None:
+        """Return the spec by which a controller makes a Secret, or what :func:`endpoints_of` stands for."""
+        return self._claims.get((namespace, wanted))
+
+    def like(self, place: Place, name: str) -> Sibling | None:
+        """Return a labelled sibling that is called alike: one random or counted ending apart."""
+        stem = _stem(name)
+        if len(stem) < _SHORTEST_STEM:
+            return None
+        return next(
+            (s for s in self._siblings.get(place, ()) if s.label is not None and _stem(s.name) == stem),
+            None,
+        )
+
+    def ruler(self, place: Place) -> tuple[Maker, int, int] | None:
+        """Return who has labelled nearly all readable siblings, how many, and of how many."""
+        siblings = self._siblings.get(place, [])
+        counts = Counter(s.label.recreated_by for s in siblings if s.label is not None)
+        for maker, count in counts.most_common(1):
+            if count >= max(_FEW, _NEARLY_ALL * len(siblings)):
+                return MAKERS[maker], count, len(siblings)
+        return None
+
+
+def _stem(name: str) -> str:
+    return _RANDOM_END.sub("", name)
+
+
+def _labels(whole: Plain) -> tuple[dict[str, str], dict[str, Any]]:
+    labels = mapping(at(whole, "metadata.labels"))
+    return {str(k): str(v) for k, v in labels.items()}, mapping(at(whole, "metadata.annotations"))
+
+
+def claimed_secrets(
+    rule: SpecRule, namespace: str, name: str, whole: dict[str, Any]
+) -> list[tuple[str, str]]:
+    """Return namespace and name of each Secret that a custom resource's controller creates; none once it is deleted."""
+    if next(values_at(whole, "metadata.deletionTimestamp"), None) is not None:
+        return []
+    for condition in rule.when:
+        found = list(values_at(whole, condition.field))
+        if any(item not in condition.values for item in found) or not (found or condition.absent):
+            return []
+    if rule.namespace:
+        namespace = next(_texts(whole, rule.namespace), "")
+    names = list(_texts(whole, rule.field)) if rule.field else []
+    if not names and rule.own_name:
+        names = [name]
+    return [(namespace, secret) for secret in names] if namespace else []
+
+
+def endpoints_of(service: str) -> str:
+    """Return the name under which a Service with a selector claims its endpoints; no Secret is called like that."""
+    return f"endpoints/{service}"
+
+
+def selects(service: dict[str, Any]) -> bool:
+    """Tell whether the controllers keep the endpoints of a Service: it has a selector, and is no mere alias."""
+    return bool(mapping(at(service, "spec.selector"))) and at(service, "spec.type") != "ExternalName"
+
+
+def values_at(value: Any, path: str) -> Iterator[Any]:
+    """Yield what stands at a path of fields, ``[]`` for every element; nothing where there is no such field."""
+    name, _, rest = path.partition(".")
+    found = value.get(name.removesuffix("[]")) if isinstance(value, dict) else None
+    for item in found if name.endswith("[]") and isinstance(found, list) else [found]:
+        if rest:
+            yield from values_at(item, rest)
+        elif item is not None:
+            yield item
+
+
+def _texts(value: Any, path: str) -> Iterator[str]:
+    return (item for item in values_at(value, path) if isinstance(item, str) and item)

@@ -1,1 +1,0 @@
-"""Who makes an object again once it is gone."""

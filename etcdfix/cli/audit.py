@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from textwrap import indent
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
@@ -23,14 +23,10 @@ from etcdfix.cli.output import require_output, say
 from etcdfix.cli.variables import ChangingCommand
 from etcdfix.errors import ConfigurationError
 from etcdfix.operations.look.audit import record_row, verification_document, verification_lines, verify_log
-from etcdfix.operations.opening import cluster_of_intents
-from etcdfix.remediation.audit.record import Event, Intent, Link
+from etcdfix.operations.opening import connect_for_intents
+from etcdfix.remediation.audit.record import Event, Link
 from etcdfix.remediation.audit.verify import read_records
 from etcdfix.text.safetext import safe_json, safe_text
-
-if TYPE_CHECKING:
-    from etcdfix.model import ClusterIdentity
-    from etcdfix.sources.etcd.client import EtcdClient
 
 _Command = Callable[..., Any]
 
@@ -207,16 +203,10 @@ def reconcile(*, log: Path, dry_run: bool, accept_unknown_cluster: bool, output:
         settled_document,
         settled_lines,
     )
-    from etcdfix.sources.connection import connection_from_options  # noqa: PLC0415
-    from etcdfix.sources.etcd.client import EtcdClient  # noqa: PLC0415
-
-    def connect(intents: Sequence[Intent]) -> tuple[EtcdClient, ClusterIdentity]:
-        cluster = cluster_of_intents(inputs, intents, say=say)
-        return EtcdClient(connection_from_options(**inputs.connection), on_notice=say), cluster
 
     settled = settle_intents(
         log,
-        connect,
+        lambda intents: connect_for_intents(inputs, intents, say=say),
         etcd_user=inputs.etcd_user,
         dry_run=dry_run,
         accept_unknown_cluster=accept_unknown_cluster,

@@ -18,10 +18,13 @@ from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import reading_options, source_options
 from etcdfix.cli.output import say, say_next
 from etcdfix.errors import ConfigurationError
-from etcdfix.graph.model import Stays
-from etcdfix.graph.namespaces import terminating_namespaces
 from etcdfix.operations.look.index_cluster import ClusterIndex
-from etcdfix.operations.look.namespace import concerns_namespace, namespace_report
+from etcdfix.operations.look.namespace import (
+    concerns_namespace,
+    has_findings,
+    namespace_report,
+    terminating_names,
+)
 from etcdfix.reports.formats import NAMESPACE_FORMATS
 
 MEANINGS: dict[ExitCode, str] = {
@@ -32,7 +35,6 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.SOURCE: "no such namespace, or the source is unreachable or unreadable",
     **ENDED_EARLY,
 }
-_WELL = frozenset({"active", "terminating"})
 
 
 @click.command("namespace", epilog=epilog(MEANINGS))
@@ -62,9 +64,7 @@ def command(*, name: str, output: str, output_file: Path | None, max_rows: int, 
         NAMESPACE_FORMATS[output](report, stream, max_rows)
     for reason in report.incomplete_reasons:
         say(f"incomplete: {reason}")
-    perhaps = report.unknown_apis or any(c.stays == Stays.CRD_UNREADABLE for c in report.contents)
-    findings = report.state not in _WELL or (report.terminating and bool(report.left_behind or perhaps))
-    return exit_code(found, complete=report.complete, findings=findings)
+    return exit_code(found, complete=report.complete, findings=has_findings(report))
 
 
 def _not_found(found: ClusterIndex, name: str) -> NoReturn:
@@ -74,7 +74,6 @@ def _not_found(found: ClusterIndex, name: str) -> NoReturn:
             say(f"incomplete: {reason}")
     else:
         say(f"namespace {name!r}: not found, and nothing is in it")
-    dying = [ref.name for ref in terminating_namespaces(found.index)][:5]
-    if dying:
-        say_next(f"these are Terminating: {', '.join(dying)}")
+    if dying := terminating_names(found):
+        say_next(f"these are Terminating: {', '.join(dying[:5])}")
     nothing_found(found)

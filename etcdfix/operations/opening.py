@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from etcdfix.remediation.preflight.cluster import Cluster
     from etcdfix.sources.base import Source
     from etcdfix.sources.connection import EtcdConnection
+    from etcdfix.sources.etcd.client import EtcdClient
 
 Say = Callable[[str], None]
 """Takes a sentence for standard error."""
@@ -259,10 +260,19 @@ def open_cluster(
         )
 
 
-def cluster_of_intents(inputs: Inputs, intents: Iterable[Intent], *, say: Say) -> ClusterIdentity:
-    """Return which cluster this is; the backups of the intents may tell where etcd does not."""
+def connect_for_intents(
+    inputs: Inputs, intents: Iterable[Intent], *, say: Say
+) -> tuple[EtcdClient, ClusterIdentity]:
+    """Connect to etcd and say which cluster it is; the backups of the intents may tell where etcd does not.
+
+    Raises:
+        ConfigurationError: Options or the EncryptionConfiguration make no sense.
+        SourceError: etcd cannot be reached.
+    """
     from etcdfix.examine import Examiner  # noqa: PLC0415 - as above
     from etcdfix.remediation.preflight.cluster import Cluster, find_cluster  # noqa: PLC0415 - as above
+    from etcdfix.sources.connection import connection_from_options  # noqa: PLC0415 - as above
+    from etcdfix.sources.etcd.client import EtcdClient  # noqa: PLC0415 - as above
     from etcdfix.sources.live import LiveSource  # noqa: PLC0415 - as above
 
     directories = dict.fromkeys(Path(path).parent for intent in intents for path in intent.backups)
@@ -276,4 +286,5 @@ def cluster_of_intents(inputs: Inputs, intents: Iterable[Intent], *, say: Say) -
             main=main,
             main_named=inputs.main_named,
         )
-        return find_cluster(cluster, tuple(directories))
+        identity = find_cluster(cluster, tuple(directories))
+    return EtcdClient(connection_from_options(**inputs.connection), on_notice=say), identity

@@ -20,7 +20,13 @@ import msgspec
 from etcdfix.graph.collector import collect
 from etcdfix.graph.grades import reasons_for
 from etcdfix.graph.model import Action, Blocker, CyclicWait, DeletionStage, ObjectRef, Risk, Stays
-from etcdfix.graph.namespaces import NamespaceState, contents_of, namespace_key, namespace_state
+from etcdfix.graph.namespaces import (
+    NamespaceState,
+    contents_of,
+    namespace_key,
+    namespace_state,
+    terminating_namespaces,
+)
 from etcdfix.graph.uses import Role
 from etcdfix.model import Confidence, Outcome
 from etcdfix.operations.look.index_cluster import ClusterIndex, Keep, same_fields
@@ -34,6 +40,7 @@ from etcdfix.text.safetext import quote_command
 from etcdfix.verdicts.deletability import Deletability, deletability_of
 from etcdfix.verdicts.examination import Examination
 
+_WELL: Final = frozenset({"active", "terminating"})
 _UNJUDGED: Final = frozenset({Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE, Outcome.UNDETERMINED})
 _MOST_STEPS: Final = 20
 _SNAPSHOT: Final = "Take a snapshot of etcd first. "
@@ -129,6 +136,17 @@ def namespace_report(cluster: ClusterIndex, name: str) -> NamespaceReport | None
             "elsewhere": [plan.blocker(blocker) for blocker in state.elsewhere],
         }
     )
+
+
+def has_findings(report: NamespaceReport) -> bool:
+    """Say whether anything blocks the namespace, or is left behind, or may be."""
+    perhaps = report.unknown_apis or any(c.stays == Stays.CRD_UNREADABLE for c in report.contents)
+    return report.state not in _WELL or (report.terminating and bool(report.left_behind or perhaps))
+
+
+def terminating_names(cluster: ClusterIndex) -> list[str]:
+    """Return the names of the namespaces that are being deleted."""
+    return [ref.name for ref in terminating_namespaces(cluster.index)]
 
 
 def _state(state: NamespaceState) -> str:

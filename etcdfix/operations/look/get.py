@@ -79,7 +79,6 @@ class GetResult(msgspec.Struct, kw_only=True):
         findings: How many cannot be read, or are inconsistent.
         undetermined: How many could not be decided, or could not be shown although they opened.
         masked: Values of Secrets that were masked.
-        revealed: Secrets that were shown with their contents.
         missing: Names that were asked for and not found, in that order.
         empty: A resource was listed whole, and there is none, in an etcd that has keys of the API servers.
         problems: Why the source could not show everything.
@@ -90,7 +89,6 @@ class GetResult(msgspec.Struct, kw_only=True):
     findings: int = 0
     undetermined: int = 0
     masked: int = 0
-    revealed: int = 0
     missing: list[str] = msgspec.field(default_factory=list)
     empty: bool = False
     problems: list[str] = msgspec.field(default_factory=list)
@@ -146,7 +144,7 @@ def run_get(
     def take(found: Examination) -> None:
         shown = viewer.show(found) if writer.contents else viewer.list(found)
         written = writer.write(shown)
-        _count(result, shown, written=written, reveal=request.reveal)
+        _count(result, shown, written=written)
         remark(shown, written)
 
     with Examining(examiner) as examining:
@@ -220,12 +218,11 @@ def _directories(examiner: Examiner, request: GetRequest) -> list[ResourcePrefix
     return find_resources(resource, [*builtin_directories(), *custom])
 
 
-def _count(result: GetResult, shown: Shown, *, written: bool, reveal: bool) -> None:
+def _count(result: GetResult, shown: Shown, *, written: bool) -> None:
     outcome = shown.found.verdict.outcome
     result.seen += 1
     if written:
         result.masked += shown.masked
-        result.revealed += reveal and shown.secret and shown.form is not Form.NOTE
     if outcome in {Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE, Outcome.INCONSISTENT}:
         result.findings += 1
     elif outcome is Outcome.UNDETERMINED or shown.form is Form.NOTHING:

@@ -635,7 +635,7 @@ def test_the_search_for_leaks_finds_what_is_revealed() -> None:
     for output in ("yaml", "json"):
         text, result, _ = get({KEY: PROTOBUF}, key=KEY, output=output, reveal=True)
         assert leaks(text.encode())
-        assert (result.masked, result.revealed) == (0, 1)
+        assert result.masked == 0
     assert base64.b64decode(json.loads(text)["data"]["password"]) == PLAIN
 
 

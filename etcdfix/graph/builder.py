@@ -313,7 +313,7 @@ def _plurals(index: ImpactIndex, tables: Tables, groups: set[str]) -> dict[str, 
             continue
         paths[path] = None
         directory = index.place(node)[0]
-        if directory.codec is StorageCodec.CUSTOM_RESOURCE and not directory.kind:
+        if index.without_crd(directory):
             counts[group] += 1
             found.setdefault(directory.group, []).append(directory.resource)
     return found

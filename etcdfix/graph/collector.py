@@ -341,7 +341,7 @@ class _Collector:
             text = self._fates[owner.node].when_served
             if owner.guess:
                 directory = self._index.place(owner.node)[0]
-                unreadable = (directory.group, directory.resource) in self._index.unreadable_crds
+                unreadable = self._index.crd_unreadable(directory)
                 text = _CRD_UNREADABLE if unreadable else _OWNER_NOT_SERVED
                 text += _BY_NAME if owner.guess is Guess.NAME else ""
             if text:

@@ -192,16 +192,16 @@ class ProtobufExtractor:
         type_ = self._schema.message(message)
         wanted = []
         for field in type_.fields:
-            if not mask or type_.special or field.json_name == "<inline>":
-                wanted.append((field, mask))
+            inline = field.json_name == "<inline>"
+            if not mask or type_.special or inline:
+                below = mask
             elif field.json_name in mask:
-                wanted.append((field, mask[field.json_name]))
-        return [(field, below) for field, below in wanted if self._leads_somewhere(field, below)]
-
-    def _leads_somewhere(self, field: Field, below: Mask) -> bool:
-        if field.json_name != "<inline>":
-            return True
-        return bool(self._wanted(field.type, below))
+                below = mask[field.json_name]
+            else:
+                continue
+            if not inline or self._wanted(field.type, below):
+                wanted.append((field, below))
+        return wanted
 
     def _converter(self, name: str) -> Convert:
         """Return the function from a masked message to plain values."""

@@ -30,30 +30,12 @@ from etcdfix.storagekey import StorageCodec
 _MANY: Final = 100
 
 
+_ADMISSION: Final = "admissionregistration.k8s.io"
 _Kinds = dict[tuple[str, str], tuple[Risk, str, str]]
 
 
-def _policies(group: str, *resources: str) -> _Kinds:
-    reason = (Risk.HIGH, "policy", "a policy: what it refused or limited is allowed from now on")
-    return dict.fromkeys([(group, resource) for resource in resources], reason)
-
-
-def _classes(group: str, *resources: str) -> _Kinds:
-    reason = (
-        Risk.HIGH,
-        "class",
-        "objects name it as their class: new ones are refused, or nobody serves them",
-    )
-    return dict.fromkeys([(group, resource) for resource in resources], reason)
-
-
-def _workloads(group: str, *resources: str) -> _Kinds:
-    reason = (Risk.HIGH, "workload", "a workload: nothing keeps it going until somebody applies it again")
-    return dict.fromkeys([(group, resource) for resource in resources], reason)
-
-
-def _made_again(group: str, resource: str) -> _Kinds:
-    return {(group, resource): (Risk.LOW, "re-created", "its controller makes it again")}
+def _alike(risk: Risk, code: str, text: str, *places: tuple[str, str]) -> _Kinds:
+    return dict.fromkeys(places, (risk, code, text))
 
 
 # Resource -> grade, code and sentence. What is not here does some work of its own, too: see _kind_reasons.
@@ -64,15 +46,18 @@ _KINDS: Final[_Kinds] = {
         "lease",
         "a Lease: its holder makes a new one; leader election or a node's heartbeat may falter for a moment",
     ),
-    **_made_again("", "endpoints"),
-    **_made_again("discovery.k8s.io", "endpointslices"),
-    **_made_again("storage.k8s.io", "csinodes"),
+    **_alike(
+        Risk.LOW, "re-created", "its controller makes it again",
+        ("", "endpoints"), ("discovery.k8s.io", "endpointslices"), ("storage.k8s.io", "csinodes"),
+    ),
     ("", "pods"): (Risk.LOW, "pod", "a Pod: what runs in it stops, and only a controller makes another"),
     ("apps", "replicasets"): (
         Risk.LOW, "workload", "a ReplicaSet: its Deployment makes it again, one without a Deployment stays away",
     ),
-    **_workloads("apps", "deployments", "statefulsets", "daemonsets"),
-    **_workloads("", "replicationcontrollers"),
+    **_alike(
+        Risk.HIGH, "workload", "a workload: nothing keeps it going until somebody applies it again",
+        ("apps", "deployments"), ("apps", "statefulsets"), ("apps", "daemonsets"), ("", "replicationcontrollers"),
+    ),
     ("batch", "cronjobs"): (Risk.HIGH, "workload", "a CronJob: it runs no more until somebody applies it again"),
     ("networking.k8s.io", "ingresses"): (Risk.HIGH, "ingress", "an Ingress: traffic through it stops"),
     ("apiregistration.k8s.io", "apiservices"): (
@@ -101,26 +86,27 @@ _KINDS: Final[_Kinds] = {
         "a Node: its pods are deleted after a while, unless the kubelet registers it again",
     ),
     ("storage.k8s.io", "csidrivers"): (Risk.HIGH, "driver", "a CSIDriver: its volumes may no longer be mounted"),
-    ("admissionregistration.k8s.io", "validatingwebhookconfigurations"): (
+    (_ADMISSION, "validatingwebhookconfigurations"): (
         Risk.HIGH, "policy", "an admission webhook: what it refused is admitted from now on",
     ),
-    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"): (
+    (_ADMISSION, "mutatingwebhookconfigurations"): (
         Risk.HIGH, "policy", "an admission webhook: what it changed stays unchanged from now on",
     ),
-    **_policies(
-        "admissionregistration.k8s.io", "validatingadmissionpolicies", "validatingadmissionpolicybindings",
-        "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
+    **_alike(
+        Risk.HIGH, "policy", "a policy: what it refused or limited is allowed from now on",
+        (_ADMISSION, "validatingadmissionpolicies"), (_ADMISSION, "validatingadmissionpolicybindings"),
+        (_ADMISSION, "mutatingadmissionpolicies"), (_ADMISSION, "mutatingadmissionpolicybindings"),
+        ("", "resourcequotas"), ("", "limitranges"), ("policy", "poddisruptionbudgets"),
     ),
-    **_policies("", "resourcequotas", "limitranges"),
-    **_policies("policy", "poddisruptionbudgets"),
     ("networking.k8s.io", "networkpolicies"): (
         Risk.HIGH, "policy", "a NetworkPolicy: traffic that it refused may pass from now on",
     ),
-    **_classes("storage.k8s.io", "storageclasses", "volumeattributesclasses"),
-    **_classes("networking.k8s.io", "ingressclasses"),
-    **_classes("node.k8s.io", "runtimeclasses"),
-    **_classes("scheduling.k8s.io", "priorityclasses"),
-    **_classes("resource.k8s.io", "deviceclasses"),
+    **_alike(
+        Risk.HIGH, "class", "objects name it as their class: new ones are refused, or nobody serves them",
+        ("storage.k8s.io", "storageclasses"), ("storage.k8s.io", "volumeattributesclasses"),
+        ("networking.k8s.io", "ingressclasses"), ("node.k8s.io", "runtimeclasses"),
+        ("scheduling.k8s.io", "priorityclasses"), ("resource.k8s.io", "deviceclasses"),
+    ),
 }  # fmt: skip
 
 _RBAC: Final = "rbac.authorization.k8s.io"

@@ -234,12 +234,20 @@ class ImpactIndex:
             for node in self.nodes():
                 if self.unreadable(node) and not self.serves_empty(node):
                     directory = self.place(node)[0]
-                    if directory.kind or (directory.group, directory.resource) in self.unreadable_crds:
+                    if directory.kind or self.crd_unreadable(directory):
                         found.setdefault(directory.path, []).append(node)
             self._unlistable = {
                 path: tuple(sorted(nodes, key=self.relative)) for path, nodes in sorted(found.items())
             }
         return self._unlistable
+
+    def without_crd(self, directory: ResourcePrefix) -> bool:
+        """Tell whether a directory is that of a custom resource that no readable CRD accounts for."""
+        return directory.codec is StorageCodec.CUSTOM_RESOURCE and not directory.kind
+
+    def crd_unreadable(self, directory: ResourcePrefix) -> bool:
+        """Tell whether a directory is that of a custom resource whose CRD is there and cannot be read."""
+        return (directory.group, directory.resource) in self.unreadable_crds
 
     def count_in(self, namespace: str) -> int:
         """Return how many objects live in a namespace."""

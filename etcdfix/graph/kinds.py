@@ -180,11 +180,6 @@ def served_builtin(group: str, version: str, kind: str, kubernetes_minor: int | 
     return Served.PERHAPS if "alpha" in version or "beta" in version else Served.YES
 
 
-def served_custom(version: str, definition: CustomResourceInfo) -> Served:
-    """Say whether an API server serves a custom resource in a version."""
-    return Served.YES if version in definition.served_versions else Served.NO
-
-
 def served_version(
     directory: ResourcePrefix,
     api_version: str,
@@ -201,5 +196,5 @@ def served_version(
     """
     group, _, version = api_version.rpartition("/")
     if definition is not None:
-        return served_custom(version, definition)
+        return Served.YES if version in definition.served_versions else Served.NO
     return served_builtin(group, version, directory.kind, kubernetes_minor)

@@ -34,7 +34,7 @@ from etcdfix.graph.model import (
 )
 from etcdfix.graph.owners import OF_THE_COLLECTOR
 from etcdfix.graph.tables import FINISHED, FOREGROUND, OPAQUE
-from etcdfix.storagekey import ResourcePrefix, StorageCodec, StorageLayout, builtin_directories
+from etcdfix.storagekey import ResourcePrefix, StorageLayout, builtin_directories
 
 _PODS: Final = "pods"
 _API_SERVICES: Final = "apiregistration.k8s.io/apiservices"
@@ -294,7 +294,7 @@ def _contents(
                 len(broken),
                 sum(bool(index.finalizers(node)) for node in nodes),
                 served,
-                _without_crd(directory) and directory.group in aggregated,
+                index.without_crd(directory) and directory.group in aggregated,
                 stays if processed else Stays.NOT_PROCESSED,
             )
         )
@@ -305,7 +305,7 @@ def _stays(
     index: ImpactIndex, directory: ResourcePrefix, *, served: bool | None, unlistable: bool, pods_stay: bool
 ) -> str:
     """Return why the objects of a resource stay, "" for those that go: all but pods waits for these."""
-    if (directory.group, directory.resource) in index.unreadable_crds:
+    if index.crd_unreadable(directory):
         return Stays.CRD_UNREADABLE
     if served is False:
         return Stays.NOT_SERVED
@@ -314,15 +314,11 @@ def _stays(
     return Stays.PODS_FIRST if pods_stay and directory.path != _PODS else ""
 
 
-def _without_crd(directory: ResourcePrefix) -> bool:
-    return directory.codec is StorageCodec.CUSTOM_RESOURCE and not directory.kind
-
-
 def is_served(index: ImpactIndex, directory: ResourcePrefix, aggregated: Collection[str]) -> bool | None:
     """Tell whether an API serves a resource; None where its CRD was not seen and not everything was."""
-    if not _without_crd(directory) or directory.group in aggregated:
+    if not index.without_crd(directory) or directory.group in aggregated:
         return True
-    if index.problems and (directory.group, directory.resource) not in index.unreadable_crds:
+    if index.problems and not index.crd_unreadable(directory):
         return None
     return False
 

@@ -107,7 +107,7 @@ def _reasons(index: ImpactIndex, node: int) -> list[tuple[OrphanReason, str, str
         return [(OrphanReason.UNCLAIMED, f"{index.layout.prefix}{start}", "")]
     prefix = f"{index.layout.prefix}{directory.path}/"
     reasons = []
-    if stack is StorageCodec.CUSTOM_RESOURCE and not directory.kind and not _may_have_crd(index, node):
+    if index.without_crd(directory) and not index.crd_unreadable(directory):
         reasons.append((OrphanReason.CRD_GONE, prefix, ""))
     if namespace and directory.namespaced:
         home = index.node(f"namespaces/{namespace}")
@@ -116,11 +116,6 @@ def _reasons(index: ImpactIndex, node: int) -> list[tuple[OrphanReason, str, str
     if index.has_owners(node) and _all_owners_gone(index, node):
         reasons.append((OrphanReason.OWNER_GONE, prefix, ""))
     return reasons
-
-
-def _may_have_crd(index: ImpactIndex, node: int) -> bool:
-    directory = index.place(node)[0]
-    return (directory.group, directory.resource) in index.unreadable_crds
 
 
 def _all_owners_gone(index: ImpactIndex, node: int) -> bool:

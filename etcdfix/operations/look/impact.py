@@ -174,7 +174,7 @@ def _unserved(cluster: ClusterIndex, node: int) -> str:
     directory = index.place(node)[0]
     if is_served(index, directory, cluster.aggregated) is not False:
         return ""
-    if (directory.group, directory.resource) in index.unreadable_crds:
+    if index.crd_unreadable(directory):
         return ""
     return f"{directory.resource}.{directory.group}"
 

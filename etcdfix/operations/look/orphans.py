@@ -34,7 +34,5 @@ def _undetermined(index: ImpactIndex) -> int:
         if index.flags(node) & UNDETERMINED:
             directory = index.place(node)[0]
             claimed = directory.codec is not StorageCodec.UNKNOWN
-            custom = directory.codec is StorageCodec.CUSTOM_RESOURCE and not directory.kind
-            may_be_served = (directory.group, directory.resource) in index.unreadable_crds
-            count += claimed and (not custom or may_be_served)
+            count += claimed and (not index.without_crd(directory) or index.crd_unreadable(directory))
     return count

@@ -226,4 +226,5 @@ def _finalizers(found: ImpactReport | Assessment, max_rows: int) -> Iterator[str
 
 def _more(count: int, max_rows: int) -> Iterator[str]:
     if count > max_rows:
-        yield f"    … {count - max_rows} of {count} not shown; --max-rows {count} or -o json shows them"
+        rest = f"{count - max_rows} of {count} not shown"
+        yield f"    … {rest}; etcdfix impact with --max-rows {count} or -o json shows them"

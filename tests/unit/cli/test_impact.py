@@ -86,7 +86,7 @@ def test_lists_are_capped_and_counted(impact: Runner) -> None:
     cluster, key = web(pods=30)
     ran = impact(cluster, key, "--max-rows", "5")
     assert ran.out.count("cascade-deleted (Background)") == 5
-    assert "… 26 of 31 not shown; --max-rows 31 or -o json shows them" in ran.out
+    assert "… 26 of 31 not shown; etcdfix impact with --max-rows 31 or -o json shows them" in ran.out
     assert "Garbage collector: 31 cascade-deleted" in ran.out
 
 

@@ -1,7 +1,6 @@
 """Fail where fewer branches of a package are taken by its tests than before.
 
-Reads what ``coverage json`` wrote: ``python .ci/branch_coverage.py coverage.json``. The figures below are measured,
-rounded down; they may rise.
+Reads what ``coverage json`` wrote: ``python .ci/branch_coverage.py coverage.json``. The figures below were measured.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import json
 import sys
 from pathlib import Path
 
-LEAST_PERCENT = {"decoding": 0, "encryption": 0, "remediation": 0, "verdicts": 0}
+LEAST_PERCENT = {"decoding": 100, "encryption": 100, "remediation": 100, "verdicts": 100}
 
 
 def main(report: str) -> int:

@@ -267,7 +267,7 @@ def _secret_reasons(secret: SecretState, users: Sequence[User]) -> list[RiskReas
     rest = {user.object for user in perhaps if user.heuristic or user.role not in _FELT} - stopped
     if rest:
         reasons.append(RiskReason(Risk.LOW, "users-perhaps", f"{_objects(len(rest))} may miss it"))
-    return reasons + [RiskReason(Risk.LOW, "secret-note", warning) for warning in secret.warnings]
+    return reasons + [RiskReason(Risk.LOW, "secret-warning", warning) for warning in secret.warnings]
 
 
 def _user_reasons(users: Sequence[User]) -> list[RiskReason]:

@@ -284,7 +284,7 @@ def test_permission_is_still_needed(api: KubernetesAPI, tmp_path: Path) -> None:
 def test_a_permission_that_is_not_given_in_time(api: KubernetesAPI, tmp_path: Path) -> None:
     api.stall = {ACCESS_REVIEW}
     with pytest.raises(AuthorizationRefused) as caught:
-        ask(api.kubeconfig(tmp_path), timeout_seconds=2)
+        ask(api.kubeconfig(tmp_path), timeout_seconds=3)
     assert caught.value.reason == RefusalReason.TIMED_OUT
 
 
@@ -432,7 +432,7 @@ def test_one_that_does_not_answer_keeps_no_other_waiting(
     stalled, gone = start(), start()
     stalled.stall = {KUBE_SYSTEM}
     gone.stop()
-    found = ask(api.kubeconfig(tmp_path), stalled.url, gone.url, timeout_seconds=4)
+    found = ask(api.kubeconfig(tmp_path), stalled.url, gone.url, timeout_seconds=6)
     assert answers(found) == [
         (api.url, Answer.NOT_FOUND),
         (stalled.url, Answer.NO_ANSWER),
@@ -553,7 +553,7 @@ def test_a_list_that_does_not_come(api: KubernetesAPI, tmp_path: Path) -> None:
     assert "the connection failed" in ask(api.kubeconfig(tmp_path)).warnings[0]
     api.hang_up = set()
     api.drip = {ENDPOINTS}
-    assert "no answer in time" in ask(api.kubeconfig(tmp_path), timeout_seconds=1.5).warnings[0]
+    assert "no answer in time" in ask(api.kubeconfig(tmp_path), timeout_seconds=4.5).warnings[0]
 
 
 def test_a_list_that_fails_in_a_way_of_its_own(

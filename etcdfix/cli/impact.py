@@ -21,7 +21,7 @@ from etcdfix.cli.output import say, say_next
 from etcdfix.errors import ConfigurationError
 from etcdfix.operations.look.impact import impact_report
 from etcdfix.operations.look.index_cluster import ClusterIndex, Keep
-from etcdfix.reports.formats import IMPACT_FORMATS
+from etcdfix.reports.formats.of_graph import IMPACT_FORMATS
 from etcdfix.storagekey import StorageLayout, display
 
 MEANINGS: dict[ExitCode, str] = {

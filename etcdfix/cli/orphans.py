@@ -12,7 +12,7 @@ from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import reading_options, source_options
 from etcdfix.cli.output import say
 from etcdfix.operations.look.orphans import orphans_report
-from etcdfix.reports.formats import ORPHANS_FORMATS
+from etcdfix.reports.formats.of_graph import ORPHANS_FORMATS
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "every key belongs to somebody",

@@ -9,6 +9,7 @@ from typing import Protocol, Self
 import msgspec
 
 from etcdfix.model import KeptRevision, StoredValue
+from etcdfix.storagekey import StorageLayout
 
 
 class Segment(msgspec.Struct, frozen=True):
@@ -123,3 +124,9 @@ class Source(Protocol):
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None: ...
+
+
+def has_keys(source: Source, layout: StorageLayout) -> bool:
+    """Say whether any key starts with the storage prefix, or may: what could not be read is not absent."""
+    known = len(source.problems)
+    return next(iter(source.current(layout.prefix_bytes)), None) is not None or len(source.problems) > known

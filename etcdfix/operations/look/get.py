@@ -14,11 +14,10 @@ from etcdfix.errors import ConfigurationError, EndedEarly, SourceError
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Examining
 from etcdfix.model import Outcome, StoredValue
-from etcdfix.operations.look.index_cluster import has_keys
 from etcdfix.reports.printers.objects import Form, Shown, Viewer
 from etcdfix.reports.printers.writers import Writer
 from etcdfix.scope import ScopeRequest, resolve_scope
-from etcdfix.sources.base import Source
+from etcdfix.sources.base import Source, has_keys
 from etcdfix.storagekey import ResourcePrefix, StorageLayout, builtin_directories, find_resources
 from etcdfix.verdicts.examination import Examination
 

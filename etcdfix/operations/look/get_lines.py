@@ -6,11 +6,10 @@ from collections.abc import Callable
 
 from etcdfix.model import Outcome
 from etcdfix.operations.look.get import DEFAULT_NAMESPACE, GetRequest, GetResult
-from etcdfix.operations.look.index_cluster import has_keys
 from etcdfix.reports.base import counted
 from etcdfix.reports.printers.objects import Form, Shown, message_of
 from etcdfix.reports.remedies import remedies_for
-from etcdfix.sources.base import Source
+from etcdfix.sources.base import Source, has_keys
 from etcdfix.storagekey import builtin_directories, display, find_resources
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.examination import Examination

@@ -17,7 +17,7 @@ from etcdfix.graph.tables import UNDETERMINED
 from etcdfix.reports.base import counted
 from etcdfix.reports.origin import TOOL, shown_configuration, shown_source, timestamp
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import StorageLayout, likely_prefixes
+from etcdfix.storagekey import likely_prefixes
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.deletability import IDENTITY
 from etcdfix.verdicts.examination import Examination
@@ -186,9 +186,3 @@ def same_fields(found: msgspec.Struct, published: type[msgspec.Struct]) -> dict[
     return {
         name: getattr(found, name) for name in found.__struct_fields__ if name in published.__struct_fields__
     }
-
-
-def has_keys(source: Source, layout: StorageLayout) -> bool:
-    """Say whether any key starts with the storage prefix, or may: what could not be read is not absent."""
-    known = len(source.problems)
-    return next(iter(source.current(layout.prefix_bytes)), None) is not None or len(source.problems) > known

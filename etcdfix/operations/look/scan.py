@@ -15,7 +15,6 @@ from etcdfix.errors import EndedEarly, SourceDenied, SourceError
 from etcdfix.examine import PLAIN, Examiner, Reading
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
 from etcdfix.model import Evidence, Outcome, StoredValue, key_id_digest
-from etcdfix.operations.look.index_cluster import has_keys
 from etcdfix.reports.base import Reporter, counted
 from etcdfix.reports.baseline import Baseline
 from etcdfix.reports.finding import finding_from, is_finding, status_cause
@@ -33,7 +32,7 @@ from etcdfix.reports.next_steps import plugin_problems
 from etcdfix.reports.origin import TOOL, shown_configuration, shown_source, shown_word, timestamp
 from etcdfix.reports.tally import CAP, Tally
 from etcdfix.scope import KeyRange, ScopeRequest, resolve_scope
-from etcdfix.sources.base import Source
+from etcdfix.sources.base import Source, has_keys
 from etcdfix.spool import Spool
 from etcdfix.storagekey import ResourcePrefix, StorageLayout, display, likely_prefixes
 from etcdfix.text.commands import RepeatedOptions

@@ -1,4 +1,7 @@
-"""How reports are shown. The formats form explicit tables; nothing registers itself."""
+"""How reports are shown. The formats form explicit tables; nothing registers itself.
+
+Those of a scan stand here, those of the commands that look at the graph in ``of_graph``, which a scan does not load.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,14 @@ from collections.abc import Callable, Mapping
 from typing import BinaryIO
 
 from etcdfix.reports.base import Reporter
-from etcdfix.reports.formats import namespace, orphans
-from etcdfix.reports.formats.dot import write_dot
-from etcdfix.reports.formats.html import write_html
-from etcdfix.reports.formats.impact_table import write_table
 from etcdfix.reports.formats.machine import (
     JSONLinesReporter,
     JSONReporter,
     NameReporter,
     StatusReporter,
     YAMLReporter,
-    write_document,
 )
 from etcdfix.reports.formats.table import TableReporter
-from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
 
 SCAN_FORMATS: Mapping[str, Callable[[BinaryIO, int], Reporter]] = {
     "table": lambda stream, cap: TableReporter(stream, wide=False, max_rows=cap),
@@ -30,19 +27,3 @@ SCAN_FORMATS: Mapping[str, Callable[[BinaryIO, int], Reporter]] = {
     "status": lambda stream, _cap: StatusReporter(stream),
     "name": lambda stream, _cap: NameReporter(stream),
 }
-IMPACT_FORMATS: Mapping[str, Callable[[ImpactReport, BinaryIO, int], None]] = {
-    "table": write_table,
-    "json": write_document,
-    "dot": write_dot,
-    "html": write_html,
-}
-NAMESPACE_FORMATS: Mapping[str, Callable[[NamespaceReport, BinaryIO, int], None]] = {
-    "table": namespace.write_table,
-    "json": write_document,
-}
-ORPHANS_FORMATS: Mapping[str, Callable[[OrphansReport, BinaryIO, int], None]] = {
-    "table": orphans.write_table,
-    "json": write_document,
-}
-
-__all__ = ["IMPACT_FORMATS", "NAMESPACE_FORMATS", "ORPHANS_FORMATS", "SCAN_FORMATS"]

@@ -11,7 +11,7 @@ import pytest
 
 from etcdfix.operations.look.impact import impact_report
 from etcdfix.operations.look.index_cluster import ClusterIndexRequest, index_cluster
-from etcdfix.reports.formats import IMPACT_FORMATS
+from etcdfix.reports.formats.of_graph import IMPACT_FORMATS
 from tests.support.impact_objects import BROKEN, Cluster, owner
 from tests.support.kep2639 import CASES, build
 from tests.support.memory_source import MemorySource

@@ -1,0 +1,28 @@
+"""Formats of impact, namespace and orphans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import BinaryIO
+
+from etcdfix.reports.formats import namespace, orphans
+from etcdfix.reports.formats.dot import write_dot
+from etcdfix.reports.formats.html import write_html
+from etcdfix.reports.formats.impact_table import write_table
+from etcdfix.reports.formats.machine import write_document
+from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
+
+IMPACT_FORMATS: Mapping[str, Callable[[ImpactReport, BinaryIO, int], None]] = {
+    "table": write_table,
+    "json": write_document,
+    "dot": write_dot,
+    "html": write_html,
+}
+NAMESPACE_FORMATS: Mapping[str, Callable[[NamespaceReport, BinaryIO, int], None]] = {
+    "table": namespace.write_table,
+    "json": write_document,
+}
+ORPHANS_FORMATS: Mapping[str, Callable[[OrphansReport, BinaryIO, int], None]] = {
+    "table": orphans.write_table,
+    "json": write_document,
+}

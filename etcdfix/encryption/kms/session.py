@@ -1,7 +1,7 @@
 """One KMS plugin during one run: each wrapped key is asked once, politely, and never for ever.
 
-Daemon threads ask; whoever needs an answer waits for its future or comes back later. A thread lives while there is
-something to ask, so a plugin that no value needs is never touched.
+Daemon threads ask; whoever needs an answer waits for its future or comes back later. One more is started where none is
+idle, so a plugin that no value needs is never touched.
 
 What is remembered: keys and refusals, up to :data:`CACHE_SIZE`, least recently used first out. Failures to answer
 are remembered for :data:`FAILURE_KEPT_SECONDS` and until the plugin comes back: thousands of objects may share a key.
@@ -37,6 +37,7 @@ from etcdfix.errors import KMSRefused, KMSUnreachable
 
 CACHE_SIZE = 20_000
 QUEUE_SIZE = 1_000
+QUEUE_MAX_BYTES = 8 << 20
 WORKERS = 16
 ATTEMPTS = 3
 FIRST_BACKOFF_SECONDS = 0.1
@@ -59,6 +60,13 @@ class _Question(NamedTuple):
 
     digest: bytes
     wrapped: WrappedKey | None
+
+    @property
+    def size(self) -> int:
+        """Bytes that it holds."""
+        if self.wrapped is None:
+            return 0
+        return len(self.wrapped.ciphertext) + sum(len(value) for _, value in self.wrapped.annotations)
 
 
 class PluginSession:
@@ -99,8 +107,11 @@ class PluginSession:
         self._lock = threading.Lock()
         # Everything below is changed under the lock.
         self._client: PluginClient | None = None
-        self._workers: set[threading.Thread] = set()
+        self._workers: list[threading.Thread] = []
+        self._idle = 0
+        self._asked_for = threading.Condition(self._lock)
         self._queue: deque[_Question] = deque()
+        self._queued_bytes = 0
         self._asked: dict[bytes, Future[Answer | None]] = {}
         self._answers: OrderedDict[bytes, Answer] = OrderedDict()
         self._failures: OrderedDict[bytes, tuple[float, Failure]] = OrderedDict()
@@ -210,7 +221,8 @@ class PluginSession:
                 return answer
             if self.deferring:
                 # A hint; where there is no room for it, somebody asks again.
-                if question.digest not in self._failures and len(self._queue) < QUEUE_SIZE:
+                room = len(self._queue) < QUEUE_SIZE and self._queued_bytes + question.size <= QUEUE_MAX_BYTES
+                if question.digest not in self._failures and room:
                     self._ask(question)
                 raise KMSPending(_PENDING)
             # Somebody waits for this one: it goes before the hints, however many there are.
@@ -281,13 +293,28 @@ class PluginSession:
     def _ask(self, question: _Question, *, first: bool = False) -> Future[Answer | None]:
         future = self._asked.get(question.digest)
         if future is None:
+            if len(self._queue) >= self._idle and len(self._workers) < WORKERS:
+                self._start_worker()
             future = self._asked[question.digest] = Future()
             (self._queue.appendleft if first else self._queue.append)(question)
-            if len(self._workers) < WORKERS:
-                worker = threading.Thread(target=self._work, name=f"kms-{self._about.name}", daemon=True)
-                self._workers.add(worker)
-                worker.start()
+            self._queued_bytes += question.size
+            self._asked_for.notify()
         return future
+
+    def _start_worker(self) -> None:
+        """Add a thread; where the machine has none left, those that are there do the work.
+
+        Raises:
+            RuntimeError: It has none, and there are none.
+        """
+        worker = threading.Thread(target=self._work, name=f"kms-{self._about.name}", daemon=True)
+        try:
+            worker.start()
+        except RuntimeError:
+            if not self._workers:
+                raise
+        else:
+            self._workers.append(worker)
 
     def _end(self, state: PluginState, message: str) -> None:
         if self._ended is not None:
@@ -302,6 +329,7 @@ class PluginSession:
         self._asked.clear()
         self._queue.clear()
         self._over.set()
+        self._asked_for.notify_all()
 
     def _examined(self, health: Health, started: float) -> None:
         self._health = health
@@ -356,11 +384,15 @@ class PluginSession:
                 self.abort()
 
     def _next(self) -> _Question | None:
-        with self._lock:
-            if self._queue:
-                return self._queue.popleft()
-            self._workers.discard(threading.current_thread())
-            return None
+        with self._asked_for:
+            self._idle += 1
+            self._asked_for.wait_for(lambda: self._queue or self._over.is_set())
+            self._idle -= 1
+            if not self._queue:
+                return None
+            question = self._queue.popleft()
+            self._queued_bytes -= question.size
+            return question
 
     def _settle(self, digest: bytes, answer: Answer | None) -> None:
         with self._lock:

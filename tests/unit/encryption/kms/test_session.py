@@ -285,6 +285,71 @@ def test_the_queue_is_bounded_and_a_waiting_key_goes_first(
     assert len(client.decrypts) == 7
 
 
+def test_the_queue_is_bounded_in_bytes(
+    start: Start, client: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kms_session, "QUEUE_MAX_BYTES", 1000)
+    monkeypatch.setattr(kms_session, "WORKERS", 1)
+    session, gate, asked = start(), hold(client), threading.Event()
+    held = client.answer
+
+    def answer(wrapped: WrappedKey) -> Answer:
+        asked.set()
+        return held(wrapped)
+
+    client.answer = answer
+    ask(session, key(0))
+    assert asked.wait(30)
+    for number in range(1, 5):
+        ask(session, key(number, 400))
+    assert [question.digest for question in session._queue] == [
+        kms_session._digest(key(number, 400)) for number in (1, 2)
+    ]
+    gate.set()
+    assert session.unwrap(key(2, 400)) == key(2, 400).ciphertext
+    assert session._queued_bytes == 0
+
+
+def test_a_thread_that_is_idle_takes_the_next_key(start: Start) -> None:
+    session = start()
+    for number in range(200):
+        assert session.unwrap(key(number)) == key(number).ciphertext
+    # One that has just answered may not be idle yet.
+    assert len(session._workers) < kms_session.WORKERS / 2
+
+
+def test_where_no_further_thread_can_be_had_those_that_are_there_go_on(
+    start: Start, client: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, gate = start(), hold(client)
+    ask(session, key(0))
+    _without_threads(monkeypatch)
+    for number in range(1, 9):
+        ask(session, key(number))
+    gate.set()
+    assert session.unwrap(key(8)) == key(8).ciphertext
+    assert len(session._workers) == 1
+
+
+def test_without_any_thread_nothing_is_left_behind_and_it_works_again_later(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = start()
+    with monkeypatch.context() as without:
+        _without_threads(without)
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="can't start new thread"):
+                session.unwrap(key(0))
+    assert session.unwrap(key(0)) == key(0).ciphertext
+
+
+def _without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+
+
 # Outages.
 
 

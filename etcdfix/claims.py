@@ -38,7 +38,7 @@ class ClaimSearch:
         self._known: dict[bytes, bytes | None] = {}
 
     def look(self, key: bytes) -> tuple[Evidence, ...]:
-        """Return what to remark on a key that no resource claims; nothing for most."""
+        """Return the warning about a key that no resource claims; nothing for most."""
         prefix = self._layout.prefix_bytes
         start = key[: len(prefix)]
         inside = start == prefix
@@ -46,7 +46,7 @@ class ClaimSearch:
             if (int.from_bytes(start) ^ int.from_bytes(prefix)).bit_count() != 1 or len(start) < len(prefix):
                 return ()
             candidate = prefix + key[len(prefix) :]
-            return self._remark(candidate) if self._belongs(candidate) else ()
+            return self._warning(candidate) if self._belongs(candidate) else ()
         segments = key.split(b"/", prefix.count(b"/") + 2)
         head = b"/".join(segments[:-1]) + b"/"
         if len(head) > _LONGEST or len(segments) < prefix.count(b"/") + 2:
@@ -56,7 +56,7 @@ class ClaimSearch:
                 self._known.clear()
             self._known[head] = self._unflipped(head, len(prefix))
         found = self._known[head]
-        return self._remark(found + key[len(head) :]) if found is not None else ()
+        return self._warning(found + key[len(head) :]) if found is not None else ()
 
     def _unflipped(self, head: bytes, start: int) -> bytes | None:
         changed = bytearray(head)
@@ -72,7 +72,7 @@ class ClaimSearch:
     def _belongs(self, key: bytes) -> bool:
         return self._claimed(self._layout.locate(key)[0])
 
-    def _remark(self, candidate: bytes) -> tuple[Evidence, ...]:
+    def _warning(self, candidate: bytes) -> tuple[Evidence, ...]:
         return (
             Evidence(
                 KEY_NAME_CHECK,

@@ -35,7 +35,7 @@ pipeline catches them, in one place, and nowhere else::
     │   ├── KindUnknown
     │   └── ConversionFailed
     ├── RemediationRefused          a safety rule says no; nothing was changed              exit 4
-    │   ├── RefusedByRule           one of the rules of remediation.rules
+    │   ├── RefusedByRule           one of the rules of rules
     │   ├── MemberListUnusable      etcd's member list cannot be true
     │   ├── AuthorizationRefused    the API server did not clearly say yes
     │   └── NotDurable              a file could not be made safe on disk

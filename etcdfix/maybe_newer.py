@@ -50,7 +50,7 @@ class Similarity(msgspec.Struct, frozen=True):
 
 
 class SimilarCounts(msgspec.Struct, frozen=True):
-    """What the likes of one value came to.
+    """What those like one value came to.
 
     Attributes:
         similarity: What they share; None where no newer cluster can have written the value.
@@ -98,7 +98,7 @@ class SimilarValues:
                 self._read_as_cbor[resource] += 1
 
     def of(self, found: Examination, similarity: Similarity | None) -> SimilarCounts:
-        """Return what the likes of a value came to, whose similarity is known."""
+        """Return what those like a value came to, whose similarity is known."""
         if similarity is None:
             return SimilarCounts()
         resource = found.directory.group_resource

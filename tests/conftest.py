@@ -48,7 +48,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """One worker more than there are cores, as many tests wait; none for a few files, for timing and for the exam."""
+    """One worker more than there are cores, as many tests wait; none for a few files, for timing and for the exam.
+
+    None either on an etcd that was given: its keys are numbered by one process.
+    """
+    if "ETCDFIX_TEST_ENDPOINTS" in os.environ:
+        return 0
     folders = any(Path(argument).is_dir() for argument in config.args)
     if not folders or config.option.markexpr in {"benchmark", "exam"}:
         return 0

@@ -96,7 +96,7 @@ def _delete(
     inputs = gather_inputs(options, key=named)
     again = inputs.same_again()
     planned = load_plan(plan) if plan is not None else None
-    with open_cluster(inputs, configuration_of(inputs), say=say) as cluster:
+    with open_cluster(inputs, configuration_of, say=say) as cluster:
         checked: list[Preflight] = []
 
         def preview(found: Preflight) -> None:

@@ -287,6 +287,6 @@ def configuration_of(inputs: Inputs) -> EncryptionConfiguration | None:
     for notice in inputs.notices:
         say(notice)
     configuration = load_encryption(inputs)
-    for remark in configuration.warnings if configuration is not None else ():
-        say(f"{inputs.encryption_config}: {remark}")
+    for warning in configuration.warnings if configuration is not None else ():
+        say(f"{inputs.encryption_config}: {warning}")
     return configuration

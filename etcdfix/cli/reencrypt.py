@@ -84,7 +84,7 @@ def _reencrypt(
     today_inputs = _with_endpoints(inputs, lambda name: name in here or name not in there)
     candidate_inputs = _with_endpoints(candidate_inputs, there.__contains__)
     with (
-        open_cluster(today_inputs, configuration_of(today_inputs), say=say) as cluster,
+        open_cluster(today_inputs, configuration_of, say=say) as cluster,
         open_examiner(cluster.source, candidate_inputs, candidate) as examiner,
     ):
         if examiner.transformers is not None:

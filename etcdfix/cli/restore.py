@@ -116,7 +116,7 @@ def _restore(
         candidate = None
     teller.key = key
     inputs = gather_inputs(options, key=key)
-    with open_cluster(inputs, configuration_of(inputs), say=say) as cluster:
+    with open_cluster(inputs, configuration_of, say=say) as cluster:
         if candidate is None:
             candidate = (
                 Candidate.of_snapshot(cluster, key, from_snapshot)

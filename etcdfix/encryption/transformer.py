@@ -1,6 +1,6 @@
 """Transformers, upstream's word for what opens stored values: from stored bytes to plaintext, in the server's order.
 
-Two roads, one result. The fast road walks a flat list of (complete prefix, opener) and returns the first
+Two roads, one result. The fast road walks a flat list of (complete prefix, cipher) and returns the first
 plaintext. Where nothing opens, the exact road walks providers and keys as the API server nests them and
 collects what each one said. The exact road alone would do; the tests hold the fast one against it.
 

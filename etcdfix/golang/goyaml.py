@@ -5,7 +5,7 @@ stored value: does the conversion succeed, and which JSON comes out. Both depend
 YAML 1.1 booleans, octal and binary integers, merge keys, a limit on alias expansion, the first document only.
 
 libyaml's events come from PyYAML; composing and resolving are ours, because PyYAML composes recursively in C
-(hostile depth ends the process) and resolves by other rules. Nothing here recurses: a node is decoded when it ends.
+(hostile depth ends the process) and resolves by other rules. Nothing here recurses.
 
 Format:
     ``sigs.k8s.io/yaml`` ``yaml.go`` (``YAMLToJSON``) over go-yaml v2 ``decode.go`` and ``resolve.go``.
@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
-from copy import copy
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import yaml
@@ -38,6 +37,10 @@ MAX_EXPANDED_BYTES: Final = 64 << 20
 
 _TAG: Final = "tag:yaml.org,2002:"
 
+_Walk: TypeAlias = Generator[Any, Any, Any]
+"""A walk in progress: yields further walks, is sent their results, returns its own. :func:`_walked` keeps the stack,
+so that ten thousand levels, the depth that Kubernetes allows, cost memory and nothing else."""
+
 
 class _Events(Protocol):
     """The one method of PyYAML's loaders that is used here."""
@@ -50,34 +53,19 @@ _parser: Callable[[bytes], _Events] = getattr(yaml, "CSafeLoader", yaml.SafeLoad
 
 
 class _Node:
-    """A YAML node and what go-yaml decodes it to (``decoder.unmarshal``).
+    """A composed YAML node: ``s`` scalar, ``q`` sequence, ``m`` mapping (children alternate), ``a`` alias."""
 
-    Attributes:
-        line: Where it stands.
-        text: Of a scalar, as written.
-        value: None, bool, int, float, str, list or dict.
-        children: Of a sequence its items, of a mapping keys and values in turn.
-        members: Of a mapping, what it gives to one that merges it; else None.
-        is_merge: It is the key ``<<``.
-        is_list: It is a sequence, and not by alias.
-        is_open: Its end has not come yet.
-        decoded: How many nodes go-yaml decodes for it.
-        size: Length of all text in it.
-    """
+    __slots__ = ("children", "implicit", "kind", "line", "tag", "value")
 
-    __slots__ = (
-        "children", "decoded", "is_list", "is_merge", "is_open", "line", "members", "size", "text", "value",
-    )  # fmt: skip
-
-    def __init__(self, line: int, text: str = "") -> None:
+    def __init__(
+        self, kind: str, line: int, tag: str = "", value: str = "", *, implicit: bool = False
+    ) -> None:
+        self.kind = kind
         self.line = line
-        self.text = text
-        self.value: Any = None
+        self.tag = tag
+        self.value = value
+        self.implicit = implicit
         self.children: list[_Node] = []
-        self.members: _Members | None = None
-        self.is_merge = self.is_list = self.is_open = False
-        self.decoded = 1
-        self.size = len(text)
 
 
 class Field(NamedTuple):
@@ -85,10 +73,6 @@ class Field(NamedTuple):
 
     name: str
     line: int
-
-
-# From a key as YAML knows it, so that 1 and true stay apart, to its value and where it stands.
-_Members: TypeAlias = dict[tuple[str, Any], tuple[Any, Field]]
 
 
 def to_json(data: bytes, repeated: list[Field] | None = None) -> bytes:
@@ -101,16 +85,16 @@ def to_json(data: bytes, repeated: list[Field] | None = None) -> bytes:
     Raises:
         JSONMalformed: go-yaml or the conversion refuses it; in their words, names and values withheld.
     """
-    composer = _Composer()
-    root = composer.read(data)
+    root = _compose(data)
     if root is None:
         return b"null"
-    problem = composer.bad_value or composer.bad_key
-    if problem is not None:
-        raise problem
+    resolver = _Resolver()
+    value = _walked(resolver.value(root))
+    if resolver.bad_key is not None:
+        raise resolver.bad_key
     if repeated is not None:
-        repeated += composer.repeated
-    return encode_json(root.value)
+        repeated += resolver.repeated
+    return encode_json(value)
 
 
 def line_of(data: bytes, path: Sequence[str | int]) -> int:
@@ -121,20 +105,19 @@ def line_of(data: bytes, path: Sequence[str | int]) -> int:
         path: Keys and indexes from the top down.
     """
     try:
-        node = _Composer().read(data)
+        node = _compose(data)
     except JSONMalformed:
         return 0
     line = 0
     for step in path:
         if node is None:
             break
-        members = node.children
+        members = (node.children[0] if node.kind == "a" else node).children
         if isinstance(step, int):
             node = members[step] if step < len(members) else None
             line = node.line if node else line
         else:
-            named = range(0, len(members), 2) if node.members is not None else ()
-            keys = [at for at in named if members[at].text == step]
+            keys = [at for at in range(0, len(members), 2) if members[at].value == step]
             line = members[keys[-1]].line if keys else line
             node = members[keys[-1] + 1] if keys else None
     return line
@@ -144,145 +127,65 @@ def _fail(message: str) -> JSONMalformed:
     return JSONMalformed(f"yaml: {message}")
 
 
-class _Composer:
-    """Turns libyaml's events into the first document's node tree, each node decoded as soon as it is complete.
+# --------------------------------------------------------------------------------------------- composing
 
-    Attributes:
-        repeated: Keys that their mapping already had.
-        bad_value: The first complaint of the decoder; the server's parser complains before it.
-        bad_key: The first key that JSON cannot have; the server complains of it after everything else.
-    """
 
-    def __init__(self) -> None:
-        self.repeated: list[Field] = []
-        self.bad_value: JSONMalformed | None = None
-        self.bad_key: JSONMalformed | None = None
-        self._anchors: dict[str, _Node] = {}
-        self._decoded = self._by_alias = self._copied_bytes = 0
+def _compose(data: bytes) -> _Node | None:
+    """Build the node tree of the first document, or None for an empty stream (go-yaml ``parser.parse``)."""
+    try:
+        return _compose_events(_parser(data or b"\n"))
+    except yaml.YAMLError as error:
+        problem = _parser_message(error)
+    except (ValueError, OverflowError):  # Python's scanner lets chr() raise
+        problem = "found invalid Unicode character escape code"
+    # Raised outside of the handler: the marks of PyYAML's error quote the text.
+    raise _fail(problem)
 
-    def read(self, data: bytes) -> _Node | None:
-        """Return the root of the first document, None for an empty stream (go-yaml ``parser.parse``)."""
-        try:
-            return self._read(_parser(data or b"\n"))
-        except yaml.YAMLError as error:
-            problem = _parser_message(error)
-        except (ValueError, OverflowError):  # Python's scanner lets chr() raise
-            problem = "found invalid Unicode character escape code"
-        # Raised outside of the handler: the marks of PyYAML's error quote the text.
-        raise _fail(problem)
 
-    def _read(self, parser: _Events) -> _Node | None:
-        open_nodes: list[_Node] = []
-        while True:
-            event = parser.get_event()
-            if isinstance(event, events.CollectionEndEvent):
-                node = open_nodes.pop()
-                self._complete(node, is_mapping=isinstance(event, events.MappingEndEvent))
-            elif isinstance(event, events.NodeEvent):
-                node = self._node(event)
-                if node.is_open:
-                    open_nodes.append(node)
-                    if len(open_nodes) > MAX_DEPTH:
-                        raise _fail(f"exceeded max depth of {MAX_DEPTH}")
-                    continue
-            elif event is None or isinstance(event, events.StreamEndEvent):
-                return None
-            else:
-                continue  # the start of the stream or of the document
+def _compose_events(parser: _Events) -> _Node | None:
+    anchors: dict[str, _Node] = {}
+    open_nodes: list[_Node] = []
+    while True:
+        event = parser.get_event()
+        if isinstance(event, (events.SequenceEndEvent, events.MappingEndEvent)):
+            node = open_nodes.pop()
+            complete = True
+        elif isinstance(event, events.NodeEvent):
+            node = _node(event, anchors)
+            complete = node.kind in "sa"
             if open_nodes:
                 open_nodes[-1].children.append(node)
-            else:
-                # One event more, as go-yaml reads it: damage right behind the document fails the whole.
-                parser.get_event()
-                return node
-
-    def _node(self, event: events.NodeEvent) -> _Node:
-        anchor = event.anchor or ""
-        line = event.start_mark.line + 1 if event.start_mark else 0
-        self._decoded += 1
-        if isinstance(event, events.AliasEvent):
-            return self._alias(anchor, line)
-        if isinstance(event, events.ScalarEvent):
-            node = _Node(line, event.value)
-            tag, implicit = event.tag or "", event.implicit[0]
-            node.is_merge = event.value == "<<" and (implicit or tag == f"{_TAG}merge")
-            try:
-                node.value = _resolve_scalar(event.value, tag, implicit=implicit)
-            except JSONMalformed as error:
-                self.bad_value = self.bad_value or error
+            if not complete:
+                open_nodes.append(node)
+                if len(open_nodes) > MAX_DEPTH:
+                    raise _fail(f"exceeded max depth of {MAX_DEPTH}")
+        elif event is None or isinstance(event, events.StreamEndEvent):
+            return None
         else:
-            node = _Node(line)
-            node.is_open = True
-        if anchor:
-            self._anchors[anchor] = node
-        return node
+            continue  # the start of the stream or of the document
+        if complete and not open_nodes:
+            # One event more, as go-yaml reads it: damage right behind the document fails the whole.
+            parser.get_event()
+            return node
 
-    def _alias(self, anchor: str, line: int) -> _Node:
-        """Return the same node in another place; refuse what go-yaml calls excessive, and what fills the memory."""
-        target = self._anchors.get(anchor)
+
+def _node(event: events.NodeEvent, anchors: dict[str, _Node]) -> _Node:
+    anchor = event.anchor or ""
+    line = event.start_mark.line + 1 if event.start_mark else 0
+    if isinstance(event, events.AliasEvent):
+        node = _Node("a", line, value=anchor)
+        target = anchors.get(anchor)
         if target is None:
             raise _fail(f"unknown anchor '{withheld(anchor)}' referenced")
-        if target.is_open:
-            self._refuse(f"anchor '{withheld(anchor)}' value contains itself")
-        self._decoded += target.decoded
-        self._by_alias += target.decoded
-        self._copied_bytes += target.size
-        share = min(max((self._decoded - 400_000) / 3_600_000, 0.0), 1.0)
-        excessive = (
-            self._by_alias > 100
-            and self._decoded > 1000
-            and self._by_alias / self._decoded > 0.99 - 0.89 * share
-        )
-        if excessive or self._copied_bytes > MAX_EXPANDED_BYTES:
-            raise _fail("document contains excessive aliasing")
-        node = copy(target)
-        node.line = line
-        node.is_merge = node.is_list = node.is_open = False
-        node.decoded += 1
+        node.children.append(target)
         return node
-
-    def _complete(self, node: _Node, *, is_mapping: bool) -> None:
-        node.is_open = False
-        node.decoded += sum(child.decoded for child in node.children)
-        node.size += sum(child.size for child in node.children)
-        if not is_mapping:
-            node.is_list = True
-            node.value = [child.value for child in node.children]
-            return
-        node.members = self._members(node)
-        members = {}
-        for (_, key), (value, _) in node.members.items():
-            try:
-                members[_key_text(key)] = value
-            except JSONMalformed as error:
-                self.bad_key = self.bad_key or error
-        # Go sorts by bytes, which for UTF-8 is the order of code points.
-        node.value = dict(sorted(members.items()))
-
-    def _members(self, node: _Node) -> _Members:
-        into: _Members = {}
-        pairs = iter(node.children)
-        for key, value in zip(pairs, pairs, strict=True):
-            if key.is_merge:
-                # Backwards, because what stands first in a list of merged mappings takes precedence.
-                for source in reversed(value.children) if value.is_list else (value,):
-                    if source.members is None:
-                        self._refuse("map merge requires map or sequence of maps as the value")
-                    else:
-                        self._add(source.members, into)
-            elif isinstance(key.value, (list, dict)):
-                self._refuse("invalid map key: <value withheld>")
-            else:
-                typed = type(key.value).__name__, key.value
-                self._add({typed: (value.value, Field(key.text, key.line))}, into)
-        return into
-
-    def _refuse(self, message: str) -> None:
-        self.bad_value = self.bad_value or _fail(message)
-
-    def _add(self, members: _Members, into: _Members) -> None:
-        self.repeated += [field for typed, (_, field) in members.items() if typed in into]
-        into.update(members)
+    if isinstance(event, events.ScalarEvent):
+        node = _Node("s", line, event.tag or "", event.value, implicit=event.implicit[0])
+    else:
+        node = _Node("q" if isinstance(event, events.SequenceStartEvent) else "m", line)
+    if anchor:
+        anchors[anchor] = node
+    return node
 
 
 def _parser_message(error: yaml.YAMLError) -> str:
@@ -309,6 +212,122 @@ def _harmless(quoted: re.Match[str]) -> str:
     return quoted[0] if len(inside) <= 1 or inside.startswith("<") else withheld(inside)
 
 
+# --------------------------------------------------------------------------------------------- resolving
+
+
+class _Resolver:
+    """Turns nodes into None, bool, int, float, str, list and dict (go-yaml ``decoder.unmarshal``).
+
+    Attributes:
+        repeated: Keys that their mapping already had.
+        bad_key: The first key that JSON cannot have; the server complains of it after everything else.
+    """
+
+    def __init__(self) -> None:
+        self.repeated: list[Field] = []
+        self.bad_key: JSONMalformed | None = None
+        self._decoded = 0
+        self._by_alias = 0
+        self._alias_depth = 0
+        self._open_aliases: set[int] = set()
+        self._expanded_bytes = 0
+
+    def value(self, node: _Node) -> _Walk:
+        self._count(node)
+        if node.kind == "a":
+            return (yield self._alias(node))
+        if node.kind == "s":
+            return _resolve_scalar(node)
+        if node.kind == "q":
+            items = []
+            for child in node.children:
+                items.append((yield self.value(child)))  # noqa: PERF401 - yield cannot stand in a comprehension
+            return items
+        mapping: _Mapping = {}
+        yield self._mapping(node, mapping)
+        return self._members(mapping)
+
+    def _members(self, mapping: _Mapping) -> dict[str, Any]:
+        """Return a mapping as a JSON object (``convertToJSONableObject``)."""
+        members = {}
+        for (_, key), value in mapping.items():
+            try:
+                members[_key_text(key)] = value
+            except JSONMalformed as error:
+                self.bad_key = self.bad_key or error
+        # Go sorts by bytes, which for UTF-8 is the order of code points.
+        return dict(sorted(members.items()))
+
+    def _count(self, node: _Node) -> None:
+        """Refuse what go-yaml calls excessive aliasing, and what would not fit in memory."""
+        self._decoded += 1
+        if not self._alias_depth:
+            return
+        self._by_alias += 1
+        self._expanded_bytes += len(node.value)
+        if self._by_alias > 100 and self._decoded > 1000:
+            share = min(max((self._decoded - 400_000) / 3_600_000, 0.0), 1.0)
+            if self._by_alias / self._decoded > 0.99 - 0.89 * share:
+                raise _fail("document contains excessive aliasing")
+        if self._expanded_bytes > MAX_EXPANDED_BYTES:
+            raise _fail("document contains excessive aliasing")
+
+    def _alias(self, node: _Node) -> _Walk:
+        self._enter_alias(node)
+        value = yield self.value(node.children[0])
+        self._leave_alias(node)
+        return value
+
+    def _enter_alias(self, node: _Node) -> None:
+        if id(node) in self._open_aliases:
+            raise _fail(f"anchor '{withheld(node.value)}' value contains itself")
+        self._open_aliases.add(id(node))
+        self._alias_depth += 1
+
+    def _leave_alias(self, node: _Node) -> None:
+        self._open_aliases.discard(id(node))
+        self._alias_depth -= 1
+
+    def _mapping(self, node: _Node, into: _Mapping) -> _Walk:
+        pairs = iter(node.children)
+        for key_node, value_node in zip(pairs, pairs, strict=True):
+            if _is_merge(key_node):
+                yield self._merge(value_node, into)
+                continue
+            key = yield self.value(key_node)
+            if isinstance(key, (list, dict)):
+                raise _fail("invalid map key: <value withheld>")
+            value = yield self.value(value_node)
+            typed = (type(key).__name__, key)
+            if typed in into:
+                self.repeated.append(Field(key_node.value, key_node.line))
+            into[typed] = value
+
+    def _merge(self, node: _Node, into: _Mapping) -> _Walk:
+        # Backwards, because what stands first in a list of merged mappings takes precedence.
+        sources = reversed(node.children) if node.kind == "q" else iter((node,))
+        for source in sources:
+            target = source.children[0] if source.kind == "a" else source
+            if target.kind != "m":
+                raise _fail("map merge requires map or sequence of maps as the value")
+            self._count(source)
+            if source.kind == "a":
+                self._enter_alias(source)
+                self._count(target)
+                yield self._mapping(target, into)
+                self._leave_alias(source)
+            else:
+                yield self._mapping(target, into)
+
+
+# From a key as YAML knows it, so that 1 and true stay apart, to the value.
+_Mapping: TypeAlias = dict[tuple[str, Any], Any]
+
+
+def _is_merge(node: _Node) -> bool:
+    return node.kind == "s" and node.value == "<<" and (node.implicit or node.tag == f"{_TAG}merge")
+
+
 _WORDS: Final[dict[str, tuple[str, Any]]] = {
     **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), ("bool", True)),
     **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), ("bool", False)),
@@ -332,24 +351,24 @@ _TIMESTAMP = re.compile(
 )
 
 
-def _resolve_scalar(text: str, tag: str, *, implicit: bool) -> Any:
+def _resolve_scalar(node: _Node) -> Any:
     """Return a scalar's value (go-yaml ``resolve``); timestamps stay strings, as v2 keeps them."""
-    if not tag and not implicit:
-        return text
-    if tag == f"{_TAG}binary":
+    if not node.tag and not node.implicit:
+        return node.value
+    if node.tag == f"{_TAG}binary":
         try:
-            return gobase64.decode(text.encode()).decode("utf-8", "surrogateescape")
+            return gobase64.decode(node.value.encode()).decode("utf-8", "surrogateescape")
         except DecodeError:
             raise _fail("!!binary value contains invalid base64 data") from None
-    wanted = _RESOLVABLE.get(tag)
+    wanted = _RESOLVABLE.get(node.tag)
     if wanted is None:
-        return text
-    found, value = _resolve_plain(text, wanted)
+        return node.value
+    found, value = _resolve_plain(node.value, wanted)
     if wanted in ("", found):
         return value
     if wanted == "float" and found == "int" and value <= INT64_MAX:
         return float(value)
-    raise _fail(f"cannot decode !!{found} `{withheld(text)}` as a !!{wanted}")
+    raise _fail(f"cannot decode !!{found} `{withheld(node.value)}` as a !!{wanted}")
 
 
 _UINT64_MAX: Final = (1 << 64) - 1
@@ -411,3 +430,20 @@ def _key_text(key: Any) -> str:
     raise JSONMalformed(
         f"Unsupported map key of type: {name}, key: <value withheld>, value: <value withheld>"
     )
+
+
+def _walked(walk: _Walk) -> Any:
+    """Walk to the end; return the result. Exceptions end all of it."""
+    stack = [walk]
+    answer: Any = None
+    while True:
+        try:
+            call = stack[-1].send(answer)
+        except StopIteration as done:
+            stack.pop()
+            answer = done.value
+            if not stack:
+                return answer
+        else:
+            stack.append(call)
+            answer = None

@@ -223,13 +223,18 @@ def main_etcd(inputs: Inputs, *, say: Say) -> EtcdConnection | None:
 
 @contextmanager
 def open_cluster(
-    inputs: Inputs, configuration: EncryptionConfiguration | None, *, say: Say
+    inputs: Inputs, configure: Callable[[Inputs], EncryptionConfiguration | None], *, say: Say
 ) -> Iterator[Cluster]:
     """Connect to the live etcd, ready to examine.
 
+    Args:
+        inputs: Where it is, and how it is read.
+        configure: Reads the EncryptionConfiguration, once the source is known to be one that can be changed.
+        say: Takes what makes the connection less than safe.
+
     Raises:
-        RefusedByRule: The source is a snapshot, or an old revision.
-        ConfigurationError: Options make no sense.
+        RefusedByRule: The source is a snapshot.
+        ConfigurationError: It is an old revision, or options or the EncryptionConfiguration make no sense.
         SourceError: etcd cannot be reached.
     """
     from etcdfix.remediation.preflight.cluster import Cluster  # noqa: PLC0415 - grpc is slow to import
@@ -244,6 +249,7 @@ def open_cluster(
         raise ConfigurationError(
             "--revision: a change is decided by what stands there now", hint="leave it out"
         )
+    configuration = configure(inputs)
     main = main_etcd(inputs, say=say)
     with open_source(inputs, say=say) as source, open_examiner(source, inputs, configuration) as examiner:
         assert isinstance(source, LiveSource)  # what open_source gives without a snapshot

@@ -75,10 +75,10 @@ class Dependents(msgspec.Struct, frozen=True, kw_only=True):
     counts: dict[Action, int]
     deleted_by_resource: dict[str, int]
     tree: tuple[Decision, ...]
-    caught_up: tuple[Decision, ...] = ()
-    listable: tuple[str, ...] = ()
-    unlistable: dict[str, int] = {}
-    namespaces: list[str] = []
+    caught_up: tuple[Decision, ...]
+    listable: tuple[str, ...]
+    unlistable: dict[str, int]
+    namespaces: list[str]
     warnings: list[str] = []
 
 
@@ -177,13 +177,13 @@ class NamespaceReport(_Report, frozen=True, kw_only=True):
     plan: list[NamespaceStep]
     complete: bool
     incomplete_reasons: list[str]
-    elsewhere: list[Blocker] = []
-    elsewhere_count: int = 0
-    left_behind: int = 0
-    unavailable_apis: int = 0
-    unknown_apis: int = 0
-    judged: bool = True
-    certain: bool = True
+    elsewhere: list[Blocker]
+    elsewhere_count: int
+    left_behind: int
+    unavailable_apis: int
+    unknown_apis: int
+    judged: bool
+    certain: bool
 
 
 # ------------------------------------------------------------------------------------------------------- orphans

@@ -530,7 +530,7 @@ def _judge_object(seen: Observation, decoded: DecodedObject) -> Verdict:
         if decoded.readable_until:
             message = f"readable, by API servers up to {decoded.readable_until}"
         elif warnings:
-            message = f"readable, with remarks: {', '.join(dict.fromkeys(w.check for w in warnings))}"
+            message = f"readable, with warnings: {', '.join(dict.fromkeys(w.check for w in warnings))}"
     return Verdict(
         Outcome.READABLE,
         cause,

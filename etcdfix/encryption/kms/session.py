@@ -105,7 +105,7 @@ class PluginSession:
         # Set for good when nothing more is asked, so that no thread sleeps on.
         self._over = threading.Event()
         self._lock = threading.Lock()
-        # Everything below is changed under the lock.
+        # Changed under the lock, as far as threads of the session read it.
         self._client: PluginClient | None = None
         self._workers: list[threading.Thread] = []
         self._idle = 0
@@ -136,13 +136,13 @@ class PluginSession:
         while True:
             with self._lock:
                 if self._ended is not None or not self._is_probe_due():
-                    break
+                    if self.healthy and self._breaker.open_until is None:
+                        return
+                    raise KMSUnreachable((self._ended or self._health).message)
                 future = self._ask(_Question(_HEALTH, None), first=True)
             if self.deferring:
                 raise KMSPending(_PENDING)
             future.result()
-        if not self.healthy or self._breaker.open_until is not None:
-            raise KMSUnreachable((self._ended or self._health).message)
 
     def unwrap(self, wrapped: WrappedKey) -> bytes:
         """Return the DEK or DEK seed; unless :attr:`deferring`, wait for it.
@@ -369,7 +369,6 @@ class PluginSession:
     # Threads of the session run these, without the lock.
 
     def _work(self) -> None:
-        question = None
         try:
             while (question := self._next()) is not None:
                 if question.wrapped is None:
@@ -377,11 +376,9 @@ class PluginSession:
                     self._settle(question.digest, None)
                 else:
                     self._settle(question.digest, self._decrypt(question.wrapped))
-        finally:
-            if (
-                question is not None
-            ):  # something unforeseen ended this thread: nobody may wait for it for ever
-                self.abort()
+        except BaseException:
+            self.abort()  # something unforeseen ended this thread: nobody may wait for it for ever
+            raise
 
     def _next(self) -> _Question | None:
         with self._asked_for:

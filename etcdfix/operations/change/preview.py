@@ -61,12 +61,13 @@ def preview_lines(cluster: Cluster, checked: Preflight, again: RepeatedOptions) 
     if checked.accepted:
         yield safe_text(f"Accepted     {', '.join(checked.accepted)}")
     for warning in checked.warnings:
-        yield f"Note         {safe_text(warning)}"
+        yield f"Warning      {safe_text(warning)}"
     if checked.assessment is not None:
         yield ""
         yield from assessment_lines(checked.assessment, _MOST_ROWS)
         if not checked.assessment.complete:
             yield "What cannot be read, or waits for KMS, may depend on it too"
+        yield ""
         yield f"See all of it: {again.impact(stored.key)}"
     gentle = gentle_remedies(found, again)
     if gentle:
@@ -170,7 +171,7 @@ def restore_preview_lines(cluster: Cluster, shown: RestorePreview) -> Iterator[s
             f"{_why_replaced(present)}; backed up first"
         )
     for warning in shown.warnings:
-        yield f"Note         {safe_text(warning)}"
+        yield f"Warning      {safe_text(warning)}"
     yield ""
     yield "Dependents that the garbage collector has deleted meanwhile do not come back with their owner."
 
@@ -199,7 +200,7 @@ def reencrypt_preview_lines(cluster: Cluster, shown: ReencryptPreview) -> Iterat
     if shown.lease is not None:
         yield f"Lease        {shown.lease.lease & _MASK:x}, kept"
     for warning in shown.warnings:
-        yield f"Note         {safe_text(warning)}"
+        yield f"Warning      {safe_text(warning)}"
 
 
 _DONE = {Result.DELETED: "deleted", Result.RESTORED: "put back", Result.REENCRYPTED: "rewritten"}

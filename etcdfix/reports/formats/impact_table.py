@@ -87,7 +87,8 @@ def _what_hangs_on_it(
         yield "What is special about it"
         if found.node and not any(found.node in sentence for sentence in found.consequences):
             yield f"  runs on node {shown(found.node)}"
-        yield from (f"  {shown(sentence)}" for sentence in found.consequences)
+        yield from (f"  {shown(sentence)}" for sentence in found.consequences[:max_rows])
+        yield from _more(len(found.consequences), max_rows)
 
 
 def _object(report: ImpactReport) -> Iterator[str]:
@@ -181,7 +182,8 @@ def _users(found: ImpactReport | Assessment, users: Sequence[User], max_rows: in
     if found.secret is not None:
         stopped = {user.object.key for user in users if user.stops == "yes"}
         stop = f"; {counted(len(stopped), 'object')} cannot go on without it"
-    yield f"Users: {counted(len(users), 'reference')}{stop}"
+    objects = counted(len({user.object.key for user in users}), "object")
+    yield f"Users: {objects}, {counted(len(users), 'reference')}{stop}"
     counts = Counter(user.role for user in users)
     for role, members in groupby(users[:max_rows], key=lambda user: user.role):
         yield f"  as {role} ({counts[role]})"

@@ -107,7 +107,7 @@ def test_users_of_a_secret_and_whether_its_absence_stops_them(impact: Runner) ->
     cluster.pod("needs", spec={"volumes": [{"name": "v", "secret": {"secretName": "db"}}]})
     cluster.pod("likes", spec={"volumes": [{"name": "v", "secret": {"secretName": "db", "optional": True}}]})
     ran = impact(cluster, key)
-    assert "Users: 2 references; 1 object cannot go on without it" in ran.out
+    assert "Users: 2 objects, 2 references; 1 object cannot go on without it" in ran.out
     assert re.search(r"pods shop/likes +goes on: optional", ran.out)
     assert re.search(r"pods shop/needs +STOPS: pods wait in ContainerCreating", ran.out)
     assert "the KEP would hold a deletion back" in ran.out

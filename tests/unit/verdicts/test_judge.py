@@ -825,9 +825,9 @@ def test_words_of_a_decode_failure(kind: DecodeFailureKind, facts: dict[str, Any
         (seen(decoded=decoded(readable_until="1.35")), "readable, by API servers up to 1.35"),
         (
             seen(decoded=decoded(warnings=(Evidence("base64", "x"), Evidence("base64", "y")))),
-            "remarks: base64",
+            "warnings: base64",
         ),
-        (seen(decoded=decoded(), evidence=(Evidence("lookup", "x"),)), "remarks: lookup"),
+        (seen(decoded=decoded(), evidence=(Evidence("lookup", "x"),)), "warnings: lookup"),
     ],
 )
 def test_words(observation: Observation, words: str) -> None:

@@ -167,7 +167,7 @@ def test_everything_that_may_be_added() -> None:
         "API server   https://api cannot read it either\n",
         "API server   https://b gave no answer: why",
         "             there may be more",
-        "Note         one\nNote         two",
+        "Warning      one\nWarning      two",
         "CLUSTER-BREAKING, as accepted: secrets are what the cluster stands on.",
     ):
         assert words in text, words
@@ -259,7 +259,7 @@ def test_restore_with_everything() -> None:
         "decrypt-failure, key-name-missing; backed up first",
         "Allowed by   https://api",
         "unknown (accepted)",
-        "Note         one",
+        "Warning      one",
     ):
         assert words in text, words
 
@@ -289,7 +289,7 @@ def test_reencrypt(proof: bytes) -> None:
     assert ("/registry/secrets/shop/other is stored under it" in text) is bool(proof)
     assert ("nothing shows that API servers hold that key, as accepted" in text) is not bool(proof)
     assert ("Lease        1f, kept" in text) is bool(proof)
-    assert ("Note         one" in text) is bool(proof)
+    assert ("Warning      one" in text) is bool(proof)
     assert "opens it with aescbc/v1/key2: a readable " + ("Secret" if proof else "object") in text
 
 
@@ -552,7 +552,7 @@ def test_everything_that_depends_on_it() -> None:
         "RISK HIGH OR WORSE: losing",
         "high  six pods\\x1b[2J\\u202e stop",
         "Garbage collector: 3 cascade-deleted, 1 orphaned",
-        "Users: 8 references; 6 objects cannot go on without it",
+        "Users: 7 objects, 8 references; 6 objects cannot go on without it",
         "  a/b  LEAKS    the disk stays",
         "  c/d  no leak  nothing much (possible: usual for its kind)",
         "  runs on node node-1",
@@ -579,4 +579,4 @@ def test_nothing_is_worse_than_a_broken_cluster() -> None:
 def test_other_users_are_counted() -> None:
     pods = [ref("pods", "Pod", "shop", f"p{n}") for n in range(12)]
     users = tuple(User(pod, Role.CLAIM, path) for pod in pods for path in ("a", "b"))
-    assert "Users: 24 references" in _text(_checked(assessment=_assessed(users=users)))
+    assert "Users: 12 objects, 24 references" in _text(_checked(assessment=_assessed(users=users)))

@@ -173,6 +173,10 @@ class Plaintext(msgspec.Struct, frozen=True, gc=False):
     key_fingerprint: str = ""
     authenticated: bool = True
 
+    def __repr__(self) -> str:
+        # Without the bytes: a traceback ends up in a ticket.
+        return f"Plaintext({len(self.data)} bytes, {self.transformer!r}, stale={self.stale})"
+
 
 class Attempt(msgspec.Struct, frozen=True):
     """One configured provider or key that did not open a value, and why; what a cipher alone returns has no name yet.

@@ -1,6 +1,6 @@
 """When a KMS plugin may be asked: a rate limit and a circuit breaker, both told the time by their caller.
 
-Times are seconds on any clock that does not go back. Neither of the two locks; :mod:`~etcdfix.encryption.kms.session`
+Times are seconds on any clock that does not go back. Neither of these two locks; :mod:`~etcdfix.encryption.kms.session`
 does.
 """
 
@@ -26,6 +26,24 @@ class Clock:
     def wait_until(self, over: threading.Event, when: float) -> None:
         """Return at ``when``, or earlier, as once the event is set."""
         over.wait(max(0.0, when - time.monotonic()))
+
+
+class Turns:
+    """A lock that is had in the order in which it was asked for, so that nobody waits for ever behind quicker ones."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._given = self._at = 0
+
+    def __enter__(self) -> None:
+        with self._changed:
+            mine, self._given = self._given, self._given + 1
+            self._changed.wait_for(lambda: self._at == mine)
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self._at += 1
+            self._changed.notify_all()
 
 
 class RateLimit:

@@ -32,7 +32,7 @@ from etcdfix.encryption.kms.answers import (
     bounded,
 )
 from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey
-from etcdfix.encryption.kms.pacing import Breaker, Clock, RateLimit
+from etcdfix.encryption.kms.pacing import Breaker, Clock, RateLimit, Turns
 from etcdfix.errors import KMSRefused, KMSUnreachable
 
 CACHE_SIZE = 20_000
@@ -100,7 +100,7 @@ class PluginSession:
         self._clock = clock if clock is not None else Clock()
 
         # Held by the one thread that waits for permission to make a call, or asks for the plugin's health.
-        self._gate = threading.Lock()
+        self._gate = Turns()
         self._rate = RateLimit(about.max_rate)
         # Set for good when nothing more is asked, so that no thread sleeps on.
         self._over = threading.Event()

@@ -105,6 +105,9 @@ class _OpenedV1(NamedTuple):
     stale: bool
     dek: bytes
 
+    def __repr__(self) -> str:
+        return f"_OpenedV1({len(self.data)} bytes, stale={self.stale})"
+
 
 class KMSv1Transformer:
     """Opens values of one KMS v1 provider; ``plugin`` gives the data keys, None where nobody is to be asked."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import pytest
 
 from etcdfix.encryption.kms.pacing import (
@@ -11,6 +14,7 @@ from etcdfix.encryption.kms.pacing import (
     MAX_PAUSE_SECONDS,
     Breaker,
     RateLimit,
+    Turns,
 )
 
 
@@ -183,3 +187,30 @@ def test_one_slow_call_among_errors() -> None:
     breaker.failed(60.0, 0.0, silent=True)
     assert not breaker.spent(64.0)
     assert breaker.spent(65.0)
+
+
+def test_turns_are_had_in_the_order_in_which_they_were_asked_for() -> None:
+    turns, order = Turns(), list[int]()
+
+    def take(number: int) -> None:
+        with turns:
+            order.append(number)
+
+    threads = []
+    with turns:
+        for number in range(8):
+            threads.append(threading.Thread(target=take, args=(number,)))
+            threads[-1].start()
+            while turns._given < number + 2:
+                time.sleep(0.001)
+    for thread in threads:
+        thread.join(30)
+    assert order == list(range(8))
+
+
+def test_a_turn_ends_with_an_error_too() -> None:
+    turns = Turns()
+    with pytest.raises(LookupError), turns:
+        raise LookupError
+    with turns:
+        pass

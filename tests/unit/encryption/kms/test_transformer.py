@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey
-from etcdfix.encryption.kms.transformer import KMSv1Transformer, KMSv2Transformer
+from etcdfix.encryption.kms.transformer import KMSv1Transformer, KMSv2Transformer, _OpenedV1
 from etcdfix.errors import KMSRefused, KMSUnreachable
 from etcdfix.model import Attempt, FailureReason, Plaintext, PluginRecord
 from tests.support import encoders
@@ -302,3 +302,11 @@ def test_a_broken_envelope_is_known_before_the_plugin_is_asked(
     malformed = KMSv2Transformer(plugin).read(b"\x0a", ETCD_KEY)
     assert malformed == Attempt(reason, ("proto: cannot parse invalid wire-format data",))
     assert plugin is None or plugin.asked == 0
+
+
+def test_what_is_open_is_not_shown() -> None:
+    assert (
+        repr(Plaintext(b"Sekret", "kms/v1/prov", stale=True))
+        == "Plaintext(6 bytes, 'kms/v1/prov', stale=True)"
+    )
+    assert repr(_OpenedV1(b"Sekret", False, b"DEK")) == "_OpenedV1(6 bytes, stale=False)"

@@ -9,6 +9,7 @@ from typing import Any
 import click
 import msgspec
 
+from etcdfix.cli.change_output import Teller, change_output_option
 from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import (
@@ -31,7 +32,6 @@ from etcdfix.cli.safety import (
     require_reason,
     show,
 )
-from etcdfix.cli.telling import Teller, change_output_option
 from etcdfix.cli.variables import ChangingCommand
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.operations.change.preview import reencrypt_preview_lines

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from etcdfix.cli.change_output import Teller, change_output_option
 from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import (
@@ -31,7 +32,6 @@ from etcdfix.cli.safety import (
     risk_options,
     show,
 )
-from etcdfix.cli.telling import Teller, change_output_option
 from etcdfix.cli.variables import ChangingCommand
 from etcdfix.operations.change.preview import restore_preview_lines
 from etcdfix.operations.change.restore import Candidate, RestoreRequest, run_restore

@@ -28,7 +28,7 @@ from etcdfix.encryption.config_rules import (
 )
 from etcdfix.encryption.keyring import KeyMaterial
 from etcdfix.encryption.kms.endpoint import socket_path
-from etcdfix.encryption.wording import shown
+from etcdfix.encryption.redaction import shown
 from etcdfix.errors import ConfigurationError
 from etcdfix.golang.goquote import go_quote
 from etcdfix.golang.gotime import parse_duration

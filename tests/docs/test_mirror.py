@@ -30,7 +30,7 @@ WITH_ANOTHER = {
     "encryption/providers/poly1305.py": "unit/encryption/test_cipher.py",
     "encryption/providers/secretbox.py": "unit/encryption/test_ciphers.py",
     "encryption/undo.py": "unit/encryption/test_peek.py",
-    "remediation/grounds.py": "integration/remediation/test_identify.py",
+    "remediation/audit/grounds.py": "integration/remediation/test_identify.py",
     "remediation/preflight/cluster.py": "integration/remediation/test_identify.py",
     "sources/base.py": "unit/sources/test_live.py",
     "verdicts/observation.py": "unit/verdicts/test_judge.py",

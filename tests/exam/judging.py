@@ -12,8 +12,8 @@ from etcdfix.errors import RefusedByRule
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import no_progress
 from etcdfix.model import Confidence, Outcome
-from etcdfix.remediation.preflight.alike import look_at_all
 from etcdfix.remediation.preflight.proof import check_proof
+from etcdfix.remediation.preflight.similar_values import look_at_all
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import FAILED, AcceptRisk, Deletability, deletability_of

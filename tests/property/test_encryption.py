@@ -20,8 +20,8 @@ from etcdfix.encryption.kms.envelopes import (
     parse_v1_body,
     validate_encrypted_object,
 )
+from etcdfix.encryption.redaction import may_hold_key
 from etcdfix.encryption.transformer import ResourceTransformers, Transformers, TransformFailed
-from etcdfix.encryption.wording import may_hold_key
 from etcdfix.errors import ConfigurationError
 from etcdfix.golang.gotime import format_duration, parse_duration
 from etcdfix.model import GroupResource, Plaintext

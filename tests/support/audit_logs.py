@@ -16,12 +16,12 @@ import msgspec
 import pytest
 
 from etcdfix.model import Confidence, Outcome, ServerBehaviour, StoredValue
+from etcdfix.remediation.audit.grounds import Grounds, RecordedAnswer
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Entry, Link, Operator, RecordType, Result, Subject, Verb
 from etcdfix.remediation.backup.file import BackupCluster, BackupContent, make_content
 from etcdfix.remediation.backup.write import record_intent
 from etcdfix.remediation.durable import Step, no_step, open_directory
-from etcdfix.remediation.grounds import Grounds, RecordedAnswer
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.judge import Verdict
 from etcdfix.verdicts.key_loss import KeyCounts

@@ -28,7 +28,7 @@ from msgspec import UNSET, UnsetType
 from etcdfix import __version__
 from etcdfix.inputs.ownfiles import ANNOTATION_PREFIX, RECORD_API_VERSION, RECORD_KIND
 from etcdfix.model import ClusterIdentity
-from etcdfix.remediation.grounds import Grounds
+from etcdfix.remediation.audit.grounds import Grounds
 from etcdfix.text.safetext import safe_json
 
 NO_PREVIOUS: Final = "0" * 64

@@ -36,8 +36,8 @@ from etcdfix.errors import (
 from etcdfix.inputs.inputfile import read_input
 from etcdfix.inputs.ownfiles import BACKUP_FAMILY, BACKUP_TAIL
 from etcdfix.model import ClusterIdentity, StoredValue
+from etcdfix.remediation.audit.grounds import Grounds
 from etcdfix.remediation.audit.record import Link, Operator, timestamp, unicode_text
-from etcdfix.remediation.grounds import Grounds
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import safe_json
 from etcdfix.verdicts.judge import Verdict

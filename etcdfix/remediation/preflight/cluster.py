@@ -13,7 +13,7 @@ from etcdfix.apiserver.servers import ServerAnswers
 from etcdfix.errors import SourceUnreachable
 from etcdfix.examine import Examiner
 from etcdfix.model import ClusterIdentity, Outcome
-from etcdfix.remediation.grounds import Grounds, RecordedAnswer
+from etcdfix.remediation.audit.grounds import Grounds, RecordedAnswer
 from etcdfix.remediation.identify import identify
 from etcdfix.rules import Rule, refuse
 from etcdfix.sources.connection import EtcdConnection, transport_warnings

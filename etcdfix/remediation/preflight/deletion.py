@@ -21,7 +21,6 @@ from etcdfix.model import ClusterIdentity, Outcome, StoredValue
 from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.landmarks import Landmark
-from etcdfix.remediation.preflight.alike import Alike, look_at_all
 from etcdfix.remediation.preflight.api_servers import check_api_servers, require_api
 from etcdfix.remediation.preflight.cluster import Acceptances, Cluster, check_cluster, require_everything
 from etcdfix.remediation.preflight.expectation import Expectation
@@ -39,6 +38,7 @@ from etcdfix.remediation.preflight.members import (
 from etcdfix.remediation.preflight.noencryption import check_no_encryption, encrypted, looks_enveloped
 from etcdfix.remediation.preflight.proof import check_proof, not_deletable
 from etcdfix.remediation.preflight.release import check_release
+from etcdfix.remediation.preflight.similar_values import Alike, look_at_all
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import quote_command

@@ -11,7 +11,7 @@ from typing import Final
 from etcdfix.errors import RefusedByRule
 from etcdfix.maybe_newer import NOT_THE_OBJECT, in_our_tables
 from etcdfix.model import Outcome
-from etcdfix.remediation.preflight.alike import Alike
+from etcdfix.remediation.preflight.similar_values import Alike
 from etcdfix.reports.plan_model import declaration
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display

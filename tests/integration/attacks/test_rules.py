@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 import etcdfix
-from etcdfix.remediation.grounds import Grounds
+from etcdfix.remediation.audit.grounds import Grounds
 from etcdfix.verdicts.deletability import AcceptRisk
 from tests.support.attacks import (
     EVERY_FLAG,

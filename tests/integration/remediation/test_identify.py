@@ -12,6 +12,7 @@ import pytest
 from etcdfix.errors import SourceDenied
 from etcdfix.model import ClusterIdentity, KnownBy
 from etcdfix.operations.change import execute_change
+from etcdfix.remediation.audit.grounds import Grounds
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.backup.file import (
     Backup,
@@ -22,7 +23,6 @@ from etcdfix.remediation.backup.file import (
     encode_document,
 )
 from etcdfix.remediation.commit import commit
-from etcdfix.remediation.grounds import Grounds
 from etcdfix.remediation.identify import _LARGEST_BACKUP, _newest, identify
 from etcdfix.remediation.preflight.cluster import Acceptances, grounds_of
 from etcdfix.remediation.preflight.deletion import check_deletion

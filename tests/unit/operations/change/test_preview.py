@@ -41,10 +41,10 @@ from etcdfix.operations.change.reencrypt import ReencryptPreview
 from etcdfix.operations.change.restore import Candidate, RestorePreview
 from etcdfix.remediation.audit.record import Link, Result
 from etcdfix.remediation.commit import ChangeOutcome
-from etcdfix.remediation.preflight.alike import Alike
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.deletion import Preflight
 from etcdfix.remediation.preflight.members import KeyReading, LeaseState
+from etcdfix.remediation.preflight.similar_values import Alike
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination

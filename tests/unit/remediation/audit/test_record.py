@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from etcdfix.model import ClusterIdentity, KnownBy
+from etcdfix.remediation.audit.grounds import Grounds, RecordedAnswer
 from etcdfix.remediation.audit.record import (
     BEGINNING,
     Link,
@@ -29,7 +30,6 @@ from etcdfix.remediation.audit.record import (
     timestamp,
     unicode_text,
 )
-from etcdfix.remediation.grounds import Grounds, RecordedAnswer
 from tests.support.audit_logs import GROUNDS, KEY, NOON, OPERATOR, entry, subject
 
 

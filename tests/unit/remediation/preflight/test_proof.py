@@ -10,8 +10,8 @@ import pytest
 from etcdfix.errors import RefusedByRule
 from etcdfix.maybe_newer import SimilarCounts, Similarity
 from etcdfix.model import Outcome
-from etcdfix.remediation.preflight.alike import Alike
 from etcdfix.remediation.preflight.proof import check_proof, not_deletable
+from etcdfix.remediation.preflight.similar_values import Alike
 from etcdfix.rules import Rule
 from etcdfix.verdicts.causes import CATALOGUE, Cause
 from etcdfix.verdicts.damage import Damage

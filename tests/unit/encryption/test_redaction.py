@@ -5,7 +5,7 @@ import hashlib
 
 import pytest
 
-from etcdfix.encryption.wording import (
+from etcdfix.encryption.redaction import (
     may_hold_key,
     shown,
 )

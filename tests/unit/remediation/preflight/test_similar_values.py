@@ -9,8 +9,8 @@ from etcdfix.examine import Examiner
 from etcdfix.examine_all import no_progress
 from etcdfix.maybe_newer import Similarity, similarity_of
 from etcdfix.model import Outcome, StoredValue
-from etcdfix.remediation.preflight import alike as alike_module
-from etcdfix.remediation.preflight.alike import Alike, look_at_all
+from etcdfix.remediation.preflight import similar_values as alike_module
+from etcdfix.remediation.preflight.similar_values import Alike, look_at_all
 from etcdfix.storagekey import StorageLayout
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 import yaml
 
-from etcdfix.cli import telling
+from etcdfix.cli import change_output
 from etcdfix.cli.root import run
 from etcdfix.errors import SourceUnreachable
 from etcdfix.reports.schema import SCHEMAS
@@ -141,7 +141,7 @@ def test_what_was_done_is_told_whatever_happens(
     def fail(*_args: object, **_named: object) -> NoReturn:
         raise UnicodeError
 
-    monkeypatch.setattr(telling, name, fail)
+    monkeypatch.setattr(change_output, name, fail)
     ran = registry.delete(registry.key("shop/broken"), "-o", "json")
     assert ran.code == 0
     assert ran.out == ""
@@ -154,7 +154,7 @@ def test_an_error_is_told_whatever_happens(registry: Registry, monkeypatch: pyte
     def fail(*_args: object, **_named: object) -> NoReturn:
         raise UnicodeError
 
-    monkeypatch.setattr(telling, "refusal_report", fail)
+    monkeypatch.setattr(change_output, "refusal_report", fail)
     ran = registry.delete(registry.key("shop/good-0"), "-o", "json")
     assert ran.code == 4
     assert "the object is readable" in ran.err

@@ -48,7 +48,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """One worker more than there are cores, as many tests wait; none for a few files, for timing and for the exam.
+    """Two workers for each core, as many tests wait; none for a few files, for timing and for the exam.
 
     None either on an etcd that was given: its keys are numbered by one process.
     """
@@ -57,7 +57,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     folders = any(Path(argument).is_dir() for argument in config.args)
     if not folders or config.option.markexpr in {"benchmark", "exam"}:
         return 0
-    return len(os.sched_getaffinity(0)) + 1
+    return 2 * len(os.sched_getaffinity(0))
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Iterator
-from typing import IO, Any, BinaryIO, Final
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final
 
 import msgspec
 
 from etcdfix.reports.base import Output, Reporter
 from etcdfix.reports.model import API_VERSION, Conclusion, Finding, Header
-from etcdfix.reports.plan_model import DeletionPlan
 from etcdfix.text.safetext import safe_json
+
+if TYPE_CHECKING:
+    from etcdfix.reports.plan_model import DeletionPlan
 
 _encoder: Final = msgspec.json.Encoder()
 
@@ -203,7 +205,7 @@ class StatusReporter(Reporter):
 def write_plan_json(stream: BinaryIO, plan: DeletionPlan) -> None:
     """Write a plan: one document, one entry per line, in the shape that ``etcdfix delete --plan`` takes."""
     before = b"{\n"
-    for field in msgspec.structs.fields(DeletionPlan):
+    for field in msgspec.structs.fields(type(plan)):
         value: Any = getattr(plan, field.name)
         stream.write(before + b'  "%s": ' % field.encode_name.encode())
         if isinstance(value, list):

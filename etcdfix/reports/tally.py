@@ -129,7 +129,7 @@ class Tally:
                 entry.likely_damaged += found.verdict.damage is Damage.LIKELY
             elif outcome is Outcome.UNDETERMINED:
                 entry.undetermined += 1
-            if not entry.first_mod_revision <= revision <= entry.last_mod_revision:  # seldom, and a call costs
+            if not entry.first_mod_revision <= revision <= entry.last_mod_revision:
                 _reach(entry, revision)
 
     def _entries_of(self, found: Examination) -> list[TransformerSummary]:

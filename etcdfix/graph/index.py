@@ -5,7 +5,6 @@ What an object holds is forgotten as soon as its references are taken: ids and e
 
 from __future__ import annotations
 
-import base64
 from collections import Counter
 from collections.abc import Iterator
 from enum import StrEnum
@@ -32,7 +31,7 @@ from etcdfix.graph.tables import (
 )
 from etcdfix.graph.uses import Role, Use, unscoped_keys
 from etcdfix.storagekey import ResourcePrefix, StorageCodec, StorageLayout, display
-from etcdfix.text.safetext import is_plain
+from etcdfix.text.safetext import key_base64
 
 ORPHAN_FINALIZER: Final = "orphan"
 FOREGROUND_FINALIZER: Final = "foregroundDeletion"
@@ -167,7 +166,7 @@ class ImpactIndex:
         directory, namespace, name = self._place(key)
         return ObjectRef(
             key=display(key),
-            key_base64=None if is_plain(key) else base64.b64encode(key).decode(),
+            key_base64=key_base64(key),
             group=directory.group,
             resource=directory.resource,
             kind=directory.kind,

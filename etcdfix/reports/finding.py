@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 
 from etcdfix.model import Outcome, ServerBehaviour
@@ -10,7 +9,7 @@ from etcdfix.reports.model import Finding, FindingEvidence, StatusCause, ValueKi
 from etcdfix.reports.remedies import remedies_for
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
-from etcdfix.text.safetext import is_plain
+from etcdfix.text.safetext import key_base64
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.plaintext import bounded
 
@@ -32,7 +31,7 @@ def finding_from(
     gvk = found.gvk
     return Finding(
         key=display(stored.key),
-        key_base64=None if is_plain(stored.key) else base64.b64encode(stored.key).decode(),
+        key_base64=key_base64(stored.key),
         group=found.directory.group,
         resource=found.directory.resource,
         namespace=found.namespace,

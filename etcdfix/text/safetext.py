@@ -52,6 +52,11 @@ def is_plain(key: bytes) -> bool:
         return False
 
 
+def key_base64(key: bytes) -> str | None:
+    """Return what stands beside a key in a report, where the key as it is shown could be misread; else None."""
+    return None if is_plain(key) else base64.b64encode(key).decode()
+
+
 def key_arguments(key: bytes) -> list[str]:
     """Return the command-line words that name a key: itself, or ``--key-base64`` where it could be misread."""
     # Anything else would be read as a resource, as an option, as a pattern, or as a prefix of more than this key.

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from etcdfix.cli.root import run
 from etcdfix.model import Confidence, Outcome, ServerBehaviour, StoredValue
 from etcdfix.remediation.audit.grounds import Grounds, RecordedAnswer
 from etcdfix.remediation.audit.log import AuditLog
@@ -37,6 +38,8 @@ STORED = StoredValue(
     version=3,
     lease=0x694D,
 )
+LOST = b"k8s:enc:aescbc:v1:lost:" + bytes(range(64))
+"""A value whose encryption key nobody has."""
 CLUSTER = BackupCluster("d4c1", "cdf818194e3a8c32", ("https://10.0.0.1:2379",), 77)
 VERDICT = Verdict(
     outcome=Outcome.DECRYPT_FAILURE,
@@ -257,3 +260,11 @@ def _die_at(number: int, writer: int, folder: Path, scenario: Callable[[Path, St
 
 if __name__ == "__main__":
     _serve(SCENARIOS[sys.argv[1]])
+
+
+def audit(capfd: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str, str]:
+    """Run ``etcdfix audit``, and return its exit code and what it wrote: nothing that a terminal could act upon."""
+    code = run(["audit", *map(str, words)])
+    captured = capfd.readouterr()
+    assert all(line.isprintable() for line in (captured.out + captured.err).splitlines())
+    return code, captured.out, captured.err

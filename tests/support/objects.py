@@ -16,6 +16,16 @@ NONCE, IV = b"n" * 12, b"i" * 16
 # In the form that an API server gives it, by which a look without tag or padding knows it.
 UID = b"11111111-2222-3333-4444-555555555555"
 KUBE_SYSTEM_UID = "99999999-8888-7777-6666-555555555555"
+TWO_RULES = b"""
+apiVersion: apiserver.config.k8s.io/v1
+kind: EncryptionConfiguration
+resources:
+- resources: [secrets]
+  providers: [{aesgcm: {keys: [{name: key1, secret: MDEyMzQ1Njc4OWFiY2RlZg==}]}}]
+- resources: [configmaps]
+  providers: [{aesgcm: {keys: [{name: key1, secret: ZmVkY2JhOTg3NjU0MzIxMA==}]}}]
+"""
+"""One name of a key in two rules, with other bytes in each."""
 
 
 def secret(name: str = "web", namespace: str = "shop") -> bytes:

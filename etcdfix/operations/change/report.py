@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-
 from etcdfix.errors import EtcdfixError, RefusedByRule, RemediationRefused
 from etcdfix.operations.change.preview import follow_ups
 from etcdfix.remediation.audit.record import Result, Verb, unicode_text
@@ -12,7 +10,7 @@ from etcdfix.reports.model import ChangeReport, Refusal
 from etcdfix.reports.origin import TOOL, timestamp
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
-from etcdfix.text.safetext import is_plain
+from etcdfix.text.safetext import key_base64
 
 
 def outcome_report(
@@ -75,6 +73,6 @@ def _report(verb: Verb, key: bytes | None, **fields: object) -> ChangeReport:
         generated_at=timestamp(),
         command=verb.purpose,
         key=display(key) if key is not None else None,
-        key_base64=base64.b64encode(key).decode() if key is not None and not is_plain(key) else None,
+        key_base64=key_base64(key) if key is not None else None,
         **fields,  # type: ignore[arg-type] # each as its field
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -44,7 +43,7 @@ from etcdfix.reports.saved_report import SavedFinding, SavedReport
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import ResourcePrefix, display
 from etcdfix.text.commands import RepeatedOptions
-from etcdfix.text.safetext import is_plain, quote_command, safe_text
+from etcdfix.text.safetext import key_base64, quote_command, safe_text
 from etcdfix.verdicts.deletability import (
     FAILED,
     IDENTITY,
@@ -358,7 +357,7 @@ class _Writer(msgspec.Struct, frozen=True):
         return PlanEntry(
             order=0,
             key=display(stored.key),
-            key_base64=None if is_plain(stored.key) else base64.b64encode(stored.key).decode(),
+            key_base64=key_base64(stored.key),
             group=found.directory.group,
             resource=found.directory.resource,
             namespace=found.namespace,
@@ -484,5 +483,4 @@ def _lists(broken: list[_Broken]) -> dict[tuple[str, str], str]:
 
 
 def _left_out(key: bytes, why: str, detail: str) -> LeftOut:
-    encoded = None if is_plain(key) else base64.b64encode(key).decode()
-    return LeftOut(key=display(key), key_base64=encoded, why=why, detail=detail)
+    return LeftOut(key=display(key), key_base64=key_base64(key), why=why, detail=detail)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from enum import StrEnum
 from typing import Any, Final
 
@@ -27,7 +26,7 @@ from etcdfix.reports.printers.masking import (
     sounds_odd,
 )
 from etcdfix.storagekey import ResourcePrefix, StorageCodec, display
-from etcdfix.text.safetext import is_plain
+from etcdfix.text.safetext import key_base64
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
 
@@ -275,8 +274,9 @@ def _set_resource_version(document: dict[str, Any], mod_revision: int) -> None:
 def _about(found: Examination, kind: str) -> dict[str, Any]:
     key = found.stored.key
     document: dict[str, Any] = {"apiVersion": API_VERSION, "kind": kind, "key": display(key)}
-    if not is_plain(key):
-        document["key_base64"] = base64.b64encode(key).decode()
+    encoded = key_base64(key)
+    if encoded is not None:
+        document["key_base64"] = encoded
     return document
 
 

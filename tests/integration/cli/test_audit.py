@@ -10,30 +10,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from etcdfix.cli.root import run
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Intent, Verb
 from etcdfix.remediation.audit.verify import read_records
-from tests.support.audit_logs import content, entry, own_directory, subject
+from tests.support.audit_logs import LOST, audit, content, entry, own_directory, subject
 from tests.support.encoders import aesgcm_body
 from tests.support.etcd_server import EtcdServer
 
 Captured = pytest.CaptureFixture[str]
 
 
-VALUE = b"k8s:enc:aescbc:v1:lost:" + bytes(range(64))
-
-
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return own_directory(tmp_path / "log") / "audit.jsonl"
-
-
-def audit(capfd: Captured, *words: str | Path) -> tuple[int, str, str]:
-    code = run(["audit", *map(str, words)])
-    captured = capfd.readouterr()
-    assert all(line.isprintable() for line in (captured.out + captured.err).splitlines())
-    return code, captured.out, captured.err
 
 
 def _namespace(uid: str) -> bytes:
@@ -81,7 +70,7 @@ Reconcile = Callable[..., tuple[int, str, str]]
 def test_reconcile(etcd: EtcdServer, prefix: bytes, path: Path, reconcile: Reconcile) -> None:
     _cluster(etcd, prefix)
     key = prefix + b"secrets/shop/gone"
-    gone = _open_intent(path, key, etcd.put(key, VALUE))
+    gone = _open_intent(path, key, etcd.put(key, LOST))
     etcd.delete(key)
     moved = _open_intent(path, prefix + b"secrets/shop/\xe2\x80\xae", 1)
     written = path.read_bytes()
@@ -127,7 +116,7 @@ def test_reconcile_says_how_to_undo(
 def test_reconcile_an_anomaly(etcd: EtcdServer, prefix: bytes, path: Path, reconcile: Reconcile) -> None:
     _cluster(etcd, prefix)
     key = prefix + b"secrets/shop/other"
-    _open_intent(path, key, etcd.put(key, VALUE))
+    _open_intent(path, key, etcd.put(key, LOST))
     code, out, _ = reconcile()
     assert code == 3
     assert ": anomaly" in out

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -16,23 +15,14 @@ from etcdfix.remediation.landmarks import (
     read_landmarks,
     sight,
 )
-from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.paging import FIRST_LIMIT
 from etcdfix.storagekey import StorageLayout
 from etcdfix.wire.etcd import RANGE, message
+from tests.support.connections import connected
 from tests.support.etcd_proxy import EtcdProxy, Refusal
 from tests.support.etcd_server import EtcdServer
 from tests.support.lossy_etcd import LossyProxy
-
-
-@contextmanager
-def connected(endpoint: str) -> Iterator[EtcdClient]:
-    client = EtcdClient(EtcdConnection(endpoints=(endpoint,)), on_notice=lambda _notice: None)
-    try:
-        yield client
-    finally:
-        client.close()
 
 
 @pytest.fixture

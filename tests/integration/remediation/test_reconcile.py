@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -34,9 +33,8 @@ from etcdfix.remediation.reconcile import (
     read_open_intents,
     reconcile_intent,
 )
-from etcdfix.sources.connection import EtcdConnection
-from etcdfix.sources.etcd.client import EtcdClient
 from tests.support.audit_logs import CLUSTER, OPERATOR, content, entry, own_directory, subject
+from tests.support.connections import connected
 from tests.support.etcd_server import EtcdServer
 
 pytestmark = pytest.mark.etcd
@@ -53,17 +51,6 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def key(prefix: bytes) -> bytes:
     return prefix + b"secrets/shop/db"
-
-
-@contextmanager
-def connected(server: EtcdServer) -> Iterator[EtcdClient]:
-    client = EtcdClient(
-        EtcdConnection(endpoints=(server.endpoint,), command_timeout_seconds=10.0), on_notice=lambda _: None
-    )
-    try:
-        yield client
-    finally:
-        client.close()
 
 
 def digest(value: bytes) -> str:
@@ -90,7 +77,7 @@ def open_intent(
 def reconciled(etcd: EtcdServer, path: Path, intent: Intent) -> Result:
     """Reconcile, and check what every reconciliation has in common."""
     before = etcd.revision()
-    with connected(etcd) as client, AuditLog.open(path) as log:
+    with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
         expected = predict(client, intent, cluster=ClusterIdentity.by_uid(UID))
         found = reconcile_intent(client, log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
         assert log.open_intents() == ()
@@ -305,7 +292,7 @@ def test_marker_stays_while_nobody_knows(
         raise SourceUnreachable("nobody is there")
 
     monkeypatch.setattr(reconcile_module, "read_key", silent)
-    with connected(etcd) as client, AuditLog.open(path) as log:
+    with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
         found = reconcile_intent(client, log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
     assert (found.result, found.warnings) == (Result.UNKNOWN, ())
     assert marker.exists()
@@ -319,17 +306,11 @@ def test_no_answer_leaves_the_intent_open(
 ) -> None:
     server = start_etcd()
     intent = open_intent(path, key, mod_revision=server.put(key, VALUE))
-    connection = EtcdConnection(
-        endpoints=(server.endpoint,), dial_timeout_seconds=0.5, command_timeout_seconds=0.5
-    )
-    client = EtcdClient(connection, on_notice=lambda _: None)
-    try:
+    with connected(server.endpoint, dial_timeout_seconds=0.5, command_timeout_seconds=0.5) as client:
         server.stop()
         with AuditLog.open(path) as log:
             found = reconcile_intent(client, log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
             assert [i.link for i in log.open_intents()] == [intent.link]
-    finally:
-        client.close()
     assert found.result is Result.UNKNOWN
     assert not found.settled
     assert found.header_revision == 0
@@ -340,7 +321,7 @@ def test_no_answer_leaves_the_intent_open(
 def test_another_cluster_is_refused_and_nothing_recorded(etcd: EtcdServer, path: Path, key: bytes) -> None:
     intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE))
     written = path.read_bytes()
-    with connected(etcd) as client, AuditLog.open(path) as log:
+    with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
         for accept in (False, True):
             with pytest.raises(
                 RemediationRefused,
@@ -365,7 +346,7 @@ def test_unknown_cluster_must_be_accepted(
     etcd: EtcdServer, path: Path, key: bytes, recorded: str, live: str, whose: str
 ) -> None:
     intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), cluster_uid=recorded)
-    with connected(etcd) as client:
+    with connected(etcd.endpoint) as client:
         with pytest.raises(RemediationRefused, match=whose) as caught:
             predict(client, intent, cluster=ClusterIdentity.by_uid(live))
         assert "--accept-unknown-cluster" in caught.value.hint
@@ -389,7 +370,7 @@ def test_unconfirmed_backup_proves_that_nothing_was_sent(
         if name == "backup marker: before unlink file":
             raise Killed
 
-    with connected(etcd) as client:
+    with connected(etcd.endpoint) as client:
         stored = read_key(client, key).stored
         assert stored is not None
         kept = content(stored, at=datetime.now(UTC), cluster=CLUSTER)
@@ -422,7 +403,7 @@ def test_marker_that_cannot_be_removed_is_told(
     (place / ("a.json" + MARKER_SUFFIX)).touch()
     intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), backups=(str(place / "a.json"),))
     place.chmod(0o777)
-    with connected(etcd) as client, AuditLog.open(path) as log:
+    with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
         found = reconcile_intent(client, log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
     assert found.result is Result.NOT_APPLIED
     (warning,) = found.warnings
@@ -435,7 +416,7 @@ def test_backups_that_were_moved_away_need_no_confirming(
     file = tmp_path / "gone" / "a.json"
     intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), backups=(str(file),))
     etcd.delete(key)
-    with connected(etcd) as client, AuditLog.open(path) as log:
+    with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
         found = reconcile_intent(client, log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
     assert (found.result, found.warnings) == (Result.APPLIED_OR_GONE, ())
 
@@ -481,7 +462,7 @@ def test_intent_that_does_not_read(path: Path) -> None:
 
 def test_intent_that_is_closed_already_is_not_closed_again(etcd: EtcdServer, path: Path, key: bytes) -> None:
     intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE))
-    with connected(etcd) as client, AuditLog.open(path) as log:
+    with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
         reconcile_intent(client, log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
         with pytest.raises(AuditError, match="not open"):
             reconcile_intent(client, log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))

@@ -3,7 +3,6 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -48,6 +47,7 @@ from etcdfix.sources.etcd.tls import TLSMaterial
 from etcdfix.storagekey import StorageLayout
 from etcdfix.wire.etcd import READ_METHODS, message
 from tests.support.certificates import CertificateAuthority
+from tests.support.connections import connected
 from tests.support.etcd_proxy import NO_LEADER, RANGE, EtcdProxy, Refusal
 from tests.support.etcd_server import READER, ROOT_USER, EtcdServer
 from tests.support.lossy_etcd import TXN, LossyProxy, RawHTTP2
@@ -59,16 +59,6 @@ VALUE = bytes(range(256)) * 5
 OTHER = b"\x00other\xff"
 
 StartEtcd = Callable[..., EtcdServer]
-
-
-@contextmanager
-def connected(*endpoints: str, **options: Any) -> Iterator[EtcdClient]:
-    connection = EtcdConnection(endpoints=endpoints, **options)
-    client = EtcdClient(connection, on_notice=lambda _notice: None)
-    try:
-        yield client
-    finally:
-        client.close()
 
 
 @pytest.fixture

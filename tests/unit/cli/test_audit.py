@@ -21,24 +21,16 @@ from etcdfix.remediation.audit.record import RecordType, Result, Verb
 from etcdfix.remediation.backup.write import MARKER_SUFFIX, record_intent
 from etcdfix.remediation.durable import open_directory
 from etcdfix.text.safetext import quote_command
-from tests.support.audit_logs import OPERATOR, content, entry, own_directory, subject, write_log
+from tests.support.audit_logs import OPERATOR, audit, content, entry, own_directory, subject, write_log
 
 Captured = pytest.CaptureFixture[str]
 
-VALUE = b"k8s:enc:aescbc:v1:lost:" + bytes(range(64))
 HOSTILE = b"/registry/secrets/shop/\x1b[31mred\xe2\x80\xae"
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return own_directory(tmp_path / "log") / "audit.jsonl"
-
-
-def audit(capfd: Captured, *words: str | Path) -> tuple[int, str, str]:
-    code = run(["audit", *map(str, words)])
-    captured = capfd.readouterr()
-    assert all(line.isprintable() for line in (captured.out + captured.err).splitlines())
-    return code, captured.out, captured.err
 
 
 def cut(path: Path, lines: int) -> None:

@@ -47,6 +47,7 @@ from etcdfix.wire.etcd import (
     message,
 )
 from tests.support.certificates import CertificateAuthority
+from tests.support.connections import connected
 from tests.support.etcd_members import EtcdMembers, etcd_members
 from tests.support.etcd_places import NoEtcdError
 from tests.support.etcd_proxy import NO_LEADER, RANGE, Refusal
@@ -70,15 +71,6 @@ def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (client_module, members_module):
         monkeypatch.setattr(module, "_FIRST_PAUSE_SECONDS", 0.001)
         monkeypatch.setattr(module, "_LONGEST_PAUSE_SECONDS", 0.01)
-
-
-@contextmanager
-def connected(*endpoints: str, **options: Any) -> Iterator[EtcdClient]:
-    client = EtcdClient(EtcdConnection(endpoints=endpoints, **options), on_notice=lambda _notice: None)
-    try:
-        yield client
-    finally:
-        client.close()
 
 
 @contextmanager

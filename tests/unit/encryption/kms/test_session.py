@@ -242,15 +242,17 @@ def test_refusals_say_what_the_plugin_said(start: Start, client: Scripted) -> No
     assert info.value.status == "PERMISSION_DENIED"
 
 
-def hold(client: Scripted) -> threading.Event:
-    gate = threading.Event()
+def hold(client: Scripted) -> tuple[threading.Event, threading.Event]:
+    """Let no answer through: return what opens the gate, and what tells that the plugin was asked."""
+    gate, asked = threading.Event(), threading.Event()
 
     def answer(wrapped: WrappedKey) -> Answer:
+        asked.set()
         assert gate.wait(30)
         return KeyMaterial(wrapped.ciphertext)
 
     client.answer = answer
-    return gate
+    return gate, asked
 
 
 def test_the_queue_is_bounded_and_a_waiting_key_goes_first(
@@ -258,7 +260,7 @@ def test_the_queue_is_bounded_and_a_waiting_key_goes_first(
 ) -> None:
     monkeypatch.setattr(kms_session, "QUEUE_SIZE", 5)
     monkeypatch.setattr(kms_session, "WORKERS", 1)
-    session, gate = start(), hold(client)
+    session, (gate, _) = start(), hold(client)
     asked = threading.Event()
     held = client.answer
 
@@ -290,14 +292,7 @@ def test_the_queue_is_bounded_in_bytes(
 ) -> None:
     monkeypatch.setattr(kms_session, "QUEUE_MAX_BYTES", 1000)
     monkeypatch.setattr(kms_session, "WORKERS", 1)
-    session, gate, asked = start(), hold(client), threading.Event()
-    held = client.answer
-
-    def answer(wrapped: WrappedKey) -> Answer:
-        asked.set()
-        return held(wrapped)
-
-    client.answer = answer
+    session, (gate, asked) = start(), hold(client)
     ask(session, key(0))
     assert asked.wait(30)
     for number in range(1, 5):
@@ -321,7 +316,7 @@ def test_a_thread_that_is_idle_takes_the_next_key(start: Start) -> None:
 def test_where_no_further_thread_can_be_had_those_that_are_there_go_on(
     start: Start, client: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session, gate = start(), hold(client)
+    session, (gate, _) = start(), hold(client)
     ask(session, key(0))
     _without_threads(monkeypatch)
     for number in range(1, 9):
@@ -533,14 +528,7 @@ def test_closing_twice(start: Start, client: Scripted) -> None:
 
 
 def test_a_late_answer_is_not_kept(start: Start, client: Scripted) -> None:
-    session, gate, asked = start(), hold(client), threading.Event()
-    held = client.answer
-
-    def answer(wrapped: WrappedKey) -> Answer:
-        asked.set()
-        return held(wrapped)
-
-    client.answer = answer
+    session, (gate, asked) = start(), hold(client)
     ask(session, key(1))
     assert asked.wait(30)
     session.abort()

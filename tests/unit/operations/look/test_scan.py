@@ -32,6 +32,7 @@ from tests.support.objects import (
     KEY_1,
     KEY_2,
     KUBE_SYSTEM_UID,
+    TWO_RULES,
     aescbc,
     aesgcm,
     config_map,
@@ -728,17 +729,6 @@ def test_one_key_name_in_two_rules_makes_two_lines() -> None:
     for finding in reporter.findings.values():
         assert finding.cause == "wrong-key"
         assert not any("delete" in remedy.command for remedy in finding.remedies)
-
-
-TWO_RULES = b"""
-apiVersion: apiserver.config.k8s.io/v1
-kind: EncryptionConfiguration
-resources:
-- resources: [secrets]
-  providers: [{aesgcm: {keys: [{name: key1, secret: MDEyMzQ1Njc4OWFiY2RlZg==}]}}]
-- resources: [configmaps]
-  providers: [{aesgcm: {keys: [{name: key1, secret: ZmVkY2JhOTg3NjU0MzIxMA==}]}}]
-"""
 
 
 def test_damage_under_a_key_that_is_right_is_searched_for() -> None:

@@ -23,6 +23,7 @@ from tests.support.objects import (
     KEY_1,
     KEY_2,
     KMS_V2,
+    TWO_RULES,
     UID,
     aescbc,
     aesgcm,
@@ -165,18 +166,7 @@ def test_two_rules_with_one_key_name_are_counted_apart() -> None:
     """Thirteen ConfigMaps that open under another key1 once outvoted twelve Secrets under a wrong one."""
     from etcdfix.encryption.config import parse_configuration
 
-    config = parse_configuration(
-        b"""
-apiVersion: apiserver.config.k8s.io/v1
-kind: EncryptionConfiguration
-resources:
-- resources: [secrets]
-  providers: [{aesgcm: {keys: [{name: key1, secret: MDEyMzQ1Njc4OWFiY2RlZg==}]}}]
-- resources: [configmaps]
-  providers: [{aesgcm: {keys: [{name: key1, secret: ZmVkY2JhOTg3NjU0MzIxMA==}]}}]
-""",
-        path="test",
-    )
+    config = parse_configuration(TWO_RULES, path="test")
     holds = {}
     for number in range(13):
         key = f"/registry/configmaps/shop/{number}"

@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 
-from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd import client as client_module
 from etcdfix.sources.etcd import history as history_module
-from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.failures import CallFailed, FailureKind
 from etcdfix.sources.etcd.history import watch_history
 from etcdfix.wire.etcd import message
+from tests.support.connections import connected
 from tests.support.scripted_etcd import NO_LEADER, PERMISSION_DENIED, WATCH, Call, ScriptedEtcd, Store
 
 KEY = b"/registry/secrets/shop/a"
@@ -39,11 +38,7 @@ def history_of(
     store = server.store
     until = until if until is not None else store.revision
     newest = store.at(until).get(key)
-    connection = EtcdConnection(
-        endpoints=(server.endpoint,), dial_timeout_seconds=0.2, command_timeout_seconds=0.2
-    )
-    client = EtcdClient(connection, on_notice=lambda _notice: None)
-    try:
+    with connected(server.endpoint, dial_timeout_seconds=0.2, command_timeout_seconds=0.2) as client:
         found = watch_history(
             client,
             key,
@@ -52,8 +47,6 @@ def history_of(
             timeout_seconds=5,
         )
         return [(revision, value.value if value is not None else None) for revision, value in found]
-    finally:
-        client.close()
 
 
 def watch_requests(server: ScriptedEtcd, kind: str) -> list[Any]:

@@ -157,7 +157,7 @@ class Examining:
     def __init__(self, examiner: Examiner, *, target: bytes = b"") -> None:
         examiner.start_over()  # a value from a file or of another member must not speak for those of this run
         self._examine = examiner.examine
-        self._opened = examiner.opened
+        self._opened = examiner.readers.opened
         self._plugins = examiner.plugins
         self._target = target
         self._searched: Counter[KeyName] = Counter()

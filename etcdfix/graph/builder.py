@@ -79,7 +79,7 @@ class IndexBuilder:
         self._outside_bytes: Counter[str] = Counter()
         self._tables = Tables()
         self._index = ImpactIndex(examiner.layout, self._reader.kinds, self._tables)
-        self._index.unreadable_crds = tuple(examiner.unreadable_crds)
+        self._index.unreadable_crds = tuple(examiner.readers.unreadable_crds)
         self._shared: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._targets: dict[tuple[str, str], tuple[ResourcePrefix | None, int]] = {}
 
@@ -137,8 +137,8 @@ class IndexBuilder:
 
     def _mention_definitions(self) -> None:
         """Let stored custom resources mention their CustomResourceDefinition, which may be gone."""
-        for group, plural in self._custom - self._examiner.custom_resources.keys():
-            if group not in self._examiner.aggregated_groups:
+        for group, plural in self._custom - self._examiner.readers.custom_resources.keys():
+            if group not in self._examiner.readers.aggregated_groups:
                 self._tables.number(_bytes(f"{CRD_PATH}/{plural}.{group}"))
 
     def _count_outside(self, key: bytes, size: int) -> None:

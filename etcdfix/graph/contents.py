@@ -105,7 +105,7 @@ class ContentReader:
         self._decoder = examiner.decoder
         self._objects = ObjectReader(examiner.decoder)
         self._extractor = ProtobufExtractor(examiner.decoder.schema)
-        self.kinds = Kinds(examiner.custom_resources)
+        self.kinds = Kinds(examiner.readers.custom_resources)
         self.known = Known()
         self._ways: dict[tuple[str, GroupVersionKind], _Way] = {}
         self._replicas: dict[tuple[str, bytes], SharedReferences] = {}
@@ -247,7 +247,7 @@ class ContentReader:
                 case StorageCodec.JSON_BUILTIN:
                     read = self._objects.json_builtin(data, directory.group, directory.kind)
                 case StorageCodec.CUSTOM_RESOURCE | StorageCodec.UNKNOWN:
-                    crd = self._examiner.custom_resources.get((directory.group, directory.resource))
+                    crd = self._examiner.readers.custom_resources.get((directory.group, directory.resource))
                     read = (
                         self._objects.custom_resource(data, crd)
                         if crd is not None

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from etcdfix import examine
+from etcdfix import readers
 from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine import Examiner
 from etcdfix.model import Confidence, GroupResource, Outcome, ServerBehaviour, StoredValue
+from etcdfix.readers import ResourceReaders
 from etcdfix.storagekey import StorageCodec, StorageLayout
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
@@ -280,7 +281,7 @@ def test_custom_resources_need_a_readable_definition() -> None:
     assert verdict(without.examine(stored(WIDGET_KEY, broken))) == (Outcome.UNDETERMINED, Cause.OWNER_UNKNOWN)
     assert verdict(without.examine(stored(WIDGET_KEY, whole))) == (Outcome.READABLE, Cause.OWNER_UNKNOWN)
     with_crd = examiner(holds={CRD_KEY: crd()})
-    assert with_crd.custom_resources["example.com", "widgets"].kind == "Widget"
+    assert with_crd.readers.custom_resources["example.com", "widgets"].kind == "Widget"
     assert verdict(with_crd.examine(stored(WIDGET_KEY, broken))) == (
         Outcome.DECODE_FAILURE,
         Cause.VALUE_TRUNCATED,
@@ -299,7 +300,7 @@ def test_custom_resources_need_a_readable_definition() -> None:
     ],
 )
 def test_definitions_that_do_not_count(key: str, definition: bytes) -> None:
-    assert examiner(holds={key: definition}).custom_resources == {}
+    assert examiner(holds={key: definition}).readers.custom_resources == {}
 
 
 def test_an_encrypted_definition_is_opened_first() -> None:
@@ -307,8 +308,8 @@ def test_an_encrypted_definition_is_opened_first() -> None:
     holds = {CRD_KEY: aescbc(crd())}
     opened = configuration(provider("aescbc", key1=KEY_1), resources=resources)
     lost = configuration(provider("aescbc", key2=KEY_2), resources=resources)
-    assert list(examiner(opened, holds=holds).custom_resources) == [("example.com", "widgets")]
-    assert examiner(lost, holds=holds).custom_resources == {}
+    assert list(examiner(opened, holds=holds).readers.custom_resources) == [("example.com", "widgets")]
+    assert examiner(lost, holds=holds).readers.custom_resources == {}
 
 
 def test_scope_of_a_definition_decides_what_a_key_is() -> None:
@@ -473,24 +474,24 @@ def test_a_value_cut_inside_its_envelope_is_truncated() -> None:
 
 
 def test_hostile_directories_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examine, "_MOST_READERS", 64)
+    monkeypatch.setattr(readers, "_MOST_READERS", 64)
     under_test = examiner()
     for number in range(200):
         under_test.examine(stored(f"/registry/g{number}.example.com/things/x/y", b"{}"))
-    assert len(under_test._readers) <= 64
+    assert len(under_test.readers._made) <= 64
 
 
 def test_the_plaintext_of_the_last_value_is_kept_only_where_that_is_wanted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     opened = []
-    original = Examiner._plaintext_of
+    original = ResourceReaders.plaintext_of
 
-    def counting(self: Examiner, value: StoredValue) -> bytes | None:
+    def counting(self: ResourceReaders, value: StoredValue) -> bytes | None:
         opened.append(value)
         return original(self, value)
 
-    monkeypatch.setattr(Examiner, "_plaintext_of", counting)
+    monkeypatch.setattr(ResourceReaders, "plaintext_of", counting)
     under_test = examiner(CONFIG)
     first, second = (under_test.examine(stored(KEY, aescbc(secret()))) for _ in range(2))
     assert under_test.plaintext(second) == secret()
@@ -688,7 +689,7 @@ def test_another_server_may_own_a_group_whatever_definition_is_left(
         provider("aescbc", key1=KEY_2), IDENTITY, resources=("apiservices.apiregistration.k8s.io",)
     )
     under_test = examiner(config, holds={CRD_KEY: crd(), API_SERVICE: value})
-    assert under_test.aggregated_groups == ({"example.com"} if aggregated else set())
+    assert under_test.readers.aggregated_groups == ({"example.com"} if aggregated else set())
     broken = under_test.examine(stored(WIDGET_KEY, widget()[:-9]))
     whole = under_test.examine(stored(WIDGET_KEY, widget()))
     if aggregated:
@@ -706,13 +707,13 @@ def test_one_version_of_a_group_that_another_server_serves_is_enough() -> None:
         API_SERVICE: api_service(),
         API_SERVICE.replace("v1.", "v2."): api_service(**BY_A_SERVICE),
     }
-    assert examiner(holds=holds).aggregated_groups == {"example.com"}
+    assert examiner(holds=holds).readers.aggregated_groups == {"example.com"}
 
 
 def test_an_aggregated_group_takes_nothing_from_built_in_types() -> None:
     holds = {"/registry/apiregistration.k8s.io/apiservices/v1.apps": b"junk"}
     under_test = examiner(holds=holds)
-    assert under_test.aggregated_groups == {"apps"}
+    assert under_test.readers.aggregated_groups == {"apps"}
     value = json_object("apps/v1", "Deployment", "web")
     assert verdict(under_test.examine(stored("/registry/deployments/shop/web", value))) == (
         Outcome.READABLE,

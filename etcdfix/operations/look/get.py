@@ -255,7 +255,7 @@ def read_raw(
 
 
 def _directories(examiner: Examiner, request: GetRequest) -> list[ResourcePrefix]:
-    custom = examiner.custom_directories()
+    custom = examiner.readers.custom_directories()
     resource = request.wanted.resource
     if resource in _BOOKKEEPING and not find_resources(resource, custom):
         key = f"{request.layout.prefix.rstrip('/')}/{_BOOKKEEPING[resource]}"

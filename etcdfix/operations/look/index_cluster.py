@@ -155,7 +155,7 @@ def index_cluster(
         kept=kept.by_key(),
         keys=keys,
         kube_system_uid=cluster,
-        aggregated=frozenset(examiner.aggregated_groups),
+        aggregated=frozenset(examiner.readers.aggregated_groups),
         undetermined=sum(1 for node in index.nodes() if index.flags(node) & UNDETERMINED),
         below_prefix=below,
         suggested_prefixes=likely_prefixes(stored.key for stored in sample),

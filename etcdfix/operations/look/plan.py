@@ -268,7 +268,7 @@ def _check_same(report: SavedReport, uid: str | None, request: PlanRequest, exam
 
 def _place(examiner: Examiner, key: bytes) -> Place:
     directory, shared = examiner.layout.locate(key)
-    custom = examiner.custom_resource(directory)
+    custom = examiner.readers.custom_resource(directory)
     namespaced = directory.namespaced if custom is None else custom.scope == "Namespaced"
     where = examiner.layout.split(key, directory, shared, namespaced=namespaced)
     return Place(directory.path, where.namespace)

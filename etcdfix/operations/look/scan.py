@@ -248,7 +248,7 @@ def run_scan(
         SourceError: Nothing could be read.
     """
     examiner = Examiner.of_cluster(source, request, plugins)
-    ranges = resolve_scope(request.scope, request.layout, examiner.custom_directories())
+    ranges = resolve_scope(request.scope, request.layout, examiner.readers.custom_directories())
     cluster = examiner.kube_system_uid(source)
     reporter.begin(_header(source, request, cluster))
     denied: list[bytes] = []

@@ -162,7 +162,7 @@ class Viewer:
                 return self._reader.builtin(data, directory.group, directory.kind)
             case StorageCodec.JSON_BUILTIN:
                 return self._reader.json_builtin(data, directory.group, directory.kind)
-        crd = self._examiner.custom_resource(directory)
+        crd = self._examiner.readers.custom_resource(directory)
         return self._reader.custom_resource(data, crd) if crd is not None else self._reader.foreign(data)
 
     def _renderable(self, found: Examination) -> bool:

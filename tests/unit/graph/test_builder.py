@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from etcdfix.examine import Examiner, Reading
 from etcdfix.graph import builder
 from etcdfix.graph.tables import (
     FINISHED,
@@ -81,11 +82,8 @@ def test_encrypted_secrets_are_looked_into() -> None:
         "s", finalizers=("example.com/x",), owners=(owner("ConfigMap", "c", api_version="v1"),)
     )
     cluster.values[key] = aesgcm(cluster.values[key], key)
-    examiner = cluster.examiner()
-    from etcdfix.encryption.transformer import Transformers
-
-    examiner.transformers = Transformers.from_configuration(configuration(provider("aesgcm", key1=KEY_1)))
-    index = build_index(cluster.source(), examiner)
+    reading = Reading(layout=cluster.layout, configuration=configuration(provider("aesgcm", key1=KEY_1)))
+    index = build_index(cluster.source(), Examiner.of_cluster(cluster.source(), reading))
     node = node_of(index, key)
     assert index.finalizers(node) == ("example.com/x",)
     assert index.secret_type(node) == "Opaque"

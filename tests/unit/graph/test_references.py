@@ -601,7 +601,7 @@ def whole_objects(source: SnapshotSource, examiner: Examiner) -> Iterator[tuple[
         elif directory.codec is StorageCodec.JSON_BUILTIN:
             value = reader.json_builtin(data, directory.group, directory.kind).value
         elif directory.codec is StorageCodec.CUSTOM_RESOURCE:
-            crd = examiner.custom_resources[directory.group, directory.resource]
+            crd = examiner.readers.custom_resources[directory.group, directory.resource]
             value = reader.custom_resource(data, crd).value
         else:
             continue

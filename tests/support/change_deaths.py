@@ -24,6 +24,7 @@ from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.rules import Rule
 from tests.faults.dying_delete import Answer, Mortals, Order
 from tests.support.remediation_ground import Ground, reached, stands
+from tests.support.thorough import THOROUGH
 
 Captured = pytest.CaptureFixture[str]
 
@@ -194,8 +195,9 @@ def die_everywhere(
     clear: Callable[[bytes], object] = bytes,
     first: str = "",
     reconcile: bool = True,
+    of: int = 1,
 ) -> list[str]:
-    """Make a change until it lives, each time on a key and in folders of its own; return the steps at which it died.
+    """Make a change until it lives, each time on a key and in folders of its own; return the steps that it has.
 
     Args:
         mortals: Make it.
@@ -206,7 +208,9 @@ def die_everywhere(
         clear: Takes a value away that stands at a key in the end.
         first: Begin with this step; "" begins with the first of all. Up to ``confirm`` nothing is written anywhere.
         reconcile: See :func:`check_death`.
+        of: Die at one in so many steps; at each of them where tests are thorough.
     """
+    stride = 1 if THOROUGH else of
     died_at: list[str] = []
     with reached(base) as cluster:
 
@@ -227,13 +231,13 @@ def die_everywhere(
                 assert answer.signal == signal.SIGKILL
                 died_at.append(answer.steps[-1])
                 # The next one lives and dies while we look at what this one left.
-                begun = begin(len(answer.steps))
+                begun = begin(len(answer.steps) - 1 + stride)
             check_death(scene, after, answer, reconcile=reconcile)
             if after.now() is not None:
                 clear(scene.key)  # too many that cannot be read would be a pattern
             if not answer.signal:
                 break
     assert answer.result == scene.done
-    assert died_at == answer.steps[len(answer.steps) - len(died_at) :]
-    assert died_at[0] == (first or answer.steps[0])
-    return died_at
+    steps = answer.steps[answer.steps.index(first) if first else 0 :]
+    assert died_at == steps[::stride]
+    return steps

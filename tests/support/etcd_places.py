@@ -17,6 +17,7 @@ import sys
 import tarfile
 import time
 import warnings
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,10 @@ READY = "ready to serve client requests"
 _START_SECONDS = 60
 _IN_CONTAINER = "/server"
 _TAKEN_PORT = "address already in use"
-_PORTS = range(20_000, 32_000)
+# Each test worker has ports of its own, and gives none out twice in a row: who asked first may not listen yet.
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 8
+_PORTS = range(20_000 + 1_500 * _WORKER, 21_500 + 1_500 * _WORKER)
+_given: deque[int] = deque(maxlen=500)
 
 
 class NoEtcdError(Exception):
@@ -320,12 +324,13 @@ def free_port() -> int:
     Below those that systems hand out to outgoing connections: one of these could take it before a server does, or
     while the server is down for a moment.
     """
-    for port in random.SystemRandom().sample(_PORTS, 50):
+    for port in random.SystemRandom().sample([port for port in _PORTS if port not in _given], 50):
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
+        _given.append(port)
         return port
     raise NoEtcdError("no free port")
 

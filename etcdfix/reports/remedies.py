@@ -118,13 +118,13 @@ def remedies_for(found: Examination, again: RepeatedOptions = _ANYWHERE) -> list
     if verdict.outcome is Outcome.INCONSISTENT:
         return _inconsistent(found, cause, again)
     remedies: list[Remedy] = []
+    configuration = configuration_remedy(
+        cause, found.transformer, again.scan(key, reading=again.with_configuration)
+    )
+    if configuration is not None:
+        remedies.append(configuration)
     if cause in _MAY_BE_CACHED:
         remedies.append(_rescue_from_cache(found))
-    text = _CONFIGURATION_TEXT.get(cause)
-    if cause in _OTHER_BYTES and found.transformer.startswith("kms/"):
-        text = _KMS_TEXT[Cause.KMS_UNPROVEN]
-    if text is not None:
-        remedies.append(Remedy(text[0], again.scan(key, reading=["--encryption-config", "FILE"]), text[1]))
     if cause is Cause.VERSION_REMOVED:
         until = verdict.readable_until or "an earlier release"
         remedies.append(
@@ -177,6 +177,20 @@ def remedies_for(found: Examination, again: RepeatedOptions = _ANYWHERE) -> list
         served = verdict.apiserver is ServerBehaviour.SERVES_EMPTY
         remedies += [_ordinary_delete(found)] if served else _deletions(found, again)
     return remedies
+
+
+def configuration_remedy(cause: Cause, transformer: str, command: str) -> Remedy | None:
+    """Return what has to be changed in the configuration, or behind its plugin; None where that is not the cause.
+
+    Args:
+        cause: Of a value that does not open.
+        transformer: Under which it was written.
+        command: Looks again with another configuration.
+    """
+    text = _CONFIGURATION_TEXT.get(cause)
+    if cause in _OTHER_BYTES and transformer.startswith("kms/"):
+        text = _KMS_TEXT[Cause.KMS_UNPROVEN]
+    return Remedy(text[0], command, text[1]) if text is not None else None
 
 
 def less_destructive_remedies(found: Examination, again: RepeatedOptions = _ANYWHERE) -> list[Remedy]:
@@ -252,7 +266,7 @@ def _undetermined(cause: Cause, found: Examination, again: RepeatedOptions) -> l
         return [
             Remedy(
                 "Scan again with the EncryptionConfiguration of the API servers",
-                again.scan(key, reading=["--encryption-config", "FILE"]),
+                again.scan(key, reading=again.with_configuration),
                 "The path stands in the API server's flag --encryption-provider-config.",
             )
         ]

@@ -313,8 +313,7 @@ def after_deletion_lines(checked: Preflight, again: RepeatedOptions) -> Iterator
     found = checked.found
     resource = str(found.directory.group_resource)
     # Of every namespace: one value that cannot be read, wherever it is, fails the LIST of all.
-    scan = ["etcdfix", "scan", *again.source, *again.layout, *again.reading, resource]
-    yield f"Look at what is left: {quote_command(scan)}"
+    yield f"Look at what is left: {again.scan_of([resource])}"
     yield from _recovery_lines(resource, checked.alike.unread)
     request = unsafe_deletion_request(found)
     if request:

@@ -141,7 +141,7 @@ def _deletions(entries: Sequence[PlanEntry], again: RepeatedOptions) -> Iterator
     yield PlanStep(
         "Scan again",
         "Nothing of this plan may be left.",
-        [quote_command(["etcdfix", "scan", *again.source, *again.layout, *again.reading])],
+        [again.scan_of()],
     )
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from etcdfix.model import GroupResource, Outcome, ServerBehaviour
 from etcdfix.reports.base import counted
 from etcdfix.reports.model import Header, Remedy, Summary
-from etcdfix.reports.next_steps import first_way_out
+from etcdfix.reports.plan_model import DeletionPlan, PlanEntry
+from etcdfix.reports.tally import MAX_NAMES
 from etcdfix.text.safetext import safe_text
-from etcdfix.verdicts.severity import Stake, headline, restart_warning
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.severity import Severity, Stake, headline, restart_warning, stake_of
 
 _MOST_CAUSES = 2
 _WIDTH = 80
@@ -26,13 +30,45 @@ def head_lines(at_stake: str, do_not_restart: str, following: Remedy | None) -> 
             yield f"  {safe_text(following.command)}"
 
 
-def head_of(
-    stakes: Sequence[Stake], undetermined: Sequence[str], remedies: Sequence[Remedy]
-) -> Iterator[str]:
-    """Yield the same of what is at stake, the causes of what could not be judged, and ordered ways out."""
-    yield from head_lines(
-        headline(stakes, undetermined), restart_warning(stakes, undetermined), first_way_out(remedies)
-    )
+class Stakes:
+    """Gathers what is at stake with values that pass: there are few kinds of it, so its memory is small."""
+
+    def __init__(self) -> None:
+        self._stakes: dict[Stake, None] = {}
+        self._undetermined: dict[str, None] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._stakes or self._undetermined)
+
+    def add(self, found: Examination) -> None:
+        """Take one value."""
+        stake = stake_of(found)
+        if stake is not None and len(self._stakes) < MAX_NAMES:
+            self._stakes[stake] = None
+        elif found.verdict.outcome is Outcome.UNDETERMINED and found.verdict.cause is not None:
+            self._undetermined[found.verdict.cause] = None
+
+    @property
+    def at_stake(self) -> str:
+        """What is at stake, in one line; "" for nothing."""
+        return headline([*self._stakes], [*self._undetermined])
+
+    @property
+    def do_not_restart(self) -> str:
+        """Why no API server should be restarted; "" where nothing speaks against it."""
+        return restart_warning([*self._stakes], [*self._undetermined])
+
+    def lines(self) -> Iterator[str]:
+        """Yield both, safe to print."""
+        yield from head_lines(self.at_stake, self.do_not_restart, None)
+
+
+def stakes_of(values: Iterable[Examination]) -> Stakes:
+    """Return what is at stake with some values."""
+    stakes = Stakes()
+    for found in values:
+        stakes.add(found)
+    return stakes
 
 
 def found_line(header: Header, summary: Summary, reasons: Sequence[str], *, interrupted: bool) -> str:
@@ -95,3 +131,34 @@ def _causes(summary: Summary, *outcomes: str) -> str:
     text = ", ".join(f"{cause} {counts[cause]}" for cause in first)
     more = len(counts) - len(first)
     return text + (f", {counted(more, 'more cause')}" if more else "")
+
+
+def plan_head(plan: DeletionPlan) -> Iterator[str]:
+    """Yield the head of a plan: what is at stake with all that it decides about, and its first command."""
+    objects = counted(len(plan.entries), "broken object")
+    yield f"{objects} to decide about, {len(plan.left_out)} of the report left out."
+    stakes = dict.fromkeys(map(_entry_stake, (e for e in plan.entries if e.outcome != Outcome.UNDETERMINED)))
+    undetermined = dict.fromkeys(e.cause for e in plan.entries if e.outcome == Outcome.UNDETERMINED)
+    yield from head_lines(
+        headline([*stakes], [*undetermined]), restart_warning([*stakes], [*undetermined]), _first_step(plan)
+    )
+
+
+def _entry_stake(entry: PlanEntry) -> Stake:
+    empty = entry.cause in {Cause.EMPTY_VALUE, Cause.EMPTY_OBJECT}
+    return Stake(
+        Severity.ONE_OBJECT if empty else Severity.BREAKS_NOW,
+        GroupResource(entry.group, entry.resource),
+        ServerBehaviour.SERVES_EMPTY if empty else ServerBehaviour.CORRUPT,
+        namespaced=bool(entry.namespace),
+    )
+
+
+def _first_step(plan: DeletionPlan) -> Remedy | None:
+    """Return the first step before any deletion that has a command of ours, else the first dry run."""
+    for step in plan.steps[:-1]:
+        command = next((command for command in step.commands if command.startswith("etcdfix ")), "")
+        if command:
+            return Remedy(step.title, command, "")
+    first = plan.entries[0] if plan.entries else None
+    return Remedy("Read what the first deletion would do", first.command, "") if first is not None else None

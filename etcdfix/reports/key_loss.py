@@ -8,7 +8,7 @@ import msgspec
 
 from etcdfix.reports.model import LostKey, Remedy, TransformerSummary
 from etcdfix.reports.next_steps import doubt_in
-from etcdfix.reports.remedies import configuration_remedy
+from etcdfix.reports.remedies import KEEP_RUNNING, configuration_remedy
 from etcdfix.reports.tally import MAX_NAMES, OTHERS
 from etcdfix.storagekey import ResourcePrefix
 from etcdfix.text.commands import RepeatedOptions
@@ -105,7 +105,7 @@ class KeyLosses:
         paths = [path for directory in members.resources if (path := directory.api_path("", None))]
         for path in paths[:_MOST_COMMANDS] or [""]:
             yield Remedy(
-                "Do not restart the API servers: save what the memory of each still holds, and keep it",
+                f"{KEEP_RUNNING}save what the memory of each still holds, and keep it",
                 quote_command(["kubectl", "get", "--raw", f"{path}?resourceVersion=0"]) if path else "",
                 "Ask each server by its own address. One that ran before the key was lost may hold every object; a "
                 "restart, or the deletion of one unreadable object, throws that away.",

@@ -8,7 +8,7 @@ import msgspec
 
 from etcdfix.reports.base import counted
 from etcdfix.reports.model import KMSPluginSummary, KMSSummary, Remedy, Summary, TransformerSummary
-from etcdfix.reports.remedies import LAST
+from etcdfix.reports.remedies import KEEP_RUNNING, LAST
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
 from etcdfix.verdicts.deletability import IDENTITY, KMS_DOUBTS
@@ -142,9 +142,13 @@ def next_way_out(
 
 
 def first_way_out(remedies: Sequence[Remedy]) -> Remedy | None:
-    """Return the first way out that has a command, else the first; never a deletion. None where there is none."""
-    gentle = [remedy for remedy in remedies if not remedy.action.startswith(LAST)]
-    return next((remedy for remedy in gentle if remedy.command), gentle[0] if gentle else None)
+    """Return the first way out that has a command, else the first; None where there is none.
+
+    Never a deletion; and what only saves copies comes after what cures, since a warning of its own keeps them.
+    """
+    ways = [remedy for remedy in remedies if not remedy.action.startswith(LAST)]
+    cures = [remedy for remedy in ways if not remedy.action.startswith(KEEP_RUNNING)]
+    return next((remedy for remedy in [*cures, *ways] if remedy.command), ways[0] if ways else None)
 
 
 def next_for_undetermined(

@@ -62,9 +62,9 @@ _CONCLUDED: Final = {
 _CLIENTS: Final = {
     GroupResource(
         "", "secrets"
-    ): "kubelets and controllers cannot list them anew; new pods that need one wait",
-    GroupResource("", "serviceaccounts"): "pods cannot be created, nor get tokens",
-    GroupResource("", "configmaps"): "pods cannot be created, nor mount them",
+    ): "kubelets and controllers cannot list them anew; new pods that need one may wait",
+    GroupResource("", "serviceaccounts"): "creating pods and giving them tokens may fail",
+    GroupResource("", "configmaps"): "creating pods and mounting them may fail",
     _NAMESPACES: "no namespace that is deleted from now on finishes, and this one admits no new objects",
     GroupResource("", "events"): "little depends on them, and they expire",
     GroupResource("coordination.k8s.io", "leases"): "leader election and node heartbeats depend on them",

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from etcdfix.model import Outcome
 from etcdfix.operations.look.get import DEFAULT_NAMESPACE, GetRequest, GetResult
 from etcdfix.reports.base import counted
+from etcdfix.reports.head import Stakes, stakes_of
+from etcdfix.reports.next_steps import first_way_out
 from etcdfix.reports.printers.objects import Form, Shown, message_of
 from etcdfix.reports.remedies import remedies_for
 from etcdfix.sources.base import Source, has_keys
@@ -46,6 +48,7 @@ class Lines:
         self._next = say_next
         self._quiet = quiet
         self._count = 0
+        self._stakes = Stakes()
 
     def of(self, shown: Shown, written: bool) -> None:
         """Say what there is to say of a value; ``written``: the output shows something of it."""
@@ -60,6 +63,7 @@ class Lines:
                 if written and shown.irreplaceable:
                     place = "; not for kubectl: it has no resourceVersion"
                 self._line(_verdict(found, secret=hidden) + place)
+                self._stakes.add(found)
                 return
             if shown.form is Form.SALVAGE and written:
                 self._say("NOT THE OBJECT: what is shown is what is left of it")
@@ -77,9 +81,12 @@ class Lines:
             self._line(f"{display(found.stored.key)}: no object of the API: bookkeeping, or outside {prefix}")
 
     def explain(self, found: Examination, *, secret: bool, object_shown: bool = False) -> None:
-        """Say what is wrong with a value, and the first way out."""
+        """Say what is wrong with a value, what is at stake, and the first way out."""
         self._say(_verdict(found, secret=secret))
-        for remedy in remedies_for(found, self._again)[:1]:
+        for line in stakes_of([found]).lines():
+            self._say(line)
+        way = first_way_out(remedies_for(found, self._again))
+        for remedy in [way] if way is not None else []:
             if object_shown and "kubectl replace" in remedy.command:
                 self._next("kubectl replace -f - heals the object with this output", "")
             else:
@@ -116,6 +123,10 @@ class Lines:
         """Say what came of all of it."""
         if self._count > _MOST_LINES:
             self._say(f"and {self._count - _MOST_LINES} more; -o wide lists all")
+        for line in self._stakes.lines():
+            self._say(line)
+        if self._stakes:
+            self._next("see what each needs", self._again.scan_of([self._request.wanted.resource]))
         for problem in result.problems:
             self._say(f"incomplete: {problem}")
         if result.masked:

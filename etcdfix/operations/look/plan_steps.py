@@ -78,6 +78,7 @@ def _before(
             "Look for the key",
             f"{patterns}: that is the key or the configuration, not the objects. A key that is found makes this plan "
             "needless; until it is declared lost, their deletion is refused.",
+            [again.scan_of(reading=again.with_configuration)],
         )
     yield PlanStep(
         "Take a snapshot of etcd, and keep it",

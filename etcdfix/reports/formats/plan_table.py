@@ -8,6 +8,7 @@ from typing import BinaryIO, Final
 
 from etcdfix.graph.model import BY_HAND
 from etcdfix.reports.base import Output, counted, fit
+from etcdfix.reports.head import plan_head
 from etcdfix.reports.plan_model import DeletionPlan, PlanEntry, meaning
 from etcdfix.text.safetext import safe_text
 
@@ -31,6 +32,8 @@ def write_plan_table(stream: BinaryIO, plan: DeletionPlan, max_rows: int, *, jso
     """
     output = Output(stream)
     line = output.line
+    for text in plan_head(plan):
+        line(text)
     for text in _introduction(plan):
         line(safe_text(text))
     if plan.groups:
@@ -92,7 +95,6 @@ def _introduction(plan: DeletionPlan) -> list[str]:
         f"  encryption configuration {plan.encryption_config.path} ({plan.encryption_config.sha256})"
         if plan.encryption_config is not None
         else "  nothing is encrypted at rest (--no-encryption)",
-        f"  {counted(len(plan.entries), 'broken object')} to decide about, {len(plan.left_out)} of the report left out",
     ]
     if plan.not_in_report:
         lines.append(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import wrap
 from typing import BinaryIO
 
 from etcdfix.claims import KEY_NAME_CHECK, PREDECESSOR_CHECK
@@ -13,6 +14,7 @@ from etcdfix.reports.next_steps import next_steps
 from etcdfix.text.safetext import safe_text
 
 _MOST_STAKES = 10
+_WIDTH = 80
 _COLUMNS = ("OUTCOME", "CAUSE", "KEY", "WHAT IS WRONG")
 _WIDE_COLUMNS = ("OUTCOME", "CAUSE", "KEY", "TRANSFORMER", "MOD REVISION", "BYTES", "API SERVER", "WHAT IS WRONG",
                  "API SERVER'S WORDS")  # fmt: skip
@@ -112,9 +114,9 @@ class TableReporter(Reporter):
             line("At stake")
             for stake in summary.by_severity[:_MOST_STAKES]:
                 what = f"{stake.resource}.{stake.group}" if stake.group else stake.resource
-                line(safe_text(f"  {stake.severity}, {counted(stake.count, 'value')} of {what}: {stake.now}"))
-                if stake.at_restart:
-                    line(safe_text(f"    {stake.at_restart}"))
+                text = f"{stake.severity}, {counted(stake.count, 'value')} of {what}: {stake.now} {stake.at_restart}"
+                for part in wrap(safe_text(text), _WIDTH, initial_indent="  ", subsequent_indent="    "):
+                    line(part)
             if len(summary.by_severity) > _MOST_STAKES:
                 line(f"  and {len(summary.by_severity) - _MOST_STAKES} more; see all with -o json")
         steps = next_steps(summary)

@@ -63,21 +63,25 @@ def table(shown: DeletionPlan, max_rows: int = 100) -> str:
 
 
 def test_the_head_says_where_when_and_of_what() -> None:
-    lines = table(plan(entry(), not_in_report=3)).splitlines()
+    head = table(plan(entry(), not_in_report=3)).splitlines()
+    assert head[0] == "1 broken object to decide about, 0 of the report left out."
+    assert head[1] == "BREAKS-NOW: LISTs of secrets fail unless cached; no namespace finishes deleting."
+    assert head[2].startswith("DO NOT RESTART AN API SERVER: ")
+    assert head[3:5] == ["Next: Read what the first deletion would do", f"  {entry().command}"]
+    lines = head[5:]
     assert lines[0] == "etcdfix 1 · plan from scan.json (scan of 2026-03-01T11:00:00Z)"
     assert lines[1] == "  etcd 10.0.0.1:2379, 10.0.0.2:2379 · revision 99 · 2026-03-01T12:00:00Z"
     assert lines[2] == "  kube-system uid unknown"
     assert lines[3] == "  encryption configuration enc.yaml (sha256:11)"
-    assert lines[4] == "  1 broken object to decide about, 0 of the report left out"
-    assert lines[5] == "  not in the report: 3 broken values; scan again to see them"
+    assert lines[4] == "  not in the report: 3 broken values; scan again to see them"
 
 
 def test_few_objects_show_all_commands_and_many_the_first() -> None:
     few = table(plan(*(entry(n) for n in range(1, 4))))
-    assert few.count("etcdfix delete ") == 3
+    assert few.count("\n  etcdfix delete ") == 4  # one is that of the head
     assert "jq" not in few
     many = table(plan(*(entry(n) for n in range(1, 6))))
-    assert many.count("etcdfix delete ") == 3
+    assert many.count("\n  etcdfix delete ") == 4
     assert "  etcdfix plan -o json\n  jq -r '.entries[].command' plan.json\n" in many
 
 
@@ -160,7 +164,7 @@ def test_flags_that_a_command_lacks_are_numbered_and_said() -> None:
         entry(4, transformer="identity"),
     )
     lines = table(shown).splitlines()
-    ends = [line.split("  ")[-1] for line in lines if "/registry/secrets/shop/web-" in line][:4]
+    ends = [line.split("  ")[-1] for line in lines[5:] if "/registry/secrets/shop/web-" in line][:4]
     assert [end.strip() for end in ends] == ["[1]", "[2]", "[1] [3]", "0"]
     assert (
         "[2]: its command works with --declare-key-lost kms/v2/prov/sha256:ab only: its key is gone for ever, and "
@@ -221,3 +225,11 @@ def test_an_empty_plan_is_json_too() -> None:
     out = io.BytesIO()
     write_plan_json(out, plan(groups=[], recreated_by=[], steps=[]))
     assert json.loads(out.getvalue())["entries"] == []
+
+
+def test_the_head_of_what_is_not_proven_says_so() -> None:
+    lines = table(plan(entry(outcome="undetermined", cause="kms-key-unknown"))).splitlines()
+    assert lines[1].startswith("SEVERITY NOT KNOWN: ")
+    assert lines[2].startswith("DO NOT RESTART AN API SERVER: ")
+    empty = table(plan(entry(cause="empty-value"))).splitlines()
+    assert empty[1].startswith("ONE-OBJECT: ")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,6 +14,7 @@ from etcdfix.cli.keys import decoded_key, is_base64
 from etcdfix.cli.options import reading_options, source_options, what_to_read
 from etcdfix.cli.output import say
 from etcdfix.cli.progress import progress_of
+from etcdfix.errors import SourceError
 from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.operations.opening import open_plugins, open_source
@@ -120,6 +123,7 @@ def command(
         inputs.snapshot, inputs.encryption_config, options.get("manifest"), baseline, *inputs.tls_files,
     )  # fmt: skip
     with (
+        _told_of_nothing(),
         open_source(inputs, say=say) as source,
         destination(output_file, inputs_used, private=reveal_key_ids) as stream,
     ):
@@ -134,6 +138,16 @@ def command(
         stream.flush()
     _last_words(result, request, inputs.revision)
     return int(scan_exit_code(result))
+
+
+@contextlib.contextmanager
+def _told_of_nothing() -> Iterator[None]:
+    """Say first, where the source shows nothing at all, that this is no word about what it holds."""
+    try:
+        yield
+    except SourceError:
+        say("NOTHING WAS EXAMINED")
+        raise
 
 
 def _last_words(result: ScanResult, request: ScanRequest, revision: int) -> None:

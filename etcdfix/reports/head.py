@@ -12,7 +12,7 @@ from etcdfix.reports.tally import MAX_NAMES
 from etcdfix.text.safetext import safe_text
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.severity import Severity, Stake, headline, restart_warning, stake_of
+from etcdfix.verdicts.severity import Severity, Stake, headline, is_conditional, restart_warning, stake_of
 
 _MOST_CAUSES = 2
 _WIDTH = 80
@@ -151,6 +151,7 @@ def _entry_stake(entry: PlanEntry) -> Stake:
         GroupResource(entry.group, entry.resource),
         ServerBehaviour.SERVES_EMPTY if empty else ServerBehaviour.CORRUPT,
         namespaced=bool(entry.namespace),
+        conditional=is_conditional(entry.cause),
     )
 
 

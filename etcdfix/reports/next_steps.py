@@ -182,7 +182,7 @@ def next_for_undetermined(
 
 NO_KMS = "--no-kms"
 _WAITING = {
-    Cause.KMS_KEY_UNKNOWN: "Find the KMS key (disabled, deleted, other region?), delete nothing, scan again",
+    Cause.KMS_KEY_UNKNOWN: "Find the KMS key (disabled? other region?), delete nothing, scan again",
     Cause.KMS_DENIED: "Let the KMS plugin decrypt again (policy, credentials), delete nothing, scan again",
     Cause.KMS_UNREACHABLE: "Bring the KMS plugin back, delete nothing, and scan again",
     Cause.KMS_UNPROVEN: "See that the KMS plugin has this cluster's keyring, delete nothing, scan again",

@@ -35,7 +35,7 @@ _CONFIGURATION_TEXT: dict[Cause, tuple[str, str]] = {
         "For a KMS provider its name must be the one in the value; the plugin must be reachable.",
     ),
     Cause.KEY_NAME_MISSING: (
-        "Add the missing key back, under its old name, after the key that writes today",
+        "Add the missing key back under its old name, after today's write key",
         "The key must have its old bytes; look for it in backups of the configuration file and of the nodes.",
     ),
     Cause.PLAINTEXT_NOT_ALLOWED: (
@@ -47,11 +47,11 @@ _CONFIGURATION_TEXT: dict[Cause, tuple[str, str]] = {
         "The message says where in the configuration it stands now; put it behind the key that writes today.",
     ),
     Cause.WRONG_KEY: (
-        "Compare the configured key with the one in a backup of the configuration file",
+        "Compare the configured key with a backup of the configuration file",
         "The key name matches; its bytes most likely do not.",
     ),
     Cause.AUTHENTICATION_FAILED: (
-        "Compare the configured key with the one in a backup of the configuration file",
+        "Compare the configured key with a backup of the configuration file",
         "Too little of the value can be seen to tell a wrong key from damage.",
     ),
     Cause.STORAGE_PREFIX_CHANGED: (
@@ -168,9 +168,9 @@ def remedies_for(found: Examination, again: RepeatedOptions = _ANYWHERE) -> list
         )
     remedies.append(
         Remedy(
-            "Take the object from a backup: a snapshot of etcd, a manifest, or the controller that made it",
+            "See whether an older snapshot of etcd, or another backup, still has it",
             again.scan(key, source=["--snapshot", "FILE"]),
-            "The command tells whether an older snapshot still holds it in order.",
+            "The command tells it of a snapshot. A manifest, or the controller that made it, may bring it back too.",
         )
     )
     if cause is Cause.ENVELOPE_DAMAGED:

@@ -16,7 +16,7 @@ import msgspec
 
 from etcdfix.model import GroupResource, Outcome, ServerBehaviour
 from etcdfix.storagekey import StorageCodec
-from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
 from etcdfix.verdicts.deletability import KMS_DOUBTS
 from etcdfix.verdicts.examination import Examination
 
@@ -80,6 +80,7 @@ class Stake(msgspec.Struct, frozen=True):
         behaviour: What an API server does with such a value.
         namespaced: The resource has namespaces.
         custom: Its definition is a CustomResourceDefinition.
+        conditional: API servers fail on it only if they read with the configuration that was given here.
     """
 
     severity: Severity
@@ -87,6 +88,7 @@ class Stake(msgspec.Struct, frozen=True):
     behaviour: ServerBehaviour
     namespaced: bool
     custom: bool = False
+    conditional: bool = False
 
     @property
     def rank(self) -> Rank:
@@ -106,6 +108,10 @@ class Stake(msgspec.Struct, frozen=True):
     @property
     def now(self) -> str:
         """What fails already, and for whom, as a sentence."""
+        return f"{_CONDITION}{self._now}" if self.conditional else self._now
+
+    @property
+    def _now(self) -> str:
         if self.behaviour is ServerBehaviour.CORRUPT:
             clients = _CLIENTS.get(self.resource, "kubectl, informers and controllers")
             stuck = (
@@ -129,6 +135,12 @@ class Stake(msgspec.Struct, frozen=True):
     @property
     def at_restart(self) -> str:
         """What the start of an API server comes to, as a sentence; "" where nothing is known."""
+        return (
+            f"{_CONDITION}{self._at_restart}" if self.conditional and self._at_restart else self._at_restart
+        )
+
+    @property
+    def _at_restart(self) -> str:
         if self.severity is Severity.BREAKS_AT_RESTART:
             where = "" if self.resource == _NODE_PORTS else " of a release before 1.34"
             return (
@@ -154,6 +166,8 @@ class Stake(msgspec.Struct, frozen=True):
 
     @property
     def _warning(self) -> str:
+        if self.conditional:
+            return _MEMORY
         if self.severity is Severity.BREAKS_AT_RESTART:
             return "its start may fail (readyz)."
         if self.behaviour is not ServerBehaviour.CORRUPT:
@@ -169,7 +183,9 @@ class Stake(msgspec.Struct, frozen=True):
 
 def by_rank(stakes: Iterable[Stake]) -> list[Stake]:
     """Return them with the worst first, and in an order of their own."""
-    return sorted(stakes, key=lambda stake: (stake.rank, str(stake.resource), stake.behaviour))
+    return sorted(
+        stakes, key=lambda stake: (stake.rank, str(stake.resource), stake.behaviour, stake.conditional)
+    )
 
 
 def stake_of(found: Examination) -> Stake | None:
@@ -185,9 +201,17 @@ def stake_of(found: Examination) -> Stake | None:
         severity = Severity.ONE_OBJECT
     namespaced = directory.namespaced if directory.namespaced is not None else bool(found.namespace)
     custom = directory.codec is StorageCodec.CUSTOM_RESOURCE
-    return Stake(severity, directory.group_resource, verdict.apiserver, namespaced, custom)
+    conditional = is_conditional(verdict.cause)
+    return Stake(severity, directory.group_resource, verdict.apiserver, namespaced, custom, conditional)
 
 
+def is_conditional(cause: str | None) -> bool:
+    """Say whether another configuration than the one given here may read a value with this cause."""
+    return cause in CURABLE_BY_CONFIGURATION and cause != Cause.CRD_VERSION_MISSING
+
+
+_CONDITION: Final = "If API servers use this configuration: "
+_MEMORY: Final = "its memory may hold keys and objects."
 _UNKNOWN: Final = "SEVERITY NOT KNOWN: "
 
 
@@ -214,6 +238,10 @@ def headline(stakes: Sequence[Stake], undetermined: Sequence[str] = ()) -> str:
         return f"{start}an API server that starts may fail, and not get ready (readyz)."
     if worst is Severity.ONE_OBJECT:
         return f"{start}LIST, WATCH and API servers go on; only what is wrong is concerned."
+    if all(stake.conditional for stake in same):
+        names = list(dict.fromkeys(stake.resource.resource for stake in same))
+        return f"{start[:-2]}, if API servers use this configuration too: LISTs of {_named(names)} fail."
+    same = [stake for stake in same if not stake.conditional]
     failing = [stake for stake in same if stake.behaviour is ServerBehaviour.CORRUPT]
     if not failing:
         malformed = _named([stake.resource.resource for stake in same])
@@ -236,11 +264,12 @@ def restart_warning(stakes: Sequence[Stake], undetermined: Sequence[str] = ()) -
         stakes: Of what is wrong.
         undetermined: Causes of what could not be judged.
     """
-    ranked = by_rank(stakes)
-    if ranked and ranked[0].severity is not Severity.ONE_OBJECT:
-        return f"{CAPITALS}: {ranked[0]._warning}"  # noqa: SLF001 - its own
+    breaking = [stake for stake in by_rank(stakes) if stake.severity is not Severity.ONE_OBJECT]
+    certain = [stake for stake in breaking if not stake.conditional]
+    if breaking:
+        return f"{CAPITALS}: {(certain or breaking)[0]._warning}"  # noqa: SLF001 - its own
     if set(undetermined) & KMS_DOUBTS:
-        return f"{CAPITALS}: its memory may hold keys and objects."
+        return f"{CAPITALS}: {_MEMORY}"
     return ""
 
 

@@ -110,5 +110,5 @@ def test_of_several_values_the_worst_is_said() -> None:
         "/registry/pods/a/b", outcome=Outcome.DECODE_FAILURE, apiserver=ServerBehaviour.SERVES_EMPTY
     )
     assert stakes_of([empty]).at_stake.startswith("ONE-OBJECT: ")
-    assert stakes_of([empty, examination()]).at_stake.startswith("BREAKS-NOW: LISTs of secrets")
+    assert stakes_of([empty, examination()]).at_stake.startswith("BREAKS-NOW, if API servers")
     assert not stakes_of([])

@@ -164,3 +164,26 @@ def test_of_what_could_not_be_judged_no_severity_is_known(
 def test_a_name_that_a_stranger_chose_is_a_resource_like_any() -> None:
     odd = Stake(Severity.BREAKS_NOW, GroupResource("x.y", "\x1b[2J"), CORRUPT, namespaced=True)
     assert "\x1b[2J" in headline([odd])  # made safe where it is printed
+
+
+def test_what_another_configuration_may_read_is_said_with_an_if() -> None:
+    lost = stake("/registry/secrets/shop/web", cause=Cause.WRONG_KEY)
+    assert headline([lost]) == "BREAKS-NOW, if API servers use this configuration too: LISTs of secrets fail."
+    assert restart_warning([lost]) == f"{CAPITALS}: its memory may hold keys and objects."
+    assert lost.now.startswith("If API servers use this configuration: ")
+    assert lost.at_restart.startswith("If API servers use this configuration: ")
+    assert stake("/registry/deployments/shop/web", cause=Cause.WRONG_KEY).at_restart == ""
+
+
+def test_what_is_certain_is_said_of_its_own_types_alone() -> None:
+    lost = stake("/registry/secrets/shop/web", cause=Cause.KEY_NAME_MISSING)
+    certain = stake("/registry/deployments/shop/web")
+    assert headline([lost, certain]) == (
+        "BREAKS-NOW: LISTs of deployments fail unless cached; no namespace finishes deleting."
+    )
+    assert "what etcd lost" in restart_warning([lost, certain])
+
+
+def test_a_version_that_a_definition_lacks_is_no_matter_of_the_encryption_configuration() -> None:
+    custom = stake("/registry/example.com/widgets/shop/w-0", cause=Cause.CRD_VERSION_MISSING)
+    assert not custom.conditional

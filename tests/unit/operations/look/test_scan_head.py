@@ -118,7 +118,7 @@ def test_what_holds_for_a_whole_lost_key_stands_once() -> None:
 def test_the_next_command_of_a_lost_key_tries_all_of_it_with_the_options_as_given() -> None:
     lines = head(lost(300) | readable(5))
     assert lines[0] == "300 of 306 keys in the snapshot cannot be read: 300 of 300 under aesgcm/v1/old."
-    assert lines[1] == "BREAKS-NOW: LISTs of secrets fail unless cached; no namespace finishes deleting."
+    assert lines[1] == "BREAKS-NOW, if API servers use this configuration too: LISTs of secrets fail."
     assert lines[2].startswith("DO NOT RESTART AN API SERVER: ")
     assert lines[3].startswith("Next: Add the missing key back")
     assert shlex.split(lines[4]) == [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from etcdfix.model import GroupResource, Outcome, ServerBehaviour
-from etcdfix.reports.base import counted
+from etcdfix.reports.base import counted, fit
 from etcdfix.reports.model import Header, Remedy, Summary
 from etcdfix.reports.plan_model import DeletionPlan, PlanEntry
 from etcdfix.reports.tally import MAX_NAMES
@@ -16,6 +16,7 @@ from etcdfix.verdicts.severity import Severity, Stake, headline, is_conditional,
 
 _MOST_CAUSES = 2
 _WIDTH = 80
+_MOST_NAME = 60
 
 
 def head_lines(at_stake: str, do_not_restart: str, following: Remedy | None) -> Iterator[str]:
@@ -71,7 +72,9 @@ def stakes_of(values: Iterable[Examination]) -> Stakes:
     return stakes
 
 
-def found_line(header: Header, summary: Summary, reasons: Sequence[str], *, interrupted: bool) -> str:
+def found_line(
+    header: Header, summary: Summary, reasons: Sequence[str], *, interrupted: bool, warnings: int = 0
+) -> str:
     """Return what a scan found, in one line of counts.
 
     Args:
@@ -79,6 +82,7 @@ def found_line(header: Header, summary: Summary, reasons: Sequence[str], *, inte
         summary: All counts.
         reasons: Why it is not complete; empty where it is.
         interrupted: A signal ended it.
+        warnings: How many keys have a warning and are not wrong.
     """
     start = "INTERRUPTED: " if interrupted else "INCOMPLETE: " if reasons else ""
     scope = header.scope
@@ -95,11 +99,16 @@ def found_line(header: Header, summary: Summary, reasons: Sequence[str], *, inte
         if start:
             seen = f"{counted(summary.keys, 'key')} seen{where}"
             return f"{start}nothing is wrong with the {seen}; not all were seen."
+        if warnings:
+            objects = counted(summary.readable, "object")
+            return (
+                f"NOTHING IS PROVEN WRONG with {objects}{where}; {counted(warnings, 'warning')}: see below."
+            )
         rest = "; the rest was not looked at" if narrow else ""
         return f"NOTHING IS WRONG with {counted(summary.readable, 'object')}{where}{rest}."
     of = f"of {counted(summary.keys, 'key')}{where}"
     if not bad:
-        return f"{start}{summary.undetermined} {of} could not be judged ({_causes(summary, 'undetermined')})."
+        return f"{start}{summary.undetermined} {of} could not be judged{_in_brackets(summary)}."
     text = f"{start}{bad} {of} {_verb(failed, summary.inconsistent, bad)}"
     if summary.undetermined:
         text += f", {summary.undetermined} not judged"
@@ -108,9 +117,14 @@ def found_line(header: Header, summary: Summary, reasons: Sequence[str], *, inte
     if summary.key_loss:
         lost = summary.key_loss[0]
         more = f", {len(summary.key_loss) - 1} more lost" if len(summary.key_loss) > 1 else ""
-        return f"{text}: {lost.failures} of {lost.of} under {safe_text(lost.transformer)}{more}."
+        return f"{text}: {lost.failures} of {lost.of} under {safe_text(fit(lost.transformer, _MOST_NAME))}{more}."
     causes = _causes(summary, "decrypt-failure", "decode-failure", "inconsistent")
     return f"{text} ({causes})." if len(text) + len(causes) + 4 <= _WIDTH else f"{text}."
+
+
+def _in_brackets(summary: Summary) -> str:
+    causes = _causes(summary, "undetermined")
+    return f" ({causes})" if causes else ""
 
 
 def _verb(failed: int, inconsistent: int, bad: int) -> str:

@@ -10,7 +10,7 @@ from etcdfix.reports.model import LostKey, Remedy, TransformerSummary
 from etcdfix.reports.next_steps import doubt_in
 from etcdfix.reports.remedies import KEEP_RUNNING, configuration_remedy
 from etcdfix.reports.tally import MAX_NAMES, OTHERS
-from etcdfix.storagekey import ResourcePrefix
+from etcdfix.storagekey import ResourcePrefix, StorageCodec
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import quote_command
 from etcdfix.verdicts.causes import Cause
@@ -18,12 +18,13 @@ from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import FAILED, IDENTITY
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.key_loss import KeyDoubt
-from etcdfix.verdicts.severity import Stake, stake_of
+from etcdfix.verdicts.severity import Stake
 
 Place = tuple[str, str, str]
 """Rule, transformer and fingerprint, as ``by_transformer`` counts."""
 
 _MOST_COMMANDS = 5
+_MOST_WORDS = 10
 
 
 def places_of(found: Examination) -> tuple[Place, ...]:
@@ -34,6 +35,13 @@ def places_of(found: Examination) -> tuple[Place, ...]:
     if found.transformer in {IDENTITY, ""}:
         return ()
     return tuple((found.rule, found.transformer, key) for key in found.key_fingerprints or ("",))
+
+
+def _scope_of(directories: Iterable[ResourcePrefix]) -> list[str]:
+    """Return the scope of a scan that looks at all of these; everything where not each is a resource that it knows."""
+    words = [str(directory.group_resource) for directory in directories]
+    unknown = any(directory.codec is StorageCodec.UNKNOWN for directory in directories)
+    return [] if unknown or len(words) > _MOST_WORDS else words
 
 
 class _Members(msgspec.Struct):
@@ -49,11 +57,10 @@ class KeyLosses:
         self._again = again
         self._members: dict[Place, _Members] = {}
 
-    def add(self, found: Examination, places: Iterable[Place]) -> None:
-        """Take one value that may belong to each of these keys."""
-        cause, stake = found.verdict.cause, stake_of(found)
+    def add(self, found: Examination, places: Iterable[Place], stake: Stake) -> None:
+        """Take one value that may belong to each of these keys, and what is at stake with it."""
+        cause = found.verdict.cause
         assert cause is not None  # every failure has one
-        assert stake is not None
         for place in places:
             members = self._members.get(place)
             if members is None:
@@ -94,7 +101,7 @@ class KeyLosses:
     def _remedies(self, transformer: str, members: _Members) -> Iterator[Remedy]:
         """Yield the ways out for all values of a key, least destructive first; none of them deletes."""
         again = self._again
-        resources = [str(directory.group_resource) for directory in members.resources]
+        resources = _scope_of(members.resources)
         command = again.scan_of(resources, reading=again.with_configuration)
         seen = set()
         for cause in members.causes:

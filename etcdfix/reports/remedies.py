@@ -75,7 +75,7 @@ _ADVICE: dict[Cause, tuple[str, str]] = {
         "Take a snapshot of etcd before anything else, so that these bytes stay.",
     ),
     Cause.ALLOCATOR_DAMAGED: (
-        "Put back the value of this key from a snapshot that was taken before the damage",
+        "Put back the value from a snapshot that was taken before the damage",
         (
             "Never delete it: API servers rebuild what they can from Services at start-up, but only with a readable "
             "record."
@@ -147,7 +147,8 @@ def remedies_for(found: Examination, again: RepeatedOptions = _ANYWHERE) -> list
         )
     if cause in _ADVICE:
         action, note = _ADVICE[cause]
-        remedies.append(Remedy(action, "", note))
+        look = again.scan(key, source=["--snapshot", "FILE"]) if cause is Cause.ALLOCATOR_DAMAGED else ""
+        remedies.append(Remedy(action, look, note))
     if cause is Cause.ALLOCATOR_DAMAGED:
         return remedies
     if cause is Cause.KIND_NOT_REGISTERED and "--kubernetes-version" not in again.reading:

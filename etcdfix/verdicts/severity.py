@@ -39,6 +39,7 @@ class Severity(StrEnum):
 _ORDER: Final = list(Severity)
 _WIDTH: Final = 80
 _MOST_NAMED: Final = 2
+_MOST_NAME: Final = 60
 _RBAC: Final = "rbac.authorization.k8s.io"
 _FLOW: Final = "flowcontrol.apiserver.k8s.io"
 _DEFINITIONS: Final = GroupResource("apiextensions.k8s.io", "customresourcedefinitions")
@@ -237,7 +238,7 @@ def headline(stakes: Sequence[Stake], undetermined: Sequence[str] = ()) -> str:
     if worst is Severity.BREAKS_AT_RESTART:
         return f"{start}an API server that starts may fail, and not get ready (readyz)."
     if worst is Severity.ONE_OBJECT:
-        return f"{start}LIST, WATCH and API servers go on; only what is wrong is concerned."
+        return f"{start}LISTs go on; only the objects that are wrong are concerned."
     if all(stake.conditional for stake in same):
         names = list(dict.fromkeys(stake.resource.resource for stake in same))
         return f"{start[:-2]}, if API servers use this configuration too: LISTs of {_named(names)} fail."
@@ -274,7 +275,8 @@ def restart_warning(stakes: Sequence[Stake], undetermined: Sequence[str] = ()) -
 
 
 def _named(names: Sequence[str]) -> str:
-    """Name the first of some resources, in few words."""
+    """Name the first of some resources, in few words; a stranger may have chosen a name, of any length."""
+    names = [name if len(name) <= _MOST_NAME else f"{name[:_MOST_NAME]}…" for name in names]
     if len(names) <= _MOST_NAMED:
         return " and ".join(names)
     return f"{names[0]} and {len(names) - 1} more types"

@@ -241,8 +241,8 @@ class _Gathering:
         found = self._with_predecessor(found)
         finding = finding_from(found, baseline=known, same_again=self._request.same_again)
         places, stake = places_of(found), stake_of(found)
-        if places:
-            self._losses.add(found, places)
+        if places and stake is not None:
+            self._losses.add(found, places, stake)
         rank = stake.rank if stake is not None else None
         record = _Held(found.stored.key, found.directory, status_cause(found), finding, places, rank)
         if view.waiting and not view.draining and not self.out_of_order:

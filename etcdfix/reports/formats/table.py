@@ -78,9 +78,14 @@ class TableReporter(Reporter):
         """Print everything."""
         assert self._header is not None  # begin() comes first
         line, summary = self._output.line, conclusion.summary
+        bad = summary.decrypt_failures + summary.decode_failures + summary.inconsistent
         line(
             found_line(
-                self._header, summary, conclusion.incomplete_reasons, interrupted=conclusion.interrupted
+                self._header,
+                summary,
+                conclusion.incomplete_reasons,
+                interrupted=conclusion.interrupted,
+                warnings=self._warnings + self._count - bad - summary.undetermined,
             )
         )
         for text in head_lines(summary.at_stake, summary.do_not_restart, summary.next):

@@ -6,13 +6,14 @@ import io
 import json
 import shlex
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 import pytest
 
 from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.model import StoredValue
 from etcdfix.operations.look.scan import ScanRequest, run_scan
 from etcdfix.reports.baseline import Baseline, load_baseline
 from etcdfix.reports.formats import SCAN_FORMATS
@@ -281,3 +282,63 @@ def test_cbc_counts_by_name_as_well() -> None:
     assert entry["key_fingerprint"].startswith("fp:")
     (first, *_rest) = report(values, config=config)["findings"]
     assert first["key_fingerprint"] == entry["key_fingerprint"]
+
+
+# Attacks
+
+
+class Interrupted(MemorySource):
+    """Ends in the middle of everything."""
+
+    def current(self, prefix: bytes) -> Iterator[StoredValue]:
+        for number, stored in enumerate(super().current(prefix)):
+            if number > 3 and not prefix:
+                raise KeyboardInterrupt
+            yield stored
+
+
+def test_an_interrupted_scan_says_so_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "MemorySource", Interrupted)
+    lines = head(readable(20))
+    assert lines[0].startswith("INTERRUPTED: nothing is wrong with the 4 keys seen")
+    assert lines[1].startswith("Next: See why not everything was seen")
+    lines = head(lost(20))
+    assert lines[0].startswith("INTERRUPTED: 1 of 4 keys")
+    assert lines[2].startswith("DO NOT RESTART AN API SERVER: ")
+
+
+def test_a_key_whose_name_may_be_damaged_is_not_nothing() -> None:
+    odd = {"/registrx/secrets/shop/a": aesgcm(secret("a"), "/registry/secrets/shop/a")}
+    assert head(readable(3) | odd) == [
+        "NOTHING IS PROVEN WRONG with 4 objects in the snapshot; 1 warning: see below."
+    ]
+
+
+def test_names_that_a_stranger_chose_act_upon_nothing() -> None:
+    key = "/registry/configmaps/shop/\x1b[2J\n;rm -rf"
+    for values in (
+        {key: config_map()[:20]},
+        {
+            f"/registry/secrets/shop/w{n}": aesgcm(b"x" * 90, "q", KEY_2, "\x1b[2J" + "k" * 500)
+            for n in (1, 2)
+        },
+    ):
+        lines = head(values)
+        assert all(line.isprintable() for line in lines)
+        assert len(lines[0]) < 130
+        assert ";rm" not in lines[-1]
+
+
+def test_of_an_allocator_the_next_command_only_looks() -> None:
+    lines = head({"/registry/ranges/servicenodeports": b"xx"})
+    assert lines[1].startswith("BREAKS-AT-RESTART: ")
+    assert shlex.split(lines[-1])[:4] == ["etcdfix", "scan", "--snapshot", "FILE"]
+
+
+def test_a_scope_that_a_scan_would_not_know_is_not_proposed() -> None:
+    names = [f"/registry/a;b.example.com/$(x)/w{number}" for number in range(3)]
+    values = {name: aesgcm(b"x" * 90, name, KEY_2, "old") for name in names}
+    config = configuration(provider("aesgcm", key1=KEY_1), {"identity": {}}, resources=("*.*",))
+    document = report(values, config=config)
+    for entry in document["summary"]["key_loss"]:
+        assert "$(x)" not in entry["remedies"][0]["command"]

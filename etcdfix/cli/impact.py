@@ -19,7 +19,7 @@ from etcdfix.cli.keys import decoded_key, is_base64, named_key
 from etcdfix.cli.options import reading_options, source_options
 from etcdfix.cli.output import say, say_next
 from etcdfix.errors import ConfigurationError
-from etcdfix.operations.look.impact import impact_report
+from etcdfix.operations.look.impact import POLICIES, impact_report
 from etcdfix.operations.look.index_cluster import ClusterIndex, Keep
 from etcdfix.reports.formats.of_graph import IMPACT_FORMATS
 from etcdfix.storagekey import StorageLayout, display
@@ -37,6 +37,12 @@ MEANINGS: dict[ExitCode, str] = {
 @click.command("impact", epilog=epilog(MEANINGS))
 @click.argument("key", required=False)
 @click.option("--key-base64", metavar="BASE64", help="The key, where it cannot be typed.")
+@click.option(
+    "--policy",
+    type=click.Choice(POLICIES),
+    help="Forecast an ordinary deletion through the API with this propagation policy (for an object that can be read, "
+    "background where not given, as kubectl does it): what goes with it, and what waits for whose finalizer.",
+)
 @source_options
 @reading_options
 @output_options(list(IMPACT_FORMATS))
@@ -44,6 +50,7 @@ def command(
     *,
     key: str | None,
     key_base64: str | None,
+    policy: str | None,
     output: str,
     output_file: Path | None,
     max_rows: int,
@@ -63,7 +70,7 @@ def command(
     with indexed_cluster(options, output_file, keep) as (found, stream):
         if not found.below_prefix:
             nothing_below(found)
-        report = impact_report(found, wanted)
+        report = impact_report(found, wanted, policy=policy)
         if report is None:
             _not_found(found, wanted)
         IMPACT_FORMATS[output](report, stream, max_rows)

@@ -16,7 +16,7 @@ from etcdfix.graph.kinds import crd_path
 from etcdfix.graph.model import Action, Collection, Decision, Propagation
 from etcdfix.graph.namespaces import node_state
 from etcdfix.graph.owners import OF_THE_COLLECTOR
-from etcdfix.graph.tables import FINISHED, OPAQUE, TERMINATING
+from etcdfix.graph.tables import FINISHED, FOREGROUND, OPAQUE, ORPHANS, TERMINATING
 from etcdfix.graph.uses import Role
 from etcdfix.storagekey import CRD_PATH
 
@@ -28,6 +28,8 @@ _NAMESPACES: Final = ("", "namespaces")
 _PODS: Final = ("", "pods")
 _IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
 _ORPHANS_BY_DEFAULT: Final = frozenset({("batch", "jobs"), ("", "replicationcontrollers")})
+# As the collector acts that knows every object; where a type cannot be listed, it may not.
+_PERMANENT: Final = frozenset({HeldBy.OWNER_INVALID, HeldBy.RING})
 _OF_THE_POLICY: Final = {Propagation.FOREGROUND: "foregroundDeletion", Propagation.ORPHAN: "orphan"}
 
 # What is waited for with a finalizer whose name does not say it.
@@ -44,6 +46,14 @@ _KUBELETS: Final = {
     "absent": "their Nodes do not exist: the pod garbage collector forces them away, about 45 s later if it runs",
     "unknown": "whether their kubelets run is not known",
 }
+
+
+def usual_policy(index: ImpactIndex, node: int) -> Propagation:
+    """Return how an object is being deleted already, else how kubectl deletes where nobody asks for a policy."""
+    flags = index.flags(node)
+    if flags & TERMINATING and flags & ORPHANS:
+        return Propagation.ORPHAN
+    return Propagation.FOREGROUND if flags & TERMINATING and flags & FOREGROUND else Propagation.BACKGROUND
 
 
 def refusal(index: ImpactIndex, node: int) -> str:
@@ -106,7 +116,7 @@ def forecast(
         terminating_since=index.terminating_since(node) or None,
         text=_text(index, node, collection, policy, result),
         waits=waits,
-        notes=tuple(_notes(index, node, collection, policy)),
+        notes=tuple(_notes(index, node, collection, policy, result)),
     )
 
 
@@ -117,8 +127,8 @@ def consequences_of_deletion(index: ImpactIndex, node: int) -> tuple[str, ...]:
     if place == _NAMESPACES:
         count = _counted(index.count_in(ref.name), "object")
         return (
-            f"the namespace controller deletes the {count} in it, pods first, whatever the policy; "
-            f"etcdfix namespace {ref.name} shows what holds it up",
+            f"the namespace controller deletes the {count} in it, pods first, whatever the policy",
+            "etcdfix namespace NAME shows what holds it up, and in which order to act",
         )
     if ref.resource == "customresourcedefinitions":
         count = _counted(index.count_below(crd_path(ref.name)), "custom resource")
@@ -150,7 +160,9 @@ def _text(
             any(o.uid == uid and o.blocks for o in index.owners(dependent))
             for dependent in index.dependents(node)
         )
-        after = f"after the {_counted(count, 'dependent')} that block its deletion" if count else ""
+        after = f"after the dependents that block its deletion ({count})" if count else ""
+    if index.place(node)[0].path == CRD_PATH and (count := index.count_below(crd_path(index.place(node)[2]))):
+        after = f"after its {_counted(count, 'custom resource')}"
     if policy is Propagation.ORPHAN:
         count = collection.counts[Action.ORPHANED] + collection.counts[Action.REFERENCE_STRIPPED]
         after = f"after its reference was taken off {_counted(count, 'dependent')}" if count else ""
@@ -161,15 +173,19 @@ def _text(
     return f"it is gone {after}" if after else "it is gone at once"
 
 
-def _notes(index: ImpactIndex, node: int, collection: Collection, policy: Propagation) -> Iterator[str]:
+def _notes(
+    index: ImpactIndex, node: int, collection: Collection, policy: Propagation, result: DeletionResult
+) -> Iterator[str]:
     ref = index.ref(node)
     place = (ref.group, ref.resource)
+    if collection.uncertain and result is not DeletionResult.NOT_TOLD:
+        yield collection.uncertain
     if index.flags(node) & TERMINATING:
         grace = place == _PODS and index.node_of(node) is not None
         yield (
-            "it is being deleted already; within its grace period another deletion changes nothing about its dependents"
+            "it is being deleted already: within its grace period the policy of another deletion does not count"
             if grace
-            else "it is being deleted already; another deletion replaces the collector's finalizers by those of the policy"
+            else "it is being deleted already: another deletion replaces the collector's finalizers by its own"
         )
     if policy in _OF_THE_POLICY:
         yield (
@@ -274,7 +290,7 @@ class _Waits:
             ended_by=ended_by,
             text=text,
             holds_object=holds,
-            permanent=held_by in {HeldBy.OWNER_INVALID, HeldBy.RING},
+            permanent=held_by in _PERMANENT and not self._collection.unlistable,
             since=min(since, default=None),
             count=len(nodes),
             objects=tuple(map(index.ref, nodes[:_MOST_NAMED])),
@@ -293,7 +309,7 @@ class _Waits:
                 count = _counted(index.count_in(namespace), "object")
                 return (
                     "namespace controller",
-                    f"it deletes the {count} in it first: etcdfix namespace {namespace}",
+                    f"it deletes the {count} in it first: see etcdfix namespace NAME",
                 )
             case HeldBy.UNREADABLE_OBJECTS:
                 broken = unlistable[crd_path(index.place(self._node)[2])]
@@ -319,16 +335,16 @@ class _Waits:
 
     def _finalizer(self, name: str, nodes: Iterable[int]) -> str:
         if name == _CLAIM_PROTECTION:
-            return self._used(nodes, {Role.CLAIM, Role.EPHEMERAL_CLAIM}, "pods that have not finished")
+            return self._used(nodes, {Role.CLAIM, Role.EPHEMERAL_CLAIM}, "until no unfinished pod uses it")
         if name == _VOLUME_PROTECTION:
-            return self._used(nodes, {Role.BOUND_VOLUME}, "claims")
+            return self._used(nodes, {Role.BOUND_VOLUME}, "until no claim is bound to it")
         if name in _WAITS_FOR:
             return _WAITS_FOR[name]
         if finalizer_owner(name):
             return "until it has done its work"
         return "whoever set it takes it off; where that controller is gone, nobody does"
 
-    def _used(self, nodes: Iterable[int], roles: set[Role], what: str) -> str:
+    def _used(self, nodes: Iterable[int], roles: set[Role], until: str) -> str:
         index = self._index
         users = {
             edge.source: None
@@ -339,8 +355,8 @@ class _Waits:
             and not index.flags(edge.source) & FINISHED
         }
         if not users:
-            return f"until no {what} use it: none that can be read does"
-        return f"until no {what} use it: {_named(index, list(users))}"
+            return f"{until}: none that can be read is left"
+        return f"{until}: {_named(index, list(users))}"
 
 
 def _named(index: ImpactIndex, nodes: list[int]) -> str:

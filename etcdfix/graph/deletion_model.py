@@ -66,7 +66,7 @@ class DeletionForecast(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         policy: ``propagationPolicy`` of the deletion.
-        by_default: Nobody asked for a policy: it is the one that kubectl sends.
+        by_default: Nobody asked for a policy: it is that of a deletion under way, else the one that kubectl sends.
         possible: Whether an API server would do it; null where that is not known.
         result: ``gone``, where nothing but the collector's own work is waited for; ``terminating``;
             ``cannot-be-told``; ``refused``.

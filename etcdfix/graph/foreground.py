@@ -128,13 +128,12 @@ class _Waits:
         return dependent not in self._left
 
     def _was_told(self, node: int) -> bool:
-        return bool(self._index.flags(node) & TERMINATING)
+        return node in self._removed or bool(self._index.flags(node) & TERMINATING)
 
     def _goes_in_the_foreground(self, node: int) -> bool:
         """Tell whether an object has the finalizer before anything is made of its dependents."""
-        fate = self._fates.get(node)
-        if fate is not None and node in self._removed:
-            return fate.propagation is Propagation.FOREGROUND
+        if node in self._removed:
+            return self._fates[node].propagation is Propagation.FOREGROUND
         return self._was_told(node) and bool(self._index.flags(node) & FOREGROUND)
 
     def _that_stay(self) -> set[int]:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from etcdfix.errors import SourceError
 from etcdfix.graph.assess import assess
 from etcdfix.graph.collector import collect
-from etcdfix.graph.deletion import forecast, not_forecast, refusal
+from etcdfix.graph.deletion import forecast, not_forecast, refusal, usual_policy
 from etcdfix.graph.deletion_model import DeletionForecast, DeletionResult
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import Action, Assessment, Collection, LastKnown, Propagation
@@ -49,8 +49,8 @@ def impact_report(cluster: ClusterIndex, key: bytes, *, policy: str | None = Non
     Args:
         cluster: Made by keeping the examination of this key.
         key: Complete etcd key.
-        policy: Forecast an ordinary deletion in this way: one of :data:`POLICIES`. None forecasts what kubectl does
-            by default, for an object that can be read.
+        policy: Forecast an ordinary deletion in this way: one of :data:`POLICIES`. None forecasts, for an
+            object that can be read, a deletion that is under way, else what kubectl does by default.
 
     Returns:
         None for a key that nobody has and nobody mentions.
@@ -62,7 +62,7 @@ def impact_report(cluster: ClusterIndex, key: bytes, *, policy: str | None = Non
     if node is None:
         return None
     examined = cluster.kept.get(key)
-    how = Propagation.BACKGROUND if policy is None else Propagation(policy.capitalize())
+    how = usual_policy(index, node) if policy is None else Propagation(policy.capitalize())
     obstacle = _obstacle(cluster, node, examined)
     look = partial(assess, index, examiner=cluster.examiner, key=key, by_api=None if obstacle else how)
     try:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from etcdfix.graph.deletion_model import DeletionForecast, HeldBy, Wait
+from etcdfix.graph.model import ObjectRef
 from etcdfix.reports.base import counted
-from etcdfix.reports.formats.text import aligned, shown
+from etcdfix.reports.formats.text import shown
 from etcdfix.reports.impact_model import ImpactReport
 
 _FEW = 3
@@ -28,26 +29,36 @@ def verb(report: ImpactReport) -> str:
 
 def heading(found: DeletionForecast) -> str:
     """Return what is forecast."""
+    if found.by_default and found.terminating_since is not None:
+        return f"Deletion through the API, {found.policy}: under way"
     if found.by_default:
-        return f"Deletion through the API, {found.policy} as kubectl does it (others: --policy foreground, --policy orphan)"
+        return f"Deletion through the API, {found.policy}: kubectl's default (see also --policy foreground, orphan)"
     return f"Deletion through the API, {found.policy}"
 
 
-def state(found: DeletionForecast) -> Iterator[str]:
-    """Yield what becomes of the object, and since when."""
-    yield f"refused: {found.text}" if found.result == "refused" else found.text
-    if found.terminating_since is not None:
-        yield f"Terminating since {found.terminating_since}"
+def state(found: DeletionForecast) -> str:
+    """Return what becomes of the object, and since when."""
+    since = f" (Terminating since {found.terminating_since})" if found.terminating_since is not None else ""
+    return f"refused: {found.text}" if found.result == "refused" else found.text + since
 
 
-def wait_cells(wait: Wait) -> tuple[str, str, str, str]:
-    """Return what holds objects up, who ends it, what it waits for, and which objects."""
+def wait_cells(wait: Wait, about: ObjectRef) -> tuple[str, str, str, str]:
+    """Return what holds objects up, who ends it, what it waits for, and which objects.
+
+    Args:
+        wait: One wait.
+        about: The object that is deleted.
+    """
     held_by = f"finalizer {wait.name}" if wait.held_by is HeldBy.FINALIZER else _HELD_BY[wait.held_by]
     ended_by = wait.ended_by or ("nobody" if wait.permanent else "not known")
     text = f"FOR EVER: {wait.text}" if wait.permanent else wait.text
     names = ", ".join(map(str, wait.objects[:_FEW])) + (", …" if wait.count > _FEW else "")
-    since = f", Terminating since {wait.since}" if wait.since is not None else ""
-    return held_by, ended_by, text, f"{counted(wait.count, 'object')}: {names}{since}"
+    objects = f"{counted(wait.count, 'object')}: {names}"
+    if wait.objects == (about,):
+        objects = "the object itself"
+    if wait.since is not None:
+        objects += f", Terminating since {wait.since}"
+    return held_by, ended_by, text, objects
 
 
 def deletion_lines(report: ImpactReport, max_rows: int) -> Iterator[str]:
@@ -57,15 +68,16 @@ def deletion_lines(report: ImpactReport, max_rows: int) -> Iterator[str]:
         return
     yield ""
     yield shown(heading(found))
-    yield from (f"  {shown(sentence)}" for sentence in state(found))
+    yield f"  {shown(state(found))}"
     own = [wait for wait in found.waits if wait.holds_object]
     others = [wait for wait in found.waits if not wait.holds_object]
     for title, waits in (("it waits for", own), ("held up too, without holding it", others)):
         if waits:
             yield f"  {title}"
             for wait in waits[:max_rows]:
-                held_by, ended_by, text, objects = map(shown, wait_cells(wait))
-                yield from aligned([(f"{held_by} (ended by: {ended_by})", text)], "    ")
+                held_by, ended_by, text, objects = map(shown, wait_cells(wait, report.object))
+                by = f" (ended by: {ended_by})" if ended_by != held_by else ""
+                yield f"    {held_by}{by}: {text}"
                 yield f"      {objects}"
             if len(waits) > max_rows:
                 yield f"    … {len(waits) - max_rows} of {len(waits)} not shown; -o json has them"

@@ -35,7 +35,7 @@ def write_dot(report: ImpactReport, stream: BinaryIO, _max_rows: int = 0) -> Non
     line(f"  label={_quoted(f'{verb(report)} {shown(report.object.key)}: risk {report.risk}')};")
     outcome = report.finding.outcome if report.finding is not None else "not in etcd"
     deletion = report.deletion
-    told = [f"{deletion.policy}: {sentence}" for sentence in state(deletion)] if deletion is not None else []
+    told = [f"{deletion.policy}: {state(deletion)}"] if deletion is not None else []
     line(f'  n0 [label={_quoted(shown(report.object), outcome, *told)}, style=filled, fillcolor="#fee08b"];')
 
     def node(entry: ObjectRef, colour: str, stays: str = "") -> int:

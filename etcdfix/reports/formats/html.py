@@ -137,7 +137,7 @@ def _deletion(report: ImpactReport) -> Iterator[str]:
     if found is None:
         return
     yield f"<h2>{_text(heading(found))}</h2>"
-    yield from (f"<p>{_text(sentence)}</p>" for sentence in state(found))
+    yield f"<p>{_text(state(found))}</p>"
     if found.waits:
         yield from _table(
             ("Held up by", "Ended by", "Waits for", "Holds", "Objects"),
@@ -150,7 +150,7 @@ def _deletion(report: ImpactReport) -> Iterator[str]:
                     _text(names),
                 )
                 for w in found.waits
-                for held, ended, text, names in [wait_cells(w)]
+                for held, ended, text, names in [wait_cells(w, report.object)]
             ],
         )
     yield from (f"<p>{_text(note)}</p>" for note in found.notes)

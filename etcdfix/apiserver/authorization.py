@@ -228,7 +228,7 @@ def _check_access(server: Server, attributes: _Attributes) -> None:
 
 
 def can_i(verb: str, group: str, resource: str, namespace: str, name: str) -> str:
-    """Return the command by which a person asks whether a verb is allowed on one object; on every one without a name."""
+    """Return the command by which a person asks whether a verb is allowed on one object; without a name, on all."""
     place = ["-n", namespace] if namespace else [] if name else ["--all-namespaces"]
     what = f"{GroupResource(group, resource)}/{name}" if name else str(GroupResource(group, resource))
     return quote_command(["kubectl", "--kubeconfig", "FILE", "auth", "can-i", verb, what, *place])

@@ -20,7 +20,8 @@ from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError
 from etcdfix.examine import Examiner, Reading
 from etcdfix.remediation.audit.record import Result
-from etcdfix.remediation.commit import ChangeOutcome, RecordPaths
+from etcdfix.remediation.commit import ChangeOutcome
+from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.preflight.cluster import MAIN_ETCD, Acceptances, Cluster
 from etcdfix.rules import Rule, refuse
 from etcdfix.sources.base import Source

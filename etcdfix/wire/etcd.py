@@ -1,9 +1,9 @@
 """The etcd v3 messages that reading needs, and the paths of the methods that carry them.
 
-Format: etcd 3.6, ``api/mvccpb/kv.proto``, ``api/authpb/auth.proto`` and ``api/etcdserverpb/rpc.proto``. Enums travel as varints, so they
-stand here as ``int32``. What we must not send is left out: without its ``action`` field an ``AlarmRequest`` can
-only mean GET, and nothing that writes a key has a message here at all. Fields that a server of another
-version adds are skipped by protobuf, fields that it lacks read as zero.
+Format: etcd 3.6, ``api/mvccpb/kv.proto``, ``api/authpb/auth.proto`` and ``api/etcdserverpb/rpc.proto``. Enums travel as
+varints, so they stand here as ``int32``. What we must not send is left out: without its ``action`` field an
+``AlarmRequest`` can only mean GET, and nothing that writes a key has a message here at all. Fields that a server of
+another version adds are skipped by protobuf, fields that it lacks read as zero.
 """
 
 from __future__ import annotations

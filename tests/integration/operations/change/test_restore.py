@@ -13,8 +13,9 @@ from etcdfix.model import ClusterIdentity
 from etcdfix.operations.change.restore import Candidate, OwnWrite, RestorePreview, RestoreRequest, run_restore
 from etcdfix.remediation import commit as commit_module
 from etcdfix.remediation.backup.file import digest
-from etcdfix.remediation.commit import ChangeOutcome, RecordPaths
+from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step, no_step
+from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.preflight import deletion as preflight_module
 from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.remediation.preflight.members import CopyState, MemberSurvey, survey_members

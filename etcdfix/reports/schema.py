@@ -10,6 +10,7 @@ import msgspec
 
 from etcdfix.model import Confidence, Outcome, ServerBehaviour
 from etcdfix.reports.change_model import ChangeReport
+from etcdfix.reports.doctor_model import DoctorReport
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
 from etcdfix.reports.model import API_VERSION, Finding, ScanReport
 from etcdfix.reports.plan_model import DeletionPlan
@@ -62,4 +63,5 @@ SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "orphans": partial(document_schema, OrphansReport),
     "plan": partial(document_schema, DeletionPlan),
     "change": partial(document_schema, ChangeReport),
+    "doctor": partial(document_schema, DoctorReport),
 }

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import BinaryIO
 
 from etcdfix.reports.base import Reporter
-from etcdfix.reports.formats import namespace, orphans
+from etcdfix.reports.doctor_model import DoctorReport
+from etcdfix.reports.formats import doctor, namespace, orphans
 from etcdfix.reports.formats.document import write_document
 from etcdfix.reports.formats.dot import write_dot
 from etcdfix.reports.formats.html import write_html
@@ -39,5 +40,10 @@ ORPHANS_FORMATS: Mapping[str, Callable[[OrphansReport, BinaryIO, int], None]] = 
     "table": orphans.write_table,
     "json": write_document,
 }
+DOCTOR_FORMATS: Mapping[str, Callable[[DoctorReport, BinaryIO], None]] = {
+    "table": doctor.write_table,
+    "json": write_document,
+    "yaml": doctor.write_yaml,
+}
 
-__all__ = ["IMPACT_FORMATS", "NAMESPACE_FORMATS", "ORPHANS_FORMATS", "SCAN_FORMATS"]
+__all__ = ["DOCTOR_FORMATS", "IMPACT_FORMATS", "NAMESPACE_FORMATS", "ORPHANS_FORMATS", "SCAN_FORMATS"]

@@ -128,6 +128,7 @@ def _check_log(path: Path) -> Iterator[Check]:
         )
     elif found.head_missing and found.records:
         yield fail("audit-log", f"{path}: {NO_HEAD_FILE}", without_head(path, found.head))
+        return  # its warnings say the same
     elif found.open_intents:
         yield warn(
             "audit-log",

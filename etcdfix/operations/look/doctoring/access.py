@@ -69,7 +69,7 @@ def check_etcd_user(client: EtcdClient, prefix: bytes) -> Iterator[Check]:
             "etcd-user",
             f"what user {shown} may do, etcd does not tell: {failed.failure.message}",
             _ASK_ROOT,
-            quote_command(["etcdctl", "user", "get", user, "--detail"]),
+            quote_command(["etcdctl", "user", "get", "--detail", "--", user]),
         )
         return
     if len(roles) > _MOST_ROLES:
@@ -87,7 +87,9 @@ def _judge(
     role = roles[0] if roles else "ROLE"
 
     def grant(kind: str) -> str:
-        return quote_command(["etcdctl", "role", "grant-permission", role, kind, "--prefix=true", below])
+        return quote_command(
+            ["etcdctl", "role", "grant-permission", "--prefix=true", "--", role, kind, below]
+        )
 
     everything = covers(read, (_NO_END, None))
     if everything:

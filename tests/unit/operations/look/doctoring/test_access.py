@@ -99,7 +99,7 @@ def test_everything_or_the_prefix_alone(ask: Ask) -> None:
 def test_who_may_only_read_is_told_that_changes_would_be_denied(ask: Ask) -> None:
     checks = ask(["below"], (READ, b"/registry/", b"/registry0"))
     assert came_to(checks) == ["ok", "warn"]
-    assert checks[1].command == "etcdctl role grant-permission below readwrite --prefix=true /registry/"
+    assert checks[1].command == "etcdctl role grant-permission --prefix=true -- below readwrite /registry/"
 
 
 def test_who_may_read_too_little(ask: Ask) -> None:

@@ -41,6 +41,7 @@ from etcdfix.operations.look.doctoring.members import (
     Asked,
     ask_endpoints,
     check_alarms,
+    check_leader,
     check_members,
     check_one_cluster,
     check_reach,
@@ -62,7 +63,6 @@ from etcdfix.text.commands import RepeatedOptions
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
 
-_OF_ETCD: Final = ("version", "members", "learner", "alarms", "space")
 _OF_CONTENTS: Final = ("clock", "revision", "keys")
 _FIRST: Final = "first see to what is said of reach and cluster"
 _LOOK: Final = "see that this is the right file, or that etcd runs and this is its port for clients"
@@ -270,13 +270,20 @@ class _Visit:
         again = self._request.same_again
         client = self._client()
         statuses = [asked.status for asked in self._asked if asked.status is not None]
+        if not statuses:
+            self._cannot("version")
+        else:
+            self._make("version", partial(check_versions, statuses))
+            self._make("members", partial(check_leader, statuses, again))
         if client is None:
-            self._cannot(*_OF_ETCD)
-            return
-        self._make("version", partial(check_versions, statuses))
-        self._make("members", partial(check_members, client, statuses, again))
-        self._make("alarms", partial(check_alarms, client, again))
-        self._make("space", partial(check_space, statuses, again))
+            self._cannot("members", "learner", "alarms")
+        else:
+            self._make("members", partial(check_members, client, statuses, again))
+            self._make("alarms", partial(check_alarms, client, again))
+        if not statuses:
+            self._cannot("space")
+        else:
+            self._make("space", partial(check_space, statuses, again))
 
     def _of_contents(self) -> None:
         request = self._request
@@ -302,6 +309,7 @@ class _Visit:
             source.problems,
             request.same_again,
             prefix=request.layout.prefix,
+            limited_to=source.describe().limited_to,
             no_encryption=request.no_encryption,
         )
         yield from check_plugins(

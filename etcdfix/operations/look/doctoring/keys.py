@@ -114,15 +114,32 @@ def check_keys(
     again: RepeatedOptions,
     *,
     prefix: str,
+    limited_to: str,
     no_encryption: bool,
 ) -> Iterator[Check]:
-    """Yield what each encryption key opens."""
+    """Yield what each encryption key opens.
+
+    Args:
+        seen: By one pass over everything.
+        configuration: That has the keys; None where none was given.
+        problems: Why the source did not yield everything.
+        again: Options that a command must repeat.
+        prefix: The storage prefix.
+        limited_to: All that may be read, where that is not everything; else "".
+        no_encryption: The operator says that nothing is encrypted at rest.
+    """
     reasons = [*problems, *seen.ending.problems]
     if seen.ending.ended is not None:
         reasons.append(f"{seen.ending.ended.reason} before the end")
     for reason in list(dict.fromkeys(reasons))[:MOST_TOLD]:
         yield unknown(
             "keys", f"not everything could be looked at: {reason}", "see what can be read", _scan(again)
+        )
+    if limited_to:
+        yield warn(
+            "keys",
+            f"permission denied outside {fit(limited_to, 200)}: only keys that start with it were looked at",
+            "that is enough for Kubernetes' keys; orphans lists others too",
         )
     if not seen.examined and not reasons:
         places = " or ".join(likely_prefixes(seen.sample)[:3])

@@ -92,6 +92,13 @@ def check_reach(asked: Sequence[Asked]) -> Iterator[Check]:
             yield unknown(
                 "reach", f"{one.endpoint}: a member answers, and does not say how it is", "see its log"
             )
+        elif one.status.errors:
+            told = "; ".join(one.status.errors[:_MOST_TOLD])
+            yield warn(
+                "reach",
+                f"{one.endpoint}: member {one.status.member_id:x} answers, and complains: {told}",
+                "see what is said of members and alarms",
+            )
         else:
             yield ok("reach", f"{one.endpoint}: member {one.status.member_id:x} answers")
 
@@ -140,15 +147,8 @@ def check_versions(statuses: Sequence[MemberStatus]) -> Iterator[Check]:
         yield ok("version", f"etcd {told}")
 
 
-def check_members(
-    client: EtcdClient, statuses: Sequence[MemberStatus], again: RepeatedOptions
-) -> Iterator[Check]:
-    """Yield whether there is a leader, and whether every member that votes is among the endpoints.
-
-    Raises:
-        CallFailed: Nobody could answer, or the answer is no.
-    """
-    known = {status.member_id for status in statuses}
+def check_leader(statuses: Sequence[MemberStatus], again: RepeatedOptions) -> Iterator[Check]:
+    """Yield that no leader is known, where that is so."""
     lost = [status.endpoint for status in statuses if not status.leader]
     if lost:
         yield fail(
@@ -157,6 +157,17 @@ def check_members(
             "start the members that are missing: without a leader etcd answers little and takes nothing",
             _etcdctl(again, "endpoint", "status", "--cluster", "-w", "table"),
         )
+
+
+def check_members(
+    client: EtcdClient, statuses: Sequence[MemberStatus], again: RepeatedOptions
+) -> Iterator[Check]:
+    """Yield whether every member that votes is among the endpoints.
+
+    Raises:
+        CallFailed: Nobody could answer, or the answer is no.
+    """
+    known = {status.member_id for status in statuses}
     members = client.members()
     voting = [member for member in members if not member.is_learner]
     missing = [member for member in voting if member.member_id not in known]
@@ -173,10 +184,8 @@ def check_members(
             "see the list of members",
             _etcdctl(again, "member", "list", "-w", "table"),
         )
-    if not lost and not missing:
-        yield ok(
-            "members", f"{counted(len(voting), 'member')} with a vote, all among the endpoints, one leads"
-        )
+    if not missing:
+        yield ok("members", f"{counted(len(voting), 'member')} with a vote, all among the endpoints")
     learners = [member for member in members if member.is_learner]
     for member in learners[:_MOST_TOLD]:
         yield warn(

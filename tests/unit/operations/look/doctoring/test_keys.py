@@ -35,7 +35,9 @@ def looked_at(
     held = MemorySource(values, **source)
     examiner = Examiner.of(Reading(layout=StorageLayout(), configuration=config))
     seen = examine_keys(held, examiner, no_progress)
-    found = check_keys(seen, config, held.problems, AGAIN, prefix="/registry/", no_encryption=no_encryption)
+    found = check_keys(
+        seen, config, held.problems, AGAIN, prefix="/registry/", limited_to="", no_encryption=no_encryption
+    )
     checks = list(found)
     states(checks)
     return checks

@@ -28,7 +28,7 @@ from etcdfix.examine_all import Progress, no_progress
 from etcdfix.model import ClusterIdentity
 from etcdfix.operations.look.doctoring.access import check_etcd_user, check_kubeconfig
 from etcdfix.operations.look.doctoring.certificates import check_tls
-from etcdfix.operations.look.doctoring.check import ok, told_by, unknown
+from etcdfix.operations.look.doctoring.check import ok, told_by, unknown, warn
 from etcdfix.operations.look.doctoring.contents import (
     check_clock,
     check_configuration,
@@ -230,8 +230,13 @@ class _Visit:
         if self._request.connection is None:
             yield from self._open()
             if self._source is not None:
-                integrity = self._source.describe().integrity
-                yield ok("reach", f"{self._request.file} can be read; its checksum: {integrity or 'none'}")
+                told = f"{self._request.file} can be read: {self._source.describe().integrity}"
+                doubtful = bool(self._source.problems)
+                yield (
+                    warn("reach", told, "take another snapshot, if you can")
+                    if doubtful
+                    else ok("reach", told)
+                )
             return
         self._asked = ask_endpoints(self._request.connection)
         yield from check_reach(self._asked)

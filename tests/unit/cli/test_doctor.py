@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import threading
@@ -326,6 +327,26 @@ def test_a_time_out_gives_what_there_is(doctor: Doctor) -> None:
     assert {state for name, state in ran.states if name in {"members", "alarms", "keys", "backup-dir"}} == {
         "unknown"
     }
+
+
+def test_an_interruption_gives_what_there_is(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("etcdfix.operations.look.doctor.check_alarms", interrupted)
+    ran = doctor()
+    assert (ran.code, ran.document["ended"]) == (130, "interrupted")
+    assert (ran.of("members"), ran.of("alarms"), ran.of("audit-log")) == (["ok"], ["unknown"], ["unknown"])
+    ran = doctor(form="table")
+    assert "unknown (interrupted before the end); " in ran.out
+
+
+def test_a_snapshot_that_is_not_what_was_saved(doctor: Doctor) -> None:
+    raw = bytearray(gzip.decompress((ALPHA / "snapshot.db.gz").read_bytes()))
+    raw[300_000] ^= 1
+    (doctor.folder / "s.db").write_bytes(raw)
+    ran = doctor("--no-encryption", source=["--snapshot", str(doctor.folder / "s.db")])
+    assert (ran.of("reach"), "unknown" in ran.of("keys")) == (["warn"], True)
 
 
 def test_the_report_goes_to_a_file_and_over_no_input(doctor: Doctor, tmp_path: Path) -> None:

@@ -224,7 +224,7 @@ def check_alarms(client: EtcdClient, again: RepeatedOptions) -> Iterator[Check]:
                 "so a restore would fail",
                 "save a snapshot first, for a compaction removes earlier revisions; then etcdctl compact, etcdctl "
                 "defrag, and etcdctl alarm disarm once there is room",
-                _etcdctl(again, "snapshot", "save", "FILE"),
+                _etcdctl(_one_endpoint(again), "snapshot", "save", "FILE"),
             )
         else:
             yield warn(
@@ -268,6 +268,15 @@ def mib(size: int) -> str:
 
 def _etcdctl(again: RepeatedOptions, *words: str) -> str:
     return quote_command(["etcdctl", *again.source, *words])
+
+
+def _one_endpoint(again: RepeatedOptions) -> RepeatedOptions:
+    """Return the same for a command that takes one endpoint only."""
+    source = list(again.source)
+    if "--endpoints" in source:
+        at = source.index("--endpoints") + 1
+        source[at] = source[at].partition(",")[0]
+    return RepeatedOptions(source=tuple(source))
 
 
 def _label(member: ClusterMember) -> str:

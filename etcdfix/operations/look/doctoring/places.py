@@ -43,7 +43,10 @@ def check_backup_directories(places: RecordPaths) -> Iterator[Check]:
 def check_audit_log(places: RecordPaths) -> Iterator[Check]:
     """Yield whether a record can be kept, and whether the log is what was written."""
     path, named = places.log_path, places.audit_log is not None
-    yield from _check_directory("audit-log", path.parent, places, named=named, option="--audit-log")
+    checks = [*_check_directory("audit-log", path.parent, places, named=named, option="--audit-log")]
+    yield from checks
+    if any(check.state is State.FAIL for check in checks):
+        return
     try:
         yield from _check_log(path)
     except AuditLogUnreadable as exc:
@@ -54,7 +57,7 @@ def _check_directory(
     name: str, path: Path, places: RecordPaths, *, named: bool, option: str
 ) -> Iterator[Check]:
     try:
-        if not named and not path.exists():
+        if not named and not os.path.lexists(path):
             yield _check_default(name, path, places, option)
             return
         with open_directory(path) as directory:

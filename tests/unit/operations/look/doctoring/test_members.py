@@ -192,6 +192,9 @@ def test_alarms(etcd: ScriptedEtcd, client: EtcdClient) -> None:
     found = list(check_alarms(client, AGAIN))
     assert states(found) == [("alarms", "fail"), ("alarms", "fail"), ("alarms", "warn")]
     space, corrupt, _ = found
+    several = RepeatedOptions(source=("--endpoints", "one:1,two:2", "--cacert", "ca"))
+    (first, *_) = check_alarms(client, several)
+    assert first.command == "etcdctl --endpoints one:1 --cacert ca snapshot save FILE"
     assert "a restore would fail" in space.what
     assert space.command == "etcdctl --endpoints one:2379 snapshot save FILE"
     assert "members-disagree.md" in corrupt.next_step

@@ -125,7 +125,7 @@ def examine_health(
     with ExitStack() as stack:
         visit = _Visit(request, open_source, now, plugins, progress, stack)
         visit.make_all()
-    return visit.result()
+        return visit.result()
 
 
 class _Visit:
@@ -222,7 +222,7 @@ class _Visit:
     def _cannot(self, *names: str) -> None:
         """Say of checks that they cannot be made."""
         for name in names:
-            self._make(name, lambda name=name: [unknown(name, *self._why_not)])  # type: ignore[misc]
+            self._make(name, partial(lambda check: [check], unknown(name, *self._why_not)))
 
     # Where the data is
 

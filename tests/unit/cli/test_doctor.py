@@ -318,12 +318,12 @@ def test_a_time_out_gives_what_there_is(doctor: Doctor) -> None:
 
     doctor.etcd.script = hang
     try:
-        ran = doctor("--timeout", "2s")
+        ran = doctor("--timeout", "4s")
     finally:
         stop.set()
     assert ran.code == 3
     assert ran.of("reach") == ["ok"]
-    assert ran.document["ended"] == "ended by --timeout 2s"
+    assert ran.document["ended"] == "ended by --timeout 4s"
     assert {state for name, state in ran.states if name in {"members", "alarms", "keys", "backup-dir"}} == {
         "unknown"
     }

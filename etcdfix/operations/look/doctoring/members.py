@@ -208,7 +208,7 @@ def check_alarms(client: EtcdClient, again: RepeatedOptions) -> Iterator[Check]:
     Raises:
         SourceError: Nobody could answer, or the answer is no.
     """
-    alarms = read_alarms(client)
+    alarms = sorted(read_alarms(client), key=lambda alarm: alarm.kind is not AlarmKind.CORRUPT)
     for alarm in alarms[:_MOST_TOLD]:
         if alarm.kind is AlarmKind.CORRUPT:
             yield fail(
@@ -233,6 +233,13 @@ def check_alarms(client: EtcdClient, again: RepeatedOptions) -> Iterator[Check]:
                 "ask etcd which one it is",
                 _etcdctl(again, "alarm", "list"),
             )
+    if len(alarms) > _MOST_TOLD:
+        yield fail(
+            "alarms",
+            f"{len(alarms) - _MOST_TOLD} more alarms are up",
+            "see all",
+            _etcdctl(again, "alarm", "list"),
+        )
     if not alarms:
         yield ok("alarms", "no alarm is up")
 

@@ -49,7 +49,7 @@ def speaking(files: CertificateFiles) -> Iterator[str]:
 
 
 def looked_at(now: datetime = NOW, **options: Any) -> list[Check]:
-    found = list(check_tls(EtcdConnection(**{"dial_timeout_seconds": 1, **options}), now=now))
+    found = list(check_tls(EtcdConnection(**{"dial_timeout_seconds": 5, **options}), now=now))
     states(found)
     return found
 

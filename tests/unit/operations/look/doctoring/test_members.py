@@ -191,13 +191,21 @@ def test_alarms(etcd: ScriptedEtcd, client: EtcdClient) -> None:
     etcd.script = answering(ALARM.path, alarms(1, 2, 9))
     found = list(check_alarms(client, AGAIN))
     assert states(found) == [("alarms", "fail"), ("alarms", "fail"), ("alarms", "warn")]
-    space, corrupt, _ = found
+    corrupt, space, _ = found
     several = RepeatedOptions(source=("--endpoints", "one:1,two:2", "--cacert", "ca"))
-    (first, *_) = check_alarms(client, several)
+    _, first, _ = check_alarms(client, several)
     assert first.command == "etcdctl --endpoints one:1 --cacert ca snapshot save FILE"
     assert "a restore would fail" in space.what
     assert space.command == "etcdctl --endpoints one:2379 snapshot save FILE"
     assert "members-disagree.md" in corrupt.next_step
+
+
+def test_alarms_without_number_do_not_hide_the_worst(etcd: ScriptedEtcd, client: EtcdClient) -> None:
+    etcd.script = answering(ALARM.path, alarms(*[1] * 50, 2))
+    found = list(check_alarms(client, AGAIN))
+    assert len(found) == 17
+    assert "CORRUPT" in found[0].what
+    assert found[-1].what == "35 more alarms are up"
 
 
 # Space

@@ -1325,10 +1325,10 @@ def test_backup_directory_that_others_may_write_to(registry: Registry) -> None:
 def _state(registry: Registry, monkeypatch: pytest.MonkeyPatch, *, kind: str) -> Path:
     """Let the default directory lie on a file system of this kind."""
     state = own_directory(registry.folder / "state")
-    for module in ("etcdfix.remediation.commit", "etcdfix.remediation.durable"):
+    for module in ("etcdfix.remediation.places", "etcdfix.remediation.durable"):
         monkeypatch.setattr(f"{module}.default_directory", lambda: state / "etcdfix")
     monkeypatch.setattr(
-        "etcdfix.remediation.commit.default_audit_log", lambda: state / "etcdfix" / "audit.jsonl"
+        "etcdfix.remediation.places.default_audit_log", lambda: state / "etcdfix" / "audit.jsonl"
     )
     monkeypatch.setattr(durable, "filesystem_kind", lambda _path: Filesystem(kind, "none", "/"))
     monkeypatch.setattr(durable, "same_disk", lambda _one, _other: False)

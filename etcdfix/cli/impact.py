@@ -40,8 +40,8 @@ MEANINGS: dict[ExitCode, str] = {
 @click.option(
     "--policy",
     type=click.Choice(POLICIES),
-    help="How it is deleted through the API. Default: the way in which it is being deleted already, else background, as "
-    "kubectl does.",
+    help="How it is deleted through the API. Default: as it is being deleted already, else background, as kubectl "
+    "does.",
 )
 @source_options
 @reading_options
@@ -58,10 +58,10 @@ def command(
 ) -> int:
     """Show what losing one object would set off: who depends on it, who uses it, how bad that is. Reads only.
 
-    KEY is a complete etcd key (/registry/secrets/shop/db), of an object that can be read or not, or that is gone and
-    that others still mention. Everything in etcd is looked at once. Of an object that can be read it forecasts an
-    ordinary deletion through the API (--policy): what goes with it, and who waits for whose finalizer. The grade is none, low, high or cluster-breaking;
-    -o dot is for Graphviz, -o html a page of its own.
+    KEY is a complete etcd key (/registry/secrets/shop/db), of an object that can be read or not, or that is gone
+    and that others still mention. Everything in etcd is looked at once. Of an object that can be read it forecasts
+    an ordinary deletion through the API (--policy): what goes with it, and who waits for whose finalizer. The grade
+    is none, low, high or cluster-breaking; -o dot is for Graphviz, -o html a page of its own.
     """
     wanted = _wanted(key, key_base64)
 

@@ -11,7 +11,9 @@ from etcdfix.graph.model import Propagation
 from tests.support.impact_objects import NOW, Cluster, node_of, owner
 
 BACKGROUND, FOREGROUND, ORPHAN = Propagation.BACKGROUND, Propagation.FOREGROUND, Propagation.ORPHAN
-BLOCKS = {"blockOwnerDeletion": True}
+
+
+BLOCKING = "the dependents that block its deletion (1)"
 
 
 def told(cluster: Cluster, key: str, policy: Propagation = BACKGROUND) -> DeletionForecast:
@@ -25,12 +27,12 @@ def only(found: DeletionForecast) -> Wait:
     return wait
 
 
-def stateful_set(cluster: Cluster, **more: bool) -> str:
+def stateful_set(cluster: Cluster, *, blocks: bool = False) -> str:
     """A StatefulSet with a pod on a node and a claim that the pod uses."""
     key = cluster.add("apps/v1", "StatefulSet", "db", "shop")
     volume = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
     spec = {"nodeName": "n1", "containers": [], "volumes": [volume]}
-    cluster.pod("db-0", owners=(owner("StatefulSet", "db", **more),), spec=spec)
+    cluster.pod("db-0", owners=(owner("StatefulSet", "db", blockOwnerDeletion=blocks),), spec=spec)
     cluster.add(
         "v1", "PersistentVolumeClaim", "data", "shop",
         owners=(owner("StatefulSet", "db"),), finalizers=("kubernetes.io/pvc-protection",),
@@ -45,15 +47,14 @@ def stateful_set(cluster: Cluster, **more: bool) -> str:
         (
             FOREGROUND,
             DeletionResult.TERMINATING,
-            "it becomes Terminating until what holds it has ended; "
-            + "it is gone after the dependents that block its deletion (1)",
+            "it becomes Terminating until what holds it has ended; it is gone after " + BLOCKING,
         ),
         (ORPHAN, DeletionResult.GONE, "it is gone after its reference was taken off 2 dependents"),
     ],
 )
 def test_the_three_policies(policy: Propagation, result: DeletionResult, text: str) -> None:
     cluster = Cluster()
-    found = told(cluster, stateful_set(cluster, **BLOCKS), policy)
+    found = told(cluster, stateful_set(cluster, blocks=True), policy)
     assert (found.result, found.possible) == (result, True)
     assert found.text == text
     held = {wait.held_by: (wait.holds_object, wait.ended_by) for wait in found.waits}
@@ -137,7 +138,7 @@ def test_who_uses_a_claim_and_a_volume() -> None:
 def test_what_is_certain_never_to_end() -> None:
     cluster = Cluster()
     key = cluster.add("v1", "ConfigMap", "top", "shop")
-    wide = (owner("ConfigMap", "top", api_version="v1", **BLOCKS),)
+    wide = (owner("ConfigMap", "top", api_version="v1", blockOwnerDeletion=True),)
     cluster.add("rbac.authorization.k8s.io/v1", "ClusterRole", "wide", owners=wide)
     found = told(cluster, key, FOREGROUND)
     wait = only(found)
@@ -152,7 +153,10 @@ def test_what_is_certain_never_to_end() -> None:
 def test_an_owner_that_the_collector_cannot_look_up() -> None:
     cluster = Cluster()
     key = cluster.add("v1", "ConfigMap", "top", "shop")
-    both = (owner("ConfigMap", "top", api_version="v1", **BLOCKS), owner("T", "t", api_version="x.com/v1"))
+    both = (
+        owner("ConfigMap", "top", api_version="v1", blockOwnerDeletion=True),
+        owner("T", "t", api_version="x.com/v1"),
+    )
     cluster.add("v1", "ConfigMap", "c", "shop", owners=both, finalizers=("x/y",))
     wait = only(told(cluster, key, FOREGROUND))
     assert (wait.held_by, wait.permanent) == (HeldBy.OWNER_UNKNOWN, False)
@@ -161,7 +165,7 @@ def test_an_owner_that_the_collector_cannot_look_up() -> None:
 
 def test_a_ring() -> None:
     cluster = Cluster()
-    references = (owner("ConfigMap", "c", api_version="v1", **BLOCKS),)
+    references = (owner("ConfigMap", "c", api_version="v1", blockOwnerDeletion=True),)
     key = cluster.add("v1", "ConfigMap", "c", "shop", owners=references)
     wait = only(told(cluster, key, FOREGROUND))
     assert (wait.held_by, wait.permanent) == (HeldBy.RING, True)
@@ -244,7 +248,7 @@ def test_clients_that_ask_for_no_policy() -> None:
 def test_many_dependents_are_counted_and_a_hundred_named() -> None:
     cluster = Cluster()
     key = cluster.add("v1", "ConfigMap", "top", "shop")
-    references = (owner("ConfigMap", "top", api_version="v1", **BLOCKS),)
+    references = (owner("ConfigMap", "top", api_version="v1", blockOwnerDeletion=True),)
     held = cluster.add("v1", "ConfigMap", "d", "shop", owners=references, finalizers=("x/y",))
     value = cluster.values.pop(held)
     for number in range(10_000):

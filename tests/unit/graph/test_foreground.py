@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from etcdfix.graph.collector import collect
@@ -11,10 +13,10 @@ from tests.support.impact_objects import Cluster, node_of, owner
 MANY = 10_000
 
 
-def config(cluster: Cluster, name: str, *owners: str, namespace: str = "shop", **more: object) -> str:
+def config(cluster: Cluster, name: str, *owners: str, namespace: str = "shop", **more: Any) -> str:
     """Add a ConfigMap that blocks each of its owners."""
     references = tuple(owner("ConfigMap", o, api_version="v1", blockOwnerDeletion=True) for o in owners)
-    return cluster.add("v1", "ConfigMap", name, namespace, owners=references, **more)  # type: ignore[arg-type]
+    return cluster.add("v1", "ConfigMap", name, namespace, owners=references, **more)
 
 
 def foreground(cluster: Cluster, key: str) -> tuple[Collection, list[str]]:
@@ -110,9 +112,8 @@ def test_what_is_unblocked_in_a_ring_holds_nobody() -> None:
 
 def test_a_ring_that_is_being_deleted_already_stays() -> None:
     cluster = Cluster()
-    going = {"terminating": True, "finalizers": ("foregroundDeletion",)}
     key = config(cluster, "a", "b")
-    config(cluster, "b", "a", **going)
+    config(cluster, "b", "a", terminating=True, finalizers=("foregroundDeletion",))
     played, _ = foreground(cluster, key)
     assert played.ring
     assert played.stays == "configmaps shop/b, and so on in a ring of owner references that nobody opens"

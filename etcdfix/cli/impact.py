@@ -39,7 +39,7 @@ MEANINGS: dict[ExitCode, str] = {
 @click.option("--key-base64", metavar="BASE64", help="The key, where it cannot be typed.")
 @click.option(
     "--policy",
-    type=click.Choice(POLICIES),
+    type=click.Choice(POLICIES, case_sensitive=False),
     help="How it is deleted through the API. Default: as it is being deleted already, else background, as kubectl "
     "does.",
 )

@@ -104,7 +104,7 @@ def forecast(
     waits = _Waits(index, node, collection, policy).found()
     if any(wait.holds_object for wait in waits) or collection.stays:
         result = DeletionResult.TERMINATING
-    elif collection.uncertain or index.flags(node) & OPAQUE:
+    elif _unsure(index, node, collection, policy):
         result = DeletionResult.NOT_TOLD
     else:
         result = DeletionResult.GONE
@@ -146,13 +146,24 @@ def consequences_of_deletion(index: ImpactIndex, node: int) -> tuple[str, ...]:
 # -------------------------------------------------------------------------------------------------------- sentences
 
 
+def _unsure(index: ImpactIndex, node: int, collection: Collection, policy: Propagation) -> str:
+    """Return why nobody can tell whether an object goes that nothing is known to hold; "" where that is told."""
+    if collection.uncertain:
+        return collection.uncertain
+    if index.flags(node) & OPAQUE:
+        return "it cannot be looked into, so whether it has finalizers is not known"
+    if policy is not Propagation.BACKGROUND and index.problems:
+        return "not everything was read: whether a dependent holds it up is not known"
+    if policy is Propagation.FOREGROUND and index.opaque:
+        return f"{_counted(index.opaque, 'object')} cannot be looked into: whether one blocks it is not known"
+    return ""
+
+
 def _text(
     index: ImpactIndex, node: int, collection: Collection, policy: Propagation, result: DeletionResult
 ) -> str:
     if result is DeletionResult.NOT_TOLD:
-        return (
-            collection.uncertain or "its finalizers are not known, so whether it goes at once is not either"
-        )
+        return _unsure(index, node, collection, policy)
     after = ""
     if policy is Propagation.FOREGROUND:
         uid = index.uid(node)
@@ -178,8 +189,10 @@ def _notes(
 ) -> Iterator[str]:
     ref = index.ref(node)
     place = (ref.group, ref.resource)
-    if collection.uncertain and result is not DeletionResult.NOT_TOLD:
-        yield collection.uncertain
+    if result is not DeletionResult.NOT_TOLD and (unsure := _unsure(index, node, collection, policy)):
+        yield unsure
+    if index.crd_unreadable(index.place(node)[0]):
+        yield "its CustomResourceDefinition cannot be read: only API servers that ran before still serve and delete it"
     if index.flags(node) & TERMINATING:
         grace = place == _PODS and index.node_of(node) is not None
         yield (

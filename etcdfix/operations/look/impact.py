@@ -23,7 +23,7 @@ from etcdfix.reports.finding import finding_from
 from etcdfix.reports.impact_model import Dependents, Identity, ImpactReport, UserGroup
 from etcdfix.reports.model import Finding, Remedy
 from etcdfix.reports.remedies import LAST
-from etcdfix.storagekey import display
+from etcdfix.storagekey import StorageCodec, display
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import quote_command
 from etcdfix.verdicts.examination import Examination
@@ -145,6 +145,10 @@ def _obstacle(cluster: ClusterIndex, node: int, examined: Examination | None) ->
     unserved = _unserved(cluster, node)
     if unserved:
         return _Obstacle(f"no API serves it while CustomResourceDefinition {unserved} is missing")
+    directory = index.place(node)[0]
+    foreign = index.without_crd(directory) and not index.crd_unreadable(directory)
+    if foreign or directory.codec is StorageCodec.UNKNOWN:
+        return _Obstacle("whether an API serves it, and deletes it so, is not known", None)
     why = refusal(index, node)
     return _Obstacle(why) if why else None
 

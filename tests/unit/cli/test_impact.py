@@ -263,6 +263,8 @@ def test_what_the_api_cannot_delete(impact: Runner) -> None:
     unserved = cluster.add("example.com/v1", "Widget", "w", "shop")
     out = impact(cluster, unserved).out
     assert "refused: no API serves it while CustomResourceDefinition widgets.example.com is missing" in out
+    cluster.values["/registry/apiregistration.k8s.io/apiservices/v1.example.com"] = BROKEN
+    assert impact(cluster, unserved, "-o", "json").document["deletion"]["result"] == "cannot-be-told"
     system = cluster.namespace("kube-system")
     out = impact(cluster, system).out
     assert "refused: API servers refuse to delete namespace kube-system" in out
@@ -275,6 +277,12 @@ def test_what_the_api_cannot_delete(impact: Runner) -> None:
         MemorySource(cluster.values, problems=["page 7 is damaged"]), gone, "--policy", "orphan", "-o", "json"
     )
     assert ran.document["deletion"]["possible"] is None
+
+
+def test_the_word_of_the_api_will_do(impact: Runner) -> None:
+    cluster = Cluster()
+    ran = impact(cluster, cluster.add("v1", "ConfigMap", "c", "shop"), "--policy", "Orphan", "-o", "json")
+    assert ran.document["deletion"]["policy"] == "Orphan"
 
 
 def test_a_policy_that_is_none(impact: Runner) -> None:

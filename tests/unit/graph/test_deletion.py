@@ -8,6 +8,7 @@ from etcdfix.graph.collector import collect
 from etcdfix.graph.deletion import forecast, refusal, usual_policy
 from etcdfix.graph.deletion_model import DeletionForecast, DeletionResult, HeldBy, Wait
 from etcdfix.graph.model import Propagation
+from etcdfix.graph.tables import OPAQUE
 from tests.support.impact_objects import NOW, Cluster, node_of, owner
 
 BACKGROUND, FOREGROUND, ORPHAN = Propagation.BACKGROUND, Propagation.FOREGROUND, Propagation.ORPHAN
@@ -192,6 +193,44 @@ def test_dependents_that_cannot_be_read(policy: Propagation) -> None:
     assert any(words in note for note in found.notes)
 
 
+@pytest.mark.parametrize("why", ["problems", "opaque"])
+def test_what_was_not_seen_may_hold_it(why: str) -> None:
+    cluster = Cluster()
+    key = cluster.add("v1", "ConfigMap", "c", "shop")
+    index = cluster.index()
+    if why == "problems":
+        index.problems.append("page 7 is damaged")
+    else:
+        index.opaque = 2
+    node = node_of(index, key)
+    results = {
+        policy: forecast(index, node, collect(index, node, by_api=policy), policy, by_default=False).result
+        for policy in Propagation
+    }
+    assert results == {
+        BACKGROUND: DeletionResult.GONE,
+        FOREGROUND: DeletionResult.NOT_TOLD,
+        ORPHAN: DeletionResult.NOT_TOLD if why == "problems" else DeletionResult.GONE,
+    }
+
+
+def test_an_object_that_cannot_be_looked_into() -> None:
+    cluster = Cluster()
+    key = cluster.add("v1", "ConfigMap", "c", "shop")
+    index = cluster.index()
+    node = node_of(index, key)
+    index._tables.flags[node] |= OPAQUE
+    found = forecast(index, node, collect(index, node, by_api=BACKGROUND), BACKGROUND, by_default=True)
+    assert (found.result, "cannot be looked into" in found.text) == (DeletionResult.NOT_TOLD, True)
+
+
+def test_a_custom_resource_whose_definition_cannot_be_read() -> None:
+    cluster = Cluster()
+    cluster.break_(cluster.define("example.com", "Widget"))
+    notes = told(cluster, cluster.add("example.com/v1", "Widget", "w", "shop")).notes
+    assert any("only API servers that ran before" in note for note in notes)
+
+
 def test_a_type_that_cannot_be_listed() -> None:
     cluster = Cluster()
     key = cluster.secret("s")
@@ -211,7 +250,6 @@ def test_a_namespace_points_at_its_own_command() -> None:
     assert "etcdfix namespace NAME" in wait.text
     index = cluster.index()
     assert refusal(index, node_of(index, key)) == ""
-    index = cluster.index()
     for name in ("default", "kube-system", "kube-public"):
         key = cluster.namespace(name)
         index = cluster.index()

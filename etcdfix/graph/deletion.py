@@ -14,7 +14,7 @@ from etcdfix.graph.grades import finalizer_owner
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.kinds import crd_path
 from etcdfix.graph.model import Action, Collection, Decision, Propagation
-from etcdfix.graph.namespaces import node_state
+from etcdfix.graph.namespaces import namespace_state, node_state
 from etcdfix.graph.owners import OF_THE_COLLECTOR
 from etcdfix.graph.tables import FINISHED, FOREGROUND, OPAQUE, ORPHANS, TERMINATING
 from etcdfix.graph.uses import Role
@@ -318,12 +318,7 @@ class _Waits:
             case HeldBy.KUBELET:
                 return ("pod garbage collector" if name == "absent" else "kubelet"), _KUBELETS[name]
             case HeldBy.CONTENTS:
-                namespace = index.place(self._node)[2]
-                count = _counted(index.count_in(namespace), "object")
-                return (
-                    "namespace controller",
-                    f"it deletes the {count} in it first: see etcdfix namespace NAME",
-                )
+                return "namespace controller", self._contents(index.place(self._node)[2])
             case HeldBy.UNREADABLE_OBJECTS:
                 broken = unlistable[crd_path(index.place(self._node)[2])]
                 return (
@@ -345,6 +340,17 @@ class _Waits:
                 return "", "never collected: cluster-scoped, with a namespaced owner; take the reference off"
             case HeldBy.RING:
                 return "", "a ring of owner references that block one another; take one off"
+
+    def _contents(self, namespace: str) -> str:
+        """Say what the end of a namespace waits for."""
+        text = f"it deletes the {_counted(self._index.count_in(namespace), 'object')} in it first"
+        state = namespace_state(self._index, namespace)
+        held = sum(s.blocker_count for s in state.stages) + state.elsewhere_count if state is not None else 0
+        if held:
+            text += (
+                f", which {_counted(held, 'object')} of it or of other namespaces hold{'s' * (held == 1)} up"
+            )
+        return f"{text}: see etcdfix namespace NAME"
 
     def _finalizer(self, name: str, nodes: Iterable[int]) -> str:
         if name == _CLAIM_PROTECTION:

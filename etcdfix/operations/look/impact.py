@@ -93,7 +93,7 @@ def impact_report(cluster: ClusterIndex, key: bytes, *, policy: str | None = Non
             "finding": finding,
             "last_known": _identity(found.last_known),
             "namespace_terminating": _namespace_terminating(cluster, found.object.namespace),
-            "dependents": _dependents(index, node, found, None if obstacle else how),
+            "dependents": _dependents(index, node, found, asked=policy is not None),
             "users": [UserGroup(role=role, count=len(users), users=users) for role, users in groups],
             "user_count": len(found.users),
             "unreadable_elsewhere": elsewhere - undetermined,
@@ -168,7 +168,7 @@ def _identity(known: LastKnown) -> Identity:
     return Identity(**same_fields(known, Identity) | changed)
 
 
-def _dependents(index: ImpactIndex, node: int, found: Assessment, by_api: Propagation | None) -> Dependents:
+def _dependents(index: ImpactIndex, node: int, found: Assessment, *, asked: bool) -> Dependents:
     collection = found.collection
     freed = freed_by(index, node) if index.unreadable(node) else ()
     return Dependents(
@@ -182,7 +182,7 @@ def _dependents(index: ImpactIndex, node: int, found: Assessment, by_api: Propag
                 for state in freed
             ),
             *_of_managers(collection),
-            *(_orphaning(index, node, found) if by_api is not Propagation.ORPHAN else ()),
+            *(_orphaning(index, node, found) if not asked else ()),
         ],
     )
 

@@ -247,7 +247,9 @@ def test_a_namespace_points_at_its_own_command() -> None:
     cluster.secret("s")
     wait = only(told(cluster, key))
     assert (wait.held_by, wait.ended_by) == (HeldBy.CONTENTS, "namespace controller")
-    assert "etcdfix namespace NAME" in wait.text
+    assert wait.text == "it deletes the 1 object in it first: see etcdfix namespace NAME"
+    cluster.break_(cluster.secret("broken", "pay"))
+    assert "which 1 object of it or of other namespaces holds up" in only(told(cluster, key)).text
     index = cluster.index()
     assert refusal(index, node_of(index, key)) == ""
     for name in ("default", "kube-system", "kube-public"):

@@ -194,7 +194,7 @@ def _cleaned_up(index: ImpactIndex, ref: ObjectRef) -> list[RiskReason]:
         text = f"a Namespace: the {count} objects in it are deleted with it"
         return [RiskReason(Risk.HIGH if count else Risk.LOW, "namespace", text)]
     if place == ("", "persistentvolumes"):
-        text = "a PersistentVolume: with reclaim policy Delete the storage behind it goes too"
+        text = "a PersistentVolume: with reclaim policy Delete the storage behind it may go too"
         return [RiskReason(Risk.HIGH, "volume", text)]
     if place == ("", "services"):
         text = "a Service: its cluster IP and node ports are given up, and its cloud load balancer is removed"

@@ -238,6 +238,35 @@ def test_an_ordinary_deletion_is_forecast(
     assert f"kubectl delete configmaps top -n shop{cascade} --dry-run=server" in table
 
 
+def test_what_the_api_cleans_up_is_not_said_to_be_left_behind(impact: Runner) -> None:
+    cluster = Cluster()
+    cluster.secret("s")
+    definition = cluster.define("example.com", "Widget")
+    cluster.add("example.com/v1", "Widget", "w", "shop")
+    volume = cluster.add("v1", "PersistentVolume", "pv", finalizers=("kubernetes.io/pv-protection",))
+    cluster.add("v1", "PersistentVolumeClaim", "data", "shop", spec={"volumeName": "pv"})
+    service = cluster.add(
+        "v1", "Service", "web", "shop", finalizers=("service.kubernetes.io/load-balancer-cleanup",)
+    )
+    namespace = cluster.namespace("shop")
+    said = {
+        definition: ("its 1 custom resources are deleted with it", "all its objects are deleted first"),
+        volume: (
+            "reclaim policy Delete",
+            "persistentvolumeclaims shop/data is bound to it: it stays Terminating",
+        ),
+        service: ("its cloud load balancer is removed", "the load balancer is removed first"),
+        namespace: ("objects in it are deleted with it", "etcdfix namespace NAME shows what holds it up"),
+    }
+    for key, sentences in said.items():
+        out = impact(cluster, key).out
+        for sentence in sentences:
+            assert sentence in out, key
+        for lie in ("left behind", "stay in etcd", "nobody deletes", "is skipped", "LEAKS"):
+            assert lie not in out, key
+        assert f"losing {key}" in impact(cluster, cluster.break_(key)).out
+
+
 def test_what_the_api_cannot_delete(impact: Runner) -> None:
     cluster, key = web()
     ran = impact(cluster, key, "--policy", "orphan")

@@ -164,6 +164,18 @@ def test_an_owner_that_the_collector_cannot_look_up() -> None:
     assert told(cluster, key).waits == ()
 
 
+def test_dependents_in_another_namespace_go_anyhow() -> None:
+    cluster = Cluster()
+    key = cluster.add("v1", "ConfigMap", "top", "shop")
+    for number in range(5):
+        far = (owner("ConfigMap", "top", api_version="v1"),)
+        cluster.add("v1", "ConfigMap", f"far-{number}", "pay", owners=far)
+    (note,) = told(cluster, key).notes
+    assert note.startswith(
+        "configmaps pay/far-0, configmaps pay/far-1, configmaps pay/far-2 and 2 more are in another"
+    )
+
+
 def test_a_ring() -> None:
     cluster = Cluster()
     references = (owner("ConfigMap", "c", api_version="v1", blockOwnerDeletion=True),)

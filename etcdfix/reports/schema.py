@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from etcdfix.model import Confidence, Outcome, ServerBehaviour
+from etcdfix.reports.doctor_model import DoctorReport
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
 from etcdfix.reports.model import API_VERSION, ChangeReport, Finding, ScanReport
 from etcdfix.reports.plan_model import DeletionPlan
@@ -34,7 +35,12 @@ def document_schema(document: type[msgspec.Struct]) -> dict[str, Any]:
     schema = schema_of(document, f"{kind} of {API_VERSION}")
     fields = schema["$defs"][kind]["properties"]
     fields["apiVersion"], fields["kind"] = {"const": API_VERSION}, {"const": kind}
-    return _with_catalogues(schema) if "Finding" in schema["$defs"] else schema
+    if "Finding" not in schema["$defs"]:
+        return schema
+    _with_catalogues(schema)
+    if document is ImpactReport:  # its key may be any
+        schema["$defs"]["Finding"]["properties"]["outcome"] = {"enum": [outcome.value for outcome in Outcome]}
+    return schema
 
 
 def schema_of(written: Any, title: str) -> dict[str, Any]:
@@ -63,4 +69,5 @@ SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "orphans": partial(document_schema, OrphansReport),
     "plan": partial(document_schema, DeletionPlan),
     "change": partial(document_schema, ChangeReport),
+    "doctor": partial(document_schema, DoctorReport),
 }

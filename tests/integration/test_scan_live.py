@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -57,13 +58,14 @@ def without_source(document: dict[str, Any], option: str) -> dict[str, Any]:
     live = option.startswith("--endpoints ")
     for name in ("source", "generated_at", "finished_at"):
         assert document.pop(name)
-    for finding in document["findings"]:
-        for remedy in finding["remedies"]:
-            command = remedy["command"].replace(option, "SOURCE")
-            if command.startswith("etcdfix delete "):
-                assert (" SOURCE " in command) is live
-                command = command.replace(" SOURCE ", " ")
-            remedy["command"] = command
+    summary = document["summary"]
+    lists = [some["remedies"] for some in (*document["findings"], *summary["key_loss"])]
+    for remedy in (*chain.from_iterable(lists), *filter(None, [summary["next"]])):
+        command = remedy["command"].replace(option, "SOURCE")
+        if command.startswith("etcdfix delete "):
+            assert (" SOURCE " in command) is live
+            command = command.replace(" SOURCE ", " ")
+        remedy["command"] = command
     return document
 
 

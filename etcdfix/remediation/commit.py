@@ -19,6 +19,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import msgspec
 
@@ -35,6 +36,7 @@ from etcdfix.errors import (
 )
 from etcdfix.model import Confidence, Outcome, ServerBehaviour, StoredValue
 from etcdfix.remediation.audit.log import AuditLog
+from etcdfix.remediation.audit.outside import OutsideAnchor
 from etcdfix.remediation.audit.record import Entry, Intent, Link, Operator, RecordType, Result
 from etcdfix.remediation.backup.file import BackupCluster, BackupContent, make_content
 from etcdfix.remediation.backup.write import (
@@ -84,11 +86,13 @@ class RecordPaths(msgspec.Struct, frozen=True):
         backup_directories: All must take the backup; empty for the default.
         audit_log: None for the default.
         etcd_data: Where etcd keeps its data, if on this machine.
+        anchor: Is told the head of the audit log; None for nowhere.
     """
 
     backup_directories: tuple[Path, ...] = ()
     audit_log: Path | None = None
     etcd_data: Path = _ETCD_DATA
+    anchor: OutsideAnchor | None = None
 
     @property
     def directories(self) -> tuple[Path, ...]:
@@ -156,6 +160,8 @@ class ChangeOutcome(msgspec.Struct, frozen=True, kw_only=True):
             log is lost restores only for whoever brings the digest.
         audit_log: The log.
         head: Its head afterwards, for ``--expect-head``; None where the outcome could not be recorded.
+        anchor: Where the head is told, outside; "" for nowhere.
+        anchored: The anchor took the last record; None without an anchor.
         warnings: What a person should know, one sentence each.
     """
 
@@ -166,6 +172,8 @@ class ChangeOutcome(msgspec.Struct, frozen=True, kw_only=True):
     values: tuple[str, ...] = ()
     audit_log: Path
     head: Link | None = None
+    anchor: str = ""
+    anchored: bool | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -268,7 +276,8 @@ def preview_only(
             revision=outlook.revision,
             audit_log=log.path,
             head=head,
-            warnings=(*warnings, *more),
+            **_anchored(log),
+            warnings=(*warnings, *more, *anchor_warnings(log)),
         )
 
 
@@ -305,11 +314,17 @@ def _open_log(
 ) -> tuple[AuditLog, list[str]]:
     path = places.log_path
     log = stack.enter_context(
-        AuditLog.open(path, step=step, create_directory=places.audit_log is None, operator=operator)
+        AuditLog.open(
+            path,
+            step=step,
+            create_directory=places.audit_log is None,
+            operator=operator,
+            anchor=places.anchor,
+        )
     )
     lasting = _lasting(path.parent, places, named=places.audit_log is not None)
     warnings = [f"a torn last line of the audit log was set aside: {path}" for path in log.recovered]
-    return log, [*lasting, *warnings]
+    return log, [*lasting, *warnings, *(places.anchor.warnings if places.anchor is not None else ())]
 
 
 def _open_directories(
@@ -439,6 +454,7 @@ def _close(
         warnings.append(
             f"the outcome could not be recorded: {exc.message}; etcdfix audit reconcile will do so later"
         )
+    warnings += anchor_warnings(log)
     return ChangeOutcome(
         result=result,
         detail=detail,
@@ -447,8 +463,26 @@ def _close(
         values=(*([intent.value_sha256] if intent.backups else []), *(plan.value_sha256 for plan in second)),
         audit_log=log.path,
         head=head,
+        **_anchored(log),
         warnings=tuple(warnings),
     )
+
+
+def _anchored(log: AuditLog) -> dict[str, Any]:
+    if log.anchor is None:
+        return {}
+    return {"anchor": log.anchor.named, "anchored": not log.anchor_problem}
+
+
+def anchor_warnings(log: AuditLog) -> tuple[str, ...]:
+    """Return what there is to know where the anchor did not take the last record of a log; nothing else."""
+    if not log.anchor_problem:
+        return ()
+    told = (
+        f"{log.anchor_problem}; the record stands in the log, write its head down: {log.head}; the next change with "
+        "this --audit-anchor tells it the head again"
+    )
+    return (told,)
 
 
 def _after_silence(

@@ -37,7 +37,7 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool
     found: list[Reconciliation]
     refused: list[tuple[Intent, RemediationRefused]]
-    unanchored: list[str]
+    unanchored: list[str] = msgspec.field(default_factory=list)
 
     @property
     def exit_code(self) -> int:
@@ -71,7 +71,7 @@ def settle_intents(
         AuditError: The log cannot be written, or the anchor not be reached.
         SourceError: etcd could not be asked.
     """
-    settled = Settled(log=log, dry_run=dry_run, found=[], refused=[], unanchored=[])
+    settled = Settled(log=log, dry_run=dry_run, found=[], refused=[])
 
     def work_through(
         intents: Iterable[Intent], one: Callable[[EtcdClient, Intent, ClusterIdentity], Reconciliation]

@@ -84,11 +84,11 @@ def next_steps(summary: Summary) -> list[str]:
         steps.append(
             "Some keys have no known owner: their CustomResourceDefinitions may come back with the KMS. Touch nothing."
             if doubtful
-            else "Some keys have no known owner: mend unreadable CustomResourceDefinitions first, then scan again."
+            else "Some keys have no known owner: fix unreadable CustomResourceDefinitions first, then scan again."
         )
     if Cause.RAW_JSON_INVALID in causes or Cause.INT_OR_STRING_INVALID in causes:
         steps.append(
-            "Objects that -o wide marks breaks-list spoil whole LIST answers while the server reports success: "
+            "Objects that -o wide marks breaks-list make whole LIST requests fail while the server reports success: "
             "heal these first."
         )
     curable = [c for c in summary.by_cause if Cause(c.cause) in CURABLE_BY_CONFIGURATION]
@@ -105,15 +105,16 @@ def next_steps(summary: Summary) -> list[str]:
 
 _WELL = frozenset({"ok", "not-asked"})
 
-_REMEDIES = {
+PLUGIN_REMEDIES = {
     "no-socket": "start it, or say where its socket is: --kms-endpoint NAME=unix:///PATH",
     "unreachable": "see that it runs and answers there, or say where it listens: --kms-endpoint NAME=unix:///PATH",
     "socket-denied": "run as a user who may open the socket",
     "denied": "give it back its rights in the KMS, or us ours with it; the plugin's own log tells more",
     "wrong-version": "the provider's apiVersion and the plugin must fit; look at both",
-    "unhealthy": "ask the plugin's own log; its refusals prove nothing until it is well",
+    "unhealthy": "ask the plugin's own log; its refusals prove nothing until it is healthy",
     "gave-up": "see why it stopped answering, then scan again",
 }
+"""What to do about a plugin in each state but ``ok`` and ``not-asked``."""
 
 
 def plugin_troubles(kms: KMSSummary | None) -> list[str]:
@@ -133,5 +134,5 @@ def _troubled(kms: KMSSummary | None) -> list[KMSPluginSummary]:
 def _trouble(plugin: KMSPluginSummary) -> str:
     return (
         f"KMS plugin of {plugin.transformer} at {plugin.endpoint}: {plugin.message or plugin.state}; "
-        f"{_REMEDIES[plugin.state]}"
+        f"{PLUGIN_REMEDIES[plugin.state]}"
     )

@@ -260,7 +260,7 @@ def commit(
         warnings += more
         warnings += _reconcile_first(client, log, change, operator, step)
         log.reserve()  # not earlier: settling another intent would use it up
-        with _signals_held() as held:
+        with signals_held() as held:
             intent = _record(log, change, directories, step)
             try:
                 outcome = _transact(client, change, intent, log, directories, operator, step)
@@ -540,7 +540,7 @@ def _second_content(
 
 
 @contextmanager
-def _signals_held() -> Iterator[list[str]]:
+def signals_held() -> Iterator[list[str]]:
     """Let the signals wait that a person, a terminal or a service manager sends; yield the names of those that came.
 
     From here on no ``--timeout`` counts any more either: one that is over is heard before anything is recorded.

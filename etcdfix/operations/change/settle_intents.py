@@ -13,6 +13,7 @@ from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.outside import OutsideAnchor
 from etcdfix.remediation.audit.record import Intent, Operator, Result, Verb, unicode_text
+from etcdfix.remediation.backup.prune import judge_prune, settle_prune
 from etcdfix.remediation.commit import anchor_warnings
 from etcdfix.remediation.reconcile import Reconciliation, predict, read_open_intents, reconcile_intent
 from etcdfix.reports.model import API_VERSION
@@ -61,7 +62,7 @@ def settle_intents(
 
     Args:
         log: Which; it must be there.
-        connect: Connects to etcd, and says which cluster it holds. Called only where an intent is open.
+        connect: Connects to etcd, and says which cluster it holds. Called only where an intent about it is open.
         etcd_user: As whom etcd is asked, for the record.
         dry_run: Record nothing.
         accept_unknown_cluster: Go on where nothing tells whether an intent is about this cluster.
@@ -77,6 +78,8 @@ def settle_intents(
         intents: Iterable[Intent], one: Callable[[EtcdClient, Intent, ClusterIdentity], Reconciliation]
     ) -> None:
         intents = tuple(intents)
+        if not intents:
+            return
         client, cluster = connect(intents)
         try:
             for intent in intents:
@@ -91,8 +94,9 @@ def settle_intents(
     if not intents:
         return settled
     if dry_run:
+        settled.found.extend(judge_prune(intent)[0] for intent in intents if intent.verb is Verb.PRUNE)
         work_through(
-            intents,
+            _about_etcd(intents),
             lambda client, intent, cluster: predict(
                 client, intent, cluster=cluster, accept_unknown_cluster=accept_unknown_cluster
             ),
@@ -100,8 +104,10 @@ def settle_intents(
         return settled
     operator = Operator.of_this_process(etcd_user=etcd_user)
     with AuditLog.open(log, operator=operator, anchor=anchor) as opened:
+        prunes = [intent for intent in opened.open_intents() if intent.verb is Verb.PRUNE]
+        settled.found.extend(settle_prune(opened, intent, operator) for intent in prunes)
         work_through(
-            opened.open_intents(),
+            _about_etcd(opened.open_intents()),
             lambda client, intent, cluster: reconcile_intent(
                 client,
                 opened,
@@ -114,6 +120,11 @@ def settle_intents(
         # The last head covers all before it.
         settled.unanchored.extend(anchor_warnings(opened))
     return settled
+
+
+def _about_etcd(intents: Iterable[Intent]) -> list[Intent]:
+    """Return those that etcd has to be asked about; what became of a backup's file, the file tells."""
+    return [intent for intent in intents if intent.verb is not Verb.PRUNE]
 
 
 def settled_document(settled: Settled) -> dict[str, Any]:

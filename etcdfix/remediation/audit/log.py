@@ -29,7 +29,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -51,6 +51,7 @@ from etcdfix.remediation.audit.record import (
     BEGINNING,
     Draft,
     Entry,
+    Event,
     Intent,
     Link,
     Operator,
@@ -64,11 +65,13 @@ from etcdfix.remediation.audit.record import (
 from etcdfix.remediation.audit.verify import (
     LOG_IS_GONE,
     NO_HEAD_FILE,
+    Anchor,
     ChainFault,
     Verification,
     check_chain,
     lock,
     parse_head,
+    records_in,
     without_head,
 )
 from etcdfix.remediation.durable import (
@@ -293,6 +296,24 @@ class AuditLog:
         with suppress(AuditError):  # then it stays open, and reconciling finds that nothing was done
             self.append(intent.closed_by(Result.REFUSED, operator=draft.entry.operator, detail=problem))
         raise AnchorUnreachable(problem, path=self.path, hint=_ANCHOR_HINT)
+
+    def records(self) -> Iterator[tuple[Link, Event]]:
+        """Yield what it holds, oldest first.
+
+        Raises:
+            AuditLogUnreadable: It cannot be read.
+        """
+        return records_in(self._descriptor, self.path)
+
+    def check(self, anchors: Iterable[Anchor]) -> None:
+        """Compare it with what else remembers its records.
+
+        Raises:
+            AuditLogBroken: One of them speaks against it.
+        """
+        found = check_chain(self._descriptor, head=self.head, anchors=anchors)
+        if found.findings:
+            raise self._broken(found.findings[0].message, found.findings)
 
     def open_intents(self) -> tuple[Intent, ...]:
         """Return the intents of which nobody knows what became, oldest first.

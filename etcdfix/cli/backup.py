@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import io
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,8 +14,9 @@ from etcdfix.cli.anchor import anchor_option, named_anchor
 from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import option_group, timeout_option
-from etcdfix.cli.output import require_output, say
+from etcdfix.cli.output import require_output, say, show_outcome
 from etcdfix.cli.variables import ChangingCommand
+from etcdfix.errors import EtcdfixError
 from etcdfix.operations.look.backups import (
     list_backups,
     list_exit_code,
@@ -23,6 +24,7 @@ from etcdfix.operations.look.backups import (
     verify_backups,
 )
 from etcdfix.remediation.places import RecordPaths
+from etcdfix.reports.backup_model import BackupPruning
 from etcdfix.reports.formats.backups import FORMATS, Document, write_backups
 
 _Command = Callable[..., Any]
@@ -79,7 +81,7 @@ def command() -> None:
 def list_command(*, output: str, **options: Any) -> int:
     """Show every backup, and every other file beside them.
 
-    Secrets that are stored as plaintext come first. Nothing is judged but by the audit log's word; backup verify judges.
+    Secrets that are stored as plaintext come first. Whether all is as it should be, backup verify says.
     """
     require_output()
     listed = list_backups(_record_paths(options))
@@ -145,12 +147,13 @@ def prune_command(*, output: str, older_than: str | None, before: str | None, **
         accept_only_copy=options["accept_only_copy"],
         accept_not_applied=options["accept_not_applied"],
     )
-    pruning = prune_backups.run_prune(
-        request,
-        dry_run=options["dry_run"],
-        confirm=Terminal(yes=options["yes"]).confirm_number,
-        preview=_preview,
-    )
+    dry_run, confirm = options["dry_run"], Terminal(yes=options["yes"]).confirm_number
+    try:
+        pruning = prune_backups.run_prune(request, dry_run=dry_run, confirm=confirm, preview=_preview)
+    except EtcdfixError as exc:
+        if output != FORMATS[0]:
+            _write(prune_backups.refused_report(request, exc, dry_run=dry_run), output)
+        raise
     _write(pruning, output)
     return pruning.exit_code
 
@@ -169,6 +172,12 @@ def _record_paths(options: dict[str, Any]) -> RecordPaths:
 
 
 def _write(document: Document, form: str) -> None:
-    sys.stdout.flush()
-    write_backups(document, sys.stdout.buffer, form)
-    sys.stdout.buffer.flush()
+    """Write it to standard output; what was removed is told on standard error where that takes it no more."""
+    text = io.BytesIO()
+    write_backups(document, text, form)
+    lines = text.getvalue().decode().splitlines()
+    if isinstance(document, BackupPruning):
+        show_outcome(lines)
+        return
+    for line in lines:
+        click.echo(line)

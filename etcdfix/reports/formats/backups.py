@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import BinaryIO, Final
 
 from etcdfix.reports.backup_model import (
@@ -56,9 +55,8 @@ def _write_list(listed: BackupList, output: Output) -> None:
     else:
         output.line(f"{counted(listed.count, 'backup')} in {where}, {listed.size} bytes in all")
         if listed.plaintext_secrets:
-            output.line(
-                f"{counted(listed.plaintext_secrets, 'PLAINTEXT SECRET')}: whoever reads these files has them"
-            )
+            number = listed.plaintext_secrets
+            output.line(f"PLAINTEXT SECRETS: {number}; whoever can read these files has what is in them")
         output.line(f"audit log {_shown(listed.audit_log)}: {listed.audit_log_state}")
         output.line()
         heads = ("HOLDS", "MADE", "COMMAND", "OUTCOME", "LOG", "INTENT", "SIZE", "CLUSTER", "ETCD KEY")
@@ -139,8 +137,12 @@ def pruned_lines(pruning: BackupPruning) -> Iterator[str]:
         yield f"  … {len(pruning.pruned) - _MOST_SHOWN} more; -o json shows them"
     if pruning.kept:
         yield f"Kept, although old enough: {len(pruning.kept)}"
+    by_reason: dict[tuple[str, str], list[str]] = {}
     for kept in pruning.kept[:_MOST_SHOWN]:
-        yield f"  {kept.rule}: {_shown(Path(kept.path).name)}: {_shown(kept.message)}"
+        by_reason.setdefault((kept.rule, kept.message), []).append(kept.path)
+    for (rule, message), paths in by_reason.items():
+        yield f"  {rule}: {_shown(message)}"
+        yield from (f"    {_shown(path)}" for path in paths)
     if len(pruning.kept) > _MOST_SHOWN:
         yield f"  … {len(pruning.kept) - _MOST_SHOWN} more; -o json shows them"
     if pruning.younger:

@@ -89,7 +89,11 @@ def test_a_log_made_anew_that_was_anchored_too(
     both = tmp_path / "both"
     both.write_bytes(kept.read_bytes() + more.read_bytes())
     assert audit(capfd, "verify", path, "--anchor-file", more)[0] == 0
-    for words in (["--anchor-file", both], ["--anchor-file", more, "--anchor-file", kept]):
+    choices: list[list[str | Path]] = [
+        ["--anchor-file", both],
+        ["--anchor-file", more, "--anchor-file", kept],
+    ]
+    for words in choices:
         assert audit(capfd, "verify", path, *words)[0] == 1
 
 
@@ -148,7 +152,7 @@ def test_a_copy_is_verified_with_the_names_that_it_had(
     copy.write_bytes(path.read_bytes())
     copy.with_name("copy.jsonl.head").write_bytes(path.with_name("audit.jsonl.head").read_bytes())
     assert audit(capfd, "verify", copy, "--anchor-file", kept)[0] == 3
-    named = ["--anchor-log", path, "--anchor-host", "node-9"]
+    named: list[str | Path] = ["--anchor-log", path, "--anchor-host", "node-9"]
     assert audit(capfd, "verify", copy, "--anchor-file", kept, *named)[0] == 0
 
 

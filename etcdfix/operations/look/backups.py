@@ -213,9 +213,8 @@ def verify_backups(places: RecordPaths) -> BackupVerification:
         findings.extend(_file_findings(file, account, log))
         doubts.extend(_file_doubts(file, account, log))
     for listed in account.in_order():
-        for about, finding in _absences(listed, directories, files):
-            about_list = findings if about else doubts
-            about_list.append(finding)
+        for wrong, finding in _absences(listed, directories, files, account):
+            (findings if wrong else doubts).append(finding)
     state = ChainState.TAMPERED if findings else ChainState.UNFINISHED if doubts else ChainState.WHOLE
     return BackupVerification(
         tool=TOOL,
@@ -324,7 +323,7 @@ def _file_doubts(file: FoundFile, account: Account, log: Path) -> Iterator[Backu
 
 
 def _absences(
-    listed: Listed, directories: Sequence[Path], files: Sequence[FoundFile]
+    listed: Listed, directories: Sequence[Path], files: Sequence[FoundFile], account: Account
 ) -> Iterator[tuple[bool, BackupFinding]]:
     """Yield what of a backup that the log lists is not there; True where that is wrong, False where nobody can tell."""
     number = listed.intent.link.sequence
@@ -335,6 +334,7 @@ def _absences(
         for file in files
         if file.backup is not None and file.backup.content_sha256 == listed.content_sha256
     ]
+    going = {path for intent in account.open_prunes.values() for path in intent.backups}
     for text in listed.paths:
         if text in there or text in listed.pruned:
             continue
@@ -342,7 +342,12 @@ def _absences(
         whose = (
             f"backup of intent {number} ({listed.intent.verb.purpose} {display(listed.intent.subject.key)})"
         )
-        if str(path.parent) in named:
+        if text in going:
+            message = (
+                f"{path}: the {whose} is gone, and the intent to prune it is open: etcdfix audit reconcile"
+            )
+            yield False, _finding("missing", message, path=path, intent=number)
+        elif str(path.parent) in named:
             message = f"{path}: the {whose} is missing"
             if copies:
                 message += f"; a copy is {copies[0].path}"

@@ -25,7 +25,7 @@ ALLOWED = {
     "--timeout",
     "--encryption-config", "--manifest",
 }  # fmt: skip
-CHANGING = {"delete", "restore", "reencrypt", "audit reconcile"}
+CHANGING = {"delete", "restore", "reencrypt", "audit reconcile", "backup prune"}
 # What lifts a rule, says yes for somebody, or shows what is hidden: once exported, it would decide every night.
 SAFETY = re.compile(
     r"--(yes|reason|dry-run|declare-.*|expect-.*|accept-.*|ignore-.*|reveal.*|decrypted-raw|replace-.*|without-lease)"
@@ -35,6 +35,7 @@ NEEDED = {
     "restore": ["/k", "--reason", "x"],
     "reencrypt": ["/k", "--reason", "x", "--candidate-config", "c.yaml"],
     "audit reconcile": ["log"],
+    "backup prune": ["--older-than", "1d", "--reason", "x"],
 }
 
 

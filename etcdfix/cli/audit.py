@@ -160,7 +160,13 @@ def _event_list(events: Iterable[Event]) -> None:
 @click.option(
     "--anchor-log", metavar="PATH", help="Path of the log on the machine that wrote it.  [default: of FILE]"
 )
-@click.option("--anchor-host", metavar="NAME", help="Name of the machine that wrote it.  [default: this one]")
+@click.option(
+    "--anchor-host",
+    "anchor_hosts",
+    multiple=True,
+    metavar="NAME",
+    help="Name of the machine that wrote it (may be repeated).  [default: this one]",
+)
 @timeout_option
 @_output_option("table", "json")
 def verify_command(
@@ -171,7 +177,7 @@ def verify_command(
     backup_directories: tuple[Path, ...],
     anchor_files: tuple[Path, ...],
     anchor_log: str | None,
-    anchor_host: str | None,
+    anchor_hosts: tuple[str, ...],
     output: str,
 ) -> int:
     """Check that an audit log is what was written: nothing edited, dropped, reordered, or cut off its end.
@@ -185,7 +191,7 @@ def verify_command(
         expect_head=expect_head,
         backups=backups,
         backup_directories=backup_directories,
-        anchor_files=AnchorFiles(paths=anchor_files, log=anchor_log, host=anchor_host),
+        anchor_files=AnchorFiles(paths=anchor_files, log=anchor_log, hosts=anchor_hosts),
     )
     for warning in verified.warnings:
         say(warning)

@@ -43,12 +43,12 @@ class AnchorFiles(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         paths: The files; ``-`` is standard input.
         log: Path of the log where it was written, None for where it is now.
-        host: Name of the machine that wrote it, None for this one.
+        hosts: Names of the machines that wrote it, none for this one.
     """
 
     paths: tuple[Path, ...] = ()
     log: str | None = None
-    host: str | None = None
+    hosts: tuple[str, ...] = ()
 
 
 _NO_ANCHOR_FILES: Final = AnchorFiles()
@@ -148,11 +148,11 @@ def _read_kept(path: Path, log: Path, files: AnchorFiles) -> _Kept:
     from etcdfix.remediation.audit.anchor_file import read_anchor_file  # noqa: PLC0415 - only where one is named
 
     name = files.log if files.log is not None else os.path.realpath(log)
-    host = files.host if files.host is not None else socket.gethostname()
-    read = read_anchor_file(path, log=name, host=host)
+    hosts = files.hosts or (socket.gethostname(),)
+    read = read_anchor_file(path, log=name, hosts=hosts)
     return _Kept(
         path=path,
-        whose=f"{name} on {host}",
+        whose=f"{name} on {', '.join(hosts)}",
         anchors=read.anchors,
         newest=read.newest,
         others=read.others,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -58,18 +58,18 @@ class _JournalEntry(msgspec.Struct):
 _ENTRIES: Final = msgspec.json.Decoder(_JournalEntry)
 
 
-def read_anchor_file(path: Path, *, log: str, host: str) -> AnchorFile:
+def read_anchor_file(path: Path, *, log: str, hosts: Collection[str]) -> AnchorFile:
     """Read the lines about one log.
 
     Args:
         path: A file of ``journalctl -o json``, or one that a syslog daemon wrote; ``-`` is standard input.
         log: Absolute path of the log on the host that wrote it.
-        host: Name of that host.
+        hosts: Names of the hosts that wrote it; a container has a new one each time.
 
     Raises:
         ConfigurationError: It cannot be read, or names more heads than any log has.
     """
-    wanted = (os.fsencode(log), os.fsencode(host))
+    wanted, wanted_hosts = os.fsencode(log), frozenset(map(os.fsencode, hosts))
     found: dict[Link, Anchor] = {}
     others = malformed = too_long = 0
     try:
@@ -84,7 +84,7 @@ def read_anchor_file(path: Path, *, log: str, host: str) -> AnchorFile:
                 line = parse_line(message)
                 if line is None:
                     malformed += 1
-                elif (line.log, line.host) != wanted:
+                elif line.log != wanted or line.host not in wanted_hosts:
                     others += 1
                 elif line.link.sequence and line.link not in found:  # 0 names the head of an empty log
                     if len(found) == MAX_ANCHORS:

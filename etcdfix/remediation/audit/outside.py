@@ -25,7 +25,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import Final, assert_never
 from urllib.parse import quote_from_bytes, unquote_to_bytes, urlsplit
 
 import msgspec
@@ -100,6 +100,8 @@ class OutsideAnchor(msgspec.Struct, frozen=True):
             case _Transport.TCP:
                 message = _rfc5424(line)
                 self._send(socket.SOCK_STREAM, b"%d %s" % (len(message), message))
+            case _:
+                assert_never(self.transport)
 
     def _send(self, kind: socket.SocketKind, message: bytes) -> None:
         last: OSError = OSError(errno.EHOSTUNREACH, "no address")

@@ -30,7 +30,7 @@ def journal(message: object, **fields: object) -> str:
 def read(tmp_path: Path, text: str | bytes) -> AnchorFile:
     path = tmp_path / "kept"
     path.write_bytes(text.encode() if isinstance(text, str) else text)
-    return read_anchor_file(path, log=LOG, host=HOST)
+    return read_anchor_file(path, log=LOG, hosts=[HOST])
 
 
 def sequences(found: AnchorFile) -> list[int]:
@@ -116,13 +116,19 @@ def test_no_more_heads_than_any_log_has(tmp_path: Path, monkeypatch: pytest.Monk
 def test_what_cannot_be_read(tmp_path: Path) -> None:
     for path in (tmp_path / "nothing", tmp_path):
         with pytest.raises(ConfigurationError, match="--anchor-file"):
-            read_anchor_file(path, log=LOG, host=HOST)
+            read_anchor_file(path, log=LOG, hosts=[HOST])
 
 
 def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(line(5).encode())))
-    assert sequences(read_anchor_file(Path("-"), log=LOG, host=HOST)) == [5]
+    assert sequences(read_anchor_file(Path("-"), log=LOG, hosts=[HOST])) == [5]
 
 
 def test_nothing_in_it(tmp_path: Path) -> None:
     assert read(tmp_path, "").newest == 0
+
+
+def test_several_hosts(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("\n".join([line(1), line(2, host="node-2"), line(3, host="node-3")]))
+    found = read_anchor_file(tmp_path / "kept", log=LOG, hosts=[HOST, "node-3"])
+    assert (sequences(found), found.others) == ([1, 3], 1)

@@ -10,7 +10,7 @@ import pytest
 from etcdfix.errors import AuditLogUnreadable
 from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.audit.log import AuditLog
-from etcdfix.remediation.audit.record import Result, Verb
+from etcdfix.remediation.audit.record import RecordType, Result, Verb
 from etcdfix.remediation.audit.verify import read_records
 from etcdfix.remediation.backup.account import Account
 from etcdfix.remediation.backup.file import read_backup
@@ -122,6 +122,23 @@ def test_what_was_written_since_counts_in_its_own_cluster(ground: Ground) -> Non
         log.append(intent.closed_by(Result.RESTORED, operator=OPERATOR))
         assert account_of(log).written_since(listed)
     assert ClusterIdentity.by_uid("d4c1").is_same(listed.intent.cluster) is True
+
+
+def test_records_of_other_types_say_nothing(ground: Ground) -> None:
+    ground.change()
+    with AuditLog.open(ground.log) as log:
+        log.append(entry(RecordType.DRY_RUN))
+        log.append(entry(RecordType.REVEAL, verb=Verb.REVEAL))
+        assert [listed.result for listed in account_of(log).in_order()] == [Result.DELETED]
+        assert len(account_of(log).intents) == 1
+
+
+def test_an_anomaly_of_which_nothing_could_be_kept(ground: Ground) -> None:
+    ground.change(None)
+    with AuditLog.open(ground.log) as log:
+        log.append(log.intent(1).closed_by(Result.ANOMALY, operator=OPERATOR))
+        (listed,) = account_of(log).in_order()
+    assert (listed.second, listed.result) == (False, Result.ANOMALY)
 
 
 def test_a_record_that_makes_no_sense(ground: Ground) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from etcdfix.errors import (
@@ -27,6 +29,8 @@ from etcdfix.remediation.audit.outside import parse_outside
 from etcdfix.remediation.audit.record import Intent, Result, Verb
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from etcdfix.remediation.backup import prune
+from etcdfix.remediation.backup.directory import FoundFile
+from etcdfix.remediation.backup.file import encode_content, encode_document, read_backup
 from etcdfix.remediation.backup.prune import judge_prune
 from etcdfix.remediation.backup.write import MARKER_SUFFIX
 from etcdfix.rules import Rule
@@ -75,7 +79,7 @@ class TestWhatGoes:
         notes = event.annotations
         assert name in notes.backups
         assert notes.reason == "aged"
-        assert "--accept-only-copy" in notes.accepted
+        assert notes.accepted == '["--accept-only-copy"]'
         assert notes.detail == "the backup of intent 1 (delete), made 2026-01-05T12:00:00.000000Z"
         assert (event.object_ref.name if event.object_ref else "") == "db"
 
@@ -147,6 +151,37 @@ class TestWhatStays:
     def test_what_nobody_knows(self, ground: Ground) -> None:
         ground.change(None)
         assert self.rules(ground) == [Rule.BACKUP_OPEN] * 2
+        # And its intent stays open: etcd alone can tell what became of it.
+        assert list(verify(ground.log).open_intents) == [1]
+        assert len(records(ground)) == 1
+
+    def test_a_backup_that_was_made_up(self, ground: Ground) -> None:
+        name = ground.change()
+        path = ground.directories[0] / name
+        read = read_backup(path)
+        made = msgspec.structs.replace(read.content, reason="another")
+        path.write_bytes(encode_document(encode_content(made), read.intent))
+        survey = ground.prune().survey
+        assert [(kept.rule, kept.message) for kept in survey.kept] == [
+            (Rule.BACKUP_UNLISTED, "the audit log does not know it")
+        ]
+        assert ground.files() == {f"one/{name}"}
+
+    def test_one_that_goes_while_it_is_looked_at(
+        self, ground: Ground, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        name = ground.change()
+        real = prune.look_through
+
+        def look(descriptor: int, directory: Path) -> Iterator[FoundFile]:
+            for file in real(descriptor, directory):
+                file.path.unlink()
+                yield file
+
+        monkeypatch.setattr(prune, "look_through", look)
+        survey = ground.survey()
+        assert [kept.path.name for kept in survey.kept] == [name, name]
+        assert survey.kept[0].message == "No such file or directory"
 
     def test_what_stayed_unknown(self, ground: Ground) -> None:
         ground.change(Result.UNKNOWN)
@@ -411,6 +446,14 @@ class TestWhatGoesWrong:
         with pytest.raises(AnchorUnreachable):
             ground.prune(places=places)
         assert len(ground.files()) == 2
+
+    def test_an_anchor_that_cannot_say_whether_a_line_arrived(self, ground: Ground) -> None:
+        ground.change()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listening:
+            listening.bind(("127.0.0.1", 0))
+            target = parse_outside(f"syslog:udp://127.0.0.1:{listening.getsockname()[1]}")
+            done = ground.prune(places=type(ground.places)(ground.directories, ground.log, anchor=target))
+        assert "UDP does not say" in done.warnings[0]
 
     def test_an_anchor_that_goes_before_the_outcome(self, ground: Ground, tmp_path: Path) -> None:
         ground.change()

@@ -29,7 +29,7 @@ from etcdfix.remediation.audit.outside import parse_outside
 from etcdfix.remediation.audit.record import Intent, Result, Verb
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from etcdfix.remediation.backup import prune
-from etcdfix.remediation.backup.directory import FoundFile
+from etcdfix.remediation.backup.directory import FoundFile, look_through
 from etcdfix.remediation.backup.file import encode_content, encode_document, read_backup
 from etcdfix.remediation.backup.prune import judge_prune
 from etcdfix.remediation.backup.write import MARKER_SUFFIX
@@ -171,7 +171,7 @@ class TestWhatStays:
         self, ground: Ground, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         name = ground.change()
-        real = prune.look_through
+        real = look_through
 
         def look(descriptor: int, directory: Path) -> Iterator[FoundFile]:
             for file in real(descriptor, directory):
@@ -212,7 +212,9 @@ class TestWhatStays:
         path.unlink()
         path.symlink_to(outside)
         done = ground.prune()
-        assert [kept.rule for kept in done.survey.kept] == [Rule.BACKUP_NOT_OURS]
+        assert [(kept.rule, kept.message) for kept in done.survey.kept] == [
+            (Rule.BACKUP_NOT_OURS, "a symbolic link, which is not followed")
+        ]
         assert outside.exists()
         assert ground.files() == {f"one/{name}"}
 

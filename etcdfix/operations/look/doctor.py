@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
 
 _OF_CONTENTS: Final = ("clock", "revision", "keys")
-_FIRST: Final = "first see to what is said of reach and cluster"
+_FIRST: Final = "see reach and cluster first"
 _LOOK: Final = "see that this is the right file, or that etcd runs and this is its port for clients"
 _AGAIN: Final = "run it again"
 _NOT_REACHED: Final = ("not looked at: etcd was not reached", _FIRST)

@@ -78,7 +78,7 @@ class KeysSeen:
         return self._untold
 
     def counts(self) -> dict[KeyName, KeyCounts]:
-        """Return what the values under each encryption key came to; those in the clear stand under one name."""
+        """Return what the values under each encryption key came to; unencrypted ones stand under one name."""
         found: dict[KeyName, KeyCounts] = {}
         for name in sorted(self._names):
             counts = self._counter.of(name)
@@ -174,7 +174,7 @@ def check_keys(
 def _check_key(name: KeyName, counts: KeyCounts, again: RepeatedOptions) -> Check:
     told = f"{counts.opened} opened, {counts.failed} failed"
     if name.transformer == IDENTITY:
-        what = f"in the clear: {counted(counts.opened, 'value')} readable, {counts.failed} not"
+        what = f"unencrypted: {counted(counts.opened, 'value')} readable, {counts.failed} not"
         return warn("keys", what, "see which, and why", _scan(again)) if counts.failed else ok("keys", what)
     what = f"{_label(name)}: {told}"
     doubt = doubt_by_numbers(opened=counts.opened, failed=counts.failed, damaged=counts.damaged)

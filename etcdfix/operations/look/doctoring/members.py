@@ -22,7 +22,9 @@ from etcdfix.text.safetext import quote_command
 OLDEST: Final = (3, 4)
 """The oldest etcd that etcdfix is tested with."""
 
-_VERSION: Final = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})(?:[.+-].*)?")
+_FIRST_RECOMMENDED: Final = {(3, 4): 22, (3, 5): 6}
+"""Patch of each release from which on Kubernetes recommends it."""
+_VERSION: Final = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})(?:\.([0-9]{1,4}))?(?:[.+-].*)?")
 _DEFAULT_QUOTA_BYTES: Final = 2 << 30
 _MOST_USED: Final = 0.8
 _MOST_TOLD: Final = 16
@@ -124,7 +126,14 @@ def check_versions(statuses: Sequence[MemberStatus]) -> Iterator[Check]:
     read = {version: _VERSION.fullmatch(version) for version in versions}
     old = [v for v, match in read.items() if match and (int(match[1]), int(match[2])) < OLDEST]
     odd = [version or "none" for version, match in read.items() if not match]
+    differing = [v for v, match in read.items() if match and _may_differ(match)]
     told = ", ".join(versions[:_MOST_TOLD])
+    if differing:
+        yield warn(
+            "version",
+            f"etcd {', '.join(differing[:_MOST_TOLD])}: members of this release can come to hold different data",
+            "upgrade to 3.4.22, 3.5.6 or newer; until then, compare the members (etcd's data_corruption guide)",
+        )
     if old:
         yield fail(
             "version",
@@ -143,8 +152,17 @@ def check_versions(statuses: Sequence[MemberStatus]) -> Iterator[Check]:
             f"the members run different versions of etcd: {told}",
             "finish the upgrade before you change anything",
         )
-    else:
+    elif not differing:
         yield ok("version", f"etcd {told}")
+
+
+def _may_differ(version: re.Match[str]) -> bool:
+    """Say whether a release has one of the faults by which members lost committed changes (etcd issue 13766 and later).
+
+    The oldest ones that Kubernetes recommends are 3.4.22 and 3.5.6.
+    """
+    major, minor, patch = (int(number or 0) for number in version.groups())
+    return patch < _FIRST_RECOMMENDED.get((major, minor), 0)
 
 
 def check_leader(statuses: Sequence[MemberStatus], again: RepeatedOptions) -> Iterator[Check]:

@@ -86,7 +86,7 @@ def test_a_key_that_the_configuration_does_not_have() -> None:
 def test_without_a_configuration_it_cannot_be_told() -> None:
     clear, sealed = sorted(looked_at({**secrets(2), "/registry/configmaps/a/b": config_map()}, config=None),
                            key=lambda check: check.state)  # fmt: skip
-    assert (clear.state, clear.what) == ("ok", "in the clear: 1 value readable, 0 not")
+    assert (clear.state, clear.what) == ("ok", "unencrypted: 1 value readable, 0 not")
     assert (sealed.state, "2 could not be told" in sealed.what) == ("unknown", True)
 
 
@@ -97,7 +97,7 @@ def test_what_is_stored_in_the_clear_stands_on_one_line() -> None:
         "/registry/pods/a/b": b"x",
     }
     *_, unused = checks = looked_at(values)
-    assert told(checks[:1]) == [("warn", "in the clear: 2 values readable, 1 not")]
+    assert told(checks[:1]) == [("warn", "unencrypted: 2 values readable, 1 not")]
     assert unused.state == "ok"
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from etcdfix.model import StoredValue
+from etcdfix.remediation.audit.grounds import Grounds
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.backup.prune import PruneRequest, Pruning, Survey, prune_backups, survey_backups
@@ -47,6 +48,7 @@ class Ground:
         verb: Verb = Verb.DELETE,
         value: bytes = STORED.value,
         made: datetime | None = None,
+        grounds: Grounds | None = None,
         step: Step = no_step,
     ) -> str:
         """Do what a change does to backups and log, one day after the last one; return its backup's name."""
@@ -58,7 +60,7 @@ class Ground:
             log = stack.enter_context(AuditLog.open(self.log, clock=lambda: at, step=step))
             opened = [stack.enter_context(open_directory(path)) for path in self.directories]
             held = content(stored, purpose=verb.purpose, at=made or at)
-            intent = record_intent(log, entry(verb=verb, subject=about), held, opened)
+            intent = record_intent(log, entry(verb=verb, subject=about, grounds=grounds), held, opened)
             if result is Result.ANOMALY:
                 second = content(stored, purpose="anomaly", at=at + timedelta(seconds=1))
                 plan = keep_second_backup(second, opened, intent=intent, audit_log=log.path)

@@ -293,10 +293,11 @@ def _survey(request: PruneRequest, files: Sequence[FoundFile], account: Account)
     going: dict[str, list[FoundFile]] = {}
     younger = 0
     for file in files:
-        if file.backup is None or file.kind is not FileKind.BACKUP:
+        if file.kind is not FileKind.BACKUP:
             if is_backup_name(file.path.name):
                 kept.append(KeptBackup(file.path, Rule.BACKUP_NOT_OURS, file.what))
             continue
+        assert file.backup is not None  # which its kind says
         listed = account.listing(file.backup)
         if _made(file, listed) >= request.before:
             younger += 1

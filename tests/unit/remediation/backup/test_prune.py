@@ -88,6 +88,7 @@ class TestWhatGoes:
         younger = ground.change()
         done = ground.prune(before=OLD + timedelta(hours=1))
         assert (len(done.done), done.survey.younger) == (1, 2)
+        assert ground.survey(before=OLD + timedelta(days=1)).younger == 2  # made then, and not before
         assert ground.files() == {f"one/{younger}", f"two/{younger}"}
 
     def test_the_later_word_on_its_age_counts(self, ground: Ground) -> None:
@@ -204,6 +205,20 @@ class TestWhatStays:
         assert [kept.rule for kept in survey.kept] == [Rule.BACKUP_OPEN]
         assert len(survey.prunable[0].files) == 1
 
+    def test_a_backup_whose_intent_was_never_written(self, ground: Ground) -> None:
+        """A crash left it with its marker: it proves nothing about the log, and the others go."""
+        name = ground.change()
+        lines = ground.log.read_bytes()
+        head = ground.log.with_name("audit.jsonl.head").read_bytes()
+        lost = ground.change(key=OTHER)
+        ground.log.write_bytes(lines)
+        ground.log.with_name("audit.jsonl.head").write_bytes(head)
+        for path in ground.directories:
+            (path / (lost + MARKER_SUFFIX)).touch(0o600)
+        survey = ground.survey()
+        assert [kept.rule for kept in survey.kept] == [Rule.BACKUP_UNLISTED] * 2
+        assert [file.path.name for one in survey.prunable for file in one.files] == [name, name]
+
     def test_a_link_with_the_name_of_a_backup(self, ground: Ground, tmp_path: Path) -> None:
         name = ground.change()
         outside = tmp_path / "precious.json"
@@ -244,7 +259,7 @@ class TestWhatStays:
         (ground.directories[1] / "pipe").unlink(missing_ok=True)
         os.mkfifo(ground.directories[1] / "pipe")
         ground.change()
-        ground.prune()
+        assert ground.prune().survey.kept == ()
         assert ground.files() == {"one/notes.txt", "one/x.json", "one/.hidden", "one/deeper", "two/pipe"}
 
     def test_a_copy_at_another_place(self, ground: Ground) -> None:

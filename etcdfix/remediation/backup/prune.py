@@ -348,7 +348,7 @@ def _why_kept(
     if file.marked or listed.result is None:
         return Rule.BACKUP_OPEN, f"nobody knows what became of intent {number}: etcdfix audit reconcile says"
     ended = f"intent {number} ended as {listed.result}"
-    if listed.second or listed.result is Result.ANOMALY:
+    if listed.result is Result.ANOMALY:
         return Rule.BACKUP_UNDECIDED, f"{ended}: it may be the only copy of what was there"
     if listed.result in _UNDONE and not request.accept_not_applied:
         return Rule.BACKUP_NOT_APPLIED, f"{ended}: --accept-not-applied removes it too"

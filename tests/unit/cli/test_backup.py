@@ -16,7 +16,7 @@ from etcdfix.cli.root import run
 from etcdfix.errors import NotDurable
 from etcdfix.operations.change.settle_intents import settle_intents
 from etcdfix.remediation.audit.log import AuditLog
-from etcdfix.remediation.audit.outside import parse_outside
+from etcdfix.remediation.audit.outside import OutsideAnchor, parse_outside
 from etcdfix.remediation.audit.record import Intent, Result, Verb
 from etcdfix.remediation.audit.verify import verify
 from etcdfix.remediation.backup import prune
@@ -449,3 +449,24 @@ class TestReconcile:
             )  # fmt: skip
             assert (settled.exit_code, settled.found[0].result) == (0, Result.PRUNED)
             assert [line.split()[4] for line in anchor.lines()] == ["type=head", "type=reconciled"]
+
+    def test_an_anchor_that_does_not_take_it(
+        self, capfd: Captured, ground: Ground, intent: Intent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        words = ["audit", "reconcile", str(ground.log), "--audit-anchor"]
+        assert run([*words, f"syslog:{tmp_path}/nothing"]) == 4
+        assert list(verify(ground.log).open_intents) == [intent.link.sequence]
+        real, told = OutsideAnchor.send, []
+
+        def send(self: OutsideAnchor, line: str) -> None:
+            told.append(line)
+            if len(told) > 1:
+                raise OSError(111, "Connection refused")
+            real(self, line)
+
+        monkeypatch.setattr(OutsideAnchor, "send", send)
+        with PlayedAnchor(tmp_path / "socket") as anchor:
+            assert run([*words, anchor.target, "-o", "json"]) == 3
+        (warning,) = json.loads(capfd.readouterr().out)["unanchored"]
+        assert "Connection refused; the record stands in the log, write its head down" in warning
+        assert not verify(ground.log).open_intents

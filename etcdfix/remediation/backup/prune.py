@@ -427,8 +427,9 @@ def _remove(directory: SafeDirectory, file: FoundFile, listed: Listed, step: Ste
     """
     name = file.path.name
     now = _checked(directory, look_at(directory.descriptor, file.path, marked=False))
-    if now.backup is None or now.kind is not FileKind.BACKUP:
+    if now.kind is not FileKind.BACKUP:
         raise BackupUnreadable(f"backup {file.path}: {now.what}; it was not removed", path=file.path)
+    assert now.backup is not None  # which its kind says
     if now.backup.content_sha256 != listed.content_sha256 or not listed.is_of(now.backup):
         raise BackupUnreadable(
             f"backup {file.path}: it is not the one that the audit log means; it was not removed",

@@ -411,7 +411,10 @@ class TestWhatGoesWrong:
         assert ground.files() == {f"two/{name}"}
         assert ground.prune().done[0].gone == (str(ground.directories[1] / name),)
 
-    @pytest.mark.parametrize("what", ["other backup", "damaged", "link", "gone", "marked for others"])
+    @pytest.mark.parametrize(
+        "what",
+        ["other backup", "other content", "other intent", "damaged", "link", "gone", "marked for others"],
+    )
     def test_a_file_that_changes_meanwhile(self, ground: Ground, what: str, tmp_path: Path) -> None:
         name = ground.change()
         other = ground.change()
@@ -421,6 +424,14 @@ class TestWhatGoesWrong:
             raw = path.read_bytes()
             if what == "other backup":
                 path.write_bytes((ground.directories[0] / other).read_bytes())
+            elif what == "other content":
+                read = read_backup(path)
+                made = msgspec.structs.replace(read.content, reason="another")
+                path.write_bytes(encode_document(encode_content(made), read.intent))
+            elif what == "other intent":
+                read = read_backup(path)
+                other_intent = msgspec.structs.replace(read.intent, sequence=read.intent.sequence + 2)
+                path.write_bytes(encode_document(encode_content(read.content), other_intent))
             elif what == "damaged":
                 path.write_bytes(raw[:-1] + b"x")
             elif what == "marked for others":

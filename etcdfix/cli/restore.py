@@ -33,8 +33,9 @@ from etcdfix.cli.safety import (
     show,
 )
 from etcdfix.cli.variables import ChangingCommand
+from etcdfix.operations.change.candidate import Candidate
 from etcdfix.operations.change.preview import restore_preview_lines
-from etcdfix.operations.change.restore import Candidate, RestoreRequest, run_restore
+from etcdfix.operations.change.restore import RestoreRequest, run_restore
 from etcdfix.operations.opening import open_cluster
 from etcdfix.remediation.audit.record import Result, Verb
 

@@ -69,7 +69,9 @@ def preview_lines(cluster: Cluster, checked: Preflight, again: RepeatedOptions) 
             yield "What cannot be read, or waits for KMS, may depend on it too"
         yield ""
         yield f"See all of it: {again.impact(stored.key)}"
-    options = less_destructive_remedies(found, again)
+    options = less_destructive_remedies(
+        found, again, readable=checked.readable, breaking=bool(checked.protected)
+    )
     if options:
         yield ""
         yield "Less destructive options:"
@@ -145,11 +147,14 @@ def restore_preview_lines(cluster: Cluster, shown: RestorePreview) -> Iterator[s
     found, stored = shown.found, shown.candidate.stored
     yield f"Key          {safe_text(display(stored.key))}"
     yield f"From         {safe_text(shown.candidate.origin)}"
-    yield (
-        "             a true undo: the same bytes at the same key of the same cluster, by this audit log"
-        if shown.listed
-        else "             NOT a backup that this audit log knows, as accepted"
-    )
+    if shown.listed:
+        yield "             a true undo: the same bytes at the same key of the same cluster, by this audit log"
+    elif shown.same_object:
+        yield "             an earlier value of the same object, as this etcd keeps it"
+    elif shown.candidate.revision:
+        yield "             perhaps of ANOTHER OBJECT that had this name, as accepted"
+    else:
+        yield "             NOT a backup that this audit log knows, as accepted"
     if shown.by_itself:
         yield f"             by itself: its own digests fit, and the one that was given; {safe_text(shown.by_itself)}"
     yield f"Value        {len(stored.value)} bytes, was at mod_revision {stored.mod_revision}"

@@ -17,7 +17,6 @@ from etcdfix.examine_all import Progress, View, examine_all, no_progress
 from etcdfix.graph.assess import assess
 from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.contents import ContentReader
-from etcdfix.graph.grades import protected_reason
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import Action
 from etcdfix.graph.recreation import Neighbours, Place, who_recreates
@@ -55,6 +54,7 @@ from etcdfix.verdicts.deletability import (
 )
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.key_loss import NOT_THE_KEY, THE_KEY, KeyCounter, KeyDoubt, doubt_about
+from etcdfix.verdicts.protected import protected_reason
 
 _WORST_FIRST: Final = (
     KeyDoubt.NONE_OPENS,

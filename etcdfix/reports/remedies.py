@@ -107,6 +107,11 @@ _KMS_TEXT: dict[Cause, tuple[str, str]] = {
 _OTHER_BYTES = frozenset({Cause.WRONG_KEY, Cause.AUTHENTICATION_FAILED})
 
 
+_RESTART_LATER = "Restart no API server for it before its memory was read: it may hold the object."
+DO_NOT_RESTART = "Do not restart the API servers"
+"""With this begins the way out that a restart would close."""
+
+
 def remedies_for(
     found: Examination,
     again: RepeatedOptions = _ANYWHERE,
@@ -136,7 +141,8 @@ def remedies_for(
     if cause in _OTHER_BYTES and found.transformer.startswith("kms/"):
         text = _KMS_TEXT[Cause.KMS_UNPROVEN]
     if text is not None:
-        remedies.append(Remedy(text[0], again.scan(key, reading=["--encryption-config", "FILE"]), text[1]))
+        note = f"{text[1]} {_RESTART_LATER}" if cause in _MAY_BE_CACHED else text[1]
+        remedies.append(Remedy(text[0], again.scan(key, reading=["--encryption-config", "FILE"]), note))
     if cause is Cause.VERSION_REMOVED:
         until = verdict.readable_until or "an earlier release"
         remedies.append(
@@ -291,7 +297,7 @@ def _rescue_from_cache(found: Examination) -> Remedy:
     path = _api_path(found)
     command = quote_command(["kubectl", "get", "--raw", f"{path}?resourceVersion=0"]) if path else ""
     return Remedy(
-        "Do not restart the API servers: read the object from the watch cache of each, save it, re-create it",
+        f"{DO_NOT_RESTART}: read the object from the watch cache of each, save it, re-create it",
         command,
         "An API server that was running before the key was lost may still hold the object in memory; ask each "
         "one by its own address. A restart throws that copy away.",

@@ -8,7 +8,7 @@ from etcdfix.model import Outcome, ReadableRevision
 from etcdfix.operations.look.get import DEFAULT_NAMESPACE, GetRequest, GetResult
 from etcdfix.reports.base import counted
 from etcdfix.reports.printers.objects import Form, Shown, message_of
-from etcdfix.reports.remedies import readable_remedy, remedies_for
+from etcdfix.reports.remedies import DO_NOT_RESTART, readable_remedy, remedies_for
 from etcdfix.sources.base import Source, has_keys
 from etcdfix.storagekey import builtin_directories, display, find_resources
 from etcdfix.text.commands import RepeatedOptions
@@ -87,11 +87,10 @@ class Lines:
     ) -> None:
         """Say what is wrong with a value, the first way out, and the earlier revision that still reads."""
         self._say(_verdict(found, secret=secret))
-        ways = remedies_for(found, self._again, readable=readable)[:1]
-        if readable is not None:
-            kept = readable_remedy(found, readable, self._again)
-            ways += [kept] if kept not in ways else []
-        for remedy in ways:
+        ways = remedies_for(found, self._again, readable=readable)
+        kept = readable_remedy(found, readable, self._again) if readable is not None else None
+        also = [way for way in ways[1:] if way == kept or way.action.startswith(DO_NOT_RESTART)]
+        for remedy in [*ways[:1], *also]:
             if object_shown and "kubectl replace" in remedy.command:
                 self._next("kubectl replace -f - heals the object with this output", "")
             else:

@@ -23,7 +23,15 @@ from etcdfix.graph.recreation import Neighbours, Place, who_recreates
 from etcdfix.inputs.ownfiles import PLAN_KIND
 from etcdfix.maybe_newer import NOT_THE_OBJECT, Similarity, SimilarValues, in_our_tables, similarity_of
 from etcdfix.model import Outcome, StoredValue
-from etcdfix.operations.look.plan_steps import STAGES, in_order, is_breaking, steps_for, users_of, what_it_is
+from etcdfix.operations.look.plan_steps import (
+    STAGES,
+    in_order,
+    is_breaking,
+    kms_step,
+    steps_for,
+    users_of,
+    what_it_is,
+)
 from etcdfix.reports.model import API_VERSION
 from etcdfix.reports.origin import TOOL, shown_configuration, shown_word, timestamp
 from etcdfix.reports.plan_model import (
@@ -446,7 +454,8 @@ def _advice(found: Examination, doubt: KeyDoubt) -> tuple[str, str]:
             else ("", "")
         )
     if found.verdict.outcome is Outcome.UNDETERMINED:
-        text = "nothing is proven: bring the KMS plugin back"
+        text = kms_step(found.verdict.cause)
+        text = f"nothing is proven: {text[0].lower()}{text[1:]}"
     elif deletability_of(found) is Deletability.DECLARABLE:
         text = "the configuration alone can cure this: find the key"
     elif key and not key_may_be_lost(found):

@@ -14,7 +14,14 @@ from etcdfix.text.safetext import key_base64
 
 
 def outcome_report(
-    verb: Verb, key: bytes, done: Result, outcome: ChangeOutcome, again: RepeatedOptions, *, exit_code: int
+    verb: Verb,
+    key: bytes,
+    done: Result,
+    outcome: ChangeOutcome,
+    again: RepeatedOptions,
+    *,
+    exit_code: int,
+    unread: bool = False,
 ) -> ChangeReport:
     """Return what became of a change.
 
@@ -25,6 +32,7 @@ def outcome_report(
         outcome: What it came to.
         again: Options that commands must repeat.
         exit_code: Of the command.
+        unread: As in :func:`~etcdfix.operations.change.preview.follow_ups`.
     """
     return _report(
         verb,
@@ -38,7 +46,7 @@ def outcome_report(
         audit_log=unicode_text(str(outcome.audit_log)),
         audit_log_head=str(outcome.head) if outcome.head is not None else None,
         warnings=[unicode_text(warning) for warning in outcome.warnings],
-        follow_ups=list(follow_ups(key, done, outcome, again)),
+        follow_ups=list(follow_ups(key, done, outcome, again, unread=unread)),
         exit_code=exit_code,
     )
 

@@ -332,7 +332,7 @@ def check_members(
             raise refuse(
                 Rule.MEMBERS_DISAGREE,
                 f"a member holds a readable copy of {display(key)}",
-                hint="replace the member that does not, before anything is deleted",
+                hint="replace the member that does not, before anything is changed",
             )
     if judgement.agreement is Agreement.UNCHECKED:
         who = "; ".join(copy.describe() for copy in judgement.unchecked)
@@ -372,7 +372,7 @@ def check_alarms(cluster: Cluster) -> list[str]:
             raise refuse(
                 Rule.CORRUPT_ALARM,
                 f"member {alarm.label} has raised etcd's CORRUPT alarm",
-                hint="replace the member whose data differs before anything is deleted",
+                hint="replace the member whose data differs before anything is changed",
             )
         consequence = "; a restore would fail until there is room" if alarm.kind is AlarmKind.NOSPACE else ""
         warnings.append(f"member {alarm.label} has raised the alarm {alarm.kind}{consequence}")

@@ -2,8 +2,8 @@
 
 Whoever advises to put it back must know that it is the same object. Within one generation of an etcd key it is: API
 servers never change a uid. A key that was deleted and put again begins a new generation; it goes on with the same
-object where its first value is, byte for byte, the last one of the generation before: so it is after a deletion and its
-undo. Of anything else nothing is known.
+object where its first value is, byte for byte, the last one of the generation before, and enough of it that two objects
+cannot share it: so it is after a deletion and its undo. Of anything else nothing is known.
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ MOST_STEPS: Final = 50
 """Revisions that are looked at one by one; for more, one look at the history costs less."""
 
 _STEPS_OF_MANY: Final = 3
+# An initialization vector and a block; kind, name, namespace and uid.
+_LEAST_ENCRYPTED: Final = 32
+_LEAST_PLAIN: Final = 128
+_LEAST_DISTINCT: Final = 16
 
 Fits = Callable[[Examination], bool]
 
@@ -143,7 +147,8 @@ def kept_of_history(
             continue
         digest = hashlib.sha256(stored.value).digest()
         if stored.create_revision != generation:
-            same_object = same_object and stored.version == 1 and digest == last
+            goes_on = stored.version == 1 and digest == last and _tells_apart(stored.value)
+            same_object = same_object and goes_on
             generation = stored.create_revision
         last = digest
         examination = examiner.examine(stored)
@@ -154,6 +159,14 @@ def kept_of_history(
     # A history that ends elsewhere says nothing of what came after it.
     ends = gone if newest is None else not gone and generation == newest.create_revision
     return Kept(found, at, same_object and ends)
+
+
+def _tells_apart(value: bytes) -> bool:
+    """Say whether no other object can have the same bytes: not where a fault left an envelope, a header, or zeros."""
+    body, least = value, _LEAST_PLAIN
+    if value.startswith(b"k8s:enc:"):
+        body, least = value.split(b":", 5)[-1], _LEAST_ENCRYPTED
+    return len(body) >= least and len(set(body)) >= _LEAST_DISTINCT
 
 
 class ReadableRevisions:

@@ -133,7 +133,7 @@ class Tally:
                 _reach(entry, revision)
 
     def _entries_of(self, found: Examination) -> list[TransformerSummary]:
-        # In the clear there is no key that could be lost.
+        # An unencrypted value has no key that could be lost.
         rule = found.rule if found.transformer != IDENTITY else ""
         return [
             self._entry((rule, found.transformer, fingerprint), found.stored.mod_revision)

@@ -145,7 +145,7 @@ def last_known(
             # The key was deleted and made again since; references to the old uid may be as old.
             confidence = Confidence.LIKELY if stated.keys() == {uid} else Confidence.POSSIBLE
             told = _told(reader, examination, uid, confidence, "earlier-generation", stated)
-            return msgspec.structs.replace(told, readable_at=readable_at, node="")
+            return msgspec.structs.replace(told, node="")
     if not stated:
         return LastKnown("", Confidence.POSSIBLE, "none")
     ranked = sorted(stated.items(), key=lambda item: (-item[1], item[0]))

@@ -99,9 +99,9 @@ def next_steps(summary: Summary) -> list[str]:
         )
     if summary.readable_revisions:
         steps.append(
-            f"An earlier revision of {counted(summary.readable_revisions, 'finding')} is still kept, and can be read: "
-            "save it before etcd compacts it (an API server has that done every five minutes). -o yaml gives the "
-            "command for each key."
+            f"An earlier revision of {counted(summary.readable_revisions, 'finding')} is still kept, and can be read; a "
+            "live etcd keeps it only until it is compacted, which an API server has done every five minutes: save it "
+            "first. -o yaml gives the command for each key."
         )
     if summary.decrypt_failures or summary.decode_failures or summary.inconsistent:
         steps.append("Take a snapshot of etcd before you change anything: etcdctl snapshot save FILE.")

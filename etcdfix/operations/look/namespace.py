@@ -358,7 +358,7 @@ class _NamespacePlan:
         if readable is not None:
             way = readable_remedy(found, readable, self._again, breaking=self._breaking(found) != "")
             yield _step(f"{way.action}: {what}", way.command, way.note, display(key))
-            option = "Less destructive: the step before this one."
+            option = "The step before this one is less destructive."
         yield _step(
             f"Delete, dry run first, {what}",
             self._again.delete(key),

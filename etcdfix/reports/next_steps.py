@@ -99,7 +99,7 @@ def next_steps(summary: Summary) -> list[str]:
         )
     if summary.readable_revisions:
         steps.append(
-            f"An earlier revision of {counted(summary.readable_revisions, 'finding')} is still kept, and can be read; a "
+            f"An earlier revision of {counted(summary.readable_revisions, 'finding')} is still kept and can be read; a "
             "live etcd keeps it only until it is compacted, which an API server has done every five minutes: save it "
             "first. -o yaml gives the command for each key."
         )

@@ -62,7 +62,7 @@ def test_a_scan(registry: Registry) -> None:
     assert (summary["readable_revisions"], summary["readable_revisions_not_sought"]) == (1, 0)
     (told,) = [one for one in finding["evidence"] if one["check"] == "earlier-revision"]
     assert told["result"] == "readable"
-    assert "An earlier revision of 1 finding is still kept, and can be read" in looked(registry, "scan").out
+    assert "An earlier revision of 1 finding is still kept and can be read" in looked(registry, "scan").out
     ran = paste(registry, finding["remedies"][0]["command"])
     assert ran.code == 0, ran.err
     assert registry.stored(registry.key("shop/broken")) == CUT

@@ -40,6 +40,7 @@ class Rule(StrEnum):
     MOVED = "moved"
     NOT_CONFIRMED = "not-confirmed"
     UNLISTED_SOURCE = "unlisted-source"
+    OTHER_OBJECT = "other-object"
     NOT_READABLE = "not-readable"
     PRESENT = "present"
     LEASE_EXPIRED = "lease-expired"

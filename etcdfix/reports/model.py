@@ -259,7 +259,9 @@ class KMSSummary(msgspec.Struct, frozen=True):
 class Summary(Counts, kw_only=True):
     """Counts of everything examined, never capped. ``known_findings``: how many of them a baseline knew.
 
-    ``kms`` is null where no value is under KMS and no KMS provider is configured.
+    ``kms`` is null where no value is under KMS and no KMS provider is configured. Of ``readable_revisions`` findings an
+    earlier revision is still kept that reads; of ``readable_revisions_not_sought`` not all that is kept was looked at
+    (their evidence says why).
     """
 
     not_objects: int = 0
@@ -268,6 +270,8 @@ class Summary(Counts, kw_only=True):
     by_transformer: list[TransformerSummary] = msgspec.field(default_factory=list)
     kms: KMSSummary | None = None
     known_findings: int = 0
+    readable_revisions: int = 0
+    readable_revisions_not_sought: int = 0
 
 
 class Header(msgspec.Struct, frozen=True):

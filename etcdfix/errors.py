@@ -42,7 +42,7 @@ pipeline catches them, in one place, and nowhere else::
     │       ├── UnsafePlace         others could write there, or it would not last
     │       └── BackupNotDurable
     ├── AuditError                  a record could not be made durable                      exit 4
-    │   ├── AuditLogBroken          the chain does not hold
+    │   ├── AuditLogBroken          the chain is broken
     │   └── AuditLogLocked          another process writes
     ├── AuditLogUnreadable          nothing can be said about the log                       exit 5
     └── TransactionError            no answer that can be used                              exit 3
@@ -483,7 +483,7 @@ class AuditError(EtcdfixError):
 
 
 class AuditLogBroken(AuditError):
-    """Raised when the chain of a log does not hold, so that nothing may be added to it.
+    """Raised when the chain of a log is broken, so that nothing may be added to it.
 
     Attributes:
         findings: What is wrong with it, each a ``remediation.audit_verify.ChainFault``.

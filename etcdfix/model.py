@@ -43,7 +43,7 @@ class StoredValue(msgspec.Struct, frozen=True, gc=False):
     lease: int
 
     def __repr__(self) -> str:
-        # Without the bytes: they may be stored in the clear, and a traceback ends up in a ticket.
+        # Without the bytes: they may be stored unencrypted, and a traceback ends up in a ticket.
         return (
             f"StoredValue({self.key!r}, {len(self.value)} bytes, mod_revision={self.mod_revision}, "
             f"create_revision={self.create_revision}, version={self.version}, lease={self.lease:x})"

@@ -78,7 +78,7 @@ class ServerSigns(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def failing(self) -> bool:
-        """Something is not well yet."""
+        """Something is not healthy yet."""
         return any(sign.state is State.FAILING for sign in self.signs)
 
 

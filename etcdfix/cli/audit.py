@@ -41,7 +41,7 @@ RECONCILE_EXIT_CODES = {
     0: "every open intent is settled (or there is none)",
     2: "usage or configuration error",
     3: "an intent stays open, or ended in an anomaly",
-    4: "refused: another cluster, or a log that does not hold (wins over 3)",
+    4: "refused: another cluster, or a log whose chain is broken (wins over 3)",
     5: "etcd or the log cannot be read",
 }
 

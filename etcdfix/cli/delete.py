@@ -77,8 +77,8 @@ def command(
     """Delete exactly one key that is proven unreadable, after a backup and with a record.
 
     Examines the key and everything else in etcd, asks every member, shows what a deletion means and what would be
-    gentler, wants the key typed back, and deletes only what it examined. Run it with --dry-run first: that makes every
-    check and changes nothing.
+    less destructive, wants the key typed back, and deletes only what it examined. Run it with --dry-run first: that
+    makes every check and changes nothing.
     """
     if not acknowledged:
         raise click.UsageError(f"a deletion needs {ACKNOWLEDGEMENT}")

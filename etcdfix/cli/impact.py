@@ -1,4 +1,4 @@
-"""``etcdfix impact``: what hangs on one object."""
+"""``etcdfix impact``: what depends on one object."""
 
 from __future__ import annotations
 

@@ -158,6 +158,6 @@ def _last_words(result: ScanResult, request: ScanRequest, revision: int) -> None
         else:
             say("  next: check --etcd-prefix and that this is the etcd that the API servers use")
     elif result.nothing_named_exists:
-        say("NOTHING WAS EXAMINED: nothing has this name or prefix (the storage prefix itself holds keys)")
+        say("NOTHING WAS EXAMINED: no key matches the given name (the storage prefix itself holds keys)")
     elif summary.keys == 0:
         say("no key is in this scope (the storage prefix itself holds keys)")

@@ -166,11 +166,11 @@ def _mended(
         tries = (search.undo_kms(reader, rule, request.data[len(reader.prefix) :]) for reader in readers)
     else:
         tries = (search.undo_noise(candidate) for candidate in candidates if candidate.named)
-    mended = next(filter(None, tries), None)
-    if mended is None:
+    fixed = next(filter(None, tries), None)
+    if fixed is None:
         return None
-    seen = look(mended.plaintext)
-    return _right_key(mended.candidate, mended.start, seen, mended.found, search, place, opens=False)
+    seen = look(fixed.plaintext)
+    return _right_key(fixed.candidate, fixed.start, seen, fixed.found, search, place, opens=False)
 
 
 def _right_key(

@@ -41,11 +41,11 @@ _OF_PART = {
 }
 
 
-class Mended:
+class Fixed:
     """A value that showed noise, and opens.
 
     Attributes:
-        candidate: The key, over the mended body.
+        candidate: The key, over the fixed body.
         found: What was undone.
         start: What its plaintext starts like.
         plaintext: Authenticated.
@@ -94,67 +94,67 @@ class Search:
                 for key in dict.fromkeys(keys):
                     if key != self._etcd_key and self._opens(candidate, key) is not None:
                         return Found(what, "the etcd key that it was written under", key)
-        mended = self._without_cr(candidate) or self._one_bit(candidate)
-        return mended.found if mended is not None else None
+        fixed = self._without_cr(candidate) or self._one_bit(candidate)
+        return fixed.found if fixed is not None else None
 
-    def undo_noise(self, candidate: Candidate) -> Mended | None:
+    def undo_noise(self, candidate: Candidate) -> Fixed | None:
         """Find what was done to a value that shows noise under a key of its name."""
         # A start that is recognised by its text may be noise for one bit of it.
         return self._without_cr(candidate) or self._other_nonce(candidate) or self._one_bit(candidate)
 
-    def undo_kms(self, reader: KMSReader, rule: str, body: bytes) -> Mended | None:
+    def undo_kms(self, reader: KMSReader, rule: str, body: bytes) -> Fixed | None:
         """Find what was done to a KMS value that shows noise, or whose data key the plugin did not give."""
         candidates = list(kms_candidates(reader, rule, body))
         for candidate in candidates:
-            mended = self.undo_noise(candidate)
-            if mended is not None:
-                return mended
+            fixed = self.undo_noise(candidate)
+            if fixed is not None:
+                return fixed
         if isinstance(reader.opener, KMSv2Transformer):
             template = _Template(reader, rule)
-            mended = self._other_source(reader.opener, template, body)
-            if mended is not None:
-                return mended
+            fixed = self._other_source(reader.opener, template, body)
+            if fixed is not None:
+                return fixed
         text = body.replace(_CR_LF, _LF)
         return self._text_of_kms(reader, rule, text) if text != body else None
 
-    def _text_of_kms(self, reader: KMSReader, rule: str, text: bytes) -> Mended | None:
+    def _text_of_kms(self, reader: KMSReader, rule: str, text: bytes) -> Fixed | None:
         """Try a body without CR: lengths and wrapped key are read anew."""
         found = Found(Undone.TEXT_MODE, "every CR LF was LF")
         for candidate in kms_candidates(reader, rule, text):
-            mended = self._confirmed(candidate, found)
-            if mended is not None:
-                return mended
+            fixed = self._confirmed(candidate, found)
+            if fixed is not None:
+                return fixed
         if isinstance(reader.opener, KMSv2Transformer):
-            mended = self._other_source(reader.opener, _Template(reader, rule), text)
-            if mended is not None:
-                return Mended(mended.candidate, found, mended.start, mended.plaintext)
+            fixed = self._other_source(reader.opener, _Template(reader, rule), text)
+            if fixed is not None:
+                return Fixed(fixed.candidate, found, fixed.start, fixed.plaintext)
         return None
 
-    def _without_cr(self, candidate: Candidate) -> Mended | None:
+    def _without_cr(self, candidate: Candidate) -> Fixed | None:
         text = candidate.body.replace(_CR_LF, _LF)
         if text == candidate.body:
             return None
         return self._confirmed(candidate._replace(body=text), Found(Undone.TEXT_MODE, "every CR LF was LF"))
 
-    def _one_bit(self, candidate: Candidate) -> Mended | None:
+    def _one_bit(self, candidate: Candidate) -> Fixed | None:
         """Try the bits that explain the tag: one pass over the blocks, so this comes last."""
         flips = candidate.cipher.flips(candidate.body, self._etcd_key)
         return next(filter(None, (self._turned(candidate, flip) for flip in flips)), None)
 
-    def _turned(self, candidate: Candidate, flip: Flip) -> Mended | None:
+    def _turned(self, candidate: Candidate, flip: Flip) -> Fixed | None:
         there = candidate._replace(body=flip.turned(candidate.body))
         return self._confirmed(there, Found(_OF_PART[flip.part], flip.words))
 
-    def _other_nonce(self, candidate: Candidate) -> Mended | None:
+    def _other_nonce(self, candidate: Candidate) -> Fixed | None:
         for flip, start in candidate.cipher.other_nonces(candidate.body):
             self.tried += 1
             if self._structures.recognise(start) is not None:
-                mended = self._turned(candidate, flip)
-                if mended is not None:
-                    return mended
+                fixed = self._turned(candidate, flip)
+                if fixed is not None:
+                    return fixed
         return None
 
-    def _other_source(self, opener: KMSv2Transformer, template: _Template, body: bytes) -> Mended | None:
+    def _other_source(self, opener: KMSv2Transformer, template: _Template, body: bytes) -> Fixed | None:
         """Try the plugin's answer for the other use, with each bit of info turned, and the keys of other values."""
         encrypted = _parsed(body)
         own = _recalled(opener, encrypted)
@@ -165,22 +165,22 @@ class Search:
                 if known and seeded == own.seeded:
                     continue  # that is what the value says
                 what = "what the plugin gave is a seed" if seeded else "what the plugin gave is a key"
-                mended = self._under(
+                fixed = self._under(
                     template, own.used_as(seeded=seeded), data, Found(Undone.SOURCE_TYPE, what)
                 )
-                if mended is not None:
-                    return mended
-            mended = self._other_info(template, own, data) if own.seeded else None
-            if mended is not None:
-                return mended
+                if fixed is not None:
+                    return fixed
+            fixed = self._other_info(template, own, data) if own.seeded else None
+            if fixed is not None:
+                return fixed
         found = Found(Undone.DATA_KEY, "the data key of another value of this provider")
         for key in opener.witnesses:
-            mended = self._under(template, key, data, found) if key != own else None
-            if mended is not None:
-                return mended
+            fixed = self._under(template, key, data, found) if key != own else None
+            if fixed is not None:
+                return fixed
         return None
 
-    def _other_info(self, template: _Template, key: DataKey, data: bytes) -> Mended | None:
+    def _other_info(self, template: _Template, key: DataKey, data: bytes) -> Fixed | None:
         for byte in range(min(INFO_SIZE, len(data))):
             for bit in range(8):
                 self.tried += 1
@@ -188,17 +188,17 @@ class Search:
                 if other is None or self._structures.recognise(other[0].start(other[1])) is None:
                     continue
                 found = Found(Undone.INFO_BIT, Flip(_INFO, byte, bit).words)
-                mended = self._confirmed(template.candidate(*other), found)
-                if mended is not None:
-                    return mended
+                fixed = self._confirmed(template.candidate(*other), found)
+                if fixed is not None:
+                    return fixed
         return None
 
-    def _under(self, template: _Template, key: DataKey, data: bytes, found: Found) -> Mended | None:
+    def _under(self, template: _Template, key: DataKey, data: bytes, found: Found) -> Fixed | None:
         there = key.unchecked(data)
         return self._confirmed(template.candidate(*there), found) if there is not None else None
 
-    def _confirmed(self, candidate: Candidate, found: Found) -> Mended | None:
-        """Return a mended value if it opens; without a tag it has to decode whole as well."""
+    def _confirmed(self, candidate: Candidate, found: Found) -> Fixed | None:
+        """Return a fixed value if it opens; without a tag it has to decode whole as well."""
         plaintext = self._opens(candidate, self._etcd_key)
         if plaintext is None:
             return None
@@ -206,9 +206,9 @@ class Search:
         if not candidate.cipher.authenticated:
             if start is None or not self._look(plaintext).whole:
                 return None
-            return Mended(candidate, found, start, plaintext)
+            return Fixed(candidate, found, start, plaintext)
         encoding, bits, wrong, _ = start if start is not None else RecognisedStart("", 0.0, 0)
-        return Mended(candidate, found, RecognisedStart(encoding, max(bits, _TAG_BITS), wrong), plaintext)
+        return Fixed(candidate, found, RecognisedStart(encoding, max(bits, _TAG_BITS), wrong), plaintext)
 
     def _opens(self, candidate: Candidate, etcd_key: bytes) -> bytes | None:
         self.tried += 1

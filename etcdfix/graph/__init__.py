@@ -1,1 +1,1 @@
-"""What hangs on an object: computed from everything in etcd that can still be read."""
+"""What depends on an object: computed from everything in etcd that can still be read."""

@@ -129,7 +129,7 @@ def reasons_for(
     users: Sequence[User],
     finalizers: Sequence[LostFinalizer],
 ) -> list[RiskReason]:
-    """Return why the loss of an object is as bad as it is; what hangs on it before what its kind says."""
+    """Return why the loss of an object is as bad as it is; what depends on it before what its kind says."""
     ref = index.ref(node)
     return [
         *_protected_reasons(ref),
@@ -273,7 +273,7 @@ def _secret_reasons(secret: SecretState, users: Sequence[User]) -> list[RiskReas
 def _user_reasons(users: Sequence[User]) -> list[RiskReason]:
     needed = {user.object for user in users if not user.optional and not user.heuristic}
     if needed:
-        return [RiskReason(Risk.HIGH, "users", f"named as needed by {_objects(len(needed))}")]
+        return [RiskReason(Risk.HIGH, "users", f"required by {_objects(len(needed))}")]
     perhaps = {user.object for user in users}
     return [RiskReason(Risk.LOW, "users", f"{_objects(len(perhaps))} may miss it")] if users else []
 
@@ -309,7 +309,7 @@ def protected_reason(resource: GroupResource, namespace: str) -> str:
         namespace: "" for an object without one.
     """
     if resource in _RESOURCES or resource.group in _GROUPS:
-        return f"{resource} are what the cluster itself stands on"
+        return f"{resource} are what the cluster depends on"
     if namespace == "kube-system":
         return "everything in kube-system may be part of the control plane"
     return ""

@@ -442,7 +442,7 @@ class Blocker(msgspec.Struct, frozen=True):
         cause: Of the first three.
         message: Of the first three.
         finalizers: What it waits for, where that is known.
-        terminating_since: When it was told to go, or, for a pod, when its grace period ends; None for not yet.
+        terminating_since: When it was marked for deletion, or, for a pod, when its grace period ends; None for not yet.
         node: The node that a pod is bound to.
         node_state: Of the Node object: ``absent``, so that the pod garbage collector forces the pod away,
             ``not-ready``, ``ready``, ``unknown`` where it cannot be read or was not seen.

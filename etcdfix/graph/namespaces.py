@@ -138,7 +138,7 @@ def namespace_state(
         index: Of the cluster.
         name: Of the namespace.
         aggregated: API groups that belong to aggregated API servers.
-        now: RFC 3339, UTC; tells which pods are past their grace period. "" for all that were told to go.
+        now: RFC 3339, UTC; tells which pods are past their grace period. "" for all that were marked for deletion.
         without: Nodes that count as gone.
     """
     found = index.find(namespace_key(index.layout, name))
@@ -357,7 +357,7 @@ def _blockers(index: ImpactIndex, inside: Iterable[int], now: str) -> list[Block
 def _waits_for_dependents(index: ImpactIndex, node: int) -> bool:
     """Tell whether an object whose finalizers are the garbage collector's own is kept all the same.
 
-    Only of one that was told to go: the namespace controller deletes with Background, which takes them off.
+    Only of one that was marked for deletion: the namespace controller deletes with Background, which takes them off.
     """
     flags = index.flags(node)
     how = Propagation.FOREGROUND if flags & FOREGROUND else Propagation.ORPHAN

@@ -71,7 +71,7 @@ def read_open_intents(path: Path, *, wait_seconds: float = 10.0) -> tuple[Intent
 
     Raises:
         AuditLogUnreadable: The log, or one of its intents, cannot be read.
-        AuditLogBroken: The chain does not hold, so nothing in it can be relied upon.
+        AuditLogBroken: The chain is broken, so nothing in it can be relied upon.
     """
     found = verify(path, wait_seconds=wait_seconds)
     if found.state is ChainState.TAMPERED:

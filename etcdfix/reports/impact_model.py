@@ -96,7 +96,7 @@ class ImpactReport(_Report, frozen=True, kw_only=True):
     ``exists`` is null where its key was not seen in a source that could not be read whole. ``may_be_worse`` says that
     something was not seen that could depend on it: ``risk`` is the least then. ``finding`` says what is stored, null
     where nothing is. ``user_count`` counts references: one user may have several. ``namespace_terminating`` is when its
-    namespace was told to go ("" for not known), null where it was not.
+    namespace was marked for deletion ("" for not known), null where it was not.
     """
 
     kind: str = "ImpactReport"

@@ -186,7 +186,7 @@ class TransformerSummary(msgspec.Struct):
     """How many values were written under one encryption key of one rule, and what became of them.
 
     A key's name is local to its rule: one name in two rules gives two entries. ``resources`` are those of the rule,
-    empty for none. ``key_fingerprint`` is null under KMS, in the clear, and where no key of that name is configured.
+    empty for none. ``key_fingerprint`` is null under KMS, unencrypted, and where no key of that name is configured.
     ``failures`` do not open or do not decode; of ``damaged`` it is proven that the value is wrong, not the key, and
     ``likely_damaged`` are called so only for what opens before and after them.
     """

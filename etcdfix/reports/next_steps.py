@@ -84,11 +84,11 @@ def next_steps(summary: Summary) -> list[str]:
         steps.append(
             "Some keys have no known owner: their CustomResourceDefinitions may come back with the KMS. Touch nothing."
             if doubtful
-            else "Some keys have no known owner: mend unreadable CustomResourceDefinitions first, then scan again."
+            else "Some keys have no known owner: fix unreadable CustomResourceDefinitions first, then scan again."
         )
     if Cause.RAW_JSON_INVALID in causes or Cause.INT_OR_STRING_INVALID in causes:
         steps.append(
-            "Objects that -o wide marks breaks-list spoil whole LIST answers while the server reports success: "
+            "Objects that -o wide marks breaks-list make whole LIST requests fail while the server reports success: "
             "heal these first."
         )
     curable = [c for c in summary.by_cause if Cause(c.cause) in CURABLE_BY_CONFIGURATION]
@@ -111,7 +111,7 @@ _REMEDIES = {
     "socket-denied": "run as a user who may open the socket",
     "denied": "give it back its rights in the KMS, or us ours with it; the plugin's own log tells more",
     "wrong-version": "the provider's apiVersion and the plugin must fit; look at both",
-    "unhealthy": "ask the plugin's own log; its refusals prove nothing until it is well",
+    "unhealthy": "ask the plugin's own log; its refusals prove nothing until it is healthy",
     "gave-up": "see why it stopped answering, then scan again",
 }
 

@@ -179,7 +179,7 @@ def remedies_for(found: Examination, again: RepeatedOptions = _ANYWHERE) -> list
     return remedies
 
 
-def gentle_remedies(found: Examination, again: RepeatedOptions = _ANYWHERE) -> list[Remedy]:
+def less_destructive_remedies(found: Examination, again: RepeatedOptions = _ANYWHERE) -> list[Remedy]:
     """Return the ways out that delete nothing."""
     return [remedy for remedy in remedies_for(found, again) if not remedy.action.startswith(LAST)]
 
@@ -263,7 +263,7 @@ def _undetermined(cause: Cause, found: Examination, again: RepeatedOptions) -> l
         Remedy(
             "Find out what writes under this path before anything else",
             "",
-            "Where its CustomResourceDefinition is itself unreadable, mend that first (one that waits for KMS comes "
+            "Where its CustomResourceDefinition is itself unreadable, fix that first (one that waits for KMS comes "
             "back with it); this key may then be in order.",
         )
     ]

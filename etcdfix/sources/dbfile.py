@@ -411,7 +411,7 @@ def _not_a_database(path: Path, start: bytes, reason: str) -> NotASnapshot:
             hint="a snapshot is the file that `etcdctl snapshot save FILE` writes",
         )
     if start and not start.strip(b"\x00"):
-        return NotASnapshot(f"{path}: not an etcd database: its first {len(start)} bytes are zero")
+        return NotASnapshot(f"{path}: not an etcd database: it begins with zero bytes")
     return NotASnapshot(f"{path}: not an etcd database: {reason}")
 
 

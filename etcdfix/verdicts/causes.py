@@ -87,7 +87,7 @@ class CauseInfo(msgspec.Struct, frozen=True):
 _DECRYPT = (Outcome.DECRYPT_FAILURE,)
 # The padding of AES-CBC fits now and then under a wrong key, or over damage: then it is the decoder that fails.
 _EITHER = (Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE)
-# A value in the clear that its resource's providers refuse is a decrypt failure, whatever else is wrong with it.
+# An unencrypted value that its resource's providers refuse is a decrypt failure, whatever else is wrong with it.
 _DECODE = (Outcome.DECODE_FAILURE, Outcome.DECRYPT_FAILURE)
 _INCONSISTENT = (Outcome.INCONSISTENT,)
 

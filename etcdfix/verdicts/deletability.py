@@ -12,7 +12,7 @@ from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.judge import Verdict
 
 IDENTITY: Final = "identity"
-"""The transformer of values in the clear, which have no key that could be lost."""
+"""The transformer of unencrypted values, which have no key that could be lost."""
 
 FAILED: Final = frozenset({Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE})
 """Proven not to open, or to be no object."""
@@ -94,7 +94,7 @@ def risks_of(verdict: Verdict) -> tuple[AcceptRisk, ...]:
 def key_may_be_lost(found: Examination) -> bool:
     """Say whether there is a key whose loss could be declared.
 
-    A value in the clear has none, an envelope that nobody knows has none that could be named, and a key of the
+    An unencrypted value has none, an envelope that nobody knows has none that could be named, and a key of the
     configuration that wrote the value is not lost, wherever it stands. Nor may one be that could not be asked.
     """
     verdict = found.verdict

@@ -233,11 +233,11 @@ def _attempted(attempt: Attempt) -> Iterator[Evidence]:
     yield Evidence(f"decrypt with {attempt.transformer}{named}", tried, attempt.error)
     plugin = attempt.plugin
     if plugin is not None:
-        health = "well" if plugin.healthy else "not well"
+        health = "healthy" if plugin.healthy else "unhealthy"
         yield Evidence(
             f"other values that the plugin of {attempt.transformer} opened in this run",
             str(plugin.any_key),
-            f"{plugin.same_key} of them under the same key id; the plugin says that it is {health}",
+            f"{plugin.same_key} of them under the same key id; the plugin reports {health}",
         )
 
 
@@ -268,7 +268,7 @@ def _ruling(seen: Observation, failure: TransformFailure) -> Ruling:
 
 
 def _refused_plaintext(seen: Observation) -> Ruling:
-    """Rule on a value in the clear that its providers refuse: whole, it waits for identity; broken, it is broken."""
+    """Rule on an unencrypted value that its providers refuse: whole, it waits for identity; broken, it is broken."""
     if seen.decode_failure is not None:
         cause, confidence, message = _decode_cause(seen, seen.decode_failure)
         return Ruling(cause, confidence, message, _damage_of(cause))

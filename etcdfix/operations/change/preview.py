@@ -16,7 +16,7 @@ from etcdfix.remediation.preflight.deletion import Preflight
 from etcdfix.reports.base import counted
 from etcdfix.reports.formats.impact_table import assessment_lines
 from etcdfix.reports.model import FollowUp
-from etcdfix.reports.remedies import gentle_remedies, unsafe_deletion_request
+from etcdfix.reports.remedies import less_destructive_remedies, unsafe_deletion_request
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import quote_command, safe_text
@@ -36,7 +36,7 @@ WARNINGS = (
 
 
 def preview_lines(cluster: Cluster, checked: Preflight, again: RepeatedOptions) -> Iterator[str]:
-    """Yield what was found out, what a deletion means, and what would be gentler."""
+    """Yield what was found out, what a deletion means, and what would be less destructive."""
     found, verdict, stored = checked.found, checked.found.verdict, checked.stored
     yield f"Key          {safe_text(display(stored.key))}"
     where = f" in namespace {found.namespace}" if found.namespace else ""
@@ -69,11 +69,11 @@ def preview_lines(cluster: Cluster, checked: Preflight, again: RepeatedOptions) 
             yield "What cannot be read, or waits for KMS, may depend on it too"
         yield ""
         yield f"See all of it: {again.impact(stored.key)}"
-    gentle = gentle_remedies(found, again)
-    if gentle:
+    options = less_destructive_remedies(found, again)
+    if options:
         yield ""
-        yield "Gentler than a deletion:"
-        for number, remedy in enumerate(gentle, start=1):
+        yield "Less destructive options:"
+        for number, remedy in enumerate(options, start=1):
             yield f"  {number}. {remedy.action}"
             if remedy.command:
                 yield f"     {remedy.command}"
@@ -156,7 +156,9 @@ def restore_preview_lines(cluster: Cluster, shown: RestorePreview) -> Iterator[s
     if found.gvk is not None:
         version = f"{found.gvk.group}/{found.gvk.version}".lstrip("/")
         yield f"Object       {safe_text(f'{version} {found.gvk.kind} {found.namespace}/{found.name}')}"
-    yield f"Today it is  {found.verdict.outcome}: {safe_text(found.verdict.message)}"
+    verdict = found.verdict
+    why = "" if verdict.outcome is Outcome.READABLE else f": {safe_text(verdict.message)}"
+    yield f"Examined     {verdict.outcome}{why}"
     yield from _cluster_lines(cluster, shown.identity)
     yield from _api_lines(shown.servers)
     if stored.lease:
@@ -301,8 +303,8 @@ def looked_at_lines(looked: Sequence[ServerSigns]) -> Iterator[str]:
         yield safe_text(f"API server {one.server}, after {one.seconds:.0f} s: {signs}")
     if any(one.failing for one in looked):
         yield (
-            "Not all is well. The usual reasons: more values that cannot be read (the scan above), or an API server "
-            "with another EncryptionConfiguration. Look again: kubectl get --raw '/readyz?verbose'"
+            "Not everything works yet. The usual reasons: more values that cannot be read (the scan above), or an "
+            "API server with another EncryptionConfiguration. Look again: kubectl get --raw '/readyz?verbose'"
         )
 
 

@@ -245,13 +245,13 @@ def _seal(transformers: ResourceTransformers, plaintext: bytes, key: bytes) -> S
         )
     if sealed.transformer == _IDENTITY:
         # What today's configuration reads without a key is never rewritten, so the value has an envelope now. Its
-        # contents would lie in etcd in the clear from here on, and their digest in the record.
+        # contents would lie in etcd unencrypted from here on, and their digest in the record.
         raise refuse(
             Rule.WRITE_KEY,
             "today's configuration writes this resource without encryption, and the value is stored encrypted: "
-            "rewriting it would leave its contents in the clear",
+            "rewriting it would leave its contents unencrypted",
             hint="name the configuration that the API servers use today, in case it encrypts this resource; if it is "
-            "meant to be in the clear: etcdfix get, and kubectl create -f",
+            "meant to be unencrypted: etcdfix get, and kubectl create -f",
         )
     return sealed
 

@@ -438,7 +438,7 @@ def _lost_log(backup: Backup) -> str:
     try:
         trouble = trouble_with(own)
         if trouble:
-            return f"its audit log {own} does not hold: {trouble}"
+            return f"its audit log {own} has a broken chain: {trouble}"
         if not is_there(own):
             return f"its audit log {own} is not there"
         if intent_of(backup, own) is not None:

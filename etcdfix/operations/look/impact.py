@@ -187,7 +187,7 @@ def _remedies(
     *,
     unserved: str,
 ) -> list[Remedy]:
-    """Return what to do next, gentlest first; deleting comes last and only as a dry run.
+    """Return what to do next, least destructive first; deleting comes last and only as a dry run.
 
     Args:
         found: What the loss means.
@@ -239,8 +239,8 @@ def _remedies(
     if not finding.remedies:
         return []
     last = [remedy for remedy in finding.remedies if remedy.action.startswith(LAST)]
-    gentle = [remedy for remedy in finding.remedies if remedy not in last]
-    return [_SNAPSHOT, *gentle, *_earlier(found, examined, again), *last]
+    less_destructive = [remedy for remedy in finding.remedies if remedy not in last]
+    return [_SNAPSHOT, *less_destructive, *_earlier(found, examined, again), *last]
 
 
 def _earlier(found: Assessment, examined: Examination, again: RepeatedOptions) -> list[Remedy]:

@@ -33,7 +33,7 @@ from etcdfix.operations.look.index_cluster import ClusterIndex, Keep, same_field
 from etcdfix.reports.base import counted
 from etcdfix.reports.impact_model import MissingAPI, NamespaceReport, NamespaceStep
 from etcdfix.reports.model import Remedy
-from etcdfix.reports.remedies import gentle_remedies, remedies_for
+from etcdfix.reports.remedies import less_destructive_remedies, remedies_for
 from etcdfix.storagekey import StorageLayout, display
 from etcdfix.text.commands import GRANTED, RepeatedOptions
 from etcdfix.text.safetext import quote_command
@@ -300,7 +300,7 @@ class _NamespacePlan:
             )
 
     def _pods(self) -> Iterator[NamespaceStep]:
-        """Yield a step for each pod that no kubelet ends; where the namespace stays, for those told to go alone."""
+        """Yield a step for each pod that no kubelet ends; where it stays, only those marked for deletion."""
         ends = self._state.terminating
         held = [b for stage in self._state.stages for b in stage.blockers if b.reason == "node"]
         pods = [b for b in held if ends or b.past_grace]
@@ -350,12 +350,12 @@ class _NamespacePlan:
 
     def _removal(self, found: Examination, what: str, warning: str) -> NamespaceStep:
         key = found.stored.key
-        gentle = gentle_remedies(found, self._again)
-        gentler = f"Gentler, if it can be done: {gentle[0].action}." if gentle else ""
+        options = less_destructive_remedies(found, self._again)
+        option = f"Less destructive, if it can be done: {options[0].action}." if options else ""
         return _step(
             f"Delete, dry run first, {what}",
             self._again.delete(key),
-            f"{warning}{gentler}".rstrip(),
+            f"{warning}{option}".rstrip(),
             display(key),
         )
 
@@ -384,7 +384,7 @@ class _NamespacePlan:
 
     def _finalizers(self) -> Iterator[NamespaceStep]:
         if not self._state.terminating:
-            return  # nobody was told to go: finalizers that wait are in order
+            return  # nobody was marked for deletion: finalizers that wait are in order
         rings: dict[str, CyclicWait] = {}
         for cycle in self._state.cycles:
             if cycle.confidence is not Confidence.POSSIBLE:
@@ -442,12 +442,12 @@ class _NamespacePlan:
             key = prefix + _CRDS + api.encode("utf-8", "surrogateescape")
             if content.stays == Stays.CRD_UNREADABLE:
                 yield _step(
-                    f"Mend the CustomResourceDefinition {api}, which cannot be read, before any API server is "
+                    f"Fix the CustomResourceDefinition {api}, which cannot be read, before any API server is "
                     "restarted",
                     self._again.impact(key),
                     f"API servers that run may still serve {counted(content.count, 'object')} of it here; after a "
                     "restart none does, and they are left behind. The API cannot show the definition either; the "
-                    "command says what hangs on it and what can be done.",
+                    "command says what depends on it and what can be done.",
                     display(key),
                 )
             elif content.stays == Stays.NOT_SERVED:

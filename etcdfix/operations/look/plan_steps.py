@@ -1,6 +1,6 @@
 """What to do about many broken objects, in order: nothing that can wait before what cannot.
 
-What nobody misses is deleted first, what the cluster stands on last. Beside it what each object is, in a clause.
+What nobody misses is deleted first, what the cluster depends on last. Beside it what each object is, in a clause.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _deletions(entries: Sequence[PlanEntry], again: RepeatedOptions) -> Iterator
     own = _own_words(entries)
     if own:
         yield PlanStep(
-            "Decide what only you can say",
+            "Decisions only you can make",
             f"The commands accept nothing for you: without these flags the deletion is refused. {own}.",
         )
     last = sum(map(is_breaking, entries))
@@ -227,7 +227,7 @@ def _trials(entries: Iterable[PlanEntry]) -> list[PlanEntry]:
 
 
 def _turn(entry: PlanEntry) -> tuple[bool, bool, bool, int, int, int, str]:
-    """Return what decides an object's turn: harmless first, then what is in use, what the cluster stands on last."""
+    """Return what decides an object's turn: harmless first, then what is in use, what the cluster depends on last."""
     stage = STAGES[ComesBack.NO if is_guess(entry) else entry.comes_back]
     # In use, and nobody makes it again: its users wait from its deletion until a person has made it.
     missed = entry.users > 0 and stage > STAGES[ComesBack.BY_ITSELF]

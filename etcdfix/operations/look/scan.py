@@ -277,7 +277,7 @@ def run_scan(
     if not below:
         reasons.append(f"no key starts with {request.layout.prefix}")
     elif nothing_named_exists:
-        reasons.append("nothing of the name that was given exists")
+        reasons.append("no key matches the given name")
     if ended is not None:
         reasons.append(f"{ended.reason} before the end")
     if summary.undetermined:

@@ -136,7 +136,7 @@ class AuditLog:
 
         Raises:
             UnsafePlace: The directory or the file is not ours alone, or a link.
-            AuditLogBroken: The chain does not hold.
+            AuditLogBroken: The chain is broken.
             AuditLogLocked: Somebody else is writing.
             AuditError: It cannot be opened, read, or put right.
         """
@@ -410,7 +410,7 @@ class AuditLog:
 def broken(
     path: Path, problem: str, findings: tuple[ChainFault, ...] = (), *, hint: str = ""
 ) -> AuditLogBroken:
-    """Return the refusal to add to a log whose chain does not hold; without a hint it says how to begin a new one."""
+    """Return the refusal to add to a log whose chain is broken; without a hint it says how to begin a new one."""
     return AuditLogBroken(
         f"audit log {path}: {problem}",
         path=path,

@@ -8,7 +8,7 @@ One file, five lines, one JSON document::
     "intent":{"sequence":7,"sha256":"<hash of that record>","audit_log":"/var/lib/etcdfix/audit.jsonl"},
     "document_sha256":"sha256:<digest of every byte of the file before ``,\n"document_sha256"``>"}
 
-No byte in a backup was decrypted by us; ``stored_as_plaintext`` says whether the value was stored in the clear.
+No byte in a backup was decrypted by us; ``stored_as_plaintext`` says whether the value was stored unencrypted.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class BackupContent(msgspec.Struct, frozen=True, kw_only=True):
     value_base64: bytes
 
     def __repr__(self) -> str:
-        # Stored bytes may be stored in the clear, and a traceback ends up in a ticket.
+        # Stored bytes may be stored unencrypted, and a traceback ends up in a ticket.
         return f"BackupContent({self.purpose!r}, {self.stored!r})"
 
     @property
@@ -207,7 +207,7 @@ def make_content(
 ) -> BackupContent:
     """Return what a backup of a stored value holds.
 
-    Whether it was stored in the clear, its first bytes say: no examination is needed for that, and none can be wrong
+    Whether it was stored unencrypted, its first bytes say: no examination is needed for that, and none can be wrong
     about it.
     """
     return BackupContent(

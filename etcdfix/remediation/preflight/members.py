@@ -506,7 +506,7 @@ def _advertised_endpoint(url: str, client: EtcdClient, given: Sequence[Endpoint]
     except ConfigurationError as exc:
         return f"a client URL that it advertises cannot be used: {exc.message}"
     if not endpoint.tls and all(known.tls for known in given):
-        # Nothing would prove who answers there, and a login token would travel in the clear.
+        # Nothing would prove who answers there, and a login token would travel unencrypted.
         return f"{endpoint.text}: advertised without TLS, while --endpoints speak TLS"
     return endpoint
 

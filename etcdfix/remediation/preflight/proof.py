@@ -118,14 +118,14 @@ def _check_own_verdict(found: Examination, *, lost: bool) -> None:
             raise refuse(
                 Rule.CURABLE_BY_CONFIGURATION,
                 f"{key}: the configuration alone can cure this ({cause})",
-                hint=f"mend the configuration; {lift}",
+                hint=f"fix the configuration; {lift}",
             )
         case Deletability.CURABLE:
             there = f"; the key is there: {verdict.fitting_key}" if verdict.fitting_key else ""
             raise refuse(
                 Rule.CURABLE_BY_CONFIGURATION,
                 f"{key}: the configuration alone can cure this ({cause})",
-                hint=f"mend the configuration{there}",
+                hint=f"fix the configuration{there}",
             )
         case Deletability.NEVER:
             raise refuse(
@@ -211,7 +211,7 @@ def _shown(name: KeyName) -> str:
 def _not_lost(found: Examination) -> str:
     """Say why the key of a value is not lost; "" where nothing shows that."""
     if found.verdict.fitting_key:
-        return f"it was written under {found.verdict.fitting_key}: mend the configuration"
+        return f"it was written under {found.verdict.fitting_key}: fix the configuration"
     if found.verdict.not_asked:
         return f"the plugin of {found.verdict.not_asked} did not answer whether it opens it: start it, and try again"
     return (

@@ -201,9 +201,8 @@ def _why(blocker: Blocker) -> str:
     if blocker.reason == "node":
         return _on_node(blocker)
     if blocker.reason == "finalizers":
-        since = (
-            f"told to go {shown(blocker.terminating_since)}" if blocker.terminating_since else "not told yet"
-        )
+        since = shown(blocker.terminating_since) if blocker.terminating_since else ""
+        since = f"deletionTimestamp {since}" if since else "no deletionTimestamp"
         return f"finalizers {shown(', '.join(blocker.finalizers))} ({since})"
     cause = f" ({blocker.cause})" if blocker.cause else ""
     message = f": {shown(blocker.message)}" if blocker.message else ""

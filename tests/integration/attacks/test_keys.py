@@ -50,8 +50,10 @@ def test_wrong_bytes_in_one_of_two_rules(registry: Attacked, kind: str, name: st
         registry.etcd.put(at, seal(kind, config_map(f"settings-{number}"), at, OTHER, name))
     # One by one, and in another order: no attempt makes the next one easier.
     order = [*keys, *random.Random(7).sample(keys, 3)] if name == "key1" else keys[:2]
-    registry.refuses(order, says=["the configuration alone can cure this"], hint="mend the configuration")
-    registry.refuses(keys[:2], *EVERY_FLAG, says=["the configuration alone can cure this"], hint="mend")
+    registry.refuses(order, says=["the configuration alone can cure this"], hint="fix the configuration")
+    registry.refuses(
+        keys[:2], *EVERY_FLAG, says=["the configuration alone can cure this"], hint="fix the configuration"
+    )
     # A declaration of the same name in the other rule's spelling speaks of no key here.
     registry.refuses(
         keys[:1], *declared(f"{kind}/v1/other"), says=["does not name the key"], hint="written under"
@@ -76,7 +78,7 @@ def test_one_that_is_too_small_to_be_seen(registry: Attacked, kind: str, size: i
     registry.keyed(kind, WRONG)
     at = registry.key("shop/small")
     registry.etcd.put(at, seal(kind, b"k8s\0tiny-thing-1"[:size], at))
-    registry.refuses([at], *EVERY_FLAG, says=["can cure this ("], hint="mend the configuration")
+    registry.refuses([at], *EVERY_FLAG, says=["can cure this ("], hint="fix the configuration")
 
 
 @pytest.mark.parametrize("kind", LOCAL)
@@ -85,7 +87,7 @@ def test_key_replaced_in_place(registry: Attacked, kind: str) -> None:
     old = registry.secrets(kind, ["old-0", "old-1", "old-2"], TRUE)
     registry.secrets(kind, NAMES, WRONG)
     registry.keyed(kind, WRONG)
-    registry.refuses(old, *EVERY_FLAG, says=["can cure this (wrong-key: "], hint="mend the configuration")
+    registry.refuses(old, *EVERY_FLAG, says=["can cure this (wrong-key: "], hint="fix the configuration")
     # Every one that opens is newer, so that nothing speaks against a loss, but only the flag that names the key helps.
     assert registry.delete(old[0], *declared(f"{kind}/v1/key1"), "--dry-run").code == 0
 
@@ -96,7 +98,7 @@ def test_wrong_bytes_that_were_put_in_by_mistake_and_taken_back(registry: Attack
     registry.secrets(kind, NAMES, TRUE)
     late = registry.secrets(kind, ["late"], WRONG)
     registry.keyed(kind, TRUE)
-    registry.refuses(late, *EVERY_FLAG, says=["can cure this (wrong-key: "], hint="mend the configuration")
+    registry.refuses(late, *EVERY_FLAG, says=["can cure this (wrong-key: "], hint="fix the configuration")
     registry.refuses(
         late, *EVERY_FLAG, *declared(f"{kind}/v1/key1"),
         says=["a value that was written before", "opens under the same key"],
@@ -157,13 +159,13 @@ def test_right_key_elsewhere(registry: Attacked, kind: str, there: str) -> None:
         registry.refuses(keys, *EVERY_FLAG, says=["the object is readable"], hint="through the API")
         return
     for flags in ((), EVERY_FLAG):
-        registry.refuses(keys, *flags, says=["can cure this (key-renamed: "], hint="mend the configuration")
+        registry.refuses(keys, *flags, says=["can cure this (key-renamed: "], hint="fix the configuration")
     registry.refuses(
         keys,
         *EVERY_FLAG,
         *declared(f"{kind}/v1/key1"),
         says=["does not name a key"],
-        hint="mend the configuration",
+        hint="fix the configuration",
     )
 
 
@@ -178,9 +180,9 @@ def test_rule_is_gone_and_the_key_is_not(registry: Attacked, kind: str) -> None:
         ("secrets", (provider(kind, key7=TRUE), IDENTITY)),
     ):
         registry.rules(rule)
-        registry.refuses([at], *EVERY_FLAG, says=["can cure this ("], hint="mend the configuration")
+        registry.refuses([at], *EVERY_FLAG, says=["can cure this ("], hint="fix the configuration")
         registry.refuses(
-            [at], *declared(f"{kind}/v1/key1"), says=["does not name a key"], hint="mend the configuration"
+            [at], *declared(f"{kind}/v1/key1"), says=["does not name a key"], hint="fix the configuration"
         )
 
 
@@ -217,14 +219,14 @@ def test_name_that_goes_on(registry: Attacked, kind: str, *, same: bool) -> None
     """Values were written under names with colons, and a shorter one is configured."""
     registry.keyed(kind, TRUE if same else WRONG, "key")
     keys = [*_under_names(registry, kind, GOING_ON)]
-    registry.refuses(keys, *EVERY_FLAG, says=["can cure this (key-"], hint="mend the configuration")
+    registry.refuses(keys, *EVERY_FLAG, says=["can cure this (key-"], hint="fix the configuration")
 
 
 def test_name_that_goes_on_by_a_block_and_does_not_print(registry: Attacked) -> None:
     """To a key of the same bytes and a shorter name, sixteen bytes more look like a damaged initialisation vector."""
     registry.keyed("aescbc", TRUE, "key")
     keys = [*_under_names(registry, "aescbc", ("key:\u00a0a\u200b012345678", "key:" + "\x01" * 15))]
-    registry.refuses(keys, *EVERY_FLAG, says=["can cure this (key-renamed: "], hint="mend the configuration")
+    registry.refuses(keys, *EVERY_FLAG, says=["can cure this (key-renamed: "], hint="fix the configuration")
 
 
 HOSTILE = ("ключ", "key\u202e1", "key\n1", "\x1b[31mkey", "key 1", "k" * 600)
@@ -236,7 +238,7 @@ def test_name_that_is_hostile(registry: Attacked, kind: str, configured: str) ->
     keys = [*_under_names(registry, kind, HOSTILE)]
     names = dict.fromkeys(HOSTILE, WRONG) if configured == "the-same" else {"key1": WRONG}
     registry.rules(("secrets", (provider(kind, **names), IDENTITY)))
-    for ran in registry.refuses(keys, *EVERY_FLAG, says=["can cure this ("], hint="mend the configuration"):
+    for ran in registry.refuses(keys, *EVERY_FLAG, says=["can cure this ("], hint="fix the configuration"):
         assert "\x1b" not in ran.err
         assert "\u202e" not in ran.err
     registry.rules(("secrets", (provider(kind, **dict.fromkeys(HOSTILE, TRUE)), IDENTITY)))
@@ -276,7 +278,9 @@ def test_neighbours_under_another_key_of_the_same_name(registry: Attacked) -> No
     at = registry.key("shop/between")
     registry.etcd.put(at, seal("aesgcm", secret("between"), b"tenant-7" + at, TRUE))
     registry.secrets("aesgcm", ["later"], WRONG)
-    registry.refuses([at], *EVERY_FLAG, says=["can cure this (associated-data-unknown: "], hint="mend")
+    registry.refuses(
+        [at], *EVERY_FLAG, says=["can cure this (associated-data-unknown: "], hint="fix the configuration"
+    )
 
 
 # What CBC lets through.
@@ -313,9 +317,11 @@ def test_padding_that_fits_by_chance_under_the_first_of_two_keys(registry: Attac
         registry.etcd.put(at, value)
         for flags in ((), EVERY_FLAG):
             registry.refuses(
-                [at], *flags, says=["can cure this (key-renamed: "], hint="mend the configuration"
+                [at], *flags, says=["can cure this (key-renamed: "], hint="fix the configuration"
             )
-        registry.refuses([at], *declared("aescbc/v1/key1"), says=["does not name a key"], hint="mend")
+        registry.refuses(
+            [at], *declared("aescbc/v1/key1"), says=["does not name a key"], hint="fix the configuration"
+        )
 
 
 # What is inside.
@@ -341,13 +347,15 @@ def test_encrypted_twice_with_the_outer_key_wrong(registry: Attacked, kind: str)
     registry.keyed(kind, WRONG)
     at = registry.key("shop/twice")
     registry.etcd.put(at, seal(kind, seal(kind, secret("twice"), at, WRONG), at, TRUE))
-    registry.refuses([at], *EVERY_FLAG, says=["can cure this (wrong-key: "], hint="mend")
+    registry.refuses([at], *EVERY_FLAG, says=["can cure this (wrong-key: "], hint="fix the configuration")
 
 
 def test_plaintext_that_identity_would_read(registry: Attacked) -> None:
     registry.rules(("secrets", (provider("aesgcm", key1=TRUE),)))
     at = registry.put("shop/plain", secret("plain"))
-    registry.refuses([at], *EVERY_FLAG, says=["can cure this (plaintext-not-allowed: "], hint="mend")
+    registry.refuses(
+        [at], *EVERY_FLAG, says=["can cure this (plaintext-not-allowed: "], hint="fix the configuration"
+    )
     registry.refuses([at], *declared("identity"), says=["does not name a key"], hint="written under identity")
 
 

@@ -148,7 +148,7 @@ def test_provider_of_another_name(registry: Attacked, plugin: KMSPlugin) -> None
     keys = store(registry, plugin, "web", "db")
     kms = {"apiVersion": plugin.api_version, "name": "another", "endpoint": plugin.endpoint, "timeout": "5s"}
     registry.rules(("secrets", ({"kms": kms}, IDENTITY)))
-    registry.refuses(keys, *EVERY_FLAG, says=["can cure this (key-renamed: "], hint="mend the configuration")
+    registry.refuses(keys, *EVERY_FLAG, says=["can cure this (key-renamed: "], hint="fix the configuration")
 
 
 def test_declared_key_that_is_alive(registry: Attacked, plugin: KMSPlugin) -> None:
@@ -165,7 +165,9 @@ def test_associated_data_of_a_proxy_with_a_namespace(registry: Attacked, plugin:
     for at, name in zip(keys, NAMES, strict=True):
         registry.etcd.put(at, seal(secret(name), b"tenant-7" + at))
     for flags in ((), EVERY_FLAG):
-        registry.refuses(keys[:4], *flags, says=["can cure this (associated-data-unknown: "], hint="mend")
+        registry.refuses(
+            keys[:4], *flags, says=["can cure this (associated-data-unknown: "], hint="fix the configuration"
+        )
 
 
 # Values of a cluster that is newer than this tool.
@@ -218,5 +220,5 @@ def test_provider_whose_name_goes_on(registry: Attacked, plugin: KMSPlugin, *, a
     if asked:
         store(registry, plugin, "other")
     says = ["can cure this (provider-missing: "]
-    registry.refuses(keys[:-1], *EVERY_FLAG, says=says, hint="mend the configuration")
+    registry.refuses(keys[:-1], *EVERY_FLAG, says=says, hint="fix the configuration")
     registry.refuses(keys[-1:], *EVERY_FLAG, says=[UNPROVEN], hint="find out more")

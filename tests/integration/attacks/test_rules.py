@@ -174,9 +174,9 @@ def _allocator(registry: Attacked) -> bytes:
 NEVER: dict[str, Never] = {
     "readable": Never(_readable, "the object is readable", "through the API"),
     "inconsistent": Never(_inconsistent, "the API server accepts the object", "through the API"),
-    "wrong key": Never(_wrong_key, "can cure this (wrong-key: ", "mend the configuration"),
-    "bound elsewhere": Never(_bound_elsewhere, "associated-data-unknown", "mend the configuration"),
-    "other prefix": Never(_other_prefix, "storage-prefix-changed", "mend the configuration"),
+    "wrong key": Never(_wrong_key, "can cure this (wrong-key: ", "fix the configuration"),
+    "bound elsewhere": Never(_bound_elsewhere, "associated-data-unknown", "fix the configuration"),
+    "other prefix": Never(_other_prefix, "storage-prefix-changed", "fix the configuration"),
     "allocator": Never(_allocator, "allocator-damaged is never a reason", "see the remedies"),
     "gone": Never(lambda registry: registry.key("shop/nobody"), "does not exist", "see what is there"),
     "bookkeeping": Never(

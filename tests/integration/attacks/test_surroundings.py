@@ -42,7 +42,7 @@ def test_storage_prefix_that_was_another_one(registry: Attacked, prefix_then: st
         keys.append(at)
     cause = "storage-prefix-changed" if prefix_then != "/registry/old" else "associated-data-unknown"
     for flags in ((), EVERY_FLAG):
-        registry.refuses(keys, *flags, says=[f"can cure this ({cause}: "], hint="mend the configuration")
+        registry.refuses(keys, *flags, says=[f"can cure this ({cause}: "], hint="fix the configuration")
     registry.refuses(
         keys[:1], *declared("aesgcm/v1/key1"), says=["does not name a key"], hint="that key is there"
     )
@@ -56,7 +56,10 @@ def test_all_behind_a_proxy_with_a_namespace(registry: Attacked) -> None:
     registry.etcd.put_all((at, seal("aesgcm", secret(name), b"tenant-7" + at)) for name, at in keys.items())
     for flags in ((), EVERY_FLAG):
         registry.refuses(
-            list(keys.values())[::8], *flags, says=["can cure this (associated-data-unknown: "], hint="mend"
+            list(keys.values())[::8],
+            *flags,
+            says=["can cure this (associated-data-unknown: "],
+            hint="fix the configuration",
         )
     registry.refuses(
         [keys["db-0"]],

@@ -101,7 +101,7 @@ def test_deletion(registry: Registry) -> None:
         f"Under        aescbc/v1/key1 of secrets ({FINGERPRINT}): 2 open, 1 fail, 1 of them proven damaged (this one",
         "Proof        look without tag or padding: not possible; too little to see, or no key that could be tried",
         "nobody was asked: without --kubeconfig the etcd credentials are the only gate",
-        "Gentler than a deletion:",
+        "Less destructive options:",
         "may break the cluster",
         "outside of what its vendor supports",
         "Finalizers are not run",
@@ -192,7 +192,7 @@ def test_dry_run_changes_nothing_and_is_recorded(registry: Registry) -> None:
     assert ran.code == 0
     assert f"DRY RUN: {key.decode()} would be deleted. Nothing was changed." in ran.out
     assert "Undo" not in ran.out
-    assert "Gentler than a deletion:" in ran.err
+    assert "Less destructive options:" in ran.err
     (event,) = registry.events()
     assert event.annotations.type == RecordType.DRY_RUN
     assert event.annotations.value_sha256 == digest_of(BROKEN)
@@ -407,7 +407,7 @@ def test_what_the_configuration_can_cure(
     registry.refused(
         ran,
         f"the configuration alone can cure this ({cause}: ",
-        hint=f"mend the configuration; only if that key is gone for ever: --declare-key-lost {transformer}",
+        hint=f"fix the configuration; only if that key is gone for ever: --declare-key-lost {transformer}",
     )
     ran = registry.delete(key, "--accept-no-api-server", "--declare-key-lost", transformer)
     assert ran.code == 0, ran.err
@@ -450,7 +450,7 @@ def test_a_key_that_stands_elsewhere_is_not_lost(
     registry.refused(
         ran,
         f"the configuration alone can cure this ({cause}: ",
-        hint=f"mend the configuration; the key is there: {there}",
+        hint=f"fix the configuration; the key is there: {there}",
     )
     assert "declare-key-lost" not in ran.err
     with registry.untouched():
@@ -458,7 +458,7 @@ def test_a_key_that_stands_elsewhere_is_not_lost(
     registry.refused(
         ran,
         f"--declare-key-lost {transformer} does not name a key of {key.decode()} that could be lost",
-        hint=f"it was written under {there}: mend the configuration",
+        hint=f"it was written under {there}: fix the configuration",
     )
 
 
@@ -485,7 +485,7 @@ def test_plaintext_that_identity_would_read_has_no_key_to_be_lost(registry: Regi
     key = registry.put("shop/plain", secret("plain"))
     with registry.untouched():
         ran = registry.delete(key)
-    registry.refused(ran, "can cure this (plaintext-not-allowed: ", hint="mend the configuration")
+    registry.refused(ran, "can cure this (plaintext-not-allowed: ", hint="fix the configuration")
     assert "declare-key-lost" not in ran.err
     with registry.untouched():
         ran = registry.delete(key, "--accept-no-api-server", "--declare-key-lost", "identity")
@@ -505,7 +505,7 @@ def test_custom_resource_whose_version_the_crd_lost_is_never_deleted(registry: R
     key = registry.put("shop/w-0", aescbc(old), resource="example.com/widgets")
     with registry.untouched():
         ran = registry.delete(key)
-    registry.refused(ran, "can cure this (crd-version-missing: ", hint="mend the configuration")
+    registry.refused(ran, "can cure this (crd-version-missing: ", hint="fix the configuration")
     with registry.untouched():
         ran = registry.delete(key, "--accept-no-api-server", "--declare-key-lost", "aescbc/v1/key1")
     registry.refused(
@@ -551,7 +551,7 @@ def test_a_key_with_other_bytes_however_few_values_it_does_not_open(
     registry.refused(
         ran,
         "can cure this (wrong-key: noise under every key named aesgcm/v1/gone: its bytes are most likely others now)",
-        hint="mend the configuration; only if that key is gone for ever: --declare-key-lost aesgcm/v1/gone",
+        hint="fix the configuration; only if that key is gone for ever: --declare-key-lost aesgcm/v1/gone",
     )
     ran = registry.delete(key, *LOST_KEY)
     assert ran.code == 0, ran.err
@@ -863,7 +863,7 @@ def test_nothing_is_waited_for_while_others_fail(registry: Registry, api: Kubern
     assert "1 other value of secrets cannot be read without fault" in ran.out
     assert "waiting" not in ran.err
     assert "s: LIST answers 500, resourceVersion=0 works, /readyz works" in ran.out
-    assert "Not all is well." in ran.out
+    assert "Not everything works yet." in ran.out
     assert len(api.asked("/readyz")) == 1
 
 
@@ -1480,18 +1480,18 @@ def test_nobody_answers_afterwards_either(registry: Registry, lossy: LossyProxy)
 
 def test_key_is_written_between_examination_and_deletion(registry: Registry) -> None:
     key = registry.key("shop/broken")
-    mended: list[int] = []
+    fixed: list[int] = []
 
     def before(path: str, _request: bytes) -> None:
-        if path == TXN and not mended:
-            mended.append(registry.etcd.put(key, aescbc(secret("broken"))))
+        if path == TXN and not fixed:
+            fixed.append(registry.etcd.put(key, aescbc(secret("broken"))))
 
     with EtcdProxy(registry.etcd.endpoint, before=before) as proxy:
         registry.endpoints = proxy.endpoint
         ran = registry.delete(key)
     registry.refused(
         ran,
-        f"the key was written again: mod_revision {mended[0]}",
+        f"the key was written again: mod_revision {fixed[0]}",
         "nothing was changed",
         hint="examine it again",
     )

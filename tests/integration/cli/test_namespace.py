@@ -18,7 +18,7 @@ from tests.support.impact_objects import Cluster
 def test_the_second_story_of_kep_3926(
     etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A namespace hangs on one object that cannot be read; the plan's own commands free it."""
+    """A namespace depends on one object that cannot be read; the plan's own commands free it."""
     registry = Registry(etcd, prefix, tmp_path, capfd)
     cluster = Cluster(registry.prefix)
     cluster.namespace("shop", terminating=True)

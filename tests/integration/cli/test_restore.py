@@ -138,7 +138,7 @@ def test_broken_log_says_how_to_go_on_and_hinders_nothing(
     assert registry.stored(registry.key("shop/broken")) == BROKEN
     assert {path: path.read_bytes() for path in broken.parent.iterdir()} == left
     detail = registry.events()[0].annotations.detail
-    assert f"by itself, for its audit log {broken} does not hold: " in detail
+    assert f"by itself, for its audit log {broken} has a broken chain: " in detail
     assert why in detail
 
 
@@ -262,7 +262,7 @@ def test_undo_needs_no_configuration(registry: Registry) -> None:
         f"From         backup {backup.path}",
         "a true undo: the same bytes at the same key of the same cluster, by this audit log",
         f"Value        28 bytes, was at mod_revision {backup.content.mod_revision}",
-        "Today it is  undetermined",
+        "Examined     undetermined",
         "There now    nothing",
         f"kube-system uid {UID}, at {registry.endpoints}",
         "the etcd credentials are the only gate",
@@ -329,7 +329,7 @@ def test_replacing_what_is_broken_keeps_it_first(registry: Registry) -> None:
     assert registry.stored(key) == BROKEN
     second = registry.kept()[-1]
     assert (second.content.purpose, second.content.stored.value) == ("restore", other)
-    # And that can be undone in its turn.
+    # And that can be fixed in its turn.
     again = registry.restore(str(second.path), "--replace-mod-revision", str(registry.mod_revision(key)))
     assert again.code == 0, again.err
     assert registry.stored(key) == other
@@ -364,16 +364,16 @@ def test_lost_key_of_what_is_replaced_is_typed_back_too(
 def test_moved_before_the_transaction(registry: Registry) -> None:
     backup = registry.deleted()
     key = registry.key("shop/broken")
-    mended: list[int] = []
+    fixed: list[int] = []
 
     def before(path: str, _request: bytes) -> None:
-        if path == TXN and not mended:
-            mended.append(registry.etcd.put(key, aescbc(secret("broken"))))
+        if path == TXN and not fixed:
+            fixed.append(registry.etcd.put(key, aescbc(secret("broken"))))
 
     with EtcdProxy(registry.etcd.endpoint, before=before) as proxy:
         registry.endpoints = proxy.endpoint
         ran = registry.restore(str(backup.path))
-    registry.refused(ran, f"the key exists: created at revision {mended[0]}", hint="examine it again")
+    registry.refused(ran, f"the key exists: created at revision {fixed[0]}", hint="examine it again")
     assert registry.stored(key) == aescbc(secret("broken"))
 
 

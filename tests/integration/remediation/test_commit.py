@@ -109,12 +109,12 @@ def test_never_sent(registry: Registry, lossy: LossyProxy) -> None:
 
 
 def test_key_that_moves_before_the_transaction(registry: Registry) -> None:
-    key, mended = registry.key("shop/broken"), aescbc(secret("broken"))
+    key, fixed = registry.key("shop/broken"), aescbc(secret("broken"))
     with pytest.raises(RefusedByRule, match="the key was written again") as caught:
-        _delete(registry, _at("transaction: before send", lambda: registry.etcd.put(key, mended)))
+        _delete(registry, _at("transaction: before send", lambda: registry.etcd.put(key, fixed)))
     assert caught.value.rule == "moved"
     assert "no transaction was sent" in caught.value.message
-    assert registry.stored(key) == mended
+    assert registry.stored(key) == fixed
     annotations = registry.events()[-1].annotations
     assert annotations.outcome == "refused"
     assert annotations.header_revision == str(registry.etcd.revision())
@@ -122,16 +122,16 @@ def test_key_that_moves_before_the_transaction(registry: Registry) -> None:
 
 
 def test_key_that_moves_while_the_transaction_is_on_its_way(registry: Registry, lossy: LossyProxy) -> None:
-    key, mended = registry.key("shop/broken"), aescbc(secret("broken"))
+    key, fixed = registry.key("shop/broken"), aescbc(secret("broken"))
 
     def overtake(path: str, _request: bytes) -> None:
         if path == TXN:
-            registry.etcd.put(key, mended)
+            registry.etcd.put(key, fixed)
 
     lossy.before = overtake
     ran = registry.delete(key)
     registry.refused(ran, "the key was written again", "nothing was changed", hint="examine it again")
-    assert registry.stored(key) == mended
+    assert registry.stored(key) == fixed
     assert registry.events()[-1].annotations.outcome == "refused"
 
 
@@ -426,19 +426,19 @@ def test_another_cluster_proves_nothing_about_silence(registry: Registry, lossy:
 def test_bytes_of_somebody_else_are_not_ours(registry: Registry, lossy: LossyProxy) -> None:
     backup, key = registry.deleted(), registry.key("shop/broken")
     revision = registry.etcd.put(key, BROKEN[:-1])
-    mended = aescbc(secret("broken"))
+    fixed = aescbc(secret("broken"))
 
     def lose(path: str, _request: bytes) -> Refusal | None:
         if path != TXN:
             return None
-        registry.etcd.put(key, mended)
+        registry.etcd.put(key, fixed)
         return Refusal("UNAVAILABLE", "Socket closed")
 
     lossy.before = lose
     ran = registry.restore(str(backup.path), "--replace-mod-revision", str(revision))
     assert (ran.code, ran.out.startswith("APPLIED-OR-GONE: ")) == (3, True)
     assert "could arrive later" not in ran.out
-    assert registry.stored(key) == mended
+    assert registry.stored(key) == fixed
 
 
 def test_bytes_that_were_there_before_the_intent_are_not_ours(registry: Registry, lossy: LossyProxy) -> None:
@@ -570,12 +570,12 @@ def test_a_backup_that_could_not_be_made_is_told_by_the_rehearsal(
 
 def test_key_that_moves_before_the_rehearsal(registry: Registry) -> None:
     key = registry.key("shop/broken")
-    mended = aescbc(secret("broken"))
+    fixed = aescbc(secret("broken"))
     with pytest.raises(RefusedByRule) as caught:
-        _delete(registry, _at("preview only: compare", lambda: registry.etcd.put(key, mended)), dry_run=True)
+        _delete(registry, _at("preview only: compare", lambda: registry.etcd.put(key, fixed)), dry_run=True)
     assert caught.value.rule == "moved"
     assert "the key was written again" in caught.value.message
-    assert registry.stored(key) == mended
+    assert registry.stored(key) == fixed
     assert registry.events() == []
 
 

@@ -321,7 +321,7 @@ def test_an_unreadable_crd_is_looked_at_where_it_can_be_seen(namespace: Runner) 
     key = cluster.break_(cluster.define("example.com", "Widget"))
     cluster.add("example.com/v1", "Widget", "w", "shop")
     plan = namespace(cluster, "shop", "-o", "json").document["plan"]
-    (step,) = [step for step in plan if "Mend the CustomResourceDefinition" in step["action"]]
+    (step,) = [step for step in plan if "Fix the CustomResourceDefinition" in step["action"]]
     assert step["command"] == f"etcdfix impact {key}"
     assert "before any API server is restarted" in step["action"]
     ran = namespace(cluster, "shop")

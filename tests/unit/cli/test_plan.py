@@ -111,10 +111,10 @@ def test_a_plan_from_a_snapshot_is_named_in_no_command(alpha: dict[str, Any]) ->
 
 
 def test_nothing_left_is_0(plan: Run) -> None:
-    cluster, mended = base(), base()
-    mended.secret("one")
+    cluster, fixed = base(), base()
+    fixed.secret("one")
     lose(cluster, cluster.secret("one"))
-    code, out, _ = plan(cluster, after=mended.source())
+    code, out, _ = plan(cluster, after=fixed.source())
     assert code == 0
     assert "1 readable" in out
     assert out.endswith("Nothing of the report is left to delete.\n")

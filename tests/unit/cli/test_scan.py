@@ -86,7 +86,7 @@ def test_nothing_wrong(scan: Run, config: str) -> None:
 def test_scope(scan: Run, config: str, arguments: list[str], keys: int) -> None:
     _code, out, err = scan(*arguments, "--encryption-config", config, "-o", "json")
     assert json.loads(out)["summary"]["keys"] == keys
-    assert ("nothing has this name or prefix" in err) is (keys == 0)
+    assert ("no key matches the given name" in err) is (keys == 0)
 
 
 def test_output_file(scan: Run, config: str, tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ def test_a_namespace_that_cannot_be_one_is_a_usage_error(scan: Run, namespace: s
 def test_a_namespace_that_does_not_exist_is_never_success(scan: Run, config: str) -> None:
     code, out, err = scan("--encryption-config", config, "-n", "nowhere", "-o", "json")
     assert code == 5
-    assert err.startswith("etcdfix: NOTHING WAS EXAMINED: nothing has this name or prefix")
+    assert err.startswith("etcdfix: NOTHING WAS EXAMINED: no key matches the given name")
     assert json.loads(out)["complete"] is False
 
 

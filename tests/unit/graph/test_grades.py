@@ -13,7 +13,7 @@ LAYOUT = StorageLayout()
 @pytest.mark.parametrize(
     ("path", "namespace", "words"),
     [
-        ("namespaces/shop", "", "namespaces are what the cluster itself stands on"),
+        ("namespaces/shop", "", "namespaces are what the cluster depends on"),
         ("minions/node-1", "", "nodes are what"),
         ("persistentvolumes/pv", "", "persistentvolumes are what"),
         ("persistentvolumeclaims/shop/pvc", "shop", "persistentvolumeclaims are what"),

@@ -1,4 +1,4 @@
-"""Ways out: one for everything that can be done, gentlest first, and nothing deleted without proof."""
+"""Ways out: one for everything that can be done, least destructive first, and nothing deleted without proof."""
 
 from __future__ import annotations
 

@@ -201,7 +201,7 @@ def test_damaged_meta_is_a_problem(tmp_path: Path, image: bytes) -> None:
         (b"\xfd7zXZ\x00....", "xz-compressed data", "unpack it first"),
         (b"BZh91AY....", "bzip2-compressed data", "unpack it first"),
         (b"PK\x03\x04....", "a ZIP archive", "unpack it first"),
-        (bytes(8192), "its first 4096 bytes are zero", ""),
+        (bytes(8192), "it begins with zero bytes", ""),
         (b"\x00\x01\x02\x03" * 4096, "not an etcd database: meta page 0 at byte 0: magic 0x03020100", ""),
         (b"\xff\xfe", "not an etcd database: meta page 0 at byte 0: 0 of 64 bytes", ""),
     ],
@@ -417,7 +417,7 @@ def test_bomb_is_stopped_by_the_meta_page(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_bomb_of_zeros_is_no_database(tmp_path: Path) -> None:
-    with pytest.raises(NotASnapshot, match="its first 4096 bytes are zero"):
+    with pytest.raises(NotASnapshot, match="it begins with zero bytes"):
         opened(tmp_path, gzip.compress(bytes(32 << 20)))
 
 

@@ -841,11 +841,11 @@ def test_what_a_plugin_has_shown_is_evidence() -> None:
         Evidence(
             "other values that the plugin of kms/v2/prov opened in this run",
             "12",
-            "3 of them under the same key id; the plugin says that it is well",
+            "3 of them under the same key id; the plugin reports healthy",
         ),
     )
     unwell = judge(behind_plugin("kms-refused", status="INVALID_ARGUMENT", healthy=False))
-    assert unwell.evidence[-1].detail.endswith("says that it is not well")
+    assert unwell.evidence[-1].detail.endswith("reports unhealthy")
     assert unwell.upstream_message == "as the server says it"
     assert "answers (INVALID_ARGUMENT), and nothing shows" in unwell.message
 

@@ -421,7 +421,7 @@ def test_what_is_not_broken_is_refused_before_anybody_else_is_asked(
 
 
 def test_dependents_and_users_under_kms_count(registry: Registry, tmp_path: Path) -> None:
-    """What hangs on it may be under another key than it; that costs calls to a plugin, and they are made."""
+    """What depends on it may be under another key than it; that costs calls to a plugin, and they are made."""
     with KMSPlugin("v2", f"@etcdfix-test-{os.getpid()}-{tmp_path.name}", {"kek-1": b"1" * 32}) as plugin:
         kms = {"kms": {"apiVersion": "v2", "name": "prov", "endpoint": plugin.endpoint}}
         registry.configure(kms, provider("aescbc", key1=KEY_1), IDENTITY, resources=("*.*",))

@@ -707,7 +707,7 @@ def test_leases(etcd: EtcdServer) -> None:
 
 
 def test_a_lease_in_its_last_second(etcd: EtcdServer) -> None:
-    """What is left is rounded down, and etcd is about to delete what hangs on it."""
+    """What is left is rounded down, and etcd is about to delete what depends on it."""
     lease = int(etcd.etcdctl("lease", "grant", "600").split()[1], 16)
 
     def last(path: str, answer: bytes) -> bytes:

@@ -125,7 +125,7 @@ def test_deletion() -> None:
     assert "Under        aescbc/v1/key2: 3 open, 2 fail (this one included)" in text
     assert "the etcd credentials are the only gate" in text
     assert "API server: no matching key" in text
-    assert "Gentler than a deletion:\n  1. " in text
+    assert "Less destructive options:\n  1. " in text
     assert "\n     etcdfix " in text
     assert all(f"  - {warning}" in text for warning in WARNINGS)
     for absent in (
@@ -188,7 +188,7 @@ def test_what_is_left_out() -> None:
     text = _text(_checked(found, lease=_lease(alive=False)))
     assert "API server:" not in text
     assert "in namespace" not in text
-    assert "Gentler" not in text
+    assert "Less destructive" not in text
     assert "Lease        1f, expired" in text
 
 
@@ -469,7 +469,7 @@ def test_how_api_servers_were_last() -> None:
     shown, hint = list(looked_at_lines([bad]))
     assert shown.endswith("after 60 s: LIST answers 500")
     assert shown.isprintable()
-    assert hint.startswith("Not all is well. The usual reasons: more values that cannot be read")
+    assert hint.startswith("Not everything works yet. The usual reasons: more values that cannot be read")
     assert list(looked_at_lines([])) == []
 
 

@@ -145,7 +145,7 @@ def test_steps_stand_in_the_order_of_acting(large: DeletionPlan) -> None:
         "See that those run who make objects again",
         "Make ready what needs a step after the deletion",
         "Have the replacement of the others in hand BEFORE you delete them",
-        "Decide what only you can say",
+        "Decisions only you can make",
         "Delete in the order of this plan, one key after the other",
         "Scan again",
     ]
@@ -213,7 +213,7 @@ def test_what_an_operator_has_to_add_is_said_for_each_object(large: DeletionPlan
 
 def test_what_changed_since_the_scan_is_left_out(tmp_path: Path) -> None:
     cluster = base()
-    keys = {name: cluster.secret(name) for name in ("gone", "moved", "other", "mended", "still")}
+    keys = {name: cluster.secret(name) for name in ("gone", "moved", "other", "fixed", "still")}
     lose(cluster, *keys.values())
     source = cluster.source()
     after: dict[bytes, StoredValue] = {r.key: r for r in source.current(b"")}
@@ -221,13 +221,13 @@ def test_what_changed_since_the_scan_is_left_out(tmp_path: Path) -> None:
     for name, value, moved in (
         ("moved", None, 1),
         ("other", aescbc(b"else", KEY_2, name="lost"), 0),
-        ("mended", b"", 1),
+        ("fixed", b"", 1),
     ):
         old = after[keys[name].encode()]
         new = old.value if value is None else value
-        if name == "mended":
+        if name == "fixed":
             clean = base()
-            new = clean.values[clean.secret("mended")]
+            new = clean.values[clean.secret("fixed")]
         after[old.key] = stored(old.key, new, mod_revision=old.mod_revision + moved)
     later = MemorySource(after.values())
     plan = plan_of(cluster, tmp_path, after=later)
@@ -236,7 +236,7 @@ def test_what_changed_since_the_scan_is_left_out(tmp_path: Path) -> None:
         "gone": "gone",
         "moved": "changed",
         "other": "changed",
-        "mended": "readable",
+        "fixed": "readable",
     }
 
 

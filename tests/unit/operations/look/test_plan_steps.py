@@ -28,7 +28,7 @@ def test_flags_that_only_a_person_types_are_counted() -> None:
             lost(2, acceptance(AcceptRisk.CLUSTER_BREAKING), risk="cluster-breaking"),
         ]
     )
-    step = found["Decide what only you can say"]
+    step = found["Decisions only you can make"]
     assert "--declare-key-lost aescbc/v1/lost-1 for 2 objects (its key is gone for ever" in step.text
     assert "--declare-key-lost aescbc/v1/lost-2 for 1 object (" in step.text
     assert "--accept-risk cluster-breaking for 1 object (the cluster itself may stand on it" in step.text
@@ -41,7 +41,7 @@ def test_flags_that_only_a_person_types_are_counted() -> None:
 
 def test_flags_are_capped_and_said() -> None:
     found = steps([lost(n) for n in range(1, 8)])
-    text = found["Decide what only you can say"].text
+    text = found["Decisions only you can make"].text
     assert text.count("--declare-key-lost") == 5
     assert "; and 2 more flags, see the advice of the groups." in text
 
@@ -66,4 +66,4 @@ def test_nobody_can_declare_an_unknown_envelope_lost() -> None:
     )  # fmt: skip
     found = steps([entry(transformer="", cause="unknown-envelope")], [unknown])
     assert "Look for the key" not in found
-    assert "Decide what only you can say" not in found
+    assert "Decisions only you can make" not in found

@@ -550,7 +550,7 @@ def test_what_was_named_and_does_not_exist_makes_no_complete_report(scope: Scope
     assert not result.complete
     assert reporter.conclusion is not None
     assert reporter.conclusion.complete is False
-    assert reporter.conclusion.incomplete_reasons == ["nothing of the name that was given exists"]
+    assert reporter.conclusion.incomplete_reasons == ["no key matches the given name"]
 
 
 @pytest.mark.parametrize(

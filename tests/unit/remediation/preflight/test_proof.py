@@ -96,10 +96,10 @@ def test_what_the_configuration_can_cure_is_refused_however_few(cause: Cause, op
     assert "the configuration alone can cure this" in error.message
     if cause in LOST_KEY:
         assert error.hint.startswith(
-            "mend the configuration; only if that key is gone for ever: --declare-key-lost"
+            "fix the configuration; only if that key is gone for ever: --declare-key-lost"
         )
     else:
-        assert error.hint == "mend the configuration"
+        assert error.hint == "fix the configuration"
 
 
 @pytest.mark.parametrize("cause", CURABLE)

@@ -54,7 +54,7 @@ def test_an_object_that_is_gone(read: Read) -> None:
     cluster.pod("web", spec={"volumes": [{"name": "v", "configMap": {"name": "gone"}}]})
     text = read(cluster, cluster.key("configmaps", "shop", "gone"))
     assert re.search("not in etcd: only others mention it", text, re.IGNORECASE)
-    assert "named as needed by 1 object" in text
+    assert "required by 1 object" in text
     assert "put it back from a snapshot or backup" in text
 
 
@@ -119,7 +119,7 @@ def test_many_users(read: Read) -> None:
     optional = {"volumes": [{"name": "v", "configMap": {"name": "settings", "optional": True}}]}
     cluster.pod("likes", spec=optional)
     text = read(cluster, key)
-    assert "named as needed by 3 objects" in text
+    assert "required by 3 objects" in text
     assert "optional" in text
 
 

@@ -24,7 +24,7 @@ from etcdfix.graph.model import (
 from etcdfix.graph.references import owners_of
 from etcdfix.graph.users import secret_state, users_of
 from etcdfix.graph.uses import ANY, Role
-from etcdfix.model import Confidence
+from etcdfix.model import Confidence, StoredValue
 from etcdfix.sources.base import Source
 from etcdfix.verdicts.examination import Examination
 
@@ -41,6 +41,7 @@ def assess(
     *,
     reader: ContentReader | None = None,
     generations: bool = True,
+    closed: StoredValue | None = None,
 ) -> Assessment | None:
     """Assess the loss of one object, readable or not.
 
@@ -52,6 +53,8 @@ def assess(
         reader: Looks into them; made when not given.
         generations: Look for an object that had the same key before this one too. On a live etcd that takes a watch,
             a tenth of a second each; for one of many, leave it out.
+        closed: What stands there, its value left out, where it was examined and nothing came out of it: it is neither
+            read nor examined again.
 
     Returns:
         None for a key that nobody has and nobody mentions.
@@ -64,7 +67,7 @@ def assess(
         return None
     if not index.exists(node) and _stands_for_others(index, node):
         return None
-    known = last_known(index, source, examiner, node, reader=reader, generations=generations)
+    known = last_known(index, source, examiner, node, reader=reader, generations=generations, closed=closed)
     ref = index.ref(node)
     # The uid of an earlier generation leads away from what belongs to this one.
     sure = known.basis in {"current", "history"} or (
@@ -109,6 +112,7 @@ def last_known(
     *,
     reader: ContentReader | None = None,
     generations: bool = True,
+    closed: StoredValue | None = None,
 ) -> LastKnown:
     """Return who an object is or was: by its newest readable revision, else by what others say of its uid.
 
@@ -119,13 +123,14 @@ def last_known(
         node: Of the object.
         reader: Looks into them; made when not given.
         generations: Look for an earlier generation too.
+        closed: What stands there, where nothing came out of it.
 
     Raises:
         SourceError: The history cannot be read.
     """
     reader = reader or ContentReader(examiner)
     found = (
-        _newest_readable(source, examiner, index.key(node), generations=generations)
+        _newest_readable(source, examiner, index.key(node), generations=generations, closed=closed)
         if source is not None
         else None
     )
@@ -174,20 +179,20 @@ class _Readable(NamedTuple):
 
 
 def _newest_readable(
-    source: Source, examiner: Examiner, key: bytes, *, generations: bool
+    source: Source, examiner: Examiner, key: bytes, *, generations: bool, closed: StoredValue | None
 ) -> _Readable | None:
     """Return the newest readable revision.
 
     Step by step from the present one back, since a step costs little and the whole history much. The steps end where
     its generation begins, or at a compaction; the history goes beyond.
     """
-    newest = stored = source.get(key)
+    newest = stored = closed or source.get(key)
     at = 0
     for _ in range(_MOST_STEPS):
         if stored is None or newest is None:
             break
-        examination = examiner.examine(stored)
-        if examination.decoded is not None and not examination.decoded.empty:
+        examination = examiner.examine(stored) if stored is not closed else None
+        if examination is not None and came_out(examination):
             same = stored.create_revision == newest.create_revision
             return _Readable(examination, stored is newest, same, at)
         if stored.version == 1 and not generations:
@@ -196,10 +201,17 @@ def _newest_readable(
         stored = source.before(key, stored.mod_revision)
     else:
         generations = True
-    return _from_history(source, examiner, key) if generations else None
+    return _from_history(source, examiner, key, closed) if generations else None
 
 
-def _from_history(source: Source, examiner: Examiner, key: bytes) -> _Readable | None:
+def came_out(examination: Examination) -> bool:
+    """Say whether an object came out of a value."""
+    return examination.decoded is not None and not examination.decoded.empty
+
+
+def _from_history(
+    source: Source, examiner: Examiner, key: bytes, closed: StoredValue | None
+) -> _Readable | None:
     newest: Examination | None = None
     last = generation = at = 0
     for kept in source.history(key):
@@ -208,8 +220,10 @@ def _from_history(source: Source, examiner: Examiner, key: bytes) -> _Readable |
         if kept.stored is None:
             continue
         last, generation = kept.stored.mod_revision, kept.stored.create_revision
+        if closed is not None and kept.stored.mod_revision == closed.mod_revision:
+            continue
         examination = examiner.examine(kept.stored)
-        if examination.decoded is not None and not examination.decoded.empty:
+        if came_out(examination):
             newest, at = examination, 0
     if newest is None:
         return None

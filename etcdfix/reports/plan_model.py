@@ -5,6 +5,7 @@ Beside it the flags that a deletion of a plan asks for beyond its command, which
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -175,8 +176,8 @@ class DeletionPlan(
     recreated_by: list[PlanMaker]
     steps: list[PlanStep]
     not_in_report: int
-    left_out: list[LeftOut]
-    entries: list[PlanEntry]
+    left_out: Sequence[LeftOut]
+    entries: Sequence[PlanEntry]
     content_sha256: str = ""
 
 

@@ -29,6 +29,14 @@ class Rows(Sequence[V_co]):
         """Yield them in their order."""
         return self._read()
 
+    def __eq__(self, other: object) -> bool:
+        """Say whether another sequence has the same rows."""
+        if not isinstance(other, Sequence) or len(other) != self._count:
+            return NotImplemented
+        return all(mine == theirs for mine, theirs in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
     @overload
     def __getitem__(self, index: int) -> V_co: ...
     @overload

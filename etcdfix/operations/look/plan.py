@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -120,35 +121,34 @@ def build_plan(
     reader = ContentReader(examiner)
     keys, similar = KeyCounter(), SimilarValues(examiner)
     neighbours = Neighbours(reader, {_place(examiner, key) for key in report.findings})
-    builder = IndexBuilder(examiner, source)
-    gathered = Gathered(examiner, dict(report.findings))
-
-    def take(found: Examination, _view: View) -> None:
-        builder.add(found)
-        neighbours.take(found)
-        keys.add(found)
-        similar.add(found)
-        gathered.take(found)
-
-    examine_all(examiner, source.current(b""), take, progress=progress, whole=True)
-    gathered.leave_out_unseen(source.problems)
-    index = builder.finish(source.problems)
     description = source.describe()
     # A live etcd tells of earlier generations only by a watch for each key; a file has them at hand.
     file = description.type != "etcd"
-    write = _Writer(index, source, examiner, reader, neighbours, keys, request, uid, file)
     groups = _Groups()
     makers: Counter[tuple[str, str, str]] = Counter()
+    builder = IndexBuilder(examiner, source)
+    with closing(Gathered(examiner, dict(report.findings))) as gathered:
 
-    def drafts() -> Iterator[PlanEntry]:
-        broken = gathered.broken(similar)
-        for one in progress(broken, "broken objects", gathered.broken_count):
-            entry = write.draft(one)
-            groups.add(one.found)
-            makers[entry.recreated_by, entry.comes_back, entry.recreate_how] += 1
-            yield entry
+        def take(found: Examination, _view: View) -> None:
+            builder.add(found)
+            neighbours.take(found)
+            keys.add(found)
+            similar.add(found)
+            gathered.take(found)
 
-    entries = in_order(drafts())
+        examine_all(examiner, source.current(b""), take, progress=progress, whole=True)
+        gathered.leave_out_unseen(source.problems)
+        index = builder.finish(source.problems)
+        write = _Writer(index, source, examiner, reader, neighbours, keys, request, uid, file)
+
+        def drafts() -> Iterator[PlanEntry]:
+            for one in progress(gathered.broken(similar), "broken objects", gathered.broken_count):
+                entry = write.draft(one)
+                groups.add(one.found)
+                makers[entry.recreated_by, entry.comes_back, entry.recreate_how] += 1
+                yield entry
+
+        entries = in_order(drafts())
     problems = [*report.problems, *source.problems]
     if index.opaque:
         problems.append(f"{index.opaque} objects cannot be looked into")

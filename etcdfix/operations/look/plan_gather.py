@@ -58,6 +58,10 @@ class Gathered:
         self._left_out = SortedRows(LeftOut)
         self.not_in_report = 0
 
+    def close(self) -> None:
+        """Let go of the broken objects that were not yielded."""
+        self._broken.close()
+
     def take(self, found: Examination) -> None:
         """Take one examined value.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final, Generic, TypeVar
+from weakref import finalize
 
 import msgspec
 
@@ -25,6 +26,7 @@ class SortedRows(Generic[V]):
 
     def __init__(self, kind: type[V]) -> None:
         self._records = SortedRecords(max_bytes=_MEMORY_BYTES)
+        finalize(self, self._records.close)
         self._encode = msgspec.msgpack.Encoder().encode
         self._decode = msgspec.msgpack.Decoder(kind).decode
 

@@ -640,3 +640,62 @@ def test_objects_with_too_many_references_are_said(tmp_path: Path, monkeypatch: 
     lose(cluster, cluster.secret("one"))
     plan = plan_of(cluster, tmp_path)
     assert plan.incomplete_reasons == ["1 objects have more references than are followed"]
+
+
+# --------------------------------------------------------------------------------------------------- very many
+
+
+def test_the_work_grows_with_the_objects_and_no_faster(tmp_path: Path) -> None:
+    """Calls of functions are counted, not seconds: what looks at all broken objects for each of them shows."""
+
+    def calls(each: int) -> int:
+        cluster = lost_cluster(each)
+        source = cluster.source()
+        request = request_for(scan_to(tmp_path / f"{each}.json", cluster))
+        examiner = examiner_of(cluster, source)
+        count = 0
+
+        def note(*_: object) -> None:
+            nonlocal count
+            count += 1
+
+        sys.setprofile(note)
+        try:
+            plan = build_plan(source, examiner, request)
+        finally:
+            sys.setprofile(None)
+        assert len(plan.entries) == 5 * each
+        return count
+
+    calls(2)  # what is read once
+    few, many = calls(30), calls(120)
+    assert many < 4.2 * few
+
+
+def test_a_broken_value_is_not_examined_again_and_no_entry_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = lost_cluster(60)
+    source = cluster.source()
+    request = request_for(scan_to(tmp_path / "report.json", cluster))
+    examined: Counter[bytes] = Counter()
+    examine = Examiner.examine
+    kept: list[int] = []
+
+    def counting(self: Examiner, stored: StoredValue, *, thorough: bool = False) -> Examination:
+        examined[stored.key] += 1
+        return examine(self, stored, thorough=thorough)
+
+    def progress(items: Iterator[T], label: str, _estimate: int | None, /) -> Iterator[T]:
+        for number, item in enumerate(items):
+            if label == "broken objects" and number == 299:
+                kept.append(sum(isinstance(one, PlanEntry) for one in gc.get_objects()))
+            yield item
+
+    monkeypatch.setattr(Examiner, "examine", counting)
+    before = sum(isinstance(one, PlanEntry) for one in gc.get_objects())
+    plan = build_plan(source, examiner_of(cluster, source), request, progress=progress)
+    assert len(plan.entries) == 300
+    assert max(examined[entry.key.encode()] for entry in plan.entries) <= 2
+    (after,) = kept
+    assert after - before < 20

@@ -61,6 +61,7 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         risk: The worst of ``reasons``.
         needs: Flags that its command lacks, and without which it is refused: a person has to type them.
         command: The dry run of its deletion.
+        refused: Why it is refused today whatever flag is given; "" where it is not.
     """
 
     order: int
@@ -91,6 +92,7 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     reasons: list[RiskReason]
     needs: list[str] = []
     command: str
+    refused: str = ""
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

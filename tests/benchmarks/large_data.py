@@ -111,7 +111,7 @@ def damaged(number: int, value: bytes, damage: Damage) -> bytes:
     """Return what is left of the value of the object with a number."""
     if damage is Damage.FLIPPED:
         return value[:-1] + bytes([value[-1] ^ 0xFF])
-    if damage is not Damage.MIXED or number % 100 >= 90:  # noqa: PLR2004 - nine of ten
+    if damage is not Damage.MIXED or number % 100 >= 90:
         return value
     middle = len(value) // 2
     return (

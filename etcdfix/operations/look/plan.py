@@ -50,20 +50,9 @@ from etcdfix.verdicts.deletability import (
     AcceptRisk,
     Deletability,
     deletability_of,
-    key_may_be_lost,
-    risks_of,
 )
 from etcdfix.verdicts.examination import Examination, KeyName
-from etcdfix.verdicts.key_loss import NOT_THE_KEY, THE_KEY, KeyCounter, KeyDoubt, doubt_about
-
-_WORST_FIRST: Final = (
-    KeyDoubt.NONE_OPENS,
-    KeyDoubt.MOST_FAIL,
-    KeyDoubt.IN_BETWEEN,
-    KeyDoubt.UNFITTING,
-    KeyDoubt.MASS_DAMAGE,
-    KeyDoubt.NONE,
-)
+from etcdfix.verdicts.key_loss import NOT_THE_KEY, THE_KEY, KeyCounter, KeyDoubt, Needed, needed_for
 
 _MOST_REASONS: Final = 8
 _NAMES: Final = frozenset({"key", "key_base64", "namespace", "name"})
@@ -275,6 +264,8 @@ class _Writer(msgspec.Struct, frozen=True):
         recreation = who_recreates(index, node, self.neighbours, assessment)
         users, stopped = users_of(assessment)
         cause = found.verdict.cause
+        doubts = self.keys.doubts_about(found)
+        needed = needed_for(found, doubts)
         entry = PlanEntry(
             order=0,
             key=display(stored.key),
@@ -302,7 +293,8 @@ class _Writer(msgspec.Struct, frozen=True):
             protected=protected_reason(found.directory.group_resource, found.namespace),
             risk=assessment.risk.value,
             reasons=list(assessment.reasons[:_MOST_REASONS]),
-            needs=_needs(found, _worst_doubt(found, self.keys)),
+            needs=_needs(found, needed),
+            refused=_advice(found, doubts, needed) if needed.refused else "",
             command=self._command(stored),
         )
         if is_breaking(entry):
@@ -345,8 +337,9 @@ class _Groups:
         groups = []
         for group in sorted(self._groups.values(), key=lambda group: -group.count):
             first = group.first
-            doubt = _worst_doubt(first, keys)
-            advice, flag = _advice(first, doubt)
+            doubts = keys.doubts_about(first)
+            needed = needed_for(first, doubts)
+            flag = declaration(first.transformer, first.kms_key_id_sha256) if needed.declaration else ""
             groups.append(
                 PlanGroup(
                     first.verdict.outcome.value,
@@ -356,8 +349,8 @@ class _Groups:
                     first.kms_key_id_sha256,
                     group.count,
                     max(keys.of(name).opened for name in first.encryption_keys),
-                    doubt is not KeyDoubt.NONE,
-                    advice,
+                    doubts != {KeyDoubt.NONE},
+                    _advice(first, doubts, needed),
                     flag,
                 )
             )
@@ -373,44 +366,34 @@ class _Groups:
         return paths
 
 
-def _worst_doubt(found: Examination, keys: KeyCounter) -> KeyDoubt:
-    doubts = {doubt_about(keys.of(name), found.verdict) for name in found.encryption_keys}
-    return next(doubt for doubt in _WORST_FIRST if doubt in doubts)
-
-
-def _needs(found: Examination, doubt: KeyDoubt) -> list[str]:
+def _needs(found: Examination, needed: Needed) -> list[str]:
     """Return the flags that a deletion needs beyond its command, but for the one that the object's place asks for."""
-    _, flag = _advice(found, doubt)
-    risks = [acceptance(risk) for risk in risks_of(found.verdict)]
-    mass = [acceptance(AcceptRisk.MASS_DAMAGE)] if doubt in NOT_THE_KEY else []
-    return [*([flag] if flag else []), *risks, *mass]
+    declared = [declaration(found.transformer, found.kms_key_id_sha256)] if needed.declaration else []
+    return [*declared, *map(acceptance, needed.risks)]
 
 
-def _advice(found: Examination, doubt: KeyDoubt) -> tuple[str, str]:
-    """Return what is to be said of values like this one, and the flag that declares their key lost; "" for nothing."""
-    transformer, key = found.transformer, doubt in THE_KEY
-    if doubt in NOT_THE_KEY:
-        return "something happened to values in numbers: find out what before anything is deleted", ""
-    if transformer in {IDENTITY, ""}:
+def _advice(found: Examination, doubts: frozenset[KeyDoubt], needed: Needed) -> str:
+    """Return what is to be said of values like this one; "" for nothing."""
+    key = bool(doubts & THE_KEY)
+    if needed.declaration:
+        if found.verdict.outcome is Outcome.UNDETERMINED:
+            text = "nothing is proven: bring the KMS plugin back"
+        elif deletability_of(found) is Deletability.DECLARABLE:
+            text = "the configuration alone can cure this: find the key"
+        elif KeyDoubt.IN_BETWEEN in doubts and not doubts & {KeyDoubt.NONE_OPENS, KeyDoubt.MOST_FAIL}:
+            text = "the key may have had other bytes for a time: find them"
+        else:
+            text = "that is the key, not the objects: find it"
         return (
-            ("many values do not open, and no key is to blame: find out what wrote them", "")
-            if key
-            else ("", "")
+            f"{text}; only if it is gone for ever: {declaration(found.transformer, found.kms_key_id_sha256)}"
         )
-    if found.verdict.outcome is Outcome.UNDETERMINED:
-        text = "nothing is proven: bring the KMS plugin back"
-    elif deletability_of(found) is Deletability.DECLARABLE:
-        text = "the configuration alone can cure this: find the key"
-    elif key and not key_may_be_lost(found):
-        return "many values under its key do not open, and the key is there: find out why first", ""
-    elif doubt is KeyDoubt.IN_BETWEEN:
-        text = "the key may have had other bytes for a time: find them"
-    elif key:
-        text = "that is the key, not the objects: find it"
-    else:
-        return "", ""
-    flag = declaration(transformer, found.kms_key_id_sha256)
-    return f"{text}; only if it is gone for ever: {flag}", flag
+    if key and found.transformer in {IDENTITY, ""}:
+        return "many values do not open, and no key is to blame: find out what wrote them"
+    if key:
+        return "many values under its key do not open, and the key is there: find out why first"
+    if doubts & NOT_THE_KEY:
+        return "something happened to values in numbers: find out what before anything is deleted"
+    return ""
 
 
 def _makers(counts: Counter[tuple[str, str, str]]) -> list[PlanMaker]:

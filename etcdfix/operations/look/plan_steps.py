@@ -29,7 +29,6 @@ from etcdfix.text.safetext import quote_command
 _MOST_RESOURCES: Final = 10
 _MOST_NAMED: Final = 5
 _UNDETERMINED: Final = "undetermined"
-_IDENTITY: Final = "identity"
 
 
 def steps_for(
@@ -124,12 +123,18 @@ def _before(
             "Bring the KMS plugin back",
             f"Of {counted(silent, 'object')} nothing is proven: most likely they are in order. Scan and plan again.",
         )
-    patterns = _patterns(groups)
-    if patterns:
+    lost = _patterns(group for group in groups if group.declaration)
+    if lost:
         yield PlanStep(
             "Look for the key",
-            f"{patterns}: that is the key or the configuration, not the objects. A key that is found makes this plan "
+            f"{lost}: that is the key or the configuration, not the objects. A key that is found makes this plan "
             "needless; until it is declared lost, their deletion is refused.",
+        )
+    others = _patterns(group for group in groups if not group.declaration)
+    if others:
+        yield PlanStep(
+            "Find out what happened to values in numbers",
+            f"{others}: the advice of the groups says what this points at. Before that is known, delete none of them.",
         )
     yield PlanStep(
         "Take a snapshot of etcd, and keep it",
@@ -204,13 +209,13 @@ def _own_words(flags: Counter[str]) -> str:
     )
 
 
-def _patterns(groups: Sequence[PlanGroup]) -> str:
+def _patterns(groups: Iterable[PlanGroup]) -> str:
     counts: Counter[tuple[str, int]] = Counter()
     for group in groups:
-        if group.advice and group.outcome != _UNDETERMINED and group.transformer not in {_IDENTITY, ""}:
+        if group.advice and group.outcome != _UNDETERMINED:
             counts[group.transformer, group.opened] += group.count
     return "; ".join(
-        f"{counted(count, 'object')} under {transformer}, where {opened or 'none'} open"
+        f"{counted(count, 'object')} under {transformer or 'unknown envelopes'}, where {opened or 'none'} open"
         for (transformer, opened), count in counts.most_common(_MOST_NAMED)
     )
 
@@ -276,7 +281,11 @@ def in_order(drafts: Iterable[PlanEntry]) -> Sequence[PlanEntry]:
 def _is_trial(entry: PlanEntry) -> bool:
     """Say whether an object comes back by itself, and nothing speaks against trying that."""
     comes_back = entry.comes_back == ComesBack.BY_ITSELF and not is_guess(entry)
-    return comes_back and not is_breaking(entry) and entry.outcome != Outcome.UNDETERMINED
+    return comes_back and not is_breaking(entry) and not _is_unproven(entry)
+
+
+def _is_unproven(entry: PlanEntry) -> bool:
+    return entry.outcome == Outcome.UNDETERMINED or bool(entry.refused)
 
 
 def _turn(entry: PlanEntry) -> bytes:
@@ -284,9 +293,8 @@ def _turn(entry: PlanEntry) -> bytes:
     stage = STAGES[ComesBack.NO if is_guess(entry) else entry.comes_back]
     # In use, and nobody makes it again: its users wait from its deletion until a person has made it.
     missed = entry.users > 0 and stage > STAGES[ComesBack.BY_ITSELF]
-    unproven = entry.outcome == Outcome.UNDETERMINED
     risk = _RISKS.index(entry.risk)
-    places = bytes([is_breaking(entry), unproven, missed, stage, risk])
+    places = bytes([is_breaking(entry), _is_unproven(entry), missed, stage, risk])
     return places + entry.users.to_bytes(8) + entry.key.encode() + b"\x00"
 
 

@@ -23,6 +23,7 @@ _EXAMPLES_LEFT_OUT: Final = 3
 _FEWEST_ROWS: Final = 4
 """Of so many rows it is worth saying once what most have in common."""
 _NOTHING: Final = "none"
+_REFUSED: Final = "refused"
 _COLUMNS: Final = ("RISK", "WHY", "WHAT IT IS", "RECREATED BY", "CASCADE", "FLAGS NEEDED")
 
 
@@ -55,6 +56,7 @@ def write_plan_table(stream: BinaryIO, plan: DeletionPlan, max_rows: int, *, jso
                 )
                 for g in plan.groups[:_MOST_GROUPS]
             ],
+            spare=("OPEN", "RULE"),
         )
         if len(plan.groups) > _MOST_GROUPS:
             line(f"and {counted(len(plan.groups) - _MOST_GROUPS, 'more group')}; see all with -o json")
@@ -113,7 +115,7 @@ def _entries(output: Output, plan: DeletionPlan, max_rows: int) -> None:
     marks = _marks(plan)
 
     def cells(entry: PlanEntry) -> tuple[str, ...]:
-        flags = " ".join(marks[flag] for flag in entry.needs)
+        flags = _REFUSED if entry.refused else " ".join(marks[flag] for flag in entry.needs)
         return _risk(entry), _why(entry), entry.what, _by(entry), str(entry.cascade), flags
 
     common = _common(plan.entries, cells)
@@ -137,6 +139,8 @@ def _entries(output: Output, plan: DeletionPlan, max_rows: int) -> None:
     for flag, mark in marks.items():
         if any(flag in entry.needs for entry in shown):
             output.prose(safe_text(f"{mark}: its command works with {flag} only: {meaning(flag)}"))
+    for why in dict.fromkeys(entry.refused for entry in shown if entry.refused):
+        output.prose(safe_text(f"{_REFUSED}: {why}; until then no flag helps"))
     if any(_UNPROVEN in _risk(entry) for entry in shown):
         line("(unproven): most likely in order; its deletion is refused unless its KMS key is declared lost")
     rest = len(plan.entries) - len(shown)
@@ -202,6 +206,8 @@ def _commands(output: Output, plan: DeletionPlan, json_file: str) -> None:
         line(f"  {safe_text(entry.command)}")
         for flag in entry.needs:
             line(f"    refused without {safe_text(flag)}")
+        if entry.refused:
+            line(f"    refused: {safe_text(entry.refused)}")
     if len(plan.entries) > _COMMANDS_SHOWN:
         line("The command of every object stands in the plan; write it, and take one after the other:")
         line(f"  {safe_text(json_file)}")

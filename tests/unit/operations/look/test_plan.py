@@ -1,21 +1,24 @@
 from __future__ import annotations
 
+import gc
 import hashlib
 import io
 import itertools
 import json
 import shlex
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
 
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError
+from etcdfix.examine import Examiner
 from etcdfix.graph.users import users_of
 from etcdfix.model import KeptRevision, Revision, StoredValue
 from etcdfix.operations.look.plan import build_plan
@@ -23,6 +26,7 @@ from etcdfix.reports.formats.machine import write_plan_json
 from etcdfix.reports.formats.plan_table import write_plan_table
 from etcdfix.reports.plan_model import DeletionPlan, PlanEntry
 from etcdfix.sources.base import Source
+from etcdfix.verdicts.examination import Examination
 from tests.support.impact_objects import Cluster, node_of, owner
 from tests.support.lost_key import (
     CERT_MANAGER,
@@ -41,6 +45,7 @@ from tests.support.lost_key import (
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, aesgcm, configuration, json_object, provider
 
+T = TypeVar("T")
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
@@ -373,7 +378,7 @@ def test_what_the_cluster_stands_on_comes_last(tmp_path: Path) -> None:
     )
     assert "cluster-breaking" in row
     assert last.reasons[0].text in row
-    assert row.endswith(" [1] [2]")
+    assert "  [1] [2]  " in row
     assert "[2]: its command works with --accept-risk cluster-breaking only" in out.getvalue().decode()
     assert "--accept-risk cluster-breaking for 1 object (" in plan.steps[-3].text
 

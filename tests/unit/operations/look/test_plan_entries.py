@@ -62,7 +62,9 @@ def test_the_first_turns_are_one_of_each_maker_that_needs_nobody() -> None:
     assert len({each.name for each in ordered}) == len(entries)
 
 
-def test_many_are_sorted_on_disk_and_the_same_each_time_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_are_sorted_on_disk_and_the_same_each_time_they_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(sorted_rows, "_MEMORY_BYTES", 2000)
     entries = [
         made(f"n-{number % 7}-{number}", f"maker-{number % 3}", users=number % 5) for number in range(200)

@@ -79,10 +79,11 @@ class Output:
         rows: Sequence[Sequence[str]],
         *,
         key: str = "",
+        prose: bool = False,
         spare: Sequence[str] = (),
     ) -> None:
         """Write a table, see :func:`table_lines`."""
-        for text in table_lines(columns, rows, self.width, key=key, spare=spare):
+        for text in table_lines(columns, rows, self.width, key=key, prose=prose, spare=spare):
             self._write(text)
 
     def prose(self, text: str, indent: str = "") -> None:

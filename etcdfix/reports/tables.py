@@ -17,6 +17,8 @@ _ROOM: Final = 2
 _NARROWEST: Final = 40
 _LONGEST_WORD: Final = 24
 """A longer word may be broken, after a character that separates its parts where there is one."""
+_SHORTEST_LINE: Final = 16
+"""So narrow a column may get before another one is left out."""
 _SEPARATORS: Final = "-./,:;@_="
 _EMPTY: Final = frozenset({"", "-"})
 _KEY_INDENT: Final = "    "
@@ -40,6 +42,7 @@ def table_lines(
     width: int,
     *,
     key: str = "",
+    prose: bool = False,
     spare: Sequence[str] = (),
     more: str = "-o json",
 ) -> Iterator[str]:
@@ -51,6 +54,7 @@ def table_lines(
         width: Most characters of a line, 0 for any number.
         key: Head of the column of etcd keys; it comes last and is never folded: where a row has no room for it, it
             follows on a line of its own.
+        prose: That column holds sentences, which do fold, between their words.
         spare: Heads of the columns that go first where there is no room for all.
         more: The option that shows the columns that found no room.
     """
@@ -68,8 +72,10 @@ def table_lines(
         wrapped = [_wrapped(cell, most) for cell, most in zip(row, widths, strict=True)]
         for at in range(max(map(len, wrapped))):
             yield _line([lines[at] if at < len(lines) else "" for lines in wrapped], widths)
-        if keys:
-            yield f"{_KEY_INDENT}{keys[number]}"
+        if keys and keys[number]:
+            room = width - len(_KEY_INDENT)
+            for text in prose_lines(keys[number], room) if prose else [keys[number]]:
+                yield (_KEY_INDENT + text).rstrip()
     if left_out:
         names = ", ".join(head for head in columns if head in left_out)
         yield from prose_lines(f"(no room for {names}: see {more}, or use a wider terminal)", width)
@@ -104,10 +110,12 @@ def _leave_out(cells: list[list[str]], width: int, spare: Sequence[str]) -> set[
     Those without contents go first, then those that can be spared, then the last.
     """
     left_out: set[str] = set()
-    while len(cells[0]) > 1 and _total(_least(cells)) > width:
+    while len(cells[0]) > 1 and _total(_least(cells, _LONGEST_WORD)) > width:
         columns = range(1, len(cells[0]))
         empty = [number for number in columns if all(row[number] in _EMPTY for row in cells[1:])]
         spared = [number for number in columns if cells[0][number] in spare]
+        if not empty and not spared and _total(_least(cells, _SHORTEST_LINE)) <= width:
+            break
         number = (empty or spared or columns)[-1]
         left_out.add(cells[0][number])
         for row in cells:
@@ -115,28 +123,25 @@ def _leave_out(cells: list[list[str]], width: int, spare: Sequence[str]) -> set[
     return left_out
 
 
-def _least(cells: list[list[str]]) -> list[int]:
-    """Return the width of each column when it is folded as far as its words allow."""
+def _least(cells: list[list[str]], longest: int) -> list[int]:
+    """Return the width of each column when it is folded as far as its words allow, longer ones broken."""
     return [
-        max(max(map(len, _wrapped(cell, min(_LONGEST_WORD, _longest_word(cell))))) for cell in column)
+        max(min(longest, max(map(len, cell.split()), default=0)) for cell in column)
         for column in zip(*cells, strict=True)
     ]
 
 
-def _longest_word(cell: str) -> int:
-    return max(map(len, cell.split()), default=1)
-
-
 def _shrunk(cells: list[list[str]], width: int) -> list[int]:
-    """Return widths that fit: the widest column gives way first, none below its words."""
-    least = _least(cells)
+    """Return widths that fit: the widest column gives way first, none below its words where that is enough."""
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    while _total(widths) > width:
-        able = [number for number, wide in enumerate(widths) if wide > least[number]]
-        if not able:
-            break
-        widest = max(able, key=widths.__getitem__)
-        widths[widest] -= 1
+    for longest in (_LONGEST_WORD, _SHORTEST_LINE):
+        least = _least(cells, longest)
+        while _total(widths) > width:
+            able = [number for number, wide in enumerate(widths) if wide > least[number]]
+            if not able:
+                break
+            widest = max(able, key=widths.__getitem__)
+            widths[widest] -= 1
     return widths
 
 

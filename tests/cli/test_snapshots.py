@@ -266,6 +266,7 @@ CASES = [
         for name, arguments, code, prepare in (
             ("plan", plan(*LOST, "--max-rows", "4"), INCOMPLETE, _report("secrets", "-n", "pay", "--no-kms")),
             ("scan", scan(*LOST, "--max-causes", "4"), INCOMPLETE, None),
+            ("get", get(*LOST, "pods", "-n", "infra", "-o", "wide"), FINDINGS, None),
             ("orphans", ["orphans", *ALPHA_LOST], INCOMPLETE, None),
             ("impact", ["impact", *ALPHA_LOST, "/registry/secrets/infra/tls-cbc-key2-8"], INCOMPLETE, None),
             ("namespace", ["namespace", *ALPHA_LOST, "pay", "--max-rows", "5"], INCOMPLETE, None),

@@ -56,6 +56,8 @@ def write_plan_table(stream: BinaryIO, plan: DeletionPlan, max_rows: int, *, jso
                 )
                 for g in plan.groups[:_MOST_GROUPS]
             ],
+            key="ADVICE",
+            prose=True,
             spare=("OPEN", "RULE"),
         )
         if len(plan.groups) > _MOST_GROUPS:
@@ -128,10 +130,15 @@ def _entries(output: Output, plan: DeletionPlan, max_rows: int) -> None:
         ]
         whose = f"All but {others} of {len(plan.entries)} rows" if others else f"All {len(plan.entries)} rows"
         output.prose(safe_text(f"{whose}: {'; '.join(alike)}"), "  ")
-    wanted = [number for number, most in enumerate(common) if most is None or most.others]
+    differing = [
+        [_differing(cell, most) for cell, most in zip(cells(entry), common, strict=True)] for entry in shown
+    ]
+    wanted = [
+        number for number, most in enumerate(common) if most is None or any(row[number] for row in differing)
+    ]
     rows = [
-        (str(entry.order), *(_differing(cells(entry)[n], common[n]) for n in wanted), entry.key)
-        for entry in shown
+        (str(entry.order), *(row[number] for number in wanted), entry.key)
+        for entry, row in zip(shown, differing, strict=True)
     ]
     _table(output, ("ORDER", *(_COLUMNS[n] for n in wanted), "KEY"), rows, key="KEY", spare=("CASCADE",))
     if any(entry.cascade for entry in shown):
@@ -261,8 +268,9 @@ def _table(
     rows: Sequence[Sequence[str]],
     *,
     key: str = "",
+    prose: bool = False,
     spare: Sequence[str] = (),
 ) -> None:
     limits = [_MAX_KEY if column == key else _MAX_CELL for column in columns]
     safe = [[safe_text(fit(c, most)) for c, most in zip(row, limits, strict=True)] for row in rows]
-    output.table(columns, safe, key=key, spare=spare)
+    output.table(columns, safe, key=key, prose=prose, spare=spare)

@@ -59,7 +59,7 @@ class _Namespace(msgspec.Struct):
 class _Attributes(msgspec.Struct, frozen=True):
     resource: str
     verb: str
-    name: str
+    name: str = ""
     group: str = ""
     namespace: str = ""
 
@@ -118,6 +118,23 @@ def authorize(
             server, _Attributes(group=group, resource=resource, namespace=namespace, name=name, verb=verb)
         )
     return Authorization(user_name=user_name, server=server.address, kube_system_uid=cluster.uid)
+
+
+def authorize_all(server: Server, *, group: str, resource: str) -> str:
+    """Ask a server for both permissions on every object of a resource, in every namespace.
+
+    Who may delete a single object by its name alone gets a no here, and :func:`authorize` would be told yes.
+
+    Returns:
+        As whom the server knows the user.
+
+    Raises:
+        AuthorizationRefused: Anything but a clear yes.
+    """
+    user_name = _user_name(server)
+    for verb in VERBS:
+        _check_access(server, _Attributes(group=group, resource=resource, verb=verb))
+    return user_name
 
 
 def check_cluster(server: Server, cluster: ClusterIdentity) -> str:
@@ -211,12 +228,14 @@ def _check_access(server: Server, attributes: _Attributes) -> None:
 
 
 def can_i(verb: str, group: str, resource: str, namespace: str, name: str) -> str:
-    """Return the command by which a person asks whether a verb is allowed on one object."""
-    place = ["-n", namespace] if namespace else []
-    what = f"{GroupResource(group, resource)}/{name}"
+    """Return the command by which a person asks whether a verb is allowed on one object; without a name, on all."""
+    place = ["-n", namespace] if namespace else [] if name else ["--all-namespaces"]
+    what = f"{GroupResource(group, resource)}/{name}" if name else str(GroupResource(group, resource))
     return quote_command(["kubectl", "--kubeconfig", "FILE", "auth", "can-i", verb, what, *place])
 
 
 def _object_name(attributes: _Attributes) -> str:
+    if not attributes.name:
+        return f"every object of {GroupResource(attributes.group, attributes.resource)}"
     place = f"{attributes.namespace}/" if attributes.namespace else ""
     return f"{GroupResource(attributes.group, attributes.resource)} {place}{attributes.name}"

@@ -18,6 +18,7 @@ from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.reports.formats.machine import document_text
 from etcdfix.reports.model import ChangeReport
+from etcdfix.reports.origin import shown_word
 from etcdfix.text.commands import RepeatedOptions
 
 _TEXT: Final = "text"
@@ -34,15 +35,17 @@ class Teller:
         verb: What is done.
         output: As named by ``-o``.
         dry_run: Nothing is to be changed.
+        cluster_name: As given by ``--cluster-name``.
 
     Attributes:
         key: Which etcd key, as soon as that is known.
     """
 
-    def __init__(self, verb: Verb, output: str, *, dry_run: bool) -> None:
+    def __init__(self, verb: Verb, output: str, *, dry_run: bool, cluster_name: str | None = None) -> None:
         self._verb = verb
         self._output = output
         self._dry_run = dry_run
+        self._cluster_name = shown_word(cluster_name or "")
         self._told = False
         self.key: bytes | None = None
 
@@ -55,7 +58,7 @@ class Teller:
         if self._output == _TEXT or self._told or not isinstance(error, EtcdfixError):
             return
         try:
-            self._show(refusal_report(self._verb, self.key, error, dry_run=self._dry_run))
+            self._show(self._refusal(error))
         except Exception as exc:  # noqa: BLE001 - the error itself is told in any case
             say(f"no document could be written ({type(exc).__name__})")
 
@@ -71,7 +74,10 @@ class Teller:
             show_outcome(lines)
             return code
         try:
-            self._show(outcome_report(self._verb, self.key, done, outcome, again, exit_code=code))
+            name = self._cluster_name
+            self._show(
+                outcome_report(self._verb, self.key, done, outcome, again, cluster_name=name, exit_code=code)
+            )
         except Exception as exc:  # noqa: BLE001 - the change is made: it must be told one way or the other
             say(f"no document could be written ({type(exc).__name__}); what it came to:")
             show(iter(lines), err=True)
@@ -86,6 +92,10 @@ class Teller:
             return
         with contextlib.suppress(OSError):  # what counts was told
             show(iter(lines), err=True)
+
+    def _refusal(self, error: EtcdfixError) -> ChangeReport:
+        name = self._cluster_name
+        return refusal_report(self._verb, self.key, error, cluster_name=name, dry_run=self._dry_run)
 
     def _show(self, report: ChangeReport) -> None:
         show_outcome(document_text(report, self._output).splitlines())

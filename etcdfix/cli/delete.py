@@ -84,7 +84,9 @@ def command(
         raise click.UsageError(f"a deletion needs {ACKNOWLEDGEMENT}")
     require_reason(options)
     require_output()
-    with Teller(Verb.DELETE, output, dry_run=options["dry_run"]) as teller:
+    with Teller(
+        Verb.DELETE, output, dry_run=options["dry_run"], cluster_name=options["cluster_name"]
+    ) as teller:
         return _delete(teller, key, key_base64, plan, options)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import IntEnum
 from typing import TypeVar
 
-from etcdfix.operations.look.scan import ScanResult
+from etcdfix.model import Outcome
+from etcdfix.operations.look.scan import FAILING, ScanResult
 
 _Code = TypeVar("_Code", bound=int)
 
@@ -33,7 +34,7 @@ ENDED_EARLY: dict[ExitCode, str] = {
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "nothing wrong",
-    ExitCode.FINDINGS: "findings: decrypt-failure, decode-failure or inconsistent",
+    ExitCode.FINDINGS: "findings: decrypt-failure, decode-failure or inconsistent; see --fail-on",
     ExitCode.USAGE: "usage or configuration error",
     ExitCode.INCOMPLETE: "incomplete: something is undetermined, or was lost midway (wins over 1)",
     ExitCode.SOURCE: "source unreachable or unreadable: nothing was examined",
@@ -46,16 +47,22 @@ def epilog(meanings: Mapping[_Code, str]) -> str:
     return "\b\nExit codes:\n" + "\n".join(f"  {int(code):>3}  {text}" for code, text in meanings.items())
 
 
-def scan_exit_code(result: ScanResult) -> int:
-    """Map the result of a scan to its exit code. An incomplete scan is never 0 or 1."""
+def scan_exit_code(result: ScanResult, fail_on: Collection[Outcome] = FAILING) -> int:
+    """Map the result of a scan to its exit code. One that was lost midway is never 0 or 1.
+
+    Args:
+        result: What it came to.
+        fail_on: Outcomes that count; without ``undetermined``, what nobody could decide does not.
+    """
+    counted = {outcome for outcome, keys in result.new.items() if keys and outcome in fail_on}
     if result.ended is not None:
         return result.ended.exit_code if result.summary.keys else result.ended.bare_exit_code
     if result.problems and not result.summary.keys:
         return ExitCode.SOURCE
     if not result.below_prefix or result.nothing_named_exists:
         return ExitCode.INCOMPLETE if result.problems else ExitCode.SOURCE
-    if result.problems or result.new_undetermined:
+    if result.problems or Outcome.UNDETERMINED in counted:
         return ExitCode.INCOMPLETE
-    if result.new_findings:
+    if counted:
         return ExitCode.FINDINGS
     return ExitCode.NOTHING_WRONG

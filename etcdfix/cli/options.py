@@ -19,7 +19,9 @@ from etcdfix.cli.output import say
 from etcdfix.cli.variables import variable_of
 from etcdfix.errors import ConfigurationError
 from etcdfix.operations.opening import Inputs, load_encryption
+from etcdfix.reports.origin import shown_word
 from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout
+from etcdfix.text.safetext import safe_text
 
 if TYPE_CHECKING:
     from etcdfix.encryption.config import EncryptionConfiguration
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 FIRST_MINOR, LAST_MINOR = 17, 37
 SLOWEST_RATE, FASTEST_RATE = 0.1, 1e6
+_LONGEST_NAME = 253
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
@@ -84,6 +87,9 @@ source_options = option_group(
     _option("--etcd-prefix", metavar="PREFIX", help="The API server's --etcd-prefix.  [default: /registry]"),
     _option("--revision", type=click.IntRange(min=0), default=0, metavar="N",
             help="Read at this revision instead of the newest."),
+    _option("--cluster-name", metavar="NAME",
+            help="What this cluster is called: written into reports, backups and the audit log. Names nothing that is "
+                 "checked."),
 )  # fmt: skip
 """Where the data is."""
 
@@ -177,9 +183,22 @@ def gather_inputs(
         notices=tuple(notices),
         main_endpoints="" if main == connection["endpoints"] else main,
         salvage=bool(options.get("salvage")),
+        cluster_name=_cluster_name(options.get("cluster_name")),
         main_named=bool(options.get("main_endpoints")),
         release_source=release_source or ("--kubernetes-version" if version else ""),
     )
+
+
+def _cluster_name(name: str | None) -> str:
+    if not name:
+        return ""
+    shown = shown_word(name)
+    if len(shown) > _LONGEST_NAME or safe_text(shown) != shown:
+        raise ConfigurationError(
+            f"--cluster-name is not a name of at most {_LONGEST_NAME} printable characters",
+            hint="--cluster-name prod-eu-1",
+        )
+    return shown
 
 
 def _kms_max_rate(rate: float | None) -> float | None:

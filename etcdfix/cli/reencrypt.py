@@ -67,7 +67,9 @@ def command(
     """
     require_reason(options)
     require_output()
-    with Teller(Verb.REENCRYPT, output, dry_run=options["dry_run"]) as teller:
+    with Teller(
+        Verb.REENCRYPT, output, dry_run=options["dry_run"], cluster_name=options["cluster_name"]
+    ) as teller:
         return _reencrypt(teller, key, key_base64, candidate_config, options)
 
 

@@ -93,7 +93,9 @@ def command(
     require_output()
     if from_snapshot is not None and from_revision is not None:
         raise click.UsageError("--from-snapshot and --from-revision name two different sources")
-    with Teller(Verb.RESTORE, output, dry_run=options["dry_run"]) as teller:
+    with Teller(
+        Verb.RESTORE, output, dry_run=options["dry_run"], cluster_name=options["cluster_name"]
+    ) as teller:
         return _restore(teller, backup_or_key, key_base64, from_snapshot, from_revision, options)
 
 

@@ -50,6 +50,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "etcdfix.cli.plan",
         "Say of many broken objects who makes each again, and in which order to act.",
     ),
+    "doctor": (
+        "etcdfix.cli.doctor",
+        "Check what the other commands rest on: etcd, keys, places for backups, permissions.",
+    ),
     "schema": ("etcdfix.cli.schema", "Print the JSON Schema of a report, a finding or an audit record."),
 }
 

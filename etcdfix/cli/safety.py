@@ -15,7 +15,8 @@ from etcdfix.apiserver.servers import APIAccess, parse_server_url
 from etcdfix.cli.keys import decoded_key, is_base64, named_key
 from etcdfix.cli.options import option_group
 from etcdfix.remediation.audit.record import Result
-from etcdfix.remediation.commit import ChangeOutcome, RecordPaths
+from etcdfix.remediation.commit import ChangeOutcome
+from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.rules import Rule, refuse
 from etcdfix.text.safetext import safe_text

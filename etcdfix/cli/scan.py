@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -12,17 +12,37 @@ from etcdfix.cli.keys import decoded_key, is_base64
 from etcdfix.cli.options import reading_options, source_options, what_to_read
 from etcdfix.cli.output import say
 from etcdfix.cli.progress import progress_of
+from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.outputfile import destination
-from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
+from etcdfix.model import Outcome
+from etcdfix.operations.look.scan import FAILING, ScanRequest, ScanResult, run_scan
 from etcdfix.operations.opening import open_plugins, open_source
 from etcdfix.reports.baseline import load_baseline
 from etcdfix.reports.formats import SCAN_FORMATS
 from etcdfix.reports.next_steps import plugin_troubles
+from etcdfix.reports.redaction import RedactingReporter, Redactor, load_redaction_key
 from etcdfix.scope import ScopeRequest
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.safetext import safe_text
 
-T = TypeVar("T")
+_NONE = "none"
+
+
+def _fail_on(_context: click.Context, _parameter: click.Parameter, text: str | None) -> tuple[Outcome, ...]:
+    """Return the outcomes that a comma list names."""
+    if text is None:
+        return FAILING
+    words = [word.strip() for word in text.split(",")]
+    known = [outcome.value for outcome in FAILING]
+    if words == [_NONE]:
+        return ()
+    for word in words:
+        if word not in known:
+            raise ConfigurationError(
+                f"--fail-on {word!r}: no outcome that a scan could fail on",
+                hint=f"name some of {', '.join(known)}, with commas between them, or {_NONE}",
+            )
+    return tuple(map(Outcome, words))
 
 
 @click.command("scan", epilog=epilog(MEANINGS))
@@ -80,6 +100,29 @@ T = TypeVar("T")
     "count towards the exit code.",
 )
 @click.option(
+    "--fail-on",
+    metavar="OUTCOME[,...]|none",
+    callback=_fail_on,
+    envvar="ETCDFIX_FAIL_ON",
+    help="Which outcomes make exit codes 1 and 3: decrypt-failure, decode-failure, inconsistent, undetermined.  "
+    "[default: all of them]",
+)
+@click.option(
+    "--redact-names",
+    is_flag=True,
+    envvar="ETCDFIX_REDACT_NAMES",
+    help="Replace names of objects and namespaces, addresses and paths by keyed digests: for a report that others get. "
+    "Evidence and remedies are left out.",
+)
+@click.option(
+    "--redact-key-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    envvar="ETCDFIX_REDACT_KEY_FILE",
+    help="Key for --redact-names, at least 16 bytes: the same name is the same word in every report made with it.  "
+    "[default: a new one for each report]",
+)
+@click.option(
     "--reveal-key-ids",
     is_flag=True,
     help="Show KMS key ids in the summary, not only their SHA-256 digests.",
@@ -93,6 +136,9 @@ def command(
     output_file: Path | None,
     max_causes: int,
     baseline: Path | None,
+    fail_on: tuple[Outcome, ...],
+    redact_names: bool,
+    redact_key_file: Path | None,
     reveal_key_ids: bool,
     **options: Any,
 ) -> int:
@@ -102,6 +148,10 @@ def command(
     or nothing for everything. Without --snapshot a live etcd is read; ETCDCTL_* variables are understood, and
     each option has an ETCDFIX_* variable of its own.
     """  # fmt: skip
+    if redact_key_file is not None and not redact_names:
+        raise click.UsageError("--redact-key-file needs --redact-names")
+    if reveal_key_ids and redact_names:
+        raise click.UsageError("--redact-names and --reveal-key-ids contradict each other")
     whole = [word for word in scope if is_base64(word)]
     words = tuple(word for word in scope if not is_base64(word))
     wanted = ScopeRequest(words, tuple(decoded_key(text) for text in (*keys, *whole)), namespaces)
@@ -117,23 +167,35 @@ def command(
         reveal_key_ids=reveal_key_ids,
     )
     inputs_used = (
-        inputs.snapshot, inputs.encryption_config, options.get("manifest"), baseline, *inputs.tls_files,
+        inputs.snapshot, inputs.encryption_config, options.get("manifest"), baseline, redact_key_file,
+        *inputs.tls_files,
     )  # fmt: skip
+    redactor = None
+    if redact_names:
+        redactor = Redactor(load_redaction_key(redact_key_file), request.layout)
     with (
         open_source(inputs, say=say) as source,
         destination(output_file, inputs_used, private=reveal_key_ids) as stream,
     ):
+        reporter = SCAN_FORMATS[output](stream, max_causes)
+        if redactor is not None:
+            reporter = RedactingReporter(reporter, redactor)
         with open_plugins(inputs, configuration) as plugins:
             result = run_scan(
                 source,
                 request,
-                SCAN_FORMATS[output](stream, max_causes),
+                reporter,
                 plugins=plugins,
                 progress=progress_of(source),
             )
         stream.flush()
     _last_words(result, request, inputs.revision)
-    return int(scan_exit_code(result))
+    uncounted = [
+        f"{keys} {outcome}" for outcome, keys in result.new.items() if keys and outcome not in fail_on
+    ]
+    if uncounted:
+        say(f"not counted for the exit code (--fail-on): {', '.join(uncounted)}")
+    return int(scan_exit_code(result, fail_on))
 
 
 def _last_words(result: ScanResult, request: ScanRequest, revision: int) -> None:

@@ -52,6 +52,7 @@ class Inputs(msgspec.Struct, frozen=True):
         salvage: Read the whole pages of a broken snapshot.
         main_endpoints: Comma list of the etcd that holds namespace kube-system, where it may be another one; else "".
         main_named: A flag named it, not only a manifest.
+        cluster_name: What people call the cluster, for reports and records; "" where nobody said.
     """
 
     snapshot: Path | None
@@ -69,6 +70,7 @@ class Inputs(msgspec.Struct, frozen=True):
     salvage: bool = False
     main_endpoints: str = ""
     main_named: bool = False
+    cluster_name: str = ""
 
     def __repr__(self) -> str:
         """Leave the connection out: a password may be in it."""
@@ -115,7 +117,10 @@ class Inputs(msgspec.Struct, frozen=True):
             reading += ["--kubernetes-version", f"1.{self.kubernetes_minor}"]
         return RepeatedOptions(
             source=tuple(source),
-            layout=() if self.etcd_prefix == DEFAULT_PREFIX else ("--etcd-prefix", self.etcd_prefix),
+            layout=(
+                *(() if self.etcd_prefix == DEFAULT_PREFIX else ("--etcd-prefix", self.etcd_prefix)),
+                *(("--cluster-name", self.cluster_name) if self.cluster_name else ()),
+            ),
             reading=tuple(reading),
             changing=("--main-endpoints", self.main_endpoints) if self.main_endpoints else (),
         )
@@ -141,7 +146,12 @@ def open_source(inputs: Inputs, *, say: Say) -> Source:
     if inputs.snapshot is not None:
         from etcdfix.sources.snapshot import SnapshotSource  # noqa: PLC0415 - either source, never both
 
-        return SnapshotSource(inputs.snapshot, revision=inputs.revision, salvage=inputs.salvage)
+        return SnapshotSource(
+            inputs.snapshot,
+            revision=inputs.revision,
+            salvage=inputs.salvage,
+            cluster_name=inputs.cluster_name,
+        )
     from etcdfix.sources.connection import connection_from_options, transport_warnings  # noqa: PLC0415 - same
     from etcdfix.sources.live import LiveSource  # noqa: PLC0415 - grpc is slow to import
 
@@ -149,7 +159,13 @@ def open_source(inputs: Inputs, *, say: Say) -> Source:
     for warning in transport_warnings(connection):
         say(f"warning: {warning}")
     prefix = StorageLayout(inputs.etcd_prefix).prefix_bytes
-    return LiveSource(connection, revision=inputs.revision, storage_prefix=prefix, on_notice=say)
+    return LiveSource(
+        connection,
+        revision=inputs.revision,
+        storage_prefix=prefix,
+        cluster_name=inputs.cluster_name,
+        on_notice=say,
+    )
 
 
 def load_encryption(inputs: Inputs) -> EncryptionConfiguration | None:

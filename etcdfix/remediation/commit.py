@@ -47,14 +47,12 @@ from etcdfix.remediation.backup.write import (
 from etcdfix.remediation.durable import (
     SafeDirectory,
     Step,
-    default_audit_log,
-    default_directory,
     no_step,
     open_directory,
     probe,
-    require_lasting,
 )
 from etcdfix.remediation.landmarks import Landmarks, find_elsewhere, sight
+from etcdfix.remediation.places import RecordPaths, lasting_warnings
 from etcdfix.remediation.preflight.members import AlarmKind, read_alarms
 from etcdfix.remediation.reconcile import judge_reading, open_intents_of, predict, reconcile_intent
 from etcdfix.remediation.writer import Expected, TxnAnswer, Writer, evaluate_compare
@@ -63,7 +61,6 @@ from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.storagekey import display
 from etcdfix.verdicts.judge import Verdict
 
-_ETCD_DATA = Path("/var/lib/etcd")
 _HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 # One record is what a transaction about one key gives back; a bound for whatever an anomaly may bring.
 _MOST_KEPT = 16
@@ -75,30 +72,6 @@ _NOT_EXAMINED = Verdict(
     apiserver=ServerBehaviour.NOT_ASKED,
     message="etcd gave it back although another value was expected; it was not examined",
 )
-
-
-class RecordPaths(msgspec.Struct, frozen=True):
-    """Where backups and the audit log go.
-
-    Attributes:
-        backup_directories: All must take the backup; empty for the default.
-        audit_log: None for the default.
-        etcd_data: Where etcd keeps its data, if on this machine.
-    """
-
-    backup_directories: tuple[Path, ...] = ()
-    audit_log: Path | None = None
-    etcd_data: Path = _ETCD_DATA
-
-    @property
-    def directories(self) -> tuple[Path, ...]:
-        """The backup directories."""
-        return self.backup_directories or (default_directory(),)
-
-    @property
-    def log_path(self) -> Path:
-        """The audit log."""
-        return self.audit_log if self.audit_log is not None else default_audit_log()
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,7 +159,7 @@ def place_warnings(places: RecordPaths, *, backup: bool = True) -> tuple[str, ..
         warning
         for path, chosen in named
         if _is_directory(path)
-        for warning in _lasting(path, places, named=chosen)
+        for warning in lasting_warnings(path, places, named=chosen)
     ]
     return tuple(dict.fromkeys(found))
 
@@ -196,15 +169,6 @@ def _is_directory(path: Path) -> bool:
         return path.is_dir()
     except OSError as exc:
         raise UnsafePlace(f"directory {path}: {why(exc)}", path=path) from exc
-
-
-def _lasting(path: Path, places: RecordPaths, *, named: bool) -> tuple[str, ...]:
-    try:
-        return require_lasting(path, named=named, etcd_data_directory=places.etcd_data)
-    except OSError as exc:
-        raise UnsafePlace(
-            f"directory {path}: it cannot be told whether it would last: {why(exc)}", path=path
-        ) from exc
 
 
 def require_space(client: EtcdClient) -> None:
@@ -307,7 +271,7 @@ def _open_log(
     log = stack.enter_context(
         AuditLog.open(path, step=step, create_directory=places.audit_log is None, operator=operator)
     )
-    lasting = _lasting(path.parent, places, named=places.audit_log is not None)
+    lasting = lasting_warnings(path.parent, places, named=places.audit_log is not None)
     warnings = [f"a torn last line of the audit log was set aside: {path}" for path in log.recovered]
     return log, [*lasting, *warnings]
 
@@ -322,7 +286,7 @@ def _open_directories(
     warnings: list[str] = []
     for path in places.directories:
         directory = stack.enter_context(open_directory(path, create=not named, step=step))
-        warnings += _lasting(directory.path, places, named=named)
+        warnings += lasting_warnings(directory.path, places, named=named)
         directories.append(directory)
     return directories, warnings
 

@@ -25,7 +25,10 @@ class Tool(msgspec.Struct, frozen=True):
 
 
 class ReportSource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where the data came from. ``path`` for a snapshot, ``endpoints`` for a live etcd."""
+    """Where the data came from. ``path`` for a snapshot, ``endpoints`` for a live etcd.
+
+    ``cluster_name`` is what ``--cluster-name`` said; it is left out where nobody said any.
+    """
 
     type: str
     path: str | None = None
@@ -38,6 +41,7 @@ class ReportSource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     sha256: str | None
     etcd_version: str | None
     integrity: str = ""
+    cluster_name: str = ""
 
 
 class ReportConfiguration(msgspec.Struct, frozen=True):
@@ -47,14 +51,18 @@ class ReportConfiguration(msgspec.Struct, frozen=True):
     sha256: str
 
 
-class Scope(msgspec.Struct, frozen=True):
-    """What was asked for; empty lists mean everything."""
+class Scope(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What was asked for; empty lists mean everything.
+
+    ``redaction_key_id`` is there where names were replaced by digests, and tells two keys of these apart.
+    """
 
     etcd_prefix: str
     prefixes: list[str]
     resources: list[str]
     namespaces: list[str]
     kubernetes_version: str | None
+    redaction_key_id: str = ""
 
 
 class ValueKind(msgspec.Struct, frozen=True):
@@ -340,6 +348,7 @@ class ChangeReport(msgspec.Struct, frozen=True, kw_only=True, rename={"api_versi
         command: ``delete``, ``restore`` or ``reencrypt``.
         key: Etcd key as it is shown; null where none was named as it has to be.
         key_base64: The key itself, where it is not plain text; else null.
+        cluster_name: What ``--cluster-name`` said; "" where nobody said any.
         dry_run: Nothing was to be changed.
         result: ``deleted``, ``restored`` or ``reencrypted``; ``dry-run`` where that would go ahead; ``refused`` where a
             rule forbids it and ``failed`` where something else came in between: then nothing was changed, and
@@ -363,6 +372,7 @@ class ChangeReport(msgspec.Struct, frozen=True, kw_only=True, rename={"api_versi
     command: str
     key: str | None
     key_base64: str | None
+    cluster_name: str = ""
     dry_run: bool
     result: str
     refusal: Refusal | None = None

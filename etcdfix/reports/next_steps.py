@@ -112,7 +112,7 @@ def next_steps(summary: Summary) -> list[str]:
 
 _WELL = frozenset({"ok", "not-asked"})
 
-_REMEDIES = {
+PLUGIN_REMEDIES = {
     "no-socket": "start it, or say where its socket is: --kms-endpoint NAME=unix:///PATH",
     "unreachable": "see that it runs and answers there, or say where it listens: --kms-endpoint NAME=unix:///PATH",
     "socket-denied": "run as a user who may open the socket",
@@ -121,6 +121,7 @@ _REMEDIES = {
     "unhealthy": "ask the plugin's own log; its refusals prove nothing until it is healthy",
     "gave-up": "see why it stopped answering, then scan again",
 }
+"""What to do about a plugin in each state but ``ok`` and ``not-asked``."""
 
 
 def plugin_troubles(kms: KMSSummary | None) -> list[str]:
@@ -140,5 +141,5 @@ def _troubled(kms: KMSSummary | None) -> list[KMSPluginSummary]:
 def _trouble(plugin: KMSPluginSummary) -> str:
     return (
         f"KMS plugin of {plugin.transformer} at {plugin.endpoint}: {plugin.message or plugin.state}; "
-        f"{_REMEDIES[plugin.state]}"
+        f"{PLUGIN_REMEDIES[plugin.state]}"
     )

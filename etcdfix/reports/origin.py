@@ -52,4 +52,5 @@ def shown_source(description: SourceDescription, kube_system_uid: str | None) ->
         sha256=description.sha256,
         etcd_version=description.etcd_version,
         integrity=description.integrity,
+        cluster_name=description.cluster_name,
     )

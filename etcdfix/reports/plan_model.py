@@ -57,7 +57,7 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         recreate_basis: Why that is thought.
         recreate_how: What has to be done, and what differs afterwards.
         readable_revision: A revision of etcd at which its newest readable value can still be read, 0 for none.
-        protected: Why the cluster itself may stand on it: then the deletion needs ``--accept-risk cluster-breaking``.
+        protected: Why the cluster may depend on it: then the deletion needs ``--accept-risk cluster-breaking``.
         risk: The worst of ``reasons``.
         needs: Flags that its command lacks, and without which it is refused: a person has to type them.
         command: The dry run of its deletion.
@@ -201,7 +201,7 @@ def acceptance(risk: AcceptRisk) -> str:
 
 
 _MEANINGS: Final = {
-    acceptance(AcceptRisk.CLUSTER_BREAKING): "the cluster itself may stand on it, and you go on all the same",
+    acceptance(AcceptRisk.CLUSTER_BREAKING): "the cluster may depend on it, and you go on all the same",
     acceptance(AcceptRisk.UNPROVEN_DAMAGE): "its damage is likely and not proven, and you go on all the same",
     acceptance(AcceptRisk.NEWER_THAN_KNOWN): "a newer release may read it, and you know that yours does not",
     acceptance(AcceptRisk.MASS_DAMAGE): "something damages values in numbers, and you know what",

@@ -73,8 +73,13 @@ class _Kind(msgspec.Struct):
     kind: str
 
 
+class _Redaction(msgspec.Struct, frozen=True):
+    redaction_key_id: str = ""
+
+
 class _Version(msgspec.Struct, rename={"api_version": "apiVersion"}):
     api_version: str = ""
+    scope: _Redaction = _Redaction()
 
 
 class _Summary(msgspec.Struct):
@@ -174,9 +179,15 @@ def check_version(raw: Readable) -> None:
     Raises:
         msgspec.ValidationError: It is none that is read.
     """
-    version = msgspec.json.decode(raw, type=_Version).api_version
-    if version not in READ_VERSIONS:
-        raise msgspec.ValidationError(f"its apiVersion is {version or 'missing'}, expected {API_VERSION}")
+    header = msgspec.json.decode(raw, type=_Version)
+    if header.api_version not in READ_VERSIONS:
+        raise msgspec.ValidationError(
+            f"its apiVersion is {header.api_version or 'missing'}, expected {API_VERSION}"
+        )
+    if header.scope.redaction_key_id:
+        raise msgspec.ValidationError(
+            "its names were replaced (--redact-names), so that no etcd key can be found by it"
+        )
 
 
 def _read_lines(raw: Readable) -> tuple[_Header, dict[bytes, ReportedValue], list[str]]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from etcdfix.model import Confidence, Outcome, ServerBehaviour
+from etcdfix.reports.doctor_model import DoctorReport
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
 from etcdfix.reports.model import API_VERSION, ChangeReport, Finding, ScanReport
 from etcdfix.reports.plan_model import DeletionPlan
@@ -61,4 +62,5 @@ SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "orphans": partial(document_schema, OrphansReport),
     "plan": partial(document_schema, DeletionPlan),
     "change": partial(document_schema, ChangeReport),
+    "doctor": partial(document_schema, DoctorReport),
 }

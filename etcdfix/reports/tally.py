@@ -154,7 +154,7 @@ class Tally:
         return sorted(doubt.value for doubt in doubts - {KeyDoubt.NONE})
 
     def _entries_of(self, found: Examination) -> list[TransformerSummary]:
-        # In the clear there is no key that could be lost.
+        # An unencrypted value has no key that could be lost.
         rule = found.rule if found.transformer != IDENTITY else ""
         return [
             self._entry((rule, found.transformer, fingerprint), found.stored.mod_revision)

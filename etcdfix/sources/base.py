@@ -34,6 +34,7 @@ class SourceDescription(msgspec.Struct, frozen=True):
         etcd_version: As told by the server or the file; None where unknown.
         limited_to: All that may be read of it, where that is not everything; "" otherwise.
         integrity: One sentence about the trailer: verified, wrong, or absent; "" for a live etcd.
+        cluster_name: What people call the cluster; "" where nobody said.
     """
 
     type: str
@@ -47,6 +48,7 @@ class SourceDescription(msgspec.Struct, frozen=True):
     etcd_version: str | None
     integrity: str = ""
     limited_to: str = ""
+    cluster_name: str = ""
 
 
 class Source(Protocol):

@@ -44,6 +44,7 @@ class LiveSource:
         connection: How to reach it.
         revision: Revision to read at; 0 for the newest at the time of the first read.
         storage_prefix: Where the user may not read everything, a look at everything is one at this prefix.
+        cluster_name: What people call the cluster.
         on_notice: Told, in one sentence each, what a person should know while work goes on.
 
     Raises:
@@ -59,9 +60,11 @@ class LiveSource:
         *,
         revision: int = 0,
         storage_prefix: bytes = b"",
+        cluster_name: str = "",
         on_notice: Callable[[str], None] = _ignore,
     ) -> None:
         self._connection = connection
+        self._cluster_name = cluster_name
         self._on_notice = on_notice
         self._asked_revision = revision
         self._revision = revision
@@ -105,6 +108,7 @@ class LiveSource:
             sha256=None,
             etcd_version=self._client.current_version() or None,
             limited_to=_shown(self._everything),
+            cluster_name=self._cluster_name,
         )
 
     def current(self, prefix: bytes) -> Iterator[StoredValue]:

@@ -1,9 +1,9 @@
 """The etcd v3 messages that reading needs, and the paths of the methods that carry them.
 
-Format: etcd 3.6, ``api/mvccpb/kv.proto`` and ``api/etcdserverpb/rpc.proto``. Enums travel as varints, so they
-stand here as ``int32``. What we must not send is left out: without its ``action`` field an ``AlarmRequest`` can
-only mean GET, and nothing that writes a key has a message here at all. Fields that a server of another
-version adds are skipped by protobuf, fields that it lacks read as zero.
+Format: etcd 3.6, ``api/mvccpb/kv.proto``, ``api/authpb/auth.proto`` and ``api/etcdserverpb/rpc.proto``. Enums travel as
+varints, so they stand here as ``int32``. What we must not send is left out: without its ``action`` field an
+``AlarmRequest`` can only mean GET, and nothing that writes a key has a message here at all. Fields that a server of
+another version adds are skipped by protobuf, fields that it lacks read as zero.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WatchResponse: 1 header ResponseHeader, 2 watch_id int64, 3 created bool, 4 canc
 6 cancel_reason string, 7 fragment bool, 11 events *Event
 StatusRequest:
 StatusResponse: 1 header ResponseHeader, 2 version string, 3 dbSize int64, 4 leader uint64, 8 errors *string, \
-9 dbSizeInUse int64, 10 isLearner bool, 11 storageVersion string
+9 dbSizeInUse int64, 10 isLearner bool, 11 storageVersion string, 12 dbSizeQuota int64
 Member: 1 ID uint64, 2 name string, 3 peerURLs *string, 4 clientURLs *string, 5 isLearner bool
 MemberListRequest: 1 linearizable bool
 MemberListResponse: 1 header ResponseHeader, 2 members *Member
@@ -43,11 +43,21 @@ LeaseTimeToLiveRequest: 1 ID int64, 2 keys bool
 LeaseTimeToLiveResponse: 1 header ResponseHeader, 2 ID int64, 3 TTL int64, 4 grantedTTL int64, 5 keys *bytes
 AuthenticateRequest: 1 name string, 2 password string
 AuthenticateResponse: 1 header ResponseHeader, 2 token string
+AuthUserGetRequest: 1 name string
+AuthUserGetResponse: 1 header ResponseHeader, 2 roles *string
+AuthRoleGetRequest: 1 role string
+AuthRoleGetResponse: 1 header ResponseHeader, 2 perm *Permission
+Permission: 1 permType int32, 2 key bytes, 3 range_end bytes
 """
 
 # mvccpb.Event.EventType
 EVENT_PUT = 0
 EVENT_DELETE = 1
+
+# authpb.Permission.Type
+PERMISSION_READ = 0
+PERMISSION_WRITE = 1
+PERMISSION_READWRITE = 2
 
 
 RANGE = ReadMethod("/etcdserverpb.KV/Range", "RangeRequest", "RangeResponse")
@@ -60,6 +70,8 @@ LEASE_TIME_TO_LIVE = ReadMethod(
     "/etcdserverpb.Lease/LeaseTimeToLive", "LeaseTimeToLiveRequest", "LeaseTimeToLiveResponse"
 )
 AUTHENTICATE = ReadMethod("/etcdserverpb.Auth/Authenticate", "AuthenticateRequest", "AuthenticateResponse")
+USER_GET = ReadMethod("/etcdserverpb.Auth/UserGet", "AuthUserGetRequest", "AuthUserGetResponse")
+ROLE_GET = ReadMethod("/etcdserverpb.Auth/RoleGet", "AuthRoleGetRequest", "AuthRoleGetResponse")
 
 READ_METHODS = MappingProxyType(
     {
@@ -73,6 +85,8 @@ READ_METHODS = MappingProxyType(
             MEMBER_LIST,
             LEASE_TIME_TO_LIVE,
             AUTHENTICATE,
+            USER_GET,
+            ROLE_GET,
         )
     }
 )

@@ -257,6 +257,7 @@ CASES = [
     Case("namespace-held-from-elsewhere-json", ["namespace", *ALPHA_LOST, "default", "-o", "json"], INCOMPLETE),
     Case("namespace-not-found", ["namespace", *ALPHA_LOST, "nowhere"], SOURCE),
     Case("orphans", ["orphans", *ALPHA_LOST], INCOMPLETE),
+    Case("help-doctor", ["doctor", "--help"], OK),
     # plans
     Case("help-plan", ["plan", "--help"], OK),
     Case("plan-everything", plan(*LOST), INCOMPLETE, _report()),

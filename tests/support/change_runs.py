@@ -20,7 +20,7 @@ from etcdfix.examine import Examiner
 from etcdfix.remediation.audit.record import Event
 from etcdfix.remediation.audit.verify import read_records
 from etcdfix.remediation.backup.file import Backup, read_backup
-from etcdfix.remediation.commit import RecordPaths
+from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource

@@ -11,8 +11,9 @@ import msgspec
 
 from etcdfix.remediation.audit.record import Entry, Operator, RecordType, Result, Subject, Verb
 from etcdfix.remediation.backup.file import BackupCluster, BackupContent, make_content
-from etcdfix.remediation.commit import Change, ChangeOutcome, RecordPaths, commit, preview_only
+from etcdfix.remediation.commit import Change, ChangeOutcome, commit, preview_only
 from etcdfix.remediation.durable import Step, no_step
+from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.preflight.cluster import Acceptances, Cluster, grounds_of
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display

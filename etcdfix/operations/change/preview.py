@@ -86,9 +86,11 @@ def preview_lines(cluster: Cluster, checked: Preflight, again: RepeatedOptions) 
 
 
 def _cluster_lines(cluster: Cluster, identity: ClusterIdentity, keys: str = "") -> Iterator[str]:
-    endpoints = ", ".join(cluster.source.describe().endpoints or ())
+    source = cluster.source.describe()
+    endpoints = ", ".join(source.endpoints or ())
     accepted = "" if identity.is_known else " (accepted)"
-    yield f"Cluster      {safe_text(identity.describe())}{accepted}{keys}, at {safe_text(endpoints)}"
+    name = f"{safe_text(source.cluster_name)}, " if source.cluster_name else ""
+    yield f"Cluster      {name}{safe_text(identity.describe())}{accepted}{keys}, at {safe_text(endpoints)}"
     if cluster.no_encryption:
         yield "Encryption   none at rest, as you say (--no-encryption)"
 

@@ -14,7 +14,14 @@ from etcdfix.text.safetext import key_base64
 
 
 def outcome_report(
-    verb: Verb, key: bytes, done: Result, outcome: ChangeOutcome, again: RepeatedOptions, *, exit_code: int
+    verb: Verb,
+    key: bytes,
+    done: Result,
+    outcome: ChangeOutcome,
+    again: RepeatedOptions,
+    *,
+    cluster_name: str,
+    exit_code: int,
 ) -> ChangeReport:
     """Return what became of a change.
 
@@ -24,11 +31,13 @@ def outcome_report(
         done: What it is called when all goes well.
         outcome: What it came to.
         again: Options that commands must repeat.
+        cluster_name: What people call the cluster, "" where nobody said.
         exit_code: Of the command.
     """
     return _report(
         verb,
         key,
+        cluster_name=cluster_name,
         dry_run=outcome.result is None,
         result=outcome.result.value if outcome.result is not None else "dry-run",
         detail=unicode_text(outcome.detail),
@@ -43,18 +52,22 @@ def outcome_report(
     )
 
 
-def refusal_report(verb: Verb, key: bytes | None, error: EtcdfixError, *, dry_run: bool) -> ChangeReport:
+def refusal_report(
+    verb: Verb, key: bytes | None, error: EtcdfixError, *, cluster_name: str, dry_run: bool
+) -> ChangeReport:
     """Return why a change was not made.
 
     Args:
         verb: What was to be done.
         key: Which etcd key; None where none was named as it has to be.
         error: What was raised.
+        cluster_name: As above.
         dry_run: Nothing was to be changed.
     """
     return _report(
         verb,
         key,
+        cluster_name=cluster_name,
         dry_run=dry_run,
         result="refused" if isinstance(error, RemediationRefused) else "failed",
         refusal=Refusal(

@@ -186,7 +186,7 @@ def _deletions(counts: _Counts, again: RepeatedOptions) -> Iterator[PlanStep]:
     yield PlanStep(
         "Delete in the order of this plan, one key after the other",
         "First what comes back by itself, then what nobody uses, then what is in use"
-        + (f", and last {counted(last, 'object')} that the cluster itself may stand on" if last else "")
+        + (f", and last {counted(last, 'object')} that the cluster may depend on" if last else "")
         + ". Each command is a dry run; leave --dry-run out when what it shows is right. Each grade is that of one "
         "deletion while everything else is there: read the preview of each.",
     )
@@ -247,7 +247,7 @@ def is_guess(entry: PlanEntry) -> bool:
 
 
 def is_breaking(entry: PlanEntry) -> bool:
-    """Say whether the cluster itself may stand on an object, so that its deletion needs ``--accept-risk``."""
+    """Say whether the cluster may depend on an object, so that its deletion needs ``--accept-risk``."""
     return bool(entry.protected) or entry.risk == Risk.CLUSTER_BREAKING
 
 

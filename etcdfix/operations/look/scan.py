@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -42,7 +42,13 @@ from etcdfix.verdicts.examination import Examination
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
 
-_UNHEALTHY = (Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE, Outcome.INCONSISTENT)
+FAILING: Final = (
+    Outcome.DECRYPT_FAILURE,
+    Outcome.DECODE_FAILURE,
+    Outcome.INCONSISTENT,
+    Outcome.UNDETERMINED,
+)
+"""Outcomes that make the exit code of a scan, if nobody chose among them."""
 _SAMPLE = 200
 # Causes of a value that may lie under a name that is not its own.
 _NAME_IN_DOUBT = frozenset(
@@ -82,8 +88,7 @@ class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         summary: All counts.
         complete: Everything in scope was seen and decided.
-        new_findings: Unhealthy keys that the baseline does not know.
-        new_undetermined: Undetermined keys that the baseline does not know.
+        new: Unhealthy and undetermined keys that the baseline does not know, by outcome.
         problems: Why the source could not show everything; empty when it could.
         denied: Keys outside the storage prefix that were named and may not be read.
         below_prefix: Whether any key at all lies below the storage prefix.
@@ -94,8 +99,7 @@ class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
 
     summary: Summary
     complete: bool
-    new_findings: int
-    new_undetermined: int
+    new: dict[Outcome, int]
     problems: list[str]
     below_prefix: bool
     nothing_named_exists: bool
@@ -128,7 +132,7 @@ class _Gathering:
         )
         self._count = self.tally.add
         self.not_object_sample: list[bytes] = []
-        self.new = dict.fromkeys((*_UNHEALTHY, Outcome.UNDETERMINED), 0)
+        self.new = dict.fromkeys(FAILING, 0)
         self._request = request
         self._reporter = reporter
         self._held = Spool(_Held)
@@ -297,8 +301,7 @@ def run_scan(
     return ScanResult(
         summary=summary,
         complete=not reasons,
-        new_findings=sum(gathering.new[outcome] for outcome in _UNHEALTHY),
-        new_undetermined=gathering.new[Outcome.UNDETERMINED],
+        new=gathering.new,
         problems=problems,
         below_prefix=below,
         nothing_named_exists=nothing_named_exists,

@@ -124,7 +124,7 @@ class BackupContent(msgspec.Struct, frozen=True, kw_only=True):
         version: Changes since then.
         lease: Lower-case hex, None for none.
         lease_ttl_seconds: What was left of it; None without a lease, or where etcd did not say; -1 for expired.
-        stored_as_plaintext: The value was stored without the envelope of an encryption provider: in the clear.
+        stored_as_plaintext: The value was stored without the envelope of an encryption provider.
         value_size: Bytes.
         value_sha256: ``sha256:<hex>`` of the stored bytes.
         value_base64: The stored bytes.

@@ -124,6 +124,7 @@ def grounds_of(
             for each in servers.answers
         ),
         cluster=identity,
+        cluster_name=cluster.source.describe().cluster_name,
         peek=peek_lines(found),
     )
 

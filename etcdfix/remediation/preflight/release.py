@@ -20,7 +20,7 @@ MOST_SKEW: Final = 3
 """A kubelet may be this many minors older than the API servers."""
 
 _NODES: Final = b"minions/"
-_KUBELET: Final = re.compile(r"v1\.(\d+)(?:[.+-].*)?")
+_KUBELET: Final = re.compile(r"v1\.([0-9]{1,4})(?:[.+-].*)?")
 
 
 def newest_kubelet(source: Source, examiner: Examiner) -> int | None:

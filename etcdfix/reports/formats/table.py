@@ -215,7 +215,8 @@ def _introduction(header: Header, source: ReportSource) -> list[str]:
         lines.append(f"  {source.sha256}" + (f" ({safe_text(source.integrity)})" if source.integrity else ""))
     cluster = f"cluster {source.cluster_id} · " if source.cluster_id else ""
     uid = safe_text(source.kube_system_uid) if source.kube_system_uid else "unknown"
-    lines.append(f"  {cluster}kube-system uid {uid}")
+    name = f"{safe_text(source.cluster_name)} · " if source.cluster_name else ""
+    lines.append(f"  {name}{cluster}kube-system uid {uid}")
     if header.encryption_config:
         config = header.encryption_config
         lines.append(f"  encryption configuration {safe_text(config.path)} ({config.sha256})")

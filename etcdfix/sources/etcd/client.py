@@ -68,6 +68,8 @@ class MemberStatus:
         is_learner: Whether it only follows, and cannot be read from.
         db_size_bytes: Size of its database file.
         errors: Alarms and complaints, in etcd's words.
+        db_size_in_use_bytes: What of that file holds data; the rest a defragmentation would give back.
+        db_size_quota_bytes: How large that file may become; 0 where the member does not say, before etcd 3.6.
     """
 
     endpoint: str
@@ -79,6 +81,8 @@ class MemberStatus:
     is_learner: bool
     db_size_bytes: int
     errors: tuple[str, ...]
+    db_size_in_use_bytes: int
+    db_size_quota_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,6 +349,11 @@ class EtcdClient:
             self._on_notice(f"etcd has no authentication enabled: user {user!r} is not used")
 
     @property
+    def logged_in(self) -> bool:
+        """Whether etcd has given a token for the user: it does not where it has no authentication enabled."""
+        return self._token is not None
+
+    @property
     def connection(self) -> EtcdConnection:
         """How this client reaches the cluster."""
         return self._connection
@@ -601,4 +610,6 @@ def _member_status(endpoint: Endpoint, found: Any) -> MemberStatus:
         is_learner=found.isLearner,
         db_size_bytes=found.dbSize,
         errors=tuple(found.errors),
+        db_size_in_use_bytes=found.dbSizeInUse,
+        db_size_quota_bytes=found.dbSizeQuota,
     )

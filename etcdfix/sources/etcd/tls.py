@@ -99,6 +99,20 @@ def fetch_certificate(
     Raises:
         CallFailed: Nobody speaks TLS there, or the certificate is outside its dates.
     """
+    shown = shown_certificate(endpoint, material, timeout_seconds=timeout_seconds)
+    try:
+        name = _name_in(shown, endpoint)
+    except ValueError as exc:
+        raise _unreachable(endpoint, "the server's certificate is malformed", "") from exc
+    return ssl.DER_cert_to_PEM_cert(shown).encode(), name
+
+
+def shown_certificate(endpoint: Endpoint, material: TLSMaterial, *, timeout_seconds: float) -> bytes:
+    """Return the certificate that the server shows as DER, whatever it says and whoever signed it.
+
+    Raises:
+        CallFailed: Nobody speaks TLS there.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -122,11 +136,7 @@ def fetch_certificate(
         raise _unreachable(endpoint, "that host name cannot be used", "") from exc
     if shown is None:
         raise _unreachable(endpoint, "the server shows no certificate", "use http://")
-    try:
-        name = _name_in(shown, endpoint)
-    except ValueError as exc:
-        raise _unreachable(endpoint, "the server's certificate is malformed", "") from exc
-    return ssl.DER_cert_to_PEM_cert(shown).encode(), name
+    return shown
 
 
 def _connect(endpoint: Endpoint, timeout_seconds: float) -> socket.socket:

@@ -6,6 +6,7 @@ import base64
 import errno
 import fcntl
 import hashlib
+import json
 import os
 import re
 import time
@@ -160,7 +161,7 @@ def test_backup_holds_the_stored_bytes_and_nothing_that_was_decrypted(registry: 
         assert not holds(path.read_bytes())
 
 
-def test_value_in_the_clear_is_kept_in_the_clear_and_said_so(registry: Registry) -> None:
+def test_unencrypted_value_is_kept_unencrypted_and_said_so(registry: Registry) -> None:
     key = registry.put("shop/plain", secret("plain")[:-3])
     ran = registry.delete(key)
     assert ran.code == 0, ran.err
@@ -200,6 +201,21 @@ def test_dry_run_changes_nothing_and_is_recorded(registry: Registry) -> None:
 
 def digest_of(value: bytes) -> str:
     return f"sha256:{hashlib.sha256(value).hexdigest()}"
+
+
+def test_the_name_of_the_cluster_stands_in_preview_report_backup_and_record(registry: Registry) -> None:
+    key = registry.key("shop/broken")
+    ran = registry.delete(key, "--cluster-name", "prod-eu-1", "-o", "json")
+    assert f"Cluster      prod-eu-1, kube-system uid {UID}" in ran.err
+    report = json.loads(ran.out)
+    assert report["cluster_name"] == "prod-eu-1"
+    (undo,) = (each["command"] for each in report["follow_ups"] if each["what"] == "Undo")
+    assert "--cluster-name prod-eu-1" in undo
+    grounds = registry.kept()[0].content.grounds
+    assert grounds is not None
+    assert grounds.cluster_name == "prod-eu-1"
+    for event in registry.events():
+        assert json.loads(event.annotations.grounds)["cluster_name"] == "prod-eu-1"
 
 
 def test_lease_stands_in_the_backup(registry: Registry) -> None:
@@ -1325,10 +1341,10 @@ def test_backup_directory_that_others_may_write_to(registry: Registry) -> None:
 def _state(registry: Registry, monkeypatch: pytest.MonkeyPatch, *, kind: str) -> Path:
     """Let the default directory lie on a file system of this kind."""
     state = own_directory(registry.folder / "state")
-    for module in ("etcdfix.remediation.commit", "etcdfix.remediation.durable"):
+    for module in ("etcdfix.remediation.places", "etcdfix.remediation.durable"):
         monkeypatch.setattr(f"{module}.default_directory", lambda: state / "etcdfix")
     monkeypatch.setattr(
-        "etcdfix.remediation.commit.default_audit_log", lambda: state / "etcdfix" / "audit.jsonl"
+        "etcdfix.remediation.places.default_audit_log", lambda: state / "etcdfix" / "audit.jsonl"
     )
     monkeypatch.setattr(durable, "filesystem_kind", lambda _path: Filesystem(kind, "none", "/"))
     monkeypatch.setattr(durable, "same_disk", lambda _one, _other: False)

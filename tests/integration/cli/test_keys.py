@@ -66,7 +66,7 @@ def test_what_is_put_where_nothing_is_needs_no_backup_directory(
 
     backup = registry.deleted()
     monkeypatch.setenv("XDG_STATE_HOME", str(registry.folder / "state"))
-    monkeypatch.setattr("etcdfix.remediation.commit.default_directory", lambda: registry.folder / "nowhere")
+    monkeypatch.setattr("etcdfix.remediation.places.default_directory", lambda: registry.folder / "nowhere")
     monkeypatch.setattr(
         "etcdfix.remediation.durable.doubts",
         _doubts,

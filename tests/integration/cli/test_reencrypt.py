@@ -223,7 +223,7 @@ def test_ciphertext_is_never_turned_into_plaintext(
         registry.configure(IDENTITY, provider("aescbc", key1=KEY_1))
     with registry.untouched():
         ran = registry.reencrypt(key, candidate, "--accept-undeployed-write-key")
-    registry.refused(ran, "would leave its contents in the clear", hint="that the API servers use today")
+    registry.refused(ran, "would leave its contents unencrypted", hint="that the API servers use today")
     assert not registry.log.exists()
 
 

@@ -15,15 +15,17 @@ from etcdfix.errors import AuditError, BackupNotDurable, RefusedByRule, UnsafePl
 from etcdfix.model import StoredValue
 from etcdfix.operations.change.delete import DeleteRequest, run_delete
 from etcdfix.remediation import commit as commit_module
+from etcdfix.remediation import places as places_module
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Entry, Link, RecordType, Result, Verb
 from etcdfix.remediation.audit.verify import verify
 from etcdfix.remediation.backup import write as backup_module
 from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.backup.write import intent_of
-from etcdfix.remediation.commit import Change, RecordPaths
+from etcdfix.remediation.commit import Change
 from etcdfix.remediation.durable import default_audit_log, default_directory
 from etcdfix.remediation.landmarks import Landmarks
+from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.preflight.members import ActiveAlarm, AlarmKind
 from etcdfix.remediation.writer import _message
 from etcdfix.sources.live import LiveSource
@@ -737,8 +739,8 @@ def default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RecordPaths:
     """The default places, by their names; they are not there yet."""
     state = own_directory(tmp_path / "state")
     named = RecordPaths((state / "backups",), state / "log" / "audit.jsonl")
-    monkeypatch.setattr(commit_module, "default_directory", lambda: named.directories[0])
-    monkeypatch.setattr(commit_module, "default_audit_log", lambda: named.log_path)
+    monkeypatch.setattr(places_module, "default_directory", lambda: named.directories[0])
+    monkeypatch.setattr(places_module, "default_audit_log", lambda: named.log_path)
     return named
 
 
@@ -761,7 +763,7 @@ def test_default_place_on_the_disk_of_etcd_is_refused_and_a_named_one_warned_of(
 
 
 def _lasts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit_module, "require_lasting", lambda *_, **__: ())
+    monkeypatch.setattr(places_module, "require_lasting", lambda *_, **__: ())
 
 
 def test_default_places_are_made(

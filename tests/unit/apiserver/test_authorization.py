@@ -12,6 +12,7 @@ from etcdfix.apiserver.authorization import (
     VERBS,
     Authorization,
     authorize,
+    authorize_all,
     check_cluster,
 )
 from etcdfix.apiserver.client import RefusalReason, open_access
@@ -233,3 +234,20 @@ def test_a_name_that_is_not_told(api: KubernetesAPI, tmp_path: Path, instead: An
 def test_odd_names(api: KubernetesAPI, tmp_path: Path, told: str, shown: str) -> None:
     api.user = told
     assert ask(api.kubeconfig(tmp_path)).user_name == shown
+
+
+def test_every_object_of_a_resource_is_asked_for_without_a_name(api: KubernetesAPI, tmp_path: Path) -> None:
+    access = open_access(str(api.kubeconfig(tmp_path)), None, timeout_seconds=30, request_seconds=15)
+    try:
+        server = access.server(access.url)
+        assert authorize_all(server, group="", resource="secrets") == api.user
+        asked = [r.body["spec"]["resourceAttributes"] for r in api.requests if r.path == ACCESS_REVIEW]
+        assert asked == [{"resource": "secrets", "verb": verb} for verb in VERBS]
+        api.denied = {"delete"}
+        with pytest.raises(
+            AuthorizationRefused, match="denies the permission to delete every object of secrets"
+        ) as no:
+            authorize_all(server, group="", resource="secrets")
+        assert no.value.hint == "kubectl --kubeconfig FILE auth can-i delete secrets --all-namespaces"
+    finally:
+        access.close()

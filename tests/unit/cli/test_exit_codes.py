@@ -8,9 +8,12 @@ import pytest
 
 from etcdfix import errors
 from etcdfix.cli.exit_codes import MEANINGS, ExitCode, scan_exit_code
-from etcdfix.operations.look.scan import ScanResult
+from etcdfix.model import Outcome
+from etcdfix.operations.look.scan import FAILING, ScanResult
 from etcdfix.reports.model import Summary
 
+BAD = {Outcome.DECRYPT_FAILURE: 1, Outcome.INCONSISTENT: 0}
+DOUBTFUL = {Outcome.UNDETERMINED: 1}
 TERMINATED = errors.EndedEarly("ended by SIGTERM", 143)
 TIMED_OUT = errors.EndedEarly("ended by --timeout 1s", 3, 5)
 
@@ -19,8 +22,7 @@ def result(**changes: Any) -> ScanResult:
     fields: dict[str, Any] = {
         "summary": Summary(keys=10, readable=10),
         "complete": True,
-        "new_findings": 0,
-        "new_undetermined": 0,
+        "new": {},
         "problems": [],
         "below_prefix": True,
         "nothing_named_exists": False,
@@ -33,11 +35,11 @@ def result(**changes: Any) -> ScanResult:
     ("changes", "code"),
     [
         ({}, ExitCode.NOTHING_WRONG),
-        ({"new_findings": 1}, ExitCode.FINDINGS),
-        ({"new_undetermined": 1}, ExitCode.INCOMPLETE),
+        ({"new": BAD}, ExitCode.FINDINGS),
+        ({"new": DOUBTFUL}, ExitCode.INCOMPLETE),
         ({"problems": ["page 7"]}, ExitCode.INCOMPLETE),
-        ({"new_findings": 1, "new_undetermined": 1}, ExitCode.INCOMPLETE),
-        ({"new_findings": 1, "problems": ["page 7"]}, ExitCode.INCOMPLETE),
+        ({"new": BAD | DOUBTFUL}, ExitCode.INCOMPLETE),
+        ({"new": BAD, "problems": ["page 7"]}, ExitCode.INCOMPLETE),
         ({"below_prefix": False}, ExitCode.SOURCE),
         ({"nothing_named_exists": True}, ExitCode.SOURCE),
         ({"nothing_named_exists": True, "problems": ["page 7"]}, ExitCode.INCOMPLETE),
@@ -45,13 +47,36 @@ def result(**changes: Any) -> ScanResult:
         ({"problems": ["denied"], "summary": Summary()}, ExitCode.SOURCE),
         ({"ended": errors.EndedEarly.of(KeyboardInterrupt())}, ExitCode.INTERRUPTED),
         ({"ended": TERMINATED}, ExitCode.TERMINATED),
-        ({"ended": TERMINATED, "new_findings": 1, "problems": ["page 7"]}, ExitCode.TERMINATED),
-        ({"ended": TIMED_OUT, "new_findings": 1}, ExitCode.INCOMPLETE),
+        ({"ended": TERMINATED, "new": BAD, "problems": ["page 7"]}, ExitCode.TERMINATED),
+        ({"ended": TIMED_OUT, "new": BAD}, ExitCode.INCOMPLETE),
         ({"ended": TIMED_OUT, "summary": Summary()}, ExitCode.SOURCE),
     ],
 )
 def test_exit_code_of_a_scan(changes: dict[str, Any], code: ExitCode) -> None:
     assert scan_exit_code(result(**changes)) == code
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "new", "code"),
+    [
+        (FAILING, BAD | DOUBTFUL, ExitCode.INCOMPLETE),
+        ((Outcome.DECRYPT_FAILURE,), BAD | DOUBTFUL, ExitCode.FINDINGS),
+        ((Outcome.INCONSISTENT,), BAD | DOUBTFUL, ExitCode.NOTHING_WRONG),
+        ((Outcome.UNDETERMINED,), BAD | DOUBTFUL, ExitCode.INCOMPLETE),
+        ((Outcome.UNDETERMINED,), BAD, ExitCode.NOTHING_WRONG),
+        ((), BAD | DOUBTFUL, ExitCode.NOTHING_WRONG),
+    ],
+)
+def test_outcomes_can_be_chosen(
+    fail_on: tuple[Outcome, ...], new: dict[Outcome, int], code: ExitCode
+) -> None:
+    assert scan_exit_code(result(new=new), fail_on) == code
+
+
+def test_what_was_lost_counts_whatever_was_chosen() -> None:
+    assert scan_exit_code(result(problems=["page 7"]), ()) == ExitCode.INCOMPLETE
+    assert scan_exit_code(result(ended=TERMINATED), ()) == ExitCode.TERMINATED
+    assert scan_exit_code(result(below_prefix=False), ()) == ExitCode.SOURCE
 
 
 def test_numbers_are_those_of_the_contract() -> None:

@@ -16,6 +16,7 @@ from etcdfix.cli import scan as scan_module
 from etcdfix.cli.root import COMMANDS, cli, run
 from etcdfix.cli.scan import command
 from etcdfix.reports.formats import SCAN_FORMATS
+from tests.support.collecting import ALPHA
 from tests.support.memory_source import MemorySource
 from tests.support.objects import KEY_1, aescbc, configuration_yaml, namespace_object, provider, secret
 
@@ -301,3 +302,41 @@ def test_remedies_can_be_pasted_and_name_no_password(scan: Run, config: str) -> 
         "etcdfix scan --endpoints 10.0.0.1:2379 --user root --encryption-config FILE /registry/secrets/shop/broken"
     )
     assert "letmein" not in out
+
+
+def test_outcomes_that_count_are_chosen(scan: Run) -> None:
+    code, _, err = scan("--fail-on", "undetermined", "-o", "name")
+    assert (code, err) == (3, "")
+    code, _, err = scan("--fail-on", "decode-failure, inconsistent", "-o", "name")
+    assert (code, err) == (0, "etcdfix: not counted for the exit code (--fail-on): 2 undetermined\n")
+    assert scan("--fail-on", "none", "-o", "name")[0] == 0
+
+
+@pytest.mark.parametrize("text", ["", "none,undetermined", "secrets", "decrypt-failure,,"])
+def test_outcomes_that_nothing_can_have(scan: Run, text: str) -> None:
+    code, out, err = scan("--fail-on", text)
+    assert (code, out) == (2, "")
+    assert "no outcome that a scan could fail on" in err
+
+
+def test_how_a_cluster_is_called(capfd: pytest.CaptureFixture[str]) -> None:
+    words = [
+        "scan",
+        "--snapshot",
+        str(ALPHA / "snapshot.db.gz"),
+        "--cluster-name",
+        "prod é",
+        "namespaces",
+        "-o",
+    ]
+    run([*words, "json"])
+    assert json.loads(capfd.readouterr().out)["source"]["cluster_name"] == "prod é"
+    run([*words, "table"])
+    assert "prod é" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["a\nb", "\x1b[31m", "x" * 254])
+def test_names_that_no_cluster_has(scan: Run, name: str) -> None:
+    code, _, err = scan("--cluster-name", name)
+    assert code == 2
+    assert "is not a name of at most 253 printable characters" in err

@@ -18,5 +18,5 @@ def test_each_flag_says_something_else() -> None:
     flags = [declaration(LOST, ""), *map(acceptance, AcceptRisk)]
     assert len({meaning(flag) for flag in flags}) == len(flags)
     assert "gone for ever" in meaning(declaration(LOST, ""))
-    assert "the cluster itself" in meaning("--accept-risk cluster-breaking")
+    assert "the cluster may depend on it" in meaning("--accept-risk cluster-breaking")
     assert acceptance(AcceptRisk.NEWER_THAN_KNOWN) == "--accept-risk newer-than-known"

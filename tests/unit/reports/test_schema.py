@@ -44,6 +44,7 @@ def test_every_field_is_described() -> None:
         ("namespace", "NamespaceReport"),
         ("orphans", "OrphansReport"),
         ("plan", "DeletionPlan"),
+        ("doctor", "DoctorReport"),
     ],
 )
 def test_other_documents_say_what_they_are(name: str, kind: str) -> None:

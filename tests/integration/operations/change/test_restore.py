@@ -11,10 +11,11 @@ import pytest
 from etcdfix.errors import AuditLogUnreadable, RefusedByRule, UnsafePlace
 from etcdfix.model import ClusterIdentity
 from etcdfix.operations.change.restore import Candidate, OwnWrite, RestorePreview, RestoreRequest, run_restore
-from etcdfix.remediation import commit as commit_module
+from etcdfix.remediation import places as places_module
 from etcdfix.remediation.backup.file import digest
-from etcdfix.remediation.commit import ChangeOutcome, RecordPaths
+from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step, no_step
+from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.preflight import deletion as preflight_module
 from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.remediation.preflight.members import CopyState, MemberSurvey, survey_members
@@ -200,7 +201,7 @@ def test_default_directory_must_last_where_something_goes_there(
 ) -> None:
     candidate = Candidate.of_backup(registry.deleted())
     default = own_directory(registry.folder / "default")
-    monkeypatch.setattr(commit_module, "default_directory", lambda: default)
+    monkeypatch.setattr(places_module, "default_directory", lambda: default)
     # It lies on etcd's own disk.
     places = RecordPaths(audit_log=registry.log, etcd_data=registry.folder)
     key = registry.key("shop/broken")

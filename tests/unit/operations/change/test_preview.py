@@ -56,14 +56,15 @@ HOSTILE = "\x1b[2J\u202e"
 CLUSTER = cast(
     "Cluster",
     SimpleNamespace(
-        source=SimpleNamespace(describe=lambda: SimpleNamespace(endpoints=("a:1", "b:2"))),
+        source=SimpleNamespace(describe=lambda: SimpleNamespace(endpoints=("a:1", "b:2"), cluster_name="")),
         no_encryption=False,
     ),
 )
 NOWHERE = cast(
     "Cluster",
     SimpleNamespace(
-        source=SimpleNamespace(describe=lambda: SimpleNamespace(endpoints=None)), no_encryption=False
+        source=SimpleNamespace(describe=lambda: SimpleNamespace(endpoints=None, cluster_name="")),
+        no_encryption=False,
     ),
 )
 AGAIN = RepeatedOptions(

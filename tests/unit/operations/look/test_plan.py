@@ -368,7 +368,7 @@ def test_what_the_cluster_stands_on_comes_last(tmp_path: Path) -> None:
     assert last.protected
     assert last.recreated_by == "kubeadm"
     assert last.what == "Secret (bootstrap token)"
-    assert "and last 1 object that the cluster itself may stand on" in plan.steps[-2].text
+    assert "and last 1 object that the cluster may depend on" in plan.steps[-2].text
     out = io.BytesIO()
     write_plan_table(out, plan, 100, json_file="")
     row = next(

@@ -31,7 +31,7 @@ def test_flags_that_only_a_person_types_are_counted() -> None:
     step = found["Decisions only you can make"]
     assert "--declare-key-lost aescbc/v1/lost-1 for 2 objects (its key is gone for ever" in step.text
     assert "--declare-key-lost aescbc/v1/lost-2 for 1 object (" in step.text
-    assert "--accept-risk cluster-breaking for 1 object (the cluster itself may stand on it" in step.text
+    assert "--accept-risk cluster-breaking for 1 object (the cluster may depend on it" in step.text
     titles = list(found)
     assert titles.index(step.title) < titles.index(
         "Delete in the order of this plan, one key after the other"

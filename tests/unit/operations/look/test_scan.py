@@ -97,7 +97,7 @@ def test_a_finding() -> None:
     assert list(reporter.findings) == list(BROKEN)
     assert code(result) is ExitCode.FINDINGS
     assert result.complete
-    assert (result.new_findings, result.new_undetermined) == (1, 0)
+    assert [*result.new.values()] == [1, 0, 0, 0]
 
 
 @pytest.mark.parametrize("holds", [HEALTHY | PLUGIN, HEALTHY | PLUGIN | BROKEN])
@@ -269,6 +269,7 @@ def test_header_and_conclusion() -> None:
     assert header.encryption_config.path == "config.yaml"
     assert header.encryption_config.sha256.startswith("sha256:")
     assert msgspec.structs.asdict(header.scope) == {
+        "redaction_key_id": "",
         "etcd_prefix": "/registry",
         "prefixes": ["/registry/pods/a/\\xff"],
         "resources": ["secrets"],
@@ -400,7 +401,7 @@ def test_baseline(
     known = {key for key in reporter.findings if key in before and key in now and before[key] == now[key]}
     assert {key for key, finding in reporter.findings.items() if finding.baseline} == known
     assert result.summary.known_findings == len(known)
-    assert len(reporter.findings) == result.new_findings + result.new_undetermined + len(known)
+    assert len(reporter.findings) == sum(result.new.values()) + len(known)
 
 
 def test_a_known_finding_does_not_make_a_lost_source_complete(tmp_path: Path) -> None:

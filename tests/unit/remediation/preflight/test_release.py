@@ -46,6 +46,7 @@ def examiner(minor: int | None = None) -> Examiner:
         ((b"junk", aescbc(node("v1.40.0"), KEY_2), node("v1.31.0")), 31),
         ((node(""), node("1.35.0"), node("v2.0.0"), node("v1.x"), node("v1.35x")), None),
         ((node(7), node(None)), None),
+        ((node("v1." + "9" * 5000), node("v1.31.0")), 31),
         ((json_object("v1", "Node", "n", ""),), None),
         ((json_object("v1", "Node", "n", "", status={}),), None),
         ((json_object("v1", "Node", "n", "", status=None),), None),

@@ -124,7 +124,7 @@ def test_marks_of_risk_are_explained_only_where_they_stand() -> None:
     both = table(plan(entry(**breaking, outcome="undetermined", cascade=3)))
     assert "cluster-breaking (unproven)" in both
     assert (
-        "[1]: its command works with --accept-risk cluster-breaking only: the cluster itself may stand"
+        "[1]: its command works with --accept-risk cluster-breaking only: the cluster may depend on it"
         in both
     )
     assert "(unproven): most likely in order" in both

@@ -1,0 +1,119 @@
+"""``etcdfix doctor``: what would keep etcdfix from its work here, or make it doubtful."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from etcdfix.apiserver.servers import APIAccess
+from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
+from etcdfix.cli.options import LAST_MINOR, reading_options, source_options, what_to_read
+from etcdfix.cli.progress import progress_of
+from etcdfix.inputs.outputfile import destination
+from etcdfix.operations.look.doctor import DoctorRequest, DoctorResult, examine_health
+from etcdfix.operations.opening import Inputs, open_plugins, open_source
+from etcdfix.remediation.places import RecordPaths
+from etcdfix.reports.formats.doctor import DOCTOR_FORMATS
+from etcdfix.sources.connection import EtcdConnection, connection_from_options
+from etcdfix.storagekey import StorageLayout
+
+MEANINGS: dict[ExitCode, str] = {
+    ExitCode.NOTHING_WRONG: "nothing failed; there may be warnings",
+    ExitCode.FINDINGS: "a check failed; an etcd that cannot be reached is one",
+    ExitCode.USAGE: "usage or configuration error",
+    ExitCode.INCOMPLETE: "nothing failed, and something could not be told",
+    **ENDED_EARLY,
+}
+
+_PATH = click.Path(path_type=Path)
+
+
+@click.command("doctor", epilog=epilog(MEANINGS))
+@source_options
+@reading_options
+@click.option("--kubeconfig", type=_PATH, metavar="FILE", envvar="ETCDFIX_KUBECONFIG",
+              help="Ask the API server of the cluster whether its user may delete what cannot be read.")  # fmt: skip
+@click.option("--context", metavar="NAME", envvar="ETCDFIX_CONTEXT", help="Context of the kubeconfig.")
+@click.option("--backup-dir", "backup_dirs", type=_PATH, multiple=True, metavar="DIR", envvar="ETCDFIX_BACKUP_DIR",
+              help="Where backups would go (may be repeated).  [default: as for delete]")  # fmt: skip
+@click.option("--audit-log", type=_PATH, metavar="FILE", envvar="ETCDFIX_AUDIT_LOG",
+              help="The record that would be written to.  [default: as for delete]")  # fmt: skip
+@click.option("-o", "--output", "output", type=click.Choice(list(DOCTOR_FORMATS)), default="table", show_default=True,
+              envvar="ETCDFIX_OUTPUT", help="Form of the report.")  # fmt: skip
+@click.option("--output-file", type=_PATH, metavar="FILE", envvar="ETCDFIX_OUTPUT_FILE",
+              help="Write to this file instead of standard output.")  # fmt: skip
+def command(
+    *,
+    kubeconfig: Path | None,
+    context: str | None,
+    backup_dirs: tuple[Path, ...],
+    audit_log: Path | None,
+    output: str,
+    output_file: Path | None,
+    **options: Any,
+) -> int:
+    """Check everything that the other commands rest on, and say what to do where something is wrong.
+
+    Endpoints, certificates, versions, members, alarms, space, clocks, history, the encryption configuration and which
+    of its keys open something, backup directories and audit log, what the etcd user and the kubeconfig's user may do.
+
+    It only reads etcd. It writes one kind of file: in each backup directory and in the directory of the audit log, a
+    probe that is removed again at once.
+    """
+    if context is not None and kubeconfig is None:
+        raise click.UsageError("--context needs --kubeconfig")
+    inputs, configuration = what_to_read(options)
+    request = DoctorRequest(
+        layout=StorageLayout(inputs.etcd_prefix),
+        configuration=configuration,
+        kubernetes_minor=inputs.kubernetes_minor,
+        connection=_connection(inputs),
+        file=str(inputs.snapshot or ""),
+        at_revision=bool(inputs.revision),
+        no_encryption=inputs.no_encryption,
+        newest_known=LAST_MINOR,
+        places=RecordPaths(
+            tuple(path.absolute() for path in backup_dirs),
+            audit_log.absolute() if audit_log is not None else None,
+        ),
+        api=APIAccess(kubeconfig, context) if kubeconfig is not None else None,
+        same_again=inputs.same_again(),
+    )
+    files = (
+        inputs.snapshot,
+        inputs.encryption_config,
+        options.get("manifest"),
+        kubeconfig,
+        *inputs.tls_files,
+    )
+    with destination(output_file, files) as stream, open_plugins(inputs, configuration) as plugins:
+        result = examine_health(
+            request,
+            open_source=lambda: open_source(inputs, say=_in_the_report),
+            now=lambda: datetime.now(UTC),
+            plugins=plugins,
+            progress=progress_of,
+        )
+        DOCTOR_FORMATS[output](result.report, stream)
+        stream.flush()
+    return _exit_code(result)
+
+
+def _in_the_report(_notice: str) -> None:
+    """Say nothing while etcd is asked: each of these things is a check."""
+
+
+def _connection(inputs: Inputs) -> EtcdConnection | None:
+    return connection_from_options(**inputs.connection) if inputs.snapshot is None else None
+
+
+def _exit_code(result: DoctorResult) -> int:
+    counts = result.report.counts
+    if result.ended is not None:
+        return result.ended.exit_code
+    if counts.fail:
+        return ExitCode.FINDINGS
+    return ExitCode.INCOMPLETE if counts.unknown else ExitCode.NOTHING_WRONG

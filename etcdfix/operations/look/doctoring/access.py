@@ -1,0 +1,193 @@
+"""What the etcd user and the kubeconfig's user may do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from etcdfix.apiserver.authorization import VERBS, authorize_all, check_cluster
+from etcdfix.apiserver.client import Access, RefusalReason, open_access, require_done, run_within
+from etcdfix.apiserver.servers import DEFAULT_TIMEOUT_SECONDS, APIAccess
+from etcdfix.errors import AuthorizationRefused, KubeconfigInvalid, KubernetesClientMissing
+from etcdfix.model import ClusterIdentity
+from etcdfix.operations.look.doctoring.check import fail, ok, told_by, unknown, warn
+from etcdfix.reports.base import fit
+from etcdfix.reports.doctor_model import Check, State
+from etcdfix.sources.etcd.client import EtcdClient
+from etcdfix.sources.etcd.failures import CallFailed
+from etcdfix.sources.etcd.paging import bounds_of
+from etcdfix.storagekey import display
+from etcdfix.text.safetext import quote_command
+from etcdfix.wire.etcd import (
+    PERMISSION_READ,
+    PERMISSION_READWRITE,
+    PERMISSION_WRITE,
+    ROLE_GET,
+    USER_GET,
+    message,
+)
+
+Range = tuple[bytes, bytes | None]
+"""From a key to another, which is not part of it; None for no end."""
+
+_ROOT: Final = "root"
+_MOST_ROLES: Final = 100
+_NO_END: Final = b"\0"
+_READS: Final = {PERMISSION_READ, PERMISSION_READWRITE}
+_WRITES: Final = {PERMISSION_WRITE, PERMISSION_READWRITE}
+_LOOK: Final = "try the kubeconfig: kubectl --kubeconfig FILE get --raw /readyz"
+_ASK_ROOT: Final = "ask etcd as its user root"
+
+
+def check_etcd_user(client: EtcdClient, prefix: bytes) -> Iterator[Check]:
+    """Yield what the etcd user that was named may read and write.
+
+    Raises:
+        ClusterMismatch: An answer comes from another cluster.
+    """
+    user = client.connection.user or ""
+    shown = fit(user, 100)
+    if not client.logged_in:
+        yield warn(
+            "etcd-user",
+            f"etcd has no authentication enabled: user {shown} is not used, and who reaches etcd may do everything",
+            "leave --user out, or enable authentication",
+        )
+        return
+    try:
+        roles = list(client.call(USER_GET, message("AuthUserGetRequest")(name=user)).roles)
+        if _ROOT in roles:
+            yield ok("etcd-user", f"user {shown} has the role root: it may read and write everything")
+            return
+        granted = [
+            permission
+            for role in roles[:_MOST_ROLES]
+            for permission in client.call(ROLE_GET, message("AuthRoleGetRequest")(role=role)).perm
+        ]
+    except CallFailed as failed:
+        yield unknown(
+            "etcd-user",
+            f"what user {shown} may do, etcd does not tell: {failed.failure.message}",
+            _ASK_ROOT,
+            quote_command(["etcdctl", "user", "get", "--detail", "--", user]),
+        )
+        return
+    if len(roles) > _MOST_ROLES:
+        yield unknown("etcd-user", f"user {shown} has {len(roles)} roles: too many to ask for", _ASK_ROOT)
+        return
+    yield from _judge(shown, prefix, _ranges(granted, _READS), _ranges(granted, _WRITES), roles)
+
+
+def _judge(
+    user: str, prefix: bytes, read: Sequence[Range], write: Sequence[Range], roles: Sequence[str]
+) -> Iterator[Check]:
+    below = display(prefix)
+    start, end = bounds_of(prefix)
+    limits: Range = start, None if end == _NO_END else end
+    role = roles[0] if roles else "ROLE"
+
+    def grant(kind: str) -> str:
+        return quote_command(
+            ["etcdctl", "role", "grant-permission", "--prefix=true", "--", role, kind, below]
+        )
+
+    everything = covers(read, (_NO_END, None))
+    if everything:
+        yield ok("etcd-user", f"user {user} may read everything")
+    elif covers(read, limits):
+        yield ok("etcd-user", f"user {user} may read what starts with {below}, and not everything")
+    else:
+        yield fail(
+            "etcd-user", f"user {user} may not read all that starts with {below}", "grant it", grant("read")
+        )
+    if covers(write, limits):
+        yield ok("etcd-user", f"user {user} may write what starts with {below}")
+    else:
+        yield warn(
+            "etcd-user",
+            f"user {user} may not write all that starts with {below}: delete, restore and reencrypt would be denied",
+            "grant it to whoever is to change something, or go on reading",
+            grant("readwrite"),
+        )
+
+
+def _ranges(permissions: Sequence[Any], kinds: set[int]) -> list[Range]:
+    """Return the ranges of some permissions; those of a single key are left out."""
+    return [
+        (b"" if found.key == _NO_END else found.key, None if found.range_end == _NO_END else found.range_end)
+        for found in permissions
+        if found.permType in kinds and found.range_end
+    ]
+
+
+def covers(granted: Sequence[Range], wanted: Range) -> bool:
+    """Say whether ranges together hold all of another."""
+    at, end = wanted
+    for begin, stop in sorted(granted, key=lambda one: one[0]):
+        if begin > at:
+            return False
+        if stop is None:
+            return True
+        at = max(at, stop)
+        if end is not None and at >= end:
+            return True
+    return False
+
+
+def check_kubeconfig(api: APIAccess, cluster: ClusterIdentity | None) -> Iterator[Check]:
+    """Yield whether the API server answers, is of this cluster, and lets its user do what a deletion wants.
+
+    Args:
+        api: The kubeconfig.
+        cluster: Which cluster etcd holds; None where that could not be found out.
+    """
+    seconds = DEFAULT_TIMEOUT_SECONDS
+    try:
+        access = open_access(
+            str(api.kubeconfig), api.context, timeout_seconds=seconds, request_seconds=seconds / 3
+        )
+        try:
+            (said,) = run_within([lambda: list(_ask(access, cluster))], seconds)
+            yield from require_done(said, seconds)
+        finally:
+            access.close()
+    except (KubernetesClientMissing, KubeconfigInvalid, AuthorizationRefused) as exc:
+        yield told_by("kubeconfig", State.FAIL, exc, otherwise=_LOOK)
+
+
+def _ask(access: Access, cluster: ClusterIdentity | None) -> Iterator[Check]:
+    server = access.server(access.url)
+    if cluster is not None and cluster.is_known:
+        try:
+            doubt = check_cluster(server, cluster)
+        except AuthorizationRefused as exc:
+            yield told_by("kubeconfig", State.FAIL, exc, otherwise=_LOOK)
+            return
+        told = f"the API server at {server.address}"
+        yield (
+            unknown("kubeconfig", f"{told}: {doubt}", "see etcdfix scan namespaces")
+            if doubt
+            else ok("kubeconfig", f"{told} answers, and is of this cluster")
+        )
+    else:
+        yield unknown(
+            "kubeconfig",
+            f"whether the API server at {server.address} is of this cluster cannot be told: nothing names the one "
+            "in etcd",
+            "see what is said of cluster",
+        )
+    try:
+        user = authorize_all(server, group="", resource="secrets")
+    except AuthorizationRefused as exc:
+        if exc.reason != RefusalReason.DENIED:
+            yield told_by("kubeconfig", State.FAIL, exc, otherwise=_LOOK)
+            return
+        yield fail(
+            "kubeconfig",
+            exc.message,
+            "grant it, as docs/runbooks/denied.md shows; a change asks for its one object only, so a permission for "
+            "that one will do",
+            exc.hint,
+        )
+    else:
+        yield ok("kubeconfig", f"user {fit(user, 100)} may {' and '.join(VERBS)} every Secret")

@@ -1,0 +1,59 @@
+"""How checks are made: with text that can be written, and that is no longer than anybody reads."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from etcdfix.errors import EtcdfixError
+from etcdfix.remediation.audit.record import unicode_text
+from etcdfix.reports.base import fit
+from etcdfix.reports.doctor_model import Check, State
+from etcdfix.sources.etcd.failures import CallFailed
+
+_LONGEST: Final = 1000
+_LONGEST_COMMAND: Final = 4000
+
+
+def ok(name: str, what: str) -> Check:
+    """Return that nothing is wrong."""
+    return _check(name, State.OK, what)
+
+
+def warn(name: str, what: str, next_step: str, command: str = "") -> Check:
+    """Return that something is not as it should be, although work can go on."""
+    return _check(name, State.WARN, what, next_step, command)
+
+
+def fail(name: str, what: str, next_step: str, command: str = "") -> Check:
+    """Return that something would not work."""
+    return _check(name, State.FAIL, what, next_step, command)
+
+
+def unknown(name: str, what: str, next_step: str, command: str = "") -> Check:
+    """Return that it could not be told."""
+    return _check(name, State.UNKNOWN, what, next_step, command)
+
+
+def told_by(name: str, state: State, error: EtcdfixError | CallFailed, *, otherwise: str) -> Check:
+    """Return a check in the words of an error.
+
+    Args:
+        name: Which check.
+        state: What it came to.
+        error: Why.
+        otherwise: What to do where the error does not say.
+    """
+    if isinstance(error, CallFailed):
+        return _check(name, state, error.failure.message, error.failure.hint or otherwise)
+    return _check(name, state, error.message, error.hint or otherwise)
+
+
+def _check(name: str, state: State, what: str, next_step: str = "", command: str = "") -> Check:
+    return Check(
+        name,
+        state,
+        unicode_text(fit(what, _LONGEST)),
+        unicode_text(fit(next_step, _LONGEST)),
+        # Half a command is worse than none.
+        unicode_text(command) if len(command) <= _LONGEST_COMMAND else "",
+    )

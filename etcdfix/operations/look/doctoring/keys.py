@@ -1,0 +1,265 @@
+"""Which encryption keys open something, and how it stands with the KMS plugins: one pass over everything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from etcdfix.encryption.envelope import transformer_name
+from etcdfix.examine import Examiner
+from etcdfix.examine_all import Ending, Progress, View, examine_all
+from etcdfix.model import Outcome
+from etcdfix.operations.look.doctoring.check import fail, ok, unknown, warn
+from etcdfix.remediation.preflight.noencryption import looks_enveloped
+from etcdfix.reports.base import counted, fit
+from etcdfix.reports.doctor_model import Check, State
+from etcdfix.reports.next_steps import PLUGIN_REMEDIES
+from etcdfix.sources.base import Source
+from etcdfix.storagekey import display, likely_prefixes
+from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.safetext import quote_command
+from etcdfix.verdicts.deletability import IDENTITY
+from etcdfix.verdicts.examination import Examination, KeyName
+from etcdfix.verdicts.key_loss import MOST_KEYS, THE_KEY, KeyCounter, KeyCounts, KeyDoubt, doubt_by_numbers
+
+if TYPE_CHECKING:
+    from etcdfix.encryption.config import EncryptionConfiguration
+    from etcdfix.encryption.kms.answers import PluginReport
+
+MOST_TOLD: Final = 100
+"""So many keys are told one by one, those with something wrong first."""
+
+_SAMPLE: Final = 200
+_LOCAL: Final = ("aescbc/", "aesgcm/", "secretbox/")
+_RANKS: Final = (State.FAIL, State.UNKNOWN, State.WARN, State.OK)
+
+
+class KeysSeen:
+    """What one pass over everything leaves behind.
+
+    Attributes:
+        examined: How many keys below the storage prefix were looked at.
+        enveloped: An etcd key whose value is encrypted; None where none is.
+        sample: A few etcd keys, which tell where Kubernetes' keys may be.
+        ending: How the pass came to its end.
+    """
+
+    def __init__(self, prefix: bytes) -> None:
+        self._prefix = prefix
+        self._counter = KeyCounter()
+        self._names: set[KeyName] = set()
+        self._untold = False
+        self.examined = 0
+        self.enveloped: bytes | None = None
+        self.sample: list[bytes] = []
+        self.ending = Ending()
+
+    def add(self, found: Examination) -> None:
+        """Count one value."""
+        key = found.stored.key
+        if key.startswith(self._prefix):
+            self.examined += 1
+        if len(self.sample) < _SAMPLE:
+            self.sample.append(key)
+        if self.enveloped is None and looks_enveloped(found.stored.value):
+            self.enveloped = key
+        if found.verdict.outcome is Outcome.NOT_AN_OBJECT:
+            return
+        self._counter.add(found)
+        for name in found.encryption_keys:
+            if len(self._names) < MOST_KEYS:
+                self._names.add(name)
+            elif name not in self._names:
+                self._untold = True
+
+    @property
+    def too_many(self) -> bool:
+        """Whether there are more encryption keys than are counted one by one."""
+        return self._untold
+
+    def counts(self) -> dict[KeyName, KeyCounts]:
+        """Return what the values under each encryption key came to; unencrypted ones stand under one name."""
+        found: dict[KeyName, KeyCounts] = {}
+        for name in sorted(self._names):
+            counts = self._counter.of(name)
+            if name.transformer != IDENTITY:
+                found[name] = counts
+                continue
+            clear = found.setdefault(KeyName("", IDENTITY, ""), KeyCounts())
+            clear.opened += counts.opened
+            clear.failed += counts.failed
+            clear.undetermined += counts.undetermined
+        return found
+
+
+def examine_keys(source: Source, examiner: Examiner, progress: Progress) -> KeysSeen:
+    """Examine everything, and count what each encryption key opens.
+
+    Raises:
+        SourceError: Nothing could be read.
+    """
+    seen = KeysSeen(examiner.layout.prefix_bytes)
+
+    def take(found: Examination, _view: View) -> None:
+        seen.add(found)
+
+    seen.ending = examine_all(examiner, source.current(b""), take, progress=progress)
+    return seen
+
+
+def check_keys(
+    seen: KeysSeen,
+    configuration: EncryptionConfiguration | None,
+    problems: Iterable[str],
+    again: RepeatedOptions,
+    *,
+    prefix: str,
+    limited_to: str,
+    no_encryption: bool,
+) -> Iterator[Check]:
+    """Yield what each encryption key opens.
+
+    Args:
+        seen: By one pass over everything.
+        configuration: That has the keys; None where none was given.
+        problems: Why the source did not yield everything.
+        again: Options that a command must repeat.
+        prefix: The storage prefix.
+        limited_to: All that may be read, where that is not everything; else "".
+        no_encryption: The operator says that nothing is encrypted at rest.
+    """
+    reasons = [*problems, *seen.ending.problems]
+    if seen.ending.ended is not None:
+        reasons.append(f"{seen.ending.ended.reason} before the end")
+    for reason in list(dict.fromkeys(reasons))[:MOST_TOLD]:
+        yield unknown(
+            "keys", f"not everything could be looked at: {reason}", "see what can be read", _scan(again)
+        )
+    if limited_to:
+        yield warn(
+            "keys",
+            f"permission denied outside {fit(limited_to, 200)}: only keys that start with it were looked at",
+            "that is enough for Kubernetes' keys; orphans lists others too",
+        )
+    if not seen.examined and not reasons:
+        places = " or ".join(likely_prefixes(seen.sample)[:3])
+        yield fail(
+            "keys",
+            f"no key starts with {prefix}: nothing was examined",
+            f"Kubernetes keys seem to be under {places}; give it with --etcd-prefix"
+            if places
+            else "check --etcd-prefix, and that this is the etcd that the API servers use",
+        )
+    if no_encryption and seen.enveloped is not None:
+        yield fail(
+            "keys",
+            f"--no-encryption, and the value of {fit(display(seen.enveloped), 200)} is encrypted",
+            "give --encryption-config FILE, as in the API servers' --encryption-provider-config",
+        )
+    counts = seen.counts()
+    checks = [_check_key(name, found, again) for name, found in counts.items()]
+    checks.extend(_unused(configuration, {(name.transformer, name.key) for name in counts}))
+    checks.sort(key=lambda check: _RANKS.index(check.state))
+    yield from checks[:MOST_TOLD]
+    if len(checks) > MOST_TOLD or seen.too_many:
+        number = f"more than {MOST_KEYS}" if seen.too_many else str(len(checks))
+        yield warn(
+            "keys",
+            f"there are {number} encryption keys; {MOST_TOLD} of them are told here",
+            "see all of them in the summary",
+            _scan(again, "-o", "json"),
+        )
+
+
+def _check_key(name: KeyName, counts: KeyCounts, again: RepeatedOptions) -> Check:
+    told = f"{counts.opened} opened, {counts.failed} failed"
+    if name.transformer == IDENTITY:
+        what = f"unencrypted: {counted(counts.opened, 'value')} readable, {counts.failed} not"
+        return warn("keys", what, "see which, and why", _scan(again)) if counts.failed else ok("keys", what)
+    what = f"{_label(name)}: {told}"
+    doubt = doubt_by_numbers(opened=counts.opened, failed=counts.failed, damaged=counts.damaged)
+    if doubt in THE_KEY:
+        return fail(
+            "keys",
+            f"{what}: it is the encryption key or the configuration, not the objects",
+            "delete nothing; find the configuration that the API servers used when these were written",
+            _scan(again),
+        )
+    if doubt is KeyDoubt.MASS_DAMAGE:
+        return fail(
+            "keys",
+            f"{what}, each proven damaged: something damages values in numbers",
+            "find out what, before you change anything: look at disks, members and whoever writes to etcd",
+            _scan(again),
+        )
+    if counts.failed:
+        sure = "" if counts.opened else ", and nothing shows that the key is right"
+        if not name.key and name.transformer.startswith(_LOCAL):
+            sure = ", and the configuration has no key of that name"
+        return warn("keys", f"{what}{sure}", "see which, and why", _scan(again))
+    if counts.undetermined:
+        return unknown(
+            "keys",
+            f"{what}, {counts.undetermined} could not be told",
+            "give the configuration that has this key, and see that its KMS plugin answers",
+            _scan(again),
+        )
+    return ok("keys", what)
+
+
+def _unused(configuration: EncryptionConfiguration | None, met: set[tuple[str, str]]) -> Iterator[Check]:
+    from etcdfix.encryption.config import KeyedProvider  # noqa: PLC0415 - needs YAML, only with a configuration
+
+    if configuration is None:
+        return
+    told = set(met)
+    for rule in configuration.rules:
+        for provider in rule.providers:
+            if not isinstance(provider, KeyedProvider):
+                continue
+            for key in provider.keys:
+                place = transformer_name(provider.type, "v1", key.name), key.material.fingerprint
+                if place not in told:
+                    told.add(place)
+                    yield ok(
+                        "keys", f"{_label(KeyName(','.join(rule.resources), *place))}: opens nothing here"
+                    )
+
+
+def _label(name: KeyName) -> str:
+    key = f" {fit(name.key, 80)}" if name.key else ""
+    rule = f" for {fit(name.rule, 80)}" if name.rule else ""
+    return f"{fit(name.transformer, 120) or 'an envelope that is not known'}{key}{rule}"
+
+
+def _scan(again: RepeatedOptions, *options: str) -> str:
+    return quote_command(["etcdfix", "scan", *again.source, *again.layout, *again.reading, *options])
+
+
+def check_plugins(
+    configuration: EncryptionConfiguration | None, reports: Iterable[PluginReport] | None
+) -> Iterator[Check]:
+    """Yield how it stands with each KMS plugin.
+
+    Args:
+        configuration: That names them.
+        reports: What became of each; None where none was to be asked.
+    """
+    if reports is None:
+        for provider in configuration.kms_providers if configuration is not None else ():
+            name = transformer_name("kms", provider.api_version, provider.name)
+            yield unknown(
+                "keys", f"KMS plugin of {name}: not asked (--no-kms)", "leave --no-kms out to ask it"
+            )
+        return
+    for plugin in reports:
+        what = (
+            f"KMS plugin of {transformer_name('kms', plugin.api_version, plugin.name)} at {plugin.endpoint}"
+        )
+        if plugin.state == "ok":
+            yield ok("keys", f"{what}: answered for {counted(plugin.answered, 'data key')}")
+        elif plugin.state == "not-asked":
+            yield ok("keys", f"{what}: not asked, for no value here needs it")
+        else:
+            make = warn if plugin.state == "unhealthy" else fail
+            yield make("keys", f"{what}: {plugin.message or plugin.state}", PLUGIN_REMEDIES[plugin.state])

@@ -1,0 +1,57 @@
+"""Where backups and the audit log go, and what speaks against keeping them there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from etcdfix.errors import UnsafePlace, why
+from etcdfix.remediation.durable import default_audit_log, default_directory, require_lasting
+
+ETCD_DATA: Final = Path("/var/lib/etcd")
+"""Where etcd keeps its data as a rule."""
+
+
+class RecordPaths(msgspec.Struct, frozen=True):
+    """Where backups and the audit log go.
+
+    Attributes:
+        backup_directories: All must take the backup; empty for the default.
+        audit_log: None for the default.
+        etcd_data: Where etcd keeps its data, if on this machine.
+    """
+
+    backup_directories: tuple[Path, ...] = ()
+    audit_log: Path | None = None
+    etcd_data: Path = ETCD_DATA
+
+    @property
+    def directories(self) -> tuple[Path, ...]:
+        """The backup directories."""
+        return self.backup_directories or (default_directory(),)
+
+    @property
+    def log_path(self) -> Path:
+        """The audit log."""
+        return self.audit_log if self.audit_log is not None else default_audit_log()
+
+
+def lasting_warnings(path: Path, places: RecordPaths, *, named: bool) -> tuple[str, ...]:
+    """Return what speaks against an existing directory that was named, one sentence each.
+
+    Args:
+        path: The directory.
+        places: One of which it is.
+        named: The operator chose it.
+
+    Raises:
+        UnsafePlace: A default directory would not last, or it cannot be looked at.
+    """
+    try:
+        return require_lasting(path, named=named, etcd_data_directory=places.etcd_data)
+    except OSError as exc:
+        raise UnsafePlace(
+            f"directory {path}: it cannot be told whether it would last: {why(exc)}", path=path
+        ) from exc

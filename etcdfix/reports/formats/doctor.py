@@ -1,0 +1,80 @@
+"""Formats of doctor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import BinaryIO, Final
+
+from etcdfix.reports.base import Output
+from etcdfix.reports.doctor_model import Check, DoctorReport, State
+from etcdfix.reports.formats.machine import document_text, write_document
+from etcdfix.text.safetext import safe_text
+
+_HEADS: Final = ("STATE", "CHECK", "WHAT")
+_FIRST: Final = (State.FAIL, State.UNKNOWN, State.WARN)
+
+
+def write_table(report: DoctorReport, stream: BinaryIO) -> None:
+    """Write a line for each check; below what is not ok, what to do about it."""
+    line = Output(stream).line
+    rows = [*_rows(report.checks)]
+    state, name = (max(len(row[at]) for row in [_HEADS, *rows]) for at in (0, 1))
+    line(f"{_HEADS[0]:<{state}}  {_HEADS[1]:<{name}}  {_HEADS[2]}")
+    indent = " " * (state + name + 4)
+    for number, (label, check, what, *advice) in enumerate(rows, start=1):
+        line(f"{label:<{state}}  {check:<{name}}  {what}".rstrip())
+        # The same advice for several lines in a row stands below the last of them.
+        if number < len(rows) and [rows[number][1], *rows[number][3:]] == [check, *advice]:
+            continue
+        next_step, command = advice
+        if next_step:
+            line(f"{indent}next: {next_step}")
+        if command:
+            line(f"{indent}      {command}")
+    line()
+    counts = report.counts
+    told = f"{counts.ok} ok, {counts.warn} warn, {counts.fail} fail, {counts.unknown} unknown"
+    if report.ended is not None:
+        told += f" ({safe_text(report.ended)} before the end)"
+    line(f"{told}; {_most_urgent(report.checks)}")
+
+
+def write_yaml(report: DoctorReport, stream: BinaryIO) -> None:
+    """Write the whole report as YAML."""
+    stream.write(document_text(report, "yaml").encode())
+
+
+def _rows(checks: Sequence[Check]) -> Iterator[tuple[str, str, str, str, str]]:
+    """Yield what stands on each line, safe; checks that could not be made for the same reason share one."""
+
+    def same(check: Check) -> tuple[str, ...]:
+        told = (check.state, check.what, check.next_step, check.command)
+        return told if check.state is State.UNKNOWN else (*told, check.name)
+
+    for _, group in groupby(checks, same):
+        first, *others = group
+        names = [name for name in dict.fromkeys(check.name for check in others) if name != first.name]
+        what = f"{first.what} ({', '.join(names)} too)" if names else first.what
+        state, name, told, next_step, command = map(
+            safe_text, (first.state.upper(), first.name, what, first.next_step, first.command)
+        )
+        yield state, name, told, next_step, command
+
+
+def _most_urgent(checks: Sequence[Check]) -> str:
+    """Return the one thing to do next, safe."""
+    for state in _FIRST:
+        for check in checks:
+            if check.state is state and check.command:
+                return f"next: {safe_text(check.command)}"
+            if check.state is state:
+                return f"next, for {safe_text(check.name)}: {safe_text(check.next_step)}"
+    return "nothing to do"
+
+
+DOCTOR_FORMATS: Mapping[str, Callable[[DoctorReport, BinaryIO], None]] = {
+    "table": write_table,
+    "json": write_document,
+    "yaml": write_yaml,
+}

@@ -1,0 +1,180 @@
+"""``etcdfix doctor`` on a real etcd: what it reads there, and that it only reads."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etcdfix.cli.root import run
+from etcdfix.wire.etcd import READ_METHODS
+from tests.support.audit_logs import own_directory
+from tests.support.certificates import CertificateAuthority
+from tests.support.doctoring import lease
+from tests.support.etcd_members import EtcdMembers, etcd_members
+from tests.support.etcd_proxy import EtcdProxy
+from tests.support.etcd_server import READER, ROOT_USER, EtcdServer
+from tests.support.objects import namespace_object, secret
+
+pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
+
+Found = dict[str, list[dict[str, Any]]]
+
+
+@pytest.fixture
+def doctor(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, Found]]:
+    """Run it; return its exit code, and its checks by name."""
+    own = own_directory(tmp_path / "own")
+    places = ["--backup-dir", str(own), "--audit-log", str(own / "log")]
+
+    def look(*words: str) -> tuple[int, Found]:
+        capfd.readouterr()
+        code = run(["doctor", "--no-encryption", *places, *words, "-o", "json"])
+        found: Found = {}
+        for check in json.loads(capfd.readouterr().out)["checks"]:
+            found.setdefault(check["name"], []).append(check)
+        assert list(own.iterdir()) == []
+        return code, found
+
+    return look
+
+
+def states(checks: list[dict[str, Any]]) -> list[str]:
+    return [check["state"] for check in checks]
+
+
+def fill(etcd: EtcdServer) -> None:
+    etcd.put(b"/registry/namespaces/kube-system", namespace_object("kube-system"))
+    etcd.put(b"/registry/secrets/shop/a", secret())
+    etcd.put(b"/registry/leases/kube-node-lease/n", lease(datetime.now(UTC) - timedelta(seconds=2)))
+    etcd.put(b"compact_rev_key", b"2")
+
+
+@pytest.fixture(scope="module")
+def etcd(start_etcd: Callable[..., EtcdServer]) -> EtcdServer:
+    server = start_etcd()
+    fill(server)
+    return server
+
+
+def test_a_healthy_etcd_and_nothing_is_written(
+    etcd: EtcdServer, doctor: Callable[..., tuple[int, Found]]
+) -> None:
+    before = etcd.revision()
+    with EtcdProxy(etcd.endpoint) as proxy:
+        code, found = doctor("--endpoints", proxy.endpoint)
+        told = [check for checks in found.values() for check in checks]
+        # The etcd of these tests may be one with known faults.
+        assert {check["state"] for check in told if "can come to hold" not in check["what"]} == {"ok"}
+        assert code == 0
+        assert set(proxy.calls) <= set(READ_METHODS)
+    assert etcd.revision() == before
+
+
+def test_an_alarm(start_etcd: Callable[..., EtcdServer], doctor: Callable[..., tuple[int, Found]]) -> None:
+    etcd = start_etcd(flags=("--quota-backend-bytes=1000000",))
+    fill(etcd)
+    with contextlib.suppress(AssertionError, RuntimeError, OSError):
+        for number in range(30):
+            etcd.etcdctl("put", f"/registry/events/a/{number}", input=b"x" * 100_000)
+    assert b"NOSPACE" in etcd.etcdctl("alarm", "list")
+    code, found = doctor("--endpoints", etcd.endpoint)
+    assert (code, states(found["alarms"])) == (1, ["fail"])
+    assert "NOSPACE" in found["alarms"][0]["what"]
+    assert "alarm disarm" in found["alarms"][0]["next_step"]
+
+
+@pytest.fixture(scope="module")
+def limited(start_etcd: Callable[..., EtcdServer]) -> EtcdServer:
+    server = start_etcd()
+    fill(server)
+    server.require_login(b"/registry/")
+    return server
+
+
+def test_what_users_may_do(
+    limited: EtcdServer, doctor: Callable[..., tuple[int, Found]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for (name, password), expected in ((ROOT_USER, ["ok"]), (READER, ["ok", "warn"])):
+        monkeypatch.setenv("ETCDCTL_PASSWORD", password)
+        code, found = doctor("--endpoints", limited.endpoint, "--user", name)
+        assert states(found["etcd-user"]) == expected
+        assert code == (0 if name == ROOT_USER[0] else 3), found
+    assert (
+        found["etcd-user"][0]["what"]
+        == f"user {name} may read what starts with /registry/, and not everything"
+    )
+    assert states(found["revision"]) == ["unknown"]
+    monkeypatch.setenv("ETCDCTL_PASSWORD", "wrong")
+    code, found = doctor("--endpoints", limited.endpoint, "--user", READER[0])
+    assert (code, states(found["reach"]), states(found["etcd-user"])) == (1, ["fail"], ["unknown"])
+    monkeypatch.delenv("ETCDCTL_PASSWORD")
+    code, found = doctor("--endpoints", limited.endpoint)
+    assert (code, states(found["cluster"])) == (1, ["fail"])
+
+
+def test_a_user_of_other_keys(limited: EtcdServer, doctor: Callable[..., tuple[int, Found]]) -> None:
+    limited.etcdctl("user", "add", "--interactive=false", "stranger:p")
+    limited.etcdctl("role", "add", "elsewhere")
+    limited.etcdctl("role", "grant-permission", "elsewhere", "readwrite", "--prefix=true", "/elsewhere/")
+    limited.etcdctl("user", "grant-role", "stranger", "elsewhere")
+    code, found = doctor("--endpoints", limited.endpoint, "--user", "stranger:p")
+    assert (code, states(found["etcd-user"])) == (1, ["fail", "warn"])
+
+
+def test_tls(
+    start_etcd: Callable[..., EtcdServer],
+    authority: CertificateAuthority,
+    doctor: Callable[..., tuple[int, Found]],
+) -> None:
+    etcd = start_etcd(authority=authority, client_certificates=True)
+    fill(etcd)
+    client = authority.issue("doctor")
+    files = ["--cacert", str(authority.cert), "--cert", str(client.cert), "--key", str(client.key)]
+    code, found = doctor("--endpoints", etcd.endpoint, *files)
+    assert (code, states(found["reach"])) == (0, ["ok"])
+    assert set(states(found["tls"])) == {"warn"}
+    assert len(found["tls"]) == 3
+    code, found = doctor("--endpoints", etcd.endpoint, *files[:2])
+    assert (code, states(found["reach"])) == (1, ["fail"])
+
+
+def test_an_expired_server(
+    start_etcd: Callable[..., EtcdServer],
+    authority: CertificateAuthority,
+    doctor: Callable[..., tuple[int, Found]],
+) -> None:
+    etcd = start_etcd(authority=authority, expired=True)
+    code, found = doctor("--endpoints", etcd.endpoint, "--cacert", str(authority.cert))
+    assert (code, states(found["reach"]), states(found["tls"])[-1]) == (1, ["fail"], "fail")
+    assert "has expired on" in found["tls"][-1]["what"]
+
+
+@pytest.fixture(scope="module")
+def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdMembers]:
+    with etcd_members(tmp_path_factory.mktemp("members")) as three:
+        yield three
+
+
+def test_members(members: EtcdMembers, doctor: Callable[..., tuple[int, Found]]) -> None:
+    names = tuple(members.names)
+    fill(members.server(names[0]))
+    code, found = doctor("--endpoints", ",".join(members.endpoints()))
+    assert (code, states(found["members"]), states(found["learner"])) == (0, ["ok"], ["ok"])
+    code, found = doctor("--endpoints", members.endpoint(names[0]))
+    assert (code, states(found["members"])) == (0, ["warn", "warn"])
+    told = " ".join(check["next_step"] for check in found["members"])
+    assert all(members.endpoint(name).removeprefix("http://") in told for name in names[1:])
+    members.add_learner("learner")
+    code, found = doctor("--endpoints", ",".join(map(members.endpoint, names)))
+    assert (code, states(found["members"]), states(found["learner"])) == (0, ["ok"], ["warn"])
+    members.stop(names[1])
+    members.stop(names[2])
+    code, found = doctor("--endpoints", members.endpoint(names[0]), "--command-timeout", "1s")
+    assert code == 1
+    assert states(found["members"])[0] == "fail" or states(found["reach"])[-1] == "fail"

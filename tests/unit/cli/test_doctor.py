@@ -1,0 +1,364 @@
+"""``etcdfix doctor`` as a whole, on an etcd that is played and on files; a real one: tests/integration/cli."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from etcdfix.cli.root import run
+from etcdfix.reports.schema import SCHEMAS
+from etcdfix.wire.etcd import ALARM, MEMBER_LIST, READ_METHODS, STATUS, message
+from tests.support.audit_logs import own_directory, write_log
+from tests.support.certificates import CertificateAuthority
+from tests.support.cluster_index_runs import HOSTILE, assert_harmless
+from tests.support.collecting import ALPHA
+from tests.support.doctoring import lease
+from tests.support.etcd_proxy import RANGE, Refusal
+from tests.support.kubernetes_api import KubernetesAPI
+from tests.support.objects import (
+    KEY_1,
+    KEY_2,
+    KUBE_SYSTEM_UID,
+    aescbc,
+    configuration_yaml,
+    namespace_object,
+    provider,
+    secret,
+)
+from tests.support.scripted_etcd import Call, ScriptedEtcd
+
+pytestmark = pytest.mark.usefixtures("no_variables")
+
+NAMES = [
+    "reach", "tls", "configuration", "cluster", "version", "members", "learner", "alarms", "space", "version", "clock",
+    "revision", "keys", "keys", "backup-dir", "audit-log", "audit-log",
+]  # fmt: skip
+
+
+class Ran(NamedTuple):
+    """What a run came to."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        found = json.loads(self.out)
+        Draft202012Validator(SCHEMAS["doctor"]()).validate(found)
+        return found
+
+    @property
+    def states(self) -> list[tuple[str, str]]:
+        checks = self.document["checks"]
+        for check in checks:
+            assert bool(check["next_step"]) is (check["state"] != "ok"), check
+        return [(check["name"], check["state"]) for check in checks]
+
+    def of(self, name: str) -> list[str]:
+        return [state for found, state in self.states if found == name]
+
+
+class Doctor:
+    """Runs the command against an etcd that is played, with a configuration and places of its own."""
+
+    def __init__(self, etcd: ScriptedEtcd, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        self.etcd = etcd
+        self.folder = folder
+        self.config = folder / "config.yaml"
+        self.config.write_bytes(configuration_yaml(provider("aescbc", key1=KEY_1), {"identity": {}}))
+        self.log = folder / "log"
+        self._capfd = capfd
+
+    def __call__(self, *words: str, source: list[str] | None = None, form: str = "json") -> Ran:
+        where = ["--endpoints", self.etcd.endpoint] if source is None else source
+        places = ["--backup-dir", str(self.folder), "--audit-log", str(self.log)]
+        reading = [] if "--no-encryption" in words else ["--encryption-config", str(self.config)]
+        self._capfd.readouterr()
+        code = run(["doctor", *where, *reading, *places, "--dial-timeout", "1s", *words, "-o", form])
+        told = self._capfd.readouterr()
+        assert_harmless(told.out + told.err)
+        return Ran(code, told.out, told.err)
+
+
+@pytest.fixture
+def etcd() -> Iterator[ScriptedEtcd]:
+    values = {
+        "/registry/namespaces/kube-system": namespace_object("kube-system"),
+        "/registry/secrets/shop/a": aescbc(secret()),
+        "/registry/leases/kube-node-lease/n": lease(datetime.now(UTC) - timedelta(seconds=3)),
+        "compact_rev_key": b"2",
+    }
+    with ScriptedEtcd({key.encode(): value for key, value in values.items()}) as server:
+        healthy(server)
+        yield server
+
+
+def healthy(server: ScriptedEtcd, **instead: Any) -> None:
+    """Have a member answer all that is asked; ``instead`` by the last word of a method."""
+
+    def answer(call: Call) -> Any:
+        name = call.path.rpartition("/")[2]
+        if name in instead:
+            return instead[name]
+        header = message("ResponseHeader")(
+            cluster_id=server.cluster_id, member_id=1, revision=server.store.revision
+        )
+        if call.path == STATUS.path:
+            return message("StatusResponse")(header=header, version="3.6.8", leader=1, dbSize=4096)
+        if call.path == ALARM.path:
+            return message("AlarmResponse")(header=header)
+        if call.path == MEMBER_LIST.path:
+            member = message("Member")(ID=1, name="m1", clientURLs=["http://m1:2379"])
+            return message("MemberListResponse")(header=header, members=[member])
+        return None
+
+    server.script = answer
+
+
+@pytest.fixture
+def doctor(etcd: ScriptedEtcd, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Doctor:
+    return Doctor(etcd, own_directory(tmp_path / "own"), capfd)
+
+
+def test_nothing_to_say(doctor: Doctor) -> None:
+    before = sorted(doctor.folder.iterdir())
+    ran = doctor()
+    assert ran.states == [(name, "ok") for name in NAMES]
+    assert ran.code == 0
+    assert ran.document["source"]["kube_system_uid"] == KUBE_SYSTEM_UID
+    assert ran.document["counts"] == {"ok": len(NAMES), "warn": 0, "fail": 0, "unknown": 0}
+    assert {call.path for call in doctor.etcd.calls} <= set(READ_METHODS)
+    assert sorted(doctor.folder.iterdir()) == before
+    table = doctor(form="table").out
+    assert table.splitlines()[-1] == f"{len(NAMES)} ok, 0 warn, 0 fail, 0 unknown; nothing to do"
+    assert yaml.safe_load(doctor(form="yaml").out)["kind"] == "DoctorReport"
+
+
+def test_a_warning_alone_is_0_and_what_cannot_be_told_is_3(doctor: Doctor) -> None:
+    doctor.etcd.store.put(b"compact_rev_key", b"junk")
+    ran = doctor()
+    assert (ran.code, ran.of("revision")) == (0, ["warn"])
+    doctor.etcd.store.delete(b"/registry/leases/kube-node-lease/n")
+    ran = doctor()
+    assert (ran.code, ran.of("clock")) == (3, ["unknown"])
+    doctor.etcd.store.put(b"/registry/secrets/shop/b", aescbc(secret(), KEY_2))
+    doctor.etcd.store.put(b"/registry/secrets/shop/a", aescbc(secret(), KEY_2))
+    ran = doctor()
+    assert (ran.code, ran.of("keys")) == (1, ["fail", "ok"])
+
+
+def test_an_etcd_that_is_not_there_is_a_failure_and_what_rests_on_it_is_unknown(doctor: Doctor) -> None:
+    ran = doctor(source=["--endpoints", "127.0.0.1:1", "--user", "ada:not-to-be-shown"])
+    assert ran.code == 1
+    unknown = [name for name, state in ran.states if state == "unknown"]
+    assert unknown == [
+        "cluster", "version", "members", "learner", "alarms", "space", "clock", "revision", "keys", "etcd-user",
+    ]  # fmt: skip
+    assert (ran.of("reach"), ran.of("backup-dir"), ran.of("tls")) == (["fail"], ["ok"], ["warn", "ok"])
+    assert ran.document["source"]["endpoints"] == ["127.0.0.1:1"]
+    assert "not-to-be-shown" not in ran.out + ran.err
+    table = doctor(source=["--endpoints", "127.0.0.1:1"], form="table").out
+    assert table.count("UNKNOWN") == 1
+    assert table.splitlines()[-1].endswith("; next, for reach: is etcd running, and is it this port")
+
+
+def test_one_endpoint_of_two(doctor: Doctor) -> None:
+    ran = doctor(source=["--endpoints", f"127.0.0.1:1,{doctor.etcd.endpoint}"])
+    assert (ran.code, ran.of("reach"), ran.of("keys")) == (1, ["fail", "ok"], ["ok", "ok"])
+
+
+def test_endpoints_of_two_clusters(doctor: Doctor) -> None:
+    with ScriptedEtcd(cluster_id=0xC2) as other:
+        healthy(other)
+        ran = doctor(source=["--endpoints", f"{other.endpoint},{doctor.etcd.endpoint}"])
+    assert (ran.code, ran.of("reach"), ran.of("cluster"), ran.of("keys")) == (
+        1,
+        ["ok", "ok"],
+        ["fail"],
+        ["unknown"],
+    )
+
+
+def test_an_etcd_that_hangs_once_it_is_reached(doctor: Doctor) -> None:
+    stop = threading.Event()
+    usual = doctor.etcd.script
+
+    def hang(call: Call) -> Any:
+        if call.path == RANGE:
+            stop.wait(30)
+        return usual(call)
+
+    doctor.etcd.script = hang
+    try:
+        ran = doctor("--command-timeout", "300ms")
+    finally:
+        stop.set()
+    assert ran.code == 1
+    assert ran.of("reach") == ["ok", "fail"]
+    assert ran.of("keys") == ["unknown"]
+
+
+def test_who_may_read_nothing(doctor: Doctor) -> None:
+    healthy(doctor.etcd, Range=Refusal("PERMISSION_DENIED", "etcdserver: permission denied"))
+    ran = doctor()
+    assert (ran.code, ran.of("cluster"), ran.of("keys"), ran.of("members")) == (
+        1,
+        ["fail"],
+        ["unknown"],
+        ["ok"],
+    )
+
+
+def test_one_question_that_is_refused_leaves_the_others(doctor: Doctor) -> None:
+    healthy(doctor.etcd, Alarm=Refusal("PERMISSION_DENIED", "etcdserver: permission denied"))
+    ran = doctor()
+    assert (ran.code, ran.of("alarms"), ran.of("keys")) == (3, ["unknown"], ["ok", "ok"])
+
+
+def test_hostile_names_of_members_leases_and_keys(doctor: Doctor) -> None:
+    header = message("ResponseHeader")(cluster_id=0xC1, member_id=1)
+    member = message("Member")(ID=2, name=HOSTILE, clientURLs=[HOSTILE])
+    status = message("StatusResponse")(header=header, version=HOSTILE, errors=[HOSTILE], leader=1)
+    healthy(
+        doctor.etcd,
+        Status=status,
+        MemberList=message("MemberListResponse")(header=header, members=[member, member]),
+    )
+    put = doctor.etcd.store.put
+    put(
+        f"/registry/leases/kube-system/{HOSTILE}".encode() + b"\xff",
+        lease(datetime.now(UTC) + timedelta(days=1)),
+    )
+    put(f"/registry/secrets/{HOSTILE}/x".encode(), aescbc(secret(), KEY_2, HOSTILE))
+    for form in ("table", "json", "yaml"):
+        ran = doctor(form=form)
+        assert ran.code == 3
+        assert "<script>" in ran.out
+
+
+def test_places_and_the_log(doctor: Doctor) -> None:
+    write_log(doctor.log)
+    assert doctor().of("audit-log") == ["ok", "ok"]
+    raw = doctor.log.read_bytes()
+    doctor.log.write_bytes(raw[: len(raw) // 2])
+    ran = doctor("--backup-dir", str(doctor.folder / "missing"))
+    assert (ran.code, ran.of("audit-log"), ran.of("backup-dir")) == (1, ["ok", "fail"], ["ok", "fail"])
+    assert (
+        f"mkdir -m 0700 {doctor.folder}/missing"
+        in doctor("--backup-dir", str(doctor.folder / "missing"), form="table").out
+    )
+
+
+def test_paths_that_are_not_unicode(doctor: Doctor) -> None:
+    odd = os.fsdecode(os.fsencode(doctor.folder) + b"/\xff\x1b[31m")
+    for form in ("table", "json", "yaml"):
+        assert doctor("--backup-dir", odd, form=form).code == 1
+
+
+def test_the_kubeconfig(doctor: Doctor, authority: CertificateAuthority, tmp_path: Path) -> None:
+    with KubernetesAPI(authority, uid=KUBE_SYSTEM_UID) as api:
+        words = ["--kubeconfig", str(api.kubeconfig(tmp_path)), "--context", "here"]
+        ran = doctor(*words)
+        assert (ran.code, ran.of("kubeconfig")) == (0, ["ok", "ok"])
+        api.uid = "another"
+        ran = doctor(*words)
+        assert (ran.code, ran.of("kubeconfig")) == (1, ["fail"])
+        ran = doctor(*words, source=["--endpoints", "127.0.0.1:1"])
+        assert ran.of("kubeconfig") == ["unknown", "ok"]
+
+
+def test_a_snapshot_leaves_out_what_makes_no_sense(doctor: Doctor) -> None:
+    source = ["--snapshot", str(ALPHA / "snapshot.db.gz"), "--no-encryption"]
+    ran = doctor(*source[2:], source=source[:2])
+    assert ran.code == 1
+    assert list(dict.fromkeys(name for name, _ in ran.states)) == [
+        "reach", "configuration", "cluster", "version", "revision", "keys", "backup-dir", "audit-log",
+    ]  # fmt: skip
+    assert ran.of("reach") == ["ok"]
+    ran = doctor(source=["--snapshot", str(doctor.folder / "missing")])
+    assert (ran.code, ran.of("reach"), ran.of("keys")) == (1, ["fail"], ["unknown"])
+    assert "clock" not in dict(ran.states)
+
+
+def test_an_old_revision_says_nothing_of_the_time(doctor: Doctor) -> None:
+    assert doctor("--revision", "4").of("clock") == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--context", "here"], ["--endpoints", "nonsense"], ["--cacert", "missing"], ["--encryption-config", "missing"],
+        ["--dial-timeout", "never"], ["--no-encryption", "--encryption-config", "x"], ["-o", "html"],
+    ],
+)  # fmt: skip
+def test_wrong_usage(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["doctor", *words]) == 2
+    assert capfd.readouterr().out == ""
+
+
+def test_a_time_out_gives_what_there_is(doctor: Doctor) -> None:
+    stop = threading.Event()
+    usual = doctor.etcd.script
+
+    def hang(call: Call) -> Any:
+        if call.path == MEMBER_LIST.path:
+            stop.wait(30)
+        return usual(call)
+
+    doctor.etcd.script = hang
+    try:
+        ran = doctor("--timeout", "4s")
+    finally:
+        stop.set()
+    assert ran.code == 3
+    assert ran.of("reach") == ["ok"]
+    assert ran.document["ended"] == "ended by --timeout 4s"
+    assert {state for name, state in ran.states if name in {"members", "alarms", "keys", "backup-dir"}} == {
+        "unknown"
+    }
+
+
+def test_an_interruption_gives_what_there_is(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("etcdfix.operations.look.doctor.check_alarms", interrupted)
+    ran = doctor()
+    assert (ran.code, ran.document["ended"]) == (130, "interrupted")
+    assert (ran.of("members"), ran.of("alarms"), ran.of("audit-log")) == (["ok"], ["unknown"], ["unknown"])
+    ran = doctor(form="table")
+    assert "unknown (interrupted before the end); " in ran.out
+
+
+def test_a_snapshot_that_is_not_what_was_saved(doctor: Doctor) -> None:
+    raw = bytearray(gzip.decompress((ALPHA / "snapshot.db.gz").read_bytes()))
+    raw[300_000] ^= 1
+    (doctor.folder / "s.db").write_bytes(raw)
+    ran = doctor("--no-encryption", source=["--snapshot", str(doctor.folder / "s.db")])
+    assert (ran.of("reach"), "unknown" in ran.of("keys")) == (["warn"], True)
+
+
+def test_the_report_goes_to_a_file_and_over_no_input(doctor: Doctor, tmp_path: Path) -> None:
+    assert doctor("--output-file", str(tmp_path / "report")).out == ""
+    assert json.loads((tmp_path / "report").read_bytes())["kind"] == "DoctorReport"
+    assert doctor("--output-file", str(doctor.config)).code == 2
+    write_log(doctor.log)
+    assert doctor("--output-file", str(doctor.log)).code == 2
+
+
+def test_help_says_what_is_written(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["doctor", "--help"]) == 0
+    told = " ".join(capfd.readouterr().out.split())
+    assert "It only reads etcd" in told
+    assert "a probe that is removed again at once" in told

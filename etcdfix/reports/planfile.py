@@ -13,6 +13,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -85,7 +86,7 @@ def load_plan(path: Path) -> DeletionPlan:
             )
         of_today = version == API_VERSION
         plan = _converted(document, of_today=of_today)
-        digest = _digest(_fields(plan) if of_today else document.items())
+        digest = _digest(_stated(plan, document) if of_today else document.items())
         for row in chain[PlanEntry | LeftOut](plan.entries, plan.left_out):
             _check_key(row, where)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as exc:
@@ -95,6 +96,23 @@ def load_plan(path: Path) -> DeletionPlan:
     if time_of(plan.generated_at) is None:
         raise ConfigurationError(f"{where}: generated_at {plan.generated_at!r} is no time", hint=_AGAIN)
     return plan
+
+
+def _stated(plan: DeletionPlan, document: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the fields that a plan states, in the order of today: it may be of a version that had fewer."""
+    for name, value in _fields(plan):
+        if name in _ROWS:
+            yield name, Rows(len(value), partial(_stated_rows, value, document[name]))
+        elif name in document:
+            yield name, value
+
+
+def _stated_rows(rows: Sequence[PlanEntry | LeftOut], document: Sequence[dict[str, Any]]) -> Iterator[Any]:
+    for row, stated in zip(rows, document, strict=True):
+        if len(stated) == len(row.__struct_fields__):
+            yield row
+        else:
+            yield {name: value for name, value in msgspec.to_builtins(row).items() if name in stated}
 
 
 class _Raws(Rows[Any]):

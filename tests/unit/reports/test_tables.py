@@ -54,7 +54,7 @@ def test_what_has_no_room_is_left_out_and_named_empty_columns_first() -> None:
     three = list(table_lines(columns, rows, 55, spare=("TWO",)))
     assert three[0].split() == ["NAME", "ONE", "THREE"]
     assert max(map(len, three)) <= 55
-    assert "".join(line[:17].strip() for line in three[1:-1]) == "a" * 20
+    assert "".join(line[:17].strip() for line in three[1:3]) == "a" * 20
 
 
 def test_a_long_word_breaks_after_one_of_its_parts() -> None:

@@ -65,7 +65,9 @@ def progress_of(source: Source) -> Progress:
         if estimate and label == WAITING and sys.stderr.isatty():
             import click  # noqa: PLC0415 - imported by then in any case
 
-            click.echo(f"etcdfix: {estimate} values wait for a KMS plugin", err=True)
+            click.echo(
+                f"etcdfix: {estimate} values wait for a KMS plugin, or for what other values show", err=True
+            )
         return with_progress(items, estimate=estimate, label=label, every=8)
 
     return progress

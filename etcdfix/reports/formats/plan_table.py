@@ -24,7 +24,8 @@ _FEWEST_ROWS: Final = 4
 """Of so many rows it is worth saying once what most have in common."""
 _NOTHING: Final = "none"
 _REFUSED: Final = "refused"
-_COLUMNS: Final = ("RISK", "WHY", "WHAT IT IS", "RECREATED BY", "CASCADE", "FLAGS NEEDED")
+_FLAGS: Final = "FLAGS NEEDED"
+_COLUMNS: Final = ("RISK", "WHY", "WHAT IT IS", "RECREATED BY", "CASCADE", _FLAGS)
 
 
 def write_plan_table(stream: BinaryIO, plan: DeletionPlan, max_rows: int, *, json_file: str) -> None:
@@ -143,9 +144,11 @@ def _entries(output: Output, plan: DeletionPlan, max_rows: int) -> None:
     _table(output, ("ORDER", *(_COLUMNS[n] for n in wanted), "KEY"), rows, key="KEY", spare=("CASCADE",))
     if any(entry.cascade for entry in shown):
         line("CASCADE: dependents that the garbage collector deletes after it")
+    marked = _COLUMNS.index(_FLAGS) in wanted
     for flag, mark in marks.items():
         if any(flag in entry.needs for entry in shown):
-            output.prose(safe_text(f"{mark}: its command works with {flag} only: {meaning(flag)}"))
+            which = f"{mark}: its command works" if marked else "Their commands work"
+            output.prose(safe_text(f"{which} with {flag} only: {meaning(flag)}"))
     for why in dict.fromkeys(entry.refused for entry in shown if entry.refused):
         output.prose(safe_text(f"{_REFUSED}: {why}; until then no flag helps"))
     if any(_UNPROVEN in _risk(entry) for entry in shown):

@@ -19,7 +19,7 @@ from etcdfix.cli.keys import decoded_key, is_base64, named_key
 from etcdfix.cli.options import reading_options, source_options
 from etcdfix.cli.output import say, say_next
 from etcdfix.errors import ConfigurationError
-from etcdfix.operations.look.impact import impact_report
+from etcdfix.operations.look.impact import POLICIES, impact_report
 from etcdfix.operations.look.index_cluster import ClusterIndex, Keep
 from etcdfix.reports.formats.of_graph import IMPACT_FORMATS
 from etcdfix.storagekey import StorageLayout, display
@@ -37,6 +37,12 @@ MEANINGS: dict[ExitCode, str] = {
 @click.command("impact", epilog=epilog(MEANINGS))
 @click.argument("key", required=False)
 @click.option("--key-base64", metavar="BASE64", help="The key, where it cannot be typed.")
+@click.option(
+    "--policy",
+    type=click.Choice(POLICIES, case_sensitive=False),
+    help="How it is deleted through the API. Default: as it is being deleted already, else background, as kubectl "
+    "does.",
+)
 @source_options
 @reading_options
 @output_options(list(IMPACT_FORMATS))
@@ -44,6 +50,7 @@ def command(
     *,
     key: str | None,
     key_base64: str | None,
+    policy: str | None,
     output: str,
     output_file: Path | None,
     max_rows: int,
@@ -51,9 +58,10 @@ def command(
 ) -> int:
     """Show what losing one object would set off: who depends on it, who uses it, how bad that is. Reads only.
 
-    KEY is a complete etcd key (/registry/secrets/shop/db), of an object that can be read or not, or that is gone and
-    that others still mention. Everything in etcd is looked at once. The grade is none, low, high or cluster-breaking;
-    -o dot is for Graphviz, -o html a page of its own.
+    KEY is a complete etcd key (/registry/secrets/shop/db), of an object that can be read or not, or that is gone
+    and that others still mention. Everything in etcd is looked at once. Of an object that can be read it forecasts
+    an ordinary deletion through the API (--policy): what goes with it, and who waits for whose finalizer. The grade
+    is none, low, high or cluster-breaking; -o dot is for Graphviz, -o html a page of its own.
     """
     wanted = _wanted(key, key_base64)
 
@@ -63,7 +71,7 @@ def command(
     with indexed_cluster(options, output_file, keep) as (found, stream):
         if not found.below_prefix:
             nothing_below(found)
-        report = impact_report(found, wanted)
+        report = impact_report(found, wanted, policy=policy)
         if report is None:
             _not_found(found, wanted)
         IMPACT_FORMATS[output](report, stream, max_rows)

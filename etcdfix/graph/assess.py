@@ -10,6 +10,7 @@ import msgspec
 from etcdfix.examine import Examiner
 from etcdfix.graph.collector import collect
 from etcdfix.graph.contents import ContentReader
+from etcdfix.graph.deletion import consequences_of_deletion
 from etcdfix.graph.fields import at, items, mapping, text
 from etcdfix.graph.grades import inferred_finalizers, lost_finalizers, reasons_for, warnings_about
 from etcdfix.graph.index import ImpactIndex
@@ -19,6 +20,7 @@ from etcdfix.graph.model import (
     LastKnown,
     LostFinalizer,
     ObjectRef,
+    Propagation,
     Risk,
 )
 from etcdfix.graph.references import owners_of
@@ -42,6 +44,7 @@ def assess(
     reader: ContentReader | None = None,
     generations: bool = True,
     closed: StoredValue | None = None,
+    by_api: Propagation | None = None,
 ) -> Assessment | None:
     """Assess the loss of one object, readable or not.
 
@@ -55,6 +58,7 @@ def assess(
             a tenth of a second each; for one of many, leave it out.
         closed: What stands there, its value left out, where it was examined and nothing came out of it: it is neither
             read nor examined again.
+        by_api: It is deleted through the API, in this way; None for a removal from etcd, or an unsafe deletion.
 
     Returns:
         None for a key that nobody has and nobody mentions.
@@ -73,7 +77,7 @@ def assess(
     sure = known.basis in {"current", "history"} or (
         known.basis == "references" and not known.conflicting_uids
     )
-    collection = collect(index, node, uid=known.uid if sure else "")
+    collection = collect(index, node, uid=known.uid if sure else "", by_api=by_api)
     users = users_of(index, node)
     secret = secret_state(index, node, users)
     finalizers = _finalizers(index, node, known)
@@ -81,7 +85,8 @@ def assess(
     bound_to = index.node_of(node)
     runs_on = index.place(bound_to)[2] if bound_to is not None else known.node
     warnings = warnings_about(index, node)
-    reasons = reasons_for(index, node, collection, secret, users, finalizers) + warnings
+    reasons = reasons_for(index, node, collection, secret, users, finalizers, by_api=by_api is not None)
+    reasons += warnings
     reasons.sort(key=lambda reason: -list(Risk).index(reason.risk))
     return Assessment(
         object=ref,
@@ -93,7 +98,9 @@ def assess(
         users=users,
         finalizers=finalizers,
         node=runs_on,
-        consequences=_consequences(index, node, ref, runs_on),
+        consequences=_consequences(index, node, ref, runs_on)
+        if by_api is None
+        else consequences_of_deletion(index, node),
         risk=reasons[0].risk if reasons else Risk.NONE,
         may_be_worse=bool(warnings),
         reasons=tuple(reasons),

@@ -24,6 +24,7 @@ from typing import Final
 
 import msgspec
 
+from etcdfix.graph.foreground import Foreground, wait_for_dependents
 from etcdfix.graph.index import Guess, ImpactIndex, Owner
 from etcdfix.graph.kinds import Served, crd_path
 from etcdfix.graph.model import Action, Collection, Decision, Propagation
@@ -36,7 +37,7 @@ _CRD_UNREADABLE: Final = (
 )
 _OWNER_NOT_SERVED: Final = "as soon as the kind of its owner is served: no built-in and no CRD in etcd has it"
 _BY_NAME: Final = "; that this is its owner is told by API group and name alone"
-_CRD_FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
+CRD_FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
 _RAN: Final = "a controller manager that ran before the damage"
 _NOBODY: Final = -1
 _NOT_SERVED: Final = "as soon as its own kind is served: no readable CRD has it"
@@ -88,6 +89,7 @@ class _Collector:
         self._fates = {node: Fate(by_api or Propagation.BACKGROUND) for node in removed}
         self._decisions: dict[int, Decision] = {}
         self._parents: dict[int, int] = {}
+        self._unseen = 0
         counts = index.unlistable_counts(removed if by_api is None else ())
         self._blind = {path: count for path, count in counts.items() if count}
         self._listable = [path for path, count in counts.items() if not count]
@@ -97,7 +99,12 @@ class _Collector:
                 unnoticed = self._unnoticed(node) if by_api is not Propagation.BACKGROUND else ""
                 if unnoticed:
                     fate.stays = fate.ran_before = fate.started_after = unnoticed
-                fate.uncertain = self._unseen_dependents(node) if by_api is not Propagation.BACKGROUND else ""
+                self._unseen = self._unseen_dependents(node)
+                if by_api is not Propagation.BACKGROUND and self._unseen:
+                    fate.uncertain = (
+                        f"if one of {self._unseen} that cannot be read depends on it, {_RAN} waits for that one, and "
+                        "it stays Terminating; one that started since does not wait"
+                    )
                 self._instances(node, fate)
 
     # -- the play
@@ -107,7 +114,7 @@ class _Collector:
         self._spread(deque(self._fates))
         found = list(self._decisions)
         self._spread(self._pending() if self._listable else self._waiting_owners())
-        self._foreground()
+        foreground = self._foreground()
         decisions = [self._decisions[node] for node in found]
         deleted = [node for node in found if self._decisions[node].action is Action.CASCADE_DELETED]
         counts = dict.fromkeys(Action, 0) | Counter(decision.action for decision in decisions)
@@ -125,6 +132,9 @@ class _Collector:
             listable=tuple(self._listable),
             unlistable=dict(self._blind),
             caught_up=self._below(_NOBODY),
+            blocking=tuple(foreground.ends_at(first)),
+            ring=first in foreground.rings,
+            unseen=self._unseen,
         )
 
     def catch_up(self) -> tuple[Decision, ...]:
@@ -214,7 +224,7 @@ class _Collector:
         if self._path(node) != CRD_PATH:
             return []
         index = self._index
-        fate.stays = holds_on(index, node, beside=_CRD_FINALIZER)
+        fate.stays = holds_on(index, node, beside=CRD_FINALIZER)
         path = crd_path(index.place(node)[2])
         if path in self._blind:
             fate.stays = f"{self._blind[path]} of its objects, which cannot be read"
@@ -231,47 +241,28 @@ class _Collector:
             )
             self._parents[instance] = node
             self._take(instance, decision, below)
+            if below.stays and not fate.stays:
+                fate.stays = f"{decision.object}, which waits for {below.stays}"
         return instances
 
-    def _unseen_dependents(self, node: int) -> str:
-        """Say that what cannot be read may depend on an object, and hold its end up; "" where nothing can."""
+    def _unseen_dependents(self, node: int) -> int:
+        """Return how many objects that cannot be read may depend on an object."""
         index = self._index
         namespace = index.place(node)[1]
         blind = (other for path in self._blind for other in index.unlistable()[path])
-        count = sum(not namespace or index.place(other)[1] == namespace for other in blind)
-        if not count:
-            return ""
-        return (
-            f"if one of {count} that cannot be read depends on it, {_RAN} waits for that one, and it stays "
-            "Terminating; one that started since does not wait"
-        )
+        return sum(not namespace or index.place(other)[1] == namespace for other in blind)
 
     def _path(self, node: int) -> str:
         return self._index.place(node)[0].path
 
-    def _foreground(self) -> None:
+    def _foreground(self) -> Foreground:
         """Keep what is deleted in the foreground as long as a dependent that blocks it is there."""
-        index = self._index
-        for node, fate in reversed(list(self._fates.items())):
-            if fate.propagation is not Propagation.FOREGROUND or fate.stays or fate.later:
-                continue
-            for dependent in index.dependents(node):
-                owners = index.owners(dependent)
-                blocks = any(o.node == node and o.blocks and o.uid == index.uid(node) for o in owners)
-                why = self._why_there(dependent) if blocks else ""
-                if why:
-                    fate.stays = why
-                    if node in self._decisions:
-                        self._decisions[node] = msgspec.structs.replace(self._decisions[node], stays=why)
-                    break
-
-    def _why_there(self, dependent: int) -> str:
-        fate, decision = self._fates.get(dependent), self._decisions.get(dependent)
-        ref = self._index.ref(dependent)
-        if fate is not None:
-            return f"{ref}, which waits for {fate.stays}" if fate.stays else ""
-        frozen = decision is not None and decision.action is Action.FROZEN
-        return f"{ref}, which the collector leaves alone" if frozen else ""
+        found = wait_for_dependents(self._index, self._fates, self._decisions, self._removed, self.decision)
+        for node, why in found.stays.items():
+            self._fates[node].stays = why
+            if node in self._decisions:
+                self._decisions[node] = msgspec.structs.replace(self._decisions[node], stays=why)
+        return found
 
     # -- one object
 

@@ -128,21 +128,33 @@ def reasons_for(
     secret: SecretState | None,
     users: Sequence[User],
     finalizers: Sequence[LostFinalizer],
+    *,
+    by_api: bool = False,
 ) -> list[RiskReason]:
-    """Return why the loss of an object is as bad as it is; what depends on it before what its kind says."""
+    """Return why the loss of an object is as bad as it is; what depends on it before what its kind says.
+
+    Args:
+        index: Of the cluster.
+        node: Of the object.
+        collection: What the garbage collector does.
+        secret: What is known of a Secret.
+        users: Of the object.
+        finalizers: Its own; a deletion through the API skips none.
+        by_api: It is deleted through the API, which cleans up after it.
+    """
     ref = index.ref(node)
     return [
         *_protected_reasons(ref),
         *_collection_reasons(collection),
         *(_user_reasons(users) if secret is None else _secret_reasons(secret, users)),
-        *_kind_reasons(index, node, ref),
+        *((_cleaned_up(index, ref) if by_api else []) or _kind_reasons(index, node, ref)),
         *(
             RiskReason(
                 Risk.HIGH if f.leaks else Risk.LOW,
                 "finalizer",
                 f"finalizer {f.name} is skipped: {f.consequence}",
             )
-            for f in finalizers
+            for f in (() if by_api else finalizers)
         ),
     ]
 
@@ -168,6 +180,26 @@ def warnings_about(index: ImpactIndex, node: int) -> list[RiskReason]:
 def _protected_reasons(ref: ObjectRef) -> list[RiskReason]:
     reason = protected_reason(GroupResource(ref.group, ref.resource), ref.namespace)
     return [RiskReason(Risk.CLUSTER_BREAKING, "protected", reason)] if reason else []
+
+
+def _cleaned_up(index: ImpactIndex, ref: ObjectRef) -> list[RiskReason]:
+    """Return what a deletion through the API means for kinds after which something cleans up."""
+    place = (ref.group, ref.resource)
+    if ref.resource == "customresourcedefinitions":
+        count = index.count_below(crd_path(ref.name))
+        text = f"a CustomResourceDefinition: its {count} custom resources are deleted with it"
+        return [RiskReason(Risk.CLUSTER_BREAKING if count else Risk.HIGH, "crd", text)]
+    if place == ("", "namespaces") and ref.name not in _SYSTEM_NAMESPACES:
+        count = index.count_in(ref.name)
+        text = f"a Namespace: the {count} objects in it are deleted with it"
+        return [RiskReason(Risk.HIGH if count else Risk.LOW, "namespace", text)]
+    if place == ("", "persistentvolumes"):
+        text = "a PersistentVolume: with reclaim policy Delete the storage behind it may go too"
+        return [RiskReason(Risk.HIGH, "volume", text)]
+    if place == ("", "services"):
+        text = "a Service: its cluster IP and node ports are given up, and its cloud load balancer is removed"
+        return [RiskReason(Risk.HIGH, "service", text)]
+    return []
 
 
 def _kind_reasons(index: ImpactIndex, node: int, ref: ObjectRef) -> list[RiskReason]:
@@ -245,6 +277,10 @@ def _collection_reasons(collection: Collection) -> list[RiskReason]:
     if kept:
         text = f"{_dependents(kept)} would stay, since another owner is there"
         reasons.append(RiskReason(Risk.LOW, "kept", text))
+    orphaned = collection.counts[Action.ORPHANED]
+    if orphaned:
+        text = f"{_dependents(orphaned)} would stay, without an owner"
+        reasons.append(RiskReason(Risk.LOW, "orphaned", text))
     frozen = collection.counts[Action.FROZEN]
     if frozen:
         whose = "its" if frozen == 1 else "their"
@@ -373,6 +409,11 @@ _USUAL: Final[dict[tuple[str, str], tuple[str, ...]]] = {
 def lost_finalizers(names: tuple[str, ...], confidence: Confidence) -> tuple[LostFinalizer, ...]:
     """Return what skipping finalizers means that an object has, or had: the confidence says which."""
     return tuple(_lost(name, confidence) for name in names)
+
+
+def finalizer_owner(name: str) -> str:
+    """Return who works on a finalizer; "" where nobody knows."""
+    return _lost(name, Confidence.CERTAIN).owner
 
 
 def inferred_finalizers(index: ImpactIndex, node: int) -> tuple[LostFinalizer, ...]:

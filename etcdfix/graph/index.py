@@ -134,6 +134,7 @@ class ImpactIndex:
         self._unlistable_counts: dict[str, int] | None = None
         self._counts: tuple[dict[str, int], dict[str, int]] | None = None
         self._by_uid: dict[bytes, list[int]] | None = None
+        self._strays: dict[int, list[int]] | None = None
 
     # -- nodes
 
@@ -404,6 +405,24 @@ class ImpactIndex:
             if self.may_own(node, dependent, name):
                 found[dependent] = None
         return sorted(found, key=self._tables.keys.__getitem__)
+
+    def strays(self, uid: str) -> list[int]:
+        """Return the objects that state a uid as their owner's where the collector does not find it.
+
+        It looks for the owner by kind, name and the dependent's namespace; these are cluster-scoped and name a
+        namespaced owner, lie in another namespace, or state a name or kind that is not that of the uid.
+        """
+        tables = self._tables
+        if self._strays is None:
+            found: dict[int, dict[int, None]] = {}
+            uids, texts = tables.owner_texts[::4], tables.texts.texts
+            for text, target, dependent in zip(
+                uids, tables.owner_target, tables.owner_dependent, strict=True
+            ):
+                if text and (target < 0 or display(tables.uids[target]) != texts[text]):
+                    found.setdefault(text, {})[dependent] = None
+            self._strays = {text: sorted(nodes, key=self.relative) for text, nodes in found.items()}
+        return self._strays.get(tables.texts.find(uid), [])
 
     def may_own(self, node: int, dependent: int, name: str) -> bool:
         """Tell whether a reference of unknown kind, of a dependent and to a name, can mean a node."""

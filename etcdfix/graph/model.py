@@ -195,6 +195,10 @@ class Collection(msgspec.Struct, frozen=True):
         unlistable: Directories that cannot even then, each with how many objects are the reason.
         caught_up: What the collector then does that is no dependent of the removed object: it could not see these
             before, or could not see that their owners were gone. Depth first.
+        blocking: Nodes of the dependents, theirs included, without which it would not have to stay, where it is deleted
+            in the foreground: what keeps each of them is no dependent of its own.
+        ring: It waits in a ring of owner references.
+        unseen: Where it is deleted through the API: how many objects that cannot be read may depend on it.
     """
 
     removed: ObjectRef
@@ -208,6 +212,9 @@ class Collection(msgspec.Struct, frozen=True):
     listable: tuple[str, ...] = ()
     unlistable: dict[str, int] = {}
     caught_up: tuple[Decision, ...] = ()
+    blocking: tuple[int, ...] = ()
+    ring: bool = False
+    unseen: int = 0
 
 
 # ---------------------------------------------------------------------------------------------------------- users

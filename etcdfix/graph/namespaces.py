@@ -333,7 +333,7 @@ def _blockers(index: ImpactIndex, inside: Iterable[int], now: str) -> list[Block
             continue
         runs_on = index.node_of(node) if index.place(node)[0].path == _PODS else None
         host = index.place(runs_on)[2] if runs_on is not None else None
-        state = _node_state(index, runs_on) if runs_on is not None else None
+        state = node_state(index, runs_on) if runs_on is not None else None
         past = bool(since) and runs_on is not None and (not now or since < now)
         left = runs_on is not None and not index.flags(node) & FINISHED and (past or state != "ready")
         waits = set(finalizers) - OF_THE_COLLECTOR or (
@@ -365,7 +365,7 @@ def _waits_for_dependents(index: ImpactIndex, node: int) -> bool:
     return bool(played.stays or played.uncertain)
 
 
-def _node_state(index: ImpactIndex, node: int) -> str:
+def node_state(index: ImpactIndex, node: int) -> str:
     """Return what its Node object says of a pod's kubelet."""
     if not index.exists(node):
         return "unknown" if index.problems else "absent"

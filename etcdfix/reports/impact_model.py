@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from etcdfix.graph.deletion_model import DeletionForecast
 from etcdfix.graph.model import (
     Action,
     Blocker,
@@ -96,7 +97,9 @@ class ImpactReport(_Report, frozen=True, kw_only=True):
     ``exists`` is null where its key was not seen in a source that could not be read whole. ``may_be_worse`` says that
     something was not seen that could depend on it: ``risk`` is the least then. ``finding`` says what is stored, null
     where nothing is. ``user_count`` counts references: one user may have several. ``namespace_terminating`` is when its
-    namespace was marked for deletion ("" for not known), null where it was not.
+    namespace was marked for deletion ("" for not known), null where it was not. ``deletion`` is the forecast of an
+    ordinary deletion through the API, of an object that can be read or where a policy was asked for, else null;
+    where that is ``possible``, the grade and ``dependents`` are those of that deletion, else of a removal from etcd.
     """
 
     kind: str = "ImpactReport"
@@ -121,6 +124,7 @@ class ImpactReport(_Report, frozen=True, kw_only=True):
     remedies: list[Remedy]
     complete: bool
     incomplete_reasons: list[str]
+    deletion: DeletionForecast | None
 
 
 # ----------------------------------------------------------------------------------------------------- namespace

@@ -34,7 +34,12 @@ def document_schema(document: type[msgspec.Struct]) -> dict[str, Any]:
     schema = schema_of(document, f"{kind} of {API_VERSION}")
     fields = schema["$defs"][kind]["properties"]
     fields["apiVersion"], fields["kind"] = {"const": API_VERSION}, {"const": kind}
-    return _with_catalogues(schema) if "Finding" in schema["$defs"] else schema
+    if "Finding" not in schema["$defs"]:
+        return schema
+    _with_catalogues(schema)
+    if document is ImpactReport:  # its key may be any
+        schema["$defs"]["Finding"]["properties"]["outcome"] = {"enum": [outcome.value for outcome in Outcome]}
+    return schema
 
 
 def schema_of(written: Any, title: str) -> dict[str, Any]:

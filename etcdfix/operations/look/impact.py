@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
 from etcdfix.errors import SourceError
 from etcdfix.graph.assess import assess
 from etcdfix.graph.collector import collect
+from etcdfix.graph.deletion import forecast, not_forecast, refusal, usual_policy
+from etcdfix.graph.deletion_model import DeletionForecast, DeletionResult
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import Action, Assessment, Collection, LastKnown, Propagation
 from etcdfix.graph.namespaces import freed_by, is_served
 from etcdfix.graph.tables import UNDETERMINED
 from etcdfix.graph.users import by_role
+from etcdfix.model import Outcome
 from etcdfix.operations.look.index_cluster import ClusterIndex, same_fields
 from etcdfix.reports.base import counted
 from etcdfix.reports.finding import finding_from
 from etcdfix.reports.impact_model import Dependents, Identity, ImpactReport, UserGroup
 from etcdfix.reports.model import Finding, Remedy
 from etcdfix.reports.remedies import LAST
-from etcdfix.storagekey import display
+from etcdfix.storagekey import StorageCodec, display
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import quote_command
 from etcdfix.verdicts.examination import Examination
+
+POLICIES: Final = tuple(policy.lower() for policy in Propagation)
+"""How an object can be deleted through the API, as kubectl calls it."""
 
 # KEP-3926 and every runbook begin with it.
 _SNAPSHOT: Final = Remedy(
@@ -36,12 +43,14 @@ _MANIFEST: Final = (
 )
 
 
-def impact_report(cluster: ClusterIndex, key: bytes) -> ImpactReport | None:
+def impact_report(cluster: ClusterIndex, key: bytes, *, policy: str | None = None) -> ImpactReport | None:
     """Assess the loss of one object, readable or not, and say what to do next.
 
     Args:
         cluster: Made by keeping the examination of this key.
         key: Complete etcd key.
+        policy: Forecast an ordinary deletion in this way: one of :data:`POLICIES`. None forecasts, for an
+            object that can be read, a deletion that is under way, else what kubectl does by default.
 
     Returns:
         None for a key that nobody has and nobody mentions.
@@ -49,15 +58,27 @@ def impact_report(cluster: ClusterIndex, key: bytes) -> ImpactReport | None:
     index = cluster.index
     # Who ended the look does not want to wait for more.
     source = cluster.source if cluster.ended is None else None
-    try:
-        found = assess(index, source, cluster.examiner, key)
-    except SourceError as exc:
-        index.problems.append(f"lost the earlier revisions of {display(key)}: {exc.message}")
-        found = assess(index, None, cluster.examiner, key)
     node = index.find(key)
-    if found is None or node is None:
+    if node is None:
         return None
     examined = cluster.kept.get(key)
+    how = usual_policy(index, node) if policy is None else Propagation(policy.capitalize())
+    obstacle = _obstacle(cluster, node, examined)
+    look = partial(assess, index, examiner=cluster.examiner, key=key, by_api=None if obstacle else how)
+    try:
+        found = look(source=source)
+    except SourceError as exc:
+        index.problems.append(f"lost the earlier revisions of {display(key)}: {exc.message}")
+        found = look(source=None)
+    if found is None:
+        return None
+    deletion = None
+    if obstacle is None:
+        deletion = forecast(index, node, found.collection, how, by_default=policy is None)
+    elif policy is not None or found.readable:
+        deletion = not_forecast(
+            index, node, how, obstacle.why, possible=obstacle.possible, by_default=policy is None
+        )
     finding = finding_from(examined, same_again=cluster.request.same_again) if examined else None
     unjudged = bool(index.flags(node) & UNDETERMINED)
     reasons = cluster.incomplete_reasons(cluster.undetermined)
@@ -72,18 +93,64 @@ def impact_report(cluster: ClusterIndex, key: bytes) -> ImpactReport | None:
             "finding": finding,
             "last_known": _identity(found.last_known),
             "namespace_terminating": _namespace_terminating(cluster, found.object.namespace),
-            "dependents": _dependents(index, node, found),
+            "dependents": _dependents(index, node, found, asked=policy is not None),
             "users": [UserGroup(role=role, count=len(users), users=users) for role, users in groups],
             "user_count": len(found.users),
             "unreadable_elsewhere": elsewhere - undetermined,
             "undetermined_elsewhere": undetermined,
             "remedies": _remedies(
-                found, examined, finding, cluster.request.same_again, unserved=_unserved(cluster, node)
+                found,
+                examined,
+                finding,
+                cluster.request.same_again,
+                unserved=_unserved(cluster, node),
+                deletion=deletion,
             ),
             "complete": not reasons,
             "incomplete_reasons": reasons,
+            "deletion": deletion,
         }
     )
+
+
+class _Obstacle(NamedTuple):
+    """Why the API does not delete an object; ``possible`` is None where that is not known."""
+
+    why: str
+    possible: bool | None = False
+
+
+def _obstacle(cluster: ClusterIndex, node: int, examined: Examination | None) -> _Obstacle | None:
+    """Return why no ordinary deletion can be forecast; None where one can."""
+    index = cluster.index
+    if not index.exists(node):
+        gone = "it was not seen, and not everything was read" if index.problems else "it is not in etcd"
+        return _Obstacle(f"{gone}: there is nothing to delete", None if index.problems else False)
+    if index.serves_empty(node):
+        return _Obstacle(
+            "API servers show an empty object in its place: what deleting that does is not known", None
+        )
+    if index.lost(node):
+        return _Obstacle(
+            "API servers cannot read it and refuse with an error, whatever the policy; only an unsafe deletion removes "
+            "it: no finalizer runs, and its dependents are collected as with Background"
+        )
+    if index.flags(node) & UNDETERMINED:
+        return _Obstacle(
+            "whether API servers can read it is not known, nor are its finalizers; shown is what its removal sets off",
+            None,
+        )
+    if examined is not None and examined.verdict.outcome is Outcome.NOT_AN_OBJECT:
+        return _Obstacle("it is no object of the API")
+    unserved = _unserved(cluster, node)
+    if unserved:
+        return _Obstacle(f"no API serves it while CustomResourceDefinition {unserved} is missing")
+    directory = index.place(node)[0]
+    foreign = index.without_crd(directory) and not index.crd_unreadable(directory)
+    if foreign or directory.codec is StorageCodec.UNKNOWN:
+        return _Obstacle("whether an API serves it, and deletes it so, is not known", None)
+    why = refusal(index, node)
+    return _Obstacle(why) if why else None
 
 
 def _namespace_terminating(cluster: ClusterIndex, namespace: str) -> str | None:
@@ -101,7 +168,7 @@ def _identity(known: LastKnown) -> Identity:
     return Identity(**same_fields(known, Identity) | changed)
 
 
-def _dependents(index: ImpactIndex, node: int, found: Assessment) -> Dependents:
+def _dependents(index: ImpactIndex, node: int, found: Assessment, *, asked: bool) -> Dependents:
     collection = found.collection
     freed = freed_by(index, node) if index.unreadable(node) else ()
     return Dependents(
@@ -115,7 +182,7 @@ def _dependents(index: ImpactIndex, node: int, found: Assessment) -> Dependents:
                 for state in freed
             ),
             *_of_managers(collection),
-            *_orphaning(index, node, found),
+            *(_orphaning(index, node, found) if not asked else ()),
         ],
     )
 
@@ -186,6 +253,7 @@ def _remedies(
     again: RepeatedOptions,
     *,
     unserved: str,
+    deletion: DeletionForecast | None,
 ) -> list[Remedy]:
     """Return what to do next, least destructive first; deleting comes last and only as a dry run.
 
@@ -195,6 +263,7 @@ def _remedies(
         finding: The same, for a report.
         again: What a command must repeat.
         unserved: The CustomResourceDefinition without which no API serves the object; "" where one does.
+        deletion: What a deletion through the API does.
     """
     if not found.exists and found.problems:
         return [
@@ -228,11 +297,13 @@ def _remedies(
                 "nothing that can be read.",
             )
         ]
+    if found.readable and not finding.remedies and deletion and deletion.result is DeletionResult.REFUSED:
+        return [Remedy("It can be read, so nothing has to be done", "", f"{deletion.text}.")]
     if found.readable and not finding.remedies:
         return [
             Remedy(
                 "It can be read, so nothing has to be done; to delete it, use the API, which runs its finalizers",
-                _ordinary_dry_run(found),
+                _ordinary_dry_run(found, deletion),
                 "etcdfix deletes nothing that can be read.",
             )
         ]
@@ -258,11 +329,16 @@ def _earlier(found: Assessment, examined: Examination, again: RepeatedOptions) -
     ]
 
 
-def _ordinary_dry_run(found: Assessment) -> str:
+def _ordinary_dry_run(found: Assessment, deletion: DeletionForecast | None) -> str:
     ref = found.object
     if not ref.resource or not ref.name or ref.name.startswith("-") or "/" in ref.name:
         return ""
     if not (ref.name + ref.namespace).isprintable():
         return ""  # it would not survive the way through a shell
     where = ["-n", ref.namespace] if ref.namespace else []
-    return quote_command(["kubectl", "delete", ref.full_resource, ref.name, *where, "--dry-run=server"])
+    policy = (
+        [f"--cascade={deletion.policy.lower()}"] if deletion is not None and not deletion.by_default else []
+    )
+    return quote_command(
+        ["kubectl", "delete", ref.full_resource, ref.name, *where, *policy, "--dry-run=server"]
+    )

@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 from etcdfix.graph.model import ObjectRef
 from etcdfix.reports.base import Output
+from etcdfix.reports.formats.deletion_forecast import state, verb
 from etcdfix.reports.formats.text import shown
 from etcdfix.reports.impact_model import ImpactReport
 
@@ -31,20 +32,23 @@ def write_dot(report: ImpactReport, stream: BinaryIO, _max_rows: int = 0) -> Non
     line("  rankdir=LR;")
     line('  node [shape=box, fontname="sans-serif", fontsize=10];')
     line('  edge [fontname="sans-serif", fontsize=9];')
-    line(f"  label={_quoted(f'losing {shown(report.object.key)}: risk {report.risk}')};")
-    state = report.finding.outcome if report.finding is not None else "not in etcd"
-    line(f'  n0 [label={_quoted(shown(report.object), state)}, style=filled, fillcolor="#fee08b"];')
+    line(f"  label={_quoted(f'{verb(report)} {shown(report.object.key)}: risk {report.risk}')};")
+    outcome = report.finding.outcome if report.finding is not None else "not in etcd"
+    deletion = report.deletion
+    told = [f"{deletion.policy}: {state(deletion)}"] if deletion is not None else []
+    line(f'  n0 [label={_quoted(shown(report.object), outcome, *told)}, style=filled, fillcolor="#fee08b"];')
 
-    def node(entry: ObjectRef, colour: str) -> int:
+    def node(entry: ObjectRef, colour: str, stays: str = "") -> int:
         number = numbers.get(entry.key)
         if number is None:
             number = numbers[entry.key] = len(numbers)
-            line(f'  n{number} [label={_quoted(shown(entry))}, color="{colour}"];')
+            waits = [f"waits for {stays}"] if stays else []
+            line(f'  n{number} [label={_quoted(shown(entry), *waits)}, color="{colour}"];')
         return number
 
     for entry in report.dependents.tree:
         colour = _COLOURS.get(entry.action, "#444444")
-        number = node(entry.object, colour)
+        number = node(entry.object, colour, entry.stays)
         owner = numbers[entry.below]
         label = entry.action + (f" ({entry.propagation})" if entry.propagation else "")
         line(f'  n{owner} -> n{number} [label={_quoted(label)}, color="{colour}"];')

@@ -8,6 +8,7 @@ from typing import BinaryIO
 
 from etcdfix.graph.model import Decision, User
 from etcdfix.reports.base import Output, counted
+from etcdfix.reports.formats.deletion_forecast import heading, state, verb, wait_cells
 from etcdfix.reports.formats.impact_table import ABSENT, BASIS, STOPS, UNSEEN, grade
 from etcdfix.reports.formats.text import incomplete, introduction, shown
 from etcdfix.reports.impact_model import ImpactReport
@@ -42,7 +43,7 @@ def write_html(report: ImpactReport, stream: BinaryIO, _max_rows: int = 0) -> No
 
 
 def _page(report: ImpactReport) -> Iterator[str]:
-    title = f"Losing {shown(report.object.key)}"
+    title = f"{verb(report).capitalize()} {shown(report.object.key)}"
     yield "<!DOCTYPE html>"
     yield '<html lang="en"><head><meta charset="utf-8">'
     yield f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
@@ -57,9 +58,10 @@ def _page(report: ImpactReport) -> Iterator[str]:
     yield from _doubts(report)
     yield "<h2>What it is</h2>"
     yield from _table((), _facts(report))
+    yield from _deletion(report)
     yield from _dependents(report)
     yield from _users(report)
-    if report.finalizers:
+    if report.finalizers and not (report.deletion is not None and report.deletion.possible):
         yield "<h2>Finalizers that an unsafe deletion skips</h2>"
         yield from _table(
             ("Finalizer", "Left undone", "Leaks", "Known"),
@@ -128,6 +130,30 @@ def _facts(report: ImpactReport) -> Iterator[tuple[str, str]]:
             "opted out" if report.secret.opted_out else "in use" if report.secret.protected else "not in use"
         )
         yield "KEP-2639", _text(in_use)
+
+
+def _deletion(report: ImpactReport) -> Iterator[str]:
+    found = report.deletion
+    if found is None:
+        return
+    yield f"<h2>{_text(heading(found))}</h2>"
+    yield f"<p>{_text(state(found))}</p>"
+    if found.waits:
+        yield from _table(
+            ("Held up by", "Ended by", "Waits for", "Holds", "Objects"),
+            [
+                (
+                    _text(held),
+                    _text(ended),
+                    _text(text),
+                    "the object too" if w.holds_object else "",
+                    _text(names),
+                )
+                for w in found.waits
+                for held, ended, text, names in [wait_cells(w, report.object)]
+            ],
+        )
+    yield from (f"<p>{_text(note)}</p>" for note in found.notes)
 
 
 def _dependents(report: ImpactReport) -> Iterator[str]:

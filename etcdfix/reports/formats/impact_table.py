@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 from etcdfix.graph.model import Assessment, Collection, Decision, User
 from etcdfix.reports.base import Output, counted
+from etcdfix.reports.formats.deletion_forecast import deletion_lines, verb
 from etcdfix.reports.formats.text import aligned, incomplete, introduction, shown, steps
 from etcdfix.reports.impact_model import Dependents, ImpactReport
 
@@ -38,6 +39,7 @@ def _lines(report: ImpactReport, max_rows: int) -> Iterator[str]:
     yield introduction(report)
     yield from _object(report)
     users = [user for group in report.users for user in group.users]
+    yield from deletion_lines(report, max_rows)
     yield from _what_hangs_on_it(report, report.dependents, users, max_rows)
     yield ""
     yield from incomplete(report)
@@ -64,7 +66,8 @@ def grade(found: ImpactReport | Assessment) -> str:
 
 
 def _graded(found: ImpactReport | Assessment, max_rows: int) -> Iterator[str]:
-    yield f"RISK {grade(found).upper()}: losing {shown(found.object.key)}"
+    losing = verb(found) if isinstance(found, ImpactReport) else "losing"
+    yield f"RISK {grade(found).upper()}: {losing} {shown(found.object.key)}"
     yield from aligned([(reason.risk, shown(reason.text)) for reason in found.reasons[:max_rows]])
     yield from _more(len(found.reasons), max_rows)
     if not found.reasons:
@@ -210,7 +213,8 @@ def _user(user: User) -> tuple[str, str, str]:
 
 
 def _finalizers(found: ImpactReport | Assessment, max_rows: int) -> Iterator[str]:
-    if not found.finalizers:
+    skipped = not isinstance(found, ImpactReport) or found.deletion is None or not found.deletion.possible
+    if not found.finalizers or not skipped:
         return
     yield ""
     yield "Finalizers that an unsafe deletion skips"

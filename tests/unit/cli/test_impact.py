@@ -198,10 +198,139 @@ def test_the_namespace_that_is_going(impact: Runner) -> None:
 def test_kinds_with_consequences_of_their_own(impact: Runner) -> None:
     cluster = Cluster()
     pod = cluster.pod("web", spec={"nodeName": "node-7", "containers": [{"name": "main", "image": "i"}]})
-    assert "the kubelet on node node-7 sees that the Pod is gone" in impact(cluster, pod).out
+    assert "runs on node node-7" in impact(cluster, pod).out
     claim = cluster.break_(cluster.key("persistentvolumeclaims", "shop", "data"))
     ran = impact(cluster, claim)
     assert re.search(r"kubernetes.io/pvc-protection +LEAKS .*\(possible: usual for its kind\)", ran.out)
+
+
+# --------------------------------------------------------------------------------- deletions through the API
+
+
+@pytest.mark.parametrize(
+    ("policy", "action", "result", "risk"),
+    [
+        ([], "cascade-deleted", "gone", "high"),
+        (["--policy", "background"], "cascade-deleted", "gone", "high"),
+        (["--policy", "foreground"], "cascade-deleted", "terminating", "high"),
+        (["--policy", "orphan"], "orphaned", "gone", "low"),
+    ],
+)
+def test_an_ordinary_deletion_is_forecast(
+    impact: Runner, policy: list[str], action: str, result: str, risk: str
+) -> None:
+    cluster = Cluster()
+    key = cluster.add("v1", "ConfigMap", "top", "shop")
+    blocks = (owner("ConfigMap", "top", api_version="v1", blockOwnerDeletion=True),)
+    cluster.add("v1", "ConfigMap", "below", "shop", owners=blocks, finalizers=("example.com/hold",))
+    ran = impact(cluster, key, *policy, "-o", "json")
+    deletion = ran.document["deletion"]
+    assert ran.code == 0
+    assert (deletion["possible"], deletion["by_default"], deletion["result"]) == (True, not policy, result)
+    assert [d["action"] for d in ran.document["dependents"]["tree"]] == [action]
+    assert ran.document["risk"] == risk
+    assert [wait["name"] for wait in deletion["waits"]] == (
+        ["example.com/hold"] if action != "orphaned" else []
+    )
+    table = impact(cluster, key, *policy).out
+    assert table.splitlines()[0] == f"RISK {risk.upper()}: deleting {key}"
+    cascade = f" --cascade={policy[1]}" if policy else ""
+    assert f"kubectl delete configmaps top -n shop{cascade} --dry-run=server" in table
+
+
+def test_what_the_api_cleans_up_is_not_said_to_be_left_behind(impact: Runner) -> None:
+    cluster = Cluster()
+    cluster.secret("s")
+    definition = cluster.define("example.com", "Widget")
+    cluster.add("example.com/v1", "Widget", "w", "shop")
+    volume = cluster.add("v1", "PersistentVolume", "pv", finalizers=("kubernetes.io/pv-protection",))
+    cluster.add("v1", "PersistentVolumeClaim", "data", "shop", spec={"volumeName": "pv"})
+    service = cluster.add(
+        "v1", "Service", "web", "shop", finalizers=("service.kubernetes.io/load-balancer-cleanup",)
+    )
+    namespace = cluster.namespace("shop")
+    said = {
+        definition: ("its 1 custom resources are deleted with it", "all its objects are deleted first"),
+        volume: (
+            "reclaim policy Delete",
+            "persistentvolumeclaims shop/data is bound to it: it stays Terminating",
+        ),
+        service: ("its cloud load balancer is removed", "the load balancer is removed first"),
+        namespace: ("objects in it are deleted with it", "etcdfix namespace NAME shows what holds it up"),
+    }
+    for key, sentences in said.items():
+        out = impact(cluster, key).out
+        for sentence in sentences:
+            assert sentence in out, key
+        for lie in ("left behind", "stay in etcd", "nobody deletes", "is skipped", "LEAKS"):
+            assert lie not in out, key
+        assert f"losing {key}" in impact(cluster, cluster.break_(key)).out
+
+
+def test_what_the_api_cannot_delete(impact: Runner) -> None:
+    cluster, key = web()
+    ran = impact(cluster, key, "--policy", "orphan")
+    assert ran.code == 1
+    assert ran.out.startswith(f"RISK HIGH: losing {key}")
+    assert "refused: API servers cannot read it and refuse with an error, whatever the policy" in ran.out
+    assert "3 cascade-deleted" in ran.out
+    assert impact(cluster, key, "-o", "json").document["deletion"] is None
+    gone = cluster.key("configmaps", "shop", "gone")
+    cluster.pod("p", spec={"volumes": [{"name": "v", "configMap": {"name": "gone"}}]})
+    assert "it is not in etcd: there is nothing to delete" in impact(cluster, gone, "--policy", "orphan").out
+    sealed = cluster.key("secrets", "shop", "sealed")
+    cluster.values[sealed] = b"k8s:enc:aescbc:v1:key1:" + bytes(48)
+    ran = impact(cluster, sealed, "--policy", "foreground", "-o", "json")
+    assert ran.code == 3
+    assert (ran.document["deletion"]["possible"], ran.document["deletion"]["result"]) == (
+        None,
+        "cannot-be-told",
+    )
+    empty = cluster.key("secrets", "shop", "empty")
+    cluster.values[empty] = b""
+    assert impact(cluster, empty, "--policy", "orphan", "-o", "json").document["deletion"]["possible"] is None
+    unserved = cluster.add("example.com/v1", "Widget", "w", "shop")
+    out = impact(cluster, unserved).out
+    assert "refused: no API serves it while CustomResourceDefinition widgets.example.com is missing" in out
+    cluster.values["/registry/apiregistration.k8s.io/apiservices/v1.example.com"] = BROKEN
+    assert impact(cluster, unserved, "-o", "json").document["deletion"]["result"] == "cannot-be-told"
+    system = cluster.namespace("kube-system")
+    out = impact(cluster, system).out
+    assert "refused: API servers refuse to delete namespace kube-system" in out
+    assert "kubectl delete" not in out
+    lease = cluster.key("masterleases", "", "10.0.0.1")
+    cluster.values[lease] = cluster.values[system]
+    ran = impact(cluster, lease, "--policy", "background", "-o", "json")
+    assert ran.document["deletion"]["text"] == "it is no object of the API"
+    ran = impact(
+        MemorySource(cluster.values, problems=["page 7 is damaged"]), gone, "--policy", "orphan", "-o", "json"
+    )
+    assert ran.document["deletion"]["possible"] is None
+
+
+def test_the_word_of_the_api_will_do(impact: Runner) -> None:
+    cluster = Cluster()
+    ran = impact(cluster, cluster.add("v1", "ConfigMap", "c", "shop"), "--policy", "Orphan", "-o", "json")
+    assert ran.document["deletion"]["policy"] == "Orphan"
+
+
+def test_a_policy_that_is_none(impact: Runner) -> None:
+    ran = impact(Cluster(), "/registry/a/b", "--policy", "Foreground!")
+    assert (ran.code, ran.out) == (2, "")
+
+
+@pytest.mark.parametrize("form", ["table", "json", "dot", "html"])
+def test_hostile_names_in_a_forecast(impact: Runner, form: str) -> None:
+    cluster = Cluster()
+    key = cluster.add("v1", "ConfigMap", "top", "shop", finalizers=(HOSTILE,), terminating=True)
+    blocks = owner("ConfigMap", "top", api_version="v1", blockOwnerDeletion=True)
+    cluster.add("v1", "ConfigMap", HOSTILE, "shop", owners=(blocks,), finalizers=(HOSTILE, "a\nb"))
+    cluster.add("rbac.authorization.k8s.io/v1", "ClusterRole", HOSTILE, owners=(blocks,))
+    cluster.pod("p" + HOSTILE, owners=(blocks,), spec={"nodeName": HOSTILE, "containers": []})
+    for policy in ("background", "foreground", "orphan"):
+        ran = impact(cluster, key, "--policy", policy, "-o", form)
+        assert ran.code == 0
+        assert_harmless(ran.out + ran.err)
 
 
 # ----------------------------------------------------------------------------------------------- hostile names

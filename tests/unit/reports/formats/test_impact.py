@@ -23,12 +23,14 @@ Read = Callable[..., str]
 def read(request: pytest.FixtureRequest) -> Read:
     """Return a function that gives the words of a report, without markup and with single spaces."""
 
-    def words(cluster: Cluster, key: str, *, problems: tuple[str, ...] = ()) -> str:
+    def words(
+        cluster: Cluster, key: str, *, problems: tuple[str, ...] = (), policy: str | None = None
+    ) -> str:
         source = MemorySource(cluster.values, problems=problems)
         found = index_cluster(
             source, ClusterIndexRequest(layout=cluster.layout), keep=lambda e: e.stored.key == key.encode()
         )
-        report = impact_report(found, key.encode())
+        report = impact_report(found, key.encode(), policy=policy)
         assert report is not None
         stream = io.BytesIO()
         IMPACT_FORMATS[request.param](report, stream, 100)
@@ -129,9 +131,47 @@ def test_finalizers_and_what_is_special(read: Read) -> None:
         "v1", "PersistentVolume", "pv", finalizers=("kubernetes.io/pv-protection", "example.com/disk")
     )
     text = read(cluster, key)
+    assert "Finalizers that an unsafe deletion skips" not in text
+    assert re.search("finalizer example.com/disk .*not known.* takes it off", text)
+    assert re.search(
+        "finalizer kubernetes.io/pv-protection .*kube-controller-manager.* until no claim is bound", text
+    )
+
+
+def test_finalizers_that_are_skipped(read: Read) -> None:
+    cluster = Cluster()
+    text = read(cluster, cluster.break_(cluster.key("persistentvolumes", "", "pv")))
+    assert "Finalizers that an unsafe deletion skips" in text
     assert "a bound claim becomes Lost (kube-controller-manager)" in text
-    assert "example.com/disk" in text
     assert "the storage behind it stays, and nobody deletes it" in text
+
+
+def test_the_forecast_of_a_deletion(read: Read) -> None:
+    cluster = Cluster()
+    key = cluster.add("apps/v1", "Deployment", "web", "shop")
+    for number in range(5):
+        blocks = (owner("Deployment", "web", blockOwnerDeletion=True),)
+        cluster.add("v1", "ConfigMap", f"c{number}", "shop", owners=blocks, finalizers=("a/b",))
+    cluster.add("v1", "ConfigMap", "d", "shop", owners=(owner("Deployment", "web"),), finalizers=("c/d",))
+    text = read(cluster, key)
+    assert (
+        "Deletion through the API, Background: kubectl's default (see also --policy foreground, orphan)"
+        in text
+    )
+    assert "it is gone at once" in text
+    text = read(cluster, key, policy="foreground")
+    assert "Deletion through the API, Foreground " in text
+    assert "5 objects: configmaps shop/c0, configmaps shop/c1, configmaps shop/c2, …" in text
+    assert "1 object: configmaps shop/d" in text
+    assert "it stays Terminating while no kube-controller-manager runs" in text
+    for finalizers, words in (
+        (("foregroundDeletion",), "Foreground: under way"),
+        (("x/y",), "the object itself"),
+    ):
+        cluster.add("apps/v1", "Deployment", "web", "shop", finalizers=finalizers, terminating=True)
+        text = read(cluster, key)
+        assert words in text
+        assert "Terminating since 2026-03-01T10:00:00Z" in text
 
 
 def test_doubts_are_said(read: Read) -> None:

@@ -1,0 +1,309 @@
+"""The forecast of a deletion through the API: what becomes of the object, who waits for whom, and what else to know."""
+
+from __future__ import annotations
+
+import pytest
+
+from etcdfix.graph.collector import collect
+from etcdfix.graph.deletion import forecast, refusal, usual_policy
+from etcdfix.graph.deletion_model import DeletionForecast, DeletionResult, HeldBy, Wait
+from etcdfix.graph.model import Propagation
+from etcdfix.graph.tables import OPAQUE
+from tests.support.impact_objects import NOW, Cluster, node_of, owner
+
+BACKGROUND, FOREGROUND, ORPHAN = Propagation.BACKGROUND, Propagation.FOREGROUND, Propagation.ORPHAN
+
+
+BLOCKING = "the dependents that block its deletion (1)"
+
+
+def told(cluster: Cluster, key: str, policy: Propagation = BACKGROUND) -> DeletionForecast:
+    index = cluster.index()
+    node = node_of(index, key)
+    return forecast(index, node, collect(index, node, by_api=policy), policy, by_default=False)
+
+
+def only(found: DeletionForecast) -> Wait:
+    (wait,) = found.waits
+    return wait
+
+
+def stateful_set(cluster: Cluster, *, blocks: bool = False) -> str:
+    """A StatefulSet with a pod on a node and a claim that the pod uses."""
+    key = cluster.add("apps/v1", "StatefulSet", "db", "shop")
+    volume = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
+    spec = {"nodeName": "n1", "containers": [], "volumes": [volume]}
+    cluster.pod("db-0", owners=(owner("StatefulSet", "db", blockOwnerDeletion=blocks),), spec=spec)
+    cluster.add(
+        "v1", "PersistentVolumeClaim", "data", "shop",
+        owners=(owner("StatefulSet", "db"),), finalizers=("kubernetes.io/pvc-protection",),
+    )  # fmt: skip
+    return key
+
+
+@pytest.mark.parametrize(
+    ("policy", "result", "text"),
+    [
+        (BACKGROUND, DeletionResult.GONE, "it is gone at once"),
+        (
+            FOREGROUND,
+            DeletionResult.TERMINATING,
+            "it becomes Terminating until what holds it has ended; it is gone after " + BLOCKING,
+        ),
+        (ORPHAN, DeletionResult.GONE, "it is gone after its reference was taken off 2 dependents"),
+    ],
+)
+def test_the_three_policies(policy: Propagation, result: DeletionResult, text: str) -> None:
+    cluster = Cluster()
+    found = told(cluster, stateful_set(cluster, blocks=True), policy)
+    assert (found.result, found.possible) == (result, True)
+    assert found.text == text
+    held = {wait.held_by: (wait.holds_object, wait.ended_by) for wait in found.waits}
+    going = {
+        HeldBy.KUBELET: (policy is FOREGROUND, "pod garbage collector"),
+        HeldBy.FINALIZER: (False, "kube-controller-manager"),
+    }
+    assert held == (going if policy is not ORPHAN else {})
+
+
+def test_its_own_finalizer_since_when() -> None:
+    cluster = Cluster()
+    key = cluster.secret("s", finalizers=("example.com/guard", "foregroundDeletion"), terminating=True)
+    found = told(cluster, key)
+    wait = only(found)
+    assert (wait.name, wait.ended_by, wait.holds_object, wait.since) == ("example.com/guard", "", True, NOW)
+    assert (found.result, found.terminating_since) == (DeletionResult.TERMINATING, NOW)
+    assert not wait.permanent
+    assert any("replaces the collector's finalizers" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("settings", "policy"),
+    [
+        ({}, BACKGROUND),
+        ({"finalizers": ("orphan",)}, BACKGROUND),
+        ({"finalizers": ("orphan",), "terminating": True}, ORPHAN),
+        ({"finalizers": ("foregroundDeletion",), "terminating": True}, FOREGROUND),
+        ({"terminating": True}, BACKGROUND),
+    ],
+)
+def test_the_policy_where_nobody_asks_for_one(settings: dict[str, object], policy: Propagation) -> None:
+    cluster = Cluster()
+    key = cluster.add("v1", "ConfigMap", "c", "shop", **settings)  # type: ignore[arg-type]
+    index = cluster.index()
+    assert usual_policy(index, node_of(index, key)) is policy
+
+
+@pytest.mark.parametrize("state", ["ready", "not-ready", "absent", "unknown"])
+def test_who_ends_a_pod(state: str) -> None:
+    cluster = Cluster()
+    key = cluster.pod("p", spec={"nodeName": "n1", "containers": []})
+    if state != "absent":
+        conditions = [{"type": "Ready", "status": "True" if state == "ready" else "Unknown"}]
+        node = cluster.add("v1", "Node", "n1", status={"conditions": conditions})
+        if state == "unknown":
+            cluster.break_(node)
+    wait = only(told(cluster, key))
+    assert wait.held_by is HeldBy.KUBELET
+    assert wait.ended_by == ("pod garbage collector" if state == "absent" else "kubelet")
+    words = {
+        "ready": "within the grace period",
+        "not-ready": "not ready",
+        "absent": "do not exist",
+        "unknown": "not known",
+    }
+    assert words[state] in wait.text
+
+
+def test_a_pod_without_a_node_and_one_in_its_grace_period() -> None:
+    cluster = Cluster()
+    assert told(cluster, cluster.pod("p")).result is DeletionResult.GONE
+    key = cluster.pod("q", spec={"nodeName": "n1", "containers": []}, terminating=True)
+    assert any("within its grace period" in note for note in told(cluster, key, FOREGROUND).notes)
+
+
+def test_who_uses_a_claim_and_a_volume() -> None:
+    cluster = Cluster()
+    stateful_set(cluster)
+    claim = cluster.key("persistentvolumeclaims", "shop", "data")
+    assert only(told(cluster, claim)).text == "until no unfinished pod uses it: pods shop/db-0"
+    del cluster.values[cluster.key("pods", "shop", "db-0")]
+    assert only(told(cluster, claim)).text.endswith("none that can be read is left")
+    volume = cluster.add("v1", "PersistentVolume", "pv", finalizers=("kubernetes.io/pv-protection",))
+    cluster.add("v1", "PersistentVolumeClaim", "data", "shop", spec={"volumeName": "pv"})
+    assert (
+        only(told(cluster, volume)).text == "until no claim is bound to it: persistentvolumeclaims shop/data"
+    )
+
+
+def test_what_is_certain_never_to_end() -> None:
+    cluster = Cluster()
+    key = cluster.add("v1", "ConfigMap", "top", "shop")
+    wide = (owner("ConfigMap", "top", api_version="v1", blockOwnerDeletion=True),)
+    cluster.add("rbac.authorization.k8s.io/v1", "ClusterRole", "wide", owners=wide)
+    found = told(cluster, key, FOREGROUND)
+    wait = only(found)
+    assert (wait.held_by, wait.permanent, wait.holds_object) == (HeldBy.OWNER_INVALID, True, True)
+    assert any("cannot have a namespaced owner and is never collected" in note for note in found.notes)
+    assert told(cluster, key, ORPHAN).result is DeletionResult.GONE
+    # A collector that cannot list a type may not know the dependent at all.
+    cluster.break_(cluster.key("clusterroles", "", "broken"))
+    assert not only(told(cluster, key, FOREGROUND)).permanent
+
+
+def test_an_owner_that_the_collector_cannot_look_up() -> None:
+    cluster = Cluster()
+    key = cluster.add("v1", "ConfigMap", "top", "shop")
+    both = (
+        owner("ConfigMap", "top", api_version="v1", blockOwnerDeletion=True),
+        owner("T", "t", api_version="x.com/v1"),
+    )
+    cluster.add("v1", "ConfigMap", "c", "shop", owners=both, finalizers=("x/y",))
+    wait = only(told(cluster, key, FOREGROUND))
+    assert (wait.held_by, wait.permanent) == (HeldBy.OWNER_UNKNOWN, False)
+    assert told(cluster, key).waits == ()
+
+
+def test_dependents_in_another_namespace_go_anyhow() -> None:
+    cluster = Cluster()
+    key = cluster.add("v1", "ConfigMap", "top", "shop")
+    for number in range(5):
+        far = (owner("ConfigMap", "top", api_version="v1"),)
+        cluster.add("v1", "ConfigMap", f"far-{number}", "pay", owners=far)
+    (note,) = told(cluster, key).notes
+    assert note.startswith(
+        "configmaps pay/far-0, configmaps pay/far-1, configmaps pay/far-2 and 2 more are in another"
+    )
+
+
+def test_a_ring() -> None:
+    cluster = Cluster()
+    references = (owner("ConfigMap", "c", api_version="v1", blockOwnerDeletion=True),)
+    key = cluster.add("v1", "ConfigMap", "c", "shop", owners=references)
+    wait = only(told(cluster, key, FOREGROUND))
+    assert (wait.held_by, wait.permanent) == (HeldBy.RING, True)
+    assert told(cluster, key).result is DeletionResult.GONE
+
+
+@pytest.mark.parametrize("policy", [BACKGROUND, FOREGROUND, ORPHAN])
+def test_dependents_that_cannot_be_read(policy: Propagation) -> None:
+    cluster = Cluster()
+    key = cluster.add("v1", "ConfigMap", "c", "shop")
+    cluster.break_(cluster.secret("sealed"))
+    cluster.break_(cluster.secret("elsewhere", "pay"))
+    found = told(cluster, key, policy)
+    words = "if one of 1 that cannot be read depends on it"
+    if policy is BACKGROUND:
+        assert found.result is DeletionResult.GONE
+        assert any(words in note for note in found.notes)
+    else:
+        assert found.result is DeletionResult.NOT_TOLD
+        assert words in found.text
+    cluster.add("v1", "ConfigMap", "c", "shop", finalizers=("x/y",))
+    found = told(cluster, key, policy)
+    assert found.result is DeletionResult.TERMINATING
+    assert any(words in note for note in found.notes)
+
+
+@pytest.mark.parametrize("why", ["problems", "opaque"])
+def test_what_was_not_seen_may_hold_it(why: str) -> None:
+    cluster = Cluster()
+    key = cluster.add("v1", "ConfigMap", "c", "shop")
+    index = cluster.index()
+    if why == "problems":
+        index.problems.append("page 7 is damaged")
+    else:
+        index.opaque = 2
+    node = node_of(index, key)
+    results = {
+        policy: forecast(index, node, collect(index, node, by_api=policy), policy, by_default=False).result
+        for policy in Propagation
+    }
+    assert results == {
+        BACKGROUND: DeletionResult.GONE,
+        FOREGROUND: DeletionResult.NOT_TOLD,
+        ORPHAN: DeletionResult.NOT_TOLD if why == "problems" else DeletionResult.GONE,
+    }
+
+
+def test_an_object_that_cannot_be_looked_into() -> None:
+    cluster = Cluster()
+    key = cluster.add("v1", "ConfigMap", "c", "shop")
+    index = cluster.index()
+    node = node_of(index, key)
+    index._tables.flags[node] |= OPAQUE
+    found = forecast(index, node, collect(index, node, by_api=BACKGROUND), BACKGROUND, by_default=True)
+    assert (found.result, "cannot be looked into" in found.text) == (DeletionResult.NOT_TOLD, True)
+
+
+def test_a_custom_resource_whose_definition_cannot_be_read() -> None:
+    cluster = Cluster()
+    cluster.break_(cluster.define("example.com", "Widget"))
+    notes = told(cluster, cluster.add("example.com/v1", "Widget", "w", "shop")).notes
+    assert any("only API servers that ran before" in note for note in notes)
+
+
+def test_a_type_that_cannot_be_listed() -> None:
+    cluster = Cluster()
+    key = cluster.secret("s")
+    cluster.break_(cluster.secret("broken", "pay"))
+    assert told(cluster, key).result is DeletionResult.GONE
+    wait = only(told(cluster, key, FOREGROUND))
+    assert (wait.held_by, wait.holds_object) == (HeldBy.NOT_NOTICED, True)
+    assert "before all secrets can be listed: 1 object cannot be read" in wait.text
+
+
+def test_a_namespace_points_at_its_own_command() -> None:
+    cluster = Cluster()
+    key = cluster.namespace("shop")
+    cluster.secret("s")
+    wait = only(told(cluster, key))
+    assert (wait.held_by, wait.ended_by) == (HeldBy.CONTENTS, "namespace controller")
+    assert wait.text == "it deletes the 1 object in it first: see etcdfix namespace NAME"
+    cluster.break_(cluster.secret("broken", "pay"))
+    assert "which 1 object of it or of other namespaces holds up" in only(told(cluster, key)).text
+    index = cluster.index()
+    assert refusal(index, node_of(index, key)) == ""
+    for name in ("default", "kube-system", "kube-public"):
+        key = cluster.namespace(name)
+        index = cluster.index()
+        assert "refuse to delete" in refusal(index, node_of(index, key))
+
+
+@pytest.mark.parametrize("held", ["", "finalizer", "unreadable"])
+def test_a_custom_resource_definition_goes_after_its_objects(held: str) -> None:
+    cluster = Cluster()
+    key = cluster.define("example.com", "Widget")
+    cluster.add("example.com/v1", "Widget", "a", "shop")
+    finalizers = ("x/y",) if held == "finalizer" else ()
+    other = cluster.add("example.com/v1", "Widget", "b", "shop", finalizers=finalizers)
+    if held == "unreadable":
+        cluster.break_(other)
+    found = told(cluster, key)
+    if not held:
+        assert (found.result, found.waits) == (DeletionResult.GONE, ())
+        assert found.text == "it is gone after its 2 custom resources"
+        return
+    wait = only(found)
+    assert (found.result, wait.holds_object) == (DeletionResult.TERMINATING, True)
+    assert wait.held_by is (HeldBy.FINALIZER if held == "finalizer" else HeldBy.UNREADABLE_OBJECTS)
+    assert wait.objects[0].name == ("b" if held == "finalizer" else "widgets.example.com")
+
+
+def test_clients_that_ask_for_no_policy() -> None:
+    cluster = Cluster()
+    key = cluster.add("batch/v1", "Job", "j", "shop")
+    assert any("gets Orphan for this kind" in note for note in told(cluster, key).notes)
+    assert not any("gets Orphan" in note for note in told(cluster, key, ORPHAN).notes)
+
+
+def test_many_dependents_are_counted_and_a_hundred_named() -> None:
+    cluster = Cluster()
+    key = cluster.add("v1", "ConfigMap", "top", "shop")
+    references = (owner("ConfigMap", "top", api_version="v1", blockOwnerDeletion=True),)
+    held = cluster.add("v1", "ConfigMap", "d", "shop", owners=references, finalizers=("x/y",))
+    value = cluster.values.pop(held)
+    for number in range(10_000):
+        cluster.values[f"{held}{number}"] = value
+    wait = only(told(cluster, key, FOREGROUND))
+    assert (wait.count, len(wait.objects), wait.holds_object) == (10_000, 100, True)

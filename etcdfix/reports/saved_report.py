@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import mmap
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,10 @@ from etcdfix.inputs.inputfile import MAX_REPORT_BYTES, mapped_input
 from etcdfix.reports.model import API_VERSION, READ_VERSIONS
 
 MOST_FINDINGS: Final = 100_000
+_HINTS: Final = {
+    errno.EFBIG: "scan a part of the cluster only",
+    errno.ENOSPC: f"point TMPDIR at a directory with more room than {tempfile.gettempdir()}",
+}
 _HEALTHY: Final = "readable"
 Readable = bytes | mmap.mmap
 
@@ -122,7 +127,7 @@ def load_report(path: Path) -> SavedReport:
             sha256 = hashlib.sha256(raw).hexdigest()
             header, findings, problems = _read(raw)
     except OSError as exc:
-        hint = "scan a part of the cluster only" if exc.errno == errno.EFBIG else ""
+        hint = _HINTS.get(exc.errno or 0, "")
         raise ConfigurationError(f"--from-report {path}: {exc.strerror}", hint=hint) from exc
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as exc:
         # msgspec recurses into fields that nobody asked for, too.

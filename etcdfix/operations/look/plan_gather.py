@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
 
+from etcdfix.errors import SourceError
 from etcdfix.examine import Examiner
 from etcdfix.graph.assess import came_out
 from etcdfix.maybe_newer import NOT_THE_OBJECT, Similarity, SimilarValues, in_our_tables, similarity_of
@@ -67,7 +69,6 @@ class Gathered:
 
         Raises:
             SourceError: There is no room for what is kept of it.
-            OSError: Same.
         """
         reported = self._reported.pop(found.stored.key, None)
         if reported is None:
@@ -82,7 +83,13 @@ class Gathered:
             found, stored=msgspec.structs.replace(found.stored, value=b""), decoded=None
         )
         similarity = similarity_of(found, self._examiner)
-        self._broken.append(Broken(bare, value, similarity, not came_out(found)))
+        try:
+            self._broken.append(Broken(bare, value, similarity, not came_out(found)))
+        except OSError as exc:
+            raise SourceError(
+                f"temporary file for broken objects, in {tempfile.gettempdir()}: {exc.strerror or exc}",
+                hint="point TMPDIR at a directory with more room",
+            ) from exc
 
     def leave_out_unseen(self, problems: Sequence[str]) -> None:
         """Leave out what the report has and nobody saw; what could not be read is not gone.

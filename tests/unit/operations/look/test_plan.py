@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import gc
 import hashlib
 import io
@@ -17,15 +18,18 @@ import msgspec
 import pytest
 
 from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.errors import ConfigurationError
+from etcdfix.errors import ConfigurationError, SourceError
 from etcdfix.examine import Examiner
 from etcdfix.graph.users import users_of
 from etcdfix.model import KeptRevision, Revision, StoredValue
+from etcdfix.operations.look import plan_gather
 from etcdfix.operations.look.plan import build_plan
+from etcdfix.operations.look.plan_gather import Broken
 from etcdfix.reports.formats.machine import write_plan_json
 from etcdfix.reports.formats.plan_table import write_plan_table
 from etcdfix.reports.plan_model import DeletionPlan, PlanEntry
 from etcdfix.sources.base import Source
+from etcdfix.spool import Spool
 from etcdfix.verdicts.examination import Examination
 from tests.support.impact_objects import Cluster, node_of, owner
 from tests.support.lost_key import (
@@ -704,3 +708,19 @@ def test_a_broken_value_is_not_examined_again_and_no_entry_is_kept(
     assert max(examined[entry.key.encode()] for entry in plan.entries) <= 2
     (after,) = kept
     assert after - before < 20
+
+
+def test_no_room_for_broken_objects_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full(Spool[Broken]):
+        def append(self, value: Broken) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    cluster = lost_cluster(2)
+    source = cluster.source()
+    request = request_for(scan_to(tmp_path / "report.json", cluster))
+    monkeypatch.setattr(plan_gather, "Spool", Full)
+    with pytest.raises(
+        SourceError, match="temporary file for broken objects, in .*: No space left"
+    ) as caught:
+        build_plan(source, examiner_of(cluster, source), request)
+    assert "TMPDIR" in caught.value.hint

@@ -47,7 +47,7 @@ def test_memory_does_not_grow_with_the_number_of_keys(tmp_path: Path) -> None:
     print(f"\n{machine()}")
     few = run(offline(tmp_path / "few", KEYS // 10))
     many = run(offline(tmp_path / "many", KEYS))
-    broken = run(offline(tmp_path / "broken", KEYS, Damage.FLIPPED), expect=(1,))
+    broken = run(offline(tmp_path / "broken", KEYS, damage=Damage.FLIPPED), expect=(1,))
     for name, result in (("a tenth", few), ("all", many), ("all of them broken", broken)):
         print(f"  {name}: {result.anonymous_mb:.0f} MB, {result.wall:.1f} s")
     assert many.anonymous_mb < 250

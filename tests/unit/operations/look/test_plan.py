@@ -720,7 +720,7 @@ def test_no_room_for_broken_objects_is_said(tmp_path: Path, monkeypatch: pytest.
     request = request_for(scan_to(tmp_path / "report.json", cluster))
     monkeypatch.setattr(plan_gather, "Spool", Full)
     with pytest.raises(
-        SourceError, match="temporary file for broken objects, in .*: No space left"
+        SourceError, match=r"temporary file for broken objects, in .*: No space left"
     ) as caught:
         build_plan(source, examiner_of(cluster, source), request)
     assert "TMPDIR" in caught.value.hint

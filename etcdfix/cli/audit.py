@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -33,6 +34,7 @@ from etcdfix.operations.look.audit import (
 from etcdfix.operations.opening import connect_for_intents
 from etcdfix.remediation.audit.record import Event, Link
 from etcdfix.remediation.audit.verify import read_records
+from etcdfix.reports.tables import table_lines, width_for
 from etcdfix.text.safetext import safe_json, safe_text
 
 _Command = Callable[..., Any]
@@ -260,7 +262,6 @@ def _json(document: Any) -> None:
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    from tabulate import tabulate  # noqa: PLC0415 - 20 ms that other formats need not pay
-
-    for line in tabulate(rows, headers=columns, tablefmt="plain", disable_numparse=True).splitlines():
-        click.echo(line.rstrip())
+    width = width_for(sys.stdout.buffer)
+    for line in table_lines(columns, rows, width, key="KEY"):
+        click.echo(line)

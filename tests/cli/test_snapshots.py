@@ -41,12 +41,16 @@ ACKNOWLEDGED = "--ignore-store-read-error-with-cluster-breaking-potential"
 
 
 class Case(msgspec.Struct, frozen=True):
-    """One run. ``{tmp}`` in an argument is the folder that ``prepare`` fills."""
+    """One run. ``{tmp}`` in an argument is the folder that ``prepare`` fills.
+
+    ``columns`` is the width of the terminal, 0 for none; a help text has 120.
+    """
 
     name: str
     arguments: list[str]
     exit_code: int
     prepare: Callable[[Path], object] | None = None
+    columns: int = 0
 
 
 def scan(*arguments: str) -> list[str]:
@@ -282,6 +286,18 @@ CASES = [
     # plans
     Case("help-plan", ["plan", "--help"], OK),
     Case("plan-everything", plan(*LOST), INCOMPLETE, _report()),
+    *(
+        Case(f"{name}-at-{columns}-columns", arguments, code, prepare, columns)
+        for columns in (80, 60)
+        for name, arguments, code, prepare in (
+            ("plan", plan(*LOST, "--max-rows", "4"), INCOMPLETE, _report("secrets", "-n", "pay", "--no-kms")),
+            ("scan", scan(*LOST, "--max-causes", "4"), INCOMPLETE, None),
+            ("get", get(*LOST, "pods", "-n", "infra", "-o", "wide"), FINDINGS, None),
+            ("orphans", ["orphans", *ALPHA_LOST], INCOMPLETE, None),
+            ("impact", ["impact", *ALPHA_LOST, "/registry/secrets/infra/tls-cbc-key2-8"], INCOMPLETE, None),
+            ("namespace", ["namespace", *ALPHA_LOST, "pay", "--max-rows", "5"], INCOMPLETE, None),
+        )
+    ),
     Case("plan-cut-short", plan(*LOST, "--max-rows", "4"), INCOMPLETE, _report("secrets", "-n", "pay", "--no-kms")),
     Case("plan-one-resource", plan(*LOST), FINDINGS, _report("configmaps")),
     Case("plan-nothing-broken", plan(*LOST), OK, _report("endpoints")),
@@ -378,13 +394,18 @@ def _surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith(("ETCDFIX_", "ETCDCTL_")):
             monkeypatch.delenv(name)
-    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.chdir(REPOSITORY)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_output(case: Case, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_output(
+    case: Case, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = case.columns or (120 if "--help" in case.arguments or case.exit_code == USAGE else 0)
+    if columns:
+        monkeypatch.setenv("COLUMNS", str(columns))
     if case.prepare is not None:
         case.prepare(tmp_path)
         capfd.readouterr()

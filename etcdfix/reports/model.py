@@ -202,7 +202,9 @@ class TransformerSummary(msgspec.Struct):
     A key's name is local to its rule: one name in two rules gives two entries. ``resources`` are those of the rule,
     empty for none. ``key_fingerprint`` is null under KMS, unencrypted, and where no key of that name is configured.
     ``failures`` do not open or do not decode; of ``damaged`` it is proven that the value is wrong, not the key, and
-    ``likely_damaged`` are called so only for what opens before and after them.
+    ``likely_damaged`` are called so only for what opens before and after them; ``likely_doubts`` says what that rests
+    on: ``in-between`` where the key may have had other bytes for a time, ``unfitting`` where the values may have been
+    written with other associated data.
     """
 
     transformer: str
@@ -216,6 +218,7 @@ class TransformerSummary(msgspec.Struct):
     first_mod_revision: int
     last_mod_revision: int
     likely_damaged: int = 0
+    likely_doubts: list[str] = []
 
 
 class SeveritySummary(msgspec.Struct):
@@ -294,9 +297,11 @@ class KMSSummary(msgspec.Struct, frozen=True):
 class Summary(Counts, kw_only=True):
     """Counts of everything examined, never capped. ``known_findings``: how many of them a baseline knew.
 
-    ``kms`` is null where no value is under KMS and no KMS provider is configured. ``severity`` is the worst of all
-    findings, null where nothing is proven wrong; ``at_stake`` says in one line what that means, ``do_not_restart`` why
-    no API server should be restarted ("" where nothing speaks against it), and ``next`` what to do first.
+    ``kms`` is null where no value is under KMS and no KMS provider is configured. Of ``readable_revisions`` findings an
+    earlier revision is still kept that reads; of ``readable_revisions_not_sought`` not all that is kept was looked at
+    (their evidence says why). ``severity`` is the worst of all findings, null where nothing is proven wrong;
+    ``at_stake`` says in one line what that means, ``do_not_restart`` why no API server should be restarted ("" where
+    nothing speaks against it), and ``next`` what to do first.
     """
 
     not_objects: int = 0
@@ -305,6 +310,8 @@ class Summary(Counts, kw_only=True):
     by_transformer: list[TransformerSummary] = msgspec.field(default_factory=list)
     kms: KMSSummary | None = None
     known_findings: int = 0
+    readable_revisions: int = 0
+    readable_revisions_not_sought: int = 0
     severity: str | None = None
     at_stake: str = ""
     do_not_restart: str = ""
@@ -400,6 +407,7 @@ class ChangeReport(msgspec.Struct, frozen=True, kw_only=True, rename={"api_versi
         value_sha256s: Digests of the values that these hold, each once: to be written down.
         audit_log: Path; null where no record was made.
         audit_log_head: For ``--expect-head``; null where the outcome could not be recorded.
+        anchored: Whether the anchor outside took that head; null without ``--audit-anchor``.
         warnings: One sentence each.
         follow_ups: Commands for afterwards.
         exit_code: Of the command.
@@ -422,6 +430,7 @@ class ChangeReport(msgspec.Struct, frozen=True, kw_only=True, rename={"api_versi
     value_sha256s: list[str] = []
     audit_log: str | None = None
     audit_log_head: str | None = None
+    anchored: bool | None = None
     warnings: list[str] = []
     follow_ups: list[FollowUp] = []
     exit_code: int

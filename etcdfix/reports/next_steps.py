@@ -8,11 +8,11 @@ import msgspec
 
 from etcdfix.reports.base import counted
 from etcdfix.reports.model import KMSPluginSummary, KMSSummary, Remedy, Summary, TransformerSummary
-from etcdfix.reports.remedies import KEEP_RUNNING, LAST
+from etcdfix.reports.remedies import DO_NOT_RESTART, LAST
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
 from etcdfix.verdicts.deletability import IDENTITY, KMS_DOUBTS
-from etcdfix.verdicts.key_loss import ALL_FAIL, KeyDoubt, doubt_by_numbers
+from etcdfix.verdicts.key_loss import KeyDoubt, doubt_by_numbers
 
 
 def doubt_in(entry: TransformerSummary) -> KeyDoubt:
@@ -74,11 +74,18 @@ def next_steps(summary: Summary) -> list[str]:
         for entry in keys
         if doubt_in(entry) is KeyDoubt.MASS_DAMAGE
     ]
-    in_between = [entry for entry in keys if entry.likely_damaged >= ALL_FAIL and entry not in patterns]
+    likely = [entry for entry in keys if doubt_in(entry) is KeyDoubt.NONE]
+    in_between = [entry for entry in likely if KeyDoubt.IN_BETWEEN in entry.likely_doubts]
     steps += [
         f"{entry.likely_damaged} values under {_named(entry)} do not open, and values written before and after them "
         "do: the key may have had other bytes for a time. Do not delete any of them; find those bytes."
         for entry in in_between
+    ]
+    steps += [
+        f"{entry.likely_damaged} values under {_named(entry)} do not open although the key is right: they may have "
+        "been written with other associated data for a time. Find out what happened before anything is deleted."
+        for entry in likely
+        if KeyDoubt.UNFITTING in entry.likely_doubts
     ]
     doubtful = undetermined & KMS_DOUBTS
     steps += _kms_steps(summary, undetermined)
@@ -98,6 +105,12 @@ def next_steps(summary: Summary) -> list[str]:
         number = sum(c.count for c in curable)
         steps.append(
             f"The configuration alone can cure {counted(number, 'finding')}: change it before anything else."
+        )
+    if summary.readable_revisions:
+        steps.append(
+            f"An earlier revision of {counted(summary.readable_revisions, 'finding')} is still kept and can be read; a "
+            "live etcd keeps it only until it is compacted, which an API server has done every five minutes: save it "
+            "first. -o yaml gives the command for each key, etcdfix impact KEY for one under a lost encryption key."
         )
     if summary.decrypt_failures or summary.decode_failures or summary.inconsistent:
         steps.append("Take a snapshot of etcd before you change anything: etcdctl snapshot save FILE.")
@@ -147,7 +160,7 @@ def first_way_out(remedies: Sequence[Remedy]) -> Remedy | None:
     Never a deletion; and what only saves copies comes after what cures, since a warning of its own keeps them.
     """
     ways = [remedy for remedy in remedies if not remedy.action.startswith(LAST)]
-    cures = [remedy for remedy in ways if not remedy.action.startswith(KEEP_RUNNING)]
+    cures = [remedy for remedy in ways if not remedy.action.startswith(DO_NOT_RESTART)]
     return next((remedy for remedy in [*cures, *ways] if remedy.command), ways[0] if ways else None)
 
 

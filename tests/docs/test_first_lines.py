@@ -20,6 +20,7 @@ import pytest
 
 from etcdfix.cli.root import run
 from etcdfix.text.commands import ACKNOWLEDGEMENT
+from tests.support.audit_logs import own_directory
 from tests.support.certificates import CertificateAuthority
 from tests.support.etcd_members import etcd_members
 from tests.support.etcd_places import NoEtcdError
@@ -44,7 +45,7 @@ pytestmark = pytest.mark.etcd
 PAGE = Path(__file__).parents[2] / "docs" / "first-lines.md"
 UPDATE = os.environ.get("ETCDFIX_UPDATE_SNAPSHOTS") == "1"
 LINES = 5
-WIDTH = 80
+WIDTH = 90
 WEB, POD = "/registry/secrets/shop/web", "/registry/pods/shop/web-0"
 DEFINITION = "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.example.com"
 PLAIN = ("--no-encryption",)
@@ -240,6 +241,12 @@ def test_the_page_shows_the_first_lines(
     if UPDATE:
         update(title, shown)
     assert block(title).group(1) == shown
+    command = next((line for line in lines if line.startswith("  etcdfix ")), "")
+    if command and "FILE" not in command:
+        changing = ["--backup-dir", "places", "--audit-log", "places/audit.jsonl"]
+        own_directory(tmp_path / "places")
+        words = shlex.split(command)[1:]
+        assert run([*words, *(changing if words[0] == "restore" else [])]) in {0, FINDINGS, INCOMPLETE}
 
 
 def plain(text: str, folder: Path) -> str:

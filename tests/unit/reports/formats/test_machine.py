@@ -40,8 +40,11 @@ FINDING = [
     "value_sha256", "evidence", "remedies", "severity",
 ]  # fmt: skip
 COUNTS = ["keys", "readable", "stale", "decrypt_failures", "decode_failures", "inconsistent", "undetermined"]
-SUMMARY = [*COUNTS, "not_objects", "by_resource", "by_cause", "by_transformer", "kms", "known_findings", "severity",
-           "at_stake", "do_not_restart", "next", "by_severity", "key_loss"]  # fmt: skip
+SUMMARY = [
+    *COUNTS, "not_objects", "by_resource", "by_cause", "by_transformer", "kms", "known_findings",
+    "readable_revisions", "readable_revisions_not_sought", "severity", "at_stake", "do_not_restart", "next",
+    "by_severity", "key_loss",
+]  # fmt: skip
 ODD_KEYS = [
     b"/registry/secrets/shop/\xff\xfe",
     b"/registry/secrets/shop/\x00\x1b[2J\n",
@@ -103,7 +106,7 @@ def test_fields_stand_in_the_order_of_the_contract() -> None:
     assert list(report["summary"]["by_cause"][0]) == ["cause", "outcome", "count", "example"]
     assert list(report["summary"]["by_transformer"][0]) == [
         "transformer", "resources", "key_fingerprint", "keys", "failures", "damaged", "undetermined", "stale",
-        "first_mod_revision", "last_mod_revision", "likely_damaged",
+        "first_mod_revision", "last_mod_revision", "likely_damaged", "likely_doubts",
     ]  # fmt: skip
     for finding in report["findings"]:
         optional = {"key_base64", "severity"}

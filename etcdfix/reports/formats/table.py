@@ -13,7 +13,7 @@ from etcdfix.reports.model import Conclusion, Finding, Header, KMSSummary, Repor
 from etcdfix.reports.next_steps import next_steps
 from etcdfix.text.safetext import safe_text
 
-_MOST_STAKES = 10
+_MOST_STAKES = 3
 _WIDTH = 80
 _COLUMNS = ("OUTCOME", "CAUSE", "KEY", "WHAT IS WRONG")
 _WIDE_COLUMNS = ("OUTCOME", "CAUSE", "KEY", "TRANSFORMER", "MOD REVISION", "BYTES", "API SERVER", "WHAT IS WRONG",
@@ -123,7 +123,7 @@ class TableReporter(Reporter):
                 for part in wrap(safe_text(text), _WIDTH, initial_indent="  ", subsequent_indent="    "):
                     line(part)
             if len(summary.by_severity) > _MOST_STAKES:
-                line(f"  and {len(summary.by_severity) - _MOST_STAKES} more; see all with -o json")
+                line(f"  and {len(summary.by_severity) - _MOST_STAKES} more: by_severity of -o json")
         steps = next_steps(summary)
         if steps:
             line()

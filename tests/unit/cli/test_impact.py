@@ -275,7 +275,7 @@ def test_what_the_api_cannot_delete(impact: Runner) -> None:
     cluster, key = web()
     ran = impact(cluster, key, "--policy", "orphan")
     assert ran.code == 1
-    assert ran.out.startswith(f"RISK HIGH: losing {key}")
+    assert f"\nRISK HIGH: losing {key}\n" in ran.out
     assert "refused: API servers cannot read it and refuse with an error, whatever the policy" in ran.out
     assert "3 cascade-deleted" in ran.out
     assert impact(cluster, key, "-o", "json").document["deletion"] is None

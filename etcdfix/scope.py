@@ -9,6 +9,7 @@ import msgspec
 
 from etcdfix.errors import ConfigurationError
 from etcdfix.storagekey import ResourcePrefix, StorageLayout, builtin_directories, find_resources
+from etcdfix.text.safetext import key_arguments
 
 
 class KeyRange(msgspec.Struct, frozen=True):
@@ -47,6 +48,12 @@ class ScopeRequest(msgspec.Struct, frozen=True):
     def resources(self) -> list[str]:
         """Arguments that are resources."""
         return [a for a in self.arguments if not a.startswith("/")]
+
+    @property
+    def words(self) -> list[str]:
+        """The scope as the words of a command."""
+        keys = [word for key in self.keys for word in key_arguments(key)]
+        return [*self.arguments, *keys, *(word for name in self.namespaces for word in ("-n", name))]
 
 
 def resolve_scope(

@@ -12,6 +12,7 @@ from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import key_base64
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.plaintext import bounded
+from etcdfix.verdicts.severity import stake_of
 
 _ANYWHERE = RepeatedOptions()
 
@@ -41,7 +42,7 @@ def finding_from(
         breaking: It is known that a change of it may break the cluster.
     """
     stored, verdict = found.stored, found.verdict
-    gvk = found.gvk
+    gvk, stake = found.gvk, stake_of(found)
     return Finding(
         key=display(stored.key),
         key_base64=key_base64(stored.key),
@@ -70,6 +71,9 @@ def finding_from(
         evidence=[FindingEvidence(e.check, e.result, e.detail) for e in verdict.evidence],
         remedies=remedies_for(found, same_again, readable=readable, breaking=breaking),
         baseline=baseline,
+        severity=stake.severity.value if stake is not None else None,
+        rule=found.rule or None,
+        key_fingerprint=found.key_fingerprints[0] if len(found.key_fingerprints) == 1 else None,
     )
 
 

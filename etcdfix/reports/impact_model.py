@@ -45,6 +45,14 @@ class _Report(msgspec.Struct, frozen=True, kw_only=True):
     encryption_config: ReportConfiguration | None
 
 
+class _HeadedReport(_Report, frozen=True, kw_only=True):
+    """``at_stake``, ``do_not_restart`` and ``next`` stand at its head, as in the summary of a scan."""
+
+    at_stake: str = ""
+    do_not_restart: str = ""
+    next: Remedy | None = None
+
+
 # -------------------------------------------------------------------------------------------------------- impact
 
 
@@ -91,7 +99,7 @@ class UserGroup(msgspec.Struct, frozen=True, kw_only=True):
     users: tuple[User, ...]
 
 
-class ImpactReport(_Report, frozen=True, kw_only=True):
+class ImpactReport(_HeadedReport, frozen=True, kw_only=True):
     """What losing one object would set off.
 
     ``exists`` is null where its key was not seen in a source that could not be read whole. ``may_be_worse`` says that
@@ -147,7 +155,7 @@ class NamespaceStep(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None
 
 
-class NamespaceReport(_Report, frozen=True, kw_only=True):
+class NamespaceReport(_HeadedReport, frozen=True, kw_only=True):
     """Why a namespace cannot finish deleting.
 
     ``state``: ``active``, ``active-with-blockers``, ``terminating``, ``stuck``, ``unreadable``, ``missing``, and

@@ -93,7 +93,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One key that there is something to say about.
 
     ``key_base64`` is present when the key is not plain text, and is authoritative then. ``lease`` is
-    lower-case hex, null for none. ``baseline`` is present and true when ``--baseline`` knew the finding.
+    lower-case hex, null for none. ``baseline`` is present and true when ``--baseline`` knew the finding. ``severity``
+    is ``breaks-now``, ``breaks-at-restart`` or ``one-object``, absent where nothing is proven wrong. ``rule`` and
+    ``key_fingerprint`` say under which encryption key of which rule it counts, as ``by_transformer`` does; absent where
+    there is none, or where several keys of the rule have that name.
     """
 
     key: str
@@ -123,6 +126,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     evidence: list[FindingEvidence]
     remedies: list[Remedy]
     baseline: bool = False
+    severity: str | None = None
+    rule: str | None = None
+    key_fingerprint: str | None = None
 
 
 class StatusCause(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -215,6 +221,35 @@ class TransformerSummary(msgspec.Struct):
     likely_doubts: list[str] = []
 
 
+class SeveritySummary(msgspec.Struct):
+    """What is at stake with the values of one resource: ``now`` and ``at_restart`` say what fails, "" for not known."""
+
+    severity: str
+    group: str
+    resource: str
+    count: int
+    now: str
+    at_restart: str
+
+
+class LostKey(msgspec.Struct, frozen=True):
+    """An encryption key under which none of several values opens, or most do not: what holds for all of them, once.
+
+    ``failures`` of the values under it (``of``) do not open or do not decode. ``resources`` are those of the values
+    that do not open. Findings that belong to it have no remedies of their own.
+    """
+
+    transformer: str
+    rule: str
+    resources: list[str]
+    key_fingerprint: str | None
+    failures: int
+    of: int
+    first_mod_revision: int
+    last_mod_revision: int
+    remedies: list[Remedy]
+
+
 class KMSKeySummary(msgspec.Struct, omit_defaults=True):
     """How many keys were written under a KMS key id, and how many of them opened; KMS v1 has no key ids.
 
@@ -264,7 +299,9 @@ class Summary(Counts, kw_only=True):
 
     ``kms`` is null where no value is under KMS and no KMS provider is configured. Of ``readable_revisions`` findings an
     earlier revision is still kept that reads; of ``readable_revisions_not_sought`` not all that is kept was looked at
-    (their evidence says why).
+    (their evidence says why). ``severity`` is the worst of all findings, null where nothing is proven wrong;
+    ``at_stake`` says in one line what that means, ``do_not_restart`` why no API server should be restarted ("" where
+    nothing speaks against it), and ``next`` what to do first.
     """
 
     not_objects: int = 0
@@ -275,6 +312,12 @@ class Summary(Counts, kw_only=True):
     known_findings: int = 0
     readable_revisions: int = 0
     readable_revisions_not_sought: int = 0
+    severity: str | None = None
+    at_stake: str = ""
+    do_not_restart: str = ""
+    next: Remedy | None = None
+    by_severity: list[SeveritySummary] = msgspec.field(default_factory=list)
+    key_loss: list[LostKey] = msgspec.field(default_factory=list)
 
 
 class Header(msgspec.Struct, frozen=True):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
+
+import msgspec
 
 from etcdfix.reports.base import counted
-from etcdfix.reports.model import KMSPluginSummary, KMSSummary, Summary, TransformerSummary
+from etcdfix.reports.model import KMSPluginSummary, KMSSummary, Remedy, Summary, TransformerSummary
+from etcdfix.reports.remedies import KEEP_RUNNING, LAST
+from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
 from etcdfix.verdicts.deletability import IDENTITY, KMS_DOUBTS
 from etcdfix.verdicts.key_loss import KeyDoubt, doubt_by_numbers
@@ -84,8 +88,6 @@ def next_steps(summary: Summary) -> list[str]:
         if KeyDoubt.UNFITTING in entry.likely_doubts
     ]
     doubtful = undetermined & KMS_DOUBTS
-    if patterns or in_between or doubtful:
-        steps.append("Do not restart the API servers: their caches may still hold the keys and the objects.")
     steps += _kms_steps(summary, undetermined)
     if Cause.OWNER_UNKNOWN in undetermined:
         steps.append(
@@ -115,6 +117,89 @@ def next_steps(summary: Summary) -> list[str]:
         steps.append("See evidence and remedies for each key: run the same scan with -o yaml, or -o json.")
     return steps
 
+
+def next_way_out(
+    summary: Summary,
+    first: Sequence[Remedy],
+    words: Sequence[str],
+    again: RepeatedOptions,
+    *,
+    whole: bool,
+    prefixes: Sequence[str] | None = None,
+) -> Remedy | None:
+    """Return the one thing to do next, with its command; None where nothing is wrong and everything was seen.
+
+    Args:
+        summary: All counts.
+        first: Ways out of the worst that is wrong, ordered; empty where nothing is.
+        words: The scope that was scanned, as words of a command.
+        again: What a command must repeat.
+        whole: Everything in scope was seen.
+        prefixes: Where the keys seem to be, where none lies below the storage prefix; else None.
+    """
+    if prefixes is not None:
+        if not prefixes:
+            return Remedy("Check --etcd-prefix, and that this is the etcd of the API servers", "", "")
+        elsewhere = msgspec.structs.replace(again, layout=("--etcd-prefix", prefixes[0]))
+        return Remedy("Look where the keys of Kubernetes seem to be", elsewhere.scan_of(words), "")
+    undetermined = {c.cause for c in summary.by_cause if c.outcome == "undetermined"}
+    way = first_way_out(first)
+    if way is None or Cause.NO_CONFIGURATION in undetermined:
+        way = next_for_undetermined(undetermined, words, again) or way
+    if way is None and not whole:
+        what = "the reasons stand below" if summary.keys else "the reason stands above"
+        return Remedy(f"See why not everything was seen ({what}), then scan again", again.scan_of(words), "")
+    if way is None and words:
+        return Remedy("Scan everything: only this scope was looked at", again.scan_of(), "")
+    return way
+
+
+def first_way_out(remedies: Sequence[Remedy]) -> Remedy | None:
+    """Return the first way out that has a command, else the first; None where there is none.
+
+    Never a deletion; and what only saves copies comes after what cures, since a warning of its own keeps them.
+    """
+    ways = [remedy for remedy in remedies if not remedy.action.startswith(LAST)]
+    cures = [remedy for remedy in ways if not remedy.action.startswith(KEEP_RUNNING)]
+    return next((remedy for remedy in [*cures, *ways] if remedy.command), ways[0] if ways else None)
+
+
+def next_for_undetermined(
+    causes: Collection[str], words: Sequence[str], again: RepeatedOptions
+) -> Remedy | None:
+    """Return what to do first about values that could not be judged; None where nothing general helps.
+
+    Args:
+        causes: Of these values.
+        words: The scope that was scanned, as words of a command.
+        again: What a command must repeat.
+    """
+    if Cause.NO_CONFIGURATION in causes:
+        return Remedy(
+            "Scan again with the EncryptionConfiguration of the API servers",
+            again.scan_of(words, reading=again.with_configuration),
+            "The path stands in the API server's flag --encryption-provider-config.",
+        )
+    if set(causes) & KMS_DOUBTS and NO_KMS in again.reading:
+        reading = [word for word in again.reading if word != NO_KMS]
+        return Remedy(
+            "Scan again, and let the KMS plugins be asked", again.scan_of(words, reading=reading), ""
+        )
+    for cause, action in _WAITING.items():
+        if cause in causes:
+            return Remedy(action, again.scan_of(words), "Values that wait for KMS may well be in order.")
+    if causes:
+        return Remedy("See why these could not be judged", again.scan_of([*words, "-o", "yaml"]), "")
+    return None
+
+
+NO_KMS = "--no-kms"
+_WAITING = {
+    Cause.KMS_KEY_UNKNOWN: "Find the KMS key (disabled? other region?), delete nothing, scan again",
+    Cause.KMS_DENIED: "Let the KMS plugin decrypt again (policy, credentials), delete nothing, scan again",
+    Cause.KMS_UNREACHABLE: "Bring the KMS plugin back, delete nothing, and scan again",
+    Cause.KMS_UNPROVEN: "See that the KMS plugin has this cluster's keyring, delete nothing, scan again",
+}
 
 _WELL = frozenset({"ok", "not-asked"})
 

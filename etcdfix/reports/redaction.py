@@ -206,6 +206,8 @@ class RedactingReporter(Reporter):
                 for cause in summary.by_cause
             ],
             kms=self._kms(summary.kms) if summary.kms is not None else None,
+            next=None,
+            key_loss=[msgspec.structs.replace(lost, remedies=[]) for lost in summary.key_loss],
         )
 
     def _kms(self, kms: KMSSummary) -> KMSSummary:

@@ -16,6 +16,8 @@ _ANYWHERE = RepeatedOptions()
 
 LAST = "Last: "
 """With this begin the ways out after which the object is gone."""
+KEEP_RUNNING = "Do not restart the API servers: "
+"""With this begin the ways out that save what the memory of API servers may still hold."""
 # An API server that ran before may still hold the object, whatever became of the key or the value.
 _MAY_BE_CACHED = LOST_KEY | {
     Cause.UNKNOWN_ENVELOPE,
@@ -34,7 +36,7 @@ _CONFIGURATION_TEXT: dict[Cause, tuple[str, str]] = {
         "For a KMS provider its name must be the one in the value; the plugin must be reachable.",
     ),
     Cause.KEY_NAME_MISSING: (
-        "Add the missing key back, under its old name, after the key that writes today",
+        "Add the missing key back under its old name, after today's write key",
         "The key must have its old bytes; look for it in backups of the configuration file and of the nodes.",
     ),
     Cause.PLAINTEXT_NOT_ALLOWED: (
@@ -46,11 +48,11 @@ _CONFIGURATION_TEXT: dict[Cause, tuple[str, str]] = {
         "The message says where in the configuration it stands now; put it behind the key that writes today.",
     ),
     Cause.WRONG_KEY: (
-        "Compare the configured key with the one in a backup of the configuration file",
+        "Compare the configured key with a backup of the configuration file",
         "The key name matches; its bytes most likely do not.",
     ),
     Cause.AUTHENTICATION_FAILED: (
-        "Compare the configured key with the one in a backup of the configuration file",
+        "Compare the configured key with a backup of the configuration file",
         "Too little of the value can be seen to tell a wrong key from damage.",
     ),
     Cause.STORAGE_PREFIX_CHANGED: (
@@ -74,7 +76,7 @@ _ADVICE: dict[Cause, tuple[str, str]] = {
         "Take a snapshot of etcd before anything else, so that these bytes stay.",
     ),
     Cause.ALLOCATOR_DAMAGED: (
-        "Put back the value of this key from a snapshot that was taken before the damage",
+        "Put back the value from a snapshot that was taken before the damage",
         (
             "Never delete it: API servers rebuild what they can from Services at start-up, but only with a readable "
             "record."
@@ -108,8 +110,6 @@ _OTHER_BYTES = frozenset({Cause.WRONG_KEY, Cause.AUTHENTICATION_FAILED})
 
 
 _RESTART_LATER = "Restart no API server for it before its memory was read: it may hold the object."
-DO_NOT_RESTART = "Do not restart the API servers"
-"""With this begins the way out that a restart would close."""
 
 
 def remedies_for(
@@ -137,12 +137,11 @@ def remedies_for(
     if verdict.outcome is Outcome.INCONSISTENT:
         return _inconsistent(found, cause, again)
     remedies: list[Remedy] = []
-    text = _CONFIGURATION_TEXT.get(cause)
-    if cause in _OTHER_BYTES and found.transformer.startswith("kms/"):
-        text = _KMS_TEXT[Cause.KMS_UNPROVEN]
-    if text is not None:
-        note = f"{text[1]} {_RESTART_LATER}" if cause in _MAY_BE_CACHED else text[1]
-        remedies.append(Remedy(text[0], again.scan(key, reading=["--encryption-config", "FILE"]), note))
+    configuration = configuration_remedy(
+        cause, found.transformer, again.scan(key, reading=again.with_configuration)
+    )
+    if configuration is not None:
+        remedies.append(configuration)
     if cause is Cause.VERSION_REMOVED:
         until = verdict.readable_until or "an earlier release"
         remedies.append(
@@ -167,7 +166,8 @@ def remedies_for(
         remedies.append(_rescue_from_cache(found))
     if cause in _ADVICE:
         action, note = _ADVICE[cause]
-        remedies.append(Remedy(action, "", note))
+        look = again.scan(key, source=["--snapshot", "FILE"]) if cause is Cause.ALLOCATOR_DAMAGED else ""
+        remedies.append(Remedy(action, look, note))
     if cause is Cause.ALLOCATOR_DAMAGED:
         return remedies
     if cause is Cause.KIND_NOT_REGISTERED and "--kubernetes-version" not in again.reading:
@@ -188,9 +188,9 @@ def remedies_for(
         )
     remedies.append(
         Remedy(
-            "Take the object from a backup: a snapshot of etcd, a manifest, or the controller that made it",
+            "See whether an older snapshot of etcd, or another backup, still has it",
             again.scan(key, source=["--snapshot", "FILE"]),
-            "The command tells whether an older snapshot still holds it in order.",
+            "The command tells it of a snapshot. A manifest, or the controller that made it, may bring it back too.",
         )
     )
     if cause is Cause.ENVELOPE_DAMAGED:
@@ -199,6 +199,22 @@ def remedies_for(
         served = verdict.apiserver is ServerBehaviour.SERVES_EMPTY
         remedies += [_ordinary_delete(found)] if served else _deletions(found, again, breaking=breaking)
     return remedies
+
+
+def configuration_remedy(cause: Cause, transformer: str, command: str) -> Remedy | None:
+    """Return what has to be changed in the configuration, or behind its plugin; None where that is not the cause.
+
+    Args:
+        cause: Of a value that does not open.
+        transformer: Under which it was written.
+        command: Looks again with another configuration.
+    """
+    text = _CONFIGURATION_TEXT.get(cause)
+    if cause in _OTHER_BYTES and transformer.startswith("kms/"):
+        text = _KMS_TEXT[Cause.KMS_UNPROVEN]
+    if text is None:
+        return None
+    return Remedy(text[0], command, f"{text[1]} {_RESTART_LATER}" if cause in _MAY_BE_CACHED else text[1])
 
 
 def less_destructive_remedies(
@@ -249,7 +265,7 @@ def readable_remedy(
     stored = found.stored
     secret = (found.directory.group, found.directory.resource) == ("", "secrets")
     save = again.get(stored.key, *(["--reveal"] if secret else []), "-o", "json", revision=readable.at)
-    which = f"its newest readable revision (mod_revision {readable.mod_revision})"
+    which = f"its newest readable revision ({readable.mod_revision})"
     if "--snapshot" in again.source:
         return Remedy(
             f"See {which}, which this file still holds"
@@ -297,7 +313,7 @@ def _rescue_from_cache(found: Examination) -> Remedy:
     path = _api_path(found)
     command = quote_command(["kubectl", "get", "--raw", f"{path}?resourceVersion=0"]) if path else ""
     return Remedy(
-        f"{DO_NOT_RESTART}: read the object from the watch cache of each, save it, re-create it",
+        f"{KEEP_RUNNING}read the object from the watch cache of each, save it, re-create it",
         command,
         "An API server that was running before the key was lost may still hold the object in memory; ask each "
         "one by its own address. A restart throws that copy away.",
@@ -345,7 +361,7 @@ def _undetermined(cause: Cause, found: Examination, again: RepeatedOptions) -> l
         return [
             Remedy(
                 "Scan again with the EncryptionConfiguration of the API servers",
-                again.scan(key, reading=["--encryption-config", "FILE"]),
+                again.scan(key, reading=again.with_configuration),
                 "The path stands in the API server's flag --encryption-provider-config.",
             )
         ]

@@ -15,6 +15,7 @@ from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansR
 from etcdfix.reports.model import API_VERSION, ChangeReport, Finding, ScanReport
 from etcdfix.reports.plan_model import DeletionPlan
 from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.severity import Severity
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -55,6 +56,7 @@ def _with_catalogues(schema: dict[str, Any]) -> dict[str, Any]:
     finding["cause"] = {"enum": [*(c.value for c in Cause), None]}
     finding["confidence"] = {"enum": [c.value for c in Confidence]}
     finding["apiserver"] = {"enum": [b.value for b in ServerBehaviour]}
+    finding["severity"] = {"enum": [*(s.value for s in Severity), None]}
     for name in ("value_sha256",):
         finding[name] = {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"}
     return schema

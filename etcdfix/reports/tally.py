@@ -12,6 +12,7 @@ from etcdfix.reports.model import (
     Counts,
     KMSKeySummary,
     ResourceSummary,
+    SeveritySummary,
     Status,
     StatusCause,
     StatusDetails,
@@ -23,6 +24,7 @@ from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import FAILED, IDENTITY
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.key_loss import KeyCounter, KeyDoubt, doubt_about_likely
+from etcdfix.verdicts.severity import Stake, by_rank, headline, restart_warning, stake_of
 
 CAP = 100
 """KEP-3926: so many unreadable objects are shown; the next entry says that there are more."""
@@ -74,6 +76,7 @@ class Tally:
         self._failing = KeyCounter()
         self._likely: dict[tuple[str, str, str], set[tuple[KeyName, bool]]] = {}
         self._causes: dict[tuple[str, str], CauseSummary] = {}
+        self._stakes: dict[Stake, int] = {}
         self._listed: dict[GroupResource, _Listed] = {}
         self._last_directory: ResourcePrefix | None = None
         self._entries: dict[tuple[str, str, tuple[str, ...]], list[TransformerSummary]] = {}
@@ -110,7 +113,15 @@ class Tally:
         else:
             field = _COUNTED[outcome]
             setattr(resource, field, getattr(resource, field) + 1)
+            self._count_stake(stake_of(found))
         self._count_cause(found)
+
+    def _count_stake(self, stake: Stake | None) -> None:
+        if stake is None:
+            return
+        if stake not in self._stakes and len(self._stakes) >= MAX_NAMES:
+            stake = msgspec.structs.replace(stake, resource=GroupResource("", OTHERS))
+        self._stakes[stake] = self._stakes.get(stake, 0) + 1
 
     def _count_transformer(self, found: Examination) -> None:
         keys = (found.rule, found.transformer, found.key_fingerprints)
@@ -265,7 +276,22 @@ class Tally:
         total.by_transformer = sorted(
             self._transformers.values(), key=lambda t: (-t.keys, t.transformer, t.resources)
         )
+        self._add_stakes(total)
         return total
+
+    def _add_stakes(self, total: Summary) -> None:
+        """Say how bad it is, the worst first."""
+        stakes = by_rank(self._stakes)
+        total.severity = stakes[0].severity.value if stakes else None
+        undetermined = [c.cause for c in total.by_cause if c.outcome == Outcome.UNDETERMINED]
+        total.at_stake = headline(stakes, undetermined)
+        total.do_not_restart = restart_warning(stakes, undetermined)
+        total.by_severity = [
+            SeveritySummary(
+                stake.severity.value, *stake.resource, self._stakes[stake], stake.now, stake.at_restart
+            )
+            for stake in stakes
+        ]
 
 
 def _reach(entry: TransformerSummary | KMSKeySummary, revision: int) -> None:

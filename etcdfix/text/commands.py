@@ -63,9 +63,28 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         reading: Sequence[str] | None = None,
     ) -> str:
         """Return the scan of one key, with another source or other ways of reading where these are given."""
+        return self.scan_of(key_arguments(key), source=source, reading=reading)
+
+    def scan_of(
+        self,
+        words: Sequence[str] = (),
+        *,
+        source: Sequence[str] | None = None,
+        reading: Sequence[str] | None = None,
+    ) -> str:
+        """Return the scan of a scope, of everything for no words; see :meth:`scan`."""
         where = self.source if source is None else source
         how = self.reading if reading is None else reading
-        return quote_command(["etcdfix", "scan", *where, *self.layout, *how, *key_arguments(key)])
+        return quote_command(["etcdfix", "scan", *where, *self.layout, *how, *words])
+
+    @property
+    def with_configuration(self) -> tuple[str, ...]:
+        """How to read with an EncryptionConfiguration, to be named in the place of ``FILE``."""
+        words = [word for word in self.reading if word != "--no-encryption"]
+        if "--encryption-config" in words:
+            at = words.index("--encryption-config")
+            words[at : at + 2] = []
+        return ("--encryption-config", "FILE", *words)
 
     def get(self, key: bytes, *options: str, revision: int = 0) -> str:
         """Return the command that shows the object of one key, with further options behind it.

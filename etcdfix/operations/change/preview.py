@@ -15,11 +15,13 @@ from etcdfix.remediation.preflight.cluster import Cluster, peek_lines
 from etcdfix.remediation.preflight.deletion import Preflight
 from etcdfix.reports.base import counted
 from etcdfix.reports.formats.impact_table import assessment_lines
+from etcdfix.reports.head import stakes_of
 from etcdfix.reports.model import FollowUp
 from etcdfix.reports.remedies import less_destructive_remedies, unsafe_deletion_request
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import quote_command, safe_text
+from etcdfix.verdicts.examination import Examination
 
 _MOST_ROWS = 5
 _STOPS = "grows more slowly, and stops when nothing else is unreadable"
@@ -52,6 +54,7 @@ def preview_lines(cluster: Cluster, checked: Preflight, again: RepeatedOptions) 
     yield f"             {safe_text(verdict.message)}"
     if verdict.upstream_message:
         yield f"             API server: {safe_text(verdict.upstream_message)}"
+    yield from _stake_lines(found)
     yield from _cluster_lines(cluster, checked.identity, f", {counted(checked.alike.keys, 'key')}")
     yield from _pattern_lines(checked)
     if checked.lease is not None:
@@ -85,6 +88,13 @@ def preview_lines(cluster: Cluster, checked: Preflight, again: RepeatedOptions) 
         yield f"  - CLUSTER-BREAKING, as accepted: {safe_text(checked.protected)}."
     for text in WARNINGS:
         yield f"  - {text}"
+
+
+def _stake_lines(found: Examination) -> Iterator[str]:
+    title = "At stake"
+    for line in stakes_of([found]).lines():
+        yield f"{title:<13}{line}"
+        title = ""
 
 
 def _cluster_lines(cluster: Cluster, identity: ClusterIdentity, keys: str = "") -> Iterator[str]:
@@ -200,6 +210,7 @@ def reencrypt_preview_lines(cluster: Cluster, shown: ReencryptPreview) -> Iterat
     today, candidate = shown.found, shown.candidate
     yield f"Key          {safe_text(display(today.stored.key))}"
     yield f"Today        {today.verdict.outcome}, {today.verdict.cause}: {safe_text(today.verdict.message)}"
+    yield from _stake_lines(today)
     kind = candidate.directory.kind or "object"
     yield f"Candidate    opens it with {safe_text(candidate.transformer)}: a readable {kind}"
     yield f"Written with {safe_text(shown.write_transformer)}"
@@ -339,8 +350,7 @@ def after_deletion_lines(checked: Preflight, again: RepeatedOptions) -> Iterator
     found = checked.found
     resource = str(found.directory.group_resource)
     # Of every namespace: one value that cannot be read, wherever it is, fails the LIST of all.
-    scan = ["etcdfix", "scan", *again.source, *again.layout, *again.reading, resource]
-    yield f"Look at what is left: {quote_command(scan)}"
+    yield f"Look at what is left: {again.scan_of([resource])}"
     yield from _recovery_lines(resource, checked.alike.unread)
     request = unsafe_deletion_request(found)
     if request:

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from etcdfix.model import Outcome, ReadableRevision
 from etcdfix.operations.look.get import DEFAULT_NAMESPACE, GetRequest, GetResult
 from etcdfix.reports.base import counted
+from etcdfix.reports.head import Stakes, stakes_of
+from etcdfix.reports.next_steps import first_way_out
 from etcdfix.reports.printers.objects import Form, Shown, message_of
-from etcdfix.reports.remedies import DO_NOT_RESTART, readable_remedy, remedies_for
+from etcdfix.reports.remedies import readable_remedy, remedies_for
 from etcdfix.sources.base import Source, has_keys
 from etcdfix.storagekey import builtin_directories, display, find_resources
 from etcdfix.text.commands import RepeatedOptions
@@ -46,6 +48,7 @@ class Lines:
         self._next = say_next
         self._quiet = quiet
         self._count = 0
+        self._stakes = Stakes()
 
     def of(self, shown: Shown, written: bool) -> None:
         """Say what there is to say of a value; ``written``: the output shows something of it."""
@@ -60,6 +63,7 @@ class Lines:
                 if written and shown.irreplaceable:
                     place = "; not for kubectl: it has no resourceVersion"
                 self._line(_verdict(found, secret=hidden) + place)
+                self._stakes.add(found)
                 return
             if shown.form is Form.SALVAGE and written:
                 self._say("NOT THE OBJECT: what is shown is what is left of it")
@@ -85,12 +89,13 @@ class Lines:
         readable: ReadableRevision | None = None,
         object_shown: bool = False,
     ) -> None:
-        """Say what is wrong with a value, the first way out, and the earlier revision that still reads."""
+        """Say what is wrong with a value, what is at stake, the first way out, and the revision that still reads."""
         self._say(_verdict(found, secret=secret))
-        ways = remedies_for(found, self._again, readable=readable)
+        for line in stakes_of([found]).lines():
+            self._say(line)
+        way = first_way_out(remedies_for(found, self._again, readable=readable))
         kept = readable_remedy(found, readable, self._again) if readable is not None else None
-        also = [way for way in ways[1:] if way == kept or way.action.startswith(DO_NOT_RESTART)]
-        for remedy in [*ways[:1], *also]:
+        for remedy in [one for one in dict.fromkeys((way, kept)) if one is not None]:
             if object_shown and "kubectl replace" in remedy.command:
                 self._next("kubectl replace -f - heals the object with this output", "")
             else:
@@ -127,6 +132,10 @@ class Lines:
         """Say what came of all of it."""
         if self._count > _MOST_LINES:
             self._say(f"and {self._count - _MOST_LINES} more; -o wide lists all")
+        for line in self._stakes.lines():
+            self._say(line)
+        if self._stakes:
+            self._next("see what each needs", self._again.scan_of([self._request.wanted.resource]))
         for problem in result.problems:
             self._say(f"incomplete: {problem}")
         if result.masked:

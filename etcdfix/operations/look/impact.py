@@ -21,8 +21,10 @@ from etcdfix.operations.look.index_cluster import ClusterIndex, same_fields
 from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.reports.base import counted
 from etcdfix.reports.finding import finding_from
+from etcdfix.reports.head import stakes_of
 from etcdfix.reports.impact_model import Dependents, Identity, ImpactReport, UserGroup
 from etcdfix.reports.model import Finding, Remedy
+from etcdfix.reports.next_steps import first_way_out
 from etcdfix.reports.remedies import LAST
 from etcdfix.storagekey import StorageCodec, display
 from etcdfix.text.commands import RepeatedOptions
@@ -86,11 +88,15 @@ def impact_report(cluster: ClusterIndex, key: bytes, *, policy: str | None = Non
     elsewhere = sum(index.unreadable_by_path().values()) - index.unreadable(node)
     undetermined = cluster.undetermined - unjudged
     groups = by_role(found.users).items()
+    stakes = stakes_of([examined] if examined is not None else [])
     return ImpactReport(
         **cluster.origin()
         | same_fields(found, ImpactReport)
         | {
             "exists": None if not found.exists and index.problems else found.exists,
+            "at_stake": stakes.at_stake,
+            "do_not_restart": stakes.do_not_restart,
+            "next": first_way_out(finding.remedies) if finding is not None else None,
             "finding": finding,
             "last_known": _identity(found.last_known),
             "namespace_terminating": _namespace_terminating(cluster, found.object.namespace),

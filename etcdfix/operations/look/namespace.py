@@ -32,14 +32,17 @@ from etcdfix.model import Confidence, Outcome
 from etcdfix.operations.look.index_cluster import ClusterIndex, Keep, same_fields
 from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.reports.base import counted
+from etcdfix.reports.head import stakes_of
 from etcdfix.reports.impact_model import MissingAPI, NamespaceReport, NamespaceStep
 from etcdfix.reports.model import Remedy
+from etcdfix.reports.next_steps import first_way_out
 from etcdfix.reports.remedies import less_destructive_remedies, readable_remedy, remedies_for
 from etcdfix.storagekey import StorageLayout, display
 from etcdfix.text.commands import GRANTED, RepeatedOptions
 from etcdfix.text.safetext import quote_command
 from etcdfix.verdicts.deletability import Deletability, deletability_of
 from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.severity import Rank, stake_of
 
 _WELL: Final = frozenset({"active", "terminating"})
 _UNJUDGED: Final = frozenset({Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE, Outcome.UNDETERMINED})
@@ -50,6 +53,7 @@ _IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
 _FORCE: Final = ("--grace-period=0", "--force", "--dry-run=server")
 _OPTIONS: Final = frozenset({"-n", "-o", "-f", "--raw", *_FORCE})
 _NAMESPACES: Final = "namespaces"
+_LEAST: Final[Rank] = (9, 9, 9)
 _CONTENTS_STAY: Final = (
     "What is in it stays: re-create it right after that deletion, or nothing new is admitted there; etcdfix namespace "
     "with its name says how. "
@@ -121,6 +125,8 @@ def namespace_report(cluster: ClusterIndex, name: str) -> NamespaceReport | None
     undetermined = sum(index.unreadable(node) and not index.lost(node) for node in nodes)
     reasons = cluster.incomplete_reasons(undetermined)
     plan = _NamespacePlan(cluster, state)
+    steps = list(plan.steps())
+    stakes = stakes_of(plan.examined())
     return NamespaceReport(
         **origin
         | same_fields(state, NamespaceReport)
@@ -131,7 +137,10 @@ def namespace_report(cluster: ClusterIndex, name: str) -> NamespaceReport | None
             "terminating_since": state.terminating_since or None,
             "stages": [plan.stage(stage) for stage in state.stages],
             "missing_apis": [MissingAPI(api=api, reason=why) for api, why in state.missing_apis.items()],
-            "plan": [msgspec.structs.replace(step, number=n) for n, step in enumerate(plan.steps(), start=1)],
+            "plan": [msgspec.structs.replace(step, number=n) for n, step in enumerate(steps, start=1)],
+            "at_stake": stakes.at_stake,
+            "do_not_restart": stakes.do_not_restart,
+            "next": plan.first_way_out(steps),
             "complete": not reasons,
             "incomplete_reasons": reasons,
             "elsewhere": [plan.blocker(blocker) for blocker in state.elsewhere],
@@ -190,6 +199,24 @@ class _NamespacePlan:
 
     def _examined(self, ref: ObjectRef) -> Examination | None:
         return self._cluster.kept.get(ref.raw_key)
+
+    def examined(self) -> Iterator[Examination]:
+        """Yield what holds the namespace and was kept: the worst first."""
+        inside = (blocker for stage in self._state.stages for blocker in stage.blockers)
+        objects = dict.fromkeys([self._state.object, *(b.object for b in (*self._state.elsewhere, *inside))])
+        found = [one for ref in objects if (one := self._examined(ref)) is not None]
+        yield from sorted(
+            found, key=lambda one: stake.rank if (stake := stake_of(one)) is not None else _LEAST
+        )
+
+    def first_way_out(self, steps: Sequence[NamespaceStep]) -> Remedy | None:
+        """Return the one thing to do next: for the worst that cannot be read, else the first step with a command."""
+        worst = next(self.examined(), None)
+        way = first_way_out(remedies_for(worst, self._again)) if worst is not None else None
+        if way is not None:
+            return way
+        first = next((step for step in steps if step.command), None)
+        return Remedy(first.action, first.command, first.note) if first is not None else None
 
     # -- the plan
 

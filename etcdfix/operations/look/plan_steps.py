@@ -137,6 +137,7 @@ def _before(
             "Look for the key",
             f"{lost}: that is the key or the configuration, not the objects. A key that is found makes this plan "
             "needless; until it is declared lost, their deletion is refused.",
+            [again.scan_of(reading=again.with_configuration)],
         )
     others = _patterns(group for group in groups if not group.declaration)
     if others:
@@ -213,7 +214,7 @@ def _deletions(counts: _Counts, again: RepeatedOptions) -> Iterator[PlanStep]:
     yield PlanStep(
         "Scan again",
         "Nothing of this plan may be left.",
-        [quote_command(["etcdfix", "scan", *again.source, *again.layout, *again.reading])],
+        [again.scan_of()],
     )
 
 

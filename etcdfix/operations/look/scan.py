@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -19,17 +19,19 @@ from etcdfix.readable_revision import ReadableRevisions, Sought
 from etcdfix.reports.base import Reporter, counted
 from etcdfix.reports.baseline import Baseline
 from etcdfix.reports.finding import finding_from, is_finding, status_cause
+from etcdfix.reports.key_loss import KeyLosses, Place, places_of
 from etcdfix.reports.model import (
     Conclusion,
     Finding,
     Header,
     KMSPluginSummary,
     KMSSummary,
+    Remedy,
     Scope,
     StatusCause,
     Summary,
 )
-from etcdfix.reports.next_steps import plugin_problems
+from etcdfix.reports.next_steps import next_way_out, plugin_problems
 from etcdfix.reports.origin import TOOL, shown_configuration, shown_source, shown_word, timestamp
 from etcdfix.reports.tally import CAP, Tally
 from etcdfix.scope import KeyRange, ScopeRequest, resolve_scope
@@ -37,8 +39,9 @@ from etcdfix.sources.base import Source, has_keys
 from etcdfix.spool import Spool
 from etcdfix.storagekey import ResourcePrefix, StorageLayout, display, likely_prefixes
 from etcdfix.text.commands import RepeatedOptions
-from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
 from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.severity import Rank, stake_of
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
@@ -113,12 +116,23 @@ class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Held(msgspec.Struct, frozen=True):
-    """A finding that is known, and that waits for its turn: findings stand in the order of the etcd keys."""
+    """A finding that waits for its turn, or for the word on its encryption key: findings stand in key order.
+
+    Attributes:
+        lost_with: Encryption keys whose loss may be why the value does not open.
+        rank: How bad it is, the worst lowest; None where nothing is proven wrong.
+    """
 
     key: bytes
     directory: ResourcePrefix
     status: StatusCause | None
     finding: Finding
+    lost_with: tuple[Place, ...] = ()
+    rank: Rank | None = None
+
+
+# What decides which finding is acted upon first: how bad it is, new before known, curable by configuration, its key.
+_Place = tuple[Rank, bool, bool, bytes]
 
 
 class _Gathering:
@@ -150,10 +164,17 @@ class _Gathering:
         self._reporter = reporter
         self._held = Spool(_Held)
         self.out_of_order = False
+        self._losses = KeyLosses(request.same_again)
+        # From the first finding on that may belong to a lost key: whether it is lost is known at the end.
+        self._undecided = Spool(_Held)
+        self._deciding = True
+        self._worst: _Place | None = None
+        self._worst_remedies: list[Remedy] = []
 
     def close(self) -> None:
         """Forget what was held back."""
         self._held.close()
+        self._undecided.close()
 
     def report_until(self, key: bytes | None) -> None:
         """Report the findings that were held back, those with keys before this one; None for all."""
@@ -165,9 +186,51 @@ class _Gathering:
             self._report(held)
 
     def _report(self, held: _Held) -> None:
+        if self._deciding and (held.lost_with or self._undecided.count):
+            try:
+                self._undecided.append(held)
+            except OSError:  # then each keeps its own remedies, which hold all the same
+                self._deciding = False
+                self._decide({})
+            else:
+                return
+        self._publish(held)
+
+    def _decide(self, lost: Collection[Place]) -> None:
+        """Publish what waited; what belongs to a lost key has no remedies of its own."""
+        while self._undecided.count:
+            held = self._undecided.peek()
+            self._undecided.drop()
+            if any(place in lost for place in held.lost_with):
+                finding = msgspec.structs.replace(held.finding, remedies=[])
+                held = msgspec.structs.replace(held, finding=finding)
+            self._publish(held)
+
+    def _publish(self, held: _Held) -> None:
         if held.status is not None:
             self.tally.list_cause(held.directory, held.status)
-        self._reporter.finding(held.finding)
+        finding = held.finding
+        if held.rank is not None and finding.remedies:
+            curable = finding.cause is not None and Cause(finding.cause) in CURABLE_BY_CONFIGURATION
+            place = (held.rank, finding.baseline, not curable, held.key)
+            if self._worst is None or place < self._worst:
+                self._worst, self._worst_remedies = place, finding.remedies
+        self._reporter.finding(finding)
+
+    def end(self) -> tuple[Summary, list[Remedy]]:
+        """Publish all that waited; return all counts, and the ways out of the worst that is wrong."""
+        self.report_until(None)
+        summary = self.tally.summary()
+        lost = self._losses.lost(summary.by_transformer)
+        self._decide(lost)
+        summary.key_loss = [key for key, _ in lost.values()]
+        # Of what is equally bad, a lost key concerns more values than one finding.
+        ways: list[tuple[_Place, list[Remedy]]] = [
+            ((stake.rank, False, False, b""), key.remedies) for key, stake in lost.values()
+        ]
+        if self._worst is not None:
+            ways.append((self._worst, self._worst_remedies))
+        return summary, min(ways, key=lambda way: way[0])[1] if ways else []
 
     def take(self, found: Examination, view: View) -> None:
         """Count one examination, and report it where there is something to say.
@@ -198,7 +261,11 @@ class _Gathering:
         finding = finding_from(
             found, baseline=known, same_again=self._request.same_again, readable=sought.revision
         )
-        record = _Held(found.stored.key, found.directory, status_cause(found), finding)
+        places, stake = places_of(found), stake_of(found)
+        if places and stake is not None:
+            self._losses.add(found, places, stake)
+        rank = stake.rank if stake is not None else None
+        record = _Held(found.stored.key, found.directory, status_cause(found), finding, places, rank)
         if view.waiting and not view.draining and not self.out_of_order:
             try:
                 self._held.append(record)
@@ -296,10 +363,9 @@ def run_scan(
     with contextlib.closing(_Gathering(source, examiner, request, reporter)) as gathering:
         tally, not_object_sample = gathering.tally, gathering.not_object_sample
         ending = examine_all(examiner, _values(source, ranges, denied), gathering.take, progress=progress)
-        gathering.report_until(None)
-    ended, midway = ending.ended, ending.problems
+        ended, midway = ending.ended, ending.problems
+        summary, ways_out = gathering.end()
     kms = _kms_summary(tally, plugins)
-    summary = tally.summary()
     summary.kms = kms
     summary.readable_revisions = gathering.readable_revisions
     summary.readable_revisions_not_sought = gathering.readable_not_sought
@@ -325,6 +391,15 @@ def run_scan(
         reasons.append(f"{ended.reason} before the end")
     if summary.undetermined:
         reasons.append(f"undetermined: {counted(summary.undetermined, 'key')}")
+    suggested = [] if below else likely_prefixes(not_object_sample)
+    summary.next = next_way_out(
+        summary,
+        ways_out,
+        request.scope.words,
+        request.same_again,
+        whole=not (unseen or problems),
+        prefixes=None if below else suggested,
+    )
     description = source.describe()
     reporter.end(
         Conclusion(
@@ -344,7 +419,7 @@ def run_scan(
         problems=problems,
         below_prefix=below,
         nothing_named_exists=nothing_named_exists,
-        suggested_prefixes=[] if below else likely_prefixes(not_object_sample),
+        suggested_prefixes=suggested,
         ended=ended,
         denied=[display(key) for key in denied if key not in within],
     )

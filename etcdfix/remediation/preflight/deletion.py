@@ -29,6 +29,7 @@ from etcdfix.remediation.preflight.members import (
     AlarmKind,
     KeyReading,
     LeaseState,
+    MemberSurvey,
     judge_copies,
     read_alarms,
     read_key,
@@ -294,6 +295,20 @@ def check_expectations(stored: StoredValue, accepted: Acceptances) -> None:
         )
 
 
+def _good_copy(cluster: Cluster, survey: MemberSurvey, *, readable_is_fine: bool) -> str:
+    """Return how to save the copy that reads of a member that differs; "" where there is none.
+
+    To replace that member, as one does with one that differs, would destroy a good copy.
+    """
+    for copy in () if readable_is_fine else survey.copies:
+        if copy.stored is None or copy.stored == survey.reading.stored:
+            continue
+        if cluster.examiner.examine(copy.stored).verdict.outcome is Outcome.READABLE:
+            save = quote_command(["etcdctl", "--endpoints", copy.endpoint, "snapshot", "save", "good.db"])
+            return f"{copy.label} holds a copy that reads: do not replace that member, save it: {save}"
+    return ""
+
+
 def check_members(
     cluster: Cluster,
     key: bytes,
@@ -325,7 +340,8 @@ def check_members(
         raise refuse(
             Rule.MEMBERS_DISAGREE,
             f"members do not hold the same for {display(key)}: {who}",
-            hint="replace that member (etcdctl member remove, then add it empty) before anything is changed",
+            hint=_good_copy(cluster, survey, readable_is_fine=readable_is_fine)
+            or "replace that member (etcdctl member remove, then add it empty) before anything is changed",
         )
     for other in () if readable_is_fine else survey.distinct_values():
         if cluster.examiner.examine(other).verdict.outcome is Outcome.READABLE:

@@ -11,6 +11,7 @@ from etcdfix.reports.base import Output, counted
 from etcdfix.reports.formats.deletion_forecast import heading, state, verb, wait_cells
 from etcdfix.reports.formats.impact_table import ABSENT, BASIS, STOPS, UNSEEN, grade
 from etcdfix.reports.formats.text import incomplete, introduction, shown
+from etcdfix.reports.head import head_lines
 from etcdfix.reports.impact_model import ImpactReport
 
 _MOST_ROWS = 10_000
@@ -50,6 +51,8 @@ def _page(report: ImpactReport) -> Iterator[str]:
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
     yield '<meta name="referrer" content="no-referrer">'
     yield f"<title>{_text(title)}</title><style>{_STYLE}</style></head><body>"
+    for line in head_lines(report.at_stake, report.do_not_restart, report.next):
+        yield f'<p class="notice">{_text(line, cut=False)}</p>'
     yield f"<h1>{_grade(report.risk, grade(report))} {_text(title)}</h1>"
     if report.reasons:
         yield from _table((), [(_grade(r.risk), _text(r.text)) for r in report.reasons])

@@ -11,6 +11,7 @@ from etcdfix.graph.model import Assessment, Collection, Decision, User
 from etcdfix.reports.base import Output, counted
 from etcdfix.reports.formats.deletion_forecast import deletion_lines, verb
 from etcdfix.reports.formats.text import aligned, incomplete, introduction, shown, steps
+from etcdfix.reports.head import head_lines
 from etcdfix.reports.impact_model import Dependents, ImpactReport
 
 BASIS = {
@@ -34,6 +35,7 @@ def write_table(report: ImpactReport, stream: BinaryIO, max_rows: int) -> None:
 
 
 def _lines(report: ImpactReport, max_rows: int) -> Iterator[str]:
+    yield from head_lines(report.at_stake, report.do_not_restart, report.next)
     yield from _graded(report, max_rows)
     yield ""
     yield introduction(report)

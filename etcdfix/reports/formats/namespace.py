@@ -8,6 +8,7 @@ from typing import BinaryIO
 from etcdfix.graph.model import Blocker, CyclicWait, DeletionStage, ResourceContent, Stays
 from etcdfix.reports.base import Output, counted
 from etcdfix.reports.formats.text import aligned, incomplete, introduction, shown, steps
+from etcdfix.reports.head import head_lines
 from etcdfix.reports.impact_model import NamespaceReport
 
 _STAGES = {
@@ -28,6 +29,7 @@ def write_table(report: NamespaceReport, stream: BinaryIO, max_rows: int) -> Non
 
 def _lines(report: NamespaceReport, max_rows: int) -> Iterator[str]:
     yield _headline(report)
+    yield from head_lines(report.at_stake, report.do_not_restart, report.next)
     if report.frozen and not report.judged:
         yield "  if no API server can read its object, NO namespace of the cluster is processed until one can"
     elif report.frozen:

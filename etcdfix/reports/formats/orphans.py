@@ -33,6 +33,9 @@ def write_table(report: OrphansReport, stream: BinaryIO, max_rows: int) -> None:
         line(f"{counted(report.count, 'key')} of {_size(report.size)} belong to nobody")
     else:
         line("no key was found that belongs to nobody")
+    reasons = [reason for reason in _NEXT if any(group.reason == reason for group in report.groups)]
+    if reasons:
+        line(f"Next: {reasons[0]}: {_NEXT[reasons[0]]}")
     line()
     line(introduction(report))
     last = ""
@@ -73,7 +76,6 @@ def write_table(report: OrphansReport, stream: BinaryIO, max_rows: int) -> None:
     line()
     for text in incomplete(report):
         line(text)
-    reasons = [reason for reason in _NEXT if any(group.reason == reason for group in report.groups)]
     if reasons:
         line("What to do next")
         for number, reason in enumerate(reasons, start=1):

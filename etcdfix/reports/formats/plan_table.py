@@ -10,6 +10,7 @@ import msgspec
 
 from etcdfix.graph.model import BY_HAND
 from etcdfix.reports.base import Output, counted, fit
+from etcdfix.reports.head import plan_head
 from etcdfix.reports.plan_model import DeletionPlan, LeftOut, PlanEntry, meaning
 from etcdfix.text.safetext import safe_text
 
@@ -39,6 +40,8 @@ def write_plan_table(stream: BinaryIO, plan: DeletionPlan, max_rows: int, *, jso
     """
     output = Output(stream)
     line = output.line
+    for text in plan_head(plan):
+        line(text)
     for text in _introduction(plan):
         line(safe_text(text))
     if plan.groups:
@@ -103,7 +106,6 @@ def _introduction(plan: DeletionPlan) -> list[str]:
         f"  encryption configuration {plan.encryption_config.path} ({plan.encryption_config.sha256})"
         if plan.encryption_config is not None
         else "  nothing is encrypted at rest (--no-encryption)",
-        f"  {counted(len(plan.entries), 'broken object')} to decide about, {len(plan.left_out)} of the report left out",
     ]
     if plan.not_in_report:
         lines.append(

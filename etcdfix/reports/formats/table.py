@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import wrap
 from typing import BinaryIO
 
 from etcdfix.claims import KEY_NAME_CHECK, PREDECESSOR_CHECK
 from etcdfix.reports.base import Output, Reporter, counted, fit
+from etcdfix.reports.head import found_line, head_lines
 from etcdfix.reports.model import Conclusion, Finding, Header, KMSSummary, ReportSource, Summary
 from etcdfix.reports.next_steps import next_steps
 from etcdfix.text.safetext import safe_text
 
+_MOST_STAKES = 10
+_WIDTH = 80
 _COLUMNS = ("OUTCOME", "CAUSE", "KEY", "WHAT IS WRONG")
 _WIDE_COLUMNS = ("OUTCOME", "CAUSE", "KEY", "TRANSFORMER", "MOD REVISION", "BYTES", "API SERVER", "WHAT IS WRONG",
                  "API SERVER'S WORDS")  # fmt: skip
@@ -73,7 +77,20 @@ class TableReporter(Reporter):
     def end(self, conclusion: Conclusion) -> None:
         """Print everything."""
         assert self._header is not None  # begin() comes first
-        line = self._output.line
+        line, summary = self._output.line, conclusion.summary
+        bad = summary.decrypt_failures + summary.decode_failures + summary.inconsistent
+        line(
+            found_line(
+                self._header,
+                summary,
+                conclusion.incomplete_reasons,
+                interrupted=conclusion.interrupted,
+                warnings=self._warnings + self._count - bad - summary.undetermined,
+            )
+        )
+        for text in head_lines(summary.at_stake, summary.do_not_restart, summary.next):
+            line(text)
+        line()
         for text in _introduction(self._header, conclusion.source):
             line(text)
         line()
@@ -86,7 +103,7 @@ class TableReporter(Reporter):
                     f"with -o json, or --max-causes {self._count}"
                 )
             line()
-        self._counts(conclusion.summary)
+        self._counts(summary)
         for text in _result(conclusion, self._count, self._warnings):
             line(text)
         if self._first_damaged_name is not None:
@@ -97,7 +114,17 @@ class TableReporter(Reporter):
             key, detail = self._first_damaged_name
             line(f"  {key}")
             line(f"    {detail}")
-        steps = next_steps(conclusion.summary)
+        if summary.by_severity:
+            line()
+            line("At stake")
+            for stake in summary.by_severity[:_MOST_STAKES]:
+                what = f"{stake.resource}.{stake.group}" if stake.group else stake.resource
+                text = f"{stake.severity}, {counted(stake.count, 'value')} of {what}: {stake.now} {stake.at_restart}"
+                for part in wrap(safe_text(text), _WIDTH, initial_indent="  ", subsequent_indent="    "):
+                    line(part)
+            if len(summary.by_severity) > _MOST_STAKES:
+                line(f"  and {len(summary.by_severity) - _MOST_STAKES} more; see all with -o json")
+        steps = next_steps(summary)
         if steps:
             line()
             line("What to do next")

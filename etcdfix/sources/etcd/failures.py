@@ -75,7 +75,10 @@ _ETCD_ERRORS = {
         FailureKind.DENIED,
         "check --user and the password",
     ),
-    "permission denied": (FailureKind.DENIED, "etcdctl role grant-permission ROLE read --prefix=true PREFIX"),
+    "permission denied": (
+        FailureKind.DENIED,
+        "etcdctl role grant-permission ROLE read --prefix=true /registry/",
+    ),
     "user name is empty": (FailureKind.DENIED, _USER_HINT),
     "user name not found": (FailureKind.DENIED, "check --user"),
     "no leader": (FailureKind.UNREACHABLE, QUORUM_HINT),

@@ -217,9 +217,12 @@ def test_a_list_says_one_line_for_each_that_is_missing(get: Run) -> None:
     code, out, err = get("configmaps", "-n", "shop", "-o", "json")
     assert [item["metadata"]["name"] for item in json.loads(out)["items"]] == ["settings"]
     assert code == 1
-    (line,) = err.splitlines()
+    line, severity, restart, *steps = err.splitlines()
     assert line.startswith("etcdfix: /registry/configmaps/shop/cut: decode-failure")
     assert line.endswith("; not in the list")
+    assert severity.startswith("etcdfix: BREAKS-NOW: LISTs of configmaps fail")
+    assert restart.startswith("etcdfix: DO NOT RESTART AN API SERVER: ")
+    assert [step.strip().split()[-1] for step in steps] == ["needs", "configmaps"]
 
 
 def test_the_table_tells_it_all_itself(get: Run) -> None:
@@ -318,7 +321,7 @@ def test_many_that_are_broken_are_counted_in_the_end(get: Run, count: int, more:
     lines = err.splitlines()
     assert code == 1
     assert sum("decode-failure" in line for line in lines) == 20
-    assert (lines[20:] == [f"etcdfix: {more}; -o wide lists all"]) is bool(more)
+    assert (lines[20] == f"etcdfix: {more}; -o wide lists all") is bool(more)
 
 
 def test_an_object_of_another_identity_is_not_for_kubectl(get: Run) -> None:

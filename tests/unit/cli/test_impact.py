@@ -39,13 +39,17 @@ def web(*, pods: int = 2) -> tuple[Cluster, str]:
     return cluster, key
 
 
-def test_the_grade_comes_first_and_the_way_out_last(impact: Runner) -> None:
+def test_what_is_at_stake_and_the_grade_come_first_and_the_way_out_last(impact: Runner) -> None:
     cluster, key = web()
     ran = impact(cluster, key)
     lines = ran.out.splitlines()
     assert ran.code == 1
-    assert lines[0] == f"RISK HIGH: losing {key}"
-    assert lines[1] == "  high  the garbage collector deletes 3 dependents: 2 pods, 1 replicasets.apps"
+    assert lines[0].startswith("BREAKS-NOW: LISTs of deployments fail")
+    assert lines[1].startswith("DO NOT RESTART AN API SERVER: ")
+    assert lines[2].startswith("Next: ")
+    assert lines[3].startswith("  etcdfix scan ")
+    assert lines[4] == f"RISK HIGH: losing {key}"
+    assert lines[5] == "  high  the garbage collector deletes 3 dependents: 2 pods, 1 replicasets.apps"
     tree = [line for line in lines if "cascade-deleted (Background)" in line]
     assert [line.index(line.strip()) for line in tree] == [4, 6, 6]
     steps = lines[lines.index("What to do next") :]

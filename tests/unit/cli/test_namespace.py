@@ -471,9 +471,12 @@ def test_a_namespace_object_that_could_not_be_judged_freezes_nothing_for_certain
     cluster.values["/registry/namespaces/shop"] = SEALED
     ran = namespace(cluster, "shop")
     assert ran.code == 3
-    assert ran.out.startswith(
-        "NAMESPACE shop COULD NOT BE JUDGED\n  if no API server can read its object, NO namespace"
-    )
+    first, severity, step, command, frozen, *_rest = ran.out.splitlines()
+    assert first == "NAMESPACE shop COULD NOT BE JUDGED"
+    assert severity.startswith("SEVERITY NOT KNOWN: ")
+    assert step.startswith("Next: Scan again with the EncryptionConfiguration")
+    assert command.endswith("--encryption-config FILE /registry/namespaces/shop")
+    assert frozen.startswith("  if no API server can read its object, NO namespace")
     report = namespace(cluster, "shop", "-o", "json").document
     assert (report["state"], report["judged"], report["certain"]) == ("unreadable", False, False)
     cluster.break_(cluster.secret("lost", "pay"))

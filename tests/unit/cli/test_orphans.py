@@ -37,7 +37,7 @@ def test_groups_with_counts_sizes_and_examples(orphans: Runner) -> None:
     headings = [
         line.partition(":")[0] for line in ran.out.splitlines() if line[:1].isupper() and ": " in line
     ]
-    assert headings == ["OWNER-GONE", "CRD-GONE", "NAMESPACE-GONE", "UNCLAIMED", "OUTSIDE-PREFIX"]
+    assert headings == ["Next", "OWNER-GONE", "CRD-GONE", "NAMESPACE-GONE", "UNCLAIMED", "OUTSIDE-PREFIX"]
     assert "/registry/pods/shop/p-4\n      … 2 more" in ran.out
     assert "/registry/strange  1 key  2.0 KiB" in ran.out
     steps = ran.out[ran.out.index("What to do next") :].splitlines()

@@ -38,6 +38,8 @@ def test_every_field() -> None:
         found,
         decoded=DecodedObject(gvk, b"web", b"shop", None, "protobuf"),
         kms_key_id="key-id-1",
+        rule="secrets,configmaps",
+        key_fingerprints=("fp:1",),
     )
     finding = finding_from(found, baseline=True)
     assert finding.remedies
@@ -69,6 +71,9 @@ def test_every_field() -> None:
         "evidence": [FindingEvidence("check", "failed", "why")],
         "remedies": [],
         "baseline": True,
+        "severity": "breaks-now",
+        "rule": "secrets,configmaps",
+        "key_fingerprint": "fp:1",
     }
 
 

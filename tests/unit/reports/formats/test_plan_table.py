@@ -64,21 +64,25 @@ def table(shown: DeletionPlan, max_rows: int = 100) -> str:
 
 
 def test_the_head_says_where_when_and_of_what() -> None:
-    lines = table(plan(entry(), not_in_report=3)).splitlines()
+    head = table(plan(entry(), not_in_report=3)).splitlines()
+    assert head[0] == "1 broken object to decide about, 0 of the report left out."
+    assert head[1] == "BREAKS-NOW, if API servers use this configuration too: LISTs of secrets fail."
+    assert head[2].startswith("DO NOT RESTART AN API SERVER: ")
+    assert head[3:5] == ["Next: Read what the first deletion would do", f"  {entry().command}"]
+    lines = head[5:]
     assert lines[0] == "etcdfix 1 · plan from scan.json (scan of 2026-03-01T11:00:00Z)"
     assert lines[1] == "  etcd 10.0.0.1:2379, 10.0.0.2:2379 · revision 99 · 2026-03-01T12:00:00Z"
     assert lines[2] == "  kube-system uid unknown"
     assert lines[3] == "  encryption configuration enc.yaml (sha256:11)"
-    assert lines[4] == "  1 broken object to decide about, 0 of the report left out"
-    assert lines[5] == "  not in the report: 3 broken values; scan again to see them"
+    assert lines[4] == "  not in the report: 3 broken values; scan again to see them"
 
 
 def test_few_objects_show_all_commands_and_many_the_first() -> None:
     few = table(plan(*(entry(n) for n in range(1, 4))))
-    assert few.count("etcdfix delete ") == 3
+    assert few.count("\n  etcdfix delete ") == 4  # one is that of the head
     assert "jq" not in few
     many = table(plan(*(entry(n) for n in range(1, 6))))
-    assert many.count("etcdfix delete ") == 3
+    assert many.count("\n  etcdfix delete ") == 4
     assert "  etcdfix plan -o json\n  jq -r '.entries[].command' plan.json\n" in many
 
 
@@ -265,3 +269,11 @@ def test_an_empty_plan_is_json_too() -> None:
     out = io.BytesIO()
     write_plan_json(out, plan(groups=[], recreated_by=[], steps=[]))
     assert json.loads(out.getvalue())["entries"] == []
+
+
+def test_the_head_of_what_is_not_proven_says_so() -> None:
+    lines = table(plan(entry(outcome="undetermined", cause="kms-key-unknown"))).splitlines()
+    assert lines[1].startswith("SEVERITY NOT KNOWN: ")
+    assert lines[2].startswith("DO NOT RESTART AN API SERVER: ")
+    empty = table(plan(entry(cause="empty-value"))).splitlines()
+    assert empty[1].startswith("ONE-OBJECT: ")

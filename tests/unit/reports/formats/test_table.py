@@ -33,7 +33,7 @@ def broken(count: int) -> list[Examination]:
 
 
 def test_introduction_says_what_was_read() -> None:
-    lines = table([])
+    lines = table([])[2:]
     assert lines[0] == "etcdfix 1.2.3 · snapshot snapshot.db · revision 1000 · etcd 3.6.8"
     assert lines[1] == f"  sha256:{'0' * 64} (verified)"
     assert lines[2] == f"  kube-system uid {CLUSTER}"
@@ -46,7 +46,7 @@ def test_introduction_of_a_live_etcd() -> None:
         kube_system_uid=None, etcd_version=None, single_revision=False,
         segments=[Segment("", 1000), Segment("/registry/pods/a", 1100)],
     )  # fmt: skip
-    lines = table([], source=live, head=header(encryption_config=None))
+    lines = table([], source=live, head=header(encryption_config=None))[2:]
     assert lines[0] == "etcdfix 1.2.3 · etcd https://a:2379, https://b:2379 · revision 1000"
     assert lines[1] == "  cluster 1f · kube-system uid unknown"
     assert lines[2] == "  without an encryption configuration"
@@ -171,7 +171,8 @@ def test_an_incomplete_scan_says_so_and_why() -> None:
     lines = table(
         broken(1), complete=False, incomplete_reasons=["page 7 cannot be read", "3 keys are undetermined"]
     )
-    place = next(i for i, line in enumerate(lines) if line.startswith("INCOMPLETE"))
+    assert lines[0].startswith("INCOMPLETE: ")
+    place = lines.index("INCOMPLETE: this scan did not see or could not decide everything.")
     assert lines[place + 1 : place + 3] == ["  - page 7 cannot be read", "  - 3 keys are undetermined"]
     assert not any(line.startswith("INTERRUPTED") for line in lines)
 

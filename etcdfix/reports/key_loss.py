@@ -1,0 +1,124 @@
+"""What holds for a whole lost encryption key: gathered while values pass, said once when all were counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from etcdfix.reports.model import LostKey, Remedy, TransformerSummary
+from etcdfix.reports.next_steps import doubt_in
+from etcdfix.reports.remedies import KEEP_RUNNING, configuration_remedy
+from etcdfix.reports.tally import MAX_NAMES, OTHERS
+from etcdfix.storagekey import ResourcePrefix, StorageCodec
+from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.safetext import quote_command
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.damage import Damage
+from etcdfix.verdicts.deletability import FAILED, IDENTITY
+from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.key_loss import KeyDoubt
+from etcdfix.verdicts.severity import Stake
+
+Place = tuple[str, str, str]
+"""Rule, transformer and fingerprint, as ``by_transformer`` counts."""
+
+_MOST_COMMANDS = 5
+_MOST_WORDS = 10
+
+
+def places_of(found: Examination) -> tuple[Place, ...]:
+    """Return the encryption keys whose loss may be why a value does not open; none where its damage is proven."""
+    verdict = found.verdict
+    if verdict.outcome not in FAILED or found.opened or verdict.damage is Damage.PROVEN or verdict.key_proven:
+        return ()
+    if found.transformer in {IDENTITY, ""}:
+        return ()
+    return tuple((found.rule, found.transformer, key) for key in found.key_fingerprints or ("",))
+
+
+def _scope_of(directories: Iterable[ResourcePrefix]) -> list[str]:
+    """Return the scope of a scan that looks at all of these; everything where not each is a resource that it knows."""
+    words = [str(directory.group_resource) for directory in directories]
+    unknown = any(directory.codec is StorageCodec.UNKNOWN for directory in directories)
+    return [] if unknown or len(words) > _MOST_WORDS else words
+
+
+class _Members(msgspec.Struct):
+    causes: dict[Cause, None]
+    resources: dict[ResourcePrefix, None]
+    worst: Stake
+
+
+class KeyLosses:
+    """Gathers the values that may belong to a lost encryption key. Memory depends on keys and resources in use."""
+
+    def __init__(self, again: RepeatedOptions) -> None:
+        self._again = again
+        self._members: dict[Place, _Members] = {}
+
+    def add(self, found: Examination, places: Iterable[Place], stake: Stake) -> None:
+        """Take one value that may belong to each of these keys, and what is at stake with it."""
+        cause = found.verdict.cause
+        assert cause is not None  # every failure has one
+        for place in places:
+            members = self._members.get(place)
+            if members is None:
+                if len(self._members) >= MAX_NAMES:
+                    continue
+                members = self._members[place] = _Members({}, {}, stake)
+            members.causes[cause] = None
+            if len(members.resources) < MAX_NAMES:
+                members.resources[found.directory] = None
+            members.worst = min(members.worst, stake, key=lambda one: one.rank)
+
+    def lost(self, counted: Iterable[TransformerSummary]) -> dict[Place, tuple[LostKey, Stake]]:
+        """Return the keys that are lost by these counts, each with the worst that is at stake under it."""
+        found = {}
+        for entry in counted:
+            place = (",".join(entry.resources), entry.transformer, entry.key_fingerprint or "")
+            members = self._members.get(place)
+            if members is None or entry.transformer == OTHERS:
+                continue
+            if doubt_in(entry) in {KeyDoubt.NONE_OPENS, KeyDoubt.MOST_FAIL}:
+                found[place] = (self._entry(place, entry, members), members.worst)
+        return found
+
+    def _entry(self, place: Place, entry: TransformerSummary, members: _Members) -> LostKey:
+        rule, transformer, _ = place
+        return LostKey(
+            transformer=transformer,
+            rule=rule,
+            resources=[str(directory.group_resource) for directory in members.resources],
+            key_fingerprint=entry.key_fingerprint,
+            failures=entry.failures,
+            of=entry.keys,
+            first_mod_revision=entry.first_mod_revision,
+            last_mod_revision=entry.last_mod_revision,
+            remedies=list(self._remedies(transformer, members)),
+        )
+
+    def _remedies(self, transformer: str, members: _Members) -> Iterator[Remedy]:
+        """Yield the ways out for all values of a key, least destructive first; none of them deletes."""
+        again = self._again
+        resources = _scope_of(members.resources)
+        command = again.scan_of(resources, reading=again.with_configuration)
+        seen = set()
+        for cause in members.causes:
+            remedy = configuration_remedy(cause, transformer, command)
+            if remedy is not None and remedy.action not in seen:
+                seen.add(remedy.action)
+                yield remedy
+        paths = [path for directory in members.resources if (path := directory.api_path("", None))]
+        for path in paths[:_MOST_COMMANDS] or [""]:
+            yield Remedy(
+                f"{KEEP_RUNNING}save what the memory of each still holds, and keep it",
+                quote_command(["kubectl", "get", "--raw", f"{path}?resourceVersion=0"]) if path else "",
+                "Ask each server by its own address. One that ran before the key was lost may hold every object; a "
+                "restart, or the deletion of one unreadable object, throws that away.",
+            )
+        yield Remedy(
+            "See whether an older snapshot of etcd holds them under a key that is there",
+            again.scan_of(resources, source=["--snapshot", "FILE"]),
+            "A snapshot from before the key was used may.",
+        )

@@ -1,0 +1,282 @@
+"""What is at stake with a value that is wrong: what fails now, what fails at the next start, or this object alone.
+
+Said from what the API server does with the value, never from its name alone. Nothing is said of a value that could not
+be judged. Recorded on API servers of 1.36: what becomes of LIST, WATCH and namespaces, and what a start comes to where
+Secrets, ConfigMaps, ServiceAccounts, Pods, CustomResourceDefinitions or custom resources cannot be read. Concluded from
+what a start waits for, and so told with "may": APIServices, RBAC, Namespaces, priority and fairness, allocators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from etcdfix.model import GroupResource, Outcome, ServerBehaviour
+from etcdfix.storagekey import StorageCodec
+from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
+from etcdfix.verdicts.deletability import KMS_DOUBTS
+from etcdfix.verdicts.examination import Examination
+
+CAPITALS: Final = "DO NOT RESTART AN API SERVER"
+"""How the warning begins that stands in the head of a report."""
+
+
+Rank = tuple[int, int, int]
+"""Sorts what is at stake, the worst first."""
+
+
+class Severity(StrEnum):
+    """How bad it is, worst first: what fails already, what fails at the next start, and what concerns nothing else."""
+
+    BREAKS_NOW = "breaks-now"
+    BREAKS_AT_RESTART = "breaks-at-restart"
+    ONE_OBJECT = "one-object"
+
+
+_ORDER: Final = list(Severity)
+_WIDTH: Final = 80
+_MOST_NAMED: Final = 2
+_MOST_NAME: Final = 60
+_RBAC: Final = "rbac.authorization.k8s.io"
+_FLOW: Final = "flowcontrol.apiserver.k8s.io"
+_DEFINITIONS: Final = GroupResource("apiextensions.k8s.io", "customresourcedefinitions")
+_NAMESPACES: Final = GroupResource("", "namespaces")
+_NODE_PORTS: Final = GroupResource("", "servicenodeportallocations")
+_RECORDED: Final = frozenset(
+    GroupResource("", name) for name in ("secrets", "configmaps", "serviceaccounts", "pods")
+)
+_CONCLUDED: Final = {
+    GroupResource("apiregistration.k8s.io", "apiservices"): "may serve neither discovery nor aggregated APIs",
+    **{
+        GroupResource(_RBAC, name): "may allow nobody but system:masters anything"
+        for name in ("clusterroles", "clusterrolebindings", "roles", "rolebindings")
+    },
+    _NAMESPACES: "may refuse whatever is created in a namespace",
+    GroupResource(_FLOW, "flowschemas"): "may fail in its post-start hook of priority and fairness",
+    GroupResource(
+        _FLOW, "prioritylevelconfigurations"
+    ): "may fail in its post-start hook of priority and fairness",
+}
+_CLIENTS: Final = {
+    GroupResource(
+        "", "secrets"
+    ): "kubelets and controllers cannot list them anew; new pods that need one may wait",
+    GroupResource("", "serviceaccounts"): "creating pods and giving them tokens may fail",
+    GroupResource("", "configmaps"): "creating pods and mounting them may fail",
+    _NAMESPACES: "no namespace that is deleted from now on finishes, and this one admits no new objects",
+    GroupResource("", "events"): "little depends on them, and they expire",
+    GroupResource("coordination.k8s.io", "leases"): "leader election and node heartbeats depend on them",
+}
+
+
+class Stake(msgspec.Struct, frozen=True):
+    """What is at stake with the values of one resource that fail in one way.
+
+    Attributes:
+        severity: How bad it is.
+        resource: Which resource; an allocator's name for a key below ``ranges``.
+        behaviour: What an API server does with such a value.
+        namespaced: The resource has namespaces.
+        custom: Its definition is a CustomResourceDefinition.
+        conditional: API servers fail on it only if they read with the configuration that was given here.
+    """
+
+    severity: Severity
+    resource: GroupResource
+    behaviour: ServerBehaviour
+    namespaced: bool
+    custom: bool = False
+    conditional: bool = False
+
+    @property
+    def rank(self) -> Rank:
+        """Sorts the worst first: by severity, then by what the start of an API server comes to."""
+        lists_fail = self.behaviour is ServerBehaviour.CORRUPT
+        at_start = (
+            0
+            if self.resource == _DEFINITIONS
+            else 1
+            if self.resource in _RECORDED
+            else 2
+            if self.resource in _CONCLUDED
+            else 3
+        )
+        return _ORDER.index(self.severity), int(not lists_fail), at_start
+
+    @property
+    def now(self) -> str:
+        """What fails already, and for whom, as a sentence."""
+        return f"{_CONDITION}{self._now}" if self.conditional else self._now
+
+    @property
+    def _now(self) -> str:
+        if self.behaviour is ServerBehaviour.CORRUPT:
+            clients = _CLIENTS.get(self.resource, "kubectl, informers and controllers")
+            stuck = (
+                "; no namespace of the cluster finishes deleting, empty ones too" if self.namespaced else ""
+            )
+            return (
+                f"LIST and WATCH of {self.resource} fail wherever an API server does not answer from its memory: "
+                f"{clients}{stuck}."
+            )
+        if self.behaviour is ServerBehaviour.BREAKS_LIST:
+            return (
+                f"LIST answers of {self.resource} as JSON are malformed although they say 200: kubectl and whatever "
+                "else reads JSON fails; clients that read protobuf go on."
+            )
+        if self.behaviour is ServerBehaviour.SERVES_EMPTY:
+            return f"API servers show an empty object in its place among {self.resource}."
+        if self.severity is Severity.BREAKS_AT_RESTART:
+            return "A running API server goes on; it may fail to allocate what is counted here."
+        return f"API servers serve it as it is: only users of this object among {self.resource} meet what is wrong."
+
+    @property
+    def at_restart(self) -> str:
+        """What the start of an API server comes to, as a sentence; "" where nothing is known."""
+        return (
+            f"{_CONDITION}{self._at_restart}" if self.conditional and self._at_restart else self._at_restart
+        )
+
+    @property
+    def _at_restart(self) -> str:
+        if self.severity is Severity.BREAKS_AT_RESTART:
+            where = "" if self.resource == _NODE_PORTS else " of a release before 1.34"
+            return (
+                f"An API server{where} that starts may fail in its repair loops, and not get ready (readyz)."
+            )
+        if self.behaviour is not ServerBehaviour.CORRUPT:
+            return ""
+        if self.resource == _DEFINITIONS:
+            return (
+                "An API server that starts never gets ready (readyz), and answers 503 for all custom resources, "
+                "healthy ones too; running ones go on."
+            )
+        if self.resource in _RECORDED:
+            return (
+                "An API server that starts does not get ready (readyz: informer-sync) until each of them can be read "
+                "or is gone; running ones stay ready."
+            )
+        if self.resource in _CONCLUDED:
+            return f"An API server that starts may not get ready (readyz), and {_CONCLUDED[self.resource]}."
+        if self.custom:
+            return "An API server that starts gets ready, and cannot list them either."
+        return ""
+
+    @property
+    def _warning(self) -> str:
+        if self.conditional:
+            return _MEMORY
+        if self.severity is Severity.BREAKS_AT_RESTART:
+            return "its start may fail (readyz)."
+        if self.behaviour is not ServerBehaviour.CORRUPT:
+            return "that cures nothing."
+        if self.resource == _DEFINITIONS:
+            return "all custom resources stop, readyz stays false."
+        if self.resource in _RECORDED:
+            return "it would not get ready again (readyz)."
+        if self.resource in _CONCLUDED:
+            return "it may not get ready again (readyz)."
+        return "its memory may still hold what etcd lost."
+
+
+def by_rank(stakes: Iterable[Stake]) -> list[Stake]:
+    """Return them with the worst first, and in an order of their own."""
+    return sorted(
+        stakes, key=lambda stake: (stake.rank, str(stake.resource), stake.behaviour, stake.conditional)
+    )
+
+
+def stake_of(found: Examination) -> Stake | None:
+    """Return what is at stake with one value; None where nothing is proven wrong with it."""
+    verdict, directory = found.verdict, found.directory
+    if verdict.outcome in {Outcome.READABLE, Outcome.UNDETERMINED, Outcome.NOT_AN_OBJECT}:
+        return None
+    if verdict.cause is Cause.ALLOCATOR_DAMAGED:
+        severity = Severity.BREAKS_AT_RESTART
+    elif verdict.apiserver in {ServerBehaviour.CORRUPT, ServerBehaviour.BREAKS_LIST}:
+        severity = Severity.BREAKS_NOW
+    else:
+        severity = Severity.ONE_OBJECT
+    namespaced = directory.namespaced if directory.namespaced is not None else bool(found.namespace)
+    custom = directory.codec is StorageCodec.CUSTOM_RESOURCE
+    conditional = is_conditional(verdict.cause)
+    return Stake(severity, directory.group_resource, verdict.apiserver, namespaced, custom, conditional)
+
+
+def is_conditional(cause: str | None) -> bool:
+    """Say whether another configuration than the one given here may read a value with this cause."""
+    return cause in CURABLE_BY_CONFIGURATION and cause != Cause.CRD_VERSION_MISSING
+
+
+_CONDITION: Final = "If API servers use this configuration: "
+_MEMORY: Final = "its memory may hold keys and objects."
+_UNKNOWN: Final = "SEVERITY NOT KNOWN: "
+
+
+def headline(stakes: Sequence[Stake], undetermined: Sequence[str] = ()) -> str:
+    """Return the worst of what is at stake in one line, the severity in front; "" for nothing.
+
+    Args:
+        stakes: Of what is wrong.
+        undetermined: Causes of what could not be judged; of them alone no severity is known.
+    """
+    if not stakes:
+        if not undetermined:
+            return ""
+        if Cause.NO_CONFIGURATION in undetermined:
+            return f"{_UNKNOWN}encrypted values cannot be judged without their configuration."
+        if set(undetermined) & KMS_DOUBTS:
+            return f"{_UNKNOWN}nothing is proven wrong; these values wait for their KMS."
+        return f"{_UNKNOWN}nothing is proven wrong with them."
+    ranked = by_rank(stakes)
+    worst = ranked[0].severity
+    same = [stake for stake in ranked if stake.severity is worst]
+    start = f"{worst.value.upper()}: "
+    if worst is Severity.BREAKS_AT_RESTART:
+        return f"{start}an API server that starts may fail, and not get ready (readyz)."
+    if worst is Severity.ONE_OBJECT:
+        return f"{start}LISTs go on; only the objects that are wrong are concerned."
+    if all(stake.conditional for stake in same):
+        names = list(dict.fromkeys(stake.resource.resource for stake in same))
+        return f"{start[:-2]}, if API servers use this configuration too: LISTs of {_named(names)} fail."
+    same = [stake for stake in same if not stake.conditional]
+    failing = [stake for stake in same if stake.behaviour is ServerBehaviour.CORRUPT]
+    if not failing:
+        malformed = _named([stake.resource.resource for stake in same])
+        return f"{start}JSON LISTs of {malformed} are malformed: kubectl fails."
+    stuck = any(stake.namespaced for stake in failing)
+    frozen = "; no namespace finishes deleting" if stuck else ""
+    if not stuck and any(stake.resource == _NAMESPACES for stake in failing):
+        frozen = "; no new deletion finishes"
+    names = list(dict.fromkeys(stake.resource.resource for stake in failing))
+    line = f"{start}LISTs of {_named(names)} fail unless cached{frozen}."
+    if len(line) > _WIDTH and len(names) > _MOST_NAMED:
+        return f"{start}LISTs of {len(names)} types fail unless cached{frozen}."
+    return line
+
+
+def restart_warning(stakes: Sequence[Stake], undetermined: Sequence[str] = ()) -> str:
+    """Return why no API server should be restarted, in one line; "" where nothing speaks against it.
+
+    Args:
+        stakes: Of what is wrong.
+        undetermined: Causes of what could not be judged.
+    """
+    breaking = [stake for stake in by_rank(stakes) if stake.severity is not Severity.ONE_OBJECT]
+    certain = [stake for stake in breaking if not stake.conditional]
+    if breaking:
+        return f"{CAPITALS}: {(certain or breaking)[0]._warning}"  # noqa: SLF001 - its own
+    if set(undetermined) & KMS_DOUBTS:
+        return f"{CAPITALS}: {_MEMORY}"
+    return ""
+
+
+def _named(names: Sequence[str]) -> str:
+    """Name the first of some resources, in few words; a stranger may have chosen a name, of any length."""
+    names = [name if len(name) <= _MOST_NAME else f"{name[:_MOST_NAME]}…" for name in names]
+    if len(names) <= _MOST_NAMED:
+        return " and ".join(names)
+    return f"{names[0]} and {len(names) - 1} more types"

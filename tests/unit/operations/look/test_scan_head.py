@@ -1,0 +1,344 @@
+"""The head of a scan: how bad it is, what holds for a whole lost key, and the one command to run next."""
+
+from __future__ import annotations
+
+import io
+import json
+import shlex
+import tempfile
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.model import StoredValue
+from etcdfix.operations.look.scan import ScanRequest, run_scan
+from etcdfix.reports.baseline import Baseline, load_baseline
+from etcdfix.reports.formats import SCAN_FORMATS
+from etcdfix.scope import ScopeRequest
+from etcdfix.text.commands import RepeatedOptions
+from tests.support.examinations import LAYOUT
+from tests.support.memory_source import MemorySource
+from tests.support.objects import (
+    KEY_1,
+    KEY_2,
+    aescbc,
+    aesgcm,
+    config_map,
+    configuration,
+    crd,
+    namespace_object,
+    provider,
+    secret,
+)
+
+AGAIN = RepeatedOptions(
+    source=("--endpoints", "etcd.example:2379"), reading=("--encryption-config", "today.yaml")
+)
+CONFIGURATION = configuration(provider("aesgcm", key1=KEY_1), resources=("secrets", "configmaps"))
+CRD_KEY = "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.example.com"
+KUBE_SYSTEM = {"/registry/namespaces/kube-system": namespace_object("kube-system")}
+
+
+def scan(
+    values: Mapping[str, bytes],
+    *scope: str,
+    config: EncryptionConfiguration | None = CONFIGURATION,
+    form: str = "json",
+    baseline: Baseline | None = None,
+    again: RepeatedOptions = AGAIN,
+    **where: Any,
+) -> bytes:
+    stream = io.BytesIO()
+    request = ScanRequest(
+        layout=LAYOUT,
+        scope=ScopeRequest(scope, **where),
+        configuration=config,
+        same_again=again,
+        baseline=baseline,
+    )
+    run_scan(MemorySource(KUBE_SYSTEM | dict(values)), request, SCAN_FORMATS[form](stream, 100))
+    return stream.getvalue()
+
+
+def report(values: Mapping[str, bytes], *scope: str, **options: Any) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(scan(values, *scope, **options))
+    keys = [finding["key"] for finding in document["findings"]]
+    assert keys == sorted(keys)
+    return document
+
+
+def head(values: Mapping[str, bytes], *scope: str, **options: Any) -> list[str]:
+    lines = scan(values, *scope, form="table", **options).decode().splitlines()
+    return lines[: lines.index("")]
+
+
+def lost(count: int, name: str = "old") -> dict[str, bytes]:
+    keys = [f"/registry/secrets/shop/s-{number:04}" for number in range(count)]
+    return {key: aesgcm(secret(key.rpartition("/")[2]), key, KEY_2, name) for key in keys}
+
+
+def readable(count: int) -> dict[str, bytes]:
+    keys = [f"/registry/secrets/shop/r-{number:04}" for number in range(count)]
+    return {key: aesgcm(secret(key.rpartition("/")[2]), key) for key in keys}
+
+
+DAMAGED_MAP = {"/registry/configmaps/shop/settings": config_map()[:20]}
+
+
+# A lost key
+
+
+def test_what_holds_for_a_whole_lost_key_stands_once() -> None:
+    document = report(lost(300) | readable(5))
+    (entry,) = document["summary"]["key_loss"]
+    revisions = entry.pop("first_mod_revision"), entry.pop("last_mod_revision")
+    assert revisions[0] < revisions[1]
+    remedies = entry.pop("remedies")
+    assert entry == {
+        "transformer": "aesgcm/v1/old",
+        "rule": "secrets,configmaps",
+        "resources": ["secrets"],
+        "key_fingerprint": None,
+        "failures": 300,
+        "of": 300,
+    }
+    assert [remedy["action"].split()[0] for remedy in remedies] == ["Add", "Do", "See"]
+    assert not any("delete" in remedy["command"] for remedy in remedies)
+    findings = document["findings"]
+    assert len(findings) == 300
+    assert all(finding["remedies"] == [] for finding in findings)
+    assert {(finding["rule"], finding["severity"]) for finding in findings} == {
+        ("secrets,configmaps", "breaks-now")
+    }
+    assert document["summary"]["next"] == remedies[0]
+
+
+def test_the_next_command_of_a_lost_key_tries_all_of_it_with_the_options_as_given() -> None:
+    lines = head(lost(300) | readable(5))
+    assert lines[0] == "300 of 306 keys in the snapshot cannot be read: 300 of 300 under aesgcm/v1/old."
+    assert lines[1] == "BREAKS-NOW, if API servers use this configuration too: LISTs of secrets fail."
+    assert lines[2].startswith("DO NOT RESTART AN API SERVER: ")
+    assert lines[3].startswith("Next: Add the missing key back")
+    assert shlex.split(lines[4]) == [
+        "etcdfix", "scan", "--endpoints", "etcd.example:2379", "--encryption-config", "FILE", "secrets",
+    ]  # fmt: skip
+    assert len(lines) == 5
+
+
+@pytest.mark.parametrize("form", ["json", "jsonl", "yaml"])
+def test_one_value_that_does_not_open_is_no_lost_key(form: str) -> None:
+    text = scan(lost(1) | readable(3), form=form).decode()
+    assert "Add the missing key back" in text.split("summary")[0].split("ScanSummary")[0]
+    (finding,) = report(lost(1) | readable(3))["findings"]
+    assert finding["remedies"]
+
+
+def test_a_key_that_opens_much_and_fails_in_numbers_is_lost_too_and_damage_is_not_its() -> None:
+    wrong = {key.replace("s-", "w-"): value for key, value in lost(12, "key1").items()}
+    wrong = {key: aesgcm(secret(), key, KEY_2) for key in wrong}
+    damaged = {"/registry/secrets/shop/x": b"k8s:enc:aesgcm:v1:key1:" + b"short"}
+    document = report(wrong | readable(3) | damaged)
+    (entry,) = document["summary"]["key_loss"]
+    assert (entry["failures"], entry["of"]) == (13, 16)
+    by_key = {finding["key"]: finding for finding in document["findings"]}
+    assert by_key["/registry/secrets/shop/x"]["remedies"]
+    assert all(not by_key[key]["remedies"] for key in wrong)
+
+
+def test_findings_behind_a_lost_key_stay_in_order_and_keep_their_remedies() -> None:
+    other = {"/registry/secrets/shop/zz": aesgcm(b"", "/registry/secrets/shop/zz")}
+    document = report(lost(20) | DAMAGED_MAP | other | {"/registry/pods/shop/p": b"k8s\x00broken"})
+    assert [bool(f["remedies"]) for f in document["findings"]] == [True, True] + [False] * 20 + [True]
+
+
+def test_without_room_to_wait_each_finding_keeps_its_remedies(monkeypatch: pytest.MonkeyPatch) -> None:
+    from etcdfix.operations.look import scan as module
+
+    class Full(module.Spool):  # type: ignore[name-defined,misc]
+        def append(self, value: Any) -> None:
+            if self.count == 7:
+                raise OSError
+            super().append(value)
+
+    monkeypatch.setattr(module, "Spool", Full)
+    document = report(lost(20) | readable(2))
+    assert len(document["findings"]) == 20
+    assert all(finding["remedies"] for finding in document["findings"])
+    assert len(document["summary"]["key_loss"]) == 1
+
+
+def test_names_of_resources_that_a_stranger_chose_are_quoted() -> None:
+    key = "/registry/a;b.example.com/$(x)/shop/w"
+    values = {key + str(n): aesgcm(b"x" * 90, key + str(n), KEY_2, "o'ld") for n in range(3)}
+    config = configuration(provider("aesgcm", key1=KEY_1), resources=("*.*",))
+    for lines in (
+        head(values, config=config),
+        scan(values, config=config, form="yaml").decode().splitlines(),
+    ):
+        assert not any("$(x)" in line and "'" not in line for line in lines if "etcdfix scan" in line)
+
+
+# Which is the worst
+
+
+def test_a_definition_goes_before_a_lost_key_and_both_before_one_object() -> None:
+    damaged = crd()[:40]
+    document = report(lost(50) | {CRD_KEY: damaged})
+    summary = document["summary"]
+    assert CRD_KEY in summary["next"]["command"]
+    assert "all custom resources stop" in summary["do_not_restart"]
+    assert [s["resource"] for s in summary["by_severity"]] == ["customresourcedefinitions", "secrets"]
+    assert "503" in summary["by_severity"][0]["at_restart"]
+
+
+def test_one_finding_among_three_hundred() -> None:
+    lines = head(readable(300) | DAMAGED_MAP)
+    assert lines[0].startswith("1 of 302 keys in the snapshot cannot be read (")
+    assert "configmaps" in lines[1]
+    assert lines[4].endswith("/registry/configmaps/shop/settings")
+
+
+def test_what_a_baseline_knows_counts_and_the_new_comes_first(tmp_path: Any) -> None:
+    known = {"/registry/configmaps/shop/a": config_map("a")[:20]}
+    last_night = tmp_path / "last-night.json"
+    last_night.write_bytes(scan(known))
+    new = {"/registry/configmaps/shop/b": config_map("b")[:20]}
+    lines = head(known | new, baseline=load_baseline(last_night))
+    assert lines[0] == "2 of 3 keys in the snapshot cannot be read, 1 known from the baseline."
+    assert lines[1].startswith("BREAKS-NOW")
+    assert lines[4].endswith("/registry/configmaps/shop/b")
+
+
+# Nothing wrong, too little seen
+
+
+def test_nothing_wrong_needs_no_command() -> None:
+    assert head(readable(2)) == ["NOTHING IS WRONG with 3 objects in the snapshot."]
+    summary = report(readable(2))["summary"]
+    assert (summary["severity"], summary["next"], summary["do_not_restart"]) == (None, None, "")
+
+
+def test_a_narrow_scope_says_no_more_than_it_saw() -> None:
+    lines = head(readable(2) | lost(3), "configmaps", namespaces=("shop",))
+    assert lines[0].startswith("NOTHING WAS EXAMINED")
+    lines = head(readable(2) | DAMAGED_MAP, "secrets")
+    assert lines[0] == "NOTHING IS WRONG with 2 objects in scope of the snapshot; the rest was not looked at."
+    assert lines[1] == "Next: Scan everything: only this scope was looked at"
+    assert shlex.split(lines[2]) == ["etcdfix", "scan", *AGAIN.source, *AGAIN.reading]
+    (one,) = lost(1)
+    lines = head(lost(3), one)
+    assert "1 of 1 key in scope of the snapshot cannot be read (key-name-missing)." in lines[0]
+    assert lines[4].endswith(f"FILE {one}")
+
+
+def test_without_a_configuration_it_is_asked_for_with_the_same_scope() -> None:
+    again = msgspec.structs.replace(AGAIN, reading=("--kubernetes-version", "1.36", "--no-encryption"))
+    lines = head(readable(2), "secrets", namespaces=("shop",), config=None, again=again)
+    assert lines[0].endswith("could not be judged (no-configuration).")
+    assert lines[1].startswith("SEVERITY NOT KNOWN: ")
+    assert "RESTART" not in "".join(lines)
+    assert shlex.split(lines[-1]) == [
+        "etcdfix", "scan", *AGAIN.source, "--encryption-config", "FILE", "--kubernetes-version", "1.36",
+        "secrets", "-n", "shop",
+    ]  # fmt: skip
+
+
+def test_memory_stays_flat_over_a_lost_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    rolled = []
+    made = tempfile.SpooledTemporaryFile
+
+    def spooled(*args: Any, **options: Any) -> Any:
+        file = made(*args, **options)
+        rolled.append(file)
+        return file
+
+    monkeypatch.setattr(tempfile, "SpooledTemporaryFile", spooled)
+    report(lost(800))
+    assert any(getattr(file, "_rolled") for file in rolled)  # noqa: B009 - private
+
+
+def test_names_and_statuses_are_as_they_were() -> None:
+    keys = scan(lost(3), form="name").decode().splitlines()
+    assert keys == sorted(lost(3))
+    (status,) = scan(lost(3), form="status").decode().splitlines()
+    assert len(json.loads(status)["details"]["causes"]) == 3
+
+
+def test_a_value_in_plain_that_is_refused_is_no_lost_key() -> None:
+    values = {f"/registry/secrets/shop/p-{n}": secret(f"p-{n}") for n in range(30)}
+    document = report(values)
+    assert document["summary"]["key_loss"] == []
+    assert all(finding["remedies"] for finding in document["findings"])
+    assert document["findings"][0]["cause"] == "plaintext-not-allowed"
+
+
+def test_cbc_counts_by_name_as_well() -> None:
+    values = {f"/registry/secrets/shop/p-{n}": aescbc(secret(f"p-{n}"), KEY_2) for n in range(4)}
+    config = configuration(provider("aescbc", key1=KEY_1))
+    (entry,) = report(values, config=config)["summary"]["key_loss"]
+    assert entry["key_fingerprint"].startswith("fp:")
+    (first, *_rest) = report(values, config=config)["findings"]
+    assert first["key_fingerprint"] == entry["key_fingerprint"]
+
+
+# Attacks
+
+
+class Interrupted(MemorySource):
+    """Ends in the middle of everything."""
+
+    def current(self, prefix: bytes) -> Iterator[StoredValue]:
+        for number, stored in enumerate(super().current(prefix)):
+            if number > 3 and not prefix:
+                raise KeyboardInterrupt
+            yield stored
+
+
+def test_an_interrupted_scan_says_so_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "MemorySource", Interrupted)
+    lines = head(readable(20))
+    assert lines[0].startswith("INTERRUPTED: nothing is wrong with the 4 keys seen")
+    assert lines[1].startswith("Next: See why not everything was seen")
+    lines = head(lost(20))
+    assert lines[0].startswith("INTERRUPTED: 3 of 4 keys")
+    assert lines[2].startswith("DO NOT RESTART AN API SERVER: ")
+
+
+def test_a_key_whose_name_may_be_damaged_is_not_nothing() -> None:
+    odd = {"/registrx/secrets/shop/a": aesgcm(secret("a"), "/registry/secrets/shop/a")}
+    assert head(readable(3) | odd) == [
+        "NOTHING IS PROVEN WRONG with 4 objects in the snapshot; 1 warning: see below."
+    ]
+
+
+def test_names_that_a_stranger_chose_act_upon_nothing() -> None:
+    key = "/registry/configmaps/shop/\x1b[2J\n;rm -rf"
+    for values in (
+        {key: config_map()[:20]},
+        {
+            f"/registry/secrets/shop/w{n}": aesgcm(b"x" * 90, "q", KEY_2, "\x1b[2J" + "k" * 500)
+            for n in (1, 2)
+        },
+    ):
+        lines = head(values)
+        assert all(line.isprintable() for line in lines)
+        assert len(lines[0]) < 130
+        assert ";rm" not in lines[-1]
+
+
+def test_of_an_allocator_the_next_command_only_looks() -> None:
+    lines = head({"/registry/ranges/servicenodeports": b"xx"})
+    assert lines[1].startswith("BREAKS-AT-RESTART: ")
+    assert shlex.split(lines[-1])[:4] == ["etcdfix", "scan", "--snapshot", "FILE"]
+
+
+def test_a_scope_that_a_scan_would_not_know_is_not_proposed() -> None:
+    names = [f"/registry/a;b.example.com/$(x)/w{number}" for number in range(3)]
+    values = {name: aesgcm(b"x" * 90, name, KEY_2, "old") for name in names}
+    config = configuration(provider("aesgcm", key1=KEY_1), {"identity": {}}, resources=("*.*",))
+    document = report(values, config=config)
+    for entry in document["summary"]["key_loss"]:
+        assert "$(x)" not in entry["remedies"][0]["command"]

@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import pytest
+
+from etcdfix.model import GroupResource, Outcome, ServerBehaviour
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.severity import (
+    CAPITALS,
+    Severity,
+    Stake,
+    by_rank,
+    headline,
+    restart_warning,
+    stake_of,
+)
+from tests.support.examinations import examination, readable
+
+CRD = "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.example.com"
+EMPTY = ServerBehaviour.SERVES_EMPTY
+CORRUPT = ServerBehaviour.CORRUPT
+BREAKS = ServerBehaviour.BREAKS_LIST
+
+
+def stake(key: str, behaviour: ServerBehaviour = CORRUPT, cause: Cause = Cause.PROTOBUF_DAMAGED) -> Stake:
+    outcome = (
+        Outcome.INCONSISTENT if behaviour in {BREAKS, ServerBehaviour.SERVES} else Outcome.DECODE_FAILURE
+    )
+    found = stake_of(examination(key, outcome=outcome, cause=cause, apiserver=behaviour))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "severity"),
+    [
+        (CORRUPT, Severity.BREAKS_NOW),
+        (BREAKS, Severity.BREAKS_NOW),
+        (EMPTY, Severity.ONE_OBJECT),
+        (ServerBehaviour.SERVES, Severity.ONE_OBJECT),
+    ],
+)
+def test_what_the_api_server_does_decides(behaviour: ServerBehaviour, severity: Severity) -> None:
+    assert stake("/registry/pods/shop/web", behaviour).severity is severity
+
+
+@pytest.mark.parametrize("outcome", [Outcome.READABLE, Outcome.UNDETERMINED, Outcome.NOT_AN_OBJECT])
+def test_what_is_not_proven_wrong_has_no_severity(outcome: Outcome) -> None:
+    kept = readable("/registry/pods/shop/web", outcome=outcome, cause=Cause.KMS_UNREACHABLE)
+    assert stake_of(kept) is None
+
+
+def test_an_allocator_breaks_the_next_start_and_nothing_before() -> None:
+    found = stake("/registry/ranges/servicenodeports", ServerBehaviour.NOT_ASKED, Cause.ALLOCATOR_DAMAGED)
+    assert found.severity is Severity.BREAKS_AT_RESTART
+    assert "LIST" not in found.now
+    assert "readyz" in found.at_restart
+    assert "1.34" not in found.at_restart
+    addresses = stake("/registry/ranges/serviceips", ServerBehaviour.NOT_ASKED, Cause.ALLOCATOR_DAMAGED)
+    assert "of a release before 1.34" in addresses.at_restart
+    assert headline([found]).startswith("BREAKS-AT-RESTART: ")
+    assert "readyz" in restart_warning([found])
+
+
+def test_a_definition_says_both_and_comes_first() -> None:
+    definition = stake(CRD)
+    assert definition.severity is Severity.BREAKS_NOW
+    assert "503 for all custom resources" in definition.at_restart
+    assert "no namespace" not in definition.now
+    others = [stake("/registry/pods/shop/web"), stake("/registry/deployments/shop/web")]
+    assert by_rank([*others, definition])[0] is definition
+    assert "all custom resources stop" in restart_warning([*others, definition])
+
+
+@pytest.mark.parametrize("name", ["secrets", "configmaps", "serviceaccounts", "pods"])
+def test_recorded_types_keep_a_server_from_getting_ready(name: str) -> None:
+    found = stake(f"/registry/{name}/shop/web")
+    assert "does not get ready (readyz: informer-sync)" in found.at_restart
+    assert "no namespace of the cluster finishes deleting" in found.now
+    assert "unless cached; no namespace finishes deleting." in headline([found])
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "/registry/apiregistration.k8s.io/apiservices/v1.apps",
+        "/registry/clusterroles/admin",
+        "/registry/rolebindings/shop/admin",
+        "/registry/namespaces/shop",
+        "/registry/flowschemas/exempt",
+        "/registry/prioritylevelconfigurations/exempt",
+    ],
+)
+def test_what_is_concluded_is_told_with_may(key: str) -> None:
+    found = stake(key)
+    assert "may not get ready (readyz), and may " in found.at_restart
+    assert "may not get ready" in restart_warning([found])
+
+
+def test_nothing_is_made_up_for_other_types() -> None:
+    other = stake("/registry/deployments/shop/web")
+    assert other.at_restart == ""
+    assert restart_warning([other]) == f"{CAPITALS}: its memory may still hold what etcd lost."
+    custom = stake("/registry/example.com/widgets/shop/w-0")
+    assert "gets ready, and cannot list them either" in custom.at_restart
+
+
+def test_a_namespace_holds_deletions_of_namespaces_and_is_not_in_one() -> None:
+    found = stake("/registry/namespaces/shop")
+    assert not found.namespaced
+    assert "no namespace that is deleted from now on finishes" in found.now
+    assert "no new deletion finishes" in headline([found])
+    assert "finishes" not in headline([stake("/registry/minions/node-1")])
+
+
+def test_malformed_answers_are_those_of_clients_that_read_json() -> None:
+    found = stake("/registry/pods/shop/web", BREAKS, Cause.RAW_JSON_INVALID)
+    assert "protobuf go on" in found.now
+    assert "no namespace" not in found.now
+    assert found.at_restart == ""
+    assert headline([found]) == "BREAKS-NOW: JSON LISTs of pods are malformed: kubectl fails."
+
+
+def test_the_worst_is_said_of_several() -> None:
+    one = stake("/registry/pods/shop/web", EMPTY, Cause.EMPTY_VALUE)
+    breaks = stake("/registry/pods/shop/api", BREAKS, Cause.RAW_JSON_INVALID)
+    corrupt = stake("/registry/leases/shop/api")
+    start = stake("/registry/ranges/servicenodeports", ServerBehaviour.NOT_ASKED, Cause.ALLOCATOR_DAMAGED)
+    assert by_rank([one, start, breaks, corrupt]) == [corrupt, breaks, start, one]
+    assert "LISTs of leases fail" in headline([one, breaks, corrupt])
+    assert headline([one]).startswith("ONE-OBJECT: ")
+    assert restart_warning([one]) == ""
+
+
+def test_names_are_left_out_where_the_line_would_be_too_long() -> None:
+    many = [stake(f"/registry/{name}/shop/web") for name in ("pods", "secrets", "persistentvolumeclaims")]
+    line = headline(many)
+    assert line == "BREAKS-NOW: LISTs of 3 types fail unless cached; no namespace finishes deleting."
+    assert len(line) <= 80
+    assert "pods and services fail" in headline(
+        [stake("/registry/pods/a/b"), stake("/registry/services/specs/a/b")]
+    )
+
+
+@pytest.mark.parametrize(
+    ("causes", "words", "warned"),
+    [
+        ([], "", False),
+        ([Cause.NO_CONFIGURATION], "without their configuration", False),
+        ([Cause.KMS_UNREACHABLE], "wait for their KMS", True),
+        ([Cause.KMS_KEY_UNKNOWN], "wait for their KMS", True),
+        ([Cause.OWNER_UNKNOWN], "nothing is proven wrong", False),
+        ([Cause.NO_CONFIGURATION, Cause.KMS_DENIED], "without their configuration", True),
+    ],
+)
+def test_of_what_could_not_be_judged_no_severity_is_known(
+    causes: list[Cause], words: str, *, warned: bool
+) -> None:
+    line = headline([], causes)
+    assert words in line
+    assert not line or line.startswith("SEVERITY NOT KNOWN: ")
+    assert (CAPITALS in restart_warning([], causes)) is warned
+
+
+def test_a_name_that_a_stranger_chose_is_a_resource_like_any() -> None:
+    odd = Stake(Severity.BREAKS_NOW, GroupResource("x.y", "\x1b[2J"), CORRUPT, namespaced=True)
+    assert "\x1b[2J" in headline([odd])  # made safe where it is printed
+
+
+def test_what_another_configuration_may_read_is_said_with_an_if() -> None:
+    lost = stake("/registry/secrets/shop/web", cause=Cause.WRONG_KEY)
+    assert headline([lost]) == "BREAKS-NOW, if API servers use this configuration too: LISTs of secrets fail."
+    assert restart_warning([lost]) == f"{CAPITALS}: its memory may hold keys and objects."
+    assert lost.now.startswith("If API servers use this configuration: ")
+    assert lost.at_restart.startswith("If API servers use this configuration: ")
+    assert stake("/registry/deployments/shop/web", cause=Cause.WRONG_KEY).at_restart == ""
+
+
+def test_what_is_certain_is_said_of_its_own_types_alone() -> None:
+    lost = stake("/registry/secrets/shop/web", cause=Cause.KEY_NAME_MISSING)
+    certain = stake("/registry/deployments/shop/web")
+    assert headline([lost, certain]) == (
+        "BREAKS-NOW: LISTs of deployments fail unless cached; no namespace finishes deleting."
+    )
+    assert "what etcd lost" in restart_warning([lost, certain])
+
+
+def test_a_version_that_a_definition_lacks_is_no_matter_of_the_encryption_configuration() -> None:
+    custom = stake("/registry/example.com/widgets/shop/w-0", cause=Cause.CRD_VERSION_MISSING)
+    assert not custom.conditional
